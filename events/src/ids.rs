@@ -1,0 +1,158 @@
+//! Typed identifiers: no bare `Uuid` or `String` names a thing in a signature.
+//!
+//! Two families. UUID ids are 16 bytes and print in the dashed form that the APIs use. Text ids are
+//! names that come from outside (Keystone's projects and users may be any string: 32 hex digits from a
+//! real Keystone, `admin` in the test mode).
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// Defines the UUID ids; keep the list alphabetical.
+macro_rules! uuid_ids {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Uuid);
+
+        impl $name {
+            /// A random (version 4) id.
+            pub fn random() -> Self {
+                Self(Uuid::new_v4())
+            }
+
+            /// The id that follows from `name` inside this one: the same inputs give the same id for ever,
+            /// which is what makes a repeated step find what it made the first time.
+            pub fn derive(seed: Uuid, name: &str) -> Self {
+                Self(Uuid::new_v5(&seed, name.as_bytes()))
+            }
+
+            /// The 32 hexadecimal digits without dashes, as Keystone writes ids.
+            pub fn hex(&self) -> String {
+                self.0.simple().to_string()
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({})", stringify!($name), self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = uuid::Error;
+            fn from_str(s: &str) -> Result<Self, Self::Err> {
+                Uuid::parse_str(s).map(Self)
+            }
+        }
+    )+};
+}
+
+/// Defines the text ids; keep the list alphabetical.
+macro_rules! text_ids {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Arc<str>);
+
+        impl $name {
+            pub fn new(s: impl AsRef<str>) -> Self {
+                Self(Arc::from(s.as_ref()))
+            }
+
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({:?})", stringify!($name), &self.0)
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(s: &str) -> Self {
+                Self::new(s)
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(s: String) -> Self {
+                Self(Arc::from(s))
+            }
+        }
+    )+};
+}
+
+uuid_ids! {
+    /// One recorded event.
+    EventId,
+    /// One compute host; also the id of its resource provider and of its `nova-compute` service.
+    HostId,
+    /// An image.
+    ImageId,
+    /// A server ("instance" inside, "server" in the API).
+    InstanceId,
+    /// A virtual network.
+    NetworkId,
+    /// A port of a virtual network.
+    PortId,
+    /// A process: one run of a multi-step operation.
+    ProcessId,
+    /// A Placement resource provider.
+    ProviderId,
+    /// A security group.
+    SecurityGroupId,
+    /// One rule of a security group.
+    SecurityGroupRuleId,
+    /// A subnet.
+    SubnetId,
+}
+
+text_ids! {
+    /// The consumer of an allocation: an instance's or a migration's UUID, or whatever a Placement client chose.
+    ConsumerId,
+    /// A Keystone domain.
+    DomainId,
+    /// The API-visible id of a flavor (`flavorid`: any text).
+    FlavorId,
+    /// A Keystone project (tenant).
+    ProjectId,
+    /// The `req-<uuid>` of the API request that caused something.
+    RequestId,
+    /// A Keystone role.
+    RoleId,
+    /// A Keystone user.
+    UserId,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn derived_ids_are_stable_and_distinct() {
+        let seed = Uuid::nil();
+        assert_eq!(PortId::derive(seed, "port-0"), PortId::derive(seed, "port-0"));
+        assert_ne!(PortId::derive(seed, "port-0"), PortId::derive(seed, "port-1"));
+        assert_eq!(PortId::derive(seed, "port-0").to_string(), "a5a1cd1f-46d2-52de-a2f4-bca57e6ed9a5");
+    }
+}

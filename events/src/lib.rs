@@ -1,0 +1,3 @@
+//! The facts: what can have happened, what it means, and the log that keeps it.
+
+pub mod ids;

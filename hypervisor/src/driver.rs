@@ -1,0 +1,127 @@
+//! The interface between deciding and doing.
+//!
+//! Every call is idempotent under the ids it carries: a guest that already exists as asked is success, a guest that is
+//! already gone is success. Every call has a deadline inside the driver; a call that did not come back in time is
+//! [`DriverError::Timeout`] and its outcome is unknown, so the caller asks again (`guest`, `guests`) before it decides.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use chronova_events::ids::{InstanceId, NetworkId};
+use futures::Stream;
+use thiserror::Error;
+
+use crate::guest::{
+    FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, PowerState,
+};
+
+#[derive(Debug, Error)]
+pub enum DriverError {
+    /// The host cannot be reached; nothing is known of what was asked.
+    #[error("the host is unreachable: {0}")]
+    Unreachable(String),
+    /// No answer within the deadline; the outcome is unknown.
+    #[error("{call} did not answer within {seconds} s")]
+    Timeout { call: &'static str, seconds: u64 },
+    #[error("guest {0} is not on this host")]
+    NoSuchGuest(InstanceId),
+    /// The host cannot do this at all (see [`HostCapabilities`]).
+    #[error("not supported by this host: {0}")]
+    Unsupported(String),
+    /// No room (disk full, out of memory): another host may do.
+    #[error("the host has no room: {0}")]
+    NoRoom(String),
+    /// The image's bytes did not match what was announced, or could not be read.
+    #[error("image {image} is unusable: {reason}")]
+    BadImage { image: String, reason: String },
+    /// The hypervisor said no.
+    #[error("{call} failed: {message}")]
+    Failed { call: &'static str, message: String },
+}
+
+impl DriverError {
+    /// Whether the same call may succeed later without anything being changed.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Unreachable(_) | Self::Timeout { .. })
+    }
+}
+
+pub type DriverResult<T> = Result<T, DriverError>;
+
+/// The content of an image, opened anew for each host that lacks it.
+#[async_trait]
+pub trait ImageSource: Send + Sync {
+    /// A stream of the image's bytes from the start.
+    async fn open(&self, image: &ImageRef) -> DriverResult<ByteStream>;
+}
+
+pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, std::io::Error>> + Send>>;
+
+/// How a guest is to be stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopMode {
+    /// ACPI request, then pulled after `timeout_seconds` (Nova's `[DEFAULT] shutdown_timeout`).
+    Graceful { timeout_seconds: u32 },
+    /// Pulled at once.
+    Hard,
+}
+
+/// What a host tells by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostSignal {
+    /// The connection is up (again): resynchronise.
+    Connected,
+    /// The connection is gone; the driver reconnects by itself with backoff.
+    Disconnected { reason: String },
+    /// A guest's power state changed.
+    Guest { instance: InstanceId, power: PowerState },
+    /// A guest of ours was undefined behind our back.
+    GuestGone { instance: InstanceId },
+}
+
+pub type SignalStream = Pin<Box<dyn Stream<Item = HostSignal> + Send>>;
+
+/// One compute host.
+#[async_trait]
+pub trait Driver: Send + Sync + 'static {
+    /// The URI this driver was made from, without credentials; for logs.
+    fn uri(&self) -> &str;
+
+    async fn capabilities(&self) -> DriverResult<HostCapabilities>;
+    async fn usage(&self) -> DriverResult<HostUsage>;
+
+    /// Brings `image` into the host's cache unless it is there. Concurrent calls for one checksum upload once.
+    async fn ensure_image(&self, image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult<()>;
+    /// Realises a virtual network (bridge, DHCP reservations) or brings it up to date.
+    async fn ensure_network(&self, network: &NetworkSpec) -> DriverResult<()>;
+    async fn remove_network(&self, network: NetworkId) -> DriverResult<()>;
+    async fn ensure_filter(&self, filter: &FilterSpec) -> DriverResult<()>;
+    async fn remove_filter(&self, name: &str) -> DriverResult<()>;
+
+    /// Creates disks and domain and starts it. Image, networks and filters are there already. A second call with the
+    /// same spec finishes what a first began.
+    async fn spawn(&self, guest: &GuestSpec) -> DriverResult<()>;
+    /// Removes domain, disks, config drive and console log. Gone already is success.
+    async fn destroy(&self, instance: InstanceId) -> DriverResult<()>;
+
+    async fn start(&self, instance: InstanceId) -> DriverResult<()>;
+    async fn stop(&self, instance: InstanceId, mode: StopMode) -> DriverResult<()>;
+    /// Asks the guest to reboot itself; `Unsupported`/`Failed` when it does not react within `timeout_seconds`.
+    async fn reboot_soft(&self, instance: InstanceId, timeout_seconds: u32) -> DriverResult<()>;
+    /// Pulls and starts the guest.
+    async fn reboot_hard(&self, instance: InstanceId) -> DriverResult<()>;
+
+    async fn guest(&self, instance: InstanceId) -> DriverResult<GuestStatus>;
+    /// Every guest of ours on the host, running or not.
+    async fn guests(&self) -> DriverResult<Vec<GuestStatus>>;
+    /// Disk volumes of ours whose guest is not defined: leftovers to be removed.
+    async fn orphans(&self) -> DriverResult<Vec<InstanceId>>;
+
+    /// The last `max_bytes` of the serial console's log.
+    async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes>;
+
+    /// What the host tells from now on; begins with `Connected` or `Disconnected`.
+    fn watch(&self) -> SignalStream;
+}

@@ -1,0 +1,186 @@
+//! What a guest is, independent of any hypervisor: the input of the domain XML and of the simulated fleet.
+
+use std::sync::Arc;
+
+use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId, PortId, ProjectId, SecurityGroupId, UserId};
+use serde::{Deserialize, Serialize};
+
+/// Everything a driver needs to create a guest. The same `GuestSpec` twice is the same guest (idempotence by `instance`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GuestSpec {
+    pub instance: InstanceId,
+    /// Nova's `instance-%08x` name; unique on a host.
+    pub domain_name: String,
+    pub display_name: String,
+    pub flavor_name: String,
+    pub project: ProjectId,
+    pub user: UserId,
+    pub vcpus: u32,
+    pub memory_mib: u64,
+    /// Root disk; `None` for a guest with no local root.
+    pub root: Option<RootDisk>,
+    pub ephemeral_gib: u32,
+    pub swap_mib: u32,
+    pub nics: Vec<Nic>,
+    /// The config drive as a finished ISO9660 image, when the guest is to have one.
+    pub config_drive: Option<bytes::Bytes>,
+    /// Image properties that shape the hardware (`hw_disk_bus`, `hw_vif_model`, `hw_machine_type`, ...), sorted.
+    pub hardware: Vec<(String, String)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RootDisk {
+    pub image: ImageRef,
+    /// Flavor's `root_gb`; 0 means "as large as the image".
+    pub size_gib: u32,
+}
+
+/// An image as a host's cache sees it: content is identified by checksum, not by id.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ImageRef {
+    pub id: ImageId,
+    /// Lower-case hex SHA-512 or SHA-256 of the content; the cache key.
+    pub checksum: String,
+    pub format: ImageFormat,
+    /// Bytes of the file.
+    pub size: u64,
+    /// Bytes that the guest will see.
+    pub virtual_size: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ImageFormat {
+    Raw,
+    Qcow2,
+    Iso,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Nic {
+    pub port: PortId,
+    pub network: NetworkId,
+    /// `aa:bb:cc:dd:ee:ff`.
+    pub mac: String,
+    pub mtu: u32,
+    /// Name of the nwfilter to bind, where port security is on (see [`crate::driver::FilterSpec`]).
+    pub filter: Option<String>,
+    /// Neutron's VNIC tag names and device names: `tap` + first 11 characters of the port id.
+    pub tap: String,
+}
+
+/// What a driver realises for a virtual network on its host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NetworkSpec {
+    pub network: NetworkId,
+    pub mtu: u32,
+    pub subnets: Vec<SubnetSpec>,
+    /// Fixed addresses handed out by DHCP on this host.
+    pub reservations: Vec<Reservation>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SubnetSpec {
+    /// `10.0.0.0/24`.
+    pub cidr: String,
+    pub gateway: Option<String>,
+    pub dhcp: bool,
+    pub dns: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reservation {
+    pub mac: String,
+    pub ip: String,
+    pub hostname: String,
+}
+
+/// One direction-and-match of a security group, as nwfilter can express it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilterRule {
+    pub ingress: bool,
+    pub ipv6: bool,
+    /// `tcp`, `udp`, `icmp`, or `None` for every protocol.
+    pub protocol: Option<String>,
+    pub port_min: Option<u16>,
+    pub port_max: Option<u16>,
+    /// Remote CIDR; `None` for anywhere.
+    pub remote: Option<String>,
+}
+
+/// The packet filter of one port: anti-spoofing for `mac`/`ips` plus the union of its security groups' rules.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilterSpec {
+    pub name: String,
+    pub port: PortId,
+    pub mac: String,
+    pub ips: Vec<String>,
+    pub groups: Vec<SecurityGroupId>,
+    pub rules: Vec<FilterRule>,
+}
+
+/// How a guest is seen to be. Nova's numbers: 0 NOSTATE, 1 RUNNING, 3 PAUSED, 4 SHUTDOWN, 6 CRASHED, 7 SUSPENDED.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum PowerState {
+    NoState,
+    Running,
+    Paused,
+    Shutdown,
+    Crashed,
+    Suspended,
+}
+
+/// A guest found on a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuestStatus {
+    pub instance: InstanceId,
+    pub domain_name: String,
+    pub power: PowerState,
+}
+
+/// What a host is and has.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostCapabilities {
+    /// Stable for the host: libvirt's host UUID.
+    pub host: HostId,
+    pub hostname: String,
+    /// `QEMU`, as Nova's `hypervisor_type` says it.
+    pub hypervisor_type: String,
+    /// Nova's integer form: major * 1_000_000 + minor * 1_000 + release.
+    pub hypervisor_version: u32,
+    pub libvirt_version: u32,
+    /// Dotted-quad or IPv6 address under which guests' consoles are reached.
+    pub host_ip: String,
+    pub vcpus: u32,
+    pub memory_mib: u64,
+    pub disk_gib: u64,
+    pub cpu: CpuInfo,
+    /// Whether hardware virtualisation is available (else software emulation).
+    pub kvm: bool,
+    /// Standard trait names (`HW_CPU_X86_AVX2`, `COMPUTE_NODE`, ...), sorted.
+    pub traits: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct CpuInfo {
+    pub arch: String,
+    pub model: String,
+    pub vendor: String,
+    pub sockets: u32,
+    pub cores: u32,
+    pub threads: u32,
+    pub features: Vec<String>,
+}
+
+/// What is in use on a host at this moment.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct HostUsage {
+    pub memory_used_mib: u64,
+    pub disk_used_gib: u64,
+    pub disk_free_gib: u64,
+    pub running_guests: u32,
+    /// Seconds since boot, where the host tells.
+    pub uptime_seconds: Option<u64>,
+}
+
+/// Shared so that a spec may be handed to many threads without copying its config drive.
+pub type SharedGuestSpec = Arc<GuestSpec>;

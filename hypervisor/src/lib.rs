@@ -1,0 +1,8 @@
+//! How to do things to machines.
+//!
+//! [`driver::Driver`] is the interface; `libvirt` drives real hosts through their libvirtd (any URI, nothing of ours
+//! on the host), `sim` is a simulated fleet with seeded latency and faults. One conformance suite runs on both.
+//! Policy stays out of this crate: a driver does what it is told, idempotently, and tells what it sees.
+
+pub mod driver;
+pub mod guest;
