@@ -1,3 +1,23 @@
 //! The facts: what can have happened, what it means, and the log that keeps it.
+//!
+//! One folder or file per noun (`instance`, `host`, `ledger`, ...) holds its events and the fold that gives them meaning;
+//! [`registry`] lists the nouns; [`store`] keeps the log. Nothing here decides anything and nothing here knows what time
+//! it is, except [`clock`].
 
+#[macro_use]
+pub mod registry;
+
+pub mod clock;
+pub mod codec;
+pub mod envelope;
+pub mod fold;
 pub mod ids;
+pub mod store;
+
+pub mod flavor;
+pub mod host;
+pub mod instance;
+pub mod keypair;
+pub mod ledger;
+pub mod process;
+pub mod quota;

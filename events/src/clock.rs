@@ -1,0 +1,19 @@
+//! The one place that asks what time it is.
+
+use crate::envelope::Timestamp;
+
+/// Where times come from: the machine's clock, or a test's.
+pub trait Clock: Send + Sync + 'static {
+    fn now(&self) -> Timestamp;
+}
+
+/// The machine's clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[allow(clippy::disallowed_methods)] // the one place that may
+    fn now(&self) -> Timestamp {
+        Timestamp(chrono::Utc::now().timestamp_micros())
+    }
+}

@@ -1,0 +1,201 @@
+//! What surrounds every fact: where it stands in the log, when it was recorded, and who caused it.
+//!
+//! Everything here is readable without decoding the payload, so that auditors can filter the log with any SQL tool.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::ids::{EventId, ProcessId, ProjectId, RequestId, UserId};
+use crate::registry::{DecodeError, Event};
+
+/// Microseconds since 1970-01-01T00:00:00Z.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    pub fn seconds(self) -> i64 {
+        self.0.div_euclid(1_000_000)
+    }
+
+    pub fn to_utc(self) -> chrono::DateTime<chrono::Utc> {
+        chrono::DateTime::from_timestamp_micros(self.0).unwrap_or_default()
+    }
+
+    /// `2026-01-31T12:00:00Z`, the form of the Compute API.
+    pub fn iso_seconds(self) -> String {
+        self.to_utc().format("%Y-%m-%dT%H:%M:%SZ").to_string()
+    }
+
+    /// `2026-01-31T12:00:00.000000`, the form of the extended attributes of the Compute API.
+    pub fn iso_micros(self) -> String {
+        self.to_utc().format("%Y-%m-%dT%H:%M:%S%.6f").to_string()
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.to_utc().format("%Y-%m-%dT%H:%M:%S%.6fZ"))
+    }
+}
+
+/// Where events of one thing are kept in order: `instance-<uuid>`, `quota-<project>`, `ledger-<cell>`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct StreamId(Arc<str>);
+
+impl StreamId {
+    pub fn new(category: &str, id: impl fmt::Display) -> Self {
+        Self(Arc::from(format!("{category}-{id}")))
+    }
+
+    /// A stream id as it was stored.
+    pub fn from_stored(text: &str) -> Self {
+        Self(Arc::from(text))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What stands after the category: the id of the thing.
+    pub fn key(&self) -> &str {
+        self.0.split_once('-').map_or("", |(_, key)| key)
+    }
+
+    pub fn category(&self) -> &str {
+        self.0.split_once('-').map_or(&self.0, |(category, _)| category)
+    }
+}
+
+impl fmt::Display for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Place of an event within its stream; the first event has revision 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Revision(pub u64);
+
+impl Revision {
+    /// Before the first event: the stream does not exist.
+    pub const NONE: Self = Self(0);
+}
+
+/// Place of an event within the whole log. Opaque: only the order means something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Position(pub u64);
+
+impl Position {
+    /// Before the first event of the log.
+    pub const START: Self = Self(0);
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Who or what made something happen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cause {
+    /// A person or a program with a token.
+    User { user: UserId, project: Option<ProjectId>, roles: Vec<String> },
+    /// A process continuing what a user once asked for; the user is found through the correlation.
+    Process { process: ProcessId },
+    /// The system by itself: `host-watch`, `bootstrap`, `reconcile-quota`.
+    System { part: String },
+}
+
+/// Why an event is in the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meta {
+    pub request_id: Option<RequestId>,
+    /// The same for everything that follows from one request.
+    pub correlation: Uuid,
+    /// The event that this one follows from.
+    pub causation: Option<EventId>,
+    pub cause: Cause,
+}
+
+impl Meta {
+    /// Something that a part of the system does by itself.
+    pub fn system(part: &str) -> Arc<Self> {
+        Arc::new(Self {
+            request_id: None,
+            correlation: Uuid::new_v4(),
+            causation: None,
+            cause: Cause::System { part: part.to_owned() },
+        })
+    }
+
+    /// What `process` does on behalf of whoever caused `self`.
+    pub fn by_process(&self, process: ProcessId, causation: Option<EventId>) -> Arc<Self> {
+        Arc::new(Self {
+            request_id: self.request_id.clone(),
+            correlation: self.correlation,
+            causation,
+            cause: Cause::Process { process },
+        })
+    }
+}
+
+/// An event about to be appended. `recorded_at` is stamped by whoever decides, so that a pipelined aggregate folds the
+/// same time that the log will tell.
+#[derive(Debug, Clone)]
+pub struct NewEvent {
+    pub id: EventId,
+    pub event: Arc<Event>,
+    pub recorded_at: Timestamp,
+    pub meta: Arc<Meta>,
+}
+
+impl NewEvent {
+    pub fn new(event: impl Into<Event>, recorded_at: Timestamp, meta: &Arc<Meta>) -> Self {
+        Self { id: EventId::random(), event: Arc::new(event.into()), recorded_at, meta: Arc::clone(meta) }
+    }
+}
+
+/// An event in the log.
+#[derive(Debug)]
+pub struct Recorded {
+    pub position: Position,
+    pub stream: StreamId,
+    pub revision: Revision,
+    pub id: EventId,
+    /// `instance.build_requested`; stable for ever.
+    pub kind: Arc<str>,
+    pub version: u16,
+    /// How `data` is encoded; see [`crate::codec`].
+    pub codec: u8,
+    pub recorded_at: Timestamp,
+    pub meta: Arc<Meta>,
+    pub data: Bytes,
+    /// The payload once decoded: events appended by this very process never need decoding.
+    pub decoded: OnceLock<Arc<Event>>,
+}
+
+impl Recorded {
+    /// The payload, in its newest version.
+    pub fn event(&self) -> Result<&Arc<Event>, DecodeError> {
+        if let Some(event) = self.decoded.get() {
+            return Ok(event);
+        }
+        let event = Arc::new(Event::decode(&self.kind, self.version, self.codec, &self.data)?);
+        Ok(self.decoded.get_or_init(|| event))
+    }
+}

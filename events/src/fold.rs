@@ -1,0 +1,13 @@
+//! What events mean.
+
+use crate::envelope::Timestamp;
+use crate::registry::NounEvent;
+
+/// A state that is the sum of its events. `evolve` is total and never fails: a fact cannot be refused.
+pub trait Fold: Clone + Default + Send + Sync + 'static {
+    type Event: NounEvent + Send + Sync;
+    /// Raised when the shape or the meaning of the state changes: snapshots of other versions are thrown away.
+    const STATE_VERSION: u32;
+    /// `at` is the time at which the event was recorded.
+    fn evolve(&mut self, event: &Self::Event, at: Timestamp);
+}

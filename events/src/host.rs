@@ -1,0 +1,207 @@
+//! A compute host: what it is, whether it answers, whether servers may be placed on it.
+//!
+//! Heartbeats are not facts worth keeping: only coming up and going down is recorded.
+
+use serde::{Deserialize, Serialize};
+
+use crate::envelope::Timestamp;
+use crate::fold::Fold;
+use crate::ids::HostId;
+
+noun! {
+    /// What can happen to a host.
+    HostEvent = "host" {
+        /// A host was seen for the first time.
+        Registered = "registered" @ 1,
+        /// A host is not what it was (other CPUs, memory, software).
+        CapabilitiesChanged = "capabilities_changed" @ 1,
+        /// The host answers (again).
+        CameUp = "came_up" @ 1,
+        /// The host stopped answering.
+        WentDown = "went_down" @ 1,
+        /// An administrator allows new servers.
+        Enabled = "enabled" @ 1,
+        /// An administrator forbids new servers.
+        Disabled = "disabled" @ 1,
+        /// An administrator says that the host is down, whatever it answers (2.11).
+        ForcedDown = "forced_down" @ 1,
+    }
+}
+
+/// What a host is; the fields that the hypervisors API shows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Capabilities {
+    pub hypervisor_type: String,
+    pub hypervisor_version: u32,
+    pub libvirt_version: u32,
+    pub host_ip: String,
+    pub vcpus: u32,
+    pub memory_mib: u64,
+    pub disk_gib: u64,
+    pub kvm: bool,
+    pub cpu_arch: String,
+    pub cpu_model: String,
+    pub cpu_vendor: String,
+    pub cpu_sockets: u32,
+    pub cpu_cores: u32,
+    pub cpu_threads: u32,
+    pub cpu_features: Vec<String>,
+    pub traits: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Registered {
+    pub host: HostId,
+    /// Counts the hosts ever seen; the integer id of the API before 2.53.
+    pub number: u64,
+    pub hostname: String,
+    /// Where it is reached, without credentials.
+    pub uri: String,
+    pub capabilities: Capabilities,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CapabilitiesChanged {
+    pub hostname: String,
+    pub uri: String,
+    pub capabilities: Capabilities,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CameUp {}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WentDown {
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Enabled {}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Disabled {
+    pub reason: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ForcedDown {
+    pub forced: bool,
+}
+
+/// A host that was seen at least once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KnownHost {
+    pub id: HostId,
+    pub number: u64,
+    pub hostname: String,
+    pub uri: String,
+    pub capabilities: Capabilities,
+    pub up: bool,
+    pub down_reason: Option<String>,
+    pub enabled: bool,
+    pub disabled_reason: Option<String>,
+    pub forced_down: bool,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+impl KnownHost {
+    /// Whether servers can be worked on there.
+    pub fn answers(&self) -> bool {
+        self.up && !self.forced_down
+    }
+}
+
+/// A host: `None` until it was seen.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Host(pub Option<Box<KnownHost>>);
+
+impl Fold for Host {
+    type Event = HostEvent;
+    const STATE_VERSION: u32 = 1;
+
+    fn evolve(&mut self, event: &HostEvent, at: Timestamp) {
+        if let HostEvent::Registered(registered) = event {
+            self.0 = Some(Box::new(KnownHost {
+                id: registered.host,
+                number: registered.number,
+                hostname: registered.hostname.clone(),
+                uri: registered.uri.clone(),
+                capabilities: registered.capabilities.clone(),
+                up: true,
+                down_reason: None,
+                enabled: true,
+                disabled_reason: None,
+                forced_down: false,
+                created_at: at,
+                updated_at: at,
+            }));
+            return;
+        }
+        let Some(host) = &mut self.0 else { return };
+        host.updated_at = at;
+        match event {
+            HostEvent::Registered(_) => {}
+            HostEvent::CapabilitiesChanged(changed) => {
+                host.hostname.clone_from(&changed.hostname);
+                host.uri.clone_from(&changed.uri);
+                host.capabilities = changed.capabilities.clone();
+            }
+            HostEvent::CameUp(_) => {
+                host.up = true;
+                host.down_reason = None;
+            }
+            HostEvent::WentDown(down) => {
+                host.up = false;
+                host.down_reason = Some(down.reason.clone());
+            }
+            HostEvent::Enabled(_) => {
+                host.enabled = true;
+                host.disabled_reason = None;
+            }
+            HostEvent::Disabled(disabled) => {
+                host.enabled = false;
+                host.disabled_reason.clone_from(&disabled.reason);
+            }
+            HostEvent::ForcedDown(forced) => host.forced_down = forced.forced,
+        }
+    }
+}
+
+/// One example of each.
+pub fn samples() -> Vec<HostEvent> {
+    let capabilities = Capabilities {
+        hypervisor_type: "QEMU".into(),
+        hypervisor_version: 7_002_000,
+        libvirt_version: 9_000_000,
+        host_ip: "192.0.2.10".into(),
+        vcpus: 8,
+        memory_mib: 16_384,
+        disk_gib: 200,
+        kvm: true,
+        cpu_arch: "x86_64".into(),
+        cpu_model: "EPYC-Rome".into(),
+        cpu_vendor: "AMD".into(),
+        cpu_sockets: 1,
+        cpu_cores: 4,
+        cpu_threads: 2,
+        cpu_features: vec!["avx2".into()],
+        traits: vec!["COMPUTE_NODE".into()],
+    };
+    vec![
+        Registered {
+            host: HostId(uuid::Uuid::from_u128(1)),
+            number: 1,
+            hostname: "h1".into(),
+            uri: "qemu+tls://h1/system".into(),
+            capabilities: capabilities.clone(),
+        }
+        .into(),
+        CapabilitiesChanged { hostname: "h1".into(), uri: "qemu:///system".into(), capabilities }.into(),
+        CameUp {}.into(),
+        WentDown { reason: "no answer".into() }.into(),
+        Enabled {}.into(),
+        Disabled { reason: Some("repair".into()) }.into(),
+        ForcedDown { forced: true }.into(),
+    ]
+}

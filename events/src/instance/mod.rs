@@ -1,0 +1,82 @@
+//! A server's life.
+//!
+//! ```text
+//!                BuildRequested
+//!                      v
+//!                +----------+   BuildFailed    +-------+
+//!                | Building |----------------->| Error |
+//!                +----------+                  +-------+
+//!                      | BuildSucceeded            |
+//!                      v                           |
+//!   PowerCompleted  +--------+  PowerObserved      |
+//!   (start) +------>| Active |------+              |
+//!           |       +--------+      v              |
+//!           |           |       +---------+        |
+//!           +-----------|-------| Stopped |        |
+//!                       |       +---------+        |
+//!                       |            |             |
+//!                       +------------+-------------+
+//!                                    | DeleteRequested (from anywhere), then Deleted
+//!                                    v
+//!                               +---------+
+//!                               | Deleted |
+//!                               +---------+
+//! ```
+//!
+//! While a process works on the server, `ongoing` says which. Nova's quadruple (`vm_state`, `task_state`, `power_state`,
+//! `status`) is derived in [`status`], never stored.
+
+mod payloads;
+mod state;
+pub mod status;
+
+pub use payloads::*;
+pub use state::{Alive, Instance, Ongoing, Phase, Stage};
+
+noun! {
+    /// What can happen to a server.
+    InstanceEvent = "instance" {
+        /// A user asked for a server; all that was asked for and all that was looked up at that moment.
+        BuildRequested = "build_requested" @ 1,
+        /// A host was chosen and its resources claimed.
+        Placed = "placed" @ 1,
+        /// The host was given up (another attempt or the end follows).
+        Unplaced = "unplaced" @ 1,
+        /// The ports through which the server is connected.
+        NetworkAllocated = "network_allocated" @ 1,
+        /// The guest runs.
+        BuildSucceeded = "build_succeeded" @ 1,
+        /// The server could not be built; everything taken for it was given back.
+        BuildFailed = "build_failed" @ 1,
+        /// A user asked for the end of the server.
+        DeleteRequested = "delete_requested" @ 1,
+        /// Nothing of the server is left.
+        Deleted = "deleted" @ 1,
+        /// A user asked for a start, a stop or a reboot.
+        PowerRequested = "power_requested" @ 1,
+        /// The start, stop or reboot is done.
+        PowerCompleted = "power_completed" @ 1,
+        /// The start, stop or reboot could not be done.
+        PowerFailed = "power_failed" @ 1,
+        /// The guest's power state changed by itself.
+        PowerObserved = "power_observed" @ 1,
+        /// The display name was changed.
+        Renamed = "renamed" @ 1,
+        /// The description was changed or removed.
+        DescriptionChanged = "description_changed" @ 1,
+        /// The hostname was changed.
+        HostnameChanged = "hostname_changed" @ 1,
+        /// How a resize treats the disk was changed.
+        DiskConfigChanged = "disk_config_changed" @ 1,
+        /// The addresses given for use by tools that know no ports were changed.
+        AccessAddressesChanged = "access_addresses_changed" @ 1,
+        /// The metadata is now this.
+        MetadataReplaced = "metadata_replaced" @ 1,
+        /// The tags are now these.
+        TagsReplaced = "tags_replaced" @ 1,
+        /// The server was locked against changes.
+        Locked = "locked" @ 1,
+        /// The lock was taken off.
+        Unlocked = "unlocked" @ 1,
+    }
+}

@@ -1,0 +1,380 @@
+//! What the events of a server say.
+
+use serde::{Deserialize, Serialize};
+
+use super::InstanceEvent;
+use crate::ids::{FlavorId, HostId, ImageId, InstanceId, NetworkId, PortId, ProcessId, ProjectId, RequestId, UserId};
+
+/// A list of key and value, sorted by key.
+pub type Pairs = Vec<(String, String)>;
+
+/// The flavor as it was when the server was asked for: later changes of the flavor do not reach the server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FlavorSnapshot {
+    pub id: FlavorId,
+    pub name: String,
+    pub vcpus: u32,
+    pub memory_mib: u64,
+    pub root_gib: u32,
+    pub ephemeral_gib: u32,
+    pub swap_mib: u32,
+    pub extra_specs: Pairs,
+}
+
+/// The image as it was when the server was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ImageSnapshot {
+    pub id: ImageId,
+    pub name: String,
+    /// Lower-case hex of the content's SHA-512.
+    pub checksum: String,
+    /// `raw`, `qcow2`, `iso`.
+    pub format: String,
+    pub size: u64,
+    pub virtual_size: u64,
+    pub min_memory_mib: u64,
+    pub min_disk_gib: u32,
+    pub properties: Pairs,
+}
+
+/// The public key as it was when the server was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KeySnapshot {
+    pub name: String,
+    /// `ssh` or `x509`.
+    pub kind: String,
+    pub public_key: String,
+}
+
+/// One network interface as it was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RequestedNic {
+    pub network: Option<NetworkId>,
+    pub port: Option<PortId>,
+    pub fixed_ip: Option<String>,
+    pub tag: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DiskConfig {
+    Auto,
+    Manual,
+}
+
+/// Which networks were asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum RequestedNetworks {
+    /// `auto`, or nothing said: the one network that the project can use.
+    Auto,
+    /// `none`: no interface at all.
+    None,
+    These(Vec<RequestedNic>),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BuildRequested {
+    pub instance: InstanceId,
+    pub process: ProcessId,
+    /// Counts all servers ever asked for; `instance_name_template` makes the domain's name of it.
+    pub number: u64,
+    pub reservation: String,
+    pub launch_index: u32,
+    pub project: ProjectId,
+    pub user: UserId,
+    pub name: String,
+    pub hostname: String,
+    pub description: Option<String>,
+    pub flavor: FlavorSnapshot,
+    pub image: Option<ImageSnapshot>,
+    pub key: Option<KeySnapshot>,
+    /// As given: base64.
+    pub user_data: Option<String>,
+    pub config_drive: bool,
+    pub networks: RequestedNetworks,
+    pub security_groups: Vec<String>,
+    pub metadata: Pairs,
+    pub tags: Vec<String>,
+    pub availability_zone: Option<String>,
+    /// A host (and, with `node`, a node) that an administrator insists on.
+    pub forced_host: Option<String>,
+    pub scheduler_hints: Vec<(String, Vec<String>)>,
+    pub disk_config: DiskConfig,
+    pub access_ip_v4: Option<String>,
+    pub access_ip_v6: Option<String>,
+    pub trusted_certs: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Placed {
+    pub process: ProcessId,
+    pub host: HostId,
+    pub hostname: String,
+    /// 1 for the first host tried.
+    pub attempt: u32,
+    pub availability_zone: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Unplaced {
+    pub process: ProcessId,
+    pub host: HostId,
+    pub reason: String,
+}
+
+/// A network interface of a server: what Nova calls its network info cache.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NicInfo {
+    pub port: PortId,
+    pub network: NetworkId,
+    pub network_label: String,
+    pub mac: String,
+    pub mtu: u32,
+    pub fixed_ips: Vec<FixedIp>,
+    pub tag: Option<String>,
+    /// Made for this server, and so deleted with it.
+    pub owned: bool,
+    pub security_groups: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FixedIp {
+    pub address: String,
+    /// Prefix length of the subnet.
+    pub prefix: u8,
+    pub gateway: Option<String>,
+    pub dns: Vec<String>,
+    pub dhcp: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NetworkAllocated {
+    pub process: ProcessId,
+    pub nics: Vec<NicInfo>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BuildSucceeded {
+    pub process: ProcessId,
+}
+
+/// What the API shows as `fault`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FaultInfo {
+    pub code: u16,
+    pub message: String,
+    /// For administrators only.
+    pub details: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BuildFailed {
+    pub process: ProcessId,
+    pub fault: FaultInfo,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeleteRequested {
+    pub process: ProcessId,
+    /// The build to be called off first, if the server is still being built.
+    pub cancels: Option<ProcessId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Deleted {
+    pub process: ProcessId,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PowerAction {
+    Start,
+    Stop,
+    RebootSoft,
+    RebootHard,
+}
+
+/// Nova's numbers: 0 NOSTATE, 1 RUNNING, 3 PAUSED, 4 SHUTDOWN, 6 CRASHED, 7 SUSPENDED.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Power {
+    NoState,
+    Running,
+    Paused,
+    Shutdown,
+    Crashed,
+    Suspended,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PowerRequested {
+    pub process: ProcessId,
+    pub action: PowerAction,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PowerCompleted {
+    pub process: ProcessId,
+    pub action: PowerAction,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PowerFailed {
+    pub process: ProcessId,
+    pub action: PowerAction,
+    pub fault: FaultInfo,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PowerObserved {
+    pub host: HostId,
+    pub power: Power,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Renamed {
+    pub name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DescriptionChanged {
+    pub description: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostnameChanged {
+    pub hostname: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DiskConfigChanged {
+    pub disk_config: DiskConfig,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AccessAddressesChanged {
+    pub access_ip_v4: Option<String>,
+    pub access_ip_v6: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MetadataReplaced {
+    pub metadata: Pairs,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TagsReplaced {
+    pub tags: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Locked {
+    /// An administrator's lock can be taken off by an administrator only.
+    pub by_admin: bool,
+    pub reason: Option<String>,
+    pub request_id: Option<RequestId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Unlocked {}
+
+/// One example of each.
+pub fn samples() -> Vec<InstanceEvent> {
+    let uuid = |n: u128| uuid::Uuid::from_u128(n);
+    let process = ProcessId(uuid(2));
+    let fault = FaultInfo { code: 500, message: "No valid host was found.".into(), details: "0 of 3 hosts".into() };
+    let pairs = |k: &str, v: &str| vec![(k.to_owned(), v.to_owned())];
+    vec![
+        BuildRequested {
+            instance: InstanceId(uuid(1)),
+            process,
+            number: 7,
+            reservation: "r-0abc1234".into(),
+            launch_index: 0,
+            project: ProjectId::new("6f70656e737461636b20342065766572"),
+            user: UserId::new("fake"),
+            name: "web-1".into(),
+            hostname: "web-1".into(),
+            description: Some("front end".into()),
+            flavor: FlavorSnapshot {
+                id: FlavorId::new("1"),
+                name: "m1.tiny".into(),
+                vcpus: 1,
+                memory_mib: 512,
+                root_gib: 1,
+                ephemeral_gib: 0,
+                swap_mib: 0,
+                extra_specs: pairs("hw:mem_page_size", "small"),
+            },
+            image: Some(ImageSnapshot {
+                id: ImageId(uuid(3)),
+                name: "cirros".into(),
+                checksum: "ab".repeat(64),
+                format: "qcow2".into(),
+                size: 13_287_936,
+                virtual_size: 117_440_512,
+                min_memory_mib: 0,
+                min_disk_gib: 0,
+                properties: pairs("hw_disk_bus", "virtio"),
+            }),
+            key: Some(KeySnapshot { name: "k".into(), kind: "ssh".into(), public_key: "ssh-ed25519 AAAA".into() }),
+            user_data: Some("IyEvYmluL3No".into()),
+            config_drive: true,
+            networks: RequestedNetworks::These(vec![RequestedNic {
+                network: Some(NetworkId(uuid(4))),
+                port: None,
+                fixed_ip: Some("10.0.0.5".into()),
+                tag: Some("nic1".into()),
+            }]),
+            security_groups: vec!["default".into()],
+            metadata: pairs("role", "web"),
+            tags: vec!["blue".into()],
+            availability_zone: Some("nova".into()),
+            forced_host: None,
+            scheduler_hints: vec![("group".into(), vec!["5".into()])],
+            disk_config: DiskConfig::Auto,
+            access_ip_v4: None,
+            access_ip_v6: None,
+            trusted_certs: vec![],
+        }
+        .into(),
+        Placed { process, host: HostId(uuid(5)), hostname: "h1".into(), attempt: 1, availability_zone: "nova".into() }
+            .into(),
+        Unplaced { process, host: HostId(uuid(5)), reason: "no room".into() }.into(),
+        NetworkAllocated {
+            process,
+            nics: vec![NicInfo {
+                port: PortId(uuid(6)),
+                network: NetworkId(uuid(4)),
+                network_label: "private".into(),
+                mac: "fa:16:3e:00:00:01".into(),
+                mtu: 1500,
+                fixed_ips: vec![FixedIp {
+                    address: "10.0.0.5".into(),
+                    prefix: 24,
+                    gateway: Some("10.0.0.1".into()),
+                    dns: vec!["10.0.0.2".into()],
+                    dhcp: true,
+                }],
+                tag: None,
+                owned: true,
+                security_groups: vec!["default".into()],
+            }],
+        }
+        .into(),
+        BuildSucceeded { process }.into(),
+        BuildFailed { process, fault: fault.clone() }.into(),
+        DeleteRequested { process, cancels: Some(ProcessId(uuid(8))) }.into(),
+        Deleted { process }.into(),
+        PowerRequested { process, action: PowerAction::RebootSoft }.into(),
+        PowerCompleted { process, action: PowerAction::Stop }.into(),
+        PowerFailed { process, action: PowerAction::Start, fault }.into(),
+        PowerObserved { host: HostId(uuid(5)), power: Power::Crashed }.into(),
+        Renamed { name: "web-2".into() }.into(),
+        DescriptionChanged { description: None }.into(),
+        HostnameChanged { hostname: "web-2".into() }.into(),
+        DiskConfigChanged { disk_config: DiskConfig::Manual }.into(),
+        AccessAddressesChanged { access_ip_v4: Some("192.0.2.1".into()), access_ip_v6: None }.into(),
+        MetadataReplaced { metadata: pairs("role", "db") }.into(),
+        TagsReplaced { tags: vec!["green".into()] }.into(),
+        Locked { by_admin: true, reason: Some("audit".into()), request_id: None }.into(),
+        Unlocked {}.into(),
+    ]
+}

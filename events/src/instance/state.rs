@@ -1,0 +1,222 @@
+//! What the events of a server add up to.
+
+use serde::{Deserialize, Serialize};
+
+use super::InstanceEvent;
+use super::payloads::{BuildRequested, DeleteRequested, FaultInfo, Locked, NicInfo, Placed, Power, PowerAction};
+use crate::envelope::Timestamp;
+use crate::fold::Fold;
+use crate::ids::ProcessId;
+
+/// A server: not yet asked for, alive, or gone.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub enum Instance {
+    #[default]
+    Absent,
+    Alive(Box<Alive>),
+    Deleted(Box<Alive>),
+}
+
+/// A server that was asked for. `request` holds the current values of what can be changed (name, metadata, ...).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Alive {
+    pub request: BuildRequested,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub launched_at: Option<Timestamp>,
+    pub terminated_at: Option<Timestamp>,
+    pub placement: Option<Placed>,
+    pub nics: Vec<NicInfo>,
+    pub phase: Phase,
+    /// The process that is changing the server now.
+    pub ongoing: Option<Ongoing>,
+    pub fault: Option<(FaultInfo, Timestamp)>,
+    pub lock: Option<Locked>,
+}
+
+/// Where a server stands when nobody is changing it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Phase {
+    Building {
+        process: ProcessId,
+        stage: Stage,
+    },
+    Active {
+        power: Power,
+    },
+    Stopped {
+        power: Power,
+    },
+    /// Only a delete leads out.
+    Error {
+        power: Power,
+    },
+}
+
+/// How far a build has come; the API shows it as `task_state`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stage {
+    Scheduling,
+    Networking,
+    Spawning,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ongoing {
+    Power { process: ProcessId, action: PowerAction },
+    Delete { process: ProcessId, cancels: Option<ProcessId> },
+}
+
+impl Ongoing {
+    pub fn process(&self) -> ProcessId {
+        match self {
+            Self::Power { process, .. } | Self::Delete { process, .. } => *process,
+        }
+    }
+}
+
+impl Instance {
+    pub fn alive(&self) -> Option<&Alive> {
+        match self {
+            Self::Alive(alive) => Some(alive),
+            Self::Absent | Self::Deleted(_) => None,
+        }
+    }
+
+    /// The server, be it alive or gone.
+    pub fn known(&self) -> Option<&Alive> {
+        match self {
+            Self::Alive(alive) | Self::Deleted(alive) => Some(alive),
+            Self::Absent => None,
+        }
+    }
+}
+
+impl Fold for Instance {
+    type Event = InstanceEvent;
+    const STATE_VERSION: u32 = 1;
+
+    fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
+        match (&mut *self, event) {
+            (_, InstanceEvent::BuildRequested(request)) => *self = Self::Alive(Box::new(Alive::new(request, at))),
+            (Self::Alive(alive), InstanceEvent::Deleted(_)) => {
+                let mut gone = std::mem::replace(alive, Box::new(Alive::new(&alive.request, at)));
+                gone.ongoing = None;
+                gone.terminated_at = Some(at);
+                gone.updated_at = at;
+                *self = Self::Deleted(gone);
+            }
+            (Self::Alive(alive), event) => alive.evolve(event, at),
+            (Self::Absent | Self::Deleted(_), _) => {}
+        }
+    }
+}
+
+impl Alive {
+    fn new(request: &BuildRequested, at: Timestamp) -> Self {
+        Self {
+            request: request.clone(),
+            created_at: at,
+            updated_at: at,
+            launched_at: None,
+            terminated_at: None,
+            placement: None,
+            nics: Vec::new(),
+            phase: Phase::Building { process: request.process, stage: Stage::Scheduling },
+            ongoing: None,
+            fault: None,
+            lock: None,
+        }
+    }
+
+    fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
+        self.updated_at = at;
+        match event {
+            InstanceEvent::Placed(placed) => {
+                self.placement = Some(placed.clone());
+                self.stage(Stage::Networking);
+            }
+            InstanceEvent::Unplaced(_) => {
+                self.placement = None;
+                self.nics.clear();
+                self.stage(Stage::Scheduling);
+            }
+            InstanceEvent::NetworkAllocated(allocated) => {
+                self.nics.clone_from(&allocated.nics);
+                self.stage(Stage::Spawning);
+            }
+            InstanceEvent::BuildSucceeded(_) => {
+                self.phase = Phase::Active { power: Power::Running };
+                self.launched_at = Some(at);
+            }
+            InstanceEvent::BuildFailed(failed) => {
+                self.phase = Phase::Error { power: Power::NoState };
+                self.fault = Some((failed.fault.clone(), at));
+            }
+            InstanceEvent::DeleteRequested(DeleteRequested { process, cancels }) => {
+                self.ongoing = Some(Ongoing::Delete { process: *process, cancels: *cancels });
+            }
+            InstanceEvent::PowerRequested(requested) => {
+                self.ongoing = Some(Ongoing::Power { process: requested.process, action: requested.action });
+            }
+            InstanceEvent::PowerCompleted(completed) => {
+                self.finish(completed.process);
+                self.phase = match completed.action {
+                    PowerAction::Stop => Phase::Stopped { power: Power::Shutdown },
+                    _ => Phase::Active { power: Power::Running },
+                };
+            }
+            InstanceEvent::PowerFailed(failed) => {
+                self.finish(failed.process);
+                self.fault = Some((failed.fault.clone(), at));
+            }
+            InstanceEvent::PowerObserved(observed) => self.observe(observed.power),
+            InstanceEvent::Renamed(renamed) => self.request.name.clone_from(&renamed.name),
+            InstanceEvent::DescriptionChanged(changed) => self.request.description.clone_from(&changed.description),
+            InstanceEvent::HostnameChanged(changed) => self.request.hostname.clone_from(&changed.hostname),
+            InstanceEvent::DiskConfigChanged(changed) => self.request.disk_config = changed.disk_config,
+            InstanceEvent::AccessAddressesChanged(changed) => {
+                self.request.access_ip_v4.clone_from(&changed.access_ip_v4);
+                self.request.access_ip_v6.clone_from(&changed.access_ip_v6);
+            }
+            InstanceEvent::MetadataReplaced(replaced) => self.request.metadata.clone_from(&replaced.metadata),
+            InstanceEvent::TagsReplaced(replaced) => self.request.tags.clone_from(&replaced.tags),
+            InstanceEvent::Locked(locked) => self.lock = Some(locked.clone()),
+            InstanceEvent::Unlocked(_) => self.lock = None,
+            InstanceEvent::BuildRequested(_) | InstanceEvent::Deleted(_) => {}
+        }
+    }
+
+    pub fn power(&self) -> Power {
+        match self.phase {
+            Phase::Building { .. } => Power::NoState,
+            Phase::Active { power } | Phase::Stopped { power } | Phase::Error { power } => power,
+        }
+    }
+
+    fn stage(&mut self, to: Stage) {
+        if let Phase::Building { stage, .. } = &mut self.phase {
+            *stage = to;
+        }
+    }
+
+    fn finish(&mut self, process: ProcessId) {
+        if self.ongoing.is_some_and(|ongoing| ongoing.process() == process) {
+            self.ongoing = None;
+        }
+    }
+
+    /// As Nova's power-state synchronisation does: a guest that stopped by itself is a stopped server, one that was
+    /// started behind our back is an active one. While a process works on the server, the process has the word.
+    fn observe(&mut self, seen: Power) {
+        let settled = self.ongoing.is_none();
+        self.phase = match (self.phase, seen) {
+            (Phase::Active { .. }, Power::Shutdown | Power::Crashed) if settled => Phase::Stopped { power: seen },
+            (Phase::Stopped { .. }, Power::Running) if settled => Phase::Active { power: seen },
+            (Phase::Active { .. }, power) => Phase::Active { power },
+            (Phase::Stopped { .. }, power) => Phase::Stopped { power },
+            (Phase::Error { .. }, power) => Phase::Error { power },
+            (building @ Phase::Building { .. }, _) => building,
+        };
+    }
+}

@@ -1,0 +1,81 @@
+//! Nova's view of a server: `vm_state`, `task_state`, `power_state` and `status`, derived in this one place.
+//!
+//! Source: nova `api/openstack/common.py` (`_STATE_MAP`), `compute/vm_states.py`, `compute/task_states.py`.
+
+use super::payloads::{Power, PowerAction};
+use super::state::{Alive, Instance, Ongoing, Phase, Stage};
+
+/// What the API shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status {
+    /// `ACTIVE`, `BUILD`, ...
+    pub status: &'static str,
+    pub vm_state: &'static str,
+    pub task_state: Option<&'static str>,
+    /// Nova's number of the power state.
+    pub power_state: u8,
+    /// 0 to 100; present in the API only for some statuses.
+    pub progress: u8,
+}
+
+/// Nova's number of a power state.
+pub fn power_number(power: Power) -> u8 {
+    match power {
+        Power::NoState => 0,
+        Power::Running => 1,
+        Power::Paused => 3,
+        Power::Shutdown => 4,
+        Power::Crashed => 6,
+        Power::Suspended => 7,
+    }
+}
+
+/// The quadruple of a server; `None` for one that was never asked for.
+pub fn of(instance: &Instance) -> Option<Status> {
+    match instance {
+        Instance::Absent => None,
+        Instance::Alive(alive) => Some(of_alive(alive)),
+        Instance::Deleted(alive) => {
+            let power_state = power_number(alive.power());
+            Some(Status { status: "DELETED", vm_state: "deleted", task_state: None, power_state, progress: 0 })
+        }
+    }
+}
+
+pub fn of_alive(alive: &Alive) -> Status {
+    let vm_state = match alive.phase {
+        Phase::Building { .. } => "building",
+        Phase::Active { .. } => "active",
+        Phase::Stopped { .. } => "stopped",
+        Phase::Error { .. } => "error",
+    };
+    let task_state = task(alive);
+    let status = match (vm_state, task_state) {
+        ("active", Some("rebooting")) => "REBOOT",
+        ("active" | "error" | "stopped", Some("rebooting_hard")) => "HARD_REBOOT",
+        ("building", _) => "BUILD",
+        ("active", _) => "ACTIVE",
+        ("stopped", _) => "SHUTOFF",
+        _ => "ERROR",
+    };
+    let progress = if status == "ACTIVE" { 100 } else { 0 };
+    Status { status, vm_state, task_state, power_state: power_number(alive.power()), progress }
+}
+
+fn task(alive: &Alive) -> Option<&'static str> {
+    match (alive.ongoing, alive.phase) {
+        (Some(Ongoing::Delete { .. }), _) => Some("deleting"),
+        (Some(Ongoing::Power { action, .. }), _) => Some(match action {
+            PowerAction::Start => "powering-on",
+            PowerAction::Stop => "powering-off",
+            PowerAction::RebootSoft => "rebooting",
+            PowerAction::RebootHard => "rebooting_hard",
+        }),
+        (None, Phase::Building { stage, .. }) => Some(match stage {
+            Stage::Scheduling => "scheduling",
+            Stage::Networking => "networking",
+            Stage::Spawning => "spawning",
+        }),
+        (None, _) => None,
+    }
+}

@@ -1,0 +1,84 @@
+//! Key pairs: one stream per user, because names are unique within a user. Private keys are never kept.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::envelope::Timestamp;
+use crate::fold::Fold;
+use crate::ids::UserId;
+
+noun! {
+    /// What can happen to a user's key pairs.
+    KeypairEvent = "keypair" {
+        /// A public key was imported, or a pair generated (the private half went to the user and nowhere else).
+        KeypairCreated = "created" @ 1,
+        /// A key was removed; servers made with it keep their copy.
+        KeypairDeleted = "deleted" @ 1,
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KeypairCreated {
+    pub user: UserId,
+    pub name: String,
+    /// `ssh` or `x509`.
+    pub kind: String,
+    pub public_key: String,
+    /// MD5 for ssh and SHA-1 for x509, colon-separated hex, as Nova shows it.
+    pub fingerprint: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KeypairDeleted {
+    pub user: UserId,
+    pub name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Keypair {
+    pub definition: KeypairCreated,
+    pub created_at: Timestamp,
+    pub number: u64,
+}
+
+/// A user's key pairs by name.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Keypairs {
+    pub by_name: BTreeMap<String, Keypair>,
+    pub made: u64,
+}
+
+impl Fold for Keypairs {
+    type Event = KeypairEvent;
+    const STATE_VERSION: u32 = 1;
+
+    fn evolve(&mut self, event: &KeypairEvent, at: Timestamp) {
+        match event {
+            KeypairEvent::KeypairCreated(created) => {
+                self.made += 1;
+                let keypair = Keypair { definition: created.clone(), created_at: at, number: self.made };
+                self.by_name.insert(created.name.clone(), keypair);
+            }
+            KeypairEvent::KeypairDeleted(deleted) => {
+                self.by_name.remove(&deleted.name);
+            }
+        }
+    }
+}
+
+/// One example of each.
+pub fn samples() -> Vec<KeypairEvent> {
+    let user = UserId::new("u");
+    vec![
+        KeypairCreated {
+            user: user.clone(),
+            name: "k".into(),
+            kind: "ssh".into(),
+            public_key: "ssh-ed25519 AAAA".into(),
+            fingerprint: "00:11".into(),
+        }
+        .into(),
+        KeypairDeleted { user, name: "k".into() }.into(),
+    ]
+}

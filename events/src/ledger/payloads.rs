@@ -1,0 +1,150 @@
+//! What the events of the ledger say.
+
+use serde::{Deserialize, Serialize};
+
+use super::LedgerEvent;
+use crate::ids::{ConsumerId, ProjectId, ProviderId, UserId};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProviderCreated {
+    pub provider: ProviderId,
+    pub name: String,
+    pub parent: Option<ProviderId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProviderChanged {
+    pub provider: ProviderId,
+    pub name: String,
+    pub parent: Option<ProviderId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProviderDeleted {
+    pub provider: ProviderId,
+}
+
+/// One class of resource that a provider has. Units are those of the class (VCPU: one, MEMORY_MB: MiB, DISK_GB: GiB).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Inventory {
+    /// `VCPU`, `CUSTOM_GOLD`.
+    pub class: String,
+    pub total: u64,
+    pub reserved: u64,
+    pub min_unit: u64,
+    pub max_unit: u64,
+    pub step_size: u64,
+    pub allocation_ratio: f64,
+}
+
+impl Inventory {
+    /// How much may be allocated in all: `(total - reserved) * allocation_ratio`, rounded down.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)] // ratios are small, totals below 2^53
+    pub fn capacity(&self) -> u64 {
+        (self.total.saturating_sub(self.reserved) as f64 * self.allocation_ratio) as u64
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InventoryReplaced {
+    pub provider: ProviderId,
+    /// Sorted by class.
+    pub inventories: Vec<Inventory>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TraitsReplaced {
+    pub provider: ProviderId,
+    /// Sorted.
+    pub traits: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AggregatesReplaced {
+    pub provider: ProviderId,
+    /// Sorted.
+    pub aggregates: Vec<uuid::Uuid>,
+    /// From Placement 1.19 on a change of aggregates counts as a change of the provider.
+    pub bumps_generation: bool,
+}
+
+/// What a consumer holds of one provider.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allocation {
+    pub provider: ProviderId,
+    /// Class and amount, sorted by class.
+    pub resources: Vec<(String, u64)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Claimed {
+    pub consumer: ConsumerId,
+    pub project: ProjectId,
+    pub user: UserId,
+    /// `INSTANCE`, `MIGRATION`; `None` below Placement 1.38 (shown as `unknown`).
+    pub consumer_type: Option<String>,
+    /// Everything that the consumer holds from now on, sorted by provider.
+    pub allocations: Vec<Allocation>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Released {
+    pub consumer: ConsumerId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResourceClassCreated {
+    pub name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResourceClassDeleted {
+    pub name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TraitCreated {
+    pub name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TraitDeleted {
+    pub name: String,
+}
+
+/// One example of each.
+pub fn samples() -> Vec<LedgerEvent> {
+    let uuid = uuid::Uuid::from_u128;
+    let provider = ProviderId(uuid(1));
+    let consumer = ConsumerId::new("00000000-0000-0000-0000-000000000002");
+    let inventory = Inventory {
+        class: "VCPU".into(),
+        total: 8,
+        reserved: 1,
+        min_unit: 1,
+        max_unit: 8,
+        step_size: 1,
+        allocation_ratio: 4.0,
+    };
+    vec![
+        ProviderCreated { provider, name: "h1".into(), parent: None }.into(),
+        ProviderChanged { provider, name: "h1".into(), parent: Some(ProviderId(uuid(3))) }.into(),
+        ProviderDeleted { provider }.into(),
+        InventoryReplaced { provider, inventories: vec![inventory] }.into(),
+        TraitsReplaced { provider, traits: vec!["COMPUTE_NODE".into()] }.into(),
+        AggregatesReplaced { provider, aggregates: vec![uuid(4)], bumps_generation: true }.into(),
+        Claimed {
+            consumer: consumer.clone(),
+            project: ProjectId::new("p"),
+            user: UserId::new("u"),
+            consumer_type: Some("INSTANCE".into()),
+            allocations: vec![Allocation { provider, resources: vec![("VCPU".into(), 2)] }],
+        }
+        .into(),
+        Released { consumer }.into(),
+        ResourceClassCreated { name: "CUSTOM_GOLD".into() }.into(),
+        ResourceClassDeleted { name: "CUSTOM_GOLD".into() }.into(),
+        TraitCreated { name: "CUSTOM_FAST".into() }.into(),
+        TraitDeleted { name: "CUSTOM_FAST".into() }.into(),
+    ]
+}

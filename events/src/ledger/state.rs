@@ -1,0 +1,177 @@
+//! What the events of the ledger add up to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::LedgerEvent;
+use super::payloads::{Allocation, Claimed, Inventory};
+use crate::envelope::Timestamp;
+use crate::fold::Fold;
+use crate::ids::{ConsumerId, ProviderId};
+
+/// All providers and consumers of a cell. Rows are shared (`Arc`) so that a copy of the state is cheap.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Ledger {
+    pub providers: BTreeMap<ProviderId, Arc<Provider>>,
+    pub consumers: BTreeMap<ConsumerId, Arc<Consumer>>,
+    pub classes: BTreeSet<String>,
+    pub traits: BTreeSet<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Provider {
+    pub id: ProviderId,
+    pub name: String,
+    pub parent: Option<ProviderId>,
+    /// Grows with every change of the provider or of what is allocated from it; Placement's optimistic lock.
+    pub generation: u64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub inventories: BTreeMap<String, InventoryLine>,
+    pub traits: BTreeSet<String>,
+    pub aggregates: BTreeSet<uuid::Uuid>,
+}
+
+/// One class of a provider, and how much of it is allocated.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InventoryLine {
+    pub inventory: Inventory,
+    pub used: u64,
+}
+
+impl InventoryLine {
+    pub fn free(&self) -> u64 {
+        self.inventory.capacity().saturating_sub(self.used)
+    }
+
+    /// Whether `amount` more may be allocated, by Placement's rules: unit bounds, step and capacity.
+    pub fn admits(&self, amount: u64) -> bool {
+        let inv = &self.inventory;
+        amount >= inv.min_unit
+            && amount <= inv.max_unit
+            && amount.is_multiple_of(inv.step_size.max(1))
+            && amount <= self.free()
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Consumer {
+    /// Grows with every change; Placement's optimistic lock (from 1.28 on).
+    pub generation: u64,
+    pub claim: Claimed,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+impl Fold for Ledger {
+    type Event = LedgerEvent;
+    const STATE_VERSION: u32 = 1;
+
+    fn evolve(&mut self, event: &LedgerEvent, at: Timestamp) {
+        match event {
+            LedgerEvent::ProviderCreated(created) => {
+                let provider = Provider {
+                    id: created.provider,
+                    name: created.name.clone(),
+                    parent: created.parent,
+                    generation: 0,
+                    created_at: at,
+                    updated_at: at,
+                    inventories: BTreeMap::new(),
+                    traits: BTreeSet::new(),
+                    aggregates: BTreeSet::new(),
+                };
+                self.providers.insert(created.provider, Arc::new(provider));
+            }
+            LedgerEvent::ProviderChanged(changed) => {
+                // A new name or parent is no new generation: Placement's PUT /resource_providers/{uuid}.
+                self.change(changed.provider, at, |provider| {
+                    provider.name.clone_from(&changed.name);
+                    provider.parent = changed.parent;
+                });
+            }
+            LedgerEvent::ProviderDeleted(deleted) => {
+                self.providers.remove(&deleted.provider);
+            }
+            LedgerEvent::InventoryReplaced(replaced) => self.change(replaced.provider, at, |provider| {
+                let old = std::mem::take(&mut provider.inventories);
+                for inventory in &replaced.inventories {
+                    let used = old.get(&inventory.class).map_or(0, |line| line.used);
+                    let line = InventoryLine { inventory: inventory.clone(), used };
+                    provider.inventories.insert(inventory.class.clone(), line);
+                }
+                provider.generation += 1;
+            }),
+            LedgerEvent::TraitsReplaced(replaced) => self.change(replaced.provider, at, |provider| {
+                provider.traits = replaced.traits.iter().cloned().collect();
+                provider.generation += 1;
+            }),
+            LedgerEvent::AggregatesReplaced(replaced) => self.change(replaced.provider, at, |provider| {
+                provider.aggregates = replaced.aggregates.iter().copied().collect();
+                provider.generation += u64::from(replaced.bumps_generation);
+            }),
+            LedgerEvent::Claimed(claimed) => self.claim(claimed, at),
+            LedgerEvent::Released(released) => {
+                if let Some(consumer) = self.consumers.remove(&released.consumer) {
+                    self.give_back(&consumer.claim.allocations, at);
+                }
+            }
+            LedgerEvent::ResourceClassCreated(created) => {
+                self.classes.insert(created.name.clone());
+            }
+            LedgerEvent::ResourceClassDeleted(deleted) => {
+                self.classes.remove(&deleted.name);
+            }
+            LedgerEvent::TraitCreated(created) => {
+                self.traits.insert(created.name.clone());
+            }
+            LedgerEvent::TraitDeleted(deleted) => {
+                self.traits.remove(&deleted.name);
+            }
+        }
+    }
+}
+
+impl Ledger {
+    fn change(&mut self, id: ProviderId, at: Timestamp, with: impl FnOnce(&mut Provider)) {
+        if let Some(provider) = self.providers.get_mut(&id) {
+            let provider = Arc::make_mut(provider);
+            provider.updated_at = at;
+            with(provider);
+        }
+    }
+
+    fn claim(&mut self, claimed: &Claimed, at: Timestamp) {
+        let old = self.consumers.get(&claimed.consumer).cloned();
+        if let Some(old) = &old {
+            self.give_back(&old.claim.allocations, at);
+        }
+        for allocation in &claimed.allocations {
+            self.change(allocation.provider, at, |provider| {
+                for (class, amount) in &allocation.resources {
+                    if let Some(line) = provider.inventories.get_mut(class) {
+                        line.used += amount;
+                    }
+                }
+                provider.generation += 1;
+            });
+        }
+        let (generation, created_at) = old.map_or((1, at), |old| (old.generation + 1, old.created_at));
+        let consumer = Consumer { generation, claim: claimed.clone(), created_at, updated_at: at };
+        self.consumers.insert(claimed.consumer.clone(), Arc::new(consumer));
+    }
+
+    fn give_back(&mut self, allocations: &[Allocation], at: Timestamp) {
+        for allocation in allocations {
+            self.change(allocation.provider, at, |provider| {
+                for (class, amount) in &allocation.resources {
+                    if let Some(line) = provider.inventories.get_mut(class) {
+                        line.used = line.used.saturating_sub(*amount);
+                    }
+                }
+            });
+        }
+    }
+}

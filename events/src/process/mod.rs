@@ -1,0 +1,146 @@
+//! A process: one run of a multi-step operation, as it happened.
+//!
+//! The stream of a process is its record. What has been done, what failed and what was undone is all that `plan` needs to
+//! say what comes next, so a process goes on after any crash from where its stream ends.
+
+mod state;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{HostId, InstanceId, ProcessId};
+use crate::instance::{FaultInfo, NicInfo, PowerAction};
+
+pub use state::{Failure, Process, Running, StepRecord};
+
+noun! {
+    /// What can happen to a process.
+    ProcessEvent = "process" {
+        /// The process began.
+        Started = "started" @ 1,
+        /// A step was done.
+        StepDone = "step_done" @ 1,
+        /// A step could not be done.
+        StepFailed = "step_failed" @ 1,
+        /// A step that had been done, or had failed half-way, was undone.
+        StepUndone = "step_undone" @ 1,
+        /// A step could not be undone; it is tried again, and operators are told.
+        UndoFailed = "undo_failed" @ 1,
+        /// All that was done so far has been undone, and the process tries again from the start.
+        Restarted = "restarted" @ 1,
+        /// Somebody called the process off: it undoes what it did and ends.
+        CalledOff = "called_off" @ 1,
+        /// The process ended.
+        Finished = "finished" @ 1,
+    }
+}
+
+/// What a process is to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Task {
+    BuildInstance { instance: InstanceId },
+    DeleteInstance { instance: InstanceId, cancels: Option<ProcessId> },
+    Power { instance: InstanceId, action: PowerAction },
+}
+
+impl Task {
+    /// The process's name, as `chronova inspect` and the metrics show it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::BuildInstance { .. } => "build_instance",
+            Self::DeleteInstance { .. } => "delete_instance",
+            Self::Power { .. } => "power",
+        }
+    }
+
+    /// The server that the process works on.
+    pub fn instance(&self) -> InstanceId {
+        match self {
+            Self::BuildInstance { instance } | Self::DeleteInstance { instance, .. } | Self::Power { instance, .. } => {
+                *instance
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Started {
+    pub process: ProcessId,
+    pub task: Task,
+}
+
+/// What a step found out that later steps need.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Output {
+    Nothing,
+    Host { host: HostId, hostname: String },
+    Nics(Vec<NicInfo>),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepDone {
+    pub step: String,
+    pub output: Output,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepFailed {
+    pub step: String,
+    /// Whether another attempt elsewhere may succeed.
+    pub elsewhere: bool,
+    pub fault: FaultInfo,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepUndone {
+    pub step: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UndoFailed {
+    pub step: String,
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Restarted {
+    /// The host that is not to be tried again.
+    pub excluded: Option<HostId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CalledOff {
+    pub by: ProcessId,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    Succeeded,
+    /// A step failed, and everything was undone.
+    Failed,
+    /// Called off, and everything was undone.
+    CalledOff,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Finished {
+    pub outcome: Outcome,
+}
+
+/// One example of each.
+pub fn samples() -> Vec<ProcessEvent> {
+    let uuid = uuid::Uuid::from_u128;
+    let process = ProcessId(uuid(1));
+    let fault = FaultInfo { code: 500, message: "no room".into(), details: "disk full".into() };
+    let step = || "spawn_guest".to_owned();
+    let host = HostId(uuid(3));
+    vec![
+        Started { process, task: Task::BuildInstance { instance: InstanceId(uuid(2)) } }.into(),
+        StepDone { step: step(), output: Output::Host { host, hostname: "h1".into() } }.into(),
+        StepFailed { step: step(), elsewhere: true, fault }.into(),
+        StepUndone { step: step() }.into(),
+        UndoFailed { step: step(), reason: "host is down".into() }.into(),
+        Restarted { excluded: Some(host) }.into(),
+        CalledOff { by: ProcessId(uuid(4)) }.into(),
+        Finished { outcome: Outcome::Succeeded }.into(),
+    ]
+}

@@ -1,0 +1,133 @@
+//! What the events of a process add up to.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Outcome, Output, ProcessEvent, Task};
+use crate::envelope::Timestamp;
+use crate::fold::Fold;
+use crate::ids::{HostId, ProcessId};
+use crate::instance::FaultInfo;
+
+/// A process: not begun, at work, or ended.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub enum Process {
+    #[default]
+    Absent,
+    Running(Box<Running>),
+    Finished {
+        process: ProcessId,
+        task: Task,
+        outcome: Outcome,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Running {
+    pub process: ProcessId,
+    pub task: Task,
+    pub started_at: Timestamp,
+    /// What is done and not undone, in the order in which it was done.
+    pub done: Vec<StepRecord>,
+    /// The failure that makes the process undo what it did.
+    pub failure: Option<Failure>,
+    pub called_off: bool,
+    /// 1 for the first run through the steps.
+    pub attempt: u32,
+    /// Hosts that are not to be tried again.
+    pub excluded: BTreeSet<HostId>,
+    /// How often the step now due could not be undone.
+    pub undo_failures: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepRecord {
+    pub step: String,
+    pub output: Output,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Failure {
+    pub step: String,
+    pub elsewhere: bool,
+    pub fault: FaultInfo,
+    /// The failed step itself may have done half of its work: it is undone first.
+    pub undone: bool,
+}
+
+impl Running {
+    pub fn is_done(&self, step: &str) -> bool {
+        self.done.iter().any(|record| record.step == step)
+    }
+
+    /// The host that a step of this attempt chose.
+    pub fn host(&self) -> Option<(HostId, &str)> {
+        self.done.iter().rev().find_map(|record| match &record.output {
+            Output::Host { host, hostname } => Some((*host, hostname.as_str())),
+            _ => None,
+        })
+    }
+}
+
+impl Fold for Process {
+    type Event = ProcessEvent;
+    const STATE_VERSION: u32 = 1;
+
+    fn evolve(&mut self, event: &ProcessEvent, at: Timestamp) {
+        match (&mut *self, event) {
+            (_, ProcessEvent::Started(started)) => {
+                *self = Self::Running(Box::new(Running {
+                    process: started.process,
+                    task: started.task.clone(),
+                    started_at: at,
+                    done: Vec::new(),
+                    failure: None,
+                    called_off: false,
+                    attempt: 1,
+                    excluded: BTreeSet::new(),
+                    undo_failures: 0,
+                }));
+            }
+            (Self::Running(running), ProcessEvent::Finished(finished)) => {
+                *self =
+                    Self::Finished { process: running.process, task: running.task.clone(), outcome: finished.outcome };
+            }
+            (Self::Running(running), event) => running.evolve(event),
+            (Self::Absent | Self::Finished { .. }, _) => {}
+        }
+    }
+}
+
+impl Running {
+    fn evolve(&mut self, event: &ProcessEvent) {
+        match event {
+            ProcessEvent::StepDone(done) => {
+                self.done.push(StepRecord { step: done.step.clone(), output: done.output.clone() });
+            }
+            ProcessEvent::StepFailed(failed) => {
+                self.failure = Some(Failure {
+                    step: failed.step.clone(),
+                    elsewhere: failed.elsewhere,
+                    fault: failed.fault.clone(),
+                    undone: false,
+                });
+            }
+            ProcessEvent::StepUndone(undone) => {
+                self.undo_failures = 0;
+                match &mut self.failure {
+                    Some(failure) if !failure.undone && failure.step == undone.step => failure.undone = true,
+                    _ => self.done.retain(|record| record.step != undone.step),
+                }
+            }
+            ProcessEvent::UndoFailed(_) => self.undo_failures += 1,
+            ProcessEvent::Restarted(restarted) => {
+                self.excluded.extend(restarted.excluded);
+                self.failure = None;
+                self.attempt += 1;
+            }
+            ProcessEvent::CalledOff(_) => self.called_off = true,
+            ProcessEvent::Started(_) | ProcessEvent::Finished(_) => {}
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What a project uses of its quota, and its limits: one stream per project.
+//!
+//! A reservation names the servers it is for, so that one whose server never came to be (a crash between the two
+//! appends) is recognised and given back.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::envelope::Timestamp;
+use crate::fold::Fold;
+use crate::ids::{InstanceId, ProjectId};
+
+noun! {
+    /// What can happen to a project's quota.
+    QuotaEvent = "quota" {
+        /// Room was taken for servers about to be built.
+        QuotaReserved = "reserved" @ 1,
+        /// A server's room was given back.
+        QuotaReleased = "released" @ 1,
+        /// An administrator set limits for the project.
+        LimitsSet = "limits_set" @ 1,
+        /// The project is back to the default limits.
+        LimitsReset = "limits_reset" @ 1,
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QuotaReserved {
+    pub project: ProjectId,
+    pub instances: Vec<InstanceId>,
+    /// Of each.
+    pub cores: u32,
+    /// Of each.
+    pub memory_mib: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QuotaReleased {
+    pub project: ProjectId,
+    pub instance: InstanceId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LimitsSet {
+    pub project: ProjectId,
+    /// Resource and limit (-1: none), sorted by resource.
+    pub limits: Vec<(String, i64)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LimitsReset {
+    pub project: ProjectId,
+}
+
+/// One project's use and limits.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Quota {
+    /// Cores and MiB held by each server.
+    pub held: BTreeMap<InstanceId, (u32, u64)>,
+    pub cores: u64,
+    pub memory_mib: u64,
+    /// Limits other than the defaults.
+    pub limits: BTreeMap<String, i64>,
+}
+
+impl Fold for Quota {
+    type Event = QuotaEvent;
+    const STATE_VERSION: u32 = 1;
+
+    fn evolve(&mut self, event: &QuotaEvent, _at: Timestamp) {
+        match event {
+            QuotaEvent::QuotaReserved(reserved) => {
+                for instance in &reserved.instances {
+                    if self.held.insert(*instance, (reserved.cores, reserved.memory_mib)).is_none() {
+                        self.cores += u64::from(reserved.cores);
+                        self.memory_mib += reserved.memory_mib;
+                    }
+                }
+            }
+            QuotaEvent::QuotaReleased(released) => {
+                if let Some((cores, memory_mib)) = self.held.remove(&released.instance) {
+                    self.cores -= u64::from(cores);
+                    self.memory_mib -= memory_mib;
+                }
+            }
+            QuotaEvent::LimitsSet(set) => self.limits.extend(set.limits.iter().cloned()),
+            QuotaEvent::LimitsReset(_) => self.limits.clear(),
+        }
+    }
+}
+
+/// One example of each.
+pub fn samples() -> Vec<QuotaEvent> {
+    let project = ProjectId::new("p");
+    let instance = InstanceId(uuid::Uuid::from_u128(1));
+    vec![
+        QuotaReserved { project: project.clone(), instances: vec![instance], cores: 2, memory_mib: 512 }.into(),
+        QuotaReleased { project: project.clone(), instance }.into(),
+        LimitsSet { project: project.clone(), limits: vec![("instances".into(), -1)] }.into(),
+        LimitsReset { project }.into(),
+    ]
+}

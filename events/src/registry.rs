@@ -1,0 +1,189 @@
+//! Every kind of event there is, in every version there ever was.
+//!
+//! A noun's file lists its events with [`noun!`]; this file lists the nouns. Adding an event is one payload struct, one
+//! line in the noun's list and one sample; adding a noun is one file and one line here. Changing a payload is a new
+//! struct: the line's version goes up, the old struct stays (as `...V1`) in a `from` clause with `From<...V1>`.
+
+use thiserror::Error;
+
+use crate::codec::CodecError;
+use crate::{flavor, host, instance, keypair, ledger, process, quota};
+
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum DecodeError {
+    #[error("event kind {0} is not known to this version")]
+    UnknownKind(String),
+    #[error("{kind} version {version} is not known to this version")]
+    UnknownVersion { kind: String, version: u16 },
+    #[error("{kind} version {version} is damaged")]
+    Damaged {
+        kind: String,
+        version: u16,
+        #[source]
+        source: CodecError,
+    },
+}
+
+/// The events of one noun; implemented by [`noun!`] only.
+pub trait NounEvent: Clone + Sized + Into<Event> {
+    /// First word of the kinds: `instance`.
+    const NOUN: &'static str;
+    /// `instance.build_requested`.
+    fn kind(&self) -> &'static str;
+    /// The version in which new events of this kind are written.
+    fn version(&self) -> u16;
+    fn encode(&self) -> Result<Vec<u8>, CodecError>;
+    fn decode(kind: &str, version: u16, codec: u8, bytes: &[u8]) -> Result<Self, DecodeError>;
+    /// The payload as JSON, for people and auditors.
+    fn json(&self) -> serde_json::Value;
+    /// This noun's event inside `event`, if it is one.
+    fn of(event: &Event) -> Option<&Self>;
+    /// (kind, newest version, what it says).
+    fn catalogue() -> Vec<Entry>;
+}
+
+/// One line of the event catalogue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub kind: &'static str,
+    pub version: u16,
+    /// Older versions that can still be read.
+    pub older: &'static [u16],
+    pub doc: &'static str,
+}
+
+/// Defines the event enum of one noun. Variant and payload struct share their name.
+#[macro_export]
+macro_rules! noun {
+    (
+        $(#[$meta:meta])*
+        $enum:ident = $noun:literal {
+            $( #[doc = $doc:literal] $variant:ident = $kind:literal @ $version:literal $(from { $($old:literal => $oldty:ty),+ })?, )+
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[allow(clippy::large_enum_variant)]
+        pub enum $enum { $( #[doc = $doc] $variant($variant), )+ }
+
+        impl $crate::registry::NounEvent for $enum {
+            const NOUN: &'static str = $noun;
+
+            fn kind(&self) -> &'static str {
+                match self { $( Self::$variant(_) => concat!($noun, ".", $kind), )+ }
+            }
+
+            fn version(&self) -> u16 {
+                match self { $( Self::$variant(_) => $version, )+ }
+            }
+
+            fn encode(&self) -> Result<Vec<u8>, $crate::codec::CodecError> {
+                match self { $( Self::$variant(payload) => $crate::codec::encode(payload), )+ }
+            }
+
+            fn json(&self) -> serde_json::Value {
+                match self { $( Self::$variant(payload) => serde_json::to_value(payload).unwrap_or_default(), )+ }
+            }
+
+            fn decode(kind: &str, version: u16, codec: u8, bytes: &[u8]) -> Result<Self, $crate::registry::DecodeError> {
+                let damaged = |source| $crate::registry::DecodeError::Damaged { kind: kind.to_owned(), version, source };
+                match (kind, version) {
+                    $(
+                        (concat!($noun, ".", $kind), $version) => {
+                            $crate::codec::decode::<$variant>(codec, bytes).map(Self::$variant).map_err(damaged)
+                        }
+                        $($( (concat!($noun, ".", $kind), $old) => {
+                            $crate::codec::decode::<$oldty>(codec, bytes).map(|old| Self::$variant(old.into())).map_err(damaged)
+                        } )+)?
+                    )+
+                    _ => Err(if [$( concat!($noun, ".", $kind) ),+].contains(&kind) {
+                        $crate::registry::DecodeError::UnknownVersion { kind: kind.to_owned(), version }
+                    } else {
+                        $crate::registry::DecodeError::UnknownKind(kind.to_owned())
+                    }),
+                }
+            }
+
+            fn of(event: &$crate::registry::Event) -> Option<&Self> {
+                match event {
+                    $crate::registry::Event::$enum(event) => Some(event),
+                    _ => None,
+                }
+            }
+
+            fn catalogue() -> Vec<$crate::registry::Entry> {
+                vec![$( $crate::registry::Entry {
+                    kind: concat!($noun, ".", $kind),
+                    version: $version,
+                    older: &[$($($old),+)?],
+                    doc: $doc.trim_ascii(),
+                }, )+]
+            }
+        }
+
+        $( impl From<$variant> for $enum { fn from(payload: $variant) -> Self { Self::$variant(payload) } } )+
+    };
+}
+
+/// Defines [`Event`] over all nouns.
+macro_rules! nouns {
+    ($( $enum:ident in $module:ident, )+) => {
+        /// Any event.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum Event { $( $enum($module::$enum), )+ }
+
+        $( impl From<$module::$enum> for Event { fn from(event: $module::$enum) -> Self { Self::$enum(event) } } )+
+
+        impl Event {
+            pub fn kind(&self) -> &'static str {
+                match self { $( Self::$enum(event) => event.kind(), )+ }
+            }
+
+            pub fn version(&self) -> u16 {
+                match self { $( Self::$enum(event) => event.version(), )+ }
+            }
+
+            /// The payload as JSON, for people and auditors.
+            pub fn json(&self) -> serde_json::Value {
+                match self { $( Self::$enum(event) => event.json(), )+ }
+            }
+
+            /// The payload's bytes, in [`BINCODE_2`](crate::codec::BINCODE_2).
+            pub fn encode(&self) -> Result<Vec<u8>, CodecError> {
+                match self { $( Self::$enum(event) => event.encode(), )+ }
+            }
+
+            /// The event of any known version, lifted to the newest.
+            pub fn decode(kind: &str, version: u16, codec: u8, bytes: &[u8]) -> Result<Self, DecodeError> {
+                match kind.split_once('.').map_or(kind, |(noun, _)| noun) {
+                    $( <$module::$enum>::NOUN => <$module::$enum>::decode(kind, version, codec, bytes).map(Self::$enum), )+
+                    _ => Err(DecodeError::UnknownKind(kind.to_owned())),
+                }
+            }
+        }
+
+        /// Every kind of event, in the order of the nouns.
+        pub fn catalogue() -> Vec<Entry> {
+            let mut all = Vec::new();
+            $( all.extend(<$module::$enum>::catalogue()); )+
+            all
+        }
+
+        /// At least one example of every kind: golden bytes and round trips are made of these.
+        pub fn samples() -> Vec<Event> {
+            let mut all: Vec<Event> = Vec::new();
+            $( all.extend($module::samples().into_iter().map(Event::from)); )+
+            all
+        }
+    };
+}
+
+nouns! {
+    FlavorEvent in flavor,
+    HostEvent in host,
+    InstanceEvent in instance,
+    KeypairEvent in keypair,
+    LedgerEvent in ledger,
+    ProcessEvent in process,
+    QuotaEvent in quota,
+}

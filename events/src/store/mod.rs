@@ -1,0 +1,125 @@
+//! The log that keeps the facts: the contract, and its back ends.
+//!
+//! Invariants, held by every back end (see [`conformance`]): an acknowledged append is durable; revisions of a stream
+//! are 1, 2, 3, ... without gaps; positions grow; a subscriber sees every event once, in the order of positions.
+
+pub mod conformance;
+pub mod memory;
+pub mod tail;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use thiserror::Error;
+
+use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
+use tail::Subscription;
+
+/// What an append expects of its stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expected {
+    /// Exactly this revision; [`Revision::NONE`] for a stream that must not exist yet.
+    Exact(Revision),
+    /// Whatever is there.
+    Any,
+}
+
+/// Where an append ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Appended {
+    /// Revision of the last event appended.
+    pub revision: Revision,
+    /// Position of the last event appended.
+    pub position: Position,
+}
+
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum StoreError {
+    /// Free some room; nothing of the refused append was written.
+    #[error("the log's disk is full")]
+    Full,
+    /// The bytes on disk are not what was written.
+    #[error("the log is damaged at position {position}: {reason}")]
+    Corrupt { position: u64, reason: String },
+    #[error("the log has file format {found}, newer than {supported}: use a newer version of chronova")]
+    NewerFormat { found: u32, supported: u32 },
+    #[error("the log at {path} is in use by another process")]
+    Locked { path: String },
+    #[error("the log cannot be read or written: {0}")]
+    Io(String),
+    #[error("the log is closed")]
+    Closed,
+}
+
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum AppendError {
+    /// Somebody else appended first: reload and decide again.
+    #[error("stream {stream} is at revision {}, not {}", actual.0, expected.0)]
+    Conflict { stream: StreamId, expected: Revision, actual: Revision },
+    #[error("an event of {size} bytes exceeds the limit of {limit}")]
+    TooLarge { size: usize, limit: usize },
+    #[error("an event cannot be encoded: {0}")]
+    Encode(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A cached state of one stream; never authoritative.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    pub revision: Revision,
+    pub state_version: u32,
+    pub bytes: Vec<u8>,
+}
+
+/// An append-only log of events in streams.
+#[async_trait]
+pub trait EventStore: Send + Sync + 'static {
+    /// Appends all of `events` to one stream, or nothing. Returns when they are durable.
+    async fn append(
+        &self,
+        stream: &StreamId,
+        expected: Expected,
+        events: Vec<NewEvent>,
+    ) -> Result<Appended, AppendError>;
+
+    /// Up to `limit` events of `stream` after revision `after`.
+    async fn read_stream(
+        &self,
+        stream: &StreamId,
+        after: Revision,
+        limit: usize,
+    ) -> Result<Vec<Arc<Recorded>>, StoreError>;
+
+    /// Up to `limit` events of the whole log after `after`, in order.
+    async fn read_all(&self, after: Position, limit: usize) -> Result<Vec<Arc<Recorded>>, StoreError>;
+
+    /// Everything after `after`, then whatever comes.
+    fn subscribe(&self, after: Position) -> Subscription;
+
+    /// Position of the newest event.
+    fn head(&self) -> Position;
+
+    async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<Snapshot>, StoreError>;
+
+    /// Keeps a snapshot; it may be lost (it is a cache), never wrong.
+    async fn save_snapshot(&self, stream: &StreamId, snapshot: Snapshot) -> Result<(), StoreError>;
+}
+
+/// The payload's bytes, or why they cannot be kept.
+pub(crate) fn encode_payload(new: &NewEvent) -> Result<Vec<u8>, AppendError> {
+    let data = new.event.encode().map_err(|e| AppendError::Encode(e.to_string()))?;
+    if data.len() > crate::codec::MAX_PAYLOAD {
+        return Err(AppendError::TooLarge { size: data.len(), limit: crate::codec::MAX_PAYLOAD });
+    }
+    Ok(data)
+}
+
+pub(crate) fn check_expected(stream: &StreamId, expected: Expected, actual: Revision) -> Result<(), AppendError> {
+    match expected {
+        Expected::Exact(revision) if revision != actual => {
+            Err(AppendError::Conflict { stream: stream.clone(), expected: revision, actual })
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,112 @@
+//! The newest events, kept in memory so that live subscribers need not read back what was just written.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use tokio::sync::watch;
+
+use super::{EventStore, StoreError};
+use crate::envelope::{Position, Recorded};
+
+/// How many recent events are kept: a subscriber further behind reads from the store.
+const KEPT: usize = 16_384;
+/// How many events a subscriber gets at once.
+const BATCH: usize = 4_096;
+
+/// The live end of a log. The back end publishes each durable batch, in the order of positions.
+#[derive(Debug)]
+pub struct Tail {
+    recent: Mutex<VecDeque<Arc<Recorded>>>,
+    head: watch::Sender<Position>,
+}
+
+impl Tail {
+    pub fn new(head: Position) -> Arc<Self> {
+        Arc::new(Self { recent: Mutex::new(VecDeque::new()), head: watch::Sender::new(head) })
+    }
+
+    pub fn head(&self) -> Position {
+        *self.head.borrow()
+    }
+
+    /// Makes a durable batch known. Batches come in the order of positions.
+    pub fn publish(&self, batch: impl IntoIterator<Item = Arc<Recorded>>) {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.extend(batch);
+        while recent.len() > KEPT {
+            recent.pop_front();
+        }
+        if let Some(last) = recent.back() {
+            self.head.send_replace(last.position);
+        }
+    }
+
+    /// The events after `after`, when all of them are still in memory.
+    fn after(&self, after: Position) -> Option<Vec<Arc<Recorded>>> {
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        // Complete only if an event at or before `after` is still here (positions need not be consecutive).
+        if recent.front()?.position > after {
+            return None;
+        }
+        let start = recent.partition_point(|event| event.position <= after);
+        Some(recent.iter().skip(start).take(BATCH).cloned().collect())
+    }
+}
+
+/// A catch-up-then-live reader: gap-free, no duplicates, in order.
+pub struct Subscription {
+    store: Weak<dyn EventStore>,
+    tail: Arc<Tail>,
+    changed: watch::Receiver<Position>,
+    after: Position,
+}
+
+impl std::fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Subscription").field("after", &self.after).finish_non_exhaustive()
+    }
+}
+
+impl Subscription {
+    /// `store` is held weakly: a forgotten subscription does not keep a closed log open.
+    pub fn new(store: Weak<dyn EventStore>, tail: &Arc<Tail>, after: Position) -> Self {
+        Self { store, changed: tail.head.subscribe(), tail: Arc::clone(tail), after }
+    }
+
+    /// Position of the last event given out.
+    pub fn position(&self) -> Position {
+        self.after
+    }
+
+    /// The next events, at least one; waits for them.
+    pub async fn next(&mut self) -> Result<Vec<Arc<Recorded>>, StoreError> {
+        loop {
+            self.changed.borrow_and_update();
+            let batch = self.available().await?;
+            if let Some(last) = batch.last() {
+                self.after = last.position;
+                return Ok(batch);
+            }
+            self.changed.changed().await.map_err(|_| StoreError::Closed)?;
+        }
+    }
+
+    /// What is there now, possibly nothing; does not wait.
+    pub async fn poll(&mut self) -> Result<Vec<Arc<Recorded>>, StoreError> {
+        let batch = self.available().await?;
+        if let Some(last) = batch.last() {
+            self.after = last.position;
+        }
+        Ok(batch)
+    }
+
+    async fn available(&self) -> Result<Vec<Arc<Recorded>>, StoreError> {
+        if self.tail.head() <= self.after {
+            return Ok(Vec::new());
+        }
+        match self.tail.after(self.after) {
+            Some(batch) => Ok(batch),
+            None => self.store.upgrade().ok_or(StoreError::Closed)?.read_all(self.after, BATCH).await,
+        }
+    }
+}
