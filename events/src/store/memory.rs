@@ -39,6 +39,12 @@ impl MemoryStore {
     }
 }
 
+impl Drop for MemoryStore {
+    fn drop(&mut self) {
+        self.tail.close();
+    }
+}
+
 #[async_trait]
 impl EventStore for MemoryStore {
     async fn append(

@@ -4,6 +4,7 @@
 //! are 1, 2, 3, ... without gaps; positions grow; a subscriber sees every event once, in the order of positions.
 
 pub mod conformance;
+pub mod faulty;
 pub mod memory;
 pub mod tail;
 

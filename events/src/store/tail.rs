@@ -1,6 +1,7 @@
 //! The newest events, kept in memory so that live subscribers need not read back what was just written.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::watch;
@@ -18,11 +19,16 @@ const BATCH: usize = 4_096;
 pub struct Tail {
     recent: Mutex<VecDeque<Arc<Recorded>>>,
     head: watch::Sender<Position>,
+    closed: AtomicBool,
 }
 
 impl Tail {
     pub fn new(head: Position) -> Arc<Self> {
-        Arc::new(Self { recent: Mutex::new(VecDeque::new()), head: watch::Sender::new(head) })
+        Arc::new(Self {
+            recent: Mutex::new(VecDeque::new()),
+            head: watch::Sender::new(head),
+            closed: AtomicBool::new(false),
+        })
     }
 
     pub fn head(&self) -> Position {
@@ -39,6 +45,22 @@ impl Tail {
         if let Some(last) = recent.back() {
             self.head.send_replace(last.position);
         }
+    }
+
+    /// Nothing will follow: subscribers get what is still here, then [`StoreError::Closed`].
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.head.send_modify(|_| ());
+    }
+
+    /// Like [`Tail::close`], and what has not been given out yet is not given out any more.
+    pub fn cut(&self) {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.close();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
     }
 
     /// The events after `after`, when all of them are still in memory.
@@ -102,7 +124,7 @@ impl Subscription {
 
     async fn available(&self) -> Result<Vec<Arc<Recorded>>, StoreError> {
         if self.tail.head() <= self.after {
-            return Ok(Vec::new());
+            return if self.tail.is_closed() { Err(StoreError::Closed) } else { Ok(Vec::new()) };
         }
         match self.tail.after(self.after) {
             Some(batch) => Ok(batch),

@@ -1,0 +1,207 @@
+//! A log that dies at a chosen append: the power switch of the crash proofs.
+//!
+//! A process that is killed right after its event became durable, and before it learned so, is the hardest place to come
+//! back from. [`FuseStore`] stands between a world and its log and makes exactly this happen, at the nth append. What the
+//! world does after that moment reaches the log no more; a new world is then built on the same inner log.
+//!
+//! Appends are passed on one at a time, so that "the nth" means the same in every run.
+
+use std::sync::Arc;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use tokio::sync::Mutex;
+
+use super::tail::{Subscription, Tail};
+use super::{AppendError, Appended, EventStore, Expected, Snapshot, StoreError};
+use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
+
+/// A log with a fuse. Until it blows, everything passes; from then on, everything fails with [`StoreError::Closed`].
+pub struct FuseStore {
+    inner: Arc<dyn EventStore>,
+    /// The number of the append that is made durable but whose reply is lost, counted from 1.
+    fuse: Option<u64>,
+    appends: AtomicU64,
+    dead: Arc<AtomicBool>,
+    /// Of its own: subscribers of a dead world must not see the event that killed it.
+    tail: Arc<Tail>,
+    one_at_a_time: Mutex<()>,
+    this: Weak<Self>,
+}
+
+impl std::fmt::Debug for FuseStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FuseStore")
+            .field("fuse", &self.fuse)
+            .field("appends", &self.appends())
+            .field("dead", &self.is_blown())
+            .finish_non_exhaustive()
+    }
+}
+
+impl FuseStore {
+    /// With `fuse: None` nothing ever fails and the appends are only counted.
+    pub fn new(inner: Arc<dyn EventStore>, fuse: Option<u64>) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            fuse,
+            appends: AtomicU64::new(0),
+            dead: Arc::default(),
+            tail: Tail::new(inner.head()),
+            one_at_a_time: Mutex::new(()),
+            this: this.clone(),
+            inner,
+        })
+    }
+
+    /// Whether the world on this log is dead.
+    pub fn is_blown(&self) -> bool {
+        self.dead.load(Ordering::SeqCst)
+    }
+
+    /// How many appends were made durable, the fatal one included. Refused appends do not count.
+    pub fn appends(&self) -> u64 {
+        self.appends.load(Ordering::SeqCst)
+    }
+
+    /// True from the moment the fuse blew; for drivers and ports that have to die with their world.
+    pub fn dead(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.dead)
+    }
+
+    /// Blows the fuse now.
+    pub fn blow(&self) {
+        self.dead.store(true, Ordering::SeqCst);
+        self.tail.cut();
+    }
+
+    /// The log that outlives this world.
+    pub fn inner(&self) -> &Arc<dyn EventStore> {
+        &self.inner
+    }
+
+    fn alive(&self) -> Result<(), StoreError> {
+        if self.is_blown() { Err(StoreError::Closed) } else { Ok(()) }
+    }
+
+    async fn publish(&self) -> Result<(), StoreError> {
+        loop {
+            let batch = self.inner.read_all(self.tail.head(), 1_024).await?;
+            if batch.is_empty() {
+                return Ok(());
+            }
+            self.tail.publish(batch);
+        }
+    }
+}
+
+#[async_trait]
+impl EventStore for FuseStore {
+    async fn append(
+        &self,
+        stream: &StreamId,
+        expected: Expected,
+        events: Vec<NewEvent>,
+    ) -> Result<Appended, AppendError> {
+        let _turn = self.one_at_a_time.lock().await;
+        self.alive()?;
+        // Nothing was written by an empty append, so it is no place to crash at.
+        let counts = !events.is_empty();
+        let appended = self.inner.append(stream, expected, events).await?;
+        if counts {
+            let nth = self.appends.fetch_add(1, Ordering::SeqCst) + 1;
+            if self.fuse == Some(nth) {
+                self.blow();
+            }
+        }
+        self.alive()?;
+        self.publish().await?;
+        Ok(appended)
+    }
+
+    async fn read_stream(
+        &self,
+        stream: &StreamId,
+        after: Revision,
+        limit: usize,
+    ) -> Result<Vec<Arc<Recorded>>, StoreError> {
+        self.alive()?;
+        self.inner.read_stream(stream, after, limit).await
+    }
+
+    async fn read_all(&self, after: Position, limit: usize) -> Result<Vec<Arc<Recorded>>, StoreError> {
+        self.alive()?;
+        self.inner.read_all(after, limit).await
+    }
+
+    fn subscribe(&self, after: Position) -> Subscription {
+        let store: Weak<dyn EventStore> = self.this.clone();
+        Subscription::new(store, &self.tail, after)
+    }
+
+    fn head(&self) -> Position {
+        self.tail.head()
+    }
+
+    async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<Snapshot>, StoreError> {
+        self.alive()?;
+        self.inner.load_snapshot(stream).await
+    }
+
+    async fn save_snapshot(&self, stream: &StreamId, snapshot: Snapshot) -> Result<(), StoreError> {
+        self.alive()?;
+        self.inner.save_snapshot(stream, snapshot).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+    use super::*;
+    use crate::envelope::{Meta, Timestamp};
+    use crate::keypair;
+    use crate::store::memory::MemoryStore;
+
+    fn event() -> Vec<NewEvent> {
+        let event = keypair::samples().remove(0);
+        vec![NewEvent::new(event, Timestamp(1), &Meta::system("test"))]
+    }
+
+    #[tokio::test]
+    async fn the_fatal_append_is_durable_and_unanswered_and_nothing_follows() {
+        let inner = MemoryStore::new();
+        let store = FuseStore::new(inner.clone(), Some(2));
+        let stream = StreamId::new("keypair", "a");
+        let mut subscription = store.subscribe(Position::START);
+        let refused = store.append(&stream, Expected::Exact(Revision(7)), event()).await;
+        assert!(matches!(refused, Err(AppendError::Conflict { .. })), "a refused append does not count");
+        store.append(&stream, Expected::Any, event()).await.unwrap();
+        assert_eq!(subscription.next().await.unwrap().len(), 1);
+        let lost = store.append(&stream, Expected::Any, event()).await;
+        assert_eq!(lost, Err(AppendError::Store(StoreError::Closed)));
+        assert!(store.is_blown() && store.dead().load(Ordering::SeqCst));
+        assert_eq!(store.appends(), 2);
+        assert_eq!(inner.head(), Position(2), "the fatal append is durable");
+        assert_eq!(subscription.next().await.unwrap_err(), StoreError::Closed, "nobody in the dead world sees it");
+        assert_eq!(
+            store.append(&stream, Expected::Any, event()).await.unwrap_err(),
+            AppendError::Store(StoreError::Closed)
+        );
+        assert_eq!(store.read_all(Position::START, 9).await.unwrap_err(), StoreError::Closed);
+        assert_eq!(store.read_stream(&stream, Revision::NONE, 9).await.unwrap_err(), StoreError::Closed);
+        assert_eq!(inner.head(), Position(2), "nothing reaches the log from a dead world");
+        let reborn = FuseStore::new(inner, None);
+        assert_eq!(reborn.subscribe(Position::START).next().await.unwrap().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_waiting_subscriber_learns_of_the_death() {
+        let store = FuseStore::new(MemoryStore::new(), None);
+        let mut subscription = store.subscribe(Position::START);
+        let waiting = tokio::spawn(async move { subscription.next().await });
+        tokio::task::yield_now().await;
+        store.blow();
+        assert_eq!(waiting.await.unwrap().unwrap_err(), StoreError::Closed);
+    }
+}
