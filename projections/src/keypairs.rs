@@ -1,0 +1,32 @@
+//! Every user's key pairs.
+
+use std::collections::BTreeMap;
+
+use chronova_events::envelope::Recorded;
+use chronova_events::fold::Fold;
+use chronova_events::ids::UserId;
+use chronova_events::keypair::{KeypairEvent, Keypairs};
+use chronova_events::registry::{Event, NounEvent};
+use serde::{Deserialize, Serialize};
+
+use crate::Projection;
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct KeypairsView {
+    pub by_user: BTreeMap<UserId, Keypairs>,
+}
+
+impl Projection for KeypairsView {
+    const NAME: &'static str = "keypairs";
+    const VERSION: u32 = 1;
+
+    fn apply(&mut self, recorded: &Recorded, event: &Event) {
+        if KeypairEvent::of(event).is_none() {
+            return;
+        }
+        let user = UserId::new(recorded.stream.key());
+        if let Some(event) = KeypairEvent::of(event) {
+            self.by_user.entry(user).or_default().evolve(event, recorded.recorded_at);
+        }
+    }
+}

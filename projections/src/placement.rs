@@ -1,0 +1,25 @@
+//! The placement view: providers, inventories and allocations as the ledger recorded them.
+
+use chronova_events::envelope::Recorded;
+use chronova_events::fold::Fold;
+use chronova_events::ledger::{Ledger, LedgerEvent};
+use chronova_events::registry::{Event, NounEvent};
+use serde::{Deserialize, Serialize};
+
+use crate::Projection;
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Placement {
+    pub ledger: Ledger,
+}
+
+impl Projection for Placement {
+    const NAME: &'static str = "placement";
+    const VERSION: u32 = 1;
+
+    fn apply(&mut self, recorded: &Recorded, event: &Event) {
+        if let Some(event) = LedgerEvent::of(event) {
+            self.ledger.evolve(event, recorded.recorded_at);
+        }
+    }
+}

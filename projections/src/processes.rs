@@ -1,0 +1,85 @@
+//! The processes that are not finished: what start-up has to go on with.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chronova_events::envelope::{Meta, Recorded};
+use chronova_events::fold::Fold;
+use chronova_events::ids::{EventId, InstanceId, ProcessId};
+use chronova_events::instance::InstanceEvent;
+use chronova_events::process::{Process, ProcessEvent, Task};
+use chronova_events::registry::Event;
+use serde::{Deserialize, Serialize};
+
+use crate::Projection;
+
+/// A process that was asked for and has not finished.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Pending {
+    pub process: ProcessId,
+    pub task: Task,
+    /// Who asked.
+    pub meta: Arc<Meta>,
+    /// The event that asked.
+    pub asked_by: EventId,
+    pub state: Process,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Processes {
+    pending: BTreeMap<ProcessId, Pending>,
+}
+
+/// The process that an event asks for, if it asks for one.
+pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<Pending> {
+    let Event::InstanceEvent(event) = event else { return None };
+    let instance: InstanceId = recorded.stream.key().parse().ok()?;
+    let (process, task) = match event {
+        InstanceEvent::BuildRequested(asked) => (asked.process, Task::BuildInstance { instance }),
+        InstanceEvent::DeleteRequested(asked) => {
+            (asked.process, Task::DeleteInstance { instance, cancels: asked.cancels })
+        }
+        InstanceEvent::PowerRequested(asked) => (asked.process, Task::Power { instance, action: asked.action }),
+        _ => return None,
+    };
+    let (meta, asked_by) = (Arc::clone(&recorded.meta), recorded.id);
+    Some(Pending { process, task, meta, asked_by, state: Process::Absent })
+}
+
+impl Processes {
+    pub fn pending(&self) -> impl Iterator<Item = &Pending> {
+        self.pending.values()
+    }
+
+    pub fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// The processes whose undoing failed at least once since it last succeeded.
+    pub fn stuck(&self) -> impl Iterator<Item = &Pending> {
+        self.pending().filter(|pending| matches!(&pending.state, Process::Running(run) if run.undo_failures > 0))
+    }
+}
+
+impl Projection for Processes {
+    const NAME: &'static str = "processes";
+    const VERSION: u32 = 1;
+
+    fn apply(&mut self, recorded: &Recorded, event: &Event) {
+        if let Some(pending) = asked_for(recorded, event) {
+            self.pending.insert(pending.process, pending);
+            return;
+        }
+        let Event::ProcessEvent(event) = event else { return };
+        let Ok(id) = recorded.stream.key().parse::<ProcessId>() else { return };
+        if matches!(event, ProcessEvent::Finished(_)) {
+            self.pending.remove(&id);
+        } else if let Some(pending) = self.pending.get_mut(&id) {
+            pending.state.evolve(event, recorded.recorded_at);
+        }
+    }
+}

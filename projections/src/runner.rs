@@ -1,0 +1,47 @@
+//! Feeds the read models from the log.
+
+use std::sync::Arc;
+
+use chronova_events::envelope::Position;
+use chronova_events::registry::DecodeError;
+use chronova_events::store::{EventStore, StoreError};
+use thiserror::Error;
+
+use crate::views::Views;
+
+#[derive(Debug, Error)]
+pub enum ProjectionError {
+    #[error("the log cannot be read")]
+    Store(#[from] StoreError),
+    #[error("an event cannot be read")]
+    Decode(#[from] DecodeError),
+}
+
+/// Events folded at once.
+const BATCH: usize = 4_096;
+
+/// Folds everything that is in the log into `views`, from where they are.
+pub async fn catch_up(store: &dyn EventStore, views: &Views) -> Result<Position, ProjectionError> {
+    loop {
+        let batch = store.read_all(views.position(), BATCH).await?;
+        if batch.is_empty() {
+            return Ok(views.position());
+        }
+        views.apply(&batch)?;
+    }
+}
+
+/// Follows the log until it is closed or cannot be read; returns why.
+pub async fn follow(store: Arc<dyn EventStore>, views: Arc<Views>) -> ProjectionError {
+    let mut subscription = store.subscribe(views.position());
+    drop(store);
+    loop {
+        let batch = match subscription.next().await {
+            Ok(batch) => batch,
+            Err(error) => return error.into(),
+        };
+        if let Err(error) = views.apply(&batch) {
+            return error.into();
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The servers: what `GET /servers` and `os-instance-actions` show.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use chronova_events::envelope::{Cause, Recorded, Timestamp};
+use chronova_events::fold::Fold;
+use chronova_events::ids::{HostId, InstanceId, ProcessId, ProjectId, RequestId, UserId};
+use chronova_events::instance::{Alive, Instance, InstanceEvent, PowerAction};
+use chronova_events::process::{Outcome, ProcessEvent, Task};
+use chronova_events::registry::Event;
+use serde::{Deserialize, Serialize};
+
+use crate::Projection;
+
+/// A server and what was done to it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ServerRow {
+    pub id: InstanceId,
+    pub instance: Instance,
+    /// Oldest first.
+    pub actions: Vec<Arc<Action>>,
+}
+
+/// One line of `os-instance-actions`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Action {
+    /// `create`, `delete`, `start`, `stop`, `reboot`.
+    pub name: String,
+    pub request_id: Option<RequestId>,
+    pub user: Option<UserId>,
+    pub project: Option<ProjectId>,
+    pub process: Option<ProcessId>,
+    pub started_at: Timestamp,
+    pub updated_at: Timestamp,
+    /// `Error`, where it failed.
+    pub message: Option<String>,
+    pub steps: Vec<ActionStep>,
+}
+
+/// One event of an action: what a process did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ActionStep {
+    pub step: String,
+    pub started_at: Timestamp,
+    pub finished_at: Option<Timestamp>,
+    pub succeeded: Option<bool>,
+    /// What went wrong, for administrators.
+    pub details: Option<String>,
+    pub host: Option<HostId>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Servers {
+    by_id: BTreeMap<InstanceId, Arc<ServerRow>>,
+    /// Servers that are not deleted, by project.
+    by_project: BTreeMap<ProjectId, BTreeSet<(Timestamp, InstanceId)>>,
+    /// Servers that are not deleted, by host.
+    by_host: BTreeMap<HostId, BTreeSet<InstanceId>>,
+    /// Which server an unfinished process works on.
+    by_process: BTreeMap<ProcessId, InstanceId>,
+    requested: u64,
+}
+
+impl Servers {
+    pub fn get(&self, id: InstanceId) -> Option<&Arc<ServerRow>> {
+        self.by_id.get(&id)
+    }
+
+    /// Every server ever asked for, deleted ones too.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<ServerRow>> {
+        self.by_id.values()
+    }
+
+    /// A project's servers that are not deleted, newest first: Nova's default order.
+    pub fn of_project(&self, project: &ProjectId) -> impl Iterator<Item = &Arc<ServerRow>> {
+        self.by_project.get(project).into_iter().flatten().rev().filter_map(|(_, id)| self.by_id.get(id))
+    }
+
+    pub fn on_host(&self, host: HostId) -> impl Iterator<Item = &Arc<ServerRow>> {
+        self.by_host.get(&host).into_iter().flatten().filter_map(|id| self.by_id.get(id))
+    }
+
+    /// How many servers were ever asked for.
+    pub fn requested(&self) -> u64 {
+        self.requested
+    }
+}
+
+impl ServerRow {
+    /// The server, be it alive or gone.
+    pub fn server(&self) -> Option<&Alive> {
+        self.instance.known()
+    }
+}
+
+impl Projection for Servers {
+    const NAME: &'static str = "servers";
+    const VERSION: u32 = 1;
+
+    fn apply(&mut self, recorded: &Recorded, event: &Event) {
+        match event {
+            Event::InstanceEvent(event) => {
+                if let Ok(id) = recorded.stream.key().parse() {
+                    self.apply_instance(id, recorded, event);
+                }
+            }
+            Event::ProcessEvent(event) => self.apply_process(recorded, event),
+            _ => {}
+        }
+    }
+}
+
+impl Servers {
+    fn apply_instance(&mut self, id: InstanceId, recorded: &Recorded, event: &InstanceEvent) {
+        let at = recorded.recorded_at;
+        let row = self
+            .by_id
+            .entry(id)
+            .or_insert_with(|| Arc::new(ServerRow { id, instance: Instance::Absent, actions: Vec::new() }));
+        let row = Arc::make_mut(row);
+        let host_before = row.instance.alive().and_then(|alive| alive.placement.as_ref()).map(|placed| placed.host);
+        row.instance.evolve(event, at);
+        let host_after = row.instance.alive().and_then(|alive| alive.placement.as_ref()).map(|placed| placed.host);
+        if let Some((name, process)) = action_of(event) {
+            row.actions.push(Arc::new(Action::new(name, process, recorded)));
+            if let Some(process) = process {
+                self.by_process.insert(process, id);
+            }
+        }
+        if host_before != host_after {
+            if let Some(ids) = host_before.and_then(|host| self.by_host.get_mut(&host)) {
+                ids.remove(&id);
+            }
+            if let Some(host) = host_after {
+                self.by_host.entry(host).or_default().insert(id);
+            }
+        }
+        match (event, &row.instance) {
+            (InstanceEvent::BuildRequested(request), _) => {
+                self.requested = self.requested.max(request.number);
+                self.by_project.entry(request.project.clone()).or_default().insert((at, id));
+            }
+            (InstanceEvent::Deleted(_), Instance::Deleted(gone)) => {
+                if let Some(ids) = self.by_project.get_mut(&gone.request.project) {
+                    ids.remove(&(gone.created_at, id));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn apply_process(&mut self, recorded: &Recorded, event: &ProcessEvent) {
+        let Ok(process) = recorded.stream.key().parse::<ProcessId>() else { return };
+        let Some(id) = self.by_process.get(&process).copied() else { return };
+        if matches!(event, ProcessEvent::Finished(_)) {
+            self.by_process.remove(&process);
+        }
+        let Some(row) = self.by_id.get_mut(&id) else { return };
+        let row = Arc::make_mut(row);
+        let host = row.instance.alive().and_then(|alive| alive.placement.as_ref()).map(|placed| placed.host);
+        if let Some(action) = row.actions.iter_mut().rev().find(|action| action.process == Some(process)) {
+            Arc::make_mut(action).take(event, recorded.recorded_at, host);
+        }
+    }
+}
+
+/// The action that an event begins.
+fn action_of(event: &InstanceEvent) -> Option<(&'static str, Option<ProcessId>)> {
+    Some(match event {
+        InstanceEvent::BuildRequested(asked) => ("create", Some(asked.process)),
+        InstanceEvent::DeleteRequested(asked) => ("delete", Some(asked.process)),
+        InstanceEvent::PowerRequested(asked) => {
+            let name = match asked.action {
+                PowerAction::Start => "start",
+                PowerAction::Stop => "stop",
+                PowerAction::RebootSoft | PowerAction::RebootHard => "reboot",
+            };
+            (name, Some(asked.process))
+        }
+        InstanceEvent::Locked(_) => ("lock", None),
+        InstanceEvent::Unlocked(_) => ("unlock", None),
+        _ => return None,
+    })
+}
+
+impl Action {
+    fn new(name: &str, process: Option<ProcessId>, recorded: &Recorded) -> Self {
+        let (user, project) = match &recorded.meta.cause {
+            Cause::User { user, project, .. } => (Some(user.clone()), project.clone()),
+            Cause::Process { .. } | Cause::System { .. } => (None, None),
+        };
+        Self {
+            name: name.to_owned(),
+            request_id: recorded.meta.request_id.clone(),
+            user,
+            project,
+            process,
+            started_at: recorded.recorded_at,
+            updated_at: recorded.recorded_at,
+            message: None,
+            steps: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, event: &ProcessEvent, at: Timestamp, host: Option<HostId>) {
+        // A step begins when the one before it ended.
+        let begun = self.steps.last().and_then(|step| step.finished_at).unwrap_or(self.started_at);
+        self.updated_at = at;
+        let mut push = |step: &str, succeeded, details| {
+            self.steps.push(ActionStep {
+                step: step.to_owned(),
+                started_at: begun,
+                finished_at: Some(at),
+                succeeded: Some(succeeded),
+                details,
+                host,
+            });
+        };
+        match event {
+            ProcessEvent::StepDone(done) => push(&done.step, true, None),
+            ProcessEvent::StepFailed(failed) => push(&failed.step, false, Some(failed.fault.details.clone())),
+            ProcessEvent::Finished(finished) if finished.outcome == Outcome::Failed => {
+                self.message = Some("Error".to_owned());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The name that Nova gives to what a process does, for the events of an action.
+pub fn nova_event_name(task: &Task) -> &'static str {
+    match task {
+        Task::BuildInstance { .. } => "compute__do_build_and_run_instance",
+        Task::DeleteInstance { .. } => "compute_terminate_instance",
+        Task::Power { action, .. } => match action {
+            PowerAction::Start => "compute_start_instance",
+            PowerAction::Stop => "compute_stop_instance",
+            PowerAction::RebootSoft | PowerAction::RebootHard => "compute_reboot_instance",
+        },
+    }
+}
