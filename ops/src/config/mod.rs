@@ -1,0 +1,205 @@
+//! Configuration: `nova.conf` as operators know it.
+//!
+//! [`load`] reads one or more files in oslo's INI dialect (later files win), judges every line against the one table of
+//! options ([`options`]), and returns either a typed [`Config`] with remarks, or every problem found with file and line.
+//! What is not in the table is not an error, because one `nova.conf` is often shared with other services: options that
+//! Nova has and Chronova does not need are noted, options that nobody knows are warned about with the nearest name.
+//!
+//! Invariants: a `Config` exists only if every value was valid; a secret's value is never part of a message.
+
+pub mod ini;
+mod known;
+pub mod option;
+pub mod options;
+pub mod reference;
+mod substitute;
+mod suggest;
+mod values;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+pub use ini::Place;
+pub use option::{Default, Kind, Multi, OptionDef, OptionValue, Origin, Words};
+pub use options::Config;
+use thiserror::Error;
+pub use values::Machine;
+
+/// How much a problem matters. Ordered from the least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Nothing to do: an option of Nova's that has no meaning here.
+    Note,
+    /// Probably not what was meant; start-up goes on.
+    Warning,
+    /// Start-up stops.
+    Error,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        })
+    }
+}
+
+/// Something to say about a file, a line or an option.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    pub severity: Severity,
+    /// Where; `None` where no file says anything (an option that must be set and is not).
+    pub place: Option<Place>,
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Some(place) => write!(f, "{place}: {}: {}", self.severity, self.message),
+            None => write!(f, "{}: {}", self.severity, self.message),
+        }
+    }
+}
+
+/// The configuration and what is to be said about it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loaded {
+    pub config: Config,
+    /// Warnings and notes, in the order of the files.
+    pub remarks: Vec<Problem>,
+}
+
+/// The files cannot be used; `problems` holds everything found, warnings and notes too.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[error("the configuration has {} to mend", count(.problems, Severity::Error, "error"))]
+pub struct InvalidConfig {
+    pub problems: Vec<Problem>,
+}
+
+/// Reads the files in order; with none, everything is at its default.
+pub fn load(files: &[PathBuf]) -> Result<Loaded, InvalidConfig> {
+    load_on(&Machine::here(), files)
+}
+
+/// As [`load`], on a given machine.
+pub fn load_on(machine: &Machine, files: &[PathBuf]) -> Result<Loaded, InvalidConfig> {
+    let mut problems = Vec::new();
+    let texts: Vec<(&Path, String)> = files
+        .iter()
+        .filter_map(|file| {
+            read_file(file)
+                .map_err(|problem| problems.push(problem))
+                .ok()
+                .map(|text| (&**file, text))
+        })
+        .collect();
+    let texts: Vec<(&Path, &str)> = texts.iter().map(|(file, text)| (*file, text.as_str())).collect();
+    let config = judge(machine, &texts, &mut problems);
+    let failed = problems.iter().any(|problem| problem.severity == Severity::Error);
+    match config {
+        Some(config) if !failed => Ok(Loaded {
+            config,
+            remarks: problems,
+        }),
+        _ => Err(InvalidConfig { problems }),
+    }
+}
+
+fn read_file(file: &Path) -> Result<String, Problem> {
+    let bad = |message: String| Problem {
+        severity: Severity::Error,
+        place: Some(Place {
+            file: file.to_owned(),
+            line: 0,
+        }),
+        message,
+    };
+    let bytes = std::fs::read(file).map_err(|error| bad(format!("cannot be read: {error}")))?;
+    String::from_utf8(bytes).map_err(|_| bad("is not UTF-8 text".to_owned()))
+}
+
+/// Goes through the files' texts; `None` where a value is bad.
+fn judge(machine: &Machine, texts: &[(&Path, &str)], problems: &mut Vec<Problem>) -> Option<Config> {
+    let mut remarks = Vec::new();
+    let mut bad = Vec::new();
+    let mut values = values::Values::new(machine, &mut bad);
+    for (file, text) in texts {
+        let parsed = ini::parse(text, file);
+        remarks.extend(parsed.bad.iter().map(|line| Problem {
+            severity: Severity::Error,
+            place: Some(line.place.clone()),
+            message: line.reason.to_owned(),
+        }));
+        for (def, entry) in settle(parsed.entries, &mut remarks) {
+            values.assign(def, entry);
+        }
+    }
+    let config = Config::read(&mut values);
+    problems.append(&mut remarks);
+    problems.append(&mut bad);
+    // Problems of one file in the order of its lines; what concerns no file comes first.
+    problems.sort_by_key(|problem| order(problem, texts));
+    config
+}
+
+fn order(problem: &Problem, texts: &[(&Path, &str)]) -> (Option<usize>, u32) {
+    let place = problem.place.as_ref();
+    let file = place.and_then(|place| texts.iter().position(|(file, _)| *file == place.file));
+    (file, place.map_or(0, |place| place.line))
+}
+
+/// Finds the option of each entry, and says what there is to say about the others. Within one file a current name wins
+/// over a deprecated one wherever they stand, as in oslo.
+fn settle(entries: Vec<ini::Entry>, remarks: &mut Vec<Problem>) -> Vec<(&'static OptionDef, ini::Entry)> {
+    let mut old = Vec::new();
+    let mut current = Vec::new();
+    for entry in entries {
+        if let Some(def) = options::find(&entry.section, &entry.key) {
+            current.push((def, entry));
+        } else if let Some(def) = options::find_deprecated(&entry.section, &entry.key) {
+            old.push((def, entry));
+        } else {
+            remarks.push(known::remark(&entry));
+        }
+    }
+    for (def, entry) in old {
+        remarks.push(Problem {
+            severity: Severity::Warning,
+            place: Some(entry.place.clone()),
+            message: format!("[{}] {} is the old name of {}", entry.section, entry.key, def.title()),
+        });
+        if !current.iter().any(|(other, _)| std::ptr::eq(*other, def)) {
+            current.push((def, entry));
+        }
+    }
+    current
+}
+
+/// What `chronova config check` prints, and whether the files can be used.
+pub fn check(files: &[PathBuf]) -> (String, bool) {
+    let (problems, usable) = match load(files) {
+        Ok(loaded) => (loaded.remarks, true),
+        Err(invalid) => (invalid.problems, false),
+    };
+    let counts = [
+        (Severity::Error, "error"),
+        (Severity::Warning, "warning"),
+        (Severity::Note, "note"),
+    ]
+    .map(|(severity, word)| count(&problems, severity, word))
+    .join(", ");
+    let verdict = format!("{}: {counts}", if usable { "usable" } else { "not usable" });
+    let lines = problems.iter().map(Problem::to_string).chain([verdict]);
+    (lines.map(|line| line + "\n").collect(), usable)
+}
+
+fn count(problems: &[Problem], severity: Severity, word: &str) -> String {
+    let number = problems.iter().filter(|problem| problem.severity == severity).count();
+    format!("{number} {word}{}", if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests;

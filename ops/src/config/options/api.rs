@@ -1,0 +1,199 @@
+//! The Compute API: `[api]`, `[oslo_policy]`, `[cors]`, `[quota]`.
+
+use std::path::PathBuf;
+
+use super::super::option::{Default::Text, Multi};
+
+section! {
+    /// Nova's `[api]`.
+    Api = "api" from Nova {
+        auth_strategy: String {
+            default: Text("keystone"), choices: &["keystone", "noauth2"],
+            help: "`keystone` asks for a token of the identity service. `noauth2` believes what the token says \
+                   (USER or USER:PROJECT; the user `admin` has the role admin) and is refused on anything but loopback \
+                   listeners: a mode for tests.",
+        }
+        max_limit: u32 {
+            default: Text("1000"), min: Some(0.0),
+            deprecated: &[("DEFAULT", "osapi_max_limit")],
+            help: "Most items in one answer to a list request.",
+        }
+        compute_link_prefix: Option<String> {
+            deprecated: &[("DEFAULT", "osapi_compute_link_prefix")],
+            help: "Scheme, host and port that replace the request's own in links to compute resources.",
+        }
+        glance_link_prefix: Option<String> {
+            deprecated: &[("DEFAULT", "osapi_glance_link_prefix")],
+            help: "Scheme, host and port that replace the request's own in links to images.",
+        }
+        instance_list_per_project_cells: bool {
+            default: Text("false"),
+            help: "Ask only the cells in which a project has servers. All cells are read from one view here, so either \
+                   value lists the same.",
+        }
+        list_records_by_skipping_down_cells: bool {
+            default: Text("true"),
+            help: "Leave out servers of a cell that is down from listings rather than fail the request.",
+        }
+        enable_instance_password: bool {
+            default: Text("true"),
+            deprecated: &[("DEFAULT", "enable_instance_password")],
+            help: "Show `adminPass` in answers to create, rebuild, evacuate and rescue.",
+        }
+        dhcp_domain: String {
+            default: Text("novalocal"),
+            deprecated: &[("DEFAULT", "dhcp_domain")],
+            help: "Domain appended to a server's name in its metadata; empty appends nothing.",
+        }
+        config_drive_skip_versions: String {
+            default: Text("1.0 2007-01-19 2007-03-01 2007-08-29 2007-10-10 2007-12-15 2008-02-01 2008-09-01"),
+            deprecated: &[("DEFAULT", "config_drive_skip_versions")],
+            help: "EC2 metadata versions left out of config drives, separated by blanks.",
+        }
+        vendordata_providers: Vec<String> {
+            default: Text("StaticJSON"), choices: &["StaticJSON", "DynamicJSON"],
+            deprecated: &[("DEFAULT", "vendordata_providers")],
+            help: "Sources of vendor data in metadata.",
+        }
+        vendordata_jsonfile_path: Option<PathBuf> {
+            deprecated: &[("DEFAULT", "vendordata_jsonfile_path")],
+            help: "JSON file that StaticJSON vendor data comes from.",
+        }
+        metadata_cache_expiration: u32 {
+            default: Text("15"), min: Some(0.0), unit: "seconds",
+            deprecated: &[("DEFAULT", "metadata_cache_expiration")],
+            help: "How long a guest's metadata may be answered from a cache.",
+        }
+    }
+}
+
+section! {
+    /// oslo.policy.
+    OsloPolicy = "oslo_policy" from Oslo {
+        enforce_scope: bool {
+            default: Text("true"),
+            help: "Refuse a token whose scope (system, domain, project) is not one the rule is meant for.",
+        }
+        enforce_new_defaults: bool {
+            default: Text("true"),
+            help: "Apply the new default rules alone; otherwise whoever passes the older default passes as well.",
+        }
+        policy_file: PathBuf {
+            default: Text("policy.yaml"),
+            deprecated: &[("DEFAULT", "policy_file")],
+            help: "YAML or JSON file that overrides rules, relative to the configuration file that is read first. It \
+                   need not exist unless it is named.",
+        }
+        policy_default_rule: String {
+            default: Text("default"),
+            deprecated: &[("DEFAULT", "policy_default_rule")],
+            help: "Rule that is used where a rule asked for is not defined.",
+        }
+        policy_dirs: Multi {
+            default: Text("policy.d"),
+            deprecated: &[("DEFAULT", "policy_dirs")],
+            help: "Directories whose files are read after policy_file, in the order of their names.",
+        }
+    }
+}
+
+section! {
+    /// oslo.middleware's cross-origin resource sharing.
+    Cors = "cors" from Oslo {
+        allowed_origin: Vec<String> {
+            help: "Origins (scheme://host:port, or *) whose pages may call the APIs. Empty: none, and no CORS headers.",
+        }
+        allow_credentials: bool {
+            default: Text("true"),
+            help: "Let pages of allowed origins send credentials.",
+        }
+        expose_headers: Vec<String> {
+            default: Text("X-Auth-Token,X-Openstack-Request-Id,X-Subject-Token,X-Service-Token,X-OpenStack-Nova-API-Version,OpenStack-API-Version"),
+            help: "Response headers that pages may read. The default is the one Nova sets for itself.",
+        }
+        max_age: u32 {
+            default: Text("3600"), min: Some(0.0), unit: "seconds",
+            help: "How long a browser may remember the answer to a preflight request.",
+        }
+        allow_methods: Vec<String> {
+            default: Text("GET,PUT,POST,DELETE,PATCH"),
+            help: "Methods that pages may use. The default is the one Nova sets for itself.",
+        }
+        allow_headers: Vec<String> {
+            default: Text("X-Auth-Token,X-Openstack-Request-Id,X-Identity-Status,X-Roles,X-Service-Catalog,X-User-Id,X-Tenant-Id,X-OpenStack-Nova-API-Version,OpenStack-API-Version"),
+            help: "Request headers that pages may send. The default is the one Nova sets for itself.",
+        }
+    }
+}
+
+section! {
+    /// Nova's default quotas; -1 is no bound.
+    Quota = "quota" from Nova {
+        driver: String {
+            default: Text("nova.quota.DbQuotaDriver"),
+            choices: &["nova.quota.DbQuotaDriver", "nova.quota.NoopQuotaDriver", "nova.quota.UnifiedLimitsDriver"],
+            deprecated: &[("DEFAULT", "quota_driver")],
+            help: "How quotas are kept: in the event log (the name is Nova's), not at all, or as limits of the identity \
+                   service.",
+        }
+        instances: i64 {
+            default: Text("10"), min: Some(-1.0),
+            deprecated: &[("DEFAULT", "quota_instances")],
+            help: "Servers of one project.",
+        }
+        cores: i64 {
+            default: Text("20"), min: Some(-1.0),
+            deprecated: &[("DEFAULT", "quota_cores")],
+            help: "Virtual CPUs of one project.",
+        }
+        ram: i64 {
+            default: Text("51200"), min: Some(-1.0), unit: "MiB",
+            deprecated: &[("DEFAULT", "quota_ram")],
+            help: "Memory of one project's servers.",
+        }
+        metadata_items: i64 {
+            default: Text("128"), min: Some(-1.0),
+            deprecated: &[("DEFAULT", "quota_metadata_items")],
+            help: "Metadata items of one server.",
+        }
+        injected_files: i64 {
+            default: Text("5"), min: Some(-1.0),
+            deprecated: &[("DEFAULT", "quota_injected_files")],
+            help: "Injected files of one server.",
+        }
+        injected_file_content_bytes: i64 {
+            default: Text("10240"), min: Some(-1.0), unit: "bytes",
+            deprecated: &[("DEFAULT", "quota_injected_file_content_bytes")],
+            help: "Size of one injected file.",
+        }
+        injected_file_path_length: i64 {
+            default: Text("255"), min: Some(-1.0), unit: "characters",
+            deprecated: &[("DEFAULT", "quota_injected_file_path_length")],
+            help: "Length of an injected file's path.",
+        }
+        key_pairs: i64 {
+            default: Text("100"), min: Some(-1.0),
+            deprecated: &[("DEFAULT", "quota_key_pairs")],
+            help: "Key pairs of one user.",
+        }
+        server_groups: i64 {
+            default: Text("10"), min: Some(-1.0),
+            deprecated: &[("DEFAULT", "quota_server_groups")],
+            help: "Server groups of one project.",
+        }
+        server_group_members: i64 {
+            default: Text("10"), min: Some(-1.0),
+            deprecated: &[("DEFAULT", "quota_server_group_members")],
+            help: "Members of one server group.",
+        }
+        recheck_quota: bool {
+            default: Text("true"),
+            help: "Nova counts again after it has made something, because two requests may have counted at once. Here \
+                   usage is claimed before anything is made, so either value refuses the same requests.",
+        }
+        count_usage_from_placement: bool {
+            default: Text("false"),
+            help: "Count cores and memory from allocations rather than from servers.",
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! `[DEFAULT]`: logging, the host's identity, instances and their periodic care.
+
+use std::path::PathBuf;
+
+use super::super::option::Default::{HostAddress, HostName, Text};
+
+section! {
+    /// Nova's `[DEFAULT]` with oslo.log's options.
+    Default = "DEFAULT" from Nova {
+        debug: bool {
+            default: Text("false"), origin: super::super::Origin::Oslo,
+            help: "Log at level DEBUG instead of INFO. The environment variable RUST_LOG, where set, wins.",
+        }
+        log_file: Option<PathBuf> {
+            origin: super::super::Origin::Oslo,
+            deprecated: &[("DEFAULT", "logfile")],
+            help: "File to log to, relative to log_dir. Unset: standard error.",
+        }
+        log_dir: Option<PathBuf> {
+            origin: super::super::Origin::Oslo,
+            deprecated: &[("DEFAULT", "logdir")],
+            help: "Directory of the log file; with no log_file set, the file is chronova.log in it.",
+        }
+        use_json: bool {
+            default: Text("false"), origin: super::super::Origin::Oslo,
+            help: "Log one JSON object a line instead of text.",
+        }
+        use_stderr: bool {
+            default: Text("false"), origin: super::super::Origin::Oslo,
+            help: "Log to standard error as well when a log file is set.",
+        }
+        host: String {
+            default: HostName,
+            help: "Name of this control plane as the compute service list shows it beside its services.",
+        }
+        my_ip: String {
+            default: HostAddress,
+            help: "Address of this machine on the management network.",
+        }
+        state_path: PathBuf {
+            default: Text("/var/lib/nova"),
+            help: "Top of the directory tree that other paths are given by. It names a place on the compute hosts, where \
+                   Nova's packages set the same.",
+        }
+        instances_path: PathBuf {
+            default: Text("$state_path/instances"),
+            help: "Directory of the libvirt storage pool that holds instances' disks on each compute host.",
+        }
+        instance_name_template: String {
+            default: Text("instance-%08x"),
+            help: "Template of the name that the hypervisor knows an instance by. The directive is replaced by the \
+                   instance's number; `%(uuid)s` stands for its id.",
+        }
+        osapi_compute_unique_server_name_scope: String {
+            default: Text(""), choices: &["", "project", "global"],
+            help: "Refuse a second server of the same name within this scope; empty lets names repeat.",
+        }
+        osapi_compute_listen: String {
+            default: Text("0.0.0.0"),
+            help: "Address of Nova's own API server. Read with osapi_compute_listen_port, and only where \
+                   [chronova] compute_listen is not set and the port is.",
+        }
+        osapi_compute_listen_port: Option<u16> {
+            min: Some(0.0), max: Some(65535.0),
+            help: "Port of a further listener of the Compute API at its root. Nova's default is 8774; here it is unset, \
+                   because [chronova] listen serves every API.",
+        }
+        default_availability_zone: String {
+            default: Text("nova"),
+            help: "Availability zone of compute hosts that belong to no aggregate with one.",
+        }
+        default_schedule_zone: Option<String> {
+            help: "Availability zone of servers whose request names none.",
+        }
+        internal_service_availability_zone: String {
+            default: Text("internal"),
+            help: "Availability zone that services other than nova-compute are shown in.",
+        }
+        reserved_host_disk_mb: u64 {
+            default: Text("0"), min: Some(0.0), unit: "MiB",
+            help: "Disk of each compute host kept for the host itself.",
+        }
+        reserved_host_memory_mb: u64 {
+            default: Text("512"), min: Some(0.0), unit: "MiB",
+            help: "Memory of each compute host kept for the host itself.",
+        }
+        reserved_host_cpus: u32 {
+            default: Text("0"), min: Some(0.0),
+            help: "Host CPUs of each compute host kept for the host itself.",
+        }
+        cpu_allocation_ratio: Option<f64> {
+            min: Some(0.0),
+            help: "Virtual CPUs per host CPU, imposed on every inventory of VCPU. Unset (or 0.0) leaves the ratio to the \
+                   Placement API and starts from initial_cpu_allocation_ratio.",
+        }
+        ram_allocation_ratio: Option<f64> {
+            min: Some(0.0),
+            help: "Virtual memory per physical memory, imposed on every inventory of MEMORY_MB; see cpu_allocation_ratio.",
+        }
+        disk_allocation_ratio: Option<f64> {
+            min: Some(0.0),
+            help: "Virtual disk per physical disk, imposed on every inventory of DISK_GB; see cpu_allocation_ratio.",
+        }
+        initial_cpu_allocation_ratio: f64 {
+            default: Text("4.0"), min: Some(0.0),
+            help: "Ratio of VCPU that a new compute host starts with.",
+        }
+        initial_ram_allocation_ratio: f64 {
+            default: Text("1.0"), min: Some(0.0),
+            help: "Ratio of MEMORY_MB that a new compute host starts with.",
+        }
+        initial_disk_allocation_ratio: f64 {
+            default: Text("1.0"), min: Some(0.0),
+            help: "Ratio of DISK_GB that a new compute host starts with.",
+        }
+        password_length: u32 {
+            default: Text("12"), min: Some(0.0), unit: "characters",
+            help: "Length of generated administrator passwords of servers.",
+        }
+        allow_resize_to_same_host: bool {
+            default: Text("false"),
+            help: "Let a resize choose the host the server is on already.",
+        }
+        max_local_block_devices: i32 {
+            default: Text("3"),
+            help: "Most local disks of a server. 0 refuses every local disk, a number below zero lifts the bound.",
+        }
+        force_config_drive: bool {
+            default: Text("false"),
+            help: "Give every server a config drive, whether or not it asks for one.",
+        }
+        config_drive_format: String {
+            default: Text("iso9660"), choices: &["iso9660", "vfat"],
+            help: "File system of config drives.",
+        }
+        enable_new_services: bool {
+            default: Text("true"),
+            help: "Let new compute hosts take servers at once; otherwise they start disabled.",
+        }
+        max_concurrent_builds: u32 {
+            default: Text("10"), min: Some(0.0),
+            help: "Servers that one compute host builds at the same time; 0 is no bound.",
+        }
+        max_concurrent_snapshots: u32 {
+            default: Text("5"), min: Some(0.0),
+            help: "Snapshots that one compute host makes at the same time; 0 is no bound.",
+        }
+        max_concurrent_live_migrations: u32 {
+            default: Text("1"), min: Some(0.0),
+            help: "Live migrations that leave one compute host at the same time; 0 is no bound.",
+        }
+        block_device_allocate_retries: u32 {
+            default: Text("60"), min: Some(0.0),
+            help: "How often a build asks whether its volumes are ready before it gives up.",
+        }
+        network_allocate_retries: u32 {
+            default: Text("0"), min: Some(0.0),
+            help: "How often a failed allocation of networks is tried again.",
+        }
+        vif_plugging_is_fatal: bool {
+            default: Text("true"),
+            help: "Fail a build whose ports are not bound within vif_plugging_timeout.",
+        }
+        vif_plugging_timeout: u32 {
+            default: Text("300"), min: Some(0.0), unit: "seconds",
+            help: "How long a build waits for the network service to have bound its ports; 0 does not wait.",
+        }
+        resume_guests_state_on_host_boot: bool {
+            default: Text("false"),
+            help: "Start the guests that were running when their compute host went down.",
+        }
+        sync_power_state_interval: i32 {
+            default: Text("600"), min: Some(-1.0), unit: "seconds",
+            help: "Period in which all guests of a host are compared with what is recorded. Changes that libvirt \
+                   announces are seen at once; this finds the others. 0 is the default period, below zero never.",
+        }
+        shutdown_timeout: u32 {
+            default: Text("60"), min: Some(0.0), unit: "seconds",
+            help: "How long a guest has to shut itself down before its power is cut; 0 cuts at once. The image property \
+                   os_shutdown_timeout wins.",
+        }
+        reboot_timeout: u32 {
+            default: Text("0"), min: Some(0.0), unit: "seconds",
+            help: "Time after which a server stuck in rebooting is rebooted hard; 0 never.",
+        }
+        instance_build_timeout: u32 {
+            default: Text("0"), min: Some(0.0), unit: "seconds",
+            help: "Time after which a build still under way fails; 0 never.",
+        }
+        rescue_timeout: u32 {
+            default: Text("0"), min: Some(0.0), unit: "seconds",
+            help: "Time after which a rescued server is unrescued; 0 never.",
+        }
+        resize_confirm_window: u32 {
+            default: Text("0"), min: Some(0.0), unit: "seconds",
+            help: "Time after which a finished resize is confirmed; 0 never.",
+        }
+        reclaim_instance_interval: u32 {
+            default: Text("0"), min: Some(0.0), unit: "seconds",
+            help: "How long a deleted server can be restored; 0 deletes at once.",
+        }
+        shelved_offload_time: i32 {
+            default: Text("0"), min: Some(-1.0), unit: "seconds",
+            help: "How long a shelved server stays on its host; 0 removes it at once, -1 keeps it.",
+        }
+        running_deleted_instance_action: String {
+            default: Text("reap"), choices: &["reap", "log", "shutdown", "noop"],
+            help: "What to do with a guest of ours on a host whose server is deleted.",
+        }
+        running_deleted_instance_poll_interval: u32 {
+            default: Text("1800"), min: Some(0.0), unit: "seconds",
+            help: "Period of the search for guests of deleted servers; 0 never searches.",
+        }
+        report_interval: u32 {
+            default: Text("10"), min: Some(1.0), unit: "seconds",
+            help: "Period in which every compute host is asked whether it is there.",
+        }
+        service_down_time: u32 {
+            default: Text("60"), min: Some(1.0), unit: "seconds",
+            help: "Time without an answer after which a compute host counts as down. Should be well above \
+                   report_interval.",
+        }
+        graceful_shutdown_timeout: u32 {
+            default: Text("180"), min: Some(0.0), unit: "seconds",
+            help: "How long requests under way may take once the server was told to stop; 0 waits without bound.",
+        }
+        use_cow_images: bool {
+            default: Text("true"),
+            help: "Make root disks copy-on-write clones of a cached image; otherwise full copies.",
+        }
+        preallocate_images: String {
+            default: Text("none"), choices: &["none", "space"],
+            help: "`space` allots the whole size of a disk when it is made.",
+        }
+        pointer_model: Option<String> {
+            default: Text("usbtablet"), choices: &["usbtablet", "ps2mouse"],
+            help: "Pointing device of guests that have a graphical console.",
+        }
+    }
+}

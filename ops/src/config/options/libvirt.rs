@@ -1,0 +1,279 @@
+//! Guests and their hosts: `[libvirt]`, `[vnc]`, `[compute]`, `[image_cache]`, `[workarounds]`.
+
+use std::path::PathBuf;
+
+use super::super::option::Default::Text;
+
+section! {
+    /// Nova's `[libvirt]`.
+    Libvirt = "libvirt" from Nova {
+        virt_type: String {
+            default: Text("auto"), choices: &["auto", "kvm", "qemu"],
+            help: "Virtualisation of guests. `auto`, which is Chronova's own and its default, takes kvm on hosts that have \
+                   it and qemu (software emulation) on others; Nova's default is kvm.",
+        }
+        cpu_mode: Option<String> {
+            choices: &["host-model", "host-passthrough", "custom", "none"],
+            help: "CPU that guests see; `none` leaves it to the hypervisor. Unset: host-model, on AArch64 \
+                   host-passthrough, with kvm and qemu alike.",
+        }
+        cpu_models: Vec<String> {
+            deprecated: &[("libvirt", "cpu_model")],
+            help: "With cpu_mode custom: named CPU models from the most wanted to the least; the first that a host \
+                   and the flavor's traits allow is used.",
+        }
+        cpu_model_extra_flags: Vec<String> {
+            help: "CPU features to add (`name` or `+name`) or to leave out (`-name`).",
+        }
+        hw_machine_type: Vec<String> {
+            help: "Machine types by architecture, as in x86_64=q35,aarch64=virt. Unset: libvirt's own choice for x86_64 \
+                   (pc), virt for aarch64 and armv7l, s390-ccw-virtio for s390x.",
+        }
+        images_type: String {
+            default: Text("default"), choices: &["raw", "flat", "qcow2", "lvm", "rbd", "default"],
+            help: "Where and how guests' disks are kept. `default` is qcow2 where use_cow_images is on, raw otherwise; \
+                   `flat` is Nova's newer word for raw.",
+        }
+        images_volume_group: Option<String> {
+            help: "LVM volume group of guests' disks, with images_type lvm.",
+        }
+        images_rbd_pool: String {
+            default: Text("rbd"),
+            help: "Ceph pool of guests' disks, with images_type rbd.",
+        }
+        images_rbd_ceph_conf: String {
+            default: Text(""),
+            help: "Path of Ceph's configuration file on the compute hosts.",
+        }
+        rbd_user: Option<String> {
+            help: "Ceph user of guests' disks.",
+        }
+        rbd_secret_uuid: Option<String> {
+            help: "libvirt secret that holds the Ceph user's key on the compute hosts.",
+        }
+        snapshot_image_format: Option<String> {
+            choices: &["raw", "qcow2", "vmdk", "vdi"],
+            help: "Format of snapshots. Unset: that of the disk.",
+        }
+        disk_cachemodes: Vec<String> {
+            help: "Cache modes by disk kind, as in file=directsync,block=none,network=writeback.",
+        }
+        hw_disk_discard: Option<String> {
+            choices: &["ignore", "unmap"],
+            help: "Whether guests' discards reach the disk image.",
+        }
+        disk_prefix: Option<String> {
+            help: "Prefix of disk device names in place of the one that the bus implies (vd, sd, hd).",
+        }
+        rng_dev_path: PathBuf {
+            default: Text("/dev/urandom"),
+            help: "Device on the compute hosts that guests' random number generators read.",
+        }
+        sysinfo_serial: String {
+            default: Text("unique"), choices: &["none", "os", "hardware", "auto", "unique"],
+            help: "Serial number in guests' SMBIOS. `unique` is the server's id.",
+        }
+        mem_stats_period_seconds: u32 {
+            default: Text("10"), min: Some(0.0), unit: "seconds",
+            help: "Period of memory statistics; 0 gives guests no balloon statistics.",
+        }
+        num_pcie_ports: u32 {
+            default: Text("0"), min: Some(0.0), max: Some(28.0),
+            help: "PCIe root ports for hotplug on q35 and virt machines; 0 is libvirt's own number.",
+        }
+        wait_soft_reboot_seconds: u32 {
+            default: Text("120"), min: Some(0.0), unit: "seconds",
+            help: "How long a guest may take to shut down for a soft reboot before it is rebooted hard.",
+        }
+        inject_password: bool {
+            default: Text("false"),
+            help: "Put the administrator's password into the guest's disk at boot. Not possible without access to the \
+                   compute hosts' files; accepted and reported, never done.",
+        }
+        device_detach_attempts: u32 {
+            default: Text("8"), min: Some(1.0),
+            help: "How often a live guest is asked to give a device up.",
+        }
+        device_detach_timeout: u32 {
+            default: Text("20"), min: Some(1.0), unit: "seconds",
+            help: "How long each such request may take.",
+        }
+        rx_queue_size: Option<u32> {
+            min: Some(256.0), max: Some(1024.0),
+            help: "Receive queue size of virtio network cards: 256, 512 or 1024.",
+        }
+        tx_queue_size: Option<u32> {
+            min: Some(256.0), max: Some(1024.0),
+            help: "Transmit queue size of virtio network cards: 256, 512 or 1024.",
+        }
+        max_queues: Option<u32> {
+            min: Some(1.0),
+            help: "Most queues of one network card when the image asks for several.",
+        }
+        swtpm_enabled: bool {
+            default: Text("false"),
+            help: "Offer guests an emulated TPM on hosts that have swtpm.",
+        }
+        live_migration_scheme: Option<String> {
+            help: "Transport that a source host uses to reach a destination's libvirtd (tcp, tls, ssh).",
+        }
+        live_migration_uri: Option<String> {
+            help: "URI of a destination's libvirtd, `%s` standing for its host name; wins over live_migration_scheme.",
+        }
+        live_migration_inbound_addr: Option<String> {
+            help: "Address that hosts receive migrations on. Unset: the host's name.",
+        }
+        live_migration_with_native_tls: bool {
+            default: Text("false"),
+            help: "Encrypt migration streams by QEMU itself.",
+        }
+        live_migration_bandwidth: u32 {
+            default: Text("0"), min: Some(0.0), unit: "MiB/s",
+            help: "Most bandwidth of one live migration; 0 is the hypervisor's choice.",
+        }
+        live_migration_downtime: u32 {
+            default: Text("500"), min: Some(100.0), unit: "milliseconds",
+            help: "Longest pause of a guest at the end of a live migration.",
+        }
+        live_migration_downtime_steps: u32 {
+            default: Text("10"), min: Some(3.0),
+            help: "Steps in which the allowed pause rises to its greatest value.",
+        }
+        live_migration_downtime_delay: u32 {
+            default: Text("75"), min: Some(3.0), unit: "seconds",
+            help: "Wait between these steps for each GiB of guest memory.",
+        }
+        live_migration_completion_timeout: u32 {
+            default: Text("800"), min: Some(0.0), unit: "seconds",
+            help: "Longest live migration for each GiB to move; 0 never ends one.",
+        }
+        live_migration_timeout_action: String {
+            default: Text("abort"), choices: &["abort", "force_complete"],
+            help: "What happens when that time is over.",
+        }
+        live_migration_permit_post_copy: bool {
+            default: Text("false"),
+            help: "Let a live migration that does not converge switch to post-copy.",
+        }
+        live_migration_permit_auto_converge: bool {
+            default: Text("false"),
+            help: "Let a live migration slow its guest down until it converges.",
+        }
+    }
+}
+
+section! {
+    /// Nova's `[vnc]`.
+    Vnc = "vnc" from Nova {
+        enabled: bool {
+            default: Text("true"),
+            deprecated: &[("DEFAULT", "vnc_enabled")],
+            help: "Give guests a VNC console.",
+        }
+        server_listen: String {
+            default: Text("127.0.0.1"),
+            deprecated: &[("DEFAULT", "vncserver_listen"), ("vnc", "vncserver_listen")],
+            help: "Address on the compute hosts that guests' VNC servers listen on.",
+        }
+        server_proxyclient_address: String {
+            default: Text("127.0.0.1"),
+            deprecated: &[("DEFAULT", "vncserver_proxyclient_address"), ("vnc", "vncserver_proxyclient_address")],
+            help: "Address under which the console proxy reaches a compute host's VNC servers.",
+        }
+        novncproxy_base_url: String {
+            default: Text("http://127.0.0.1:6080/vnc_auto.html"),
+            deprecated: &[("DEFAULT", "novncproxy_base_url")],
+            help: "URL of the console page that users are sent to.",
+        }
+        novncproxy_host: String {
+            default: Text("0.0.0.0"),
+            deprecated: &[("DEFAULT", "novncproxy_host")],
+            help: "Address that the console proxy listens on.",
+        }
+        novncproxy_port: u16 {
+            default: Text("6080"), min: Some(0.0), max: Some(65535.0),
+            deprecated: &[("DEFAULT", "novncproxy_port")],
+            help: "Port that the console proxy listens on.",
+        }
+    }
+}
+
+section! {
+    /// Nova's `[compute]`.
+    Compute = "compute" from Nova {
+        consecutive_build_service_disable_threshold: u32 {
+            default: Text("10"), min: Some(0.0),
+            help: "Failed builds in a row after which a host weighs less for the scheduler; 0 never.",
+        }
+        shutdown_retry_interval: u32 {
+            default: Text("10"), min: Some(1.0), unit: "seconds",
+            help: "Period in which a guest that is to shut down is asked again.",
+        }
+        cpu_shared_set: Option<String> {
+            help: "Host CPUs for unpinned virtual CPUs, as in 4-12,^8,15. Unset: all that are not dedicated.",
+        }
+        cpu_dedicated_set: Option<String> {
+            help: "Host CPUs for pinned virtual CPUs; they become inventory of PCPU.",
+        }
+        max_disk_devices_to_attach: i32 {
+            default: Text("-1"), min: Some(-1.0),
+            help: "Most disks of one server; -1 is no bound but the machine's own.",
+        }
+        image_type_exclude_list: Vec<String> {
+            help: "Image formats that hosts do not offer although they could.",
+        }
+        vmdk_allowed_types: Vec<String> {
+            default: Text("streamOptimized,monolithicSparse"),
+            help: "Kinds of VMDK images that may be used; the others can name files of the host.",
+        }
+    }
+}
+
+section! {
+    /// Nova's `[image_cache]`.
+    ImageCache = "image_cache" from Nova {
+        manager_interval: i32 {
+            default: Text("2400"), min: Some(-1.0), unit: "seconds",
+            deprecated: &[("DEFAULT", "image_cache_manager_interval")],
+            help: "Period of the clean-up of hosts' image caches; 0 is the default period, -1 never.",
+        }
+        subdirectory_name: String {
+            default: Text("_base"),
+            deprecated: &[("DEFAULT", "image_cache_subdirectory_name")],
+            help: "Directory of cached images below instances_path.",
+        }
+        remove_unused_base_images: bool {
+            default: Text("true"),
+            deprecated: &[("DEFAULT", "remove_unused_base_images")],
+            help: "Remove cached images that no guest uses.",
+        }
+        remove_unused_original_minimum_age_seconds: u32 {
+            default: Text("86400"), min: Some(0.0), unit: "seconds",
+            deprecated: &[("DEFAULT", "remove_unused_original_minimum_age_seconds")],
+            help: "Age from which an unused cached image may be removed.",
+        }
+        precache_concurrency: u32 {
+            default: Text("1"), min: Some(1.0),
+            help: "Hosts that fetch images of an aggregate's pre-caching request at the same time.",
+        }
+    }
+}
+
+section! {
+    /// Nova's `[workarounds]`.
+    Workarounds = "workarounds" from Nova {
+        handle_virt_lifecycle_events: bool {
+            default: Text("true"),
+            help: "Act on what libvirt announces (a guest stopped, crashed, resumed).",
+        }
+        disable_deep_image_inspection: bool {
+            default: Text("false"),
+            help: "Trust an image's declared format. Leave it off: inspection is what keeps an image from naming files \
+                   of the host.",
+        }
+        skip_cpu_compare_on_dest: bool {
+            default: Text("false"),
+            help: "Leave the comparison of CPUs before a live migration to libvirt.",
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The embedded services, with the option names of the services they stand in for.
+
+use super::super::option::Default::Text;
+
+section! {
+    /// Keystone's `[token]`.
+    Token = "token" from Keystone {
+        expiration: u64 {
+            default: Text("3600"), min: Some(1.0), unit: "seconds",
+            help: "Life of a token.",
+        }
+        allow_expired_window: u64 {
+            default: Text("172800"), min: Some(0.0), unit: "seconds",
+            help: "How long after its end a service may still have a token validated for a long operation.",
+        }
+    }
+}
+
+section! {
+    /// Keystone's `[security_compliance]`.
+    SecurityCompliance = "security_compliance" from Keystone {
+        lockout_failure_attempts: Option<u32> {
+            min: Some(1.0),
+            help: "Wrong passwords in a row after which a user is locked out. Unset: never.",
+        }
+        lockout_duration: u64 {
+            default: Text("1800"), min: Some(1.0), unit: "seconds",
+            help: "How long a user stays locked out.",
+        }
+    }
+}
+
+section! {
+    /// Image service: Nova's section for its client, with the bound that the embedded service applies.
+    Glance = "glance" from Nova {
+        image_size_cap: u64 {
+            default: Text("1099511627776"), min: Some(1.0), unit: "bytes", origin: super::super::Origin::Glance,
+            help: "Largest image that may be uploaded. In Glance this option stands in [DEFAULT].",
+        }
+        image_property_quota: i64 {
+            default: Text("128"), min: Some(-1.0), origin: super::super::Origin::Glance,
+            help: "Properties of one image; -1 is no bound. In Glance this option stands in [DEFAULT].",
+        }
+        verify_glance_signatures: bool {
+            default: Text("false"),
+            help: "Refuse images whose signature is missing or wrong.",
+        }
+        enable_certificate_validation: bool {
+            default: Text("false"),
+            help: "Check an image signature's certificate against the trusted certificates of the request.",
+        }
+        default_trusted_certificate_ids: Vec<String> {
+            help: "Certificates that are trusted where a request names none.",
+        }
+    }
+}
+
+section! {
+    /// Network service: what the metadata API needs to know of its proxy.
+    Neutron = "neutron" from Nova {
+        service_metadata_proxy: bool {
+            default: Text("false"),
+            deprecated: &[("DEFAULT", "service_neutron_metadata_proxy")],
+            help: "Believe the headers of Neutron's metadata proxy about which guest asks.",
+        }
+        metadata_proxy_shared_secret: String {
+            default: Text(""), secret: true,
+            deprecated: &[("DEFAULT", "neutron_metadata_proxy_shared_secret")],
+            help: "Secret with which the proxy signs the guest's id.",
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Whole files in, configuration or problems out.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::*;
+
+struct Files {
+    dir: tempfile::TempDir,
+    paths: Vec<PathBuf>,
+}
+
+fn files(texts: &[&str]) -> Files {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = texts
+        .iter()
+        .enumerate()
+        .map(|(number, text)| {
+            let path = dir.path().join(format!("{number}.conf"));
+            fs::write(&path, text).unwrap();
+            path
+        })
+        .collect();
+    Files { dir, paths }
+}
+
+fn machine() -> Machine {
+    Machine {
+        host_name: "control-1".to_owned(),
+        host_address: "192.0.2.7".to_owned(),
+    }
+}
+
+fn good(texts: &[&str]) -> Loaded {
+    load_on(&machine(), &files(texts).paths).unwrap()
+}
+
+/// Problems as printed, without the directory.
+fn told(texts: &[&str]) -> Vec<String> {
+    let files = files(texts);
+    let problems = match load_on(&machine(), &files.paths) {
+        Ok(loaded) => loaded.remarks,
+        Err(invalid) => invalid.problems,
+    };
+    let dir = format!("{}/", files.dir.path().display());
+    problems
+        .iter()
+        .map(|problem| problem.to_string().replace(&dir, ""))
+        .collect()
+}
+
+#[test]
+fn without_files_every_option_has_its_default() {
+    let loaded = good(&[]);
+    assert_eq!(loaded.remarks, []);
+    let config = loaded.config;
+    assert_eq!(config.default.shutdown_timeout, 60);
+    assert_eq!(config.default.host, "control-1");
+    assert_eq!(config.default.my_ip, "192.0.2.7");
+    assert_eq!(config.default.instances_path, PathBuf::from("/var/lib/nova/instances"));
+    assert_eq!(config.default.cpu_allocation_ratio, None);
+    assert_eq!(config.api.max_limit, 1000);
+    assert_eq!(config.quota.ram, 51200);
+    assert_eq!(config.filter_scheduler.enabled_filters.len(), 5);
+    assert_eq!(config.chronova.listen.0, ["127.0.0.1:8774"]);
+    assert_eq!(config.libvirt.virt_type, "auto");
+}
+
+#[test]
+fn later_files_win_and_repeatable_options_collect() {
+    let loaded = good(&[
+        "[api]\nmax_limit = 10\n[chronova]\nhypervisors = qemu:///system sim://3\n[oslo_policy]\npolicy_dirs = a\n",
+        "[api]\nmax_limit = 20\n[chronova]\nhypervisors = qemu+tls://h2/system\n[oslo_policy]\npolicy_dirs = b\n",
+    ]);
+    assert_eq!(loaded.config.api.max_limit, 20);
+    assert_eq!(
+        loaded.config.chronova.hypervisors.0,
+        ["qemu:///system", "sim://3", "qemu+tls://h2/system"]
+    );
+    assert_eq!(loaded.config.oslo_policy.policy_dirs.0, ["a", "b"]);
+}
+
+#[test]
+fn references_reach_set_values_and_defaults() {
+    let config = good(&["[DEFAULT]\nstate_path = /srv\nlog_file = $state_path/${host}.log\n"]).config;
+    assert_eq!(config.default.log_file, Some(PathBuf::from("/srv/control-1.log")));
+    assert_eq!(config.default.instances_path, PathBuf::from("/srv/instances"));
+    let config = good(&["[chronova]\npublic_host = $my_ip\nregion_name = ${chronova.public_host}-x\n"]).config;
+    assert_eq!(config.chronova.region_name, "192.0.2.7-x");
+}
+
+#[test]
+fn a_circle_of_references_is_told_and_ends() {
+    let told = told(&["[DEFAULT]\nhost = $my_ip\nmy_ip = $host\n"]);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(
+        told[0].starts_with("0.conf:2: error: [DEFAULT] host: its `$` references lead back"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn all_problems_are_told_in_the_order_of_the_files() {
+    assert_eq!(
+        told(&[
+            "[DEFAULT]\nshutdown_timout = 5\ndebug = maybe\nnonsense\n[api]\nmax_limit = -4\n",
+            "[vnc]\nnovncproxy_port = 99999\n[libvirt]\nvirt_type = lxc\n",
+        ]),
+        [
+            "0.conf:2: warning: [DEFAULT] shutdown_timout is not a known option; did you mean `shutdown_timeout`?",
+            "0.conf:3: error: [DEFAULT] debug: `maybe` is not a boolean (true, 1, on, yes or false, 0, off, no)",
+            "0.conf:4: error: neither a section, a comment nor an assignment (no `=` or `:`)",
+            "0.conf:6: error: [api] max_limit: -4 is out of bounds (at least 0)",
+            "1.conf:2: error: [vnc] novncproxy_port: 99999 is out of bounds (0 to 65535)",
+            "1.conf:4: error: [libvirt] virt_type: `lxc` is not one of auto, kvm, qemu",
+        ]
+    );
+}
+
+#[test]
+fn what_is_nova_s_alone_is_noted_or_warned_about() {
+    assert_eq!(
+        told(&[concat!(
+            "[DEFAULT]\ntransport_url = rabbit://a\n[neutron]\nauth-type = password\n",
+            "[database]\nconnection = mysql://x\n[libvirt]\nrbd-user = a\nmax_limit = 3\n[quotas]\ncores = 3\n"
+        )]),
+        [
+            "0.conf:2: note: [DEFAULT] transport_url is Nova's and has no effect in Chronova",
+            "0.conf:4: note: [neutron] auth-type is Nova's and has no effect in Chronova",
+            "0.conf:6: warning: [database] connection is Nova's and has no effect: the event log under [chronova] \
+             data_dir takes the place of Nova's databases",
+            "0.conf:9: warning: [libvirt] max_limit is not a known option; did you mean [api] max_limit?",
+            "0.conf:11: warning: [quotas] cores is not a known option; did you mean [quota] cores?",
+        ]
+    );
+}
+
+#[test]
+fn old_names_work_and_current_ones_win() {
+    let loaded = good(&["[DEFAULT]\nquota_cores = 7\nquota_ram = 1\n[quota]\nram = 2\n"]);
+    assert_eq!(loaded.config.quota.cores, 7);
+    assert_eq!(loaded.config.quota.ram, 2);
+    assert_eq!(loaded.remarks.len(), 2);
+    assert!(loaded.remarks[0].message.contains("is the old name of [quota] cores"));
+}
+
+#[test]
+fn unreadable_files_are_told_with_the_rest() {
+    let files = files(&["[api]\nmax_limit = x\n"]);
+    let paths = [vec![PathBuf::from("/nonexistent/nova.conf")], files.paths.clone()].concat();
+    let invalid = load_on(&machine(), &paths).unwrap_err();
+    assert_eq!(invalid.problems.len(), 2);
+    assert_eq!(invalid.to_string(), "the configuration has 2 errors to mend");
+}
+
+#[test]
+fn check_prints_problems_and_counts() {
+    let files = files(&["[api]\nmax_limit = x\nmax_limits = 3\n"]);
+    let (text, usable) = check(&files.paths);
+    assert!(!usable);
+    // The bad value is on line 2, the unknown option on line 3.
+    assert!(text.ends_with("not usable: 1 error, 1 warning, 0 notes\n"), "{text}");
+    assert!(text.contains("did you mean `max_limit`?"), "{text}");
+}
+
+#[test]
+fn this_machine_has_a_name_and_an_address() {
+    let here = Machine::here();
+    assert!(!here.host_name.is_empty());
+    assert!(here.host_address.parse::<std::net::IpAddr>().is_ok());
+}

@@ -1,0 +1,121 @@
+//! Values on their way from the files to the typed structs.
+//!
+//! Collects every problem instead of stopping at the first: an operator wants the whole list.
+
+use std::collections::BTreeMap;
+
+use super::ini::{Entry, Place};
+use super::option::{Default, OptionDef, OptionValue};
+use super::options;
+use super::substitute::substitute;
+use super::{Problem, Severity};
+
+/// `$a` = `$b`, `$b` = `$a`: where following references ends.
+const MAX_REFERENCE_DEPTH: usize = 16;
+
+/// What the table's dynamic defaults stand for on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    pub host_name: String,
+    pub host_address: String,
+}
+
+impl Machine {
+    /// Looks at the machine we run on. The address is the one that the kernel would use towards the outside; nothing
+    /// is sent for it. A machine without a route is 127.0.0.1.
+    pub fn here() -> Self {
+        let host_name = std::fs::read_to_string("/proc/sys/kernel/hostname")
+            .map(|name| name.trim().to_owned())
+            .ok()
+            .filter(|name| !name.is_empty())
+            .unwrap_or_else(|| "localhost".to_owned());
+        let host_address = std::net::UdpSocket::bind("0.0.0.0:0")
+            // TEST-NET-1 (RFC 5737): any address beyond the local networks serves.
+            .and_then(|socket| socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr()))
+            .map_or_else(|_| "127.0.0.1".to_owned(), |address| address.ip().to_string());
+        Self {
+            host_name,
+            host_address,
+        }
+    }
+}
+
+/// The assignments of all files, grouped by option, oldest first.
+type Assigned = BTreeMap<(&'static str, &'static str), Vec<Entry>>;
+
+pub(in crate::config) struct Values<'a> {
+    machine: &'a Machine,
+    assigned: Assigned,
+    problems: &'a mut Vec<Problem>,
+}
+
+impl<'a> Values<'a> {
+    pub(super) fn new(machine: &'a Machine, problems: &'a mut Vec<Problem>) -> Self {
+        Self {
+            machine,
+            assigned: Assigned::new(),
+            problems,
+        }
+    }
+
+    /// Adds an assignment to the option it belongs to; later ones win.
+    pub(super) fn assign(&mut self, def: &'static OptionDef, entry: Entry) {
+        self.assigned.entry((def.section, def.name)).or_default().push(entry);
+    }
+
+    /// The typed value of an option; a problem and `None` where there is none.
+    pub(in crate::config) fn take<T: OptionValue>(&mut self, def: &'static OptionDef) -> Option<T> {
+        let place = self.occurrences(def).last().map(|entry| entry.place.clone());
+        let parsed = match self.raw(def, 0) {
+            Err(reason) => Err(reason),
+            Ok(raw) if raw.is_empty() => T::unset().ok_or_else(|| "must be set".to_owned()),
+            Ok(raw) => T::parse(&raw, def),
+        };
+        parsed.map_err(|reason| self.bad(def, place, &reason)).ok()
+    }
+
+    fn bad(&mut self, def: &OptionDef, place: Option<Place>, reason: &str) {
+        let reason = if def.secret {
+            "the value is not valid (and not shown: it is a secret)"
+        } else {
+            reason
+        };
+        self.problems.push(Problem {
+            severity: Severity::Error,
+            place,
+            message: format!("{}: {reason}", def.title()),
+        });
+    }
+
+    fn occurrences(&self, def: &OptionDef) -> &[Entry] {
+        self.assigned.get(&(def.section, def.name)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The substituted texts of an option: its assignments or else its default; empty where it is not set at all.
+    fn raw(&self, def: &OptionDef, depth: usize) -> Result<Vec<String>, String> {
+        if depth > MAX_REFERENCE_DEPTH {
+            return Err("its `$` references lead back to themselves".to_owned());
+        }
+        let texts = match self.occurrences(def) {
+            [] => self.default(def).into_iter().collect(),
+            found => found.iter().map(|entry| entry.value.clone()).collect::<Vec<_>>(),
+        };
+        texts.iter().map(|text| self.expand(text, def.section, depth)).collect()
+    }
+
+    fn expand(&self, text: &str, section: &str, depth: usize) -> Result<String, String> {
+        substitute(text, section, &mut |section, name| match options::find(section, name) {
+            None => Ok(None),
+            Some(def) => Ok(Some(self.raw(def, depth + 1)?.pop().unwrap_or_default())),
+        })
+    }
+
+    fn default(&self, def: &OptionDef) -> Option<String> {
+        match def.default {
+            Default::Unset => None,
+            Default::Text(text) => Some(text.to_owned()),
+            Default::HostName => Some(self.machine.host_name.clone()),
+            Default::HostAddress => Some(self.machine.host_address.clone()),
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! What an operator sees of a running server: log lines and metrics.
+//!
+//! **Logs** are `tracing` events, one line each, as text or as JSON. Fields of the spans an event happens in are part of
+//! its line; the HTTP layer opens a span with `request_id`, so each line that a request causes can be found by it.
+//! Level and target come from `[DEFAULT] debug`, `log_file`, `log_dir`, `use_json`, `use_stderr`; the environment
+//! variable `RUST_LOG` overrides the level. Log files are opened for appending and can be reopened after rotation.
+//!
+//! **Metrics** are kept in one Prometheus registry; every name begins with `chronova_`.
+//!
+//! Invariant: nothing here decides anything; a failing log or metric never fails a request.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal as _, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
+use thiserror::Error;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer, Registry as Subscriber};
+
+use crate::config::Config;
+
+#[derive(Debug, Error)]
+pub enum TelemetryError {
+    #[error("the log file {} cannot be opened", .path.display())]
+    LogFile { path: PathBuf, source: io::Error },
+    #[error("RUST_LOG is not a list of filter directives")]
+    Filter(#[source] tracing_subscriber::filter::ParseError),
+    #[error("logging is set up already")]
+    Twice(#[source] tracing_subscriber::util::TryInitError),
+    #[error("the metric {name} cannot be registered")]
+    Metric { name: String, source: prometheus::Error },
+}
+
+/// How to log.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LogSettings {
+    pub debug: bool,
+    pub json: bool,
+    /// `None` logs to standard error.
+    pub file: Option<PathBuf>,
+    /// With a file: log to standard error as well.
+    pub stderr: bool,
+}
+
+impl LogSettings {
+    pub fn from_config(config: &Config) -> Self {
+        let default = &config.default;
+        let file = match (&default.log_dir, &default.log_file) {
+            (None, file) => file.clone(),
+            (Some(dir), file) => Some(dir.join(file.as_deref().unwrap_or(Path::new("chronova.log")))),
+        };
+        Self {
+            debug: default.debug,
+            json: default.use_json,
+            file,
+            stderr: default.use_stderr,
+        }
+    }
+
+    /// `rust_log` as in the environment variable RUST_LOG. Our crates log at DEBUG when asked to; the libraries below
+    /// them stay at INFO, because their DEBUG drowns ours.
+    fn filter(&self, rust_log: Option<&str>) -> Result<EnvFilter, TelemetryError> {
+        let directives = match rust_log.filter(|text| !text.trim().is_empty()) {
+            Some(text) => text.to_owned(),
+            None if self.debug => format!("info,{}", OUR_TARGETS.map(|target| format!("{target}=debug")).join(",")),
+            None => "info".to_owned(),
+        };
+        EnvFilter::try_new(directives).map_err(TelemetryError::Filter)
+    }
+}
+
+/// `chronova` covers every crate of ours: a directive matches targets by prefix.
+const OUR_TARGETS: [&str; 1] = ["chronova"];
+
+/// Kept by `main`; knows the log file.
+#[derive(Debug, Clone, Default)]
+pub struct Logging {
+    file: Option<LogFile>,
+}
+
+impl Logging {
+    /// Sets the process's logging up; once.
+    pub fn start(settings: &LogSettings) -> Result<Self, TelemetryError> {
+        let filter = settings.filter(std::env::var("RUST_LOG").ok().as_deref())?;
+        let file = settings.file.as_deref().map(LogFile::open).transpose()?;
+        let stderr = file.is_none() || settings.stderr;
+        let color = io::stderr().is_terminal();
+        let layers = [
+            file.clone().map(|file| layer(file, settings.json, false)),
+            stderr.then(|| layer(io::stderr, settings.json, color)),
+        ];
+        let layers: Vec<_> = layers.into_iter().flatten().collect();
+        tracing_subscriber::registry()
+            .with(layers.with_filter(filter))
+            .try_init()
+            .map_err(TelemetryError::Twice)?;
+        Ok(Self { file })
+    }
+
+    /// Opens the log file anew under its name: after a rotation (SIGHUP) lines go to the new file.
+    pub fn reopen(&self) -> Result<(), TelemetryError> {
+        self.file.as_ref().map_or(Ok(()), LogFile::reopen)
+    }
+}
+
+fn layer<W>(writer: W, json: bool, color: bool) -> Box<dyn Layer<Subscriber> + Send + Sync>
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer);
+    if json {
+        // The fields of the enclosing spans (request_id among them) stand in `spans`, outermost first.
+        layer
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .with_span_list(true)
+            .boxed()
+    } else {
+        layer.with_ansi(color).boxed()
+    }
+}
+
+/// A file that lines are appended to. Clones share it.
+#[derive(Debug, Clone)]
+struct LogFile {
+    path: Arc<Path>,
+    file: Arc<Mutex<File>>,
+}
+
+impl LogFile {
+    fn open(path: &Path) -> Result<Self, TelemetryError> {
+        Ok(Self {
+            path: path.into(),
+            file: Arc::new(Mutex::new(append_to(path)?)),
+        })
+    }
+
+    fn reopen(&self) -> Result<(), TelemetryError> {
+        let file = append_to(&self.path)?;
+        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
+        Ok(())
+    }
+}
+
+fn append_to(path: &Path) -> Result<File, TelemetryError> {
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .map_err(|source| TelemetryError::LogFile {
+            path: path.to_owned(),
+            source,
+        })
+}
+
+impl<'w> MakeWriter<'w> for LogFile {
+    type Writer = Self;
+
+    fn make_writer(&'w self) -> Self {
+        self.clone()
+    }
+}
+
+impl Write for LogFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).flush()
+    }
+}
+
+/// The metrics of one server. Clones share the registry.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    registry: Registry,
+}
+
+const PREFIX: &str = "chronova";
+
+impl Metrics {
+    /// A registry that says so far which build this is.
+    pub fn new() -> Result<Self, TelemetryError> {
+        let metrics = Self {
+            registry: Registry::new(),
+        };
+        metrics
+            .gauge("build_info", "The running build; always 1.", &["version"])?
+            .with_label_values(&[env!("CARGO_PKG_VERSION")])
+            .set(1);
+        Ok(metrics)
+    }
+
+    /// A count that only grows; end its name in `_total`. `name` comes without the prefix.
+    pub fn counter(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, TelemetryError> {
+        let counter = IntCounterVec::new(opts(name, help), labels).map_err(|source| bad_metric(name, source))?;
+        self.register(name, counter)
+    }
+
+    /// A number that goes up and down.
+    pub fn gauge(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, TelemetryError> {
+        let gauge = IntGaugeVec::new(opts(name, help), labels).map_err(|source| bad_metric(name, source))?;
+        self.register(name, gauge)
+    }
+
+    /// A distribution; end the name of one of times in `_seconds`. `buckets` are upper bounds.
+    pub fn histogram(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+        buckets: &[f64],
+    ) -> Result<HistogramVec, TelemetryError> {
+        let opts = HistogramOpts::from(opts(name, help)).buckets(buckets.to_vec());
+        let histogram = HistogramVec::new(opts, labels).map_err(|source| bad_metric(name, source))?;
+        self.register(name, histogram)
+    }
+
+    fn register<M>(&self, name: &str, metric: M) -> Result<M, TelemetryError>
+    where
+        M: prometheus::core::Collector + Clone + 'static,
+    {
+        self.registry
+            .register(Box::new(metric.clone()))
+            .map_err(|source| bad_metric(name, source))?;
+        Ok(metric)
+    }
+
+    /// For collectors of other crates.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The text that `GET /metrics` answers, as `text/plain; version=0.0.4`.
+    pub fn render(&self) -> String {
+        TextEncoder::new()
+            .encode_to_string(&self.registry.gather())
+            .unwrap_or_default()
+    }
+}
+
+fn opts(name: &str, help: &str) -> Opts {
+    Opts::new(format!("{PREFIX}_{name}"), help)
+}
+
+fn bad_metric(name: &str, source: prometheus::Error) -> TelemetryError {
+    TelemetryError::Metric {
+        name: name.to_owned(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// What `layer` writes for one event within a request's span.
+    fn line(json: bool) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let file = LogFile::open(&path).unwrap();
+        let subscriber = tracing_subscriber::registry().with(vec![layer(file, json, false)]);
+        tracing::subscriber::with_default(subscriber, || {
+            let span = tracing::info_span!("request", request_id = "req-1");
+            span.in_scope(|| tracing::info!(instance = "i-1", "built"));
+        });
+        std::fs::read_to_string(&path).unwrap()
+    }
+
+    #[test]
+    fn every_text_line_carries_the_request_id() {
+        let line = line(false);
+        assert!(line.contains("request{request_id=\"req-1\"}"), "{line}");
+        assert!(line.contains("built") && line.contains("instance=\"i-1\""), "{line}");
+    }
+
+    #[test]
+    fn every_json_line_carries_the_request_id() {
+        let line: serde_json::Value = serde_json::from_str(&line(true)).unwrap();
+        assert_eq!(line["message"], "built");
+        assert_eq!(line["instance"], "i-1");
+        assert_eq!(line["spans"][0]["request_id"], "req-1");
+    }
+
+    #[test]
+    fn a_rotated_file_is_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let mut file = LogFile::open(&path).unwrap();
+        file.write_all(b"old\n").unwrap();
+        std::fs::rename(&path, dir.path().join("log.1")).unwrap();
+        file.reopen().unwrap();
+        file.write_all(b"new\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new\n");
+    }
+
+    #[test]
+    fn levels_come_from_debug_and_rust_log() {
+        let settings = LogSettings {
+            debug: true,
+            ..LogSettings::default()
+        };
+        assert_eq!(settings.filter(None).unwrap().to_string(), "chronova=debug,info");
+        assert_eq!(settings.filter(Some("warn")).unwrap().to_string(), "warn");
+        assert_eq!(LogSettings::default().filter(Some(" ")).unwrap().to_string(), "info");
+        assert!(settings.filter(Some("a=b=c")).is_err());
+    }
+
+    #[test]
+    fn metrics_are_named_and_rendered() {
+        let metrics = Metrics::new().unwrap();
+        let requests = metrics.counter("requests_total", "Requests.", &["code"]).unwrap();
+        requests.with_label_values(&["200"]).inc();
+        let text = metrics.render();
+        assert!(text.contains("chronova_requests_total{code=\"200\"} 1"), "{text}");
+        assert!(text.contains("chronova_build_info{version="), "{text}");
+        let twice = metrics.counter("requests_total", "Requests.", &["code"]).unwrap_err();
+        assert_eq!(twice.to_string(), "the metric requests_total cannot be registered");
+    }
+}
