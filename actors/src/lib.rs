@@ -1,1 +1,18 @@
+//! Who decides.
+//!
+//! An aggregate is a noun's pure `decide` over the state that its events add up to; [`shell`] turns it into an actor;
+//! [`gateway::Gateway`] is how the rest of the house reaches it. [`process`] holds the multi-step operations,
+//! [`scheduler`] chooses hosts, [`hosts`] watches them, [`reconcile`] mends what crashes may have left between two appends.
 
+pub mod aggregate;
+pub mod gateway;
+pub mod ports;
+pub mod shell;
+
+pub mod flavor;
+pub mod host;
+pub mod instance;
+pub mod keypair;
+pub mod ledger;
+pub mod process;
+pub mod quota;

@@ -1,10 +1,13 @@
 //! What events mean.
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::envelope::Timestamp;
 use crate::registry::NounEvent;
 
 /// A state that is the sum of its events. `evolve` is total and never fails: a fact cannot be refused.
-pub trait Fold: Clone + Default + Send + Sync + 'static {
+pub trait Fold: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static {
     type Event: NounEvent + Send + Sync;
     /// Raised when the shape or the meaning of the state changes: snapshots of other versions are thrown away.
     const STATE_VERSION: u32;

@@ -53,12 +53,7 @@ impl LogSettings {
             (None, file) => file.clone(),
             (Some(dir), file) => Some(dir.join(file.as_deref().unwrap_or(Path::new("chronova.log")))),
         };
-        Self {
-            debug: default.debug,
-            json: default.use_json,
-            file,
-            stderr: default.use_stderr,
-        }
+        Self { debug: default.debug, json: default.use_json, file, stderr: default.use_stderr }
     }
 
     /// `rust_log` as in the environment variable RUST_LOG. Our crates log at DEBUG when asked to; the libraries below
@@ -94,10 +89,7 @@ impl Logging {
             stderr.then(|| layer(io::stderr, settings.json, color)),
         ];
         let layers: Vec<_> = layers.into_iter().flatten().collect();
-        tracing_subscriber::registry()
-            .with(layers.with_filter(filter))
-            .try_init()
-            .map_err(TelemetryError::Twice)?;
+        tracing_subscriber::registry().with(layers.with_filter(filter)).try_init().map_err(TelemetryError::Twice)?;
         Ok(Self { file })
     }
 
@@ -114,12 +106,7 @@ where
     let layer = tracing_subscriber::fmt::layer().with_writer(writer);
     if json {
         // The fields of the enclosing spans (request_id among them) stand in `spans`, outermost first.
-        layer
-            .json()
-            .flatten_event(true)
-            .with_current_span(false)
-            .with_span_list(true)
-            .boxed()
+        layer.json().flatten_event(true).with_current_span(false).with_span_list(true).boxed()
     } else {
         layer.with_ansi(color).boxed()
     }
@@ -134,10 +121,7 @@ struct LogFile {
 
 impl LogFile {
     fn open(path: &Path) -> Result<Self, TelemetryError> {
-        Ok(Self {
-            path: path.into(),
-            file: Arc::new(Mutex::new(append_to(path)?)),
-        })
+        Ok(Self { path: path.into(), file: Arc::new(Mutex::new(append_to(path)?)) })
     }
 
     fn reopen(&self) -> Result<(), TelemetryError> {
@@ -152,10 +136,7 @@ fn append_to(path: &Path) -> Result<File, TelemetryError> {
         .create(true)
         .append(true)
         .open(path)
-        .map_err(|source| TelemetryError::LogFile {
-            path: path.to_owned(),
-            source,
-        })
+        .map_err(|source| TelemetryError::LogFile { path: path.to_owned(), source })
 }
 
 impl<'w> MakeWriter<'w> for LogFile {
@@ -187,9 +168,7 @@ const PREFIX: &str = "chronova";
 impl Metrics {
     /// A registry that says so far which build this is.
     pub fn new() -> Result<Self, TelemetryError> {
-        let metrics = Self {
-            registry: Registry::new(),
-        };
+        let metrics = Self { registry: Registry::new() };
         metrics
             .gauge("build_info", "The running build; always 1.", &["version"])?
             .with_label_values(&[env!("CARGO_PKG_VERSION")])
@@ -226,9 +205,7 @@ impl Metrics {
     where
         M: prometheus::core::Collector + Clone + 'static,
     {
-        self.registry
-            .register(Box::new(metric.clone()))
-            .map_err(|source| bad_metric(name, source))?;
+        self.registry.register(Box::new(metric.clone())).map_err(|source| bad_metric(name, source))?;
         Ok(metric)
     }
 
@@ -239,9 +216,7 @@ impl Metrics {
 
     /// The text that `GET /metrics` answers, as `text/plain; version=0.0.4`.
     pub fn render(&self) -> String {
-        TextEncoder::new()
-            .encode_to_string(&self.registry.gather())
-            .unwrap_or_default()
+        TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap_or_default()
     }
 }
 
@@ -250,10 +225,7 @@ fn opts(name: &str, help: &str) -> Opts {
 }
 
 fn bad_metric(name: &str, source: prometheus::Error) -> TelemetryError {
-    TelemetryError::Metric {
-        name: name.to_owned(),
-        source,
-    }
+    TelemetryError::Metric { name: name.to_owned(), source }
 }
 
 #[cfg(test)]
@@ -304,10 +276,7 @@ mod tests {
 
     #[test]
     fn levels_come_from_debug_and_rust_log() {
-        let settings = LogSettings {
-            debug: true,
-            ..LogSettings::default()
-        };
+        let settings = LogSettings { debug: true, ..LogSettings::default() };
         assert_eq!(settings.filter(None).unwrap().to_string(), "chronova=debug,info");
         assert_eq!(settings.filter(Some("warn")).unwrap().to_string(), "warn");
         assert_eq!(LogSettings::default().filter(Some(" ")).unwrap().to_string(), "info");

@@ -87,6 +87,8 @@ pub struct StepFailed {
     pub step: String,
     /// Whether another attempt elsewhere may succeed.
     pub elsewhere: bool,
+    /// The host on which it failed: not to be tried again.
+    pub host: Option<HostId>,
     pub fault: FaultInfo,
 }
 
@@ -136,7 +138,7 @@ pub fn samples() -> Vec<ProcessEvent> {
     vec![
         Started { process, task: Task::BuildInstance { instance: InstanceId(uuid(2)) } }.into(),
         StepDone { step: step(), output: Output::Host { host, hostname: "h1".into() } }.into(),
-        StepFailed { step: step(), elsewhere: true, fault }.into(),
+        StepFailed { step: step(), elsewhere: true, host: Some(host), fault }.into(),
         StepUndone { step: step() }.into(),
         UndoFailed { step: step(), reason: "host is down".into() }.into(),
         Restarted { excluded: Some(host) }.into(),

@@ -33,6 +33,8 @@ pub struct Running {
     /// The failure that makes the process undo what it did.
     pub failure: Option<Failure>,
     pub called_off: bool,
+    /// The step that was due when the process was called off may have begun without a record; it has been undone.
+    pub due_undone: bool,
     /// 1 for the first run through the steps.
     pub attempt: u32,
     /// Hosts that are not to be tried again.
@@ -51,6 +53,7 @@ pub struct StepRecord {
 pub struct Failure {
     pub step: String,
     pub elsewhere: bool,
+    pub host: Option<HostId>,
     pub fault: FaultInfo,
     /// The failed step itself may have done half of its work: it is undone first.
     pub undone: bool,
@@ -84,6 +87,7 @@ impl Fold for Process {
                     done: Vec::new(),
                     failure: None,
                     called_off: false,
+                    due_undone: false,
                     attempt: 1,
                     excluded: BTreeSet::new(),
                     undo_failures: 0,
@@ -109,15 +113,18 @@ impl Running {
                 self.failure = Some(Failure {
                     step: failed.step.clone(),
                     elsewhere: failed.elsewhere,
+                    host: failed.host,
                     fault: failed.fault.clone(),
                     undone: false,
                 });
             }
             ProcessEvent::StepUndone(undone) => {
                 self.undo_failures = 0;
+                let was_done = self.is_done(&undone.step);
                 match &mut self.failure {
                     Some(failure) if !failure.undone && failure.step == undone.step => failure.undone = true,
-                    _ => self.done.retain(|record| record.step != undone.step),
+                    _ if was_done => self.done.retain(|record| record.step != undone.step),
+                    _ => self.due_undone = true,
                 }
             }
             ProcessEvent::UndoFailed(_) => self.undo_failures += 1,

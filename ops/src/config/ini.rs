@@ -55,19 +55,9 @@ pub struct Parsed {
 
 /// Reads the text of one file; `file` only names it in messages.
 pub fn parse(text: &str, file: &Path) -> Parsed {
-    let mut reader = Reader {
-        parsed: Parsed::default(),
-        section: "DEFAULT".to_owned(),
-        open: None,
-    };
+    let mut reader = Reader { parsed: Parsed::default(), section: "DEFAULT".to_owned(), open: None };
     for (line, number) in text.lines().zip(1..) {
-        reader.line(
-            line.trim_end(),
-            Place {
-                file: file.to_owned(),
-                line: number,
-            },
-        );
+        reader.line(line.trim_end(), Place { file: file.to_owned(), line: number });
     }
     reader.flush();
     reader.parsed
@@ -134,12 +124,7 @@ impl Reader {
             return self.bad(place, "an assignment needs a name before `=`");
         }
         let value = unquote(line[at + 1..].trim()).to_owned();
-        self.open = Some(Entry {
-            section: self.section.clone(),
-            key: key.to_owned(),
-            value,
-            place,
-        });
+        self.open = Some(Entry { section: self.section.clone(), key: key.to_owned(), value, place });
     }
 }
 
@@ -157,11 +142,7 @@ mod tests {
     fn values(text: &str) -> Vec<(String, String, String, u32)> {
         let parsed = parse(text, Path::new("a.conf"));
         assert_eq!(parsed.bad, []);
-        parsed
-            .entries
-            .into_iter()
-            .map(|e| (e.section, e.key, e.value, e.place.line))
-            .collect()
+        parsed.entries.into_iter().map(|e| (e.section, e.key, e.value, e.place.line)).collect()
     }
 
     fn entry(section: &str, key: &str, value: &str, line: u32) -> (String, String, String, u32) {
@@ -180,10 +161,7 @@ mod tests {
     fn the_first_of_colon_and_equals_assigns() {
         assert_eq!(
             values("url = http://a:1/?b=c\nother: x=y\n"),
-            [
-                entry("DEFAULT", "url", "http://a:1/?b=c", 1),
-                entry("DEFAULT", "other", "x=y", 2)
-            ]
+            [entry("DEFAULT", "url", "http://a:1/?b=c", 1), entry("DEFAULT", "other", "x=y", 2)]
         );
     }
 
@@ -191,10 +169,7 @@ mod tests {
     fn indented_lines_continue_and_blank_lines_end() {
         assert_eq!(
             values("a = one\n  two\n\tthree\n\nb = 1\n"),
-            [
-                entry("DEFAULT", "a", "one\ntwo\nthree", 1),
-                entry("DEFAULT", "b", "1", 5)
-            ]
+            [entry("DEFAULT", "a", "one\ntwo\nthree", 1), entry("DEFAULT", "b", "1", 5)]
         );
         let parsed = parse("a = 1\n\n  stray\n", Path::new("a.conf"));
         assert_eq!(parsed.bad.len(), 1);
@@ -224,19 +199,13 @@ mod tests {
 
     #[test]
     fn repeated_keys_are_kept_in_order() {
-        assert_eq!(
-            values("a = 1\na = 2\n"),
-            [entry("DEFAULT", "a", "1", 1), entry("DEFAULT", "a", "2", 2)]
-        );
+        assert_eq!(values("a = 1\na = 2\n"), [entry("DEFAULT", "a", "1", 1), entry("DEFAULT", "a", "2", 2)]);
     }
 
     #[test]
     fn every_bad_line_is_told() {
         let parsed = parse("[open\n[]\nnothing\n= 1\nok = 1\n", Path::new("a.conf"));
-        assert_eq!(
-            parsed.bad.iter().map(|b| b.place.line).collect::<Vec<_>>(),
-            [1, 2, 3, 4]
-        );
+        assert_eq!(parsed.bad.iter().map(|b| b.place.line).collect::<Vec<_>>(), [1, 2, 3, 4]);
         assert_eq!(parsed.entries.len(), 1);
         assert_eq!(parsed.bad[0].place.to_string(), "a.conf:1");
     }

@@ -13,22 +13,10 @@ static NAMES: &str = include_str!("nova_options.txt");
 
 /// Sections whose being set and having no effect should be seen: an operator may rely on them.
 const WORTH_A_WARNING: [(&str, &str); 4] = [
-    (
-        "database",
-        "the event log under [chronova] data_dir takes the place of Nova's databases",
-    ),
-    (
-        "api_database",
-        "the event log under [chronova] data_dir takes the place of Nova's databases",
-    ),
-    (
-        "key_manager",
-        "no key manager is used: features that need stored secrets are not available",
-    ),
-    (
-        "barbican",
-        "no key manager is used: features that need stored secrets are not available",
-    ),
+    ("database", "the event log under [chronova] data_dir takes the place of Nova's databases"),
+    ("api_database", "the event log under [chronova] data_dir takes the place of Nova's databases"),
+    ("key_manager", "no key manager is used: features that need stored secrets are not available"),
+    ("barbican", "no key manager is used: features that need stored secrets are not available"),
 ];
 
 /// What to say about an assignment that no option of ours takes.
@@ -37,31 +25,17 @@ pub(super) fn remark(entry: &Entry) -> Problem {
     let section = entry.section.to_ascii_lowercase();
     let worth = WORTH_A_WARNING.iter().find(|(name, _)| *name == section);
     let (severity, message) = match worth {
-        Some((_, reason)) => (
-            Severity::Warning,
-            format!("{title} is Nova's and has no effect: {reason}"),
-        ),
-        None if is_known(&section, &entry.key.replace('-', "_")) => (
-            Severity::Note,
-            format!("{title} is Nova's and has no effect in Chronova"),
-        ),
-        None => (
-            Severity::Warning,
-            format!("{title} is not a known option{}", suggestion(entry)),
-        ),
+        Some((_, reason)) => (Severity::Warning, format!("{title} is Nova's and has no effect: {reason}")),
+        None if is_known(&section, &entry.key.replace('-', "_")) => {
+            (Severity::Note, format!("{title} is Nova's and has no effect in Chronova"))
+        }
+        None => (Severity::Warning, format!("{title} is not a known option{}", suggestion(entry))),
     };
-    Problem {
-        severity,
-        place: Some(entry.place.clone()),
-        message,
-    }
+    Problem { severity, place: Some(entry.place.clone()), message }
 }
 
 fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
-    NAMES
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .filter_map(|line| line.split_once('.'))
+    NAMES.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('.'))
 }
 
 fn is_known(section: &str, name: &str) -> bool {
@@ -71,18 +45,14 @@ fn is_known(section: &str, name: &str) -> bool {
 /// The nearest name in the same section; else the section that has this very name; else the nearest section.
 fn suggestion(entry: &Entry) -> String {
     let ours = || SECTIONS.iter().copied().flatten().map(|def| (def.section, def.name));
-    let here = ours()
-        .chain(names())
-        .filter(|(section, _)| section.eq_ignore_ascii_case(&entry.section));
+    let here = ours().chain(names()).filter(|(section, _)| section.eq_ignore_ascii_case(&entry.section));
     if let Some(name) = nearest(&entry.key, here.map(|(_, name)| name)) {
         return format!("; did you mean `{name}`?");
     }
     if let Some((section, name)) = ours().find(|(_, name)| *name == entry.key) {
         return format!("; did you mean [{section}] {name}?");
     }
-    let exists = ours()
-        .chain(names())
-        .any(|(section, _)| section.eq_ignore_ascii_case(&entry.section));
+    let exists = ours().chain(names()).any(|(section, _)| section.eq_ignore_ascii_case(&entry.section));
     match nearest(&entry.section, ours().map(|(section, _)| section)) {
         Some(section) if !exists => format!("; did you mean the section [{section}]?"),
         _ => String::new(),
@@ -97,19 +67,13 @@ mod tests {
     #[test]
     fn the_list_names_no_option_of_ours() {
         for (section, name) in names() {
-            assert!(
-                options::find(section, name).is_none(),
-                "{section}.{name} is ours; take it off the list"
-            );
+            assert!(options::find(section, name).is_none(), "{section}.{name} is ours; take it off the list");
         }
     }
 
     #[test]
     fn the_list_is_sorted_and_without_repeats() {
         let all: Vec<_> = names().collect();
-        assert!(
-            all.windows(2).all(|pair| pair[0] < pair[1]),
-            "sort nova_options.txt (LC_ALL=C sort -u)"
-        );
+        assert!(all.windows(2).all(|pair| pair[0] < pair[1]), "sort nova_options.txt (LC_ALL=C sort -u)");
     }
 }

@@ -89,21 +89,13 @@ pub fn load_on(machine: &Machine, files: &[PathBuf]) -> Result<Loaded, InvalidCo
     let mut problems = Vec::new();
     let texts: Vec<(&Path, String)> = files
         .iter()
-        .filter_map(|file| {
-            read_file(file)
-                .map_err(|problem| problems.push(problem))
-                .ok()
-                .map(|text| (&**file, text))
-        })
+        .filter_map(|file| read_file(file).map_err(|problem| problems.push(problem)).ok().map(|text| (&**file, text)))
         .collect();
     let texts: Vec<(&Path, &str)> = texts.iter().map(|(file, text)| (*file, text.as_str())).collect();
     let config = judge(machine, &texts, &mut problems);
     let failed = problems.iter().any(|problem| problem.severity == Severity::Error);
     match config {
-        Some(config) if !failed => Ok(Loaded {
-            config,
-            remarks: problems,
-        }),
+        Some(config) if !failed => Ok(Loaded { config, remarks: problems }),
         _ => Err(InvalidConfig { problems }),
     }
 }
@@ -111,10 +103,7 @@ pub fn load_on(machine: &Machine, files: &[PathBuf]) -> Result<Loaded, InvalidCo
 fn read_file(file: &Path) -> Result<String, Problem> {
     let bad = |message: String| Problem {
         severity: Severity::Error,
-        place: Some(Place {
-            file: file.to_owned(),
-            line: 0,
-        }),
+        place: Some(Place { file: file.to_owned(), line: 0 }),
         message,
     };
     let bytes = std::fs::read(file).map_err(|error| bad(format!("cannot be read: {error}")))?;
@@ -184,13 +173,9 @@ pub fn check(files: &[PathBuf]) -> (String, bool) {
         Ok(loaded) => (loaded.remarks, true),
         Err(invalid) => (invalid.problems, false),
     };
-    let counts = [
-        (Severity::Error, "error"),
-        (Severity::Warning, "warning"),
-        (Severity::Note, "note"),
-    ]
-    .map(|(severity, word)| count(&problems, severity, word))
-    .join(", ");
+    let counts = [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Note, "note")]
+        .map(|(severity, word)| count(&problems, severity, word))
+        .join(", ");
     let verdict = format!("{}: {counts}", if usable { "usable" } else { "not usable" });
     let lines = problems.iter().map(Problem::to_string).chain([verdict]);
     (lines.map(|line| line + "\n").collect(), usable)

@@ -127,21 +127,13 @@ impl OptionDef {
             (None, Some(max)) => format!("at most {max}"),
             (None, None) => String::new(),
         };
-        if self.choices.is_empty() {
-            bounds
-        } else {
-            format!("one of {}", self.choices.join(", "))
-        }
+        if self.choices.is_empty() { bounds } else { format!("one of {}", self.choices.join(", ")) }
     }
 
     fn check_bounds(&self, value: f64) -> Result<(), String> {
         let low = self.min.is_some_and(|min| value < min);
         let high = self.max.is_some_and(|max| value > max);
-        if low || high {
-            Err(format!("{value} is out of bounds ({})", self.limits()))
-        } else {
-            Ok(())
-        }
+        if low || high { Err(format!("{value} is out of bounds ({})", self.limits())) } else { Ok(()) }
     }
 
     fn check_choice(&self, value: &str) -> Result<(), String> {
@@ -176,9 +168,7 @@ impl OptionValue for bool {
         match last(raw).to_ascii_lowercase().as_str() {
             "true" | "1" | "on" | "yes" => Ok(true),
             "false" | "0" | "off" | "no" => Ok(false),
-            other => Err(format!(
-                "`{other}` is not a boolean (true, 1, on, yes or false, 0, off, no)"
-            )),
+            other => Err(format!("`{other}` is not a boolean (true, 1, on, yes or false, 0, off, no)")),
         }
     }
 }
@@ -239,11 +229,8 @@ impl OptionValue for Vec<String> {
     const KIND: Kind = Kind::List;
 
     fn parse(raw: &[String], def: &OptionDef) -> Result<Self, String> {
-        let items: Self = last(raw)
-            .split(',')
-            .map(|item| item.trim().to_owned())
-            .filter(|item| !item.is_empty())
-            .collect();
+        let items: Self =
+            last(raw).split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect();
         items.iter().try_for_each(|item| def.check_choice(item))?;
         Ok(items)
     }
@@ -261,12 +248,7 @@ impl OptionValue for Words {
     const KIND: Kind = Kind::Words;
 
     fn parse(raw: &[String], _: &OptionDef) -> Result<Self, String> {
-        Ok(Self(
-            raw.iter()
-                .flat_map(|text| text.split_whitespace())
-                .map(str::to_owned)
-                .collect(),
-        ))
+        Ok(Self(raw.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect()))
     }
 
     fn unset() -> Option<Self> {
@@ -282,12 +264,7 @@ impl OptionValue for Multi {
     const KIND: Kind = Kind::Multi;
 
     fn parse(raw: &[String], _: &OptionDef) -> Result<Self, String> {
-        Ok(Self(
-            raw.iter()
-                .map(|text| text.trim().to_owned())
-                .filter(|text| !text.is_empty())
-                .collect(),
-        ))
+        Ok(Self(raw.iter().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).collect()))
     }
 
     fn unset() -> Option<Self> {
@@ -300,11 +277,7 @@ impl<T: OptionValue> OptionValue for Option<T> {
     const KIND: Kind = T::KIND;
 
     fn parse(raw: &[String], def: &OptionDef) -> Result<Self, String> {
-        if last(raw).is_empty() {
-            Ok(None)
-        } else {
-            T::parse(raw, def).map(Some)
-        }
+        if last(raw).is_empty() { Ok(None) } else { T::parse(raw, def).map(Some) }
     }
 
     fn unset() -> Option<Self> {
@@ -338,16 +311,9 @@ mod tests {
 
     #[test]
     fn numbers_keep_to_their_bounds_and_types() {
-        let bounded = OptionDef {
-            min: Some(1.0),
-            max: Some(10.0),
-            ..def()
-        };
+        let bounded = OptionDef { min: Some(1.0), max: Some(10.0), ..def() };
         assert_eq!(u32::parse(&["10".to_owned()], &bounded), Ok(10));
-        assert_eq!(
-            u32::parse(&["11".to_owned()], &bounded),
-            Err("11 is out of bounds (1 to 10)".to_owned())
-        );
+        assert_eq!(u32::parse(&["11".to_owned()], &bounded), Err("11 is out of bounds (1 to 10)".to_owned()));
         assert!(f64::parse(&["0.5".to_owned()], &bounded).is_err());
         assert!(read::<u16>("70000").is_err());
         assert!(read::<u32>("-1").is_err());
@@ -358,15 +324,9 @@ mod tests {
 
     #[test]
     fn choices_bind_texts_and_list_items() {
-        let chosen = OptionDef {
-            choices: &["a", "b"],
-            ..def()
-        };
+        let chosen = OptionDef { choices: &["a", "b"], ..def() };
         assert_eq!(String::parse(&["a".to_owned()], &chosen).unwrap(), "a");
-        assert_eq!(
-            String::parse(&["c".to_owned()], &chosen),
-            Err("`c` is not one of a, b".to_owned())
-        );
+        assert_eq!(String::parse(&["c".to_owned()], &chosen), Err("`c` is not one of a, b".to_owned()));
         assert!(Vec::<String>::parse(&["a, c".to_owned()], &chosen).is_err());
     }
 
@@ -375,10 +335,7 @@ mod tests {
         let raw = ["1, 2".to_owned(), "3,4,".to_owned()];
         assert_eq!(Vec::<String>::parse(&raw, &def()).unwrap(), ["3", "4"]);
         assert_eq!(Multi::parse(&raw, &def()).unwrap().0, ["1, 2", "3,4,"]);
-        assert_eq!(
-            Words::parse(&["a b\nc".to_owned(), "d".to_owned()], &def()).unwrap().0,
-            ["a", "b", "c", "d"]
-        );
+        assert_eq!(Words::parse(&["a b\nc".to_owned(), "d".to_owned()], &def()).unwrap().0, ["a", "b", "c", "d"]);
     }
 
     #[test]

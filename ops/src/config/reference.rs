@@ -34,20 +34,9 @@ pub fn render() -> String {
     for options in SECTIONS {
         let Some(first) = options.first() else { continue };
         // Writing to a String cannot fail.
-        let _ = write!(
-            page,
-            "\n## [{}]\n\n| option | value | default | meaning |\n|---|---|---|---|\n",
-            first.section
-        );
+        let _ = write!(page, "\n## [{}]\n\n| option | value | default | meaning |\n|---|---|---|---|\n", first.section);
         for def in *options {
-            let _ = writeln!(
-                page,
-                "| `{}` | {} | {} | {} |",
-                def.name,
-                value(def),
-                default(def),
-                meaning(def)
-            );
+            let _ = writeln!(page, "| `{}` | {} | {} | {} |", def.name, value(def), default(def), meaning(def));
         }
     }
     page
@@ -56,21 +45,10 @@ pub fn render() -> String {
 fn value(def: &OptionDef) -> String {
     let limits = match def.choices {
         [] => def.limits(),
-        choices => format!(
-            "one of {}",
-            choices.iter().map(|c| code(c)).collect::<Vec<_>>().join(", ")
-        ),
+        choices => format!("one of {}", choices.iter().map(|c| code(c)).collect::<Vec<_>>().join(", ")),
     };
-    let kind = if def.choices.is_empty() || def.kind == Kind::List {
-        def.kind.name()
-    } else {
-        ""
-    };
-    [kind, def.unit, &limits]
-        .into_iter()
-        .filter(|part| !part.is_empty())
-        .collect::<Vec<_>>()
-        .join("; ")
+    let kind = if def.choices.is_empty() || def.kind == Kind::List { def.kind.name() } else { "" };
+    [kind, def.unit, &limits].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
 fn default(def: &OptionDef) -> String {
@@ -84,21 +62,13 @@ fn default(def: &OptionDef) -> String {
 }
 
 fn code(text: &str) -> String {
-    if text.is_empty() {
-        "empty".to_owned()
-    } else {
-        format!("`{text}`")
-    }
+    if text.is_empty() { "empty".to_owned() } else { format!("`{text}`") }
 }
 
 fn meaning(def: &OptionDef) -> String {
     let mut text = def.help.replace('|', "\\|");
     if !def.deprecated.is_empty() {
-        let old: Vec<String> = def
-            .deprecated
-            .iter()
-            .map(|(section, name)| format!("`[{section}] {name}`"))
-            .collect();
+        let old: Vec<String> = def.deprecated.iter().map(|(section, name)| format!("`[{section}] {name}`")).collect();
         let _ = write!(text, " Old names: {}.", old.join(", "));
     }
     if def.secret {

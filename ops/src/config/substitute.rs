@@ -44,11 +44,7 @@ fn reference(text: &str) -> (&str, Option<&str>) {
         };
     }
     let end = body.find(|c: char| !is_name_char(c)).unwrap_or(body.len());
-    if is_name(&body[..end]) {
-        (&text[..=end], Some(&body[..end]))
-    } else {
-        (&text[..1], None)
-    }
+    if is_name(&body[..end]) { (&text[..=end], Some(&body[..end])) } else { (&text[..1], None) }
 }
 
 fn is_name_char(c: char) -> bool {

@@ -27,10 +27,7 @@ fn files(texts: &[&str]) -> Files {
 }
 
 fn machine() -> Machine {
-    Machine {
-        host_name: "control-1".to_owned(),
-        host_address: "192.0.2.7".to_owned(),
-    }
+    Machine { host_name: "control-1".to_owned(), host_address: "192.0.2.7".to_owned() }
 }
 
 fn good(texts: &[&str]) -> Loaded {
@@ -45,10 +42,7 @@ fn told(texts: &[&str]) -> Vec<String> {
         Err(invalid) => invalid.problems,
     };
     let dir = format!("{}/", files.dir.path().display());
-    problems
-        .iter()
-        .map(|problem| problem.to_string().replace(&dir, ""))
-        .collect()
+    problems.iter().map(|problem| problem.to_string().replace(&dir, "")).collect()
 }
 
 #[test]
@@ -75,10 +69,7 @@ fn later_files_win_and_repeatable_options_collect() {
         "[api]\nmax_limit = 20\n[chronova]\nhypervisors = qemu+tls://h2/system\n[oslo_policy]\npolicy_dirs = b\n",
     ]);
     assert_eq!(loaded.config.api.max_limit, 20);
-    assert_eq!(
-        loaded.config.chronova.hypervisors.0,
-        ["qemu:///system", "sim://3", "qemu+tls://h2/system"]
-    );
+    assert_eq!(loaded.config.chronova.hypervisors.0, ["qemu:///system", "sim://3", "qemu+tls://h2/system"]);
     assert_eq!(loaded.config.oslo_policy.policy_dirs.0, ["a", "b"]);
 }
 
@@ -95,10 +86,7 @@ fn references_reach_set_values_and_defaults() {
 fn a_circle_of_references_is_told_and_ends() {
     let told = told(&["[DEFAULT]\nhost = $my_ip\nmy_ip = $host\n"]);
     assert_eq!(told.len(), 2, "{told:?}");
-    assert!(
-        told[0].starts_with("0.conf:2: error: [DEFAULT] host: its `$` references lead back"),
-        "{told:?}"
-    );
+    assert!(told[0].starts_with("0.conf:2: error: [DEFAULT] host: its `$` references lead back"), "{told:?}");
 }
 
 #[test]

@@ -33,10 +33,7 @@ impl Machine {
             // TEST-NET-1 (RFC 5737): any address beyond the local networks serves.
             .and_then(|socket| socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr()))
             .map_or_else(|_| "127.0.0.1".to_owned(), |address| address.ip().to_string());
-        Self {
-            host_name,
-            host_address,
-        }
+        Self { host_name, host_address }
     }
 }
 
@@ -51,11 +48,7 @@ pub(in crate::config) struct Values<'a> {
 
 impl<'a> Values<'a> {
     pub(super) fn new(machine: &'a Machine, problems: &'a mut Vec<Problem>) -> Self {
-        Self {
-            machine,
-            assigned: Assigned::new(),
-            problems,
-        }
+        Self { machine, assigned: Assigned::new(), problems }
     }
 
     /// Adds an assignment to the option it belongs to; later ones win.
@@ -75,16 +68,8 @@ impl<'a> Values<'a> {
     }
 
     fn bad(&mut self, def: &OptionDef, place: Option<Place>, reason: &str) {
-        let reason = if def.secret {
-            "the value is not valid (and not shown: it is a secret)"
-        } else {
-            reason
-        };
-        self.problems.push(Problem {
-            severity: Severity::Error,
-            place,
-            message: format!("{}: {reason}", def.title()),
-        });
+        let reason = if def.secret { "the value is not valid (and not shown: it is a secret)" } else { reason };
+        self.problems.push(Problem { severity: Severity::Error, place, message: format!("{}: {reason}", def.title()) });
     }
 
     fn occurrences(&self, def: &OptionDef) -> &[Entry] {

@@ -99,21 +99,13 @@ configuration! {
 /// The option of that name, whatever the case of its section; `-` and `_` are one, as in oslo.
 pub fn find(section: &str, name: &str) -> Option<&'static OptionDef> {
     let name = name.replace('-', "_");
-    SECTIONS
-        .iter()
-        .copied()
-        .flatten()
-        .find(|def| def.section.eq_ignore_ascii_case(section) && def.name == name)
+    SECTIONS.iter().copied().flatten().find(|def| def.section.eq_ignore_ascii_case(section) && def.name == name)
 }
 
 /// The option that used to have that name.
 pub fn find_deprecated(section: &str, name: &str) -> Option<&'static OptionDef> {
     let name = name.replace('-', "_");
-    let was = |def: &&OptionDef| {
-        def.deprecated
-            .iter()
-            .any(|(s, n)| s.eq_ignore_ascii_case(section) && *n == name)
-    };
+    let was = |def: &&OptionDef| def.deprecated.iter().any(|(s, n)| s.eq_ignore_ascii_case(section) && *n == name);
     SECTIONS.iter().copied().flatten().find(was)
 }
 
@@ -126,16 +118,8 @@ mod tests {
     fn every_option_is_described_once() {
         let mut seen = BTreeSet::new();
         for def in SECTIONS.iter().copied().flatten() {
-            assert!(
-                seen.insert((def.section, def.name)),
-                "{} is declared twice",
-                def.title()
-            );
-            assert!(
-                def.help.len() > 15 && def.help.ends_with('.'),
-                "{} needs a help sentence",
-                def.title()
-            );
+            assert!(seen.insert((def.section, def.name)), "{} is declared twice", def.title());
+            assert!(def.help.len() > 15 && def.help.ends_with('.'), "{} needs a help sentence", def.title());
         }
     }
 

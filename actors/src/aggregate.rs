@@ -1,0 +1,66 @@
+//! What a noun must be able to do to become an actor.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use chronova_events::envelope::{Position, Revision, StreamId};
+use chronova_events::fold::Fold;
+use chronova_events::registry::Event;
+use chronova_events::store::StoreError;
+use thiserror::Error;
+
+/// The events of an aggregate.
+pub type EventOf<A> = <<A as Aggregate>::State as Fold>::Event;
+
+/// A noun that decides. Implementations have no fields: they only name the types.
+pub trait Aggregate: Send + Sync + 'static {
+    /// Which one of the kind.
+    type Id: Clone + Eq + Hash + Debug + Send + Sync + 'static;
+    /// The sum of its events.
+    type State: Fold;
+    /// What it can be asked. Ids, times and chosen hosts arrive in the command: `decide` makes up nothing.
+    type Command: Clone + Debug + Send + 'static;
+    /// Why it may refuse.
+    type Reject: std::error::Error + Clone + Send + Sync + 'static;
+
+    /// Events after which a snapshot of the state is kept.
+    const SNAPSHOT_EVERY: u64 = 1_000;
+
+    /// The stream that holds the events of `id`.
+    fn stream(id: &Self::Id) -> StreamId;
+
+    /// What happens when `command` meets `state`: events, or a refusal. An empty list says "that is so already", which
+    /// makes a repeated command harmless. Pure.
+    fn decide(state: &Self::State, command: Self::Command) -> Result<Vec<EventOf<Self>>, Self::Reject>;
+}
+
+/// What became of a command that was accepted. Everything in it is durable.
+#[derive(Debug, Clone)]
+pub struct Committed {
+    pub revision: Revision,
+    /// A view that has reached this position shows what the command did.
+    pub position: Position,
+    /// What happened; empty when there was nothing to do.
+    pub events: Vec<Arc<Event>>,
+}
+
+/// Why a command had no effect.
+#[derive(Debug, Clone, Error)]
+pub enum CommandError<R> {
+    /// The aggregate refused.
+    #[error(transparent)]
+    Rejected(R),
+    /// The log could not take or give events; nothing is known to have happened, and the same command may be sent again.
+    #[error("the event log is not available")]
+    Unavailable(#[source] StoreError),
+}
+
+impl<R> CommandError<R> {
+    pub fn rejection(&self) -> Option<&R> {
+        match self {
+            Self::Rejected(reject) => Some(reject),
+            Self::Unavailable(_) => None,
+        }
+    }
+}

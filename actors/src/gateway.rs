@@ -1,0 +1,79 @@
+//! The way to the aggregates: commands go in here, and nowhere else.
+
+use std::sync::Arc;
+
+use chronova_events::clock::Clock;
+use chronova_events::envelope::Meta;
+use chronova_events::store::{EventStore, StoreError};
+
+use crate::aggregate::{Aggregate, CommandError, Committed};
+use crate::shell::arbiters::Arbiters;
+use crate::shell::directory::Directory;
+use crate::shell::entity::Surroundings;
+
+/// An aggregate that the gateway can reach; implemented by the table below only.
+pub trait Reachable: Aggregate + Sized {
+    fn directory(gateway: &Gateway) -> &Directory<Self>;
+}
+
+/// Defines [`Gateway`]: one line per aggregate.
+macro_rules! gateway {
+    ($( $field:ident: $aggregate:ty, )+) => {
+        /// Every aggregate there is.
+        #[derive(Debug)]
+        pub struct Gateway {
+            $( $field: Directory<$aggregate>, )+
+            arbiters: Arc<Arbiters>,
+        }
+
+        impl Gateway {
+            /// Needs a running actix system. `threads` is how many threads the actors share.
+            pub fn start(store: Arc<dyn EventStore>, clock: Arc<dyn Clock>, threads: usize) -> Arc<Self> {
+                let arbiters = Arc::new(Arbiters::start(threads));
+                let around = Surroundings { store, clock };
+                Arc::new(Self {
+                    $( $field: Directory::new(around.clone(), Arc::clone(&arbiters)), )+
+                    arbiters,
+                })
+            }
+        }
+
+        $( impl Reachable for $aggregate {
+            fn directory(gateway: &Gateway) -> &Directory<Self> {
+                &gateway.$field
+            }
+        } )+
+    };
+}
+
+gateway! {
+    flavors: crate::flavor::FlavorAggregate,
+    hosts: crate::host::HostAggregate,
+    instances: crate::instance::InstanceAggregate,
+    keypairs: crate::keypair::KeypairAggregate,
+    ledger: crate::ledger::LedgerAggregate,
+    processes: crate::process::ProcessAggregate,
+    quotas: crate::quota::QuotaAggregate,
+}
+
+impl Gateway {
+    /// Has `command` decided by the aggregate `id`; answers when what happened is durable.
+    pub async fn send<A: Reachable>(
+        &self,
+        id: &A::Id,
+        command: A::Command,
+        meta: Arc<Meta>,
+    ) -> Result<Committed, CommandError<A::Reject>> {
+        A::directory(self).execute(id, command, meta).await
+    }
+
+    /// A copy of the state of the aggregate `id`.
+    pub async fn look<A: Reachable>(&self, id: &A::Id) -> Result<A::State, StoreError> {
+        A::directory(self).look(id).await
+    }
+
+    /// Ends all actors.
+    pub fn stop(&self) {
+        self.arbiters.stop();
+    }
+}

@@ -1,0 +1,60 @@
+//! A compute host.
+
+pub mod decide;
+
+use chronova_events::envelope::StreamId;
+use chronova_events::host::{CapabilitiesChanged, Host, HostEvent, Registered};
+use chronova_events::ids::HostId;
+use thiserror::Error;
+
+use crate::aggregate::Aggregate;
+
+#[derive(Debug, Clone, Copy)]
+pub enum HostAggregate {}
+
+#[derive(Debug, Clone)]
+pub enum HostCommand {
+    /// The host answers, and this is what it is: registers, updates, brings up, whatever is needed.
+    Report(Registered),
+    /// The host stopped answering.
+    ReportDown {
+        reason: String,
+    },
+    Enable,
+    Disable {
+        reason: Option<String>,
+    },
+    ForceDown {
+        forced: bool,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum HostReject {
+    #[error("the host was never seen")]
+    NotFound,
+}
+
+impl Aggregate for HostAggregate {
+    type Id = HostId;
+    type State = Host;
+    type Command = HostCommand;
+    type Reject = HostReject;
+
+    fn stream(host: &HostId) -> StreamId {
+        StreamId::new("host", host)
+    }
+
+    fn decide(state: &Host, command: HostCommand) -> Result<Vec<HostEvent>, HostReject> {
+        decide::decide(state, command)
+    }
+}
+
+/// What changed of a host that is known.
+pub(crate) fn changed(report: &Registered) -> CapabilitiesChanged {
+    CapabilitiesChanged {
+        hostname: report.hostname.clone(),
+        uri: report.uri.clone(),
+        capabilities: report.capabilities.clone(),
+    }
+}

@@ -1,0 +1,195 @@
+//! What may happen to a server.
+//!
+//! Which action is allowed in which state: nova `compute/api.py` (`check_instance_state`), `compute/vm_states.py`
+//! (`ALLOW_SOFT_REBOOT`, `ALLOW_HARD_REBOOT`).
+
+use chronova_events::ids::ProcessId;
+use chronova_events::instance::{
+    AccessAddressesChanged, Alive, BuildFailed, BuildSucceeded, DeleteRequested, Deleted, DescriptionChanged,
+    DiskConfigChanged, HostnameChanged, Instance, InstanceEvent, MetadataReplaced, Ongoing, Phase, PowerAction,
+    PowerCompleted, PowerFailed, PowerObserved, PowerRequested, Renamed, TagsReplaced, Unlocked, Unplaced, status,
+};
+
+use super::{Asker, Change, InstanceCommand, InstanceReject};
+
+type Decision = Result<Vec<InstanceEvent>, InstanceReject>;
+
+pub fn decide(state: &Instance, command: InstanceCommand) -> Decision {
+    let (server, command) = match (state, command) {
+        (Instance::Absent, InstanceCommand::Build(request)) => return one(*request),
+        (Instance::Absent, _) => return Err(InstanceReject::NotFound),
+        (Instance::Deleted(_), InstanceCommand::RecordDeleted { .. }) => return Ok(vec![]),
+        (Instance::Deleted(_), _) => return Err(InstanceReject::NotFound),
+        (Instance::Alive(server), command) => (server, command),
+    };
+    match command {
+        InstanceCommand::Build(request) => match server.request.process == request.process {
+            true => Ok(vec![]),
+            false => Err(InstanceReject::Exists),
+        },
+        InstanceCommand::Delete { process, asker } => delete(server, process, asker),
+        InstanceCommand::Power { process, action, asker } => power(server, process, action, asker),
+        InstanceCommand::Change { changes, asker } => change(server, changes, asker),
+        InstanceCommand::Lock { lock } => one(lock),
+        InstanceCommand::Unlock { by_admin } => unlock(server, by_admin),
+        record => record_of(server, record),
+    }
+}
+
+fn one(event: impl Into<InstanceEvent>) -> Decision {
+    Ok(vec![event.into()])
+}
+
+fn check_lock(server: &Alive, asker: Asker) -> Result<(), InstanceReject> {
+    match server.lock.is_some() && !asker.overrides_lock {
+        true => Err(InstanceReject::Locked),
+        false => Ok(()),
+    }
+}
+
+fn delete(server: &Alive, process: ProcessId, asker: Asker) -> Decision {
+    check_lock(server, asker)?;
+    // A second delete is one and the same wish: Nova answers 204 to both.
+    if matches!(server.ongoing, Some(Ongoing::Delete { .. })) {
+        return Ok(vec![]);
+    }
+    let cancels = match server.phase {
+        Phase::Building { process, .. } => Some(process),
+        _ => None,
+    };
+    one(DeleteRequested { process, cancels })
+}
+
+fn power(server: &Alive, process: ProcessId, action: PowerAction, asker: Asker) -> Decision {
+    check_lock(server, asker)?;
+    let name = match action {
+        PowerAction::Start => "start",
+        PowerAction::Stop => "stop",
+        PowerAction::RebootSoft | PowerAction::RebootHard => "reboot",
+    };
+    let shown = status::of_alive(server);
+    let allowed: &[&str] = match action {
+        PowerAction::Start => &["stopped"],
+        PowerAction::Stop => &["active", "error"],
+        PowerAction::RebootSoft => &["active"],
+        PowerAction::RebootHard => &["active", "stopped", "error"],
+    };
+    if !allowed.contains(&shown.vm_state) {
+        return Err(InstanceReject::NotInState { action: name, attribute: "vm_state", value: shown.vm_state });
+    }
+    match (server.ongoing, shown.task_state) {
+        (None, _) => {}
+        // A hard reboot may overtake any reboot.
+        (Some(Ongoing::Power { action: PowerAction::RebootSoft | PowerAction::RebootHard, .. }), _)
+            if action == PowerAction::RebootHard => {}
+        (Some(_), task) => {
+            let value = task.unwrap_or("unknown");
+            return Err(InstanceReject::NotInState { action: name, attribute: "task_state", value });
+        }
+    }
+    // A server that never got a host has no guest to work on.
+    if server.placement.is_none() {
+        return Err(InstanceReject::NotInState { action: name, attribute: "vm_state", value: shown.vm_state });
+    }
+    one(PowerRequested { process, action })
+}
+
+fn change(server: &Alive, changes: Vec<Change>, asker: Asker) -> Decision {
+    check_lock(server, asker)?;
+    let now = &server.request;
+    let mut events: Vec<InstanceEvent> = Vec::new();
+    for change in changes {
+        match change {
+            Change::Name(name) if name != now.name => events.push(Renamed { name }.into()),
+            Change::Description(description) if description != now.description => {
+                events.push(DescriptionChanged { description }.into());
+            }
+            Change::Hostname(hostname) if hostname != now.hostname => events.push(HostnameChanged { hostname }.into()),
+            Change::DiskConfig(disk_config) if disk_config != now.disk_config => {
+                events.push(DiskConfigChanged { disk_config }.into());
+            }
+            Change::AccessAddresses { v4, v6 } if (&v4, &v6) != (&now.access_ip_v4, &now.access_ip_v6) => {
+                events.push(AccessAddressesChanged { access_ip_v4: v4, access_ip_v6: v6 }.into());
+            }
+            Change::Metadata(metadata) if metadata != now.metadata => events.push(MetadataReplaced { metadata }.into()),
+            Change::Tags(tags) if tags != now.tags => events.push(TagsReplaced { tags }.into()),
+            // It is so already.
+            _ => {}
+        }
+    }
+    Ok(events)
+}
+
+fn unlock(server: &Alive, by_admin: bool) -> Decision {
+    match &server.lock {
+        None => Ok(vec![]),
+        Some(lock) if lock.by_admin && !by_admin => Err(InstanceReject::Locked),
+        Some(_) => one(Unlocked {}),
+    }
+}
+
+fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
+    let built_by = match server.phase {
+        Phase::Building { process, .. } => Some(process),
+        _ => None,
+    };
+    let at_work = server.ongoing.map(|ongoing| ongoing.process());
+    let turn = |of: Option<ProcessId>, process| match of == Some(process) {
+        true => Ok(()),
+        false => Err(InstanceReject::Superseded),
+    };
+    match command {
+        InstanceCommand::RecordPlaced(placed) => {
+            if server.placement.as_ref().is_some_and(|now| now.host == placed.host && now.process == placed.process) {
+                return Ok(vec![]);
+            }
+            turn(built_by, placed.process)?;
+            one(placed)
+        }
+        InstanceCommand::RecordUnplaced { process, host, reason } => {
+            if server.placement.is_none() {
+                return Ok(vec![]);
+            }
+            turn(built_by, process)?;
+            one(Unplaced { process, host, reason })
+        }
+        InstanceCommand::RecordNetwork(allocated) => {
+            if server.nics == allocated.nics && !allocated.nics.is_empty() {
+                return Ok(vec![]);
+            }
+            turn(built_by, allocated.process)?;
+            one(allocated)
+        }
+        InstanceCommand::RecordBuilt { process } => match server.launched_at {
+            Some(_) if server.request.process == process => Ok(vec![]),
+            _ => turn(built_by, process).and_then(|()| one(BuildSucceeded { process })),
+        },
+        InstanceCommand::RecordBuildFailed { process, fault } => match server.phase {
+            Phase::Error { .. } if server.request.process == process => Ok(vec![]),
+            _ => turn(built_by, process).and_then(|()| one(BuildFailed { process, fault })),
+        },
+        InstanceCommand::RecordDeleted { process } => turn(at_work, process).and_then(|()| one(Deleted { process })),
+        InstanceCommand::RecordPowerDone { process, action } => match at_work == Some(process) {
+            true => one(PowerCompleted { process, action }),
+            // Done before, or overtaken: the record stands for nothing any more.
+            false => Ok(vec![]),
+        },
+        InstanceCommand::RecordPowerFailed { process, action, fault } => match at_work == Some(process) {
+            true => one(PowerFailed { process, action, fault }),
+            false => Ok(vec![]),
+        },
+        InstanceCommand::Observe { host, power } => {
+            let here = server.placement.as_ref().is_some_and(|placed| placed.host == host);
+            match here && built_by.is_none() && server.power() != power {
+                true => one(PowerObserved { host, power }),
+                false => Ok(vec![]),
+            }
+        }
+        InstanceCommand::Build(_)
+        | InstanceCommand::Delete { .. }
+        | InstanceCommand::Power { .. }
+        | InstanceCommand::Change { .. }
+        | InstanceCommand::Lock { .. }
+        | InstanceCommand::Unlock { .. } => Ok(vec![]),
+    }
+}

@@ -1,0 +1,123 @@
+//! A server, deciding.
+
+pub mod decide;
+
+use chronova_events::envelope::StreamId;
+use chronova_events::ids::{HostId, InstanceId, ProcessId};
+use chronova_events::instance::{
+    BuildRequested, DiskConfig, FaultInfo, Instance, InstanceEvent, Locked, NetworkAllocated, Pairs, Placed, Power,
+    PowerAction,
+};
+use thiserror::Error;
+
+use crate::aggregate::Aggregate;
+
+#[derive(Debug, Clone, Copy)]
+pub enum InstanceAggregate {}
+
+/// What a server can be asked. The `Record...` commands come from its own processes and from the host watch.
+#[derive(Debug, Clone)]
+pub enum InstanceCommand {
+    Build(Box<BuildRequested>),
+    Delete {
+        process: ProcessId,
+        asker: Asker,
+    },
+    Power {
+        process: ProcessId,
+        action: PowerAction,
+        asker: Asker,
+    },
+    Change {
+        changes: Vec<Change>,
+        asker: Asker,
+    },
+    Lock {
+        lock: Locked,
+    },
+    Unlock {
+        by_admin: bool,
+    },
+
+    RecordPlaced(Placed),
+    RecordUnplaced {
+        process: ProcessId,
+        host: HostId,
+        reason: String,
+    },
+    RecordNetwork(NetworkAllocated),
+    RecordBuilt {
+        process: ProcessId,
+    },
+    RecordBuildFailed {
+        process: ProcessId,
+        fault: FaultInfo,
+    },
+    RecordDeleted {
+        process: ProcessId,
+    },
+    RecordPowerDone {
+        process: ProcessId,
+        action: PowerAction,
+    },
+    RecordPowerFailed {
+        process: ProcessId,
+        action: PowerAction,
+        fault: FaultInfo,
+    },
+    /// What the host tells by itself.
+    Observe {
+        host: HostId,
+        power: Power,
+    },
+}
+
+/// What of the caller matters to the decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asker {
+    /// The policy `os-lock-server:unlock:unlock_override` lets the caller work on locked servers.
+    pub overrides_lock: bool,
+}
+
+/// One change of what can be changed at any time.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    Name(String),
+    Description(Option<String>),
+    Hostname(String),
+    DiskConfig(DiskConfig),
+    AccessAddresses { v4: Option<String>, v6: Option<String> },
+    Metadata(Pairs),
+    Tags(Vec<String>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum InstanceReject {
+    #[error("the server could not be found")]
+    NotFound,
+    #[error("the server exists already")]
+    Exists,
+    #[error("the server is locked")]
+    Locked,
+    /// Nova's words: Cannot 'action' instance while it is in `attribute` `value`.
+    #[error("cannot {action} while the server is in {attribute} {value}")]
+    NotInState { action: &'static str, attribute: &'static str, value: &'static str },
+    /// A record came from a process whose turn it is not (any more).
+    #[error("the process is not the one at work on the server")]
+    Superseded,
+}
+
+impl Aggregate for InstanceAggregate {
+    type Id = InstanceId;
+    type State = Instance;
+    type Command = InstanceCommand;
+    type Reject = InstanceReject;
+
+    fn stream(instance: &InstanceId) -> StreamId {
+        StreamId::new("instance", instance)
+    }
+
+    fn decide(state: &Instance, command: InstanceCommand) -> Result<Vec<InstanceEvent>, InstanceReject> {
+        decide::decide(state, command)
+    }
+}

@@ -1,0 +1,155 @@
+//! Whether a claim fits.
+
+use std::collections::BTreeMap;
+
+use chronova_events::ids::ProviderId;
+use chronova_events::ledger::{
+    Claimed, Inventory, InventoryReplaced, Ledger, LedgerEvent, ProviderCreated, Released, TraitsReplaced,
+};
+
+use super::{LedgerCommand, LedgerReject};
+
+pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>, LedgerReject> {
+    match command {
+        LedgerCommand::Report { provider, name, inventories, traits } => {
+            report(state, provider, name, inventories, traits)
+        }
+        LedgerCommand::Claim(claim) => admit(state, claim),
+        LedgerCommand::Release { consumer } => Ok(match state.consumers.contains_key(&consumer) {
+            true => vec![Released { consumer }.into()],
+            false => vec![],
+        }),
+    }
+}
+
+fn report(
+    state: &Ledger,
+    provider: ProviderId,
+    name: String,
+    inventories: Vec<Inventory>,
+    traits: Vec<String>,
+) -> Result<Vec<LedgerEvent>, LedgerReject> {
+    let mut events = Vec::new();
+    let known = state.providers.get(&provider);
+    if known.is_none() {
+        if state.providers.values().any(|other| other.name == name) {
+            return Err(LedgerReject::NameTaken(name));
+        }
+        events.push(ProviderCreated { provider, name, parent: None }.into());
+    }
+    // What others added (custom classes, custom traits) is theirs.
+    let mut merged: BTreeMap<String, Inventory> = known
+        .map(|known| known.inventories.iter().map(|(class, line)| (class.clone(), line.inventory.clone())).collect())
+        .unwrap_or_default();
+    let before = merged.clone();
+    merged.extend(inventories.into_iter().map(|inventory| (inventory.class.clone(), inventory)));
+    if merged != before {
+        events.push(InventoryReplaced { provider, inventories: merged.into_values().collect() }.into());
+    }
+    let had = known.map(|known| known.traits.clone()).unwrap_or_default();
+    let mut has = had.clone();
+    has.extend(traits);
+    if has != had {
+        events.push(TraitsReplaced { provider, traits: has.into_iter().collect() }.into());
+    }
+    Ok(events)
+}
+
+fn admit(state: &Ledger, claim: Claimed) -> Result<Vec<LedgerEvent>, LedgerReject> {
+    if let Some(held) = state.consumers.get(&claim.consumer) {
+        return match held.claim.allocations == claim.allocations {
+            true => Ok(vec![]),
+            false => Err(LedgerReject::HoldsOther(claim.consumer)),
+        };
+    }
+    for allocation in &claim.allocations {
+        let provider = allocation.provider;
+        let known = state.providers.get(&provider).ok_or(LedgerReject::NoSuchProvider(provider))?;
+        for (class, amount) in &allocation.resources {
+            if !known.inventories.get(class).is_some_and(|line| line.admits(*amount)) {
+                return Err(LedgerReject::DoesNotFit { provider, class: class.clone(), amount: *amount });
+            }
+        }
+    }
+    Ok(vec![claim.into()])
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use chronova_events::envelope::Timestamp;
+    use chronova_events::fold::Fold;
+    use chronova_events::ids::{ConsumerId, ProjectId, UserId};
+    use chronova_events::ledger::Allocation;
+
+    fn given(commands: impl IntoIterator<Item = LedgerCommand>) -> Ledger {
+        let mut state = Ledger::default();
+        for command in commands {
+            for event in decide(&state, command).unwrap() {
+                state.evolve(&event, Timestamp(0));
+            }
+        }
+        state
+    }
+
+    fn host(total: u64) -> LedgerCommand {
+        let vcpu = Inventory {
+            class: "VCPU".into(),
+            total,
+            reserved: 0,
+            min_unit: 1,
+            max_unit: total,
+            step_size: 1,
+            allocation_ratio: 2.0,
+        };
+        let provider = ProviderId(uuid::Uuid::from_u128(1));
+        LedgerCommand::Report { provider, name: "h1".into(), inventories: vec![vcpu], traits: vec![] }
+    }
+
+    fn claim(consumer: &str, amount: u64) -> LedgerCommand {
+        LedgerCommand::Claim(Claimed {
+            consumer: ConsumerId::new(consumer),
+            project: ProjectId::new("p"),
+            user: UserId::new("u"),
+            consumer_type: None,
+            allocations: vec![Allocation {
+                provider: ProviderId(uuid::Uuid::from_u128(1)),
+                resources: vec![("VCPU".into(), amount)],
+            }],
+        })
+    }
+
+    fn release(consumer: &str) -> LedgerCommand {
+        LedgerCommand::Release { consumer: ConsumerId::new(consumer) }
+    }
+
+    #[test]
+    fn capacity_is_total_less_reserved_times_ratio() {
+        let full = given([host(2), claim("a", 2), claim("b", 2)]);
+        assert!(matches!(decide(&full, claim("c", 1)), Err(LedgerReject::DoesNotFit { .. })));
+        let freed = given([host(2), claim("a", 2), claim("b", 2), release("a")]);
+        assert_eq!(decide(&freed, claim("c", 2)).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn one_claim_is_never_larger_than_max_unit_even_with_room() {
+        assert!(matches!(decide(&given([host(2)]), claim("a", 3)), Err(LedgerReject::DoesNotFit { .. })));
+    }
+
+    #[test]
+    fn repeating_is_harmless_and_a_different_claim_is_refused() {
+        let state = given([host(4), claim("a", 2)]);
+        assert_eq!(decide(&state, claim("a", 2)).unwrap(), vec![]);
+        assert!(matches!(decide(&state, claim("a", 3)), Err(LedgerReject::HoldsOther(_))));
+        assert_eq!(decide(&state, host(4)).unwrap(), vec![]);
+        assert_eq!(decide(&state, release("nobody")).unwrap(), vec![]);
+    }
+
+    #[test]
+    fn an_inventory_that_shrank_keeps_what_is_used() {
+        let state = given([host(4), claim("a", 4), host(1)]);
+        let line = &state.providers.values().next().unwrap().inventories["VCPU"];
+        assert_eq!((line.used, line.free()), (4, 0));
+    }
+}

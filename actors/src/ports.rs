@@ -1,0 +1,82 @@
+//! What the processes need of networks and images, whoever provides them: the embedded services, or real Neutron and
+//! Glance.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{ImageId, InstanceId, ProjectId};
+use chronova_events::instance::{ImageSnapshot, NicInfo, RequestedNetworks};
+use chronova_hypervisor::driver::ImageSource;
+use chronova_hypervisor::guest::{FilterSpec, NetworkSpec, Nic};
+use thiserror::Error;
+
+/// Why a service did not do what was asked.
+#[derive(Debug, Clone, Error)]
+pub enum PortError {
+    /// The thing asked for is not there (404).
+    #[error("{0}")]
+    NotFound(String),
+    /// What was asked for makes no sense (400).
+    #[error("{0}")]
+    Invalid(String),
+    /// The service refuses for now: no free address, in use, over quota (409).
+    #[error("{0}")]
+    Conflict(String),
+    /// The caller may not (403).
+    #[error("{0}")]
+    Forbidden(String),
+    /// The service does not answer; the same call may succeed later.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// Which interfaces a server is to have.
+#[derive(Debug, Clone)]
+pub struct NicsWanted {
+    pub instance: InstanceId,
+    pub project: ProjectId,
+    pub hostname: String,
+    /// The compute host that the ports are bound to.
+    pub host: String,
+    pub availability_zone: String,
+    pub networks: RequestedNetworks,
+    /// Names or ids; for the ports made for the server.
+    pub security_groups: Vec<String>,
+}
+
+/// What a host has to provide before a guest with these interfaces can start.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Realisation {
+    pub networks: Vec<NetworkSpec>,
+    pub filters: Vec<FilterSpec>,
+    pub nics: Vec<Nic>,
+}
+
+#[async_trait]
+pub trait Networks: Send + Sync + 'static {
+    /// Whether a server of `project` could be given these interfaces; asked before the server is accepted. Nova's words.
+    async fn check(
+        &self,
+        project: &ProjectId,
+        networks: &RequestedNetworks,
+        security_groups: &[String],
+    ) -> Result<(), PortError>;
+
+    /// Makes or binds the ports of a server, in the order asked for. Idempotent under `wanted.instance`: a second call
+    /// gives the same ports.
+    async fn allocate(&self, wanted: NicsWanted, meta: Arc<Meta>) -> Result<Vec<NicInfo>, PortError>;
+
+    /// Deletes the ports made for the server and unbinds the others. None left is success.
+    async fn release(&self, instance: InstanceId, project: &ProjectId, meta: Arc<Meta>) -> Result<(), PortError>;
+
+    /// How the interfaces look from a host.
+    async fn realise(&self, nics: &[NicInfo]) -> Result<Realisation, PortError>;
+}
+
+/// Images, and their bytes.
+#[async_trait]
+pub trait Images: ImageSource + 'static {
+    /// The image as a server of `project` would be made from it; only an active one that the project can see.
+    async fn find(&self, image: ImageId, project: &ProjectId, is_admin: bool) -> Result<ImageSnapshot, PortError>;
+}

@@ -1,0 +1,49 @@
+//! Which records a process's stream admits. An order that `plan` could not have led to is refused.
+
+use chronova_events::process::{
+    CalledOff, Finished, Process, ProcessEvent, Restarted, Running, Started, StepDone, StepFailed, StepUndone,
+    UndoFailed,
+};
+
+use super::{ProcessCommand, ProcessReject};
+
+pub fn decide(state: &Process, command: ProcessCommand) -> Result<Vec<ProcessEvent>, ProcessReject> {
+    let running = match (state, &command) {
+        (Process::Absent, ProcessCommand::Start { process, task }) => {
+            return Ok(vec![Started { process: *process, task: task.clone() }.into()]);
+        }
+        (Process::Absent, _) => return Err(ProcessReject::NotStarted),
+        (Process::Finished { .. }, ProcessCommand::Start { .. } | ProcessCommand::CallOff { .. }) => return Ok(vec![]),
+        (Process::Finished { .. }, _) => return Err(ProcessReject::Ended),
+        (Process::Running(running), _) => running,
+    };
+    record(running, command).map(|event| event.into_iter().collect())
+}
+
+fn record(running: &Running, command: ProcessCommand) -> Result<Option<ProcessEvent>, ProcessReject> {
+    let forward = running.failure.is_none();
+    Ok(Some(match command {
+        ProcessCommand::Start { task, .. } if task == running.task => return Ok(None),
+        ProcessCommand::Start { .. } => return Err(ProcessReject::OtherTask),
+        ProcessCommand::RecordDone { step, .. } if running.is_done(&step) => return Ok(None),
+        ProcessCommand::RecordDone { step, output } if forward => StepDone { step, output }.into(),
+        ProcessCommand::RecordFailed { step, elsewhere, host, fault } if forward => {
+            StepFailed { step, elsewhere, host, fault }.into()
+        }
+        ProcessCommand::RecordDone { .. } | ProcessCommand::RecordFailed { .. } => {
+            return Err(ProcessReject::OutOfOrder("a step after a failure"));
+        }
+        ProcessCommand::RecordUndone { .. } if forward && !running.called_off => {
+            return Err(ProcessReject::OutOfOrder("an undo without a reason"));
+        }
+        ProcessCommand::RecordUndone { step } => StepUndone { step }.into(),
+        ProcessCommand::RecordUndoFailed { step, reason } => UndoFailed { step, reason }.into(),
+        ProcessCommand::Restart { excluded } => match (&running.failure, running.done.is_empty()) {
+            (Some(failure), true) if failure.undone => Restarted { excluded }.into(),
+            _ => return Err(ProcessReject::OutOfOrder("a restart before everything is undone")),
+        },
+        ProcessCommand::CallOff { .. } if running.called_off => return Ok(None),
+        ProcessCommand::CallOff { by } => CalledOff { by }.into(),
+        ProcessCommand::Finish { outcome } => Finished { outcome }.into(),
+    }))
+}

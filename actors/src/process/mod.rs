@@ -1,0 +1,83 @@
+//! Multi-step operations.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`decide`] | which records a process's stream admits |
+//! | [`plan`] | what comes next, from the record alone; pure |
+
+pub mod decide;
+pub mod plan;
+
+use chronova_events::envelope::StreamId;
+use chronova_events::ids::{HostId, ProcessId};
+use chronova_events::instance::FaultInfo;
+use chronova_events::process::{Outcome, Output, Process, ProcessEvent, Task};
+use thiserror::Error;
+
+use crate::aggregate::Aggregate;
+
+#[derive(Debug, Clone, Copy)]
+pub enum ProcessAggregate {}
+
+#[derive(Debug, Clone)]
+pub enum ProcessCommand {
+    /// Begins; begun already is success.
+    Start {
+        process: ProcessId,
+        task: Task,
+    },
+    RecordDone {
+        step: String,
+        output: Output,
+    },
+    RecordFailed {
+        step: String,
+        elsewhere: bool,
+        host: Option<HostId>,
+        fault: FaultInfo,
+    },
+    RecordUndone {
+        step: String,
+    },
+    RecordUndoFailed {
+        step: String,
+        reason: String,
+    },
+    Restart {
+        excluded: Option<HostId>,
+    },
+    /// Ended already is success: there is nothing left to call off.
+    CallOff {
+        by: ProcessId,
+    },
+    Finish {
+        outcome: Outcome,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ProcessReject {
+    #[error("the process has not begun")]
+    NotStarted,
+    #[error("the process has ended")]
+    Ended,
+    #[error("the process is another one")]
+    OtherTask,
+    #[error("a record does not fit the order of the process: {0}")]
+    OutOfOrder(&'static str),
+}
+
+impl Aggregate for ProcessAggregate {
+    type Id = ProcessId;
+    type State = Process;
+    type Command = ProcessCommand;
+    type Reject = ProcessReject;
+
+    fn stream(process: &ProcessId) -> StreamId {
+        StreamId::new("process", process)
+    }
+
+    fn decide(state: &Process, command: ProcessCommand) -> Result<Vec<ProcessEvent>, ProcessReject> {
+        decide::decide(state, command)
+    }
+}

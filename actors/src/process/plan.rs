@@ -1,0 +1,172 @@
+//! What comes next, from the record alone.
+//!
+//! Forward through the steps in order. After a failure, or when called off: undo the failed step (it may have done half of
+//! its work) and then everything that was done, last first. When all is undone: once more if another attempt may succeed
+//! elsewhere, else the end.
+
+use chronova_events::ids::HostId;
+use chronova_events::process::{Outcome, Running};
+
+/// What a process is made of, as far as planning goes.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// In order.
+    pub steps: &'static [&'static str],
+    /// How often the steps may be run through (1: no second attempt).
+    pub max_attempts: u32,
+    /// Whether the process can be called off, and undoes what it did when it fails. A process that only goes forward
+    /// (a delete) tries its step again until it succeeds.
+    pub undoes: bool,
+}
+
+/// The next thing to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next {
+    Run(&'static str),
+    Undo(&'static str),
+    /// Everything is undone: begin again, without the host of the failed attempt.
+    Restart {
+        excluded: Option<HostId>,
+    },
+    /// Tell the subject how it ended, and end.
+    Finish(Outcome),
+    /// The record names a step that this version does not know: an operator must look.
+    Stuck(String),
+}
+
+pub fn plan(shape: &Shape, running: &Running) -> Next {
+    if shape.undoes && (running.called_off || running.failure.is_some()) {
+        return unwind(shape, running);
+    }
+    match due(shape, running) {
+        Some(step) => Next::Run(step),
+        None => Next::Finish(Outcome::Succeeded),
+    }
+}
+
+fn due(shape: &Shape, running: &Running) -> Option<&'static str> {
+    shape.steps.iter().find(|step| !running.is_done(step)).copied()
+}
+
+fn unwind(shape: &Shape, running: &Running) -> Next {
+    let known = |name: &str| match shape.steps.iter().find(|step| **step == name) {
+        Some(step) => Next::Undo(step),
+        None => Next::Stuck(name.to_owned()),
+    };
+    if let Some(failure) = running.failure.as_ref().filter(|failure| !failure.undone) {
+        return known(&failure.step);
+    }
+    // Called off between the beginning of a step and its record (a crash, say): that step may have left something.
+    if running.failure.is_none()
+        && !running.due_undone
+        && let Some(step) = due(shape, running)
+    {
+        return Next::Undo(step);
+    }
+    if let Some(last) = running.done.last() {
+        return known(&last.step);
+    }
+    match &running.failure {
+        _ if running.called_off => Next::Finish(Outcome::CalledOff),
+        Some(failure) if failure.elsewhere && running.attempt < shape.max_attempts => {
+            Next::Restart { excluded: failure.host }
+        }
+        _ => Next::Finish(Outcome::Failed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use crate::process::ProcessCommand as Command;
+    use crate::process::decide::decide;
+    use chronova_events::envelope::Timestamp;
+    use chronova_events::fold::Fold;
+    use chronova_events::ids::{InstanceId, ProcessId};
+    use chronova_events::instance::FaultInfo;
+    use chronova_events::process::{Output, Process, Task};
+
+    const SHAPE: Shape = Shape { steps: &["a", "b", "c"], max_attempts: 2, undoes: true };
+
+    fn after(commands: impl IntoIterator<Item = Command>) -> Process {
+        let process = ProcessId(uuid::Uuid::nil());
+        let task = Task::BuildInstance { instance: InstanceId(uuid::Uuid::nil()) };
+        let mut state = Process::Absent;
+        for command in std::iter::once(Command::Start { process, task }).chain(commands) {
+            for event in decide(&state, command).unwrap() {
+                state.evolve(&event, Timestamp(0));
+            }
+        }
+        state
+    }
+
+    fn next(commands: impl IntoIterator<Item = Command>) -> Next {
+        match after(commands) {
+            Process::Running(running) => plan(&SHAPE, &running),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn done(step: &str) -> Command {
+        Command::RecordDone { step: step.into(), output: Output::Nothing }
+    }
+
+    fn undone(step: &str) -> Command {
+        Command::RecordUndone { step: step.into() }
+    }
+
+    fn failed(step: &str, elsewhere: bool) -> Command {
+        let fault = FaultInfo { code: 500, message: "no".into(), details: String::new() };
+        Command::RecordFailed { step: step.into(), elsewhere, host: None, fault }
+    }
+
+    fn called_off() -> Command {
+        Command::CallOff { by: ProcessId(uuid::Uuid::nil()) }
+    }
+
+    #[test]
+    fn forward_in_order_to_the_end() {
+        assert_eq!(next([]), Next::Run("a"));
+        assert_eq!(next([done("a")]), Next::Run("b"));
+        assert_eq!(next([done("a"), done("b"), done("c")]), Next::Finish(Outcome::Succeeded));
+    }
+
+    #[test]
+    fn a_failed_step_is_undone_first_then_the_others_backwards() {
+        let trail = [done("a"), done("b"), failed("c", false)];
+        assert_eq!(next(trail.clone()), Next::Undo("c"));
+        assert_eq!(next(trail.clone().into_iter().chain([undone("c")])), Next::Undo("b"));
+        assert_eq!(next(trail.clone().into_iter().chain([undone("c"), undone("b")])), Next::Undo("a"));
+        let all = trail.into_iter().chain([undone("c"), undone("b"), undone("a")]);
+        assert_eq!(next(all), Next::Finish(Outcome::Failed));
+    }
+
+    #[test]
+    fn another_attempt_only_elsewhere_and_only_as_often_as_allowed() {
+        let once = [done("a"), failed("b", true), undone("b"), undone("a")];
+        assert_eq!(next(once.clone()), Next::Restart { excluded: None });
+        let twice = once.clone().into_iter().chain([Command::Restart { excluded: None }]).chain(once);
+        assert_eq!(next(twice), Next::Finish(Outcome::Failed));
+    }
+
+    #[test]
+    fn called_off_undoes_what_may_have_begun_too() {
+        let trail = [done("a"), called_off()];
+        assert_eq!(next(trail.clone()), Next::Undo("b"), "b may have begun without a record");
+        assert_eq!(next(trail.clone().into_iter().chain([undone("b")])), Next::Undo("a"));
+        assert_eq!(next(trail.into_iter().chain([undone("b"), undone("a")])), Next::Finish(Outcome::CalledOff));
+        assert_eq!(next([called_off(), undone("a")]), Next::Finish(Outcome::CalledOff));
+        let late = [done("a"), done("b"), done("c"), called_off()];
+        assert_eq!(next(late), Next::Undo("c"));
+    }
+
+    #[test]
+    fn an_order_that_no_plan_leads_to_is_refused() {
+        let state = after([done("a")]);
+        assert!(decide(&state, undone("a")).is_err());
+        assert!(decide(&state, Command::Restart { excluded: None }).is_err());
+        assert!(decide(&after([failed("a", true)]), done("a")).is_err());
+        assert_eq!(decide(&state, done("a")).unwrap(), vec![], "a repeated record is harmless");
+    }
+}

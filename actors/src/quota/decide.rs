@@ -1,0 +1,72 @@
+//! Whether there is room.
+
+use chronova_events::quota::{LimitsReset, LimitsSet, Quota, QuotaEvent, QuotaReleased, QuotaReserved};
+
+use super::{DefaultLimits, Overdrawn, QuotaCommand, QuotaReject};
+
+pub fn decide(state: &Quota, command: QuotaCommand) -> Result<Vec<QuotaEvent>, QuotaReject> {
+    match command {
+        QuotaCommand::Reserve { project, instances, cores, memory_mib, defaults } => {
+            let new: Vec<_> = instances.into_iter().filter(|id| !state.held.contains_key(id)).collect();
+            let count = new.len() as u64;
+            let wanted = [("instances", count), ("cores", count * u64::from(cores)), ("ram", count * memory_mib)];
+            let over: Vec<_> = wanted.into_iter().filter_map(|want| overdrawn(state, want, &defaults)).collect();
+            match (over.is_empty(), new.is_empty()) {
+                (false, _) => Err(QuotaReject::Exceeded(over)),
+                (true, true) => Ok(vec![]),
+                (true, false) => Ok(vec![QuotaReserved { project, instances: new, cores, memory_mib }.into()]),
+            }
+        }
+        QuotaCommand::Release { project, instance } => Ok(match state.held.contains_key(&instance) {
+            true => vec![QuotaReleased { project, instance }.into()],
+            false => vec![],
+        }),
+        QuotaCommand::SetLimits { project, limits } => Ok(vec![LimitsSet { project, limits }.into()]),
+        QuotaCommand::ResetLimits { project } => Ok(match state.limits.is_empty() {
+            true => vec![],
+            false => vec![LimitsReset { project }.into()],
+        }),
+    }
+}
+
+fn overdrawn(state: &Quota, (resource, requested): (&'static str, u64), defaults: &DefaultLimits) -> Option<Overdrawn> {
+    let (used, default) = match resource {
+        "instances" => (state.held.len() as u64, defaults.instances),
+        "cores" => (state.cores, defaults.cores),
+        _ => (state.memory_mib, defaults.memory_mib),
+    };
+    let limit = state.limits.get(resource).copied().unwrap_or(default);
+    let fits = u64::try_from(limit).map_or(true, |limit| used + requested <= limit);
+    (!fits && requested > 0).then_some(Overdrawn { resource, requested, used, limit })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use chronova_events::fold::Fold;
+    use chronova_events::ids::{InstanceId, ProjectId};
+
+    fn reserve(instances: Vec<InstanceId>) -> QuotaCommand {
+        let defaults = DefaultLimits { instances: 2, cores: -1, memory_mib: 1024 };
+        QuotaCommand::Reserve { project: ProjectId::new("p"), instances, cores: 100, memory_mib: 512, defaults }
+    }
+
+    #[test]
+    fn room_is_taken_once_and_never_beyond_the_limit() {
+        let mut state = Quota::default();
+        let (a, b, c) = (InstanceId::random(), InstanceId::random(), InstanceId::random());
+        for event in decide(&state, reserve(vec![a, b])).unwrap() {
+            state.evolve(&event, chronova_events::envelope::Timestamp(0));
+        }
+        assert_eq!(decide(&state, reserve(vec![a])).unwrap(), vec![], "a repeated reservation takes nothing more");
+        let QuotaReject::Exceeded(over) = decide(&state, reserve(vec![c])).unwrap_err();
+        let names: Vec<_> = over.iter().map(|o| o.resource).collect();
+        assert_eq!(names, ["instances", "ram"], "cores have no limit");
+        assert_eq!((over[1].requested, over[1].used, over[1].limit), (512, 1024, 1024));
+        for event in decide(&state, QuotaCommand::Release { project: ProjectId::new("p"), instance: a }).unwrap() {
+            state.evolve(&event, chronova_events::envelope::Timestamp(0));
+        }
+        assert!(decide(&state, reserve(vec![c])).is_ok());
+    }
+}

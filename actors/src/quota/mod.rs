@@ -1,0 +1,82 @@
+//! A project's quota: room for servers is taken here before a server is asked for.
+
+pub mod decide;
+
+use chronova_events::envelope::StreamId;
+use chronova_events::ids::{InstanceId, ProjectId};
+use chronova_events::quota::{Quota, QuotaEvent};
+use thiserror::Error;
+
+use crate::aggregate::Aggregate;
+
+#[derive(Debug, Clone, Copy)]
+pub enum QuotaAggregate {}
+
+/// The limits of a project that has none of its own: `[quota]`. -1 is no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DefaultLimits {
+    pub instances: i64,
+    pub cores: i64,
+    pub memory_mib: i64,
+}
+
+impl Default for DefaultLimits {
+    /// Nova's defaults.
+    fn default() -> Self {
+        Self { instances: 10, cores: 20, memory_mib: 50 * 1024 }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub enum QuotaCommand {
+    /// Takes room for each of `instances`.
+    Reserve {
+        project: ProjectId,
+        instances: Vec<InstanceId>,
+        cores: u32,
+        memory_mib: u64,
+        defaults: DefaultLimits,
+    },
+    Release {
+        project: ProjectId,
+        instance: InstanceId,
+    },
+    SetLimits {
+        project: ProjectId,
+        limits: Vec<(String, i64)>,
+    },
+    ResetLimits {
+        project: ProjectId,
+    },
+}
+
+/// One resource of which there is not enough.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Overdrawn {
+    /// `instances`, `cores`, `ram`.
+    pub resource: &'static str,
+    pub requested: u64,
+    pub used: u64,
+    pub limit: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum QuotaReject {
+    #[error("quota exceeded")]
+    Exceeded(Vec<Overdrawn>),
+}
+
+impl Aggregate for QuotaAggregate {
+    type Id = ProjectId;
+    type State = Quota;
+    type Command = QuotaCommand;
+    type Reject = QuotaReject;
+
+    fn stream(project: &ProjectId) -> StreamId {
+        StreamId::new("quota", project)
+    }
+
+    fn decide(state: &Quota, command: QuotaCommand) -> Result<Vec<QuotaEvent>, QuotaReject> {
+        decide::decide(state, command)
+    }
+}

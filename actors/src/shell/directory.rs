@@ -1,0 +1,108 @@
+//! Finds the actor of an id, or starts it.
+
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use actix::{Actor, Addr};
+use chronova_events::envelope::Meta;
+use chronova_events::store::StoreError;
+use tokio::sync::oneshot;
+
+use super::arbiters::Arbiters;
+use super::entity::{Entity, Execute, Look, Reply, Surroundings};
+use crate::aggregate::{Aggregate, CommandError};
+
+/// Locks that share the ids, so that a million actors do not queue for one.
+const SHARDS: usize = 64;
+/// How often an actor that died under a command is started again before the command is given up.
+const TRIES: u32 = 5;
+/// Actors in one shard from which on those that have left memory are forgotten.
+const SWEEP: usize = 1_024;
+
+type Shard<A> = Mutex<HashMap<<A as Aggregate>::Id, Addr<Entity<A>>>>;
+
+/// All actors of one kind of aggregate.
+pub struct Directory<A: Aggregate> {
+    shards: Vec<Shard<A>>,
+    around: Surroundings,
+    arbiters: Arc<Arbiters>,
+}
+
+impl<A: Aggregate> std::fmt::Debug for Directory<A> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Directory").finish_non_exhaustive()
+    }
+}
+
+impl<A: Aggregate> Directory<A> {
+    pub fn new(around: Surroundings, arbiters: Arc<Arbiters>) -> Self {
+        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), around, arbiters }
+    }
+
+    /// Has `command` decided by the actor of `id`; answers when what happened is durable.
+    pub async fn execute(&self, id: &A::Id, command: A::Command, meta: Arc<Meta>) -> Reply<A> {
+        for _ in 0..TRIES {
+            let (reply, answer) = oneshot::channel();
+            let message = Execute { command: command.clone(), meta: Arc::clone(&meta), reply };
+            let address = self.address(id);
+            if address.send(message).await.is_err() {
+                // It left memory before it took the command: nothing has happened.
+                self.forget(id, &address);
+                continue;
+            }
+            return answer.await.unwrap_or_else(|_| {
+                // It died with the command in hand: only the log knows whether the events are in it.
+                self.forget(id, &address);
+                Err(CommandError::Unavailable(StoreError::Closed))
+            });
+        }
+        Err(CommandError::Unavailable(StoreError::Closed))
+    }
+
+    /// A copy of the state of `id`.
+    pub async fn look(&self, id: &A::Id) -> Result<A::State, StoreError> {
+        for _ in 0..TRIES {
+            let (reply, answer) = oneshot::channel();
+            let address = self.address(id);
+            if address.send(Look(reply)).await.is_ok()
+                && let Ok(state) = answer.await
+            {
+                return state;
+            }
+            self.forget(id, &address);
+        }
+        Err(StoreError::Closed)
+    }
+
+    fn address(&self, id: &A::Id) -> Addr<Entity<A>> {
+        let mut shard = self.shard(id);
+        if let Some(address) = shard.get(id)
+            && address.connected()
+        {
+            return address.clone();
+        }
+        if shard.len() >= SWEEP {
+            shard.retain(|_, address| address.connected());
+        }
+        let (entity, around) = (id.clone(), self.around.clone());
+        let address = Entity::start_in_arbiter(&self.arbiters.of(id), move |_| Entity::<A>::new(&entity, around));
+        shard.insert(id.clone(), address.clone());
+        address
+    }
+
+    fn forget(&self, id: &A::Id, address: &Addr<Entity<A>>) {
+        let mut shard = self.shard(id);
+        if shard.get(id).is_some_and(|known| known == address) {
+            shard.remove(id);
+        }
+    }
+
+    fn shard(&self, id: &A::Id) -> MutexGuard<'_, HashMap<A::Id, Addr<Entity<A>>>> {
+        let mut hasher = DefaultHasher::new();
+        id.hash(&mut hasher);
+        let index = usize::try_from(hasher.finish()).unwrap_or(0) % SHARDS;
+        self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,338 @@
+//! One actor for one aggregate instance.
+//!
+//! The actor decides at once and replies when the events are durable. While one append is on its way, further commands
+//! are decided against the state as it will be, and go out together in the next append: an aggregate that everybody
+//! writes to (the placement ledger) is so pipelined by the same code that serves a lonely server.
+//!
+//! A reply never tells of what is not durable, refusals included: they wait for the events they were decided upon. When an
+//! append fails, the state in memory is thrown away with everything decided upon it, the stream is read again, and the
+//! commands that waited are decided anew once (conflict) or answered `Unavailable`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{
+    Actor, ActorContext, ActorFutureExt, AsyncContext, Context, ContextFutureSpawner, Handler, Message, WrapFuture,
+};
+use chronova_events::clock::Clock;
+use chronova_events::codec;
+use chronova_events::envelope::{Meta, NewEvent, Position, Revision, StreamId, Timestamp};
+use chronova_events::fold::Fold;
+use chronova_events::registry::NounEvent;
+use chronova_events::store::{AppendError, Appended, EventStore, Expected, Snapshot, StoreError};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::aggregate::{Aggregate, CommandError, Committed};
+
+/// Commands that may wait in the mailbox of one actor before senders wait.
+pub const MAILBOX: usize = 1_024;
+/// Commands whose events go out in one append at the most.
+const BATCH: usize = 512;
+/// An actor with nothing to do for this long leaves memory.
+const IDLE: Duration = Duration::from_secs(60);
+/// Events read at once when loading.
+const PAGE: usize = 4_096;
+
+pub type Reply<A> = Result<Committed, CommandError<<A as Aggregate>::Reject>>;
+
+/// A command on its way to an aggregate.
+#[derive(Debug)]
+pub struct Execute<A: Aggregate> {
+    pub command: A::Command,
+    pub meta: Arc<Meta>,
+    pub reply: oneshot::Sender<Reply<A>>,
+}
+
+impl<A: Aggregate> Message for Execute<A> {
+    type Result = ();
+}
+
+/// Asks for a copy of the state as it is on disk or about to be.
+#[derive(Debug)]
+pub struct Look<A: Aggregate>(pub oneshot::Sender<Result<A::State, StoreError>>);
+
+impl<A: Aggregate> Message for Look<A> {
+    type Result = ();
+}
+
+/// What every actor needs.
+#[derive(Clone)]
+pub struct Surroundings {
+    pub store: Arc<dyn EventStore>,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl std::fmt::Debug for Surroundings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Surroundings")
+    }
+}
+
+/// A command decided upon, waiting for its events to be durable.
+struct Waiting<A: Aggregate> {
+    command: A::Command,
+    meta: Arc<Meta>,
+    decided: Result<Vec<NewEvent>, A::Reject>,
+    reply: oneshot::Sender<Reply<A>>,
+    retried: bool,
+}
+
+/// The state at a place in the stream.
+#[derive(Clone)]
+struct Folded<S> {
+    state: S,
+    revision: Revision,
+    position: Position,
+}
+
+pub struct Entity<A: Aggregate> {
+    stream: StreamId,
+    around: Surroundings,
+    /// As it will be when everything queued is durable.
+    state: A::State,
+    /// Of the newest durable event.
+    durable: Revision,
+    position: Position,
+    snapshot_at: Revision,
+    queue: Vec<Waiting<A>>,
+    in_flight: Vec<Waiting<A>>,
+    broken: Option<StoreError>,
+    last_used: Instant,
+}
+
+impl<A: Aggregate> std::fmt::Debug for Entity<A> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entity").field("stream", &self.stream).field("durable", &self.durable).finish_non_exhaustive()
+    }
+}
+
+/// Nothing in an entity is ever pinned in place.
+impl<A: Aggregate> Unpin for Entity<A> {}
+
+impl<A: Aggregate> Entity<A> {
+    pub fn new(id: &A::Id, around: Surroundings) -> Self {
+        Self {
+            stream: A::stream(id),
+            around,
+            state: A::State::default(),
+            durable: Revision::NONE,
+            position: Position::START,
+            snapshot_at: Revision::NONE,
+            queue: Vec::new(),
+            in_flight: Vec::new(),
+            broken: None,
+            last_used: Instant::now(),
+        }
+    }
+
+    /// Reads the stream; the mailbox waits meanwhile.
+    fn load(&mut self, ctx: &mut Context<Self>) {
+        let (store, stream) = (Arc::clone(&self.around.store), self.stream.clone());
+        async move { fold_stream::<A::State>(store.as_ref(), &stream).await }
+            .into_actor(self)
+            .map(|loaded, actor, ctx| match loaded {
+                Ok(folded) => {
+                    actor.state = folded.state;
+                    actor.durable = folded.revision;
+                    actor.position = folded.position;
+                    actor.redecide(ctx);
+                }
+                Err(error) => {
+                    tracing::error!(stream = %actor.stream, %error, "a stream cannot be read");
+                    actor.fail(&error);
+                    actor.broken = Some(error);
+                    ctx.stop();
+                }
+            })
+            .wait(ctx);
+    }
+
+    fn accept(&mut self, command: A::Command, meta: Arc<Meta>, reply: oneshot::Sender<Reply<A>>, retried: bool) {
+        let now = self.around.clock.now();
+        let decided = A::decide(&self.state, command.clone()).map(|events| self.take_in(events, now, &meta));
+        self.queue.push(Waiting { command, meta, decided, reply, retried });
+    }
+
+    fn take_in(&mut self, events: Vec<<A::State as Fold>::Event>, now: Timestamp, meta: &Arc<Meta>) -> Vec<NewEvent> {
+        let mut new = Vec::with_capacity(events.len());
+        for event in events {
+            self.state.evolve(&event, now);
+            new.push(NewEvent::new(event, now, meta));
+        }
+        new
+    }
+
+    /// Sends what is queued to the log, unless an append is on its way.
+    fn flush(&mut self, ctx: &mut Context<Self>) {
+        if !self.in_flight.is_empty() || self.queue.is_empty() {
+            return;
+        }
+        let rest = self.queue.split_off(self.queue.len().min(BATCH));
+        self.in_flight = std::mem::replace(&mut self.queue, rest);
+        let events: Vec<NewEvent> = self.in_flight.iter().flat_map(|w| w.decided.iter().flatten().cloned()).collect();
+        if events.is_empty() {
+            let appended = Appended { revision: self.durable, position: self.position };
+            self.settle(appended, ctx);
+            return;
+        }
+        let (store, stream, expected) = (Arc::clone(&self.around.store), self.stream.clone(), self.durable);
+        async move { store.append(&stream, Expected::Exact(expected), events).await }
+            .into_actor(self)
+            .map(|result, actor, ctx| match result {
+                Ok(appended) => actor.settle(appended, ctx),
+                Err(error) => actor.unsettle(error, ctx),
+            })
+            .spawn(ctx);
+    }
+
+    /// The append is durable: everybody who waited for it learns the result.
+    fn settle(&mut self, appended: Appended, ctx: &mut Context<Self>) {
+        self.durable = appended.revision;
+        self.position = appended.position;
+        for waiting in self.in_flight.drain(..) {
+            let reply = match waiting.decided {
+                Ok(new) => Ok(Committed {
+                    revision: appended.revision,
+                    position: appended.position,
+                    events: new.into_iter().map(|new| new.event).collect(),
+                }),
+                Err(reject) => Err(CommandError::Rejected(reject)),
+            };
+            // The asker may have gone away: what happened has happened all the same.
+            let _ = waiting.reply.send(reply);
+        }
+        self.keep_snapshot();
+        self.flush(ctx);
+    }
+
+    /// The append failed: nothing decided since then counts.
+    fn unsettle(&mut self, error: AppendError, ctx: &mut Context<Self>) {
+        let error = match error {
+            AppendError::Conflict { .. } => {
+                tracing::warn!(stream = %self.stream, "somebody else wrote to the stream; deciding again");
+                self.load(ctx);
+                return;
+            }
+            AppendError::Store(error) => error,
+            other => StoreError::Io(other.to_string()),
+        };
+        tracing::error!(stream = %self.stream, %error, "an append failed");
+        self.fail(&error);
+        self.load(ctx);
+    }
+
+    /// Decides once more what was in flight or queued when the state was thrown away.
+    fn redecide(&mut self, ctx: &mut Context<Self>) {
+        let waiting: Vec<_> = self.in_flight.drain(..).chain(self.queue.drain(..)).collect();
+        for one in waiting {
+            if one.retried {
+                let error = StoreError::Io("the stream changed twice while the command was decided".to_owned());
+                let _ = one.reply.send(Err(CommandError::Unavailable(error)));
+            } else {
+                self.accept(one.command, one.meta, one.reply, true);
+            }
+        }
+        self.flush(ctx);
+    }
+
+    fn fail(&mut self, error: &StoreError) {
+        for waiting in self.in_flight.drain(..).chain(self.queue.drain(..)) {
+            let _ = waiting.reply.send(Err(CommandError::Unavailable(error.clone())));
+        }
+    }
+
+    /// Keeps a snapshot when enough has happened and the state in memory is exactly what is durable.
+    fn keep_snapshot(&mut self) {
+        if !self.queue.is_empty() || self.durable.0 < self.snapshot_at.0 + A::SNAPSHOT_EVERY {
+            return;
+        }
+        self.snapshot_at = self.durable;
+        let (store, stream) = (Arc::clone(&self.around.store), self.stream.clone());
+        let (state, revision) = (self.state.clone(), self.durable);
+        tokio::spawn(async move {
+            let kept = match codec::encode_snapshot(&SnapshotOf { state }) {
+                Ok(bytes) => {
+                    let snapshot = Snapshot { revision, state_version: A::State::STATE_VERSION, bytes };
+                    store.save_snapshot(&stream, snapshot).await.map_err(|error| error.to_string())
+                }
+                Err(error) => Err(error.to_string()),
+            };
+            if let Err(error) = kept {
+                tracing::warn!(%stream, %error, "a snapshot could not be kept; loading will take longer");
+            }
+        });
+    }
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(bound = "S: Fold")]
+struct SnapshotOf<S> {
+    state: S,
+}
+
+/// The state of a stream: its snapshot, if there is a usable one, and the events after it.
+async fn fold_stream<S: Fold>(store: &dyn EventStore, stream: &StreamId) -> Result<Folded<S>, StoreError> {
+    let mut folded = Folded { state: S::default(), revision: Revision::NONE, position: Position::START };
+    if let Some(snapshot) = store.load_snapshot(stream).await?
+        && snapshot.state_version == S::STATE_VERSION
+        && let Ok(kept) = codec::decode_snapshot::<SnapshotOf<S>>(&snapshot.bytes)
+    {
+        // The position of the snapshot is not kept; the head is at or behind it, and only used for waiting.
+        folded = Folded { state: kept.state, revision: snapshot.revision, position: store.head() };
+    }
+    loop {
+        let page = store.read_stream(stream, folded.revision, PAGE).await?;
+        for recorded in &page {
+            let event = recorded
+                .event()
+                .map_err(|error| StoreError::Corrupt { position: recorded.position.0, reason: error.to_string() })?;
+            if let Some(event) = S::Event::of(event) {
+                folded.state.evolve(event, recorded.recorded_at);
+            }
+            folded.revision = recorded.revision;
+            folded.position = recorded.position;
+        }
+        if page.len() < PAGE {
+            return Ok(folded);
+        }
+    }
+}
+
+impl<A: Aggregate> Actor for Entity<A> {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(MAILBOX);
+        self.load(ctx);
+        ctx.run_interval(IDLE, |actor, ctx| {
+            if actor.queue.is_empty() && actor.in_flight.is_empty() && actor.last_used.elapsed() >= IDLE {
+                ctx.stop();
+            }
+        });
+    }
+}
+
+impl<A: Aggregate> Handler<Execute<A>> for Entity<A> {
+    type Result = ();
+
+    fn handle(&mut self, message: Execute<A>, ctx: &mut Self::Context) {
+        self.last_used = Instant::now();
+        if let Some(error) = &self.broken {
+            let _ = message.reply.send(Err(CommandError::Unavailable(error.clone())));
+            return;
+        }
+        self.accept(message.command, message.meta, message.reply, false);
+        self.flush(ctx);
+    }
+}
+
+impl<A: Aggregate> Handler<Look<A>> for Entity<A> {
+    type Result = ();
+
+    fn handle(&mut self, message: Look<A>, _ctx: &mut Self::Context) {
+        self.last_used = Instant::now();
+        let answer = self.broken.clone().map_or_else(|| Ok(self.state.clone()), Err);
+        let _ = message.0.send(answer);
+    }
+}

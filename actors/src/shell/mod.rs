@@ -1,0 +1,9 @@
+//! The actix shell around the aggregates: nothing outside this folder knows that actors are actix actors.
+//!
+//! - [`entity`]: one actor per aggregate instance; loads, decides, appends, replies when durable.
+//! - [`directory`]: finds or starts the actor of an id; a crashed or passivated one is started again from the log.
+//! - [`arbiters`]: the threads on which the actors live.
+
+pub mod arbiters;
+pub mod directory;
+pub mod entity;
