@@ -13,6 +13,10 @@ pub const BINCODE_2: u8 = 1;
 /// A payload larger than this is refused at the append: 1 MiB is sixteen times the largest `user_data`.
 pub const MAX_PAYLOAD: usize = 1 << 20;
 
+/// What decoding one payload may take, so that a damaged length cannot take all memory. bincode counts decoded sizes (a
+/// number of one byte on disk counts as its eight bytes in memory), so this has to be well above [`MAX_PAYLOAD`].
+const DECODE_LIMIT: usize = 16 * MAX_PAYLOAD;
+
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum CodecError {
     #[error("payload cannot be encoded: {0}")]
@@ -33,7 +37,7 @@ pub fn decode<T: DeserializeOwned>(codec: u8, bytes: &[u8]) -> Result<T, CodecEr
     if codec != BINCODE_2 {
         return Err(CodecError::UnknownCodec(codec));
     }
-    let config = bincode::config::standard().with_limit::<MAX_PAYLOAD>();
+    let config = bincode::config::standard().with_limit::<DECODE_LIMIT>();
     let (value, used) =
         bincode::serde::decode_from_slice(bytes, config).map_err(|e| CodecError::Decode(e.to_string()))?;
     match bytes.len() - used {
@@ -51,4 +55,30 @@ pub fn decode_snapshot<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecErro
     bincode::serde::decode_from_slice(bytes, bincode::config::standard())
         .map(|(value, _)| value)
         .map_err(|e| CodecError::Decode(e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_largest_payload_of_the_smallest_numbers_decodes() {
+        let numbers = vec![1_u64; MAX_PAYLOAD - 5];
+        let bytes = encode(&numbers).unwrap();
+        assert_eq!(bytes.len(), MAX_PAYLOAD);
+        assert_eq!(decode::<Vec<u64>>(BINCODE_2, &bytes).unwrap(), numbers);
+    }
+
+    #[test]
+    fn damage_is_an_error_and_takes_no_memory() {
+        let bytes = encode(&("text".to_owned(), 7_u32)).unwrap();
+        assert!(matches!(decode::<(String, u32)>(BINCODE_2, &bytes[..4]), Err(CodecError::Decode(_))));
+        assert_eq!(decode::<String>(BINCODE_2, &bytes), Err(CodecError::Trailing(1)));
+        assert_eq!(decode::<String>(9, &bytes), Err(CodecError::UnknownCodec(9)));
+        let absurd = [253, 255, 255, 255, 255, 255, 255, 255, 127];
+        assert!(matches!(decode::<Vec<u8>>(BINCODE_2, &absurd), Err(CodecError::Decode(_))));
+        assert!(matches!(decode::<String>(BINCODE_2, &absurd), Err(CodecError::Decode(_))));
+    }
 }

@@ -6,6 +6,7 @@
 pub mod conformance;
 pub mod faulty;
 pub mod memory;
+pub mod sqlite;
 pub mod tail;
 
 use std::sync::Arc;
@@ -44,8 +45,8 @@ pub enum StoreError {
     Corrupt { position: u64, reason: String },
     #[error("the log has file format {found}, newer than {supported}: use a newer version of chronova")]
     NewerFormat { found: u32, supported: u32 },
-    #[error("the log at {path} is in use by another process")]
-    Locked { path: String },
+    #[error("the log at {path} is in use by another process{}", pid.map(|pid| format!(" ({pid})")).unwrap_or_default())]
+    Locked { path: String, pid: Option<u32> },
     #[error("the log cannot be read or written: {0}")]
     Io(String),
     #[error("the log is closed")]

@@ -1,0 +1,65 @@
+//! What SQLite's failures mean to those who keep a log in it.
+
+use rusqlite::{Error, ErrorCode, ffi};
+
+use crate::store::StoreError;
+
+/// `position` is the event that was being read or written, as nearly as is known.
+pub(super) fn explain(error: &Error, position: u64) -> StoreError {
+    let corrupt = |reason: String| StoreError::Corrupt { position, reason };
+    match error {
+        Error::SqliteFailure(failure, _) => match failure.code {
+            ErrorCode::DiskFull => StoreError::Full,
+            // Growing the index of the write-ahead log reports a full disk in this way.
+            ErrorCode::SystemIoFailure if failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE => StoreError::Full,
+            // A constraint: two events in one place, so the file is not what the writer knows it to be.
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::ConstraintViolation => {
+                corrupt(error.to_string())
+            }
+            // A page that the file is too short for.
+            ErrorCode::SystemIoFailure if failure.extended_code == ffi::SQLITE_IOERR_SHORT_READ => {
+                corrupt("the file is shorter than it was".to_owned())
+            }
+            _ => StoreError::Io(error.to_string()),
+        },
+        Error::InvalidColumnType(..)
+        | Error::IntegralValueOutOfRange(..)
+        | Error::FromSqlConversionFailure(..)
+        | Error::Utf8Error(..) => corrupt(error.to_string()),
+        _ => StoreError::Io(error.to_string()),
+    }
+}
+
+/// Whether the state of the file is unknown after this failure, so that nothing may be written any more until it has been
+/// opened anew. After a failed fsync the kernel may have dropped the very pages that it could not write.
+pub(super) fn is_fatal(error: &Error) -> bool {
+    match error {
+        Error::SqliteFailure(failure, _) => match failure.code {
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::ConstraintViolation => true,
+            ErrorCode::SystemIoFailure => {
+                matches!(failure.extended_code, ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC)
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(code: i32) -> Error {
+        Error::SqliteFailure(ffi::Error::new(code), None)
+    }
+
+    #[test]
+    fn a_failed_fsync_is_fatal_and_a_full_disk_is_not() {
+        assert!(is_fatal(&failure(ffi::SQLITE_IOERR_FSYNC)));
+        assert!(!is_fatal(&failure(ffi::SQLITE_FULL)));
+        assert_eq!(explain(&failure(ffi::SQLITE_FULL), 1), StoreError::Full);
+        assert_eq!(explain(&failure(ffi::SQLITE_IOERR_SHMSIZE), 1), StoreError::Full);
+        assert!(matches!(explain(&failure(ffi::SQLITE_CORRUPT), 7), StoreError::Corrupt { position: 7, .. }));
+        assert!(matches!(explain(&failure(ffi::SQLITE_IOERR_WRITE), 1), StoreError::Io(_)));
+    }
+}

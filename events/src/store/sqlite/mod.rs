@@ -1,0 +1,198 @@
+//! The log in one SQLite file: the back end that needs nothing else to run.
+//!
+//! Why SQLite: thirty years of crash testing, and a file that every auditor can open. What is ours:
+//!
+//! * **One writer** ([`writer`]): a thread that owns the only writing connection and commits whatever is waiting as one
+//!   transaction with one fsync (WAL, `synchronous=FULL`). Nothing is answered before that fsync.
+//! * **Readers** ([`reader`]): a few read-only connections on blocking threads; they never wait for the writer.
+//! * **Distrust of the disk**: every event has a checksum over envelope and payload ([`row`]), positions and revisions are
+//!   checked for gaps on every read, and a [`witness`] beside the file remembers how far the log once reached, because
+//!   SQLite takes a write-ahead log that was cut short for one that was never longer.
+//! * **One process** ([`lock`]).
+//!
+//! The file's layout and its version are in [`schema`].
+
+mod error;
+mod lock;
+mod reader;
+mod row;
+mod schema;
+mod witness;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+
+use async_trait::async_trait;
+use tokio::sync::{mpsc, oneshot};
+
+use super::tail::{Subscription, Tail};
+use super::{AppendError, Appended, EventStore, Expected, Snapshot, StoreError};
+use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
+use reader::Readers;
+use writer::{Append, Encoded, Job, Writer};
+
+pub use reader::Verified;
+
+/// How a log is kept. The defaults are right for nearly everybody.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SqliteOptions {
+    /// Requests that may wait for the writer; whoever comes next waits for a place.
+    pub queue: usize,
+    /// Requests in one transaction.
+    pub batch_requests: usize,
+    /// Bytes of payload in one transaction.
+    pub batch_bytes: usize,
+    /// Connections that read at the same time.
+    pub readers: usize,
+    /// About how many pages are written between two checkpoints of SQLite's write-ahead log.
+    pub checkpoint_pages: usize,
+    /// The file is not to grow beyond this many pages (of 4 KiB).
+    pub max_pages: Option<u32>,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self {
+            queue: 1_024,
+            batch_requests: 1_024,
+            batch_bytes: 8 << 20,
+            readers: 4,
+            checkpoint_pages: 4_000,
+            max_pages: None,
+        }
+    }
+}
+
+/// The log in one SQLite file.
+pub struct SqliteStore {
+    jobs: Option<mpsc::Sender<Job>>,
+    readers: Arc<Readers>,
+    tail: Arc<Tail>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    path: PathBuf,
+    this: Weak<Self>,
+}
+
+impl std::fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteStore").field("path", &self.path).field("head", &self.tail.head()).finish_non_exhaustive()
+    }
+}
+
+impl SqliteStore {
+    /// Opens the log at `path`, or begins one there. Blocks while it looks at the file.
+    pub fn open(path: impl AsRef<Path>, options: &SqliteOptions) -> Result<Arc<Self>, StoreError> {
+        let opened = schema::open(path.as_ref(), options)?;
+        let path = opened.path.clone();
+        let tail = Tail::new(opened.head);
+        let readers = Readers::new(&path, options.readers);
+        let (jobs, queue) = mpsc::channel(options.queue.max(1));
+        let writer = Writer::new(opened, Arc::clone(&tail), options);
+        let thread = std::thread::Builder::new()
+            .name("log-writer".to_owned())
+            .spawn(move || writer.run(queue))
+            .map_err(|e| StoreError::Io(format!("cannot start the log's writer: {e}")))?;
+        Ok(Arc::new_cyclic(|this| Self {
+            jobs: Some(jobs),
+            readers,
+            tail,
+            thread: Mutex::new(Some(thread)),
+            path,
+            this: this.clone(),
+        }))
+    }
+
+    /// Where the log is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes what is waiting, closes the file and gives up the lock. Later calls fail with [`StoreError::Closed`].
+    pub async fn close(&self) {
+        self.readers.close().await;
+        if let Some(jobs) = &self.jobs {
+            // Fails only if the writer has gone already.
+            let _ = jobs.send(Job::Close).await;
+        }
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // Both failures mean a panic, which the panic hook has reported.
+            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+        }
+    }
+
+    /// Looks at every page and every event: SQLite's own structures, checksums, positions, revisions. Takes time
+    /// proportional to the log; readers and the writer go on meanwhile.
+    pub async fn verify(&self) -> Result<Verified, StoreError> {
+        self.readers.run(reader::verify).await
+    }
+
+    async fn submit<T>(&self, job: Job, reply: oneshot::Receiver<T>) -> Result<T, StoreError> {
+        self.jobs.as_ref().ok_or(StoreError::Closed)?.send(job).await.map_err(|_| StoreError::Closed)?;
+        reply.await.map_err(|_| StoreError::Closed)
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            // A failure means a panic, which the panic hook has reported.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[async_trait]
+impl EventStore for SqliteStore {
+    async fn append(
+        &self,
+        stream: &StreamId,
+        expected: Expected,
+        events: Vec<NewEvent>,
+    ) -> Result<Appended, AppendError> {
+        // Encoded here, on the caller's thread: the writer is the bottleneck.
+        let mut encoded = Vec::with_capacity(events.len());
+        for new in events {
+            encoded.push(Encoded { data: super::encode_payload(&new)?.into(), new });
+        }
+        let (reply, answer) = oneshot::channel();
+        let append = Append { stream: stream.clone(), expected, events: encoded, reply };
+        self.submit(Job::Append(append), answer).await?
+    }
+
+    async fn read_stream(
+        &self,
+        stream: &StreamId,
+        after: Revision,
+        limit: usize,
+    ) -> Result<Vec<Arc<Recorded>>, StoreError> {
+        let stream = stream.clone();
+        self.readers.run(move |connection, kinds| reader::read_stream(connection, kinds, &stream, after, limit)).await
+    }
+
+    async fn read_all(&self, after: Position, limit: usize) -> Result<Vec<Arc<Recorded>>, StoreError> {
+        self.readers.run(move |connection, kinds| reader::read_all(connection, kinds, after, limit)).await
+    }
+
+    fn subscribe(&self, after: Position) -> Subscription {
+        let store: Weak<dyn EventStore> = self.this.clone();
+        Subscription::new(store, &self.tail, after)
+    }
+
+    fn head(&self) -> Position {
+        self.tail.head()
+    }
+
+    async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<Snapshot>, StoreError> {
+        let stream = stream.clone();
+        self.readers.run(move |connection, _| reader::load_snapshot(connection, &stream)).await
+    }
+
+    async fn save_snapshot(&self, stream: &StreamId, snapshot: Snapshot) -> Result<(), StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.submit(Job::Snapshot { stream: stream.clone(), snapshot, reply }, answer).await?
+    }
+}

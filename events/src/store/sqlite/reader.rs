@@ -1,0 +1,274 @@
+//! Reading: a few read-only connections on blocking threads, and the queries.
+//!
+//! A read never answers with less than there is: a missing row is a gap in positions or revisions, or fewer rows than the
+//! head promises, and each of these is an error.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Rows};
+use tokio::sync::Semaphore;
+
+use super::error;
+use super::row::{COLUMNS, Kinds, RowReader, unsigned};
+use super::schema::{bound, connect, limit as sql_limit};
+use crate::envelope::{Position, Recorded, Revision, StreamId};
+use crate::store::{Snapshot, StoreError};
+
+/// One connection and what it knows of the kinds.
+struct Reader {
+    connection: Connection,
+    kinds: Kinds,
+}
+
+/// The connections that read.
+pub(super) struct Readers {
+    path: PathBuf,
+    idle: Mutex<Vec<Reader>>,
+    places: Arc<Semaphore>,
+    count: u32,
+    closed: AtomicBool,
+}
+
+impl Readers {
+    pub(super) fn new(path: &Path, count: usize) -> Arc<Self> {
+        let count = u32::try_from(count.max(1)).unwrap_or(u32::MAX);
+        Arc::new(Self {
+            path: path.to_owned(),
+            idle: Mutex::default(),
+            places: Arc::new(Semaphore::new(count as usize)),
+            count,
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    /// Runs `query` on a blocking thread, with a connection of its own.
+    pub(super) async fn run<T: Send + 'static>(
+        self: &Arc<Self>,
+        query: impl FnOnce(&Connection, &Kinds) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let this = Arc::clone(self);
+        let work = move || {
+            let _place = place;
+            let mut reader = this.take()?;
+            reader.learn_kinds()?;
+            let answer = query(&reader.connection, &reader.kinds);
+            this.give_back(reader);
+            answer
+        };
+        match tokio::task::spawn_blocking(work).await {
+            Ok(answer) => answer,
+            Err(_) if self.closed.load(Ordering::SeqCst) => Err(StoreError::Closed),
+            Err(failure) => Err(StoreError::Io(format!("a reader of the log failed: {failure}"))),
+        }
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Reader>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Result<Reader, StoreError> {
+        if let Some(reader) = self.idle().pop() {
+            return Ok(reader);
+        }
+        let connection = connect(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        Ok(Reader { connection, kinds: Kinds::new() })
+    }
+
+    fn give_back(&self, reader: Reader) {
+        if !self.closed.load(Ordering::SeqCst) {
+            self.idle().push(reader);
+        }
+    }
+
+    /// Waits for reads under way and refuses later ones.
+    pub(super) async fn close(&self) {
+        // An error means that somebody else closed it already.
+        let _ = self.places.acquire_many(self.count).await;
+        self.closed.store(true, Ordering::SeqCst);
+        self.places.close();
+        self.idle().clear();
+    }
+}
+
+impl Reader {
+    /// Kinds are only ever added, and before the first event that needs them.
+    fn learn_kinds(&mut self) -> Result<(), StoreError> {
+        let known = i64::try_from(self.kinds.len()).unwrap_or(i64::MAX);
+        let newest: i64 = self
+            .connection
+            .prepare_cached("SELECT coalesce(max(id), 0) FROM kinds")
+            .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+            .map_err(|e| error::explain(&e, 0))?;
+        if newest != known {
+            self.kinds = kinds(&self.connection)?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn kinds(connection: &Connection) -> Result<Kinds, StoreError> {
+    let read = || {
+        let mut statement = connection.prepare_cached("SELECT id, name FROM kinds")?;
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, Arc::from(row.get_ref(1)?.as_str()?))))?;
+        rows.collect::<rusqlite::Result<Kinds>>()
+    };
+    read().map_err(|e| error::explain(&e, 0))
+}
+
+pub(super) fn head(connection: &Connection) -> Result<Position, StoreError> {
+    connection
+        .prepare_cached("SELECT position FROM head")
+        .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+        .map(|position| Position(unsigned(position)))
+        .map_err(|e| error::explain(&e, 0))
+}
+
+pub(super) fn read_all(
+    connection: &Connection,
+    kinds: &Kinds,
+    after: Position,
+    limit: usize,
+) -> Result<Vec<Arc<Recorded>>, StoreError> {
+    let mut events = Vec::new();
+    read_each(connection, kinds, after, limit, |event| {
+        events.push(Arc::new(event));
+        Ok(())
+    })?;
+    Ok(events)
+}
+
+/// Every event after `after`, one at a time; none may be missing.
+fn read_each(
+    connection: &Connection,
+    kinds: &Kinds,
+    after: Position,
+    limit: usize,
+    mut each: impl FnMut(Recorded) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    // Read first: whatever is appended meanwhile is beyond it.
+    let head = head(connection)?;
+    let last = head.0.min(after.0.saturating_add(limit as u64));
+    let mut expected = after.0;
+    let sql = format!(
+        "SELECT {COLUMNS} FROM events e LEFT JOIN streams s ON s.id = e.stream \
+         WHERE e.position > ?1 AND e.position <= ?2 ORDER BY e.position"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(|e| error::explain(&e, after.0 + 1))?;
+    let mut rows = statement.query([bound(after.0), bound(last)]).map_err(|e| error::explain(&e, after.0 + 1))?;
+    let mut reader = RowReader::new(kinds);
+    while let Some(event) = next(&mut rows, &mut reader, expected.saturating_add(1))? {
+        expected += 1;
+        if event.position.0 != expected {
+            return Err(missing(expected));
+        }
+        each(event)?;
+    }
+    if expected < last { Err(missing(expected + 1)) } else { Ok(()) }
+}
+
+fn next(rows: &mut Rows<'_>, reader: &mut RowReader<'_>, position: u64) -> Result<Option<Recorded>, StoreError> {
+    match rows.next().map_err(|e| error::explain(&e, position))? {
+        Some(row) => reader.read(row, position).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn missing(position: u64) -> StoreError {
+    StoreError::Corrupt { position, reason: "the event is missing".to_owned() }
+}
+
+pub(super) fn read_stream(
+    connection: &Connection,
+    kinds: &Kinds,
+    stream: &StreamId,
+    after: Revision,
+    limit: usize,
+) -> Result<Vec<Arc<Recorded>>, StoreError> {
+    let number: Option<i64> = connection
+        .prepare_cached("SELECT id FROM streams WHERE name = ?1")
+        .and_then(|mut statement| statement.query_row([stream.as_str()], |row| row.get(0)).optional())
+        .map_err(|e| error::explain(&e, 0))?;
+    let Some(number) = number else {
+        return Ok(Vec::new());
+    };
+    let sql = format!(
+        "SELECT {COLUMNS} FROM events e LEFT JOIN streams s ON s.id = e.stream \
+         WHERE e.stream = ?1 AND e.revision > ?2 ORDER BY e.revision LIMIT ?3"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(|e| error::explain(&e, 0))?;
+    let mut rows = statement.query([number, bound(after.0), sql_limit(limit)]).map_err(|e| error::explain(&e, 0))?;
+    let mut reader = RowReader::new(kinds);
+    let mut events: Vec<Arc<Recorded>> = Vec::new();
+    let mut revision = after.0;
+    loop {
+        let position = events.last().map_or(0, |event| event.position.0 + 1);
+        let Some(event) = next(&mut rows, &mut reader, position)? else {
+            return Ok(events);
+        };
+        revision += 1;
+        if event.revision.0 != revision {
+            let reason = format!("{stream} goes on with revision {} instead of {revision}", event.revision.0);
+            return Err(StoreError::Corrupt { position: event.position.0, reason });
+        }
+        events.push(Arc::new(event));
+    }
+}
+
+/// A damaged snapshot is no snapshot.
+pub(super) fn load_snapshot(connection: &Connection, stream: &StreamId) -> Result<Option<Snapshot>, StoreError> {
+    let sql = "SELECT revision, state_version, data, checksum FROM snapshots WHERE stream = ?1";
+    let found = connection
+        .prepare_cached(sql)
+        .and_then(|mut statement| {
+            let read = |row: &rusqlite::Row<'_>| {
+                let snapshot = Snapshot {
+                    revision: Revision(unsigned(row.get(0)?)),
+                    state_version: row.get(1)?,
+                    bytes: row.get(2)?,
+                };
+                Ok((snapshot, row.get::<_, u32>(3)?))
+            };
+            statement.query_row([stream.as_str()], read).optional()
+        })
+        .map_err(|e| error::explain(&e, 0))?;
+    Ok(found.and_then(|(snapshot, sum)| {
+        let whole = crc32fast::hash(&snapshot.bytes) == sum;
+        if !whole {
+            tracing::warn!(%stream, "a damaged snapshot is not used");
+        }
+        whole.then_some(snapshot)
+    }))
+}
+
+/// What [`super::SqliteStore::verify`] looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verified {
+    pub events: u64,
+    pub streams: u64,
+    pub head: Position,
+}
+
+pub(super) fn verify(connection: &Connection, kinds: &Kinds) -> Result<Verified, StoreError> {
+    let problem: String =
+        connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)).map_err(|e| error::explain(&e, 0))?;
+    if problem != "ok" {
+        return Err(StoreError::Corrupt { position: 0, reason: problem });
+    }
+    let mut revisions: std::collections::HashMap<StreamId, u64> = std::collections::HashMap::new();
+    let (mut events, mut head) = (0, Position::START);
+    read_each(connection, kinds, Position::START, usize::MAX, |event| {
+        let revision = revisions.entry(event.stream.clone()).or_default();
+        *revision += 1;
+        if event.revision.0 != *revision {
+            let reason = format!("{} goes on with revision {} instead of {revision}", event.stream, event.revision.0);
+            return Err(StoreError::Corrupt { position: event.position.0, reason });
+        }
+        events += 1;
+        head = event.position;
+        Ok(())
+    })?;
+    Ok(Verified { events, streams: revisions.len() as u64, head })
+}

@@ -1,0 +1,243 @@
+//! One event as one row, and the checksum over it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use rusqlite::types::ValueRef;
+use rusqlite::{CachedStatement, Row};
+use uuid::Uuid;
+
+use crate::envelope::{Cause, Meta, Position, Recorded, Revision, StreamId, Timestamp};
+use crate::ids::{EventId, ProcessId, ProjectId, RequestId, UserId};
+use crate::store::StoreError;
+
+/// The columns that [`RowReader::read`] takes, in its order.
+pub(super) const COLUMNS: &str = "e.position, s.name, e.revision, e.id, e.kind, e.version, e.codec, e.recorded_at, \
+    e.request_id, e.correlation, e.causation, e.user, e.project, e.roles, e.process, e.system, e.data, e.checksum";
+
+pub(super) const INSERT: &str = "INSERT INTO events (position, stream, revision, id, kind, version, codec, recorded_at, \
+    request_id, correlation, causation, user, project, roles, process, system, data, checksum) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
+
+/// SQLite's integers are signed; ours stay far below the difference.
+#[allow(clippy::cast_possible_wrap)]
+pub(super) fn signed(value: u64) -> i64 {
+    value as i64
+}
+
+#[allow(clippy::cast_sign_loss)]
+pub(super) fn unsigned(value: i64) -> u64 {
+    value as u64
+}
+
+/// Who caused it, as columns: exactly one of user, process and system is set.
+#[derive(Default)]
+struct CauseColumns<'a> {
+    user: Option<&'a str>,
+    project: Option<&'a str>,
+    roles: Option<String>,
+    process: Option<&'a [u8]>,
+    system: Option<&'a str>,
+}
+
+impl<'a> CauseColumns<'a> {
+    fn of(cause: &'a Cause) -> Self {
+        match cause {
+            Cause::User { user, project, roles } => Self {
+                user: Some(user.as_str()),
+                project: project.as_ref().map(ProjectId::as_str),
+                roles: Some(serde_json::Value::from(roles.as_slice()).to_string()),
+                ..Self::default()
+            },
+            Cause::Process { process } => Self { process: Some(process.0.as_bytes()), ..Self::default() },
+            Cause::System { part } => Self { system: Some(part), ..Self::default() },
+        }
+    }
+}
+
+/// Writes one event; `scratch` is reused between events.
+pub(super) fn insert(
+    statement: &mut CachedStatement<'_>,
+    event: &Recorded,
+    stream: i64,
+    kind: i64,
+    scratch: &mut Vec<u8>,
+) -> rusqlite::Result<()> {
+    let meta = &*event.meta;
+    let cause = CauseColumns::of(&meta.cause);
+    let sum = checksum(event, scratch);
+    statement.execute(rusqlite::params![
+        signed(event.position.0),
+        stream,
+        signed(event.revision.0),
+        event.id.0.as_bytes().as_slice(),
+        kind,
+        event.version,
+        event.codec,
+        event.recorded_at.0,
+        meta.request_id.as_ref().map(RequestId::as_str),
+        meta.correlation.as_bytes().as_slice(),
+        meta.causation.as_ref().map(|id| id.0.as_bytes().as_slice()),
+        cause.user,
+        cause.project,
+        cause.roles,
+        cause.process,
+        cause.system,
+        &event.data[..],
+        sum,
+    ])?;
+    Ok(())
+}
+
+/// CRC-32 over everything that the log says about an event. Each variable part is preceded by its length, so that no two
+/// events read the same. Part of the file format.
+pub(super) fn checksum(event: &Recorded, scratch: &mut Vec<u8>) -> u32 {
+    scratch.clear();
+    scratch.extend_from_slice(&event.position.0.to_le_bytes());
+    scratch.extend_from_slice(&event.revision.0.to_le_bytes());
+    scratch.extend_from_slice(event.id.0.as_bytes());
+    scratch.extend_from_slice(&event.version.to_le_bytes());
+    scratch.push(event.codec);
+    scratch.extend_from_slice(&event.recorded_at.0.to_le_bytes());
+    put(scratch, event.stream.as_str().as_bytes());
+    put(scratch, event.kind.as_bytes());
+    let meta = &*event.meta;
+    put_optional(scratch, meta.request_id.as_ref().map(|id| id.as_str().as_bytes()));
+    scratch.extend_from_slice(meta.correlation.as_bytes());
+    put_optional(scratch, meta.causation.as_ref().map(|id| id.0.as_bytes().as_slice()));
+    match &meta.cause {
+        Cause::User { user, project, roles } => {
+            scratch.push(1);
+            put(scratch, user.as_str().as_bytes());
+            put_optional(scratch, project.as_ref().map(|id| id.as_str().as_bytes()));
+            scratch.extend_from_slice(&(roles.len() as u64).to_le_bytes());
+            for role in roles {
+                put(scratch, role.as_bytes());
+            }
+        }
+        Cause::Process { process } => {
+            scratch.push(2);
+            scratch.extend_from_slice(process.0.as_bytes());
+        }
+        Cause::System { part } => {
+            scratch.push(3);
+            put(scratch, part.as_bytes());
+        }
+    }
+    put(scratch, &event.data);
+    crc32fast::hash(scratch)
+}
+
+fn put(scratch: &mut Vec<u8>, bytes: &[u8]) {
+    scratch.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+    scratch.extend_from_slice(bytes);
+}
+
+fn put_optional(scratch: &mut Vec<u8>, bytes: Option<&[u8]>) {
+    scratch.push(u8::from(bytes.is_some()));
+    if let Some(bytes) = bytes {
+        put(scratch, bytes);
+    }
+}
+
+/// Names of kinds by their number in the file.
+pub(super) type Kinds = HashMap<i64, Arc<str>>;
+
+/// Turns rows into events, one read long.
+pub(super) struct RowReader<'a> {
+    kinds: &'a Kinds,
+    /// Events of one append share their meta; so do they after having been read.
+    last: Option<Arc<Meta>>,
+    scratch: Vec<u8>,
+}
+
+impl<'a> RowReader<'a> {
+    pub(super) fn new(kinds: &'a Kinds) -> Self {
+        Self { kinds, last: None, scratch: Vec::new() }
+    }
+
+    /// `position` is where this row should be, for the report if it cannot be read.
+    pub(super) fn read(&mut self, row: &Row<'_>, position: u64) -> Result<Recorded, StoreError> {
+        let corrupt = |reason: &str| StoreError::Corrupt { position, reason: reason.to_owned() };
+        let event = self.parse(row).map_err(|e| super::error::explain(&e, position))?;
+        let Some((event, sum)) = event else {
+            return Err(corrupt("a column is not what it should be"));
+        };
+        if checksum(&event, &mut self.scratch) != sum {
+            return Err(StoreError::Corrupt {
+                position: event.position.0,
+                reason: "the checksum does not match".to_owned(),
+            });
+        }
+        Ok(event)
+    }
+
+    fn parse(&mut self, row: &Row<'_>) -> rusqlite::Result<Option<(Recorded, u32)>> {
+        let (Some(name), Some(kind)) = (text(row, 1)?, self.kinds.get(&row.get(4)?)) else {
+            return Ok(None);
+        };
+        let stream = StreamId::from_stored(name);
+        let Some(meta) = parse_meta(row)? else {
+            return Ok(None);
+        };
+        let meta = match &self.last {
+            Some(last) if **last == meta => Arc::clone(last),
+            _ => Arc::new(meta),
+        };
+        self.last = Some(Arc::clone(&meta));
+        let event = Recorded {
+            position: Position(unsigned(row.get(0)?)),
+            stream,
+            revision: Revision(unsigned(row.get(2)?)),
+            id: EventId(match uuid(row, 3)? {
+                Some(id) => id,
+                None => return Ok(None),
+            }),
+            kind: Arc::clone(kind),
+            version: row.get(5)?,
+            codec: row.get(6)?,
+            recorded_at: Timestamp(row.get(7)?),
+            meta,
+            data: Bytes::copy_from_slice(row.get_ref(16)?.as_blob()?),
+            decoded: OnceLock::new(),
+        };
+        Ok(Some((event, row.get(17)?)))
+    }
+}
+
+fn parse_meta(row: &Row<'_>) -> rusqlite::Result<Option<Meta>> {
+    let cause = match (text(row, 11)?, uuid(row, 14)?, text(row, 15)?) {
+        (Some(user), None, None) => {
+            let roles = text(row, 13)?.and_then(|roles| serde_json::from_str(roles).ok());
+            let Some(roles) = roles else {
+                return Ok(None);
+            };
+            Cause::User { user: UserId::new(user), project: text(row, 12)?.map(ProjectId::new), roles }
+        }
+        (None, Some(process), None) => Cause::Process { process: ProcessId(process) },
+        (None, None, Some(part)) => Cause::System { part: part.to_owned() },
+        _ => return Ok(None),
+    };
+    let Some(correlation) = uuid(row, 9)? else {
+        return Ok(None);
+    };
+    Ok(Some(Meta {
+        request_id: text(row, 8)?.map(RequestId::new),
+        correlation,
+        causation: uuid(row, 10)?.map(EventId),
+        cause,
+    }))
+}
+
+fn text<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<Option<&'a str>> {
+    Ok(row.get_ref(column)?.as_str_or_null()?)
+}
+
+/// `None` for NULL and for what is no UUID.
+fn uuid(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Uuid>> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Blob(bytes) => Uuid::from_slice(bytes).ok(),
+        _ => None,
+    })
+}

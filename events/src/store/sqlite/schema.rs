@@ -1,0 +1,318 @@
+//! The file: its layout, its version, and what is looked at before it is trusted.
+//!
+//! `user_version` is the version of the layout. A change of any table, or of the checksum, is a new version with a
+//! migration here; a file of a newer version is refused unread.
+//!
+//! Stream names and kinds are kept once, in side tables: a name of 45 bytes would otherwise stand in each row and again in
+//! the index. Auditors read the view `audit_events`, which puts everything back together as text.
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+use uuid::Uuid;
+
+use super::lock::Lock;
+use super::row::{signed, unsigned};
+use super::witness::{Note, Witness};
+use super::{SqliteOptions, error, reader};
+use crate::envelope::Position;
+use crate::store::StoreError;
+
+/// "Chro", which `file(1)` can be taught.
+const APPLICATION_ID: i32 = 0x4368_726f;
+/// Version of the layout.
+pub(super) const FORMAT: u32 = 1;
+/// How many of the newest events are read before the log is trusted.
+const TRUST: u64 = 256;
+
+const LAYOUT: &str = "
+CREATE TABLE meta (key TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), position INTEGER NOT NULL) STRICT;
+INSERT INTO head VALUES (1, 0);
+CREATE TABLE streams (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE kinds (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE events (
+    position INTEGER PRIMARY KEY,  -- 1, 2, 3, ... without gaps
+    stream INTEGER NOT NULL REFERENCES streams (id),
+    revision INTEGER NOT NULL,     -- 1, 2, 3, ... without gaps, per stream
+    id BLOB NOT NULL,
+    kind INTEGER NOT NULL REFERENCES kinds (id),
+    version INTEGER NOT NULL,
+    codec INTEGER NOT NULL,
+    recorded_at INTEGER NOT NULL,  -- microseconds since 1970
+    request_id TEXT,
+    correlation BLOB NOT NULL,
+    causation BLOB,
+    user TEXT,                     -- with project and roles; or
+    project TEXT,
+    roles TEXT,                    -- JSON
+    process BLOB,                  -- or
+    system TEXT,
+    data BLOB NOT NULL,
+    checksum INTEGER NOT NULL      -- CRC-32 over all of the above
+) STRICT;
+CREATE UNIQUE INDEX events_by_stream ON events (stream, revision);
+CREATE TABLE snapshots (
+    id INTEGER PRIMARY KEY,
+    stream TEXT NOT NULL UNIQUE,
+    revision INTEGER NOT NULL,
+    state_version INTEGER NOT NULL,
+    data BLOB NOT NULL,
+    checksum INTEGER NOT NULL
+) STRICT;
+CREATE VIEW audit_events AS SELECT
+    e.position,
+    strftime('%Y-%m-%dT%H:%M:%S', e.recorded_at / 1000000, 'unixepoch')
+        || printf('.%06dZ', e.recorded_at % 1000000) AS recorded_at,
+    s.name AS stream,
+    e.revision,
+    k.name AS kind,
+    e.version,
+    e.user,
+    e.project,
+    e.roles,
+    $process AS process,
+    e.system,
+    e.request_id,
+    $correlation AS correlation,
+    $causation AS causation,
+    $id AS id,
+    e.codec,
+    e.data
+FROM events e JOIN streams s ON s.id = e.stream JOIN kinds k ON k.id = e.kind;
+";
+
+fn layout() -> String {
+    let dashed = |column: &str| {
+        let part = |from: u8, length: u8| format!("substr(hex(e.{column}), {from}, {length})");
+        let parts = [part(1, 8), part(9, 4), part(13, 4), part(17, 4), part(21, 12)].join(" || '-' || ");
+        format!("iif(e.{column} IS NULL, NULL, lower({parts}))")
+    };
+    ["process", "correlation", "causation", "id"]
+        .iter()
+        .fold(LAYOUT.to_owned(), |sql, column| sql.replace(&format!("${column} "), &format!("{} ", dashed(column))))
+}
+
+/// A log that may be written.
+pub(super) struct Opened {
+    pub(super) connection: Connection,
+    pub(super) head: Position,
+    pub(super) note: Note,
+    pub(super) witness: Witness,
+    pub(super) path: PathBuf,
+    pub(super) lock: Lock,
+}
+
+/// `log.db` -> `log.db.lock`.
+pub(super) fn beside(data: &Path, suffix: &str) -> PathBuf {
+    let mut name = data.as_os_str().to_owned();
+    name.push(".");
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<Opened, StoreError> {
+    let path = &std::path::absolute(path).map_err(|e| io(path, &e))?;
+    if let Some(folder) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|e| io(folder, &e))?;
+    }
+    let lock = Lock::take(path)?;
+    let mut witness = Witness::beside(path);
+    let note = witness.read();
+    check_size(path, note)?;
+    create(path)?;
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let begun = check_format(path, &connection)?;
+    prepare(&connection, options).map_err(|e| error::explain(&e, 0))?;
+    if !begun {
+        begin(&connection).map_err(|e| error::explain(&e, 0))?;
+        sync_folder(path)?;
+    }
+    let log = log_id(&connection)?;
+    let head = check_head(&connection)?;
+    check_note(&witness, note, log, head)?;
+    sync_recovered(path)?;
+    let known = note.filter(|note| note.log == log).map_or(0, |note| note.file);
+    let file = match checkpoint(&connection, path, "TRUNCATE") {
+        Ok(size) => size.unwrap_or(known),
+        Err(error) => {
+            // A full disk, most likely: what is there can still be read.
+            tracing::warn!(%error, "the log's checkpoint has to wait");
+            known
+        }
+    };
+    let note = Note { log, head, file };
+    witness.write(note);
+    Ok(Opened { connection, head, note, witness, path: path.clone(), lock })
+}
+
+/// What a killed process left in the write-ahead log may be in the kernel's memory only. It is about to be shown to
+/// everybody, so it has to be on disk.
+fn sync_recovered(path: &Path) -> Result<(), StoreError> {
+    let mut wal = path.as_os_str().to_owned();
+    wal.push("-wal");
+    match File::open(&wal) {
+        Ok(file) => file.sync_all().map_err(|e| io(path, &e)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(io(path, &error)),
+    }
+}
+
+/// Moves what is in the write-ahead log into the data file, and tells the size that this file has for certain.
+pub(super) fn checkpoint(connection: &Connection, path: &Path, mode: &str) -> rusqlite::Result<Option<u64>> {
+    let sql = format!("PRAGMA wal_checkpoint({mode})");
+    let (busy, frames, done): (i64, i64, i64) =
+        connection.query_row(&sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    // A reader in an old part of it holds the rest back, until the next time.
+    let whole = busy == 0 && frames == done;
+    Ok(if whole { path.metadata().ok().map(|metadata| metadata.len()) } else { None })
+}
+
+fn io(path: &Path, error: &std::io::Error) -> StoreError {
+    StoreError::Io(format!("{}: {error}", path.display()))
+}
+
+/// Before SQLite sees the file, which would take an empty one for a new one.
+fn check_size(path: &Path, note: Option<Note>) -> Result<(), StoreError> {
+    let Some(note) = note else {
+        return Ok(());
+    };
+    let size = path.metadata().map_or(0, |metadata| metadata.len());
+    if size < note.file {
+        return Err(StoreError::Corrupt {
+            position: 0,
+            reason: format!("{} has {size} bytes and had {}: it was cut short", path.display(), note.file),
+        });
+    }
+    Ok(())
+}
+
+fn create(path: &Path) -> Result<(), StoreError> {
+    // Not truncated, and closed before SQLite opens it: closing it later would drop SQLite's locks.
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600).open(path).map_err(|e| io(path, &e))?;
+    std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(|e| io(path, &e))
+}
+
+fn sync_folder(path: &Path) -> Result<(), StoreError> {
+    match path.parent() {
+        Some(folder) => File::open(folder).and_then(|folder| folder.sync_all()).map_err(|e| io(folder, &e)),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn connect(path: &Path, access: OpenFlags) -> Result<Connection, StoreError> {
+    let connect = || {
+        let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        // An auditor's client may hold a lock for a moment.
+        connection.busy_timeout(Duration::from_secs(5))?;
+        connection.set_prepared_statement_cache_capacity(32);
+        // A log that is refused is left as it is, evidence included.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        Ok(connection)
+    };
+    connect().map_err(|e| error::explain(&e, 0))
+}
+
+/// Whether a log has been begun in this file; nothing has been written so far.
+fn check_format(path: &Path, connection: &Connection) -> Result<bool, StoreError> {
+    let ask = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(|e| error::explain(&e, 0));
+    let (application, format) = (ask("PRAGMA application_id")?, ask("PRAGMA user_version")?);
+    if application == 0 && format == 0 && ask("SELECT count(*) FROM sqlite_schema")? == 0 {
+        return Ok(false);
+    }
+    if application != i64::from(APPLICATION_ID) {
+        return Err(StoreError::Io(format!("{} is a database of another program", path.display())));
+    }
+    match u32::try_from(format) {
+        Ok(FORMAT) => Ok(true),
+        Ok(found) if found > FORMAT => Err(StoreError::NewerFormat { found, supported: FORMAT }),
+        _ => Err(StoreError::Corrupt { position: 0, reason: format!("file format {format} never existed") }),
+    }
+}
+
+fn prepare(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
+    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+    if mode != "wal" {
+        tracing::error!(mode, "the file system of the log does not allow a write-ahead log");
+        return Err(rusqlite::Error::InvalidQuery);
+    }
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    // The writer decides when: between batches, not inside somebody's commit.
+    connection.query_row("PRAGMA wal_autocheckpoint = 0", [], |_| Ok(()))?;
+    connection.pragma_update(None, "cache_size", -65_536)?;
+    // The writer knows what it refers to; reading it back for each event would cost a third of the time.
+    connection.pragma_update(None, "foreign_keys", false)?;
+    if let Some(pages) = options.max_pages {
+        connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?;
+    }
+    Ok(())
+}
+
+fn begin(connection: &Connection) -> rusqlite::Result<()> {
+    let transaction = connection.unchecked_transaction()?;
+    transaction.execute_batch(&layout())?;
+    transaction.execute("INSERT INTO meta VALUES ('log_id', ?1)", [Uuid::new_v4().as_bytes().as_slice()])?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", FORMAT)?;
+    transaction.commit()
+}
+
+fn log_id(connection: &Connection) -> Result<Uuid, StoreError> {
+    let bytes: Vec<u8> = connection
+        .query_row("SELECT value FROM meta WHERE key = 'log_id'", [], |row| row.get(0))
+        .map_err(|e| error::explain(&e, 0))?;
+    Uuid::from_slice(&bytes)
+        .map_err(|_| StoreError::Corrupt { position: 0, reason: "the id of the log is damaged".to_owned() })
+}
+
+/// The head's row is written in each transaction, so it tells of events that are missing at the end.
+fn check_head(connection: &Connection) -> Result<Position, StoreError> {
+    let head = reader::head(connection)?;
+    let last: Option<i64> = connection
+        .query_row("SELECT max(position) FROM events", [], |row| row.get(0))
+        .map_err(|e| error::explain(&e, head.0))?;
+    let last = last.map_or(0, unsigned);
+    if last != head.0 {
+        return Err(StoreError::Corrupt {
+            position: last.min(head.0) + 1,
+            reason: format!("the last event is {last}, and {} were written", head.0),
+        });
+    }
+    let kinds = reader::kinds(connection)?;
+    reader::read_all(connection, &kinds, Position(head.0.saturating_sub(TRUST)), usize::MAX)?;
+    Ok(head)
+}
+
+fn check_note(witness: &Witness, note: Option<Note>, log: Uuid, head: Position) -> Result<(), StoreError> {
+    match note {
+        Some(note) if note.log != log => {
+            tracing::warn!(path = %witness.path().display(), "the note beside the log is about another log: ignored");
+            Ok(())
+        }
+        Some(note) if note.head > head => Err(StoreError::Corrupt {
+            position: head.0 + 1,
+            reason: format!(
+                "the log ends at {head} and once reached {}: its end is lost (if an older copy was put back on purpose, \
+                 remove {})",
+                note.head,
+                witness.path().display()
+            ),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// A limit as SQL takes it.
+pub(super) fn limit(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+/// A position as SQL takes it.
+pub(super) fn bound(position: u64) -> i64 {
+    signed(position.min(unsigned(i64::MAX)))
+}

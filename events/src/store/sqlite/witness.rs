@@ -1,0 +1,107 @@
+//! Remembers, outside the log, how far the log reached.
+//!
+//! SQLite cannot tell a write-ahead log that lost its end from one that never had it: it opens both without a word. So the
+//! writer notes the head and the size of the data file in a small file after each commit. The note is not fsynced: after a
+//! power cut it may be older than the log, which is harmless, and it is never newer.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use uuid::Uuid;
+
+use crate::envelope::Position;
+
+const MAGIC: &[u8; 4] = b"CHW1";
+const SIZE: usize = 4 + 16 + 8 + 8 + 4;
+
+/// What the log once was; it can only have grown since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Note {
+    pub(super) log: Uuid,
+    pub(super) head: Position,
+    /// Bytes of the data file after its last checkpoint.
+    pub(super) file: u64,
+}
+
+impl Note {
+    fn to_bytes(self) -> [u8; SIZE] {
+        let mut bytes = [0; SIZE];
+        bytes[..4].copy_from_slice(MAGIC);
+        bytes[4..20].copy_from_slice(self.log.as_bytes());
+        bytes[20..28].copy_from_slice(&self.head.0.to_le_bytes());
+        bytes[28..36].copy_from_slice(&self.file.to_le_bytes());
+        let sum = crc32fast::hash(&bytes[..36]);
+        bytes[36..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// `None` for a note that was half written when the power went.
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (body, sum) = bytes.split_at_checked(SIZE - 4)?;
+        if sum != crc32fast::hash(body).to_le_bytes() || &body[..4] != MAGIC {
+            return None;
+        }
+        let number = |at: usize| body[at..at + 8].try_into().map(u64::from_le_bytes).ok();
+        Some(Self { log: Uuid::from_slice(&body[4..20]).ok()?, head: Position(number(20)?), file: number(28)? })
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Witness {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl Witness {
+    pub(super) fn beside(data: &Path) -> Self {
+        Self { path: super::schema::beside(data, "witness"), file: None }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn read(&self) -> Option<Note> {
+        let bytes = std::fs::read(&self.path).ok()?;
+        let note = Note::from_bytes(&bytes);
+        if note.is_none() {
+            tracing::warn!(path = %self.path.display(), "the note of how far the log reached is unreadable: ignored");
+        }
+        note
+    }
+
+    /// A failure is told once and is no failure of the log: an old note, or none, is only a weaker proof.
+    pub(super) fn write(&mut self, note: Note) {
+        let written = match &self.file {
+            Some(file) => file.write_all_at(&note.to_bytes(), 0),
+            None => self.create(note),
+        };
+        if let Err(error) = written {
+            tracing::warn!(path = %self.path.display(), %error, "cannot note how far the log reaches");
+        }
+    }
+
+    fn create(&mut self, note: Note) -> std::io::Result<()> {
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(false).mode(0o600).open(&self.path)?;
+        file.write_all_at(&note.to_bytes(), 0)?;
+        self.file = Some(file);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_survives_and_a_torn_one_is_ignored() {
+        let note = Note { log: Uuid::from_u128(7), head: Position(42), file: 8_192 };
+        let mut bytes = note.to_bytes();
+        assert_eq!(Note::from_bytes(&bytes), Some(note));
+        assert_eq!(Note::from_bytes(&bytes[..20]), None);
+        bytes[25] ^= 1;
+        assert_eq!(Note::from_bytes(&bytes), None);
+    }
+}
