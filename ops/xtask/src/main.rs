@@ -1,1 +1,50 @@
-fn main() {}
+//! `cargo xtask`: the checks and generators of the repository.
+//!
+//! * `layers`: the rules of ARCHITECTURE.md that a compiler does not know; `layers --list` says them with their reasons.
+//! * `gen [--check]`: writes the generated references under docs/, or checks that they are current.
+//! * `requirements`: counts docs/requirements by status.
+
+#![allow(clippy::print_stdout, reason = "a command-line tool")]
+
+mod generate;
+mod layers;
+mod requirements;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+
+const USAGE: &str = "usage: cargo xtask layers [--list] | gen [--check] | requirements";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match run(&arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether what was asked for holds.
+fn run(arguments: &[&str]) -> anyhow::Result<bool> {
+    let root = root()?;
+    match arguments {
+        ["layers"] => layers::check(&root),
+        ["layers", "--list"] => Ok(layers::list()),
+        ["gen"] => generate::run(&root, false),
+        ["gen", "--check"] => generate::run(&root, true),
+        ["requirements"] => requirements::count(&root),
+        _ => bail!("{USAGE}"),
+    }
+}
+
+/// The top of the repository: two folders above this package.
+fn root() -> anyhow::Result<PathBuf> {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.ancestors().nth(2).map(Path::to_owned).context("the package lies below the repository's top")
+}

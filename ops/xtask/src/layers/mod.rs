@@ -1,0 +1,116 @@
+//! `cargo xtask layers`: rules about who may name what, where.
+//!
+//! Rules are data ([`rules::RULES`]): a name, the reason, and a function over one file. Code is read as tokens
+//! ([`source`]), so that comments and texts never count. Each rule has a snippet in `tests.rs` that breaks it: a rule
+//! that cannot fail is no rule. There is no way to switch a rule off for a line; a rule that is wrong is changed here.
+
+mod manifest;
+mod oversize;
+mod rules;
+mod source;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+
+pub(crate) use source::Source;
+
+/// Something found against a rule.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Finding {
+    pub(crate) path: String,
+    /// 0 for the file as a whole.
+    pub(crate) line: usize,
+    pub(crate) rule: &'static str,
+    pub(crate) message: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {} [{}]", self.path, self.line, self.message, self.rule)
+    }
+}
+
+/// A file of the repository, by its path from the top.
+#[derive(Debug, Clone)]
+pub(crate) struct Text {
+    pub(crate) path: String,
+    pub(crate) text: String,
+}
+
+/// Prints every rule with its reason.
+pub(crate) fn list() -> bool {
+    for rule in rules::RULES {
+        println!("{}{}: {}", rule.name, if rule.advice { " (advice)" } else { "" }, rule.why);
+    }
+    for (name, why) in [(manifest::NAME, manifest::WHY), (oversize::NAME, oversize::WHY), (words::NAME, words::WHY)] {
+        println!("{name}: {why}");
+    }
+    true
+}
+
+/// Checks the whole tree, prints what is wrong, and tells whether nothing is.
+pub(crate) fn check(root: &Path) -> anyhow::Result<bool> {
+    let files = read_tree(root)?;
+    let (advice, mut findings): (Vec<_>, Vec<_>) = judge(&files).into_iter().partition(is_advice);
+    findings.sort();
+    for finding in &findings {
+        println!("{finding}");
+    }
+    for finding in &advice {
+        println!("advice: {finding}");
+    }
+    println!("layers: {} files, {} broken rules, {} pieces of advice", files.len(), findings.len(), advice.len());
+    Ok(findings.is_empty())
+}
+
+fn is_advice(finding: &Finding) -> bool {
+    rules::RULES.iter().any(|rule| rule.advice && rule.name == finding.rule)
+}
+
+/// Everything found in these files.
+fn judge(files: &[Text]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in files {
+        if has_extension(&file.path, "rs") {
+            let source = Source::new(&file.path, &file.text);
+            for rule in rules::RULES {
+                (rule.check)(&source, &mut |line, message| {
+                    findings.push(Finding { path: file.path.clone(), line, rule: rule.name, message });
+                });
+            }
+        }
+        findings.extend(manifest::check(file));
+        findings.extend(words::check(file));
+    }
+    findings.extend(oversize::check(files));
+    findings
+}
+
+fn has_extension(path: &str, extension: &str) -> bool {
+    Path::new(path).extension().is_some_and(|found| found.eq_ignore_ascii_case(extension))
+}
+
+/// The text files that git tracks or would track; what is ignored is no part of the project.
+fn read_tree(root: &Path) -> anyhow::Result<Vec<Text>> {
+    let listing = Command::new("git")
+        .current_dir(root)
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .output()
+        .context("git cannot be started")?;
+    if !listing.status.success() {
+        bail!("git ls-files: {}", String::from_utf8_lossy(&listing.stderr).trim());
+    }
+    let paths = String::from_utf8(listing.stdout).context("a path is not UTF-8")?;
+    let read = |path: &str| -> Option<Text> {
+        // A file that was deleted and not yet committed, or is not text, is passed over.
+        let text = std::fs::read_to_string(PathBuf::from(root).join(path)).ok()?;
+        Some(Text { path: path.to_owned(), text })
+    };
+    Ok(paths.split_terminator('\0').filter_map(read).collect())
+}

@@ -1,0 +1,310 @@
+//! The rules about Rust code.
+
+use super::Source;
+use super::source::CodePath;
+
+/// Takes a finding: its line and what is wrong.
+type Report<'a> = dyn FnMut(usize, String) + 'a;
+
+pub(crate) struct Rule {
+    pub(crate) name: &'static str,
+    pub(crate) why: &'static str,
+    /// Reported, but fails nothing.
+    pub(crate) advice: bool,
+    pub(crate) check: fn(&Source, &mut Report<'_>),
+}
+
+pub(crate) static RULES: &[Rule] = &[
+    Rule {
+        name: "imports",
+        why: "ARCHITECTURE.md section 2: a crate imports only what its row of the table allows; of actors, the scheduler \
+              alone reads projections, because only a proposal may use a view that lags",
+        advice: false,
+        check: imports,
+    },
+    Rule {
+        name: "actix",
+        why: "actors are an implementation of the shell; what is decided must run without them",
+        advice: false,
+        check: |source, report| {
+            confine(source, report, &["actix", "actix_rt"], &["actors/src/shell", "ops", "tests"], "actix");
+        },
+    },
+    Rule {
+        name: "rusqlite",
+        why: "the log's users know the EventStore trait, not a database",
+        advice: false,
+        check: |source, report| {
+            let store = source.path.split('/').any(|part| part.starts_with("sqlite"));
+            if !(source.is_under("events/src") && store) {
+                confine(source, report, &["rusqlite", "libsqlite3_sys"], &[], "rusqlite (only in the SQLite store)");
+            }
+        },
+    },
+    Rule {
+        name: "virt",
+        why: "libvirt stays behind the Driver trait, so that the simulated fleet can stand in for it anywhere",
+        advice: false,
+        check: |source, report| {
+            confine(source, report, &["virt", "virt_sys"], &["hypervisor/src/libvirt"], "libvirt");
+        },
+    },
+    Rule {
+        name: "bincode",
+        why: "the bytes of the log are made and read in one place, or they drift",
+        advice: false,
+        check: |source, report| confine(source, report, &["bincode"], &["events/src/codec.rs"], "bincode"),
+    },
+    Rule { name: "pure", why: PURE_WHY, advice: false, check: pure },
+    Rule {
+        name: "microversions",
+        why: "what a version changes is read in the tables of views, bodies and routes (or in the file of named \
+              differences), not hunted for in handlers",
+        advice: false,
+        check: microversions,
+    },
+    Rule {
+        name: "gateway",
+        why: "a command leaves the web layer only with a Permit, and dispatch.rs is where that is asked for",
+        advice: false,
+        check: gateway,
+    },
+    Rule {
+        name: "unsafe",
+        why: "only the libvirt driver talks to C; each of its blocks carries its proof",
+        advice: false,
+        check: no_unsafe,
+    },
+    Rule {
+        name: "wall-clock",
+        why: "a test that asserts how long something took fails on a busy machine; assert order or count instead",
+        advice: false,
+        check: wall_clock,
+    },
+    Rule {
+        name: "handlers",
+        why: "a handler translates; above about 15 lines it has begun to decide",
+        advice: true,
+        check: handlers,
+    },
+];
+
+/// The table of ARCHITECTURE.md section 2: folder and the crates of ours that it may name.
+pub(crate) const MAY_IMPORT: [(&str, &[&str]); 8] = [
+    ("events", &[]),
+    ("hypervisor", &["chronova_events"]),
+    ("projections", &["chronova_events"]),
+    ("actors", &["chronova_events", "chronova_hypervisor", "chronova_projections"]),
+    ("web", &["chronova_events", "chronova_hypervisor", "chronova_projections", "chronova_actors"]),
+    ("ops", EVERYTHING),
+    ("ops/xtask", &[]),
+    ("tests", EVERYTHING),
+];
+
+const EVERYTHING: &[&str] = &[
+    "chronova",
+    "chronova_events",
+    "chronova_hypervisor",
+    "chronova_projections",
+    "chronova_actors",
+    "chronova_web",
+    "chronova_tests",
+];
+
+/// The only place of `actors` that reads views.
+const SCHEDULER: [&str; 2] = ["actors/src/scheduler", "actors/src/scheduler.rs"];
+
+pub(crate) fn may_import(package: &str) -> &'static [&'static str] {
+    MAY_IMPORT.iter().find(|(folder, _)| *folder == package).map_or(&[], |(_, allowed)| allowed)
+}
+
+/// Whether the path begins with this crate. A lone name outside of `use` is a variable, a module or a field.
+fn begins_with(path: &CodePath, krate: &str) -> bool {
+    path.segments.first().is_some_and(|first| first == krate) && (path.import || path.segments.len() > 1)
+}
+
+fn imports(source: &Source, report: &mut Report<'_>) {
+    let allowed = may_import(source.package());
+    let reads_views = SCHEDULER.iter().any(|place| source.is_under(place));
+    for path in source.paths() {
+        let Some(krate) = EVERYTHING.iter().find(|krate| begins_with(path, krate)) else { continue };
+        let own = source.package() != "ops/xtask" && krate.strip_prefix("chronova_") == Some(source.package());
+        if !own && !allowed.contains(krate) {
+            report(path.line, format!("{} may not name {krate}", source.package()));
+        } else if source.package() == "actors" && *krate == "chronova_projections" && !reads_views && !path.test {
+            report(path.line, "only actors/src/scheduler may read projections".to_owned());
+        }
+    }
+}
+
+fn confine(source: &Source, report: &mut Report<'_>, crates: &[&str], places: &[&str], what: &str) {
+    if places.iter().any(|place| source.is_under(place)) {
+        return;
+    }
+    for path in source.paths().iter().filter(|path| crates.iter().any(|krate| begins_with(path, krate))) {
+        report(path.line, format!("`{}`: {what} may not be named here", path.segments.join("::")));
+    }
+}
+
+const PURE_WHY: &str = "decide.rs, state.rs and plan.rs are replayed and tested exhaustively: ids, time and chosen hosts \
+                        arrive in the command, and nothing is asked, waited for or drawn by lot";
+
+const PURE_FILES: [&str; 3] = ["decide", "state", "plan"];
+
+const IMPURE_CRATES: [&str; 12] = [
+    "tokio",
+    "actix",
+    "actix_rt",
+    "actix_web",
+    "async_trait",
+    "futures",
+    "getrandom",
+    "rand",
+    "fastrand",
+    "rusqlite",
+    "virt",
+    "reqwest",
+];
+
+const IMPURE_STD: [&str; 6] = ["fs", "io", "net", "env", "process", "thread"];
+
+/// Types and functions that ask the clock or the dice, wherever they come from.
+const IMPURE_NAMES: [&str; 8] = ["SystemTime", "Instant", "Utc", "Local", "SystemClock", "Clock", "new_v4", "random"];
+
+fn pure(source: &Source, report: &mut Report<'_>) {
+    let ours = source.is_under("actors/src") || source.is_under("events/src");
+    if !ours || !PURE_FILES.contains(&source.stem()) {
+        return;
+    }
+    for path in source.paths().iter().filter(|path| !path.test) {
+        let segments: Vec<&str> = path.segments.iter().map(String::as_str).collect();
+        let outside = IMPURE_CRATES.iter().any(|krate| begins_with(path, krate));
+        let system = matches!(segments[..], ["std", module, ..] if IMPURE_STD.contains(&module));
+        let named = segments.iter().any(|segment| IMPURE_NAMES.contains(segment));
+        let waits = matches!(segments[..], ["async"]);
+        if outside || system || named || waits {
+            report(path.line, format!("`{}` has no place in {}.rs", segments.join("::"), source.stem()));
+        }
+    }
+    for at in 0..source.tokens.len() {
+        let called = source.is_punct(at + 1, '(') && at > 0 && source.is_punct(at - 1, '.');
+        let asks_time = source.ident(at) == Some("now") && called;
+        if (asks_time || source.ident(at) == Some("await")) && !source.is_test(at) {
+            let name = source.ident(at).unwrap_or_default();
+            report(source.line(at), format!("`.{name}` has no place in {}.rs", source.stem()));
+        }
+    }
+}
+
+/// Functions that take a microversion as two numbers.
+const VERSION_WORDS: [&str; 9] = ["v", "new", "since", "until", "at_least", "before", "from", "between", "removed_in"];
+
+fn microversions(source: &Source, report: &mut Report<'_>) {
+    if !source.is_under("web/src") || tells_versions(source) {
+        return;
+    }
+    let tables = route_tables(source);
+    for at in 0..source.tokens.len() {
+        let word = source.ident(at).is_some_and(|word| VERSION_WORDS.contains(&word));
+        let numbers = source.is_punct(at + 1, '(')
+            && source.is_number(at + 2)
+            && source.is_punct(at + 3, ',')
+            && source.is_number(at + 4)
+            && source.is_punct(at + 5, ')');
+        let in_table = tables.iter().any(|table| table.contains(&at));
+        // `new(2, 1)` of other types: only `Microversion::new` counts.
+        let other_new = source.ident(at) == Some("new") && source.ident(at.wrapping_sub(3)) != Some("Microversion");
+        if word && numbers && !other_new && !in_table && !source.is_test(at) {
+            report(
+                source.line(at),
+                "a microversion is named outside of views, bodies, routes and differences".to_owned(),
+            );
+        }
+    }
+}
+
+/// The files that may name versions throughout. Errors have a shape too: the fault renderer is their view.
+fn tells_versions(source: &Source) -> bool {
+    let parts = ["views", "bodies", "routes", "differences"];
+    source.is_under("web/src/microversion.rs")
+        || source.is_under("web/src/fault/render.rs")
+        || source.path.split('/').any(|part| parts.contains(&part.strip_suffix(".rs").unwrap_or(part)))
+}
+
+/// The token ranges of `const ROUTES: ... = ...;`.
+fn route_tables(source: &Source) -> Vec<std::ops::Range<usize>> {
+    let mut tables = Vec::new();
+    for at in 0..source.tokens.len() {
+        let declared = matches!(source.ident(at), Some("const" | "static"));
+        let named = source.ident(at + 1).is_some_and(|name| name.contains("ROUTES"));
+        if declared && named {
+            tables.push(at..statement_end(source, at));
+        }
+    }
+    tables
+}
+
+/// The index of the `;` that ends the statement at `at`.
+fn statement_end(source: &Source, mut at: usize) -> usize {
+    while at < source.tokens.len() && !source.is_punct(at, ';') {
+        let opens = ['(', '[', '{'].iter().any(|bracket| source.is_punct(at, *bracket));
+        at = if opens { source.after_group(at) } else { at + 1 };
+    }
+    at
+}
+
+fn gateway(source: &Source, report: &mut Report<'_>) {
+    if !source.is_under("web/src") || source.is_under("web/src/dispatch.rs") {
+        return;
+    }
+    for path in source.paths().iter().filter(|path| path.segments.iter().any(|s| s == "Gateway" || s == "gateway")) {
+        if path.import || path.segments.iter().any(|segment| segment == "Gateway") {
+            report(path.line, "only web/src/dispatch.rs may name the command gateway".to_owned());
+        }
+    }
+}
+
+fn no_unsafe(source: &Source, report: &mut Report<'_>) {
+    if source.is_under("hypervisor/src/libvirt") {
+        return;
+    }
+    for path in source.paths().iter().filter(|path| matches!(path.segments[0].as_str(), "unsafe" | "unsafe_code")) {
+        report(path.line, "unsafe code belongs under hypervisor/src/libvirt alone".to_owned());
+    }
+}
+
+fn wall_clock(source: &Source, report: &mut Report<'_>) {
+    for at in 0..source.tokens.len() {
+        let asserts = source.ident(at).is_some_and(|name| name.contains("assert")) && source.is_punct(at + 1, '!');
+        if !asserts || !source.is_test(at) {
+            continue;
+        }
+        let end = source.after_group(at + 2);
+        if (at..end).any(|inside| matches!(source.ident(inside), Some("elapsed" | "duration_since"))) {
+            report(source.line(at), "asserts how much time passed".to_owned());
+        }
+    }
+}
+
+const HANDLER_LINES: usize = 15;
+
+/// `async fn name(ctx: Ctx) -> ...` in the web layer, by the lines of its body.
+fn handlers(source: &Source, report: &mut Report<'_>) {
+    if !source.is_under("web/src") {
+        return;
+    }
+    for at in 0..source.tokens.len() {
+        let function = source.ident(at) == Some("async") && source.ident(at + 1) == Some("fn");
+        let Some(name) = source.ident(at + 2).filter(|_| function && source.is_punct(at + 3, '(')) else { continue };
+        let after_parameters = source.after_group(at + 3);
+        let takes_request = (at..after_parameters).any(|inside| source.ident(inside) == Some("Ctx"));
+        let Some(open) = (after_parameters..source.tokens.len()).find(|inside| source.is_punct(*inside, '{')) else {
+            continue;
+        };
+        let close = source.after_group(open) - 1;
+        let lines = (source.line(close) - source.line(open)).saturating_sub(1);
+        if takes_request && lines > HANDLER_LINES {
+            report(source.line(at), format!("handler `{name}` has {lines} lines (about {HANDLER_LINES} are meant)"));
+        }
+    }
+}
