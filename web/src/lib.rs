@@ -1,1 +1,51 @@
+//! Speaking: the HTTP APIs.
+//!
+//! A request runs through [`server`] (headers, ids, log) and `pipeline` (authentication, version, schema, policy) into a
+//! handler, which gets a [`ctx::Ctx`] and returns a [`reply::Reply`] or a [`fault::Fault`]. Operations are lines of
+//! [`route::Route`] tables, one folder per API.
+//!
+//! Invariants: a command reaches the gateway only through [`dispatch`], with a [`policy::Permit`]; microversions are named
+//! only in route tables, body schemas and field tables; every answer carries the request id.
 
+mod address;
+mod body;
+mod cors;
+mod discovery;
+mod pipeline;
+
+pub mod app;
+pub mod auth;
+pub mod config;
+pub mod ctx;
+pub mod dispatch;
+pub mod fault;
+pub mod fields;
+pub mod health;
+pub mod links;
+pub mod metrics;
+pub mod microversion;
+pub mod policy;
+pub mod query;
+pub mod reply;
+pub mod route;
+pub mod router;
+pub mod schema;
+pub mod secret;
+pub mod server;
+pub mod tables;
+
+pub mod compute;
+pub mod identity;
+pub mod image;
+pub mod metadata;
+pub mod network;
+pub mod placement;
+pub mod volume;
+
+pub use app::App;
+pub use config::WebConfig;
+pub use ctx::Ctx;
+pub use fault::Fault;
+pub use microversion::Microversion;
+pub use policy::{Permit, Target};
+pub use reply::Reply;

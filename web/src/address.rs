@@ -1,0 +1,80 @@
+//! Which service a URL means, and under which address the client knows it.
+
+use actix_web::HttpRequest;
+use actix_web::http::header::HeaderMap;
+
+use crate::config::WebConfig;
+use crate::links::Links;
+use crate::query::percent_decode;
+use crate::route::Service;
+
+/// A request's place: the service, the path below the service's root, and the addresses for links.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub service: Service,
+    /// `/v2.1/servers/...`
+    pub path: String,
+    pub links: Links,
+}
+
+/// Finds the service: a listener of its own serves one at the root, the common listener all under their prefixes.
+pub(crate) fn place(only: Option<Service>, request: &HttpRequest, config: &WebConfig) -> Option<Place> {
+    let path = request.path();
+    let host = host(request, config);
+    let (service, prefix) = match only {
+        Some(service) => (service, ""),
+        None => Service::ALL.into_iter().find_map(|service| {
+            let rest = path.strip_prefix('/')?.strip_prefix(service.name())?;
+            (rest.is_empty() || rest.starts_with('/')).then_some((service, service.name()))
+        })?,
+    };
+    let below = if prefix.is_empty() { path } else { path.get(prefix.len() + 1..)? };
+    let mut root = if prefix.is_empty() { host.clone() } else { format!("{host}/{prefix}") };
+    let configured = match service {
+        Service::Compute => config.compute_link_prefix.as_deref(),
+        Service::Image => config.glance_link_prefix.as_deref(),
+        _ => None,
+    };
+    if let Some(configured) = configured {
+        configured.trim_end_matches('/').clone_into(&mut root);
+    }
+    let api = format!("{root}{}", service.api_root());
+    let links = Links { host, root, api, project: None, path: path.to_owned() };
+    Some(Place { service, path: below.to_owned(), links })
+}
+
+/// `http://host:port` as the client wrote it; behind a proxy, as the proxy says, where it is believed.
+fn host(request: &HttpRequest, config: &WebConfig) -> String {
+    let text = |name: &str| first(request.headers(), name);
+    let (scheme, host, prefix) = if config.enable_proxy_headers_parsing {
+        (text("X-Forwarded-Proto"), text("X-Forwarded-Host"), text("X-Forwarded-Prefix"))
+    } else {
+        (None, None, None)
+    };
+    let scheme = match scheme {
+        Some("https") => "https",
+        Some(_) => "http",
+        None if request.app_config().secure() => "https",
+        None => "http",
+    };
+    let own = || request.app_config().local_addr().to_string();
+    let host = host
+        .or_else(|| text("Host"))
+        .or_else(|| request.uri().authority().map(actix_web::http::uri::Authority::as_str))
+        // What is no host must not become a link.
+        .filter(|host| {
+            host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b':' | b'[' | b']' | b'_'))
+        })
+        .map_or_else(own, str::to_owned);
+    format!("{scheme}://{host}{}", prefix.map_or("", |prefix| prefix.trim_end_matches('/')))
+}
+
+fn first<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let value = headers.get(name)?.to_str().ok()?;
+    value.split(',').next().map(str::trim).filter(|value| !value.is_empty())
+}
+
+/// The decoded segments of a path; `None` when one is not UTF-8.
+pub(crate) fn segments(path: &str) -> Option<Vec<String>> {
+    path.split('/').filter(|segment| !segment.is_empty()).map(percent_decode).collect()
+}

@@ -1,0 +1,8 @@
+//! The Compute API: servers, flavors, keypairs, hypervisors and the rest of Nova's operations.
+//!
+//! One file per resource; each has a table, and this list of tables is all that the dispatcher knows.
+
+use crate::route::Route;
+
+/// The tables of all resources.
+pub const ROUTES: &[&[Route]] = &[];

@@ -1,0 +1,99 @@
+//! The options that the web layer heeds, already read and checked. Names and defaults are those of `nova.conf`.
+
+use std::path::PathBuf;
+
+use crate::route::Service;
+
+/// All of them.
+#[derive(Debug, Clone)]
+pub struct WebConfig {
+    /// `[oslo_middleware] max_request_body_size`: the longest JSON body, in bytes.
+    pub max_request_body_size: usize,
+    /// `[oslo_middleware] enable_proxy_headers_parsing`: believe `X-Forwarded-Proto`, `-Host`, `-Prefix` and `Forwarded`.
+    pub enable_proxy_headers_parsing: bool,
+    /// `[api] compute_link_prefix`: replaces scheme, host and path prefix in the links of compute resources.
+    pub compute_link_prefix: Option<String>,
+    /// `[api] glance_link_prefix`: the same for links to images.
+    pub glance_link_prefix: Option<String>,
+    /// `[api] max_limit`: the largest page.
+    pub max_limit: u64,
+    /// `[keystone_authtoken] www_authenticate_uri`: what a 401 names; by default the request's own host.
+    pub www_authenticate_uri: Option<String>,
+    pub cors: CorsConfig,
+    pub policy: PolicyConfig,
+}
+
+impl Default for WebConfig {
+    fn default() -> Self {
+        Self {
+            max_request_body_size: 114_688,
+            enable_proxy_headers_parsing: false,
+            compute_link_prefix: None,
+            glance_link_prefix: None,
+            max_limit: 1000,
+            www_authenticate_uri: None,
+            cors: CorsConfig::default(),
+            policy: PolicyConfig::default(),
+        }
+    }
+}
+
+/// `[cors]`; without an allowed origin nothing is added to replies.
+#[derive(Debug, Clone)]
+pub struct CorsConfig {
+    /// `allowed_origin`; `*` allows every one.
+    pub allowed_origin: Vec<String>,
+    pub allow_credentials: bool,
+    pub expose_headers: Vec<String>,
+    pub max_age: u32,
+    pub allow_methods: Vec<String>,
+    pub allow_headers: Vec<String>,
+}
+
+impl Default for CorsConfig {
+    fn default() -> Self {
+        let list = |items: &[&str]| items.iter().map(|item| (*item).to_owned()).collect();
+        Self {
+            allowed_origin: Vec::new(),
+            allow_credentials: true,
+            expose_headers: list(&[
+                "X-Auth-Token",
+                "X-Openstack-Request-Id",
+                "X-Subject-Token",
+                "X-Service-Token",
+                "OpenStack-API-Version",
+            ]),
+            max_age: 3600,
+            allow_methods: list(&["GET", "PUT", "POST", "DELETE", "PATCH"]),
+            allow_headers: list(&[
+                "X-Auth-Token",
+                "X-Openstack-Request-Id",
+                "X-Identity-Status",
+                "X-Roles",
+                "X-Service-Catalog",
+                "X-User-Id",
+                "X-Tenant-Id",
+                "OpenStack-API-Version",
+            ]),
+        }
+    }
+}
+
+/// `[oslo_policy]`
+#[derive(Debug, Clone)]
+pub struct PolicyConfig {
+    /// `policy_file`, already resolved to a path; one that does not exist means no overrides.
+    pub policy_file: Option<PathBuf>,
+    /// Services with a file of their own (`[placement] policy_file`...), which then replaces the shared one.
+    pub service_policy_files: Vec<(Service, PathBuf)>,
+    /// `enforce_scope`: refuse tokens of another scope than the rule's.
+    pub enforce_scope: bool,
+    /// `enforce_new_defaults`: do not also accept what the deprecated default accepted.
+    pub enforce_new_defaults: bool,
+}
+
+impl Default for PolicyConfig {
+    fn default() -> Self {
+        Self { policy_file: None, service_policy_files: Vec::new(), enforce_scope: true, enforce_new_defaults: true }
+    }
+}

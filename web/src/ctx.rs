@@ -1,0 +1,159 @@
+//! What a handler is given: the request, already authenticated, negotiated, parsed and validated.
+
+use std::cell::Cell;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use actix_web::dev::Payload;
+use actix_web::http::header::HeaderMap;
+use bytes::Bytes;
+use futures::stream::{BoxStream, LocalBoxStream};
+use futures::{StreamExt, TryStreamExt};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::app::App;
+use crate::auth::{Caller, Requester};
+use crate::fault::Fault;
+use crate::links::Links;
+use crate::microversion::Microversion;
+use crate::policy::{Permit, Target};
+use crate::query::Query;
+use crate::route::{Access, Route, Service};
+
+/// One request on its way through a handler.
+pub struct Ctx {
+    pub app: Arc<App>,
+    pub service: Service,
+    pub route: &'static Route,
+    pub requester: Arc<Requester>,
+    /// What was negotiated; `Microversion::NONE` for services without microversions.
+    pub version: Microversion,
+    pub query: Query,
+    /// The parsed and validated body; `Null` when the operation takes none.
+    pub body: Value,
+    pub headers: HeaderMap,
+    pub links: Links,
+    pub remote: Option<IpAddr>,
+    pub(crate) params: Vec<(&'static str, String)>,
+    pub(crate) payload: Option<Payload>,
+    pub(crate) permit: Option<Permit>,
+    pub(crate) asked: std::rc::Rc<Cell<bool>>,
+}
+
+impl std::fmt::Debug for Ctx {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Ctx({:?} at {} for {:?})", self.route, self.version, self.requester.caller.user)
+    }
+}
+
+impl Ctx {
+    pub fn caller(&self) -> &Caller {
+        &self.requester.caller
+    }
+
+    pub fn request_id(&self) -> &str {
+        self.requester.request_id.as_str()
+    }
+
+    /// A path parameter, decoded. The dispatcher has put every name of the route's path there.
+    pub fn param(&self, name: &str) -> &str {
+        self.params.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
+    }
+
+    /// A path parameter as a typed id, or 404 with `message`: what cannot be an id names nothing.
+    pub fn id<T: std::str::FromStr>(&self, name: &str, message: impl FnOnce(&str) -> String) -> Result<T, Fault> {
+        let text = self.param(name);
+        text.parse().map_err(|_| Fault::not_found(message(text)))
+    }
+
+    /// Whether the negotiated version is at least `major.minor`.
+    pub fn at_least(&self, major: u16, minor: u16) -> bool {
+        self.version.at_least(Microversion::new(major, minor))
+    }
+
+    /// A header as text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// The body as a typed value. The schema has accepted it, so a mismatch is reported as malformed.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Fault> {
+        T::deserialize(&self.body).map_err(|error| Fault::malformed().caused_by(error))
+    }
+
+    /// The value below the body's key `key` (`{"server": {...}}`) as a typed value.
+    pub fn parse_at<T: DeserializeOwned>(&self, key: &str) -> Result<T, Fault> {
+        T::deserialize(&self.body[key]).map_err(|error| Fault::malformed().caused_by(error))
+    }
+
+    /// The value below the action's key.
+    pub fn action_body(&self) -> &Value {
+        match self.route.action {
+            Some(key) => &self.body[key],
+            None => &Value::Null,
+        }
+    }
+
+    /// The permit of a route with `.policy(rule)`.
+    pub fn permit(&self) -> Result<Permit, Fault> {
+        self.permit.clone().ok_or_else(|| Fault::internal(format!("{} has no policy of its own", self.route.op)))
+    }
+
+    /// Checks the route's own rule against `target`: what a route with `.policy_on_target(rule)` owes.
+    pub fn authorize(&self, target: &Target) -> Result<Permit, Fault> {
+        match self.route.access {
+            Access::Rule(rule) | Access::RuleOnTarget(rule) => self.authorize_rule(rule, target),
+            Access::Public | Access::Optional | Access::Token => {
+                Err(Fault::internal(format!("{} names no policy rule", self.route.op)))
+            }
+        }
+    }
+
+    /// Checks another rule: one for a part of the operation (`os_compute_api:servers:create:forced_host`).
+    pub fn authorize_rule(&self, rule: &'static str, target: &Target) -> Result<Permit, Fault> {
+        self.asked.set(true);
+        self.app
+            .policy
+            .authorize(self.service, rule, &self.requester, target)
+            .map_err(|denied| denied.fault(self.service))
+    }
+
+    /// Whether a rule holds; for fields and filters that appear only for some.
+    pub fn allows(&self, rule: &'static str, target: &Target) -> bool {
+        self.app.policy.allows(self.service, rule, self.caller(), target)
+    }
+
+    /// The caller and the caller's own project as the target.
+    pub fn own_target(&self) -> Target {
+        Target::of(self.caller())
+    }
+
+    /// The raw body of a route with `.raw_body()`, once.
+    pub fn take_payload(&mut self) -> LocalBoxStream<'static, std::io::Result<Bytes>> {
+        match self.payload.take() {
+            Some(payload) => payload.map_err(std::io::Error::other).boxed_local(),
+            None => futures::stream::empty().boxed_local(),
+        }
+    }
+
+    /// The raw body as a stream that may cross threads. At most `depth` chunks wait in between, so a slow consumer
+    /// slows the sender down instead of filling the memory.
+    pub fn take_payload_send(&mut self, depth: usize) -> BoxStream<'static, std::io::Result<Bytes>> {
+        let mut payload = self.take_payload();
+        let (sender, receiver) = tokio::sync::mpsc::channel(depth.max(1));
+        actix_web::rt::spawn(async move {
+            while let Some(chunk) = payload.next().await {
+                let failed = chunk.is_err();
+                if sender.send(chunk).await.is_err() || failed {
+                    break;
+                }
+            }
+        });
+        futures::stream::unfold(
+            receiver,
+            |mut receiver| async move { receiver.recv().await.map(|chunk| (chunk, receiver)) },
+        )
+        .boxed()
+    }
+}

@@ -1,0 +1,186 @@
+//! What goes wrong, as callers see it: a status, a machine-readable key and a message; each service has its own form.
+//!
+//! A handler returns `Err(Fault::not_found("..."))` and need not know the form: `render` writes Nova's, Placement's,
+//! Keystone's, Glance's or Neutron's. Internals never leak: [`Fault::internal`] keeps its cause for the log and tells the
+//! client only that something failed. Every rendered fault carries the request id (headers, and the body where the
+//! service's form has a place for it).
+
+mod render;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::route::Service;
+
+pub use render::{RenderContext, render};
+
+/// An error answer.
+#[derive(Clone)]
+pub struct Fault {
+    pub status: u16,
+    /// Neutron's exception type (`NetworkNotFound`), Placement's error code (`placement.duplicate_name`) or Nova's
+    /// fault name; empty means what the service uses for the status.
+    pub key: Cow<'static, str>,
+    /// For the client.
+    pub message: String,
+    pub headers: Vec<(&'static str, String)>,
+    /// For the log only.
+    pub cause: Option<String>,
+}
+
+impl fmt::Debug for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fault({} {} {:?}", self.status, self.key, self.message)?;
+        if let Some(cause) = &self.cause {
+            write!(f, ", cause {cause:?}")?;
+        }
+        f.write_str(")")
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.status, self.message)
+    }
+}
+
+impl Fault {
+    pub fn new(status: u16, message: impl Into<String>) -> Self {
+        Self { status, key: Cow::Borrowed(""), message: message.into(), headers: Vec::new(), cause: None }
+    }
+
+    /// 400
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, message)
+    }
+
+    /// 400 in the words that Nova has for a body or a parameter it cannot make sense of.
+    pub fn malformed() -> Self {
+        Self::new(
+            400,
+            "The server could not comply with the request since it is either malformed or otherwise incorrect.",
+        )
+    }
+
+    /// 401
+    pub fn unauthorized() -> Self {
+        Self::new(401, "The request you have made requires authentication.")
+    }
+
+    /// 403
+    pub fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(403, message)
+    }
+
+    /// 403 because a policy rule says no, in the service's words.
+    pub fn denied(service: Service, rule: &str) -> Self {
+        match service {
+            Service::Compute | Service::Volume | Service::Metadata => {
+                Self::forbidden(format!("Policy doesn't allow {rule} to be performed."))
+            }
+            Service::Placement => Self::forbidden(format!("{rule} is disallowed by policy")),
+            Service::Identity => {
+                Self::forbidden(format!("You are not authorized to perform the requested action: {rule}."))
+            }
+            Service::Image => Self::forbidden(format!("You are not authorized to complete {rule} action.")),
+            Service::Network => {
+                Self::forbidden(format!("rule:{rule} is disallowed by policy")).key("PolicyNotAuthorized")
+            }
+        }
+    }
+
+    /// 404
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(404, message)
+    }
+
+    /// 404 for a path that no operation has.
+    pub fn no_route() -> Self {
+        Self::new(404, "The resource could not be found.")
+    }
+
+    /// 404 for an operation that the negotiated version does not have.
+    pub fn not_in_version(version: impl fmt::Display) -> Self {
+        Self::new(404, format!("API version '{version}' is not supported on this method."))
+    }
+
+    /// 405
+    pub fn method_not_allowed(allowed: &str) -> Self {
+        Self::new(405, "The method specified is not allowed for this resource.").header("Allow", allowed)
+    }
+
+    /// 406
+    pub fn not_acceptable(message: impl Into<String>) -> Self {
+        Self::new(406, message)
+    }
+
+    /// 409
+    pub fn conflict(message: impl Into<String>) -> Self {
+        Self::new(409, message)
+    }
+
+    /// 410
+    pub fn gone() -> Self {
+        Self::new(410, "This resource is no longer available.  No forwarding address is given.")
+    }
+
+    /// 413
+    pub fn too_large() -> Self {
+        Self::new(413, "Request is too large.")
+    }
+
+    /// 413 (Nova's overLimit) or 403, as the operation wants: a quota is used up.
+    pub fn over_limit(message: impl Into<String>) -> Self {
+        Self::new(413, message).header("Retry-After", "0")
+    }
+
+    /// 415
+    pub fn unsupported_media_type(message: impl Into<String>) -> Self {
+        Self::new(415, message)
+    }
+
+    /// 429
+    pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u64) -> Self {
+        Self::new(429, message).header("Retry-After", retry_after_seconds.to_string())
+    }
+
+    /// 501
+    pub fn not_implemented(message: impl Into<String>) -> Self {
+        Self::new(501, message)
+    }
+
+    /// 503
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(503, message)
+    }
+
+    /// 500: the cause goes to the log, the client learns only that it happened.
+    pub fn internal(cause: impl fmt::Display) -> Self {
+        let mut fault = Self::new(
+            500,
+            "Unexpected API Error. Please report the request id of this answer to the operators of this cloud.",
+        );
+        fault.cause = Some(cause.to_string());
+        fault
+    }
+
+    /// Neutron's type, Placement's code, or another Nova fault name.
+    #[must_use]
+    pub fn key(mut self, key: impl Into<Cow<'static, str>>) -> Self {
+        self.key = key.into();
+        self
+    }
+
+    #[must_use]
+    pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// Adds what the log should know.
+    #[must_use]
+    pub fn caused_by(mut self, cause: impl fmt::Display) -> Self {
+        self.cause = Some(cause.to_string());
+        self
+    }
+}

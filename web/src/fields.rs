@@ -1,0 +1,156 @@
+//! Versioned field tables: what a resource looks like at each microversion, readable in one place.
+//!
+//! ```ignore
+//! pub static SERVER: FieldTable<ServerView> = FieldTable::new(&[
+//!     field("id", |s| json!(s.id)),
+//!     field("locked", |s| json!(s.locked)).since(2, 9),
+//!     field("OS-EXT-AZ:availability_zone", |s| json!(s.zone)),
+//!     field("flavor", |s| flavor_link(s)).until(2, 46),
+//!     field("flavor", |s| flavor_embedded(s)).since(2, 47),
+//!     field("host_status", |s| json!(s.host_status)).since(2, 16).when(|s| s.host_status.is_some()),
+//! ]);
+//! let json = SERVER.render(&view, ctx.version);
+//! ```
+//!
+//! Keys come out in the order of the table. Which fields a version has is worked out once per version.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use serde_json::{Map, Value};
+
+use crate::microversion::Microversion;
+
+/// One key of a resource, and the versions that have it.
+#[derive(Debug)]
+pub struct Field<V> {
+    pub name: &'static str,
+    pub since: Microversion,
+    pub until: Option<Microversion>,
+    pub render: fn(&V) -> Value,
+    /// Left out where this says no (fields that only administrators see, say).
+    pub present: Option<fn(&V) -> bool>,
+}
+
+/// A field of every version.
+pub const fn field<V>(name: &'static str, render: fn(&V) -> Value) -> Field<V> {
+    Field { name, since: Microversion::NONE, until: None, render, present: None }
+}
+
+impl<V> Field<V> {
+    /// The first version that has the field.
+    #[must_use]
+    pub const fn since(self, major: u16, minor: u16) -> Self {
+        Self {
+            name: self.name,
+            since: Microversion::new(major, minor),
+            until: self.until,
+            render: self.render,
+            present: self.present,
+        }
+    }
+
+    /// The last version that has it.
+    #[must_use]
+    pub const fn until(self, major: u16, minor: u16) -> Self {
+        Self {
+            name: self.name,
+            since: self.since,
+            until: Some(Microversion::new(major, minor)),
+            render: self.render,
+            present: self.present,
+        }
+    }
+
+    /// Only for views of which this holds.
+    #[must_use]
+    pub const fn when(self, present: fn(&V) -> bool) -> Self {
+        Self { name: self.name, since: self.since, until: self.until, render: self.render, present: Some(present) }
+    }
+}
+
+type Plan<V> = Arc<[&'static Field<V>]>;
+
+/// A resource's fields in order.
+#[derive(Debug)]
+pub struct FieldTable<V: 'static> {
+    fields: &'static [Field<V>],
+    plans: RwLock<BTreeMap<Microversion, Plan<V>>>,
+}
+
+impl<V> FieldTable<V> {
+    pub const fn new(fields: &'static [Field<V>]) -> Self {
+        Self { fields, plans: RwLock::new(BTreeMap::new()) }
+    }
+
+    pub fn fields(&self) -> &'static [Field<V>] {
+        self.fields
+    }
+
+    /// The resource as `version` shows it.
+    pub fn render(&self, view: &V, version: Microversion) -> Value {
+        Value::Object(self.render_map(view, version))
+    }
+
+    /// The same, for callers that add keys.
+    pub fn render_map(&self, view: &V, version: Microversion) -> Map<String, Value> {
+        let plan = self.plan(version);
+        let mut map = Map::with_capacity(plan.len());
+        for field in plan.iter().filter(|field| field.present.is_none_or(|present| present(view))) {
+            map.insert(field.name.to_owned(), (field.render)(view));
+        }
+        map
+    }
+
+    /// All views of a list.
+    pub fn render_all<'a>(&self, views: impl IntoIterator<Item = &'a V>, version: Microversion) -> Value
+    where
+        V: 'a,
+    {
+        views.into_iter().map(|view| self.render(view, version)).collect()
+    }
+
+    /// The fields of `version`, from the cache. The number of versions is bounded by what negotiation lets through.
+    fn plan(&self, version: Microversion) -> Plan<V> {
+        if let Some(plan) = self.plans.read().unwrap_or_else(PoisonError::into_inner).get(&version) {
+            return Arc::clone(plan);
+        }
+        let plan: Plan<V> = self.fields.iter().filter(|field| version.within(field.since, field.until)).collect();
+        self.plans.write().unwrap_or_else(PoisonError::into_inner).entry(version).or_insert_with(|| Arc::clone(&plan));
+        plan
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::microversion::v;
+
+    struct Thing {
+        size: u32,
+        secret: Option<u32>,
+    }
+
+    static THING: FieldTable<Thing> = FieldTable::new(&[
+        field("size", |t: &Thing| json!(t.size)),
+        field("old", |_| json!(1)).until(2, 5),
+        field("changed", |_| json!("before")).until(2, 9),
+        field("changed", |_| json!("after")).since(2, 10),
+        field("a_first", |_| json!(true)).since(2, 6),
+        field("secret", |t: &Thing| json!(t.secret)).when(|t| t.secret.is_some()),
+    ]);
+
+    #[test]
+    fn history_and_order() {
+        let thing = Thing { size: 3, secret: None };
+        let text = |minor| THING.render(&thing, v(2, minor)).to_string();
+        assert_eq!(text(1), r#"{"size":3,"old":1,"changed":"before"}"#);
+        assert_eq!(text(6), r#"{"size":3,"changed":"before","a_first":true}"#);
+        assert_eq!(text(10), r#"{"size":3,"changed":"after","a_first":true}"#);
+        assert_eq!(text(10), text(104));
+        let open = Thing { size: 0, secret: Some(7) };
+        assert_eq!(THING.render(&open, v(2, 10))["secret"], 7);
+    }
+}

@@ -1,0 +1,57 @@
+//! `/healthz`: whether the parts of the process work.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use crate::reply::Reply;
+
+/// A part's state now: its name, and what is wrong with it.
+pub type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// The checks that the process has registered.
+#[derive(Clone, Default)]
+pub struct Health {
+    checks: Vec<(&'static str, Check)>,
+}
+
+impl fmt::Debug for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.checks.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+impl Health {
+    /// Adds a check; it must not block.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, check: Check) -> Self {
+        self.checks.push((name, check));
+        self
+    }
+
+    /// 200 when everything works, 503 otherwise.
+    pub fn report(&self) -> Reply {
+        let mut well = true;
+        let mut parts = Map::new();
+        for (name, check) in &self.checks {
+            let state = check();
+            well &= state.is_ok();
+            parts.insert((*name).to_owned(), state.map_or_else(Value::String, |()| json!("ok")));
+        }
+        let status = if well { 200 } else { 503 };
+        Reply::json(status, json!({"status": if well { "ok" } else { "failing" }, "checks": parts}))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_failing_part_fails_the_whole() {
+        let good = Health::default().with("log", Arc::new(|| Ok(())));
+        assert_eq!(good.report().status, 200);
+        assert_eq!(good.with("views", Arc::new(|| Err("behind".to_owned()))).report().status, 503);
+    }
+}

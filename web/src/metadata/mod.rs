@@ -1,0 +1,8 @@
+//! What a guest asks about itself: the metadata service.
+//!
+//! One file per resource; each has a table, and this list of tables is all that the dispatcher knows.
+
+use crate::route::Route;
+
+/// The tables of all resources.
+pub const ROUTES: &[&[Route]] = &[];

@@ -1,0 +1,346 @@
+//! The way of one request: find the operation, know the caller, agree on a version, read and check what was sent, ask the
+//! policy, and call the handler.
+//!
+//! The order is the services' own, because it decides which error wins. Nova: 401, then the version (400, 406), the path
+//! (404), the project in the path (400), the operation's versions (404), the body (400), then policy (403). Placement asks
+//! the policy before it looks at what was sent.
+
+use std::cell::Cell;
+use std::panic::AssertUnwindSafe;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use actix_web::dev::Payload;
+use actix_web::http::header::HeaderMap;
+use chronova_events::ids::RequestId;
+use futures::FutureExt;
+use serde_json::Value;
+
+use crate::address::{self, Place};
+use crate::app::App;
+use crate::auth::{AuthError, Caller, Requester};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::links::Links;
+use crate::microversion::{self, Microversion};
+use crate::policy::{Permit, Target};
+use crate::query::Query;
+use crate::reply::Reply;
+use crate::route::{Access, BodySpec, Method, Route, Service};
+use crate::router::{Found, Operation, bind};
+use crate::tables::Routers;
+use crate::{body, discovery};
+
+/// What came in.
+pub(crate) struct Incoming {
+    pub place: Place,
+    pub method: Option<Method>,
+    pub query: String,
+    pub headers: HeaderMap,
+    pub payload: Payload,
+    pub request_id: RequestId,
+    pub global_request_id: Option<RequestId>,
+    pub remote: Option<std::net::IpAddr>,
+}
+
+/// What the answer's headers and the log need to know besides the answer.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Facts {
+    pub operation: Option<&'static str>,
+    pub version: Option<Microversion>,
+    pub user: Option<String>,
+    pub project: Option<String>,
+}
+
+/// A path's candidates and what the path said.
+struct Matched<'a> {
+    operations: Vec<&'a Operation>,
+    values: Vec<String>,
+    /// The project that the path began with.
+    project: Option<String>,
+    /// The legacy API without microversions.
+    legacy: bool,
+}
+
+pub(crate) async fn run(
+    app: &Arc<App>,
+    routers: &Routers,
+    incoming: Incoming,
+    facts: &mut Facts,
+) -> Result<Reply, Fault> {
+    let service = incoming.place.service;
+    if matches!(incoming.method, Some(Method::Get | Method::Head))
+        && let Some(reply) = discovery::document(service, &incoming.place.path, &incoming.place.links)
+    {
+        facts.operation = Some("versions");
+        return Ok(reply);
+    }
+    let found = find(routers, &incoming);
+    let access = match &found {
+        Ok(matched) => matched.operations.first().map_or(Access::Token, |operation| operation.route.access),
+        // Without a token one does not learn which paths exist; the identity service is where tokens come from.
+        Err(_) if matches!(service, Service::Identity | Service::Metadata) => Access::Public,
+        Err(_) => Access::Token,
+    };
+    let caller = authenticate(app, service, access, &incoming.headers).await?;
+    if !caller.is_anonymous() {
+        facts.user = Some(caller.user.as_str().to_owned());
+        facts.project = caller.project.as_ref().map(|project| project.as_str().to_owned());
+    }
+    let legacy = found.as_ref().is_ok_and(|matched| matched.legacy);
+    let version = if legacy { microversion::COMPUTE.min } else { microversion::negotiate(service, &incoming.headers)? };
+    facts.version = microversion::span(service).filter(|_| !legacy).map(|_| version);
+    let matched = found?;
+    if let Some(named) = &matched.project {
+        check_project(&caller, named)?;
+    }
+    call(app, incoming, matched, caller, version, facts).await
+}
+
+fn find<'a>(routers: &'a Routers, incoming: &Incoming) -> Result<Matched<'a>, Fault> {
+    let service = incoming.place.service;
+    let (Some(router), Some(method)) = (routers.get(service), incoming.method) else {
+        return Err(no_route(service, ""));
+    };
+    let roots: &[(&str, bool)] = match service {
+        Service::Compute => &[("/v2.1", false), ("/v2", true)],
+        _ => &[(service.api_root(), false)],
+    };
+    let (rest, legacy) = roots
+        .iter()
+        .find_map(|(root, legacy)| {
+            let rest = incoming.place.path.strip_prefix(root)?;
+            (rest.is_empty() || rest.starts_with('/')).then_some((rest, *legacy))
+        })
+        .ok_or_else(Fault::no_route)?;
+    let path = address::segments(rest).ok_or_else(Fault::no_route)?;
+    let mut others = std::collections::BTreeSet::new();
+    // First without the project, then with it: `/v2.1/servers` and `/v2.1/{project_id}/servers` are the same.
+    let with_project = match (service, path.split_first()) {
+        (Service::Compute | Service::Volume, Some((project, rest))) => Some((rest, Some(project.clone()))),
+        _ => None,
+    };
+    for (path, project) in [Some((path.as_slice(), None)), with_project].into_iter().flatten() {
+        match router.find(method, path) {
+            Found::Operations { operations, values } => return Ok(Matched { operations, values, project, legacy }),
+            Found::OtherMethods(methods) => others.extend(methods),
+            Found::Nothing => {}
+        }
+    }
+    if others.is_empty() {
+        return Err(no_route(service, &incoming.place.path));
+    }
+    let allowed: Vec<&str> = others.into_iter().map(Method::as_str).collect();
+    Err(match service {
+        // Nova's router knows methods as part of the path.
+        Service::Compute | Service::Volume => Fault::no_route(),
+        _ => Fault::method_not_allowed(&allowed.join(", ")),
+    })
+}
+
+fn no_route(service: Service, path: &str) -> Fault {
+    match service {
+        Service::Identity => Fault::not_found(format!("Could not find: {path}.")).key(""),
+        _ => Fault::no_route(),
+    }
+}
+
+async fn authenticate(app: &App, service: Service, access: Access, headers: &HeaderMap) -> Result<Caller, Fault> {
+    if access == Access::Public {
+        return Ok(Caller::anonymous());
+    }
+    let known = match app.authentication.caller(headers).await {
+        Ok(known) => known,
+        Err(AuthError::Invalid) => None,
+        Err(error @ AuthError::Unavailable(_)) => {
+            return Err(Fault::unavailable("The identity service is not available.").caused_by(error));
+        }
+    };
+    match known {
+        Some(mut caller) => {
+            caller.is_admin = app.policy.is_admin(service, &caller);
+            Ok(caller)
+        }
+        None if access == Access::Optional => Ok(Caller::anonymous()),
+        None => Err(Fault::unauthorized()),
+    }
+}
+
+/// Nova refuses a path that names another project than the token's, whoever asks.
+fn check_project(caller: &Caller, named: &str) -> Result<(), Fault> {
+    let own = caller.project.as_ref().map_or("None", |project| project.as_str());
+    if own == named || caller.is_anonymous() {
+        return Ok(());
+    }
+    Err(Fault::bad_request(format!(
+        "Malformed request URL: URL's project_id '{named}' doesn't match Context's project_id '{own}'"
+    )))
+}
+
+async fn call(
+    app: &Arc<App>,
+    incoming: Incoming,
+    matched: Matched<'_>,
+    caller: Caller,
+    version: Microversion,
+    facts: &mut Facts,
+) -> Result<Reply, Fault> {
+    let service = incoming.place.service;
+    let Matched { operations, values, project, .. } = matched;
+    let raw = operations.iter().any(|operation| matches!(operation.route.body, BodySpec::Raw));
+    let (bytes, payload) = if raw {
+        (bytes::Bytes::new(), Some(incoming.payload))
+    } else {
+        let limit = app.config.max_request_body_size;
+        (body::read(incoming.payload, &incoming.headers, limit).await?, None)
+    };
+    // Actions share a path; the body's single key tells them apart, so it is read first.
+    let by_action = operations.iter().any(|operation| operation.route.action.is_some());
+    let mut parsed = if by_action { body::parse(service, &incoming.headers, &bytes)? } else { None };
+    let operation = choose(&operations, parsed.as_ref(), version)?;
+    let route = operation.route;
+    facts.operation = Some(route.op);
+    if let Some(status) = route.removed {
+        return Err(removed(status));
+    }
+    let requester =
+        Arc::new(Requester { caller, request_id: incoming.request_id, global_request_id: incoming.global_request_id });
+    let mut permit = None;
+    if service == Service::Placement {
+        permit = check_policy(app, service, route, &requester)?;
+    }
+    let query = read_query(service, operation, &incoming.query, version)?;
+    if !by_action && matches!(route.body, BodySpec::Json(_) | BodySpec::AnyJson) {
+        parsed = body::parse(service, &incoming.headers, &bytes)?;
+    }
+    let body = check_body(service, operation, parsed, version)?;
+    if permit.is_none() {
+        permit = check_policy(app, service, route, &requester)?;
+    }
+    let asked = Rc::new(Cell::new(false));
+    let ctx = Ctx {
+        app: Arc::clone(app),
+        service,
+        route,
+        requester,
+        version,
+        query,
+        body,
+        headers: incoming.headers,
+        links: Links { project, ..incoming.place.links },
+        remote: incoming.remote,
+        params: bind(route, &values),
+        payload,
+        permit,
+        asked: Rc::clone(&asked),
+    };
+    let reply = AssertUnwindSafe((route.handler)(ctx))
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|_| Err(Fault::internal(format!("the handler of {} panicked", route.op))))?;
+    if matches!(route.access, Access::RuleOnTarget(_)) && !asked.get() {
+        return Err(Fault::internal(format!("{} answered without asking the policy", route.op)));
+    }
+    Ok(reply)
+}
+
+/// The operation that the body's key and the version select.
+fn choose<'a>(
+    operations: &[&'a Operation],
+    body: Option<&Value>,
+    version: Microversion,
+) -> Result<&'a Operation, Fault> {
+    let has_actions = operations.iter().any(|operation| operation.route.action.is_some());
+    let of_action: Vec<&Operation> = if has_actions {
+        // Nova: a body that is no object with a single key is malformed, an unknown key is no action.
+        let key = match body {
+            Some(Value::Object(map)) if map.len() == 1 => map.keys().next().map(String::as_str),
+            _ => None,
+        };
+        // A removed resource may have one action route without a key: it answers whatever is sent.
+        let keyless: Vec<&Operation> = operations.iter().copied().filter(|o| o.route.action.is_none()).collect();
+        match key {
+            Some(key) => {
+                let named: Vec<&Operation> =
+                    operations.iter().copied().filter(|o| o.route.action == Some(key)).collect();
+                if named.is_empty() && keyless.is_empty() {
+                    return Err(Fault::bad_request(format!("There is no such action: {key}")));
+                }
+                if named.is_empty() { keyless } else { named }
+            }
+            None if keyless.is_empty() => return Err(Fault::bad_request("Malformed request body")),
+            None => keyless,
+        }
+    } else {
+        operations.to_vec()
+    };
+    let chosen =
+        of_action.iter().copied().find(|operation| version.within(operation.route.since, operation.route.until));
+    chosen.ok_or_else(|| outside(&of_action, version))
+}
+
+fn outside(operations: &[&Operation], version: Microversion) -> Fault {
+    let status = operations.first().map_or(404, |operation| operation.route.outside);
+    let compute = version.at_least(microversion::COMPUTE.min);
+    match status {
+        405 => Fault::method_not_allowed(""),
+        _ if compute => Fault::not_in_version(version),
+        _ => Fault::no_route(),
+    }
+}
+
+fn removed(status: u16) -> Fault {
+    match status {
+        410 => Fault::gone(),
+        400 => Fault::malformed(),
+        404 => Fault::no_route(),
+        other => Fault::new(other, "This operation is no longer available."),
+    }
+}
+
+fn check_policy(
+    app: &App,
+    service: Service,
+    route: &Route,
+    requester: &Arc<Requester>,
+) -> Result<Option<Permit>, Fault> {
+    let Access::Rule(rule) = route.access else { return Ok(None) };
+    let target = Target::of(&requester.caller);
+    app.policy.authorize(service, rule, requester, &target).map(Some).map_err(|denied| denied.fault(service))
+}
+
+/// Checks the query string; where the schema tolerates unknown parameters, they are dropped, as Nova does.
+fn read_query(service: Service, operation: &Operation, text: &str, version: Microversion) -> Result<Query, Fault> {
+    let mut query = Query::parse(text)?;
+    let Some(bands) = &operation.query else { return Ok(query) };
+    let validator = bands.at(version).map_err(Fault::internal)?;
+    let value = match service {
+        Service::Placement => query.as_single(),
+        _ => query.as_lists(),
+    };
+    validator.check(&value).map_err(|violation| violation.query_fault(service))?;
+    if validator.is_open() && service == Service::Compute {
+        query.retain(|key| validator.names(key));
+    }
+    Ok(query)
+}
+
+fn check_body(
+    service: Service,
+    operation: &Operation,
+    parsed: Option<Value>,
+    version: Microversion,
+) -> Result<Value, Fault> {
+    let Some(bands) = &operation.body else { return Ok(parsed.unwrap_or(Value::Null)) };
+    let Some(body) = parsed else {
+        return Err(match service {
+            Service::Placement => Fault::bad_request("Malformed JSON: Expecting value: line 1 column 1 (char 0)"),
+            Service::Identity | Service::Image => {
+                Fault::bad_request("Expecting to find a JSON object in request body.")
+            }
+            _ => Fault::malformed(),
+        });
+    };
+    bands.at(version).map_err(Fault::internal)?.check(&body).map_err(|violation| violation.body_fault(service))?;
+    Ok(body)
+}

@@ -1,0 +1,356 @@
+//! The policy language of oslo.policy: `role:admin or (rule:owner and not project_id:%(project_id)s)`.
+//!
+//! Grammar: `or` binds weaker than `and`, `and` weaker than `not`; parentheses group; `@` is always, `!` never, the empty
+//! text always. A check is `kind:match`: `rule:NAME` refers to another rule, `role:NAME` asks for a role, and any other
+//! kind is a credential (`user_id`, `project_id`, `is_admin`, `system_scope`...) or a literal (`'text'`, `True`, `None`)
+//! that must equal the match, in which `%(name)s` stands for an attribute of the target. The older list form
+//! (`[["role:a", "rule:b"], ["role:c"]]`: or of ands) is read too. `http:` checks are refused: a decision must not depend
+//! on an answer from elsewhere.
+
+use std::fmt;
+
+use super::Target;
+use crate::auth::Caller;
+
+/// A parsed check string.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Check {
+    Always,
+    Never,
+    Not(Box<Check>),
+    And(Vec<Check>),
+    Or(Vec<Check>),
+    Rule(String),
+    Role(Template),
+    /// A credential, or a literal on the left, against a template on the right.
+    Equals(Left, Template),
+}
+
+/// The left side of a generic check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Left {
+    Credential(String),
+    Literal(String),
+}
+
+/// Text with `%(name)s` places.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template(Vec<Part>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Target(String),
+}
+
+/// A check string that is not one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CheckError {
+    #[error("{0:?} is not of the form kind:match")]
+    NotACheck(String),
+    #[error("remote checks ({0:?}) are not supported")]
+    Remote(String),
+    #[error("{0:?} ends where a check should follow")]
+    Incomplete(String),
+    #[error("{found:?} is out of place in {text:?}")]
+    Misplaced { found: String, text: String },
+    #[error("a parenthesis in {0:?} is not closed")]
+    Unclosed(String),
+    #[error("%(...) in {0:?} is not closed by )s")]
+    Template(String),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Token<'a> {
+    Open,
+    Close,
+    And,
+    Or,
+    Not,
+    Check(&'a str),
+}
+
+/// Splits at white space, then parentheses off both ends of each word, as oslo.policy does: a closing parenthesis inside
+/// `%(project_id)s` stays where it is because the word goes on after it.
+fn tokens(text: &str) -> Vec<Token<'_>> {
+    let mut tokens = Vec::new();
+    for word in text.split_whitespace() {
+        let inner = word.trim_start_matches('(');
+        tokens.extend(std::iter::repeat_n(Token::Open, word.len() - inner.len()));
+        let bare = inner.trim_end_matches(')');
+        if !bare.is_empty() {
+            tokens.push(match bare.to_ascii_lowercase().as_str() {
+                "and" => Token::And,
+                "or" => Token::Or,
+                "not" => Token::Not,
+                _ => Token::Check(bare),
+            });
+        }
+        tokens.extend(std::iter::repeat_n(Token::Close, inner.len() - bare.len()));
+    }
+    tokens
+}
+
+/// Parses a check string.
+pub fn parse(text: &str) -> Result<Check, CheckError> {
+    let tokens = tokens(text);
+    if tokens.is_empty() {
+        return Ok(Check::Always);
+    }
+    let mut parser = Parser { text, tokens: &tokens };
+    let check = parser.or()?;
+    match parser.tokens.first() {
+        None => Ok(check),
+        Some(extra) => Err(CheckError::Misplaced { found: extra.to_string(), text: text.to_owned() }),
+    }
+}
+
+/// Parses the list form: each inner list must hold, any of them suffices.
+pub fn parse_lists(alternatives: &[Vec<String>]) -> Result<Check, CheckError> {
+    if alternatives.is_empty() {
+        return Ok(Check::Always);
+    }
+    let mut any = Vec::new();
+    for all in alternatives.iter().filter(|all| !all.is_empty()) {
+        any.push(join(all.iter().map(|check| one(check)).collect::<Result<_, _>>()?, Check::And));
+    }
+    Ok(if any.is_empty() { Check::Never } else { join(any, Check::Or) })
+}
+
+fn join(mut checks: Vec<Check>, of: fn(Vec<Check>) -> Check) -> Check {
+    if checks.len() == 1 { checks.swap_remove(0) } else { of(checks) }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    tokens: &'a [Token<'a>],
+}
+
+impl Parser<'_> {
+    fn or(&mut self) -> Result<Check, CheckError> {
+        let mut checks = vec![self.and()?];
+        while self.take(&Token::Or) {
+            checks.push(self.and()?);
+        }
+        Ok(join(checks, Check::Or))
+    }
+
+    fn and(&mut self) -> Result<Check, CheckError> {
+        let mut checks = vec![self.unary()?];
+        while self.take(&Token::And) {
+            checks.push(self.unary()?);
+        }
+        Ok(join(checks, Check::And))
+    }
+
+    fn unary(&mut self) -> Result<Check, CheckError> {
+        let Some((token, rest)) = self.tokens.split_first() else {
+            return Err(CheckError::Incomplete(self.text.to_owned()));
+        };
+        self.tokens = rest;
+        match token {
+            Token::Not => Ok(Check::Not(Box::new(self.unary()?))),
+            Token::Open => {
+                let check = self.or()?;
+                if self.take(&Token::Close) { Ok(check) } else { Err(CheckError::Unclosed(self.text.to_owned())) }
+            }
+            Token::Check(text) => one(text),
+            Token::Close | Token::And | Token::Or => {
+                Err(CheckError::Misplaced { found: token.to_string(), text: self.text.to_owned() })
+            }
+        }
+    }
+
+    fn take(&mut self, wanted: &Token<'_>) -> bool {
+        match self.tokens.split_first() {
+            Some((token, rest)) if token == wanted => {
+                self.tokens = rest;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+fn one(text: &str) -> Result<Check, CheckError> {
+    match text {
+        "@" => return Ok(Check::Always),
+        "!" => return Ok(Check::Never),
+        _ => {}
+    }
+    let (kind, value) = text.split_once(':').ok_or_else(|| CheckError::NotACheck(text.to_owned()))?;
+    match kind {
+        "rule" => Ok(Check::Rule(value.to_owned())),
+        "role" => Ok(Check::Role(template(value)?)),
+        "http" | "https" => Err(CheckError::Remote(text.to_owned())),
+        _ => Ok(Check::Equals(left(kind), template(value)?)),
+    }
+}
+
+/// Python's literals count by their value, everything else names a credential.
+fn left(kind: &str) -> Left {
+    for quote in ['\'', '"'] {
+        if let Some(inner) = kind.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote)) {
+            return Left::Literal(inner.to_owned());
+        }
+    }
+    if matches!(kind, "True" | "False" | "None") || kind.parse::<i64>().is_ok() {
+        return Left::Literal(kind.to_owned());
+    }
+    Left::Credential(kind.to_owned())
+}
+
+fn template(text: &str) -> Result<Template, CheckError> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("%(") {
+        let (name, tail) = after.split_once(")s").ok_or_else(|| CheckError::Template(text.to_owned()))?;
+        if !before.is_empty() {
+            parts.push(Part::Text(before.to_owned()));
+        }
+        parts.push(Part::Target(name.to_owned()));
+        rest = tail;
+    }
+    if !rest.is_empty() || parts.is_empty() {
+        parts.push(Part::Text(rest.to_owned()));
+    }
+    Ok(Template(parts))
+}
+
+impl Template {
+    /// `None` when the target lacks an attribute that the template names.
+    fn fill(&self, target: &Target) -> Option<String> {
+        let mut text = String::new();
+        for part in &self.0 {
+            match part {
+                Part::Text(fixed) => text.push_str(fixed),
+                Part::Target(name) => text.push_str(target.get(name)?),
+            }
+        }
+        Some(text)
+    }
+}
+
+impl Check {
+    /// The rules that the check refers to.
+    pub fn references(&self) -> Vec<&str> {
+        match self {
+            Self::Rule(name) => vec![name],
+            Self::Not(inner) => inner.references(),
+            Self::And(checks) | Self::Or(checks) => checks.iter().flat_map(Self::references).collect(),
+            Self::Always | Self::Never | Self::Role(_) | Self::Equals(..) => Vec::new(),
+        }
+    }
+
+    /// Whether the check holds; `rule` looks other rules up.
+    pub fn holds(&self, caller: &Caller, target: &Target, rule: &dyn Fn(&str) -> bool) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Never => false,
+            Self::Not(inner) => !inner.holds(caller, target, rule),
+            Self::And(checks) => checks.iter().all(|check| check.holds(caller, target, rule)),
+            Self::Or(checks) => checks.iter().any(|check| check.holds(caller, target, rule)),
+            Self::Rule(name) => rule(name),
+            Self::Role(role) => role.fill(target).is_some_and(|role| caller.has_role(&role)),
+            Self::Equals(Left::Literal(literal), value) => value.fill(target).is_some_and(|value| value == *literal),
+            Self::Equals(Left::Credential(name), value) => {
+                value.fill(target).is_some_and(|value| has_credential(caller, name, &value))
+            }
+        }
+    }
+}
+
+/// A credential that the caller lacks equals nothing: a token without project never owns a target without project.
+fn has_credential(caller: &Caller, name: &str, value: &str) -> bool {
+    match name {
+        "user_id" | "user" => caller.user.as_str() == value && !caller.is_anonymous(),
+        "project_id" | "tenant_id" | "tenant" => caller.project.as_ref().is_some_and(|id| id.as_str() == value),
+        "domain_id" => caller.domain.as_ref().is_some_and(|id| id.as_str() == value),
+        "user_domain_id" => caller.user_domain.as_ref().is_some_and(|id| id.as_str() == value),
+        "project_domain_id" => caller.project_domain.as_ref().is_some_and(|id| id.as_str() == value),
+        "system_scope" | "system" => caller.system_scope.as_deref() == Some(value),
+        // Keystone's own rules say `is_admin:1`.
+        "is_admin" => value == if caller.is_admin { "True" } else { "False" } || (value == "1" && caller.is_admin),
+        "is_admin_project" => value == "True",
+        "roles" => caller.roles.iter().any(|role| role == value),
+        "user_name" => caller.user_name == value,
+        "project_name" => caller.project_name.as_deref() == Some(value),
+        _ => false,
+    }
+}
+
+impl fmt::Display for Token<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Open => "(",
+            Self::Close => ")",
+            Self::And => "and",
+            Self::Or => "or",
+            Self::Not => "not",
+            Self::Check(text) => text,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use chronova_events::ids::{ProjectId, UserId};
+
+    use super::*;
+
+    fn caller(roles: &[&str]) -> Caller {
+        let mut caller = Caller::of_user(UserId::new("u1"));
+        caller.project = Some(ProjectId::new("p1"));
+        caller.roles = roles.iter().map(|role| (*role).to_owned()).collect();
+        caller
+    }
+
+    fn holds(text: &str, roles: &[&str]) -> bool {
+        let target = Target::default().with("project_id", "p1").with("user_id", "u2").with("kind", "open");
+        parse(text).unwrap().holds(&caller(roles), &target, &|name| name == "yes")
+    }
+
+    #[test]
+    fn literals_and_operators() {
+        assert!(holds("", &[]) && holds("@", &[]) && !holds("!", &[]));
+        assert!(holds("not !", &[]) && !holds("not @", &[]));
+        assert!(holds("rule:yes", &[]) && !holds("rule:no", &[]));
+        assert!(holds("role:Admin", &["aDMIN"]));
+        assert!(holds("@ or ! and !", &[]), "and binds before or");
+        assert!(!holds("(@ or !) and !", &[]));
+        assert!(holds("! OR ((rule:yes))", &[]));
+        assert!(holds("not rule:no and not (rule:no or !)", &[]));
+    }
+
+    #[test]
+    fn credentials_and_targets() {
+        assert!(holds("project_id:%(project_id)s", &[]));
+        assert!(!holds("user_id:%(user_id)s", &[]));
+        assert!(holds("(role:member and project_id:%(project_id)s) or user_id:%(user_id)s", &["member"]));
+        assert!(!holds("project_id:%(missing)s", &[]), "an attribute that the target lacks matches nothing");
+        assert!(holds("'open':%(kind)s", &[]) && !holds("'shut':%(kind)s", &[]));
+        assert!(!holds("system_scope:all", &[]));
+        assert!(holds("is_admin:False", &[]) && !holds("is_admin:True", &[]));
+        assert!(!holds("nonsense:x", &[]));
+    }
+
+    #[test]
+    fn refuses_what_is_none() {
+        for bad in ["role", "@ or", "and @", "(@", "@)", "@ @", "not", "role:%(x"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+        assert!(matches!(parse("http://server/check"), Err(CheckError::Remote(_))));
+    }
+
+    #[test]
+    fn the_list_form_is_or_of_ands() {
+        let lists = |lists: &[&[&str]]| {
+            let owned: Vec<Vec<String>> =
+                lists.iter().map(|all| all.iter().map(|s| (*s).to_owned()).collect()).collect();
+            parse_lists(&owned).unwrap()
+        };
+        assert_eq!(lists(&[]), Check::Always);
+        assert_eq!(lists(&[&["role:a", "rule:b"], &["@"]]), parse("role:a and rule:b or @").unwrap());
+    }
+}

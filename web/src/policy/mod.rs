@@ -1,0 +1,19 @@
+//! Policy: may this caller do this to that?
+//!
+//! Rules are named as OpenStack's services name them, with their defaults in `defaults` (check string, scopes, deprecated
+//! predecessor) and the operator's overrides in `policy.yaml`. [`Enforcer::authorize`] is the only maker of [`Permit`]s.
+//!
+//! Invariants: everything is parsed and checked for unknown and circular references at start-up; a rule that does not
+//! exist denies; two services may have rules of the same name, so each has its own set.
+
+pub mod check;
+pub mod defaults;
+mod enforcer;
+mod file;
+mod permit;
+mod target;
+
+pub use enforcer::{Denied, Enforcer, PolicyError, RuleSet};
+pub use file::Overrides;
+pub use permit::Permit;
+pub use target::Target;

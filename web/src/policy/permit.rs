@@ -1,0 +1,30 @@
+//! Proof that a rule was checked. Only this folder can make one, so what asks for a `&Permit` cannot be reached unchecked.
+
+use std::sync::Arc;
+
+use crate::auth::{Caller, Requester};
+
+/// "This requester may do what this rule guards."
+#[derive(Debug, Clone)]
+pub struct Permit {
+    rule: &'static str,
+    requester: Arc<Requester>,
+}
+
+impl Permit {
+    pub(super) fn grant(rule: &'static str, requester: &Arc<Requester>) -> Self {
+        Self { rule, requester: Arc::clone(requester) }
+    }
+
+    pub fn rule(&self) -> &'static str {
+        self.rule
+    }
+
+    pub fn caller(&self) -> &Caller {
+        &self.requester.caller
+    }
+
+    pub fn requester(&self) -> &Arc<Requester> {
+        &self.requester
+    }
+}

@@ -1,0 +1,52 @@
+//! The attributes of what an operation touches, for `%(name)s` in rules.
+
+use std::borrow::Cow;
+
+use chronova_events::ids::{ProjectId, UserId};
+
+use crate::auth::Caller;
+
+/// Name and value pairs; names may have dots (`target.user.domain_id`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Target {
+    attributes: Vec<(Cow<'static, str>, String)>,
+}
+
+impl Target {
+    /// The caller's own project and user: what operations on collections are checked against.
+    pub fn of(caller: &Caller) -> Self {
+        let target = Self::default().user(&caller.user);
+        match &caller.project {
+            Some(project) => target.project(project),
+            None => target,
+        }
+    }
+
+    /// Something that belongs to a project and a user.
+    pub fn owned(project: &ProjectId, user: &UserId) -> Self {
+        Self::default().project(project).user(user)
+    }
+
+    #[must_use]
+    pub fn project(self, project: &ProjectId) -> Self {
+        self.with("project_id", project.as_str()).with("tenant_id", project.as_str())
+    }
+
+    #[must_use]
+    pub fn user(self, user: &UserId) -> Self {
+        self.with("user_id", user.as_str())
+    }
+
+    /// Sets an attribute.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
+        let name = name.into();
+        self.attributes.retain(|(known, _)| *known != name);
+        self.attributes.push((name, value.into()));
+        self
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.attributes.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}

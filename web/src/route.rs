@@ -1,0 +1,317 @@
+//! The route table is data: one [`Route`] per operation. Adding an operation is one line in a table and one handler.
+//!
+//! ```ignore
+//! pub const ROUTES: &[Route] = &[
+//!     get("servers.index", "/servers", handler!(index)).policy("os_compute_api:servers:index").query(index_query),
+//!     post("servers.create", "/servers", handler!(create)).policy("os_compute_api:servers:create").body(create_body),
+//!     action("servers.os-start", "/servers/{id}/action", "os-start", handler!(start))
+//!         .policy_on_target("os_compute_api:servers:start"),
+//!     gone("cells.index", Method::Get, "/os-cells", 410),
+//! ];
+//! ```
+//!
+//! Invariants: a route with a policy rule never runs its handler before the rule was checked against the caller
+//! (`policy`), or is refused by the dispatcher when its handler answered without having asked (`policy_on_target`).
+
+use std::fmt;
+
+use futures::future::LocalBoxFuture;
+
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::microversion::Microversion;
+use crate::reply::Reply;
+use crate::schema::Schema;
+
+/// The APIs that one process serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Service {
+    Compute,
+    Placement,
+    Identity,
+    Image,
+    Network,
+    Volume,
+    Metadata,
+}
+
+impl Service {
+    pub const ALL: [Self; 7] =
+        [Self::Compute, Self::Placement, Self::Identity, Self::Image, Self::Network, Self::Volume, Self::Metadata];
+
+    /// The service type of the catalogue; also its prefix on the common port.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::Placement => "placement",
+            Self::Identity => "identity",
+            Self::Image => "image",
+            Self::Network => "network",
+            Self::Volume => "volume",
+            Self::Metadata => "metadata",
+        }
+    }
+
+    /// Where the operations begin below the service's root.
+    pub const fn api_root(self) -> &'static str {
+        match self {
+            Self::Compute => "/v2.1",
+            Self::Placement | Self::Metadata => "",
+            Self::Identity | Self::Volume => "/v3",
+            Self::Image => "/v2",
+            Self::Network => "/v2.0",
+        }
+    }
+}
+
+/// HTTP methods that routes can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Method {
+    Get,
+    Head,
+    Post,
+    Put,
+    Patch,
+    Delete,
+}
+
+impl Method {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Get, Self::Head, Self::Post, Self::Put, Self::Patch, Self::Delete]
+            .into_iter()
+            .find(|m| m.as_str() == text)
+    }
+}
+
+/// What a handler function becomes in the table; write `handler!(name)`.
+pub type Handler = fn(Ctx) -> LocalBoxFuture<'static, Result<Reply, Fault>>;
+
+/// A function that describes a body or a query string; called once, at start-up.
+pub type SchemaFn = fn() -> Schema;
+
+/// Turns `async fn name(ctx: Ctx) -> Result<Reply, Fault>` into a table entry.
+#[macro_export]
+macro_rules! handler {
+    ($name:path) => {
+        |ctx| ::std::boxed::Box::pin($name(ctx))
+    };
+}
+
+/// Who may call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Anybody, without a token: version documents, logging in.
+    Public,
+    /// Anybody; with a valid token the caller is known.
+    Optional,
+    /// Anybody with a valid token.
+    Token,
+    /// The rule holds for the caller and the caller's own project; checked before the handler.
+    Rule(&'static str),
+    /// The rule needs a target that only the handler knows: it calls `ctx.authorize(&target)`.
+    RuleOnTarget(&'static str),
+}
+
+impl Access {
+    pub const fn rule(self) -> Option<&'static str> {
+        match self {
+            Self::Rule(rule) | Self::RuleOnTarget(rule) => Some(rule),
+            Self::Public | Self::Optional | Self::Token => None,
+        }
+    }
+}
+
+/// What body an operation takes.
+#[derive(Clone, Copy)]
+pub enum BodySpec {
+    /// None; what is sent is ignored.
+    None,
+    /// JSON that the schema must accept.
+    Json(SchemaFn),
+    /// Any JSON; the handler checks.
+    AnyJson,
+    /// Not parsed and not limited: the handler reads `ctx.take_payload()`.
+    Raw,
+}
+
+impl fmt::Debug for BodySpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "None",
+            Self::Json(_) => "Json",
+            Self::AnyJson => "AnyJson",
+            Self::Raw => "Raw",
+        })
+    }
+}
+
+/// One operation.
+#[derive(Clone, Copy)]
+pub struct Route {
+    /// The operation's stable name (`servers.create`): in metrics, logs and tests.
+    pub op: &'static str,
+    pub method: Method,
+    /// Below the API root, with `{names}`; `{name*}` at the end takes the rest of the path.
+    pub path: &'static str,
+    /// The single key of the body, for `.../action` paths.
+    pub action: Option<&'static str>,
+    pub since: Microversion,
+    /// The last version that has the operation; `None` = still there.
+    pub until: Option<Microversion>,
+    pub access: Access,
+    pub body: BodySpec,
+    pub query: Option<SchemaFn>,
+    /// What a version outside the range gets: 404, rarely 405.
+    pub outside: u16,
+    /// A removed operation answers this status and nothing else.
+    pub removed: Option<u16>,
+    pub handler: Handler,
+}
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.op, self.method.as_str(), self.path)?;
+        if let Some(action) = self.action {
+            write!(f, " {action}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Route {
+    pub const fn new(op: &'static str, method: Method, path: &'static str, handler: Handler) -> Self {
+        Self {
+            op,
+            method,
+            path,
+            action: None,
+            since: Microversion::NONE,
+            until: None,
+            access: Access::Token,
+            body: BodySpec::None,
+            query: None,
+            outside: 404,
+            removed: None,
+            handler,
+        }
+    }
+
+    /// The first version that has the operation.
+    pub const fn since(mut self, major: u16, minor: u16) -> Self {
+        self.since = Microversion::new(major, minor);
+        self
+    }
+
+    /// The last version that has the operation.
+    pub const fn until(mut self, major: u16, minor: u16) -> Self {
+        self.until = Some(Microversion::new(major, minor));
+        self
+    }
+
+    /// What a version outside the range gets, where it is not 404.
+    pub const fn outside(mut self, status: u16) -> Self {
+        self.outside = status;
+        self
+    }
+
+    /// Checked before the handler, against the caller's own project.
+    pub const fn policy(mut self, rule: &'static str) -> Self {
+        self.access = Access::Rule(rule);
+        self
+    }
+
+    /// Checked by the handler, which calls `ctx.authorize(&target)`.
+    pub const fn policy_on_target(mut self, rule: &'static str) -> Self {
+        self.access = Access::RuleOnTarget(rule);
+        self
+    }
+
+    /// Needs no token.
+    pub const fn public(mut self) -> Self {
+        self.access = Access::Public;
+        self
+    }
+
+    /// Takes a token but needs none.
+    pub const fn optional_token(mut self) -> Self {
+        self.access = Access::Optional;
+        self
+    }
+
+    pub const fn body(mut self, schema: SchemaFn) -> Self {
+        self.body = BodySpec::Json(schema);
+        self
+    }
+
+    pub const fn any_body(mut self) -> Self {
+        self.body = BodySpec::AnyJson;
+        self
+    }
+
+    pub const fn raw_body(mut self) -> Self {
+        self.body = BodySpec::Raw;
+        self
+    }
+
+    pub const fn query(mut self, schema: SchemaFn) -> Self {
+        self.query = Some(schema);
+        self
+    }
+}
+
+pub const fn get(op: &'static str, path: &'static str, handler: Handler) -> Route {
+    Route::new(op, Method::Get, path, handler)
+}
+
+pub const fn head(op: &'static str, path: &'static str, handler: Handler) -> Route {
+    Route::new(op, Method::Head, path, handler)
+}
+
+pub const fn post(op: &'static str, path: &'static str, handler: Handler) -> Route {
+    Route::new(op, Method::Post, path, handler)
+}
+
+pub const fn put(op: &'static str, path: &'static str, handler: Handler) -> Route {
+    Route::new(op, Method::Put, path, handler)
+}
+
+pub const fn patch(op: &'static str, path: &'static str, handler: Handler) -> Route {
+    Route::new(op, Method::Patch, path, handler)
+}
+
+pub const fn delete(op: &'static str, path: &'static str, handler: Handler) -> Route {
+    Route::new(op, Method::Delete, path, handler)
+}
+
+/// `POST path` with a body whose single key is `key`.
+pub const fn action(op: &'static str, path: &'static str, key: &'static str, handler: Handler) -> Route {
+    let mut route = Route::new(op, Method::Post, path, handler);
+    route.action = Some(key);
+    route.body = BodySpec::AnyJson;
+    route
+}
+
+/// An operation that no longer exists: answers `status` (410, say) to everybody with a token.
+pub const fn gone(op: &'static str, method: Method, path: &'static str, status: u16) -> Route {
+    let mut route = Route::new(op, method, path, |_| Box::pin(std::future::ready(Err(Fault::gone()))));
+    route.removed = Some(status);
+    route
+}
+
+/// An action that no longer exists.
+pub const fn gone_action(op: &'static str, path: &'static str, key: &'static str, status: u16) -> Route {
+    let mut route = gone(op, Method::Post, path, status);
+    route.action = Some(key);
+    route
+}

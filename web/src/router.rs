@@ -1,0 +1,226 @@
+//! From a path to the operations that have it.
+//!
+//! A tree of segments; a literal beats a name, and a longer match that lacks the method gives way to another that has it
+//! (`GET /servers/detail` is a listing, `DELETE /servers/detail` is about a server called so).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::route::{BodySpec, Method, Route, Service};
+use crate::schema::{Bands, CompileError, Dialect};
+
+/// A route with its compiled schemas.
+#[derive(Debug)]
+pub struct Operation {
+    pub route: &'static Route,
+    pub body: Option<Bands>,
+    pub query: Option<Bands>,
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    literals: BTreeMap<&'static str, Node>,
+    name: Option<Box<Node>>,
+    /// `{name*}`: the rest of the path.
+    rest: Vec<usize>,
+    here: Vec<usize>,
+}
+
+/// The operations of one service.
+#[derive(Debug)]
+pub struct Router {
+    operations: Vec<Operation>,
+    root: Node,
+}
+
+/// What a path and a method lead to.
+#[derive(Debug)]
+pub enum Found<'a> {
+    /// Operations that share method and path: their versions and actions differ.
+    Operations {
+        operations: Vec<&'a Operation>,
+        values: Vec<String>,
+    },
+    /// The path exists with other methods.
+    OtherMethods(BTreeSet<Method>),
+    Nothing,
+}
+
+/// A route table that makes no sense.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("operation {op}: {source}")]
+pub struct TableError {
+    pub op: &'static str,
+    pub source: CompileError,
+}
+
+impl Router {
+    pub fn new(service: Service, tables: &[&'static [Route]]) -> Self {
+        let dialect = match service {
+            Service::Compute | Service::Volume => Dialect::Nova,
+            _ => Dialect::Plain,
+        };
+        let mut router = Self { operations: Vec::new(), root: Node::default() };
+        for route in tables.iter().copied().flatten() {
+            let body = match route.body {
+                BodySpec::Json(schema) => Some(Bands::new(schema(), dialect)),
+                BodySpec::None | BodySpec::AnyJson | BodySpec::Raw => None,
+            };
+            let query = route.query.map(|schema| Bands::new(schema(), dialect));
+            router.insert(Operation { route, body, query });
+        }
+        router
+    }
+
+    fn insert(&mut self, operation: Operation) {
+        let index = self.operations.len();
+        let mut node = &mut self.root;
+        let mut takes_rest = false;
+        for segment in segments(operation.route.path) {
+            match segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+                Some(name) if name.ends_with('*') => {
+                    takes_rest = true;
+                    break;
+                }
+                Some(_) => node = node.name.get_or_insert_default(),
+                None => node = node.literals.entry(segment).or_default(),
+            }
+        }
+        if takes_rest {
+            node.rest.push(index)
+        } else {
+            node.here.push(index)
+        }
+        self.operations.push(operation);
+    }
+
+    pub fn operations(&self) -> &[Operation] {
+        &self.operations
+    }
+
+    /// Compiles every schema of every version, so that a mistake in a table is found by a test or at start-up.
+    pub fn compile_all(&self) -> Result<(), TableError> {
+        for operation in &self.operations {
+            for bands in [&operation.body, &operation.query].into_iter().flatten() {
+                bands.compile_all().map_err(|source| TableError { op: operation.route.op, source })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The operations at `path` (already split, still encoded segments decoded by the caller).
+    pub fn find(&self, method: Method, path: &[String]) -> Found<'_> {
+        let mut others = BTreeSet::new();
+        let mut values = Vec::new();
+        match self.walk(&self.root, method, path, &mut values, &mut others) {
+            Some(operations) => Found::Operations { operations, values },
+            None if others.is_empty() => Found::Nothing,
+            None => Found::OtherMethods(others),
+        }
+    }
+
+    fn walk(
+        &self,
+        node: &Node,
+        method: Method,
+        path: &[String],
+        values: &mut Vec<String>,
+        others: &mut BTreeSet<Method>,
+    ) -> Option<Vec<&Operation>> {
+        let Some((segment, rest)) = path.split_first() else {
+            return self.with_method(&node.here, method, others);
+        };
+        if let Some(next) = node.literals.get(segment.as_str())
+            && let Some(found) = self.walk(next, method, rest, values, others)
+        {
+            return Some(found);
+        }
+        if let Some(next) = &node.name
+            && !segment.is_empty()
+        {
+            values.push(segment.clone());
+            if let Some(found) = self.walk(next, method, rest, values, others) {
+                return Some(found);
+            }
+            values.pop();
+        }
+        let found = self.with_method(&node.rest, method, others)?;
+        values.push(path.join("/"));
+        Some(found)
+    }
+
+    fn with_method(&self, at: &[usize], method: Method, others: &mut BTreeSet<Method>) -> Option<Vec<&Operation>> {
+        let all = || at.iter().filter_map(|index| self.operations.get(*index));
+        let of = |method: Method| all().filter(|o| o.route.method == method).collect::<Vec<_>>();
+        let mut found = of(method);
+        // HEAD is GET without the body unless a route says otherwise.
+        if found.is_empty() && method == Method::Head {
+            found = of(Method::Get);
+        }
+        if found.is_empty() {
+            others.extend(all().map(|operation| operation.route.method));
+            return None;
+        }
+        Some(found)
+    }
+}
+
+/// The names in a route's path with their values, in order.
+pub fn bind(route: &'static Route, values: &[String]) -> Vec<(&'static str, String)> {
+    segments(route.path)
+        .filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
+        .map(|name| name.trim_end_matches('*'))
+        .zip(values.iter().cloned())
+        .collect()
+}
+
+fn segments(path: &'static str) -> impl Iterator<Item = &'static str> {
+    path.split('/').filter(|segment| !segment.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ctx::Ctx;
+    use crate::fault::Fault;
+    use crate::handler;
+    use crate::reply::Reply;
+    use crate::route::{delete, get, post};
+
+    #[allow(clippy::unused_async, reason = "handlers are async")]
+    async fn nothing(_: Ctx) -> Result<Reply, Fault> {
+        Ok(Reply::empty(204))
+    }
+
+    const TABLE: &[Route] = &[
+        get("servers.index", "/servers", handler!(nothing)),
+        get("servers.detail", "/servers/detail", handler!(nothing)),
+        get("servers.show", "/servers/{id}", handler!(nothing)),
+        delete("servers.delete", "/servers/{id}", handler!(nothing)),
+        get("ips.show", "/servers/{server_id}/ips/{label}", handler!(nothing)),
+        post("files.put", "/files/{path*}", handler!(nothing)),
+    ];
+
+    fn find(method: Method, path: &str) -> String {
+        let router = Router::new(Service::Compute, &[TABLE]);
+        let path: Vec<String> = path.split('/').filter(|s| !s.is_empty()).map(str::to_owned).collect();
+        match router.find(method, &path) {
+            Found::Operations { operations, values } => {
+                let bound = bind(operations[0].route, &values);
+                format!("{} {bound:?}", operations[0].route.op)
+            }
+            Found::OtherMethods(methods) => format!("{methods:?}"),
+            Found::Nothing => "nothing".to_owned(),
+        }
+    }
+
+    #[test]
+    fn finds() {
+        assert_eq!(find(Method::Get, "/servers/detail"), "servers.detail []");
+        assert_eq!(find(Method::Delete, "/servers/detail"), r#"servers.delete [("id", "detail")]"#);
+        assert_eq!(find(Method::Head, "/servers"), "servers.index []");
+        assert_eq!(find(Method::Get, "/servers/a/ips/b"), r#"ips.show [("server_id", "a"), ("label", "b")]"#);
+        assert_eq!(find(Method::Put, "/servers"), "{Get}");
+        assert_eq!(find(Method::Post, "/files/a/b"), r#"files.put [("path", "a/b")]"#);
+        assert_eq!(find(Method::Get, "/flavors"), "nothing");
+    }
+}

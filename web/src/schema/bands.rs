@@ -1,0 +1,53 @@
+//! One validator per span of versions in which a description does not change, compiled when first needed.
+
+use std::sync::OnceLock;
+
+use super::{CompileError, Dialect, Schema, Validator};
+use crate::microversion::Microversion;
+
+/// A description and its compiled bands.
+#[derive(Debug)]
+pub struct Bands {
+    schema: Schema,
+    dialect: Dialect,
+    bands: Vec<(Microversion, OnceLock<Result<Validator, CompileError>>)>,
+}
+
+impl Bands {
+    pub fn new(schema: Schema, dialect: Dialect) -> Self {
+        let mut starts = schema.breakpoints();
+        starts.insert(Microversion::NONE);
+        Self { schema, dialect, bands: starts.into_iter().map(|start| (start, OnceLock::new())).collect() }
+    }
+
+    /// The validator of a version.
+    pub fn at(&self, version: Microversion) -> Result<&Validator, CompileError> {
+        let index = self.bands.partition_point(|(start, _)| version.at_least(*start)).saturating_sub(1);
+        let (start, cell) = &self.bands[index];
+        cell.get_or_init(|| Validator::compile(self.schema.render(*start), self.dialect)).as_ref().map_err(Clone::clone)
+    }
+
+    /// Compiles every band, so that a description that makes no sense is found at start-up.
+    pub fn compile_all(&self) -> Result<(), CompileError> {
+        self.bands.iter().try_for_each(|(start, _)| self.at(*start).map(|_| ()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use serde_json::json;
+
+    use super::super::{object, opt, string};
+    use super::*;
+    use crate::microversion::v;
+
+    #[test]
+    fn picks_the_band() {
+        let bands = Bands::new(object([opt("a", string()).since(2, 10)]), Dialect::Nova);
+        let body = json!({"a": "x"});
+        assert!(bands.at(v(2, 9)).unwrap().check(&body).is_err());
+        assert!(bands.at(v(2, 10)).unwrap().check(&body).is_ok());
+        assert!(bands.at(v(2, 104)).unwrap().check(&body).is_ok());
+    }
+}

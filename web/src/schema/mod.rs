@@ -1,0 +1,40 @@
+//! What a body or a query string may look like, at each microversion.
+//!
+//! ```ignore
+//! fn create_body() -> Schema {
+//!     object([
+//!         req("keypair", object([
+//!             req("name", name()),
+//!             opt("type", choice(["ssh", "x509"])).since(2, 2),
+//!             opt("public_key", string()).until(2, 91),
+//!             req("public_key", string()).since(2, 92),
+//!         ])),
+//!     ])
+//! }
+//! fn index_query() -> Schema {
+//!     query([many("user_id", string()).since(2, 10), many("limit", non_negative_integer()).since(2, 35)]).strict_since(2, 75)
+//! }
+//! ```
+//!
+//! A description renders to plain JSON Schema for one version ([`Schema::render`]) and compiles, once per version band, to
+//! a [`Validator`]. Validation is our own short reading of JSON Schema because the API promises what a general validator
+//! does not give: the *first* violation in the order of the schema, in the words of python-jsonschema with Python's spelling
+//! of values, number limits that apply to numbers in strings, and Nova's formats. The keywords are a closed set: one that
+//! the validator does not know does not compile. The tests hold it against an independent validator.
+
+mod bands;
+mod build;
+mod formats;
+mod parameters;
+mod python;
+mod validate;
+mod words;
+
+pub use bands::Bands;
+pub use build::{
+    Property, Schema, all_of, any, any_of, array, boolean, choice, integer, many, not, null, null_or, number, object,
+    one_of, opt, query, raw, req, single, string,
+};
+pub use parameters::*;
+pub use python::repr;
+pub use validate::{CompileError, Dialect, Step, Validator, Violation};

@@ -1,0 +1,236 @@
+//! The HTTP side: listeners, request ids, headers of every answer, the access log, and the paths that are no API.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use actix_web::body::{BoxBody, SizedStream};
+use actix_web::http::StatusCode;
+use actix_web::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use actix_web::web::{Data, ServiceConfig};
+use actix_web::{HttpRequest, HttpResponse, HttpServer, dev, web};
+use chronova_events::ids::RequestId;
+use tracing::Instrument as _;
+use uuid::Uuid;
+
+use crate::address;
+use crate::app::App;
+use crate::fault::{Fault, RenderContext, render};
+use crate::microversion::{HEADER, LEGACY_HEADER};
+use crate::pipeline::{self, Facts, Incoming};
+use crate::reply::{Reply, ReplyBody};
+use crate::route::{Method, Service};
+use crate::tables::Routers;
+use crate::{cors, discovery};
+
+/// An address to listen on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listener {
+    pub address: SocketAddr,
+    /// `None`: every service under its prefix. Otherwise one service at the root, as on its customary port.
+    pub only: Option<Service>,
+}
+
+/// Starts the listeners. Each returned server is a future that ends when it is stopped; their handles stop them.
+pub fn serve(
+    app: &Arc<App>,
+    listeners: &[Listener],
+    workers: usize,
+) -> std::io::Result<Vec<(SocketAddr, dev::Server)>> {
+    let routers = Arc::new(Routers::all());
+    routers.compile_all().map_err(std::io::Error::other)?;
+    listeners
+        .iter()
+        .map(|listener| {
+            let (app, routers, only) = (Arc::clone(app), Arc::clone(&routers), listener.only);
+            let server = HttpServer::new(move || {
+                actix_web::App::new().configure(configure(Arc::clone(&app), Arc::clone(&routers), only))
+            })
+            .workers(workers.max(1))
+            .disable_signals()
+            .shutdown_timeout(30)
+            .bind(listener.address)?;
+            let address = server.addrs().first().copied().unwrap_or(listener.address);
+            Ok((address, server.run()))
+        })
+        .collect()
+}
+
+/// Puts the dispatcher into an actix application; tests use it without a listener.
+pub fn configure(
+    app: Arc<App>,
+    routers: Arc<Routers>,
+    only: Option<Service>,
+) -> impl FnOnce(&mut ServiceConfig) + Clone {
+    move |config: &mut ServiceConfig| {
+        config.app_data(Data::new(Front { app, routers, only })).default_service(web::to(entry));
+    }
+}
+
+struct Front {
+    app: Arc<App>,
+    routers: Arc<Routers>,
+    only: Option<Service>,
+}
+
+async fn entry(request: HttpRequest, payload: web::Payload, front: Data<Front>) -> HttpResponse {
+    let request_id = RequestId::new(format!("req-{}", Uuid::new_v4()));
+    let span = tracing::info_span!("request", request_id = request_id.as_str());
+    handle(&front, request, payload, request_id).instrument(span).await
+}
+
+async fn handle(front: &Front, request: HttpRequest, payload: web::Payload, request_id: RequestId) -> HttpResponse {
+    let started = Instant::now();
+    let config = &front.app.config;
+    let Some(place) = address::place(front.only, &request, config) else {
+        return finish(outside_services(front, &request), request.head().method == "HEAD");
+    };
+    let service = place.service;
+    let in_flight = front.app.metrics.began(service.name());
+    let mut facts = Facts::default();
+    let headers = request.headers().clone();
+    let www_authenticate = config
+        .www_authenticate_uri
+        .clone()
+        .unwrap_or_else(|| format!("{}/{}", place.links.host, Service::Identity.name()));
+    let preflight = if request.method() == "OPTIONS" { cors::preflight(&config.cors, &headers) } else { None };
+    let preflighted = preflight.is_some();
+    let result = match preflight {
+        Some(reply) => Ok(reply),
+        None => {
+            let incoming = Incoming {
+                place,
+                method: Method::parse(request.method().as_str()),
+                query: request.query_string().to_owned(),
+                headers: headers.clone(),
+                payload: payload.into_inner(),
+                request_id: request_id.clone(),
+                global_request_id: global_request_id(&headers),
+                remote: request.peer_addr().map(|peer| peer.ip()),
+            };
+            pipeline::run(&front.app, &front.routers, incoming, &mut facts).await
+        }
+    };
+    let mut reply = result.unwrap_or_else(|fault| {
+        if let Some(cause) = &fault.cause {
+            tracing::error!(status = fault.status, cause = cause.as_str(), "{}", fault.message);
+        }
+        let fault = if fault.status == 401 {
+            fault.header("WWW-Authenticate", format!("Keystone uri=\"{www_authenticate}\""))
+        } else {
+            fault
+        };
+        let accept = headers.get("Accept").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let context = RenderContext { service, accept, version: facts.version, request_id: request_id.as_str() };
+        render(&fault, &context)
+    });
+    if !preflighted {
+        reply.headers.extend(cors::headers(&config.cors, &headers));
+    }
+    reply.headers.extend(common_headers(service, &facts, request_id.as_str()));
+    let took = started.elapsed();
+    front.app.metrics.answered(service.name(), facts.operation.unwrap_or("none"), reply.status, took);
+    drop(in_flight);
+    log(&request, &facts, reply.status, took);
+    finish(reply, request.method() == "HEAD")
+}
+
+fn log(request: &HttpRequest, facts: &Facts, status: u16, took: std::time::Duration) {
+    tracing::info!(
+        target: "chronova_web::access",
+        method = request.method().as_str(),
+        path = request.path(),
+        status,
+        operation = facts.operation.unwrap_or("none"),
+        version = facts.version.map(tracing::field::display),
+        user = facts.user.as_deref(),
+        project = facts.project.as_deref(),
+        remote = request.peer_addr().map(|peer| tracing::field::display(peer.ip())),
+        micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        "answered"
+    );
+}
+
+/// Another service's request id counts only in its own form, so that nothing else gets into logs and events.
+fn global_request_id(headers: &HeaderMap) -> Option<RequestId> {
+    let text = headers.get("X-OpenStack-Request-ID")?.to_str().ok()?;
+    let uuid = text.strip_prefix("req-")?;
+    (uuid.len() == 36 && Uuid::try_parse(uuid).is_ok()).then(|| RequestId::new(text))
+}
+
+/// The index, health and metrics: only where all services are served.
+fn outside_services(front: &Front, request: &HttpRequest) -> Reply {
+    match request.path() {
+        "/" => {
+            let info = request.connection_info();
+            discovery::index(&format!("{}://{}", info.scheme(), info.host()))
+        }
+        "/healthz" => front.app.health.report(),
+        "/metrics" => match front.app.metrics.render() {
+            Ok(text) => Reply::bytes(200, "text/plain; version=0.0.4; charset=utf-8", text),
+            Err(error) => {
+                tracing::error!(%error, "the metrics cannot be shown");
+                Reply::empty(500)
+            }
+        },
+        _ => {
+            let context = RenderContext { service: Service::Compute, accept: "", version: None, request_id: "" };
+            render(&Fault::no_route(), &context)
+        }
+    }
+}
+
+fn common_headers(service: Service, facts: &Facts, request_id: &str) -> Vec<(&'static str, String)> {
+    let mut headers = vec![("x-openstack-request-id", request_id.to_owned())];
+    match service {
+        Service::Compute => {
+            headers.push(("x-compute-request-id", request_id.to_owned()));
+            if let Some(version) = facts.version {
+                headers.push((HEADER, format!("compute {version}")));
+                headers.push((LEGACY_HEADER, version.to_string()));
+            }
+            headers.push(("Vary", HEADER.to_owned()));
+            headers.push(("Vary", LEGACY_HEADER.to_owned()));
+        }
+        Service::Placement => {
+            if let Some(version) = facts.version {
+                headers.push((HEADER, format!("placement {version}")));
+            }
+            headers.push(("Vary", HEADER.to_owned()));
+        }
+        Service::Identity => headers.push(("Vary", "X-Auth-Token".to_owned())),
+        Service::Image | Service::Network | Service::Volume | Service::Metadata => {}
+    }
+    headers
+}
+
+fn finish(reply: Reply, head: bool) -> HttpResponse {
+    let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = HttpResponse::build(status);
+    for (name, value) in reply.headers {
+        // A value with line breaks or the like is not sent: nobody may add headers of their own.
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+            response.append_header((name, value));
+        }
+    }
+    match reply.body {
+        ReplyBody::Empty => response.finish(),
+        ReplyBody::Json(value) => {
+            response.insert_header((CONTENT_TYPE, HeaderValue::from_static("application/json")));
+            let text = if head { String::new() } else { value.to_string() };
+            response.body(text)
+        }
+        ReplyBody::Bytes { content_type, bytes } => {
+            response.insert_header((CONTENT_TYPE, HeaderValue::from_static(content_type)));
+            if head { response.finish() } else { response.body(bytes) }
+        }
+        ReplyBody::Stream { content_type, length, stream } => {
+            response.insert_header((CONTENT_TYPE, HeaderValue::from_static(content_type)));
+            match length {
+                _ if head => response.finish(),
+                Some(length) => response.body(BoxBody::new(SizedStream::new(length, stream))),
+                None => response.streaming(stream),
+            }
+        }
+    }
+}
