@@ -9,10 +9,14 @@ pub mod gateway;
 pub mod ports;
 pub mod shell;
 
+pub mod config_drive;
 pub mod flavor;
 pub mod host;
+pub mod hosts;
+pub mod house;
 pub mod instance;
 pub mod keypair;
 pub mod ledger;
 pub mod process;
 pub mod quota;
+pub mod scheduler;

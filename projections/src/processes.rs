@@ -59,9 +59,9 @@ impl Processes {
         self.pending.is_empty()
     }
 
-    /// The processes whose undoing failed at least once since it last succeeded.
+    /// The processes with a step that must not fail and does.
     pub fn stuck(&self) -> impl Iterator<Item = &Pending> {
-        self.pending().filter(|pending| matches!(&pending.state, Process::Running(run) if run.undo_failures > 0))
+        self.pending().filter(|pending| matches!(&pending.state, Process::Running(run) if run.stuck > 0))
     }
 }
 

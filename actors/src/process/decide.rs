@@ -1,8 +1,8 @@
 //! Which records a process's stream admits. An order that `plan` could not have led to is refused.
 
 use chronova_events::process::{
-    CalledOff, Finished, Process, ProcessEvent, Restarted, Running, Started, StepDone, StepFailed, StepUndone,
-    UndoFailed,
+    CalledOff, Finished, Process, ProcessEvent, Restarted, Running, Started, StepDone, StepFailed, StepStuck,
+    StepUndone,
 };
 
 use super::{ProcessCommand, ProcessReject};
@@ -37,7 +37,7 @@ fn record(running: &Running, command: ProcessCommand) -> Result<Option<ProcessEv
             return Err(ProcessReject::OutOfOrder("an undo without a reason"));
         }
         ProcessCommand::RecordUndone { step } => StepUndone { step }.into(),
-        ProcessCommand::RecordUndoFailed { step, reason } => UndoFailed { step, reason }.into(),
+        ProcessCommand::RecordStuck { step, reason } => StepStuck { step, reason }.into(),
         ProcessCommand::Restart { excluded } => match (&running.failure, running.done.is_empty()) {
             (Some(failure), true) if failure.undone => Restarted { excluded }.into(),
             _ => return Err(ProcessReject::OutOfOrder("a restart before everything is undone")),

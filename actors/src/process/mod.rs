@@ -4,9 +4,20 @@
 //! |---|---|
 //! | [`decide`] | which records a process's stream admits |
 //! | [`plan`] | what comes next, from the record alone; pure |
+//! | [`definition`] | what a process is made of; the table of processes |
+//! | [`perform`] | does what the plan says and records it |
+//! | [`supervisor`] | begins what was asked for, and goes on with it after a crash |
+//! | `build_instance`, `delete_instance`, `power` | the processes |
 
+pub mod build_instance;
 pub mod decide;
+pub mod definition;
+pub mod delete_instance;
+mod guest;
+pub mod perform;
 pub mod plan;
+pub mod power;
+pub mod supervisor;
 
 use chronova_events::envelope::StreamId;
 use chronova_events::ids::{HostId, ProcessId};
@@ -39,7 +50,7 @@ pub enum ProcessCommand {
     RecordUndone {
         step: String,
     },
-    RecordUndoFailed {
+    RecordStuck {
         step: String,
         reason: String,
     },

@@ -8,10 +8,10 @@ use chronova_events::ids::HostId;
 use chronova_events::process::{Outcome, Running};
 
 /// What a process is made of, as far as planning goes.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Shape {
     /// In order.
-    pub steps: &'static [&'static str],
+    pub steps: Vec<&'static str>,
     /// How often the steps may be run through (1: no second attempt).
     pub max_attempts: u32,
     /// Whether the process can be called off, and undoes what it did when it fails. A process that only goes forward
@@ -87,7 +87,9 @@ mod tests {
     use chronova_events::instance::FaultInfo;
     use chronova_events::process::{Output, Process, Task};
 
-    const SHAPE: Shape = Shape { steps: &["a", "b", "c"], max_attempts: 2, undoes: true };
+    fn shape() -> Shape {
+        Shape { steps: vec!["a", "b", "c"], max_attempts: 2, undoes: true }
+    }
 
     fn after(commands: impl IntoIterator<Item = Command>) -> Process {
         let process = ProcessId(uuid::Uuid::nil());
@@ -103,7 +105,7 @@ mod tests {
 
     fn next(commands: impl IntoIterator<Item = Command>) -> Next {
         match after(commands) {
-            Process::Running(running) => plan(&SHAPE, &running),
+            Process::Running(running) => plan(&shape(), &running),
             other => panic!("{other:?}"),
         }
     }

@@ -23,8 +23,8 @@ noun! {
         StepFailed = "step_failed" @ 1,
         /// A step that had been done, or had failed half-way, was undone.
         StepUndone = "step_undone" @ 1,
-        /// A step could not be undone; it is tried again, and operators are told.
-        UndoFailed = "undo_failed" @ 1,
+        /// A step that must not fail could not be done or undone; it is tried again, and operators are told.
+        StepStuck = "step_stuck" @ 1,
         /// All that was done so far has been undone, and the process tries again from the start.
         Restarted = "restarted" @ 1,
         /// Somebody called the process off: it undoes what it did and ends.
@@ -98,7 +98,7 @@ pub struct StepUndone {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct UndoFailed {
+pub struct StepStuck {
     pub step: String,
     pub reason: String,
 }
@@ -140,7 +140,7 @@ pub fn samples() -> Vec<ProcessEvent> {
         StepDone { step: step(), output: Output::Host { host, hostname: "h1".into() } }.into(),
         StepFailed { step: step(), elsewhere: true, host: Some(host), fault }.into(),
         StepUndone { step: step() }.into(),
-        UndoFailed { step: step(), reason: "host is down".into() }.into(),
+        StepStuck { step: step(), reason: "host is down".into() }.into(),
         Restarted { excluded: Some(host) }.into(),
         CalledOff { by: ProcessId(uuid(4)) }.into(),
         Finished { outcome: Outcome::Succeeded }.into(),

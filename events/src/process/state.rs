@@ -39,8 +39,8 @@ pub struct Running {
     pub attempt: u32,
     /// Hosts that are not to be tried again.
     pub excluded: BTreeSet<HostId>,
-    /// How often the step now due could not be undone.
-    pub undo_failures: u32,
+    /// How often the step now due was found stuck.
+    pub stuck: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -90,7 +90,7 @@ impl Fold for Process {
                     due_undone: false,
                     attempt: 1,
                     excluded: BTreeSet::new(),
-                    undo_failures: 0,
+                    stuck: 0,
                 }));
             }
             (Self::Running(running), ProcessEvent::Finished(finished)) => {
@@ -107,6 +107,7 @@ impl Running {
     fn evolve(&mut self, event: &ProcessEvent) {
         match event {
             ProcessEvent::StepDone(done) => {
+                self.stuck = 0;
                 self.done.push(StepRecord { step: done.step.clone(), output: done.output.clone() });
             }
             ProcessEvent::StepFailed(failed) => {
@@ -119,7 +120,7 @@ impl Running {
                 });
             }
             ProcessEvent::StepUndone(undone) => {
-                self.undo_failures = 0;
+                self.stuck = 0;
                 let was_done = self.is_done(&undone.step);
                 match &mut self.failure {
                     Some(failure) if !failure.undone && failure.step == undone.step => failure.undone = true,
@@ -127,7 +128,7 @@ impl Running {
                     _ => self.due_undone = true,
                 }
             }
-            ProcessEvent::UndoFailed(_) => self.undo_failures += 1,
+            ProcessEvent::StepStuck(_) => self.stuck += 1,
             ProcessEvent::Restarted(restarted) => {
                 self.excluded.extend(restarted.excluded);
                 self.failure = None;

@@ -1,0 +1,320 @@
+//! One task per host: registers it, feels its pulse, turns what it tells into commands.
+
+use std::sync::Arc;
+
+use chronova_events::envelope::{Meta, Position};
+use chronova_events::host::{Capabilities, Registered};
+use chronova_events::ids::{HostId, InstanceId, ProviderId};
+use chronova_events::instance::{Instance, Power};
+use chronova_events::ledger::Inventory;
+use chronova_events::store::EventStore;
+use chronova_hypervisor::driver::{Driver, DriverError, HostSignal};
+use chronova_hypervisor::guest::{HostCapabilities, PowerState};
+use futures::StreamExt;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::fleet::Member;
+use super::plan::{self, Believed, Remedy};
+use crate::host::{HostAggregate, HostCommand};
+use crate::house::{House, Options};
+use crate::instance::{InstanceAggregate, InstanceCommand};
+use crate::ledger::{CELL, LedgerAggregate, LedgerCommand};
+
+/// Heartbeats that may fail before a host counts as down.
+const MISSED_BEATS: u32 = 2;
+
+/// Looks after one host for ever; the task is ended by dropping it.
+pub async fn attend(house: Arc<House>, store: Arc<dyn EventStore>, driver: Arc<dyn Driver>) {
+    let mut agent = Agent { house, store, driver, member: None, missed: 0, connected: false };
+    let mut signals = agent.driver.watch();
+    let mut beat = interval(agent.house.options.heartbeat);
+    let mut resync = interval(agent.house.options.resync);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    resync.tick().await;
+    loop {
+        let member = agent.member.clone();
+        let rung = async {
+            match &member {
+                Some(member) => member.resync.notified().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            signal = signals.next() => match signal {
+                Some(signal) => agent.take(signal).await,
+                None => {
+                    tracing::error!(uri = agent.driver.uri(), "the driver no longer watches its host");
+                    return;
+                }
+            },
+            _ = beat.tick() => agent.beat().await,
+            _ = resync.tick() => agent.resync().await,
+            () = rung => agent.resync().await,
+        }
+    }
+}
+
+struct Agent {
+    house: Arc<House>,
+    store: Arc<dyn EventStore>,
+    driver: Arc<dyn Driver>,
+    /// Known from the first answer on.
+    member: Option<Arc<Member>>,
+    missed: u32,
+    connected: bool,
+}
+
+impl Agent {
+    async fn take(&mut self, signal: HostSignal) {
+        match signal {
+            HostSignal::Connected => self.welcome().await,
+            HostSignal::Disconnected { reason } => self.mourn(&reason).await,
+            HostSignal::Guest { instance, .. } => self.look_at(instance).await,
+            HostSignal::GuestGone { instance } => self.look_at(instance).await,
+        }
+    }
+
+    /// The host answers (again): record what it is and what is on it.
+    async fn welcome(&mut self) {
+        let found = match self.driver.capabilities().await {
+            Ok(found) => found,
+            Err(error) => return self.mourn(&error.to_string()).await,
+        };
+        let options = &self.house.options;
+        let member = self.house.fleet.join(found.host, &found.hostname, &self.driver, options.max_concurrent_builds);
+        self.member = Some(member);
+        if let Err(error) = self.report(&found).await {
+            tracing::error!(host = %found.hostname, error, "the host cannot be registered; trying again");
+            return;
+        }
+        self.missed = 0;
+        self.connected = true;
+        self.beat_once().await;
+        self.resync().await;
+    }
+
+    async fn report(&self, found: &HostCapabilities) -> Result<(), String> {
+        let known = self.house.views.hosts.read(|hosts| hosts.get(found.host).map(|host| host.number));
+        let report = Registered {
+            host: found.host,
+            number: known.unwrap_or_else(|| self.house.fleet.next_number()),
+            hostname: found.hostname.clone(),
+            uri: self.driver.uri().to_owned(),
+            capabilities: capabilities(found),
+        };
+        // Capacity first: a host that is up can be scheduled to.
+        let inventory = LedgerCommand::Report {
+            provider: ProviderId(found.host.0),
+            name: found.hostname.clone(),
+            inventories: inventories(found, &self.house.options),
+            traits: found.traits.clone(),
+        };
+        let meta = Meta::system("host-watch");
+        let gateway = &self.house.gateway;
+        gateway.send::<LedgerAggregate>(&CELL, inventory, Arc::clone(&meta)).await.map_err(|e| e.to_string())?;
+        let up = HostCommand::Report(report);
+        gateway.send::<HostAggregate>(&found.host, up, meta).await.map_err(|e| e.to_string())?;
+        Ok(())
+    }
+
+    async fn mourn(&mut self, reason: &str) {
+        self.connected = false;
+        let Some(member) = &self.member else {
+            tracing::warn!(uri = self.driver.uri(), reason, "the host does not answer yet");
+            return self.report_known_down(reason).await;
+        };
+        tracing::warn!(host = %member.hostname, reason, "the host does not answer");
+        self.report_down(member.host, reason).await;
+    }
+
+    /// A host known from an earlier life of the control plane, found by its URI.
+    async fn report_known_down(&self, reason: &str) {
+        let uri = self.driver.uri();
+        let known = self.house.views.hosts.read(|hosts| hosts.all().find(|host| host.uri == uri).map(|host| host.id));
+        if let Some(host) = known {
+            self.report_down(host, reason).await;
+        }
+    }
+
+    async fn report_down(&self, host: HostId, reason: &str) {
+        let down = HostCommand::ReportDown { reason: reason.to_owned() };
+        if let Err(error) = self.house.gateway.send::<HostAggregate>(&host, down, Meta::system("host-watch")).await {
+            tracing::error!(%host, %error, "a host that is down cannot be recorded as such");
+        }
+    }
+
+    async fn beat(&mut self) {
+        if !self.connected {
+            return self.welcome_back().await;
+        }
+        self.beat_once().await;
+        if self.missed > MISSED_BEATS {
+            self.mourn("heartbeats are missing").await;
+        }
+    }
+
+    /// Not connected as far as is known, or not registered yet: ask, in case the signal was missed.
+    async fn welcome_back(&mut self) {
+        if self.driver.usage().await.is_ok() {
+            self.welcome().await;
+        }
+    }
+
+    async fn beat_once(&mut self) {
+        let Some(member) = &self.member else { return };
+        match self.driver.usage().await {
+            Ok(usage) => {
+                member.beat(usage, self.house.clock.now().0);
+                self.missed = 0;
+            }
+            Err(error) => {
+                tracing::debug!(host = %member.hostname, %error, "a heartbeat is missing");
+                self.missed += 1;
+            }
+        }
+    }
+
+    /// A guest changed: what counts is how it is now, not what the signal said it was.
+    async fn look_at(&self, instance: InstanceId) {
+        let Some(member) = &self.member else { return };
+        let power = match self.driver.guest(instance).await {
+            Ok(status) => power(status.power),
+            Err(DriverError::NoSuchGuest(_)) => Power::Shutdown,
+            Err(error) => {
+                tracing::debug!(%instance, %error, "a guest that changed cannot be looked at; the next resync will");
+                return;
+            }
+        };
+        self.observe(member.host, instance, power).await;
+    }
+
+    async fn observe(&self, host: HostId, instance: InstanceId, power: Power) {
+        let seen = InstanceCommand::Observe { host, power };
+        let result = self.house.gateway.send::<InstanceAggregate>(&instance, seen, Meta::system("host-watch")).await;
+        if let Err(error) = result
+            && error.rejection().is_none()
+        {
+            tracing::warn!(%instance, %error, "what a host told could not be recorded; the next resync will");
+        }
+    }
+
+    /// Compares what is on the host with what should be.
+    async fn resync(&self) {
+        let Some(member) = self.member.as_ref().filter(|_| self.connected) else { return };
+        let guests = match self.driver.guests().await {
+            Ok(guests) => guests,
+            Err(error) => {
+                tracing::debug!(host = %member.hostname, %error, "the guests cannot be listed");
+                return;
+            }
+        };
+        let orphans = self.driver.orphans().await.unwrap_or_default();
+        // Judge by everything that was recorded before the guests were listed.
+        if !self.caught_up(self.store.head()).await {
+            return;
+        }
+        for guest in &guests {
+            let seen = power(guest.power);
+            let remedy = self.believing(guest.instance, |believed| plan::found(member.host, believed, seen));
+            self.apply(member, guest.instance, remedy).await;
+        }
+        for instance in orphans {
+            let remedy = self.believing(instance, |believed| plan::orphaned(member.host, believed, instance));
+            self.apply(member, instance, remedy).await;
+        }
+        let missing: Vec<_> = self.house.views.servers.read(|servers| {
+            let absent = |id: InstanceId| guests.iter().all(|guest| guest.instance != id);
+            servers
+                .on_host(member.host)
+                .filter(|row| absent(row.id))
+                .map(|row| (row.id, plan::missing(&row.instance)))
+                .collect()
+        });
+        for (instance, remedy) in missing {
+            self.apply(member, instance, remedy).await;
+        }
+    }
+
+    async fn caught_up(&self, position: Position) -> bool {
+        self.house.views.wait_for(position, self.house.options.resync).await
+    }
+
+    fn believing(&self, instance: InstanceId, judge: impl FnOnce(Believed<'_>) -> Remedy) -> Remedy {
+        let row = self.house.views.servers.read(|servers| servers.get(instance).cloned());
+        match &row {
+            Some(row) => judge(Believed::Known(&row.instance)),
+            None => judge(Believed::Known(&Instance::Absent)),
+        }
+    }
+
+    async fn apply(&self, member: &Member, instance: InstanceId, remedy: Remedy) {
+        match remedy {
+            Remedy::Nothing => {}
+            Remedy::Observe(power) => self.observe(member.host, instance, power).await,
+            Remedy::Destroy => {
+                tracing::info!(host = %member.hostname, %instance, "removing what a deleted or moved server left");
+                if let Err(error) = self.driver.destroy(instance).await {
+                    tracing::warn!(host = %member.hostname, %instance, %error, "leftovers cannot be removed yet");
+                }
+            }
+            Remedy::Report => {
+                tracing::warn!(host = %member.hostname, %instance, "a guest on the host is not known to this log");
+            }
+        }
+    }
+}
+
+/// A driver's power state in the words of the events.
+pub fn power(state: PowerState) -> Power {
+    match state {
+        PowerState::NoState => Power::NoState,
+        PowerState::Running => Power::Running,
+        PowerState::Paused => Power::Paused,
+        PowerState::Shutdown => Power::Shutdown,
+        PowerState::Crashed => Power::Crashed,
+        PowerState::Suspended => Power::Suspended,
+    }
+}
+
+fn capabilities(found: &HostCapabilities) -> Capabilities {
+    Capabilities {
+        hypervisor_type: found.hypervisor_type.clone(),
+        hypervisor_version: found.hypervisor_version,
+        libvirt_version: found.libvirt_version,
+        host_ip: found.host_ip.clone(),
+        vcpus: found.vcpus,
+        memory_mib: found.memory_mib,
+        disk_gib: found.disk_gib,
+        kvm: found.kvm,
+        cpu_arch: found.cpu.arch.clone(),
+        cpu_model: found.cpu.model.clone(),
+        cpu_vendor: found.cpu.vendor.clone(),
+        cpu_sockets: found.cpu.sockets,
+        cpu_cores: found.cpu.cores,
+        cpu_threads: found.cpu.threads,
+        cpu_features: found.cpu.features.clone(),
+        traits: found.traits.clone(),
+    }
+}
+
+/// What a host offers: Nova's `update_provider_tree` of the libvirt driver.
+fn inventories(found: &HostCapabilities, options: &Options) -> Vec<Inventory> {
+    let line = |class: &str, total: u64, reserved: u64, allocation_ratio: f64| Inventory {
+        class: class.to_owned(),
+        total,
+        reserved: reserved.min(total),
+        min_unit: 1,
+        max_unit: total,
+        step_size: 1,
+        allocation_ratio,
+    };
+    [
+        line("DISK_GB", found.disk_gib, options.reserved_host_disk_mb.div_ceil(1024), options.disk_allocation_ratio),
+        line("MEMORY_MB", found.memory_mib, options.reserved_host_memory_mb, options.ram_allocation_ratio),
+        line("VCPU", u64::from(found.vcpus), options.reserved_host_cpus, options.cpu_allocation_ratio),
+    ]
+    .into_iter()
+    .filter(|inventory| inventory.total > 0)
+    .collect()
+}

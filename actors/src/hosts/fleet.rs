@@ -1,0 +1,90 @@
+//! Finds the driver of a host.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use chronova_events::ids::HostId;
+use chronova_hypervisor::driver::Driver;
+use chronova_hypervisor::guest::HostUsage;
+use tokio::sync::{Notify, Semaphore};
+
+/// A host that answered at least once since start-up.
+pub struct Member {
+    pub host: HostId,
+    pub hostname: String,
+    pub driver: Arc<dyn Driver>,
+    /// Builds at the same time, as Nova's `max_concurrent_builds`.
+    pub builds: Semaphore,
+    /// Rung to have the host compared with the log soon.
+    pub resync: Notify,
+    usage: RwLock<(HostUsage, i64)>,
+}
+
+impl std::fmt::Debug for Member {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Member").field("host", &self.host).field("hostname", &self.hostname).finish_non_exhaustive()
+    }
+}
+
+impl Member {
+    /// What the last heartbeat told, and when (microseconds since the epoch).
+    pub fn usage(&self) -> (HostUsage, i64) {
+        *self.usage.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn beat(&self, usage: HostUsage, at: i64) {
+        *self.usage.write().unwrap_or_else(PoisonError::into_inner) = (usage, at);
+    }
+}
+
+/// All hosts that answered at least once.
+#[derive(Debug, Default)]
+pub struct Fleet {
+    members: RwLock<BTreeMap<HostId, Arc<Member>>>,
+    numbered: AtomicU64,
+}
+
+impl Fleet {
+    /// `known`: how many hosts the log knows already.
+    pub fn new(known: u64) -> Arc<Self> {
+        Arc::new(Self { members: RwLock::default(), numbered: AtomicU64::new(known) })
+    }
+
+    pub fn member(&self, host: HostId) -> Option<Arc<Member>> {
+        self.members.read().unwrap_or_else(PoisonError::into_inner).get(&host).cloned()
+    }
+
+    pub fn driver(&self, host: HostId) -> Option<Arc<dyn Driver>> {
+        self.member(host).map(|member| Arc::clone(&member.driver))
+    }
+
+    pub fn len(&self) -> usize {
+        self.members.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number for a host never seen before.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.numbered.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Adds a host, or returns the member that it is already.
+    pub(crate) fn join(&self, host: HostId, hostname: &str, driver: &Arc<dyn Driver>, builds: usize) -> Arc<Member> {
+        let mut members = self.members.write().unwrap_or_else(PoisonError::into_inner);
+        let member = members.entry(host).or_insert_with(|| {
+            Arc::new(Member {
+                host,
+                hostname: hostname.to_owned(),
+                driver: Arc::clone(driver),
+                builds: Semaphore::new(builds.max(1)),
+                resync: Notify::new(),
+                usage: RwLock::default(),
+            })
+        });
+        Arc::clone(member)
+    }
+}

@@ -1,0 +1,11 @@
+//! The compute hosts as the control plane meets them.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`fleet`] | finds the driver of a host |
+//! | [`agent`] | one task per host: registers it, feels its pulse, turns what it tells into commands |
+//! | [`plan`] | what to do about a difference between a host and the log; pure |
+
+pub mod agent;
+pub mod fleet;
+pub mod plan;

@@ -1,0 +1,63 @@
+//! What to do about a difference between a host and the log. Pure.
+
+use chronova_events::ids::{HostId, InstanceId};
+use chronova_events::instance::{Instance, Phase, Power};
+
+/// What the log says of a server that was found on a host, or that should be there.
+#[derive(Debug, Clone, Copy)]
+pub enum Believed<'a> {
+    /// The log has never heard of it.
+    Unknown,
+    Known(&'a Instance),
+}
+
+/// What to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remedy {
+    Nothing,
+    /// Record what is seen.
+    Observe(Power),
+    /// Remove the guest: its server was deleted, or lives elsewhere.
+    Destroy,
+    /// Not ours to touch, but worth a warning: perhaps the log of another control plane knows it.
+    Report,
+}
+
+/// A guest was found on `host`, in state `seen`.
+pub fn found(host: HostId, believed: Believed<'_>, seen: Power) -> Remedy {
+    let server = match believed {
+        Believed::Unknown | Believed::Known(Instance::Absent) => return Remedy::Report,
+        Believed::Known(Instance::Deleted(_)) => return Remedy::Destroy,
+        Believed::Known(Instance::Alive(server)) => server,
+    };
+    match &server.placement {
+        // Placed is recorded before a guest is made: a guest without it is left over from an attempt given up.
+        None => Remedy::Destroy,
+        Some(placed) if placed.host != host => Remedy::Destroy,
+        Some(_) if matches!(server.phase, Phase::Building { .. }) => Remedy::Nothing,
+        Some(_) if server.power() == seen => Remedy::Nothing,
+        Some(_) => Remedy::Observe(seen),
+    }
+}
+
+/// A server that should be on `host` has no guest there.
+pub fn missing(server: &Instance) -> Remedy {
+    match server.alive() {
+        Some(alive) if alive.ongoing.is_none() && matches!(alive.phase, Phase::Active { .. }) => {
+            Remedy::Observe(Power::Shutdown)
+        }
+        _ => Remedy::Nothing,
+    }
+}
+
+/// A volume of a guest that is not defined is left on `host`.
+pub fn orphaned(host: HostId, believed: Believed<'_>, _instance: InstanceId) -> Remedy {
+    match believed {
+        Believed::Unknown | Believed::Known(Instance::Absent) => Remedy::Report,
+        Believed::Known(Instance::Deleted(_)) => Remedy::Destroy,
+        Believed::Known(Instance::Alive(server)) => match &server.placement {
+            Some(placed) if placed.host == host => Remedy::Nothing,
+            _ => Remedy::Destroy,
+        },
+    }
+}

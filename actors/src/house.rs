@@ -1,0 +1,127 @@
+//! What the processes, the host agents and the reconcilers share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronova_events::clock::Clock;
+use chronova_projections::views::Views;
+
+use crate::gateway::Gateway;
+use crate::hosts::fleet::Fleet;
+use crate::ports::{Images, Networks};
+use crate::scheduler::SchedulerOptions;
+
+/// The options of this crate; what each means stands in the reference of `nova.conf` options.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// `[DEFAULT] instance_name_template`: `%x` and `%d` forms of the server's number.
+    pub instance_name_template: String,
+    /// `[DEFAULT] default_availability_zone`.
+    pub availability_zone: String,
+    /// `[DEFAULT] cpu_allocation_ratio`, `ram_allocation_ratio`, `disk_allocation_ratio`.
+    pub cpu_allocation_ratio: f64,
+    pub ram_allocation_ratio: f64,
+    pub disk_allocation_ratio: f64,
+    /// `[DEFAULT] reserved_host_cpus`, `reserved_host_memory_mb`, `reserved_host_disk_mb`.
+    pub reserved_host_cpus: u64,
+    pub reserved_host_memory_mb: u64,
+    pub reserved_host_disk_mb: u64,
+    /// `[DEFAULT] shutdown_timeout`, seconds.
+    pub shutdown_timeout: u32,
+    /// `[DEFAULT] reboot_timeout`-like patience with a soft reboot, seconds; Nova's driver waits 120.
+    pub soft_reboot_timeout: u32,
+    /// `[DEFAULT] max_concurrent_builds` per host.
+    pub max_concurrent_builds: usize,
+    /// `[scheduler] max_attempts`.
+    pub max_attempts: u32,
+    pub scheduler: SchedulerOptions,
+    /// How often a host is asked for its usage.
+    pub heartbeat: Duration,
+    /// How often what is on a host is compared with what should be.
+    pub resync: Duration,
+    /// How often the reconcilers run.
+    pub reconcile: Duration,
+    /// First pause before a step is tried again; doubles up to `retry_cap`.
+    pub retry_base: Duration,
+    pub retry_cap: Duration,
+    /// How often a step that undoes itself is tried before it counts as failed.
+    pub step_tries: u32,
+    /// Processes at work at the same time.
+    pub max_processes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            instance_name_template: "instance-%08x".to_owned(),
+            availability_zone: "nova".to_owned(),
+            cpu_allocation_ratio: 4.0,
+            ram_allocation_ratio: 1.0,
+            disk_allocation_ratio: 1.0,
+            reserved_host_cpus: 0,
+            reserved_host_memory_mb: 512,
+            reserved_host_disk_mb: 0,
+            shutdown_timeout: 60,
+            soft_reboot_timeout: 120,
+            max_concurrent_builds: 10,
+            max_attempts: 3,
+            scheduler: SchedulerOptions::default(),
+            heartbeat: Duration::from_secs(10),
+            resync: Duration::from_secs(60),
+            reconcile: Duration::from_secs(60),
+            retry_base: Duration::from_millis(100),
+            retry_cap: Duration::from_secs(5),
+            step_tries: 5,
+            max_processes: 4_096,
+        }
+    }
+}
+
+/// Everything that work needs.
+pub struct House {
+    pub gateway: Arc<Gateway>,
+    pub views: Arc<Views>,
+    pub fleet: Arc<Fleet>,
+    pub networks: Arc<dyn Networks>,
+    pub images: Arc<dyn Images>,
+    pub clock: Arc<dyn Clock>,
+    pub options: Options,
+}
+
+impl std::fmt::Debug for House {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("House").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl House {
+    /// The libvirt name of a server's domain.
+    pub fn domain_name(&self, number: u64) -> String {
+        domain_name(&self.options.instance_name_template, number)
+    }
+}
+
+/// Fills in `%d`, `%x` and their zero-padded forms (`%08x`).
+fn domain_name(template: &str, number: u64) -> String {
+    let Some((before, after)) = template.split_once('%') else { return format!("{template}{number}") };
+    let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let width: usize = after[..digits].parse().unwrap_or(0);
+    let rest = &after[digits..];
+    match rest.chars().next() {
+        Some('x') => format!("{before}{number:0width$x}{}", &rest[1..]),
+        Some('d') => format!("{before}{number:0width$}{}", &rest[1..]),
+        _ => format!("{template}{number}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::domain_name;
+
+    #[test]
+    fn the_template_is_filled_in_as_printf_does() {
+        assert_eq!(domain_name("instance-%08x", 255), "instance-000000ff");
+        assert_eq!(domain_name("vm%d.cloud", 7), "vm7.cloud");
+        assert_eq!(domain_name("plain-", 7), "plain-7");
+    }
+}

@@ -1,0 +1,193 @@
+//! Builds a server.
+//!
+//! | step | does | undone by |
+//! |---|---|---|
+//! | `claim_host` | chooses a host, claims its resources in the ledger, records the host | release, record |
+//! | `allocate_network` | makes or binds the ports | deleting or unbinding them |
+//! | `prepare_host` | image into the host's cache; networks and filters on the host | (kept: a cache, and shared) |
+//! | `spawn_guest` | disks, domain, start | destroying the guest |
+//!
+//! A host that fails is given up and the build tries another, `[scheduler] max_attempts` in all.
+
+use chronova_events::ids::{ConsumerId, HostId, ProviderId};
+use chronova_events::instance::{NetworkAllocated, Placed};
+use chronova_events::ledger::{Allocation, Claimed};
+use chronova_events::process::{Outcome, Output};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::definition::{Definition, Step, StepError, Work, settled};
+use super::guest;
+use crate::aggregate::CommandError;
+use crate::instance::{InstanceAggregate, InstanceCommand};
+use crate::ledger::{CELL, LedgerAggregate, LedgerCommand, LedgerReject};
+use crate::ports::NicsWanted;
+use crate::scheduler::{self, Chosen, Request};
+
+pub const DEFINITION: Definition = Definition {
+    name: "build_instance",
+    steps: &[
+        Step {
+            name: "claim_host",
+            run: |work| claim_host(work).boxed(),
+            undo: Some(|work| release_host(work).boxed()),
+        },
+        Step {
+            name: "allocate_network",
+            run: |work| allocate_network(work).boxed(),
+            undo: Some(|work| release_network(work).boxed()),
+        },
+        Step { name: "prepare_host", run: |work| prepare_host(work).boxed(), undo: None },
+        Step {
+            name: "spawn_guest",
+            run: |work| spawn_guest(work).boxed(),
+            undo: Some(|work| destroy_guest(work).boxed()),
+        },
+    ],
+    undoes: true,
+    max_attempts: |options| options.max_attempts.max(1),
+    conclude,
+};
+
+fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    async move {
+        let process = work.running.process;
+        let record = match outcome {
+            Outcome::Succeeded => InstanceCommand::RecordBuilt { process },
+            Outcome::Failed => {
+                let fault = work.running.failure.as_ref().map(|failure| failure.fault.clone());
+                let fault = fault.unwrap_or_else(|| StepError::Again("unknown".to_owned()).fault());
+                InstanceCommand::RecordBuildFailed { process, fault }
+            }
+            // Whoever called it off goes on with the server.
+            Outcome::CalledOff => return Ok(()),
+        };
+        let gateway = &work.house.gateway;
+        settled(gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await)
+    }
+    .boxed()
+}
+
+async fn claim_host(work: &Work) -> Result<Output, StepError> {
+    let server = work.present_server().await?;
+    let house = &work.house;
+    // A host that this very process chose before a crash stays chosen: its claim is in the ledger.
+    if let Some(placed) = server.placement.as_ref().filter(|placed| placed.process == work.running.process) {
+        return Ok(Output::Host { host: placed.host, hostname: placed.hostname.clone() });
+    }
+    let request = Request::of_build(&server.request, &work.running.excluded, &house.options.availability_zone);
+    let candidates = scheduler::choose(&house.views, &request, &house.options.scheduler).map_err(|none| {
+        let details = format!("{none} (attempt {})", work.running.attempt);
+        StepError::fatal(500, "No valid host was found. There are not enough hosts available.", &details)
+    })?;
+    for chosen in candidates {
+        if claim(work, &request, &chosen, &server.request.project, &server.request.user).await? {
+            let placed = Placed {
+                process: work.running.process,
+                host: chosen.host,
+                hostname: chosen.hostname.clone(),
+                attempt: work.running.attempt,
+                availability_zone: house.options.availability_zone.clone(),
+            };
+            let record = InstanceCommand::RecordPlaced(placed);
+            house.gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await?;
+            return Ok(Output::Host { host: chosen.host, hostname: chosen.hostname });
+        }
+    }
+    Err(StepError::Again("every host that seemed to fit was taken meanwhile".to_owned()))
+}
+
+/// Says whether the claim was admitted.
+async fn claim(
+    work: &Work,
+    request: &Request,
+    chosen: &Chosen,
+    project: &chronova_events::ids::ProjectId,
+    user: &chronova_events::ids::UserId,
+) -> Result<bool, StepError> {
+    let consumer = ConsumerId::new(work.instance_id().to_string());
+    let claim = LedgerCommand::Claim(Claimed {
+        consumer: consumer.clone(),
+        project: project.clone(),
+        user: user.clone(),
+        consumer_type: Some("INSTANCE".to_owned()),
+        allocations: vec![Allocation { provider: ProviderId(chosen.host.0), resources: request.resources.clone() }],
+    });
+    let gateway = &work.house.gateway;
+    match gateway.send::<LedgerAggregate>(&CELL, claim, work.meta.clone()).await {
+        Ok(_) => Ok(true),
+        // A claim from before a crash, for a host that was not recorded: given back, and another host claimed.
+        Err(CommandError::Rejected(LedgerReject::HoldsOther(_))) => {
+            release_claim(work).await?;
+            Ok(false)
+        }
+        Err(CommandError::Rejected(_)) => Ok(false),
+        Err(error @ CommandError::Unavailable(_)) => Err(error.into()),
+    }
+}
+
+pub(super) async fn release_claim(work: &Work) -> Result<(), StepError> {
+    let release = LedgerCommand::Release { consumer: ConsumerId::new(work.instance_id().to_string()) };
+    work.house.gateway.send::<LedgerAggregate>(&CELL, release, work.meta.clone()).await?;
+    Ok(())
+}
+
+async fn release_host(work: &Work) -> Result<(), StepError> {
+    release_claim(work).await?;
+    let Some(server) = work.server().await? else { return Ok(()) };
+    let Some(placed) = server.placement else { return Ok(()) };
+    let reason = work.running.failure.as_ref().map_or("called off".to_owned(), |f| f.fault.details.clone());
+    let record = InstanceCommand::RecordUnplaced { process: work.running.process, host: placed.host, reason };
+    let gateway = &work.house.gateway;
+    settled(gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await)
+}
+
+async fn allocate_network(work: &Work) -> Result<Output, StepError> {
+    let server = work.present_server().await?;
+    let (_, hostname) = host(work)?;
+    let wanted = NicsWanted {
+        instance: work.instance_id(),
+        project: server.request.project.clone(),
+        hostname: server.request.hostname.clone(),
+        host: hostname,
+        availability_zone: work.house.options.availability_zone.clone(),
+        networks: server.request.networks.clone(),
+        security_groups: server.request.security_groups.clone(),
+    };
+    let nics = work.house.networks.allocate(wanted, work.meta.clone()).await?;
+    let record = InstanceCommand::RecordNetwork(NetworkAllocated { process: work.running.process, nics: nics.clone() });
+    work.house.gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await?;
+    Ok(Output::Nics(nics))
+}
+
+pub(super) async fn release_network(work: &Work) -> Result<(), StepError> {
+    let Some(server) = work.server().await? else { return Ok(()) };
+    work.house.networks.release(work.instance_id(), &server.request.project, work.meta.clone()).await?;
+    Ok(())
+}
+
+async fn prepare_host(work: &Work) -> Result<Output, StepError> {
+    let (host, _) = host(work)?;
+    let server = work.present_server().await?;
+    guest::prepare(work, host, &server).await?;
+    Ok(Output::Nothing)
+}
+
+async fn spawn_guest(work: &Work) -> Result<Output, StepError> {
+    let (host, _) = host(work)?;
+    let server = work.present_server().await?;
+    guest::spawn(work, host, &server).await?;
+    Ok(Output::Nothing)
+}
+
+async fn destroy_guest(work: &Work) -> Result<(), StepError> {
+    let (host, _) = host(work)?;
+    guest::destroy(work, host).await
+}
+
+/// The host that `claim_host` chose.
+fn host(work: &Work) -> Result<(HostId, String), StepError> {
+    let (host, hostname) =
+        work.running.host().ok_or_else(|| StepError::fatal(500, "The server has no host.", "claim_host left none"))?;
+    Ok((host, hostname.to_owned()))
+}

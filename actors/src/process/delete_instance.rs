@@ -1,0 +1,93 @@
+//! Deletes a server. Goes forward only: each step is tried until it succeeds.
+//!
+//! | step | does |
+//! |---|---|
+//! | `call_off_build` | calls off a build still at work, and waits until it has undone what it did |
+//! | `destroy_guest` | removes domain and disks; a host that is down does it when it is back |
+//! | `release_network` | deletes the ports made for the server, unbinds the others |
+//! | `release_claim` | gives the resources back to the ledger |
+//! | `release_quota` | gives the room back to the project |
+
+use std::time::Duration;
+
+use chronova_events::process::{Outcome, Output, Process, Task};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::definition::{Definition, Step, StepError, Work, settled};
+use super::{ProcessAggregate, ProcessCommand, ProcessReject, build_instance, guest};
+use crate::aggregate::CommandError;
+use crate::instance::{InstanceAggregate, InstanceCommand};
+use crate::quota::{QuotaAggregate, QuotaCommand};
+
+pub const DEFINITION: Definition = Definition {
+    name: "delete_instance",
+    steps: &[
+        Step { name: "call_off_build", run: |work| call_off_build(work).boxed(), undo: None },
+        Step { name: "destroy_guest", run: |work| destroy_guest(work).boxed(), undo: None },
+        Step { name: "release_network", run: |work| release_network(work).boxed(), undo: None },
+        Step { name: "release_claim", run: |work| release_claim(work).boxed(), undo: None },
+        Step { name: "release_quota", run: |work| release_quota(work).boxed(), undo: None },
+    ],
+    undoes: false,
+    max_attempts: |_| 1,
+    conclude,
+};
+
+/// Pause between two looks at the build that is being called off.
+const POLL: Duration = Duration::from_millis(20);
+/// Looks before the step is begun anew.
+const LOOKS: u32 = 100;
+
+fn conclude(work: &Work, _: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    async move {
+        let record = InstanceCommand::RecordDeleted { process: work.running.process };
+        let gateway = &work.house.gateway;
+        settled(gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await)
+    }
+    .boxed()
+}
+
+async fn call_off_build(work: &Work) -> Result<Output, StepError> {
+    let Task::DeleteInstance { cancels: Some(build), .. } = work.running.task else { return Ok(Output::Nothing) };
+    let gateway = &work.house.gateway;
+    let call = ProcessCommand::CallOff { by: work.running.process };
+    match gateway.send::<ProcessAggregate>(&build, call, work.meta.clone()).await {
+        Ok(_) => {}
+        Err(CommandError::Rejected(ProcessReject::NotStarted)) => {
+            return Err(StepError::Again("the build has not begun yet".to_owned()));
+        }
+        Err(error) => return Err(error.into()),
+    }
+    for _ in 0..LOOKS {
+        if let Process::Finished { .. } = gateway.look::<ProcessAggregate>(&build).await? {
+            return Ok(Output::Nothing);
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    Err(StepError::Again("the build is still undoing what it did".to_owned()))
+}
+
+async fn destroy_guest(work: &Work) -> Result<Output, StepError> {
+    if let Some(placed) = work.server().await?.and_then(|server| server.placement) {
+        guest::destroy(work, placed.host).await?;
+    }
+    Ok(Output::Nothing)
+}
+
+async fn release_network(work: &Work) -> Result<Output, StepError> {
+    build_instance::release_network(work).await.map(|()| Output::Nothing)
+}
+
+async fn release_claim(work: &Work) -> Result<Output, StepError> {
+    build_instance::release_claim(work).await.map(|()| Output::Nothing)
+}
+
+async fn release_quota(work: &Work) -> Result<Output, StepError> {
+    if let Some(server) = work.server().await? {
+        let project = server.request.project.clone();
+        let release = QuotaCommand::Release { project: project.clone(), instance: work.instance_id() };
+        work.house.gateway.send::<QuotaAggregate>(&project, release, work.meta.clone()).await?;
+    }
+    Ok(Output::Nothing)
+}

@@ -1,0 +1,113 @@
+//! What several processes do to a guest on its host.
+
+use std::sync::Arc;
+
+use chronova_events::ids::HostId;
+use chronova_events::instance::{Alive, ImageSnapshot};
+use chronova_hypervisor::driver::{DriverError, ImageSource};
+use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, RootDisk};
+
+use super::definition::{StepError, Work};
+use crate::config_drive;
+use crate::ports::Images;
+
+/// Brings image, networks and filters to the host.
+pub(super) async fn prepare(work: &Work, host: HostId, server: &Alive) -> Result<(), StepError> {
+    let driver = work.driver(host)?;
+    if let Some(image) = &server.request.image {
+        let source: Arc<dyn ImageSource> = Arc::new(Source(Arc::clone(&work.house.images)));
+        driver.ensure_image(&image_ref(image), source).await?;
+    }
+    let realisation = work.house.networks.realise(&server.nics).await?;
+    for network in &realisation.networks {
+        driver.ensure_network(network).await?;
+    }
+    for filter in &realisation.filters {
+        driver.ensure_filter(filter).await?;
+    }
+    Ok(())
+}
+
+/// Creates and starts the guest.
+pub(super) async fn spawn(work: &Work, host: HostId, server: &Alive) -> Result<(), StepError> {
+    let driver = work.driver(host)?;
+    let realisation = work.house.networks.realise(&server.nics).await?;
+    let spec = GuestSpec {
+        instance: work.instance_id(),
+        domain_name: work.house.domain_name(server.request.number),
+        display_name: server.request.name.clone(),
+        flavor_name: server.request.flavor.name.clone(),
+        project: server.request.project.clone(),
+        user: server.request.user.clone(),
+        vcpus: server.request.flavor.vcpus,
+        memory_mib: server.request.flavor.memory_mib,
+        root: server
+            .request
+            .image
+            .as_ref()
+            .map(|image| RootDisk { image: image_ref(image), size_gib: server.request.flavor.root_gib }),
+        ephemeral_gib: server.request.flavor.ephemeral_gib,
+        swap_mib: server.request.flavor.swap_mib,
+        nics: realisation.nics,
+        config_drive: match server.request.config_drive {
+            true => Some(
+                config_drive::image(server, work.instance_id())
+                    .map_err(|reason| StepError::fatal(500, "The config drive could not be made.", &reason))?,
+            ),
+            false => None,
+        },
+        hardware: server.request.image.as_ref().map(|image| image.properties.clone()).unwrap_or_default(),
+    };
+    let member = work.house.fleet.member(host);
+    let _turn = match &member {
+        Some(member) => member.builds.acquire().await.ok(),
+        None => None,
+    };
+    driver.spawn(&spec).await?;
+    Ok(())
+}
+
+/// Removes the guest. A host that does not answer is no obstacle: what is left there is removed when the host is compared
+/// with the log on its return (see [`crate::hosts::plan`]).
+pub(super) async fn destroy(work: &Work, host: HostId) -> Result<(), StepError> {
+    if !work.host_answers(host) {
+        return Ok(());
+    }
+    let driver = work.driver(host)?;
+    match driver.destroy(work.instance_id()).await {
+        Ok(()) | Err(DriverError::NoSuchGuest(_)) => {}
+        Err(DriverError::Unreachable(_)) => return Ok(()),
+        Err(error) => return Err(StepError::Again(error.to_string())),
+    }
+    if let Some(server) = work.server().await? {
+        for filter in work.house.networks.realise(&server.nics).await.unwrap_or_default().filters {
+            // A filter that stays behind holds nothing but its name, and the next guest with the port takes it over.
+            let _ = driver.remove_filter(&filter.name).await;
+        }
+    }
+    Ok(())
+}
+
+fn image_ref(image: &ImageSnapshot) -> ImageRef {
+    ImageRef {
+        id: image.id,
+        checksum: image.checksum.clone(),
+        format: match image.format.as_str() {
+            "qcow2" => ImageFormat::Qcow2,
+            "iso" => ImageFormat::Iso,
+            _ => ImageFormat::Raw,
+        },
+        size: image.size,
+        virtual_size: image.virtual_size,
+    }
+}
+
+/// The images port as the drivers want it.
+struct Source(Arc<dyn Images>);
+
+#[async_trait::async_trait]
+impl ImageSource for Source {
+    async fn open(&self, image: &ImageRef) -> Result<chronova_hypervisor::driver::ByteStream, DriverError> {
+        self.0.open(image).await
+    }
+}

@@ -1,0 +1,152 @@
+//! Performs a process: one `Next` at a time, each outcome recorded before the next is asked for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{HostId, ProcessId};
+use chronova_events::process::{Process, Running};
+use chronova_projections::processes::Pending;
+
+use super::definition::{Definition, StepError, Work};
+use super::plan::{Next, plan};
+use super::{ProcessAggregate, ProcessCommand};
+use crate::house::House;
+
+/// Times a step may be found stuck before it is only logged, no longer recorded.
+const STUCK_RECORDS: u32 = 3;
+
+/// Carries `pending` on to its end. Returns early only when the log is closed.
+pub async fn perform(house: Arc<House>, pending: Pending) {
+    let meta = pending.meta.by_process(pending.process, Some(pending.asked_by));
+    let definition = Definition::of(&pending.task);
+    let mut performance = Performance { house, process: pending.process, definition, meta, tries: 0 };
+    let start = ProcessCommand::Start { process: pending.process, task: pending.task };
+    while let Err(error) = performance.record(start.clone()).await {
+        tracing::debug!(process = %performance.process, %error, "a process cannot begin yet");
+        performance.pause().await;
+    }
+    performance.tries = 0;
+    while performance.advance().await {}
+}
+
+struct Performance {
+    house: Arc<House>,
+    process: ProcessId,
+    definition: &'static Definition,
+    meta: Arc<Meta>,
+    /// How often the step now due was tried in vain.
+    tries: u32,
+}
+
+impl Performance {
+    /// Performs one `Next`; says whether there is more to do.
+    async fn advance(&mut self) -> bool {
+        let running = match self.house.gateway.look::<ProcessAggregate>(&self.process).await {
+            Ok(Process::Running(running)) => *running,
+            Ok(Process::Finished { .. }) => return false,
+            Ok(Process::Absent) => {
+                tracing::error!(process = %self.process, "a process that began has no record");
+                return false;
+            }
+            Err(error) => {
+                tracing::debug!(process = %self.process, %error, "the record cannot be read");
+                self.pause().await;
+                return true;
+            }
+        };
+        let next = plan(&self.definition.shape(&self.house.options), &running);
+        match next {
+            Next::Run(step) => self.run(step, running).await,
+            Next::Undo(step) => self.undo(step, running).await,
+            Next::Restart { excluded } => self.write(ProcessCommand::Restart { excluded }).await,
+            Next::Finish(outcome) => {
+                let work = self.work(running);
+                match (self.definition.conclude)(&work, outcome).await {
+                    Ok(()) => self.write(ProcessCommand::Finish { outcome }).await,
+                    Err(error) => self.stuck("conclude", &work.running, &error).await,
+                }
+            }
+            Next::Stuck(step) => {
+                tracing::error!(process = %self.process, step, "this version does not know the step");
+                return false;
+            }
+        }
+        true
+    }
+
+    async fn run(&mut self, name: &'static str, running: Running) {
+        let Some(step) = self.definition.step(name) else { return };
+        let host = running.host().map(|(host, _)| host);
+        let work = self.work(running);
+        match (step.run)(&work).await {
+            Ok(output) => self.write(ProcessCommand::RecordDone { step: name.to_owned(), output }).await,
+            Err(error) if !self.definition.undoes => self.stuck(name, &work.running, &error).await,
+            Err(StepError::Again(reason)) if self.tries + 1 < self.house.options.step_tries => {
+                tracing::debug!(process = %self.process, step = name, reason, "trying again");
+                self.pause().await;
+            }
+            Err(error) => self.write(failed(name, host, &error)).await,
+        }
+    }
+
+    async fn undo(&mut self, name: &'static str, running: Running) {
+        let Some(step) = self.definition.step(name) else { return };
+        let work = self.work(running);
+        let result = match step.undo {
+            Some(undo) => undo(&work).await,
+            None => Ok(()),
+        };
+        match result {
+            Ok(()) => self.write(ProcessCommand::RecordUndone { step: name.to_owned() }).await,
+            Err(error) => self.stuck(name, &work.running, &error).await,
+        }
+    }
+
+    /// A step that must not fail did: operators are told, and it is tried again for ever.
+    async fn stuck(&mut self, step: &'static str, running: &Running, error: &StepError) {
+        let reason = error.fault().details;
+        let patient = matches!(error, StepError::Again(_)) && self.tries + 1 < self.house.options.step_tries;
+        if !patient && running.stuck < STUCK_RECORDS {
+            tracing::error!(process = %self.process, step, reason, "a step that must not fail did; trying again");
+            let record = ProcessCommand::RecordStuck { step: step.to_owned(), reason };
+            if let Err(error) = self.record(record).await {
+                tracing::warn!(process = %self.process, %error, "that a step is stuck cannot be recorded");
+            }
+        }
+        self.pause().await;
+    }
+
+    /// Records; when the log does not take it now, the same `Next` comes again, which is harmless.
+    async fn write(&mut self, command: ProcessCommand) {
+        match self.record(command).await {
+            Ok(()) => self.tries = 0,
+            Err(error) => {
+                tracing::debug!(process = %self.process, %error, "an outcome cannot be recorded yet");
+                self.pause().await;
+            }
+        }
+    }
+
+    async fn record(&self, command: ProcessCommand) -> Result<(), StepError> {
+        self.house.gateway.send::<ProcessAggregate>(&self.process, command, Arc::clone(&self.meta)).await?;
+        Ok(())
+    }
+
+    fn work(&self, running: Running) -> Work {
+        Work { house: Arc::clone(&self.house), running, meta: Arc::clone(&self.meta) }
+    }
+
+    async fn pause(&mut self) {
+        let options = &self.house.options;
+        let factor = 1_u32 << self.tries.min(16);
+        let pause: Duration = options.retry_base.saturating_mul(factor).min(options.retry_cap);
+        self.tries = self.tries.saturating_add(1);
+        tokio::time::sleep(pause).await;
+    }
+}
+
+fn failed(step: &str, host: Option<HostId>, error: &StepError) -> ProcessCommand {
+    let elsewhere = !matches!(error, StepError::Fatal(_));
+    ProcessCommand::RecordFailed { step: step.to_owned(), elsewhere, host, fault: error.fault() }
+}

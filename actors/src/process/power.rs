@@ -1,0 +1,95 @@
+//! Starts, stops or reboots a server.
+//!
+//! | step | does |
+//! |---|---|
+//! | `act` | has the host do it; a guest that has vanished from its host is made again from its disks |
+//!
+//! A soft reboot that the guest does not react to becomes a hard one, as in Nova.
+
+use chronova_events::ids::HostId;
+use chronova_events::instance::{Alive, PowerAction};
+use chronova_events::process::{Outcome, Output, Task};
+use chronova_hypervisor::driver::{Driver, DriverError, DriverResult, StopMode};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::definition::{Definition, Step, StepError, Work, settled};
+use super::guest;
+use crate::instance::{InstanceAggregate, InstanceCommand};
+
+pub const DEFINITION: Definition = Definition {
+    name: "power",
+    steps: &[Step { name: "act", run: |work| act(work).boxed(), undo: None }],
+    undoes: true,
+    max_attempts: |_| 1,
+    conclude,
+};
+
+fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    async move {
+        let Some(action) = action(work) else { return Ok(()) };
+        let process = work.running.process;
+        let record = match (outcome, &work.running.failure) {
+            (Outcome::Succeeded, _) => InstanceCommand::RecordPowerDone { process, action },
+            (_, failure) => {
+                let fault = failure.as_ref().map(|failure| failure.fault.clone());
+                let fault = fault.unwrap_or_else(|| StepError::Again("called off".to_owned()).fault());
+                InstanceCommand::RecordPowerFailed { process, action, fault }
+            }
+        };
+        let gateway = &work.house.gateway;
+        settled(gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await)
+    }
+    .boxed()
+}
+
+fn action(work: &Work) -> Option<PowerAction> {
+    match work.running.task {
+        Task::Power { action, .. } => Some(action),
+        _ => None,
+    }
+}
+
+async fn act(work: &Work) -> Result<Output, StepError> {
+    let (Some(action), Some(server)) = (action(work), work.server().await?) else { return Ok(Output::Nothing) };
+    // Overtaken by a delete or a hard reboot: whoever overtook has the guest now.
+    if server.ongoing.map(|ongoing| ongoing.process()) != Some(work.running.process) {
+        return Ok(Output::Nothing);
+    }
+    let Some(placed) = &server.placement else {
+        return Err(StepError::fatal(500, "The server has no host.", ""));
+    };
+    let driver = work.driver(placed.host)?;
+    match ask(driver.as_ref(), work, action).await {
+        Ok(()) => Ok(Output::Nothing),
+        Err(DriverError::NoSuchGuest(_)) if action == PowerAction::Stop => Ok(Output::Nothing),
+        Err(DriverError::NoSuchGuest(_)) => revive(work, placed.host, &server).await,
+        Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn ask(driver: &dyn Driver, work: &Work, action: PowerAction) -> DriverResult<()> {
+    let (instance, options) = (work.instance_id(), &work.house.options);
+    match action {
+        PowerAction::Start => driver.start(instance).await,
+        PowerAction::Stop => {
+            let mode = StopMode::Graceful { timeout_seconds: options.shutdown_timeout };
+            driver.stop(instance, mode).await
+        }
+        PowerAction::RebootHard => driver.reboot_hard(instance).await,
+        PowerAction::RebootSoft => match driver.reboot_soft(instance, options.soft_reboot_timeout).await {
+            Err(DriverError::Unsupported(_) | DriverError::Failed { .. } | DriverError::Timeout { .. }) => {
+                driver.reboot_hard(instance).await
+            }
+            result => result,
+        },
+    }
+}
+
+/// The domain is not defined any more; its disks may well be there.
+async fn revive(work: &Work, host: HostId, server: &Alive) -> Result<Output, StepError> {
+    guest::prepare(work, host, server).await?;
+    guest::spawn(work, host, server).await?;
+    Ok(Output::Nothing)
+}

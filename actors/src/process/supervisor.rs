@@ -1,0 +1,88 @@
+//! Sees to it that every process that was asked for is performed, and that only once at a time.
+//!
+//! What was asked for is in the log: after a crash the same log says which processes have not ended.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use chronova_events::ids::ProcessId;
+use chronova_events::store::EventStore;
+use chronova_projections::processes::{Pending, asked_for};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::perform::perform;
+use crate::house::House;
+
+/// Follows the log for ever; dropping the future ends every process where it is.
+pub async fn supervise(house: Arc<House>, store: Arc<dyn EventStore>) {
+    let supervisor = Arc::new(Supervisor {
+        turns: Arc::new(Semaphore::new(house.options.max_processes.max(1))),
+        at_work: Mutex::default(),
+        house,
+    });
+    // The view knows everything up to its position; the subscription tells the rest. What both tell is begun once.
+    let mut tasks = JoinSet::new();
+    let mut subscription = store.subscribe(supervisor.house.views.position());
+    drop(store);
+    let unfinished: Vec<Pending> = supervisor.house.views.processes.read(|view| view.pending().cloned().collect());
+    if !unfinished.is_empty() {
+        tracing::info!(count = unfinished.len(), "going on with unfinished processes");
+    }
+    for pending in unfinished {
+        supervisor.begin(pending, &mut tasks);
+    }
+    loop {
+        tokio::select! {
+            batch = subscription.next() => match batch {
+                Ok(batch) => {
+                    for recorded in batch {
+                        match recorded.event() {
+                            Ok(event) => if let Some(pending) = asked_for(&recorded, event) {
+                                supervisor.begin(pending, &mut tasks);
+                            },
+                            Err(error) => tracing::error!(position = %recorded.position, %error, "an event cannot be read"),
+                        }
+                    }
+                }
+                Err(error) => {
+                    tracing::error!(%error, "the log can no longer be followed; no process begins");
+                    return;
+                }
+            },
+            Some(ended) = tasks.join_next() => if let Err(error) = ended {
+                tracing::error!(%error, "a process broke; it goes on at the next start");
+            },
+        }
+    }
+}
+
+struct Supervisor {
+    house: Arc<House>,
+    turns: Arc<Semaphore>,
+    at_work: Mutex<BTreeSet<ProcessId>>,
+}
+
+impl Supervisor {
+    fn begin(self: &Arc<Self>, pending: Pending, tasks: &mut JoinSet<()>) {
+        let id = pending.process;
+        if !self.at_work.lock().unwrap_or_else(PoisonError::into_inner).insert(id) {
+            return;
+        }
+        let this = Arc::clone(self);
+        tasks.spawn(async move {
+            // Leaves the set however the task ends, a panic included.
+            let _leaving = Leaving(&this.at_work, id);
+            let Ok(_turn) = this.turns.acquire().await else { return };
+            perform(Arc::clone(&this.house), pending).await;
+        });
+    }
+}
+
+struct Leaving<'a>(&'a Mutex<BTreeSet<ProcessId>>, ProcessId);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
+    }
+}
