@@ -1,0 +1,353 @@
+//! What every driver must do: one suite, run on the simulated fleet and on real hosts.
+//!
+//! It uses the public interface only and leaves the host as it found it, unless it fails.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use chronova_events::ids::{InstanceId, PortId};
+use futures::StreamExt as _;
+use thiserror::Error;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::driver::{ByteStream, Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
+use crate::guest::{
+    FilterRule, FilterSpec, GuestSpec, ImageFormat, ImageRef, NetworkSpec, Nic, PowerState, Reservation, RootDisk,
+};
+
+/// What a host is tried with.
+#[derive(Debug, Clone)]
+pub struct Fixture {
+    pub image: ImageRef,
+    pub content: Bytes,
+    pub network: NetworkSpec,
+    /// An address of the network for the guest.
+    pub address: String,
+    /// What the guest writes to its console when it is up.
+    pub ready: String,
+    pub memory_mib: u64,
+    /// How long a boot, or a shutdown that the guest does itself, may take.
+    pub patience: Duration,
+    /// Whether the host can filter packets.
+    pub filters: bool,
+}
+
+#[derive(Debug, Error)]
+#[error("{check}: {found}")]
+pub struct Violation {
+    pub check: &'static str,
+    pub found: String,
+}
+
+type Outcome = Result<(), Violation>;
+
+fn violation(check: &'static str, found: impl fmt::Display) -> Violation {
+    Violation { check, found: found.to_string() }
+}
+
+fn require(check: &'static str, holds: bool, found: impl fmt::Debug) -> Outcome {
+    if holds { Ok(()) } else { Err(violation(check, format!("{found:?}"))) }
+}
+
+trait Checked<T> {
+    fn check(self, check: &'static str) -> Result<T, Violation>;
+}
+
+impl<T> Checked<T> for DriverResult<T> {
+    fn check(self, check: &'static str) -> Result<T, Violation> {
+        self.map_err(|error| violation(check, error))
+    }
+}
+
+fn is_gone<T: fmt::Debug>(check: &'static str, result: &DriverResult<T>) -> Outcome {
+    require(check, matches!(result, Err(DriverError::NoSuchGuest(_))), result)
+}
+
+/// Runs the suite.
+pub async fn run(driver: Arc<dyn Driver>, fixture: Fixture) -> Outcome {
+    let trial = Trial { driver, fixture };
+    trial.host().await?;
+    trial.absent_guest().await?;
+    trial.image().await?;
+    trial.surroundings().await?;
+    let guest = trial.guest();
+    let mut signals = trial.connected().await?;
+    trial.spawn(&guest).await?;
+    trial.power(guest.instance, &mut signals).await?;
+    trial.destroy(&guest, signals).await?;
+    trial.clean_up().await
+}
+
+/// Content that counts how often it was asked for.
+struct Source {
+    content: Bytes,
+    opened: AtomicU32,
+}
+
+#[async_trait]
+impl ImageSource for Source {
+    async fn open(&self, _: &ImageRef) -> DriverResult<ByteStream> {
+        self.opened.fetch_add(1, Ordering::SeqCst);
+        let chunks: Vec<_> = self.content.chunks(64 * 1024).map(|chunk| Ok(self.content.slice_ref(chunk))).collect();
+        Ok(Box::pin(futures::stream::iter(chunks)))
+    }
+}
+
+struct Trial {
+    driver: Arc<dyn Driver>,
+    fixture: Fixture,
+}
+
+impl Trial {
+    async fn host(&self) -> Outcome {
+        let first = self.driver.capabilities().await.check("capabilities")?;
+        let second = self.driver.capabilities().await.check("capabilities again")?;
+        require("capabilities are stable", first == second, (&first, &second))?;
+        require("the host has something", first.vcpus > 0 && first.memory_mib > 0 && first.disk_gib > 0, &first)?;
+        require("traits are sorted", first.traits.is_sorted(), &first.traits)?;
+        require("COMPUTE_NODE", first.traits.iter().any(|name| name == "COMPUTE_NODE"), &first.traits)?;
+        self.driver.usage().await.check("usage").map(drop)
+    }
+
+    async fn absent_guest(&self) -> Outcome {
+        let absent = InstanceId::random();
+        is_gone("status of an absent guest", &self.driver.guest(absent).await)?;
+        is_gone("start of an absent guest", &self.driver.start(absent).await)?;
+        is_gone("stop of an absent guest", &self.driver.stop(absent, StopMode::Hard).await)?;
+        is_gone("reboot of an absent guest", &self.driver.reboot_hard(absent).await)?;
+        is_gone("console of an absent guest", &self.driver.console_log(absent, 100).await)?;
+        self.driver.destroy(absent).await.check("destroying an absent guest succeeds")
+    }
+
+    async fn image(&self) -> Outcome {
+        let source = |content: Bytes| Arc::new(Source { content, opened: AtomicU32::new(0) });
+        let wrong = ImageRef { checksum: "0".repeat(128), ..self.fixture.image.clone() };
+        let result = self.driver.ensure_image(&wrong, source(self.fixture.content.clone())).await;
+        require("content with another checksum", matches!(result, Err(DriverError::BadImage { .. })), &result)?;
+        let short = self.fixture.content.slice(..self.fixture.content.len() / 2);
+        let result = self.driver.ensure_image(&self.fixture.image, source(short)).await;
+        let cached = self.is_cached().await;
+        require("torn content", cached || matches!(result, Err(DriverError::BadImage { .. })), &result)?;
+
+        let good = source(self.fixture.content.clone());
+        let ensure = || self.driver.ensure_image(&self.fixture.image, Arc::clone(&good) as Arc<dyn ImageSource>);
+        let (one, two) = futures::join!(ensure(), ensure());
+        one.check("image upload")?;
+        two.check("concurrent image upload")?;
+        ensure().await.check("image again")?;
+        let opened = good.opened.load(Ordering::SeqCst);
+        require("an image is uploaded once", opened <= 1, opened)
+    }
+
+    /// Whether the image is there from an earlier run: then no content is read.
+    async fn is_cached(&self) -> bool {
+        let unused = Arc::new(Source { content: Bytes::new(), opened: AtomicU32::new(0) });
+        let result = self.driver.ensure_image(&self.fixture.image, Arc::clone(&unused) as Arc<dyn ImageSource>).await;
+        result.is_ok() && unused.opened.load(Ordering::SeqCst) == 0
+    }
+
+    fn port() -> PortId {
+        PortId(uuid::Uuid::from_u128(0xc0f0_0000_0000_0000_0000_0000_0000_0001))
+    }
+
+    fn mac() -> String {
+        "fa:16:3e:c0:ff:01".to_owned()
+    }
+
+    fn filter(&self) -> FilterSpec {
+        let rule =
+            |ingress, ipv6| FilterRule { ingress, ipv6, protocol: None, port_min: None, port_max: None, remote: None };
+        FilterSpec {
+            name: format!("chronova-conformance-{}", &self.fixture.network.network.hex()[..8]),
+            port: Self::port(),
+            mac: Self::mac(),
+            ips: vec![self.fixture.address.clone()],
+            groups: Vec::new(),
+            rules: vec![rule(false, false), rule(false, true)],
+        }
+    }
+
+    async fn surroundings(&self) -> Outcome {
+        let empty = NetworkSpec { reservations: Vec::new(), ..self.fixture.network.clone() };
+        self.driver.ensure_network(&empty).await.check("network")?;
+        self.driver.ensure_network(&empty).await.check("network again")?;
+        let one = self.network();
+        self.driver.ensure_network(&one).await.check("network with a reservation")?;
+        let mut two = one.clone();
+        two.reservations.push(Reservation {
+            mac: "fa:16:3e:c0:ff:02".to_owned(),
+            ip: one.reservations[0].ip.clone() + "0",
+            hostname: "other".to_owned(),
+        });
+        self.driver.ensure_network(&two).await.check("network with another reservation")?;
+        self.driver.ensure_network(&one).await.check("network with one reservation less")?;
+        if !self.fixture.filters {
+            return Ok(());
+        }
+        let mut filter = self.filter();
+        self.driver.ensure_filter(&filter).await.check("filter")?;
+        self.driver.ensure_filter(&filter).await.check("filter again")?;
+        filter.rules.pop();
+        self.driver.ensure_filter(&filter).await.check("filter changed")
+    }
+
+    fn network(&self) -> NetworkSpec {
+        let ip = self.fixture.address.clone();
+        let reservations = vec![Reservation { mac: Self::mac(), ip, hostname: "conformance".to_owned() }];
+        NetworkSpec { reservations, ..self.fixture.network.clone() }
+    }
+
+    fn guest(&self) -> GuestSpec {
+        let nic = Nic {
+            port: Self::port(),
+            network: self.fixture.network.network,
+            mac: Self::mac(),
+            mtu: self.fixture.network.mtu,
+            filter: self.fixture.filters.then(|| self.filter().name),
+            tap: "tapc0f00000-00".to_owned(),
+        };
+        GuestSpec {
+            instance: InstanceId::random(),
+            domain_name: "instance-c0f00001".to_owned(),
+            display_name: "conformance & <friends>".to_owned(),
+            flavor_name: "tiny".to_owned(),
+            project: "conformance".into(),
+            user: "conformance".into(),
+            vcpus: 1,
+            memory_mib: self.fixture.memory_mib,
+            root: Some(RootDisk { image: self.fixture.image.clone(), size_gib: 1 }),
+            ephemeral_gib: 1,
+            swap_mib: 16,
+            nics: vec![nic],
+            config_drive: Some(Bytes::from(vec![0_u8; 4096])),
+            hardware: Vec::new(),
+        }
+    }
+
+    async fn connected(&self) -> Result<SignalStream, Violation> {
+        let mut signals = self.driver.watch();
+        let first = timeout(self.fixture.patience, signals.next()).await.ok().flatten();
+        require("the first signal is Connected", first == Some(HostSignal::Connected), first)?;
+        Ok(signals)
+    }
+
+    async fn spawn(&self, guest: &GuestSpec) -> Outcome {
+        let (one, two) = futures::join!(self.driver.spawn(guest), self.driver.spawn(guest));
+        one.check("spawn")?;
+        two.check("concurrent spawn of the same guest")?;
+        self.driver.spawn(guest).await.check("spawn again")?;
+        self.is(guest.instance, "spawned guest runs", PowerState::Running).await?;
+        let listed = self.driver.guests().await.check("guests")?;
+        let seen: Vec<_> = listed.iter().filter(|status| status.instance == guest.instance).collect();
+        require("a guest is listed once", seen.len() == 1, &listed)?;
+        require("it has its name", seen[0].domain_name == guest.domain_name, &seen)?;
+        let orphans = self.driver.orphans().await.check("orphans")?;
+        require("a living guest leaves no orphans", !orphans.contains(&guest.instance), &orphans)?;
+        self.ready(guest.instance).await?;
+        let short = self.driver.console_log(guest.instance, 7).await.check("console log")?;
+        require("the console log is cut to its end", short.len() == 7, &short)
+    }
+
+    async fn is(&self, instance: InstanceId, check: &'static str, power: PowerState) -> Outcome {
+        let status = self.driver.guest(instance).await.check(check)?;
+        require(check, status.power == power, &status)
+    }
+
+    async fn ready(&self, instance: InstanceId) -> Outcome {
+        let end = Instant::now() + self.fixture.patience;
+        loop {
+            let log = self.driver.console_log(instance, 65_536).await.check("console log")?;
+            let text = String::from_utf8_lossy(&log);
+            if text.contains(&self.fixture.ready) {
+                return Ok(());
+            }
+            require("the guest says it is ready", Instant::now() < end, &text)?;
+            sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    async fn power(&self, instance: InstanceId, signals: &mut SignalStream) -> Outcome {
+        use PowerState::{Running, Shutdown};
+        let driver = &self.driver;
+        driver.start(instance).await.check("start of a running guest")?;
+        let graceful =
+            StopMode::Graceful { timeout_seconds: u32::try_from(self.fixture.patience.as_secs()).unwrap_or(60) };
+        driver.stop(instance, graceful).await.check("graceful stop")?;
+        self.is(instance, "stopped guest is off", Shutdown).await?;
+        self.hears(signals, HostSignal::Guest { instance, power: Shutdown }).await?;
+        driver.stop(instance, graceful).await.check("graceful stop of a stopped guest")?;
+        driver.stop(instance, StopMode::Hard).await.check("hard stop of a stopped guest")?;
+        driver.start(instance).await.check("start")?;
+        self.is(instance, "started guest runs", Running).await?;
+        self.hears(signals, HostSignal::Guest { instance, power: Running }).await?;
+        driver.stop(instance, StopMode::Hard).await.check("hard stop")?;
+        self.is(instance, "pulled guest is off", Shutdown).await?;
+        driver.reboot_hard(instance).await.check("hard reboot of a stopped guest")?;
+        self.is(instance, "hard reboot starts it", Running).await?;
+        driver.reboot_hard(instance).await.check("hard reboot")?;
+        self.is(instance, "hard reboot leaves it running", Running).await
+    }
+
+    async fn hears(&self, signals: &mut SignalStream, wanted: HostSignal) -> Outcome {
+        let heard = timeout(self.fixture.patience, async {
+            while let Some(signal) = signals.next().await {
+                if signal == wanted {
+                    return true;
+                }
+            }
+            false
+        });
+        require("the host tells what happened", heard.await == Ok(true), &wanted)
+    }
+
+    async fn destroy(&self, guest: &GuestSpec, mut signals: SignalStream) -> Outcome {
+        let instance = guest.instance;
+        let (one, two) = futures::join!(self.driver.destroy(instance), self.driver.destroy(instance));
+        one.check("destroy")?;
+        two.check("concurrent destroy")?;
+        self.driver.destroy(instance).await.check("destroy again")?;
+        is_gone("a destroyed guest is gone", &self.driver.guest(instance).await)?;
+        is_gone("its console is gone", &self.driver.console_log(instance, 100).await)?;
+        let listed = self.driver.guests().await.check("guests")?;
+        require("it is not listed", listed.iter().all(|status| status.instance != instance), &listed)?;
+        let orphans = self.driver.orphans().await.check("orphans")?;
+        require("it leaves nothing behind", !orphans.contains(&instance), &orphans)?;
+        self.driver.spawn(guest).await.check("spawn after destroy")?;
+        self.driver.destroy(instance).await.check("last destroy")?;
+        let gone = HostSignal::GuestGone { instance };
+        let behind_our_back = timeout(Duration::from_millis(300), async {
+            while let Some(signal) = signals.next().await {
+                if signal == gone {
+                    return true;
+                }
+            }
+            false
+        });
+        require("our own destroy is no news", behind_our_back.await != Ok(true), &gone)
+    }
+
+    async fn clean_up(&self) -> Outcome {
+        let network = self.fixture.network.network;
+        if self.fixture.filters {
+            let name = self.filter().name;
+            self.driver.remove_filter(&name).await.check("filter removal")?;
+            self.driver.remove_filter(&name).await.check("filter removal again")?;
+        }
+        self.driver.remove_network(network).await.check("network removal")?;
+        self.driver.remove_network(network).await.check("network removal again")
+    }
+}
+
+/// A small pretended image whose checksum is right, for hosts that do not look inside.
+pub fn pretended_image() -> (ImageRef, Bytes) {
+    use sha2::{Digest as _, Sha512};
+    let content = Bytes::from(vec![7_u8; 200_000]);
+    let checksum = Sha512::digest(&content).iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+    let size = content.len() as u64;
+    let id = chronova_events::ids::ImageId(uuid::Uuid::from_u128(7));
+    (ImageRef { id, checksum, format: ImageFormat::Raw, size, virtual_size: size }, content)
+}

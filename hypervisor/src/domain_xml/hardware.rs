@@ -1,0 +1,180 @@
+//! Image properties that shape the virtual hardware, parsed once into types.
+//!
+//! Names and values are the ones of Glance's metadata definitions (`hw_disk_bus`, `hw_vif_model`, ...). A property
+//! that is not ours is ignored, as Nova ignores it; a value that cannot work is an error here, before anything is made.
+
+use thiserror::Error;
+
+use super::HostFacts;
+
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum HardwareError {
+    #[error("image property {property} has the unknown value {value:?}")]
+    UnknownValue { property: &'static str, value: String },
+    #[error("image property {property} = {value} does not work with machine type {machine}")]
+    Incompatible { property: &'static str, value: String, machine: String },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskBus {
+    Virtio,
+    Scsi,
+    Ide,
+    Sata,
+    Usb,
+}
+
+impl DiskBus {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Virtio => "virtio",
+            Self::Scsi => "scsi",
+            Self::Ide => "ide",
+            Self::Sata => "sata",
+            Self::Usb => "usb",
+        }
+    }
+
+    /// Prefix of the device names that libvirt expects on this bus.
+    pub(super) fn prefix(self) -> &'static str {
+        match self {
+            Self::Virtio => "vd",
+            Self::Ide => "hd",
+            Self::Scsi | Self::Sata | Self::Usb => "sd",
+        }
+    }
+
+    fn parse(property: &'static str, value: &str) -> Result<Self, HardwareError> {
+        Ok(match value {
+            "virtio" => Self::Virtio,
+            "scsi" => Self::Scsi,
+            "ide" => Self::Ide,
+            "sata" => Self::Sata,
+            "usb" => Self::Usb,
+            _ => return Err(unknown(property, value)),
+        })
+    }
+}
+
+/// A network card's model, as libvirt names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VifModel(pub &'static str);
+
+impl VifModel {
+    /// What QEMU offers on the PCI machines (Nova's `VIF_MODEL_*` for the libvirt driver).
+    const KNOWN: [&'static str; 8] = ["virtio", "e1000", "e1000e", "igb", "ne2k_pci", "pcnet", "rtl8139", "vmxnet3"];
+
+    fn parse(value: &str) -> Result<Self, HardwareError> {
+        Self::KNOWN
+            .iter()
+            .find(|known| **known == value)
+            .map(|known| Self(known))
+            .ok_or_else(|| unknown("hw_vif_model", value))
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hardware {
+    pub machine_type: String,
+    pub disk_bus: DiskBus,
+    pub cdrom_bus: DiskBus,
+    pub vif_model: VifModel,
+    pub video_model: String,
+    pub rng: bool,
+    pub guest_agent: bool,
+    pub tablet: bool,
+    pub uefi: bool,
+    pub hpet: bool,
+    pub windows: bool,
+    sockets: Option<u32>,
+    cores: Option<u32>,
+    threads: Option<u32>,
+}
+
+impl Hardware {
+    pub fn parse(properties: &[(String, String)], host: &HostFacts) -> Result<Self, HardwareError> {
+        let get = |name: &str| properties.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        let yes = |name: &str| get(name).is_some_and(is_true);
+        let count = |name: &str| get(name).and_then(|value| value.parse().ok()).filter(|n| *n > 0);
+
+        let default_machine = if host.is_x86() { "pc" } else { "virt" };
+        let machine_type =
+            get("hw_machine_type").or(host.machine_type.as_deref()).unwrap_or(default_machine).to_owned();
+        let disk_bus = match get("hw_disk_bus") {
+            Some(value) => DiskBus::parse("hw_disk_bus", value)?,
+            None => DiskBus::Virtio,
+        };
+        let cdrom_bus = match get("hw_cdrom_bus") {
+            Some(value) => DiskBus::parse("hw_cdrom_bus", value)?,
+            None => default_cdrom_bus(host, &machine_type),
+        };
+        if !has_ide(host, &machine_type) {
+            for (property, bus) in [("hw_disk_bus", disk_bus), ("hw_cdrom_bus", cdrom_bus)] {
+                if bus == DiskBus::Ide {
+                    let (value, machine) = (bus.name().to_owned(), machine_type);
+                    return Err(HardwareError::Incompatible { property, value, machine });
+                }
+            }
+        }
+        Ok(Self {
+            disk_bus,
+            cdrom_bus,
+            vif_model: get("hw_vif_model").map_or(Ok(VifModel("virtio")), VifModel::parse)?,
+            video_model: video_model(get("hw_video_model"), host)?,
+            rng: get("hw_rng_model") == Some("virtio"),
+            guest_agent: yes("hw_qemu_guest_agent"),
+            tablet: host.is_x86() && get("hw_pointer_model").is_none_or(|model| model == "usbtablet"),
+            uefi: get("hw_firmware_type") == Some("uefi"),
+            hpet: yes("hw_time_hpet"),
+            windows: get("os_type") == Some("windows"),
+            sockets: count("hw_cpu_sockets"),
+            cores: count("hw_cpu_cores"),
+            threads: count("hw_cpu_threads"),
+            machine_type,
+        })
+    }
+
+    /// Sockets, cores and threads whose product is `vcpus`. Nova prefers sockets; a wish that does not divide the
+    /// number of CPUs is dropped.
+    pub(super) fn topology(&self, vcpus: u32) -> (u32, u32, u32) {
+        let divides = |wish: Option<u32>, of: u32| wish.filter(|n| of.is_multiple_of(*n));
+        let threads = divides(self.threads, vcpus).unwrap_or(1);
+        let rest = vcpus / threads;
+        match (divides(self.cores, rest), divides(self.sockets, rest)) {
+            (Some(cores), _) => (rest / cores, cores, threads),
+            (None, Some(sockets)) => (sockets, rest / sockets, threads),
+            (None, None) => (rest, 1, threads),
+        }
+    }
+}
+
+/// `pc` boards have IDE; the others do not, and on x86 they have AHCI.
+fn default_cdrom_bus(host: &HostFacts, machine: &str) -> DiskBus {
+    match (has_ide(host, machine), host.is_x86()) {
+        (true, _) => DiskBus::Ide,
+        (false, true) => DiskBus::Sata,
+        (false, false) => DiskBus::Scsi,
+    }
+}
+
+fn has_ide(host: &HostFacts, machine: &str) -> bool {
+    host.is_x86() && (machine == "pc" || machine.starts_with("pc-i440fx"))
+}
+
+fn video_model(wish: Option<&str>, host: &HostFacts) -> Result<String, HardwareError> {
+    const KNOWN: [&str; 8] = ["virtio", "vga", "cirrus", "vmvga", "qxl", "bochs", "gop", "none"];
+    if let Some(value) = wish {
+        return KNOWN.contains(&value).then(|| value.to_owned()).ok_or_else(|| unknown("hw_video_model", value));
+    }
+    let has = |model: &str| host.video_models.is_empty() || host.video_models.iter().any(|known| known == model);
+    Ok(["virtio", "vga", "cirrus"].into_iter().find(|model| has(model)).unwrap_or("none").to_owned())
+}
+
+fn unknown(property: &'static str, value: &str) -> HardwareError {
+    HardwareError::UnknownValue { property, value: value.to_owned() }
+}
+
+/// oslo's `bool_from_string`.
+fn is_true(value: &str) -> bool {
+    matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "t" | "true" | "on" | "y" | "yes")
+}

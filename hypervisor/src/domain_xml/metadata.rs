@@ -1,0 +1,46 @@
+//! What the host's operator sees of a guest's origin: the metadata element and the SMBIOS strings.
+
+use crate::guest::GuestSpec;
+use crate::xml::Element;
+
+/// The namespace of our metadata element. A domain that carries it is ours; every other domain on the host is left alone.
+pub const NAMESPACE: &str = "urn:chronova:instance:1";
+
+pub(super) fn element(guest: &GuestSpec) -> Element {
+    let flavor = Element::new("chronova:flavor")
+        .attr("name", &guest.flavor_name)
+        .child(Element::leaf("chronova:memory", guest.memory_mib))
+        .child(Element::leaf("chronova:disk", guest.root.as_ref().map_or(0, |root| root.size_gib)))
+        .child(Element::leaf("chronova:ephemeral", guest.ephemeral_gib))
+        .child(Element::leaf("chronova:swap", guest.swap_mib))
+        .child(Element::leaf("chronova:vcpus", guest.vcpus));
+    let owner = Element::new("chronova:owner")
+        .child(Element::new("chronova:user").attr("uuid", &guest.user))
+        .child(Element::new("chronova:project").attr("uuid", &guest.project));
+    let root =
+        guest.root.as_ref().map(|root| Element::new("chronova:root").attr("type", "image").attr("uuid", root.image.id));
+    let ports = guest.nics.iter().map(|nic| Element::new("chronova:port").attr("uuid", nic.port));
+    let instance = Element::new("chronova:instance")
+        .attr("xmlns:chronova", NAMESPACE)
+        .child(Element::leaf("chronova:name", &guest.display_name))
+        .child(flavor)
+        .child(owner)
+        .children(root)
+        .child(Element::new("chronova:ports").children(ports));
+    Element::new("metadata").child(instance)
+}
+
+/// cloud-init recognises an OpenStack guest by the product name `OpenStack Compute` (its `ds-identify`), and reads the
+/// serial where it cannot read a config drive.
+pub(super) fn sysinfo(guest: &GuestSpec) -> Element {
+    let entry = |name: &str, value: &str| Element::leaf("entry", value).attr("name", name);
+    let id = guest.instance.to_string();
+    let system = Element::new("system")
+        .child(entry("manufacturer", "Chronova"))
+        .child(entry("product", "OpenStack Compute"))
+        .child(entry("version", env!("CARGO_PKG_VERSION")))
+        .child(entry("serial", &id))
+        .child(entry("uuid", &id))
+        .child(entry("family", "Virtual Machine"));
+    Element::new("sysinfo").attr("type", "smbios").child(system)
+}

@@ -1,0 +1,99 @@
+//! A guest's configuration as libvirt's domain XML: a pure function of the guest and of what its host can do.
+//!
+//! The shape follows what operators know from Nova's libvirt driver: `pc` machine on x86, virtio disks and interfaces,
+//! the config drive as a CD-ROM, a logged serial console, VNC, balloon statistics, SMBIOS that cloud-init recognises.
+//! Invariants: the same input gives the same bytes; nothing a user chose can become markup ([`crate::xml`]); every
+//! path lies in the host's storage pool ([`crate::volumes`] names them). Golden files: `hypervisor/golden/`.
+
+mod cpu;
+mod devices;
+mod hardware;
+mod metadata;
+
+pub use hardware::{DiskBus, Hardware, HardwareError, VifModel};
+pub use metadata::NAMESPACE;
+
+use crate::guest::{GuestSpec, ImageFormat};
+use crate::options::CpuMode;
+use crate::xml::Element;
+
+/// What the XML depends on besides the guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostFacts {
+    /// `x86_64`, `aarch64`, ...
+    pub arch: String,
+    pub kvm: bool,
+    pub cpu_mode: CpuMode,
+    pub cpu_models: Vec<String>,
+    /// Machine type when the image does not name one.
+    pub machine_type: Option<String>,
+    pub pool_path: String,
+    /// Whether the pool's file system can bypass the page cache (`cache=none`); Nova probes the same.
+    pub direct_io: bool,
+    pub vnc_listen: String,
+    /// Video models the host knows, as its domain capabilities list them; empty when it does not tell.
+    pub video_models: Vec<String>,
+}
+
+impl HostFacts {
+    pub(crate) fn is_x86(&self) -> bool {
+        matches!(self.arch.as_str(), "x86_64" | "i686")
+    }
+}
+
+/// Renders the domain XML.
+pub fn render(guest: &GuestSpec, host: &HostFacts) -> Result<String, HardwareError> {
+    let hardware = Hardware::parse(&guest.hardware, host)?;
+    Ok(domain(guest, host, &hardware).render())
+}
+
+fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
+    Element::new("domain")
+        .attr("type", if host.kvm { "kvm" } else { "qemu" })
+        .child(Element::leaf("name", &guest.domain_name))
+        .child(Element::leaf("uuid", guest.instance))
+        .child(metadata::element(guest))
+        .child(Element::leaf("memory", guest.memory_mib * 1024).attr("unit", "KiB"))
+        .child(Element::leaf("vcpu", guest.vcpus).attr("placement", "static"))
+        .children(host.is_x86().then(|| metadata::sysinfo(guest)))
+        .child(os(guest, host, hardware))
+        .child(features(host, hardware))
+        .children(cpu::element(guest, host, hardware))
+        .child(clock(host, hardware))
+        .child(Element::leaf("on_poweroff", "destroy"))
+        .child(Element::leaf("on_reboot", "restart"))
+        .child(Element::leaf("on_crash", "destroy"))
+        .child(devices::element(guest, host, hardware))
+}
+
+fn os(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
+    let from_iso = guest.root.as_ref().is_some_and(|root| root.image.format == ImageFormat::Iso);
+    Element::new("os")
+        .attr_if("firmware", hardware.uefi.then_some("efi"))
+        .child(Element::leaf("type", "hvm").attr("arch", &host.arch).attr("machine", &hardware.machine_type))
+        .child(Element::new("boot").attr("dev", if from_iso { "cdrom" } else { "hd" }))
+        .children(host.is_x86().then(|| Element::new("smbios").attr("mode", "sysinfo")))
+}
+
+fn features(host: &HostFacts, hardware: &Hardware) -> Element {
+    // OVMF cannot run without ACPI; other architectures get it only together with UEFI, as libvirt demands.
+    let acpi = host.is_x86() || hardware.uefi;
+    Element::new("features")
+        .children(acpi.then(|| Element::new("acpi")))
+        .children(host.is_x86().then(|| Element::new("apic")))
+}
+
+fn clock(host: &HostFacts, hardware: &Hardware) -> Element {
+    let timer = |name: &str| Element::new("timer").attr("name", name);
+    let x86 = [
+        timer("pit").attr("tickpolicy", "delay"),
+        timer("rtc").attr("tickpolicy", "catchup"),
+        timer("hpet").attr("present", if hardware.hpet { "yes" } else { "no" }),
+    ];
+    Element::new("clock")
+        .attr("offset", if hardware.windows { "localtime" } else { "utc" })
+        .children(x86.into_iter().filter(|_| host.is_x86()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,219 @@
+//! One host's connection: opened, watched, reopened with backoff, by one thread of its own.
+//!
+//! States: connecting -> up <-> down. While down, calls fail at once with `Unreachable`; nothing waits for a host that
+//! is known to be away. The keepalive closes a connection whose libvirtd no longer answers, which also ends the calls
+//! that hang on it.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::Duration;
+
+use chronova_events::ids::InstanceId;
+use tokio::sync::{broadcast, watch};
+use virt::connect::Connect;
+
+use super::events::{Raw, Subscription, start_loop};
+use super::{domain, watch as signals};
+use crate::driver::{DriverError, DriverResult, HostSignal};
+use crate::options::LibvirtOptions;
+
+/// Pause before the first attempt to reconnect; doubles up to `reconnect_max`.
+const BACKOFF_FIRST: Duration = Duration::from_millis(250);
+/// How often the connection thread looks whether the driver still exists and the connection still lives.
+const TICK: Duration = Duration::from_secs(1);
+/// Signals a slow listener may lag behind before it is told to resynchronise.
+const SIGNALS: usize = 4096;
+
+#[derive(Clone)]
+pub(super) enum State {
+    Connecting,
+    Up(Arc<Connect>),
+    Down(String),
+}
+
+/// Whose events matter. A guest in neither set is looked up when it makes itself heard.
+#[derive(Debug, Default)]
+pub(super) struct Roll {
+    /// Guests known to be ours; other domains on the host are nobody's business.
+    pub(super) ours: BTreeSet<InstanceId>,
+    /// Guests that we are destroying: their end is no news.
+    pub(super) leaving: BTreeSet<InstanceId>,
+}
+
+impl Roll {
+    pub(super) fn leave(&mut self, instance: InstanceId) {
+        self.ours.remove(&instance);
+        self.leaving.insert(instance);
+    }
+
+    pub(super) fn forget(&mut self, instance: InstanceId) {
+        self.ours.remove(&instance);
+        self.leaving.remove(&instance);
+    }
+}
+
+pub(super) struct Link {
+    uri: String,
+    options: LibvirtOptions,
+    state: watch::Sender<State>,
+    signals: broadcast::Sender<HostSignal>,
+    roll: Mutex<Roll>,
+}
+
+impl Link {
+    /// Makes the link and starts to connect.
+    pub(super) fn open(uri: &str, options: &LibvirtOptions) -> Arc<Self> {
+        let link = Arc::new(Self {
+            uri: uri.to_owned(),
+            options: options.clone(),
+            state: watch::Sender::new(State::Connecting),
+            signals: broadcast::Sender::new(SIGNALS),
+            roll: Mutex::default(),
+        });
+        let weak = Arc::downgrade(&link);
+        if let Err(error) = thread::Builder::new().name("libvirt-link".to_owned()).spawn(move || keep(&weak)) {
+            link.state.send_replace(State::Down(format!("no thread for the connection: {error}")));
+        }
+        link
+    }
+
+    /// The connection, waiting for the first attempt to end but for no later one.
+    pub(super) async fn connect(&self) -> DriverResult<Arc<Connect>> {
+        let mut state = self.state.subscribe();
+        let settled = state.wait_for(|state| !matches!(state, State::Connecting));
+        let settled = tokio::time::timeout(self.options.call_deadline, settled).await;
+        match settled.map(|state| state.map(|state| state.clone())) {
+            Ok(Ok(State::Up(connect))) => Ok(connect),
+            Ok(Ok(State::Down(reason))) => Err(DriverError::Unreachable(reason)),
+            Ok(Ok(State::Connecting) | Err(_)) => Err(DriverError::Unreachable("shutting down".to_owned())),
+            Err(_) => Err(DriverError::Timeout { call: "connect", seconds: self.options.call_deadline.as_secs() }),
+        }
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.state.borrow().clone()
+    }
+
+    pub(super) fn subscribe(&self) -> broadcast::Receiver<HostSignal> {
+        self.signals.subscribe()
+    }
+
+    pub(super) fn roll(&self) -> MutexGuard<'_, Roll> {
+        self.roll.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, signal: HostSignal) {
+        // No listener is no error: the next one begins with the state.
+        let _ = self.signals.send(signal);
+    }
+
+    fn up(&self, connect: &Arc<Connect>) {
+        tracing::info!(uri = %self.uri, "host connected");
+        self.state.send_replace(State::Up(Arc::clone(connect)));
+        self.tell(HostSignal::Connected);
+    }
+
+    fn down(&self, reason: String) {
+        let news = !matches!(self.state(), State::Down(_));
+        if news {
+            tracing::warn!(uri = %self.uri, reason, "host disconnected");
+        }
+        self.state.send_replace(State::Down(reason.clone()));
+        if news {
+            self.tell(HostSignal::Disconnected { reason });
+        }
+    }
+}
+
+/// The connection thread: ends within a second of the driver's end.
+fn keep(link: &Weak<Link>) {
+    let mut pause = BACKOFF_FIRST;
+    while let Some(strong) = link.upgrade() {
+        let limit = strong.options.reconnect_max;
+        match establish(&strong) {
+            Ok(session) => {
+                pause = BACKOFF_FIRST;
+                drop(strong);
+                let reason = session.serve(link);
+                if let Some(strong) = link.upgrade() {
+                    strong.down(reason);
+                }
+            }
+            Err(error) => strong.down(error.message().to_owned()),
+        }
+        if !rest(link, pause) {
+            return;
+        }
+        pause = (pause * 2).min(limit);
+    }
+}
+
+/// Sleeps in slices; `false` when the driver is gone.
+fn rest(link: &Weak<Link>, pause: Duration) -> bool {
+    let mut left = pause;
+    while !left.is_zero() {
+        let slice = left.min(TICK);
+        thread::sleep(slice);
+        left -= slice;
+        if link.strong_count() == 0 {
+            return false;
+        }
+    }
+    true
+}
+
+struct Session {
+    connect: Arc<Connect>,
+    news: Receiver<Raw>,
+    _subscription: Subscription,
+}
+
+fn establish(link: &Link) -> Result<Session, virt::error::Error> {
+    start_loop()?;
+    let connect = Arc::new(Connect::open(Some(&link.uri))?);
+    let (interval, count) = link.options.keepalive;
+    // Drivers without a wire do not know keepalive.
+    let _ = connect.set_keep_alive(i32::from(interval), u32::from(count));
+    let (sink, news) = channel();
+    let subscription = Subscription::new(&connect, &sink)?;
+    // Registered first and listed afterwards, so that no guest falls between the two.
+    *link.roll() = Roll { ours: domain::ours(&connect)?, leaving: BTreeSet::new() };
+    link.up(&connect);
+    Ok(Session { connect, news, _subscription: subscription })
+}
+
+impl Session {
+    /// Passes news on until the connection ends; why it ended.
+    fn serve(self, link: &Weak<Link>) -> String {
+        loop {
+            let news = self.news.recv_timeout(TICK);
+            let Some(link) = link.upgrade() else { return "shutting down".to_owned() };
+            match news {
+                Ok(Raw::Closed { reason }) => return close_reason(reason).to_owned(),
+                Ok(Raw::Lifecycle { instance, event }) => {
+                    if let Some(signal) = signals::signal(&link, &self.connect, instance, event) {
+                        link.tell(signal);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    if !self.connect.is_alive().unwrap_or(false) {
+                        return "the connection is no longer alive".to_owned();
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return "the event registration ended".to_owned(),
+            }
+        }
+    }
+}
+
+/// `virConnectCloseReason`.
+fn close_reason(reason: i32) -> &'static str {
+    match u32::try_from(reason) {
+        Ok(virt_sys::VIR_CONNECT_CLOSE_REASON_EOF) => "libvirtd closed the connection",
+        Ok(virt_sys::VIR_CONNECT_CLOSE_REASON_KEEPALIVE) => "libvirtd did not answer the keepalive",
+        Ok(virt_sys::VIR_CONNECT_CLOSE_REASON_CLIENT) => "closed by us",
+        _ => "the connection broke",
+    }
+}

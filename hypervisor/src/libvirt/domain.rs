@@ -1,0 +1,278 @@
+//! Domains: a guest's whole life on a host, in blocking calls.
+
+use std::collections::BTreeSet;
+
+use chronova_events::ids::InstanceId;
+use virt::connect::Connect;
+use virt::domain::{Domain, DomainState};
+use virt::enumutil::Enum;
+use virt::error::{Error, ErrorNumber};
+use virt::storage_pool::StoragePool;
+
+use super::error::{Context, found, is, number, translate};
+use super::images::format_name;
+use super::pool::{self, Backing};
+use crate::domain_xml::{self, HostFacts, NAMESPACE};
+use crate::driver::{DriverError, DriverResult};
+use crate::guest::{GuestSpec, GuestStatus, ImageFormat, PowerState, RootDisk};
+use crate::options::LibvirtOptions;
+use crate::volumes;
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+pub(super) fn lookup(connect: &Connect, instance: InstanceId) -> DriverResult<Option<Domain>> {
+    found("guest lookup", connect.lookup_domain_by_uuid(instance.0))
+}
+
+pub(super) fn require(connect: &Connect, instance: InstanceId) -> DriverResult<Domain> {
+    lookup(connect, instance)?.ok_or(DriverError::NoSuchGuest(instance))
+}
+
+/// Whether the domain carries our metadata element.
+pub(super) fn is_ours(domain: &Domain) -> bool {
+    const ELEMENT: i32 = virt_sys::VIR_DOMAIN_METADATA_ELEMENT as i32;
+    domain.metadata(ELEMENT, Some(NAMESPACE), 0).is_ok()
+}
+
+/// All guests of ours.
+pub(super) fn ours(connect: &Connect) -> Result<BTreeSet<InstanceId>, Error> {
+    let domains = connect.list_all_domains(0)?;
+    Ok(domains
+        .iter()
+        .filter(|domain| is_ours(domain))
+        .filter_map(|domain| domain.uuid().ok())
+        .map(InstanceId)
+        .collect())
+}
+
+fn power(domain: &Domain) -> Result<PowerState, Error> {
+    // `Domain::state` of the bindings hides an error; `info` does not.
+    Ok(match domain.info()?.state {
+        // "Being shut down" is still running to Nova.
+        Enum::Known(DomainState::Running | DomainState::Blocked | DomainState::Shutdown) => PowerState::Running,
+        Enum::Known(DomainState::Paused) => PowerState::Paused,
+        Enum::Known(DomainState::Shutoff) => PowerState::Shutdown,
+        Enum::Known(DomainState::Crashed) => PowerState::Crashed,
+        Enum::Known(DomainState::PMSuspended) => PowerState::Suspended,
+        Enum::Known(DomainState::NoState) | Enum::Unknown(_) => PowerState::NoState,
+    })
+}
+
+fn status(domain: &Domain, instance: InstanceId) -> Result<GuestStatus, Error> {
+    Ok(GuestStatus { instance, domain_name: domain.name()?, power: power(domain)? })
+}
+
+pub(super) fn one(connect: &Connect, instance: InstanceId) -> DriverResult<GuestStatus> {
+    status(&require(connect, instance)?, instance).map_err(|error| match number(&error) {
+        Some(ErrorNumber::NoDomain) => DriverError::NoSuchGuest(instance),
+        _ => translate("guest", &error),
+    })
+}
+
+/// Every guest of ours.
+pub(super) fn list(connect: &Connect, known: &BTreeSet<InstanceId>) -> DriverResult<Vec<GuestStatus>> {
+    const CALL: &str = "guest list";
+    let mut guests = Vec::new();
+    for domain in connect.list_all_domains(0).during(CALL)? {
+        let instance = InstanceId(domain.uuid().during(CALL)?);
+        if !known.contains(&instance) && !is_ours(&domain) {
+            continue;
+        }
+        match status(&domain, instance) {
+            Ok(status) => guests.push(status),
+            // Undefined while we were listing.
+            Err(error) if is(&error, ErrorNumber::NoDomain) => {}
+            Err(error) => return Err(translate(CALL, &error)),
+        }
+    }
+    guests.sort_by_key(|guest| guest.instance);
+    Ok(guests)
+}
+
+/// Disks, config drive, console log, domain, start: each only if it is not there yet.
+pub(super) fn spawn(
+    connect: &Connect,
+    options: &LibvirtOptions,
+    facts: &HostFacts,
+    guest: &GuestSpec,
+) -> DriverResult<Lesson> {
+    if let Some(domain) = lookup(connect, guest.instance)? {
+        start(&domain)?;
+        return Ok(Lesson::Nothing);
+    }
+    let xml = render(guest, facts)?;
+    let pool = pool::open(connect, options)?;
+    provide_volumes(connect, &pool, options, guest)?;
+    let domain = define(connect, &xml)?;
+    match start(&domain) {
+        Err(DriverError::Failed { message, .. }) if facts.direct_io && message.contains("O_DIRECT") => {
+            let facts = HostFacts { direct_io: false, ..facts.clone() };
+            start(&define(connect, &render(guest, &facts)?)?)?;
+            Ok(Lesson::NoDirectIo)
+        }
+        other => other.map(|()| Lesson::Nothing),
+    }
+}
+
+/// What a spawn taught about the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lesson {
+    Nothing,
+    /// The pool's file system cannot open files past the page cache.
+    NoDirectIo,
+}
+
+fn render(guest: &GuestSpec, facts: &HostFacts) -> DriverResult<String> {
+    domain_xml::render(guest, facts).map_err(|error| DriverError::Unsupported(error.to_string()))
+}
+
+fn define(connect: &Connect, xml: &str) -> DriverResult<Domain> {
+    // Validation against the schema catches what libvirt would silently ignore.
+    connect.define_domain_xml_flags(xml, virt_sys::VIR_DOMAIN_DEFINE_VALIDATE).during("define")
+}
+
+fn provide_volumes(
+    connect: &Connect,
+    pool: &StoragePool,
+    options: &LibvirtOptions,
+    guest: &GuestSpec,
+) -> DriverResult<()> {
+    if let Some(root) = &guest.root {
+        provide_root(pool, options, guest.instance, root)?;
+    }
+    if guest.ephemeral_gib > 0 {
+        pool::ensure_disk(pool, &volumes::ephemeral(guest.instance), u64::from(guest.ephemeral_gib) * GIB, None)?;
+    }
+    if guest.swap_mib > 0 {
+        pool::ensure_disk(pool, &volumes::swap(guest.instance), u64::from(guest.swap_mib) * MIB, None)?;
+    }
+    if let Some(drive) = &guest.config_drive {
+        pool::put(connect, pool, &volumes::config_drive(guest.instance), drive)?;
+    }
+    let log = volumes::console_log(guest.instance);
+    if pool::lookup(pool, &log)?.is_none() {
+        // Made beforehand so that the pool knows it: then reading the log takes no refresh.
+        pool::create_raw(pool, &log, 0, "0600")?;
+    }
+    Ok(())
+}
+
+fn provide_root(
+    pool: &StoragePool,
+    options: &LibvirtOptions,
+    instance: InstanceId,
+    root: &RootDisk,
+) -> DriverResult<()> {
+    let image = &root.image;
+    let unusable = |reason: &str| DriverError::BadImage { image: image.id.to_string(), reason: reason.to_owned() };
+    if pool::lookup(pool, &volumes::base_complete(image))?.is_none() {
+        return Err(unusable("it is not in the host's cache"));
+    }
+    if image.format == ImageFormat::Iso {
+        return Ok(());
+    }
+    let wanted = u64::from(root.size_gib) * GIB;
+    if wanted > 0 && image.virtual_size > wanted {
+        return Err(unusable("it is larger than the flavor's root disk"));
+    }
+    let path = format!("{}/{}", options.pool_path, volumes::base(image));
+    let backing = Backing { path, format: format_name(image.format) };
+    pool::ensure_disk(pool, &volumes::root(instance), wanted.max(image.virtual_size), Some(&backing))
+}
+
+/// Starts a guest; running already is success.
+pub(super) fn start(domain: &Domain) -> DriverResult<()> {
+    match domain.create() {
+        Ok(()) => Ok(()),
+        Err(error) => match domain.is_active() {
+            Ok(true) => Ok(()),
+            _ => Err(translate("start", &error)),
+        },
+    }
+}
+
+/// Pulls a guest; off already is success.
+pub(super) fn pull(domain: &Domain) -> DriverResult<()> {
+    match domain.destroy() {
+        Ok(()) => Ok(()),
+        Err(error) => match domain.is_active() {
+            Ok(false) => Ok(()),
+            _ if is(&error, ErrorNumber::NoDomain) => Ok(()),
+            _ => Err(translate("power off", &error)),
+        },
+    }
+}
+
+/// Asks the guest to power itself off. `false` when it was off already.
+pub(super) fn ask_to_stop(domain: &Domain) -> DriverResult<bool> {
+    match domain.shutdown_flags(virt_sys::VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN) {
+        Ok(_) => Ok(true),
+        Err(error) => match domain.is_active() {
+            Ok(false) => Ok(false),
+            _ => Err(translate("shutdown", &error)),
+        },
+    }
+}
+
+pub(super) fn destroy(connect: &Connect, options: &LibvirtOptions, instance: InstanceId) -> DriverResult<()> {
+    if let Some(domain) = lookup(connect, instance)? {
+        pull(&domain)?;
+        undefine(&domain)?;
+    }
+    pool::delete_of(&pool::open(connect, options)?, instance)
+}
+
+fn undefine(domain: &Domain) -> DriverResult<()> {
+    let all = virt_sys::VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+        | virt_sys::VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+        | virt_sys::VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
+        | virt_sys::VIR_DOMAIN_UNDEFINE_NVRAM;
+    match domain.undefine_flags(all) {
+        Err(error) if !is(&error, ErrorNumber::NoDomain) => Err(translate("undefine", &error)),
+        _ => Ok(()),
+    }
+}
+
+/// Guests whose volumes are here and whose domain is not.
+pub(super) fn orphans(connect: &Connect, options: &LibvirtOptions) -> DriverResult<Vec<InstanceId>> {
+    let pool = pool::open(connect, options)?;
+    pool::refresh(&pool);
+    let mut orphans: BTreeSet<_> = pool::names(&pool)?.iter().filter_map(|name| volumes::owner(name)).collect();
+    // Listed after the volumes: a guest that is being spawned has its volumes before its domain.
+    for domain in connect.list_all_domains(0).during("orphans")? {
+        orphans.remove(&InstanceId(domain.uuid().during("orphans")?));
+    }
+    Ok(orphans.into_iter().collect())
+}
+
+/// The last `max` bytes of the serial console, reaching back into the newest rotated log where one is known.
+pub(super) fn console(
+    connect: &Connect,
+    options: &LibvirtOptions,
+    instance: InstanceId,
+    max: usize,
+) -> DriverResult<Vec<u8>> {
+    let pool = pool::open(connect, options)?;
+    let name = volumes::console_log(instance);
+    let mut known = pool::lookup(&pool, &name)?;
+    if known.is_none() {
+        pool::refresh(&pool);
+        known = pool::lookup(&pool, &name)?;
+    }
+    let Some(volume) = known else {
+        // Defined by us but never given a log (or it was deleted by hand): empty, as a guest that wrote nothing.
+        return require(connect, instance).map(|_| Vec::new());
+    };
+    let newest = pool::tail(connect, &volume, max)?;
+    let missing = max.saturating_sub(newest.len());
+    let rotated = if missing > 0 { pool::lookup(&pool, &format!("{name}.0"))? } else { None };
+    match rotated {
+        Some(rotated) => {
+            let mut content = pool::tail(connect, &rotated, missing)?;
+            content.extend(newest);
+            Ok(content)
+        }
+        None => Ok(newest),
+    }
+}

@@ -1,0 +1,50 @@
+//! One at a time per key: uploads per checksum, changes per guest.
+//!
+//! A pass moves into the blocking call it protects, so that a call that outlived its caller's deadline still keeps
+//! others out: a destroy cannot overtake the spawn it undoes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use crate::driver::{DriverError, DriverResult};
+
+type Map<K> = BTreeMap<K, Arc<Semaphore>>;
+
+pub(super) struct Gates<K>(Mutex<Map<K>>);
+
+/// Leave to go on; given back on drop.
+pub(super) struct Pass {
+    _permit: OwnedSemaphorePermit,
+}
+
+impl<K: Ord + Clone> Gates<K> {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(BTreeMap::new()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Map<K>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) async fn enter(&self, key: &K, call: &'static str, deadline: Duration) -> DriverResult<Pass> {
+        let gate = {
+            let mut gates = self.lock();
+            // A gate that only the map holds is in nobody's use; a permit holds its gate.
+            gates.retain(|_, gate| Arc::strong_count(gate) > 1);
+            Arc::clone(gates.entry(key.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))))
+        };
+        match timeout(deadline, gate.acquire_owned()).await {
+            Ok(Ok(permit)) => Ok(Pass { _permit: permit }),
+            _ => Err(DriverError::Timeout { call, seconds: deadline.as_secs() }),
+        }
+    }
+
+    /// Whether somebody is inside or waits.
+    pub(super) fn is_busy(&self, key: &K) -> bool {
+        self.lock().get(key).is_some_and(|gate| Arc::strong_count(gate) > 1)
+    }
+}

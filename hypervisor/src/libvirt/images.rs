@@ -1,0 +1,240 @@
+//! The host's image cache: content keyed by checksum, uploaded once, used by any number of copy-on-write disks.
+//!
+//! libvirt can neither rename a volume nor upload atomically. So the content goes to `base-<checksum>` and counts only
+//! when the empty volume `base-<checksum>.complete` exists, which is made after the last byte was taken and the
+//! checksum found right. A torn upload has no such mark and is uploaded again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use md5::Md5;
+use sha2::{Digest, Sha256, Sha512};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::timeout;
+use virt::connect::Connect;
+
+use super::connection::Link;
+use super::gates::Gates;
+use super::lane::Lane;
+use super::pool;
+use crate::driver::{DriverError, DriverResult, ImageSource};
+use crate::guest::{ImageFormat, ImageRef};
+use crate::options::LibvirtOptions;
+use crate::volumes;
+
+const CALL: &str = "image upload";
+/// Uploads at a time per host, fewer than its threads so that other calls go on.
+const TRANSFERS: usize = 2;
+/// How long a caller waits for somebody else's upload of the same image.
+const UPLOAD_LIMIT: Duration = Duration::from_secs(3600);
+
+pub(super) struct Images {
+    /// The second caller for a checksum waits for the first one's upload.
+    gates: Gates<String>,
+    transfers: Arc<Semaphore>,
+}
+
+impl Images {
+    pub(super) fn new() -> Self {
+        Self { gates: Gates::new(), transfers: Arc::new(Semaphore::new(TRANSFERS)) }
+    }
+
+    pub(super) async fn ensure(
+        &self,
+        link: &Link,
+        lane: &Lane,
+        options: &LibvirtOptions,
+        image: &ImageRef,
+        source: Arc<dyn ImageSource>,
+    ) -> DriverResult<()> {
+        check_name(image)?;
+        let pass = self.gates.enter(&image.checksum, CALL, UPLOAD_LIMIT).await?;
+        let connect = link.connect().await?;
+        let (c, o, i) = (Arc::clone(&connect), options.clone(), image.clone());
+        if lane.run(CALL, options.call_deadline, move || is_cached(&c, &o, &i)).await? {
+            return Ok(());
+        }
+        let slot = Arc::clone(&self.transfers).acquire_owned().await;
+        let (chunks, incoming) = mpsc::channel(4);
+        let (c, o, i) = (connect, options.clone(), image.clone());
+        let stored = lane.start(CALL, move || {
+            let _until_done = (pass, slot);
+            store(&c, &o, &i, incoming)
+        })?;
+        let fed = feed(image, source, chunks, options.transfer_stall).await;
+        // The host's own complaint (disk full) says more than "it stopped taking data".
+        let stored = timeout(options.transfer_stall, stored).await;
+        match (fed, stored) {
+            (Ok(()) | Err(Feed::HostStopped), Ok(Ok(result))) => result,
+            (Err(Feed::Bad(error)), _) => Err(error),
+            _ => Err(DriverError::Timeout { call: CALL, seconds: options.transfer_stall.as_secs() }),
+        }
+    }
+}
+
+/// The checksum becomes a file name on the host.
+fn check_name(image: &ImageRef) -> DriverResult<()> {
+    let hex = image.checksum.bytes().all(|b| b.is_ascii_hexdigit() && !b.is_ascii_uppercase());
+    if hex && matches!(image.checksum.len(), 32 | 64 | 128) {
+        return Ok(());
+    }
+    Err(bad(image, "its checksum is not a lower-case hexadecimal MD5, SHA-256 or SHA-512"))
+}
+
+fn bad(image: &ImageRef, reason: &str) -> DriverError {
+    DriverError::BadImage { image: image.id.to_string(), reason: reason.to_owned() }
+}
+
+fn is_cached(connect: &Connect, options: &LibvirtOptions, image: &ImageRef) -> DriverResult<bool> {
+    let pool = pool::open(connect, options)?;
+    if pool::lookup(&pool, &volumes::base_complete(image))?.is_none() {
+        return Ok(false);
+    }
+    let base = pool::lookup(&pool, &volumes::base(image))?;
+    // The size as well: after a power failure a file may be shorter than what was written to it.
+    Ok(base.is_some_and(|volume| pool::physical_size(&volume).ok() == Some(image.size)))
+}
+
+enum Chunk {
+    Data(Bytes),
+    /// All was sent and is what it should be.
+    Commit,
+}
+
+/// The host's side of an upload, on one of its threads.
+fn store(
+    connect: &Connect,
+    options: &LibvirtOptions,
+    image: &ImageRef,
+    mut incoming: mpsc::Receiver<Chunk>,
+) -> DriverResult<()> {
+    let pool = pool::open(connect, options)?;
+    for leftover in [volumes::base_complete(image), volumes::base(image)] {
+        if let Some(volume) = pool::lookup(&pool, &leftover)? {
+            pool::delete(&volume)?;
+        }
+    }
+    let volume = pool::create_raw(&pool, &volumes::base(image), image.size, "0644")?;
+    let mut upload = pool::Upload::start(connect, &volume, image.size)?;
+    let mut committed = false;
+    let mut sent = Ok(());
+    while let Some(chunk) = incoming.blocking_recv() {
+        match chunk {
+            Chunk::Data(data) => sent = upload.send(&data),
+            Chunk::Commit => committed = true,
+        }
+        if committed || sent.is_err() {
+            break;
+        }
+    }
+    let finished = match sent {
+        Ok(()) if committed => upload.finish(),
+        Ok(()) => Err(DriverError::Failed { call: CALL, message: "given up by its caller".to_owned() }),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = finished {
+        let _ = pool::delete(&volume);
+        return Err(error);
+    }
+    pool::create_raw(&pool, &volumes::base_complete(image), 0, "0644").map(drop)
+}
+
+enum Feed {
+    Bad(DriverError),
+    /// The receiving thread ended: its result says why.
+    HostStopped,
+    Stalled,
+}
+
+/// The source's side: reads, counts, hashes, passes on.
+async fn feed(
+    image: &ImageRef,
+    source: Arc<dyn ImageSource>,
+    chunks: mpsc::Sender<Chunk>,
+    stall: Duration,
+) -> Result<(), Feed> {
+    let mut content = source.open(image).await.map_err(Feed::Bad)?;
+    let mut check = Check::new(&image.checksum);
+    let mut size = 0_u64;
+    loop {
+        let next = timeout(stall, content.next()).await;
+        let data = match next {
+            Ok(Some(Ok(data))) => data,
+            Ok(None) => break,
+            Ok(Some(Err(error))) => return Err(Feed::Bad(bad(image, &format!("it could not be read: {error}")))),
+            Err(_) => return Err(Feed::Bad(bad(image, "its source stalled"))),
+        };
+        size += data.len() as u64;
+        if size > image.size {
+            return Err(Feed::Bad(bad(image, "it is longer than announced")));
+        }
+        check.update(&data);
+        pass_on(&chunks, Chunk::Data(data), stall).await?;
+    }
+    if size != image.size {
+        return Err(Feed::Bad(bad(image, &format!("{size} bytes came instead of {}", image.size))));
+    }
+    if check.finish() != image.checksum {
+        return Err(Feed::Bad(bad(image, "its content does not match its checksum")));
+    }
+    pass_on(&chunks, Chunk::Commit, stall).await
+}
+
+async fn pass_on(chunks: &mpsc::Sender<Chunk>, chunk: Chunk, stall: Duration) -> Result<(), Feed> {
+    match timeout(stall, chunks.send(chunk)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) => Err(Feed::HostStopped),
+        Err(_) => Err(Feed::Stalled),
+    }
+}
+
+/// Which digest it is shows in its length.
+enum Check {
+    Md5(Md5),
+    Sha256(Sha256),
+    Sha512(Sha512),
+}
+
+impl Check {
+    fn new(checksum: &str) -> Self {
+        match checksum.len() {
+            32 => Self::Md5(Md5::new()),
+            64 => Self::Sha256(Sha256::new()),
+            _ => Self::Sha512(Sha512::new()),
+        }
+    }
+
+    fn update(&mut self, data: &[u8]) {
+        match self {
+            Self::Md5(digest) => digest.update(data),
+            Self::Sha256(digest) => digest.update(data),
+            Self::Sha512(digest) => digest.update(data),
+        }
+    }
+
+    fn finish(self) -> String {
+        match self {
+            Self::Md5(digest) => hex(&digest.finalize()),
+            Self::Sha256(digest) => hex(&digest.finalize()),
+            Self::Sha512(digest) => hex(&digest.finalize()),
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
+        use std::fmt::Write as _;
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
+}
+
+/// The format of the cached content, as a backing file's format is named.
+pub(super) fn format_name(format: ImageFormat) -> &'static str {
+    match format {
+        ImageFormat::Qcow2 => "qcow2",
+        ImageFormat::Raw | ImageFormat::Iso => "raw",
+    }
+}

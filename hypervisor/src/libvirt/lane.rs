@@ -1,0 +1,205 @@
+//! The threads on which one host's libvirt calls run.
+//!
+//! libvirt calls block, and a libvirtd that hangs blocks them for as long as it likes. So each host has its own few
+//! threads: whatever happens on one host, the others keep theirs. A caller waits until its deadline and no longer; a
+//! call whose caller has gone before a thread took it up is never made.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::driver::{DriverError, DriverResult};
+
+/// Calls that may wait in line; beyond that the host is as good as unreachable.
+const QUEUE_LIMIT: usize = 1024;
+/// A thread without work for so long ends, so that an idle fleet costs no threads.
+const IDLE: Duration = Duration::from_secs(30);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    workers: usize,
+    idle: usize,
+    closed: bool,
+}
+
+struct Shared {
+    host: String,
+    limit: usize,
+    queue: Mutex<Queue>,
+    wake: Condvar,
+}
+
+impl Shared {
+    /// Jobs run outside the lock, so a poisoned queue is still whole.
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A bounded pool of blocking threads; dropping it lets running calls end and forgets the waiting ones.
+pub(super) struct Lane {
+    shared: Arc<Shared>,
+}
+
+impl Lane {
+    pub(super) fn new(host: &str, limit: usize) -> Self {
+        let shared =
+            Shared { host: host.to_owned(), limit: limit.max(1), queue: Mutex::default(), wake: Condvar::new() };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Runs `work` on a thread of this host and waits for it until `deadline` has passed.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        call: &'static str,
+        deadline: Duration,
+        work: impl FnOnce() -> DriverResult<T> + Send + 'static,
+    ) -> DriverResult<T> {
+        let result = self.start(call, work)?;
+        match tokio::time::timeout(deadline, result).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(DriverError::Failed { call, message: "the call was abandoned".to_owned() }),
+            Err(_) => Err(DriverError::Timeout { call, seconds: deadline.as_secs() }),
+        }
+    }
+
+    /// Puts `work` in line; the receiver yields its result.
+    pub(super) fn start<T: Send + 'static>(
+        &self,
+        call: &'static str,
+        work: impl FnOnce() -> DriverResult<T> + Send + 'static,
+    ) -> DriverResult<oneshot::Receiver<DriverResult<T>>> {
+        let (reply, result) = oneshot::channel();
+        self.push(Box::new(move || {
+            if !reply.is_closed() {
+                let outcome = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+                    Err(DriverError::Failed { call, message: "the driver panicked; see the log".to_owned() })
+                });
+                let _ = reply.send(outcome);
+            }
+        }))?;
+        Ok(result)
+    }
+
+    fn push(&self, job: Job) -> DriverResult<()> {
+        let mut queue = self.shared.lock();
+        if queue.jobs.len() >= QUEUE_LIMIT {
+            return Err(DriverError::Unreachable(format!("{QUEUE_LIMIT} calls wait for {}", self.shared.host)));
+        }
+        queue.jobs.push_back(job);
+        if queue.idle >= queue.jobs.len() || queue.workers >= self.shared.limit {
+            self.shared.wake.notify_one();
+            return Ok(());
+        }
+        let shared = Arc::clone(&self.shared);
+        match thread::Builder::new().name("libvirt-call".to_owned()).spawn(move || work(&shared)) {
+            Ok(_) => queue.workers += 1,
+            Err(error) if queue.workers == 0 => {
+                queue.jobs.pop_back();
+                return Err(DriverError::Unreachable(format!("no thread for libvirt calls: {error}")));
+            }
+            Err(_) => self.shared.wake.notify_one(),
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        let mut queue = self.shared.lock();
+        queue.closed = true;
+        queue.jobs.clear();
+        self.shared.wake.notify_all();
+    }
+}
+
+fn work(shared: &Shared) {
+    let mut queue = shared.lock();
+    loop {
+        if let Some(job) = queue.jobs.pop_front() {
+            drop(queue);
+            job();
+            queue = shared.lock();
+            continue;
+        }
+        if queue.closed {
+            break;
+        }
+        queue.idle += 1;
+        let (back, waited) = shared.wake.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
+        queue = back;
+        queue.idle -= 1;
+        if waited.timed_out() && queue.jobs.is_empty() {
+            break;
+        }
+    }
+    queue.workers -= 1;
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn a_hung_host_does_not_starve_another() {
+        let (hung, other) = (Lane::new("a", 2), Lane::new("b", 2));
+        let (release, gate) = mpsc::channel::<()>();
+        let gate = Arc::new(Mutex::new(gate));
+        for _ in 0..2 {
+            let gate = Arc::clone(&gate);
+            let outcome = hung
+                .run("hang", Duration::from_millis(20), move || {
+                    let _ = gate.lock().unwrap().recv();
+                    Ok(())
+                })
+                .await;
+            assert!(matches!(outcome, Err(DriverError::Timeout { call: "hang", .. })));
+        }
+        assert_eq!(other.run("ok", LONG, || Ok(7)).await.unwrap(), 7);
+        let late = hung.run("late", Duration::from_millis(20), || Ok(())).await;
+        assert!(matches!(late, Err(DriverError::Timeout { .. })));
+        drop(release);
+        assert_eq!(hung.run("again", LONG, || Ok(8)).await.unwrap(), 8);
+    }
+
+    #[tokio::test]
+    async fn a_call_whose_caller_left_is_not_made() {
+        let lane = Lane::new("a", 1);
+        let (release, gate) = mpsc::channel::<()>();
+        let first = lane.start("first", move || {
+            let _ = gate.recv();
+            Ok(())
+        });
+        let made = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&made);
+        let gone = lane.run("gone", Duration::from_millis(10), move || {
+            count.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        });
+        assert!(gone.await.is_err());
+        drop(release);
+        first.unwrap().await.unwrap().unwrap();
+        lane.run("fence", LONG, || Ok(())).await.unwrap();
+        assert_eq!(made.load(Ordering::SeqCst), 0);
+    }
+
+    #[tokio::test]
+    async fn a_panic_costs_one_call_only() {
+        let lane = Lane::new("a", 1);
+        let bad: DriverResult<()> = lane.run("bad", LONG, || panic!("on purpose")).await;
+        assert!(matches!(bad, Err(DriverError::Failed { .. })));
+        assert_eq!(lane.run("good", LONG, || Ok(1)).await.unwrap(), 1);
+    }
+}

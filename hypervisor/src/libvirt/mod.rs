@@ -1,0 +1,329 @@
+//! Real hosts through their libvirtd: any URI, nothing of ours on the host.
+//!
+//! | file | what |
+//! |---|---|
+//! | `connection` | open, keepalive, reconnect with backoff; one thread per host |
+//! | `lane`, `gates` | the bounded threads on which a host's calls block; what must not overlap |
+//! | `events`, `node` | the only unsafe code: what the bindings lack |
+//! | `watch` | lifecycle events -> host signals |
+//! | `capabilities` | what the host is, has and uses |
+//! | `pool`, `images` | volumes, the image cache |
+//! | `network`, `nwfilter` | virtual networks, packet filters |
+//! | `domain` | the guest's life |
+//!
+//! Invariants: no call touches the host's file system except as a volume of our pool; every call has a deadline; a
+//! domain without our metadata element is never touched.
+
+mod capabilities;
+mod connection;
+mod domain;
+mod error;
+mod events;
+mod gates;
+mod images;
+mod lane;
+mod network;
+mod node;
+mod nwfilter;
+mod pool;
+mod watch;
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use chronova_events::ids::{InstanceId, NetworkId};
+use tokio::time::{Instant, sleep};
+use virt::connect::Connect;
+
+use self::capabilities::Known;
+use self::connection::Link;
+use self::gates::Gates;
+use self::images::Images;
+use self::lane::Lane;
+use crate::domain_xml::HostFacts;
+use crate::driver::{Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
+use crate::guest::{
+    FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, PowerState,
+};
+use crate::options::{ForwardMode, LibvirtOptions};
+
+/// How often a guest that was asked to stop is looked at.
+const STOP_POLL: Duration = Duration::from_millis(500);
+/// How often the request is repeated: a guest that is still booting misses it. Nova retries every 10 s.
+const STOP_RETRY: Duration = Duration::from_secs(10);
+
+/// One libvirt host.
+pub struct LibvirtDriver {
+    uri: String,
+    options: Arc<LibvirtOptions>,
+    link: Arc<Link>,
+    lane: Lane,
+    images: Images,
+    /// What was learnt of the host, with the connection it was learnt on.
+    known: Mutex<Option<(Arc<Connect>, Arc<Known>)>>,
+    /// Whether the pool's files can be opened past the page cache; learnt from the first refusal.
+    direct_io: Arc<AtomicBool>,
+    /// The forward mode found to work; also keeps network changes of one host in order.
+    forward: tokio::sync::Mutex<ForwardMode>,
+    /// One change at a time per guest.
+    guests: Gates<InstanceId>,
+}
+
+impl fmt::Debug for LibvirtDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LibvirtDriver").field("uri", &self.uri).finish_non_exhaustive()
+    }
+}
+
+impl LibvirtDriver {
+    /// Starts to connect to `uri` in the background; never fails, an absent host is `Unreachable` until it appears.
+    pub fn new(uri: &str, options: &LibvirtOptions) -> Self {
+        Self {
+            uri: without_credentials(uri),
+            options: Arc::new(options.clone()),
+            link: Link::open(uri, options),
+            lane: Lane::new(uri, options.workers),
+            images: Images::new(),
+            known: Mutex::default(),
+            direct_io: Arc::new(AtomicBool::new(true)),
+            forward: tokio::sync::Mutex::new(options.forward),
+            guests: Gates::new(),
+        }
+    }
+
+    /// Runs blocking work on this host's threads.
+    async fn call<T: Send + 'static>(
+        &self,
+        call: &'static str,
+        work: impl FnOnce(&Connect, &LibvirtOptions) -> DriverResult<T> + Send + 'static,
+    ) -> DriverResult<T> {
+        self.call_within(call, self.options.call_deadline, work).await
+    }
+
+    async fn call_within<T: Send + 'static>(
+        &self,
+        call: &'static str,
+        deadline: Duration,
+        work: impl FnOnce(&Connect, &LibvirtOptions) -> DriverResult<T> + Send + 'static,
+    ) -> DriverResult<T> {
+        let connect = self.link.connect().await?;
+        let options = Arc::clone(&self.options);
+        self.lane.run(call, deadline, move || work(&connect, &options)).await
+    }
+
+    fn known_lock(&self) -> MutexGuard<'_, Option<(Arc<Connect>, Arc<Known>)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the host is; asked once per connection.
+    async fn known(&self) -> DriverResult<Arc<Known>> {
+        let connect = self.link.connect().await?;
+        if let Some((on, known)) = &*self.known_lock()
+            && Arc::ptr_eq(on, &connect)
+        {
+            return Ok(Arc::clone(known));
+        }
+        let known = Arc::new(self.call("capabilities", capabilities::learn).await?);
+        *self.known_lock() = Some((connect, Arc::clone(&known)));
+        Ok(known)
+    }
+
+    async fn power(&self, instance: InstanceId) -> DriverResult<PowerState> {
+        self.guest(instance).await.map(|guest| guest.power)
+    }
+
+    /// Asks the guest to power off until it did or `timeout` passed; whether it did.
+    async fn shut_down(&self, instance: InstanceId, timeout: Duration) -> DriverResult<bool> {
+        let end = Instant::now() + timeout;
+        let mut ask_at = Instant::now();
+        loop {
+            if matches!(self.power(instance).await?, PowerState::Shutdown | PowerState::Crashed) {
+                return Ok(true);
+            }
+            let now = Instant::now();
+            if now >= end {
+                return Ok(false);
+            }
+            if now >= ask_at {
+                self.call("shutdown", move |connect, _| domain::ask_to_stop(&domain::require(connect, instance)?))
+                    .await?;
+                ask_at = now + STOP_RETRY;
+            }
+            sleep(STOP_POLL.min(end - now)).await;
+        }
+    }
+
+    /// As `call`, alone with the guest.
+    async fn change(
+        &self,
+        call: &'static str,
+        instance: InstanceId,
+        deadline: Duration,
+        work: impl FnOnce(&Connect, &LibvirtOptions) -> DriverResult<()> + Send + 'static,
+    ) -> DriverResult<()> {
+        let pass = self.guests.enter(&instance, call, deadline).await?;
+        self.call_within(call, deadline, move |connect, options| {
+            let _until_done = pass;
+            work(connect, options)
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl Driver for LibvirtDriver {
+    fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    async fn capabilities(&self) -> DriverResult<HostCapabilities> {
+        let known = self.known().await?;
+        let uri = self.uri.clone();
+        self.call("capabilities", move |connect, options| capabilities::capabilities(connect, options, &known, &uri))
+            .await
+    }
+
+    async fn usage(&self) -> DriverResult<HostUsage> {
+        let ours = self.link.roll().ours.clone();
+        self.call("usage", move |connect, options| capabilities::usage(connect, options, &ours)).await
+    }
+
+    async fn ensure_image(&self, image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult<()> {
+        self.images.ensure(&self.link, &self.lane, &self.options, image, source).await
+    }
+
+    async fn ensure_network(&self, network: &NetworkSpec) -> DriverResult<()> {
+        let mut forward = self.forward.lock().await;
+        let (spec, mode) = (network.clone(), *forward);
+        *forward = self.call("network", move |connect, _| network::ensure(connect, &spec, mode)).await?;
+        Ok(())
+    }
+
+    async fn remove_network(&self, network: NetworkId) -> DriverResult<()> {
+        let _in_order = self.forward.lock().await;
+        self.call("network removal", move |connect, _| network::remove(connect, network)).await
+    }
+
+    async fn ensure_filter(&self, filter: &FilterSpec) -> DriverResult<()> {
+        let spec = filter.clone();
+        self.call("network filter", move |connect, _| nwfilter::ensure(connect, &spec)).await
+    }
+
+    async fn remove_filter(&self, name: &str) -> DriverResult<()> {
+        let name = name.to_owned();
+        self.call("network filter removal", move |connect, _| nwfilter::remove(connect, &name)).await
+    }
+
+    async fn spawn(&self, guest: &GuestSpec) -> DriverResult<()> {
+        let known = self.known().await?;
+        let (spec, link) = (guest.clone(), Arc::clone(&self.link));
+        let direct_io = Arc::clone(&self.direct_io);
+        // Disk creation and the emulator's start each may take a while on a busy host.
+        let deadline = self.options.call_deadline * 3;
+        self.change("spawn", guest.instance, deadline, move |connect, options| {
+            // Until it is defined nothing is known of it, and late news of a former life are not about it.
+            link.roll().forget(spec.instance);
+            let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
+            if domain::spawn(connect, options, &facts, &spec)? == domain::Lesson::NoDirectIo {
+                direct_io.store(false, Ordering::Relaxed);
+            }
+            link.roll().ours.insert(spec.instance);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn destroy(&self, instance: InstanceId) -> DriverResult<()> {
+        let link = Arc::clone(&self.link);
+        self.change("destroy", instance, self.options.call_deadline, move |connect, options| {
+            if domain::lookup(connect, instance)?.is_some() {
+                link.roll().leave(instance);
+            }
+            domain::destroy(connect, options, instance).inspect_err(|_| link.roll().forget(instance))
+        })
+        .await
+    }
+
+    async fn start(&self, instance: InstanceId) -> DriverResult<()> {
+        self.change("start", instance, self.options.call_deadline, move |connect, _| {
+            domain::start(&domain::require(connect, instance)?)
+        })
+        .await
+    }
+
+    async fn stop(&self, instance: InstanceId, mode: StopMode) -> DriverResult<()> {
+        if let StopMode::Graceful { timeout_seconds } = mode
+            && self.shut_down(instance, Duration::from_secs(timeout_seconds.into())).await?
+        {
+            return Ok(());
+        }
+        self.change("power off", instance, self.options.call_deadline, move |connect, _| {
+            domain::pull(&domain::require(connect, instance)?)
+        })
+        .await
+    }
+
+    /// Nova's soft reboot: a shutdown that the guest agrees to, then a start.
+    async fn reboot_soft(&self, instance: InstanceId, timeout_seconds: u32) -> DriverResult<()> {
+        if !self.shut_down(instance, Duration::from_secs(timeout_seconds.into())).await? {
+            let message = format!("the guest did not react within {timeout_seconds} s");
+            return Err(DriverError::Failed { call: "soft reboot", message });
+        }
+        self.start(instance).await
+    }
+
+    async fn reboot_hard(&self, instance: InstanceId) -> DriverResult<()> {
+        self.change("hard reboot", instance, self.options.call_deadline, move |connect, _| {
+            let domain = domain::require(connect, instance)?;
+            domain::pull(&domain)?;
+            domain::start(&domain)
+        })
+        .await
+    }
+
+    async fn guest(&self, instance: InstanceId) -> DriverResult<GuestStatus> {
+        self.call("guest", move |connect, _| domain::one(connect, instance)).await
+    }
+
+    async fn guests(&self) -> DriverResult<Vec<GuestStatus>> {
+        let link = Arc::clone(&self.link);
+        self.call("guests", move |connect, _| {
+            let known = link.roll().ours.clone();
+            let guests = domain::list(connect, &known)?;
+            link.roll().ours.extend(guests.iter().map(|guest| guest.instance));
+            Ok(guests)
+        })
+        .await
+    }
+
+    async fn orphans(&self) -> DriverResult<Vec<InstanceId>> {
+        let mut orphans = self.call("orphans", domain::orphans).await?;
+        orphans.retain(|instance| !self.guests.is_busy(instance));
+        Ok(orphans)
+    }
+
+    async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
+        self.call("console log", move |connect, options| {
+            domain::console(connect, options, instance, max_bytes).map(Bytes::from)
+        })
+        .await
+    }
+
+    fn watch(&self) -> SignalStream {
+        watch::stream(&self.link)
+    }
+}
+
+/// `qemu+ssh://user:secret@host/system` without what stands before the `@`.
+fn without_credentials(uri: &str) -> String {
+    let Some((scheme, rest)) = uri.split_once("://") else { return uri.to_owned() };
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    match rest[..end].rfind('@') {
+        Some(at) => format!("{scheme}://{}", &rest[at + 1..]),
+        None => uri.to_owned(),
+    }
+}

@@ -1,0 +1,328 @@
+//! Virtual networks as libvirt networks: one bridge and one dnsmasq per network and host.
+//!
+//! Limits that come from libvirt: DHCP for one IPv4 subnet per network (the first with DHCP); two networks with
+//! overlapping addresses cannot be on one host; IPv6 addresses come from router advertisements. The gateway address is
+//! the bridge's; a subnet without gateway gives the bridge its last host address and tells guests no router.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+
+use chronova_events::ids::NetworkId;
+use ipnet::IpNet;
+use roxmltree::{Document, Node};
+use sha2::{Digest, Sha256};
+use virt::connect::Connect;
+use virt::error::ErrorNumber;
+use virt::network::Network;
+
+use super::error::{Context, found, is, translate};
+use crate::driver::{DriverError, DriverResult};
+use crate::guest::{NetworkSpec, Reservation, SubnetSpec};
+use crate::options::ForwardMode;
+use crate::volumes;
+use crate::xml::Element;
+
+const CALL: &str = "network";
+const NAMESPACE: &str = "urn:chronova:network:1";
+const DNSMASQ: &str = "http://libvirt.org/schemas/network/dnsmasq/1.0";
+
+/// A network as it is to be, parsed.
+struct Plan {
+    network: NetworkId,
+    mtu: u32,
+    addresses: Vec<Address>,
+    /// Index of the address that serves DHCP.
+    dhcp: Option<usize>,
+    hosts: BTreeSet<Host>,
+}
+
+struct Address {
+    address: IpAddr,
+    prefix: u8,
+    routed: bool,
+    dns: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Host {
+    mac: String,
+    ip: String,
+    name: String,
+}
+
+impl Host {
+    fn element(&self) -> Element {
+        Element::new("host").attr("mac", &self.mac).attr("name", &self.name).attr("ip", &self.ip)
+    }
+}
+
+impl Plan {
+    fn new(spec: &NetworkSpec) -> DriverResult<Self> {
+        let mut addresses = Vec::new();
+        let mut dhcp = None;
+        let mut range = None;
+        for subnet in &spec.subnets {
+            let (net, address) = address(subnet)?;
+            if subnet.dhcp && net.addr().is_ipv4() && dhcp.is_none() {
+                dhcp = Some(addresses.len());
+                range = Some(net);
+            }
+            addresses.push(address);
+        }
+        let hosts = range.map(|range| hosts(&spec.reservations, &range)).unwrap_or_default();
+        Ok(Self { network: spec.network, mtu: spec.mtu, addresses, dhcp, hosts })
+    }
+
+    /// Everything but the reservations, which change while guests run.
+    fn layout(&self, forward: ForwardMode) -> String {
+        let digest = Sha256::digest(self.element(forward, None).render());
+        digest.iter().take(8).fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+    }
+
+    fn element(&self, forward: ForwardMode, layout: Option<&str>) -> Element {
+        let router = self.dhcp.and_then(|index| self.addresses.get(index)).is_none_or(|address| address.routed);
+        let option = |value: &str| Element::new("dnsmasq:option").attr("value", value);
+        let silent = (!router).then(|| Element::new("dnsmasq:options").child(option("dhcp-option=3")));
+        let metadata = layout.map(|layout| {
+            let ours = Element::new("chronova:network").attr("xmlns:chronova", NAMESPACE).attr("layout", layout);
+            Element::new("metadata").child(ours)
+        });
+        Element::new("network")
+            .attr_if("xmlns:dnsmasq", silent.is_some().then_some(DNSMASQ))
+            .child(Element::leaf("name", volumes::network_name(self.network)))
+            .child(Element::leaf("uuid", self.network))
+            .children(metadata)
+            .children(forward_element(forward))
+            .child(
+                Element::new("bridge")
+                    .attr("name", volumes::bridge_name(self.network))
+                    .attr("stp", "off")
+                    .attr("delay", 0),
+            )
+            .children((self.mtu > 0).then(|| Element::new("mtu").attr("size", self.mtu)))
+            .children(self.dns())
+            .children(self.addresses.iter().enumerate().map(|(index, address)| {
+                let dhcp = (self.dhcp == Some(index)).then(|| {
+                    let hosts = self.hosts.iter().filter(|_| layout.is_some());
+                    Element::new("dhcp").children(hosts.map(Host::element))
+                });
+                address.element().children(dhcp)
+            }))
+            .children(silent)
+    }
+
+    /// Guests ask the bridge's dnsmasq, which asks the subnets' servers; without any, what the host itself asks.
+    fn dns(&self) -> Option<Element> {
+        let servers: BTreeSet<_> = self.addresses.iter().flat_map(|address| &address.dns).collect();
+        (!servers.is_empty()).then(|| {
+            Element::new("dns").children(servers.into_iter().map(|ip| Element::new("forwarder").attr("addr", ip)))
+        })
+    }
+}
+
+impl Address {
+    fn element(&self) -> Element {
+        Element::new("ip")
+            .attr_if("family", self.address.is_ipv6().then_some("ipv6"))
+            .attr("address", self.address)
+            .attr("prefix", self.prefix)
+    }
+}
+
+fn forward_element(forward: ForwardMode) -> Option<Element> {
+    let mode = match forward {
+        ForwardMode::Auto | ForwardMode::Nat => "nat",
+        ForwardMode::Open => "open",
+        ForwardMode::Isolated => return None,
+    };
+    Some(Element::new("forward").attr("mode", mode))
+}
+
+fn bad(what: &str, value: &str) -> DriverError {
+    DriverError::Failed { call: CALL, message: format!("{value:?} is not {what}") }
+}
+
+fn address(subnet: &SubnetSpec) -> DriverResult<(IpNet, Address)> {
+    let net: IpNet = subnet.cidr.parse().map_err(|_| bad("a network in CIDR form", &subnet.cidr))?;
+    let address = match &subnet.gateway {
+        Some(gateway) => gateway.parse().map_err(|_| bad("a gateway address", gateway))?,
+        None => net.hosts().last().unwrap_or_else(|| net.addr()),
+    };
+    let parsed =
+        Address { address, prefix: net.prefix_len(), routed: subnet.gateway.is_some(), dns: subnet.dns.clone() };
+    Ok((net, parsed))
+}
+
+/// libvirt refuses two reservations with one name, and Nova allows two servers with one: such get the name Neutron
+/// would give them.
+fn hosts(reservations: &[Reservation], range: &IpNet) -> BTreeSet<Host> {
+    let mut uses = BTreeMap::<&str, usize>::new();
+    for reservation in reservations {
+        *uses.entry(&reservation.hostname).or_default() += 1;
+    }
+    let inside = |reservation: &&Reservation| reservation.ip.parse().is_ok_and(|ip: IpAddr| range.contains(&ip));
+    let named = |reservation: &Reservation| {
+        let name = reservation.hostname.as_str();
+        let unique = uses.get(name) == Some(&1) && is_label(name);
+        if unique { name.to_owned() } else { format!("host-{}", reservation.ip.replace('.', "-")) }
+    };
+    reservations
+        .iter()
+        .filter(inside)
+        .map(|reservation| Host {
+            mac: reservation.mac.to_ascii_lowercase(),
+            ip: reservation.ip.clone(),
+            name: named(reservation),
+        })
+        .collect()
+}
+
+fn is_label(name: &str) -> bool {
+    let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    (1..=63).contains(&name.len())
+        && edge(name.chars().next())
+        && edge(name.chars().last())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+}
+
+/// Makes the network or brings it up to date; the forward mode that works, for the next one.
+pub(super) fn ensure(connect: &Connect, spec: &NetworkSpec, forward: ForwardMode) -> DriverResult<ForwardMode> {
+    let plan = Plan::new(spec)?;
+    match forward {
+        ForwardMode::Auto => match realise(connect, &plan, ForwardMode::Nat) {
+            Ok(()) => Ok(ForwardMode::Nat),
+            // `open` is the one mode for which libvirt makes no firewall rules, which is what can be missing. If it
+            // fails too, the firewall was not the reason, and what NAT said is the better explanation.
+            Err(reason @ DriverError::Failed { .. }) => match realise(connect, &plan, ForwardMode::Open) {
+                Ok(()) => {
+                    tracing::warn!(%reason, "this host cannot do NAT: its networks are routed (forward mode open)");
+                    Ok(ForwardMode::Open)
+                }
+                Err(_) => Err(reason),
+            },
+            Err(error) => Err(error),
+        },
+        known => realise(connect, &plan, known).map(|()| known),
+    }
+}
+
+fn lookup(connect: &Connect, network: NetworkId) -> DriverResult<Option<Network>> {
+    found(CALL, connect.lookup_network_by_uuid(network.0))
+}
+
+fn realise(connect: &Connect, plan: &Plan, forward: ForwardMode) -> DriverResult<()> {
+    let layout = plan.layout(forward);
+    let network = match lookup(connect, plan.network)? {
+        Some(network) => {
+            let xml = network.xml_desc(0).during(CALL)?;
+            if current_layout(&xml).as_deref() == Some(layout.as_str()) {
+                update_hosts(&network, &xml, plan)?;
+            } else {
+                redefine(connect, &network, &xml, plan, forward, &layout)?;
+            }
+            network
+        }
+        None => define(connect, plan, forward, &layout)?,
+    };
+    start(&network)
+}
+
+fn define(connect: &Connect, plan: &Plan, forward: ForwardMode, layout: &str) -> DriverResult<Network> {
+    let xml = plan.element(forward, Some(layout)).render();
+    let network = connect.define_network_xml(&xml).during(CALL)?;
+    network.set_autostart(true).during(CALL)?;
+    Ok(network)
+}
+
+/// Another layout reaches a running network only by stopping it, which would cut its guests off: with guests on it,
+/// the change waits for the network's next start.
+fn redefine(
+    connect: &Connect,
+    network: &Network,
+    xml: &str,
+    plan: &Plan,
+    forward: ForwardMode,
+    layout: &str,
+) -> DriverResult<()> {
+    define(connect, plan, forward, layout)?;
+    let in_use = Document::parse(xml)
+        .ok()
+        .and_then(|document| document.root_element().attribute("connections").and_then(|n| n.parse::<u32>().ok()))
+        .is_some_and(|connections| connections > 0);
+    if in_use {
+        tracing::warn!(network = %plan.network, "network has guests: its new layout applies from its next start");
+        return update_hosts(network, xml, plan);
+    }
+    stop(network)
+}
+
+fn start(network: &Network) -> DriverResult<()> {
+    if network.is_active().during(CALL)? {
+        return Ok(());
+    }
+    match network.create() {
+        Err(error) if !network.is_active().unwrap_or(false) => Err(translate(CALL, &error)),
+        _ => Ok(()),
+    }
+}
+
+fn stop(network: &Network) -> DriverResult<()> {
+    match network.destroy() {
+        Err(error) if network.is_active().unwrap_or(true) => Err(translate(CALL, &error)),
+        _ => Ok(()),
+    }
+}
+
+fn current_layout(xml: &str) -> Option<String> {
+    let document = Document::parse(xml).ok()?;
+    let ours = document.descendants().find(|node| node.has_tag_name((NAMESPACE, "network")))?;
+    ours.attribute("layout").map(str::to_owned)
+}
+
+fn current_hosts(xml: &str) -> BTreeSet<Host> {
+    let Ok(document) = Document::parse(xml) else { return BTreeSet::new() };
+    let text = |node: Node<'_, '_>, name: &str| node.attribute(name).unwrap_or_default().to_owned();
+    document
+        .descendants()
+        .filter(|node| node.has_tag_name("host") && node.parent().is_some_and(|parent| parent.has_tag_name("dhcp")))
+        .map(|node| Host {
+            mac: text(node, "mac").to_ascii_lowercase(),
+            ip: text(node, "ip"),
+            name: text(node, "name"),
+        })
+        .collect()
+}
+
+/// Changes reservations in place: dnsmasq rereads them and no guest notices.
+fn update_hosts(network: &Network, xml: &str, plan: &Plan) -> DriverResult<()> {
+    use virt_sys::{VIR_NETWORK_UPDATE_COMMAND_ADD_LAST as ADD, VIR_NETWORK_UPDATE_COMMAND_DELETE as DELETE};
+    let Some(index) = plan.dhcp.and_then(|index| i32::try_from(index).ok()) else { return Ok(()) };
+    let mut flags = virt_sys::VIR_NETWORK_UPDATE_AFFECT_CONFIG;
+    if network.is_active().during(CALL)? {
+        flags |= virt_sys::VIR_NETWORK_UPDATE_AFFECT_LIVE;
+    }
+    let now = current_hosts(xml);
+    let gone = now.difference(&plan.hosts).map(|host| (DELETE, host));
+    let new = plan.hosts.difference(&now).map(|host| (ADD, host));
+    for (command, host) in gone.chain(new) {
+        let section = virt_sys::VIR_NETWORK_SECTION_IP_DHCP_HOST;
+        network.update(command, section, index, &host.element().render(), flags).during("network reservations")?;
+    }
+    Ok(())
+}
+
+/// Stops and forgets the network; gone already is success.
+pub(super) fn remove(connect: &Connect, network: NetworkId) -> DriverResult<()> {
+    let Some(network) = lookup(connect, network)? else { return Ok(()) };
+    stop(&network)?;
+    match network.undefine() {
+        Err(error) if !is(&error, ErrorNumber::NoNetwork) => Err(translate(CALL, &error)),
+        _ => Ok(()),
+    }
+}
+
+/// The unspecified address, which a guest uses before it has one.
+pub(super) const UNSPECIFIED: Ipv4Addr = Ipv4Addr::UNSPECIFIED;
+
+#[cfg(test)]
+mod tests;

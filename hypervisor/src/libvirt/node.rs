@@ -1,0 +1,46 @@
+//! Node statistics, which the safe bindings lack.
+
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+
+use virt::connect::Connect;
+use virt::error::Error;
+use virt_sys as sys;
+
+use super::error::translate;
+use crate::driver::DriverResult;
+
+const CALL: &str = "memory statistics";
+
+/// Memory in use, without what the kernel would give back: total - free - buffers - cached, as Nova counts.
+pub(super) fn memory_used_mib(connect: &Connect) -> DriverResult<u64> {
+    let stats = match memory_stats(connect) {
+        Ok(stats) => stats,
+        // A driver without statistics (`test:///`) uses nothing.
+        Err(error) if super::error::is(&error, virt::error::ErrorNumber::NoSupport) => return Ok(0),
+        Err(error) => return Err(translate(CALL, &error)),
+    };
+    let get = |name: &str| stats.iter().find(|(field, _)| field == name).map_or(0, |(_, kib)| *kib);
+    let reclaimable = get("free") + get("buffers") + get("cached");
+    Ok(get("total").saturating_sub(reclaimable) / 1024)
+}
+
+fn memory_stats(connect: &Connect) -> Result<Vec<(String, u64)>, Error> {
+    const ALL: i32 = sys::VIR_NODE_MEMORY_STATS_ALL_CELLS;
+    let mut count = 0;
+    // SAFETY: the connection is alive; a null array with zero elements asks for the number of fields.
+    if unsafe { sys::virNodeGetMemoryStats(connect.as_ptr(), ALL, std::ptr::null_mut(), &raw mut count, 0) } < 0 {
+        return Err(Error::last_error());
+    }
+    let empty = sys::virNodeMemoryStats { field: [0; 80], value: 0 };
+    let mut stats = vec![empty; usize::try_from(count).unwrap_or(0)];
+    // SAFETY: the array has `count` elements, as the call is told; it writes at most so many and sets `count`.
+    if unsafe { sys::virNodeGetMemoryStats(connect.as_ptr(), ALL, stats.as_mut_ptr(), &raw mut count, 0) } < 0 {
+        return Err(Error::last_error());
+    }
+    stats.truncate(usize::try_from(count).unwrap_or(0));
+    // SAFETY: libvirt writes NUL-terminated names into the fields, and the arrays began as zeros.
+    let name = |stat: &sys::virNodeMemoryStats| unsafe { CStr::from_ptr(stat.field.as_ptr()) };
+    Ok(stats.iter().map(|stat| (name(stat).to_string_lossy().into_owned(), stat.value)).collect())
+}

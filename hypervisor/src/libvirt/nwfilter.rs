@@ -1,0 +1,180 @@
+//! Security groups and anti-spoofing as libvirt network filters, one per port.
+//!
+//! Everything is in the one filter: libvirt's stock filters need not be installed on a host. Two layers: link-layer
+//! rules (ebtables) bind the port to its MAC and addresses; stateful rules (iptables) let in and out what the security
+//! groups allow, with replies, and drop the rest. As in Neutron, DHCP and IPv6 neighbour discovery always work.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use uuid::Uuid;
+use virt::connect::Connect;
+use virt::error::ErrorNumber;
+
+use super::error::{Context, found, is, translate};
+use super::network::UNSPECIFIED;
+use crate::driver::{DriverError, DriverResult};
+use crate::guest::{FilterRule, FilterSpec};
+use crate::xml::Element;
+
+const CALL: &str = "network filter";
+
+pub(super) fn ensure(connect: &Connect, spec: &FilterSpec) -> DriverResult<()> {
+    // A filter that exists under this name keeps its UUID: libvirt refuses a second UUID for one name.
+    let uuid = match found(CALL, connect.lookup_nwfilter_by_name(&spec.name))? {
+        Some(filter) => filter.uuid().during(CALL)?,
+        None => Uuid::new_v5(&spec.port.0, b"nwfilter"),
+    };
+    connect.define_nwfilter_xml(&element(spec, uuid)?.render()).during(CALL).map(drop)
+}
+
+/// Gone already is success.
+pub(super) fn remove(connect: &Connect, name: &str) -> DriverResult<()> {
+    let Some(filter) = found(CALL, connect.lookup_nwfilter_by_name(name))? else { return Ok(()) };
+    match filter.undefine() {
+        Err(error) if !is(&error, ErrorNumber::NoNwfilter) => Err(translate(CALL, &error)),
+        _ => Ok(()),
+    }
+}
+
+fn element(spec: &FilterSpec, uuid: Uuid) -> DriverResult<Element> {
+    let mut rules = link_layer(spec);
+    rules.extend(always_allowed());
+    for rule in &spec.rules {
+        rules.push(group_rule(rule)?);
+    }
+    for protocol in ["all", "all-ipv6"] {
+        rules.push(rule("drop", "inout", 1000, Element::new(protocol)));
+    }
+    Ok(Element::new("filter")
+        .attr("name", &spec.name)
+        .attr("chain", "root")
+        .child(Element::leaf("uuid", uuid))
+        .children(rules))
+}
+
+/// `out` is what the guest sends.
+fn rule(action: &str, direction: &str, priority: i32, matching: Element) -> Element {
+    Element::new("rule").attr("action", action).attr("direction", direction).attr("priority", priority).child(matching)
+}
+
+fn link_layer(spec: &FilterSpec) -> Vec<Element> {
+    let out = |action: &str, priority: i32, matching: Element| rule(action, "out", priority, matching);
+    let mac = Element::new("mac").attr("match", "no").attr("srcmacaddr", &spec.mac);
+    let arp = Element::new("arp").attr("match", "no").attr("arpsrcmacaddr", &spec.mac);
+    let mut rules = vec![out("drop", -900, mac), out("drop", -890, arp)];
+    let (v4, v6): (Vec<_>, Vec<_>) =
+        spec.ips.iter().filter_map(|ip| ip.parse::<IpAddr>().ok()).partition(IpAddr::is_ipv4);
+
+    // ARP: only for own addresses; 0.0.0.0 is the probe for a duplicate.
+    for ip in v4.iter().copied().chain([IpAddr::V4(UNSPECIFIED)]) {
+        rules.push(out("accept", -880, Element::new("arp").attr("arpsrcipaddr", ip)));
+    }
+    rules.push(out("drop", -870, Element::new("arp")));
+
+    let dhcp = Element::new("ip")
+        .attr("srcipaddr", UNSPECIFIED)
+        .attr("dstipaddr", "255.255.255.255")
+        .attr("protocol", "udp")
+        .attr("srcportstart", 68)
+        .attr("dstportstart", 67);
+    rules.push(out("return", -860, dhcp));
+    for ip in v4 {
+        rules.push(out("return", -860, Element::new("ip").attr("srcipaddr", ip)));
+    }
+    rules.push(out("drop", -850, Element::new("ip")));
+
+    // Link-local addresses, and the unspecified one for duplicate detection.
+    let local = Element::new("ipv6").attr("srcipaddr", "fe80::").attr("srcipmask", 10);
+    rules.push(out("return", -860, local));
+    rules.push(out("return", -860, Element::new("ipv6").attr("srcipaddr", "::").attr("srcipmask", 128)));
+    for ip in v6 {
+        rules.push(out("return", -860, Element::new("ipv6").attr("srcipaddr", ip)));
+    }
+    rules.push(out("drop", -850, Element::new("ipv6")));
+    rules
+}
+
+/// DHCP, and the ICMPv6 types that IPv6 cannot live without: multicast listeners (130-132, 143) and neighbour
+/// discovery (133-136), but no router advertisements from a guest.
+fn always_allowed() -> Vec<Element> {
+    let dhcp = Element::new("udp").attr("srcportstart", 68).attr("dstportstart", 67);
+    let icmpv6 = |direction: &'static str, kinds: &'static [u8]| {
+        kinds.iter().map(move |kind| rule("accept", direction, 90, Element::new("icmpv6").attr("type", kind)))
+    };
+    let mut rules = vec![rule("accept", "out", 90, dhcp)];
+    rules.extend(icmpv6("out", &[131, 132, 133, 135, 136, 143]));
+    rules.extend(icmpv6("in", &[130, 131, 132, 134, 135, 136]));
+    rules
+}
+
+fn group_rule(spec: &FilterRule) -> DriverResult<Element> {
+    let mut matching = protocol(spec)?;
+    if let Some(remote) = &spec.remote {
+        let (address, mask) = remote_of(remote)?;
+        let [address_name, mask_name] =
+            if spec.ingress { ["srcipaddr", "srcipmask"] } else { ["dstipaddr", "dstipmask"] };
+        matching = matching.attr(address_name, address).attr(mask_name, mask);
+    }
+    Ok(rule("accept", if spec.ingress { "in" } else { "out" }, 100, matching))
+}
+
+fn remote_of(remote: &str) -> DriverResult<(IpAddr, u8)> {
+    let net = remote.parse::<IpNet>().or_else(|_| remote.parse::<IpAddr>().map(IpNet::from));
+    net.map(|net| (net.network(), net.prefix_len()))
+        .map_err(|_| DriverError::Failed { call: CALL, message: format!("{remote:?} is not a network") })
+}
+
+/// libvirt's element for a protocol. Neutron allows names and numbers; for ICMP the "ports" are type and code.
+fn protocol(spec: &FilterRule) -> DriverResult<Element> {
+    let six = |four: &'static str, six: &'static str| Element::new(if spec.ipv6 { six } else { four });
+    let ports = |element: Element| element.attr_if("dstportstart", spec.port_min).attr_if("dstportend", spec.port_max);
+    let icmp = |element: Element| element.attr_if("type", spec.port_min).attr_if("code", spec.port_max);
+    Ok(match spec.protocol.as_deref() {
+        None | Some("any" | "0") => six("all", "all-ipv6"),
+        Some("tcp" | "6") => ports(six("tcp", "tcp-ipv6")),
+        Some("udp" | "17") => ports(six("udp", "udp-ipv6")),
+        Some("sctp" | "132") => ports(six("sctp", "sctp-ipv6")),
+        Some("icmp" | "1" | "icmpv6" | "ipv6-icmp" | "58") => icmp(six("icmp", "icmpv6")),
+        Some("udplite" | "136") => six("udplite", "udplite-ipv6"),
+        Some("esp" | "50") => six("esp", "esp-ipv6"),
+        Some("ah" | "51") => six("ah", "ah-ipv6"),
+        Some("igmp" | "2") if !spec.ipv6 => Element::new("igmp"),
+        Some(other) => return Err(DriverError::Unsupported(format!("security group protocol {other}"))),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use chronova_events::ids::PortId;
+
+    #[test]
+    fn a_filter_is_golden() {
+        let open =
+            |ingress, ipv6, protocol: Option<&str>, ports: Option<(u16, u16)>, remote: Option<&str>| FilterRule {
+                ingress,
+                ipv6,
+                protocol: protocol.map(str::to_owned),
+                port_min: ports.map(|ports| ports.0),
+                port_max: ports.map(|ports| ports.1),
+                remote: remote.map(str::to_owned),
+            };
+        let spec = FilterSpec {
+            name: "chronova-port".to_owned(),
+            port: PortId(Uuid::nil()),
+            mac: "fa:16:3e:00:00:05".to_owned(),
+            ips: vec!["10.0.0.5".to_owned(), "fd00::5".to_owned()],
+            groups: Vec::new(),
+            rules: vec![
+                open(false, false, None, None, None),
+                open(false, true, None, None, None),
+                open(true, false, Some("tcp"), Some((22, 23)), Some("192.0.2.7/24")),
+                open(true, true, Some("icmp"), Some((128, 0)), None),
+            ],
+        };
+        let xml = element(&spec, Uuid::nil()).unwrap().render();
+        expectorate::assert_contents("golden/nwfilter.xml", &xml);
+    }
+}

@@ -1,0 +1,260 @@
+//! The storage pool and its volumes.
+//!
+//! Volume by volume and without refreshing the pool where possible: a refresh reads every file's header. What libvirtd
+//! or QEMU create behind the pool's back (rotated console logs) is found by the refreshes in [`refresh`].
+
+use chronova_events::ids::InstanceId;
+use virt::connect::Connect;
+use virt::error::ErrorNumber;
+use virt::storage_pool::StoragePool;
+use virt::storage_vol::StorageVol;
+use virt::stream::Stream;
+
+use super::error::{Context, found, is, translate};
+use crate::driver::{DriverError, DriverResult};
+use crate::options::LibvirtOptions;
+use crate::volumes;
+use crate::xml::Element;
+
+const CALL: &str = "storage pool";
+
+/// The pool, started; defined with the host's UUID where it does not exist.
+pub(super) fn open(connect: &Connect, options: &LibvirtOptions) -> DriverResult<StoragePool> {
+    let pool = match found(CALL, connect.lookup_storage_pool_by_name(&options.pool_name))? {
+        Some(pool) => pool,
+        None => define(connect, options)?,
+    };
+    if !pool.is_active().during(CALL)? {
+        // Not built yet, or its directory was removed while it was stopped.
+        let _ = pool.build(0);
+        if let Err(error) = pool.create(virt_sys::VIR_STORAGE_POOL_CREATE_NORMAL)
+            && !pool.is_active().unwrap_or(false)
+        {
+            return Err(translate(CALL, &error));
+        }
+    }
+    Ok(pool)
+}
+
+/// The pool takes the host's UUID as its own. From then on it is the host's identity: libvirt's host UUID comes from
+/// the firmware and is random at each start of libvirtd where the firmware has none, the pool's is on its disk.
+fn define(connect: &Connect, options: &LibvirtOptions) -> DriverResult<StoragePool> {
+    let host = super::capabilities::host_uuid(connect)?;
+    let permissions = Element::new("permissions").child(Element::leaf("mode", "0711"));
+    let target = Element::new("target").child(Element::leaf("path", &options.pool_path)).child(permissions);
+    let xml = Element::new("pool")
+        .attr("type", "dir")
+        .child(Element::leaf("name", &options.pool_name))
+        .children(host.map(|uuid| Element::leaf("uuid", uuid)))
+        .child(target)
+        .render();
+    match connect.define_storage_pool_xml(&xml, 0) {
+        Ok(pool) => {
+            pool.set_autostart(true).during(CALL)?;
+            Ok(pool)
+        }
+        // Somebody else defined it at the same moment.
+        Err(error) => match connect.lookup_storage_pool_by_name(&options.pool_name) {
+            Ok(pool) => Ok(pool),
+            Err(_) => Err(translate(CALL, &error)),
+        },
+    }
+}
+
+/// Looks for files that came or went behind the pool's back. libvirt refuses while volumes are being written, and what
+/// was not seen now is seen later: no error.
+pub(super) fn refresh(pool: &StoragePool) {
+    if let Err(error) = pool.refresh(0) {
+        tracing::debug!(%error, "storage pool not refreshed");
+    }
+}
+
+pub(super) fn lookup(pool: &StoragePool, name: &str) -> DriverResult<Option<StorageVol>> {
+    found("volume lookup", pool.lookup_storage_vol_by_name(name))
+}
+
+/// Names of all volumes.
+pub(super) fn names(pool: &StoragePool) -> DriverResult<Vec<String>> {
+    pool.list_volumes().during("volume list")
+}
+
+/// Bytes of the file itself, asked anew.
+pub(super) fn physical_size(volume: &StorageVol) -> DriverResult<u64> {
+    // With this flag `allocation` is the physical size.
+    Ok(volume.info_flags(virt_sys::VIR_STORAGE_VOL_GET_PHYSICAL).during("volume size")?.allocation)
+}
+
+/// Where a copy-on-write volume reads what was never written to it.
+pub(super) struct Backing {
+    pub(super) path: String,
+    pub(super) format: &'static str,
+}
+
+fn volume_xml(name: &str, capacity: u64, format: &str, mode: &str, backing: Option<&Backing>) -> String {
+    let bytes = |name: &'static str, value: u64| Element::leaf(name, value).attr("unit", "bytes");
+    let target = Element::new("target")
+        .child(Element::new("format").attr("type", format))
+        .child(Element::new("permissions").child(Element::leaf("mode", mode)));
+    let backing = backing.map(|backing| {
+        Element::new("backingStore")
+            .child(Element::leaf("path", &backing.path))
+            .child(Element::new("format").attr("type", backing.format))
+    });
+    Element::new("volume")
+        .child(Element::leaf("name", name))
+        .child(bytes("capacity", capacity))
+        .child(bytes("allocation", 0))
+        .child(target)
+        .children(backing)
+        .render()
+}
+
+fn create(pool: &StoragePool, xml: &str) -> DriverResult<StorageVol> {
+    StorageVol::create_xml(pool, xml, 0).during("volume create")
+}
+
+/// A sparse file. Readable by the emulator's user: shared base images are never labelled for one guest.
+pub(super) fn create_raw(pool: &StoragePool, name: &str, capacity: u64, mode: &str) -> DriverResult<StorageVol> {
+    create(pool, &volume_xml(name, capacity, "raw", mode, None))
+}
+
+/// A qcow2 disk, unless exactly this one is there already. One that is there but differs was torn while it was made
+/// (its guest never ran: it is not defined yet) and is made again.
+pub(super) fn ensure_disk(
+    pool: &StoragePool,
+    name: &str,
+    capacity: u64,
+    backing: Option<&Backing>,
+) -> DriverResult<()> {
+    if let Some(volume) = lookup(pool, name)? {
+        if is_disk(&volume, capacity, backing) {
+            return Ok(());
+        }
+        delete(&volume)?;
+    }
+    create(pool, &volume_xml(name, capacity, "qcow2", "0600", backing)).map(drop)
+}
+
+fn is_disk(volume: &StorageVol, capacity: u64, backing: Option<&Backing>) -> bool {
+    // `info` rereads the file, so that what follows is not what libvirtd remembers of it.
+    let Ok(info) = volume.info() else { return false };
+    let Ok(xml) = volume.xml_desc(0) else { return false };
+    let Ok(document) = roxmltree::Document::parse(&xml) else { return false };
+    let root = document.root_element();
+    let child =
+        |of: roxmltree::Node<'_, '_>, name: &str| of.children().find(|node| node.has_tag_name(name)).map(|n| n.id());
+    let format = child(root, "target")
+        .and_then(|id| document.get_node(id))
+        .and_then(|target| child(target, "format"))
+        .and_then(|id| document.get_node(id))
+        .and_then(|format| format.attribute("type"));
+    let path = child(root, "backingStore")
+        .and_then(|id| document.get_node(id))
+        .and_then(|store| child(store, "path"))
+        .and_then(|id| document.get_node(id))
+        .and_then(|path| path.text());
+    info.capacity == capacity && format == Some("qcow2") && path == backing.map(|backing| backing.path.as_str())
+}
+
+/// Deletes a volume; gone already is success.
+pub(super) fn delete(volume: &StorageVol) -> DriverResult<()> {
+    match volume.delete(0) {
+        Err(error) if !is(&error, ErrorNumber::NoStorageVolume) && !vanished(error.message()) => {
+            Err(translate("volume delete", &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn vanished(message: &str) -> bool {
+    message.contains("No such file or directory")
+}
+
+/// Deletes every volume of a guest, rotated logs included.
+pub(super) fn delete_of(pool: &StoragePool, instance: InstanceId) -> DriverResult<()> {
+    refresh(pool);
+    for name in names(pool)? {
+        if volumes::owner(&name) == Some(instance)
+            && let Some(volume) = lookup(pool, &name)?
+        {
+            delete(&volume)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes a volume with exactly this content.
+pub(super) fn put(connect: &Connect, pool: &StoragePool, name: &str, content: &[u8]) -> DriverResult<()> {
+    if let Some(old) = lookup(pool, name)? {
+        delete(&old)?;
+    }
+    let size = content.len() as u64;
+    let volume = create_raw(pool, name, size, "0644")?;
+    let mut upload = Upload::start(connect, &volume, size)?;
+    upload.send(content)?;
+    upload.finish()
+}
+
+/// A running upload. Dropped unfinished, it is aborted.
+pub(super) struct Upload(Option<Stream>);
+
+impl Upload {
+    pub(super) fn start(connect: &Connect, volume: &StorageVol, size: u64) -> DriverResult<Self> {
+        let stream = Stream::new(connect, 0).during("upload")?;
+        volume.upload(&stream, 0, size, 0).during("upload")?;
+        Ok(Self(Some(stream)))
+    }
+
+    pub(super) fn send(&mut self, mut data: &[u8]) -> DriverResult<()> {
+        let Some(stream) = &self.0 else { return Ok(()) };
+        while !data.is_empty() {
+            let sent = usize::try_from(stream.send(data).during("upload")?).unwrap_or(0);
+            if sent == 0 {
+                return Err(DriverError::Failed { call: "upload", message: "the stream takes nothing".to_owned() });
+            }
+            data = &data[sent.min(data.len())..];
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(mut self) -> DriverResult<()> {
+        match self.0.take() {
+            Some(stream) => stream.finish().during("upload"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if let Some(stream) = self.0.take() {
+            let _ = stream.abort();
+        }
+    }
+}
+
+/// The last `max` bytes of a volume.
+pub(super) fn tail(connect: &Connect, volume: &StorageVol, max: usize) -> DriverResult<Vec<u8>> {
+    const CALL: &str = "download";
+    let size = physical_size(volume)?;
+    let wanted = size.min(max as u64);
+    if wanted == 0 {
+        return Ok(Vec::new());
+    }
+    let stream = Stream::new(connect, 0).during(CALL)?;
+    volume.download(&stream, size - wanted, wanted, 0).during(CALL)?;
+    let mut content = Vec::with_capacity(usize::try_from(wanted).unwrap_or(0));
+    let mut buffer = vec![0_u8; 256 * 1024];
+    loop {
+        match stream.recv(&mut buffer).map(usize::try_from) {
+            Ok(Ok(0) | Err(_)) => break,
+            Ok(Ok(received)) => content.extend_from_slice(&buffer[..received]),
+            Err(error) => {
+                let _ = stream.abort();
+                return Err(translate(CALL, &error));
+            }
+        }
+    }
+    stream.finish().during(CALL)?;
+    Ok(content)
+}

@@ -1,0 +1,82 @@
+//! libvirt's lifecycle events as host signals.
+
+use chronova_events::ids::InstanceId;
+use futures::stream;
+use tokio::sync::broadcast::error::RecvError;
+use virt::connect::Connect;
+
+use super::connection::{Link, State};
+use super::domain;
+use crate::driver::{HostSignal, SignalStream};
+use crate::guest::PowerState;
+
+/// What an event means to the control plane, if it concerns a guest of ours.
+pub(super) fn signal(link: &Link, connect: &Connect, instance: InstanceId, event: u32) -> Option<HostSignal> {
+    if event == virt_sys::VIR_DOMAIN_EVENT_UNDEFINED {
+        return undefined(link, connect, instance);
+    }
+    let power = power_after(event)?;
+    let (ours, leaving) = {
+        let roll = link.roll();
+        (roll.ours.contains(&instance), roll.leaving.contains(&instance))
+    };
+    if leaving {
+        return None;
+    }
+    if !ours {
+        let domain = domain::lookup(connect, instance).ok().flatten()?;
+        if !domain::is_ours(&domain) {
+            return None;
+        }
+        link.roll().ours.insert(instance);
+    }
+    Some(HostSignal::Guest { instance, power })
+}
+
+fn undefined(link: &Link, connect: &Connect, instance: InstanceId) -> Option<HostSignal> {
+    let mut roll = link.roll();
+    if roll.leaving.remove(&instance) || !roll.ours.contains(&instance) {
+        return None;
+    }
+    drop(roll);
+    // It may have been defined again since.
+    if let Ok(Some(_)) = domain::lookup(connect, instance) {
+        return None;
+    }
+    link.roll().forget(instance);
+    Some(HostSignal::GuestGone { instance })
+}
+
+/// The power state after an event. A guest that QEMU lost is `shut off (crashed)` to libvirt and SHUTDOWN to Nova;
+/// only a guest kept in the crashed state is CRASHED. `SHUTDOWN` is followed by `STOPPED`; `DEFINED` changes nothing.
+fn power_after(event: u32) -> Option<PowerState> {
+    match event {
+        virt_sys::VIR_DOMAIN_EVENT_STARTED | virt_sys::VIR_DOMAIN_EVENT_RESUMED => Some(PowerState::Running),
+        virt_sys::VIR_DOMAIN_EVENT_SUSPENDED => Some(PowerState::Paused),
+        virt_sys::VIR_DOMAIN_EVENT_STOPPED => Some(PowerState::Shutdown),
+        virt_sys::VIR_DOMAIN_EVENT_PMSUSPENDED => Some(PowerState::Suspended),
+        virt_sys::VIR_DOMAIN_EVENT_CRASHED => Some(PowerState::Crashed),
+        _ => None,
+    }
+}
+
+/// The stream of [`crate::driver::Driver::watch`]. A listener that fell behind is told `Connected`, which makes it
+/// resynchronise: it has missed something, and the host itself is the truth.
+pub(super) fn stream(link: &Link) -> SignalStream {
+    let receiver = link.subscribe();
+    let first = match link.state() {
+        State::Up(_) => Some(HostSignal::Connected),
+        State::Down(reason) => Some(HostSignal::Disconnected { reason }),
+        State::Connecting => None,
+    };
+    Box::pin(stream::unfold((first, receiver), |(first, mut receiver)| async move {
+        if let Some(signal) = first {
+            return Some((signal, (None, receiver)));
+        }
+        match receiver.recv().await {
+            Ok(signal) => Some((signal, (None, receiver))),
+            Err(RecvError::Lagged(_)) => Some((HostSignal::Connected, (None, receiver))),
+            Err(RecvError::Closed) => None,
+        }
+    }))
+}

@@ -1,0 +1,90 @@
+//! What an operator may choose about hosts and guests: Nova's `[libvirt]` options, typed.
+
+use std::time::Duration;
+
+/// `[libvirt] virt_type`. Nova defaults to `kvm`; `Auto` takes KVM where the host has it and emulates otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum VirtType {
+    #[default]
+    Auto,
+    Kvm,
+    Qemu,
+}
+
+/// `[libvirt] cpu_mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CpuMode {
+    /// No CPU model is asked for; the hypervisor's default.
+    None,
+    HostModel,
+    HostPassthrough,
+    Maximum,
+    /// The first of `cpu_models`.
+    Custom,
+}
+
+/// How a virtual network reaches the world outside its host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ForwardMode {
+    /// `Nat` where the host can, else `Open`; found out when the first network starts.
+    #[default]
+    Auto,
+    /// Guests go out under the host's address.
+    Nat,
+    /// Routed without any firewall rules of libvirt's own.
+    Open,
+    /// Guests reach each other and the host only.
+    Isolated,
+}
+
+/// Options of the libvirt driver; one set for all hosts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LibvirtOptions {
+    pub virt_type: VirtType,
+    /// `None`: `host-model` with KVM, no model under emulation, as Nova does.
+    pub cpu_mode: Option<CpuMode>,
+    /// `[libvirt] cpu_models`, best last resort last.
+    pub cpu_models: Vec<String>,
+    /// `[libvirt] hw_machine_type` for the host's architecture; `None` is `pc` on x86 and `virt` elsewhere.
+    pub machine_type: Option<String>,
+    /// The storage pool that holds images, disks, config drives and console logs; created where absent.
+    pub pool_name: String,
+    /// The pool's directory on the host.
+    pub pool_path: String,
+    /// `[vnc] server_listen`.
+    pub vnc_listen: String,
+    /// The address under which consoles are reached; `None` takes the URI's host, or loopback for a local URI.
+    pub host_ip: Option<String>,
+    pub forward: ForwardMode,
+    /// How long one hypervisor call may take before its outcome counts as unknown.
+    pub call_deadline: Duration,
+    /// How long a transfer (image upload) may go without making progress.
+    pub transfer_stall: Duration,
+    /// Calls in flight per host; more wait in line.
+    pub workers: usize,
+    /// Keepalive: seconds between probes, and probes missed until the connection counts as dead.
+    pub keepalive: (u16, u16),
+    /// Longest pause between two attempts to connect.
+    pub reconnect_max: Duration,
+}
+
+impl Default for LibvirtOptions {
+    fn default() -> Self {
+        Self {
+            virt_type: VirtType::Auto,
+            cpu_mode: None,
+            cpu_models: Vec::new(),
+            machine_type: None,
+            pool_name: "chronova".to_owned(),
+            pool_path: "/var/lib/libvirt/chronova".to_owned(),
+            vnc_listen: "127.0.0.1".to_owned(),
+            host_ip: None,
+            forward: ForwardMode::Auto,
+            call_deadline: Duration::from_secs(60),
+            transfer_stall: Duration::from_secs(60),
+            workers: 6,
+            keepalive: (5, 3),
+            reconnect_max: Duration::from_secs(30),
+        }
+    }
+}

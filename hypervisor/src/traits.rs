@@ -1,0 +1,105 @@
+//! Standard trait names of a host, from its CPU features and what its hypervisor offers.
+
+use crate::guest::CpuInfo;
+
+/// libvirt's feature name and the standard trait (os-traits) it stands for.
+const CPU: [(&str, &str); 54] = [
+    ("3dnow", "HW_CPU_X86_3DNOW"),
+    ("abm", "HW_CPU_X86_ABM"),
+    ("aes", "HW_CPU_X86_AESNI"),
+    ("amd-no-ssb", "HW_CPU_X86_AMD_NO_SSB"),
+    ("amd-ssbd", "HW_CPU_X86_AMD_SSBD"),
+    ("avx", "HW_CPU_X86_AVX"),
+    ("avx2", "HW_CPU_X86_AVX2"),
+    ("avx512-vpopcntdq", "HW_CPU_X86_AVX512VPOPCNTDQ"),
+    ("avx512bitalg", "HW_CPU_X86_AVX512BITALG"),
+    ("avx512bw", "HW_CPU_X86_AVX512BW"),
+    ("avx512cd", "HW_CPU_X86_AVX512CD"),
+    ("avx512dq", "HW_CPU_X86_AVX512DQ"),
+    ("avx512er", "HW_CPU_X86_AVX512ER"),
+    ("avx512f", "HW_CPU_X86_AVX512F"),
+    ("avx512ifma", "HW_CPU_X86_AVX512IFMA"),
+    ("avx512pf", "HW_CPU_X86_AVX512PF"),
+    ("avx512vbmi", "HW_CPU_X86_AVX512VBMI"),
+    ("avx512vbmi2", "HW_CPU_X86_AVX512VBMI2"),
+    ("avx512vl", "HW_CPU_X86_AVX512VL"),
+    ("avx512vnni", "HW_CPU_X86_AVX512VNNI"),
+    ("bmi1", "HW_CPU_X86_BMI"),
+    ("bmi2", "HW_CPU_X86_BMI2"),
+    ("f16c", "HW_CPU_X86_F16C"),
+    ("fma", "HW_CPU_X86_FMA3"),
+    ("fma4", "HW_CPU_X86_FMA4"),
+    ("gfni", "HW_CPU_X86_AVX512GFNI"),
+    ("ibpb", "HW_CPU_X86_AMD_IBPB"),
+    ("md-clear", "HW_CPU_X86_INTEL_MD_CLEAR"),
+    ("mmx", "HW_CPU_X86_MMX"),
+    ("mpx", "HW_CPU_X86_MPX"),
+    ("pcid", "HW_CPU_X86_INTEL_PCID"),
+    ("pclmuldq", "HW_CPU_X86_CLMUL"),
+    ("pclmulqdq", "HW_CPU_X86_CLMUL"),
+    ("pdpe1gb", "HW_CPU_X86_PDPE1GB"),
+    ("pni", "HW_CPU_X86_SSE3"),
+    ("rtm", "HW_CPU_X86_TSX"),
+    ("sha-ni", "HW_CPU_X86_SHA"),
+    ("spec-ctrl", "HW_CPU_X86_INTEL_SPEC_CTRL"),
+    ("sse", "HW_CPU_X86_SSE"),
+    ("sse2", "HW_CPU_X86_SSE2"),
+    ("sse3", "HW_CPU_X86_SSE3"),
+    ("sse4.1", "HW_CPU_X86_SSE41"),
+    ("sse4.2", "HW_CPU_X86_SSE42"),
+    ("sse4a", "HW_CPU_X86_SSE4A"),
+    ("ssbd", "HW_CPU_X86_INTEL_SSBD"),
+    ("ssse3", "HW_CPU_X86_SSSE3"),
+    ("stibp", "HW_CPU_X86_STIBP"),
+    ("svm", "HW_CPU_X86_SVM"),
+    ("tbm", "HW_CPU_X86_TBM"),
+    ("vaes", "HW_CPU_X86_AVX512VAES"),
+    ("virt-ssbd", "HW_CPU_X86_AMD_VIRT_SSBD"),
+    ("vmx", "HW_CPU_X86_VMX"),
+    ("vpclmulqdq", "HW_CPU_X86_AVX512VPCLMULQDQ"),
+    ("xop", "HW_CPU_X86_XOP"),
+];
+
+/// What the driver can do on every host.
+const ALWAYS: [&str; 16] = [
+    "COMPUTE_FIRMWARE_BIOS",
+    "COMPUTE_IMAGE_TYPE_ISO",
+    "COMPUTE_IMAGE_TYPE_QCOW2",
+    "COMPUTE_IMAGE_TYPE_RAW",
+    "COMPUTE_NET_VIF_MODEL_E1000",
+    "COMPUTE_NET_VIF_MODEL_E1000E",
+    "COMPUTE_NET_VIF_MODEL_NE2K_PCI",
+    "COMPUTE_NET_VIF_MODEL_PCNET",
+    "COMPUTE_NET_VIF_MODEL_RTL8139",
+    "COMPUTE_NET_VIF_MODEL_VIRTIO",
+    "COMPUTE_NET_VIF_MODEL_VMXNET3",
+    "COMPUTE_NODE",
+    "COMPUTE_STORAGE_BUS_SATA",
+    "COMPUTE_STORAGE_BUS_SCSI",
+    "COMPUTE_STORAGE_BUS_USB",
+    "COMPUTE_STORAGE_BUS_VIRTIO",
+];
+
+const VIDEO: [&str; 7] = ["bochs", "cirrus", "gop", "none", "qxl", "vga", "virtio"];
+
+/// The host's traits, sorted.
+pub(crate) fn of_host(cpu: &CpuInfo, video_models: &[String], uefi: bool) -> Vec<String> {
+    let mut traits: Vec<String> = ALWAYS.iter().map(|name| (*name).to_owned()).collect();
+    let features = CPU.iter().filter(|(feature, _)| cpu.features.iter().any(|known| known == feature));
+    traits.extend(features.map(|(_, name)| (*name).to_owned()));
+    let video = VIDEO.iter().filter(|model| video_models.iter().any(|known| known == **model));
+    traits.extend(video.map(|model| format!("COMPUTE_GRAPHICS_MODEL_{}", model.to_ascii_uppercase())));
+    match cpu.arch.as_str() {
+        "x86_64" => {
+            traits.extend(["HW_ARCH_X86_64", "COMPUTE_ARCH_X86_64", "COMPUTE_STORAGE_BUS_IDE"].map(str::to_owned));
+        }
+        "aarch64" => traits.extend(["HW_ARCH_AARCH64", "COMPUTE_ARCH_AARCH64"].map(str::to_owned)),
+        _ => {}
+    }
+    if uefi {
+        traits.push("COMPUTE_FIRMWARE_UEFI".to_owned());
+    }
+    traits.sort();
+    traits.dedup();
+    traits
+}

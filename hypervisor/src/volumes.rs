@@ -1,0 +1,81 @@
+//! Names of what we keep on a host: storage volumes, networks. One place, because spawn, destroy, the domain XML and
+//! the search for leftovers must agree on them.
+//!
+//! Invariant: a guest's volumes begin with its id and an underscore, so that a host can be searched for them without
+//! any other record.
+
+use chronova_events::ids::{InstanceId, NetworkId};
+
+use crate::guest::ImageRef;
+
+const BASE_PREFIX: &str = "base-";
+const COMPLETE_SUFFIX: &str = ".complete";
+
+/// The cached content of an image.
+pub fn base(image: &ImageRef) -> String {
+    format!("{BASE_PREFIX}{}", image.checksum)
+}
+
+/// An empty volume that is made after the last byte of [`base`] is on the host. Without it the cached content is torn.
+pub fn base_complete(image: &ImageRef) -> String {
+    format!("{BASE_PREFIX}{}{COMPLETE_SUFFIX}", image.checksum)
+}
+
+pub fn root(instance: InstanceId) -> String {
+    format!("{instance}_disk")
+}
+
+pub fn ephemeral(instance: InstanceId) -> String {
+    format!("{instance}_disk.eph0")
+}
+
+pub fn swap(instance: InstanceId) -> String {
+    format!("{instance}_disk.swap")
+}
+
+pub fn config_drive(instance: InstanceId) -> String {
+    format!("{instance}_disk.config")
+}
+
+pub fn console_log(instance: InstanceId) -> String {
+    format!("{instance}_console.log")
+}
+
+/// Whose volume this is, if it is a guest's.
+pub fn owner(volume: &str) -> Option<InstanceId> {
+    let (id, rest) = volume.split_at_checked(36)?;
+    rest.starts_with('_').then(|| id.parse().ok())?
+}
+
+/// libvirt's name for a virtual network on a host.
+pub fn network_name(network: NetworkId) -> String {
+    format!("chronova-{}", &network.hex()[..8])
+}
+
+/// The network's bridge; interface names are at most 15 bytes long.
+pub fn bridge_name(network: NetworkId) -> String {
+    format!("cv{}", &network.hex()[..8])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guests_volumes_name_their_guest() {
+        let id = InstanceId::random();
+        for name in
+            [root(id), ephemeral(id), swap(id), config_drive(id), console_log(id), format!("{}.0", console_log(id))]
+        {
+            assert_eq!(owner(&name), Some(id), "{name}");
+        }
+        for name in ["base-0123", "", "chronova", &id.to_string(), &format!("{id}disk")] {
+            assert_eq!(owner(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_bridge_name_fits_an_interface_name() {
+        assert!(bridge_name(NetworkId::random()).len() <= 15);
+    }
+}
