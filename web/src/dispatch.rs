@@ -4,11 +4,34 @@
 //! of a caller whose rights nobody checked does not compile.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use chronova_actors::aggregate::{CommandError, Committed};
+use chronova_actors::gateway::Reachable;
+use chronova_actors::house::House;
 use chronova_events::envelope::{Cause, Meta};
 use uuid::Uuid;
 
 use crate::policy::Permit;
+
+/// How long an answer waits for the read models to show what the command did. They lag by microseconds; if they ever lag
+/// more than this, the client gets its answer all the same.
+const READ_YOUR_WRITES: Duration = Duration::from_secs(5);
+
+/// Has `command` decided, in the name of the permitted caller. When this returns, what happened is durable and the read
+/// models show it: whoever asks next sees it.
+pub async fn send<A: Reachable>(
+    house: &House,
+    permit: &Permit,
+    id: &A::Id,
+    command: A::Command,
+) -> Result<Committed, CommandError<A::Reject>> {
+    let committed = house.gateway.send::<A>(id, command, meta(permit)).await?;
+    if !house.views.wait_for(committed.position, READ_YOUR_WRITES).await {
+        tracing::warn!(position = %committed.position, "the read models lag behind");
+    }
+    Ok(committed)
+}
 
 /// What the events will say about who asked and why.
 ///
