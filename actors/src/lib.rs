@@ -19,4 +19,6 @@ pub mod keypair;
 pub mod ledger;
 pub mod process;
 pub mod quota;
+pub mod reconcile;
+pub mod runtime;
 pub mod scheduler;

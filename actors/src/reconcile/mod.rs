@@ -1,0 +1,5 @@
+//! Mends what a crash may have left between two appends that belong together.
+//!
+//! Reconcilers take no input, are idempotent, and run at start-up and on a period. Each has a pure `plan`.
+
+pub mod quota;

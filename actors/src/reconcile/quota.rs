@@ -1,0 +1,44 @@
+//! Quota that was reserved for servers which never came to be, or are gone.
+//!
+//! Room is reserved before the server is asked for, in another stream. Between the two a crash can come, or the second
+//! append can fail and the giving back with it.
+
+use std::collections::BTreeSet;
+
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{InstanceId, ProjectId};
+use chronova_projections::views::Views;
+
+use crate::house::House;
+use crate::quota::{QuotaAggregate, QuotaCommand};
+
+/// Room held for no living server.
+pub type Held = BTreeSet<(ProjectId, InstanceId)>;
+
+/// All room that is held for no living server, at this moment. What is held by a request on its way is among it: only
+/// what is there twice, a period apart, is given back while requests are served.
+pub fn plan(views: &Views) -> Held {
+    views.quotas.read(|quotas| {
+        views.servers.read(|servers| {
+            let lives = |id: &InstanceId| servers.get(*id).is_some_and(|row| row.instance.alive().is_some());
+            quotas
+                .by_project
+                .iter()
+                .flat_map(|(project, quota)| quota.held.keys().map(move |id| (project.clone(), *id)))
+                .filter(|(_, id)| !lives(id))
+                .collect()
+        })
+    })
+}
+
+/// Gives back what is in `held`.
+pub async fn give_back(house: &House, held: &Held) {
+    for (project, instance) in held {
+        tracing::info!(%project, %instance, "giving back quota that no server holds");
+        let release = QuotaCommand::Release { project: project.clone(), instance: *instance };
+        let meta = Meta::system("reconcile-quota");
+        if let Err(error) = house.gateway.send::<QuotaAggregate>(project, release, meta).await {
+            tracing::warn!(%project, %instance, %error, "the quota cannot be given back yet");
+        }
+    }
+}

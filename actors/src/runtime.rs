@@ -1,0 +1,115 @@
+//! Puts the actors to work and ends them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronova_events::clock::Clock;
+use chronova_events::store::EventStore;
+use chronova_hypervisor::driver::Driver;
+use chronova_projections::runner::{self, ProjectionError};
+use chronova_projections::views::Views;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::gateway::Gateway;
+use crate::hosts::{agent, fleet::Fleet};
+use crate::house::{House, Options};
+use crate::ports::{Images, Networks};
+use crate::process::supervisor;
+use crate::reconcile::quota;
+
+/// The log, the read models that follow it, and the aggregates: what ports are made of.
+#[derive(Clone)]
+pub struct Core {
+    pub store: Arc<dyn EventStore>,
+    pub clock: Arc<dyn Clock>,
+    pub views: Arc<Views>,
+    pub gateway: Arc<Gateway>,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Core")
+    }
+}
+
+impl Core {
+    /// Folds what is in the log into `views` and starts the aggregates. Needs a running actix system.
+    pub async fn start(
+        store: Arc<dyn EventStore>,
+        clock: Arc<dyn Clock>,
+        views: Views,
+        threads: usize,
+    ) -> Result<Self, ProjectionError> {
+        runner::catch_up(store.as_ref(), &views).await?;
+        let gateway = Gateway::start(Arc::clone(&store), Arc::clone(&clock), threads);
+        Ok(Self { store, clock, views: Arc::new(views), gateway })
+    }
+}
+
+/// Everything at work.
+#[derive(Debug)]
+pub struct Runtime {
+    pub house: Arc<House>,
+    tasks: JoinSet<()>,
+    following: tokio::task::JoinHandle<()>,
+    broken: watch::Receiver<Option<String>>,
+}
+
+impl Runtime {
+    /// Follows the log, goes on with unfinished processes, attends to the hosts.
+    pub async fn start(
+        core: Core,
+        drivers: Vec<Arc<dyn Driver>>,
+        networks: Arc<dyn Networks>,
+        images: Arc<dyn Images>,
+        options: Options,
+    ) -> Self {
+        let Core { store, clock, views, gateway } = core;
+        let (break_down, broken) = watch::channel(None);
+        let following = {
+            let (store, views) = (Arc::clone(&store), Arc::clone(&views));
+            tokio::spawn(async move {
+                let error = runner::follow(store, views).await;
+                tracing::error!(%error, "the read models can no longer follow the log");
+                break_down.send_replace(Some(error.to_string()));
+            })
+        };
+        let fleet = Fleet::new(views.hosts.read(chronova_projections::hosts::Hosts::count));
+        let house = Arc::new(House { gateway, views, fleet, networks, images, clock, options });
+        // No request is served yet: what nobody holds now, nobody will.
+        quota::give_back(&house, &quota::plan(&house.views)).await;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(supervisor::supervise(Arc::clone(&house), Arc::clone(&store)));
+        tasks.spawn(reconcile(Arc::clone(&house)));
+        for driver in drivers {
+            tasks.spawn(agent::attend(Arc::clone(&house), Arc::clone(&store), driver));
+        }
+        Self { house, tasks, following, broken }
+    }
+
+    /// Why the read models no longer follow the log; `None` as long as they do.
+    pub fn broken(&self) -> watch::Receiver<Option<String>> {
+        self.broken.clone()
+    }
+
+    /// Ends all work where it is; the log knows how to go on.
+    pub async fn stop(mut self) {
+        self.tasks.shutdown().await;
+        self.house.gateway.stop();
+        // The read models may take in what was appended last.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        self.following.abort();
+    }
+}
+
+async fn reconcile(house: Arc<House>) {
+    let mut suspects = quota::Held::new();
+    loop {
+        tokio::time::sleep(house.options.reconcile).await;
+        let now = quota::plan(&house.views);
+        let leaked = now.intersection(&suspects).cloned().collect();
+        quota::give_back(&house, &leaked).await;
+        suspects = now;
+    }
+}
