@@ -1,0 +1,38 @@
+//! The web layer against the machine-readable contract of the Compute and Placement APIs, an independent judge.
+//!
+//! The contract is looked for in `CHRONOVA_CONTRACT`, then in `shared/contract` beside one of the folders above this one.
+//! Where there is none, the tests say so and pass.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, unreachable_pub)]
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+mod policies;
+mod routes;
+mod schemas;
+
+/// The contract's folder, or a printed reason.
+fn contract() -> Option<PathBuf> {
+    let named = std::env::var_os("CHRONOVA_CONTRACT").map(PathBuf::from);
+    let beside = || {
+        let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+        here.ancestors().map(|folder| folder.join("shared/contract")).find(|folder| folder.is_dir())
+    };
+    let found = named.or_else(beside).filter(|folder| folder.is_dir());
+    if found.is_none() {
+        eprintln!("skipped: no contract (set CHRONOVA_CONTRACT to its folder)");
+    }
+    found
+}
+
+fn read(path: &std::path::Path) -> Value {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// `2.10` as a version.
+fn version(text: &str) -> chronova_web::Microversion {
+    let (major, minor) = text.split_once('.').unwrap();
+    chronova_web::Microversion::new(major.parse().unwrap(), minor.parse().unwrap())
+}

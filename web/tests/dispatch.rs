@@ -1,0 +1,374 @@
+//! The dispatcher from the outside: which error wins, which headers every answer has, what a handler sees.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::unused_async)]
+
+use std::sync::Arc;
+
+use actix_web::body::MessageBody;
+use actix_web::dev::ServiceResponse;
+use actix_web::test::{self, TestRequest};
+use async_trait::async_trait;
+use chronova_events::ids::{ProjectId, UserId};
+use chronova_web::auth::{AuthError, Authentication, Caller, Secret, TokenVerifier};
+use chronova_web::config::{CorsConfig, WebConfig};
+use chronova_web::metrics::Metrics;
+use chronova_web::policy::{Enforcer, Overrides};
+use chronova_web::route::{Method, Route, Service, action, get, gone, post, put};
+use chronova_web::schema::{Schema, many, name, non_negative_integer, object, opt, query, req, string};
+use chronova_web::tables::Routers;
+use chronova_web::{App, Ctx, Fault, Reply, Target, handler, server};
+use futures::StreamExt;
+use serde_json::{Value, json};
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    Ok(Reply::ok(json!({
+        "version": ctx.version.to_string(),
+        "query": ctx.query.as_lists(),
+        "self": ctx.links.to_self("things", "1"),
+        "admin": ctx.caller().is_admin,
+    })))
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    if ctx.param("id") == "careless" {
+        return Ok(Reply::empty(200));
+    }
+    let target = Target::owned(&ProjectId::new("other"), &UserId::new("somebody"));
+    let permit = ctx.authorize(&target)?;
+    Ok(Reply::ok(json!({"id": ctx.param("id"), "rule": permit.rule()})))
+}
+
+async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    let permit = ctx.permit()?;
+    let meta = chronova_web::dispatch::meta(&permit);
+    assert_eq!(meta.request_id.as_ref().unwrap().as_str(), ctx.request_id());
+    Ok(Reply::json(202, ctx.body["thing"].clone()).header("Location", ctx.links.to_self("things", "1")))
+}
+
+async fn start(ctx: Ctx) -> Result<Reply, Fault> {
+    ctx.authorize(&ctx.own_target())?;
+    Ok(Reply::empty(202))
+}
+
+async fn upload(mut ctx: Ctx) -> Result<Reply, Fault> {
+    let mut stream = ctx.take_payload_send(2);
+    let mut length = 0;
+    while let Some(chunk) = stream.next().await {
+        length += chunk.map_err(Fault::internal)?.len();
+    }
+    Ok(Reply::ok(json!({"length": length})))
+}
+
+async fn panics(_: Ctx) -> Result<Reply, Fault> {
+    panic!("a handler with a mistake")
+}
+
+async fn fails(_: Ctx) -> Result<Reply, Fault> {
+    Err(Fault::internal("the password of the database is wrong"))
+}
+
+fn create_body() -> Schema {
+    object([req("thing", object([req("name", name()), opt("colour", string()).since(2, 19)]))])
+}
+
+fn index_query() -> Schema {
+    query([many("limit", non_negative_integer()), many("name", string())]).strict_since(2, 75)
+}
+
+const THINGS: &[Route] = &[
+    get("things.index", "/things", handler!(index)).query(index_query),
+    post("things.create", "/things", handler!(create)).policy("os_compute_api:servers:create").body(create_body),
+    get("things.show", "/things/{id}", handler!(show)).policy_on_target("os_compute_api:servers:show"),
+    action("things.start", "/things/{id}/action", "os-start", handler!(start))
+        .policy_on_target("os_compute_api:servers:start"),
+    action("things.old", "/things/{id}/action", "old", handler!(start))
+        .policy_on_target("os_compute_api:servers:start")
+        .until(2, 5),
+    get("things.new", "/new-things", handler!(index)).since(2, 50),
+    gone("cells.index", Method::Get, "/os-cells", 410),
+    get("things.panic", "/panic", handler!(panics)),
+    get("things.fail", "/fail", handler!(fails)),
+];
+const PROVIDERS: &[Route] = &[
+    get("providers.index", "/resource_providers", handler!(index)).policy("placement:resource_providers:list"),
+    post("classes.create", "/resource_classes", handler!(index)).since(1, 2).any_body(),
+];
+const IMAGES: &[Route] = &[put("images.upload", "/images/{id}/file", handler!(upload)).raw_body()];
+const TOKENS: &[Route] = &[post("tokens.create", "/auth/tokens", handler!(index)).public().any_body()];
+
+struct Doorman;
+
+#[async_trait]
+impl TokenVerifier for Doorman {
+    async fn verify(&self, token: &Secret) -> Result<Caller, AuthError> {
+        if *token != Secret::new("letmein") {
+            return Err(AuthError::Invalid);
+        }
+        let mut caller = Caller::of_user(UserId::new("u"));
+        caller.project = Some(ProjectId::new("p"));
+        caller.roles = vec!["member".into(), "reader".into()];
+        Ok(caller)
+    }
+}
+
+fn app(authentication: Authentication) -> Arc<App> {
+    let config = WebConfig {
+        cors: CorsConfig { allowed_origin: vec!["http://valid.example.com".into()], ..CorsConfig::default() },
+        ..WebConfig::default()
+    };
+    let policy = Enforcer::new(&config.policy, &Overrides::default()).unwrap();
+    let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
+    Arc::new(App::new(config, policy, authentication, metrics))
+}
+
+struct Answer {
+    status: u16,
+    headers: Vec<(String, String)>,
+    text: String,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+
+    /// Status and message of a Nova fault.
+    fn fault(&self) -> (u16, String) {
+        let body = self.json();
+        let (_, inner) = body.as_object().unwrap().iter().next().unwrap();
+        assert_eq!(inner["code"], self.status);
+        (self.status, inner["message"].as_str().unwrap().to_owned())
+    }
+}
+
+async fn send_to(app: Arc<App>, only: Option<Service>, request: TestRequest) -> Answer {
+    let routers = Arc::new(Routers::of(&[
+        (Service::Compute, &[THINGS]),
+        (Service::Placement, &[PROVIDERS]),
+        (Service::Image, &[IMAGES]),
+        (Service::Identity, &[TOKENS]),
+    ]));
+    routers.compile_all().unwrap();
+    let service = test::init_service(actix_web::App::new().configure(server::configure(app, routers, only))).await;
+    let response: ServiceResponse<_> = test::call_service(&service, request.to_request()).await;
+    let status = response.status().as_u16();
+    let headers = response
+        .headers()
+        .iter()
+        .map(|(name, value)| (name.as_str().to_owned(), value.to_str().unwrap().to_owned()))
+        .collect();
+    let bytes = actix_web::body::to_bytes(response.into_body().boxed()).await.unwrap();
+    Answer { status, headers, text: String::from_utf8(bytes.to_vec()).unwrap() }
+}
+
+async fn send(request: TestRequest) -> Answer {
+    send_to(app(Authentication::NoAuth), None, request).await
+}
+
+fn compute(method: &str, path: &str) -> TestRequest {
+    let method = actix_web::http::Method::from_bytes(method.as_bytes()).unwrap();
+    TestRequest::with_uri(&format!("/compute/v2.1{path}"))
+        .method(method)
+        .insert_header(("Host", "cloud:8080"))
+        .insert_header(("X-Auth-Token", "u:p"))
+}
+
+fn at(request: TestRequest, version: &str) -> TestRequest {
+    request.insert_header(("OpenStack-API-Version", format!("compute {version}")))
+}
+
+#[actix_web::test]
+async fn a_plain_request() {
+    let answer = send(at(compute("GET", "/things?limit=3&limit=4&odd=1"), "2.74")).await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(
+        answer.json(),
+        json!({
+            "version": "2.74", "query": {"limit": ["3", "4"]},
+            "self": "http://cloud:8080/compute/v2.1/things/1", "admin": false,
+        })
+    );
+    assert_eq!(answer.header("OpenStack-API-Version"), Some("compute 2.74"));
+    assert_eq!(answer.header("X-OpenStack-Nova-API-Version"), Some("2.74"));
+    assert_eq!(answer.headers.iter().filter(|(name, _)| name == "vary").count(), 2);
+    assert!(answer.header("x-openstack-request-id").unwrap().starts_with("req-"));
+    assert_eq!(answer.header("x-compute-request-id"), answer.header("x-openstack-request-id"));
+}
+
+#[actix_web::test]
+async fn the_project_in_the_path() {
+    let answer = send(compute("GET", "/p/things")).await;
+    assert_eq!(answer.json()["self"], "http://cloud:8080/compute/v2.1/p/things/1");
+    let (status, message) = send(compute("GET", "/q/things")).await.fault();
+    assert_eq!(status, 400);
+    assert_eq!(message, "Malformed request URL: URL's project_id 'q' doesn't match Context's project_id 'p'");
+}
+
+#[actix_web::test]
+async fn without_a_token() {
+    let request = TestRequest::with_uri("/compute/v2.1/things");
+    let answer = send(request).await;
+    assert_eq!(answer.status, 401);
+    assert!(answer.header("WWW-Authenticate").unwrap().starts_with("Keystone uri="));
+    assert!(answer.header("x-openstack-request-id").is_some());
+    // What does not exist does not show without a token either.
+    assert_eq!(send(TestRequest::with_uri("/compute/v2.1/nothing")).await.status, 401);
+    assert_eq!(send(TestRequest::post().uri("/identity/v3/auth/tokens").set_payload("{}")).await.status, 200);
+}
+
+#[actix_web::test]
+async fn real_tokens() {
+    let ask = |token: &'static str| {
+        let request = TestRequest::with_uri("/compute/v2.1/things").insert_header(("X-Auth-Token", token));
+        send_to(app(Authentication::Tokens(Arc::new(Doorman))), None, request)
+    };
+    assert_eq!(ask("letmein").await.status, 200);
+    assert_eq!(ask("guess").await.status, 401);
+}
+
+#[actix_web::test]
+async fn versions() {
+    assert_eq!(send(at(compute("GET", "/new-things"), "2.50")).await.status, 200);
+    let (status, message) = send(at(compute("GET", "/new-things"), "2.49")).await.fault();
+    assert_eq!((status, message.as_str()), (404, "API version '2.49' is not supported on this method."));
+    let (status, message) = send(at(compute("GET", "/things"), "2.999")).await.fault();
+    assert_eq!(status, 406);
+    assert_eq!(message, "Version 2.999 is not supported by the API. Minimum is 2.1 and maximum is 2.104.");
+    assert_eq!(send(at(compute("GET", "/things"), "two")).await.fault().0, 400);
+    let legacy = TestRequest::with_uri("/compute/v2/things").insert_header(("X-Auth-Token", "u:p"));
+    let answer = send(at(legacy, "2.50")).await;
+    assert_eq!((answer.json()["version"].as_str(), answer.header("OpenStack-API-Version")), (Some("2.1"), None));
+}
+
+#[actix_web::test]
+async fn queries_are_strict_from_2_75() {
+    assert_eq!(send(at(compute("GET", "/things?odd=1"), "2.75")).await.fault().0, 400);
+    let (status, message) = send(compute("GET", "/things?limit=x")).await.fault();
+    assert_eq!(status, 400);
+    assert_eq!(message, "Invalid input for query parameters limit. Value: x. 'x' does not match '^[0-9]*$'");
+}
+
+#[actix_web::test]
+async fn bodies() {
+    let answer = send(compute("POST", "/things").set_json(json!({"thing": {"name": "a"}}))).await;
+    assert_eq!(answer.status, 202);
+    assert_eq!(answer.header("Location"), Some("http://cloud:8080/compute/v2.1/things/1"));
+    let colour = json!({"thing": {"name": "a", "colour": "red"}});
+    assert_eq!(send(at(compute("POST", "/things").set_json(&colour), "2.18")).await.fault().0, 400);
+    assert_eq!(send(at(compute("POST", "/things").set_json(&colour), "2.19")).await.status, 202);
+    let (status, message) = send(compute("POST", "/things").set_payload("{")).await.fault();
+    assert_eq!((status, message.as_str()), (400, "Malformed request body"));
+    assert_eq!(send(compute("POST", "/things")).await.fault().0, 400);
+    let long = format!("{{\"thing\": {{\"name\": \"{}\"}}}}", "x".repeat(120_000));
+    assert_eq!(send(compute("POST", "/things").set_payload(long)).await.status, 413);
+}
+
+#[actix_web::test]
+async fn actions() {
+    let act = |body: Value| send(at(compute("POST", "/things/1/action").set_json(body), "2.6"));
+    assert_eq!(act(json!({"os-start": null})).await.status, 202);
+    let unknown = act(json!({"explode": null})).await.fault();
+    assert_eq!(unknown, (400, "There is no such action: explode".to_owned()));
+    assert_eq!(act(json!({"os-start": null, "b": 1})).await.fault(), (400, "Malformed request body".to_owned()));
+    assert_eq!(act(json!([])).await.fault().0, 400);
+    assert_eq!(act(json!({"old": null})).await.fault().0, 404);
+}
+
+#[actix_web::test]
+async fn policy() {
+    let reader = compute("POST", "/things").insert_header(("X-Roles", "reader"));
+    let (status, message) = send(reader.set_json(json!({"thing": {"name": "a"}}))).await.fault();
+    assert_eq!(status, 403);
+    assert_eq!(message, "Policy doesn't allow os_compute_api:servers:create to be performed.");
+    // The target is another project's: a member may not, an administrator may.
+    assert_eq!(send(compute("GET", "/things/1")).await.fault().0, 403);
+    let admin = compute("GET", "/things/1").insert_header(("X-Roles", "admin"));
+    assert_eq!(send(admin).await.json(), json!({"id": "1", "rule": "os_compute_api:servers:show"}));
+    // A handler that forgets to ask does not answer.
+    assert_eq!(send(compute("GET", "/things/careless")).await.fault().0, 500);
+}
+
+#[actix_web::test]
+async fn what_is_not_there() {
+    let nothing = send(compute("GET", "/nothing")).await.fault();
+    assert_eq!(nothing, (404, "The resource could not be found.".to_owned()));
+    assert_eq!(send(compute("PUT", "/things")).await.fault().0, 404);
+    assert_eq!(send(compute("GET", "/os-cells")).await.fault().0, 410);
+    let placement = |method: &str, path: &str| {
+        TestRequest::with_uri(&format!("/placement{path}"))
+            .method(actix_web::http::Method::from_bytes(method.as_bytes()).unwrap())
+            .insert_header(("X-Auth-Token", "admin"))
+    };
+    let answer = send(placement("PUT", "/resource_providers")).await;
+    assert_eq!((answer.status, answer.header("Allow")), (405, Some("GET")));
+    // Placement tells the version before the media type.
+    let wrong = |version: &'static str| {
+        placement("POST", "/resource_classes")
+            .insert_header(("OpenStack-API-Version", version))
+            .insert_header(("Content-Type", "text/plain"))
+            .set_payload("data")
+    };
+    assert_eq!(send(wrong("placement 1.1")).await.status, 404);
+    assert_eq!(send(wrong("placement 1.2")).await.status, 415);
+    let range =
+        send(placement("GET", "/resource_providers").insert_header(("OpenStack-API-Version", "placement 0.9"))).await;
+    assert_eq!(range.json()["errors"][0]["max_version"], "1.39");
+    let user = placement("GET", "/resource_providers").insert_header(("X-Roles", "reader"));
+    assert_eq!(send(user).await.json()["errors"][0]["status"], 403);
+}
+
+#[actix_web::test]
+async fn nothing_leaks() {
+    for path in ["/fail", "/panic"] {
+        let answer = send(compute("GET", path)).await;
+        assert_eq!(answer.status, 500);
+        assert!(answer.text.contains("computeFault") && !answer.text.contains("password"), "{}", answer.text);
+    }
+}
+
+#[actix_web::test]
+async fn uploads_are_not_limited() {
+    let request = TestRequest::put()
+        .uri("/image/v2/images/1/file")
+        .insert_header(("X-Auth-Token", "u:p"))
+        .set_payload(vec![0_u8; 1_000_000]);
+    assert_eq!(send(request).await.json()["length"], 1_000_000);
+}
+
+#[actix_web::test]
+async fn discovery_needs_no_token() {
+    let root = send(TestRequest::with_uri("/compute/").insert_header(("Host", "h"))).await;
+    assert_eq!(root.status, 300);
+    assert_eq!(root.json()["versions"][1]["links"][0]["href"], "http://h/compute/v2.1/");
+    let own = TestRequest::with_uri("/").insert_header(("Host", "h:8774"));
+    let own = send_to(app(Authentication::NoAuth), Some(Service::Compute), own).await;
+    assert_eq!(own.json()["versions"][1]["links"][0]["href"], "http://h:8774/v2.1/");
+    assert_eq!(send(TestRequest::with_uri("/identity/v3")).await.json()["version"]["status"], "stable");
+    assert_eq!(send(TestRequest::with_uri("/")).await.json()["name"], "chronova");
+    assert_eq!(send(TestRequest::with_uri("/healthz")).await.status, 200);
+    assert_eq!(send(TestRequest::with_uri("/elsewhere")).await.status, 404);
+}
+
+#[actix_web::test]
+async fn metrics_count_by_operation() {
+    let app = app(Authentication::NoAuth);
+    send_to(Arc::clone(&app), None, compute("GET", "/things")).await;
+    let text = send_to(app, None, TestRequest::with_uri("/metrics")).await.text;
+    assert!(text.contains("operation=\"things.index\",service=\"compute\",status=\"200\"} 1"), "{text}");
+}
+
+#[actix_web::test]
+async fn cross_origin() {
+    let options = || {
+        compute("OPTIONS", "/things")
+            .insert_header(("Origin", "http://valid.example.com"))
+            .insert_header(("Access-Control-Request-Method", "GET"))
+    };
+    let answer = send(options()).await;
+    assert_eq!((answer.status, answer.header("Access-Control-Allow-Origin")), (200, Some("http://valid.example.com")));
+    let get = send(compute("GET", "/things").insert_header(("Origin", "http://valid.example.com"))).await;
+    assert_eq!(get.header("Access-Control-Allow-Origin"), Some("http://valid.example.com"));
+}
