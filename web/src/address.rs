@@ -53,9 +53,8 @@ fn host(request: &HttpRequest, config: &WebConfig) -> String {
     };
     let scheme = match scheme {
         Some("https") => "https",
-        Some(_) => "http",
         None if request.app_config().secure() => "https",
-        None => "http",
+        _ => "http",
     };
     let own = || request.app_config().local_addr().to_string();
     let host = host

@@ -12,7 +12,7 @@ use crate::fault::Fault;
 use crate::route::Service;
 
 /// A client that takes longer to send a small body is not going to.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The whole body, if it is no longer than `limit`.
 pub(crate) async fn read(payload: Payload, headers: &HeaderMap, limit: usize) -> Result<Bytes, Fault> {
@@ -59,8 +59,9 @@ pub(crate) fn parse(service: Service, headers: &HeaderMap, body: &[u8]) -> Resul
                 "The media type {media} is not supported, use application/json"
             )));
         }
-        (Service::Identity | Service::Network | Service::Image, _) | (_, None | Some("")) => {}
-        (_, Some("text/plain" | "application/x-www-form-urlencoded")) => {}
+        // These services do not look at the media type; Nova reads these two as JSON.
+        (Service::Identity | Service::Network | Service::Image, _)
+        | (_, None | Some("" | "text/plain" | "application/x-www-form-urlencoded")) => {}
         (_, Some(_)) => return Err(Fault::unsupported_media_type("Unsupported Content-Type")),
     }
     serde_json::from_slice(body).map(Some).map_err(|error| malformed(service, &error))
@@ -70,8 +71,7 @@ fn malformed(service: Service, error: &serde_json::Error) -> Fault {
     let message = match service {
         Service::Compute | Service::Volume | Service::Metadata => "Malformed request body".to_owned(),
         Service::Placement => format!("Malformed JSON: {error}"),
-        Service::Identity => format!("Malformed JSON in request body: {error}"),
-        Service::Image => format!("Malformed JSON in request body: {error}"),
+        Service::Identity | Service::Image => format!("Malformed JSON in request body: {error}"),
         Service::Network => {
             "The server could not comply with the request since it is either malformed or otherwise incorrect."
                 .to_owned()

@@ -140,7 +140,7 @@ fn find<'a>(routers: &'a Routers, incoming: &Incoming) -> Result<Matched<'a>, Fa
 
 fn no_route(service: Service, path: &str) -> Fault {
     match service {
-        Service::Identity => Fault::not_found(format!("Could not find: {path}.")).key(""),
+        Service::Identity => Fault::not_found(format!("Could not find: {path}.")),
         _ => Fault::no_route(),
     }
 }

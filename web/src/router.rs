@@ -86,9 +86,9 @@ impl Router {
             }
         }
         if takes_rest {
-            node.rest.push(index)
+            node.rest.push(index);
         } else {
-            node.here.push(index)
+            node.here.push(index);
         }
         self.operations.push(operation);
     }

@@ -95,21 +95,20 @@ async fn handle(front: &Front, request: HttpRequest, payload: web::Payload, requ
         .unwrap_or_else(|| format!("{}/{}", place.links.host, Service::Identity.name()));
     let preflight = if request.method() == "OPTIONS" { cors::preflight(&config.cors, &headers) } else { None };
     let preflighted = preflight.is_some();
-    let result = match preflight {
-        Some(reply) => Ok(reply),
-        None => {
-            let incoming = Incoming {
-                place,
-                method: Method::parse(request.method().as_str()),
-                query: request.query_string().to_owned(),
-                headers: headers.clone(),
-                payload: payload.into_inner(),
-                request_id: request_id.clone(),
-                global_request_id: global_request_id(&headers),
-                remote: request.peer_addr().map(|peer| peer.ip()),
-            };
-            pipeline::run(&front.app, &front.routers, incoming, &mut facts).await
-        }
+    let result = if let Some(reply) = preflight {
+        Ok(reply)
+    } else {
+        let incoming = Incoming {
+            place,
+            method: Method::parse(request.method().as_str()),
+            query: request.query_string().to_owned(),
+            headers: headers.clone(),
+            payload: payload.into_inner(),
+            request_id: request_id.clone(),
+            global_request_id: global_request_id(&headers),
+            remote: request.peer_addr().map(|peer| peer.ip()),
+        };
+        pipeline::run(&front.app, &front.routers, incoming, &mut facts).await
     };
     let mut reply = result.unwrap_or_else(|fault| {
         if let Some(cause) = &fault.cause {

@@ -10,26 +10,26 @@ use crate::microversion::Microversion;
 pub struct Bands {
     schema: Schema,
     dialect: Dialect,
-    bands: Vec<(Microversion, OnceLock<Result<Validator, CompileError>>)>,
+    validators: Vec<(Microversion, OnceLock<Result<Validator, CompileError>>)>,
 }
 
 impl Bands {
     pub fn new(schema: Schema, dialect: Dialect) -> Self {
         let mut starts = schema.breakpoints();
         starts.insert(Microversion::NONE);
-        Self { schema, dialect, bands: starts.into_iter().map(|start| (start, OnceLock::new())).collect() }
+        Self { schema, dialect, validators: starts.into_iter().map(|start| (start, OnceLock::new())).collect() }
     }
 
     /// The validator of a version.
     pub fn at(&self, version: Microversion) -> Result<&Validator, CompileError> {
-        let index = self.bands.partition_point(|(start, _)| version.at_least(*start)).saturating_sub(1);
-        let (start, cell) = &self.bands[index];
+        let index = self.validators.partition_point(|(start, _)| version.at_least(*start)).saturating_sub(1);
+        let (start, cell) = &self.validators[index];
         cell.get_or_init(|| Validator::compile(self.schema.render(*start), self.dialect)).as_ref().map_err(Clone::clone)
     }
 
     /// Compiles every band, so that a description that makes no sense is found at start-up.
     pub fn compile_all(&self) -> Result<(), CompileError> {
-        self.bands.iter().try_for_each(|(start, _)| self.at(*start).map(|_| ()))
+        self.validators.iter().try_for_each(|(start, _)| self.at(*start).map(|_| ()))
     }
 }
 

@@ -84,10 +84,7 @@ fn prints(text: &str) -> bool {
 }
 
 fn is_name(text: &str, zone: bool) -> bool {
-    prints(text)
-        && !text.starts_with(char::is_whitespace)
-        && !text.ends_with(char::is_whitespace)
-        && !(zone && text.contains(':'))
+    prints(text) && text.trim().len() == text.len() && !(zone && text.contains(':'))
 }
 
 fn is_padded_name(text: &str, zone: bool) -> bool {

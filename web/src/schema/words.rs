@@ -201,15 +201,16 @@ impl Violation {
     /// The violation as python-jsonschema prints it, with the schema and the value it is about.
     fn report(&self) -> String {
         let (_, way) = self.schema_path.split_last().unwrap_or((&self.keyword, &[]));
-        let way: String = way.iter().map(|step| format!("[{}]", index_or_name(step))).collect();
-        let place: String = self
+        let way: Vec<String> = way.iter().map(|step| index_or_name(step)).collect();
+        let place: Vec<String> = self
             .path
             .iter()
             .map(|step| match step {
-                Step::Key(key) => format!("[{}]", repr(&Value::from(key.as_str()))),
-                Step::Index(index) => format!("[{index}]"),
+                Step::Key(key) => repr(&Value::from(key.as_str())),
+                Step::Index(index) => index.to_string(),
             })
             .collect();
+        let (way, place) = (bracketed(&way), bracketed(&place));
         format!(
             "{}\n\nFailed validating {} in schema{way}:\n    {}\n\nOn instance{place}:\n    {}",
             self.message,
@@ -218,6 +219,11 @@ impl Violation {
             repr(&self.instance),
         )
     }
+}
+
+/// `['properties'][0]`
+fn bracketed(steps: &[String]) -> String {
+    if steps.is_empty() { String::new() } else { format!("[{}]", steps.join("][")) }
 }
 
 fn index_or_name(step: &str) -> String {
