@@ -94,7 +94,7 @@ fn problems(lines: &[String], catalogue: &[Entry], samples: &[Event]) -> Vec<Str
             match Event::decode(kind, *version, BINCODE_2, bytes) {
                 Err(error) => problems.push(format!("{kind} v{version} does not decode any more: {error}")),
                 Ok(event) if event.kind() != kind => {
-                    problems.push(format!("{kind} v{version} became {}", event.kind()))
+                    problems.push(format!("{kind} v{version} became {}", event.kind()));
                 }
                 Ok(event) if event.version() == *version => {
                     let is_now = now.get(&(kind.clone(), *version)).and_then(|all| all.get(n));

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::watch;
 
@@ -14,10 +14,17 @@ const KEPT: usize = 16_384;
 /// How many events a subscriber gets at once.
 const BATCH: usize = 4_096;
 
+/// The newest events: all of those after `floor`.
+#[derive(Debug)]
+struct Kept {
+    floor: Position,
+    events: VecDeque<Arc<Recorded>>,
+}
+
 /// The live end of a log. The back end publishes each durable batch, in the order of positions.
 #[derive(Debug)]
 pub struct Tail {
-    recent: Mutex<VecDeque<Arc<Recorded>>>,
+    recent: Mutex<Kept>,
     head: watch::Sender<Position>,
     closed: AtomicBool,
 }
@@ -25,10 +32,14 @@ pub struct Tail {
 impl Tail {
     pub fn new(head: Position) -> Arc<Self> {
         Arc::new(Self {
-            recent: Mutex::new(VecDeque::new()),
+            recent: Mutex::new(Kept { floor: head, events: VecDeque::new() }),
             head: watch::Sender::new(head),
             closed: AtomicBool::new(false),
         })
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Kept> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn head(&self) -> Position {
@@ -37,12 +48,14 @@ impl Tail {
 
     /// Makes a durable batch known. Batches come in the order of positions.
     pub fn publish(&self, batch: impl IntoIterator<Item = Arc<Recorded>>) {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.extend(batch);
-        while recent.len() > KEPT {
-            recent.pop_front();
+        let mut recent = self.recent();
+        recent.events.extend(batch);
+        while recent.events.len() > KEPT {
+            if let Some(gone) = recent.events.pop_front() {
+                recent.floor = gone.position;
+            }
         }
-        if let Some(last) = recent.back() {
+        if let Some(last) = recent.events.back() {
             self.head.send_replace(last.position);
         }
     }
@@ -55,7 +68,7 @@ impl Tail {
 
     /// Like [`Tail::close`], and what has not been given out yet is not given out any more.
     pub fn cut(&self) {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.recent() = Kept { floor: Position(u64::MAX), events: VecDeque::new() };
         self.close();
     }
 
@@ -65,13 +78,12 @@ impl Tail {
 
     /// The events after `after`, when all of them are still in memory.
     fn after(&self, after: Position) -> Option<Vec<Arc<Recorded>>> {
-        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        // Complete only if an event at or before `after` is still here (positions need not be consecutive).
-        if recent.front()?.position > after {
+        let recent = self.recent();
+        if after < recent.floor {
             return None;
         }
-        let start = recent.partition_point(|event| event.position <= after);
-        Some(recent.iter().skip(start).take(BATCH).cloned().collect())
+        let start = recent.events.partition_point(|event| event.position <= after);
+        Some(recent.events.iter().skip(start).take(BATCH).cloned().collect())
     }
 }
 

@@ -1,0 +1,243 @@
+//! What the SQLite log does when its process is killed, its disk is full, or somebody else has it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use chronova_events::envelope::{NewEvent, Position, Recorded, StreamId};
+use chronova_events::store::conformance::{event, text};
+use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
+use chronova_events::store::{AppendError, EventStore, Expected, StoreError};
+
+/// Where the child finds its log; set only for children.
+const LOG: &str = "CHRONOVA_TEST_LOG";
+/// Names the run, so that tags of different runs on one log differ.
+const RUN: &str = "CHRONOVA_TEST_RUN";
+const WRITERS: usize = 16;
+/// Events in one append.
+const TOGETHER: usize = 3;
+
+fn open(path: &Path) -> Result<Arc<SqliteStore>, StoreError> {
+    // Frequent checkpoints, so that many kills hit one.
+    SqliteStore::open(path, &SqliteOptions { checkpoint_pages: 100, ..SqliteOptions::default() })
+}
+
+fn tagged(tag: &str) -> Vec<NewEvent> {
+    (0..TOGETHER).map(|n| event(format!("{tag} {n}"))).collect()
+}
+
+/// Not a test but the process that others kill: appends for ever and tells each acknowledged tag.
+#[test]
+fn child() {
+    let Some(path) = std::env::var_os(LOG) else { return };
+    let run = std::env::var(RUN).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    runtime.block_on(async move {
+        let store = open(Path::new(&path)).unwrap();
+        say("open");
+        let writers = (0..WRITERS).map(|writer| {
+            let (store, run) = (Arc::clone(&store), run.clone());
+            tokio::spawn(async move {
+                for n in 0.. {
+                    let tag = format!("{run}/{writer}/{n}");
+                    let stream = StreamId::new("process", writer % 5);
+                    store.append(&stream, Expected::Any, tagged(&tag)).await.unwrap();
+                    say(&format!("ack {tag}"));
+                }
+            })
+        });
+        for writer in writers.collect::<Vec<_>>() {
+            writer.await.unwrap();
+        }
+    });
+}
+
+/// One whole line at once, past the test harness's capture.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "\n{line}").and_then(|()| out.flush()).unwrap();
+}
+
+fn spawn(path: &Path, run: u64) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["child", "--exact", "--nocapture", "--test-threads=1"])
+        .env(LOG, path)
+        .env(RUN, run.to_string())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Kills the child once it has acknowledged `after` appends; gives back all that it acknowledged.
+fn kill_after(child: &mut Child, after: usize) -> Vec<String> {
+    let mut acknowledged = Vec::new();
+    let mut killed = false;
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        if let Some(tag) = line.unwrap().strip_prefix("ack ") {
+            acknowledged.push(tag.to_owned());
+        }
+        if !killed && acknowledged.len() >= after {
+            child.kill().unwrap();
+            killed = true;
+        }
+    }
+    assert!(killed, "the child ended by itself");
+    child.wait().unwrap();
+    acknowledged
+}
+
+/// Every append that is in the log, which must be whole.
+fn appends(events: &[Arc<Recorded>]) -> BTreeMap<String, usize> {
+    let mut found = BTreeMap::new();
+    for together in events.chunks(TOGETHER) {
+        let texts: Vec<String> = together.iter().map(|event| text(event)).collect();
+        let tag = texts[0].split_once(' ').unwrap().0.to_owned();
+        let whole: Vec<String> = (0..TOGETHER).map(|n| format!("{tag} {n}")).collect();
+        assert_eq!(texts, whole, "an append is whole and stands together");
+        *found.entry(tag).or_default() += 1;
+    }
+    found
+}
+
+#[tokio::test]
+async fn killed_at_any_moment_it_keeps_what_it_acknowledged() {
+    let kills = std::env::var("CHRONOVA_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(20_u64);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.db");
+    let mut acknowledged = Vec::new();
+    for run in 0..kills {
+        let mut child = spawn(&path, run);
+        // The first ones are killed while the log begins.
+        let after = usize::try_from(run * 37 % 211).unwrap();
+        acknowledged.extend(kill_after(&mut child, after));
+        let store = open(&path).unwrap();
+        let found = appends(&store.read_all(Position::START, usize::MAX).await.unwrap());
+        for tag in &acknowledged {
+            assert_eq!(found.get(tag), Some(&1), "{tag} was acknowledged (run {run})");
+        }
+        assert!(found.values().all(|count| *count == 1));
+        store.verify().await.unwrap();
+        store.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_second_process_is_refused_and_told_by_whom() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.db");
+    let mut child = spawn(&path, 0);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap() == "open"));
+    let refused = open(&path).unwrap_err();
+    assert_eq!(refused, StoreError::Locked { path: path.display().to_string(), pid: Some(child.id()) });
+    assert!(refused.to_string().contains(&child.id().to_string()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let store = open(&path).expect("a dead process holds no lock");
+    let again = open(&path).unwrap_err();
+    assert!(matches!(again, StoreError::Locked { pid: Some(pid), .. } if pid == std::process::id()), "{again}");
+    drop(store);
+    open(&path).unwrap();
+}
+
+/// Appends until the log is full; gives back how many appends were acknowledged.
+async fn fill(store: &dyn EventStore, run: &str) -> usize {
+    for n in 0..100_000 {
+        let stream = StreamId::new("process", n % 5);
+        match store.append(&stream, Expected::Any, tagged(&format!("{run}/{n}"))).await {
+            Ok(_) => {}
+            Err(AppendError::Store(StoreError::Full)) => return n,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    panic!("the log never became full");
+}
+
+async fn holds(store: &SqliteStore, count: usize) {
+    let found = appends(&store.read_all(Position::START, usize::MAX).await.unwrap());
+    assert_eq!(found.len(), count);
+    assert_eq!(store.head(), Position((count * TOGETHER) as u64));
+    assert_eq!(store.verify().await.unwrap().events, (count * TOGETHER) as u64);
+}
+
+#[tokio::test]
+async fn a_log_at_its_limit_refuses_and_goes_on_with_more_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.db");
+    let small = SqliteOptions { max_pages: Some(100), ..SqliteOptions::default() };
+    let store = SqliteStore::open(&path, &small).unwrap();
+    let first = fill(&*store, "small").await;
+    assert!(first > 100);
+    holds(&store, first).await;
+    // A stream that exists only in a refused append does not exist.
+    let fresh = StreamId::new("process", "fresh");
+    let refused = store.append(&fresh, Expected::Any, vec![event("x".repeat(100_000))]).await;
+    assert_eq!(refused, Err(StoreError::Full.into()));
+    assert!(store.read_stream(&fresh, chronova_events::envelope::Revision::NONE, 9).await.unwrap().is_empty());
+    store.close().await;
+    let larger = SqliteOptions { max_pages: Some(200), ..SqliteOptions::default() };
+    let store = SqliteStore::open(&path, &larger).unwrap();
+    let second = fill(&*store, "larger").await;
+    assert!(second > 50);
+    holds(&store, first + second).await;
+}
+
+/// A file system of its own, with little room.
+struct SmallDisk(PathBuf, #[allow(dead_code)] tempfile::TempDir);
+
+impl SmallDisk {
+    /// `None` when this user may not mount.
+    fn mount(size: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_owned();
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(&path).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success()).then_some(Self(path, folder))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_and_goes_on_by_itself_once_there_is_room() {
+    let Some(disk) = SmallDisk::mount("4m") else {
+        println!("skipped: mounting a small file system needs root");
+        return;
+    };
+    let path = disk.0.join("log.db");
+    let ballast = disk.0.join("ballast");
+    std::fs::write(&ballast, vec![1; 2 << 20]).unwrap();
+    let store = open(&path).unwrap();
+    let first = fill(&*store, "full").await;
+    assert!(first > 20);
+    holds(&store, first).await;
+    for _ in 0..10 {
+        let refused = store.append(&StreamId::new("process", 1), Expected::Any, vec![event("x".repeat(50_000))]).await;
+        assert_eq!(refused, Err(StoreError::Full.into()));
+    }
+    holds(&store, first).await;
+    std::fs::remove_file(&ballast).unwrap();
+    let second = fill(&*store, "room").await;
+    assert!(second > 20, "only {second} appends after 2 MiB became free");
+    holds(&store, first + second).await;
+    // As after a crash on the full disk, on a disk with room.
+    let roomy = tempfile::tempdir().unwrap();
+    for name in ["log.db", "log.db-wal", "log.db.witness"] {
+        std::fs::copy(disk.0.join(name), roomy.path().join(name)).unwrap();
+    }
+    drop(store);
+    let store = open(&roomy.path().join("log.db")).unwrap();
+    holds(&store, first + second).await;
+    store.close().await;
+    let store = open(&path).expect("a full disk does not keep a log from being read");
+    holds(&store, first + second).await;
+}
