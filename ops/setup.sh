@@ -1,0 +1,150 @@
+# Sets a Debian 12 machine up for Chronova; sourced by ops/up.sh and ops/test.sh, run as root.
+#
+#   setup_packages build|guest|host   Debian packages; those that are there are left as they are
+#   setup_client                      the `openstack` client in .venv
+#   setup_rust                        a toolchain new enough, or a sentence saying how to get one
+#   libvirt_start DIR                 virtlogd and libvirtd where none runs; what was started is written to DIR
+#   libvirt_stop DIR                  stops exactly what libvirt_start wrote to DIR
+#
+# Each does nothing when there is nothing to do, and returns non-zero with a sentence on standard error when it cannot.
+
+TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+VENV=$TOP/.venv
+export LC_ALL=C DEBIAN_FRONTEND=noninteractive
+
+# ---------------------------------------------------------------------------------------------------------- packages
+
+PACKAGES_BUILD=(gcc libc6-dev pkg-config libvirt-dev ca-certificates git curl procps)
+# python3-venv makes the client's environment.
+PACKAGES_CLIENT=(python3 python3-venv)
+PACKAGES_HOST=(libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-system libvirt-daemon-config-nwfilter
+  libvirt-clients qemu-system-x86 qemu-system-common qemu-system-data qemu-utils qemu-block-extra
+  dnsmasq-base iproute2 iptables nftables dmidecode)
+# What tests/testbed/make-image.sh builds a guest image with.
+PACKAGES_GUEST=(busybox-static syslinux syslinux-common mtools dosfstools fdisk cpio kmod lz4 qemu-utils)
+# What tests/testbed/hosts.sh builds further compute hosts with.
+PACKAGES_TESTBED=(util-linux openssl gcc libc6-dev swtpm swtpm-tools ovmf bridge-utils)
+
+package_installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'install ok installed'; }
+
+# NAME=VERSION: beside an emulator or a libvirt that is there already, the version of that; else the version of the
+# distribution's own suite, not of backports. All of QEMU must be of one suite: qemu-utils of backports breaks
+# qemu-system-common of stable, and apt solves that by REMOVING the emulator. The same goes for libvirt-dev and libvirt0.
+package_pin() {
+  local name=$1 sibling='' version=''
+  case $name in libvirt-*) sibling=libvirt0 ;; qemu-*) sibling=qemu-system-x86 ;; esac
+  if [ -n "$sibling" ] && host_complete && package_installed "$sibling"; then
+    version=$(dpkg-query -W -f='${Version}' "$sibling")
+    apt-cache madison "$name" | awk '{print $3}' | grep -qxF "$version" || version=
+  fi
+  [ -n "$version" ] || version=$(apt-cache madison "$name" 2>/dev/null | awk '$3 !~ /bpo/ { print $3; exit }')
+  echo "$name${version:+=$version}"
+}
+
+# A machine that has an emulator and libvirtd keeps them, of whatever suite.
+host_complete() { command -v libvirtd virtlogd virsh qemu-system-x86_64 qemu-img dnsmasq >/dev/null; }
+
+setup_packages() { # themes...
+  local theme name wanted=() missing=() pinned=0 log=${TMPDIR:-/tmp}/chronova-apt.log
+  for theme in "$@"; do
+    case $theme in
+      build) wanted+=("${PACKAGES_BUILD[@]}") ;;
+      client) wanted+=("${PACKAGES_CLIENT[@]}") ;;
+      host) host_complete || { wanted+=("${PACKAGES_HOST[@]}"); pinned=1; } ;;
+      guest) wanted+=("${PACKAGES_GUEST[@]}") ;;
+      testbed) wanted+=("${PACKAGES_TESTBED[@]}") ;;
+      *) echo "setup_packages: no theme $theme" >&2; return 2 ;;
+    esac
+  done
+  for name in "${wanted[@]}"; do
+    # On a machine that keeps its own emulator, qemu-utils of any suite serves.
+    package_installed "$name" || missing+=("$name")
+  done
+  [ "${#missing[@]}" -gt 0 ] || return 0
+  [ "$(id -u)" = 0 ] || { echo "these packages are missing, and only root can install them: ${missing[*]}" >&2; return 1; }
+  local apt=(apt-get -y -qq --no-install-recommends -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3
+    -o Dpkg::Options::=--force-confold)
+  # Package lists older than a day are fetched anew.
+  if [ -z "$(find /var/lib/apt/lists -name '*_Packages*' -mmin -1440 -print -quit 2>/dev/null)" ]; then
+    "${apt[@]}" update >"$log" 2>&1 || { tail -5 "$log" >&2; return 1; }
+  fi
+  local chosen=()
+  for name in "${missing[@]}"; do chosen+=("$(package_pin "$name")"); done
+  if [ $pinned = 1 ]; then # the whole set, so that all of QEMU and libvirt is of one suite
+    for name in "${PACKAGES_HOST[@]}" qemu-utils libvirt-dev; do chosen+=("$(package_pin "$name")"); done
+  fi
+  "${apt[@]}" --allow-downgrades install "${chosen[@]}" >"$log" 2>&1 || { tail -20 "$log" >&2; return 1; }
+}
+
+# ------------------------------------------------------------------------------------------------- client, toolchain
+
+CLIENT=(python-openstackclient osc-placement)
+
+setup_client() {
+  [ -x "$VENV/bin/openstack" ] && return 0
+  python3 -m venv "$VENV" && "$VENV/bin/pip" install --quiet --disable-pip-version-check "${CLIENT[@]}"
+}
+
+setup_rust() {
+  local need have
+  export PATH="$HOME/.cargo/bin:$PATH"
+  need=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$TOP/Cargo.toml")
+  have=$(rustc --version 2>/dev/null | awk '{print $2}')
+  if [ -n "$have" ] && printf '%s\n%s\n' "$need" "$have" | sort -V -C; then return 0; fi
+  echo "Rust $need or newer is needed (found: ${have:-none}). Debian 12 has an older one: install rustup from" \
+    "its site, then run this again." >&2
+  return 1
+}
+
+# ----------------------------------------------------------------------------------------------------------- libvirt
+
+libvirt_answers() { timeout 20 virsh -q -c qemu:///system hostname >/dev/null 2>&1; }
+
+# Whether process $1 is alive and runs the program $2.
+runs_as() { [ -n "$1" ] && [ "$(basename "$(readlink "/proc/$1/exe" 2>/dev/null)" 2>/dev/null)" = "$2" ]; }
+
+# Waits: seconds, command...
+wait_for() {
+  local left=$(($1 * 5)); shift
+  while ! "$@"; do
+    left=$((left - 1)); [ $left -gt 0 ] || return 1
+    sleep 0.2
+  done
+}
+
+libvirt_start() { # DIR
+  local dir=$1 unit name
+  mkdir -p "$dir"
+  if libvirt_answers; then return 0; fi
+  if [ -d /run/systemd/system ]; then
+    for unit in virtlogd.socket libvirtd.socket libvirtd.service; do
+      systemctl is-active --quiet "$unit" && continue
+      systemctl start "$unit" && echo "$unit" >>"$dir/libvirt-units"
+    done
+  else
+    for name in virtlogd libvirtd; do # virtlogd first: it keeps the consoles' logs
+      [ "$name" = virtlogd ] && [ -S /run/libvirt/virtlogd-sock ] && pgrep -x virtlogd >/dev/null && continue
+      # A socket left by a killed daemon would be waited on for ever.
+      rm -f "/run/libvirt/$name-sock"
+      mkdir -p /run/libvirt /var/log/libvirt
+      "/usr/sbin/$name" --daemon --pid-file "$dir/$name.pid" >"$dir/$name.out" 2>&1 || { cat "$dir/$name.out" >&2; return 1; }
+    done
+  fi
+  wait_for 60 libvirt_answers || { echo "libvirtd was started and does not answer; see /var/log/libvirt" >&2; return 1; }
+}
+
+libvirt_stop() { # DIR
+  local dir=$1 name pid unit
+  if [ -s "$dir/libvirt-units" ]; then
+    tac "$dir/libvirt-units" | while read -r unit; do systemctl stop "$unit"; done
+    rm -f "$dir/libvirt-units"
+  fi
+  for name in libvirtd virtlogd; do
+    pid=$(cat "$dir/$name.pid" 2>/dev/null) || continue
+    if runs_as "$pid" "$name"; then
+      kill "$pid"
+      wait_for 30 eval "! runs_as $pid $name" || { echo "$name ($pid) does not stop" >&2; return 1; }
+    fi
+    rm -f "$dir/$name.pid" "$dir/$name.out"
+  done
+}

