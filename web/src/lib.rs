@@ -24,6 +24,7 @@ pub mod health;
 pub mod links;
 pub mod metrics;
 pub mod microversion;
+pub mod paging;
 pub mod policy;
 pub mod query;
 pub mod reply;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use actix_web::dev::Payload;
 use actix_web::http::header::HeaderMap;
+use bytes::Bytes;
 use chronova_events::ids::RequestId;
 use futures::FutureExt;
 use serde_json::Value;
@@ -37,7 +38,9 @@ pub(crate) struct Incoming {
     pub method: Option<Method>,
     pub query: String,
     pub headers: HeaderMap,
-    pub payload: Payload,
+    /// Taken by whoever reads the body.
+    pub payload: Option<Payload>,
+    pub body: Bytes,
     pub request_id: RequestId,
     pub global_request_id: Option<RequestId>,
     pub remote: Option<std::net::IpAddr>,
@@ -65,17 +68,25 @@ struct Matched<'a> {
 pub(crate) async fn run(
     app: &Arc<App>,
     routers: &Routers,
-    incoming: Incoming,
+    mut incoming: Incoming,
     facts: &mut Facts,
 ) -> Result<Reply, Fault> {
     let service = incoming.place.service;
-    if matches!(incoming.method, Some(Method::Get | Method::Head))
-        && let Some(reply) = discovery::document(service, &incoming.place.path, &incoming.place.links)
-    {
+    if let Some(document) = discovery::document(service, &incoming.place.path, &incoming.place.links) {
         facts.operation = Some("versions");
-        return Ok(reply);
+        return match incoming.method {
+            Some(Method::Get | Method::Head) => Ok(document),
+            _ => Err(Fault::method_not_allowed("GET, HEAD")),
+        };
     }
     let found = find(routers, &incoming);
+    // The size counts before anything else, and a body that was read leaves the connection usable whatever follows.
+    let raw = found
+        .as_ref()
+        .is_ok_and(|matched| matched.operations.iter().any(|operation| matches!(operation.route.body, BodySpec::Raw)));
+    if !raw && let Some(payload) = incoming.payload.take() {
+        incoming.body = body::read(payload, &incoming.headers, app.config.max_request_body_size).await?;
+    }
     let access = match &found {
         Ok(matched) => matched.operations.first().map_or(Access::Token, |operation| operation.route.access),
         // Without a token one does not learn which paths exist; the identity service is where tokens come from.
@@ -99,9 +110,7 @@ pub(crate) async fn run(
 
 fn find<'a>(routers: &'a Routers, incoming: &Incoming) -> Result<Matched<'a>, Fault> {
     let service = incoming.place.service;
-    let (Some(router), Some(method)) = (routers.get(service), incoming.method) else {
-        return Err(no_route(service, ""));
-    };
+    let Some(router) = routers.get(service) else { return Err(Fault::no_route()) };
     let roots: &[(&str, bool)] = match service {
         Service::Compute => &[("/v2.1", false), ("/v2", true)],
         _ => &[(service.api_root(), false)],
@@ -121,7 +130,7 @@ fn find<'a>(routers: &'a Routers, incoming: &Incoming) -> Result<Matched<'a>, Fa
         _ => None,
     };
     for (path, project) in [Some((path.as_slice(), None)), with_project].into_iter().flatten() {
-        match router.find(method, path) {
+        match router.find(incoming.method, path) {
             Found::Operations { operations, values } => return Ok(Matched { operations, values, project, legacy }),
             Found::OtherMethods(methods) => others.extend(methods),
             Found::Nothing => {}
@@ -187,16 +196,9 @@ async fn call(
 ) -> Result<Reply, Fault> {
     let service = incoming.place.service;
     let Matched { operations, values, project, .. } = matched;
-    let raw = operations.iter().any(|operation| matches!(operation.route.body, BodySpec::Raw));
-    let (bytes, payload) = if raw {
-        (bytes::Bytes::new(), Some(incoming.payload))
-    } else {
-        let limit = app.config.max_request_body_size;
-        (body::read(incoming.payload, &incoming.headers, limit).await?, None)
-    };
     // Actions share a path; the body's single key tells them apart, so it is read first.
     let by_action = operations.iter().any(|operation| operation.route.action.is_some());
-    let mut parsed = if by_action { body::parse(service, &incoming.headers, &bytes)? } else { None };
+    let mut parsed = if by_action { body::parse(service, &incoming.headers, &incoming.body)? } else { None };
     let operation = choose(&operations, parsed.as_ref(), version)?;
     let route = operation.route;
     facts.operation = Some(route.op);
@@ -211,7 +213,7 @@ async fn call(
     }
     let query = read_query(service, operation, &incoming.query, version)?;
     if !by_action && matches!(route.body, BodySpec::Json(_) | BodySpec::AnyJson) {
-        parsed = body::parse(service, &incoming.headers, &bytes)?;
+        parsed = body::parse(service, &incoming.headers, &incoming.body)?;
     }
     let body = check_body(service, operation, parsed, version)?;
     if permit.is_none() {
@@ -230,7 +232,7 @@ async fn call(
         links: Links { project, ..incoming.place.links },
         remote: incoming.remote,
         params: bind(route, &values),
-        payload,
+        payload: incoming.payload,
         permit,
         asked: Rc::clone(&asked),
     };

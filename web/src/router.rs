@@ -107,8 +107,8 @@ impl Router {
         Ok(())
     }
 
-    /// The operations at `path` (already split, still encoded segments decoded by the caller).
-    pub fn find(&self, method: Method, path: &[String]) -> Found<'_> {
+    /// The operations at `path`, whose segments are decoded; a method that no route can have finds only other methods.
+    pub fn find(&self, method: Option<Method>, path: &[String]) -> Found<'_> {
         let mut others = BTreeSet::new();
         let mut values = Vec::new();
         match self.walk(&self.root, method, path, &mut values, &mut others) {
@@ -121,7 +121,7 @@ impl Router {
     fn walk(
         &self,
         node: &Node,
-        method: Method,
+        method: Option<Method>,
         path: &[String],
         values: &mut Vec<String>,
         others: &mut BTreeSet<Method>,
@@ -148,13 +148,18 @@ impl Router {
         Some(found)
     }
 
-    fn with_method(&self, at: &[usize], method: Method, others: &mut BTreeSet<Method>) -> Option<Vec<&Operation>> {
+    fn with_method(
+        &self,
+        at: &[usize],
+        method: Option<Method>,
+        others: &mut BTreeSet<Method>,
+    ) -> Option<Vec<&Operation>> {
         let all = || at.iter().filter_map(|index| self.operations.get(*index));
-        let of = |method: Method| all().filter(|o| o.route.method == method).collect::<Vec<_>>();
+        let of = |method: Option<Method>| all().filter(|o| Some(o.route.method) == method).collect::<Vec<_>>();
         let mut found = of(method);
         // HEAD is GET without the body unless a route says otherwise.
-        if found.is_empty() && method == Method::Head {
-            found = of(Method::Get);
+        if found.is_empty() && method == Some(Method::Head) {
+            found = of(Some(Method::Get));
         }
         if found.is_empty() {
             others.extend(all().map(|operation| operation.route.method));
@@ -203,7 +208,7 @@ mod tests {
     fn find(method: Method, path: &str) -> String {
         let router = Router::new(Service::Compute, &[TABLE]);
         let path: Vec<String> = path.split('/').filter(|s| !s.is_empty()).map(str::to_owned).collect();
-        match router.find(method, &path) {
+        match router.find(Some(method), &path) {
             Found::Operations { operations, values } => {
                 let bound = bind(operations[0].route, &values);
                 format!("{} {bound:?}", operations[0].route.op)

@@ -111,10 +111,12 @@ impl TokenVerifier for Doorman {
 }
 
 fn app(authentication: Authentication) -> Arc<App> {
-    let config = WebConfig {
-        cors: CorsConfig { allowed_origin: vec!["http://valid.example.com".into()], ..CorsConfig::default() },
-        ..WebConfig::default()
-    };
+    app_for(authentication, &["http://valid.example.com"])
+}
+
+fn app_for(authentication: Authentication, origins: &[&str]) -> Arc<App> {
+    let allowed_origin = origins.iter().map(|origin| (*origin).to_owned()).collect();
+    let config = WebConfig { cors: CorsConfig { allowed_origin, ..CorsConfig::default() }, ..WebConfig::default() };
     let policy = Enforcer::new(&config.policy, &Overrides::default()).unwrap();
     let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
     Arc::new(App::new(config, policy, authentication, metrics))
@@ -304,6 +306,10 @@ async fn what_is_not_there() {
     };
     let answer = send(placement("PUT", "/resource_providers")).await;
     assert_eq!((answer.status, answer.header("Allow")), (405, Some("GET")));
+    let options = send(placement("OPTIONS", "/")).await;
+    assert_eq!((options.status, options.header("Access-Control-Allow-Origin")), (200, None));
+    let closed = send_to(app_for(Authentication::NoAuth, &[]), None, placement("OPTIONS", "/")).await;
+    assert_eq!(closed.status, 405);
     // Placement tells the version before the media type.
     let wrong = |version: &'static str| {
         placement("POST", "/resource_classes")

@@ -78,7 +78,7 @@ impl Fault {
             Service::Compute | Service::Volume | Service::Metadata => {
                 Self::forbidden(format!("Policy doesn't allow {rule} to be performed."))
             }
-            Service::Placement => Self::forbidden(format!("{rule} is disallowed by policy")),
+            Service::Placement => Self::forbidden(format!("Policy does not allow {rule} to be performed.")),
             Service::Identity => {
                 Self::forbidden(format!("You are not authorized to perform the requested action: {rule}."))
             }
