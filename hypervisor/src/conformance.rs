@@ -346,7 +346,7 @@ impl Trial {
 pub fn pretended_image() -> (ImageRef, Bytes) {
     use sha2::{Digest as _, Sha512};
     let content = Bytes::from(vec![7_u8; 200_000]);
-    let checksum = Sha512::digest(&content).iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+    let checksum = crate::checksum::hex(&Sha512::digest(&content));
     let size = content.len() as u64;
     let id = chronova_events::ids::ImageId(uuid::Uuid::from_u128(7));
     (ImageRef { id, checksum, format: ImageFormat::Raw, size, virtual_size: size }, content)

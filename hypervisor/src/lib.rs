@@ -4,6 +4,7 @@
 //! on the host), `sim` is a simulated fleet with seeded latency and faults. One conformance suite runs on both.
 //! Policy stays out of this crate: a driver does what it is told, idempotently, and tells what it sees.
 
+mod checksum;
 pub mod conformance;
 pub mod connect;
 pub mod domain_xml;
@@ -11,6 +12,7 @@ pub mod driver;
 pub mod guest;
 pub mod libvirt;
 pub mod options;
+pub mod sim;
 mod traits;
 pub mod volumes;
 pub mod xml;

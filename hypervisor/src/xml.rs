@@ -13,6 +13,7 @@ pub struct Element {
     text: Option<String>,
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "`attr(\"n\", 1)` reads better than `attr(\"n\", &1)`")]
 impl Element {
     pub fn new(name: &'static str) -> Self {
         Self { name, attributes: Vec::new(), children: Vec::new(), text: None }

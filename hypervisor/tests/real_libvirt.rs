@@ -47,7 +47,7 @@ async fn a_real_host_conforms() {
         address: "10.199.77.7".to_owned(),
         ready: "GUEST-READY".to_owned(),
         memory_mib: 128,
-        patience: Duration::from_secs(120),
+        patience: Duration::from_mins(2),
         filters: true,
     };
     let libvirt = LibvirtOptions {

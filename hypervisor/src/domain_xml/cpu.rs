@@ -5,7 +5,7 @@ use crate::guest::GuestSpec;
 use crate::options::CpuMode;
 use crate::xml::Element;
 
-pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Option<Element> {
+pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
     let (sockets, cores, threads) = hardware.topology(guest.vcpus);
     let topology = Element::new("topology").attr("sockets", sockets).attr("cores", cores).attr("threads", threads);
     let cpu = match host.cpu_mode {
@@ -18,5 +18,5 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
             .attr("match", "exact")
             .children(host.cpu_models.first().map(|model| Element::leaf("model", model))),
     };
-    Some(cpu.child(topology))
+    cpu.child(topology)
 }

@@ -58,7 +58,7 @@ fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
         .children(host.is_x86().then(|| metadata::sysinfo(guest)))
         .child(os(guest, host, hardware))
         .child(features(host, hardware))
-        .children(cpu::element(guest, host, hardware))
+        .child(cpu::element(guest, host, hardware))
         .child(clock(host, hardware))
         .child(Element::leaf("on_poweroff", "destroy"))
         .child(Element::leaf("on_reboot", "restart"))

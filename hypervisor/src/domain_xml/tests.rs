@@ -1,1 +1,140 @@
 #![allow(clippy::unwrap_used)]
+use super::*;
+use crate::guest::{ImageRef, Nic, RootDisk};
+use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId};
+use uuid::Uuid;
+
+fn host() -> HostFacts {
+    HostFacts {
+        arch: "x86_64".to_owned(),
+        kvm: false,
+        cpu_mode: CpuMode::None,
+        cpu_models: Vec::new(),
+        machine_type: None,
+        pool_path: "/var/lib/libvirt/chronova".to_owned(),
+        direct_io: true,
+        vnc_listen: "127.0.0.1".to_owned(),
+        video_models: vec!["vga".to_owned(), "virtio".to_owned()],
+    }
+}
+
+fn guest() -> GuestSpec {
+    let image = ImageRef {
+        id: ImageId(Uuid::from_u128(3)),
+        checksum: "ab".repeat(32),
+        format: ImageFormat::Qcow2,
+        size: 1,
+        virtual_size: 1 << 20,
+    };
+    let nic = Nic {
+        port: PortId(Uuid::from_u128(4)),
+        network: NetworkId(Uuid::from_u128(5 << 96)),
+        mac: "fa:16:3e:00:00:01".to_owned(),
+        mtu: 1450,
+        filter: Some("chronova-port-4".to_owned()),
+        tap: "tap00000000-00".to_owned(),
+    };
+    GuestSpec {
+        instance: InstanceId(Uuid::from_u128(1)),
+        domain_name: "instance-00000001".to_owned(),
+        display_name: "web".to_owned(),
+        flavor_name: "m1.tiny".to_owned(),
+        project: "project".into(),
+        user: "user".into(),
+        vcpus: 1,
+        memory_mib: 512,
+        root: Some(RootDisk { image, size_gib: 1 }),
+        ephemeral_gib: 0,
+        swap_mib: 0,
+        nics: vec![nic],
+        config_drive: Some(bytes::Bytes::new()),
+        hardware: Vec::new(),
+    }
+}
+
+fn with(properties: &[(&str, &str)]) -> GuestSpec {
+    let hardware = properties.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    GuestSpec { hardware, ..guest() }
+}
+
+fn golden(name: &str, guest: &GuestSpec, host: &HostFacts) -> String {
+    let xml = render(guest, host).unwrap();
+    expectorate::assert_contents(format!("golden/domain-{name}.xml"), &xml);
+    xml
+}
+
+#[test]
+fn an_ordinary_guest() {
+    golden("ordinary", &guest(), &host());
+}
+
+#[test]
+fn kvm_with_a_host_model_cpu() {
+    golden("kvm", &guest(), &HostFacts { kvm: true, cpu_mode: CpuMode::HostModel, ..host() });
+}
+
+#[test]
+fn many_disks_on_q35_without_direct_io() {
+    let mut guest = with(&[
+        ("hw_machine_type", "q35"),
+        ("hw_disk_bus", "sata"),
+        ("hw_firmware_type", "uefi"),
+        ("hw_vif_model", "e1000e"),
+        ("hw_rng_model", "virtio"),
+        ("hw_qemu_guest_agent", "yes"),
+        ("os_type", "windows"),
+        ("hw_cpu_cores", "4"),
+        ("hw_cpu_threads", "2"),
+        ("hw_pointer_model", "ps2mouse"),
+        ("unknown_property", "ignored"),
+    ]);
+    (guest.ephemeral_gib, guest.swap_mib, guest.vcpus) = (2, 64, 8);
+    golden("q35", &guest, &HostFacts { direct_io: false, ..host() });
+}
+
+#[test]
+fn arm_with_scsi_and_a_named_cpu() {
+    let guest = with(&[("hw_disk_bus", "scsi"), ("hw_firmware_type", "uefi")]);
+    let host = HostFacts {
+        arch: "aarch64".to_owned(),
+        cpu_mode: CpuMode::Custom,
+        cpu_models: vec!["cortex-a57".to_owned()],
+        ..host()
+    };
+    golden("aarch64", &guest, &host);
+}
+
+#[test]
+fn from_an_iso_with_no_network_and_a_hostile_name() {
+    let mut guest = GuestSpec { nics: Vec::new(), config_drive: None, ..guest() };
+    guest.root.as_mut().unwrap().image.format = ImageFormat::Iso;
+    guest.display_name = "</chronova:name><evil a='1'>&\u{7}\"".to_owned();
+    let xml = golden("iso", &guest, &host());
+    let document = roxmltree::Document::parse(&xml).unwrap();
+    assert!(!document.descendants().any(|node| node.has_tag_name("evil")));
+}
+
+#[test]
+fn what_cannot_work_is_refused() {
+    for properties in [
+        [("hw_disk_bus", "floppy"), ("", "")],
+        [("hw_vif_model", "token-ring"), ("", "")],
+        [("hw_video_model", "hercules"), ("", "")],
+        [("hw_machine_type", "q35"), ("hw_disk_bus", "ide")],
+    ] {
+        assert!(render(&with(&properties), &host()).is_err(), "{properties:?}");
+    }
+}
+
+#[test]
+fn topology_always_multiplies_to_the_number_of_cpus() {
+    for vcpus in 1..=16_u32 {
+        for cores in ["0", "1", "2", "3", "4"] {
+            for threads in ["1", "2", "3"] {
+                let hardware = with(&[("hw_cpu_cores", cores), ("hw_cpu_threads", threads)]).hardware;
+                let (s, c, t) = Hardware::parse(&hardware, &host()).unwrap().topology(vcpus);
+                assert_eq!(s * c * t, vcpus);
+            }
+        }
+    }
+}

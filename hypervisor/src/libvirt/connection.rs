@@ -5,7 +5,7 @@
 //! that hang on it.
 
 use std::collections::BTreeSet;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use chronova_events::ids::InstanceId;
 use tokio::sync::{broadcast, watch};
 use virt::connect::Connect;
 
-use super::events::{Raw, Subscription, start_loop};
+use super::events::{Raw, Sink, Subscription, start_loop};
 use super::{domain, watch as signals};
 use crate::driver::{DriverError, DriverResult, HostSignal};
 use crate::options::LibvirtOptions;
@@ -155,7 +155,7 @@ fn rest(link: &Weak<Link>, pause: Duration) -> bool {
     let mut left = pause;
     while !left.is_zero() {
         let slice = left.min(TICK);
-        thread::sleep(slice);
+        pause_thread(slice);
         left -= slice;
         if link.strong_count() == 0 {
             return false;
@@ -164,9 +164,15 @@ fn rest(link: &Weak<Link>, pause: Duration) -> bool {
     true
 }
 
+#[expect(clippy::disallowed_methods, reason = "the connection's own thread, not one of the runtime")]
+fn pause_thread(time: Duration) {
+    thread::sleep(time);
+}
+
 struct Session {
     connect: Arc<Connect>,
     news: Receiver<Raw>,
+    sink: Sink,
     _subscription: Subscription,
 }
 
@@ -176,12 +182,12 @@ fn establish(link: &Link) -> Result<Session, virt::error::Error> {
     let (interval, count) = link.options.keepalive;
     // Drivers without a wire do not know keepalive.
     let _ = connect.set_keep_alive(i32::from(interval), u32::from(count));
-    let (sink, news) = channel();
+    let (sink, news) = Sink::new();
     let subscription = Subscription::new(&connect, &sink)?;
     // Registered first and listed afterwards, so that no guest falls between the two.
     *link.roll() = Roll { ours: domain::ours(&connect)?, leaving: BTreeSet::new() };
     link.up(&connect);
-    Ok(Session { connect, news, _subscription: subscription })
+    Ok(Session { connect, news, sink, _subscription: subscription })
 }
 
 impl Session {
@@ -190,6 +196,10 @@ impl Session {
         loop {
             let news = self.news.recv_timeout(TICK);
             let Some(link) = link.upgrade() else { return "shutting down".to_owned() };
+            if self.sink.has_overflown() {
+                // News were lost: whoever listens looks at the host itself.
+                link.tell(HostSignal::Connected);
+            }
             match news {
                 Ok(Raw::Closed { reason }) => return close_reason(reason).to_owned(),
                 Ok(Raw::Lifecycle { instance, event }) => {

@@ -31,7 +31,7 @@ pub(super) fn require(connect: &Connect, instance: InstanceId) -> DriverResult<D
 
 /// Whether the domain carries our metadata element.
 pub(super) fn is_ours(domain: &Domain) -> bool {
-    const ELEMENT: i32 = virt_sys::VIR_DOMAIN_METADATA_ELEMENT as i32;
+    const ELEMENT: i32 = virt_sys::VIR_DOMAIN_METADATA_ELEMENT.cast_signed();
     domain.metadata(ELEMENT, Some(NAMESPACE), 0).is_ok()
 }
 
@@ -207,7 +207,7 @@ pub(super) fn pull(domain: &Domain) -> DriverResult<()> {
 /// Asks the guest to power itself off. `false` when it was off already.
 pub(super) fn ask_to_stop(domain: &Domain) -> DriverResult<bool> {
     match domain.shutdown_flags(virt_sys::VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN) {
-        Ok(_) => Ok(true),
+        Ok(()) => Ok(true),
         Err(error) => match domain.is_active() {
             Ok(false) => Ok(false),
             _ => Err(translate("shutdown", &error)),

@@ -8,7 +8,8 @@
 #![allow(unsafe_code)]
 
 use std::os::raw::{c_int, c_uchar, c_void};
-use std::sync::mpsc::Sender;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
@@ -27,6 +28,34 @@ pub(super) enum Raw {
     Closed { reason: c_int },
 }
 
+/// News that may wait for the connection's thread.
+const BACKLOG: usize = 4096;
+
+/// Where callbacks put their news. It never blocks the event loop: what does not fit is lost, and known to be.
+#[derive(Clone)]
+pub(super) struct Sink {
+    sender: SyncSender<Raw>,
+    overflown: Arc<AtomicBool>,
+}
+
+impl Sink {
+    pub(super) fn new() -> (Self, Receiver<Raw>) {
+        let (sender, receiver) = sync_channel(BACKLOG);
+        (Self { sender, overflown: Arc::default() }, receiver)
+    }
+
+    /// Whether news were lost since the last question.
+    pub(super) fn has_overflown(&self) -> bool {
+        self.overflown.swap(false, Ordering::Relaxed)
+    }
+
+    fn put(&self, news: Raw) {
+        if self.sender.try_send(news).is_err() {
+            self.overflown.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Starts the event loop that serves every connection of this process; must precede the first connection.
 pub(super) fn start_loop() -> Result<(), Error> {
     static STARTED: OnceLock<Result<(), Error>> = OnceLock::new();
@@ -37,7 +66,7 @@ pub(super) fn start_loop() -> Result<(), Error> {
             let run = || loop {
                 if let Err(error) = virt::event::event_run_default_impl() {
                     tracing::error!(%error, "the libvirt event loop failed; trying again");
-                    thread::sleep(Duration::from_millis(200));
+                    pause();
                 }
             };
             if let Err(error) = thread::Builder::new().name("libvirt-events".to_owned()).spawn(run) {
@@ -48,6 +77,11 @@ pub(super) fn start_loop() -> Result<(), Error> {
         .clone()
 }
 
+#[expect(clippy::disallowed_methods, reason = "the event loop's own thread, not one of the runtime")]
+fn pause() {
+    thread::sleep(Duration::from_millis(200));
+}
+
 /// A connection's registrations; dropped, they end.
 pub(super) struct Subscription {
     connect: Arc<Connect>,
@@ -56,7 +90,7 @@ pub(super) struct Subscription {
 }
 
 impl Subscription {
-    pub(super) fn new(connect: &Arc<Connect>, sink: &Sender<Raw>) -> Result<Self, Error> {
+    pub(super) fn new(connect: &Arc<Connect>, sink: &Sink) -> Result<Self, Error> {
         let opaque = opaque(sink);
         // SAFETY: `virConnectDomainEventRegisterAny` wants the generic callback type and calls it, for the lifecycle
         // event id, with the arguments of `virConnectDomainEventCallback`, which is what `on_lifecycle` is. Function
@@ -73,7 +107,7 @@ impl Subscription {
             sys::virConnectDomainEventRegisterAny(
                 connect.as_ptr(),
                 std::ptr::null_mut(),
-                sys::VIR_DOMAIN_EVENT_ID_LIFECYCLE as c_int,
+                sys::VIR_DOMAIN_EVENT_ID_LIFECYCLE.cast_signed(),
                 Some(callback),
                 opaque,
                 Some(free),
@@ -94,7 +128,7 @@ type LifecycleCallback =
     unsafe extern "C" fn(sys::virConnectPtr, sys::virDomainPtr, c_int, c_int, *mut c_void) -> c_int;
 
 /// Drivers without a wire (`test:///`) cannot break and refuse this: not an error.
-fn register_close(connect: &Arc<Connect>, sink: &Sender<Raw>) -> bool {
+fn register_close(connect: &Arc<Connect>, sink: &Sink) -> bool {
     let opaque = opaque(sink);
     // SAFETY: as for the lifecycle registration; `on_close` has exactly the type `virConnectCloseFunc`.
     let result = unsafe { sys::virConnectRegisterCloseCallback(connect.as_ptr(), Some(on_close), opaque, Some(free)) };
@@ -118,7 +152,7 @@ impl Drop for Subscription {
     }
 }
 
-fn opaque(sink: &Sender<Raw>) -> *mut c_void {
+fn opaque(sink: &Sink) -> *mut c_void {
     Box::into_raw(Box::new(sink.clone())).cast()
 }
 
@@ -126,7 +160,7 @@ fn opaque(sink: &Sender<Raw>) -> *mut c_void {
 /// `opaque` came from [`opaque`] and is not used afterwards.
 unsafe extern "C" fn free(opaque: *mut c_void) {
     // SAFETY: by the contract above this is the only owner of the box.
-    drop(unsafe { Box::from_raw(opaque.cast::<Sender<Raw>>()) });
+    drop(unsafe { Box::from_raw(opaque.cast::<Sink>()) });
 }
 
 /// # Safety
@@ -143,11 +177,10 @@ unsafe extern "C" fn on_lifecycle(
     // sender, which lives until `free`. Reading the UUID does not leave the process.
     let (known, sink) = unsafe {
         let known = sys::virDomainGetUUID(domain, bytes.as_mut_ptr().cast::<c_uchar>()) == 0;
-        (known, &*opaque.cast::<Sender<Raw>>())
+        (known, &*opaque.cast::<Sink>())
     };
     if let (true, Ok(event)) = (known, u32::try_from(event)) {
-        // The receiver is gone while the driver is being dropped: nobody wants to know.
-        let _ = sink.send(Raw::Lifecycle { instance: InstanceId(Uuid::from_bytes(bytes)), event });
+        sink.put(Raw::Lifecycle { instance: InstanceId(Uuid::from_bytes(bytes)), event });
     }
     0
 }
@@ -156,8 +189,8 @@ unsafe extern "C" fn on_lifecycle(
 /// Called by libvirt with the pointer that was registered.
 unsafe extern "C" fn on_close(_: sys::virConnectPtr, reason: c_int, opaque: *mut c_void) {
     // SAFETY: `opaque` is the boxed sender, which lives until `free`.
-    let sink = unsafe { &*opaque.cast::<Sender<Raw>>() };
-    let _ = sink.send(Raw::Closed { reason });
+    let sink = unsafe { &*opaque.cast::<Sink>() };
+    sink.put(Raw::Closed { reason });
 }
 
 use virt_sys as sys;

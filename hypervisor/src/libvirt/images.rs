@@ -9,8 +9,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
-use md5::Md5;
-use sha2::{Digest, Sha256, Sha512};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 use virt::connect::Connect;
@@ -19,6 +17,7 @@ use super::connection::Link;
 use super::gates::Gates;
 use super::lane::Lane;
 use super::pool;
+use crate::checksum::Check;
 use crate::driver::{DriverError, DriverResult, ImageSource};
 use crate::guest::{ImageFormat, ImageRef};
 use crate::options::LibvirtOptions;
@@ -28,7 +27,7 @@ const CALL: &str = "image upload";
 /// Uploads at a time per host, fewer than its threads so that other calls go on.
 const TRANSFERS: usize = 2;
 /// How long a caller waits for somebody else's upload of the same image.
-const UPLOAD_LIMIT: Duration = Duration::from_secs(3600);
+const UPLOAD_LIMIT: Duration = Duration::from_hours(1);
 
 pub(super) struct Images {
     /// The second caller for a checksum waits for the first one's upload.
@@ -188,47 +187,6 @@ async fn pass_on(chunks: &mpsc::Sender<Chunk>, chunk: Chunk, stall: Duration) ->
         Ok(Err(_)) => Err(Feed::HostStopped),
         Err(_) => Err(Feed::Stalled),
     }
-}
-
-/// Which digest it is shows in its length.
-enum Check {
-    Md5(Md5),
-    Sha256(Sha256),
-    Sha512(Sha512),
-}
-
-impl Check {
-    fn new(checksum: &str) -> Self {
-        match checksum.len() {
-            32 => Self::Md5(Md5::new()),
-            64 => Self::Sha256(Sha256::new()),
-            _ => Self::Sha512(Sha512::new()),
-        }
-    }
-
-    fn update(&mut self, data: &[u8]) {
-        match self {
-            Self::Md5(digest) => digest.update(data),
-            Self::Sha256(digest) => digest.update(data),
-            Self::Sha512(digest) => digest.update(data),
-        }
-    }
-
-    fn finish(self) -> String {
-        match self {
-            Self::Md5(digest) => hex(&digest.finalize()),
-            Self::Sha256(digest) => hex(&digest.finalize()),
-            Self::Sha512(digest) => hex(&digest.finalize()),
-        }
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
-        use std::fmt::Write as _;
-        let _ = write!(out, "{byte:02x}");
-        out
-    })
 }
 
 /// The format of the cached content, as a backing file's format is named.

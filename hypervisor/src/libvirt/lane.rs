@@ -150,12 +150,12 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
 
-    const LONG: Duration = Duration::from_secs(60);
+    const LONG: Duration = Duration::from_mins(1);
 
     #[tokio::test]
     async fn a_hung_host_does_not_starve_another() {
         let (hung, other) = (Lane::new("a", 2), Lane::new("b", 2));
-        let (release, gate) = mpsc::channel::<()>();
+        let (release, gate) = mpsc::sync_channel::<()>(0);
         let gate = Arc::new(Mutex::new(gate));
         for _ in 0..2 {
             let gate = Arc::clone(&gate);
@@ -177,7 +177,7 @@ mod tests {
     #[tokio::test]
     async fn a_call_whose_caller_left_is_not_made() {
         let lane = Lane::new("a", 1);
-        let (release, gate) = mpsc::channel::<()>();
+        let (release, gate) = mpsc::sync_channel::<()>(0);
         let first = lane.start("first", move || {
             let _ = gate.recv();
             Ok(())

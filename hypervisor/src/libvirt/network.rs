@@ -37,7 +37,7 @@ struct Plan {
 }
 
 struct Address {
-    address: IpAddr,
+    ip: IpAddr,
     prefix: u8,
     routed: bool,
     dns: Vec<String>,
@@ -76,7 +76,7 @@ impl Plan {
     /// Everything but the reservations, which change while guests run.
     fn layout(&self, forward: ForwardMode) -> String {
         let digest = Sha256::digest(self.element(forward, None).render());
-        digest.iter().take(8).fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+        crate::checksum::hex(&digest[..8])
     }
 
     fn element(&self, forward: ForwardMode, layout: Option<&str>) -> Element {
@@ -123,8 +123,8 @@ impl Plan {
 impl Address {
     fn element(&self) -> Element {
         Element::new("ip")
-            .attr_if("family", self.address.is_ipv6().then_some("ipv6"))
-            .attr("address", self.address)
+            .attr_if("family", self.ip.is_ipv6().then_some("ipv6"))
+            .attr("address", self.ip)
             .attr("prefix", self.prefix)
     }
 }
@@ -144,12 +144,11 @@ fn bad(what: &str, value: &str) -> DriverError {
 
 fn address(subnet: &SubnetSpec) -> DriverResult<(IpNet, Address)> {
     let net: IpNet = subnet.cidr.parse().map_err(|_| bad("a network in CIDR form", &subnet.cidr))?;
-    let address = match &subnet.gateway {
+    let ip = match &subnet.gateway {
         Some(gateway) => gateway.parse().map_err(|_| bad("a gateway address", gateway))?,
         None => net.hosts().last().unwrap_or_else(|| net.addr()),
     };
-    let parsed =
-        Address { address, prefix: net.prefix_len(), routed: subnet.gateway.is_some(), dns: subnet.dns.clone() };
+    let parsed = Address { ip, prefix: net.prefix_len(), routed: subnet.gateway.is_some(), dns: subnet.dns.clone() };
     Ok((net, parsed))
 }
 

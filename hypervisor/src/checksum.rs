@@ -1,0 +1,48 @@
+//! Digests of image content. Which one it is shows in its length.
+
+use std::fmt::Write as _;
+
+use md5::Md5;
+use sha2::{Digest, Sha256, Sha512};
+
+/// A digest under way.
+pub(crate) enum Check {
+    Md5(Md5),
+    Sha256(Sha256),
+    Sha512(Sha512),
+}
+
+impl Check {
+    /// For comparison with `checksum`.
+    pub(crate) fn new(checksum: &str) -> Self {
+        match checksum.len() {
+            32 => Self::Md5(Md5::new()),
+            64 => Self::Sha256(Sha256::new()),
+            _ => Self::Sha512(Sha512::new()),
+        }
+    }
+
+    pub(crate) fn update(&mut self, data: &[u8]) {
+        match self {
+            Self::Md5(digest) => digest.update(data),
+            Self::Sha256(digest) => digest.update(data),
+            Self::Sha512(digest) => digest.update(data),
+        }
+    }
+
+    /// In lower-case hexadecimal.
+    pub(crate) fn finish(self) -> String {
+        match self {
+            Self::Md5(digest) => hex(&digest.finalize()),
+            Self::Sha256(digest) => hex(&digest.finalize()),
+            Self::Sha512(digest) => hex(&digest.finalize()),
+        }
+    }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

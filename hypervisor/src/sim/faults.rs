@@ -1,0 +1,171 @@
+//! Faults: which call, when, and what happens instead.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The driver's calls, as faults and counters name them.
+macro_rules! calls {
+    ($($call:ident = $name:literal),+ $(,)?) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Call { $($call),+ }
+
+        impl Call {
+            pub const ALL: &'static [Self] = &[$(Self::$call),+];
+
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$call => $name),+ }
+            }
+        }
+    };
+}
+
+calls! {
+    Capabilities = "capabilities",
+    Usage = "usage",
+    EnsureImage = "ensure_image",
+    EnsureNetwork = "ensure_network",
+    RemoveNetwork = "remove_network",
+    EnsureFilter = "ensure_filter",
+    RemoveFilter = "remove_filter",
+    Spawn = "spawn",
+    Destroy = "destroy",
+    Start = "start",
+    Stop = "stop",
+    RebootSoft = "reboot_soft",
+    RebootHard = "reboot_hard",
+    Guest = "guest",
+    Guests = "guests",
+    Orphans = "orphans",
+    ConsoleLog = "console_log",
+}
+
+/// What a fault does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// The call fails and nothing was done.
+    Refuse,
+    NoRoom,
+    /// The work is done and the answer never comes.
+    LoseReply,
+    /// Half of the work is done: disks without a domain (spawn, destroy). Other calls are not affected.
+    Tear,
+    /// The host dies before the work.
+    DieBefore,
+    /// The host dies after the work.
+    DieAfter,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum When {
+    /// On the n-th such call to a host, counted from 1.
+    Nth(u64),
+    /// On each such call with this probability.
+    Chance(f64),
+    Always,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FaultRule {
+    pub call: Call,
+    pub when: When,
+    pub effect: Effect,
+}
+
+/// Rules in order; the first that applies counts.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct FaultPlan {
+    pub rules: Vec<FaultRule>,
+}
+
+impl FaultPlan {
+    pub fn with(mut self, call: Call, when: When, effect: Effect) -> Self {
+        self.rules.push(FaultRule { call, when, effect });
+        self
+    }
+
+    /// What strikes the `nth` call. Draws one number per rule with a chance, so that outcomes follow from the seed.
+    pub(super) fn strike(&self, call: Call, nth: u64, chance: &mut Chance) -> Option<Effect> {
+        let mut struck = None;
+        for rule in self.rules.iter().filter(|rule| rule.call == call) {
+            let applies = match rule.when {
+                When::Nth(n) => n == nth,
+                When::Chance(probability) => chance.unit() < probability,
+                When::Always => true,
+            };
+            if applies && struck.is_none() {
+                struck = Some(rule.effect);
+            }
+        }
+        struck
+    }
+}
+
+/// `spawn:p0.05+destroy:n3+spawn:lost-p0.1`: call, effect (none is `refuse`), `p` chance or `n` ordinal or `always`.
+impl FromStr for FaultPlan {
+    type Err = UnreadablePlan;
+
+    fn from_str(text: &str) -> Result<Self, UnreadablePlan> {
+        let rules = text.split('+').filter(|rule| !rule.is_empty()).map(rule).collect::<Option<Vec<_>>>();
+        rules.map(|rules| Self { rules }).ok_or(UnreadablePlan)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnreadablePlan;
+
+impl fmt::Display for UnreadablePlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("faults are written CALL:[EFFECT-]WHEN+..., for example spawn:p0.05+destroy:lost-n3")
+    }
+}
+
+impl std::error::Error for UnreadablePlan {}
+
+fn rule(text: &str) -> Option<FaultRule> {
+    let (call, what) = text.split_once(':')?;
+    let call = *Call::ALL.iter().find(|known| known.name() == call)?;
+    let (effect, when) = what.rsplit_once('-').unwrap_or(("refuse", what));
+    let effect = match effect {
+        "refuse" => Effect::Refuse,
+        "noroom" => Effect::NoRoom,
+        "lost" => Effect::LoseReply,
+        "tear" => Effect::Tear,
+        "die" => Effect::DieBefore,
+        "die-after" => Effect::DieAfter,
+        _ => return None,
+    };
+    let when = match when.split_at_checked(1)? {
+        ("p", chance) => When::Chance(chance.parse().ok().filter(|p| (0.0..=1.0).contains(p))?),
+        ("n", nth) => When::Nth(nth.parse().ok()?),
+        _ if when == "always" => When::Always,
+        _ => return None,
+    };
+    Some(FaultRule { call, when, effect })
+}
+
+/// SplitMix64: small, fast, and the same everywhere.
+#[derive(Debug, Clone)]
+pub(super) struct Chance(u64);
+
+impl Chance {
+    pub(super) fn new(seed: u64, host: usize) -> Self {
+        let mut chance = Self(seed ^ (host as u64).wrapping_mul(0xd6e8_feb8_6659_fd93));
+        chance.next();
+        chance
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// From 0 up to but not including 1.
+    pub(super) fn unit(&mut self) -> f64 {
+        // 32 bits are exact in an f64 and plenty for a fault.
+        let bits = u32::try_from(self.next() >> 32).unwrap_or(0);
+        f64::from(bits) / 4_294_967_296.0
+    }
+}

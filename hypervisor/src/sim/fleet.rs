@@ -1,0 +1,168 @@
+//! The machines of a fleet, and what a test may see of and do to them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use chronova_events::ids::InstanceId;
+
+use super::SimHost;
+use super::faults::{Call, FaultPlan};
+use super::journal::{Journal, JournalError};
+use super::machine::{Machine, SimGuest};
+use super::uri::SimUri;
+use crate::driver::{Driver, DriverResult};
+
+/// The simulated machines themselves. Shared by drivers of successive control planes.
+pub struct SimFleet {
+    uri: Arc<SimUri>,
+    machines: Vec<Mutex<Machine>>,
+}
+
+impl fmt::Debug for SimFleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimFleet").field("uri", &self.uri).finish_non_exhaustive()
+    }
+}
+
+impl SimFleet {
+    /// A fleet in memory.
+    pub fn new(uri: SimUri) -> Arc<Self> {
+        Arc::new(Self::machines_of(uri))
+    }
+
+    /// A fleet whose state is in `directory` and survives the process.
+    pub fn open(uri: SimUri, directory: &Path) -> Result<Arc<Self>, JournalError> {
+        std::fs::create_dir_all(directory).map_err(|source| JournalError::Io { path: directory.to_owned(), source })?;
+        let path = directory.join(format!("{}.fleet", uri.name));
+        let fleet = Self::machines_of(uri);
+        for (host, change) in Journal::read(&path)? {
+            // A fleet may have been made smaller: what was on the hosts that are gone is gone.
+            if let Some(machine) = fleet.machines.get(host) {
+                lock(machine).apply(&change);
+            }
+        }
+        let lines: String = fleet.machines.iter().map(|machine| lock(machine).lines()).collect();
+        let journal = Arc::new(Journal::rewrite(&path, &lines)?);
+        for machine in &fleet.machines {
+            lock(machine).keep_in(&journal);
+        }
+        Ok(Arc::new(fleet))
+    }
+
+    fn machines_of(uri: SimUri) -> Self {
+        let uri = Arc::new(uri);
+        let machines = (0..uri.hosts).map(|index| Mutex::new(Machine::new(&uri, index))).collect();
+        Self { uri, machines }
+    }
+
+    pub fn uri(&self) -> &SimUri {
+        &self.uri
+    }
+
+    pub fn len(&self) -> usize {
+        self.machines.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.machines.is_empty()
+    }
+
+    pub fn hostname(&self, host: usize) -> String {
+        self.uri.hostname(host)
+    }
+
+    /// A driver for each machine.
+    pub fn drivers(self: &Arc<Self>) -> Vec<Arc<dyn Driver>> {
+        (0..self.len()).map(|host| Arc::new(SimHost::new(Arc::clone(self), host)) as Arc<dyn Driver>).collect()
+    }
+
+    /// # Panics
+    /// When there is no such host: a mistake of the test that asks.
+    pub(super) fn machine(&self, host: usize) -> MutexGuard<'_, Machine> {
+        lock(&self.machines[host])
+    }
+
+    // What a test sees.
+
+    /// Every guest of a host.
+    pub fn guests(&self, host: usize) -> BTreeMap<InstanceId, SimGuest> {
+        self.machine(host).guests.clone()
+    }
+
+    /// Where each guest is; more than one host is a double spawn.
+    pub fn whereabouts(&self) -> BTreeMap<InstanceId, Vec<usize>> {
+        let mut places = BTreeMap::<_, Vec<usize>>::new();
+        for host in 0..self.len() {
+            for instance in self.machine(host).guests.keys() {
+                places.entry(*instance).or_default().push(host);
+            }
+        }
+        places
+    }
+
+    /// Guests that exist on more than one host.
+    pub fn doubles(&self) -> Vec<InstanceId> {
+        self.whereabouts().into_iter().filter(|(_, hosts)| hosts.len() > 1).map(|(instance, _)| instance).collect()
+    }
+
+    /// Leftover disks per host.
+    pub fn leaks(&self) -> Vec<(usize, InstanceId)> {
+        (0..self.len())
+            .flat_map(|host| self.machine(host).orphans().into_iter().map(move |instance| (host, instance)))
+            .collect()
+    }
+
+    /// How often a call was made, over all hosts.
+    pub fn calls(&self, call: Call) -> u64 {
+        (0..self.len()).map(|host| self.machine(host).calls.get(&call).copied().unwrap_or(0)).sum()
+    }
+
+    pub fn is_alive(&self, host: usize) -> bool {
+        self.machine(host).is_alive()
+    }
+
+    // What a test does.
+
+    /// Replaces the faults of one host.
+    pub fn set_faults(&self, host: usize, faults: FaultPlan) {
+        self.machine(host).faults = faults;
+    }
+
+    /// Replaces the faults of every host.
+    pub fn set_all_faults(&self, faults: &FaultPlan) {
+        for host in 0..self.len() {
+            self.set_faults(host, faults.clone());
+        }
+    }
+
+    /// The host can no longer be reached. Whether its guests live shows when it returns.
+    pub fn kill_host(&self, host: usize) {
+        self.machine(host).die();
+    }
+
+    pub fn revive_host(&self, host: usize, guests_survived: bool) -> DriverResult<()> {
+        self.machine(host).revive(guests_survived)
+    }
+
+    /// The guest's process ends by itself.
+    pub fn crash_guest(&self, host: usize, instance: InstanceId) -> DriverResult<()> {
+        self.machine(host).crash_guest(instance)
+    }
+
+    /// Somebody undefines the guest behind our back.
+    pub fn lose_guest(&self, host: usize, instance: InstanceId) -> DriverResult<()> {
+        self.machine(host).lose_guest(instance)
+    }
+
+    /// The guest ignores its power button from now on.
+    pub fn set_deaf(&self, host: usize, instance: InstanceId, deaf: bool) -> DriverResult<()> {
+        self.machine(host).set_deaf(instance, deaf)
+    }
+}
+
+/// A panic elsewhere leaves a machine as it was between two changes.
+fn lock(machine: &Mutex<Machine>) -> MutexGuard<'_, Machine> {
+    machine.lock().unwrap_or_else(PoisonError::into_inner)
+}

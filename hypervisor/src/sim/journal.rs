@@ -1,0 +1,137 @@
+//! What the machines hold, in a file that outlives the process.
+//!
+//! A text log, one change per line, appended with one write: a killed process leaves at most a torn last line, which
+//! was never acknowledged and is cut off. Reading replays the lines; opening rewrites the file to what is left of
+//! them. There is no fsync: the machines share the fate of the computer that simulates them.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use chronova_events::ids::{InstanceId, NetworkId};
+use thiserror::Error;
+
+#[derive(Debug, Error)]
+pub enum JournalError {
+    #[error("cannot use the state file {path}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("the state file {path} is damaged at line {line}")]
+    Damaged { path: PathBuf, line: usize },
+}
+
+/// One change of one machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Change {
+    Define {
+        instance: InstanceId,
+        vcpus: u32,
+        memory_mib: u64,
+        disk_gib: u64,
+        name: String,
+    },
+    On(InstanceId),
+    Off(InstanceId),
+    Undefine(InstanceId),
+    /// Disks without a domain.
+    Leak(InstanceId),
+    Tidy(InstanceId),
+    Image(String),
+    Network(NetworkId),
+    NoNetwork(NetworkId),
+    Filter(String),
+    NoFilter(String),
+}
+
+impl Change {
+    pub(super) fn line(&self, host: usize) -> String {
+        match self {
+            Self::Define { instance, vcpus, memory_mib, disk_gib, name } => {
+                let name = name.replace(['\n', '\r'], " ");
+                format!("{host} define {instance} {vcpus} {memory_mib} {disk_gib} {name}\n")
+            }
+            Self::On(instance) => format!("{host} on {instance}\n"),
+            Self::Off(instance) => format!("{host} off {instance}\n"),
+            Self::Undefine(instance) => format!("{host} undefine {instance}\n"),
+            Self::Leak(instance) => format!("{host} leak {instance}\n"),
+            Self::Tidy(instance) => format!("{host} tidy {instance}\n"),
+            Self::Image(checksum) => format!("{host} image {checksum}\n"),
+            Self::Network(network) => format!("{host} network {network}\n"),
+            Self::NoNetwork(network) => format!("{host} no-network {network}\n"),
+            Self::Filter(name) => format!("{host} filter {name}\n"),
+            Self::NoFilter(name) => format!("{host} no-filter {name}\n"),
+        }
+    }
+
+    fn parse(line: &str) -> Option<(usize, Self)> {
+        let (host, rest) = line.split_once(' ')?;
+        let (kind, rest) = rest.split_once(' ')?;
+        let change = match kind {
+            "define" => {
+                let mut words = rest.splitn(5, ' ');
+                Self::Define {
+                    instance: words.next()?.parse().ok()?,
+                    vcpus: words.next()?.parse().ok()?,
+                    memory_mib: words.next()?.parse().ok()?,
+                    disk_gib: words.next()?.parse().ok()?,
+                    name: words.next()?.to_owned(),
+                }
+            }
+            "on" => Self::On(rest.parse().ok()?),
+            "off" => Self::Off(rest.parse().ok()?),
+            "undefine" => Self::Undefine(rest.parse().ok()?),
+            "leak" => Self::Leak(rest.parse().ok()?),
+            "tidy" => Self::Tidy(rest.parse().ok()?),
+            "image" => Self::Image(rest.to_owned()),
+            "network" => Self::Network(rest.parse().ok()?),
+            "no-network" => Self::NoNetwork(rest.parse().ok()?),
+            "filter" => Self::Filter(rest.to_owned()),
+            "no-filter" => Self::NoFilter(rest.to_owned()),
+            _ => return None,
+        };
+        Some((host.parse().ok()?, change))
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Journal {
+    path: PathBuf,
+    file: Mutex<File>,
+}
+
+impl Journal {
+    fn io(path: &Path) -> impl Fn(io::Error) -> JournalError + '_ {
+        |source| JournalError::Io { path: path.to_owned(), source }
+    }
+
+    /// The changes a file holds, without a torn last line.
+    pub(super) fn read(path: &Path) -> Result<Vec<(usize, Change)>, JournalError> {
+        let content = match fs::read(path) {
+            Ok(content) => content,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(Self::io(path)(error)),
+        };
+        let whole = content.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let text = String::from_utf8_lossy(&content[..whole]);
+        text.lines()
+            .enumerate()
+            .map(|(index, line)| {
+                Change::parse(line).ok_or_else(|| JournalError::Damaged { path: path.to_owned(), line: index + 1 })
+            })
+            .collect()
+    }
+
+    /// Replaces the file by `lines` and appends from there. The old file is whole until the new one is.
+    pub(super) fn rewrite(path: &Path, lines: &str) -> Result<Self, JournalError> {
+        let fresh = path.with_extension("new");
+        fs::write(&fresh, lines).map_err(Self::io(&fresh))?;
+        fs::rename(&fresh, path).map_err(Self::io(path))?;
+        let file = OpenOptions::new().append(true).open(path).map_err(Self::io(path))?;
+        Ok(Self { path: path.to_owned(), file: Mutex::new(file) })
+    }
+
+    pub(super) fn append(&self, line: &str) -> Result<(), JournalError> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.write_all(line.as_bytes()).map_err(Self::io(&self.path))
+    }
+}

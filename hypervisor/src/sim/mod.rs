@@ -1,0 +1,232 @@
+//! A simulated fleet behind the real interface.
+//!
+//! `sim://N?...` is N hosts with stable identities, seeded latency and faults, guests that boot, answer ACPI and write a
+//! console, host death and revival. [`SimFleet`] is the machines: it outlives the control plane inside a test process,
+//! and with a state directory it survives the process (what was acknowledged is in the file before the call returns;
+//! machines do not die with the program that drives them). [`SimHost`] is the driver for one of them.
+//!
+//! Invariants: without latency no call waits or spawns anything; the same seed and the same calls give the same
+//! outcomes; a spawn needs its image, networks and filters, as on a real host.
+
+mod faults;
+mod fleet;
+mod journal;
+mod machine;
+mod uri;
+
+pub use faults::{Call, Effect, FaultPlan, FaultRule, When};
+pub use fleet::SimFleet;
+pub use journal::JournalError;
+pub use machine::SimGuest;
+pub use uri::{SimUri, SimUriError};
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use chronova_events::ids::{InstanceId, NetworkId};
+use futures::{StreamExt as _, stream};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::sleep;
+
+use self::machine::Machine;
+use crate::driver::{Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
+use crate::guest::{FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec};
+
+/// How many seconds a lost reply claims to have waited.
+const LOST_AFTER: u64 = 60;
+
+/// The driver for one simulated host.
+pub struct SimHost {
+    fleet: Arc<SimFleet>,
+    index: usize,
+    uri: String,
+}
+
+impl fmt::Debug for SimHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimHost").field("uri", &self.uri).finish_non_exhaustive()
+    }
+}
+
+impl SimHost {
+    pub fn new(fleet: Arc<SimFleet>, index: usize) -> Self {
+        let uri = format!("sim://{}", fleet.hostname(index));
+        Self { fleet, index, uri }
+    }
+
+    /// One call: counted, delayed, perhaps struck by a fault, done.
+    async fn perform<T>(&self, call: Call, work: impl FnOnce(&mut Machine) -> DriverResult<T>) -> DriverResult<T> {
+        let (delay, fault) = self.fleet.machine(self.index).begin(call)?;
+        if !delay.is_zero() {
+            sleep(delay).await;
+        }
+        let mut machine = self.fleet.machine(self.index);
+        machine.require_alive()?;
+        let name = call.name();
+        match fault {
+            None => work(&mut machine),
+            Some(Effect::Refuse) => Err(DriverError::Failed { call: name, message: "simulated fault".to_owned() }),
+            Some(Effect::NoRoom) => Err(DriverError::NoRoom("simulated".to_owned())),
+            Some(Effect::LoseReply) => {
+                work(&mut machine).and(Err(DriverError::Timeout { call: name, seconds: LOST_AFTER }))
+            }
+            Some(Effect::Tear) => {
+                machine.tear_next(call);
+                work(&mut machine)
+            }
+            Some(Effect::DieBefore) => Err(machine.die()),
+            Some(Effect::DieAfter) => work(&mut machine).and_then(|_| Err(machine.die())),
+        }
+    }
+
+    /// Waits until a guest that is still booting would notice a power button.
+    async fn until_booted(&self, instance: InstanceId, limit: Duration) -> DriverResult<bool> {
+        let left = self.fleet.machine(self.index).until_attentive(instance)?;
+        match left {
+            Some(left) if left.is_zero() => Ok(true),
+            Some(left) => {
+                sleep(left.min(limit)).await;
+                Ok(left <= limit)
+            }
+            None => {
+                sleep(limit).await;
+                Ok(false)
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Driver for SimHost {
+    fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    async fn capabilities(&self) -> DriverResult<HostCapabilities> {
+        self.perform(Call::Capabilities, |machine| Ok(machine.capabilities())).await
+    }
+
+    async fn usage(&self) -> DriverResult<HostUsage> {
+        self.perform(Call::Usage, |machine| Ok(machine.usage())).await
+    }
+
+    async fn ensure_image(&self, image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult<()> {
+        let gate = self.fleet.machine(self.index).image_gate();
+        let _one_at_a_time = gate.lock().await;
+        if self.perform(Call::EnsureImage, |machine| Ok(machine.has_image(image))).await? {
+            return Ok(());
+        }
+        receive(image, source).await?;
+        self.fleet.machine(self.index).keep_image(image)
+    }
+
+    async fn ensure_network(&self, network: &NetworkSpec) -> DriverResult<()> {
+        self.perform(Call::EnsureNetwork, |machine| machine.keep_network(network.network)).await
+    }
+
+    async fn remove_network(&self, network: NetworkId) -> DriverResult<()> {
+        self.perform(Call::RemoveNetwork, |machine| machine.drop_network(network)).await
+    }
+
+    async fn ensure_filter(&self, filter: &FilterSpec) -> DriverResult<()> {
+        self.perform(Call::EnsureFilter, |machine| machine.keep_filter(&filter.name)).await
+    }
+
+    async fn remove_filter(&self, name: &str) -> DriverResult<()> {
+        self.perform(Call::RemoveFilter, |machine| machine.drop_filter(name)).await
+    }
+
+    async fn spawn(&self, guest: &GuestSpec) -> DriverResult<()> {
+        self.perform(Call::Spawn, |machine| machine.spawn(guest)).await
+    }
+
+    async fn destroy(&self, instance: InstanceId) -> DriverResult<()> {
+        self.perform(Call::Destroy, |machine| machine.destroy(instance)).await
+    }
+
+    async fn start(&self, instance: InstanceId) -> DriverResult<()> {
+        self.perform(Call::Start, |machine| machine.start(instance)).await
+    }
+
+    async fn stop(&self, instance: InstanceId, mode: StopMode) -> DriverResult<()> {
+        if let StopMode::Graceful { timeout_seconds } = mode {
+            // Reacting or not, it is off in the end.
+            self.until_booted(instance, Duration::from_secs(timeout_seconds.into())).await?;
+        }
+        self.perform(Call::Stop, |machine| machine.power_off(instance)).await
+    }
+
+    async fn reboot_soft(&self, instance: InstanceId, timeout_seconds: u32) -> DriverResult<()> {
+        let reacts = self.until_booted(instance, Duration::from_secs(timeout_seconds.into())).await?;
+        self.perform(Call::RebootSoft, |machine| {
+            if reacts {
+                machine.reboot(instance)
+            } else {
+                let message = format!("the guest did not react within {timeout_seconds} s");
+                Err(DriverError::Failed { call: "soft reboot", message })
+            }
+        })
+        .await
+    }
+
+    async fn reboot_hard(&self, instance: InstanceId) -> DriverResult<()> {
+        self.perform(Call::RebootHard, |machine| machine.reboot(instance)).await
+    }
+
+    async fn guest(&self, instance: InstanceId) -> DriverResult<GuestStatus> {
+        self.perform(Call::Guest, |machine| machine.status(instance)).await
+    }
+
+    async fn guests(&self) -> DriverResult<Vec<GuestStatus>> {
+        self.perform(Call::Guests, |machine| Ok(machine.statuses())).await
+    }
+
+    async fn orphans(&self) -> DriverResult<Vec<InstanceId>> {
+        self.perform(Call::Orphans, |machine| Ok(machine.orphans())).await
+    }
+
+    async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
+        self.perform(Call::ConsoleLog, |machine| machine.console(instance, max_bytes)).await
+    }
+
+    fn watch(&self) -> SignalStream {
+        let (first, receiver) = self.fleet.machine(self.index).listen();
+        Box::pin(stream::unfold((Some(first), receiver), |(first, mut receiver)| async move {
+            if let Some(signal) = first {
+                return Some((signal, (None, receiver)));
+            }
+            match receiver.recv().await {
+                Ok(signal) => Some((signal, (None, receiver))),
+                // Something was missed: resynchronise.
+                Err(RecvError::Lagged(_)) => Some((HostSignal::Connected, (None, receiver))),
+                Err(RecvError::Closed) => None,
+            }
+        }))
+    }
+}
+
+/// Reads an image as a real host would, and believes its checksum as little.
+async fn receive(image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult<()> {
+    let bad = |reason: String| DriverError::BadImage { image: image.id.to_string(), reason };
+    let mut check = crate::checksum::Check::new(&image.checksum);
+    let mut content = source.open(image).await?;
+    let mut size = 0_u64;
+    while let Some(chunk) = content.next().await {
+        let chunk = chunk.map_err(|error| bad(format!("it could not be read: {error}")))?;
+        size += chunk.len() as u64;
+        check.update(&chunk);
+    }
+    if size != image.size {
+        return Err(bad(format!("{size} bytes came instead of {}", image.size)));
+    }
+    if check.finish() != image.checksum {
+        return Err(bad("its content does not match its checksum".to_owned()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

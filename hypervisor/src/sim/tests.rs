@@ -1,0 +1,179 @@
+#![allow(clippy::unwrap_used)]
+use super::*;
+use crate::conformance::{self, Fixture};
+use crate::guest::{PowerState, SubnetSpec};
+use chronova_events::ids::{ImageId, NetworkId};
+use std::io::Write as _;
+
+fn fleet(text: &str) -> Arc<SimFleet> {
+    SimFleet::new(text.parse().unwrap())
+}
+
+fn guest(n: u128) -> GuestSpec {
+    GuestSpec {
+        instance: InstanceId(uuid::Uuid::from_u128(n)),
+        domain_name: format!("instance-{n:08x}"),
+        display_name: "vm".to_owned(),
+        flavor_name: "tiny".to_owned(),
+        project: "p".into(),
+        user: "u".into(),
+        vcpus: 1,
+        memory_mib: 128,
+        root: None,
+        ephemeral_gib: 0,
+        swap_mib: 0,
+        nics: Vec::new(),
+        config_drive: None,
+        hardware: Vec::new(),
+    }
+}
+
+fn fixture() -> Fixture {
+    let (image, content) = conformance::pretended_image();
+    let subnet = SubnetSpec { cidr: "10.0.0.0/24".to_owned(), gateway: None, dhcp: true, dns: Vec::new() };
+    Fixture {
+        image,
+        content,
+        network: NetworkSpec { network: NetworkId::random(), mtu: 0, subnets: vec![subnet], reservations: Vec::new() },
+        address: "10.0.0.5".to_owned(),
+        ready: "GUEST-READY".to_owned(),
+        memory_mib: 128,
+        patience: Duration::from_secs(30),
+        filters: true,
+    }
+}
+
+#[tokio::test]
+async fn a_simulated_host_conforms() {
+    conformance::run(fleet("sim://1").drivers().remove(0), fixture()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_simulated_host_conforms() {
+    let slow = fleet("sim://1?seed=3&latency_ms=20&boot_ms=2000");
+    conformance::run(slow.drivers().remove(0), fixture()).await.unwrap();
+}
+
+#[test]
+fn uris_parse() {
+    let uri: SimUri = "sim://12?name=lab&seed=5&latency_ms=7&vcpus=4&fail=spawn:p0.5+destroy:lost-n3".parse().unwrap();
+    assert_eq!((uri.hosts, uri.seed, uri.vcpus, uri.latency), (12, 5, 4, Duration::from_millis(7)));
+    assert_eq!(uri.hostname(0), "lab-0001");
+    let faults = FaultPlan::default().with(Call::Spawn, When::Chance(0.5), Effect::Refuse).with(
+        Call::Destroy,
+        When::Nth(3),
+        Effect::LoseReply,
+    );
+    assert_eq!(uri.faults, faults);
+    let again: SimUri = "sim://12?name=lab".parse().unwrap();
+    assert_eq!(uri.host_id(3), again.host_id(3));
+    assert_ne!(uri.host_id(3), uri.host_id(4));
+    for bad in [
+        "sim://",
+        "sim://0",
+        "sim://x",
+        "sim://1?nope=1",
+        "sim://1?seed=x",
+        "sim://1?fail=spawn",
+        "sim://1?fail=fly:n1",
+    ] {
+        assert!(bad.parse::<SimUri>().is_err(), "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_reply_is_found_done_afterwards() {
+    let fleet = fleet("sim://1");
+    fleet.set_faults(0, FaultPlan::default().with(Call::Spawn, When::Nth(1), Effect::LoseReply));
+    let driver = &fleet.drivers()[0];
+    let lost = driver.spawn(&guest(1)).await;
+    assert!(matches!(lost, Err(DriverError::Timeout { .. })));
+    assert_eq!(driver.guests().await.unwrap().len(), 1);
+    driver.spawn(&guest(1)).await.unwrap();
+    assert_eq!((fleet.guests(0).len(), fleet.calls(Call::Spawn)), (1, 2));
+}
+
+#[tokio::test]
+async fn a_torn_spawn_leaves_an_orphan_that_destroy_removes() {
+    let fleet = fleet("sim://1?fail=spawn:tear-n1");
+    let driver = &fleet.drivers()[0];
+    assert!(driver.spawn(&guest(1)).await.is_err());
+    assert_eq!(driver.orphans().await.unwrap(), vec![guest(1).instance]);
+    driver.destroy(guest(1).instance).await.unwrap();
+    assert!(fleet.leaks().is_empty());
+}
+
+#[tokio::test]
+async fn hosts_die_and_return() {
+    let fleet = fleet("sim://2");
+    let driver = &fleet.drivers()[1];
+    driver.spawn(&guest(1)).await.unwrap();
+    let mut signals = driver.watch();
+    assert_eq!(signals.next().await, Some(HostSignal::Connected));
+    fleet.kill_host(1);
+    assert!(matches!(signals.next().await, Some(HostSignal::Disconnected { .. })));
+    assert!(matches!(driver.guests().await, Err(DriverError::Unreachable(_))));
+    fleet.revive_host(1, false).unwrap();
+    assert_eq!(signals.next().await, Some(HostSignal::Connected));
+    assert_eq!(driver.guest(guest(1).instance).await.unwrap().power, PowerState::Shutdown);
+    assert_eq!(fleet.whereabouts().get(&guest(1).instance), Some(&vec![1]));
+    fleet.drivers()[0].spawn(&guest(1)).await.unwrap();
+    assert_eq!(fleet.doubles(), vec![guest(1).instance]);
+}
+
+#[tokio::test]
+async fn the_same_seed_gives_the_same_faults() {
+    async fn outcomes(seed: u64) -> Vec<bool> {
+        let fleet = fleet(&format!("sim://1?seed={seed}&fail=spawn:p0.3"));
+        let driver = fleet.drivers().remove(0);
+        let mut outcomes = Vec::new();
+        for n in 0..64 {
+            outcomes.push(driver.spawn(&guest(n)).await.is_ok());
+        }
+        outcomes
+    }
+    assert_eq!(outcomes(1).await, outcomes(1).await);
+    assert_ne!(outcomes(1).await, outcomes(2).await);
+}
+
+#[tokio::test]
+async fn state_survives_the_process_and_a_torn_last_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || SimFleet::open(SimUri::new(2), directory.path()).unwrap();
+    let (image, content) = conformance::pretended_image();
+    {
+        let fleet = open();
+        let driver = &fleet.drivers()[1];
+        struct Source(Bytes);
+        #[async_trait]
+        impl ImageSource for Source {
+            async fn open(&self, _: &ImageRef) -> DriverResult<crate::driver::ByteStream> {
+                Ok(Box::pin(futures::stream::iter([Ok(self.0.clone())])))
+            }
+        }
+        driver.ensure_image(&image, Arc::new(Source(content))).await.unwrap();
+        for n in 1..=3 {
+            driver.spawn(&guest(n)).await.unwrap();
+        }
+        driver.stop(guest(2).instance, StopMode::Hard).await.unwrap();
+        driver.destroy(guest(3).instance).await.unwrap();
+    }
+    let path = directory.path().join("sim.fleet");
+    let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+    file.write_all(b"1 define 0000").unwrap();
+    for _ in 0..2 {
+        let fleet = open();
+        let driver = &fleet.drivers()[1];
+        let found: Vec<_> = driver.guests().await.unwrap().into_iter().map(|g| (g.domain_name, g.power)).collect();
+        let expected = [("instance-00000001", PowerState::Running), ("instance-00000002", PowerState::Shutdown)];
+        assert_eq!(found, expected.map(|(name, power)| (name.to_owned(), power)));
+        assert!(fleet.machine(1).has_image(&image));
+        assert!(!fleet.machine(1).has_image(&ImageRef {
+            id: ImageId::random(),
+            checksum: "x".to_owned(),
+            ..image.clone()
+        }));
+    }
+    std::fs::write(&path, "nonsense\n1 on 0\n").unwrap();
+    assert!(matches!(SimFleet::open(SimUri::new(2), directory.path()), Err(JournalError::Damaged { line: 1, .. })));
+}

@@ -1,0 +1,106 @@
+//! `sim://10?seed=7&latency_ms=5&fail=spawn:p0.01`: how many hosts, and what they are like.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use chronova_events::ids::HostId;
+use thiserror::Error;
+use uuid::Uuid;
+
+use super::faults::FaultPlan;
+
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum SimUriError {
+    #[error("a simulated fleet is written sim://N, N from 1 to 100000")]
+    Hosts,
+    #[error("unknown parameter {0:?} (known: name, seed, latency_ms, boot_ms, vcpus, memory_mib, disk_gib, kvm, fail)")]
+    Unknown(String),
+    #[error("{value:?} is no value for {name}")]
+    Value { name: &'static str, value: String },
+}
+
+/// A simulated fleet's description.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SimUri {
+    pub hosts: usize,
+    /// Beginning of the host names; two fleets of one control plane need two names.
+    pub name: String,
+    /// Decides latencies and faults.
+    pub seed: u64,
+    /// A call takes between half and one and a half of this.
+    pub latency: Duration,
+    /// From start to a console that says so.
+    pub boot: Duration,
+    pub vcpus: u32,
+    pub memory_mib: u64,
+    pub disk_gib: u64,
+    pub kvm: bool,
+    pub faults: FaultPlan,
+}
+
+impl SimUri {
+    pub fn new(hosts: usize) -> Self {
+        Self {
+            hosts,
+            name: "sim".to_owned(),
+            seed: 0,
+            latency: Duration::ZERO,
+            boot: Duration::ZERO,
+            vcpus: 64,
+            memory_mib: 262_144,
+            disk_gib: 4096,
+            kvm: true,
+            faults: FaultPlan::default(),
+        }
+    }
+
+    /// `sim-0001` is the first.
+    pub fn hostname(&self, index: usize) -> String {
+        format!("{}-{:04}", self.name, index + 1)
+    }
+
+    /// Follows from the host's name: the same fleet has the same hosts in every process.
+    pub fn host_id(&self, index: usize) -> HostId {
+        HostId::derive(Uuid::NAMESPACE_URL, &format!("sim://{}", self.hostname(index)))
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), SimUriError> {
+        fn parsed<T: FromStr>(name: &'static str, value: &str) -> Result<T, SimUriError> {
+            value.parse().map_err(|_| SimUriError::Value { name, value: value.to_owned() })
+        }
+        let word = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+        match name {
+            "name" if !value.is_empty() && value.chars().all(word) => value.clone_into(&mut self.name),
+            "name" => return Err(SimUriError::Value { name: "name", value: value.to_owned() }),
+            "seed" => self.seed = parsed("seed", value)?,
+            "latency_ms" => self.latency = Duration::from_millis(parsed("latency_ms", value)?),
+            "boot_ms" => self.boot = Duration::from_millis(parsed("boot_ms", value)?),
+            "vcpus" => self.vcpus = parsed("vcpus", value)?,
+            "memory_mib" => self.memory_mib = parsed("memory_mib", value)?,
+            "disk_gib" => self.disk_gib = parsed("disk_gib", value)?,
+            "kvm" => self.kvm = parsed("kvm", value)?,
+            "fail" => self.faults = parsed("fail", value)?,
+            _ => return Err(SimUriError::Unknown(name.to_owned())),
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for SimUri {
+    type Err = SimUriError;
+
+    fn from_str(text: &str) -> Result<Self, SimUriError> {
+        let rest = text.strip_prefix("sim://").ok_or(SimUriError::Hosts)?;
+        let (hosts, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let hosts = hosts.trim_end_matches('/').parse().map_err(|_| SimUriError::Hosts)?;
+        if !(1..=100_000).contains(&hosts) {
+            return Err(SimUriError::Hosts);
+        }
+        let mut uri = Self::new(hosts);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            uri.set(name, value)?;
+        }
+        Ok(uri)
+    }
+}
