@@ -19,5 +19,8 @@ pub mod host;
 pub mod instance;
 pub mod keypair;
 pub mod ledger;
+pub mod network;
+pub mod network_quota;
 pub mod process;
 pub mod quota;
+pub mod security_group;

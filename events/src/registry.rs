@@ -7,7 +7,7 @@
 use thiserror::Error;
 
 use crate::codec::CodecError;
-use crate::{flavor, host, instance, keypair, ledger, process, quota};
+use crate::{flavor, host, instance, keypair, ledger, network, network_quota, process, quota, security_group};
 
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum DecodeError {
@@ -184,6 +184,9 @@ nouns! {
     InstanceEvent in instance,
     KeypairEvent in keypair,
     LedgerEvent in ledger,
+    NetworkEvent in network,
+    NetworkQuotaEvent in network_quota,
     ProcessEvent in process,
     QuotaEvent in quota,
+    SecurityGroupEvent in security_group,
 }

@@ -1,0 +1,42 @@
+//! A virtual network with its subnets and ports: one stream, because addresses are given out atomically.
+//!
+//! A port's addresses are unique in its network, so whoever decides about one port decides about all of them. Invariants
+//! that the decisions keep: no address and no MAC is held twice; every fixed address lies in one of the subnets; subnets
+//! do not overlap.
+
+pub mod ipam;
+mod payloads;
+mod state;
+
+pub use payloads::*;
+pub use state::{Network, NetworkRow, Port, Subnet};
+
+noun! {
+    /// What can happen to a network.
+    NetworkEvent = "network" {
+        /// The network was made.
+        NetworkCreated = "created" @ 1,
+        /// Its settings are now these.
+        NetworkSettingsReplaced = "settings_replaced" @ 1,
+        /// The network is gone.
+        NetworkDeleted = "deleted" @ 1,
+        /// A range of addresses was added.
+        SubnetAdded = "subnet_added" @ 1,
+        /// The settings of a subnet are now these.
+        SubnetSettingsReplaced = "subnet_settings_replaced" @ 1,
+        /// A range of addresses was taken away.
+        SubnetRemoved = "subnet_removed" @ 1,
+        /// A port was made and holds these addresses.
+        PortCreated = "port_created" @ 1,
+        /// The settings of a port are now these.
+        PortSettingsReplaced = "port_settings_replaced" @ 1,
+        /// A port has other addresses now.
+        PortReaddressed = "port_readdressed" @ 1,
+        /// A port belongs to a device on a host.
+        PortBound = "port_bound" @ 1,
+        /// A port belongs to no device any more.
+        PortUnbound = "port_unbound" @ 1,
+        /// A port is gone and its addresses are free.
+        PortDeleted = "port_deleted" @ 1,
+    }
+}

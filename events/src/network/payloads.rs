@@ -1,0 +1,337 @@
+//! What the events of a network say.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use super::NetworkEvent;
+use crate::ids::{InstanceId, NetworkId, PortId, ProjectId, SecurityGroupId, SubnetId};
+
+/// What can be changed about a network.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkSettings {
+    pub name: String,
+    pub description: String,
+    pub admin_state_up: bool,
+    /// Usable by every project.
+    pub shared: bool,
+    /// Neutron's `router:external`.
+    pub external: bool,
+    /// The default of the network's ports.
+    pub port_security: bool,
+    pub mtu: u32,
+    pub dns_domain: String,
+    /// Neutron's `is_default`, of external networks.
+    pub is_default: bool,
+    /// Sorted.
+    pub tags: Vec<String>,
+}
+
+/// How the network would look on the wire; kept for those who ask.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProviderAttributes {
+    /// `local`, `flat`, `vlan`, `vxlan`, `geneve`.
+    pub network_type: String,
+    pub physical_network: Option<String>,
+    pub segmentation_id: Option<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkCreated {
+    pub network: NetworkId,
+    pub project: ProjectId,
+    pub settings: NetworkSettings,
+    pub provider: ProviderAttributes,
+    pub availability_zone_hints: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkSettingsReplaced {
+    pub network: NetworkId,
+    pub settings: NetworkSettings,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkDeleted {
+    pub network: NetworkId,
+}
+
+/// A range of addresses that ports get theirs from; both ends belong to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Pool {
+    pub start: IpAddr,
+    pub end: IpAddr,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostRoute {
+    pub destination: String,
+    pub nexthop: String,
+}
+
+/// Neutron's `ipv6_address_mode` and `ipv6_ra_mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ipv6Mode {
+    /// `slaac`: the address follows from the MAC.
+    Slaac,
+    /// `dhcpv6-stateful`: addresses come from the pools.
+    Stateful,
+    /// `dhcpv6-stateless`: the address follows from the MAC, the rest comes by DHCP.
+    Stateless,
+}
+
+/// What can be changed about a subnet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubnetSettings {
+    pub name: String,
+    pub description: String,
+    pub gateway: Option<IpAddr>,
+    pub dhcp: bool,
+    pub dns: Vec<IpAddr>,
+    /// Sorted and disjoint.
+    pub pools: Vec<Pool>,
+    pub host_routes: Vec<HostRoute>,
+    /// Sorted.
+    pub tags: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubnetAdded {
+    pub network: NetworkId,
+    pub subnet: SubnetId,
+    pub project: ProjectId,
+    pub cidr: IpNet,
+    pub ipv6_address_mode: Option<Ipv6Mode>,
+    pub ipv6_ra_mode: Option<Ipv6Mode>,
+    pub settings: SubnetSettings,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubnetSettingsReplaced {
+    pub network: NetworkId,
+    pub subnet: SubnetId,
+    pub settings: SubnetSettings,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubnetRemoved {
+    pub network: NetworkId,
+    pub subnet: SubnetId,
+}
+
+/// An address of a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FixedAddress {
+    pub subnet: SubnetId,
+    pub address: IpAddr,
+}
+
+/// Another address that a port may send from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddressPair {
+    /// An address or a prefix.
+    pub address: String,
+    /// `None`: the port's own.
+    pub mac: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DhcpOption {
+    pub name: String,
+    pub value: String,
+    pub ip_version: u8,
+}
+
+/// What can be changed about a port, apart from its addresses and its device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortSettings {
+    pub name: String,
+    pub description: String,
+    pub admin_state_up: bool,
+    pub port_security: bool,
+    pub security_groups: Vec<SecurityGroupId>,
+    pub allowed_address_pairs: Vec<AddressPair>,
+    pub dhcp_options: Vec<DhcpOption>,
+    pub dns_name: String,
+    pub dns_domain: String,
+    /// `normal`, `direct`...
+    pub vnic_type: String,
+    /// Neutron's `binding:profile`, as JSON.
+    pub profile: String,
+    pub propagate_uplink_status: bool,
+    /// Sorted.
+    pub tags: Vec<String>,
+}
+
+/// Which device a port belongs to; all empty for none.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PortBinding {
+    /// The server's id, or whatever a user wrote.
+    pub device: String,
+    /// `compute:nova`, `network:dhcp`...
+    pub owner: String,
+    /// The compute host.
+    pub host: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortCreated {
+    pub network: NetworkId,
+    pub port: PortId,
+    pub project: ProjectId,
+    /// Lower case, with colons.
+    pub mac: String,
+    pub addresses: Vec<FixedAddress>,
+    pub settings: PortSettings,
+    pub binding: PortBinding,
+    /// The server that it was made for, and with which it goes away.
+    pub made_for: Option<InstanceId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortSettingsReplaced {
+    pub network: NetworkId,
+    pub port: PortId,
+    pub settings: PortSettings,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortReaddressed {
+    pub network: NetworkId,
+    pub port: PortId,
+    pub mac: String,
+    pub addresses: Vec<FixedAddress>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortBound {
+    pub network: NetworkId,
+    pub port: PortId,
+    pub binding: PortBinding,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortUnbound {
+    pub network: NetworkId,
+    pub port: PortId,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortDeleted {
+    pub network: NetworkId,
+    pub port: PortId,
+}
+
+impl Default for NetworkSettings {
+    /// Neutron's defaults.
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            description: String::new(),
+            admin_state_up: true,
+            shared: false,
+            external: false,
+            port_security: true,
+            mtu: 1500,
+            dns_domain: String::new(),
+            is_default: false,
+            tags: Vec::new(),
+        }
+    }
+}
+
+impl Default for PortSettings {
+    /// Neutron's defaults; the profile of a port is an empty JSON object.
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            description: String::new(),
+            admin_state_up: true,
+            port_security: true,
+            security_groups: Vec::new(),
+            allowed_address_pairs: Vec::new(),
+            dhcp_options: Vec::new(),
+            dns_name: String::new(),
+            dns_domain: String::new(),
+            vnic_type: "normal".to_owned(),
+            profile: "{}".to_owned(),
+            propagate_uplink_status: true,
+            tags: Vec::new(),
+        }
+    }
+}
+
+/// One example of each.
+pub fn samples() -> Vec<NetworkEvent> {
+    let uuid = uuid::Uuid::from_u128;
+    let (network, subnet, port) = (NetworkId(uuid(1)), SubnetId(uuid(2)), PortId(uuid(3)));
+    let project = ProjectId::new("p");
+    let v4 = |last: u8| IpAddr::from([10, 0, 0, last]);
+    let network_settings = NetworkSettings { name: "private".into(), tags: vec!["blue".into()], ..Default::default() };
+    let subnet_settings = SubnetSettings {
+        name: "private-v4".into(),
+        description: String::new(),
+        gateway: Some(v4(1)),
+        dhcp: true,
+        dns: vec![v4(2)],
+        pools: vec![Pool { start: v4(2), end: v4(254) }],
+        host_routes: vec![HostRoute { destination: "192.0.2.0/24".into(), nexthop: "10.0.0.9".into() }],
+        tags: vec![],
+    };
+    let port_settings = PortSettings {
+        security_groups: vec![SecurityGroupId(uuid(4))],
+        allowed_address_pairs: vec![AddressPair { address: "10.0.0.200".into(), mac: None }],
+        dhcp_options: vec![DhcpOption { name: "mtu".into(), value: "1400".into(), ip_version: 4 }],
+        dns_name: "web-1".into(),
+        ..Default::default()
+    };
+    let addresses = vec![FixedAddress { subnet, address: v4(5) }];
+    let binding = PortBinding { device: uuid(5).to_string(), owner: "compute:nova".into(), host: "h1".into() };
+    let cidr = IpNet::new_assert(v4(0), 24);
+    let mac = "fa:16:3e:00:00:01".to_owned();
+    vec![
+        NetworkCreated {
+            network,
+            project: project.clone(),
+            settings: network_settings.clone(),
+            provider: ProviderAttributes {
+                network_type: "vxlan".into(),
+                physical_network: None,
+                segmentation_id: Some(1),
+            },
+            availability_zone_hints: vec![],
+        }
+        .into(),
+        NetworkSettingsReplaced { network, settings: network_settings }.into(),
+        NetworkDeleted { network }.into(),
+        SubnetAdded {
+            network,
+            subnet,
+            project: project.clone(),
+            cidr,
+            ipv6_address_mode: None,
+            ipv6_ra_mode: Some(Ipv6Mode::Slaac),
+            settings: subnet_settings.clone(),
+        }
+        .into(),
+        SubnetSettingsReplaced { network, subnet, settings: subnet_settings }.into(),
+        SubnetRemoved { network, subnet }.into(),
+        PortCreated {
+            network,
+            port,
+            project,
+            mac: mac.clone(),
+            addresses: addresses.clone(),
+            settings: port_settings.clone(),
+            binding: binding.clone(),
+            made_for: Some(InstanceId(uuid(5))),
+        }
+        .into(),
+        PortSettingsReplaced { network, port, settings: port_settings }.into(),
+        PortReaddressed { network, port, mac, addresses }.into(),
+        PortBound { network, port, binding }.into(),
+        PortUnbound { network, port }.into(),
+        PortDeleted { network, port }.into(),
+    ]
+}

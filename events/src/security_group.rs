@@ -1,0 +1,234 @@
+//! Security groups: one stream per project, because names and the quota are the project's.
+//!
+//! Every project has the group `default`, whose id follows from the project's, so that whoever makes it first makes the
+//! same one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::envelope::Timestamp;
+use crate::fold::Fold;
+use crate::ids::{ProjectId, SecurityGroupId, SecurityGroupRuleId};
+
+/// Ids of default groups are derived below this.
+const NAMESPACE: Uuid = Uuid::from_u128(0x7d44_41c5_8d5c_4be0_9a10_6c1d_2f3e_5b77);
+
+/// The name that cannot be given away.
+pub const DEFAULT: &str = "default";
+
+/// The id of a project's `default` group.
+pub fn default_group(project: &ProjectId) -> SecurityGroupId {
+    SecurityGroupId::derive(NAMESPACE, project.as_str())
+}
+
+noun! {
+    /// What can happen to a project's security groups.
+    SecurityGroupEvent = "security_group" {
+        /// A group was made.
+        GroupCreated = "created" @ 1,
+        /// The settings of a group are now these.
+        GroupSettingsReplaced = "settings_replaced" @ 1,
+        /// A group is gone, with its rules.
+        GroupDeleted = "deleted" @ 1,
+        /// A rule lets traffic through.
+        RuleAdded = "rule_added" @ 1,
+        /// A rule no longer lets traffic through.
+        RuleRemoved = "rule_removed" @ 1,
+    }
+}
+
+/// What can be changed about a group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupSettings {
+    pub name: String,
+    pub description: String,
+    pub stateful: bool,
+    /// Sorted.
+    pub tags: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupCreated {
+    pub group: SecurityGroupId,
+    pub project: ProjectId,
+    pub settings: GroupSettings,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupSettingsReplaced {
+    pub group: SecurityGroupId,
+    pub settings: GroupSettings,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupDeleted {
+    pub group: SecurityGroupId,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Direction {
+    Ingress,
+    Egress,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Ethertype {
+    Ipv4,
+    Ipv6,
+}
+
+/// Traffic that a rule lets through.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    pub direction: Direction,
+    pub ethertype: Ethertype,
+    /// As Neutron shows it: `tcp`, `ipv6-icmp`, `89`; `None` for any.
+    pub protocol: Option<String>,
+    /// First port, or the ICMP type.
+    pub port_min: Option<u16>,
+    /// Last port, or the ICMP code.
+    pub port_max: Option<u16>,
+    /// A prefix.
+    pub remote_prefix: Option<String>,
+    /// The members of this group.
+    pub remote_group: Option<SecurityGroupId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleAdded {
+    pub rule: SecurityGroupRuleId,
+    pub group: SecurityGroupId,
+    pub project: ProjectId,
+    pub description: String,
+    pub traffic: Traffic,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleRemoved {
+    pub rule: SecurityGroupRuleId,
+    pub group: SecurityGroupId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rule {
+    pub added: RuleAdded,
+    pub created_at: Timestamp,
+}
+
+/// A group, with its settings as they are now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    pub created: GroupCreated,
+    pub rules: BTreeMap<SecurityGroupRuleId, Arc<Rule>>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub revision: u64,
+}
+
+impl Group {
+    pub fn id(&self) -> SecurityGroupId {
+        self.created.group
+    }
+
+    pub fn project(&self) -> &ProjectId {
+        &self.created.project
+    }
+
+    pub fn settings(&self) -> &GroupSettings {
+        &self.created.settings
+    }
+}
+
+/// A project's groups.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct SecurityGroups {
+    pub by_id: BTreeMap<SecurityGroupId, Arc<Group>>,
+    /// How many rules there are in all of them.
+    pub rules: usize,
+}
+
+impl SecurityGroups {
+    fn change(&mut self, id: SecurityGroupId, at: Timestamp, with: impl FnOnce(&mut Group)) {
+        if let Some(group) = self.by_id.get_mut(&id) {
+            let group = Arc::make_mut(group);
+            with(group);
+            group.updated_at = at;
+            group.revision += 1;
+        }
+    }
+}
+
+impl Fold for SecurityGroups {
+    type Event = SecurityGroupEvent;
+    const STATE_VERSION: u32 = 1;
+
+    fn evolve(&mut self, event: &SecurityGroupEvent, at: Timestamp) {
+        match event {
+            SecurityGroupEvent::GroupCreated(created) => {
+                let group = Group {
+                    created: created.clone(),
+                    rules: BTreeMap::new(),
+                    created_at: at,
+                    updated_at: at,
+                    revision: 1,
+                };
+                self.by_id.insert(created.group, Arc::new(group));
+            }
+            SecurityGroupEvent::GroupSettingsReplaced(replaced) => {
+                self.change(replaced.group, at, |group| group.created.settings = replaced.settings.clone());
+            }
+            SecurityGroupEvent::GroupDeleted(deleted) => {
+                if let Some(group) = self.by_id.remove(&deleted.group) {
+                    self.rules -= group.rules.len();
+                }
+            }
+            SecurityGroupEvent::RuleAdded(added) => {
+                let mut is_new = false;
+                self.change(added.group, at, |group| {
+                    let rule = Rule { added: added.clone(), created_at: at };
+                    is_new = group.rules.insert(added.rule, Arc::new(rule)).is_none();
+                });
+                self.rules += usize::from(is_new);
+            }
+            SecurityGroupEvent::RuleRemoved(removed) => {
+                let mut was_there = false;
+                self.change(removed.group, at, |group| was_there = group.rules.remove(&removed.rule).is_some());
+                self.rules -= usize::from(was_there);
+            }
+        }
+    }
+}
+
+/// One example of each.
+pub fn samples() -> Vec<SecurityGroupEvent> {
+    let project = ProjectId::new("p");
+    let group = default_group(&project);
+    let rule = SecurityGroupRuleId(Uuid::from_u128(1));
+    let settings =
+        GroupSettings { name: DEFAULT.into(), description: "Default".into(), stateful: true, tags: vec!["t".into()] };
+    vec![
+        GroupCreated { group, project: project.clone(), settings: settings.clone() }.into(),
+        GroupSettingsReplaced { group, settings }.into(),
+        GroupDeleted { group }.into(),
+        RuleAdded {
+            rule,
+            group,
+            project,
+            description: "ssh".into(),
+            traffic: Traffic {
+                direction: Direction::Ingress,
+                ethertype: Ethertype::Ipv4,
+                protocol: Some("tcp".into()),
+                port_min: Some(22),
+                port_max: Some(22),
+                remote_prefix: Some("192.0.2.0/24".into()),
+                remote_group: Some(group),
+            },
+        }
+        .into(),
+        RuleRemoved { rule, group }.into(),
+    ]
+}
