@@ -52,8 +52,11 @@ gateway! {
     instances: crate::instance::InstanceAggregate,
     keypairs: crate::keypair::KeypairAggregate,
     ledger: crate::ledger::LedgerAggregate,
+    network_quotas: crate::network_quota::NetworkQuotaAggregate,
+    networks: crate::network::NetworkAggregate,
     processes: crate::process::ProcessAggregate,
     quotas: crate::quota::QuotaAggregate,
+    security_groups: crate::security_group::SecurityGroupAggregate,
 }
 
 impl Gateway {

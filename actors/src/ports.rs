@@ -63,6 +63,12 @@ pub trait Networks: Send + Sync + 'static {
         security_groups: &[String],
     ) -> Result<(), PortError>;
 
+    /// Whether `auto`, said in so many words, could be honoured: where nothing at all is said a server may go without
+    /// interfaces, but `auto` wants one. Nova's words.
+    async fn check_auto(&self, _project: &ProjectId) -> Result<(), PortError> {
+        Ok(())
+    }
+
     /// Makes or binds the ports of a server, in the order asked for. Idempotent under `wanted.instance`: a second call
     /// gives the same ports.
     async fn allocate(&self, wanted: NicsWanted, meta: Arc<Meta>) -> Result<Vec<NicInfo>, PortError>;

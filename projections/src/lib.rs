@@ -11,9 +11,11 @@ pub mod views;
 pub mod flavors;
 pub mod hosts;
 pub mod keypairs;
+pub mod networks;
 pub mod placement;
 pub mod processes;
 pub mod quotas;
+pub mod security_groups;
 pub mod servers;
 
 use chronova_events::envelope::Recorded;

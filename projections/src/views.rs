@@ -97,9 +97,11 @@ views! {
     flavors: crate::flavors::FlavorsView,
     hosts: crate::hosts::Hosts,
     keypairs: crate::keypairs::KeypairsView,
+    networks: crate::networks::Networks,
     placement: crate::placement::Placement,
     processes: crate::processes::Processes,
     quotas: crate::quotas::Quotas,
+    security_groups: crate::security_groups::SecurityGroupsView,
     servers: crate::servers::Servers,
 }
 

@@ -1,0 +1,86 @@
+//! What may happen to a network.
+
+use chronova_events::network::{
+    Network, NetworkDeleted, NetworkEvent, NetworkRow, NetworkSettings, NetworkSettingsReplaced, SubnetRemoved,
+};
+
+use super::{NetworkCommand, NetworkPatch, NetworkReject, ports, subnets};
+
+pub fn decide(state: &Network, command: NetworkCommand) -> Result<Vec<NetworkEvent>, NetworkReject> {
+    match command {
+        NetworkCommand::Create(created) => match &state.row {
+            None if !state.deleted => {
+                check_mtu(created.settings.mtu)?;
+                Ok(vec![created.into()])
+            }
+            _ => Err(NetworkReject::IdTaken(created.network.to_string())),
+        },
+        // A deleted network has no ports left: there is nothing to release.
+        NetworkCommand::ReleaseDevice { device } => Ok(ports::release(state, device)),
+        command => {
+            let row = state.row.as_deref().ok_or(NetworkReject::NotFound)?;
+            on_existing(state, row, command)
+        }
+    }
+}
+
+fn on_existing(state: &Network, row: &NetworkRow, command: NetworkCommand) -> Result<Vec<NetworkEvent>, NetworkReject> {
+    match command {
+        NetworkCommand::Change(patch) => change(state, row, patch),
+        NetworkCommand::Delete => delete(state, row),
+        NetworkCommand::AddSubnet(wanted) => subnets::add(state, row, wanted),
+        NetworkCommand::ChangeSubnet { subnet, patch } => subnets::change(state, row, subnet, patch),
+        NetworkCommand::RemoveSubnet { subnet } => subnets::remove(state, row, subnet),
+        NetworkCommand::CreatePort(wanted) => ports::create(state, row, wanted),
+        NetworkCommand::ChangePort { port, patch } => ports::change(state, row, port, patch),
+        NetworkCommand::BindPort { port, project, binding } => ports::bind(state, row, port, &project, binding),
+        NetworkCommand::DeletePort { port } => ports::delete(state, row, port),
+        NetworkCommand::Create(_) | NetworkCommand::ReleaseDevice { .. } => Ok(vec![]),
+    }
+}
+
+fn change(state: &Network, row: &NetworkRow, patch: NetworkPatch) -> Result<Vec<NetworkEvent>, NetworkReject> {
+    let network = row.created.network;
+    let old = row.settings();
+    let settings = NetworkSettings {
+        name: patch.name.unwrap_or_else(|| old.name.clone()),
+        description: patch.description.unwrap_or_else(|| old.description.clone()),
+        admin_state_up: patch.admin_state_up.unwrap_or(old.admin_state_up),
+        shared: patch.shared.unwrap_or(old.shared),
+        external: patch.external.unwrap_or(old.external),
+        port_security: patch.port_security.unwrap_or(old.port_security),
+        mtu: patch.mtu.unwrap_or(old.mtu),
+        dns_domain: patch.dns_domain.unwrap_or_else(|| old.dns_domain.clone()),
+        is_default: patch.is_default.unwrap_or(old.is_default),
+        tags: patch.tags.unwrap_or_else(|| old.tags.clone()),
+    };
+    check_mtu(settings.mtu)?;
+    let foreign = || state.ports.values().any(|port| port.created.project != row.created.project);
+    if old.shared && !settings.shared && foreign() {
+        return Err(NetworkReject::SharedInUse(network));
+    }
+    if settings == *old {
+        return Ok(vec![]);
+    }
+    Ok(vec![NetworkSettingsReplaced { network, settings }.into()])
+}
+
+/// Neutron's bounds: 68 is the smallest that IPv4 allows; 0 would mean "not set".
+fn check_mtu(mtu: u32) -> Result<(), NetworkReject> {
+    match mtu {
+        68..=65_535 => Ok(()),
+        _ => Err(NetworkReject::InvalidInput(format!("Invalid MTU: {mtu} is not between 68 and 65535"))),
+    }
+}
+
+fn delete(state: &Network, row: &NetworkRow) -> Result<Vec<NetworkEvent>, NetworkReject> {
+    let network = row.created.network;
+    if !state.ports.is_empty() {
+        let ports: Vec<String> = state.ports.keys().take(10).map(ToString::to_string).collect();
+        return Err(NetworkReject::NetworkInUse(network, ports.join(",")));
+    }
+    let mut events: Vec<NetworkEvent> =
+        state.subnets.keys().map(|subnet| SubnetRemoved { network, subnet: *subnet }.into()).collect();
+    events.push(NetworkDeleted { network }.into());
+    Ok(events)
+}

@@ -1,0 +1,260 @@
+//! Virtual networks: what may happen to them, and what they give to servers.
+//!
+//! One aggregate is a network with its subnets and ports, so that no two ports ever get one address. [`decide`] has the
+//! network, [`subnets`] and [`ports`] their own rules; [`service`] is what the processes ask for interfaces.
+//!
+//! The words of the rejections are Neutron's, since its clients know them.
+
+pub mod decide;
+mod ports;
+mod subnets;
+
+pub mod service;
+
+use std::net::IpAddr;
+
+use chronova_events::envelope::StreamId;
+use chronova_events::ids::{InstanceId, NetworkId, PortId, ProjectId, SecurityGroupId, SubnetId};
+use chronova_events::network::{
+    AddressPair, DhcpOption, FixedAddress, HostRoute, Ipv6Mode, Network, NetworkCreated, NetworkEvent, Pool,
+    PortBinding, PortSettings,
+};
+use ipnet::IpNet;
+use thiserror::Error;
+
+use crate::aggregate::Aggregate;
+
+#[derive(Debug, Clone, Copy)]
+pub enum NetworkAggregate {}
+
+#[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant)] // commands are moved a few times, never kept
+pub enum NetworkCommand {
+    Create(NetworkCreated),
+    Change(NetworkPatch),
+    /// Takes the subnets along; refused while there are ports.
+    Delete,
+    AddSubnet(SubnetWanted),
+    ChangeSubnet {
+        subnet: SubnetId,
+        patch: SubnetPatch,
+    },
+    RemoveSubnet {
+        subnet: SubnetId,
+    },
+    CreatePort(PortWanted),
+    ChangePort {
+        port: PortId,
+        patch: PortPatch,
+    },
+    /// Gives a port to a device that has none, on a host; repeating it is harmless.
+    BindPort {
+        port: PortId,
+        project: ProjectId,
+        binding: PortBinding,
+    },
+    DeletePort {
+        port: PortId,
+    },
+    /// Deletes the ports made for the device and takes the others from it; none is success.
+    ReleaseDevice {
+        device: InstanceId,
+    },
+}
+
+/// What is to change about a network; `None` stays as it is.
+#[derive(Debug, Clone, Default)]
+pub struct NetworkPatch {
+    pub name: Option<String>,
+    pub description: Option<String>,
+    pub admin_state_up: Option<bool>,
+    pub shared: Option<bool>,
+    pub external: Option<bool>,
+    pub port_security: Option<bool>,
+    pub mtu: Option<u32>,
+    pub dns_domain: Option<String>,
+    pub is_default: Option<bool>,
+    pub tags: Option<Vec<String>>,
+}
+
+/// Which gateway a subnet is to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gateway {
+    /// The first address of the subnet.
+    Default,
+    None,
+    At(IpAddr),
+}
+
+#[derive(Debug, Clone)]
+pub struct SubnetWanted {
+    pub subnet: SubnetId,
+    pub project: ProjectId,
+    pub name: String,
+    pub description: String,
+    pub cidr: IpNet,
+    pub gateway: Gateway,
+    /// `None`: everything but the gateway.
+    pub pools: Option<Vec<Pool>>,
+    pub dhcp: bool,
+    pub dns: Vec<IpAddr>,
+    pub host_routes: Vec<HostRoute>,
+    pub ipv6_address_mode: Option<Ipv6Mode>,
+    pub ipv6_ra_mode: Option<Ipv6Mode>,
+    pub tags: Vec<String>,
+}
+
+/// What is to change about a subnet.
+#[derive(Debug, Clone, Default)]
+pub struct SubnetPatch {
+    pub name: Option<String>,
+    pub description: Option<String>,
+    pub gateway: Option<Option<IpAddr>>,
+    pub pools: Option<Vec<Pool>>,
+    pub dhcp: Option<bool>,
+    pub dns: Option<Vec<IpAddr>>,
+    pub host_routes: Option<Vec<HostRoute>>,
+    pub tags: Option<Vec<String>>,
+}
+
+/// One address as it is asked for: a subnet, an address, or both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AddressWanted {
+    pub subnet: Option<SubnetId>,
+    pub address: Option<IpAddr>,
+}
+
+#[derive(Debug, Clone)]
+pub struct PortWanted {
+    pub port: PortId,
+    pub project: ProjectId,
+    /// `None`: one that follows from the port's id.
+    pub mac: Option<String>,
+    /// `None`: one address of each IP version that the network has.
+    pub addresses: Option<Vec<AddressWanted>>,
+    /// Port security and groups are taken from the fields below.
+    pub settings: PortSettings,
+    /// `None`: as the network says.
+    pub port_security: Option<bool>,
+    /// `None`: the project's default group, where groups apply.
+    pub security_groups: Option<Vec<SecurityGroupId>>,
+    pub binding: PortBinding,
+    pub made_for: Option<InstanceId>,
+}
+
+/// What is to change about a port.
+#[derive(Debug, Clone, Default)]
+pub struct PortPatch {
+    pub name: Option<String>,
+    pub description: Option<String>,
+    pub admin_state_up: Option<bool>,
+    pub mac: Option<String>,
+    pub addresses: Option<Vec<AddressWanted>>,
+    pub port_security: Option<bool>,
+    pub security_groups: Option<Vec<SecurityGroupId>>,
+    pub allowed_address_pairs: Option<Vec<AddressPair>>,
+    pub dhcp_options: Option<Vec<DhcpOption>>,
+    pub dns_name: Option<String>,
+    pub dns_domain: Option<String>,
+    pub vnic_type: Option<String>,
+    pub profile: Option<String>,
+    pub device: Option<String>,
+    pub owner: Option<String>,
+    pub host: Option<String>,
+    pub tags: Option<Vec<String>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NetworkReject {
+    #[error("The network could not be found.")]
+    NotFound,
+    #[error("Subnet {0} could not be found.")]
+    SubnetNotFound(SubnetId),
+    #[error("Port {0} could not be found.")]
+    PortNotFound(PortId),
+    #[error("The id {0} is taken.")]
+    IdTaken(String),
+    #[error(
+        "Unable to complete operation on network {0}. There are one or more ports still in use on the network, id for \
+         these ports is: {1}."
+    )]
+    NetworkInUse(NetworkId, String),
+    #[error("Unable to reconfigure sharing settings for network {0}. Multiple tenants are using it.")]
+    SharedInUse(NetworkId),
+    #[error("Unable to complete operation on subnet {0}: One or more ports have an IP allocation from this subnet.")]
+    SubnetInUse(SubnetId),
+    #[error("Invalid input for operation: {0}.")]
+    InvalidInput(String),
+    #[error("The allocation pool {0} is not valid.")]
+    InvalidPool(String),
+    #[error("The allocation pool {pool} spans beyond the subnet cidr {cidr}.")]
+    PoolOutOfBounds { pool: String, cidr: IpNet },
+    #[error("Found overlapping allocation pools: {first} {second} for subnet {cidr}.")]
+    OverlappingPools { first: String, second: String, cidr: IpNet },
+    #[error("Gateway ip {gateway} conflicts with allocation pool {pool}.")]
+    GatewayInPool { gateway: IpAddr, pool: String },
+    #[error("Unable to complete operation for network {network}. The IP address {address} is in use.")]
+    AddressInUse { network: NetworkId, address: IpAddr },
+    #[error("Unable to complete operation for network {network}. The mac address {mac} is in use.")]
+    MacInUse { network: NetworkId, mac: String },
+    #[error("No more IP addresses available on network {0}.")]
+    NoMoreAddresses(NetworkId),
+    #[error("No more MAC addresses available on network {0}.")]
+    NoMoreMacs(NetworkId),
+    #[error("IP address {0} is not a valid IP for any of the subnets on the specified network.")]
+    NotInNetwork(IpAddr),
+    #[error("IP address {0} is not a valid IP for the specified subnet.")]
+    NotInSubnet(IpAddr),
+    #[error("Port security must be enabled and port must have an IP address in order to use security groups.")]
+    GroupsNeedSecurity,
+    #[error(
+        "Port has security group associated. Cannot disable port security or IP address until security group is \
+         removed."
+    )]
+    PortHasGroups,
+    #[error("Port Security must be enabled in order to have allowed address pairs on a port.")]
+    PairsNeedSecurity,
+    #[error("Port {0} is still in use.")]
+    PortInUse(PortId),
+}
+
+impl Aggregate for NetworkAggregate {
+    type Id = NetworkId;
+    type State = Network;
+    type Command = NetworkCommand;
+    type Reject = NetworkReject;
+
+    fn stream(id: &NetworkId) -> StreamId {
+        StreamId::new("network", id)
+    }
+
+    fn decide(state: &Network, command: NetworkCommand) -> Result<Vec<NetworkEvent>, NetworkReject> {
+        decide::decide(state, command)
+    }
+}
+
+/// `10.0.0.2-10.0.0.254`, as Neutron names a pool in messages.
+fn pool_name(pool: &Pool) -> String {
+    format!("{}-{}", pool.start, pool.end)
+}
+
+/// The address of `mac` in an IPv6 prefix (RFC 4291, modified EUI-64).
+pub fn eui64(cidr: &IpNet, mac: &str) -> Option<IpAddr> {
+    let IpNet::V6(net) = cidr else { return None };
+    let mut bytes = [0_u8; 6];
+    let mut parts = mac.split(':');
+    for byte in &mut bytes {
+        *byte = u8::from_str_radix(parts.next()?, 16).ok()?;
+    }
+    let [a, b, c, d, e, f] = bytes;
+    let interface = u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]);
+    let address = u128::from(net.network()) | u128::from(interface);
+    Some(std::net::Ipv6Addr::from(address).into())
+}
+
+/// An address that is already decided, as a wish.
+impl From<FixedAddress> for AddressWanted {
+    fn from(fixed: FixedAddress) -> Self {
+        Self { subnet: Some(fixed.subnet), address: Some(fixed.address) }
+    }
+}

@@ -1,0 +1,178 @@
+//! Makes or binds the ports of a server.
+
+use std::sync::Arc;
+
+use chronova_events::envelope::{Meta, Position};
+use chronova_events::ids::{NetworkId, PortId, SecurityGroupId};
+use chronova_events::instance::{FixedIp, NicInfo, RequestedNetworks, RequestedNic};
+use chronova_events::network::{Port, PortBinding, PortSettings};
+use chronova_projections::networks::Networks;
+use chronova_projections::security_groups::SecurityGroupsView;
+
+use super::{EmbeddedNetworks, check, port_error};
+use crate::aggregate::CommandError;
+use crate::network::{AddressWanted, NetworkCommand, PortWanted};
+use crate::ports::{NicsWanted, PortError};
+use crate::security_group::{SecurityGroupAggregate, SecurityGroupCommand};
+
+/// An interface with its port and network found out.
+struct Planned {
+    port: PortId,
+    network: NetworkId,
+    /// A port of the user's, which is only bound.
+    given: bool,
+    fixed_ip: Option<String>,
+    tag: Option<String>,
+}
+
+impl EmbeddedNetworks {
+    pub(super) async fn allocate_all(&self, wanted: &NicsWanted, meta: &Arc<Meta>) -> Result<Vec<NicInfo>, PortError> {
+        let planned = self.plan(wanted)?;
+        if planned.is_empty() {
+            return Ok(vec![]);
+        }
+        let mut seen = self.ensure_default_group(wanted, meta).await?;
+        let groups =
+            self.views.security_groups.read(|view| check::groups(view, &wanted.project, &wanted.security_groups))?;
+        self.touched(|touched| {
+            touched.entry(wanted.instance).or_default().extend(planned.iter().map(|nic| nic.network));
+        });
+        for nic in &planned {
+            let command = command(wanted, nic, &groups)?;
+            seen = seen.max(self.send(nic.network, command, meta).await.map_err(port_error)?);
+        }
+        self.see(seen).await?;
+        let nics = self.views.networks.read(|networks| {
+            self.views
+                .security_groups
+                .read(|groups| planned.iter().map(|nic| info(networks, groups, nic)).collect::<Result<Vec<_>, _>>())
+        })?;
+        self.touched(|touched| touched.remove(&wanted.instance));
+        Ok(nics)
+    }
+
+    /// Which port on which network each interface is. What an earlier call began is gone on with.
+    fn plan(&self, wanted: &NicsWanted) -> Result<Vec<Planned>, PortError> {
+        let automatic = [RequestedNic { network: None, port: None, fixed_ip: None, tag: None }];
+        let nics = match &wanted.networks {
+            RequestedNetworks::None => return Ok(vec![]),
+            RequestedNetworks::Auto => &automatic[..],
+            RequestedNetworks::These(nics) => nics,
+        };
+        let touched = self.touched(|touched| touched.get(&wanted.instance).and_then(|ids| ids.first().copied()));
+        self.views.networks.read(|view| {
+            let mut planned = Vec::with_capacity(nics.len());
+            for (index, nic) in nics.iter().enumerate() {
+                planned.extend(plan_nic(view, wanted, index, nic, touched)?);
+            }
+            Ok(planned)
+        })
+    }
+
+    async fn ensure_default_group(&self, wanted: &NicsWanted, meta: &Arc<Meta>) -> Result<Position, PortError> {
+        let command = SecurityGroupCommand::EnsureDefault { project: wanted.project.clone() };
+        let sent = self.gateway.send::<SecurityGroupAggregate>(&wanted.project, command, Arc::clone(meta)).await;
+        sent.map(|committed| committed.position).map_err(|error| match error {
+            CommandError::Rejected(reject) => PortError::Conflict(reject.to_string()),
+            CommandError::Unavailable(error) => PortError::Unavailable(error.to_string()),
+        })
+    }
+}
+
+fn plan_nic(
+    view: &Networks,
+    wanted: &NicsWanted,
+    index: usize,
+    nic: &RequestedNic,
+    touched: Option<NetworkId>,
+) -> Result<Option<Planned>, PortError> {
+    let (fixed_ip, tag) = (nic.fixed_ip.clone(), nic.tag.clone());
+    if let Some(port) = nic.port {
+        let network = check::usable_port(view, &wanted.project, port)?.created.network;
+        return Ok(Some(Planned { port, network, given: true, fixed_ip, tag }));
+    }
+    let port = PortId::derive(wanted.instance.0, &format!("port-{index}"));
+    let known = view.port(port).map(|port| port.created.network);
+    let network = match (known, nic.network) {
+        (Some(network), _) => network,
+        (None, Some(network)) => check::usable_network(view, &wanted.project, network)?.created.network,
+        (None, None) => match touched.map_or_else(|| check::automatic(view, &wanted.project), |id| Ok(Some(id)))? {
+            Some(network) => network,
+            // Nova boots servers without interfaces where there is no network at all.
+            None => return Ok(None),
+        },
+    };
+    Ok(Some(Planned { port, network, given: false, fixed_ip, tag }))
+}
+
+fn command(wanted: &NicsWanted, nic: &Planned, groups: &[SecurityGroupId]) -> Result<NetworkCommand, PortError> {
+    let binding = PortBinding {
+        device: wanted.instance.to_string(),
+        owner: format!("compute:{}", wanted.availability_zone),
+        host: wanted.host.clone(),
+    };
+    if nic.given {
+        return Ok(NetworkCommand::BindPort { port: nic.port, project: wanted.project.clone(), binding });
+    }
+    let address = nic.fixed_ip.as_ref().map(|text| {
+        let address = text.parse().map_err(|_| PortError::Invalid(format!("Invalid input received: {text}")))?;
+        Ok(vec![AddressWanted { subnet: None, address: Some(address) }])
+    });
+    Ok(NetworkCommand::CreatePort(PortWanted {
+        port: nic.port,
+        project: wanted.project.clone(),
+        mac: None,
+        addresses: address.transpose()?,
+        settings: PortSettings { dns_name: wanted.hostname.clone(), ..PortSettings::default() },
+        port_security: None,
+        security_groups: named_groups(wanted, groups),
+        binding,
+        made_for: Some(wanted.instance),
+    }))
+}
+
+/// `default` alone is what Nova sends where nothing was said: then the network decides whether groups apply at all.
+fn named_groups(wanted: &NicsWanted, groups: &[SecurityGroupId]) -> Option<Vec<SecurityGroupId>> {
+    match wanted.security_groups.as_slice() {
+        [] => None,
+        [only] if only == chronova_events::security_group::DEFAULT => None,
+        _ => Some(groups.to_vec()),
+    }
+}
+
+fn info(networks: &Networks, groups: &SecurityGroupsView, nic: &Planned) -> Result<NicInfo, PortError> {
+    let port = networks.port(nic.port);
+    // Deleted behind our back between the command and the view.
+    let port = port.ok_or_else(|| PortError::Conflict(format!("Port {} is gone.", nic.port)))?;
+    let network = networks.network(port.created.network);
+    let network = network.ok_or_else(|| PortError::Conflict(format!("Network {} is gone.", nic.network)))?;
+    Ok(NicInfo {
+        port: nic.port,
+        network: network.created.network,
+        network_label: network.settings().name.clone(),
+        mac: port.created.mac.clone(),
+        mtu: network.settings().mtu,
+        fixed_ips: fixed_ips(networks, port),
+        tag: nic.tag.clone(),
+        owned: !nic.given,
+        security_groups: port
+            .settings()
+            .security_groups
+            .iter()
+            .map(|id| groups.get(*id).map_or_else(|| id.to_string(), |group| group.settings().name.clone()))
+            .collect(),
+    })
+}
+
+fn fixed_ips(networks: &Networks, port: &Port) -> Vec<FixedIp> {
+    let with_subnet = port.addresses().iter().filter_map(|fixed| Some((fixed, networks.subnet(fixed.subnet)?)));
+    with_subnet
+        .map(|(fixed, subnet)| FixedIp {
+            address: fixed.address.to_string(),
+            prefix: subnet.added.cidr.prefix_len(),
+            gateway: subnet.added.settings.gateway.map(|gateway| gateway.to_string()),
+            dns: subnet.added.settings.dns.iter().map(ToString::to_string).collect(),
+            dhcp: subnet.added.settings.dhcp,
+        })
+        .collect()
+}

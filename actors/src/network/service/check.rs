@@ -1,0 +1,171 @@
+//! Whether a server could be given the interfaces asked for: what Nova's `validate_networks` says, in its words.
+//!
+//! Asked of the views: what is true here may be false when the ports are made, and the aggregates have the last word.
+
+use std::sync::Arc;
+
+use chronova_events::ids::{NetworkId, PortId, ProjectId, SecurityGroupId};
+use chronova_events::instance::{RequestedNetworks, RequestedNic};
+use chronova_events::network::{NetworkRow, Port};
+use chronova_events::security_group::{DEFAULT, default_group};
+use chronova_projections::networks::Networks;
+use chronova_projections::security_groups::SecurityGroupsView;
+use chronova_projections::views::Views;
+
+use super::NetworkQuotaDefaults;
+use crate::ports::PortError;
+
+pub(super) fn check(
+    views: &Views,
+    defaults: &NetworkQuotaDefaults,
+    project: &ProjectId,
+    networks: &RequestedNetworks,
+    security_groups: &[String],
+) -> Result<(), PortError> {
+    let new_ports = views.networks.read(|view| match networks {
+        RequestedNetworks::None => Ok(0),
+        RequestedNetworks::Auto => automatic(view, project).map(|network| usize::from(network.is_some())),
+        RequestedNetworks::These(nics) => {
+            for nic in nics {
+                check_nic(view, project, nic)?;
+            }
+            Ok(nics.iter().filter(|nic| nic.port.is_none()).count())
+        }
+    })?;
+    check_quota(views, defaults, project, new_ports)?;
+    views.security_groups.read(|view| groups(view, project, security_groups)).map(drop)
+}
+
+/// What Nova asks where `auto` was said in so many words: that there is a network, or could be.
+pub(super) fn check_auto(views: &Views, project: &ProjectId) -> Result<(), PortError> {
+    match views.networks.read(|view| automatic(view, project))? {
+        Some(_) => Ok(()),
+        None => Err(PortError::Invalid(format!("Unable to automatically allocate a network for project {project}"))),
+    }
+}
+
+fn check_quota(
+    views: &Views,
+    defaults: &NetworkQuotaDefaults,
+    project: &ProjectId,
+    new_ports: usize,
+) -> Result<(), PortError> {
+    let (held, limit) = views.networks.read(|view| {
+        let own = view.limits(project).and_then(|limits| limits.limits.get("port").copied());
+        (view.held(project).map_or(0, |held| held.ports.len()), own.unwrap_or(defaults.port))
+    });
+    match usize::try_from(limit) {
+        Ok(limit) if new_ports > 0 && held + new_ports > limit => {
+            Err(PortError::Forbidden("Maximum number of ports exceeded".to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The one network that a server gets when none is named; more than one is an error, none is none.
+pub(super) fn automatic(view: &Networks, project: &ProjectId) -> Result<Option<NetworkId>, PortError> {
+    let mut usable = view.networks().filter(|network| {
+        let settings = network.settings();
+        let own = network.created.project == *project && !settings.external;
+        settings.admin_state_up && (own || settings.shared)
+    });
+    match (usable.next(), usable.next()) {
+        (_, Some(_)) => Err(PortError::Conflict(
+            "Multiple possible networks found, use a Network ID to be more specific.".to_owned(),
+        )),
+        (only, None) => Ok(only.map(|network| network.created.network)),
+    }
+}
+
+fn check_nic(view: &Networks, project: &ProjectId, nic: &RequestedNic) -> Result<(), PortError> {
+    if let Some(id) = nic.port {
+        let port = usable_port(view, project, id)?;
+        if !port.binding().device.is_empty() {
+            return Err(PortError::Conflict(format!("Port {id} is still in use.")));
+        }
+        if port.addresses().is_empty() {
+            return Err(PortError::Invalid(format!("Port {id} requires a FixedIP in order to be used.")));
+        }
+        return Ok(());
+    }
+    let Some(id) = nic.network else { return automatic(view, project).map(drop) };
+    usable_network(view, project, id)?;
+    if view.whole(id).is_none_or(|network| network.subnets.is_empty()) {
+        return Err(PortError::Invalid(format!("Network {id} requires a subnet in order to boot instances on.")));
+    }
+    if let Some(address) = &nic.fixed_ip {
+        let parsed = address.parse().map_err(|_| PortError::Invalid(format!("Invalid input received: {address}")))?;
+        let holder = view.whole(id).and_then(|network| network.ports.get(&network.holder(parsed)?));
+        if let Some(port) = holder {
+            let device = &port.binding().device;
+            return Err(PortError::Invalid(format!(
+                "Fixed IP address {address} is already in use on instance {device}."
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// A port that the project may give to a server: its own, or any on its own network.
+pub(super) fn usable_port<'a>(view: &'a Networks, project: &ProjectId, id: PortId) -> Result<&'a Arc<Port>, PortError> {
+    let own = |port: &&Arc<Port>| {
+        let network = view.network(port.created.network);
+        port.created.project == *project || network.is_some_and(|network| network.created.project == *project)
+    };
+    view.port(id).filter(own).ok_or_else(|| PortError::Invalid(format!("Port id {id} could not be found.")))
+}
+
+/// A network that the project's servers may have ports on.
+pub(super) fn usable_network<'a>(
+    view: &'a Networks,
+    project: &ProjectId,
+    id: NetworkId,
+) -> Result<&'a Arc<NetworkRow>, PortError> {
+    let missing = || PortError::Invalid(format!("Network {id} could not be found."));
+    let network = view.network(id).ok_or_else(missing)?;
+    let settings = network.settings();
+    if network.created.project == *project || settings.shared {
+        return Ok(network);
+    }
+    // External networks are visible to all, but only routers go there.
+    match settings.external {
+        true => Err(PortError::Forbidden(format!("It is not allowed to create an interface on external network {id}"))),
+        false => Err(missing()),
+    }
+}
+
+/// The ids behind names or ids; nothing said is the default group, which need not be there yet.
+pub(super) fn groups(
+    view: &SecurityGroupsView,
+    project: &ProjectId,
+    wanted: &[String],
+) -> Result<Vec<SecurityGroupId>, PortError> {
+    let mut ids = Vec::new();
+    for name in wanted {
+        let id = group(view, project, name)?;
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    Ok(ids)
+}
+
+fn group(view: &SecurityGroupsView, project: &ProjectId, name: &str) -> Result<SecurityGroupId, PortError> {
+    let own = view.of_project(project);
+    if let Ok(id) = name.parse::<SecurityGroupId>()
+        && (own.is_some_and(|groups| groups.by_id.contains_key(&id)) || id == default_group(project))
+    {
+        return Ok(id);
+    }
+    if name == DEFAULT {
+        return Ok(default_group(project));
+    }
+    let mut named = own.into_iter().flat_map(|groups| groups.by_id.values()).filter(|g| g.settings().name == name);
+    match (named.next(), named.next()) {
+        (Some(_), Some(_)) => Err(PortError::Conflict(format!(
+            "Multiple security groups found matching '{name}'. Use an ID to be more specific."
+        ))),
+        (Some(only), None) => Ok(only.id()),
+        (None, _) => Err(PortError::Invalid(format!("Security group {name} not found."))),
+    }
+}

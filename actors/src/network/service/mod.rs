@@ -1,0 +1,170 @@
+//! The embedded network service as the processes see it.
+//!
+//! [`check`] speaks Nova's words before a server is accepted; [`allocate`] and release are commands to the networks'
+//! aggregates; [`realise`] renders what a host needs. Invariants:
+//!  - allocate is idempotent: ports made for a server have ids that follow from the server's id and the place of the
+//!    interface, so a repeated call finds what an earlier one made;
+//!  - release misses nothing: it goes to every network that the views know to hold a port of the server and to every
+//!    network that this process sent an allocation to, whether or not the views have it yet. After a restart the views
+//!    are complete before anything else begins.
+
+mod allocate;
+mod check;
+mod realise;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chronova_events::envelope::{Meta, Position};
+use chronova_events::ids::{InstanceId, NetworkId, ProjectId};
+use chronova_events::instance::{NicInfo, RequestedNetworks};
+use chronova_projections::views::Views;
+
+use super::{NetworkAggregate, NetworkCommand, NetworkReject};
+use crate::aggregate::CommandError;
+use crate::gateway::Gateway;
+use crate::ports::{Networks, NicsWanted, PortError, Realisation};
+
+/// How long a call waits for the read models to show what it did; they lag by microseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The limits of projects that have none of their own: Neutron's defaults, or the operator's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NetworkQuotaDefaults {
+    pub network: i64,
+    pub subnet: i64,
+    pub port: i64,
+    pub security_group: i64,
+    pub security_group_rule: i64,
+}
+
+impl Default for NetworkQuotaDefaults {
+    fn default() -> Self {
+        Self { network: 100, subnet: 100, port: 500, security_group: 10, security_group_rule: 100 }
+    }
+}
+
+/// The embedded network service.
+#[derive(Debug)]
+pub struct EmbeddedNetworks {
+    gateway: Arc<Gateway>,
+    views: Arc<Views>,
+    defaults: NetworkQuotaDefaults,
+    /// Networks that were sent an allocation which the views may not show yet.
+    touched: Mutex<BTreeMap<InstanceId, BTreeSet<NetworkId>>>,
+}
+
+impl EmbeddedNetworks {
+    pub fn new(gateway: Arc<Gateway>, views: Arc<Views>, defaults: NetworkQuotaDefaults) -> Arc<Self> {
+        Arc::new(Self { gateway, views, defaults, touched: Mutex::default() })
+    }
+
+    fn touched<R>(&self, with: impl FnOnce(&mut BTreeMap<InstanceId, BTreeSet<NetworkId>>) -> R) -> R {
+        with(&mut self.touched.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Where ports of the server may be.
+    fn networks_of(&self, instance: InstanceId) -> BTreeSet<NetworkId> {
+        let mut networks = self.touched(|touched| touched.get(&instance).cloned().unwrap_or_default());
+        let device = instance.to_string();
+        networks.extend(
+            self.views
+                .networks
+                .read(|view| view.of_device(&device).map(|port| port.created.network).collect::<Vec<_>>()),
+        );
+        networks
+    }
+
+    async fn send(
+        &self,
+        network: NetworkId,
+        command: NetworkCommand,
+        meta: &Arc<Meta>,
+    ) -> Result<Position, CommandError<NetworkReject>> {
+        let committed = self.gateway.send::<NetworkAggregate>(&network, command, Arc::clone(meta)).await?;
+        Ok(committed.position)
+    }
+
+    async fn see(&self, position: Position) -> Result<(), PortError> {
+        match self.views.wait_for(position, PATIENCE).await {
+            true => Ok(()),
+            false => Err(PortError::Unavailable("the network read models lag behind".to_owned())),
+        }
+    }
+}
+
+#[async_trait]
+impl Networks for EmbeddedNetworks {
+    async fn check(
+        &self,
+        project: &ProjectId,
+        networks: &RequestedNetworks,
+        security_groups: &[String],
+    ) -> Result<(), PortError> {
+        check::check(&self.views, &self.defaults, project, networks, security_groups)
+    }
+
+    async fn check_auto(&self, project: &ProjectId) -> Result<(), PortError> {
+        check::check_auto(&self.views, project)
+    }
+
+    async fn allocate(&self, wanted: NicsWanted, meta: Arc<Meta>) -> Result<Vec<NicInfo>, PortError> {
+        let allocated = self.allocate_all(&wanted, &meta).await;
+        if let Err(error) = &allocated
+            && !matches!(error, PortError::Unavailable(_))
+            && let Err(undo) = self.release(wanted.instance, &wanted.project, meta).await
+        {
+            // The process that asked releases again when it unwinds.
+            tracing::warn!(instance = %wanted.instance, %error, %undo, "a partial allocation is not undone yet");
+        }
+        allocated
+    }
+
+    async fn release(&self, instance: InstanceId, _project: &ProjectId, meta: Arc<Meta>) -> Result<(), PortError> {
+        let mut seen = Position::START;
+        for network in self.networks_of(instance) {
+            let command = NetworkCommand::ReleaseDevice { device: instance };
+            seen = seen.max(self.send(network, command, &meta).await.map_err(port_error)?);
+        }
+        self.touched(|touched| touched.remove(&instance));
+        self.see(seen).await
+    }
+
+    async fn realise(&self, nics: &[NicInfo]) -> Result<Realisation, PortError> {
+        realise::realise(&self.views, nics)
+    }
+}
+
+/// Nova's view of what a network refused.
+fn port_error(error: CommandError<NetworkReject>) -> PortError {
+    let reject = match error {
+        CommandError::Rejected(reject) => reject,
+        CommandError::Unavailable(error) => return PortError::Unavailable(error.to_string()),
+    };
+    let message = reject.to_string();
+    match reject {
+        NetworkReject::NotFound | NetworkReject::SubnetNotFound(_) => PortError::NotFound(message),
+        NetworkReject::PortNotFound(port) => PortError::Invalid(format!("Port id {port} could not be found.")),
+        NetworkReject::InvalidInput(_)
+        | NetworkReject::InvalidPool(_)
+        | NetworkReject::PoolOutOfBounds { .. }
+        | NetworkReject::NotInNetwork(_)
+        | NetworkReject::NotInSubnet(_)
+        | NetworkReject::GroupsNeedSecurity => PortError::Invalid(message),
+        NetworkReject::IdTaken(_)
+        | NetworkReject::NetworkInUse(..)
+        | NetworkReject::SharedInUse(_)
+        | NetworkReject::SubnetInUse(_)
+        | NetworkReject::OverlappingPools { .. }
+        | NetworkReject::GatewayInPool { .. }
+        | NetworkReject::AddressInUse { .. }
+        | NetworkReject::MacInUse { .. }
+        | NetworkReject::NoMoreAddresses(_)
+        | NetworkReject::NoMoreMacs(_)
+        | NetworkReject::PortHasGroups
+        | NetworkReject::PairsNeedSecurity
+        | NetworkReject::PortInUse(_) => PortError::Conflict(message),
+    }
+}

@@ -1,0 +1,156 @@
+//! What a host has to provide for the interfaces of a guest.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use chronova_events::ids::NetworkId;
+use chronova_events::instance::NicInfo;
+use chronova_events::network::{Network, Port};
+use chronova_events::security_group::{Direction, Ethertype, Traffic};
+use chronova_hypervisor::guest::{FilterRule, FilterSpec, NetworkSpec, Nic, Reservation, SubnetSpec};
+use chronova_projections::networks::Networks;
+use chronova_projections::security_groups::SecurityGroupsView;
+use chronova_projections::views::Views;
+
+use crate::ports::{PortError, Realisation};
+
+/// First characters of the port's id in the names of devices: what fits into a Linux interface name.
+const TAP_ID: usize = 11;
+
+pub(super) fn realise(views: &Views, nics: &[NicInfo]) -> Result<Realisation, PortError> {
+    let mut realisation = Realisation::default();
+    let wanted: BTreeSet<NetworkId> = nics.iter().map(|nic| nic.network).collect();
+    views.networks.read(|networks| {
+        let hosts: BTreeSet<&str> =
+            nics.iter().filter_map(|nic| networks.port(nic.port)).map(|port| port.binding().host.as_str()).collect();
+        for id in wanted {
+            let network = networks.whole(id).filter(|network| network.row.is_some());
+            let network = network.ok_or_else(|| PortError::NotFound(format!("Network {id} could not be found.")))?;
+            realisation.networks.push(spec(networks, id, network, &hosts));
+        }
+        for nic in nics {
+            let port = networks.port(nic.port);
+            let port = port.ok_or_else(|| PortError::NotFound(format!("Port {} could not be found.", nic.port)))?;
+            let filter = views.security_groups.read(|groups| filter(networks, groups, port));
+            realisation.nics.push(Nic {
+                port: nic.port,
+                network: nic.network,
+                mac: port.created.mac.clone(),
+                mtu: networks.network(nic.network).map_or(nic.mtu, |network| network.settings().mtu),
+                filter: filter.as_ref().map(|filter| filter.name.clone()),
+                tap: device_name("tap", port),
+            });
+            realisation.filters.extend(filter);
+        }
+        Ok(())
+    })?;
+    Ok(realisation)
+}
+
+fn device_name(prefix: &str, port: &Port) -> String {
+    format!("{prefix}{}", &port.created.port.to_string()[..TAP_ID])
+}
+
+/// The DHCP server of a host answers the guests of that host: it is told of no others.
+fn spec(networks: &Networks, id: NetworkId, network: &Network, hosts: &BTreeSet<&str>) -> NetworkSpec {
+    let mut subnets: Vec<_> = network.subnets.values().collect();
+    subnets.sort_by_key(|subnet| (subnet.created_at, subnet.added.subnet));
+    let mut reservations = Vec::new();
+    for host in hosts {
+        for port in networks.on_host(host).filter(|port| port.created.network == id) {
+            reservations.extend(reserved(network, port));
+        }
+    }
+    NetworkSpec {
+        network: id,
+        mtu: network.row.as_ref().map_or(0, |row| row.settings().mtu),
+        subnets: subnets
+            .into_iter()
+            .map(|subnet| SubnetSpec {
+                cidr: subnet.added.cidr.to_string(),
+                gateway: subnet.added.settings.gateway.map(|gateway| gateway.to_string()),
+                dhcp: subnet.added.settings.dhcp,
+                dns: subnet.added.settings.dns.iter().map(ToString::to_string).collect(),
+            })
+            .collect(),
+        reservations,
+    }
+}
+
+fn reserved<'a>(network: &'a Network, port: &'a Port) -> impl Iterator<Item = Reservation> + 'a {
+    let served = port
+        .addresses()
+        .iter()
+        .filter(|fixed| network.subnets.get(&fixed.subnet).is_some_and(|subnet| subnet.added.settings.dhcp));
+    served.map(|fixed| Reservation {
+        mac: port.created.mac.clone(),
+        ip: fixed.address.to_string(),
+        hostname: match port.settings().dns_name.as_str() {
+            "" => fallback_name(fixed.address),
+            name => name.to_owned(),
+        },
+    })
+}
+
+/// `host-10-0-0-5`: Neutron's name of a port without one.
+pub(crate) fn fallback_name(address: IpAddr) -> String {
+    format!("host-{}", address.to_string().replace(['.', ':'], "-"))
+}
+
+/// The packet filter of a port; none where port security is off.
+fn filter(networks: &Networks, groups: &SecurityGroupsView, port: &Port) -> Option<FilterSpec> {
+    let settings = port.settings();
+    if !settings.port_security {
+        return None;
+    }
+    let mut ips: Vec<String> = port.addresses().iter().map(|fixed| fixed.address.to_string()).collect();
+    // The filter is of one MAC; a pair with another one cannot be let through.
+    let own = |mac: &Option<String>| mac.as_ref().is_none_or(|mac| mac.eq_ignore_ascii_case(&port.created.mac));
+    ips.extend(settings.allowed_address_pairs.iter().filter(|pair| own(&pair.mac)).map(|pair| pair.address.clone()));
+    let mut rules: Vec<FilterRule> = Vec::new();
+    for group in settings.security_groups.iter().filter_map(|id| groups.get(*id)) {
+        for rule in group.rules.values() {
+            for rule in expanded(networks, &rule.added.traffic) {
+                if !rules.contains(&rule) {
+                    rules.push(rule);
+                }
+            }
+        }
+    }
+    Some(FilterSpec {
+        name: format!("chronova-{}", port.created.port),
+        port: port.created.port,
+        mac: port.created.mac.clone(),
+        ips,
+        groups: settings.security_groups.clone(),
+        rules,
+    })
+}
+
+/// A rule as the filter has it: a remote group becomes its members' addresses.
+fn expanded(networks: &Networks, traffic: &Traffic) -> Vec<FilterRule> {
+    let ipv6 = traffic.ethertype == Ethertype::Ipv6;
+    let rule = |remote: Option<String>| FilterRule {
+        ingress: traffic.direction == Direction::Ingress,
+        ipv6,
+        protocol: traffic.protocol.clone(),
+        port_min: traffic.port_min,
+        port_max: traffic.port_max,
+        remote,
+    };
+    let Some(group) = traffic.remote_group else {
+        // "Anywhere" in words is anywhere.
+        let remote = traffic.remote_prefix.clone().filter(|prefix| prefix != "0.0.0.0/0" && prefix != "::/0");
+        return vec![rule(remote)];
+    };
+    let of_version = |address: &IpAddr| address.is_ipv6() == ipv6;
+    networks
+        .members(group)
+        .map(Arc::as_ref)
+        .flat_map(Port::addresses)
+        .map(|fixed| fixed.address)
+        .filter(of_version)
+        .map(|address| rule(Some(format!("{address}/{}", if ipv6 { 128 } else { 32 }))))
+        .collect()
+}

@@ -1,0 +1,94 @@
+//! A project's security groups.
+
+pub mod decide;
+
+use chronova_events::envelope::StreamId;
+use chronova_events::ids::{ProjectId, SecurityGroupId, SecurityGroupRuleId};
+use chronova_events::security_group::{GroupCreated, RuleAdded, SecurityGroupEvent, SecurityGroups};
+use thiserror::Error;
+
+use crate::aggregate::Aggregate;
+
+#[derive(Debug, Clone, Copy)]
+pub enum SecurityGroupAggregate {}
+
+/// A limit: `-1` for none.
+pub type Limit = i64;
+
+#[derive(Debug, Clone)]
+pub enum SecurityGroupCommand {
+    /// Makes the group `default` unless it is there.
+    EnsureDefault {
+        project: ProjectId,
+    },
+    /// With the two rules that let everything out.
+    Create {
+        created: GroupCreated,
+        limit: Limit,
+    },
+    Change {
+        group: SecurityGroupId,
+        patch: GroupPatch,
+    },
+    /// Takes the rules along, and the project's rules that let its members in.
+    Delete {
+        group: SecurityGroupId,
+    },
+    /// All or none.
+    AddRules {
+        rules: Vec<RuleAdded>,
+        limit: Limit,
+    },
+    RemoveRule {
+        rule: SecurityGroupRuleId,
+    },
+}
+
+/// What is to change about a group.
+#[derive(Debug, Clone, Default)]
+pub struct GroupPatch {
+    pub name: Option<String>,
+    pub description: Option<String>,
+    pub stateful: Option<bool>,
+    pub tags: Option<Vec<String>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SecurityGroupReject {
+    #[error("Security group {0} does not exist")]
+    NotFound(SecurityGroupId),
+    #[error("Security group rule {0} does not exist")]
+    RuleNotFound(SecurityGroupRuleId),
+    #[error("The id {0} is taken.")]
+    IdTaken(String),
+    #[error("Default security group already exists.")]
+    DefaultExists,
+    #[error("Updating default security group not allowed.")]
+    CannotChangeDefault,
+    #[error("Insufficient rights for removing default security group.")]
+    CannotRemoveDefault,
+    #[error("Security group rule already exists. Rule id is {0}.")]
+    RuleExists(SecurityGroupRuleId),
+    #[error("Quota exceeded for resources: ['{0}'].")]
+    OverQuota(&'static str),
+    #[error("Invalid input for operation: {0}.")]
+    InvalidInput(String),
+}
+
+impl Aggregate for SecurityGroupAggregate {
+    type Id = ProjectId;
+    type State = SecurityGroups;
+    type Command = SecurityGroupCommand;
+    type Reject = SecurityGroupReject;
+
+    fn stream(project: &ProjectId) -> StreamId {
+        StreamId::new("security_group", project)
+    }
+
+    fn decide(
+        state: &SecurityGroups,
+        command: SecurityGroupCommand,
+    ) -> Result<Vec<SecurityGroupEvent>, SecurityGroupReject> {
+        decide::decide(state, command)
+    }
+}
