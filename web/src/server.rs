@@ -112,8 +112,12 @@ async fn handle(front: &Front, request: HttpRequest, payload: web::Payload, requ
         pipeline::run(&front.app, &front.routers, incoming, &mut facts).await
     };
     let mut reply = result.unwrap_or_else(|fault| {
-        if let Some(cause) = &fault.cause {
-            tracing::error!(status = fault.status, cause = cause.as_str(), "{}", fault.message);
+        match &fault.cause {
+            Some(cause) if fault.status >= 500 => {
+                tracing::error!(status = fault.status, cause = cause.as_str(), "{}", fault.message);
+            }
+            Some(cause) => tracing::debug!(status = fault.status, cause = cause.as_str(), "{}", fault.message),
+            None => {}
         }
         let fault = if fault.status == 401 {
             fault.header("WWW-Authenticate", format!("Keystone uri=\"{www_authenticate}\""))
