@@ -49,6 +49,8 @@ macro_rules! gateway {
 gateway! {
     flavors: crate::flavor::FlavorAggregate,
     hosts: crate::host::HostAggregate,
+    identities: crate::identity::IdentityAggregate,
+    images: crate::image::ImageAggregate,
     instances: crate::instance::InstanceAggregate,
     keypairs: crate::keypair::KeypairAggregate,
     ledger: crate::ledger::LedgerAggregate,

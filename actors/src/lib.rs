@@ -14,6 +14,8 @@ pub mod flavor;
 pub mod host;
 pub mod hosts;
 pub mod house;
+pub mod identity;
+pub mod image;
 pub mod instance;
 pub mod keypair;
 pub mod ledger;

@@ -125,6 +125,8 @@ uuid_ids! {
     SecurityGroupRuleId,
     /// A subnet.
     SubnetId,
+    /// One attempt at sending an image's bytes.
+    UploadId,
 }
 
 text_ids! {

@@ -16,6 +16,8 @@ pub mod store;
 
 pub mod flavor;
 pub mod host;
+pub mod identity;
+pub mod image;
 pub mod instance;
 pub mod keypair;
 pub mod ledger;

@@ -7,7 +7,9 @@
 use thiserror::Error;
 
 use crate::codec::CodecError;
-use crate::{flavor, host, instance, keypair, ledger, network, network_quota, process, quota, security_group};
+use crate::{
+    flavor, host, identity, image, instance, keypair, ledger, network, network_quota, process, quota, security_group,
+};
 
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum DecodeError {
@@ -181,6 +183,8 @@ macro_rules! nouns {
 nouns! {
     FlavorEvent in flavor,
     HostEvent in host,
+    IdentityEvent in identity,
+    ImageEvent in image,
     InstanceEvent in instance,
     KeypairEvent in keypair,
     LedgerEvent in ledger,

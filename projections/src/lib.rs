@@ -10,6 +10,8 @@ pub mod views;
 
 pub mod flavors;
 pub mod hosts;
+pub mod identities;
+pub mod images;
 pub mod keypairs;
 pub mod networks;
 pub mod placement;

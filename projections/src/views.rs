@@ -96,6 +96,8 @@ macro_rules! views {
 views! {
     flavors: crate::flavors::FlavorsView,
     hosts: crate::hosts::Hosts,
+    identities: crate::identities::Identities,
+    images: crate::images::Images,
     keypairs: crate::keypairs::KeypairsView,
     networks: crate::networks::Networks,
     placement: crate::placement::Placement,

@@ -1,0 +1,53 @@
+//! The first start: a cloud that one administrator can log in to.
+
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{ProjectId, RoleId, UserId};
+use chronova_events::store::StoreError;
+use thiserror::Error;
+use uuid::Uuid;
+
+use super::passwords::{Password, PasswordError, Passwords};
+use super::{IdentityAggregate, IdentityCommand, IdentityReject, Realm, Seed};
+use crate::aggregate::CommandError;
+use crate::gateway::Gateway;
+
+#[derive(Debug, Error)]
+pub enum BootstrapError {
+    #[error("the identity stream cannot be read")]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Password(#[from] PasswordError),
+    #[error("the first users could not be made")]
+    Command(#[from] CommandError<IdentityReject>),
+}
+
+/// What the first start made.
+#[derive(Debug, Clone, Default)]
+pub struct Bootstrapped {
+    /// The administrator's password, when this was the first start. It is nowhere else: write it down.
+    pub password: Option<Password>,
+}
+
+/// Makes domain `Default`, projects `admin` and `service`, the roles, and user `admin`, unless any domain is there.
+/// `chosen` is the operator's password; without one a random one is made.
+pub async fn bootstrap(
+    gateway: &Gateway,
+    passwords: &Passwords,
+    chosen: Option<Password>,
+) -> Result<Bootstrapped, BootstrapError> {
+    if !gateway.look::<IdentityAggregate>(&Realm).await?.domains.is_empty() {
+        return Ok(Bootstrapped::default());
+    }
+    let password = chosen.map_or_else(Password::generate, Ok)?;
+    let hex = || Uuid::new_v4().simple().to_string();
+    let seed = Seed {
+        admin: UserId::from(hex()),
+        admin_password: passwords.hash(&password).await?,
+        admin_project: ProjectId::from(hex()),
+        service_project: ProjectId::from(hex()),
+        roles: [(); 5].map(|()| RoleId::from(hex())),
+    };
+    let command = IdentityCommand::Bootstrap(Box::new(seed));
+    let committed = gateway.send::<IdentityAggregate>(&Realm, command, Meta::system("bootstrap")).await?;
+    Ok(Bootstrapped { password: (!committed.events.is_empty()).then_some(password) })
+}

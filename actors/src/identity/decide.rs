@@ -1,0 +1,380 @@
+//! What may happen to users, projects, domains and roles.
+
+use std::collections::BTreeSet;
+
+use chronova_events::identity::{
+    Domain, DomainCreated, DomainDeleted, DomainDescribed, DomainSwitched, Extra, Grant, Identity, IdentityEvent,
+    ImplicationRemoved, PasswordSet, Project, ProjectAttributes, ProjectCreated, ProjectDeleted, ProjectDescribed,
+    ProjectSwitched, Role, RoleCreated, RoleDeleted, RoleDescribed, RoleGranted, RoleImplied, RoleRevoked, Scope,
+    TokenRevoked, User, UserAttributes, UserCreated, UserDeleted, UserDescribed, UserSwitched,
+};
+use chronova_events::ids::{DomainId, ProjectId, RoleId, UserId};
+
+use super::{DomainChange, Edit, IdentityCommand, IdentityReject, Kind, ProjectChange, Seed, UserChange};
+
+/// The domain that is always there.
+pub const DEFAULT_DOMAIN: &str = "default";
+
+type Decided = Result<Vec<IdentityEvent>, IdentityReject>;
+
+pub fn decide(state: &Identity, command: IdentityCommand) -> Decided {
+    match command {
+        IdentityCommand::Bootstrap(seed) => Ok(bootstrap(state, *seed)),
+        IdentityCommand::CreateDomain(created) => create_domain(state, created),
+        IdentityCommand::ChangeDomain { domain, change } => change_domain(state, &domain, change),
+        IdentityCommand::DeleteDomain(domain) => delete_domain(state, domain),
+        IdentityCommand::CreateProject(created) => create_project(state, created),
+        IdentityCommand::ChangeProject { project, change } => change_project(state, &project, change),
+        IdentityCommand::DeleteProject(project) => {
+            known_project(state, &project)?;
+            if state.children(&project).next().is_some() {
+                return Err(IdentityReject::NotALeaf(project));
+            }
+            Ok(vec![ProjectDeleted { project }.into()])
+        }
+        IdentityCommand::CreateUser(created) => create_user(state, created),
+        IdentityCommand::ChangeUser { user, change } => change_user(state, &user, change),
+        IdentityCommand::DeleteUser(user) => {
+            known_user(state, &user)?;
+            Ok(vec![UserDeleted { user }.into()])
+        }
+        IdentityCommand::CreateRole(created) => create_role(state, created),
+        IdentityCommand::ChangeRole { role, name, description } => change_role(state, &role, name, description),
+        IdentityCommand::DeleteRole(role) => {
+            known_role(state, &role)?;
+            Ok(vec![RoleDeleted { role }.into()])
+        }
+        IdentityCommand::Imply { prior, implied } => imply(state, prior, implied),
+        IdentityCommand::Unimply { prior, implied } => {
+            if !state.implied.get(&prior).is_some_and(|set| set.contains(&implied)) {
+                return Err(IdentityReject::NoImplication { prior, implied });
+            }
+            Ok(vec![ImplicationRemoved { prior, implied }.into()])
+        }
+        IdentityCommand::Grant { user, grant } => grant_role(state, user, grant),
+        IdentityCommand::Revoke { user, grant } => revoke_role(state, user, grant),
+        IdentityCommand::RevokeToken { user, audit_id, expires_at } => {
+            if state.revoked.contains_key(&audit_id) {
+                return Ok(vec![]);
+            }
+            Ok(vec![TokenRevoked { user, audit_id, expires_at }.into()])
+        }
+    }
+}
+
+fn bootstrap(state: &Identity, seed: Seed) -> Vec<IdentityEvent> {
+    if !state.domains.is_empty() {
+        return vec![];
+    }
+    let domain = DomainId::new(DEFAULT_DOMAIN);
+    let project = |project: &ProjectId, name: &str, description: &str| ProjectCreated {
+        project: project.clone(),
+        domain: domain.clone(),
+        parent: None,
+        enabled: true,
+        attributes: ProjectAttributes {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            ..ProjectAttributes::default()
+        },
+    };
+    let mut events: Vec<IdentityEvent> = vec![
+        DomainCreated {
+            domain: domain.clone(),
+            name: "Default".to_owned(),
+            description: "The default domain".to_owned(),
+            enabled: true,
+        }
+        .into(),
+        project(&seed.admin_project, "admin", "Bootstrap project for initializing the cloud.").into(),
+        project(&seed.service_project, "service", "Users of the services themselves").into(),
+    ];
+    let names = ["admin", "manager", "member", "reader", "service"];
+    for (role, name) in seed.roles.iter().zip(names) {
+        let (role, name) = (role.clone(), name.to_owned());
+        events.push(RoleCreated { role, domain: None, name, description: None }.into());
+    }
+    let [admin, manager, member, reader, _] = &seed.roles;
+    for (prior, implied) in [(admin, manager), (manager, member), (member, reader)] {
+        events.push(RoleImplied { prior: prior.clone(), implied: implied.clone() }.into());
+    }
+    events.push(
+        UserCreated {
+            user: seed.admin.clone(),
+            domain,
+            enabled: true,
+            password: Some(seed.admin_password),
+            attributes: UserAttributes { name: "admin".to_owned(), ..UserAttributes::default() },
+        }
+        .into(),
+    );
+    for scope in [Scope::Project(seed.admin_project), Scope::System] {
+        let grant = Grant { scope, role: admin.clone(), inherited: false };
+        events.push(RoleGranted { user: seed.admin.clone(), grant }.into());
+    }
+    events
+}
+
+fn missing(kind: Kind, id: &impl ToString) -> IdentityReject {
+    IdentityReject::NotFound { kind, id: id.to_string() }
+}
+
+fn known_domain<'a>(state: &'a Identity, id: &DomainId) -> Result<&'a Domain, IdentityReject> {
+    state.domains.get(id).ok_or_else(|| missing(Kind::Domain, id))
+}
+
+fn known_project<'a>(state: &'a Identity, id: &ProjectId) -> Result<&'a Project, IdentityReject> {
+    state.projects.get(id).ok_or_else(|| missing(Kind::Project, id))
+}
+
+fn known_user<'a>(state: &'a Identity, id: &UserId) -> Result<&'a User, IdentityReject> {
+    state.users.get(id).ok_or_else(|| missing(Kind::User, id))
+}
+
+fn known_role<'a>(state: &'a Identity, id: &RoleId) -> Result<&'a Role, IdentityReject> {
+    state.roles.get(id).ok_or_else(|| missing(Kind::Role, id))
+}
+
+fn free_domain_name(state: &Identity, name: &str) -> Result<(), IdentityReject> {
+    match state.domain_named(name) {
+        Some(_) => Err(IdentityReject::NameTaken { kind: Kind::Domain, name: name.to_owned() }),
+        None => Ok(()),
+    }
+}
+
+fn create_domain(state: &Identity, created: DomainCreated) -> Decided {
+    if state.domains.contains_key(&created.domain) {
+        return Err(IdentityReject::IdTaken { kind: Kind::Domain, id: created.domain.to_string() });
+    }
+    free_domain_name(state, &created.name)?;
+    Ok(vec![created.into()])
+}
+
+fn change_domain(state: &Identity, id: &DomainId, change: DomainChange) -> Decided {
+    let domain = known_domain(state, id)?;
+    let name = change.name.unwrap_or_else(|| domain.name.clone());
+    let description = change.description.unwrap_or_else(|| domain.description.clone());
+    if name != domain.name {
+        free_domain_name(state, &name)?;
+    }
+    let mut events = Vec::new();
+    if (&name, &description) != (&domain.name, &domain.description) {
+        events.push(DomainDescribed { domain: id.clone(), name, description }.into());
+    }
+    if let Some(enabled) = change.enabled.filter(|enabled| *enabled != domain.enabled) {
+        events.push(DomainSwitched { domain: id.clone(), enabled }.into());
+    }
+    Ok(events)
+}
+
+/// Keystone's rules: only a disabled domain goes, the default one never, and everything in it goes along.
+fn delete_domain(state: &Identity, id: DomainId) -> Decided {
+    let domain = known_domain(state, &id)?;
+    if id.as_str() == DEFAULT_DOMAIN {
+        return Err(IdentityReject::DefaultDomain(id));
+    }
+    if domain.enabled {
+        return Err(IdentityReject::DomainEnabled(id));
+    }
+    let users = state.users.values().filter(|user| user.domain == id);
+    let mut events: Vec<IdentityEvent> = users.map(|user| UserDeleted { user: user.id.clone() }.into()).collect();
+    let mut projects: Vec<&Project> = state.projects.values().filter(|project| project.domain == id).collect();
+    // Leaves first, so that no project in the log ever had a parent that was gone.
+    projects.sort_by_key(|project| std::cmp::Reverse(state.lineage(&project.id).count()));
+    events.extend(projects.into_iter().map(|project| ProjectDeleted { project: project.id.clone() }.into()));
+    let roles = state.roles.values().filter(|role| role.domain.as_ref() == Some(&id));
+    events.extend(roles.map(|role| RoleDeleted { role: role.id.clone() }.into()));
+    events.push(DomainDeleted { domain: id }.into());
+    Ok(events)
+}
+
+fn free_project_name(state: &Identity, domain: &DomainId, name: &str) -> Result<(), IdentityReject> {
+    match state.project_named(domain, name) {
+        Some(_) => Err(IdentityReject::NameTaken { kind: Kind::Project, name: name.to_owned() }),
+        None => Ok(()),
+    }
+}
+
+fn create_project(state: &Identity, mut created: ProjectCreated) -> Decided {
+    known_domain(state, &created.domain)?;
+    if state.projects.contains_key(&created.project) {
+        return Err(IdentityReject::IdTaken { kind: Kind::Project, id: created.project.to_string() });
+    }
+    if let Some(parent) = &created.parent {
+        let above = known_project(state, parent)?;
+        if above.domain != created.domain {
+            return Err(IdentityReject::ParentElsewhere);
+        }
+        if !above.enabled {
+            return Err(IdentityReject::ParentDisabled(parent.clone()));
+        }
+    }
+    free_project_name(state, &created.domain, &created.attributes.name)?;
+    tidy(&mut created.attributes.tags);
+    created.attributes.extra.sort();
+    Ok(vec![created.into()])
+}
+
+fn tidy(tags: &mut Vec<String>) {
+    tags.sort();
+    tags.dedup();
+}
+
+fn merged(old: &Extra, change: Extra) -> Extra {
+    let mut merged = old.clone();
+    for (key, value) in change {
+        merged.retain(|(known, _)| *known != key);
+        if value != "null" {
+            merged.push((key, value));
+        }
+    }
+    merged.sort();
+    merged
+}
+
+fn change_project(state: &Identity, id: &ProjectId, change: ProjectChange) -> Decided {
+    let project = known_project(state, id)?;
+    let old = &project.attributes;
+    let mut tags = change.tags.unwrap_or_else(|| old.tags.clone());
+    tidy(&mut tags);
+    let attributes = ProjectAttributes {
+        name: change.name.unwrap_or_else(|| old.name.clone()),
+        description: change.description.unwrap_or_else(|| old.description.clone()),
+        tags,
+        extra: merged(&old.extra, change.extra),
+    };
+    if attributes.name != old.name {
+        free_project_name(state, &project.domain, &attributes.name)?;
+    }
+    let mut events = Vec::new();
+    if attributes != *old {
+        events.push(ProjectDescribed { project: id.clone(), attributes }.into());
+    }
+    if let Some(enabled) = change.enabled.filter(|enabled| *enabled != project.enabled) {
+        if enabled && let Some(above) = state.lineage(id).skip(1).find(|above| !above.enabled) {
+            return Err(IdentityReject::ParentDisabled(above.id.clone()));
+        }
+        if !enabled && state.children(id).any(|child| child.enabled) {
+            return Err(IdentityReject::EnabledBelow(id.clone()));
+        }
+        events.push(ProjectSwitched { project: id.clone(), enabled }.into());
+    }
+    Ok(events)
+}
+
+fn free_user_name(state: &Identity, domain: &DomainId, name: &str) -> Result<(), IdentityReject> {
+    match state.user_named(domain, name) {
+        Some(_) => Err(IdentityReject::NameTaken { kind: Kind::User, name: name.to_owned() }),
+        None => Ok(()),
+    }
+}
+
+fn create_user(state: &Identity, mut created: UserCreated) -> Decided {
+    known_domain(state, &created.domain)?;
+    if state.users.contains_key(&created.user) {
+        return Err(IdentityReject::IdTaken { kind: Kind::User, id: created.user.to_string() });
+    }
+    free_user_name(state, &created.domain, &created.attributes.name)?;
+    created.attributes.extra.sort();
+    Ok(vec![created.into()])
+}
+
+fn change_user(state: &Identity, id: &UserId, change: UserChange) -> Decided {
+    let user = known_user(state, id)?;
+    let old = &user.attributes;
+    let attributes = UserAttributes {
+        name: change.name.unwrap_or_else(|| old.name.clone()),
+        default_project: change.default_project.over(old.default_project.as_ref()),
+        extra: merged(&old.extra, change.extra),
+    };
+    if attributes.name != old.name {
+        free_user_name(state, &user.domain, &attributes.name)?;
+    }
+    let mut events = Vec::new();
+    if attributes != *old {
+        events.push(UserDescribed { user: id.clone(), attributes }.into());
+    }
+    if let Some(password) = change.password {
+        events.push(PasswordSet { user: id.clone(), password }.into());
+    }
+    if let Some(enabled) = change.enabled.filter(|enabled| *enabled != user.enabled) {
+        events.push(UserSwitched { user: id.clone(), enabled }.into());
+    }
+    Ok(events)
+}
+
+fn create_role(state: &Identity, created: RoleCreated) -> Decided {
+    if let Some(domain) = &created.domain {
+        known_domain(state, domain)?;
+    }
+    if state.roles.contains_key(&created.role) {
+        return Err(IdentityReject::IdTaken { kind: Kind::Role, id: created.role.to_string() });
+    }
+    if state.role_named(created.domain.as_ref(), &created.name).is_some() {
+        return Err(IdentityReject::NameTaken { kind: Kind::Role, name: created.name });
+    }
+    Ok(vec![created.into()])
+}
+
+fn change_role(state: &Identity, id: &RoleId, name: Option<String>, description: Edit<String>) -> Decided {
+    let role = known_role(state, id)?;
+    let name = name.unwrap_or_else(|| role.name.clone());
+    let description = description.over(role.description.as_ref());
+    if name != role.name && state.role_named(role.domain.as_ref(), &name).is_some() {
+        return Err(IdentityReject::NameTaken { kind: Kind::Role, name });
+    }
+    if (&name, &description) == (&role.name, &role.description) {
+        return Ok(vec![]);
+    }
+    Ok(vec![RoleDescribed { role: id.clone(), name, description }.into()])
+}
+
+fn imply(state: &Identity, prior: RoleId, implied: RoleId) -> Decided {
+    known_role(state, &prior)?;
+    known_role(state, &implied)?;
+    if state.implied.get(&prior).is_some_and(|set| set.contains(&implied)) {
+        return Ok(vec![]);
+    }
+    let mut below = BTreeSet::from([implied.clone()]);
+    state.add_implied(&mut below);
+    if below.contains(&prior) {
+        return Err(IdentityReject::CircularImplication { prior, implied });
+    }
+    Ok(vec![RoleImplied { prior, implied }.into()])
+}
+
+/// The domain that a scope lies in.
+fn known_scope(state: &Identity, scope: &Scope) -> Result<Option<DomainId>, IdentityReject> {
+    match scope {
+        Scope::Project(project) => known_project(state, project).map(|project| Some(project.domain.clone())),
+        Scope::Domain(domain) => known_domain(state, domain).map(|domain| Some(domain.id.clone())),
+        Scope::System => Ok(None),
+    }
+}
+
+fn grant_role(state: &Identity, user: UserId, grant: Grant) -> Decided {
+    known_user(state, &user)?;
+    let role = known_role(state, &grant.role)?;
+    let place = known_scope(state, &grant.scope)?;
+    if let Some(domain) = &role.domain
+        && place.as_ref() != Some(domain)
+    {
+        return Err(IdentityReject::RoleOfOtherDomain { role: grant.role, domain: domain.clone() });
+    }
+    if state.grants.get(&user).is_some_and(|grants| grants.contains(&grant)) {
+        return Ok(vec![]);
+    }
+    Ok(vec![RoleGranted { user, grant }.into()])
+}
+
+fn revoke_role(state: &Identity, user: UserId, grant: Grant) -> Decided {
+    known_role(state, &grant.role)?;
+    if !state.grants.get(&user).is_some_and(|grants| grants.contains(&grant)) {
+        return Err(IdentityReject::NoGrant { user, role: grant.role, scope: grant.scope });
+    }
+    Ok(vec![RoleRevoked { user, grant }.into()])
+}
+
+#[cfg(test)]
+#[path = "decide_tests.rs"]
+mod tests;

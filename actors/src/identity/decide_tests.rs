@@ -1,0 +1,212 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+use chronova_events::envelope::Timestamp;
+use chronova_events::fold::Fold;
+use chronova_events::identity::PasswordHash;
+
+use super::*;
+
+fn hash(text: &str) -> PasswordHash {
+    PasswordHash(text.to_owned())
+}
+
+fn seed() -> Seed {
+    Seed {
+        admin: "u-admin".into(),
+        admin_password: hash("h"),
+        admin_project: "p-admin".into(),
+        service_project: "p-service".into(),
+        roles: ["r-admin", "r-manager", "r-member", "r-reader", "r-service"].map(RoleId::new),
+    }
+}
+
+fn fold(state: &mut Identity, events: &[IdentityEvent]) {
+    for event in events {
+        state.evolve(event, Timestamp(7));
+    }
+}
+
+/// A bootstrapped cloud on which `commands` were done.
+fn given(commands: impl IntoIterator<Item = IdentityCommand>) -> Identity {
+    let mut state = Identity::default();
+    for command in [IdentityCommand::Bootstrap(Box::new(seed()))].into_iter().chain(commands) {
+        let events = decide(&state, command).expect("given");
+        fold(&mut state, &events);
+    }
+    state
+}
+
+fn domain(id: &str, enabled: bool) -> IdentityCommand {
+    IdentityCommand::CreateDomain(DomainCreated {
+        domain: id.into(),
+        name: id.to_owned(),
+        description: String::new(),
+        enabled,
+    })
+}
+
+fn project(id: &str, domain: &str, parent: Option<&str>) -> IdentityCommand {
+    IdentityCommand::CreateProject(ProjectCreated {
+        project: id.into(),
+        domain: domain.into(),
+        parent: parent.map(ProjectId::new),
+        enabled: true,
+        attributes: ProjectAttributes { name: id.to_owned(), ..ProjectAttributes::default() },
+    })
+}
+
+fn user(id: &str, domain: &str) -> IdentityCommand {
+    IdentityCommand::CreateUser(UserCreated {
+        user: id.into(),
+        domain: domain.into(),
+        enabled: true,
+        password: Some(hash(id)),
+        attributes: UserAttributes { name: id.to_owned(), ..UserAttributes::default() },
+    })
+}
+
+fn grant(user: &str, role: &str, scope: Scope, inherited: bool) -> IdentityCommand {
+    IdentityCommand::Grant { user: user.into(), grant: Grant { scope, role: role.into(), inherited } }
+}
+
+fn refused(state: &Identity, command: IdentityCommand) -> IdentityReject {
+    decide(state, command).expect_err("refused")
+}
+
+#[test]
+fn bootstrap_happens_once_and_lets_the_administrator_in() {
+    let state = given([]);
+    assert_eq!(decide(&state, IdentityCommand::Bootstrap(Box::new(seed()))), Ok(vec![]));
+    let admin = state.user_named(&"default".into(), "admin").unwrap();
+    let project = state.project_named(&"default".into(), "admin").unwrap();
+    let roles = state.roles_on(&admin.id, &Scope::Project(project.id.clone()));
+    let names: Vec<_> = roles.iter().map(|role| state.roles[role].name.as_str()).collect();
+    assert_eq!(names, ["admin", "manager", "member", "reader"]);
+    assert_eq!(state.roles_on(&admin.id, &Scope::System).len(), 4);
+    assert!(state.roles_on(&admin.id, &Scope::Domain("default".into())).is_empty());
+}
+
+#[test]
+fn names_are_unique_within_a_domain() {
+    let state = given([domain("d", true), project("web", "default", None), user("alice", "default")]);
+    let rename =
+        |from: ProjectCreated| IdentityCommand::CreateProject(ProjectCreated { project: "other".into(), ..from });
+    let IdentityCommand::CreateProject(again) = project("web", "default", None) else { unreachable!() };
+    assert_eq!(
+        refused(&state, rename(again.clone())),
+        IdentityReject::NameTaken { kind: Kind::Project, name: "web".into() }
+    );
+    assert!(decide(&state, rename(ProjectCreated { domain: "d".into(), ..again })).is_ok());
+    assert!(matches!(refused(&state, user("alice", "default")), IdentityReject::IdTaken { .. }));
+    assert!(matches!(refused(&state, user("x", "nowhere")), IdentityReject::NotFound { kind: Kind::Domain, .. }));
+}
+
+#[test]
+fn a_freed_name_can_be_taken_again() {
+    let change = UserChange { name: Some("bob".into()), ..UserChange::default() };
+    let state = given([user("alice", "default"), IdentityCommand::ChangeUser { user: "alice".into(), change }]);
+    assert!(state.user_named(&"default".into(), "alice").is_none());
+    assert_eq!(state.user_named(&"default".into(), "bob").unwrap().id, "alice".into());
+    let IdentityCommand::CreateUser(created) = user("alice", "default") else { unreachable!() };
+    assert!(decide(&state, IdentityCommand::CreateUser(UserCreated { user: "a2".into(), ..created })).is_ok());
+}
+
+#[test]
+fn only_a_disabled_domain_goes_and_takes_all_along() {
+    let mut state = given([domain("d", true), project("p", "d", None), project("q", "d", Some("p")), user("u", "d")]);
+    assert_eq!(refused(&state, IdentityCommand::DeleteDomain("d".into())), IdentityReject::DomainEnabled("d".into()));
+    fold(&mut state, &[DomainSwitched { domain: "d".into(), enabled: false }.into()]);
+    let events = decide(&state, IdentityCommand::DeleteDomain("d".into())).unwrap();
+    assert_eq!(
+        events,
+        [
+            UserDeleted { user: "u".into() }.into(),
+            ProjectDeleted { project: "q".into() }.into(),
+            ProjectDeleted { project: "p".into() }.into(),
+            IdentityEvent::from(DomainDeleted { domain: "d".into() }),
+        ]
+    );
+    fold(&mut state, &events);
+    assert_eq!(state, given([]));
+    assert!(matches!(
+        refused(&state, IdentityCommand::DeleteDomain("default".into())),
+        IdentityReject::DefaultDomain(_)
+    ));
+}
+
+#[test]
+fn a_project_with_children_stays() {
+    let state = given([project("p", "default", None), project("q", "default", Some("p"))]);
+    assert_eq!(refused(&state, IdentityCommand::DeleteProject("p".into())), IdentityReject::NotALeaf("p".into()));
+    let off = ProjectChange { enabled: Some(false), ..ProjectChange::default() };
+    assert_eq!(
+        refused(&state, IdentityCommand::ChangeProject { project: "p".into(), change: off }),
+        IdentityReject::EnabledBelow("p".into())
+    );
+    assert!(decide(&state, IdentityCommand::DeleteProject("q".into())).is_ok());
+}
+
+#[test]
+fn grants_are_idempotent_inherited_and_end_with_their_project() {
+    let on = |id: &str| Scope::Project(id.into());
+    let mut state = given([
+        project("p", "default", None),
+        project("q", "default", Some("p")),
+        user("u", "default"),
+        grant("u", "r-member", on("p"), true),
+        grant("u", "r-reader", on("p"), false),
+    ]);
+    assert_eq!(decide(&state, grant("u", "r-reader", on("p"), false)), Ok(vec![]));
+    assert_eq!(state.roles_on(&"u".into(), &on("p")).len(), 1);
+    assert_eq!(state.roles_on(&"u".into(), &on("q")).len(), 2, "member is inherited and implies reader");
+    assert!(matches!(
+        refused(&state, grant("u", "nope", on("p"), false)),
+        IdentityReject::NotFound { kind: Kind::Role, .. }
+    ));
+    let gone = Grant { scope: on("q"), role: "r-member".into(), inherited: false };
+    assert!(matches!(
+        refused(&state, IdentityCommand::Revoke { user: "u".into(), grant: gone }),
+        IdentityReject::NoGrant { .. }
+    ));
+    fold(&mut state, &[ProjectDeleted { project: "q".into() }.into(), ProjectDeleted { project: "p".into() }.into()]);
+    assert!(!state.grants.contains_key(&UserId::new("u")));
+}
+
+#[test]
+fn implications_have_no_circles() {
+    let state = given([]);
+    let circle = IdentityCommand::Imply { prior: "r-reader".into(), implied: "r-admin".into() };
+    assert!(matches!(refused(&state, circle), IdentityReject::CircularImplication { .. }));
+    let known = IdentityCommand::Imply { prior: "r-admin".into(), implied: "r-manager".into() };
+    assert_eq!(decide(&state, known), Ok(vec![]));
+}
+
+#[test]
+fn a_new_password_or_a_switch_ends_the_tokens_from_before() {
+    let mut state = given([user("u", "default")]);
+    let change = UserChange { password: Some(hash("new")), ..UserChange::default() };
+    let events = decide(&state, IdentityCommand::ChangeUser { user: "u".into(), change }).unwrap();
+    state.evolve(&events[0], Timestamp(99));
+    assert_eq!(state.users[&UserId::new("u")].tokens_from, Timestamp(99));
+}
+
+#[test]
+fn revoked_tokens_are_forgotten_when_they_would_have_expired() {
+    let revoke = |id: &str, expires_at| IdentityCommand::RevokeToken {
+        user: "u".into(),
+        audit_id: id.to_owned(),
+        expires_at: Timestamp(expires_at),
+    };
+    let mut state = given([revoke("a", 50)]);
+    assert_eq!(decide(&state, revoke("a", 50)), Ok(vec![]));
+    let events = decide(&state, revoke("b", 500)).unwrap();
+    state.evolve(&events[0], Timestamp(60));
+    assert_eq!(state.revoked.keys().collect::<Vec<_>>(), ["b"]);
+}
+
+#[test]
+fn attributes_merge_and_null_removes() {
+    let extra =
+        |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<Extra>();
+    let merged = merged(&extra(&[("a", "1"), ("b", "2")]), extra(&[("b", "null"), ("c", "\"x\"")]));
+    assert_eq!(merged, extra(&[("a", "1"), ("c", "\"x\"")]));
+}

@@ -1,0 +1,178 @@
+//! Passwords and their argon2id hashes.
+//!
+//! Hashing costs tens of milliseconds and megabytes by design, so it happens on blocking threads, a bounded number at a
+//! time: a flood of log-ins queues instead of taking the machine. A log-in of an unknown user is checked against a dummy
+//! hash of the same cost, so that the time of the answer does not tell who exists.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use argon2::password_hash::{self, PasswordHasher, PasswordVerifier, SaltString};
+use argon2::{Algorithm, Argon2, Params, Version};
+use chronova_events::identity::PasswordHash;
+use thiserror::Error;
+use tokio::sync::Semaphore;
+
+/// Characters of a generated password: 24 of 57 are 140 bits.
+const GENERATED_LENGTH: usize = 24;
+/// No characters that look alike.
+const ALPHABET: &[u8] = b"abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789";
+/// Longer ones are refused before they are hashed.
+pub const MAX_LENGTH: usize = 4_096;
+
+/// A password in the clear; never shown by `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(String);
+
+impl Password {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself, for the one place that needs it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// A random one.
+    pub fn generate() -> Result<Self, PasswordError> {
+        let mut text = String::with_capacity(GENERATED_LENGTH);
+        let mut random = [0_u8; 64];
+        while text.len() < GENERATED_LENGTH {
+            getrandom::fill(&mut random).map_err(|error| PasswordError::Random(error.to_string()))?;
+            // Bytes beyond the largest multiple of the alphabet would favour its beginning.
+            let fair = random.iter().filter(|byte| usize::from(**byte) < 256 / ALPHABET.len() * ALPHABET.len());
+            let letters = fair.map(|byte| char::from(ALPHABET[usize::from(*byte) % ALPHABET.len()]));
+            text.extend(letters.take(GENERATED_LENGTH - text.len()));
+        }
+        Ok(Self(text))
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password(...)")
+    }
+}
+
+#[derive(Debug, Clone, Error)]
+pub enum PasswordError {
+    #[error("the password is longer than {MAX_LENGTH} bytes")]
+    TooLong,
+    #[error("no random numbers: {0}")]
+    Random(String),
+    #[error("the password cannot be hashed: {0}")]
+    Hash(String),
+}
+
+/// Hashes and verifies.
+#[derive(Debug, Clone)]
+pub struct Passwords {
+    params: Params,
+    slots: Arc<Semaphore>,
+    dummy: Arc<OnceLock<String>>,
+}
+
+impl Passwords {
+    /// At most `concurrency` hashes are computed at the same time.
+    pub fn new(concurrency: usize) -> Self {
+        Self::with_params(Params::default(), concurrency)
+    }
+
+    /// For tests: as weak as argon2 can be.
+    pub fn weak() -> Self {
+        Self::with_params(Params::new(Params::MIN_M_COST, 1, 1, None).unwrap_or_default(), 4)
+    }
+
+    fn with_params(params: Params, concurrency: usize) -> Self {
+        Self { params, slots: Arc::new(Semaphore::new(concurrency.max(1))), dummy: Arc::default() }
+    }
+
+    pub async fn hash(&self, password: &Password) -> Result<PasswordHash, PasswordError> {
+        if password.0.len() > MAX_LENGTH {
+            return Err(PasswordError::TooLong);
+        }
+        let (params, password) = (self.params.clone(), password.clone());
+        self.run(move || hash(params, &password)).await?.map(PasswordHash)
+    }
+
+    /// Whether `password` is the one behind `stored`; `None` (no such user, or a user without password) costs the same
+    /// and is always wrong.
+    pub async fn verify(&self, stored: Option<&PasswordHash>, password: &Password) -> Result<bool, PasswordError> {
+        if password.0.len() > MAX_LENGTH {
+            return Ok(false);
+        }
+        let (params, password) = (self.params.clone(), password.clone());
+        let (stored, dummy) = (stored.cloned(), Arc::clone(&self.dummy));
+        self.run(move || {
+            if let Some(stored) = stored {
+                return Ok(matches(&stored.0, &password));
+            }
+            let dummy = if let Some(dummy) = dummy.get() {
+                dummy
+            } else {
+                let made = hash(params, &Password::generate()?)?;
+                dummy.get_or_init(|| made)
+            };
+            let _ = std::hint::black_box(matches(dummy, &password));
+            Ok(false)
+        })
+        .await?
+    }
+
+    async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, PasswordError> {
+        let slot = Arc::clone(&self.slots).acquire_owned().await.map_err(|e| PasswordError::Hash(e.to_string()))?;
+        tokio::task::spawn_blocking(move || {
+            // The slot is held until the work is done even if the asker goes away.
+            let _slot = slot;
+            work()
+        })
+        .await
+        .map_err(|error| PasswordError::Hash(error.to_string()))
+    }
+}
+
+fn hash(params: Params, password: &Password) -> Result<String, PasswordError> {
+    let mut random = [0_u8; 16];
+    getrandom::fill(&mut random).map_err(|error| PasswordError::Random(error.to_string()))?;
+    let salt = SaltString::encode_b64(&random).map_err(|error| PasswordError::Hash(error.to_string()))?;
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+        .hash_password(password.0.as_bytes(), &salt)
+        .map(|hash| hash.to_string())
+        .map_err(|error| PasswordError::Hash(error.to_string()))
+}
+
+/// The parameters are those of the stored hash; the comparison takes constant time.
+fn matches(stored: &str, password: &Password) -> bool {
+    password_hash::PasswordHash::new(stored)
+        .is_ok_and(|stored| Argon2::default().verify_password(password.0.as_bytes(), &stored).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    #[tokio::test]
+    async fn verifies_what_it_hashed_and_nothing_else() {
+        let passwords = Passwords::weak();
+        let right = Password::new("correct horse");
+        let stored = passwords.hash(&right).await.unwrap();
+        assert!(stored.0.starts_with("$argon2id$"));
+        assert!(passwords.verify(Some(&stored), &right).await.unwrap());
+        assert!(!passwords.verify(Some(&stored), &Password::new("Correct horse")).await.unwrap());
+        assert!(!passwords.verify(None, &right).await.unwrap());
+        let damaged = PasswordHash("$argon2id$nonsense".to_owned());
+        assert!(!passwords.verify(Some(&damaged), &right).await.unwrap());
+        let long = Password::new("x".repeat(MAX_LENGTH + 1));
+        assert!(matches!(passwords.hash(&long).await, Err(PasswordError::TooLong)));
+    }
+
+    #[test]
+    fn generated_ones_differ_and_stay_out_of_logs() {
+        let (a, b) = (Password::generate().unwrap(), Password::generate().unwrap());
+        assert_ne!(a, b);
+        assert_eq!(a.expose().len(), GENERATED_LENGTH);
+        assert_eq!(format!("{a:?}"), "Password(...)");
+    }
+}

@@ -1,0 +1,342 @@
+//! What may happen to an image. The rules are Glance's.
+
+use chronova_events::ids::UploadId;
+use chronova_events::image::{
+    Content, ContentStored, Image, ImageAttributes, ImageCreated, ImageDeactivated, ImageDeleted, ImageDescribed,
+    ImageEvent, ImageReactivated, MemberAnswered, MemberInvited, MemberRemoved, Record, UploadAbandoned, UploadStarted,
+    Visibility,
+};
+
+use super::{Change, ImageCommand, ImageReject, MAX_MEMBERS, MAX_PROPERTIES, MAX_TAGS};
+
+type Decided = Result<Vec<ImageEvent>, ImageReject>;
+
+pub fn decide(state: &Image, command: ImageCommand) -> Decided {
+    let image = match (state, command) {
+        (Image::Unknown, ImageCommand::Create(created)) => return create(created),
+        (_, ImageCommand::Create(created)) => return Err(ImageReject::IdTaken(created.image)),
+        (Image::Here(record), command) => return on_image(record, command),
+        (Image::Unknown | Image::Deleted, _) => ImageReject::NotFound,
+    };
+    Err(image)
+}
+
+fn create(mut created: ImageCreated) -> Decided {
+    sort(&mut created.attributes);
+    check(&created.attributes)?;
+    Ok(vec![created.into()])
+}
+
+fn sort(attributes: &mut ImageAttributes) {
+    attributes.tags.sort();
+    attributes.tags.dedup();
+    attributes.properties.sort();
+}
+
+fn check(attributes: &ImageAttributes) -> Result<(), ImageReject> {
+    if attributes.properties.len() > MAX_PROPERTIES {
+        return Err(ImageReject::TooMany { what: "properties", limit: MAX_PROPERTIES });
+    }
+    if attributes.tags.len() > MAX_TAGS {
+        return Err(ImageReject::TooMany { what: "tags", limit: MAX_TAGS });
+    }
+    // Amazon's formats come in pairs.
+    if let (Some(container), Some(disk)) = (&attributes.container_format, &attributes.disk_format) {
+        let amazon = |format: &str| matches!(format, "aki" | "ari" | "ami");
+        if (amazon(container) || amazon(disk)) && container != disk {
+            return Err(ImageReject::FormatsDisagree { container: container.clone(), disk: disk.clone() });
+        }
+    }
+    Ok(())
+}
+
+fn on_image(record: &Record, command: ImageCommand) -> Decided {
+    let image = record.id;
+    match command {
+        ImageCommand::Create(created) => Err(ImageReject::IdTaken(created.image)),
+        ImageCommand::Change(changes) => change(record, changes),
+        ImageCommand::StartUpload(upload) => start_upload(record, upload),
+        ImageCommand::AbandonUpload { upload, reason } if is_saving(record, upload) => {
+            Ok(vec![UploadAbandoned { image, upload, reason }.into()])
+        }
+        // It ended otherwise meanwhile: nothing to give up.
+        ImageCommand::AbandonUpload { .. } => Ok(vec![]),
+        ImageCommand::Store(stored) => store(record, stored),
+        ImageCommand::Deactivate => match record.content {
+            Content::Active(_) => Ok(vec![ImageDeactivated { image }.into()]),
+            Content::Deactivated(_) => Ok(vec![]),
+            _ => Err(not_in_state(record, "deactivated")),
+        },
+        ImageCommand::Reactivate => match record.content {
+            Content::Deactivated(_) => Ok(vec![ImageReactivated { image }.into()]),
+            Content::Active(_) => Ok(vec![]),
+            _ => Err(not_in_state(record, "active")),
+        },
+        ImageCommand::Invite(member) => {
+            if record.attributes.visibility != Visibility::Shared {
+                return Err(ImageReject::NotShared);
+            }
+            if record.members.contains_key(&member) {
+                return Err(ImageReject::MemberExists(member));
+            }
+            if record.members.len() >= MAX_MEMBERS {
+                return Err(ImageReject::TooMany { what: "members", limit: MAX_MEMBERS });
+            }
+            Ok(vec![MemberInvited { image, member }.into()])
+        }
+        ImageCommand::Answer { member, status } => match record.members.get(&member) {
+            None => Err(ImageReject::NoMember(member)),
+            Some(known) if known.status == status => Ok(vec![]),
+            Some(_) => Ok(vec![MemberAnswered { image, member, status }.into()]),
+        },
+        ImageCommand::RemoveMember(member) => {
+            if !record.members.contains_key(&member) {
+                return Err(ImageReject::NoMember(member));
+            }
+            Ok(vec![MemberRemoved { image, member }.into()])
+        }
+        ImageCommand::Delete if record.attributes.protected => Err(ImageReject::Protected),
+        ImageCommand::Delete => Ok(vec![ImageDeleted { image }.into()]),
+    }
+}
+
+fn not_in_state(record: &Record, to: &'static str) -> ImageReject {
+    ImageReject::NotInState { from: record.content.status(), to }
+}
+
+fn is_saving(record: &Record, upload: UploadId) -> bool {
+    record.content == Content::Saving { upload }
+}
+
+fn start_upload(record: &Record, upload: UploadId) -> Decided {
+    match record.content {
+        Content::Queued if record.attributes.disk_format.is_none() || record.attributes.container_format.is_none() => {
+            Err(ImageReject::FormatMissing)
+        }
+        Content::Queued => Ok(vec![UploadStarted { image: record.id, upload }.into()]),
+        Content::Saving { upload: running } if running == upload => Ok(vec![]),
+        _ => Err(not_in_state(record, "saving")),
+    }
+}
+
+fn store(record: &Record, stored: ContentStored) -> Decided {
+    match &record.content {
+        Content::Saving { upload } if *upload == stored.upload => Ok(vec![stored.into()]),
+        Content::Active(known) if *known == stored => Ok(vec![]),
+        _ => Err(not_in_state(record, "active")),
+    }
+}
+
+fn change(record: &Record, changes: Vec<Change>) -> Decided {
+    let mut attributes = record.attributes.clone();
+    for change in changes {
+        apply(record, &mut attributes, change)?;
+    }
+    sort(&mut attributes);
+    check(&attributes)?;
+    if attributes == record.attributes {
+        return Ok(vec![]);
+    }
+    Ok(vec![ImageDescribed { image: record.id, attributes }.into()])
+}
+
+fn apply(record: &Record, attributes: &mut ImageAttributes, change: Change) -> Result<(), ImageReject> {
+    let queued = |what| match record.content {
+        Content::Queued => Ok(()),
+        _ => Err(ImageReject::OnlyWhileQueued(what)),
+    };
+    match change {
+        Change::Name(name) => attributes.name = name,
+        Change::Owner(owner) => attributes.owner = owner,
+        Change::Visibility(visibility) => attributes.visibility = visibility,
+        Change::DiskFormat(format) if format == attributes.disk_format => {}
+        Change::DiskFormat(format) => {
+            queued("disk_format")?;
+            attributes.disk_format = format;
+        }
+        Change::ContainerFormat(format) if format == attributes.container_format => {}
+        Change::ContainerFormat(format) => {
+            queued("container_format")?;
+            attributes.container_format = format;
+        }
+        Change::MinDisk(gib) => attributes.min_disk_gib = gib,
+        Change::MinRam(mib) => attributes.min_ram_mib = mib,
+        Change::Protected(protected) => attributes.protected = protected,
+        Change::Hidden(hidden) => attributes.hidden = hidden,
+        Change::Tags(tags) => attributes.tags = tags,
+        Change::AddTag(tag) => attributes.tags.push(tag),
+        Change::RemoveTag(tag) => {
+            let before = attributes.tags.len();
+            attributes.tags.retain(|known| *known != tag);
+            if attributes.tags.len() == before {
+                return Err(ImageReject::NoTag(tag));
+            }
+        }
+        Change::SetProperty { name, value } => set(attributes, name, value),
+        Change::ReplaceProperty { name, value } => {
+            if !has(attributes, &name) {
+                return Err(ImageReject::NoProperty(name));
+            }
+            set(attributes, name, value);
+        }
+        Change::RemoveProperty { name } => {
+            if !has(attributes, &name) {
+                return Err(ImageReject::NoProperty(name));
+            }
+            attributes.properties.retain(|(known, _)| *known != name);
+        }
+    }
+    Ok(())
+}
+
+fn has(attributes: &ImageAttributes, name: &str) -> bool {
+    attributes.properties.iter().any(|(known, _)| known == name)
+}
+
+fn set(attributes: &mut ImageAttributes, name: String, value: String) {
+    attributes.properties.retain(|(known, _)| *known != name);
+    attributes.properties.push((name, value));
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use chronova_events::envelope::Timestamp;
+    use chronova_events::fold::Fold;
+    use chronova_events::ids::ImageId;
+    use chronova_events::image::MemberStatus;
+    use uuid::Uuid;
+
+    use super::*;
+
+    const ID: ImageId = ImageId(Uuid::from_u128(1));
+    const UPLOAD: UploadId = UploadId(Uuid::from_u128(2));
+
+    fn attributes() -> ImageAttributes {
+        ImageAttributes {
+            name: Some("i".into()),
+            owner: Some("p".into()),
+            visibility: Visibility::Shared,
+            disk_format: Some("raw".into()),
+            container_format: Some("bare".into()),
+            min_disk_gib: 0,
+            min_ram_mib: 0,
+            protected: false,
+            hidden: false,
+            tags: vec![],
+            properties: vec![("a".into(), "1".into())],
+        }
+    }
+
+    fn stored() -> ContentStored {
+        ContentStored {
+            image: ID,
+            upload: UPLOAD,
+            size: 3,
+            virtual_size: Some(3),
+            checksum: "c".into(),
+            sha512: "s".into(),
+        }
+    }
+
+    fn given(commands: impl IntoIterator<Item = ImageCommand>) -> Image {
+        let mut state = Image::default();
+        let create = ImageCommand::Create(ImageCreated { image: ID, attributes: attributes() });
+        for command in [create].into_iter().chain(commands) {
+            for event in decide(&state, command).expect("given") {
+                state.evolve(&event, Timestamp(1));
+            }
+        }
+        state
+    }
+
+    fn active() -> Image {
+        given([ImageCommand::StartUpload(UPLOAD), ImageCommand::Store(stored())])
+    }
+
+    #[test]
+    fn bytes_come_once() {
+        let state = active();
+        assert_eq!(state.here().unwrap().content.status(), "active");
+        assert_eq!(decide(&state, ImageCommand::Store(stored())), Ok(vec![]));
+        assert_eq!(
+            decide(&state, ImageCommand::StartUpload(UploadId(Uuid::nil()))),
+            Err(ImageReject::NotInState { from: "active", to: "saving" })
+        );
+    }
+
+    #[test]
+    fn an_abandoned_upload_leaves_the_image_as_it_was() {
+        let abandon = |upload| ImageCommand::AbandonUpload { upload, reason: "gone".into() };
+        let state = given([ImageCommand::StartUpload(UPLOAD)]);
+        assert_eq!(decide(&state, abandon(UploadId(Uuid::nil()))), Ok(vec![]));
+        let state = given([ImageCommand::StartUpload(UPLOAD), abandon(UPLOAD)]);
+        assert_eq!(state.here().unwrap().content, Content::Queued);
+        assert!(matches!(decide(&state, ImageCommand::Store(stored())), Err(ImageReject::NotInState { .. })));
+        assert!(decide(&state, ImageCommand::StartUpload(UploadId(Uuid::nil()))).is_ok());
+    }
+
+    #[test]
+    fn formats_are_fixed_once_bytes_came() {
+        let other = ImageCommand::Change(vec![Change::DiskFormat(Some("qcow2".into()))]);
+        assert_eq!(decide(&active(), other.clone()), Err(ImageReject::OnlyWhileQueued("disk_format")));
+        assert!(decide(&given([]), other).is_ok());
+        let none = given([ImageCommand::Change(vec![Change::DiskFormat(None)])]);
+        assert_eq!(decide(&none, ImageCommand::StartUpload(UPLOAD)), Err(ImageReject::FormatMissing));
+        let mixed = ImageCommand::Change(vec![Change::DiskFormat(Some("ami".into()))]);
+        assert!(matches!(decide(&given([]), mixed), Err(ImageReject::FormatsDisagree { .. })));
+    }
+
+    #[test]
+    fn changes_are_all_or_none() {
+        let state = given([]);
+        let mixed = ImageCommand::Change(vec![
+            Change::Name(Some("new".into())),
+            Change::ReplaceProperty { name: "nope".into(), value: "x".into() },
+        ]);
+        assert_eq!(decide(&state, mixed), Err(ImageReject::NoProperty("nope".into())));
+        let good = ImageCommand::Change(vec![
+            Change::SetProperty { name: "b".into(), value: "2".into() },
+            Change::RemoveProperty { name: "a".into() },
+            Change::Tags(vec!["y".into(), "x".into(), "y".into()]),
+        ]);
+        let after = given([good.clone()]);
+        let now = &after.here().unwrap().attributes;
+        assert_eq!(now.properties, [("b".to_owned(), "2".to_owned())]);
+        assert_eq!(now.tags, ["x", "y"]);
+        let nothing = ImageCommand::Change(vec![Change::AddTag("x".into())]);
+        assert_eq!(decide(&after, nothing), Ok(vec![]));
+    }
+
+    #[test]
+    fn protection_and_deletion() {
+        let shielded = given([ImageCommand::Change(vec![Change::Protected(true)])]);
+        assert_eq!(decide(&shielded, ImageCommand::Delete), Err(ImageReject::Protected));
+        let gone = given([ImageCommand::StartUpload(UPLOAD), ImageCommand::Delete]);
+        assert_eq!(gone, Image::Deleted);
+        assert_eq!(decide(&gone, ImageCommand::Store(stored())), Err(ImageReject::NotFound));
+        let again = ImageCommand::Create(ImageCreated { image: ID, attributes: attributes() });
+        assert_eq!(decide(&gone, again), Err(ImageReject::IdTaken(ID)));
+    }
+
+    #[test]
+    fn members_of_shared_images_only() {
+        let invite = ImageCommand::Invite("q".into());
+        let private = given([ImageCommand::Change(vec![Change::Visibility(Visibility::Private)])]);
+        assert_eq!(decide(&private, invite.clone()), Err(ImageReject::NotShared));
+        let state = given([invite.clone()]);
+        assert_eq!(decide(&state, invite), Err(ImageReject::MemberExists("q".into())));
+        let answer = ImageCommand::Answer { member: "q".into(), status: MemberStatus::Accepted };
+        assert_eq!(decide(&state, answer).unwrap().len(), 1);
+        assert!(matches!(decide(&state, ImageCommand::RemoveMember("z".into())), Err(ImageReject::NoMember(_))));
+    }
+
+    #[test]
+    fn deactivation_hides_bytes_and_gives_them_back() {
+        let off = given([ImageCommand::StartUpload(UPLOAD), ImageCommand::Store(stored()), ImageCommand::Deactivate]);
+        assert_eq!(off.here().unwrap().content.status(), "deactivated");
+        assert_eq!(decide(&off, ImageCommand::Deactivate), Ok(vec![]));
+        assert_eq!(decide(&off, ImageCommand::Reactivate).unwrap().len(), 1);
+        assert!(matches!(decide(&given([]), ImageCommand::Deactivate), Err(ImageReject::NotInState { .. })));
+    }
+}

@@ -1,0 +1,117 @@
+//! An image: its attributes, whether it has bytes, and who may see it.
+//!
+//! The bytes are written and inspected outside the decision; [`ImageCommand::Store`] comes when they are safely on disk.
+
+pub mod decide;
+
+use chronova_events::envelope::StreamId;
+use chronova_events::ids::{ImageId, ProjectId, UploadId};
+use chronova_events::image::{ContentStored, Image, ImageCreated, ImageEvent, MemberStatus, Visibility};
+use thiserror::Error;
+
+use crate::aggregate::Aggregate;
+
+#[derive(Debug, Clone, Copy)]
+pub enum ImageAggregate {}
+
+/// One thing to be different, in the order in which the requester said it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    Name(Option<String>),
+    Owner(Option<ProjectId>),
+    Visibility(Visibility),
+    DiskFormat(Option<String>),
+    ContainerFormat(Option<String>),
+    MinDisk(u32),
+    MinRam(u32),
+    Protected(bool),
+    Hidden(bool),
+    Tags(Vec<String>),
+    AddTag(String),
+    RemoveTag(String),
+    /// Adds or replaces a property.
+    SetProperty {
+        name: String,
+        value: String,
+    },
+    /// Replaces one that must be there.
+    ReplaceProperty {
+        name: String,
+        value: String,
+    },
+    RemoveProperty {
+        name: String,
+    },
+}
+
+#[derive(Debug, Clone)]
+pub enum ImageCommand {
+    Create(ImageCreated),
+    /// All of them or none.
+    Change(Vec<Change>),
+    StartUpload(UploadId),
+    AbandonUpload {
+        upload: UploadId,
+        reason: String,
+    },
+    Store(ContentStored),
+    Deactivate,
+    Reactivate,
+    Invite(ProjectId),
+    Answer {
+        member: ProjectId,
+        status: MemberStatus,
+    },
+    RemoveMember(ProjectId),
+    Delete,
+}
+
+/// How many of something an image may have; Glance's defaults.
+pub const MAX_PROPERTIES: usize = 128;
+pub const MAX_TAGS: usize = 128;
+pub const MAX_MEMBERS: usize = 128;
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ImageReject {
+    #[error("there is no such image")]
+    NotFound,
+    #[error("an image with id {0} exists or existed")]
+    IdTaken(ImageId),
+    #[error("the image is protected")]
+    Protected,
+    #[error("the image cannot go from {from} to {to}")]
+    NotInState { from: &'static str, to: &'static str },
+    #[error("{0} can be changed only while the image has no bytes")]
+    OnlyWhileQueued(&'static str),
+    #[error("disk and container format must be known before bytes are sent")]
+    FormatMissing,
+    #[error("the image has no property {0}")]
+    NoProperty(String),
+    #[error("the image has no tag {0}")]
+    NoTag(String),
+    #[error("an image of container format {container} cannot have disk format {disk}")]
+    FormatsDisagree { container: String, disk: String },
+    #[error("an image may have {limit} {what}")]
+    TooMany { what: &'static str, limit: usize },
+    #[error("only shared images have members")]
+    NotShared,
+    #[error("project {0} is a member already")]
+    MemberExists(ProjectId),
+    #[error("project {0} is no member")]
+    NoMember(ProjectId),
+}
+
+impl Aggregate for ImageAggregate {
+    type Id = ImageId;
+    type State = Image;
+    type Command = ImageCommand;
+    type Reject = ImageReject;
+
+    fn stream(id: &ImageId) -> StreamId {
+        StreamId::new("image", id)
+    }
+
+    fn decide(state: &Image, command: ImageCommand) -> Result<Vec<ImageEvent>, ImageReject> {
+        decide::decide(state, command)
+    }
+}

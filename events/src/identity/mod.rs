@@ -1,0 +1,132 @@
+//! Who there is and what they may do: domains, projects, users, roles and role assignments.
+//!
+//! One stream, `identity-main`, because names are unique across it and a deletion takes along what hangs on the deleted
+//! thing. Invariants: a password is only ever here as its argon2id hash; a token is never here, only the audit id of a
+//! revoked one, and only until it would have expired anyway.
+
+mod payloads;
+mod state;
+
+pub use payloads::*;
+pub use state::{Domain, Grants, Identity, Project, Role, User};
+
+noun! {
+    /// What can happen to the people and projects of this cloud.
+    IdentityEvent = "identity" {
+        /// A domain was made.
+        DomainCreated = "domain_created" @ 1,
+        /// A domain has another name or description.
+        DomainDescribed = "domain_described" @ 1,
+        /// A domain was switched off (nobody of it gets in) or on again.
+        DomainSwitched = "domain_switched" @ 1,
+        /// A domain was removed, after everything in it.
+        DomainDeleted = "domain_deleted" @ 1,
+        /// A project was made.
+        ProjectCreated = "project_created" @ 1,
+        /// A project has another name, description, tags or further attributes.
+        ProjectDescribed = "project_described" @ 1,
+        /// A project was switched off (no token for it counts) or on again.
+        ProjectSwitched = "project_switched" @ 1,
+        /// A project was removed, and all role assignments on it.
+        ProjectDeleted = "project_deleted" @ 1,
+        /// A user was made.
+        UserCreated = "user_created" @ 1,
+        /// A user has another name, default project or further attributes.
+        UserDescribed = "user_described" @ 1,
+        /// A user was switched off (no token of theirs counts any more) or on again.
+        UserSwitched = "user_switched" @ 1,
+        /// A user has another password; tokens issued before count no more.
+        PasswordSet = "password_set" @ 1,
+        /// A user was removed, and all their role assignments.
+        UserDeleted = "user_deleted" @ 1,
+        /// A role was made.
+        RoleCreated = "role_created" @ 1,
+        /// A role has another name or description.
+        RoleDescribed = "role_described" @ 1,
+        /// A role was removed, and all assignments of it.
+        RoleDeleted = "role_deleted" @ 1,
+        /// Who has one role has another one too.
+        RoleImplied = "role_implied" @ 1,
+        /// It no longer has.
+        ImplicationRemoved = "implication_removed" @ 1,
+        /// A user has a role on a project, a domain or the whole system.
+        RoleGranted = "role_granted" @ 1,
+        /// They no longer have it.
+        RoleRevoked = "role_revoked" @ 1,
+        /// One token was given back before it expired.
+        TokenRevoked = "token_revoked" @ 1,
+    }
+}
+
+/// One example of each.
+#[allow(clippy::too_many_lines)]
+pub fn samples() -> Vec<IdentityEvent> {
+    use crate::envelope::Timestamp;
+    use crate::ids::{DomainId, ProjectId, RoleId, UserId};
+
+    let (domain, project) = (DomainId::new("default"), ProjectId::new("p1"));
+    let (user, role, other) = (UserId::new("u1"), RoleId::new("r1"), RoleId::new("r2"));
+    let grant = |scope| Grant { role: role.clone(), scope, inherited: false };
+    vec![
+        DomainCreated { domain: domain.clone(), name: "Default".into(), description: String::new(), enabled: true }
+            .into(),
+        DomainDescribed { domain: domain.clone(), name: "Main".into(), description: "ours".into() }.into(),
+        DomainSwitched { domain: domain.clone(), enabled: false }.into(),
+        DomainDeleted { domain: domain.clone() }.into(),
+        ProjectCreated {
+            project: project.clone(),
+            domain: domain.clone(),
+            parent: None,
+            enabled: true,
+            attributes: ProjectAttributes {
+                name: "web".into(),
+                description: "shop".into(),
+                tags: vec!["prod".into()],
+                extra: vec![("cost_center".into(), "12".into())],
+            },
+        }
+        .into(),
+        ProjectDescribed {
+            project: project.clone(),
+            attributes: ProjectAttributes {
+                name: "web2".into(),
+                description: String::new(),
+                tags: vec![],
+                extra: vec![],
+            },
+        }
+        .into(),
+        ProjectSwitched { project: project.clone(), enabled: true }.into(),
+        ProjectDeleted { project: project.clone() }.into(),
+        UserCreated {
+            user: user.clone(),
+            domain: domain.clone(),
+            enabled: true,
+            password: Some(PasswordHash("$argon2id$v=19$m=19456,t=2,p=1$c2FsdA$aGFzaA".into())),
+            attributes: UserAttributes {
+                name: "alice".into(),
+                default_project: Some(project.clone()),
+                extra: vec![("email".into(), "\"a@example.org\"".into())],
+            },
+        }
+        .into(),
+        UserDescribed {
+            user: user.clone(),
+            attributes: UserAttributes { name: "bob".into(), default_project: None, extra: vec![] },
+        }
+        .into(),
+        UserSwitched { user: user.clone(), enabled: false }.into(),
+        PasswordSet { user: user.clone(), password: PasswordHash("$argon2id$...".into()) }.into(),
+        UserDeleted { user: user.clone() }.into(),
+        RoleCreated { role: role.clone(), domain: Some(domain.clone()), name: "member".into(), description: None }
+            .into(),
+        RoleDescribed { role: role.clone(), name: "operator".into(), description: Some("runs it".into()) }.into(),
+        RoleDeleted { role: role.clone() }.into(),
+        RoleImplied { prior: role.clone(), implied: other.clone() }.into(),
+        ImplicationRemoved { prior: role.clone(), implied: other }.into(),
+        RoleGranted { user: user.clone(), grant: grant(Scope::Project(project)) }.into(),
+        RoleGranted { user: user.clone(), grant: grant(Scope::Domain(domain)) }.into(),
+        RoleRevoked { user: user.clone(), grant: grant(Scope::System) }.into(),
+        TokenRevoked { user, audit_id: "AAECAwQFBgcICQoLDA0ODw".into(), expires_at: Timestamp(1_000_000) }.into(),
+    ]
+}

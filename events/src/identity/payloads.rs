@@ -1,0 +1,196 @@
+//! The payloads, frozen at their version.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::envelope::Timestamp;
+use crate::ids::{DomainId, ProjectId, RoleId, UserId};
+
+/// Name and JSON text of attributes that this service keeps without understanding them, sorted by name.
+pub type Extra = Vec<(String, String)>;
+
+/// An argon2id hash in PHC form; never shown by `Debug`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PasswordHash(pub String);
+
+impl fmt::Debug for PasswordHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PasswordHash(...)")
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DomainCreated {
+    pub domain: DomainId,
+    pub name: String,
+    pub description: String,
+    pub enabled: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DomainDescribed {
+    pub domain: DomainId,
+    pub name: String,
+    pub description: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DomainSwitched {
+    pub domain: DomainId,
+    pub enabled: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DomainDeleted {
+    pub domain: DomainId,
+}
+
+/// What may be changed of a project.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ProjectAttributes {
+    pub name: String,
+    pub description: String,
+    pub tags: Vec<String>,
+    pub extra: Extra,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProjectCreated {
+    pub project: ProjectId,
+    pub domain: DomainId,
+    /// `None`: directly below the domain.
+    pub parent: Option<ProjectId>,
+    pub enabled: bool,
+    pub attributes: ProjectAttributes,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProjectDescribed {
+    pub project: ProjectId,
+    pub attributes: ProjectAttributes,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProjectSwitched {
+    pub project: ProjectId,
+    pub enabled: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProjectDeleted {
+    pub project: ProjectId,
+}
+
+/// What may be changed of a user, besides the password.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct UserAttributes {
+    pub name: String,
+    pub default_project: Option<ProjectId>,
+    /// `email` and `description` are among these, as in Keystone.
+    pub extra: Extra,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UserCreated {
+    pub user: UserId,
+    pub domain: DomainId,
+    pub enabled: bool,
+    /// Without one the user cannot log in with a password.
+    pub password: Option<PasswordHash>,
+    pub attributes: UserAttributes,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UserDescribed {
+    pub user: UserId,
+    pub attributes: UserAttributes,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UserSwitched {
+    pub user: UserId,
+    pub enabled: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PasswordSet {
+    pub user: UserId,
+    pub password: PasswordHash,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UserDeleted {
+    pub user: UserId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RoleCreated {
+    pub role: RoleId,
+    /// A role that only this domain may use; `None` for all others.
+    pub domain: Option<DomainId>,
+    pub name: String,
+    pub description: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RoleDescribed {
+    pub role: RoleId,
+    pub name: String,
+    pub description: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RoleDeleted {
+    pub role: RoleId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RoleImplied {
+    pub prior: RoleId,
+    pub implied: RoleId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ImplicationRemoved {
+    pub prior: RoleId,
+    pub implied: RoleId,
+}
+
+/// What a role is held on, and what a token is for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Scope {
+    Project(ProjectId),
+    Domain(DomainId),
+    System,
+}
+
+/// One role on one scope.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Grant {
+    pub scope: Scope,
+    pub role: RoleId,
+    /// Holds on the projects below the scope instead of on the scope itself (OS-INHERIT).
+    pub inherited: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RoleGranted {
+    pub user: UserId,
+    pub grant: Grant,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RoleRevoked {
+    pub user: UserId,
+    pub grant: Grant,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TokenRevoked {
+    pub user: UserId,
+    pub audit_id: String,
+    /// From then on nobody needs to remember the revocation.
+    pub expires_at: Timestamp,
+}

@@ -1,0 +1,83 @@
+//! Images: one stream per image. The bytes are files; the events say which file counts.
+//!
+//! Invariants: content appears in one event ([`ContentStored`]), after every byte is on disk and inspected; it never
+//! changes afterwards. An upload that ended otherwise leaves the image as it was before.
+
+mod payloads;
+mod state;
+
+pub use payloads::*;
+pub use state::{Content, Image, Member, Record};
+
+noun! {
+    /// What can happen to an image.
+    ImageEvent = "image" {
+        /// An image was announced; it has no bytes yet.
+        ImageCreated = "created" @ 1,
+        /// Its attributes are now these.
+        ImageDescribed = "described" @ 1,
+        /// Somebody began to send bytes.
+        UploadStarted = "upload_started" @ 1,
+        /// They stopped, or what they sent is not what was announced.
+        UploadAbandoned = "upload_abandoned" @ 1,
+        /// The bytes are complete, inspected and on disk.
+        ContentStored = "content_stored" @ 1,
+        /// An administrator locked the bytes away.
+        ImageDeactivated = "deactivated" @ 1,
+        /// They can be downloaded again.
+        ImageReactivated = "reactivated" @ 1,
+        /// The image is offered to a project.
+        MemberInvited = "member_invited" @ 1,
+        /// The project accepted, rejected or reconsidered.
+        MemberAnswered = "member_answered" @ 1,
+        /// The image is no longer offered to a project.
+        MemberRemoved = "member_removed" @ 1,
+        /// The image is gone; its id stays taken.
+        ImageDeleted = "deleted" @ 1,
+    }
+}
+
+/// One example of each.
+pub fn samples() -> Vec<ImageEvent> {
+    use uuid::Uuid;
+
+    use crate::ids::{ImageId, ProjectId, UploadId};
+
+    let image = ImageId(Uuid::from_u128(1));
+    let upload = UploadId(Uuid::from_u128(2));
+    let member = ProjectId::new("p2");
+    let attributes = ImageAttributes {
+        name: Some("cirros".into()),
+        owner: Some(ProjectId::new("p1")),
+        visibility: Visibility::Shared,
+        disk_format: Some("qcow2".into()),
+        container_format: Some("bare".into()),
+        min_disk_gib: 1,
+        min_ram_mib: 64,
+        protected: false,
+        hidden: false,
+        tags: vec!["small".into()],
+        properties: vec![("hw_disk_bus".into(), "virtio".into())],
+    };
+    vec![
+        ImageCreated { image, attributes: attributes.clone() }.into(),
+        ImageDescribed { image, attributes: ImageAttributes { visibility: Visibility::Public, ..attributes } }.into(),
+        UploadStarted { image, upload }.into(),
+        UploadAbandoned { image, upload, reason: "the sender went away".into() }.into(),
+        ContentStored {
+            image,
+            upload,
+            size: 13_287_936,
+            virtual_size: Some(117_440_512),
+            checksum: "0123456789abcdef0123456789abcdef".into(),
+            sha512: "ab".repeat(64),
+        }
+        .into(),
+        ImageDeactivated { image }.into(),
+        ImageReactivated { image }.into(),
+        MemberInvited { image, member: member.clone() }.into(),
+        MemberAnswered { image, member: member.clone(), status: MemberStatus::Accepted }.into(),
+        MemberRemoved { image, member }.into(),
+        ImageDeleted { image }.into(),
+    ]
+}

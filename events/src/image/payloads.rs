@@ -1,0 +1,150 @@
+//! The payloads, frozen at their version.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{ImageId, ProjectId, UploadId};
+
+/// Who sees an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Visibility {
+    /// Everybody, in every list.
+    Public,
+    /// Everybody who knows the id.
+    Community,
+    /// The owner and the projects it is offered to.
+    Shared,
+    /// The owner.
+    Private,
+}
+
+impl Visibility {
+    pub const ALL: [Self; 4] = [Self::Community, Self::Public, Self::Private, Self::Shared];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Public => "public",
+            Self::Community => "community",
+            Self::Shared => "shared",
+            Self::Private => "private",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|visibility| visibility.as_str() == text)
+    }
+}
+
+/// What a project said to the offer of an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum MemberStatus {
+    Pending,
+    Accepted,
+    Rejected,
+}
+
+impl MemberStatus {
+    pub const ALL: [Self; 3] = [Self::Pending, Self::Accepted, Self::Rejected];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Accepted => "accepted",
+            Self::Rejected => "rejected",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text)
+    }
+}
+
+/// What may be said about an image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageAttributes {
+    pub name: Option<String>,
+    pub owner: Option<ProjectId>,
+    pub visibility: Visibility,
+    /// `raw`, `qcow2`, `iso`...; must be known before bytes are sent.
+    pub disk_format: Option<String>,
+    pub container_format: Option<String>,
+    pub min_disk_gib: u32,
+    pub min_ram_mib: u32,
+    pub protected: bool,
+    pub hidden: bool,
+    /// Sorted, each once.
+    pub tags: Vec<String>,
+    /// Sorted by name.
+    pub properties: Vec<(String, String)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ImageCreated {
+    pub image: ImageId,
+    pub attributes: ImageAttributes,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ImageDescribed {
+    pub image: ImageId,
+    pub attributes: ImageAttributes,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UploadStarted {
+    pub image: ImageId,
+    pub upload: UploadId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UploadAbandoned {
+    pub image: ImageId,
+    pub upload: UploadId,
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ContentStored {
+    pub image: ImageId,
+    pub upload: UploadId,
+    pub size: u64,
+    /// Bytes that a guest sees; `None` where the format does not tell.
+    pub virtual_size: Option<u64>,
+    /// Lower-case hex of the MD5, which old clients compare.
+    pub checksum: String,
+    /// Lower-case hex of the SHA-512.
+    pub sha512: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ImageDeactivated {
+    pub image: ImageId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ImageReactivated {
+    pub image: ImageId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MemberInvited {
+    pub image: ImageId,
+    pub member: ProjectId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MemberAnswered {
+    pub image: ImageId,
+    pub member: ProjectId,
+    pub status: MemberStatus,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MemberRemoved {
+    pub image: ImageId,
+    pub member: ProjectId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ImageDeleted {
+    pub image: ImageId,
+}

@@ -1,0 +1,134 @@
+//! What the events of an image add up to.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ContentStored, ImageAttributes, ImageEvent, MemberStatus};
+use crate::envelope::Timestamp;
+use crate::fold::Fold;
+use crate::ids::{ImageId, ProjectId, UploadId};
+
+/// The bytes of an image, as far as there are any.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Content {
+    Queued,
+    Saving { upload: UploadId },
+    Active(ContentStored),
+    Deactivated(ContentStored),
+}
+
+impl Content {
+    /// Glance's word for it.
+    pub const fn status(&self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Saving { .. } => "saving",
+            Self::Active(_) => "active",
+            Self::Deactivated(_) => "deactivated",
+        }
+    }
+
+    pub const fn stored(&self) -> Option<&ContentStored> {
+        match self {
+            Self::Active(stored) | Self::Deactivated(stored) => Some(stored),
+            Self::Queued | Self::Saving { .. } => None,
+        }
+    }
+}
+
+/// A project that an image is offered to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Member {
+    pub status: MemberStatus,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// An image that is there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    pub id: ImageId,
+    pub attributes: ImageAttributes,
+    pub content: Content,
+    pub members: BTreeMap<ProjectId, Member>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// An image id, and what became of it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub enum Image {
+    #[default]
+    Unknown,
+    Here(Box<Record>),
+    Deleted,
+}
+
+impl Image {
+    pub fn here(&self) -> Option<&Record> {
+        match self {
+            Self::Here(record) => Some(record),
+            Self::Unknown | Self::Deleted => None,
+        }
+    }
+}
+
+impl Fold for Image {
+    type Event = ImageEvent;
+    const STATE_VERSION: u32 = 1;
+
+    fn evolve(&mut self, event: &ImageEvent, at: Timestamp) {
+        match (event, &mut *self) {
+            (ImageEvent::ImageCreated(e), _) => {
+                *self = Self::Here(Box::new(Record {
+                    id: e.image,
+                    attributes: e.attributes.clone(),
+                    content: Content::Queued,
+                    members: BTreeMap::new(),
+                    created_at: at,
+                    updated_at: at,
+                }));
+            }
+            (ImageEvent::ImageDeleted(_), _) => *self = Self::Deleted,
+            (_, Self::Here(record)) => record.evolve(event, at),
+            (_, Self::Unknown | Self::Deleted) => {}
+        }
+    }
+}
+
+impl Record {
+    fn evolve(&mut self, event: &ImageEvent, at: Timestamp) {
+        self.updated_at = at;
+        match event {
+            ImageEvent::ImageCreated(_) | ImageEvent::ImageDeleted(_) => {}
+            ImageEvent::ImageDescribed(e) => self.attributes = e.attributes.clone(),
+            ImageEvent::UploadStarted(e) => self.content = Content::Saving { upload: e.upload },
+            ImageEvent::UploadAbandoned(_) => self.content = Content::Queued,
+            ImageEvent::ContentStored(e) => self.content = Content::Active(e.clone()),
+            ImageEvent::ImageDeactivated(_) => {
+                if let Content::Active(stored) = &self.content {
+                    self.content = Content::Deactivated(stored.clone());
+                }
+            }
+            ImageEvent::ImageReactivated(_) => {
+                if let Content::Deactivated(stored) = &self.content {
+                    self.content = Content::Active(stored.clone());
+                }
+            }
+            ImageEvent::MemberInvited(e) => {
+                let member = Member { status: MemberStatus::Pending, created_at: at, updated_at: at };
+                self.members.insert(e.member.clone(), member);
+            }
+            ImageEvent::MemberAnswered(e) => {
+                if let Some(member) = self.members.get_mut(&e.member) {
+                    member.status = e.status;
+                    member.updated_at = at;
+                }
+            }
+            ImageEvent::MemberRemoved(e) => {
+                self.members.remove(&e.member);
+            }
+        }
+    }
+}

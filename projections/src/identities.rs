@@ -1,0 +1,25 @@
+//! Users, projects, domains, roles: what logging in, checking tokens and the Identity API read.
+
+use chronova_events::envelope::Recorded;
+use chronova_events::fold::Fold;
+use chronova_events::identity::{Identity, IdentityEvent};
+use chronova_events::registry::{Event, NounEvent};
+use serde::{Deserialize, Serialize};
+
+use crate::Projection;
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Identities {
+    pub identity: Identity,
+}
+
+impl Projection for Identities {
+    const NAME: &'static str = "identities";
+    const VERSION: u32 = 1;
+
+    fn apply(&mut self, recorded: &Recorded, event: &Event) {
+        if let Some(event) = IdentityEvent::of(event) {
+            self.identity.evolve(event, recorded.recorded_at);
+        }
+    }
+}

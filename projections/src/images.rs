@@ -1,0 +1,66 @@
+//! The images that are there, as the Image API lists them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chronova_events::envelope::Recorded;
+use chronova_events::fold::Fold;
+use chronova_events::ids::{ImageId, ProjectId};
+use chronova_events::image::{Image, ImageEvent, MemberStatus, Record, Visibility};
+use chronova_events::registry::{Event, NounEvent};
+use serde::{Deserialize, Serialize};
+
+use crate::Projection;
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Images {
+    by_id: BTreeMap<ImageId, Arc<Record>>,
+}
+
+impl Projection for Images {
+    const NAME: &'static str = "images";
+    const VERSION: u32 = 1;
+
+    fn apply(&mut self, recorded: &Recorded, event: &Event) {
+        let Some(event) = ImageEvent::of(event) else { return };
+        let Ok(id) = recorded.stream.key().parse::<ImageId>() else { return };
+        let mut image = self.by_id.remove(&id).map_or(Image::Unknown, |record| {
+            Image::Here(Box::new(Arc::try_unwrap(record).unwrap_or_else(|shared| Record::clone(&shared))))
+        });
+        image.evolve(event, recorded.recorded_at);
+        if let Image::Here(record) = image {
+            self.by_id.insert(id, Arc::from(record));
+        }
+    }
+}
+
+impl Images {
+    pub fn get(&self, id: ImageId) -> Option<Arc<Record>> {
+        self.by_id.get(&id).cloned()
+    }
+
+    /// Every image, in the order of the ids.
+    pub fn all(&self) -> Vec<Arc<Record>> {
+        self.by_id.values().cloned().collect()
+    }
+}
+
+/// Whether an image is visible to somebody of `project` who knows its id: a shared one also while the offer is unanswered.
+pub fn is_visible(image: &Record, project: Option<&ProjectId>, is_admin: bool) -> bool {
+    let own = image.attributes.owner.is_none() || (project.is_some() && image.attributes.owner.as_ref() == project);
+    is_admin
+        || own
+        || match image.attributes.visibility {
+            Visibility::Public | Visibility::Community => true,
+            Visibility::Shared => project.is_some_and(|project| image.members.contains_key(project)),
+            Visibility::Private => false,
+        }
+}
+
+/// What `project` said to the offer of `image`, if there is one.
+pub fn membership(image: &Record, project: Option<&ProjectId>) -> Option<MemberStatus> {
+    if image.attributes.visibility != Visibility::Shared {
+        return None;
+    }
+    image.members.get(project?).map(|member| member.status)
+}
