@@ -6,6 +6,7 @@ use std::sync::Arc;
 use chronova_actors::house::House;
 
 use crate::auth::Authentication;
+use crate::compute::Compute;
 use crate::config::WebConfig;
 use crate::fault::Fault;
 use crate::health::Health;
@@ -20,12 +21,22 @@ pub struct App {
     pub authentication: Authentication,
     pub metrics: Metrics,
     pub health: Health,
+    /// What the Compute API has of its own.
+    pub compute: Compute,
     house: Option<Arc<House>>,
 }
 
 impl App {
     pub fn new(config: WebConfig, policy: Enforcer, authentication: Authentication, metrics: Metrics) -> Self {
-        Self { config, policy, authentication, metrics, health: Health::default(), house: None }
+        Self {
+            config,
+            policy,
+            authentication,
+            metrics,
+            health: Health::default(),
+            compute: Compute::default(),
+            house: None,
+        }
     }
 
     /// Connects the APIs with the actors and the read models.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use actix_web::dev::Payload;
 use actix_web::http::header::HeaderMap;
 use bytes::Bytes;
+use chronova_actors::house::House;
 use futures::stream::{BoxStream, LocalBoxStream};
 use futures::{StreamExt, TryStreamExt};
 use serde::de::DeserializeOwned;
@@ -48,6 +49,11 @@ impl std::fmt::Debug for Ctx {
 }
 
 impl Ctx {
+    /// Read models, hosts, ports and the way to the aggregates.
+    pub fn house(&self) -> Result<&Arc<House>, Fault> {
+        self.app.house()
+    }
+
     pub fn caller(&self) -> &Caller {
         &self.requester.caller
     }

@@ -1,7 +1,7 @@
 //! What may happen to flavors.
 
 use chronova_events::flavor::{
-    AccessGranted, AccessRevoked, ExtraSpecsReplaced, Flavor, FlavorDeleted, FlavorDescribed, FlavorEvent, Flavors,
+    AccessGranted, AccessRevoked, ExtraSpecsReplaced, FlavorDeleted, FlavorDescribed, FlavorEvent, Flavors,
 };
 use chronova_events::ids::FlavorId;
 
@@ -47,14 +47,18 @@ pub fn decide(state: &Flavors, command: FlavorCommand) -> Result<Vec<FlavorEvent
             }
             ExtraSpecsReplaced { flavor, extra_specs: rest }.into()
         }
-        FlavorCommand::GrantAccess { flavor, project } => {
-            if private(known(&flavor)?)?.access.contains(&project) {
+        FlavorCommand::GrantAccess { flavor, project, even_public } => {
+            let now = known(&flavor)?;
+            if now.definition.public && !even_public {
+                return Err(FlavorReject::Public(flavor));
+            }
+            if now.access.contains(&project) {
                 return Err(FlavorReject::AccessExists { flavor, project });
             }
             AccessGranted { flavor, project }.into()
         }
         FlavorCommand::RevokeAccess { flavor, project } => {
-            if !private(known(&flavor)?)?.access.contains(&project) {
+            if !known(&flavor)?.access.contains(&project) {
                 return Err(FlavorReject::NoAccess { flavor, project });
             }
             AccessRevoked { flavor, project }.into()
@@ -62,9 +66,78 @@ pub fn decide(state: &Flavors, command: FlavorCommand) -> Result<Vec<FlavorEvent
     }])
 }
 
-fn private(flavor: &Flavor) -> Result<&Flavor, FlavorReject> {
-    match flavor.definition.public {
-        true => Err(FlavorReject::Public(flavor.definition.flavor.clone())),
-        false => Ok(flavor),
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use chronova_events::envelope::Timestamp;
+    use chronova_events::flavor::FlavorCreated;
+    use chronova_events::fold::Fold;
+    use chronova_events::ids::ProjectId;
+
+    use super::*;
+
+    fn flavor(id: &str, name: &str, public: bool) -> FlavorCreated {
+        FlavorCreated {
+            flavor: FlavorId::new(id),
+            name: name.into(),
+            vcpus: 1,
+            memory_mib: 512,
+            root_gib: 1,
+            ephemeral_gib: 0,
+            swap_mib: 0,
+            rxtx_factor: 1.0,
+            public,
+            disabled: false,
+            description: None,
+        }
+    }
+
+    fn given(commands: Vec<FlavorCommand>) -> Flavors {
+        let mut state = Flavors::default();
+        for command in commands {
+            for event in decide(&state, command).unwrap() {
+                state.evolve(&event, Timestamp(1));
+            }
+        }
+        state
+    }
+
+    #[test]
+    fn ids_and_names_are_unique() {
+        let state = given(vec![FlavorCommand::Create(flavor("1", "a", true))]);
+        let again = |id, name| decide(&state, FlavorCommand::Create(flavor(id, name, true))).unwrap_err();
+        assert_eq!(again("1", "b"), FlavorReject::IdTaken(FlavorId::new("1")));
+        assert_eq!(again("2", "a"), FlavorReject::NameTaken("a".into()));
+    }
+
+    #[test]
+    fn only_private_flavors_have_access_lists() {
+        let state =
+            given(vec![FlavorCommand::Create(flavor("1", "a", true)), FlavorCommand::Create(flavor("2", "b", false))]);
+        let grant = |id: &str, even_public| {
+            let (flavor, project) = (FlavorId::new(id), ProjectId::new("p"));
+            decide(&state, FlavorCommand::GrantAccess { flavor, project, even_public })
+        };
+        assert_eq!(grant("1", false).unwrap_err(), FlavorReject::Public(FlavorId::new("1")));
+        assert!(grant("1", true).is_ok() && grant("2", false).is_ok());
+        let revoke = FlavorCommand::RevokeAccess { flavor: FlavorId::new("2"), project: ProjectId::new("p") };
+        assert!(matches!(decide(&state, revoke), Err(FlavorReject::NoAccess { .. })));
+    }
+
+    #[test]
+    fn extra_specs_are_merged_and_sorted() {
+        let set = |pairs: &[(&str, &str)]| FlavorCommand::SetExtraSpecs {
+            flavor: FlavorId::new("1"),
+            extra_specs: pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        };
+        let state = given(vec![
+            FlavorCommand::Create(flavor("1", "a", true)),
+            set(&[("b", "1"), ("a", "1")]),
+            set(&[("b", "2")]),
+        ]);
+        let specs = &state.by_id[&FlavorId::new("1")].extra_specs;
+        assert_eq!(*specs, [("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2".to_owned())]);
+        let remove = FlavorCommand::RemoveExtraSpec { flavor: FlavorId::new("1"), key: "c".into() };
+        assert!(matches!(decide(&state, remove), Err(FlavorReject::NoSuchExtraSpec { .. })));
     }
 }

@@ -35,9 +35,11 @@ pub enum FlavorCommand {
         flavor: FlavorId,
         key: String,
     },
+    /// `even_public`: take it for a public flavor too, where it changes nothing (the API before 2.7).
     GrantAccess {
         flavor: FlavorId,
         project: ProjectId,
+        even_public: bool,
     },
     RevokeAccess {
         flavor: FlavorId,

@@ -1,0 +1,121 @@
+//! Flavors, their extra specs and who may use them.
+
+use serde_json::json;
+
+use super::printable;
+use crate::schema::{
+    Schema, any, choice, flavor_non_negative, flavor_positive, loose_boolean, many, name, non_negative_integer,
+    null_or, object, opt, query, req, string,
+};
+
+pub fn flavors_index_query() -> Schema {
+    query([
+        many("limit", non_negative_integer()),
+        many("marker", string()),
+        many("is_public", string()),
+        many("minRam", string()),
+        many("minDisk", string()),
+        many(
+            "sort_key",
+            choice([
+                "created_at",
+                "description",
+                "disabled",
+                "ephemeral_gb",
+                "flavorid",
+                "id",
+                "is_public",
+                "memory_mb",
+                "name",
+                "root_gb",
+                "rxtx_factor",
+                "swap",
+                "updated_at",
+                "vcpu_weight",
+                "vcpus",
+            ])
+            .from(
+                2,
+                102,
+                choice([
+                    "created_at",
+                    "description",
+                    "disabled",
+                    "ephemeral_gb",
+                    "flavorid",
+                    "id",
+                    "is_public",
+                    "memory_mb",
+                    "name",
+                    "root_gb",
+                    "swap",
+                    "updated_at",
+                    "vcpu_weight",
+                    "vcpus",
+                ]),
+            ),
+        ),
+        many("sort_dir", choice(["asc", "desc"])),
+        many("name", string()).since(2, 102),
+    ])
+    .strict_since(2, 75)
+}
+
+pub fn flavors_create_body() -> Schema {
+    object([req(
+        "flavor",
+        object([
+            req("name", name()),
+            opt(
+                "id",
+                any()
+                    .types(["string", "number", "null"])
+                    .min_length(1)
+                    .max_length(255)
+                    .pattern("^(?! )[a-zA-Z0-9. _-]+(?<! )$"),
+            ),
+            req("ram", flavor_positive()),
+            req("vcpus", flavor_positive()),
+            req("disk", flavor_non_negative()),
+            opt("OS-FLV-EXT-DATA:ephemeral", flavor_non_negative()),
+            opt("swap", flavor_non_negative()),
+            opt(
+                "rxtx_factor",
+                any()
+                    .types(["number", "string"])
+                    .pattern(r"^[0-9]+(\.[0-9]+)?$")
+                    .with("exclusiveMinimum", json!(0))
+                    .with("maximum", json!(3.40282e38)),
+            )
+            .until(2, 101),
+            opt("os-flavor-access:is_public", loose_boolean()),
+            opt("description", null_or(printable().min_length(0).max_length(65535))).since(2, 55),
+        ]),
+    )])
+}
+
+pub fn flavors_update_body() -> Schema {
+    object([req("flavor", object([req("description", null_or(printable().min_length(0).max_length(65535)))]))])
+}
+
+pub fn flavor_access_add_tenant_access_body() -> Schema {
+    object([req("addTenantAccess", object([req("tenant", string().min_length(1).max_length(255))]))])
+}
+
+pub fn flavor_access_remove_tenant_access_body() -> Schema {
+    object([req("removeTenantAccess", object([req("tenant", string().min_length(1).max_length(255))]))])
+}
+
+pub fn flavors_extraspecs_create_body() -> Schema {
+    object([req(
+        "extra_specs",
+        object([]).pattern_property("^[a-zA-Z0-9-_:. ]{1,255}$", any().types(["string", "number"]).max_length(255)),
+    )])
+}
+
+pub fn flavors_extraspecs_update_body() -> Schema {
+    object([])
+        .pattern_property("^[a-zA-Z0-9-_:. ]{1,255}$", any().types(["string", "number"]).max_length(255))
+        .min_properties(1)
+        .max_properties(1)
+}

@@ -1,0 +1,23 @@
+//! What bodies and query strings of the Compute API may look like, at each microversion.
+//!
+//! One function per operation, named after it. Operations that share a form share the function.
+
+pub mod flavors;
+pub mod hosts;
+pub mod keypairs;
+pub mod quotas;
+pub mod server_actions;
+pub mod server_parts;
+pub mod servers;
+
+use crate::schema::{Schema, query, string};
+
+/// Operations without parameters ignore what they are given until 2.101 and refuse it from 2.102 on.
+pub fn no_query() -> Schema {
+    query([]).strict_since(2, 102)
+}
+
+/// Any text that prints, spaces included: descriptions.
+pub(super) fn printable() -> Schema {
+    string().pattern(r"^[^\p{C}\p{Zl}\p{Zp}]*$")
+}

@@ -1,0 +1,33 @@
+//! What can be asked of a server through its `action` path.
+
+use crate::schema::{Schema, any, choice, null_or, object, opt, req, string};
+
+pub fn start_body() -> Schema {
+    object([req("os-start", any())])
+}
+
+pub fn stop_body() -> Schema {
+    object([req("os-stop", any())])
+}
+
+pub fn reboot_body() -> Schema {
+    object([req("reboot", object([req("type", choice(["HARD", "Hard", "hard", "SOFT", "Soft", "soft"]))]))])
+}
+
+pub fn lock_server_lock_body() -> Schema {
+    object([req(
+        "lock",
+        any().from(2, 73, null_or(object([opt("locked_reason", string().min_length(1).max_length(255))]))),
+    )])
+}
+
+pub fn lock_server_unlock_body() -> Schema {
+    object([req("unlock", any())])
+}
+
+pub fn console_output_get_console_output_body() -> Schema {
+    object([req(
+        "os-getConsoleOutput",
+        object([opt("length", any().types(["integer", "string", "null"]).pattern("^-?[0-9]+$").min(-1))]),
+    )])
+}

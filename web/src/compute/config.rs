@@ -1,0 +1,68 @@
+//! The options that the Compute API heeds. Names and defaults are those of `nova.conf`.
+
+use std::collections::BTreeMap;
+
+use chronova_actors::quota::DefaultLimits;
+
+/// All of them, already read and checked.
+#[derive(Debug, Clone)]
+pub struct ComputeConfig {
+    /// `[quota]`: the limits of a project that has none of its own, by the API's names.
+    pub quota: BTreeMap<&'static str, i64>,
+    /// `[DEFAULT] internal_service_availability_zone`
+    pub internal_availability_zone: String,
+    /// `[DEFAULT] default_schedule_zone`: the zone of servers that ask for none.
+    pub default_schedule_zone: Option<String>,
+    /// `[DEFAULT] password_length`
+    pub password_length: usize,
+    /// `[api] enable_instance_password`
+    pub enable_instance_password: bool,
+    /// `[DEFAULT] force_config_drive`
+    pub force_config_drive: bool,
+    /// The host name under which the control plane's own services are listed.
+    pub host: String,
+}
+
+/// `[quota]` of Nova. Networks are somebody else's business: -1.
+const QUOTA: [(&str, i64); 14] = [
+    ("cores", 20),
+    ("fixed_ips", -1),
+    ("floating_ips", -1),
+    ("injected_file_content_bytes", 10_240),
+    ("injected_file_path_bytes", 255),
+    ("injected_files", 5),
+    ("instances", 10),
+    ("key_pairs", 100),
+    ("metadata_items", 128),
+    ("ram", 51_200),
+    ("security_group_rules", -1),
+    ("security_groups", -1),
+    ("server_group_members", 10),
+    ("server_groups", 10),
+];
+
+impl Default for ComputeConfig {
+    fn default() -> Self {
+        Self {
+            quota: BTreeMap::from(QUOTA),
+            internal_availability_zone: "internal".to_owned(),
+            default_schedule_zone: None,
+            password_length: 12,
+            enable_instance_password: true,
+            force_config_drive: false,
+            host: "chronova".to_owned(),
+        }
+    }
+}
+
+impl ComputeConfig {
+    /// The default limit of a resource; -1 is none.
+    pub fn limit(&self, resource: &str) -> i64 {
+        self.quota.get(resource).copied().unwrap_or(-1)
+    }
+
+    /// The limits that the quota aggregate enforces.
+    pub fn default_limits(&self) -> DefaultLimits {
+        DefaultLimits { instances: self.limit("instances"), cores: self.limit("cores"), memory_mib: self.limit("ram") }
+    }
+}

@@ -1,0 +1,43 @@
+//! Pages of lists: `limit` and `marker`, and the link to the next page.
+
+use serde_json::{Map, Value, json};
+
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+
+/// One page of something.
+#[derive(Debug)]
+pub(super) struct Page<T> {
+    pub items: Vec<T>,
+    /// Whether a link to a next page belongs to it.
+    pub more: bool,
+}
+
+/// How many items a page has: what was asked for, at most `[api] max_limit`.
+pub(super) fn limit(ctx: &Ctx) -> Result<usize, Fault> {
+    let most = usize::try_from(ctx.app.config.max_limit).unwrap_or(usize::MAX);
+    let Some(text) = ctx.query.first("limit") else { return Ok(most) };
+    let asked: usize = text.parse().map_err(|_| Fault::bad_request("limit param must be an integer"))?;
+    Ok(asked.min(most))
+}
+
+/// Cuts the page out of `all`. A full page has a link to a next one, as Nova's views have it: whether something follows
+/// is not looked up.
+pub(super) fn cut<T>(ctx: &Ctx, all: Vec<T>, is: impl Fn(&T, &str) -> bool) -> Result<Page<T>, Fault> {
+    let limit = limit(ctx)?;
+    let after = match ctx.query.first("marker") {
+        Some(marker) => {
+            all.iter().position(|item| is(item, marker)).ok_or_else(|| super::reject::no_marker(marker))? + 1
+        }
+        None => 0,
+    };
+    let items: Vec<T> = all.into_iter().skip(after).take(limit).collect();
+    let more = limit > 0 && items.len() == limit;
+    Ok(Page { items, more })
+}
+
+/// Adds `{name}: [{"rel": "next"}]` to a reply.
+pub(super) fn link(ctx: &Ctx, reply: &mut Map<String, Value>, name: &str, collection: &str, marker: &str) {
+    let href = ctx.links.next(collection, &ctx.query, marker);
+    reply.insert(name.to_owned(), json!([{"rel": "next", "href": href}]));
+}

@@ -1,0 +1,129 @@
+//! Refusals in Nova's words: every reason an aggregate or a port may have, matched in one place to status and message.
+//!
+//! Source of the words: the Compute API's own faults, which clients show to people and sometimes match on.
+
+use chronova_actors::aggregate::CommandError;
+use chronova_actors::flavor::FlavorReject;
+use chronova_actors::host::HostReject;
+use chronova_actors::instance::InstanceReject;
+use chronova_actors::keypair::KeypairReject;
+use chronova_actors::ports::PortError;
+use chronova_actors::quota::{Overdrawn, QuotaReject};
+use chronova_events::ids::{HostId, InstanceId};
+use std::fmt::Display;
+
+use crate::fault::Fault;
+
+/// The log did not take the command.
+fn refused<R>(error: CommandError<R>, of: impl FnOnce(R) -> Fault) -> Fault {
+    match error {
+        CommandError::Rejected(reject) => of(reject),
+        CommandError::Unavailable(cause) => {
+            Fault::unavailable("The event log is not available; nothing was changed. Try again.").caused_by(cause)
+        }
+    }
+}
+
+pub(super) fn no_instance(id: impl Display) -> Fault {
+    Fault::not_found(format!("Instance {id} could not be found."))
+}
+
+pub(super) fn no_flavor(id: impl Display) -> Fault {
+    Fault::not_found(format!("Flavor {id} could not be found."))
+}
+
+pub(super) fn no_keypair(name: &str, user: impl Display) -> Fault {
+    Fault::not_found(format!("Keypair {name} not found for user {user}"))
+}
+
+pub(super) fn no_host(name: impl Display) -> Fault {
+    Fault::not_found(format!("Compute host {name} could not be found."))
+}
+
+pub(super) fn no_marker(marker: &str) -> Fault {
+    Fault::bad_request(format!("Marker {marker} could not be found."))
+}
+
+/// `action` is the API's name for what was asked (`stop`, `reboot`, `delete`).
+pub(super) fn instance(id: InstanceId, error: CommandError<InstanceReject>) -> Fault {
+    refused(error, |reject| match reject {
+        InstanceReject::NotFound => no_instance(id),
+        InstanceReject::Exists => Fault::conflict(format!("Instance {id} already exists.")),
+        InstanceReject::Locked => Fault::conflict(format!("Instance {id} is locked")),
+        InstanceReject::NotInState { action, attribute, value } => {
+            Fault::conflict(format!("Cannot '{action}' instance {id} while it is in {attribute} {value}"))
+        }
+        InstanceReject::Superseded => {
+            Fault::conflict(format!("Instance {id} is being worked on by another request. Try again."))
+        }
+    })
+}
+
+pub(super) fn quota(error: CommandError<QuotaReject>) -> Fault {
+    refused(error, |QuotaReject::Exceeded(over)| over_quota(over))
+}
+
+/// Nova lists the resources by name: `Quota exceeded for cores, ram: Requested 2, 512, but already used ...`.
+pub(super) fn over_quota(mut over: Vec<Overdrawn>) -> Fault {
+    over.sort_by_key(|one| one.resource);
+    let list = |of: fn(&Overdrawn) -> String| over.iter().map(of).collect::<Vec<_>>().join(", ");
+    let names = list(|one| one.resource.to_owned());
+    Fault::forbidden(format!(
+        "Quota exceeded for {names}: Requested {}, but already used {} of {} {names}",
+        list(|one| one.requested.to_string()),
+        list(|one| one.used.to_string()),
+        list(|one| one.limit.to_string()),
+    ))
+}
+
+pub(super) fn flavor(error: CommandError<FlavorReject>) -> Fault {
+    refused(error, |reject| match reject {
+        FlavorReject::NotFound(id) => no_flavor(id),
+        FlavorReject::NameTaken(name) => Fault::conflict(format!("Flavor with name {name} already exists.")),
+        FlavorReject::IdTaken(id) => Fault::conflict(format!("Flavor with ID {id} already exists.")),
+        FlavorReject::NoSuchExtraSpec { flavor, key } => {
+            Fault::not_found(format!("Flavor {flavor} has no extra specs with key {key}."))
+        }
+        FlavorReject::Public(_) => Fault::conflict("Can not add access to a public flavor."),
+        FlavorReject::AccessExists { flavor, project } => Fault::conflict(format!(
+            "Flavor access already exists for flavor {flavor} and project {project} combination."
+        )),
+        FlavorReject::NoAccess { flavor, project } => {
+            Fault::not_found(format!("Flavor access not found for {flavor} / {project} combination."))
+        }
+    })
+}
+
+pub(super) fn keypair(error: CommandError<KeypairReject>) -> Fault {
+    refused(error, |reject| match reject {
+        KeypairReject::Exists(name) => Fault::conflict(format!("Key pair '{name}' already exists.")),
+        KeypairReject::QuotaExceeded(_) => Fault::forbidden("Quota exceeded, too many key pairs."),
+        KeypairReject::NotFound { user, name } => no_keypair(&name, user),
+    })
+}
+
+pub(super) fn host(id: HostId, error: CommandError<HostReject>) -> Fault {
+    refused(error, |HostReject::NotFound| no_host(id))
+}
+
+/// What the network service has against a request for a server.
+pub(super) fn network(error: PortError) -> Fault {
+    match error {
+        PortError::NotFound(message) | PortError::Invalid(message) => Fault::bad_request(message),
+        PortError::Conflict(message) => Fault::conflict(message),
+        PortError::Forbidden(message) => Fault::forbidden(message),
+        PortError::Unavailable(message) => {
+            Fault::unavailable("The network service does not answer.").caused_by(message)
+        }
+    }
+}
+
+/// What the image service has against a request for a server.
+pub(super) fn image(error: PortError) -> Fault {
+    match error {
+        // Nova does not tell a missing image from one that the project may not see.
+        PortError::NotFound(_) | PortError::Forbidden(_) => Fault::bad_request("Can not find requested image"),
+        PortError::Invalid(message) | PortError::Conflict(message) => Fault::bad_request(message),
+        PortError::Unavailable(message) => Fault::unavailable("The image service does not answer.").caused_by(message),
+    }
+}

@@ -1,0 +1,193 @@
+//! Whether a wished server can be made, as far as that can be known beforehand: Nova's checks in Nova's order.
+
+use chronova_actors::house::House;
+use chronova_events::ids::{FlavorId, ProjectId};
+use chronova_events::instance::{FlavorSnapshot, ImageSnapshot, KeySnapshot};
+
+use super::wish::Wish;
+use crate::compute::reject;
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+
+const GIB: u64 = 1 << 30;
+
+/// What was looked up for a server that may be made.
+pub(super) struct Admitted {
+    pub project: ProjectId,
+    pub flavor: FlavorSnapshot,
+    pub image: Option<ImageSnapshot>,
+    pub key: Option<KeySnapshot>,
+    pub availability_zone: Option<String>,
+    pub forced_host: Option<String>,
+}
+
+pub(super) async fn admit(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Admitted, Fault> {
+    let project = ctx.caller().project.clone().ok_or_else(|| {
+        Fault::forbidden("Policy doesn't allow os_compute_api:servers:create to be performed.")
+            .caused_by("the token has no project")
+    })?;
+    parts(ctx, wish)?;
+    let (availability_zone, forced_host) = destination(ctx, house, wish)?;
+    limits(ctx, house, &project, wish)?;
+    let key = key(ctx, house, wish)?;
+    let flavor = flavor(ctx, house, wish)?;
+    let image = image(ctx, house, wish, &project, &flavor).await?;
+    house.networks.check(&project, &wish.networks, &wish.security_groups).await.map_err(reject::network)?;
+    Ok(Admitted { project, flavor, image, key, availability_zone, forced_host })
+}
+
+/// The parts of the operation that have policy rules of their own.
+fn parts(ctx: &Ctx, wish: &Wish) -> Result<(), Fault> {
+    use chronova_events::instance::RequestedNetworks;
+    let own = ctx.own_target();
+    if !wish.trusted_certs.is_empty() {
+        ctx.authorize_rule("os_compute_api:servers:create:trusted_certs", &own)?;
+    }
+    if matches!(wish.networks, RequestedNetworks::These(_)) {
+        ctx.authorize_rule("os_compute_api:servers:create:attach_network", &own)?;
+    }
+    if wish.host.is_some() || wish.hypervisor_hostname.is_some() {
+        ctx.authorize_rule("compute:servers:create:requested_destination", &own)?;
+    }
+    Ok(())
+}
+
+/// The zone and the host that the server must be on: `zone:host:node` of old, `host` and `hypervisor_hostname` from 2.74.
+fn destination(ctx: &Ctx, house: &House, wish: &Wish) -> Result<(Option<String>, Option<String>), Fault> {
+    let asked = wish.availability_zone.clone().or_else(|| ctx.app.compute.config.default_schedule_zone.clone());
+    let mut parts = asked.as_deref().unwrap_or_default().split(':');
+    let filled = |part: Option<&str>| part.filter(|text| !text.is_empty()).map(str::to_owned);
+    let (zone, host, node) = (filled(parts.next()), filled(parts.next()), filled(parts.next()));
+    if parts.next().is_some() {
+        return Err(Fault::bad_request("Unable to parse availability_zone"));
+    }
+    let forced = match (&host, &node) {
+        (None, None) => None,
+        (host, node) => {
+            ctx.authorize_rule("os_compute_api:servers:create:forced_host", &ctx.own_target())?;
+            host.clone().or_else(|| node.clone())
+        }
+    };
+    let requested = wish.host.clone().or_else(|| wish.hypervisor_hostname.clone());
+    if forced.is_some() && requested.is_some() {
+        return Err(Fault::bad_request(
+            "Setting a forced host in 'availability_zone' together with 'host' or 'hypervisor_hostname' is not allowed.",
+        ));
+    }
+    if let (Some(host), Some(node)) = (&wish.host, &wish.hypervisor_hostname)
+        && host != node
+    {
+        return Err(Fault::bad_request(format!("Compute host {host} could not be found.")));
+    }
+    let target = forced.or(requested);
+    if let Some(host) = &target
+        && house.views.hosts.read(|hosts| hosts.named(host).is_none())
+    {
+        return Err(Fault::bad_request(format!("Compute host {host} could not be found.")));
+    }
+    if let Some(zone) = &zone
+        && *zone != house.options.availability_zone
+    {
+        return Err(Fault::bad_request("The requested availability zone is not available"));
+    }
+    Ok((zone, target))
+}
+
+/// `[quota]`: how much metadata and how many files a server may have.
+fn limits(ctx: &Ctx, house: &House, project: &ProjectId, wish: &Wish) -> Result<(), Fault> {
+    let limit = |resource: &str| {
+        let own = house
+            .views
+            .quotas
+            .read(|quotas| quotas.by_project.get(project).and_then(|quota| quota.limits.get(resource).copied()));
+        own.unwrap_or_else(|| ctx.app.compute.config.limit(resource))
+    };
+    let over = |resource: &str, amount: usize| usize::try_from(limit(resource)).is_ok_and(|limit| amount > limit);
+    if over("metadata_items", wish.metadata.len()) {
+        let most = limit("metadata_items");
+        return Err(Fault::forbidden(format!("Maximum number of metadata items exceeds {most}")));
+    }
+    if over("injected_files", wish.personality.len()) {
+        return Err(Fault::forbidden("Personality file limit exceeded"));
+    }
+    for (path, size) in &wish.personality {
+        if over("injected_file_path_bytes", path.len()) {
+            let most = limit("injected_file_path_bytes");
+            return Err(Fault::forbidden(format!("Personality file path exceeds maximum {most}")));
+        }
+        if over("injected_file_content_bytes", *size) {
+            let most = limit("injected_file_content_bytes");
+            return Err(Fault::forbidden(format!("Personality file content exceeds maximum {most}")));
+        }
+    }
+    if !wish.personality.is_empty() {
+        tracing::warn!(files = wish.personality.len(), "personality files are not put into guests");
+    }
+    Ok(())
+}
+
+fn key(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Option<KeySnapshot>, Fault> {
+    let Some(name) = &wish.key_name else { return Ok(None) };
+    let found = house.views.keypairs.read(|keypairs| {
+        let key = &keypairs.by_user.get(&ctx.caller().user)?.by_name.get(name)?.definition;
+        Some(KeySnapshot { name: key.name.clone(), kind: key.kind.clone(), public_key: key.public_key.clone() })
+    });
+    found.map(Some).ok_or_else(|| Fault::bad_request("Invalid key_name provided."))
+}
+
+fn flavor(ctx: &Ctx, house: &House, wish: &Wish) -> Result<FlavorSnapshot, Fault> {
+    let id = FlavorId::new(&wish.flavor);
+    let flavor = house.views.flavors.read(|view| view.flavors.by_id.get(&id).cloned());
+    let visible = flavor.filter(|flavor| {
+        let own = ctx.caller().project.as_ref().is_some_and(|project| flavor.visible_to(project));
+        !flavor.definition.disabled && (own || ctx.caller().is_admin)
+    });
+    let flavor = visible.ok_or_else(|| Fault::bad_request(format!("Flavor {id} could not be found.")))?;
+    let definition = &flavor.definition;
+    Ok(FlavorSnapshot {
+        id,
+        name: definition.name.clone(),
+        vcpus: definition.vcpus,
+        memory_mib: definition.memory_mib,
+        root_gib: definition.root_gib,
+        ephemeral_gib: definition.ephemeral_gib,
+        swap_mib: definition.swap_mib,
+        extra_specs: flavor.extra_specs.clone(),
+    })
+}
+
+async fn image(
+    ctx: &Ctx,
+    house: &House,
+    wish: &Wish,
+    project: &ProjectId,
+    flavor: &FlavorSnapshot,
+) -> Result<Option<ImageSnapshot>, Fault> {
+    let Some(id) = wish.image else { return Ok(None) };
+    let image = house.images.find(id, project, ctx.caller().is_admin).await.map_err(reject::image)?;
+    if image.min_memory_mib > flavor.memory_mib {
+        return Err(Fault::bad_request("Flavor's memory is too small for requested image."));
+    }
+    if flavor.root_gib == 0 {
+        // The root disk takes the image's size, which the project does not pay for.
+        if !ctx.allows("os_compute_api:servers:create:zero_disk_flavor", &ctx.own_target()) {
+            return Err(Fault::forbidden("Only volume-backed servers are allowed for flavors with zero disk."));
+        }
+        return Ok(Some(image));
+    }
+    let disk = u64::from(flavor.root_gib) * GIB;
+    let size = image.size.max(image.virtual_size);
+    if size > disk {
+        return Err(Fault::bad_request(format!(
+            "Flavor's disk is too small for requested image. Flavor disk is {disk} bytes, image is {size} bytes."
+        )));
+    }
+    let least = u64::from(image.min_disk_gib) * GIB;
+    if least > disk {
+        return Err(Fault::bad_request(format!(
+            "Flavor's disk is smaller than the minimum size specified in image metadata. Flavor disk is {disk} bytes, \
+             minimum size is {least} bytes."
+        )));
+    }
+    Ok(Some(image))
+}

@@ -1,0 +1,193 @@
+//! `POST /servers`.
+//!
+//! | step | file | what it may answer |
+//! |---|---|---|
+//! | read the body | [`wish`] | 400: what the schema cannot say |
+//! | look up and check flavor, image, key, zone, networks | [`admit`] | 400, 403, 404, 409 in Nova's words |
+//! | take quota, record the servers | here | 403 over quota; 202 |
+//!
+//! Nothing is recorded before everything that can be known beforehand is checked. Quota is taken for server ids that do
+//! not exist yet; when a server then cannot be recorded its room is given back at once, and a reservation whose server
+//! never came to be (a crash between the two) is found by its ids.
+//!
+//! Personality files (until 2.56) are checked against their limits and otherwise left alone: guests are built agentless,
+//! there is no injection of files. The log says so.
+
+mod admit;
+mod names;
+mod wish;
+
+use std::sync::Arc;
+
+use chronova_actors::aggregate::CommandError;
+use chronova_actors::house::House;
+use chronova_actors::instance::{InstanceAggregate, InstanceCommand};
+use chronova_actors::quota::{Overdrawn, QuotaAggregate, QuotaCommand, QuotaReject};
+use chronova_events::ids::{InstanceId, ProcessId, ProjectId};
+use chronova_events::instance::BuildRequested;
+use serde_json::{Value, json};
+
+use self::admit::Admitted;
+use self::wish::Wish;
+use crate::compute::reject;
+use crate::compute::views::server::disk_config;
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::policy::Permit;
+use crate::reply::Reply;
+
+pub(super) async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    let permit = ctx.permit()?;
+    let house = Arc::clone(ctx.house()?);
+    let wish = Wish::read(&ctx)?;
+    let admitted = admit::admit(&ctx, &house, &wish).await?;
+    let instances = reserve(&ctx, &house, &permit, &wish, &admitted).await?;
+    let reservation = names::reservation();
+    for (index, instance) in instances.iter().enumerate() {
+        let request = request(&ctx, &house, &wish, &admitted, *instance, index, instances.len(), &reservation);
+        if let Err(fault) = build(&house, &permit, request).await {
+            give_back(&house, &permit, &admitted.project, &instances[index..]).await;
+            return Err(fault);
+        }
+    }
+    Ok(answer(&ctx, &wish, &instances, &reservation))
+}
+
+/// Takes room for as many servers as fit between `min_count` and `max_count`, as Nova does.
+async fn reserve(
+    ctx: &Ctx,
+    house: &House,
+    permit: &Permit,
+    wish: &Wish,
+    admitted: &Admitted,
+) -> Result<Vec<InstanceId>, Fault> {
+    let mut count = wish.max_count;
+    loop {
+        let instances: Vec<InstanceId> = (0..count).map(|_| InstanceId::random()).collect();
+        let command = QuotaCommand::Reserve {
+            project: admitted.project.clone(),
+            instances: instances.clone(),
+            cores: admitted.flavor.vcpus,
+            memory_mib: admitted.flavor.memory_mib,
+            defaults: ctx.app.compute.config.default_limits(),
+        };
+        match dispatch::send::<QuotaAggregate>(house, permit, &admitted.project, command).await {
+            Ok(_) => return Ok(instances),
+            Err(CommandError::Rejected(QuotaReject::Exceeded(over))) => {
+                let room = room(&over, count);
+                if room < wish.min_count || room >= count {
+                    return Err(reject::over_quota(over));
+                }
+                count = room;
+            }
+            Err(error) => return Err(reject::quota(error)),
+        }
+    }
+}
+
+/// How many of `count` servers there is room for.
+fn room(over: &[Overdrawn], count: u32) -> u32 {
+    over.iter()
+        .map(|one| {
+            let each = (one.requested / u64::from(count.max(1))).max(1);
+            let free = u64::try_from(one.limit).unwrap_or(u64::MAX).saturating_sub(one.used);
+            u32::try_from(free / each).unwrap_or(u32::MAX)
+        })
+        .min()
+        .unwrap_or(count)
+}
+
+async fn build(house: &House, permit: &Permit, request: BuildRequested) -> Result<(), Fault> {
+    let instance = request.instance;
+    dispatch::send::<InstanceAggregate>(house, permit, &instance, InstanceCommand::Build(Box::new(request)))
+        .await
+        .map(|_| ())
+        .map_err(|error| reject::instance(instance, error))
+}
+
+async fn give_back(house: &House, permit: &Permit, project: &ProjectId, instances: &[InstanceId]) {
+    for instance in instances {
+        let release = QuotaCommand::Release { project: project.clone(), instance: *instance };
+        if let Err(error) = dispatch::send::<QuotaAggregate>(house, permit, project, release).await {
+            tracing::warn!(%instance, %error, "quota of a server that was not made stays taken until it is reconciled");
+        }
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "everything that was looked up becomes one fact here")]
+fn request(
+    ctx: &Ctx,
+    house: &House,
+    wish: &Wish,
+    admitted: &Admitted,
+    instance: InstanceId,
+    index: usize,
+    of: usize,
+    reservation: &str,
+) -> BuildRequested {
+    let (name, hostname) = names::of(wish, instance, index, of);
+    BuildRequested {
+        instance,
+        process: ProcessId::random(),
+        number: ctx.app.compute.next_number(house),
+        reservation: reservation.to_owned(),
+        launch_index: u32::try_from(index).unwrap_or(u32::MAX),
+        project: admitted.project.clone(),
+        user: ctx.caller().user.clone(),
+        name,
+        hostname,
+        description: wish.description.clone(),
+        flavor: admitted.flavor.clone(),
+        image: admitted.image.clone(),
+        key: admitted.key.clone(),
+        user_data: wish.user_data.clone(),
+        config_drive: wish.config_drive || ctx.app.compute.config.force_config_drive,
+        networks: wish.networks.clone(),
+        security_groups: wish.security_groups.clone(),
+        metadata: wish.metadata.clone(),
+        tags: wish.tags.clone(),
+        availability_zone: admitted.availability_zone.clone(),
+        forced_host: admitted.forced_host.clone(),
+        scheduler_hints: wish.scheduler_hints.clone(),
+        disk_config: wish.disk_config,
+        access_ip_v4: wish.access_ip_v4.clone(),
+        access_ip_v6: wish.access_ip_v6.clone(),
+        trusted_certs: wish.trusted_certs.clone(),
+    }
+}
+
+fn answer(ctx: &Ctx, wish: &Wish, instances: &[InstanceId], reservation: &str) -> Reply {
+    if wish.return_reservation_id {
+        return Reply::json(202, json!({"reservation_id": reservation}));
+    }
+    let Some(first) = instances.first() else { return Reply::empty(202) };
+    let id = first.to_string();
+    let groups: Vec<Value> = wish.security_groups.iter().map(|name| json!({"name": name})).collect();
+    let mut server = json!({
+        "id": id,
+        "links": ctx.links.pair("servers", &id),
+        "OS-DCF:diskConfig": disk_config(wish.disk_config),
+        "security_groups": groups,
+    });
+    if ctx.app.compute.config.enable_instance_password {
+        // Told once and kept nowhere: neither in the log of events nor in the log of text.
+        let password =
+            wish.admin_pass.clone().unwrap_or_else(|| names::password(ctx.app.compute.config.password_length));
+        server["adminPass"] = json!(password);
+    }
+    Reply::json(202, json!({"server": server})).header("Location", ctx.links.to_self("servers", &id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_as_fit() {
+        let over = |resource, requested, used, limit| Overdrawn { resource, requested, used, limit };
+        assert_eq!(room(&[over("cores", 20, 16, 20)], 10), 2);
+        assert_eq!(room(&[over("cores", 20, 16, 20), over("instances", 10, 9, 10)], 10), 1);
+        assert_eq!(room(&[over("ram", 512, 51_200, 51_200)], 1), 0);
+    }
+}

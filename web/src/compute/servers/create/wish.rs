@@ -1,0 +1,283 @@
+//! What a `POST /servers` asks for, read once into one form for all versions.
+
+use chronova_events::ids::{ImageId, NetworkId, PortId};
+use chronova_events::instance::{DiskConfig, Pairs, RequestedNetworks, RequestedNic};
+use serde_json::{Map, Value};
+
+use crate::compute::versions;
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::schema::{is_true, to_integer};
+
+/// The wish, as far as the body alone can tell.
+#[derive(Debug)]
+pub(super) struct Wish {
+    pub name: String,
+    pub description: Option<String>,
+    pub hostname: Option<String>,
+    pub image: Option<ImageId>,
+    pub flavor: String,
+    pub key_name: Option<String>,
+    pub user_data: Option<String>,
+    pub config_drive: bool,
+    pub networks: RequestedNetworks,
+    /// Each once, in the order asked for.
+    pub security_groups: Vec<String>,
+    pub metadata: Pairs,
+    pub tags: Vec<String>,
+    pub availability_zone: Option<String>,
+    pub host: Option<String>,
+    pub hypervisor_hostname: Option<String>,
+    pub scheduler_hints: Vec<(String, Vec<String>)>,
+    pub disk_config: DiskConfig,
+    pub access_ip_v4: Option<String>,
+    pub access_ip_v6: Option<String>,
+    pub trusted_certs: Vec<String>,
+    /// Path and size of each.
+    pub personality: Vec<(String, usize)>,
+    pub min_count: u32,
+    pub max_count: u32,
+    pub return_reservation_id: bool,
+    pub admin_pass: Option<String>,
+}
+
+impl Wish {
+    pub fn read(ctx: &Ctx) -> Result<Self, Fault> {
+        let Some(server) = ctx.body["server"].as_object() else { return Err(Fault::malformed()) };
+        let text = |key: &str| server.get(key).and_then(Value::as_str).map(str::to_owned);
+        let truth = |key: &str| server.get(key).is_some_and(is_true);
+        let (min_count, max_count) = counts(server)?;
+        let name = text("name").unwrap_or_default().trim().to_owned();
+        let wish = Self {
+            description: if versions::servers_have_descriptions(ctx.version) {
+                text("description")
+            } else {
+                Some(name.clone())
+            },
+            name,
+            hostname: text("hostname"),
+            image: image(server)?,
+            flavor: match &server["flavorRef"] {
+                Value::String(reference) => reference.rsplit('/').next().unwrap_or_default().to_owned(),
+                other => other.to_string(),
+            },
+            key_name: text("key_name"),
+            user_data: text("user_data"),
+            config_drive: truth("config_drive"),
+            networks: networks(server)?,
+            security_groups: security_groups(server),
+            metadata: metadata(server),
+            tags: tags(server),
+            availability_zone: text("availability_zone"),
+            host: text("host"),
+            hypervisor_hostname: text("hypervisor_hostname"),
+            scheduler_hints: hints(&ctx.body),
+            disk_config: match server.get("OS-DCF:diskConfig").and_then(Value::as_str) {
+                Some("MANUAL") => DiskConfig::Manual,
+                _ => DiskConfig::Auto,
+            },
+            access_ip_v4: text("accessIPv4"),
+            access_ip_v6: text("accessIPv6"),
+            trusted_certs: texts(server.get("trusted_image_certificates")),
+            personality: personality(server),
+            min_count,
+            max_count,
+            return_reservation_id: truth("return_reservation_id"),
+            admin_pass: text("adminPass").filter(|password| !password.is_empty()),
+        };
+        wish.check()?;
+        Ok(wish)
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        if self.max_count > 1 {
+            let RequestedNetworks::These(nics) = &self.networks else { return Ok(()) };
+            if nics.iter().any(|nic| nic.fixed_ip.is_some()) {
+                return Err(Fault::bad_request(
+                    "Invalid fixed IP: a specific fixed IP can be requested for one instance only.",
+                ));
+            }
+            if nics.iter().any(|nic| nic.port.is_some()) {
+                return Err(Fault::bad_request(
+                    "Unable to launch multiple instances with a single configured port ID. Please launch your instance one by one with different ports.",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn counts(server: &Map<String, Value>) -> Result<(u32, u32), Fault> {
+    let count = |key: &str| server.get(key).and_then(to_integer).and_then(|count| u32::try_from(count).ok());
+    let min = count("min_count").unwrap_or(1).max(1);
+    let max = count("max_count").unwrap_or(min);
+    if min > max {
+        return Err(Fault::bad_request("min_count must be <= max_count"));
+    }
+    Ok((min, max))
+}
+
+/// The image, and what the block device mappings say about it. There is no volume service yet, so the one mapping that
+/// can be served is the one that says what holds anyway: the image on a local disk as the root.
+fn image(server: &Map<String, Value>) -> Result<Option<ImageId>, Fault> {
+    let list = |key: &str| server.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let (legacy, modern) = (list("block_device_mapping"), list("block_device_mapping_v2"));
+    if !legacy.is_empty() && !modern.is_empty() {
+        return Err(Fault::bad_request(
+            "Using different block_device_mapping syntaxes is not allowed in the same request.",
+        ));
+    }
+    if !legacy.is_empty() {
+        return Err(no_volumes());
+    }
+    let reference = server.get("imageRef").and_then(Value::as_str);
+    let mut mapped = None;
+    for mapping in modern {
+        let says = |key: &str| mapping.get(key).and_then(Value::as_str);
+        let local_root = says("source_type") == Some("image")
+            && says("destination_type") == Some("local")
+            && mapping.get("boot_index").and_then(to_integer) == Some(0);
+        if !local_root || mapped.is_some() {
+            return Err(no_volumes());
+        }
+        mapped = says("uuid").or_else(|| says("image_id"));
+        if mapped != reference {
+            return Err(Fault::bad_request(
+                "Block Device Mapping is Invalid: Mapping image to local is not supported.",
+            ));
+        }
+    }
+    match reference {
+        Some("") | None if modern.is_empty() && reference.is_none() => {
+            Err(Fault::bad_request("Missing imageRef attribute"))
+        }
+        Some("") | None => Err(Fault::bad_request("Invalid imageRef provided.")),
+        Some(reference) => reference.parse().map(Some).map_err(|_| Fault::bad_request("Invalid imageRef provided.")),
+    }
+}
+
+fn no_volumes() -> Fault {
+    Fault::bad_request(
+        "Block Device Mapping is Invalid: volumes are not available in this cloud; the only mapping it can serve is the \
+         image on a local disk with boot_index 0.",
+    )
+}
+
+fn networks(server: &Map<String, Value>) -> Result<RequestedNetworks, Fault> {
+    let list = match server.get("networks") {
+        Some(Value::String(word)) if word == "none" => return Ok(RequestedNetworks::None),
+        Some(Value::Array(list)) if !list.is_empty() => list,
+        _ => return Ok(RequestedNetworks::Auto),
+    };
+    let mut nics: Vec<RequestedNic> = Vec::with_capacity(list.len());
+    for item in list {
+        let text = |key: &str| item.get(key).and_then(Value::as_str);
+        let (fixed_ip, tag) = (text("fixed_ip").map(str::to_owned), text("tag").map(str::to_owned));
+        let port = match text("port") {
+            Some(id) => Some(id.parse::<PortId>().map_err(|_| bad_network(id))?),
+            None => None,
+        };
+        if let (Some(ip), Some(port)) = (&fixed_ip, &port) {
+            return Err(Fault::bad_request(format!(
+                "Specified Fixed IP '{ip}' cannot be used with port '{port}': the two cannot be specified together."
+            )));
+        }
+        // A port says which network it is on.
+        let network = match (text("uuid"), port) {
+            (_, Some(_)) => None,
+            (Some(id), None) => Some(network(id)?),
+            (None, None) => return Err(bad_network("None")),
+        };
+        nics.push(RequestedNic { network, port, fixed_ip, tag });
+    }
+    Ok(RequestedNetworks::These(nics))
+}
+
+/// Clients of old prefixed bridges' names: `br-<uuid>`.
+fn network(text: &str) -> Result<NetworkId, Fault> {
+    text.strip_prefix("br-").unwrap_or(text).parse().map_err(|_| bad_network(text))
+}
+
+fn bad_network(id: &str) -> Fault {
+    Fault::bad_request(format!("Bad networks format: network uuid is not in proper format ({id})"))
+}
+
+fn security_groups(server: &Map<String, Value>) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for group in server.get("security_groups").and_then(Value::as_array).into_iter().flatten() {
+        if let Some(name) = group.get("name").and_then(Value::as_str)
+            && !names.iter().any(|known| known == name)
+        {
+            names.push(name.to_owned());
+        }
+    }
+    if names.is_empty() {
+        names.push("default".to_owned());
+    }
+    names
+}
+
+/// As events keep it: sorted by key.
+fn metadata(server: &Map<String, Value>) -> Pairs {
+    let mut pairs: Pairs = server
+        .get("metadata")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
+        .collect();
+    pairs.sort();
+    pairs
+}
+
+fn texts(value: Option<&Value>) -> Vec<String> {
+    value.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+fn tags(server: &Map<String, Value>) -> Vec<String> {
+    let mut tags: Vec<String> = Vec::new();
+    for tag in texts(server.get("tags")) {
+        if !tags.contains(&tag) {
+            tags.push(tag);
+        }
+    }
+    tags
+}
+
+/// Both spellings of the key; every hint as a list of texts.
+fn hints(body: &Value) -> Vec<(String, Vec<String>)> {
+    let hints = body.get("os:scheduler_hints").or_else(|| body.get("OS-SCH-HNT:scheduler_hints"));
+    let mut list: Vec<(String, Vec<String>)> = hints
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| {
+            let values = match value {
+                Value::String(text) => vec![text.clone()],
+                Value::Array(items) => {
+                    items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned)).collect()
+                }
+                other => vec![other.to_string()],
+            };
+            (key.clone(), values)
+        })
+        .collect();
+    list.sort();
+    list
+}
+
+fn personality(server: &Map<String, Value>) -> Vec<(String, usize)> {
+    use base64::Engine as _;
+    let engine = base64::engine::general_purpose::STANDARD;
+    server
+        .get("personality")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .map(|file| {
+            let text = |key: &str| file.get(key).and_then(Value::as_str).unwrap_or_default();
+            let contents: String = text("contents").split_whitespace().collect();
+            (text("path").to_owned(), engine.decode(contents).map_or(0, |bytes| bytes.len()))
+        })
+        .collect()
+}

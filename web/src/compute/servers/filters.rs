@@ -1,0 +1,348 @@
+//! Which servers a listing is about.
+//!
+//! Source: nova `api/openstack/compute/servers.py` (`_get_servers`), `db/main/api.py` (which filters are exact, which are
+//! patterns). Filters that the caller may not use are ignored, as Nova does.
+
+use chronova_events::envelope::Timestamp;
+use chronova_events::ids::{FlavorId, ProjectId};
+use chronova_events::instance::Alive;
+use chronova_projections::servers::ServerRow;
+use fancy_regex::Regex;
+
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::microversion::{Microversion, v};
+use chronova_events::instance::status::{self, Status};
+
+/// What those who are not administrators may filter by, and since when.
+const FOR_ALL: &[(&str, Microversion)] = &[
+    ("reservation_id", v(2, 1)),
+    ("name", v(2, 1)),
+    ("status", v(2, 1)),
+    ("image", v(2, 1)),
+    ("flavor", v(2, 1)),
+    ("ip", v(2, 1)),
+    ("changes-since", v(2, 1)),
+    ("all_tenants", v(2, 1)),
+    ("ip6", v(2, 5)),
+    ("tags", v(2, 26)),
+    ("tags-any", v(2, 26)),
+    ("not-tags", v(2, 26)),
+    ("not-tags-any", v(2, 26)),
+    ("changes-before", v(2, 66)),
+    ("locked", v(2, 73)),
+    ("availability_zone", v(2, 83)),
+    ("config_drive", v(2, 83)),
+    ("key_name", v(2, 83)),
+    ("created_at", v(2, 83)),
+    ("launched_at", v(2, 83)),
+    ("terminated_at", v(2, 83)),
+    ("power_state", v(2, 83)),
+    ("task_state", v(2, 83)),
+    ("vm_state", v(2, 83)),
+    ("progress", v(2, 83)),
+    ("user_id", v(2, 83)),
+];
+
+/// Parameters that are not filters.
+const NO_FILTER: &[&str] = &["limit", "marker", "sort_key", "sort_dir", "all_tenants", "tenant_id", "project_id"];
+
+type Holds = Box<dyn Fn(&ServerRow, &Alive, &Status) -> bool + Send>;
+
+/// What a listing was asked for.
+pub(super) struct Wanted {
+    /// `None`: all projects.
+    pub project: Option<ProjectId>,
+    /// Deleted servers instead of, or (with `changes-since`) besides, the live ones.
+    pub deleted: Deleted,
+    holds: Vec<Holds>,
+    /// Nothing can match: a status that does not exist, a flavor that does not exist.
+    pub nothing: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Deleted {
+    No,
+    Only,
+    Both,
+}
+
+impl Wanted {
+    pub fn holds(&self, row: &ServerRow) -> bool {
+        let Some(server) = row.instance.known() else { return false };
+        let gone = row.instance.alive().is_none();
+        let listed = match self.deleted {
+            Deleted::No => !gone,
+            Deleted::Only => gone,
+            Deleted::Both => true,
+        };
+        let Some(shown) = status::of(&row.instance) else { return false };
+        listed
+            && self.project.as_ref().is_none_or(|project| *project == server.request.project)
+            && self.holds.iter().all(|holds| holds(row, server, &shown))
+    }
+
+    /// Reads the query. `list_all` is the rule that guards looking at all projects.
+    pub fn read(ctx: &Ctx, list_all: &'static str) -> Result<Self, Fault> {
+        let own = ctx.own_target();
+        let all_filters = ctx.allows("os_compute_api:servers:allow_all_filters", &own);
+        let allowed =
+            |key: &str| all_filters || FOR_ALL.iter().any(|(name, since)| *name == key && ctx.version.at_least(*since));
+        let query = |key: &str| ctx.query.last(key).filter(|_| allowed(key));
+
+        let project = project(ctx, list_all, &allowed)?;
+        let mut wanted = Self { project, deleted: Deleted::No, holds: Vec::new(), nothing: false };
+        let mut status_deleted = false;
+        let statuses: Vec<&str> = ctx.query.all("status").filter(|_| allowed("status")).collect();
+        if !statuses.is_empty() {
+            status_deleted = wanted.by_status(ctx, &statuses)?;
+        }
+        let since = query("changes-since").map(time).transpose()?;
+        let before = query("changes-before").map(time).transpose()?;
+        if let (Some(since), Some(before)) = (since, before)
+            && before < since
+        {
+            return Err(Fault::bad_request("The value of changes-since must be less than or equal to changes-before."));
+        }
+        wanted.deleted = match query("deleted").or_else(|| query("soft_deleted")) {
+            _ if status_deleted => Deleted::Only,
+            Some(text) => match truth(text, "deleted")? {
+                true => Deleted::Only,
+                false => Deleted::No,
+            },
+            None if since.is_some() => Deleted::Both,
+            None => Deleted::No,
+        };
+        if let Some(since) = since {
+            wanted.when(move |_, server, _| server.updated_at >= since);
+        }
+        if let Some(before) = before {
+            wanted.when(move |_, server, _| server.updated_at <= before);
+        }
+        let mut seen: Vec<&str> = Vec::new();
+        for (key, _) in ctx.query.pairs() {
+            if NO_FILTER.contains(&key.as_str()) || seen.contains(&key.as_str()) || !allowed(key) {
+                continue;
+            }
+            seen.push(key);
+            if let Some(value) = ctx.query.last(key) {
+                wanted.by(ctx, key, value)?;
+            }
+        }
+        Ok(wanted)
+    }
+
+    fn when(&mut self, holds: impl Fn(&ServerRow, &Alive, &Status) -> bool + Send + 'static) {
+        self.holds.push(Box::new(holds));
+    }
+
+    /// Says whether deleted servers are asked for.
+    fn by_status(&mut self, ctx: &Ctx, statuses: &[&str]) -> Result<bool, Fault> {
+        const KNOWN: &[&str] = &[
+            "ACTIVE",
+            "BUILD",
+            "DELETED",
+            "ERROR",
+            "HARD_REBOOT",
+            "MIGRATING",
+            "PASSWORD",
+            "PAUSED",
+            "REBOOT",
+            "REBUILD",
+            "RESCUE",
+            "RESIZE",
+            "REVERT_RESIZE",
+            "SHELVED",
+            "SHELVED_OFFLOADED",
+            "SHUTOFF",
+            "SOFT_DELETED",
+            "SUSPENDED",
+            "VERIFY_RESIZE",
+            "UNKNOWN",
+        ];
+        let asked: Vec<String> = statuses.iter().map(|status| status.to_uppercase()).collect();
+        let known: Vec<String> = asked.into_iter().filter(|status| KNOWN.contains(&status.as_str())).collect();
+        if known.is_empty() {
+            self.nothing = true;
+        }
+        let deleted = known.iter().any(|status| status == "DELETED");
+        if deleted && !ctx.caller().is_admin {
+            return Err(Fault::forbidden("Only administrators may list deleted instances"));
+        }
+        self.when(move |_, _, shown| known.iter().any(|status| status == shown.status));
+        Ok(deleted)
+    }
+
+    /// One filter by what it is called in the query.
+    fn by(&mut self, ctx: &Ctx, key: &str, value: &str) -> Result<(), Fault> {
+        let text = value.to_owned();
+        match key {
+            "name" | "display_name" => self.matching(value, |s| Some(s.request.name.clone()))?,
+            "description" | "display_description" => self.matching(value, |s| s.request.description.clone())?,
+            "hostname" => self.matching(value, |s| Some(s.request.hostname.clone()))?,
+            "availability_zone" => self.matching(value, |s| {
+                s.placement
+                    .as_ref()
+                    .map(|placed| placed.availability_zone.clone())
+                    .or_else(|| s.request.availability_zone.clone())
+            })?,
+            "key_name" => self.matching(value, |s| s.request.key.as_ref().map(|key| key.name.clone()))?,
+            "reservation_id" => self.matching(value, |s| Some(s.request.reservation.clone()))?,
+            "node" => self.matching(value, |s| s.placement.as_ref().map(|placed| placed.hostname.clone()))?,
+            "access_ip_v4" => self.matching(value, |s| s.request.access_ip_v4.clone())?,
+            "access_ip_v6" => self.matching(value, |s| s.request.access_ip_v6.clone())?,
+            "created_at" => self.matching(value, |s| Some(s.created_at.iso_micros()))?,
+            "launched_at" => self.matching(value, |s| s.launched_at.map(Timestamp::iso_micros))?,
+            "terminated_at" => self.matching(value, |s| s.terminated_at.map(Timestamp::iso_micros))?,
+            "ip" | "ip6" => self.by_address(value, key == "ip6")?,
+            "host" => self.when(move |_, s, _| s.placement.as_ref().is_some_and(|placed| placed.hostname == text)),
+            "user_id" => self.when(move |_, s, _| s.request.user.as_str() == text),
+            "uuid" => self.when(move |row, _, _| row.id.to_string().eq_ignore_ascii_case(&text)),
+            "image" | "image_ref" => {
+                // A link to the image is as good as its id.
+                let id = text.rsplit('/').next().unwrap_or_default().to_owned();
+                self.when(move |_, s, _| match &s.request.image {
+                    Some(image) => image.id.to_string() == id,
+                    None => id.is_empty(),
+                });
+            }
+            "flavor" => {
+                let id = text.rsplit('/').next().unwrap_or_default().to_owned();
+                let known =
+                    ctx.house()?.views.flavors.read(|view| view.flavors.by_id.contains_key(&FlavorId::new(&id)));
+                self.nothing |= !known;
+                self.when(move |_, s, _| s.request.flavor.id.as_str() == id);
+            }
+            "vm_state" => self.when(move |_, _, shown| shown.vm_state == text),
+            "task_state" => self.when(move |_, _, shown| shown.task_state.unwrap_or_default() == text),
+            "power_state" => self.when(move |_, _, shown| shown.power_state.to_string() == text),
+            "progress" => self.when(move |_, _, _| text == "0"),
+            "launch_index" => self.when(move |_, s, _| s.request.launch_index.to_string() == text),
+            "config_drive" => {
+                let on = is_on(value);
+                self.when(move |_, s, _| s.request.config_drive == on);
+            }
+            "locked" => {
+                let locked = truth(value, "locked")?;
+                self.when(move |_, s, _| s.lock.is_some() == locked);
+            }
+            "locked_by" => self.when(move |_, s, _| {
+                s.lock.as_ref().is_some_and(|lock| if lock.by_admin { text == "admin" } else { text == "owner" })
+            }),
+            "tags" | "tags-any" | "not-tags" | "not-tags-any" => self.by_tags(key, value),
+            // Known to Nova's database, meaningless here: no server has one.
+            "kernel_id" | "ramdisk_id" => self.nothing |= !value.is_empty(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A pattern anywhere in the text, without case: MySQL's REGEXP.
+    fn matching(&mut self, pattern: &str, of: impl Fn(&Alive) -> Option<String> + Send + 'static) -> Result<(), Fault> {
+        let regex = regex(pattern)?;
+        self.when(move |_, server, _| of(server).is_some_and(|text| regex.is_match(&text).unwrap_or(false)));
+        Ok(())
+    }
+
+    fn by_address(&mut self, pattern: &str, v6: bool) -> Result<(), Fault> {
+        let regex = regex(pattern)?;
+        self.when(move |_, server, _| {
+            let mut addresses = server.nics.iter().flat_map(|nic| &nic.fixed_ips).map(|ip| &ip.address);
+            addresses.any(|address| address.contains(':') == v6 && regex.is_match(address).unwrap_or(false))
+        });
+        Ok(())
+    }
+
+    fn by_tags(&mut self, key: &str, value: &str) {
+        let tags: Vec<String> = value.split(',').map(str::to_owned).collect();
+        let (all, not) = (!key.ends_with("-any"), key.starts_with("not-"));
+        self.when(move |_, server, _| {
+            let has = |tag: &String| server.request.tags.contains(tag);
+            let matches = if all { tags.iter().all(has) } else { tags.iter().any(has) };
+            matches != not
+        });
+    }
+}
+
+/// The project that is listed. Asking for another one, or for all, needs the right to.
+fn project(ctx: &Ctx, list_all: &'static str, allowed: &impl Fn(&str) -> bool) -> Result<Option<ProjectId>, Fault> {
+    let own = ctx.caller().project.clone();
+    let asked = ctx.query.last("tenant_id").or_else(|| ctx.query.last("project_id"));
+    let asked = asked.filter(|_| allowed("project_id")).map(ProjectId::new);
+    let all = match ctx.query.last("all_tenants") {
+        // `?all_tenants` without a value is a yes.
+        Some("") => true,
+        Some(text) => truth(text, "all_tenants")?,
+        None => asked.is_some() && asked != own,
+    };
+    if all {
+        let target = match &own {
+            Some(project) => crate::policy::Target::default().project(project),
+            None => crate::policy::Target::default(),
+        };
+        ctx.authorize_rule(list_all, &target)?;
+        return Ok(asked);
+    }
+    Ok(own)
+}
+
+fn regex(pattern: &str) -> Result<Regex, Fault> {
+    Regex::new(&format!("(?i){pattern}")).map_err(|_| Fault::bad_request(format!("Invalid filter: {pattern}")))
+}
+
+/// oslo's `bool_from_string` in its strict form.
+fn truth(text: &str, name: &str) -> Result<bool, Fault> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "1" | "t" | "true" | "on" | "y" | "yes" => Ok(true),
+        "0" | "f" | "false" | "off" | "n" | "no" => Ok(false),
+        _ => Err(Fault::bad_request(format!("Invalid value '{text}' for the query parameter '{name}'."))),
+    }
+}
+
+fn is_on(text: &str) -> bool {
+    matches!(text.trim().to_ascii_lowercase().as_str(), "1" | "t" | "true" | "on" | "y" | "yes")
+}
+
+/// A time with or without an offset; without one it is UTC.
+pub(in crate::compute) fn time(text: &str) -> Result<Timestamp, Fault> {
+    use chrono::{DateTime, NaiveDate, NaiveDateTime};
+    let text = text.trim();
+    let spaced = text.replacen(' ', "T", 1);
+    if let Ok(at) = DateTime::parse_from_rfc3339(&spaced) {
+        return Ok(Timestamp(at.timestamp_micros()));
+    }
+    for form in ["%Y-%m-%dT%H:%M:%S%.f%#z", "%Y-%m-%dT%H:%M%#z"] {
+        if let Ok(at) = DateTime::parse_from_str(&spaced, form) {
+            return Ok(Timestamp(at.timestamp_micros()));
+        }
+    }
+    for form in ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M"] {
+        if let Ok(at) = NaiveDateTime::parse_from_str(spaced.trim_end_matches('Z'), form) {
+            return Ok(Timestamp(at.and_utc().timestamp_micros()));
+        }
+    }
+    let day = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok().and_then(|day| day.and_hms_opt(0, 0, 0));
+    day.map(|at| Timestamp(at.and_utc().timestamp_micros()))
+        .ok_or_else(|| Fault::bad_request(format!("Invalid changes-since value: {text}")))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn times_in_every_spelling() {
+        let noon = Timestamp(1_767_268_800_000_000);
+        for text in ["2026-01-01T12:00:00Z", "2026-01-01 12:00:00", "2026-01-01T13:00:00+01:00", "2026-01-01T12:00"] {
+            assert_eq!(time(text).unwrap(), noon, "{text}");
+        }
+        assert!(time("yesterday").is_err());
+    }
+
+    #[test]
+    fn truth_is_strict() {
+        assert!(truth("True", "x").unwrap() && !truth("0", "x").unwrap());
+        assert_eq!(truth("maybe", "x").unwrap_err().status, 400);
+    }
+}

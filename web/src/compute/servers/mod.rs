@@ -1,0 +1,128 @@
+//! Servers: creating, showing, changing and deleting them.
+//!
+//! Invariant: a server of another project does not exist for those who are not administrators (404, never 403), as in
+//! Nova, where the rows of other projects are not read.
+
+//pub mod action_log;
+//pub mod actions;
+pub mod change;
+pub mod create;
+mod filters;
+mod list;
+//pub mod metadata;
+//pub mod parts;
+//pub mod tags;
+
+use std::sync::Arc;
+
+use chronova_events::ids::InstanceId;
+use chronova_events::instance::Alive;
+use chronova_projections::servers::ServerRow;
+use serde_json::{Value, json};
+
+use super::bodies::{no_query, servers as bodies};
+use super::reject;
+use super::views::server::{SERVER, Sees, ServerView};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::policy::{Permit, Target};
+use crate::reply::Reply;
+use crate::route::{Route, delete, get, post, put};
+
+pub const ROUTES: &[Route] = &[
+    get("servers.index", "/servers", handler!(list::index))
+        .policy("os_compute_api:servers:index")
+        .query(bodies::index_query),
+    get("servers.detail", "/servers/detail", handler!(list::detail))
+        .policy("os_compute_api:servers:detail")
+        .query(bodies::index_query),
+    post("servers.create", "/servers", handler!(create::create))
+        .policy("os_compute_api:servers:create")
+        .body(bodies::create_body),
+    get("servers.show", "/servers/{id}", handler!(show))
+        .policy_on_target("os_compute_api:servers:show")
+        .query(no_query),
+    put("servers.update", "/servers/{id}", handler!(change::update))
+        .policy_on_target("os_compute_api:servers:update")
+        .body(bodies::update_body),
+    delete("servers.delete", "/servers/{id}", handler!(change::delete))
+        .policy_on_target("os_compute_api:servers:delete"),
+];
+
+/// A server that the caller may know of, and the permit for the route's rule.
+pub(super) struct Found {
+    pub id: InstanceId,
+    pub row: Arc<ServerRow>,
+    pub permit: Permit,
+    pub target: Target,
+}
+
+impl Found {
+    pub fn server(&self) -> Result<&Alive, Fault> {
+        self.row.instance.known().ok_or_else(|| reject::no_instance(self.id))
+    }
+}
+
+/// The live server that the path parameter `name` names.
+pub(super) fn find(ctx: &Ctx, name: &str) -> Result<Found, Fault> {
+    find_where(ctx, name, false)
+}
+
+/// As [`find`]; `deleted` ones too where asked for.
+pub(super) fn find_where(ctx: &Ctx, name: &str, deleted: bool) -> Result<Found, Fault> {
+    let id: InstanceId = ctx.id(name, |text| format!("Instance {text} could not be found."))?;
+    let row = ctx.house()?.views.servers.read(|servers| servers.get(id).cloned());
+    let row = row.ok_or_else(|| reject::no_instance(id))?;
+    let server = match deleted {
+        true => row.instance.known(),
+        false => row.instance.alive(),
+    };
+    let server = server.ok_or_else(|| reject::no_instance(id))?;
+    let (project, user) = (server.request.project.clone(), server.request.user.clone());
+    if !ctx.caller().is_admin && ctx.caller().project.as_ref() != Some(&project) {
+        return Err(reject::no_instance(id));
+    }
+    let target = Target::owned(&project, &user);
+    let permit = ctx.authorize(&target)?;
+    Ok(Found { id, row, permit, target })
+}
+
+/// What the caller sees of servers; asked once per request.
+pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Arc<Sees> {
+    let own = ctx.own_target();
+    Arc::new(Sees {
+        links: ctx.links.clone(),
+        extended: ctx.allows("os_compute_api:os-extended-server-attributes", &own),
+        host_status: ctx.allows("os_compute_api:servers:show:host_status", &own),
+        host_status_unknown: ctx.allows("os_compute_api:servers:show:host_status:unknown-only", &own),
+        extra_specs: ctx.allows("os_compute_api:os-flavor-extra-specs:index", &own),
+        fault_details: ctx.caller().is_admin,
+        groups,
+        brief,
+    })
+}
+
+/// A row with what the view needs of other read models.
+pub(super) fn view(ctx: &Ctx, row: &Arc<ServerRow>, sees: &Arc<Sees>) -> Result<Option<ServerView>, Fault> {
+    let house = ctx.house()?;
+    let placed = row.server().and_then(|server| server.placement.as_ref()).map(|placed| placed.host);
+    let name = |number| house.domain_name(number);
+    Ok(house.views.hosts.read(|hosts| {
+        let host = placed.and_then(|id| hosts.get(id));
+        ServerView::new(Arc::clone(row), host, sees, name)
+    }))
+}
+
+/// The server as the read model shows it now, in full.
+pub(super) fn render(ctx: &Ctx, id: InstanceId, sees: &Arc<Sees>) -> Result<Value, Fault> {
+    let row = ctx.house()?.views.servers.read(|servers| servers.get(id).cloned());
+    let row = row.ok_or_else(|| reject::no_instance(id))?;
+    let view = view(ctx, &row, sees)?.ok_or_else(|| reject::no_instance(id))?;
+    Ok(SERVER.render(&view, ctx.version))
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "id")?;
+    Ok(Reply::ok(json!({"server": render(&ctx, found.id, &sees(&ctx, true, false))?})))
+}

@@ -1,0 +1,68 @@
+//! What differs between microversions in behaviour, not in form.
+
+use crate::microversion::{Microversion, v};
+
+/// `PUT /servers/{id}` answers without the extended attributes.
+pub(super) const fn update_answers_briefly(version: Microversion) -> bool {
+    !version.at_least(v(2, 75))
+}
+
+/// Hosts, hypervisors and services are known by UUIDs instead of numbers.
+pub(super) const fn hosts_have_uuids(version: Microversion) -> bool {
+    version.at_least(v(2, 53))
+}
+
+/// Hypervisors show their CPUs as an object instead of a text of JSON.
+pub(super) const fn cpu_info_is_an_object(version: Microversion) -> bool {
+    version.at_least(v(2, 28))
+}
+
+/// `os-keypairs` answers 201 and 204 instead of 200 and 202.
+pub(super) const fn keypairs_use_fitting_codes(version: Microversion) -> bool {
+    version.at_least(v(2, 2))
+}
+
+/// Key pairs may be looked at, made and removed for other users.
+pub(super) const fn keypairs_of_others(version: Microversion) -> bool {
+    version.at_least(v(2, 10))
+}
+
+/// Deleted servers' actions can be read.
+pub(super) const fn actions_of_deleted(version: Microversion) -> bool {
+    version.at_least(v(2, 21))
+}
+
+/// Everybody sees the events of an action; before, only those whom the policy let.
+pub(super) const fn action_events_for_all(version: Microversion) -> bool {
+    version.at_least(v(2, 51))
+}
+
+/// A public flavor has no access list to add to.
+pub(super) const fn public_flavor_has_no_access_list(version: Microversion) -> bool {
+    version.at_least(v(2, 7))
+}
+
+/// Fixed addresses, security groups and the like have quotas here.
+pub(super) const fn network_quotas(version: Microversion) -> bool {
+    !version.at_least(v(2, 36))
+}
+
+/// Image metadata has a limit.
+pub(super) const fn image_metadata_limit(version: Microversion) -> bool {
+    !version.at_least(v(2, 39))
+}
+
+/// Injected files have quotas.
+pub(super) const fn file_quotas(version: Microversion) -> bool {
+    !version.at_least(v(2, 57))
+}
+
+/// Hypervisors show their uptime and no longer their load.
+pub(super) const fn hypervisors_show_uptime(version: Microversion) -> bool {
+    version.at_least(v(2, 88))
+}
+
+/// A server's description is its own; before, its name stood for it.
+pub(super) const fn servers_have_descriptions(version: Microversion) -> bool {
+    version.at_least(v(2, 19))
+}

@@ -1,0 +1,41 @@
+//! A key pair's fields, and the microversions that have them.
+
+use chronova_events::keypair::Keypair;
+use serde_json::{Value, json};
+
+use crate::fields::{FieldTable, field};
+
+fn kind(key: &Keypair) -> Value {
+    json!(key.definition.kind)
+}
+
+/// In lists.
+pub static LISTED: FieldTable<Keypair> = FieldTable::new(&[
+    field("name", |k: &Keypair| json!(k.definition.name)),
+    field("public_key", |k: &Keypair| json!(k.definition.public_key)),
+    field("fingerprint", |k: &Keypair| json!(k.definition.fingerprint)),
+    field("type", kind).since(2, 2),
+]);
+
+/// What its creation answers; the private key is added where one was made.
+pub static CREATED: FieldTable<Keypair> = FieldTable::new(&[
+    field("name", |k: &Keypair| json!(k.definition.name)),
+    field("public_key", |k: &Keypair| json!(k.definition.public_key)),
+    field("fingerprint", |k: &Keypair| json!(k.definition.fingerprint)),
+    field("type", kind).since(2, 2),
+    field("user_id", |k: &Keypair| json!(k.definition.user)),
+]);
+
+/// One by itself. Nova shows its table's columns here.
+pub static SHOWN: FieldTable<Keypair> = FieldTable::new(&[
+    field("created_at", |k: &Keypair| json!(k.created_at.iso_micros())),
+    field("deleted", |_| json!(false)),
+    field("deleted_at", |_| Value::Null),
+    field("fingerprint", |k: &Keypair| json!(k.definition.fingerprint)),
+    field("id", |k: &Keypair| json!(k.number)),
+    field("name", |k: &Keypair| json!(k.definition.name)),
+    field("public_key", |k: &Keypair| json!(k.definition.public_key)),
+    field("updated_at", |_| Value::Null),
+    field("user_id", |k: &Keypair| json!(k.definition.user)),
+    field("type", kind).since(2, 2),
+]);

@@ -1,0 +1,21 @@
+//! What the resources of the Compute API look like, at each microversion.
+
+//pub mod action;
+pub mod flavor;
+//pub mod hypervisor;
+//pub mod keypair;
+pub mod server;
+//pub mod service;
+
+use chronova_events::ids::ProjectId;
+use sha2::{Digest, Sha224};
+
+/// A host as projects may know it: the same for all of a project's servers on the host, and for no other project.
+pub fn host_id(project: &ProjectId, host: &str) -> String {
+    use std::fmt::Write as _;
+    let digest = Sha224::digest(format!("{project}{host}"));
+    digest.iter().fold(String::with_capacity(56), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}

@@ -1,0 +1,311 @@
+//! A server's fields, and the microversions that have them.
+//!
+//! Source: the Compute API reference and its history of microversions. What only some may see is decided once per
+//! request ([`Sees`]), not per field.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chronova_events::envelope::Timestamp;
+use chronova_events::host::KnownHost;
+use chronova_events::instance::status::{self, Status};
+use chronova_events::instance::{Alive, DiskConfig, NicInfo, Pairs};
+use chronova_projections::servers::ServerRow;
+use serde_json::{Map, Value, json};
+
+use super::host_id;
+use crate::fields::{FieldTable, field};
+use crate::links::Links;
+
+/// What the caller may see of servers, and how they are to be shown.
+#[derive(Debug, Clone)]
+pub struct Sees {
+    pub links: Links,
+    /// `os_compute_api:os-extended-server-attributes`
+    pub extended: bool,
+    /// `os_compute_api:servers:show:host_status`
+    pub host_status: bool,
+    /// `os_compute_api:servers:show:host_status:unknown-only`
+    pub host_status_unknown: bool,
+    /// `os_compute_api:os-flavor-extra-specs:index`
+    pub extra_specs: bool,
+    /// Administrators see why things went wrong in full.
+    pub fault_details: bool,
+    /// Lists leave server groups out.
+    pub groups: bool,
+    /// An answer to `PUT` shows less before 2.75.
+    pub brief: bool,
+}
+
+/// A server about to be shown.
+#[derive(Debug)]
+pub struct ServerView {
+    pub row: Arc<ServerRow>,
+    pub status: Status,
+    pub sees: Arc<Sees>,
+    /// `UP`, `DOWN`, `MAINTENANCE`, `UNKNOWN`, or nothing.
+    pub host_status: &'static str,
+    /// The domain's name.
+    pub instance_name: String,
+}
+
+impl ServerView {
+    /// `None` for a row whose server was never asked for.
+    pub fn new(
+        row: Arc<ServerRow>,
+        host: Option<&KnownHost>,
+        sees: &Arc<Sees>,
+        name: impl FnOnce(u64) -> String,
+    ) -> Option<Self> {
+        let status = status::of(&row.instance)?;
+        let server = row.server()?;
+        let host_status = match (&server.placement, host) {
+            (None, _) => "",
+            (Some(_), None) => "UNKNOWN",
+            (Some(_), Some(host)) if !host.enabled => "MAINTENANCE",
+            (Some(_), Some(host)) if host.forced_down => "DOWN",
+            (Some(_), Some(host)) if !host.up => "UNKNOWN",
+            (Some(_), Some(_)) => "UP",
+        };
+        let instance_name = name(server.request.number);
+        Some(Self { row, status, sees: Arc::clone(sees), host_status, instance_name })
+    }
+
+    fn with(&self, show: impl FnOnce(&Alive) -> Value) -> Value {
+        self.row.server().map_or(Value::Null, show)
+    }
+
+    fn is(&self, holds: impl FnOnce(&Alive) -> bool) -> bool {
+        self.row.server().is_some_and(holds)
+    }
+
+    fn id(&self) -> String {
+        self.row.id.to_string()
+    }
+}
+
+fn pairs(pairs: &Pairs) -> Value {
+    Value::Object(pairs.iter().map(|(key, value)| (key.clone(), json!(value))).collect())
+}
+
+fn micros(at: Option<Timestamp>) -> Value {
+    at.map_or(Value::Null, |at| json!(at.iso_micros()))
+}
+
+/// A host's name where the server has a host.
+fn host_name(server: &Alive) -> Value {
+    server.placement.as_ref().map_or(Value::Null, |placed| json!(placed.hostname))
+}
+
+/// Addresses by network; `extended` adds the interface's MAC and that the address is not a floating one.
+pub fn addresses(nics: &[NicInfo], extended: bool) -> Value {
+    let mut networks: Map<String, Value> = Map::new();
+    for nic in nics {
+        let list = networks.entry(nic.network_label.clone()).or_insert_with(|| json!([]));
+        for ip in &nic.fixed_ips {
+            let mut entry = json!({"version": if ip.address.contains(':') { 6 } else { 4 }, "addr": ip.address});
+            if extended {
+                entry["OS-EXT-IPS:type"] = json!("fixed");
+                entry["OS-EXT-IPS-MAC:mac_addr"] = json!(nic.mac);
+            }
+            if let Value::Array(entries) = list {
+                entries.push(entry);
+            }
+        }
+    }
+    Value::Object(networks)
+}
+
+/// The security groups of all interfaces, each once; before there are interfaces, those asked for.
+pub fn security_groups(server: &Alive) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    let bound = server.nics.iter().flat_map(|nic| &nic.security_groups);
+    let asked = server.request.security_groups.iter().filter(|_| server.nics.is_empty());
+    for name in bound.chain(asked) {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+pub fn disk_config(config: DiskConfig) -> &'static str {
+    match config {
+        DiskConfig::Auto => "AUTO",
+        DiskConfig::Manual => "MANUAL",
+    }
+}
+
+fn image(view: &ServerView, properties: bool) -> Value {
+    view.with(|server| {
+        let Some(image) = &server.request.image else { return json!("") };
+        let id = image.id.to_string();
+        let mut shown = json!({
+            "id": id,
+            "links": [{"rel": "bookmark", "href": view.sees.links.bookmark("images", &id)}],
+        });
+        if properties {
+            shown["properties"] = pairs(&image.properties);
+        }
+        shown
+    })
+}
+
+fn flavor_link(view: &ServerView) -> Value {
+    view.with(|server| {
+        let id = server.request.flavor.id.as_str();
+        json!({"id": id, "links": [{"rel": "bookmark", "href": view.sees.links.bookmark("flavors", id)}]})
+    })
+}
+
+fn flavor_embedded(view: &ServerView) -> Value {
+    view.with(|server| {
+        let flavor = &server.request.flavor;
+        let mut shown = json!({
+            "vcpus": flavor.vcpus,
+            "ram": flavor.memory_mib,
+            "disk": flavor.root_gib,
+            "ephemeral": flavor.ephemeral_gib,
+            "swap": flavor.swap_mib,
+            "original_name": flavor.name,
+        });
+        if view.sees.extra_specs {
+            shown["extra_specs"] = pairs(&flavor.extra_specs);
+        }
+        shown
+    })
+}
+
+fn fault(view: &ServerView) -> Value {
+    view.with(|server| {
+        let Some((fault, at)) = &server.fault else { return Value::Null };
+        let mut shown = json!({"code": fault.code, "created": at.iso_seconds(), "message": fault.message});
+        // Nova gives the details to everybody where it was the user's mistake, to administrators otherwise.
+        if !fault.details.is_empty() && (fault.code != 500 || view.sees.fault_details) {
+            shown["details"] = json!(fault.details);
+        }
+        shown
+    })
+}
+
+fn shows_fault(view: &ServerView) -> bool {
+    matches!(view.status.status, "ERROR" | "DELETED") && view.is(|server| server.fault.is_some())
+}
+
+fn shows_progress(view: &ServerView) -> bool {
+    matches!(
+        view.status.status,
+        "ACTIVE" | "BUILD" | "DELETED" | "REBUILD" | "RESIZE" | "VERIFY_RESIZE" | "MIGRATING" | "PASSWORD"
+    )
+}
+
+fn shows_host_status(view: &ServerView) -> bool {
+    !view.sees.brief && (view.sees.host_status || (view.sees.host_status_unknown && view.host_status == "UNKNOWN"))
+}
+
+fn full(view: &ServerView) -> bool {
+    !view.sees.brief
+}
+
+fn extended(view: &ServerView) -> bool {
+    view.sees.extended && !view.sees.brief
+}
+
+fn zone(server: &Alive) -> &str {
+    match &server.placement {
+        Some(placed) => &placed.availability_zone,
+        None => server.request.availability_zone.as_deref().unwrap_or_default(),
+    }
+}
+
+fn hints(server: &Alive) -> Value {
+    let hints: BTreeMap<&str, &[String]> =
+        server.request.scheduler_hints.iter().map(|(key, values)| (key.as_str(), values.as_slice())).collect();
+    json!(hints)
+}
+
+/// `GET /servers/detail`, `GET /servers/{id}`, and `PUT /servers/{id}`.
+pub static SERVER: FieldTable<ServerView> = FieldTable::new(&[
+    field("id", |v: &ServerView| json!(v.id())),
+    field("name", |v: &ServerView| v.with(|s| json!(s.request.name))),
+    field("status", |v: &ServerView| json!(v.status.status)),
+    field("tenant_id", |v: &ServerView| v.with(|s| json!(s.request.project))),
+    field("user_id", |v: &ServerView| v.with(|s| json!(s.request.user))),
+    field("metadata", |v: &ServerView| v.with(|s| pairs(&s.request.metadata))),
+    field("hostId", |v: &ServerView| {
+        v.with(|s| match &s.placement {
+            Some(placed) => json!(host_id(&s.request.project, &placed.hostname)),
+            None => json!(""),
+        })
+    }),
+    field("image", |v: &ServerView| image(v, false)).until(2, 97),
+    field("image", |v: &ServerView| image(v, true)).since(2, 98),
+    field("flavor", flavor_link).until(2, 46),
+    field("flavor", flavor_embedded).since(2, 47),
+    field("created", |v: &ServerView| v.with(|s| json!(s.created_at.iso_seconds()))),
+    field("updated", |v: &ServerView| v.with(|s| json!(s.updated_at.iso_seconds()))),
+    field("addresses", |v: &ServerView| v.with(|s| addresses(&s.nics, !v.sees.brief))),
+    field("accessIPv4", |v: &ServerView| v.with(|s| json!(s.request.access_ip_v4.as_deref().unwrap_or_default()))),
+    field("accessIPv6", |v: &ServerView| v.with(|s| json!(s.request.access_ip_v6.as_deref().unwrap_or_default()))),
+    field("links", |v: &ServerView| v.sees.links.pair("servers", &v.id())),
+    field("OS-DCF:diskConfig", |v: &ServerView| v.with(|s| json!(disk_config(s.request.disk_config)))),
+    field("fault", fault).when(shows_fault),
+    field("progress", |_| json!(0)).when(shows_progress),
+    field("OS-EXT-AZ:availability_zone", |v: &ServerView| v.with(|s| json!(zone(s)))).when(full),
+    field("pinned_availability_zone", |v: &ServerView| v.with(|s| json!(s.request.availability_zone))).since(2, 96),
+    field("config_drive", |v: &ServerView| v.with(|s| json!(if s.request.config_drive { "True" } else { "" })))
+        .when(full),
+    field("OS-EXT-SRV-ATTR:host", |v: &ServerView| v.with(host_name)).when(extended),
+    field("OS-EXT-SRV-ATTR:instance_name", |v: &ServerView| json!(v.instance_name)).when(extended),
+    field("OS-EXT-SRV-ATTR:hypervisor_hostname", |v: &ServerView| v.with(host_name)).when(extended),
+    field("OS-EXT-SRV-ATTR:reservation_id", |v: &ServerView| v.with(|s| json!(s.request.reservation)))
+        .since(2, 3)
+        .when(extended),
+    field("OS-EXT-SRV-ATTR:launch_index", |v: &ServerView| v.with(|s| json!(s.request.launch_index)))
+        .since(2, 3)
+        .when(extended),
+    field("OS-EXT-SRV-ATTR:hostname", |v: &ServerView| v.with(|s| json!(s.request.hostname)))
+        .since(2, 3)
+        .until(2, 89)
+        .when(extended),
+    field("OS-EXT-SRV-ATTR:hostname", |v: &ServerView| v.with(|s| json!(s.request.hostname))).since(2, 90),
+    field("OS-EXT-SRV-ATTR:kernel_id", |_| json!("")).since(2, 3).when(extended),
+    field("OS-EXT-SRV-ATTR:ramdisk_id", |_| json!("")).since(2, 3).when(extended),
+    field("OS-EXT-SRV-ATTR:root_device_name", |_| json!("/dev/vda")).since(2, 3).when(extended),
+    field("OS-EXT-SRV-ATTR:user_data", |v: &ServerView| v.with(|s| json!(s.request.user_data)))
+        .since(2, 3)
+        .when(extended),
+    field("host_status", |v: &ServerView| json!(v.host_status)).since(2, 16).when(shows_host_status),
+    field("key_name", |v: &ServerView| v.with(|s| json!(s.request.key.as_ref().map(|key| &key.name)))).when(full),
+    field("OS-SRV-USG:launched_at", |v: &ServerView| v.with(|s| micros(s.launched_at))).when(full),
+    field("OS-SRV-USG:terminated_at", |v: &ServerView| v.with(|s| micros(s.terminated_at))).when(full),
+    field("security_groups", |v: &ServerView| {
+        v.with(|s| security_groups(s).into_iter().map(|name| json!({"name": name})).collect())
+    })
+    .when(|v| !v.sees.brief && v.is(|s| !security_groups(s).is_empty())),
+    field("OS-EXT-STS:task_state", |v: &ServerView| json!(v.status.task_state)).when(full),
+    field("OS-EXT-STS:vm_state", |v: &ServerView| json!(v.status.vm_state)).when(full),
+    field("OS-EXT-STS:power_state", |v: &ServerView| json!(v.status.power_state)).when(full),
+    field("os-extended-volumes:volumes_attached", |_| json!([])).when(full),
+    field("locked", |v: &ServerView| v.with(|s| json!(s.lock.is_some()))).since(2, 9),
+    field("locked_reason", |v: &ServerView| v.with(|s| json!(s.lock.as_ref().and_then(|lock| lock.reason.as_ref()))))
+        .since(2, 73),
+    field("description", |v: &ServerView| v.with(|s| json!(s.request.description))).since(2, 19),
+    field("tags", |v: &ServerView| v.with(|s| json!(s.request.tags))).since(2, 26),
+    field("trusted_image_certificates", |v: &ServerView| {
+        v.with(|s| match s.request.trusted_certs.is_empty() {
+            true => Value::Null,
+            false => json!(s.request.trusted_certs),
+        })
+    })
+    .since(2, 63),
+    field("server_groups", |_| json!([])).since(2, 71).when(|v| v.sees.groups),
+    field("scheduler_hints", |v: &ServerView| v.with(hints)).since(2, 100),
+]);
+
+/// `GET /servers`
+pub static BRIEF: FieldTable<ServerView> = FieldTable::new(&[
+    field("id", |v: &ServerView| json!(v.id())),
+    field("name", |v: &ServerView| v.with(|s| json!(s.request.name))),
+    field("links", |v: &ServerView| v.sees.links.pair("servers", &v.id())),
+]);
