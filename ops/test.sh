@@ -86,7 +86,16 @@ stage_setup() {
   check "libvirt" libvirt_start "$RUN"
 }
 
-stage_format() { check "format" cargo fmt --all -- --check; }
+stage_format() {
+  check "format" cargo fmt --all -- --check
+  check "scripts parse" scripts_parse
+}
+
+scripts_parse() {
+  local script bad=0
+  while read -r script; do bash -n "$script" || bad=1; done < <(git ls-files '*.sh' .ci/run)
+  return $bad
+}
 
 stage_lint() { check "lint" cargo clippy --workspace --all-targets --locked -- -D warnings; }
 
