@@ -27,6 +27,8 @@ pub struct Fixture {
     pub network: NetworkSpec,
     /// An address of the network for the guest.
     pub address: String,
+    /// The guest's config drive, finished.
+    pub config_drive: Bytes,
     /// What the guest writes to its console when it is up.
     pub ready: String,
     pub memory_mib: u64,
@@ -223,7 +225,7 @@ impl Trial {
             ephemeral_gib: 1,
             swap_mib: 16,
             nics: vec![nic],
-            config_drive: Some(Bytes::from(vec![0_u8; 4096])),
+            config_drive: Some(self.fixture.config_drive.clone()),
             hardware: Vec::new(),
         }
     }

@@ -10,6 +10,7 @@ pub mod connect;
 pub mod domain_xml;
 pub mod driver;
 pub mod guest;
+pub mod iso9660;
 pub mod libvirt;
 pub mod options;
 pub mod sim;

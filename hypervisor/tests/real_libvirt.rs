@@ -1,18 +1,23 @@
 //! The conformance suite on a real libvirtd and QEMU.
 //!
 //! `CHRONOVA_TEST_LIBVIRT_URI` names the host, `CHRONOVA_TEST_IMAGE` a bootable qcow2 whose guest writes `GUEST-READY` to
-//! its first serial port and reacts to the ACPI power button. Without them the tests say so and pass.
+//! its first serial port and reacts to the ACPI power button, `CHRONOVA_TEST_LIBVIRT_RESTART` a command that restarts
+//! the host's libvirtd. Without them the tests say so and pass.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use chronova_events::ids::{ImageId, NetworkId};
+use chronova_events::ids::{ImageId, InstanceId, NetworkId};
 use chronova_hypervisor::conformance::{self, Fixture};
 use chronova_hypervisor::connect::{self, DriverOptions};
-use chronova_hypervisor::guest::{ImageFormat, ImageRef, NetworkSpec, SubnetSpec};
+use chronova_hypervisor::driver::{Driver, DriverError, HostSignal, SignalStream, StopMode};
+use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, NetworkSpec, PowerState, SubnetSpec};
+use chronova_hypervisor::iso9660;
 use chronova_hypervisor::options::LibvirtOptions;
+use futures::StreamExt as _;
 use sha2::{Digest, Sha512};
 
 fn image(content: &Bytes) -> ImageRef {
@@ -22,11 +27,17 @@ fn image(content: &Bytes) -> ImageRef {
     ImageRef { id: ImageId::random(), checksum, format: ImageFormat::Qcow2, size: content.len() as u64, virtual_size }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_real_host_conforms() {
+fn config_drive() -> Bytes {
+    let metadata = br#"{"uuid": "00000000-0000-0000-0000-000000000001", "hostname": "from-the-drive"}"#;
+    let files = [("openstack/latest/meta_data.json".to_owned(), metadata.to_vec())];
+    Bytes::from(iso9660::write("config-2", &files).unwrap())
+}
+
+/// The host's URI and the fixture, or why there is none.
+fn host() -> Option<(String, Fixture)> {
     let (Ok(uri), Ok(path)) = (std::env::var("CHRONOVA_TEST_LIBVIRT_URI"), std::env::var("CHRONOVA_TEST_IMAGE")) else {
         println!("SKIP: CHRONOVA_TEST_LIBVIRT_URI and CHRONOVA_TEST_IMAGE are not set");
-        return;
+        return None;
     };
     let content = Bytes::from(std::fs::read(path).unwrap());
     let subnet = SubnetSpec {
@@ -45,19 +56,124 @@ async fn a_real_host_conforms() {
             reservations: Vec::new(),
         },
         address: "10.199.77.7".to_owned(),
-        ready: "GUEST-READY".to_owned(),
+        config_drive: config_drive(),
+        // Only a guest that could read the drive knows this name.
+        ready: "GUEST-READY hostname=from-the-drive".to_owned(),
         memory_mib: 128,
-        patience: Duration::from_mins(2),
+        patience: Duration::from_mins(3),
         filters: true,
     };
+    Some((uri, fixture))
+}
+
+fn driver(uri: &str) -> Arc<dyn Driver> {
     let libvirt = LibvirtOptions {
         pool_name: "chronova-test".to_owned(),
         pool_path: "/var/lib/libvirt/chronova-test".to_owned(),
         ..LibvirtOptions::default()
     };
-    let driver = connect::open(&uri, &DriverOptions { libvirt, ..DriverOptions::default() }).unwrap().remove(0);
-    let driver: Arc<_> = driver;
-    if let Err(violation) = conformance::run(driver, fixture).await {
+    connect::open(uri, &DriverOptions { libvirt, ..DriverOptions::default() }).unwrap().remove(0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_host_conforms() {
+    let Some((uri, fixture)) = host() else { return };
+    if let Err(violation) = conformance::run(driver(&uri), fixture).await {
         panic!("{violation}");
     }
+}
+
+/// A guest without disks: enough to be a domain.
+fn empty_guest() -> GuestSpec {
+    GuestSpec {
+        instance: InstanceId::random(),
+        domain_name: "instance-c0f00002".to_owned(),
+        display_name: "empty".to_owned(),
+        flavor_name: "tiny".to_owned(),
+        project: "conformance".into(),
+        user: "conformance".into(),
+        vcpus: 1,
+        memory_mib: 64,
+        root: None,
+        ephemeral_gib: 0,
+        swap_mib: 0,
+        nics: Vec::new(),
+        config_drive: None,
+        hardware: Vec::new(),
+    }
+}
+
+async fn hear(signals: &mut SignalStream, wanted: impl Fn(&HostSignal) -> bool) {
+    let heard = async {
+        while let Some(signal) = signals.next().await {
+            if wanted(&signal) {
+                return;
+            }
+        }
+        panic!("the signals ended");
+    };
+    tokio::time::timeout(Duration::from_mins(2), heard).await.expect("the signal comes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_do_to_our_guests_is_heard() {
+    let Some((uri, _)) = host() else { return };
+    let (ours, other) = (driver(&uri), driver(&uri));
+    let guest = empty_guest();
+    let instance = guest.instance;
+    ours.spawn(&guest).await.unwrap();
+    let mut signals = ours.watch();
+    hear(&mut signals, |signal| *signal == HostSignal::Connected).await;
+    other.stop(instance, StopMode::Hard).await.unwrap();
+    hear(&mut signals, |signal| *signal == HostSignal::Guest { instance, power: PowerState::Shutdown }).await;
+    other.start(instance).await.unwrap();
+    hear(&mut signals, |signal| *signal == HostSignal::Guest { instance, power: PowerState::Running }).await;
+    other.destroy(instance).await.unwrap();
+    hear(&mut signals, |signal| *signal == HostSignal::GuestGone { instance }).await;
+    assert!(matches!(ours.guest(instance).await, Err(DriverError::NoSuchGuest(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_libvirtd_is_found_again() {
+    let Some((uri, _)) = host() else { return };
+    let Ok(restart) = std::env::var("CHRONOVA_TEST_LIBVIRT_RESTART") else {
+        println!("SKIP: CHRONOVA_TEST_LIBVIRT_RESTART is not set to a command that restarts the host's libvirtd");
+        return;
+    };
+    let driver = driver(&uri);
+    let guest = empty_guest();
+    let host = driver.capabilities().await.unwrap().host;
+    driver.spawn(&guest).await.unwrap();
+    let mut signals = driver.watch();
+    hear(&mut signals, |signal| *signal == HostSignal::Connected).await;
+    let run = tokio::task::spawn_blocking(move || Command::new("sh").args(["-c", &restart]).status()).await.unwrap();
+    assert!(run.unwrap().success());
+    hear(&mut signals, |signal| matches!(signal, HostSignal::Disconnected { .. })).await;
+    hear(&mut signals, |signal| *signal == HostSignal::Connected).await;
+    assert_eq!(driver.guest(guest.instance).await.unwrap().power, PowerState::Running);
+    assert_eq!(driver.capabilities().await.unwrap().host, host);
+    driver.destroy(guest.instance).await.unwrap();
+}
+
+/// libvirt's own mock host: no guests of ours, but the same calls on the same wire-less connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_mock_host_answers() {
+    let driver = driver("test:///default");
+    let mut signals = driver.watch();
+    hear(&mut signals, |signal| *signal == HostSignal::Connected).await;
+    let host = driver.capabilities().await.unwrap();
+    assert_eq!((host.hypervisor_type.to_ascii_uppercase(), host.vcpus), ("TEST".to_owned(), 16));
+    assert_eq!(driver.guests().await.unwrap(), Vec::new());
+    assert_eq!(driver.usage().await.unwrap().running_guests, 0);
+    let absent = InstanceId::random();
+    assert!(matches!(driver.guest(absent).await, Err(DriverError::NoSuchGuest(_))));
+    driver.remove_network(NetworkId::random()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_absent_host_is_unreachable_at_once() {
+    let driver = driver("qemu+unix:///system?socket=/nonexistent/libvirt-sock");
+    let mut signals = driver.watch();
+    hear(&mut signals, |signal| matches!(signal, HostSignal::Disconnected { .. })).await;
+    assert!(matches!(driver.capabilities().await, Err(DriverError::Unreachable(_))));
 }

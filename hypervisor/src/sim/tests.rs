@@ -36,6 +36,7 @@ fn fixture() -> Fixture {
         content,
         network: NetworkSpec { network: NetworkId::random(), mtu: 0, subnets: vec![subnet], reservations: Vec::new() },
         address: "10.0.0.5".to_owned(),
+        config_drive: Bytes::new(),
         ready: "GUEST-READY".to_owned(),
         memory_mib: 128,
         patience: Duration::from_secs(30),
@@ -136,6 +137,14 @@ async fn the_same_seed_gives_the_same_faults() {
     assert_ne!(outcomes(1).await, outcomes(2).await);
 }
 
+struct Source(Bytes);
+#[async_trait]
+impl ImageSource for Source {
+    async fn open(&self, _: &ImageRef) -> DriverResult<crate::driver::ByteStream> {
+        Ok(Box::pin(futures::stream::iter([Ok(self.0.clone())])))
+    }
+}
+
 #[tokio::test]
 async fn state_survives_the_process_and_a_torn_last_line() {
     let directory = tempfile::tempdir().unwrap();
@@ -144,13 +153,6 @@ async fn state_survives_the_process_and_a_torn_last_line() {
     {
         let fleet = open();
         let driver = &fleet.drivers()[1];
-        struct Source(Bytes);
-        #[async_trait]
-        impl ImageSource for Source {
-            async fn open(&self, _: &ImageRef) -> DriverResult<crate::driver::ByteStream> {
-                Ok(Box::pin(futures::stream::iter([Ok(self.0.clone())])))
-            }
-        }
         driver.ensure_image(&image, Arc::new(Source(content))).await.unwrap();
         for n in 1..=3 {
             driver.spawn(&guest(n)).await.unwrap();
