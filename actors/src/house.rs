@@ -9,6 +9,7 @@ use chronova_projections::views::Views;
 use crate::gateway::Gateway;
 use crate::hosts::fleet::Fleet;
 use crate::ports::{Images, Networks};
+use crate::process::interference::Interference;
 use crate::scheduler::SchedulerOptions;
 
 /// The options of this crate; what each means stands in the reference of `nova.conf` options.
@@ -86,6 +87,8 @@ pub struct House {
     pub images: Arc<dyn Images>,
     pub clock: Arc<dyn Clock>,
     pub options: Options,
+    /// Only in proofs; `None` in a control plane.
+    pub interference: Option<Arc<dyn Interference>>,
 }
 
 impl std::fmt::Debug for House {

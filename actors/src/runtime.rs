@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronova_events::clock::Clock;
+use chronova_events::envelope::Meta;
+use chronova_events::ids::HostId;
 use chronova_events::store::EventStore;
 use chronova_hypervisor::driver::Driver;
 use chronova_projections::runner::{self, ProjectionError};
@@ -12,9 +14,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::gateway::Gateway;
+use crate::host::{HostAggregate, HostCommand};
 use crate::hosts::{agent, fleet::Fleet};
 use crate::house::{House, Options};
 use crate::ports::{Images, Networks};
+use crate::process::interference::Interference;
 use crate::process::supervisor;
 use crate::reconcile::quota;
 
@@ -25,6 +29,8 @@ pub struct Core {
     pub clock: Arc<dyn Clock>,
     pub views: Arc<Views>,
     pub gateway: Arc<Gateway>,
+    /// Only in proofs; `None` in a control plane.
+    pub interference: Option<Arc<dyn Interference>>,
 }
 
 impl std::fmt::Debug for Core {
@@ -43,7 +49,7 @@ impl Core {
     ) -> Result<Self, ProjectionError> {
         runner::catch_up(store.as_ref(), &views).await?;
         let gateway = Gateway::start(Arc::clone(&store), Arc::clone(&clock), threads);
-        Ok(Self { store, clock, views: Arc::new(views), gateway })
+        Ok(Self { store, clock, views: Arc::new(views), gateway, interference: None })
     }
 }
 
@@ -65,7 +71,7 @@ impl Runtime {
         images: Arc<dyn Images>,
         options: Options,
     ) -> Self {
-        let Core { store, clock, views, gateway } = core;
+        let Core { store, clock, views, gateway, interference } = core;
         let (break_down, broken) = watch::channel(None);
         let following = {
             let (store, views) = (Arc::clone(&store), Arc::clone(&views));
@@ -76,7 +82,8 @@ impl Runtime {
             })
         };
         let fleet = Fleet::new(views.hosts.read(chronova_projections::hosts::Hosts::count));
-        let house = Arc::new(House { gateway, views, fleet, networks, images, clock, options });
+        let house = Arc::new(House { gateway, views, fleet, networks, images, clock, options, interference });
+        retire(&house, &drivers).await;
         // No request is served yet: what nobody holds now, nobody will.
         quota::give_back(&house, &quota::plan(&house.views)).await;
         let mut tasks = JoinSet::new();
@@ -100,6 +107,21 @@ impl Runtime {
         // The read models may take in what was appended last.
         tokio::time::sleep(Duration::from_millis(10)).await;
         self.following.abort();
+    }
+}
+
+/// Hosts that the log believes to be up and that are no longer configured will never answer: they are down.
+async fn retire(house: &House, drivers: &[Arc<dyn Driver>]) {
+    let configured = |uri: &str| drivers.iter().any(|driver| driver.uri() == uri);
+    let gone: Vec<HostId> = house
+        .views
+        .hosts
+        .read(|hosts| hosts.all().filter(|host| host.up && !configured(&host.uri)).map(|host| host.id).collect());
+    for host in gone {
+        let down = HostCommand::ReportDown { reason: "it is not configured any more".to_owned() };
+        if let Err(error) = house.gateway.send::<HostAggregate>(&host, down, Meta::system("host-watch")).await {
+            tracing::error!(%host, %error, "a host that is gone cannot be recorded as such");
+        }
     }
 }
 

@@ -1,1 +1,11 @@
+//! The world that proves it: what the integration tests are built with.
+//!
+//! [`world::World`] is a whole control plane on a log in memory and a simulated fleet, which can be crashed at any append
+//! and started again on the same log and the same hosts. [`process_harness`] proves processes with it.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations)] // this crate is tests
+
+pub mod gates;
+pub mod process_harness;
+pub mod services;
+pub mod world;

@@ -70,7 +70,7 @@ pub(super) async fn spawn(work: &Work, host: HostId, server: &Alive) -> Result<(
 /// Removes the guest. A host that does not answer is no obstacle: what is left there is removed when the host is compared
 /// with the log on its return (see [`crate::hosts::plan`]).
 pub(super) async fn destroy(work: &Work, host: HostId) -> Result<(), StepError> {
-    if !work.host_answers(host) {
+    if !work.host_answers(host)? {
         return Ok(());
     }
     let driver = work.driver(host)?;

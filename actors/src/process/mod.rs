@@ -6,6 +6,7 @@
 //! | [`plan`] | what comes next, from the record alone; pure |
 //! | [`definition`] | what a process is made of; the table of processes |
 //! | [`perform`] | does what the plan says and records it |
+//! | [`interference`] | how the proofs make steps fail and repeat |
 //! | [`supervisor`] | begins what was asked for, and goes on with it after a crash |
 //! | `build_instance`, `delete_instance`, `power` | the processes |
 
@@ -14,6 +15,7 @@ pub mod decide;
 pub mod definition;
 pub mod delete_instance;
 mod guest;
+pub mod interference;
 pub mod perform;
 pub mod plan;
 pub mod power;

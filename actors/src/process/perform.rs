@@ -9,6 +9,7 @@ use chronova_events::process::{Process, Running};
 use chronova_projections::processes::Pending;
 
 use super::definition::{Definition, StepError, Work};
+use super::interference;
 use super::plan::{Next, plan};
 use super::{ProcessAggregate, ProcessCommand};
 use crate::house::House;
@@ -79,7 +80,7 @@ impl Performance {
         let Some(step) = self.definition.step(name) else { return };
         let host = running.host().map(|(host, _)| host);
         let work = self.work(running);
-        match (step.run)(&work).await {
+        match interference::run(self.definition.name, step, &work).await {
             Ok(output) => self.write(ProcessCommand::RecordDone { step: name.to_owned(), output }).await,
             Err(error) if !self.definition.undoes => self.stuck(name, &work.running, &error).await,
             Err(StepError::Again(reason)) if self.tries + 1 < self.house.options.step_tries => {
@@ -93,11 +94,7 @@ impl Performance {
     async fn undo(&mut self, name: &'static str, running: Running) {
         let Some(step) = self.definition.step(name) else { return };
         let work = self.work(running);
-        let result = match step.undo {
-            Some(undo) => undo(&work).await,
-            None => Ok(()),
-        };
-        match result {
+        match interference::undo(self.definition.name, step, &work).await {
             Ok(()) => self.write(ProcessCommand::RecordUndone { step: name.to_owned() }).await,
             Err(error) => self.stuck(name, &work.running, &error).await,
         }

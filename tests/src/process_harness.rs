@@ -1,0 +1,197 @@
+//! The proof of a process, one line per process in `tests/processes.rs`.
+//!
+//! 1. It succeeds.
+//! 2. **Crash after every append**: whatever append the control plane dies at, the next life ends where an uncrashed one
+//!    does, or nothing ever happened.
+//! 3. Every step fails, before and after its work: the world is clean afterwards.
+//! 4. Every step is done twice: nothing changes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use chronova_actors::process::definition::Definition;
+use chronova_actors::process::interference::{Interference, Verdict, Way};
+use chronova_events::ids::InstanceId;
+use futures::future::LocalBoxFuture;
+use uuid::Uuid;
+
+use crate::world::{Life, World};
+
+/// What is to be proven.
+pub struct Case {
+    pub definition: &'static Definition,
+    /// Brings the world to where the process begins.
+    pub before: for<'a> fn(&'a Life, InstanceId) -> LocalBoxFuture<'a, ()>,
+    /// Asks for the process. An error says that the request was not acknowledged.
+    pub ask: for<'a> fn(&'a Life, InstanceId) -> LocalBoxFuture<'a, Result<(), String>>,
+    /// What the server is before and after.
+    pub from: &'static str,
+    pub to: &'static str,
+    /// What the server is when a step failed for good before it did anything.
+    pub failed: &'static str,
+    /// What else it may be when a step did its work before it failed: a guest that runs is seen to run.
+    pub failed_after: &'static [&'static str],
+    /// What else it may be when the request was not acknowledged: a request of several commands may have got half-way.
+    pub half_asked: &'static [&'static str],
+}
+
+const HOSTS: usize = 2;
+
+fn subject() -> InstanceId {
+    InstanceId(Uuid::from_u128(0xCAFE))
+}
+
+/// A world in which `before` has happened.
+async fn prepared(case: &Case) -> World {
+    let world = World::new(HOSTS);
+    let life = world.live(None, None).await;
+    life.hosts_up(HOSTS).await;
+    (case.before)(&life, subject()).await;
+    life.settled().await;
+    life.stop().await;
+    world.check().await;
+    assert_eq!(seen(&world).await, case.from);
+    world
+}
+
+async fn seen(world: &World) -> &'static str {
+    world.story().await.first().map_or("ABSENT", |(_, status)| status)
+}
+
+/// Proves a case.
+pub async fn prove(case: &Case) {
+    let appends = succeeds(case).await;
+    assert!(appends > 2, "a process leaves a trail");
+    for fuse in 1..=appends {
+        crashes(case, fuse).await;
+    }
+    for step in case.definition.steps {
+        for verdict in [Verdict::FailBefore, Verdict::FailAfter] {
+            fails(case, step.name, verdict).await;
+        }
+        repeats(case, step.name, Way::Run).await;
+    }
+    if case.definition.undoes {
+        unwinds_twice(case).await;
+    }
+}
+
+/// Returns how many appends a whole life takes.
+async fn succeeds(case: &Case) -> u64 {
+    let world = prepared(case).await;
+    let life = world.live(None, None).await;
+    life.hosts_up(HOSTS).await;
+    (case.ask)(&life, subject()).await.unwrap();
+    assert!(life.settled().await);
+    let appends = life.store.appends();
+    life.stop().await;
+    world.check().await;
+    let faults = world.faults().await;
+    assert_eq!(seen(&world).await, case.to, "{} succeeds: {faults:?}", case.definition.name);
+    appends
+}
+
+async fn crashes(case: &Case, fuse: u64) {
+    let world = prepared(case).await;
+    let life = world.live(Some(fuse), None).await;
+    life.hosts_up(HOSTS).await;
+    let acknowledged = (case.ask)(&life, subject()).await.is_ok();
+    life.settled().await;
+    life.stop().await;
+
+    let life = world.live(None, None).await;
+    life.hosts_up(HOSTS).await;
+    assert!(life.settled().await);
+    life.stop().await;
+    world.check().await;
+    let now = seen(&world).await;
+    let name = case.definition.name;
+    if acknowledged {
+        assert_eq!(now, case.to, "{name}, crashed at append {fuse}: what was acknowledged happens");
+    } else {
+        let possible = now == case.to || now == case.from || case.half_asked.contains(&now);
+        assert!(possible, "{name}, crashed at append {fuse}: {now}");
+    }
+}
+
+async fn fails(case: &Case, step: &'static str, verdict: Verdict) {
+    let world = prepared(case).await;
+    let once =
+        Arc::new(Once { process: case.definition.name, step, way: Way::Run, verdict, done: AtomicBool::new(false) });
+    let life = world.live(None, Some(Arc::clone(&once) as Arc<dyn Interference>)).await;
+    life.hosts_up(HOSTS).await;
+    (case.ask)(&life, subject()).await.unwrap();
+    assert!(life.settled().await);
+    life.stop().await;
+    world.check().await;
+    assert!(once.done.load(Ordering::SeqCst), "the step was reached");
+    let expected = if case.definition.undoes { case.failed } else { case.to };
+    let now = seen(&world).await;
+    let possible = now == expected || (verdict == Verdict::FailAfter && case.failed_after.contains(&now));
+    assert!(possible, "{}: {step} {verdict:?}: {now}", case.definition.name);
+}
+
+async fn repeats(case: &Case, step: &'static str, way: Way) {
+    let world = prepared(case).await;
+    let verdict = Verdict::Repeat;
+    let once = Arc::new(Once { process: case.definition.name, step, way, verdict, done: AtomicBool::new(false) });
+    let life = world.live(None, Some(Arc::clone(&once) as Arc<dyn Interference>)).await;
+    life.hosts_up(HOSTS).await;
+    (case.ask)(&life, subject()).await.unwrap();
+    assert!(life.settled().await);
+    life.stop().await;
+    world.check().await;
+    assert!(once.done.load(Ordering::SeqCst), "the step was reached");
+    assert_eq!(seen(&world).await, case.to, "{}: {step} twice", case.definition.name);
+}
+
+/// The last step fails and every undo is done twice.
+async fn unwinds_twice(case: &Case) {
+    let world = prepared(case).await;
+    let last = case.definition.steps.last().unwrap().name;
+    let clumsy = Arc::new(Clumsy { process: case.definition.name, last, failed: AtomicBool::new(false) });
+    let life = world.live(None, Some(clumsy)).await;
+    life.hosts_up(HOSTS).await;
+    (case.ask)(&life, subject()).await.unwrap();
+    assert!(life.settled().await);
+    life.stop().await;
+    world.check().await;
+    let now = seen(&world).await;
+    let possible = now == case.failed || case.failed_after.contains(&now);
+    assert!(possible, "{}: every undo twice: {now}", case.definition.name);
+}
+
+/// One verdict on the first run of one step.
+struct Once {
+    process: &'static str,
+    step: &'static str,
+    way: Way,
+    verdict: Verdict,
+    done: AtomicBool,
+}
+
+impl Interference for Once {
+    fn judge(&self, process: &'static str, step: &'static str, way: Way) -> Verdict {
+        let here = (process, step, way) == (self.process, self.step, self.way);
+        match here && !self.done.swap(true, Ordering::SeqCst) {
+            true => self.verdict,
+            false => Verdict::Pass,
+        }
+    }
+}
+
+struct Clumsy {
+    process: &'static str,
+    last: &'static str,
+    failed: AtomicBool,
+}
+
+impl Interference for Clumsy {
+    fn judge(&self, process: &'static str, step: &'static str, way: Way) -> Verdict {
+        match (process == self.process, way) {
+            (true, Way::Undo) => Verdict::Repeat,
+            (true, Way::Run) if step == self.last && !self.failed.swap(true, Ordering::SeqCst) => Verdict::FailAfter,
+            _ => Verdict::Pass,
+        }
+    }
+}

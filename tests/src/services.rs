@@ -1,0 +1,113 @@
+//! Networks and images for worlds that are about something else. They outlive a crash, as real services do, and count what
+//! they hand out, so that a leak is seen.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use chronova_actors::ports::{Images, Networks, NicsWanted, PortError, Realisation};
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId, ProjectId};
+use chronova_events::instance::{FixedIp, ImageSnapshot, NicInfo, RequestedNetworks};
+use chronova_hypervisor::driver::{ByteStream, DriverResult, ImageSource};
+use chronova_hypervisor::guest::{ImageRef, NetworkSpec, Nic};
+use uuid::Uuid;
+
+/// One network with one port for each server.
+#[derive(Debug, Default)]
+pub struct OneNetwork {
+    ports: Mutex<BTreeMap<InstanceId, NicInfo>>,
+}
+
+impl OneNetwork {
+    /// The servers that have a port.
+    pub fn holders(&self) -> Vec<InstanceId> {
+        self.ports.lock().unwrap().keys().copied().collect()
+    }
+}
+
+#[async_trait]
+impl Networks for OneNetwork {
+    async fn check(&self, _: &ProjectId, _: &RequestedNetworks, _: &[String]) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    async fn allocate(&self, wanted: NicsWanted, _: Arc<Meta>) -> Result<Vec<NicInfo>, PortError> {
+        let mut ports = self.ports.lock().unwrap();
+        let number = ports.len() + 2;
+        let nic = ports.entry(wanted.instance).or_insert_with(|| NicInfo {
+            port: PortId::derive(wanted.instance.0, "port-0"),
+            network: NetworkId(Uuid::nil()),
+            network_label: "private".to_owned(),
+            mac: format!("fa:16:3e:00:00:{number:02x}"),
+            mtu: 1500,
+            fixed_ips: vec![FixedIp {
+                address: format!("10.0.0.{number}"),
+                prefix: 24,
+                gateway: Some("10.0.0.1".to_owned()),
+                dns: vec![],
+                dhcp: true,
+            }],
+            tag: None,
+            owned: true,
+            security_groups: vec!["default".to_owned()],
+        });
+        Ok(vec![nic.clone()])
+    }
+
+    async fn release(&self, instance: InstanceId, _: &ProjectId, _: Arc<Meta>) -> Result<(), PortError> {
+        self.ports.lock().unwrap().remove(&instance);
+        Ok(())
+    }
+
+    async fn realise(&self, nics: &[NicInfo]) -> Result<Realisation, PortError> {
+        let nics = nics.iter().map(|nic| Nic {
+            port: nic.port,
+            network: nic.network,
+            mac: nic.mac.clone(),
+            mtu: nic.mtu,
+            filter: None,
+            tap: format!("tap{}", &nic.port.to_string()[..11]),
+        });
+        let network = NetworkSpec { network: NetworkId(Uuid::nil()), mtu: 1500, subnets: vec![], reservations: vec![] };
+        Ok(Realisation { nics: nics.collect(), networks: vec![network], ..Realisation::default() })
+    }
+}
+
+const SHA512_OF_TINY: &str = "3f78b24ef73cc8180982787d6db8ade488fa91dbbab294e4fd747a5e0d05c770\
+    263589ae093a8c54e71ed13f84f583c37ad9fe232047f20c9e0780fbfcb99056";
+
+/// One image: a few bytes.
+#[derive(Debug, Default)]
+pub struct OneImage;
+
+impl OneImage {
+    pub fn snapshot() -> ImageSnapshot {
+        ImageSnapshot {
+            id: ImageId(Uuid::nil()),
+            name: "tiny".to_owned(),
+            checksum: SHA512_OF_TINY.to_owned(),
+            format: "raw".to_owned(),
+            size: 4,
+            virtual_size: 4,
+            min_memory_mib: 0,
+            min_disk_gib: 0,
+            properties: vec![],
+        }
+    }
+}
+
+#[async_trait]
+impl ImageSource for OneImage {
+    async fn open(&self, _: &ImageRef) -> DriverResult<ByteStream> {
+        Ok(Box::pin(futures::stream::iter([Ok(Bytes::from_static(b"tiny"))])))
+    }
+}
+
+#[async_trait]
+impl Images for OneImage {
+    async fn find(&self, _: ImageId, _: &ProjectId, _: bool) -> Result<ImageSnapshot, PortError> {
+        Ok(Self::snapshot())
+    }
+}

@@ -1,0 +1,271 @@
+//! A whole control plane on a log in memory and a simulated fleet.
+//!
+//! The log, the hosts, the ports and the images are the world; a [`Life`] is one life of the control plane in it. A life
+//! ends by [`Life::stop`] or by its fuse; the next one begins with what the log and the hosts remember.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronova_actors::aggregate::CommandError;
+use chronova_actors::house::{House, Options};
+use chronova_actors::instance::{Asker, InstanceAggregate, InstanceCommand};
+use chronova_actors::process::interference::Interference;
+use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
+use chronova_actors::runtime::{Core, Runtime};
+use chronova_events::clock::SystemClock;
+use chronova_events::envelope::{Cause, Meta};
+use chronova_events::ids::{FlavorId, InstanceId, ProcessId, ProjectId, UserId};
+use chronova_events::instance::{
+    BuildRequested, DiskConfig, FlavorSnapshot, Instance, Phase, PowerAction, RequestedNetworks, status,
+};
+use chronova_events::process::Process;
+use chronova_events::store::EventStore;
+use chronova_events::store::faulty::FuseStore;
+use chronova_events::store::memory::MemoryStore;
+use chronova_hypervisor::driver::Driver;
+use chronova_hypervisor::sim::{SimFleet, SimUri};
+use chronova_projections::runner;
+use chronova_projections::views::Views;
+use uuid::Uuid;
+
+use crate::gates::Gate;
+use crate::services::{OneImage, OneNetwork};
+
+/// How long a test waits for what must come; only a hang reaches it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What survives a crash.
+pub struct World {
+    pub log: Arc<MemoryStore>,
+    pub fleet: Arc<SimFleet>,
+    pub network: Arc<OneNetwork>,
+    pub options: Options,
+}
+
+impl World {
+    /// A world with `hosts` hosts that answer at once.
+    pub fn new(hosts: usize) -> Self {
+        let uri = SimUri { vcpus: 8, memory_mib: 8192, disk_gib: 100, ..SimUri::new(hosts) };
+        let options = Options {
+            heartbeat: Duration::from_millis(200),
+            resync: Duration::from_millis(200),
+            reconcile: Duration::from_millis(50),
+            retry_base: Duration::from_millis(1),
+            retry_cap: Duration::from_millis(20),
+            ..Options::default()
+        };
+        Self { log: MemoryStore::new(), fleet: SimFleet::new(uri), network: Arc::default(), options }
+    }
+
+    /// A life whose log blows its fuse at the nth append, or never.
+    pub async fn live(&self, fuse: Option<u64>, interference: Option<Arc<dyn Interference>>) -> Life {
+        let fused = FuseStore::new(Arc::clone(&self.log) as Arc<dyn EventStore>, fuse);
+        let store = Arc::clone(&fused) as Arc<dyn EventStore>;
+        let drivers: Vec<Arc<dyn Driver>> =
+            self.fleet.drivers().into_iter().map(|driver| Gate::new(driver, fused.dead())).collect();
+        let mut core = Core::start(store, Arc::new(SystemClock), Views::new(), 1).await.unwrap();
+        core.interference = interference;
+        let network = Arc::clone(&self.network);
+        let runtime = Runtime::start(core, drivers, network, Arc::new(OneImage), self.options.clone()).await;
+        Life { runtime, store: fused }
+    }
+
+    /// What the log says, folded afresh.
+    pub async fn views(&self) -> Views {
+        let views = Views::new();
+        runner::catch_up(self.log.as_ref(), &views).await.unwrap();
+        views
+    }
+
+    /// What must hold whenever nothing is under way: nothing leaked, nothing lost.
+    pub async fn check(&self) {
+        let views = self.views().await;
+        assert!(views.processes.read(|p| p.is_empty()), "no process is left unfinished");
+        let mut living = Vec::new();
+        let mut placed = Vec::new();
+        views.servers.read(|servers| {
+            for row in servers.all() {
+                if let Some(alive) = row.instance.alive() {
+                    assert!(alive.ongoing.is_none(), "{} is stuck in {:?}", row.id, alive.ongoing);
+                    assert!(!matches!(alive.phase, Phase::Building { .. }), "{} is stuck in building", row.id);
+                    living.push(row.id);
+                    if alive.placement.is_some() {
+                        placed.push(row.id);
+                    }
+                }
+            }
+        });
+        placed.sort();
+        let guests: Vec<InstanceId> = self.fleet.whereabouts().into_keys().collect();
+        assert_eq!(guests, placed, "domains are the servers that have a host");
+        assert_eq!(self.fleet.doubles(), [], "no guest runs twice");
+        assert_eq!(self.fleet.leaks(), [], "no disk is left behind");
+        let mut ports = self.network.holders();
+        ports.sort();
+        assert_eq!(ports, placed, "ports are those of the servers that have a host");
+        let mut claims: Vec<InstanceId> =
+            views.placement.read(|view| view.ledger.consumers.keys().map(|c| c.as_str().parse().unwrap()).collect());
+        claims.sort();
+        assert_eq!(claims, placed, "allocations are those of the servers that have a host");
+        let mut held: Vec<InstanceId> =
+            views.quotas.read(|view| view.by_project.values().flat_map(|q| q.held.keys().copied()).collect());
+        held.sort();
+        living.sort();
+        assert_eq!(held, living, "quota is held by the living servers");
+    }
+
+    /// The faults of the servers, for the message of a failed assertion.
+    pub async fn faults(&self) -> Vec<String> {
+        let views = self.views().await;
+        let fault = |row: &chronova_projections::servers::ServerRow| row.server().and_then(|s| s.fault.clone());
+        views.servers.read(|servers| servers.all().filter_map(|row| fault(row)).map(|f| format!("{:?}", f.0)).collect())
+    }
+
+    /// One word for each server: what a user would see.
+    pub async fn story(&self) -> Vec<(InstanceId, &'static str)> {
+        let views = self.views().await;
+        views.servers.read(|servers| {
+            servers.all().map(|row| (row.id, status::of(&row.instance).map_or("ABSENT", |s| s.status))).collect()
+        })
+    }
+}
+
+/// One life of the control plane.
+pub struct Life {
+    pub runtime: Runtime,
+    pub store: Arc<FuseStore>,
+}
+
+impl Life {
+    pub fn house(&self) -> &Arc<House> {
+        &self.runtime.house
+    }
+
+    /// Waits until every host has been registered and is up.
+    pub async fn hosts_up(&self, hosts: usize) {
+        self.until(|house| {
+            house.views.hosts.read(|view| view.all().filter(|host| host.up).count()) == hosts
+                && house.views.placement.read(|view| view.ledger.providers.len()) == hosts
+        })
+        .await;
+    }
+
+    /// Waits until `met`, or until the life is over. Says whether it still lives.
+    pub async fn until(&self, met: impl Fn(&House) -> bool) -> bool {
+        let waiting = async {
+            while !met(self.house()) {
+                if self.store.is_blown() {
+                    return false;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            true
+        };
+        let alive = tokio::time::timeout(PATIENCE, waiting).await;
+        alive.unwrap_or_else(|_| panic!("nothing came: {:?}", self.pending()))
+    }
+
+    /// Waits until nothing is under way. Says whether the life still lives.
+    pub async fn settled(&self) -> bool {
+        self.until(|house| {
+            let caught_up = house.views.position() >= self.store.head();
+            caught_up
+                && house.views.processes.read(|view| view.is_empty())
+                && chronova_actors::reconcile::quota::plan(&house.views).is_empty()
+        })
+        .await
+    }
+
+    fn pending(&self) -> Vec<(String, Process)> {
+        let views = &self.house().views;
+        views.processes.read(|view| view.pending().map(|p| (p.task.name().to_owned(), p.state.clone())).collect())
+    }
+
+    pub async fn stop(self) {
+        self.runtime.stop().await;
+    }
+
+    /// Asks for a server as the API does: quota first, then the server.
+    pub async fn build(&self, instance: InstanceId) -> Result<(), String> {
+        let gateway = &self.house().gateway;
+        let request = build_request(instance);
+        let reserve = QuotaCommand::Reserve {
+            project: request.project.clone(),
+            instances: vec![instance],
+            cores: request.flavor.vcpus,
+            memory_mib: request.flavor.memory_mib,
+            defaults: DefaultLimits::default(),
+        };
+        let project = request.project.clone();
+        gateway.send::<QuotaAggregate>(&project, reserve, user_meta()).await.map_err(|e| e.to_string())?;
+        self.instance(instance, InstanceCommand::Build(Box::new(request))).await
+    }
+
+    pub async fn delete(&self, instance: InstanceId) -> Result<(), String> {
+        let process = ProcessId::random();
+        self.instance(instance, InstanceCommand::Delete { process, asker: ADMIN }).await
+    }
+
+    pub async fn power(&self, instance: InstanceId, action: PowerAction) -> Result<(), String> {
+        let process = ProcessId::random();
+        self.instance(instance, InstanceCommand::Power { process, action, asker: ADMIN }).await
+    }
+
+    async fn instance(&self, instance: InstanceId, command: InstanceCommand) -> Result<(), String> {
+        let sent = self.house().gateway.send::<InstanceAggregate>(&instance, command, user_meta()).await;
+        sent.map(|_| ()).map_err(|error: CommandError<_>| error.to_string())
+    }
+
+    pub fn instance_now(&self, instance: InstanceId) -> Instance {
+        let views = &self.house().views;
+        views.servers.read(|servers| servers.get(instance).map(|row| row.instance.clone()).unwrap_or_default())
+    }
+}
+
+const ADMIN: Asker = Asker { overrides_lock: true };
+
+fn user_meta() -> Arc<Meta> {
+    let cause = Cause::User { user: UserId::new("u"), project: Some(ProjectId::new("p")), roles: vec![] };
+    Arc::new(Meta { request_id: None, correlation: Uuid::new_v4(), causation: None, cause })
+}
+
+/// A small server.
+pub fn build_request(instance: InstanceId) -> BuildRequested {
+    BuildRequested {
+        instance,
+        process: ProcessId::derive(instance.0, "build"),
+        number: 1,
+        reservation: "r-00000001".to_owned(),
+        launch_index: 0,
+        project: ProjectId::new("p"),
+        user: UserId::new("u"),
+        name: "server".to_owned(),
+        hostname: "server".to_owned(),
+        description: None,
+        flavor: FlavorSnapshot {
+            id: FlavorId::new("1"),
+            name: "tiny".to_owned(),
+            vcpus: 1,
+            memory_mib: 128,
+            root_gib: 1,
+            ephemeral_gib: 0,
+            swap_mib: 0,
+            extra_specs: vec![],
+        },
+        image: Some(OneImage::snapshot()),
+        key: None,
+        user_data: None,
+        config_drive: false,
+        networks: RequestedNetworks::Auto,
+        security_groups: vec!["default".to_owned()],
+        metadata: vec![],
+        tags: vec![],
+        availability_zone: None,
+        forced_host: None,
+        scheduler_hints: vec![],
+        disk_config: DiskConfig::Manual,
+        access_ip_v4: None,
+        access_ip_v6: None,
+        trusted_certs: vec![],
+    }
+}

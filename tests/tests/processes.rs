@@ -1,0 +1,152 @@
+//! Every process, proven: see `process_harness`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use chronova_actors::process::{build_instance, delete_instance, power};
+use chronova_events::ids::InstanceId;
+use chronova_events::instance::PowerAction;
+use chronova_tests::process_harness::{Case, prove};
+use chronova_tests::world::Life;
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+
+type Ask = for<'a> fn(&'a Life, InstanceId) -> LocalBoxFuture<'a, Result<(), String>>;
+
+fn nothing(_: &Life, _: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async {}.boxed_local()
+}
+
+fn built(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        life.build(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+fn stopped(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        built(life, id).await;
+        life.power(id, PowerAction::Stop).await.unwrap();
+    }
+    .boxed_local()
+}
+
+#[actix_rt::test]
+async fn build_instance_is_proven() {
+    let case = Case {
+        definition: &build_instance::DEFINITION,
+        before: nothing,
+        ask: |life, id| life.build(id).boxed_local(),
+        from: "ABSENT",
+        to: "ACTIVE",
+        failed: "ERROR",
+        failed_after: &[],
+        half_asked: &[],
+    };
+    prove(&case).await;
+}
+
+#[actix_rt::test]
+async fn delete_instance_is_proven() {
+    let case = Case {
+        definition: &delete_instance::DEFINITION,
+        before: built,
+        ask: |life, id| life.delete(id).boxed_local(),
+        from: "ACTIVE",
+        to: "DELETED",
+        failed: "DELETED",
+        failed_after: &[],
+        half_asked: &[],
+    };
+    prove(&case).await;
+}
+
+#[actix_rt::test]
+async fn delete_during_build_is_proven() {
+    let case = Case {
+        definition: &delete_instance::DEFINITION,
+        before: nothing,
+        ask: |life, id| {
+            async move {
+                life.build(id).await?;
+                life.delete(id).await
+            }
+            .boxed_local()
+        },
+        from: "ABSENT",
+        to: "DELETED",
+        failed: "DELETED",
+        failed_after: &[],
+        half_asked: &["ACTIVE"],
+    };
+    prove(&case).await;
+}
+
+#[actix_rt::test]
+async fn stop_is_proven() {
+    let ask: Ask = |life, id| power(life, id, PowerAction::Stop);
+    let case = Case {
+        definition: &power::DEFINITION,
+        before: built,
+        ask,
+        from: "ACTIVE",
+        to: "SHUTOFF",
+        failed: "ACTIVE",
+        failed_after: &["SHUTOFF"],
+        half_asked: &[],
+    };
+    prove(&case).await;
+}
+
+#[actix_rt::test]
+async fn start_is_proven() {
+    let ask: Ask = |life, id| power(life, id, PowerAction::Start);
+    let case = Case {
+        definition: &power::DEFINITION,
+        before: stopped,
+        ask,
+        from: "SHUTOFF",
+        to: "ACTIVE",
+        failed: "SHUTOFF",
+        failed_after: &["ACTIVE"],
+        half_asked: &[],
+    };
+    prove(&case).await;
+}
+
+#[actix_rt::test]
+async fn soft_reboot_is_proven() {
+    let ask: Ask = |life, id| power(life, id, PowerAction::RebootSoft);
+    let case = Case {
+        definition: &power::DEFINITION,
+        before: built,
+        ask,
+        from: "ACTIVE",
+        to: "ACTIVE",
+        failed: "ACTIVE",
+        failed_after: &["ACTIVE"],
+        half_asked: &[],
+    };
+    prove(&case).await;
+}
+
+#[actix_rt::test]
+async fn hard_reboot_is_proven() {
+    let ask: Ask = |life, id| power(life, id, PowerAction::RebootHard);
+    let case = Case {
+        definition: &power::DEFINITION,
+        before: stopped,
+        ask,
+        from: "SHUTOFF",
+        to: "ACTIVE",
+        failed: "SHUTOFF",
+        failed_after: &["ACTIVE"],
+        half_asked: &[],
+    };
+    prove(&case).await;
+}
+
+fn power(life: &Life, id: InstanceId, action: PowerAction) -> LocalBoxFuture<'_, Result<(), String>> {
+    life.power(id, action).boxed_local()
+}
