@@ -9,6 +9,16 @@ use thiserror::Error;
 
 use crate::aggregate::Aggregate;
 
+/// What is limited, and how far where nobody said otherwise: Neutron's defaults.
+pub const RESOURCES: [(&str, i64); 5] =
+    [("network", 100), ("subnet", 100), ("port", 500), ("security_group", 10), ("security_group_rule", 100)];
+
+/// A project's limit for a resource; -1 is none.
+pub fn limit_of(own: Option<&NetworkLimits>, resource: &str) -> i64 {
+    let default = || RESOURCES.iter().find(|(known, _)| *known == resource).map_or(-1, |(_, limit)| *limit);
+    own.and_then(|own| own.limits.get(resource).copied()).unwrap_or_else(default)
+}
+
 #[derive(Debug, Clone, Copy)]
 pub enum NetworkQuotaAggregate {}
 

@@ -1,8 +1,47 @@
 //! The embedded network service: the part of Neutron's v2.0 API that clients need.
 //!
-//! One file per resource; each has a table, and this list of tables is all that the dispatcher knows.
+//! One file per resource; each has a table, and this list of tables is all that the dispatcher knows. [`attributes`]
+//! reads bodies, [`listing`] answers collections, [`targets`] says what policy rules can ask about a resource, [`faults`]
+//! has Neutron's names for what the aggregates refuse.
+//!
+//! Invariant: what the caller may not see is 404 everywhere, before anything else is said about it.
 
+mod attributes;
+mod extensions;
+mod faults;
+mod listing;
+mod networks;
+mod ports;
+mod quotas;
+mod security_group_rules;
+mod security_groups;
+mod subnets;
+mod tags;
+mod targets;
+mod views;
+
+use crate::fault::Fault;
 use crate::route::Route;
 
 /// The tables of all resources.
-pub const ROUTES: &[&[Route]] = &[];
+pub const ROUTES: &[&[Route]] = &[
+    networks::ROUTES,
+    subnets::ROUTES,
+    ports::ROUTES,
+    security_groups::ROUTES,
+    security_group_rules::ROUTES,
+    quotas::ROUTES,
+    extensions::ROUTES,
+    tags::ROUTES,
+];
+
+/// The longest description, as in Neutron.
+const LONG_TEXT: usize = 255;
+
+/// A number that is never negative.
+fn small(body: &mut attributes::Attributes, name: &str) -> Result<Option<u32>, Fault> {
+    let Some(number) = body.integer(name)? else { return Ok(None) };
+    u32::try_from(number)
+        .map(Some)
+        .map_err(|_| Fault::bad_request(format!("Invalid input for {name}. Reason: '{number}' is out of range.")))
+}

@@ -12,12 +12,11 @@ use chronova_projections::networks::Networks;
 use chronova_projections::security_groups::SecurityGroupsView;
 use chronova_projections::views::Views;
 
-use super::NetworkQuotaDefaults;
+use crate::network_quota::limit_of;
 use crate::ports::PortError;
 
 pub(super) fn check(
     views: &Views,
-    defaults: &NetworkQuotaDefaults,
     project: &ProjectId,
     networks: &RequestedNetworks,
     security_groups: &[String],
@@ -32,7 +31,7 @@ pub(super) fn check(
             Ok(nics.iter().filter(|nic| nic.port.is_none()).count())
         }
     })?;
-    check_quota(views, defaults, project, new_ports)?;
+    check_quota(views, project, new_ports)?;
     views.security_groups.read(|view| groups(view, project, security_groups)).map(drop)
 }
 
@@ -44,16 +43,10 @@ pub(super) fn check_auto(views: &Views, project: &ProjectId) -> Result<(), PortE
     }
 }
 
-fn check_quota(
-    views: &Views,
-    defaults: &NetworkQuotaDefaults,
-    project: &ProjectId,
-    new_ports: usize,
-) -> Result<(), PortError> {
-    let (held, limit) = views.networks.read(|view| {
-        let own = view.limits(project).and_then(|limits| limits.limits.get("port").copied());
-        (view.held(project).map_or(0, |held| held.ports.len()), own.unwrap_or(defaults.port))
-    });
+fn check_quota(views: &Views, project: &ProjectId, new_ports: usize) -> Result<(), PortError> {
+    let (held, limit) = views
+        .networks
+        .read(|view| (view.held(project).map_or(0, |held| held.ports.len()), limit_of(view.limits(project), "port")));
     match usize::try_from(limit) {
         Ok(limit) if new_ports > 0 && held + new_ports > limit => {
             Err(PortError::Forbidden("Maximum number of ports exceeded".to_owned()))

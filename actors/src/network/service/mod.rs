@@ -30,35 +30,18 @@ use crate::ports::{Networks, NicsWanted, PortError, Realisation};
 /// How long a call waits for the read models to show what it did; they lag by microseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The limits of projects that have none of their own: Neutron's defaults, or the operator's.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NetworkQuotaDefaults {
-    pub network: i64,
-    pub subnet: i64,
-    pub port: i64,
-    pub security_group: i64,
-    pub security_group_rule: i64,
-}
-
-impl Default for NetworkQuotaDefaults {
-    fn default() -> Self {
-        Self { network: 100, subnet: 100, port: 500, security_group: 10, security_group_rule: 100 }
-    }
-}
-
 /// The embedded network service.
 #[derive(Debug)]
 pub struct EmbeddedNetworks {
     gateway: Arc<Gateway>,
     views: Arc<Views>,
-    defaults: NetworkQuotaDefaults,
     /// Networks that were sent an allocation which the views may not show yet.
     touched: Mutex<BTreeMap<InstanceId, BTreeSet<NetworkId>>>,
 }
 
 impl EmbeddedNetworks {
-    pub fn new(gateway: Arc<Gateway>, views: Arc<Views>, defaults: NetworkQuotaDefaults) -> Arc<Self> {
-        Arc::new(Self { gateway, views, defaults, touched: Mutex::default() })
+    pub fn new(gateway: Arc<Gateway>, views: Arc<Views>) -> Arc<Self> {
+        Arc::new(Self { gateway, views, touched: Mutex::default() })
     }
 
     fn touched<R>(&self, with: impl FnOnce(&mut BTreeMap<InstanceId, BTreeSet<NetworkId>>) -> R) -> R {
@@ -103,7 +86,7 @@ impl Networks for EmbeddedNetworks {
         networks: &RequestedNetworks,
         security_groups: &[String],
     ) -> Result<(), PortError> {
-        check::check(&self.views, &self.defaults, project, networks, security_groups)
+        check::check(&self.views, project, networks, security_groups)
     }
 
     async fn check_auto(&self, project: &ProjectId) -> Result<(), PortError> {

@@ -1,0 +1,94 @@
+//! What the aggregates refuse, as Neutron says it.
+
+use chronova_actors::aggregate::CommandError;
+use chronova_actors::network::NetworkReject;
+use chronova_actors::network_quota::NetworkQuotaReject;
+use chronova_actors::security_group::SecurityGroupReject;
+use chronova_events::ids::NetworkId;
+
+use crate::fault::Fault;
+
+pub(super) fn not_found(kind: &'static str, noun: &str, id: &str) -> Fault {
+    Fault::not_found(format!("{noun} {id} could not be found.")).key(kind)
+}
+
+pub(super) fn group_not_found(id: &str) -> Fault {
+    Fault::not_found(format!("Security group {id} does not exist")).key("SecurityGroupNotFound")
+}
+
+pub(super) fn rule_not_found(id: &str) -> Fault {
+    Fault::not_found(format!("Security group rule {id} does not exist")).key("SecurityGroupRuleNotFound")
+}
+
+pub(super) fn over_quota(resource: &str) -> Fault {
+    Fault::conflict(format!("Quota exceeded for resources: ['{resource}'].")).key("OverQuota")
+}
+
+pub(super) fn invalid_input(reason: impl std::fmt::Display) -> Fault {
+    Fault::bad_request(format!("Invalid input for operation: {reason}.")).key("InvalidInput")
+}
+
+fn unavailable(error: impl std::fmt::Display) -> Fault {
+    Fault::unavailable("The service is not available; try again.").caused_by(error)
+}
+
+pub(super) fn network(id: NetworkId) -> impl Fn(CommandError<NetworkReject>) -> Fault {
+    move |error| match error {
+        CommandError::Rejected(reject) => refused(id, &reject),
+        CommandError::Unavailable(error) => unavailable(error),
+    }
+}
+
+fn refused(id: NetworkId, reject: &NetworkReject) -> Fault {
+    let (status, kind) = match reject {
+        NetworkReject::NotFound => return not_found("NetworkNotFound", "Network", &id.to_string()),
+        NetworkReject::SubnetNotFound(_) => (404, "SubnetNotFound"),
+        NetworkReject::PortNotFound(_) => (404, "PortNotFound"),
+        NetworkReject::IdTaken(_) => (409, "Conflict"),
+        NetworkReject::NetworkInUse(..) => (409, "NetworkInUse"),
+        NetworkReject::SharedInUse(_) => (409, "InvalidSharedSetting"),
+        NetworkReject::SubnetInUse(_) => (409, "SubnetInUse"),
+        NetworkReject::InvalidInput(_) => (400, "InvalidInput"),
+        NetworkReject::InvalidPool(_) => (400, "InvalidAllocationPool"),
+        NetworkReject::PoolOutOfBounds { .. } => (400, "OutOfBoundsAllocationPool"),
+        NetworkReject::OverlappingPools { .. } => (409, "OverlappingAllocationPools"),
+        NetworkReject::GatewayInPool { .. } => (409, "GatewayConflictWithAllocationPools"),
+        NetworkReject::AddressInUse { .. } => (409, "IpAddressInUse"),
+        NetworkReject::MacInUse { .. } => (409, "MacAddressInUse"),
+        NetworkReject::NoMoreAddresses(_) => (409, "IpAddressGenerationFailure"),
+        NetworkReject::NoMoreMacs(_) => (503, "MacAddressGenerationFailure"),
+        NetworkReject::NotInNetwork(_) => (400, "InvalidIpForNetwork"),
+        NetworkReject::NotInSubnet(_) => (400, "InvalidIpForSubnet"),
+        NetworkReject::GroupsNeedSecurity => (400, "PortSecurityAndIPRequiredForSecurityGroups"),
+        NetworkReject::PortHasGroups => (409, "PortSecurityPortHasSecurityGroup"),
+        NetworkReject::PairsNeedSecurity => (409, "AddressPairAndPortSecurityRequired"),
+        NetworkReject::PortInUse(_) => (409, "PortInUse"),
+    };
+    Fault::new(status, reject.to_string()).key(kind)
+}
+
+pub(super) fn security_group(error: CommandError<SecurityGroupReject>) -> Fault {
+    let reject = match error {
+        CommandError::Rejected(reject) => reject,
+        CommandError::Unavailable(error) => return unavailable(error),
+    };
+    let (status, kind) = match &reject {
+        SecurityGroupReject::NotFound(_) => (404, "SecurityGroupNotFound"),
+        SecurityGroupReject::RuleNotFound(_) => (404, "SecurityGroupRuleNotFound"),
+        SecurityGroupReject::IdTaken(_) => (409, "Conflict"),
+        SecurityGroupReject::DefaultExists => (409, "SecurityGroupDefaultAlreadyExists"),
+        SecurityGroupReject::CannotChangeDefault => (409, "SecurityGroupCannotUpdateDefault"),
+        SecurityGroupReject::CannotRemoveDefault => (409, "SecurityGroupCannotRemoveDefault"),
+        SecurityGroupReject::RuleExists(_) => (409, "SecurityGroupRuleExists"),
+        SecurityGroupReject::OverQuota(_) => (409, "OverQuota"),
+        SecurityGroupReject::InvalidInput(_) => (400, "InvalidInput"),
+    };
+    Fault::new(status, reject.to_string()).key(kind)
+}
+
+pub(super) fn quota(error: CommandError<NetworkQuotaReject>) -> Fault {
+    match error {
+        CommandError::Rejected(never) => match never {},
+        CommandError::Unavailable(error) => unavailable(error),
+    }
+}

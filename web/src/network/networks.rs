@@ -1,0 +1,196 @@
+//! `/networks`.
+
+use std::sync::Arc;
+
+use chronova_actors::network::{NetworkAggregate, NetworkCommand, NetworkPatch};
+use chronova_events::ids::NetworkId;
+use chronova_events::network::{NetworkCreated, NetworkRow, NetworkSettings, ProviderAttributes};
+use serde_json::{Value, json};
+
+use super::attributes::Attributes;
+use super::{LONG_TEXT, faults, listing, quotas, targets, views};
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::policy::Target;
+use crate::reply::Reply;
+use crate::route::{Route, delete as delete_route, get, post, put};
+
+pub(super) const ROUTES: &[Route] = &[
+    get("networks.index", "/networks", handler!(index)).policy_on_target("get_network"),
+    post("networks.create", "/networks", handler!(create)).policy_on_target("create_network").any_body(),
+    get("networks.show", "/networks/{id}", handler!(show)).policy_on_target("get_network"),
+    put("networks.update", "/networks/{id}", handler!(update)).policy_on_target("update_network").any_body(),
+    delete_route("networks.delete", "/networks/{id}", handler!(delete)).policy_on_target("delete_network"),
+];
+
+/// What only some may write, and by which rule's suffix.
+const GUARDED: [(&str, &str, &str); 5] = [
+    ("shared", "create_network:shared", "update_network:shared"),
+    ("router:external", "create_network:router:external", "update_network:router:external"),
+    ("provider:network_type", "create_network:provider:network_type", "update_network"),
+    ("provider:physical_network", "create_network:provider:physical_network", "update_network"),
+    ("provider:segmentation_id", "create_network:provider:segmentation_id", "update_network"),
+];
+
+const READ_ONLY: [&str; 9] = [
+    "id",
+    "tenant_id",
+    "project_id",
+    "status",
+    "subnets",
+    "availability_zone_hints",
+    "provider:network_type",
+    "provider:physical_network",
+    "provider:segmentation_id",
+];
+
+pub(super) fn render(ctx: &Ctx, row: &NetworkRow) -> Result<Value, Fault> {
+    let id = row.created.network;
+    let subnets = ctx.app.house()?.views.networks.read(|view| subnet_ids(view.whole(id)));
+    Ok(views::network(ctx, row, &subnets))
+}
+
+fn subnet_ids(network: Option<&chronova_events::network::Network>) -> Vec<String> {
+    network.into_iter().flat_map(|network| network.subnets.keys()).map(ToString::to_string).collect()
+}
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    ctx.authorize(&ctx.own_target())?;
+    let wanted: Vec<NetworkId> = ctx.query.all("id").filter_map(|id| id.parse().ok()).collect();
+    let rows: Vec<(Arc<NetworkRow>, Vec<String>)> = ctx.app.house()?.views.networks.read(|view| {
+        let with_subnets = |row: &Arc<NetworkRow>| (Arc::clone(row), subnet_ids(view.whole(row.created.network)));
+        match wanted.as_slice() {
+            [] => view.networks().map(with_subnets).collect(),
+            ids => ids.iter().filter_map(|id| view.network(*id)).map(with_subnets).collect(),
+        }
+    });
+    let visible = rows.iter().filter(|(row, _)| ctx.allows("get_network", &targets::network(row)));
+    let rows = visible.map(|(row, subnets)| views::network(&ctx, row, subnets)).collect();
+    listing::list(&ctx, "networks", "networks", rows)
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let row = targets::find_network(&ctx, ctx.param("id"))?;
+    ctx.authorize(&targets::network(&row))?;
+    Ok(listing::one(&ctx, "network", render(&ctx, &row)?))
+}
+
+async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    let mut body = Attributes::of(&ctx, "network")?;
+    let project = targets::owner(&ctx, body.project()?)?;
+    let target = targets::new(&project);
+    let permit = ctx.authorize(&target)?;
+    guard(&ctx, &body, &target, false)?;
+    let provider = provider(&mut body)?;
+    let availability_zone_hints = body.texts("availability_zone_hints")?.unwrap_or_default();
+    let patch = patch(&mut body)?;
+    body.finish()?;
+    quotas::check(&ctx, &project, "network", 1)?;
+    let network = NetworkId::random();
+    let created = NetworkCreated { network, project, settings: settings(patch), provider, availability_zone_hints };
+    dispatch::send::<NetworkAggregate>(ctx.app.house()?, &permit, &network, NetworkCommand::Create(created))
+        .await
+        .map_err(faults::network(network))?;
+    let row = targets::find_network(&ctx, &network.to_string())?;
+    Ok(Reply::json(201, json!({"network": render(&ctx, &row)?})))
+}
+
+async fn update(ctx: Ctx) -> Result<Reply, Fault> {
+    let row = targets::find_network(&ctx, ctx.param("id"))?;
+    let (id, target) = (row.created.network, targets::network(&row));
+    let permit = ctx.authorize(&target)?;
+    let mut body = Attributes::of(&ctx, "network")?;
+    body.refuse(&READ_ONLY)?;
+    guard(&ctx, &body, &target, true)?;
+    let patch = patch(&mut body)?;
+    body.finish()?;
+    dispatch::send::<NetworkAggregate>(ctx.app.house()?, &permit, &id, NetworkCommand::Change(patch))
+        .await
+        .map_err(faults::network(id))?;
+    let row = targets::find_network(&ctx, ctx.param("id"))?;
+    Ok(listing::one(&ctx, "network", render(&ctx, &row)?))
+}
+
+async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
+    let row = targets::find_network(&ctx, ctx.param("id"))?;
+    let permit = ctx.authorize(&targets::network(&row))?;
+    let id = row.created.network;
+    dispatch::send::<NetworkAggregate>(ctx.app.house()?, &permit, &id, NetworkCommand::Delete)
+        .await
+        .map_err(faults::network(id))?;
+    Ok(Reply::empty(204))
+}
+
+/// Asks for the rules of the guarded attributes that the body has; the defaults may be written by anybody.
+fn guard(ctx: &Ctx, body: &Attributes, target: &Target, update: bool) -> Result<(), Fault> {
+    for (name, on_create, on_update) in GUARDED {
+        if body.has(name) && !body.is_false_or_null(name) {
+            ctx.authorize_rule(if update { on_update } else { on_create }, target)?;
+        }
+    }
+    Ok(())
+}
+
+fn provider(body: &mut Attributes) -> Result<ProviderAttributes, Fault> {
+    let network_type = body.text("provider:network_type", 32)?;
+    let physical_network = body.text("provider:physical_network", 64)?;
+    let segmentation_id = body.integer("provider:segmentation_id")?;
+    let network_type = network_type.unwrap_or_else(|| "local".to_owned());
+    let largest: Option<i64> = match network_type.as_str() {
+        "local" | "flat" => None,
+        "vlan" => Some(4094),
+        "vxlan" | "geneve" => Some(16_777_215),
+        "gre" => Some(i64::from(u32::MAX)),
+        other => return Err(faults::invalid_input(format_args!("provider:network_type {other} not supported"))),
+    };
+    if matches!(network_type.as_str(), "flat" | "vlan") != physical_network.is_some() {
+        let need = if physical_network.is_some() { "prohibited" } else { "required" };
+        return Err(faults::invalid_input(format_args!(
+            "provider:physical_network {need} for {network_type} provider network"
+        )));
+    }
+    let segmentation_id = match (segmentation_id, largest) {
+        (None, _) => None,
+        (Some(id), Some(largest)) if (1..=largest).contains(&id) => u32::try_from(id).ok(),
+        (Some(id), _) => {
+            return Err(faults::invalid_input(format_args!(
+                "provider:segmentation_id {id} is not valid for {network_type} provider network"
+            )));
+        }
+    };
+    Ok(ProviderAttributes { network_type, physical_network, segmentation_id })
+}
+
+fn patch(body: &mut Attributes) -> Result<NetworkPatch, Fault> {
+    Ok(NetworkPatch {
+        name: body.text_or_null("name", 255)?,
+        description: body.text_or_null("description", LONG_TEXT)?,
+        admin_state_up: body.boolean("admin_state_up")?,
+        shared: body.boolean("shared")?,
+        external: body.boolean("router:external")?,
+        port_security: body.boolean("port_security_enabled")?,
+        mtu: super::small(body, "mtu")?,
+        dns_domain: body.text_or_null("dns_domain", 255)?,
+        is_default: body.boolean("is_default")?,
+        tags: None,
+    })
+}
+
+fn settings(patch: NetworkPatch) -> NetworkSettings {
+    let default = NetworkSettings::default();
+    NetworkSettings {
+        name: patch.name.unwrap_or_default(),
+        description: patch.description.unwrap_or_default(),
+        admin_state_up: patch.admin_state_up.unwrap_or(default.admin_state_up),
+        shared: patch.shared.unwrap_or(default.shared),
+        external: patch.external.unwrap_or(default.external),
+        port_security: patch.port_security.unwrap_or(default.port_security),
+        // Zero is Neutron's "choose one".
+        mtu: patch.mtu.filter(|mtu| *mtu != 0).unwrap_or(default.mtu),
+        dns_domain: patch.dns_domain.unwrap_or_default(),
+        is_default: patch.is_default.unwrap_or(default.is_default),
+        tags: Vec::new(),
+    }
+}

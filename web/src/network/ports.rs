@@ -1,0 +1,307 @@
+//! `/ports`.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use chronova_actors::network::{AddressWanted, NetworkAggregate, NetworkCommand, PortPatch, PortWanted};
+use chronova_events::ids::{NetworkId, PortId, ProjectId, SecurityGroupId};
+use chronova_events::network::{AddressPair, DhcpOption, NetworkRow, Port, PortBinding, PortSettings};
+use ipnet::IpNet;
+use serde_json::{Value, json};
+
+use super::attributes::Attributes;
+use super::subnets::network_filter;
+use super::{LONG_TEXT, faults, listing, quotas, security_groups, targets, views};
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::policy::Target;
+use crate::reply::Reply;
+use crate::route::{Route, delete as delete_route, get, post, put};
+
+pub(super) const ROUTES: &[Route] = &[
+    get("ports.index", "/ports", handler!(index)).policy_on_target("get_port"),
+    post("ports.create", "/ports", handler!(create)).policy_on_target("create_port").any_body(),
+    get("ports.show", "/ports/{id}", handler!(show)).policy_on_target("get_port"),
+    put("ports.update", "/ports/{id}", handler!(update)).policy_on_target("update_port").any_body(),
+    delete_route("ports.delete", "/ports/{id}", handler!(delete)).policy_on_target("delete_port"),
+];
+
+/// What only some may write: the attribute and the rules for making and for changing a port.
+const GUARDED: [(&str, &str, &str); 8] = [
+    ("device_owner", "create_port:device_owner", "update_port:device_owner"),
+    ("mac_address", "create_port:mac_address", "update_port:mac_address"),
+    ("port_security_enabled", "create_port:port_security_enabled", "update_port:port_security_enabled"),
+    ("allowed_address_pairs", "create_port:allowed_address_pairs", "update_port:allowed_address_pairs"),
+    ("binding:host_id", "create_port:binding:host_id", "update_port:binding:host_id"),
+    ("binding:profile", "create_port:binding:profile", "update_port:binding:profile"),
+    ("binding:vnic_type", "create_port:binding:vnic_type", "update_port:binding:vnic_type"),
+    ("fixed_ips", "create_port:fixed_ips", "update_port:fixed_ips"),
+];
+
+const READ_ONLY: [&str; 7] =
+    ["id", "tenant_id", "project_id", "network_id", "status", "binding:vif_type", "binding:vif_details"];
+
+const VNIC_TYPES: [&str; 3] = ["normal", "direct", "macvtap"];
+
+fn render(ctx: &Ctx, row: &Port) -> Result<Value, Fault> {
+    Ok(ctx.app.house()?.views.networks.read(|view| views::port(ctx, view, row)))
+}
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    ctx.authorize(&ctx.own_target())?;
+    let rows = candidates(&ctx)?;
+    let rows = ctx.app.house()?.views.networks.read(|view| {
+        let visible = rows.iter().filter(|row| ctx.allows("get_port", &targets::port(view, row)));
+        visible.map(|row| views::port(&ctx, view, row)).collect()
+    });
+    listing::list(&ctx, "ports", "ports", rows)
+}
+
+/// The ports that can be in the answer: where the query names a device, a network, a project or ids, an index tells.
+fn candidates(ctx: &Ctx) -> Result<Vec<Arc<Port>>, Fault> {
+    let devices: Vec<&str> = ctx.query.all("device_id").filter(|device| !device.is_empty()).collect();
+    let ids: Vec<PortId> = ctx.query.all("id").filter_map(|id| id.parse().ok()).collect();
+    let project = if ctx.caller().is_admin { None } else { ctx.caller().project.clone() };
+    Ok(ctx.app.house()?.views.networks.read(|view| {
+        if !devices.is_empty() {
+            devices.iter().flat_map(|device| view.of_device(device)).cloned().collect()
+        } else if !ids.is_empty() {
+            ids.iter().filter_map(|id| view.port(*id)).cloned().collect()
+        } else if let Some(network) = network_filter(ctx) {
+            view.whole(network).into_iter().flat_map(|network| network.ports.values()).cloned().collect()
+        } else if let Some(held) = project.and_then(|project| view.held(&project)) {
+            // The project's ports, and all ports on its networks.
+            let foreign = held.networks.iter().filter_map(|id| view.whole(*id)).flat_map(|n| n.ports.values());
+            let foreign = foreign.filter(|port| !held.ports.contains(&port.created.port));
+            held.ports.iter().filter_map(|id| view.port(*id)).chain(foreign).cloned().collect()
+        } else {
+            view.ports().cloned().collect()
+        }
+    }))
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let (row, target) = targets::find_port(&ctx, ctx.param("id"))?;
+    ctx.authorize(&target)?;
+    Ok(listing::one(&ctx, "port", render(&ctx, &row)?))
+}
+
+async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    let mut body = Attributes::of(&ctx, "port")?;
+    body.required("network_id")?;
+    let network: Option<NetworkId> = body.id("network_id")?;
+    let row = targets::find_network(&ctx, &network.map(|id| id.to_string()).unwrap_or_default())?;
+    let project = targets::owner(&ctx, body.project()?)?;
+    let target = target_of(&project, &row, &body);
+    let permit = ctx.authorize(&target)?;
+    guard(&ctx, &body, &target, false)?;
+    let patch = patch(&mut body, &ctx)?;
+    let propagate = body.boolean("propagate_uplink_status")?.unwrap_or(true);
+    body.finish()?;
+    security_groups::check(&ctx, &permit, &project, patch.security_groups.as_deref().unwrap_or_default()).await?;
+    quotas::check(&ctx, &project, "port", 1)?;
+    let (port, network) = (PortId::random(), row.created.network);
+    let command = NetworkCommand::CreatePort(wanted(port, project, patch, propagate));
+    dispatch::send::<NetworkAggregate>(ctx.app.house()?, &permit, &network, command)
+        .await
+        .map_err(faults::network(network))?;
+    let (row, _) = targets::find_port(&ctx, &port.to_string())?;
+    Ok(Reply::json(201, json!({"port": render(&ctx, &row)?})))
+}
+
+async fn update(ctx: Ctx) -> Result<Reply, Fault> {
+    let (row, target) = targets::find_port(&ctx, ctx.param("id"))?;
+    let permit = ctx.authorize(&target)?;
+    let mut body = Attributes::of(&ctx, "port")?;
+    body.refuse(&READ_ONLY)?;
+    guard(&ctx, &body, &target, true)?;
+    let patch = patch(&mut body, &ctx)?;
+    body.finish()?;
+    let groups = patch.security_groups.as_deref().unwrap_or_default();
+    security_groups::check(&ctx, &permit, &row.created.project, groups).await?;
+    let network = row.created.network;
+    let command = NetworkCommand::ChangePort { port: row.created.port, patch };
+    dispatch::send::<NetworkAggregate>(ctx.app.house()?, &permit, &network, command)
+        .await
+        .map_err(faults::network(network))?;
+    let (row, _) = targets::find_port(&ctx, ctx.param("id"))?;
+    Ok(listing::one(&ctx, "port", render(&ctx, &row)?))
+}
+
+async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
+    let (row, target) = targets::find_port(&ctx, ctx.param("id"))?;
+    let permit = ctx.authorize(&target)?;
+    let network = row.created.network;
+    let command = NetworkCommand::DeletePort { port: row.created.port };
+    dispatch::send::<NetworkAggregate>(ctx.app.house()?, &permit, &network, command)
+        .await
+        .map_err(faults::network(network))?;
+    Ok(Reply::empty(204))
+}
+
+fn target_of(project: &ProjectId, network: &NetworkRow, body: &Attributes) -> Target {
+    let owner = body.peek("device_owner").and_then(Value::as_str).unwrap_or_default();
+    targets::within(project, Some(network)).with("device_owner_kind", owner.split(':').next().unwrap_or_default())
+}
+
+fn guard(ctx: &Ctx, body: &Attributes, target: &Target, update: bool) -> Result<(), Fault> {
+    for (name, on_create, on_update) in GUARDED {
+        if body.has(name) && !body.is_default(name) {
+            ctx.authorize_rule(if update { on_update } else { on_create }, target)?;
+        }
+    }
+    // Which addresses a port gets is a matter of more trust than which subnets.
+    let names_address = |fixed: &Value| fixed.get("ip_address").is_some_and(|address| !address.is_null());
+    let named = body.peek("fixed_ips").and_then(Value::as_array).is_some_and(|ips| ips.iter().any(names_address));
+    if named {
+        let rule = if update { "update_port:fixed_ips:ip_address" } else { "create_port:fixed_ips:ip_address" };
+        ctx.authorize_rule(rule, target)?;
+    }
+    Ok(())
+}
+
+fn wanted(port: PortId, project: ProjectId, patch: PortPatch, propagate_uplink_status: bool) -> PortWanted {
+    let default = PortSettings::default();
+    PortWanted {
+        port,
+        project,
+        mac: patch.mac,
+        addresses: patch.addresses,
+        settings: PortSettings {
+            name: patch.name.unwrap_or_default(),
+            description: patch.description.unwrap_or_default(),
+            admin_state_up: patch.admin_state_up.unwrap_or(default.admin_state_up),
+            allowed_address_pairs: patch.allowed_address_pairs.unwrap_or_default(),
+            dhcp_options: patch.dhcp_options.unwrap_or_default(),
+            dns_name: patch.dns_name.unwrap_or_default(),
+            dns_domain: patch.dns_domain.unwrap_or_default(),
+            vnic_type: patch.vnic_type.unwrap_or(default.vnic_type),
+            profile: patch.profile.unwrap_or(default.profile),
+            propagate_uplink_status,
+            ..PortSettings::default()
+        },
+        port_security: patch.port_security,
+        security_groups: patch.security_groups,
+        binding: PortBinding {
+            device: patch.device.unwrap_or_default(),
+            owner: patch.owner.unwrap_or_default(),
+            host: patch.host.unwrap_or_default(),
+        },
+        made_for: None,
+    }
+}
+
+fn patch(body: &mut Attributes, ctx: &Ctx) -> Result<PortPatch, Fault> {
+    if body.take("qos_policy_id").is_some_and(|value| !value.is_null()) {
+        return Err(faults::invalid_input("qos_policy_id is not supported"));
+    }
+    Ok(PortPatch {
+        name: body.text_or_null("name", 255)?,
+        description: body.text_or_null("description", LONG_TEXT)?,
+        admin_state_up: body.boolean("admin_state_up")?,
+        mac: mac(body, "mac_address")?,
+        addresses: fixed_ips(body)?,
+        port_security: body.boolean("port_security_enabled")?,
+        security_groups: groups(body)?,
+        allowed_address_pairs: pairs(body)?,
+        dhcp_options: options(body)?,
+        dns_name: body.text_or_null("dns_name", 255)?,
+        dns_domain: body.text_or_null("dns_domain", 255)?,
+        vnic_type: vnic_type(body)?,
+        profile: profile(body)?,
+        device: body.text_or_null("device_id", 255)?,
+        owner: body.text_or_null("device_owner", 255)?,
+        host: body.text_or_null("binding:host_id", 255)?,
+        tags: if ctx.route.op == "ports.create" { None } else { body.texts("tags")?.map(super::tags::tidy) },
+    })
+}
+
+/// Lower case with colons; the group bit may not be set.
+fn mac(body: &mut Attributes, name: &str) -> Result<Option<String>, Fault> {
+    let Some(text) = body.text_or_null(name, 32)?.filter(|text| !text.is_empty()) else { return Ok(None) };
+    let lower = text.to_ascii_lowercase().replace('-', ":");
+    let octets: Vec<Option<u8>> =
+        lower.split(':').map(|part| u8::from_str_radix(part, 16).ok().filter(|_| part.len() == 2)).collect();
+    let unicast = octets.len() == 6 && octets.iter().all(Option::is_some) && octets[0].is_some_and(|o| o & 1 == 0);
+    match unicast && lower != "00:00:00:00:00:00" {
+        true => Ok(Some(lower)),
+        false => {
+            Err(Fault::bad_request(format!("Invalid input for {name}. Reason: '{text}' is not a valid MAC address.")))
+        }
+    }
+}
+
+fn fixed_ips(body: &mut Attributes) -> Result<Option<Vec<AddressWanted>>, Fault> {
+    body.objects("fixed_ips", |fixed| {
+        let address: Option<IpAddr> = fixed.parsed("ip_address", "IP address")?;
+        Ok(AddressWanted { subnet: fixed.id("subnet_id")?, address })
+    })
+}
+
+fn groups(body: &mut Attributes) -> Result<Option<Vec<SecurityGroupId>>, Fault> {
+    let mut groups: Option<Vec<SecurityGroupId>> = body.ids("security_groups")?;
+    if let Some(groups) = &mut groups {
+        groups.sort();
+        groups.dedup();
+    }
+    Ok(groups)
+}
+
+fn pairs(body: &mut Attributes) -> Result<Option<Vec<AddressPair>>, Fault> {
+    let pairs = body.objects("allowed_address_pairs", |pair| {
+        pair.required("ip_address")?;
+        let text = pair.text("ip_address", 64)?.unwrap_or_default();
+        if text.parse::<IpAddr>().is_err() && text.parse::<IpNet>().is_err() {
+            return Err(Fault::bad_request(format!(
+                "Invalid input for allowed_address_pairs. Reason: '{text}' is not a valid IP address or subnet."
+            )));
+        }
+        Ok(AddressPair { address: text, mac: mac(pair, "mac_address")? })
+    })?;
+    match &pairs {
+        // Neutron's `max_allowed_address_pair`.
+        Some(pairs) if pairs.len() > 10 => {
+            Err(Fault::bad_request("The number of allowed address pair exceeds the maximum 10.")
+                .key("AllowedAddressPairExhausted"))
+        }
+        _ => Ok(pairs),
+    }
+}
+
+fn options(body: &mut Attributes) -> Result<Option<Vec<DhcpOption>>, Fault> {
+    let read = body.objects("extra_dhcp_opts", |option| {
+        option.required("opt_name")?;
+        let version = option.integer("ip_version")?;
+        Ok(DhcpOption {
+            name: option.text("opt_name", 64)?.unwrap_or_default(),
+            value: option.text_or_null("opt_value", 255)?.unwrap_or_default(),
+            ip_version: if version == Some(6) { 6 } else { 4 },
+        })
+    })?;
+    // An option without a value is one to be removed.
+    Ok(read.map(|options| options.into_iter().filter(|option| !option.value.is_empty()).collect()))
+}
+
+fn vnic_type(body: &mut Attributes) -> Result<Option<String>, Fault> {
+    let Some(text) = body.text("binding:vnic_type", 64)? else { return Ok(None) };
+    match VNIC_TYPES.contains(&text.as_str()) {
+        true => Ok(Some(text)),
+        false => Err(Fault::bad_request(format!(
+            "Invalid input for binding:vnic_type. Reason: '{text}' is not in {VNIC_TYPES:?}."
+        ))),
+    }
+}
+
+fn profile(body: &mut Attributes) -> Result<Option<String>, Fault> {
+    match body.take("binding:profile") {
+        None => Ok(None),
+        Some(Value::Null) => Ok(Some("{}".to_owned())),
+        Some(value @ Value::Object(_)) => match value.to_string() {
+            text if text.len() <= 4096 => Ok(Some(text)),
+            _ => Err(faults::invalid_input("binding:profile value too large")),
+        },
+        Some(_) => Err(Fault::bad_request("Invalid input for binding:profile. Reason: it is not a dictionary.")),
+    }
+}

@@ -1,0 +1,157 @@
+//! `/quotas`: how much a project may have. Counted where the things are; a limit of -1 is none.
+
+use chronova_actors::network_quota::{NetworkQuotaAggregate, NetworkQuotaCommand, RESOURCES, limit_of};
+use chronova_events::ids::ProjectId;
+use serde_json::{Map, Value, json};
+
+use super::attributes::{Attributes, as_integer};
+use super::{faults, targets};
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, delete, get, put};
+
+pub(super) const ROUTES: &[Route] = &[
+    get("quotas.index", "/quotas", handler!(index)).policy_on_target("get_quota"),
+    get("quotas.own", "/quotas/tenant", handler!(own)),
+    get("quotas.own_project", "/quotas/project", handler!(own)),
+    get("quotas.show", "/quotas/{id}", handler!(show)).policy_on_target("get_quota"),
+    get("quotas.default", "/quotas/{id}/default", handler!(defaults)).policy_on_target("get_quota"),
+    get("quotas.details", "/quotas/{id}/details", handler!(details)).policy_on_target("get_quota"),
+    get("quotas.details_json", "/quotas/{id}/details.json", handler!(details)).policy_on_target("get_quota"),
+    put("quotas.update", "/quotas/{id}", handler!(update)).policy_on_target("update_quota").any_body(),
+    delete("quotas.delete", "/quotas/{id}", handler!(reset)).policy_on_target("delete_quota"),
+];
+
+/// The project's limit for a resource.
+pub(super) fn limit(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<i64, Fault> {
+    Ok(ctx.app.house()?.views.networks.read(|view| limit_of(view.limits(project), resource)))
+}
+
+/// What the project has of a resource.
+fn used(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<usize, Fault> {
+    let views = &ctx.app.house()?.views;
+    let groups = || views.security_groups.read(|view| view.of_project(project).map(|g| (g.by_id.len(), g.rules)));
+    let held = || views.networks.read(|view| view.held(project).cloned()).unwrap_or_default();
+    Ok(match resource {
+        "network" => held().networks.len(),
+        "subnet" => held().subnets.len(),
+        "port" => held().ports.len(),
+        "security_group" => groups().map_or(0, |(groups, _)| groups),
+        "security_group_rule" => groups().map_or(0, |(_, rules)| rules),
+        _ => 0,
+    })
+}
+
+/// Whether the project may have `more` of a resource. Counted in the read models: two requests at the same instant may
+/// both pass, as they may in Neutron.
+pub(super) fn check(ctx: &Ctx, project: &ProjectId, resource: &str, more: usize) -> Result<(), Fault> {
+    match usize::try_from(limit(ctx, project, resource)?) {
+        Ok(limit) if used(ctx, project, resource)? + more > limit => Err(faults::over_quota(resource)),
+        _ => Ok(()),
+    }
+}
+
+fn limits(ctx: &Ctx, project: &ProjectId) -> Result<Map<String, Value>, Fault> {
+    let mut map = Map::new();
+    for (resource, _) in RESOURCES {
+        map.insert(resource.to_owned(), json!(limit(ctx, project, resource)?));
+    }
+    Ok(map)
+}
+
+fn project_of(ctx: &Ctx) -> ProjectId {
+    ProjectId::new(ctx.param("id"))
+}
+
+/// Only the projects that have limits of their own.
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    ctx.authorize_rule("update_quota", &ctx.own_target())?;
+    let projects: Vec<ProjectId> =
+        ctx.app.house()?.views.networks.read(|view| view.limited().map(|(project, _)| project.clone()).collect());
+    let mut quotas = Vec::new();
+    for project in projects {
+        let mut map = limits(&ctx, &project)?;
+        map.insert("project_id".to_owned(), json!(project));
+        map.insert("tenant_id".to_owned(), json!(project));
+        quotas.push(Value::Object(map));
+    }
+    Ok(Reply::ok(json!({"quotas": quotas})))
+}
+
+async fn own(ctx: Ctx) -> Result<Reply, Fault> {
+    let project = targets::owner(&ctx, None)?;
+    Ok(Reply::ok(json!({"tenant": {"tenant_id": project, "project_id": project}})))
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let project = project_of(&ctx);
+    ctx.authorize(&targets::new(&project))?;
+    Ok(Reply::ok(json!({"quota": limits(&ctx, &project)?})))
+}
+
+async fn defaults(ctx: Ctx) -> Result<Reply, Fault> {
+    ctx.authorize(&targets::new(&project_of(&ctx)))?;
+    let map: Map<String, Value> =
+        RESOURCES.into_iter().map(|(resource, limit)| (resource.to_owned(), json!(limit))).collect();
+    Ok(Reply::ok(json!({"quota": map})))
+}
+
+async fn details(ctx: Ctx) -> Result<Reply, Fault> {
+    let project = project_of(&ctx);
+    ctx.authorize(&targets::new(&project))?;
+    let mut map = Map::new();
+    for (resource, limit) in limits(&ctx, &project)? {
+        let used = used(&ctx, &project, &resource)?;
+        map.insert(resource, json!({"limit": limit, "used": used, "reserved": 0}));
+    }
+    Ok(Reply::ok(json!({"quota": map})))
+}
+
+async fn update(ctx: Ctx) -> Result<Reply, Fault> {
+    let project = project_of(&ctx);
+    let permit = ctx.authorize(&targets::new(&project))?;
+    let mut body = Attributes::of(&ctx, "quota")?;
+    let _ = body.project()?;
+    let forced = [body.boolean("force")?, body.boolean("check_limit")?.map(|check| !check)];
+    let mut limits = Vec::new();
+    for (resource, _) in RESOURCES {
+        let Some(value) = body.take(resource) else { continue };
+        let limit = as_integer(&value).filter(|limit| *limit >= -1).ok_or_else(|| {
+            Fault::bad_request(format!("Invalid input for {resource}. Reason: '{value}' is not in valid range."))
+        })?;
+        // The check is asked for with `force: false`, as in Neutron's extension `quota-check-limit`.
+        if forced.contains(&Some(false))
+            && usize::try_from(limit).is_ok_and(|l| used(&ctx, &project, resource).is_ok_and(|used| used > l))
+        {
+            return Err(
+                Fault::bad_request(format!("Quota limit for {resource} is below its usage")).key("InvalidQuotaValue")
+            );
+        }
+        limits.push((resource.to_owned(), limit));
+    }
+    body.finish()?;
+    send(&ctx, &permit, &project, NetworkQuotaCommand::Set { project: project.clone(), limits }).await?;
+    Ok(Reply::ok(json!({"quota": self::limits(&ctx, &project)?})))
+}
+
+async fn reset(ctx: Ctx) -> Result<Reply, Fault> {
+    let project = project_of(&ctx);
+    let permit = ctx.authorize(&targets::new(&project))?;
+    send(&ctx, &permit, &project, NetworkQuotaCommand::Reset { project: project.clone() }).await?;
+    Ok(Reply::empty(204))
+}
+
+async fn send(
+    ctx: &Ctx,
+    permit: &crate::policy::Permit,
+    project: &ProjectId,
+    command: NetworkQuotaCommand,
+) -> Result<(), Fault> {
+    dispatch::send::<NetworkQuotaAggregate>(ctx.app.house()?, permit, project, command)
+        .await
+        .map(drop)
+        .map_err(faults::quota)
+}

@@ -1,0 +1,158 @@
+//! `/security-groups`.
+
+use std::sync::Arc;
+
+use chronova_actors::security_group::{GroupPatch, SecurityGroupAggregate, SecurityGroupCommand};
+use chronova_events::ids::{ProjectId, SecurityGroupId};
+use chronova_events::security_group::{Group, GroupCreated, GroupSettings, default_group};
+use serde_json::json;
+
+use super::attributes::Attributes;
+use super::{LONG_TEXT, faults, listing, quotas, targets, views};
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::policy::Permit;
+use crate::reply::Reply;
+use crate::route::{Route, delete as delete_route, get, post, put};
+
+pub(super) const ROUTES: &[Route] = &[
+    get("security_groups.index", "/security-groups", handler!(index)).policy_on_target("get_security_group"),
+    post("security_groups.create", "/security-groups", handler!(create))
+        .policy_on_target("create_security_group")
+        .any_body(),
+    get("security_groups.show", "/security-groups/{id}", handler!(show)).policy_on_target("get_security_group"),
+    put("security_groups.update", "/security-groups/{id}", handler!(update))
+        .policy_on_target("update_security_group")
+        .any_body(),
+    delete_route("security_groups.delete", "/security-groups/{id}", handler!(delete))
+        .policy_on_target("delete_security_group"),
+];
+
+const READ_ONLY: [&str; 5] = ["id", "tenant_id", "project_id", "security_group_rules", "shared"];
+
+/// Makes the project's `default` group unless it is there: it appears when the project first looks.
+pub(super) async fn ensure_default(ctx: &Ctx, permit: &Permit, project: &ProjectId) -> Result<(), Fault> {
+    let house = ctx.app.house()?;
+    if house.views.security_groups.read(|view| view.get(default_group(project)).is_some()) {
+        return Ok(());
+    }
+    let command = SecurityGroupCommand::EnsureDefault { project: project.clone() };
+    dispatch::send::<SecurityGroupAggregate>(house, permit, project, command)
+        .await
+        .map(drop)
+        .map_err(faults::security_group)
+}
+
+/// Whether a port of `project` may have these groups; sees to it that its default group is there.
+pub(super) async fn check(
+    ctx: &Ctx,
+    permit: &Permit,
+    project: &ProjectId,
+    groups: &[SecurityGroupId],
+) -> Result<(), Fault> {
+    ensure_default(ctx, permit, project).await?;
+    for id in groups {
+        targets::find_group(ctx, &id.to_string())?;
+    }
+    Ok(())
+}
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    let permit = ctx.authorize(&ctx.own_target())?;
+    if let Some(project) = ctx.caller().project.clone() {
+        ensure_default(&ctx, &permit, &project).await?;
+    }
+    let own = if ctx.caller().is_admin { None } else { ctx.caller().project.clone() };
+    let rows: Vec<Arc<Group>> = ctx.app.house()?.views.security_groups.read(|view| match own {
+        Some(project) => view.of_project(&project).into_iter().flat_map(|g| g.by_id.values()).cloned().collect(),
+        None => view.all().cloned().collect(),
+    });
+    let visible = rows.iter().filter(|row| ctx.allows("get_security_group", &targets::group(row)));
+    let rows = visible.map(|row| views::security_group(row)).collect();
+    listing::list(&ctx, "security_groups", "security-groups", rows)
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let row = targets::find_group(&ctx, ctx.param("id"))?;
+    ctx.authorize(&targets::group(&row))?;
+    Ok(listing::one(&ctx, "security_group", views::security_group(&row)))
+}
+
+async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    let mut body = Attributes::of(&ctx, "security_group")?;
+    let project = targets::owner(&ctx, body.project()?)?;
+    let permit = ctx.authorize(&targets::new(&project))?;
+    body.required("name")?;
+    let patch = patch(&mut body)?;
+    body.finish()?;
+    let group = SecurityGroupId::random();
+    let settings = GroupSettings {
+        name: patch.name.unwrap_or_default(),
+        description: patch.description.unwrap_or_default(),
+        stateful: patch.stateful.unwrap_or(true),
+        tags: Vec::new(),
+    };
+    let limit = quotas::limit(&ctx, &project, "security_group")?;
+    let created = GroupCreated { group, project: project.clone(), settings };
+    let command = SecurityGroupCommand::Create { created, limit };
+    send(&ctx, &permit, &project, command).await?;
+    let row = targets::find_group(&ctx, &group.to_string())?;
+    Ok(Reply::json(201, json!({"security_group": views::security_group(&row)})))
+}
+
+async fn update(ctx: Ctx) -> Result<Reply, Fault> {
+    let row = targets::find_group(&ctx, ctx.param("id"))?;
+    let permit = ctx.authorize(&targets::group(&row))?;
+    let mut body = Attributes::of(&ctx, "security_group")?;
+    body.refuse(&READ_ONLY)?;
+    let patch = patch(&mut body)?;
+    body.finish()?;
+    if patch.stateful.is_some_and(|stateful| stateful != row.settings().stateful) && in_use(&ctx, &row)? {
+        return Err(used(&row));
+    }
+    let command = SecurityGroupCommand::Change { group: row.id(), patch };
+    send(&ctx, &permit, row.project(), command).await?;
+    let row = targets::find_group(&ctx, ctx.param("id"))?;
+    Ok(listing::one(&ctx, "security_group", views::security_group(&row)))
+}
+
+async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
+    let row = targets::find_group(&ctx, ctx.param("id"))?;
+    let permit = ctx.authorize(&targets::group(&row))?;
+    if row.id() != default_group(row.project()) && in_use(&ctx, &row)? {
+        return Err(used(&row));
+    }
+    send(&ctx, &permit, row.project(), SecurityGroupCommand::Delete { group: row.id() }).await?;
+    Ok(Reply::empty(204))
+}
+
+fn in_use(ctx: &Ctx, row: &Group) -> Result<bool, Fault> {
+    Ok(ctx.app.house()?.views.networks.read(|view| view.members(row.id()).next().is_some()))
+}
+
+fn used(row: &Group) -> Fault {
+    Fault::conflict(format!("Security Group {} in use.", row.id())).key("SecurityGroupInUse")
+}
+
+pub(super) async fn send(
+    ctx: &Ctx,
+    permit: &Permit,
+    project: &ProjectId,
+    command: SecurityGroupCommand,
+) -> Result<(), Fault> {
+    dispatch::send::<SecurityGroupAggregate>(ctx.app.house()?, permit, project, command)
+        .await
+        .map(drop)
+        .map_err(faults::security_group)
+}
+
+fn patch(body: &mut Attributes) -> Result<GroupPatch, Fault> {
+    Ok(GroupPatch {
+        name: body.text("name", 255)?,
+        description: body.text_or_null("description", LONG_TEXT)?,
+        stateful: body.boolean("stateful")?,
+        tags: None,
+    })
+}

@@ -1,0 +1,204 @@
+//! `/subnets`.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use chronova_actors::network::{Gateway, NetworkAggregate, NetworkCommand, SubnetPatch, SubnetWanted};
+use chronova_events::ids::{NetworkId, ProjectId, SubnetId};
+use chronova_events::network::{HostRoute, Ipv6Mode, Pool};
+use ipnet::IpNet;
+use serde_json::{Value, json};
+
+use super::attributes::Attributes;
+use super::{LONG_TEXT, faults, listing, quotas, targets, views};
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, delete as delete_route, get, post, put};
+
+pub(super) const ROUTES: &[Route] = &[
+    get("subnets.index", "/subnets", handler!(index)).policy_on_target("get_subnet"),
+    post("subnets.create", "/subnets", handler!(create)).policy_on_target("create_subnet").any_body(),
+    get("subnets.show", "/subnets/{id}", handler!(show)).policy_on_target("get_subnet"),
+    put("subnets.update", "/subnets/{id}", handler!(update)).policy_on_target("update_subnet").any_body(),
+    delete_route("subnets.delete", "/subnets/{id}", handler!(delete)).policy_on_target("delete_subnet"),
+];
+
+const READ_ONLY: [&str; 9] = [
+    "id",
+    "tenant_id",
+    "project_id",
+    "network_id",
+    "cidr",
+    "ip_version",
+    "subnetpool_id",
+    "ipv6_ra_mode",
+    "ipv6_address_mode",
+];
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    ctx.authorize(&ctx.own_target())?;
+    let rows: Vec<_> = ctx.app.house()?.views.networks.read(|view| {
+        let with_target = |row| (Arc::clone(row), targets::subnet(view, row));
+        match network_filter(&ctx) {
+            Some(network) => {
+                view.whole(network).into_iter().flat_map(|network| network.subnets.values()).map(with_target).collect()
+            }
+            None => view.subnets().map(with_target).collect(),
+        }
+    });
+    let visible = rows.iter().filter(|(_, target)| ctx.allows("get_subnet", target));
+    let rows = visible.map(|(row, _)| views::subnet(row)).collect();
+    listing::list(&ctx, "subnets", "subnets", rows)
+}
+
+/// The one network that the query asks for: then the others need not be looked at.
+pub(super) fn network_filter(ctx: &Ctx) -> Option<NetworkId> {
+    let mut named = ctx.query.all("network_id");
+    match (named.next(), named.next()) {
+        (Some(only), None) => only.parse().ok(),
+        _ => None,
+    }
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let (row, target) = targets::find_subnet(&ctx, ctx.param("id"))?;
+    ctx.authorize(&target)?;
+    Ok(listing::one(&ctx, "subnet", views::subnet(&row)))
+}
+
+async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    let mut body = Attributes::of(&ctx, "subnet")?;
+    body.required("network_id")?;
+    let network: Option<NetworkId> = body.id("network_id")?;
+    let network = network.map(|id| id.to_string()).unwrap_or_default();
+    let row = targets::find_network(&ctx, &network)?;
+    let project = targets::owner(&ctx, body.project()?)?;
+    let permit = ctx.authorize(&targets::within(&project, Some(&row)))?;
+    let wanted = wanted(body, &project)?;
+    quotas::check(&ctx, &project, "subnet", 1)?;
+    let (network, subnet) = (row.created.network, wanted.subnet);
+    dispatch::send::<NetworkAggregate>(ctx.app.house()?, &permit, &network, NetworkCommand::AddSubnet(wanted))
+        .await
+        .map_err(faults::network(network))?;
+    let (row, _) = targets::find_subnet(&ctx, &subnet.to_string())?;
+    Ok(Reply::json(201, json!({"subnet": views::subnet(&row)})))
+}
+
+async fn update(ctx: Ctx) -> Result<Reply, Fault> {
+    let (row, target) = targets::find_subnet(&ctx, ctx.param("id"))?;
+    let permit = ctx.authorize(&target)?;
+    let mut body = Attributes::of(&ctx, "subnet")?;
+    body.refuse(&READ_ONLY)?;
+    let patch = patch(&mut body)?;
+    body.finish()?;
+    let network = row.added.network;
+    let command = NetworkCommand::ChangeSubnet { subnet: row.added.subnet, patch };
+    dispatch::send::<NetworkAggregate>(ctx.app.house()?, &permit, &network, command)
+        .await
+        .map_err(faults::network(network))?;
+    let (row, _) = targets::find_subnet(&ctx, ctx.param("id"))?;
+    Ok(listing::one(&ctx, "subnet", views::subnet(&row)))
+}
+
+async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
+    let (row, target) = targets::find_subnet(&ctx, ctx.param("id"))?;
+    let permit = ctx.authorize(&target)?;
+    let network = row.added.network;
+    let command = NetworkCommand::RemoveSubnet { subnet: row.added.subnet };
+    dispatch::send::<NetworkAggregate>(ctx.app.house()?, &permit, &network, command)
+        .await
+        .map_err(faults::network(network))?;
+    Ok(Reply::empty(204))
+}
+
+fn wanted(mut body: Attributes, project: &ProjectId) -> Result<SubnetWanted, Fault> {
+    for pool in ["subnetpool_id", "prefixlen", "use_default_subnetpool", "segment_id"] {
+        if body.take(pool).is_some_and(|value| !value.is_null() && value != json!(false)) {
+            return Err(faults::invalid_input(format_args!("{pool} is not supported")));
+        }
+    }
+    if body.list("service_types")?.is_some_and(|types| !types.is_empty()) {
+        return Err(faults::invalid_input("service_types is not supported"));
+    }
+    let _ = body.boolean("dns_publish_fixed_ip")?;
+    body.required("ip_version")?;
+    let version = body.integer("ip_version")?;
+    let cidr: Option<IpNet> = body.parsed("cidr", "IP subnet")?;
+    let cidr = cidr.ok_or_else(|| Fault::bad_request("a subnetpool must be specified in the absence of a cidr"))?;
+    if version != Some(if cidr.addr().is_ipv4() { 4 } else { 6 }) {
+        let version = version.map_or_else(|| "None".to_owned(), |version| version.to_string());
+        return Err(faults::invalid_input(format_args!("cidr {cidr} does not match the ip_version {version}")));
+    }
+    let gateway = match body.take("gateway_ip") {
+        None => Gateway::Default,
+        Some(Value::Null) => Gateway::None,
+        Some(value) => Gateway::At(address("gateway_ip", &value)?),
+    };
+    let modes = (mode(&mut body, "ipv6_address_mode")?, mode(&mut body, "ipv6_ra_mode")?);
+    let patch = patch(&mut body)?;
+    body.finish()?;
+    Ok(SubnetWanted {
+        subnet: SubnetId::random(),
+        project: project.clone(),
+        name: patch.name.unwrap_or_default(),
+        description: patch.description.unwrap_or_default(),
+        cidr,
+        gateway,
+        pools: patch.pools,
+        dhcp: patch.dhcp.unwrap_or(true),
+        dns: patch.dns.unwrap_or_default(),
+        host_routes: patch.host_routes.unwrap_or_default(),
+        ipv6_address_mode: modes.0,
+        ipv6_ra_mode: modes.1,
+        tags: Vec::new(),
+    })
+}
+
+fn address(name: &str, value: &Value) -> Result<IpAddr, Fault> {
+    value.as_str().and_then(|text| text.parse().ok()).ok_or_else(|| {
+        Fault::bad_request(format!("Invalid input for {name}. Reason: '{value}' is not a valid IP address."))
+    })
+}
+
+fn mode(body: &mut Attributes, name: &str) -> Result<Option<Ipv6Mode>, Fault> {
+    let Some(text) = body.take(name).filter(|value| !value.is_null()) else { return Ok(None) };
+    let modes = [Ipv6Mode::Slaac, Ipv6Mode::Stateful, Ipv6Mode::Stateless];
+    modes.into_iter().find(|mode| text == views::mode_name(*mode)).map(Some).ok_or_else(|| {
+        let names = "['dhcpv6-stateful', 'dhcpv6-stateless', 'slaac']";
+        Fault::bad_request(format!("Invalid input for {name}. Reason: {text} is not in {names}."))
+    })
+}
+
+/// What may be said when a subnet is made and later.
+fn patch(body: &mut Attributes) -> Result<SubnetPatch, Fault> {
+    let gateway = match body.take("gateway_ip") {
+        None => None,
+        Some(Value::Null) => Some(None),
+        Some(value) => Some(Some(address("gateway_ip", &value)?)),
+    };
+    Ok(SubnetPatch {
+        name: body.text_or_null("name", 255)?,
+        description: body.text_or_null("description", LONG_TEXT)?,
+        gateway,
+        pools: body.objects("allocation_pools", |pool| {
+            let (start, end) = (pool.parsed("start", "IP address")?, pool.parsed("end", "IP address")?);
+            let missing = || Fault::bad_request("Invalid input for allocation_pools. Reason: invalid data format.");
+            Ok(Pool { start: start.ok_or_else(missing)?, end: end.ok_or_else(missing)? })
+        })?,
+        dhcp: body.boolean("enable_dhcp")?,
+        dns: body.addresses("dns_nameservers")?,
+        host_routes: body.objects("host_routes", |route| {
+            let destination: Option<IpNet> = route.parsed("destination", "IP subnet")?;
+            let nexthop: Option<IpAddr> = route.parsed("nexthop", "IP address")?;
+            let missing = || Fault::bad_request("Invalid input for host_routes. Reason: invalid data format.");
+            Ok(HostRoute {
+                destination: destination.ok_or_else(missing)?.to_string(),
+                nexthop: nexthop.ok_or_else(missing)?.to_string(),
+            })
+        })?,
+        tags: None,
+    })
+}

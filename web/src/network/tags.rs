@@ -1,0 +1,172 @@
+//! `/{resource}/{id}/tags`: the extension `standard-attr-tag`.
+
+use chronova_actors::network::{NetworkAggregate, NetworkCommand, NetworkPatch, PortPatch, SubnetPatch};
+use chronova_actors::security_group::{GroupPatch, SecurityGroupCommand};
+use chronova_events::ids::{NetworkId, PortId, ProjectId, SecurityGroupId, SubnetId};
+use serde_json::json;
+
+use super::{faults, security_groups, targets};
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::policy::Target;
+use crate::reply::Reply;
+use crate::route::{Route, delete, get, post, put};
+
+/// The longest tag, as in Neutron.
+const LONGEST: usize = 255;
+
+pub(super) const ROUTES: &[Route] = &[
+    get("tags.index", "/{collection}/{id}/tags", handler!(index)),
+    put("tags.replace", "/{collection}/{id}/tags", handler!(replace)).any_body(),
+    post("tags.add_all", "/{collection}/{id}/tags", handler!(add_all)).any_body(),
+    delete("tags.clear", "/{collection}/{id}/tags", handler!(clear)),
+    get("tags.show", "/{collection}/{id}/tags/{tag}", handler!(show)),
+    put("tags.add", "/{collection}/{id}/tags/{tag}", handler!(add)),
+    delete("tags.remove", "/{collection}/{id}/tags/{tag}", handler!(remove)),
+];
+
+/// Sorted, each once.
+pub(super) fn tidy(mut tags: Vec<String>) -> Vec<String> {
+    tags.sort();
+    tags.dedup();
+    tags
+}
+
+/// Whatever can have tags.
+enum Tagged {
+    Network(NetworkId),
+    Subnet(NetworkId, SubnetId),
+    Port(NetworkId, PortId),
+    Group(ProjectId, SecurityGroupId),
+}
+
+struct Found {
+    what: Tagged,
+    tags: Vec<String>,
+    target: Target,
+    /// The rule for changing it.
+    rule: &'static str,
+}
+
+fn find(ctx: &Ctx) -> Result<Found, Fault> {
+    let id = ctx.param("id");
+    match ctx.param("collection") {
+        "networks" => {
+            let row = targets::find_network(ctx, id)?;
+            let what = Tagged::Network(row.created.network);
+            Ok(Found {
+                what,
+                tags: row.settings().tags.clone(),
+                target: targets::network(&row),
+                rule: "update_network",
+            })
+        }
+        "subnets" => {
+            let (row, target) = targets::find_subnet(ctx, id)?;
+            let what = Tagged::Subnet(row.added.network, row.added.subnet);
+            Ok(Found { what, tags: row.added.settings.tags.clone(), target, rule: "update_subnet" })
+        }
+        "ports" => {
+            let (row, target) = targets::find_port(ctx, id)?;
+            let what = Tagged::Port(row.created.network, row.created.port);
+            Ok(Found { what, tags: row.settings().tags.clone(), target, rule: "update_port" })
+        }
+        "security-groups" | "security_groups" => {
+            let row = targets::find_group(ctx, id)?;
+            let (what, target) = (Tagged::Group(row.project().clone(), row.id()), targets::group(&row));
+            Ok(Found { what, tags: row.settings().tags.clone(), target, rule: "update_security_group" })
+        }
+        _ => Err(Fault::no_route()),
+    }
+}
+
+async fn store(ctx: &Ctx, found: &Found, tags: Vec<String>) -> Result<Vec<String>, Fault> {
+    let tags = tidy(tags);
+    let permit = ctx.authorize_rule(found.rule, &found.target)?;
+    let (network, command) = match &found.what {
+        Tagged::Network(id) => {
+            (*id, NetworkCommand::Change(NetworkPatch { tags: Some(tags.clone()), ..NetworkPatch::default() }))
+        }
+        Tagged::Subnet(network, subnet) => {
+            let patch = SubnetPatch { tags: Some(tags.clone()), ..SubnetPatch::default() };
+            (*network, NetworkCommand::ChangeSubnet { subnet: *subnet, patch })
+        }
+        Tagged::Port(network, port) => {
+            let patch = PortPatch { tags: Some(tags.clone()), ..PortPatch::default() };
+            (*network, NetworkCommand::ChangePort { port: *port, patch })
+        }
+        Tagged::Group(project, group) => {
+            let patch = GroupPatch { tags: Some(tags.clone()), ..GroupPatch::default() };
+            let command = SecurityGroupCommand::Change { group: *group, patch };
+            security_groups::send(ctx, &permit, project, command).await?;
+            return Ok(tags);
+        }
+    };
+    dispatch::send::<NetworkAggregate>(ctx.app.house()?, &permit, &network, command)
+        .await
+        .map_err(faults::network(network))?;
+    Ok(tags)
+}
+
+fn wanted(ctx: &Ctx) -> Result<Vec<String>, Fault> {
+    let tags: Option<Vec<String>> = ctx.body.get("tags").and_then(|tags| serde_json::from_value(tags.clone()).ok());
+    let tags = tags.ok_or_else(|| Fault::bad_request("Invalid tags body"))?;
+    match tags.iter().find(|tag| tag.is_empty() || tag.chars().count() > LONGEST) {
+        Some(wrong) => Err(Fault::bad_request(format!(
+            "Invalid input for tags. Reason: '{wrong}' exceeds maximum length of {LONGEST} or is empty."
+        ))),
+        None => Ok(tags),
+    }
+}
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    Ok(Reply::ok(json!({"tags": find(&ctx)?.tags})))
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let tag = ctx.param("tag");
+    match find(&ctx)?.tags.iter().any(|known| known == tag) {
+        true => Ok(Reply::empty(204)),
+        false => Err(faults::not_found("TagNotFound", "Tag", tag)),
+    }
+}
+
+async fn replace(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx)?;
+    let tags = store(&ctx, &found, wanted(&ctx)?).await?;
+    Ok(Reply::ok(json!({"tags": tags})))
+}
+
+async fn add_all(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx)?;
+    let tags = [found.tags.clone(), wanted(&ctx)?].concat();
+    let tags = store(&ctx, &found, tags).await?;
+    Ok(Reply::ok(json!({"tags": tags})))
+}
+
+async fn add(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx)?;
+    let mut tags = found.tags.clone();
+    tags.push(ctx.param("tag").to_owned());
+    store(&ctx, &found, tags).await?;
+    Ok(Reply::empty(201))
+}
+
+async fn clear(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx)?;
+    store(&ctx, &found, vec![]).await?;
+    Ok(Reply::empty(204))
+}
+
+async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx)?;
+    let tag = ctx.param("tag");
+    if !found.tags.iter().any(|known| known == tag) {
+        return Err(faults::not_found("TagNotFound", "Tag", tag));
+    }
+    let tags = found.tags.iter().filter(|known| *known != tag).cloned().collect();
+    store(&ctx, &found, tags).await?;
+    Ok(Reply::empty(204))
+}

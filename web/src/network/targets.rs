@@ -1,0 +1,96 @@
+//! What policy rules can ask about a resource, and whether the caller may see it at all.
+//!
+//! What the caller may not see is answered 404, whatever was to be done with it: names of other projects' things are not
+//! told by error codes.
+
+use chronova_events::ids::{NetworkId, PortId, ProjectId, SecurityGroupId, SubnetId};
+use chronova_events::network::{NetworkRow, Port, Subnet};
+use chronova_events::security_group::Group;
+use chronova_projections::networks::Networks;
+use std::sync::Arc;
+
+use super::faults::{group_not_found, not_found};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::policy::Target;
+
+fn flag(value: bool) -> &'static str {
+    if value { "True" } else { "False" }
+}
+
+/// Something new of `project`.
+pub(super) fn new(project: &ProjectId) -> Target {
+    Target::default().project(project)
+}
+
+pub(super) fn network(row: &NetworkRow) -> Target {
+    let settings = row.settings();
+    new(&row.created.project)
+        .with("shared", flag(settings.shared))
+        .with("router:external", flag(settings.external))
+        .with("network:tenant_id", row.created.project.as_str())
+}
+
+/// Something of `project` in a network.
+pub(super) fn within(project: &ProjectId, network: Option<&NetworkRow>) -> Target {
+    let Some(row) = network else { return new(project) };
+    new(project)
+        .with("shared", flag(row.settings().shared))
+        .with("router:external", flag(row.settings().external))
+        .with("network:tenant_id", row.created.project.as_str())
+}
+
+pub(super) fn subnet(networks: &Networks, row: &Subnet) -> Target {
+    within(&row.added.project, networks.network(row.added.network).map(AsRef::as_ref))
+}
+
+pub(super) fn port(networks: &Networks, row: &Port) -> Target {
+    within(&row.created.project, networks.network(row.created.network).map(AsRef::as_ref))
+        .with("device_owner_kind", row.binding().owner.split(':').next().unwrap_or_default())
+}
+
+pub(super) fn group(row: &Group) -> Target {
+    new(row.project()).with("shared", "False").with("security_group:tenant_id", row.project().as_str())
+}
+
+/// The network of the path, if the caller may see it.
+pub(super) fn find_network(ctx: &Ctx, id: &str) -> Result<Arc<NetworkRow>, Fault> {
+    let views = &ctx.app.house()?.views;
+    let found = id.parse::<NetworkId>().ok().and_then(|id| views.networks.read(|view| view.network(id).cloned()));
+    found
+        .filter(|row| ctx.allows("get_network", &network(row)))
+        .ok_or_else(|| not_found("NetworkNotFound", "Network", id))
+}
+
+pub(super) fn find_subnet(ctx: &Ctx, id: &str) -> Result<(Arc<Subnet>, Target), Fault> {
+    let found = ctx.app.house()?.views.networks.read(|view| {
+        let row = view.subnet(id.parse::<SubnetId>().ok()?)?;
+        Some((Arc::clone(row), subnet(view, row)))
+    });
+    found
+        .filter(|(_, target)| ctx.allows("get_subnet", target))
+        .ok_or_else(|| not_found("SubnetNotFound", "Subnet", id))
+}
+
+pub(super) fn find_port(ctx: &Ctx, id: &str) -> Result<(Arc<Port>, Target), Fault> {
+    let found = ctx.app.house()?.views.networks.read(|view| {
+        let row = view.port(id.parse::<PortId>().ok()?)?;
+        Some((Arc::clone(row), port(view, row)))
+    });
+    found.filter(|(_, target)| ctx.allows("get_port", target)).ok_or_else(|| not_found("PortNotFound", "Port", id))
+}
+
+pub(super) fn find_group(ctx: &Ctx, id: &str) -> Result<Arc<Group>, Fault> {
+    let views = &ctx.app.house()?.views;
+    let found =
+        id.parse::<SecurityGroupId>().ok().and_then(|id| views.security_groups.read(|view| view.get(id).cloned()));
+    found.filter(|row| ctx.allows("get_security_group", &group(row))).ok_or_else(|| group_not_found(id))
+}
+
+/// Whose the new resource is to be: the caller's, or whose the body says.
+pub(super) fn owner(ctx: &Ctx, named: Option<ProjectId>) -> Result<ProjectId, Fault> {
+    let own = || ctx.caller().project.clone();
+    named
+        .or_else(own)
+        .ok_or_else(|| Fault::bad_request("Running without keystone AuthN requires that tenant_id is specified"))
+}
