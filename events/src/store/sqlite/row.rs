@@ -47,7 +47,8 @@ impl<'a> CauseColumns<'a> {
             Cause::User { user, project, roles } => Self {
                 user: Some(user.as_str()),
                 project: project.as_ref().map(ProjectId::as_str),
-                roles: Some(serde_json::Value::from(roles.as_slice()).to_string()),
+                // A list of texts always is JSON.
+                roles: serde_json::to_string(roles).ok(),
                 ..Self::default()
             },
             Cause::Process { process } => Self { process: Some(process.0.as_bytes()), ..Self::default() },

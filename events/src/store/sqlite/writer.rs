@@ -4,9 +4,14 @@
 //! a conflict refuses that request only. Requests are checked before anything of theirs is written, so a transaction
 //! holds nothing that has to be taken back, unless it fails as a whole: then nothing of it was written, and everybody
 //! in it is told so.
+//!
+//! Whoever was just answered usually comes back at once. So the writer waits for as many requests as were lately there,
+//! though never longer than a quarter of what the last commit took: without this, two halves of the callers take turns and
+//! each fsync serves one half.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension};
@@ -26,6 +31,10 @@ const REMEMBERED: usize = 65_536;
 const PAGE: usize = 4_096;
 /// Pages that a transaction touches besides those for its payloads: head, index, interior pages.
 const PAGES_PER_COMMIT: usize = 6;
+
+/// A stalled disk is no reason to stall those who come after.
+const LONGEST_WAIT: Duration = Duration::from_millis(2);
+const PAUSE: Duration = Duration::from_micros(20);
 
 /// An event whose payload is bytes already.
 pub(super) struct Encoded {
@@ -143,6 +152,10 @@ pub(super) struct Writer {
     kinds: HashMap<&'static str, (i64, Arc<str>)>,
     /// Pages written since the last checkpoint, about.
     pages: usize,
+    /// How many requests were lately under way at the same time.
+    crowd: usize,
+    /// How long the last commit took.
+    commit: Duration,
     /// Why nothing is written any more.
     failed: Option<StoreError>,
     scratch: Vec<u8>,
@@ -162,6 +175,8 @@ impl Writer {
             revisions: Revisions::default(),
             kinds: HashMap::new(),
             pages: 0,
+            crowd: 1,
+            commit: Duration::ZERO,
             failed: None,
             scratch: Vec::new(),
             _lock: opened.lock,
@@ -173,7 +188,10 @@ impl Writer {
         let mut batch = VecDeque::new();
         while let Some(first) = queue.blocking_recv() {
             self.gather(first, &mut queue, &mut batch);
+            let (answered, begun) = (batch.len(), Instant::now());
             self.process(&mut batch);
+            self.commit = begun.elapsed();
+            self.crowd = answered + queue.len();
             if self.pages >= self.options.checkpoint_pages {
                 self.checkpoint("PASSIVE");
             }
@@ -183,19 +201,28 @@ impl Writer {
         }
     }
 
-    /// Everything that waits, within bounds.
+    /// Everything that waits or comes soon, within bounds.
     fn gather(&self, first: Job, queue: &mut mpsc::Receiver<Job>, batch: &mut VecDeque<Job>) {
+        let deadline = Instant::now() + (self.commit / 4).min(LONGEST_WAIT);
         let mut bytes = 0;
         let mut next = Some(first);
-        while let Some(job) = next {
-            bytes += job.bytes();
-            match job {
-                Job::Close => queue.close(),
-                job => batch.push_back(job),
+        loop {
+            while let Some(job) = next {
+                bytes += job.bytes();
+                match job {
+                    Job::Close => queue.close(),
+                    job => batch.push_back(job),
+                }
+                if batch.len() >= self.options.batch_requests || bytes >= self.options.batch_bytes {
+                    return;
+                }
+                next = queue.try_recv().ok();
             }
-            if batch.len() >= self.options.batch_requests || bytes >= self.options.batch_bytes {
+            if batch.len() >= self.crowd || queue.is_closed() || Instant::now() >= deadline {
                 return;
             }
+            #[expect(clippy::disallowed_methods, reason = "the writer is a thread of its own")]
+            std::thread::sleep(PAUSE);
             next = queue.try_recv().ok();
         }
     }
