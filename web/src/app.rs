@@ -10,6 +10,7 @@ use crate::compute::Compute;
 use crate::config::WebConfig;
 use crate::fault::Fault;
 use crate::health::Health;
+use crate::identity::IdentityService;
 use crate::metrics::Metrics;
 use crate::policy::Enforcer;
 
@@ -24,6 +25,7 @@ pub struct App {
     /// What the Compute API has of its own.
     pub compute: Compute,
     house: Option<Arc<House>>,
+    identity: Option<Arc<IdentityService>>,
 }
 
 impl App {
@@ -36,6 +38,7 @@ impl App {
             health: Health::default(),
             compute: Compute::default(),
             house: None,
+            identity: None,
         }
     }
 
@@ -44,6 +47,18 @@ impl App {
     pub fn with_house(mut self, house: Arc<House>) -> Self {
         self.house = Some(house);
         self
+    }
+
+    /// Adds the embedded identity service.
+    #[must_use]
+    pub fn with_identity(mut self, identity: Arc<IdentityService>) -> Self {
+        self.identity = Some(identity);
+        self
+    }
+
+    /// The embedded identity service, unless another one does its work.
+    pub fn identity(&self) -> Result<&Arc<IdentityService>, Fault> {
+        self.identity.as_ref().ok_or_else(|| Fault::not_found("The identity service is elsewhere."))
     }
 
     /// Read models, hosts, ports and the way to the aggregates. Without it (some tests) nothing can be served.

@@ -1,8 +1,59 @@
 //! The embedded identity service: the part of Keystone's v3 API that clients need.
 //!
 //! One file per resource; each has a table, and this list of tables is all that the dispatcher knows.
+//! - [`service`]: what the handlers share, and the verification of tokens;
+//! - [`tokens`]: how tokens are made and read; [`login`]: from credentials to the person and the scope;
+//! - [`catalogue`]: the services and endpoints, which follow from the configuration; [`clouds`]: the client's file.
+//!
+//! Invariants: roles and switches are looked up at every verification, so that what an administrator takes away is gone
+//! at once; no answer and no log line holds a password or a token that the client did not send or ask for.
 
+mod auth;
+mod catalog;
+pub mod catalogue;
+pub mod clouds;
+mod domains;
+mod fault;
+mod grants;
+mod groups;
+mod listing;
+mod login;
+mod projects;
+mod roles;
+pub mod service;
+pub mod tokens;
+mod users;
+
+use chronova_actors::aggregate::Committed;
+use chronova_actors::identity::{IdentityAggregate, IdentityCommand, Realm};
+use chronova_events::identity::Identity;
+
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::policy::Permit;
 use crate::route::Route;
 
+pub use service::{IdentityOptions, IdentityService};
+
 /// The tables of all resources.
-pub const ROUTES: &[&[Route]] = &[];
+pub const ROUTES: &[&[Route]] = &[
+    auth::ROUTES,
+    catalog::ROUTES,
+    domains::ROUTES,
+    grants::ROUTES,
+    groups::ROUTES,
+    projects::ROUTES,
+    roles::ROUTES,
+    users::ROUTES,
+];
+
+/// Has something decided; refusals become Keystone's errors.
+async fn command(ctx: &Ctx, permit: &Permit, command: IdentityCommand) -> Result<Committed, Fault> {
+    dispatch::send::<IdentityAggregate>(ctx.app.house()?, permit, &Realm, command).await.map_err(fault::of_command)
+}
+
+/// Looks at the users and projects as they are now.
+fn read<R>(ctx: &Ctx, look: impl FnOnce(&Identity) -> R) -> Result<R, Fault> {
+    Ok(ctx.app.house()?.views.identities.read(|view| look(&view.identity)))
+}

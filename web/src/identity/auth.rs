@@ -1,0 +1,177 @@
+//! `/v3/auth`: getting, checking and giving back tokens, and what a token is good for.
+
+use chronova_actors::identity::IdentityCommand;
+use chronova_events::identity::{Identity, Scope};
+use chronova_events::ids::DomainId;
+use serde_json::{Map, Value, json};
+
+use super::catalogue::Catalogue;
+use super::service::{open_project, roles};
+use super::tokens::Claims;
+use super::{command, listing, login, read};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::policy::Target;
+use crate::reply::Reply;
+use crate::route::{Route, delete, get, head, post};
+use crate::secret::Secret;
+
+pub(super) const ROUTES: &[Route] = &[
+    post("auth.issue", "/auth/tokens", handler!(issue)).public().body(login::body),
+    get("auth.validate", "/auth/tokens", handler!(validate)).policy_on_target("identity:validate_token"),
+    head("auth.check", "/auth/tokens", handler!(validate)).policy_on_target("identity:check_token"),
+    delete("auth.revoke", "/auth/tokens", handler!(revoke)).policy_on_target("identity:revoke_token"),
+    get("auth.catalog", "/auth/catalog", handler!(catalog)).policy("identity:get_auth_catalog"),
+    get("auth.projects", "/auth/projects", handler!(projects)).policy("identity:get_auth_projects"),
+    get("auth.domains", "/auth/domains", handler!(domains)).policy("identity:get_auth_domains"),
+    get("auth.system", "/auth/system", handler!(system)).policy("identity:get_auth_system"),
+];
+
+async fn issue(ctx: Ctx) -> Result<Reply, Fault> {
+    let service = ctx.app.identity()?;
+    let claims = login::login(&ctx, service).await?;
+    let token = service.signer.sign(&claims).map_err(Fault::internal)?;
+    let body = read(&ctx, |identity| document(identity, &claims, catalogue_wanted(&ctx, &service.catalogue)))?;
+    Ok(Reply::json(201, body.ok_or_else(Fault::unauthorized)?).header("X-Subject-Token", token.expose()))
+}
+
+/// `?nocatalog` leaves the catalogue out.
+fn catalogue_wanted<'a>(ctx: &Ctx, catalogue: &'a Catalogue) -> Option<&'a Catalogue> {
+    (!ctx.query.has("nocatalog")).then_some(catalogue)
+}
+
+/// The claims of the token that the request is about.
+fn subject(ctx: &Ctx) -> Result<Claims, Fault> {
+    let text = ctx.header("X-Subject-Token").ok_or_else(|| Fault::bad_request("Expecting to find X-Subject-Token."))?;
+    let token = Secret::new(text);
+    ctx.app.identity()?.claims(&token).ok_or_else(|| Fault::not_found("Failed to validate token"))
+}
+
+fn target(claims: &Claims) -> Target {
+    Target::default().with("target.token.user_id", claims.user.as_str())
+}
+
+/// Who may not look at a token learns nothing about it, not even whether it is one.
+fn permitted_subject(ctx: &Ctx) -> Result<(Claims, crate::policy::Permit), Fault> {
+    match subject(ctx) {
+        Ok(claims) => ctx.authorize(&target(&claims)).map(|permit| (claims, permit)),
+        Err(fault) => ctx.authorize(&Target::default()).and(Err(fault)),
+    }
+}
+
+async fn validate(ctx: Ctx) -> Result<Reply, Fault> {
+    let (claims, _) = permitted_subject(&ctx)?;
+    let catalogue = catalogue_wanted(&ctx, &ctx.app.identity()?.catalogue);
+    let body = read(&ctx, |identity| document(identity, &claims, catalogue))?;
+    let body = body.ok_or_else(|| Fault::not_found("Failed to validate token"))?;
+    let token = ctx.header("X-Subject-Token").unwrap_or_default().to_owned();
+    Ok(Reply::ok(body).header("X-Subject-Token", token))
+}
+
+async fn revoke(ctx: Ctx) -> Result<Reply, Fault> {
+    let (claims, permit) = permitted_subject(&ctx)?;
+    let audit_id = claims.audit_id().to_owned();
+    let revoke = IdentityCommand::RevokeToken { user: claims.user, audit_id, expires_at: claims.expires_at };
+    command(&ctx, &permit, revoke).await?;
+    Ok(Reply::empty(204))
+}
+
+/// `{"token": {...}}`; `None` when the user or the scope went away meanwhile.
+fn document(identity: &Identity, claims: &Claims, catalogue: Option<&Catalogue>) -> Option<Value> {
+    let user = identity.users.get(&claims.user)?;
+    let mut token = Map::new();
+    let mut put = |key: &str, value: Value| token.insert(key.to_owned(), value);
+    put("methods", json!(claims.methods));
+    put(
+        "user",
+        json!({
+            "domain": domain(identity, &user.domain)?,
+            "id": user.id,
+            "name": user.attributes.name,
+            "password_expires_at": null,
+        }),
+    );
+    put("audit_ids", json!(claims.audit_ids));
+    put("expires_at", json!(format!("{}Z", claims.expires_at.iso_micros())));
+    put("issued_at", json!(format!("{}Z", claims.issued_at.iso_micros())));
+    if let Some(scope) = &claims.scope {
+        match scope {
+            Scope::Project(id) => {
+                let project = identity.projects.get(id)?;
+                let place = domain(identity, &project.domain)?;
+                put("project", json!({"domain": place, "id": id, "name": project.attributes.name}));
+                put("is_domain", json!(false));
+            }
+            Scope::Domain(id) => {
+                put("domain", domain(identity, id)?);
+            }
+            Scope::System => {
+                put("system", json!({"all": true}));
+            }
+        }
+        let roles: Vec<Value> =
+            roles(identity, claims, scope).iter().map(|role| json!({"id": role.id, "name": role.name})).collect();
+        put("roles", Value::Array(roles));
+        if let Some(catalogue) = catalogue {
+            put("catalog", catalogue.in_token(Some(scope)));
+        }
+    }
+    Some(json!({"token": token}))
+}
+
+fn domain(identity: &Identity, id: &DomainId) -> Option<Value> {
+    identity.domains.get(id).map(|domain| json!({"id": domain.id, "name": domain.name}))
+}
+
+/// The claims of the caller's own token.
+fn own(ctx: &Ctx) -> Result<Claims, Fault> {
+    let token = Secret::new(ctx.header("X-Auth-Token").unwrap_or_default());
+    ctx.app.identity()?.claims(&token).ok_or_else(Fault::unauthorized)
+}
+
+async fn catalog(ctx: Ctx) -> Result<Reply, Fault> {
+    let claims = own(&ctx)?;
+    let scope = claims
+        .scope
+        .as_ref()
+        .ok_or_else(|| Fault::forbidden("A project-scoped token is required to produce a service catalog."))?;
+    let catalog = ctx.app.identity()?.catalogue.in_token(Some(scope));
+    let address = format!("{}{}", ctx.links.host, ctx.links.path);
+    Ok(Reply::ok(json!({"catalog": catalog, "links": {"next": null, "self": address, "previous": null}})))
+}
+
+async fn projects(ctx: Ctx) -> Result<Reply, Fault> {
+    let claims = own(&ctx)?;
+    let items = read(&ctx, |identity| {
+        identity
+            .projects
+            .values()
+            .filter(|project| open_project(identity, project))
+            .filter(|project| !identity.roles_on(&claims.user, &Scope::Project(project.id.clone())).is_empty())
+            .map(|project| super::projects::show_one(&ctx, project))
+            .collect()
+    })?;
+    Ok(listing::reply(&ctx, "projects", items, &["name", "domain_id", "enabled"]))
+}
+
+async fn domains(ctx: Ctx) -> Result<Reply, Fault> {
+    let claims = own(&ctx)?;
+    let items = read(&ctx, |identity| {
+        identity
+            .domains
+            .values()
+            .filter(|domain| domain.enabled)
+            .filter(|domain| !identity.roles_on(&claims.user, &Scope::Domain(domain.id.clone())).is_empty())
+            .map(|domain| super::domains::show_one(&ctx, domain))
+            .collect()
+    })?;
+    Ok(listing::reply(&ctx, "domains", items, &["name", "enabled"]))
+}
+
+async fn system(ctx: Ctx) -> Result<Reply, Fault> {
+    let claims = own(&ctx)?;
+    let any = read(&ctx, |identity| !identity.roles_on(&claims.user, &Scope::System).is_empty())?;
+    let items = if any { vec![json!({"all": true})] } else { vec![] };
+    Ok(listing::reply(&ctx, "system", items, &[]))
+}

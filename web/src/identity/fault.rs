@@ -1,0 +1,89 @@
+//! Refusals in Keystone's words.
+
+use chronova_actors::aggregate::CommandError;
+use chronova_actors::identity::passwords::PasswordError;
+use chronova_actors::identity::{IdentityReject, Kind};
+use chronova_events::identity::Scope;
+
+use crate::fault::Fault;
+
+pub(super) fn of_command(error: CommandError<IdentityReject>) -> Fault {
+    match error {
+        CommandError::Rejected(reject) => of(&reject),
+        CommandError::Unavailable(source) => {
+            Fault::unavailable("The identity service cannot store anything at the moment.").caused_by(source)
+        }
+    }
+}
+
+fn of(reject: &IdentityReject) -> Fault {
+    match reject {
+        IdentityReject::NotFound { kind, id } => not_found(*kind, id),
+        IdentityReject::NameTaken { kind, name } => Fault::conflict(match kind {
+            Kind::Project => format!(
+                "Conflict occurred attempting to store project - it is not permitted to have two projects with the same \
+                 name in the same domain : {name}."
+            ),
+            Kind::Domain => format!(
+                "Conflict occurred attempting to store domain - it is not permitted to have two domains with the same \
+                 name: {name}."
+            ),
+            Kind::User | Kind::Role => {
+                format!("Conflict occurred attempting to store {kind} - Duplicate entry found with name {name}.")
+            }
+        }),
+        IdentityReject::IdTaken { kind, id } => {
+            Fault::conflict(format!("Conflict occurred attempting to store {kind} - Duplicate ID, {id}."))
+        }
+        IdentityReject::DomainEnabled(_) => {
+            Fault::forbidden("Cannot delete a domain that is enabled, please disable it first.")
+        }
+        IdentityReject::DefaultDomain(_) => Fault::forbidden("Cannot delete the default domain."),
+        IdentityReject::NotALeaf(project) => Fault::forbidden(format!(
+            "Cannot delete the project {project} since it is not a leaf in the hierarchy. Use the cascade option if you \
+             want to delete a whole subtree."
+        )),
+        IdentityReject::EnabledBelow(project) => {
+            Fault::forbidden(format!("Cannot disable project {project} since its subtree contains enabled projects."))
+        }
+        IdentityReject::ParentDisabled(project) => {
+            Fault::forbidden(format!("Project {project} is disabled: nothing below it can be enabled."))
+        }
+        IdentityReject::ParentElsewhere => {
+            Fault::bad_request("Cannot create project, since the parent is in another domain.")
+        }
+        IdentityReject::RoleOfOtherDomain { role, domain } => Fault::forbidden(format!(
+            "You are not authorized to perform the requested action: role {role} can only be assigned within domain \
+             {domain}."
+        )),
+        IdentityReject::CircularImplication { prior, implied } => {
+            Fault::bad_request(format!("Role {implied} implies role {prior}: implications cannot form a circle."))
+        }
+        IdentityReject::NoImplication { prior, implied } => {
+            Fault::not_found(format!("Could not find role {prior} that implies role {implied}."))
+        }
+        IdentityReject::NoGrant { user, role, scope } => no_grant(role, user, scope),
+    }
+}
+
+pub(super) fn not_found(kind: Kind, id: &str) -> Fault {
+    Fault::not_found(format!("Could not find {kind}: {id}."))
+}
+
+pub(super) fn no_grant(role: impl std::fmt::Display, user: impl std::fmt::Display, scope: &Scope) -> Fault {
+    let place = match scope {
+        Scope::Project(project) => project.as_str(),
+        Scope::Domain(domain) => domain.as_str(),
+        Scope::System => "system",
+    };
+    Fault::not_found(format!(
+        "Could not find role assignment with role: {role}, user or group: {user}, project, domain, or system: {place}."
+    ))
+}
+
+pub(super) fn of_password(error: PasswordError) -> Fault {
+    match error {
+        PasswordError::TooLong => Fault::bad_request("The password is too long."),
+        other => Fault::internal(other),
+    }
+}

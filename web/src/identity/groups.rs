@@ -1,0 +1,32 @@
+//! `/v3/groups`: there are none, and clients that ask are told so.
+
+use super::listing;
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::policy::Target;
+use crate::reply::Reply;
+use crate::route::{Route, get};
+
+pub(super) const ROUTES: &[Route] = &[
+    get("groups.index", "/groups", handler!(index)).policy_on_target("identity:list_groups"),
+    get("groups.show", "/groups/{id}", handler!(show)).policy_on_target("identity:get_group"),
+    get("users.groups", "/users/{user_id}/groups", handler!(of_user)).policy_on_target("identity:list_groups_for_user"),
+];
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    let domain = ctx.query.last("domain_id").unwrap_or_default().to_owned();
+    ctx.authorize(&Target::default().with("target.group.domain_id", domain))?;
+    Ok(listing::reply(&ctx, "groups", vec![], &[]))
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    ctx.authorize(&Target::default())?;
+    Err(Fault::not_found(format!("Could not find group: {}.", ctx.param("id"))))
+}
+
+async fn of_user(ctx: Ctx) -> Result<Reply, Fault> {
+    let user = ctx.param("user_id").to_owned();
+    ctx.authorize(&Target::default().with("user_id", user.clone()).with("target.user.id", user))?;
+    Ok(listing::reply(&ctx, "groups", vec![], &[]))
+}

@@ -1,0 +1,122 @@
+//! `/v3/roles`, and what roles imply.
+
+use chronova_actors::identity::{Edit, IdentityCommand, Kind};
+use chronova_events::identity::{Role, RoleCreated};
+use chronova_events::ids::{DomainId, RoleId};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{command, fault, listing, read};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, delete, get, patch, post};
+use crate::schema::{Schema, null_or, object, opt, req, string};
+
+pub(super) const ROUTES: &[Route] = &[
+    get("roles.index", "/roles", handler!(index)).policy("identity:list_roles"),
+    post("roles.create", "/roles", handler!(create)).policy("identity:create_role").body(create_body),
+    get("roles.show", "/roles/{id}", handler!(show)).policy("identity:get_role"),
+    patch("roles.update", "/roles/{id}", handler!(update)).policy("identity:update_role").body(update_body),
+    delete("roles.delete", "/roles/{id}", handler!(remove)).policy("identity:delete_role"),
+    get("roles.inferences", "/role_inferences", handler!(inferences)).policy("identity:list_roles"),
+];
+
+fn role_name() -> Schema {
+    string().min_length(1).max_length(255).pattern("[\\S]+")
+}
+
+fn create_body() -> Schema {
+    let role =
+        object([req("name", role_name()), opt("description", null_or(string())), opt("domain_id", null_or(string()))]);
+    object([req("role", role.open())]).open()
+}
+
+fn update_body() -> Schema {
+    object([req("role", object([opt("name", role_name()), opt("description", null_or(string()))]).open())]).open()
+}
+
+#[derive(Debug, Deserialize)]
+struct RoleBody {
+    name: Option<String>,
+    description: Option<String>,
+    domain_id: Option<DomainId>,
+}
+
+pub(super) fn show_one(ctx: &Ctx, role: &Role) -> Value {
+    json!({
+        "id": role.id,
+        "name": role.name,
+        "domain_id": role.domain,
+        "description": role.description,
+        "options": {},
+        "links": {"self": ctx.links.to_self("roles", role.id.as_str())},
+    })
+}
+
+fn reply(ctx: &Ctx, status: u16, id: &RoleId) -> Result<Reply, Fault> {
+    let found = read(ctx, |identity| identity.roles.get(id).map(|role| show_one(ctx, role)))?;
+    let found = found.ok_or_else(|| fault::not_found(Kind::Role, id.as_str()))?;
+    Ok(Reply::json(status, json!({"role": found})))
+}
+
+/// Roles of a domain are listed only when that domain is asked for.
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    let domain = ctx.query.last("domain_id").map(DomainId::new);
+    let items = read(&ctx, |identity| {
+        let roles = identity.roles.values().filter(|role| role.domain == domain);
+        roles.map(|role| show_one(&ctx, role)).collect()
+    })?;
+    Ok(listing::reply(&ctx, "roles", items, &["name"]))
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    reply(&ctx, 200, &RoleId::new(ctx.param("id")))
+}
+
+async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    let body: RoleBody = ctx.parse_at("role")?;
+    let role = RoleId::from(Uuid::new_v4().simple().to_string());
+    let created = RoleCreated {
+        role: role.clone(),
+        domain: body.domain_id,
+        name: body.name.unwrap_or_default(),
+        description: body.description,
+    };
+    command(&ctx, &ctx.permit()?, IdentityCommand::CreateRole(created)).await?;
+    reply(&ctx, 201, &role)
+}
+
+async fn update(ctx: Ctx) -> Result<Reply, Fault> {
+    let role = RoleId::new(ctx.param("id"));
+    let body: RoleBody = ctx.parse_at("role")?;
+    let description = match (ctx.body["role"].get("description"), body.description) {
+        (None, _) => Edit::Keep,
+        (Some(_), None) => Edit::Clear,
+        (Some(_), Some(text)) => Edit::Set(text),
+    };
+    let change = IdentityCommand::ChangeRole { role: role.clone(), name: body.name, description };
+    command(&ctx, &ctx.permit()?, change).await?;
+    reply(&ctx, 200, &role)
+}
+
+async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
+    let role = RoleId::new(ctx.param("id"));
+    command(&ctx, &ctx.permit()?, IdentityCommand::DeleteRole(role)).await?;
+    Ok(Reply::empty(204))
+}
+
+async fn inferences(ctx: Ctx) -> Result<Reply, Fault> {
+    let items: Vec<Value> = read(&ctx, |identity| {
+        let brief = |role: &Role| json!({"id": role.id, "name": role.name, "links": {"self": ctx.links.to_self("roles", role.id.as_str())}});
+        let of = |prior, implied: &std::collections::BTreeSet<RoleId>| {
+            let prior = identity.roles.get(prior)?;
+            let implied: Vec<Value> = implied.iter().filter_map(|role| identity.roles.get(role)).map(brief).collect();
+            (!implied.is_empty()).then(|| json!({"prior_role": brief(prior), "implies": implied}))
+        };
+        identity.implied.iter().filter_map(|(prior, implied)| of(prior, implied)).collect()
+    })?;
+    Ok(Reply::ok(json!({"role_inferences": items})))
+}

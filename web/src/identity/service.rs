@@ -1,0 +1,162 @@
+//! What the identity handlers share, and the verification of tokens for every API of the process.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chronova_actors::identity::passwords::Passwords;
+use chronova_events::clock::Clock;
+use chronova_events::envelope::Timestamp;
+use chronova_events::identity::{Identity, Project, Role, Scope, User};
+use chronova_projections::views::Views;
+
+use super::catalogue::Catalogue;
+use super::tokens::{Claims, KeyError, Signer};
+use crate::auth::{AuthError, Caller, TokenVerifier};
+use crate::secret::Secret;
+
+/// Settings, with Keystone's names and defaults where it has them.
+#[derive(Debug, Clone)]
+pub struct IdentityOptions {
+    /// `[token] expiration`, seconds.
+    pub expiration: u32,
+    /// Passwords that are hashed or compared at the same time.
+    pub hashing_concurrency: usize,
+    pub catalogue: Catalogue,
+}
+
+impl IdentityOptions {
+    pub fn new(catalogue: Catalogue) -> Self {
+        Self { expiration: 3_600, hashing_concurrency: 2, catalogue }
+    }
+}
+
+/// The embedded identity service.
+pub struct IdentityService {
+    pub(super) passwords: Passwords,
+    pub(super) signer: Signer,
+    pub(super) catalogue: Catalogue,
+    pub(super) expiration: u32,
+    views: Arc<Views>,
+    clock: Arc<dyn Clock>,
+}
+
+impl std::fmt::Debug for IdentityService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IdentityService").field("expiration", &self.expiration).finish_non_exhaustive()
+    }
+}
+
+impl IdentityService {
+    /// Reads the token key in `data_dir`, or makes it.
+    pub fn open(
+        data_dir: &Path,
+        options: IdentityOptions,
+        views: Arc<Views>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Arc<Self>, KeyError> {
+        let passwords = Passwords::new(options.hashing_concurrency);
+        Ok(Self::with_signer(Signer::open(data_dir)?, passwords, options, views, clock))
+    }
+
+    /// With a key and a cost of passwords of the caller's choice: for tests.
+    pub fn with_signer(
+        signer: Signer,
+        passwords: Passwords,
+        options: IdentityOptions,
+        views: Arc<Views>,
+        clock: Arc<dyn Clock>,
+    ) -> Arc<Self> {
+        let IdentityOptions { expiration, catalogue, .. } = options;
+        Arc::new(Self { passwords, signer, catalogue, expiration, views, clock })
+    }
+
+    /// For [`chronova_actors::identity::bootstrap::bootstrap`].
+    pub fn passwords(&self) -> &Passwords {
+        &self.passwords
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The claims of a token that counts at this moment.
+    pub(super) fn claims(&self, token: &Secret) -> Option<Claims> {
+        let claims = self.signer.read(token)?;
+        let now = self.now();
+        self.views.identities.read(|view| stands(&view.identity, &claims, now)).then_some(claims)
+    }
+}
+
+#[async_trait]
+impl TokenVerifier for IdentityService {
+    async fn verify(&self, token: &Secret) -> Result<Caller, AuthError> {
+        let claims = self.signer.read(token).ok_or(AuthError::Invalid)?;
+        let now = self.now();
+        self.views.identities.read(|view| {
+            let identity = &view.identity;
+            if !stands(identity, &claims, now) {
+                return Err(AuthError::Invalid);
+            }
+            caller(identity, &claims).ok_or(AuthError::Invalid)
+        })
+    }
+}
+
+/// Whether a token still counts: not expired, not revoked, its owner and its scope switched on, and some role left.
+pub(super) fn stands(identity: &Identity, claims: &Claims, now: Timestamp) -> bool {
+    now < claims.expires_at
+        && !identity.revoked.contains_key(claims.audit_id())
+        && active_user(identity, claims).is_some_and(|user| claims.issued_at >= user.tokens_from)
+        && claims
+            .scope
+            .as_ref()
+            .is_none_or(|scope| is_open(identity, scope) && !identity.roles_on(&claims.user, scope).is_empty())
+}
+
+fn active_user<'a>(identity: &'a Identity, claims: &Claims) -> Option<&'a User> {
+    let user = identity.users.get(&claims.user)?;
+    (user.enabled && identity.domains.get(&user.domain)?.enabled).then_some(user)
+}
+
+/// Whether a scope is there and switched on.
+pub(super) fn is_open(identity: &Identity, scope: &Scope) -> bool {
+    let domain = |id| identity.domains.get(id).is_some_and(|domain| domain.enabled);
+    match scope {
+        Scope::Project(id) => identity.projects.get(id).is_some_and(|project| open_project(identity, project)),
+        Scope::Domain(id) => domain(id),
+        Scope::System => true,
+    }
+}
+
+pub(super) fn open_project(identity: &Identity, project: &Project) -> bool {
+    project.enabled && identity.domains.get(&project.domain).is_some_and(|domain| domain.enabled)
+}
+
+/// The roles that a user has on a scope, by name.
+pub(super) fn roles<'a>(identity: &'a Identity, claims: &Claims, scope: &Scope) -> Vec<&'a Role> {
+    let held = identity.roles_on(&claims.user, scope);
+    let mut roles: Vec<&Role> = held.iter().filter_map(|role| identity.roles.get(role)).collect();
+    roles.sort_by(|a, b| a.name.cmp(&b.name));
+    roles
+}
+
+fn caller(identity: &Identity, claims: &Claims) -> Option<Caller> {
+    let user = identity.users.get(&claims.user)?;
+    let mut caller = Caller::of_user(user.id.clone());
+    caller.user_name.clone_from(&user.attributes.name);
+    caller.user_domain = Some(user.domain.clone());
+    let Some(scope) = &claims.scope else { return Some(caller) };
+    caller.roles = roles(identity, claims, scope).into_iter().map(|role| role.name.clone()).collect();
+    match scope {
+        Scope::Project(id) => {
+            let project = identity.projects.get(id)?;
+            caller.project = Some(id.clone());
+            caller.project_name = Some(project.attributes.name.clone());
+            caller.project_domain = Some(project.domain.clone());
+        }
+        Scope::Domain(id) => caller.domain = Some(id.clone()),
+        Scope::System => caller.system_scope = Some("all".to_owned()),
+    }
+    Some(caller)
+}

@@ -1,0 +1,238 @@
+//! `/v3/users`.
+
+use chronova_actors::identity::passwords::Password;
+use chronova_actors::identity::{Edit, IdentityCommand, Kind, UserChange};
+use chronova_events::identity::{Extra, PasswordHash, Scope, User, UserAttributes, UserCreated};
+use chronova_events::ids::{DomainId, ProjectId, UserId};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::service::open_project;
+use super::{command, fault, listing, read};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::policy::{Permit, Target};
+use crate::reply::Reply;
+use crate::route::{Route, delete, get, patch, post};
+use crate::schema::{Property, Schema, boolean, null_or, object, opt, req, string};
+
+pub(super) const ROUTES: &[Route] = &[
+    get("users.index", "/users", handler!(index)).policy_on_target("identity:list_users"),
+    post("users.create", "/users", handler!(create)).policy_on_target("identity:create_user").body(create_body),
+    get("users.show", "/users/{id}", handler!(show)).policy_on_target("identity:get_user"),
+    patch("users.update", "/users/{id}", handler!(update)).policy_on_target("identity:update_user").body(update_body),
+    delete("users.delete", "/users/{id}", handler!(remove)).policy_on_target("identity:delete_user"),
+    // Keystone asks for no token here: the old password is the proof.
+    post("users.password", "/users/{id}/password", handler!(password)).optional_token().body(password_body),
+    get("users.projects", "/users/{id}/projects", handler!(projects)).policy_on_target("identity:list_user_projects"),
+];
+
+/// Attributes with a meaning of their own; all others are kept as they come.
+const KNOWN: [&str; 10] = [
+    "id",
+    "name",
+    "domain_id",
+    "enabled",
+    "password",
+    "original_password",
+    "default_project_id",
+    "options",
+    "password_expires_at",
+    "links",
+];
+
+fn attributes(name: Property) -> [Property; 5] {
+    [
+        name,
+        opt("enabled", boolean()),
+        opt("domain_id", null_or(string())),
+        opt("password", null_or(string())),
+        opt("default_project_id", null_or(string())),
+    ]
+}
+
+fn user_name() -> Schema {
+    string().min_length(1).max_length(255).pattern("[\\S]+")
+}
+
+fn create_body() -> Schema {
+    object([req("user", object(attributes(req("name", user_name()))).open())]).open()
+}
+
+fn update_body() -> Schema {
+    object([req("user", object(attributes(opt("name", user_name()))).open())]).open()
+}
+
+fn password_body() -> Schema {
+    object([req("user", object([req("original_password", string()), req("password", string())]).open())]).open()
+}
+
+#[derive(Deserialize)]
+struct UserBody {
+    name: Option<String>,
+    enabled: Option<bool>,
+    domain_id: Option<DomainId>,
+    password: Option<String>,
+    default_project_id: Option<ProjectId>,
+}
+
+/// What a body says beyond what is `known`, as JSON text, sorted by name.
+pub(super) fn extra(body: &Value, known: &[&str]) -> Extra {
+    let mut extra: Extra = body
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| !known.contains(&key.as_str()))
+        .map(|(key, value)| (key.clone(), value.to_string()))
+        .collect();
+    extra.sort();
+    extra
+}
+
+fn show_one(ctx: &Ctx, user: &User) -> Value {
+    let mut shown = Map::new();
+    for (key, text) in &user.attributes.extra {
+        shown.insert(key.clone(), serde_json::from_str(text).unwrap_or_default());
+    }
+    let own = json!({
+        "id": user.id,
+        "name": user.attributes.name,
+        "domain_id": user.domain,
+        "enabled": user.enabled,
+        "password_expires_at": null,
+        "options": {},
+        "links": {"self": ctx.links.to_self("users", user.id.as_str())},
+    });
+    if let Value::Object(own) = own {
+        shown.extend(own);
+    }
+    if let Some(project) = &user.attributes.default_project {
+        shown.insert("default_project_id".to_owned(), json!(project));
+    }
+    Value::Object(shown)
+}
+
+fn target(id: &UserId, domain: &str) -> Target {
+    Target::default().with("target.user.id", id.as_str()).with("target.user.domain_id", domain).user(id)
+}
+
+fn target_of(ctx: &Ctx, id: &UserId) -> Result<Target, Fault> {
+    let domain = read(ctx, |identity| identity.users.get(id).map(|user| user.domain.clone()))?;
+    Ok(target(id, domain.as_ref().map_or("", DomainId::as_str)))
+}
+
+fn reply(ctx: &Ctx, status: u16, id: &UserId) -> Result<Reply, Fault> {
+    let found = read(ctx, |identity| identity.users.get(id).map(|user| show_one(ctx, user)))?;
+    let found = found.ok_or_else(|| fault::not_found(Kind::User, id.as_str()))?;
+    Ok(Reply::json(status, json!({"user": found})))
+}
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    let domain = ctx.query.last("domain_id").unwrap_or_default().to_owned();
+    ctx.authorize(&Target::default().with("target.user.domain_id", domain))?;
+    let items = read(&ctx, |identity| identity.users.values().map(|user| show_one(&ctx, user)).collect())?;
+    Ok(listing::reply(&ctx, "users", items, &["name", "domain_id", "enabled"]))
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let id = UserId::new(ctx.param("id"));
+    ctx.authorize(&target_of(&ctx, &id)?)?;
+    reply(&ctx, 200, &id)
+}
+
+async fn hashed(ctx: &Ctx, password: Option<String>) -> Result<Option<PasswordHash>, Fault> {
+    match password {
+        Some(password) => {
+            let passwords = &ctx.app.identity()?.passwords;
+            passwords.hash(&Password::new(password)).await.map(Some).map_err(fault::of_password)
+        }
+        None => Ok(None),
+    }
+}
+
+async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    let body: UserBody = ctx.parse_at("user")?;
+    let caller = ctx.caller();
+    let own = caller.domain.as_ref().or(caller.project_domain.as_ref()).or(caller.user_domain.as_ref());
+    let domain = body.domain_id.or_else(|| own.cloned()).unwrap_or_else(|| DomainId::new("default"));
+    let user = UserId::from(Uuid::new_v4().simple().to_string());
+    let permit = ctx.authorize(&target(&user, domain.as_str()))?;
+    let created = UserCreated {
+        user: user.clone(),
+        domain,
+        enabled: body.enabled.unwrap_or(true),
+        password: hashed(&ctx, body.password).await?,
+        attributes: UserAttributes {
+            name: body.name.unwrap_or_default(),
+            default_project: body.default_project_id,
+            extra: extra(&ctx.body["user"], &KNOWN),
+        },
+    };
+    command(&ctx, &permit, IdentityCommand::CreateUser(created)).await?;
+    reply(&ctx, 201, &user)
+}
+
+async fn update(ctx: Ctx) -> Result<Reply, Fault> {
+    let user = UserId::new(ctx.param("id"));
+    let permit = ctx.authorize(&target_of(&ctx, &user)?)?;
+    let body: UserBody = ctx.parse_at("user")?;
+    let default_project = match (ctx.body["user"].get("default_project_id"), body.default_project_id) {
+        (None, _) => Edit::Keep,
+        (Some(_), None) => Edit::Clear,
+        (Some(_), Some(project)) => Edit::Set(project),
+    };
+    let change = UserChange {
+        name: body.name,
+        enabled: body.enabled,
+        password: hashed(&ctx, body.password).await?,
+        default_project,
+        extra: extra(&ctx.body["user"], &KNOWN),
+    };
+    command(&ctx, &permit, IdentityCommand::ChangeUser { user: user.clone(), change }).await?;
+    reply(&ctx, 200, &user)
+}
+
+async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
+    let user = UserId::new(ctx.param("id"));
+    let permit = ctx.authorize(&target_of(&ctx, &user)?)?;
+    command(&ctx, &permit, IdentityCommand::DeleteUser(user)).await?;
+    Ok(Reply::empty(204))
+}
+
+async fn password(ctx: Ctx) -> Result<Reply, Fault> {
+    let user = UserId::new(ctx.param("id"));
+    let permit = ctx.authorize_rule("identity:change_password", &target_of(&ctx, &user)?)?;
+    let text = |key: &str| Password::new(ctx.body["user"][key].as_str().unwrap_or_default());
+    let stored = read(&ctx, |identity| {
+        let known = identity.users.get(&user).filter(|user| user.enabled);
+        known.and_then(|user| user.password.clone())
+    })?;
+    let passwords = &ctx.app.identity()?.passwords;
+    if !passwords.verify(stored.as_ref(), &text("original_password")).await.map_err(fault::of_password)? {
+        return Err(Fault::unauthorized());
+    }
+    let hash = passwords.hash(&text("password")).await.map_err(fault::of_password)?;
+    set_password(&ctx, &permit, user, hash).await?;
+    Ok(Reply::empty(204))
+}
+
+async fn set_password(ctx: &Ctx, permit: &Permit, user: UserId, hash: PasswordHash) -> Result<(), Fault> {
+    let change = UserChange { password: Some(hash), ..UserChange::default() };
+    command(ctx, permit, IdentityCommand::ChangeUser { user, change }).await.map(drop)
+}
+
+async fn projects(ctx: Ctx) -> Result<Reply, Fault> {
+    let user = UserId::new(ctx.param("id"));
+    ctx.authorize(&target_of(&ctx, &user)?)?;
+    let items = read(&ctx, |identity| {
+        identity.users.get(&user)?;
+        let open = identity.projects.values().filter(|project| open_project(identity, project));
+        let with_role =
+            open.filter(|project| !identity.roles_on(&user, &Scope::Project(project.id.clone())).is_empty());
+        Some(with_role.map(|project| super::projects::show_one(&ctx, project)).collect())
+    })?;
+    let items = items.ok_or_else(|| fault::not_found(Kind::User, user.as_str()))?;
+    Ok(listing::reply(&ctx, "projects", items, &["name", "domain_id", "enabled", "parent_id"]))
+}
