@@ -264,12 +264,18 @@ fn gateway(source: &Source, report: &mut Report<'_>) {
     if !source.is_under("web/src") || source.is_under("web/src/dispatch.rs") {
         return;
     }
-    for at in 0..source.tokens.len() {
-        let type_or_module = source.ident(at) == Some("Gateway")
-            || (source.ident(at) == Some("gateway") && at > 0 && source.is_punct(at - 1, ':'));
-        let field = source.ident(at) == Some("gateway") && at > 0 && source.is_punct(at - 1, '.');
-        if (type_or_module || field) && !source.is_test(at) {
-            report(source.line(at), "only web/src/dispatch.rs may name the command gateway".to_owned());
+    let message = || "only web/src/dispatch.rs may name the command gateway".to_owned();
+    let imported = |path: &&CodePath| path.segments.windows(2).any(|pair| pair == ["chronova_actors", "gateway"]);
+    for path in source.paths().iter().filter(imported) {
+        report(path.line, message());
+    }
+    // Subnets have a gateway too: the house's is told by whose it is, or by what is asked of it.
+    for at in 2..source.tokens.len() {
+        let field = source.ident(at) == Some("gateway") && source.is_punct(at - 1, '.');
+        let of_house = source.ident(at - 2) == Some("house");
+        let asked = source.is_punct(at + 1, '.') && matches!(source.ident(at + 2), Some("send" | "look"));
+        if field && (of_house || asked) {
+            report(source.line(at), message());
         }
     }
 }
