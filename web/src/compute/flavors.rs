@@ -19,7 +19,7 @@ use crate::reply::Reply;
 use crate::route::{Route, action, delete, get, post, put};
 use crate::schema::{is_true, to_integer};
 
-pub const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[Route] = &[
     get("flavors.index", "/flavors", handler!(index)).query(bodies::flavors_index_query),
     get("flavors.detail", "/flavors/detail", handler!(detail)).query(bodies::flavors_index_query),
     post("flavors.create", "/flavors", handler!(create))

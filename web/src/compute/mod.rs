@@ -8,11 +8,20 @@
 
 pub mod bodies;
 pub mod config;
-pub mod flavors;
+mod empty;
+mod extensions;
+mod flavors;
+mod hypervisors;
+mod keypairs;
+mod keys;
 mod paging;
+mod quotas;
 mod reject;
-pub mod servers;
+mod servers;
+mod services;
 pub mod state;
+pub mod unserved;
+mod usage;
 mod versions;
 pub mod views;
 
@@ -22,4 +31,21 @@ pub use state::Compute;
 use crate::route::Route;
 
 /// The tables of all resources.
-pub const ROUTES: &[&[Route]] = &[flavors::ROUTES, servers::ROUTES];
+pub const ROUTES: &[&[Route]] = &[
+    empty::ROUTES,
+    extensions::ROUTES,
+    flavors::ROUTES,
+    hypervisors::ROUTES,
+    keypairs::ROUTES,
+    quotas::ROUTES,
+    servers::ROUTES,
+    servers::action_log::ROUTES,
+    servers::actions::ROUTES,
+    servers::metadata::ROUTES,
+    servers::parts::ROUTES,
+    servers::tags::ROUTES,
+    services::ROUTES,
+    unserved::GONE,
+    unserved::NOT_YET,
+    usage::ROUTES,
+];

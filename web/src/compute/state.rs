@@ -21,7 +21,8 @@ impl Compute {
     /// The number of the next server: it names the domain, so no two servers share one. The log knows the numbers given
     /// out before this process started.
     pub(super) fn next_number(&self, house: &House) -> u64 {
-        self.numbered.fetch_max(house.views.servers.read(|servers| servers.requested()), Ordering::Relaxed);
+        self.numbered
+            .fetch_max(house.views.servers.read(chronova_projections::servers::Servers::requested), Ordering::Relaxed);
         self.numbered.fetch_add(1, Ordering::Relaxed) + 1
     }
 }

@@ -12,11 +12,6 @@ pub(super) const fn hosts_have_uuids(version: Microversion) -> bool {
     version.at_least(v(2, 53))
 }
 
-/// Hypervisors show their CPUs as an object instead of a text of JSON.
-pub(super) const fn cpu_info_is_an_object(version: Microversion) -> bool {
-    version.at_least(v(2, 28))
-}
-
 /// `os-keypairs` answers 201 and 204 instead of 200 and 202.
 pub(super) const fn keypairs_use_fitting_codes(version: Microversion) -> bool {
     version.at_least(v(2, 2))
@@ -65,4 +60,34 @@ pub(super) const fn hypervisors_show_uptime(version: Microversion) -> bool {
 /// A server's description is its own; before, its name stood for it.
 pub(super) const fn servers_have_descriptions(version: Microversion) -> bool {
     version.at_least(v(2, 19))
+}
+
+/// Interfaces show their tags.
+pub(super) const fn interfaces_have_tags(version: Microversion) -> bool {
+    version.at_least(v(2, 70))
+}
+
+/// Hypervisors show their servers when asked to, be there any or not.
+pub(super) const fn hypervisors_show_no_servers_too(version: Microversion) -> bool {
+    version.at_least(v(2, 75))
+}
+
+/// Lists of key pairs come in pages.
+pub(super) const fn keypairs_are_paged(version: Microversion) -> bool {
+    version.at_least(v(2, 35))
+}
+
+/// Quota classes have the resources that quota sets have.
+pub(super) const fn quota_classes_follow_quota_sets(version: Microversion) -> bool {
+    version.at_least(v(2, 50))
+}
+
+/// Usage comes in pages.
+pub(super) const fn usage_comes_in_pages(version: Microversion) -> bool {
+    version.at_least(v(2, 40))
+}
+
+/// A service can be said to be down.
+pub(super) const fn services_can_be_forced_down(version: Microversion) -> bool {
+    version.at_least(v(2, 11))
 }

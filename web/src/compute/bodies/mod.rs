@@ -17,7 +17,8 @@ pub fn no_query() -> Schema {
     query([]).strict_since(2, 102)
 }
 
-/// Any text that prints, spaces included: descriptions.
+/// Any text that prints, spaces included: descriptions. Characters outside of the basic plane do not count as such in
+/// Nova, which collected the ones that do up to U+FFFF.
 pub(super) fn printable() -> Schema {
-    string().pattern(r"^[^\p{C}\p{Zl}\p{Zp}]*$")
+    string().pattern(r"^[^\p{C}\p{Zl}\p{Zp}\x{10000}-\x{10FFFF}]*$")
 }

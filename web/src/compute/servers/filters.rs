@@ -68,7 +68,7 @@ pub(super) enum Deleted {
 }
 
 impl Wanted {
-    pub fn holds(&self, row: &ServerRow) -> bool {
+    pub(super) fn holds(&self, row: &ServerRow) -> bool {
         let Some(server) = row.instance.known() else { return false };
         let gone = row.instance.alive().is_none();
         let listed = match self.deleted {
@@ -83,7 +83,7 @@ impl Wanted {
     }
 
     /// Reads the query. `list_all` is the rule that guards looking at all projects.
-    pub fn read(ctx: &Ctx, list_all: &'static str) -> Result<Self, Fault> {
+    pub(super) fn read(ctx: &Ctx, list_all: &'static str) -> Result<Self, Fault> {
         let own = ctx.own_target();
         let all_filters = ctx.allows("os_compute_api:servers:allow_all_filters", &own);
         let allowed =
@@ -106,10 +106,13 @@ impl Wanted {
         }
         wanted.deleted = match query("deleted").or_else(|| query("soft_deleted")) {
             _ if status_deleted => Deleted::Only,
-            Some(text) => match truth(text, "deleted")? {
-                true => Deleted::Only,
-                false => Deleted::No,
-            },
+            Some(text) => {
+                if truth(text, "deleted")? {
+                    Deleted::Only
+                } else {
+                    Deleted::No
+                }
+            }
             None if since.is_some() => Deleted::Both,
             None => Deleted::No,
         };

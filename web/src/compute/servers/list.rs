@@ -59,10 +59,10 @@ fn rows(ctx: &Ctx, wanted: &Wanted) -> Result<Page<Arc<ServerRow>>, Fault> {
     if let (Some(project), Deleted::No, true) = (&wanted.project, wanted.deleted, order.is_empty()) {
         return views.servers.read(|servers| {
             let mut rows = servers.of_project(project).peekable();
-            if let Some(marker) = marker {
-                if !rows.by_ref().any(|row| row.id.to_string() == marker) {
-                    return Err(no_marker(marker));
-                }
+            if let Some(marker) = marker
+                && !rows.by_ref().any(|row| row.id.to_string() == marker)
+            {
+                return Err(no_marker(marker));
             }
             let items: Vec<_> = rows.filter(|row| wanted.holds(row)).take(limit).cloned().collect();
             let more = limit > 0 && items.len() == limit;

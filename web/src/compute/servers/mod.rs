@@ -3,15 +3,15 @@
 //! Invariant: a server of another project does not exist for those who are not administrators (404, never 403), as in
 //! Nova, where the rows of other projects are not read.
 
-//pub mod action_log;
-//pub mod actions;
-pub mod change;
-pub mod create;
+pub(super) mod action_log;
+pub(super) mod actions;
+mod change;
+mod create;
 mod filters;
 mod list;
-//pub mod metadata;
-//pub mod parts;
-//pub mod tags;
+pub(super) mod metadata;
+pub(super) mod parts;
+pub(super) mod tags;
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ use crate::policy::{Permit, Target};
 use crate::reply::Reply;
 use crate::route::{Route, delete, get, post, put};
 
-pub const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[Route] = &[
     get("servers.index", "/servers", handler!(list::index))
         .policy("os_compute_api:servers:index")
         .query(bodies::index_query),
@@ -52,14 +52,14 @@ pub const ROUTES: &[Route] = &[
 
 /// A server that the caller may know of, and the permit for the route's rule.
 pub(super) struct Found {
-    pub id: InstanceId,
-    pub row: Arc<ServerRow>,
-    pub permit: Permit,
-    pub target: Target,
+    pub(super) id: InstanceId,
+    pub(super) row: Arc<ServerRow>,
+    pub(super) permit: Permit,
+    pub(super) target: Target,
 }
 
 impl Found {
-    pub fn server(&self) -> Result<&Alive, Fault> {
+    pub(super) fn server(&self) -> Result<&Alive, Fault> {
         self.row.instance.known().ok_or_else(|| reject::no_instance(self.id))
     }
 }
@@ -74,10 +74,7 @@ pub(super) fn find_where(ctx: &Ctx, name: &str, deleted: bool) -> Result<Found, 
     let id: InstanceId = ctx.id(name, |text| format!("Instance {text} could not be found."))?;
     let row = ctx.house()?.views.servers.read(|servers| servers.get(id).cloned());
     let row = row.ok_or_else(|| reject::no_instance(id))?;
-    let server = match deleted {
-        true => row.instance.known(),
-        false => row.instance.alive(),
-    };
+    let server = if deleted { row.instance.known() } else { row.instance.alive() };
     let server = server.ok_or_else(|| reject::no_instance(id))?;
     let (project, user) = (server.request.project.clone(), server.request.user.clone());
     if !ctx.caller().is_admin && ctx.caller().project.as_ref() != Some(&project) {

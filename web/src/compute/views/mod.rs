@@ -1,11 +1,11 @@
 //! What the resources of the Compute API look like, at each microversion.
 
-//pub mod action;
+pub mod action;
 pub mod flavor;
-//pub mod hypervisor;
-//pub mod keypair;
+pub mod hypervisor;
+pub mod keypair;
 pub mod server;
-//pub mod service;
+pub mod service;
 
 use chronova_events::ids::ProjectId;
 use sha2::{Digest, Sha224};

@@ -293,10 +293,7 @@ pub static SERVER: FieldTable<ServerView> = FieldTable::new(&[
     field("description", |v: &ServerView| v.with(|s| json!(s.request.description))).since(2, 19),
     field("tags", |v: &ServerView| v.with(|s| json!(s.request.tags))).since(2, 26),
     field("trusted_image_certificates", |v: &ServerView| {
-        v.with(|s| match s.request.trusted_certs.is_empty() {
-            true => Value::Null,
-            false => json!(s.request.trusted_certs),
-        })
+        v.with(|s| if s.request.trusted_certs.is_empty() { Value::Null } else { json!(s.request.trusted_certs) })
     })
     .since(2, 63),
     field("server_groups", |_| json!([])).since(2, 71).when(|v| v.sees.groups),

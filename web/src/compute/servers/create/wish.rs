@@ -42,7 +42,7 @@ pub(super) struct Wish {
 }
 
 impl Wish {
-    pub fn read(ctx: &Ctx) -> Result<Self, Fault> {
+    pub(super) fn read(ctx: &Ctx) -> Result<Self, Fault> {
         let Some(server) = ctx.body["server"].as_object() else { return Err(Fault::malformed()) };
         let text = |key: &str| server.get(key).and_then(Value::as_str).map(str::to_owned);
         let truth = |key: &str| server.get(key).is_some_and(is_true);

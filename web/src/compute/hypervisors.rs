@@ -1,0 +1,220 @@
+//! The hypervisors: hosts with what they have and what is taken of it.
+//!
+//! What is taken comes from the placement ledger, where it is claimed; what runs comes from the servers.
+
+use chronova_actors::house::House;
+use chronova_events::host::KnownHost;
+use chronova_events::ids::{HostId, ProviderId};
+use chronova_events::instance::{Power, status};
+use serde_json::{Map, Value, json};
+
+use super::bodies::hosts as bodies;
+use super::views::hypervisor::{BRIEF, HYPERVISOR, HypervisorView, Load};
+use super::{paging, reject, services, versions};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::fields::FieldTable;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, get};
+use crate::schema::is_true;
+
+pub(super) const ROUTES: &[Route] = &[
+    get("hypervisors.index", "/os-hypervisors", handler!(index))
+        .policy("os_compute_api:os-hypervisors:list")
+        .query(bodies::hypervisors_index_query),
+    get("hypervisors.detail", "/os-hypervisors/detail", handler!(detail))
+        .policy("os_compute_api:os-hypervisors:list-detail")
+        .query(bodies::hypervisors_index_query),
+    get("hypervisors.statistics", "/os-hypervisors/statistics", handler!(statistics))
+        .until(2, 87)
+        .policy("os_compute_api:os-hypervisors:statistics"),
+    get("hypervisors.show", "/os-hypervisors/{id}", handler!(show))
+        .policy("os_compute_api:os-hypervisors:show")
+        .query(bodies::hypervisors_show_query),
+    get("hypervisors.uptime", "/os-hypervisors/{id}/uptime", handler!(uptime))
+        .until(2, 87)
+        .policy("os_compute_api:os-hypervisors:uptime"),
+    get("hypervisors.search", "/os-hypervisors/{id}/search", handler!(search))
+        .until(2, 52)
+        .policy("os_compute_api:os-hypervisors:search"),
+    get("hypervisors.servers", "/os-hypervisors/{id}/servers", handler!(servers))
+        .until(2, 52)
+        .policy("os_compute_api:os-hypervisors:servers"),
+];
+
+fn load(house: &House, host: &KnownHost) -> Load {
+    let has = &host.capabilities;
+    let used = |class: &str| {
+        house.views.placement.read(|view| {
+            let provider = view.ledger.providers.get(&ProviderId(host.id.0))?;
+            provider.inventories.get(class).map(|line| (line.used, line.inventory.reserved))
+        })
+    };
+    let sum = |class: &str| used(class).map_or(0, |(used, reserved)| used + reserved);
+    let (running, busy) = house.views.servers.read(|servers| {
+        servers.on_host(host.id).filter_map(|row| row.instance.alive()).fold((0, 0), |(running, busy), server| {
+            let runs = u64::from(server.power() == Power::Running);
+            (running + runs, busy + u64::from(status::of_alive(server).task_state.is_some()))
+        })
+    });
+    let disk_used = sum("DISK_GB");
+    let told = house.fleet.member(host.id).map(|member| member.usage().0.disk_free_gib);
+    Load {
+        vcpus: u64::from(has.vcpus),
+        vcpus_used: used("VCPU").map_or(0, |(used, _)| used),
+        memory_mib: has.memory_mib,
+        memory_used_mib: sum("MEMORY_MB"),
+        disk_gib: has.disk_gib,
+        disk_used_gib: disk_used,
+        disk_free_gib: told.unwrap_or_else(|| has.disk_gib.saturating_sub(disk_used)),
+        running,
+        busy,
+    }
+}
+
+/// As `uptime(1)` says it, as far as the host tells.
+fn uptime_of(house: &House, host: HostId) -> Option<String> {
+    let seconds = house.fleet.member(host)?.usage().0.uptime_seconds?;
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    Some(match days {
+        0 => format!("up {hours:>2}:{minutes:02}"),
+        1 => format!("up 1 day, {hours:>2}:{minutes:02}"),
+        _ => format!("up {days} days, {hours:>2}:{minutes:02}"),
+    })
+}
+
+fn servers_of(house: &House, host: HostId) -> Vec<(String, String)> {
+    house.views.servers.read(|servers| {
+        servers
+            .on_host(host)
+            .filter_map(|row| Some((house.domain_name(row.instance.alive()?.request.number), row.id.to_string())))
+            .collect()
+    })
+}
+
+fn view(ctx: &Ctx, host: KnownHost, with_servers: bool) -> Result<HypervisorView, Fault> {
+    let house = ctx.house()?;
+    let even_none = versions::hypervisors_show_no_servers_too(ctx.version);
+    let servers = Some(servers_of(house, host.id)).filter(|list| with_servers && (even_none || !list.is_empty()));
+    let uptime = versions::hypervisors_show_uptime(ctx.version).then(|| uptime_of(house, host.id)).flatten();
+    let service_number = services::number_of(host.number);
+    Ok(HypervisorView { load: load(house, &host), servers, uptime, service_number, host })
+}
+
+fn with_servers(ctx: &Ctx) -> bool {
+    ctx.query.first("with_servers").is_some_and(|text| is_true(&json!(text)))
+}
+
+/// In the order of their numbers.
+fn all(ctx: &Ctx) -> Result<Vec<KnownHost>, Fault> {
+    let mut hosts: Vec<KnownHost> = ctx.house()?.views.hosts.read(|hosts| hosts.all().cloned().collect());
+    hosts.sort_by_key(|host| host.number);
+    Ok(hosts)
+}
+
+/// The id of the version: a number, or a UUID from 2.53 on.
+fn is(ctx: &Ctx, host: &KnownHost, text: &str) -> bool {
+    if versions::hosts_have_uuids(ctx.version) { text.parse() == Ok(host.id) } else { host.number.to_string() == text }
+}
+
+fn find(ctx: &Ctx) -> Result<KnownHost, Fault> {
+    let id = ctx.param("id");
+    if versions::hosts_have_uuids(ctx.version) && id.parse::<HostId>().is_err() {
+        return Err(Fault::bad_request(format!("Invalid uuid {id}")));
+    }
+    all(ctx)?.into_iter().find(|host| is(ctx, host, id)).ok_or_else(|| reject::no_host(id))
+}
+
+fn named(ctx: &Ctx, pattern: &str) -> Result<Vec<KnownHost>, Fault> {
+    let found: Vec<KnownHost> = all(ctx)?.into_iter().filter(|host| host.hostname.contains(pattern)).collect();
+    if found.is_empty() {
+        Err(Fault::not_found(format!("No hypervisor matching '{pattern}' could be found.")))
+    } else {
+        Ok(found)
+    }
+}
+
+fn list(ctx: &Ctx, collection: &str, table: &FieldTable<HypervisorView>) -> Result<Reply, Fault> {
+    let hosts = match ctx.query.first("hypervisor_hostname_pattern") {
+        Some(_) if ctx.query.has("limit") || ctx.query.has("marker") => {
+            return Err(Fault::bad_request(
+                "Paging over hypervisors with the hypervisor_hostname_pattern query parameter is not supported.",
+            ));
+        }
+        Some(pattern) => named(ctx, pattern)?,
+        None => all(ctx)?,
+    };
+    let page = paging::cut(ctx, hosts, |host, marker| is(ctx, host, marker))?;
+    let marker = page.items.last().map(|host| {
+        if versions::hosts_have_uuids(ctx.version) { host.id.to_string() } else { host.number.to_string() }
+    });
+    let more = page.more && ctx.query.has("limit");
+    let servers = with_servers(ctx);
+    let views: Vec<HypervisorView> =
+        page.items.into_iter().map(|host| view(ctx, host, servers)).collect::<Result<_, _>>()?;
+    let mut reply = Map::new();
+    reply.insert("hypervisors".to_owned(), table.render_all(&views, ctx.version));
+    if let (true, Some(marker)) = (more, marker) {
+        paging::link(ctx, &mut reply, "hypervisors_links", collection, &marker);
+    }
+    Ok(Reply::ok(Value::Object(reply)))
+}
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    list(&ctx, "os-hypervisors", &BRIEF)
+}
+
+async fn detail(ctx: Ctx) -> Result<Reply, Fault> {
+    list(&ctx, "os-hypervisors/detail", &HYPERVISOR)
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let view = view(&ctx, find(&ctx)?, with_servers(&ctx))?;
+    Ok(Reply::ok(json!({"hypervisor": HYPERVISOR.render(&view, ctx.version)})))
+}
+
+async fn uptime(ctx: Ctx) -> Result<Reply, Fault> {
+    let host = find(&ctx)?;
+    let house = ctx.house()?;
+    let uptime = uptime_of(house, host.id)
+        .ok_or_else(|| Fault::not_implemented("The host does not tell its uptime to the control plane."))?;
+    let mut shown = BRIEF.render_map(&view(&ctx, host, false)?, ctx.version);
+    shown.insert("uptime".to_owned(), json!(uptime));
+    Ok(Reply::ok(json!({"hypervisor": shown})))
+}
+
+fn brief(ctx: &Ctx, with_servers: bool) -> Result<Reply, Fault> {
+    let views: Vec<HypervisorView> =
+        named(ctx, ctx.param("id"))?.into_iter().map(|host| view(ctx, host, with_servers)).collect::<Result<_, _>>()?;
+    Ok(Reply::ok(json!({"hypervisors": BRIEF.render_all(&views, ctx.version)})))
+}
+
+async fn search(ctx: Ctx) -> Result<Reply, Fault> {
+    brief(&ctx, false)
+}
+
+async fn servers(ctx: Ctx) -> Result<Reply, Fault> {
+    brief(&ctx, true)
+}
+
+/// Over the hosts that servers may be placed on, as Nova adds up those whose service is not disabled.
+async fn statistics(ctx: Ctx) -> Result<Reply, Fault> {
+    let house = ctx.house()?;
+    let loads: Vec<Load> = all(&ctx)?.iter().filter(|host| host.enabled).map(|host| load(house, host)).collect();
+    let sum = |of: fn(&Load) -> u64| loads.iter().map(of).sum::<u64>();
+    Ok(Reply::ok(json!({"hypervisor_statistics": {
+        "count": loads.len(),
+        "vcpus": sum(|l| l.vcpus),
+        "memory_mb": sum(|l| l.memory_mib),
+        "local_gb": sum(|l| l.disk_gib),
+        "vcpus_used": sum(|l| l.vcpus_used),
+        "memory_mb_used": sum(|l| l.memory_used_mib),
+        "local_gb_used": sum(|l| l.disk_used_gib),
+        "free_ram_mb": sum(|l| l.memory_mib.saturating_sub(l.memory_used_mib)),
+        "free_disk_gb": sum(|l| l.disk_gib.saturating_sub(l.disk_used_gib)),
+        "current_workload": sum(|l| l.busy),
+        "running_vms": sum(|l| l.running),
+        "disk_available_least": sum(|l| l.disk_free_gib),
+    }})))
+}

@@ -1,0 +1,118 @@
+//! A user's key pairs.
+//!
+//! Generated pairs (until 2.91) are Ed25519; the private half goes into the answer and nowhere else. X.509 certificates
+//! are not served: nothing here can use them.
+
+use chronova_actors::keypair::{KeypairAggregate, KeypairCommand};
+use chronova_events::ids::UserId;
+use chronova_events::keypair::{Keypair, KeypairCreated};
+use serde_json::{Map, Value, json};
+
+use super::bodies::keypairs as bodies;
+use super::keys::{self, Generated};
+use super::views::keypair::{CREATED, LISTED, SHOWN};
+use super::{paging, quotas, reject, versions};
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::policy::{Permit, Target};
+use crate::reply::Reply;
+use crate::route::{Route, delete, get, post};
+
+pub(super) const ROUTES: &[Route] = &[
+    get("keypairs.index", "/os-keypairs", handler!(index))
+        .policy_on_target("os_compute_api:os-keypairs:index")
+        .query(bodies::index_query),
+    post("keypairs.create", "/os-keypairs", handler!(create))
+        .policy_on_target("os_compute_api:os-keypairs:create")
+        .body(bodies::create_body),
+    get("keypairs.show", "/os-keypairs/{id}", handler!(show))
+        .policy_on_target("os_compute_api:os-keypairs:show")
+        .query(bodies::show_query),
+    delete("keypairs.delete", "/os-keypairs/{id}", handler!(remove))
+        .policy_on_target("os_compute_api:os-keypairs:delete")
+        .query(bodies::show_query),
+];
+
+/// The user that the request is about, and the right to ask.
+fn user(ctx: &Ctx, named: Option<&str>) -> Result<(UserId, Permit), Fault> {
+    let named = named.filter(|_| versions::keypairs_of_others(ctx.version));
+    let user = named.map_or_else(|| ctx.caller().user.clone(), UserId::new);
+    let permit = ctx.authorize(&Target::default().user(&user))?;
+    Ok((user, permit))
+}
+
+fn find(ctx: &Ctx, user: &UserId, name: &str) -> Result<Keypair, Fault> {
+    let found = ctx
+        .house()?
+        .views
+        .keypairs
+        .read(|view| view.by_user.get(user).and_then(|keys| keys.by_name.get(name)).cloned());
+    found.ok_or_else(|| reject::no_keypair(name, user))
+}
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    let (user, _) = user(&ctx, ctx.query.first("user_id"))?;
+    let all: Vec<Keypair> =
+        ctx.house()?.views.keypairs.read(|view| {
+            view.by_user.get(&user).map(|keys| keys.by_name.values().cloned().collect()).unwrap_or_default()
+        });
+    let page = paging::cut(&ctx, all, |key, marker| key.definition.name == marker)?;
+    let marker = page.items.last().map(|last| last.definition.name.clone());
+    let shown: Vec<Value> = page.items.iter().map(|key| json!({"keypair": LISTED.render(key, ctx.version)})).collect();
+    let mut reply = Map::new();
+    reply.insert("keypairs".to_owned(), Value::Array(shown));
+    if let (true, true, Some(marker)) = (page.more, versions::keypairs_are_paged(ctx.version), marker) {
+        paging::link(&ctx, &mut reply, "keypairs_links", "os-keypairs", &marker);
+    }
+    Ok(Reply::ok(Value::Object(reply)))
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let (user, _) = user(&ctx, ctx.query.first("user_id"))?;
+    let key = find(&ctx, &user, ctx.param("id"))?;
+    Ok(Reply::ok(json!({"keypair": SHOWN.render(&key, ctx.version)})))
+}
+
+async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    let body = &ctx.body["keypair"];
+    let (user, permit) = user(&ctx, body["user_id"].as_str())?;
+    if body["type"].as_str() == Some("x509") {
+        return Err(Fault::not_implemented("Key pairs of type x509 are not implemented by this release."));
+    }
+    let name = body["name"].as_str().unwrap_or_default().trim();
+    let (public, private) = if let Some(key) = body["public_key"].as_str() {
+        (keys::imported(key)?, None)
+    } else {
+        let Generated { public, private } = keys::generated()?;
+        (public, Some(private))
+    };
+    let keypair = KeypairCreated {
+        user: user.clone(),
+        name: name.to_owned(),
+        kind: "ssh".to_owned(),
+        public_key: public.text,
+        fingerprint: public.fingerprint,
+    };
+    let limit = match &ctx.caller().project {
+        Some(project) => quotas::limit(&ctx, project, "key_pairs")?,
+        None => ctx.app.compute.config.limit("key_pairs"),
+    };
+    dispatch::send::<KeypairAggregate>(ctx.house()?, &permit, &user, KeypairCommand::Create { keypair, limit })
+        .await
+        .map_err(reject::keypair)?;
+    let mut shown = CREATED.render_map(&find(&ctx, &user, name)?, ctx.version);
+    if let Some(private) = private {
+        shown.insert("private_key".to_owned(), json!(private.as_str()));
+    }
+    let status = if versions::keypairs_use_fitting_codes(ctx.version) { 201 } else { 200 };
+    Ok(Reply::json(status, json!({"keypair": shown})))
+}
+
+async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
+    let (user, permit) = user(&ctx, ctx.query.first("user_id"))?;
+    let command = KeypairCommand::Delete { user: user.clone(), name: ctx.param("id").to_owned() };
+    dispatch::send::<KeypairAggregate>(ctx.house()?, &permit, &user, command).await.map_err(reject::keypair)?;
+    Ok(Reply::empty(if versions::keypairs_use_fitting_codes(ctx.version) { 204 } else { 202 }))
+}

@@ -1,0 +1,228 @@
+//! Quotas, limits and quota classes.
+//!
+//! Limits are kept per project; `user_id` is taken and ignored, as clouds with unified limits do. What has no counterpart
+//! here (fixed addresses, security groups, injected files) shows its configured limit and no use.
+
+use chronova_actors::quota::{QuotaAggregate, QuotaCommand};
+use chronova_events::ids::ProjectId;
+use chronova_events::quota::Quota;
+use serde_json::{Map, Value, json};
+
+use super::bodies::{no_query, quotas as bodies};
+use super::versions;
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::policy::{Permit, Target};
+use crate::reply::Reply;
+use crate::route::{Route, delete, get, put};
+use crate::schema::{is_true, to_integer};
+
+pub(super) const ROUTES: &[Route] = &[
+    get("quota_sets.show", "/os-quota-sets/{id}", handler!(show))
+        .policy_on_target("os_compute_api:os-quota-sets:show")
+        .query(bodies::quota_sets_show_query),
+    get("quota_sets.detail", "/os-quota-sets/{id}/detail", handler!(detail))
+        .policy_on_target("os_compute_api:os-quota-sets:detail")
+        .query(bodies::quota_sets_show_query),
+    get("quota_sets.defaults", "/os-quota-sets/{id}/defaults", handler!(defaults))
+        .policy_on_target("os_compute_api:os-quota-sets:defaults")
+        .query(bodies::quota_sets_defaults_query),
+    put("quota_sets.update", "/os-quota-sets/{id}", handler!(update))
+        .policy_on_target("os_compute_api:os-quota-sets:update")
+        .body(bodies::quota_sets_update_body)
+        .query(bodies::quota_sets_show_query),
+    delete("quota_sets.delete", "/os-quota-sets/{id}", handler!(reset))
+        .policy_on_target("os_compute_api:os-quota-sets:delete")
+        .query(bodies::quota_sets_show_query),
+    get("quota_classes.show", "/os-quota-class-sets/{id}", handler!(class))
+        .policy_on_target("os_compute_api:os-quota-class-sets:show")
+        .query(no_query),
+    get("limits.index", "/limits", handler!(limits)).policy("os_compute_api:limits").query(bodies::limits_index_query),
+];
+
+const NETWORK: &[&str] = &["fixed_ips", "floating_ips", "security_group_rules", "security_groups"];
+const FILES: &[&str] = &["injected_file_content_bytes", "injected_file_path_bytes", "injected_files"];
+const GROUPS: &[&str] = &["server_group_members", "server_groups"];
+
+/// The limit of a project for one resource; -1 is none.
+pub(super) fn limit(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<i64, Fault> {
+    let own = ctx
+        .house()?
+        .views
+        .quotas
+        .read(|view| view.by_project.get(project).and_then(|quota| quota.limits.get(resource).copied()));
+    Ok(own.unwrap_or_else(|| ctx.app.compute.config.limit(resource)))
+}
+
+fn state(ctx: &Ctx, project: &ProjectId) -> Result<Quota, Fault> {
+    Ok(ctx.house()?.views.quotas.read(|view| view.by_project.get(project).cloned()).unwrap_or_default())
+}
+
+fn used(quota: &Quota, resource: &str) -> u64 {
+    match resource {
+        "instances" => quota.held.len() as u64,
+        "cores" => quota.cores,
+        "ram" => quota.memory_mib,
+        _ => 0,
+    }
+}
+
+/// The resources of a version, in the order of their names.
+fn resources(ctx: &Ctx) -> impl Iterator<Item = (&'static str, i64)> {
+    let (network, files) = (versions::network_quotas(ctx.version), versions::file_quotas(ctx.version));
+    ctx.app
+        .compute
+        .config
+        .quota
+        .iter()
+        .map(|(name, limit)| (*name, *limit))
+        .filter(move |(name, _)| (network || !NETWORK.contains(name)) && (files || !FILES.contains(name)))
+}
+
+fn project(ctx: &Ctx) -> Result<(ProjectId, Permit), Fault> {
+    let project = ProjectId::new(ctx.param("id"));
+    let permit = ctx.authorize(&Target::default().project(&project))?;
+    Ok((project, permit))
+}
+
+fn set(ctx: &Ctx, quota: &Quota) -> Map<String, Value> {
+    resources(ctx)
+        .map(|(name, default)| (name.to_owned(), json!(quota.limits.get(name).copied().unwrap_or(default))))
+        .collect()
+}
+
+fn with_id(id: &str, rest: Map<String, Value>) -> Value {
+    let mut shown = Map::new();
+    shown.insert("id".to_owned(), json!(id));
+    shown.extend(rest);
+    Value::Object(shown)
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let (project, _) = project(&ctx)?;
+    let quota = state(&ctx, &project)?;
+    Ok(Reply::ok(json!({"quota_set": with_id(project.as_str(), set(&ctx, &quota))})))
+}
+
+async fn detail(ctx: Ctx) -> Result<Reply, Fault> {
+    let (project, _) = project(&ctx)?;
+    let quota = state(&ctx, &project)?;
+    let lines = resources(&ctx)
+        .map(|(name, default)| {
+            let limit = quota.limits.get(name).copied().unwrap_or(default);
+            (name.to_owned(), json!({"limit": limit, "in_use": used(&quota, name), "reserved": 0}))
+        })
+        .collect();
+    Ok(Reply::ok(json!({"quota_set": with_id(project.as_str(), lines)})))
+}
+
+async fn defaults(ctx: Ctx) -> Result<Reply, Fault> {
+    let (project, _) = project(&ctx)?;
+    Ok(Reply::ok(json!({"quota_set": with_id(project.as_str(), set(&ctx, &Quota::default()))})))
+}
+
+async fn update(ctx: Ctx) -> Result<Reply, Fault> {
+    let (project, permit) = project(&ctx)?;
+    let body = &ctx.body["quota_set"];
+    let force = body.get("force").is_some_and(is_true);
+    let now = state(&ctx, &project)?;
+    let mut limits: Vec<(String, i64)> = Vec::new();
+    for (name, value) in body.as_object().into_iter().flatten().filter(|(name, _)| *name != "force") {
+        let limit = to_integer(value).ok_or_else(Fault::malformed)?;
+        let least = used(&now, name);
+        if !force && limit >= 0 && limit.cast_unsigned() < least {
+            return Err(Fault::bad_request(format!(
+                "Quota limit {limit} for {name} must be greater than or equal to already used and reserved {least}."
+            )));
+        }
+        limits.push((name.clone(), limit));
+    }
+    limits.sort();
+    if !limits.is_empty() {
+        let command = QuotaCommand::SetLimits { project: project.clone(), limits };
+        dispatch::send::<QuotaAggregate>(ctx.house()?, &permit, &project, command)
+            .await
+            .map_err(super::reject::quota)?;
+    }
+    let quota = state(&ctx, &project)?;
+    Ok(Reply::ok(json!({"quota_set": set(&ctx, &quota)})))
+}
+
+async fn reset(ctx: Ctx) -> Result<Reply, Fault> {
+    let (project, permit) = project(&ctx)?;
+    let command = QuotaCommand::ResetLimits { project: project.clone() };
+    dispatch::send::<QuotaAggregate>(ctx.house()?, &permit, &project, command).await.map_err(super::reject::quota)?;
+    Ok(Reply::empty(202))
+}
+
+/// There is one class, `default`: the configured limits. Server groups belong to it from 2.50 on.
+async fn class(ctx: Ctx) -> Result<Reply, Fault> {
+    let id = ctx.param("id").to_owned();
+    ctx.authorize(&Target::default().with("quota_class", id.as_str()))?;
+    let mut limits = set(&ctx, &Quota::default());
+    if versions::quota_classes_follow_quota_sets(ctx.version) {
+        limits.retain(|name, _| !NETWORK.contains(&name.as_str()));
+    } else {
+        // These two were forgotten before, and the network's stayed longer than in the quota sets.
+        limits.retain(|name, _| !GROUPS.contains(&name.as_str()));
+        for name in NETWORK {
+            limits.insert((*name).to_owned(), json!(ctx.app.compute.config.limit(name)));
+        }
+    }
+    Ok(Reply::ok(json!({"quota_class_set": with_id(&id, limits)})))
+}
+
+/// The API's name of a limit, the quota it shows, and whether the version has it.
+type Line = (&'static str, &'static str, fn(crate::microversion::Microversion) -> bool);
+
+const fn always(_: crate::microversion::Microversion) -> bool {
+    true
+}
+
+const LIMITS: &[Line] = &[
+    ("maxTotalInstances", "instances", always),
+    ("maxTotalCores", "cores", always),
+    ("maxTotalRAMSize", "ram", always),
+    ("maxTotalFloatingIps", "floating_ips", versions::network_quotas),
+    ("maxTotalKeypairs", "key_pairs", always),
+    ("maxServerMeta", "metadata_items", always),
+    ("maxImageMeta", "metadata_items", versions::image_metadata_limit),
+    ("maxSecurityGroups", "security_groups", versions::network_quotas),
+    ("maxSecurityGroupRules", "security_group_rules", versions::network_quotas),
+    ("maxPersonality", "injected_files", versions::file_quotas),
+    ("maxPersonalitySize", "injected_file_content_bytes", versions::file_quotas),
+    ("maxServerGroups", "server_groups", always),
+    ("maxServerGroupMembers", "server_group_members", always),
+];
+
+const USED: &[Line] = &[
+    ("totalRAMUsed", "ram", always),
+    ("totalCoresUsed", "cores", always),
+    ("totalInstancesUsed", "instances", always),
+    ("totalFloatingIpsUsed", "floating_ips", versions::network_quotas),
+    ("totalSecurityGroupsUsed", "security_groups", versions::network_quotas),
+    ("totalServerGroupsUsed", "server_groups", always),
+];
+
+async fn limits(ctx: Ctx) -> Result<Reply, Fault> {
+    let own = ctx.caller().project.clone().unwrap_or_else(|| ProjectId::new(""));
+    let project = match ctx.query.last("tenant_id").map(ProjectId::new) {
+        Some(other) if other != own => {
+            ctx.authorize_rule("os_compute_api:limits:other_project", &Target::default().project(&other))?;
+            other
+        }
+        _ => own,
+    };
+    let quota = state(&ctx, &project)?;
+    let mut absolute = Map::new();
+    for (name, resource, _) in LIMITS.iter().filter(|(_, _, has)| has(ctx.version)) {
+        let limit = quota.limits.get(*resource).copied().unwrap_or_else(|| ctx.app.compute.config.limit(resource));
+        absolute.insert((*name).to_owned(), json!(limit));
+    }
+    for (name, resource, _) in USED.iter().filter(|(_, _, has)| has(ctx.version)) {
+        absolute.insert((*name).to_owned(), json!(used(&quota, resource)));
+    }
+    Ok(Reply::ok(json!({"limits": {"rate": [], "absolute": absolute}})))
+}

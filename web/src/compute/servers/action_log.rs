@@ -1,0 +1,100 @@
+//! `/servers/{server_id}/os-instance-actions`: what was done to a server, read from the log.
+
+use std::sync::Arc;
+
+use chronova_projections::servers::Action;
+use serde_json::{Map, Value, json};
+
+use super::filters::time;
+use super::{Found, find_where};
+use crate::compute::bodies::{no_query, server_parts as bodies};
+use crate::compute::views::action::{ACTION, ActionView, EVENT, EventView};
+use crate::compute::{paging, versions};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, get};
+
+pub(in crate::compute) const ROUTES: &[Route] = &[
+    get("instance_actions.index", "/servers/{server_id}/os-instance-actions", handler!(index))
+        .policy_on_target("os_compute_api:os-instance-actions:list")
+        .query(bodies::instance_actions_index_query),
+    get("instance_actions.show", "/servers/{server_id}/os-instance-actions/{id}", handler!(show))
+        .policy_on_target("os_compute_api:os-instance-actions:show")
+        .query(no_query),
+];
+
+fn find(ctx: &Ctx) -> Result<Found, Fault> {
+    find_where(ctx, "server_id", versions::actions_of_deleted(ctx.version))
+}
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx)?;
+    let since = ctx.query.first("changes-since").map(time).transpose()?;
+    let before = ctx.query.first("changes-before").map(time).transpose()?;
+    if let (Some(since), Some(before)) = (since, before)
+        && before < since
+    {
+        return Err(Fault::bad_request("The value of changes-since must be less than or equal to changes-before."));
+    }
+    let inside = |action: &&Arc<Action>| {
+        since.is_none_or(|at| action.updated_at >= at) && before.is_none_or(|at| action.updated_at <= at)
+    };
+    // Newest first.
+    let actions: Vec<Arc<Action>> = found.row.actions.iter().rev().filter(inside).cloned().collect();
+    let is = |action: &Arc<Action>, marker: &str| action.request_id.as_ref().is_some_and(|id| id.as_str() == marker);
+    let page = paging::cut(&ctx, actions, is)?;
+    let marker = page.items.last().and_then(|action| action.request_id.clone());
+    let asked = ctx.query.has("limit");
+    let shown: Vec<Value> = page
+        .items
+        .into_iter()
+        .map(|action| ACTION.render(&ActionView { instance: found.id, action, events: None }, ctx.version))
+        .collect();
+    let mut reply = Map::new();
+    reply.insert("instanceActions".to_owned(), Value::Array(shown));
+    if let (true, true, Some(marker)) = (page.more, asked, marker) {
+        let collection = format!("servers/{}/os-instance-actions", found.id);
+        paging::link(&ctx, &mut reply, "links", &collection, marker.as_str());
+    }
+    Ok(Reply::ok(Value::Object(reply)))
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx)?;
+    let request = ctx.param("id");
+    let named = |action: &&Arc<Action>| action.request_id.as_ref().is_some_and(|id| id.as_str() == request);
+    let action = found.row.actions.iter().rev().find(named).cloned();
+    let action = action.ok_or_else(|| {
+        Fault::not_found(format!("Action for request_id {request} on instance {} not found", found.id))
+    })?;
+    let full = ctx.allows("os_compute_api:os-instance-actions:events", &found.target);
+    let events = if full || versions::action_events_for_all(ctx.version) {
+        Some(events(&ctx, &found, &action, full)?)
+    } else {
+        None
+    };
+    let view = ActionView { instance: found.id, action, events };
+    Ok(Reply::ok(json!({"instanceAction": ACTION.render(&view, ctx.version)})))
+}
+
+/// Newest first.
+fn events(ctx: &Ctx, found: &Found, action: &Action, full: bool) -> Result<Value, Fault> {
+    let details = ctx.allows("os_compute_api:os-instance-actions:events:details", &found.target);
+    let project = &found.server()?.request.project;
+    let hosts = &ctx.house()?.views.hosts;
+    let views: Vec<EventView> = action
+        .steps
+        .iter()
+        .rev()
+        .map(|step| EventView {
+            step: step.clone(),
+            project: project.clone(),
+            hostname: step.host.and_then(|id| hosts.read(|hosts| hosts.get(id).map(|host| host.hostname.clone()))),
+            full,
+            details,
+        })
+        .collect();
+    Ok(EVENT.render_all(&views, ctx.version))
+}

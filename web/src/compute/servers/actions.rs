@@ -1,0 +1,146 @@
+//! `POST /servers/{id}/action`: what is served of it. The rest is in [`crate::compute::unserved`].
+
+use std::sync::Arc;
+
+use chronova_actors::instance::InstanceCommand;
+use chronova_events::ids::ProcessId;
+use chronova_events::instance::{Locked, PowerAction};
+use chronova_hypervisor::driver::{Driver, DriverError};
+use serde_json::{Value, json};
+
+use super::change::{asker, send};
+use super::{Found, find};
+use crate::compute::bodies::server_actions as bodies;
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, action};
+use crate::schema::to_integer;
+
+const PATH: &str = "/servers/{id}/action";
+
+pub(in crate::compute) const ROUTES: &[Route] = &[
+    action("servers.os-start", PATH, "os-start", handler!(start))
+        .policy_on_target("os_compute_api:servers:start")
+        .body(bodies::start_body),
+    action("servers.os-stop", PATH, "os-stop", handler!(stop))
+        .policy_on_target("os_compute_api:servers:stop")
+        .body(bodies::stop_body),
+    action("servers.reboot", PATH, "reboot", handler!(reboot))
+        .policy_on_target("os_compute_api:servers:reboot")
+        .body(bodies::reboot_body),
+    action("lock_server.lock", PATH, "lock", handler!(lock))
+        .policy_on_target("os_compute_api:os-lock-server:lock")
+        .body(bodies::lock_server_lock_body),
+    action("lock_server.unlock", PATH, "unlock", handler!(unlock))
+        .policy_on_target("os_compute_api:os-lock-server:unlock")
+        .body(bodies::lock_server_unlock_body),
+    action("console_output.os-getConsoleOutput", PATH, "os-getConsoleOutput", handler!(console_output))
+        .policy_on_target("os_compute_api:os-console-output")
+        .body(bodies::console_output_get_console_output_body),
+];
+
+async fn power(ctx: &Ctx, action: PowerAction) -> Result<Reply, Fault> {
+    let found = find(ctx, "id")?;
+    let command = InstanceCommand::Power { process: ProcessId::random(), action, asker: asker(ctx, &found) };
+    send(ctx, &found, command).await?;
+    Ok(Reply::empty(202))
+}
+
+async fn start(ctx: Ctx) -> Result<Reply, Fault> {
+    power(&ctx, PowerAction::Start).await
+}
+
+async fn stop(ctx: Ctx) -> Result<Reply, Fault> {
+    power(&ctx, PowerAction::Stop).await
+}
+
+async fn reboot(ctx: Ctx) -> Result<Reply, Fault> {
+    let hard = ctx.action_body()["type"].as_str().is_some_and(|kind| kind.eq_ignore_ascii_case("HARD"));
+    power(&ctx, if hard { PowerAction::RebootHard } else { PowerAction::RebootSoft }).await
+}
+
+async fn lock(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "id")?;
+    // Whoever locks a server of another project does so as an administrator.
+    let by_admin = ctx.caller().project.as_ref() != Some(&found.server()?.request.project);
+    let lock = Locked {
+        by_admin,
+        reason: ctx.action_body()["locked_reason"].as_str().map(str::to_owned),
+        request_id: Some(ctx.requester.request_id.clone()),
+    };
+    send(&ctx, &found, InstanceCommand::Lock { lock }).await?;
+    Ok(Reply::empty(202))
+}
+
+async fn unlock(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "id")?;
+    if found.server()?.lock.as_ref().is_some_and(|lock| lock.by_admin) {
+        ctx.authorize_rule("os_compute_api:os-lock-server:unlock:unlock_override", &found.target)?;
+    }
+    let by_admin = asker(&ctx, &found).overrides_lock;
+    send(&ctx, &found, InstanceCommand::Unlock { by_admin }).await?;
+    Ok(Reply::empty(202))
+}
+
+/// As much of a console's log as Nova reads.
+const MOST_OF_A_LOG: usize = 102_400;
+
+async fn console_output(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "id")?;
+    let driver = driver(&ctx, &found)?;
+    let bytes = driver.console_log(found.id, MOST_OF_A_LOG).await.map_err(|error| unreadable(&found, error))?;
+    let text = String::from_utf8_lossy(&bytes);
+    let lines = match ctx.action_body().get("length") {
+        None | Some(Value::Null) => None,
+        // -1 is everything, as no length is.
+        Some(length) => to_integer(length).and_then(|length| usize::try_from(length).ok()),
+    };
+    Ok(Reply::ok(json!({"output": tail(&text, lines)})))
+}
+
+/// The server's host, where it has one that answers.
+fn driver(ctx: &Ctx, found: &Found) -> Result<Arc<dyn Driver>, Fault> {
+    let not_ready = || Fault::conflict(format!("Instance {} is not ready", found.id));
+    let placed = found.server()?.placement.as_ref().ok_or_else(not_ready)?;
+    ctx.house()?.fleet.driver(placed.host).ok_or_else(not_ready)
+}
+
+fn unreadable(found: &Found, error: DriverError) -> Fault {
+    match error {
+        DriverError::NoSuchGuest(_) => Fault::conflict(format!("Instance {} is not ready", found.id)),
+        DriverError::Unsupported(_) => {
+            Fault::not_implemented("Unable to get console log, functionality not implemented").caused_by(error)
+        }
+        other => Fault::not_found("Guest does not have a console available.").caused_by(other),
+    }
+}
+
+/// The last `lines` lines.
+fn tail(text: &str, lines: Option<usize>) -> &str {
+    let Some(lines) = lines else { return text };
+    let body = text.strip_suffix('\n').unwrap_or(text);
+    if lines == 0 {
+        return "";
+    }
+    match body.rmatch_indices('\n').nth(lines - 1) {
+        Some((at, _)) => &text[at + 1..],
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tail_of_a_log() {
+        let log = "one\ntwo\nthree\n";
+        assert_eq!(tail(log, None), log);
+        assert_eq!(tail(log, Some(2)), "two\nthree\n");
+        assert_eq!(tail(log, Some(9)), log);
+        assert_eq!(tail(log, Some(0)), "");
+        assert_eq!(tail("one\ntwo", Some(1)), "two");
+    }
+}

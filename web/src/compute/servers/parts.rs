@@ -1,0 +1,157 @@
+//! What belongs to a server and is read through it: addresses, interfaces, security groups, volumes.
+
+use chronova_events::ids::SecurityGroupId;
+use chronova_events::instance::NicInfo;
+use chronova_events::security_group::{Direction, Ethertype, Group, Rule};
+use chronova_projections::networks::Networks;
+use serde_json::{Map, Value, json};
+
+use super::find;
+use crate::compute::bodies::{no_query, server_parts as bodies};
+use crate::compute::versions;
+use crate::compute::views::server::{addresses, security_groups};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, get};
+
+pub(in crate::compute) const ROUTES: &[Route] = &[
+    get("ips.index", "/servers/{server_id}/ips", handler!(ips))
+        .policy_on_target("os_compute_api:ips:index")
+        .query(no_query),
+    get("ips.show", "/servers/{server_id}/ips/{id}", handler!(ips_of_network))
+        .policy_on_target("os_compute_api:ips:show")
+        .query(no_query),
+    get("attach_interfaces.index", "/servers/{server_id}/os-interface", handler!(interfaces))
+        .policy_on_target("os_compute_api:os-attach-interfaces:list")
+        .query(no_query),
+    get("attach_interfaces.show", "/servers/{server_id}/os-interface/{id}", handler!(interface))
+        .policy_on_target("os_compute_api:os-attach-interfaces:show")
+        .query(no_query),
+    get("security_groups.ServerSecurityGroup.index", "/servers/{server_id}/os-security-groups", handler!(groups))
+        .policy_on_target("os_compute_api:os-security-groups:list")
+        .query(no_query),
+    get("volume_attachments.index", "/servers/{server_id}/os-volume_attachments", handler!(volumes))
+        .policy_on_target("os_compute_api:os-volumes-attachments:index")
+        .query(bodies::volume_attachments_index_query),
+];
+
+async fn ips(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "server_id")?;
+    Ok(Reply::ok(json!({"addresses": addresses(&found.server()?.nics, false)})))
+}
+
+async fn ips_of_network(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "server_id")?;
+    let label = ctx.param("id");
+    let mut all = addresses(&found.server()?.nics, false);
+    match all.get_mut(label).map(Value::take) {
+        Some(list) => Ok(Reply::ok(json!({label: list}))),
+        None => Err(Fault::not_found("Instance is not a member of specified network")),
+    }
+}
+
+/// An interface as `os-interface` shows it. The port's subnets come from the network service.
+fn attachment(ctx: &Ctx, networks: &Networks, nic: &NicInfo) -> Value {
+    let port = networks.port(nic.port);
+    let ips: Vec<Value> = match port {
+        Some(port) => port
+            .created
+            .addresses
+            .iter()
+            .map(|at| json!({"subnet_id": at.subnet, "ip_address": at.address.to_string()}))
+            .collect(),
+        None => nic.fixed_ips.iter().map(|ip| json!({"subnet_id": "", "ip_address": ip.address})).collect(),
+    };
+    let mut shown = Map::new();
+    shown.insert("net_id".to_owned(), json!(nic.network));
+    shown.insert("port_id".to_owned(), json!(nic.port));
+    shown.insert("mac_addr".to_owned(), json!(nic.mac));
+    shown.insert("port_state".to_owned(), json!("ACTIVE"));
+    shown.insert("fixed_ips".to_owned(), Value::Array(ips));
+    if versions::interfaces_have_tags(ctx.version) {
+        shown.insert("tag".to_owned(), json!(nic.tag));
+    }
+    Value::Object(shown)
+}
+
+async fn interfaces(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "server_id")?;
+    let nics = &found.server()?.nics;
+    let list: Vec<Value> =
+        ctx.house()?.views.networks.read(|networks| nics.iter().map(|nic| attachment(&ctx, networks, nic)).collect());
+    Ok(Reply::ok(json!({"interfaceAttachments": list})))
+}
+
+async fn interface(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "server_id")?;
+    let port = ctx.param("id");
+    let nic = found.server()?.nics.iter().find(|nic| nic.port.to_string() == port);
+    let nic =
+        nic.ok_or_else(|| Fault::not_found(format!("Instance {} does not have a port with id {port}", found.id)))?;
+    let shown = ctx.house()?.views.networks.read(|networks| attachment(&ctx, networks, nic));
+    Ok(Reply::ok(json!({"interfaceAttachment": shown})))
+}
+
+/// The groups of the server's ports, in the form that the network service of old had.
+async fn groups(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "server_id")?;
+    let server = found.server()?;
+    let project = &server.request.project;
+    let list: Vec<Value> = ctx.house()?.views.security_groups.read(|view| {
+        let named = |name: &str| {
+            let own = || view.of_project(project)?.by_id.values().find(|group| group.settings().name == name);
+            name.parse::<SecurityGroupId>().ok().and_then(|id| view.get(id)).or_else(own)
+        };
+        let shown = |name: &str| match named(name) {
+            Some(group) => group_of(group),
+            // An external network service told no more than the name.
+            None => json!({"id": name, "name": name, "tenant_id": project, "description": "", "rules": []}),
+        };
+        security_groups(server).into_iter().map(shown).collect()
+    });
+    Ok(Reply::ok(json!({"security_groups": list})))
+}
+
+fn group_of(group: &Group) -> Value {
+    let ingress = group.rules.values().filter(|rule| rule.added.traffic.direction == Direction::Ingress);
+    json!({
+        "description": group.settings().description,
+        "id": group.id(),
+        "name": group.settings().name,
+        "rules": ingress.map(|rule| rule_of(rule)).collect::<Vec<_>>(),
+        "tenant_id": group.project(),
+    })
+}
+
+fn rule_of(rule: &Rule) -> Value {
+    let traffic = &rule.added.traffic;
+    let icmp = traffic.protocol.as_deref().is_some_and(|protocol| protocol.contains("icmp"));
+    let (first, last) = match (&traffic.protocol, icmp) {
+        (None, _) => (None, None),
+        (Some(_), true) => (Some(-1), Some(-1)),
+        (Some(_), false) => (Some(1), Some(65_535)),
+    };
+    let range = match (&traffic.remote_group, &traffic.remote_prefix) {
+        (Some(_), _) => json!({}),
+        (None, Some(prefix)) => json!({"cidr": prefix}),
+        (None, None) if traffic.ethertype == Ethertype::Ipv6 => json!({"cidr": "::/0"}),
+        (None, None) => json!({"cidr": "0.0.0.0/0"}),
+    };
+    json!({
+        "id": rule.added.rule,
+        "parent_group_id": rule.added.group,
+        "ip_protocol": traffic.protocol,
+        "from_port": traffic.port_min.map(i32::from).or(first),
+        "to_port": traffic.port_max.map(i32::from).or(last),
+        "group": traffic.remote_group.map_or_else(|| json!({}), |group| json!({"name": group})),
+        "ip_range": range,
+    })
+}
+
+/// There is no volume service yet, so no server has one attached.
+async fn volumes(ctx: Ctx) -> Result<Reply, Fault> {
+    find(&ctx, "server_id")?;
+    Ok(Reply::ok(json!({"volumeAttachments": []})))
+}

@@ -1,0 +1,120 @@
+//! `/servers/{server_id}/tags`, from 2.26 on.
+
+use chronova_actors::instance::{Change, InstanceCommand};
+use serde_json::json;
+
+use super::change::{asker, send};
+use super::metadata::settled;
+use super::{Found, find};
+use crate::compute::bodies::{no_query, server_parts as bodies};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, delete, get, put};
+
+const ALL: &str = "/servers/{server_id}/tags";
+const ONE: &str = "/servers/{server_id}/tags/{id}";
+/// How many tags a server may have, and how long each may be.
+const MOST: usize = 50;
+const LONGEST: usize = 60;
+
+pub(in crate::compute) const ROUTES: &[Route] = &[
+    get("server_tags.index", ALL, handler!(index))
+        .since(2, 26)
+        .policy_on_target("os_compute_api:os-server-tags:index")
+        .query(bodies::server_tags_index_query),
+    put("server_tags.update_all", ALL, handler!(update_all))
+        .since(2, 26)
+        .policy_on_target("os_compute_api:os-server-tags:update_all")
+        .body(bodies::server_tags_update_all_body),
+    delete("server_tags.delete_all", ALL, handler!(remove_all))
+        .since(2, 26)
+        .policy_on_target("os_compute_api:os-server-tags:delete_all"),
+    get("server_tags.show", ONE, handler!(show))
+        .since(2, 26)
+        .policy_on_target("os_compute_api:os-server-tags:show")
+        .query(bodies::server_tags_index_query),
+    put("server_tags.update", ONE, handler!(update))
+        .since(2, 26)
+        .policy_on_target("os_compute_api:os-server-tags:update")
+        .any_body(),
+    delete("server_tags.delete", ONE, handler!(remove))
+        .since(2, 26)
+        .policy_on_target("os_compute_api:os-server-tags:delete")
+        .query(no_query),
+];
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "server_id")?;
+    Ok(Reply::ok(json!({"tags": found.server()?.request.tags})))
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "server_id")?;
+    has(&ctx, &found)?;
+    Ok(Reply::empty(204))
+}
+
+fn has(ctx: &Ctx, found: &Found) -> Result<(), Fault> {
+    let tag = ctx.param("id");
+    if found.server()?.request.tags.iter().any(|known| known == tag) {
+        Ok(())
+    } else {
+        Err(Fault::not_found(format!("Server {} has no tag '{tag}'", found.id)))
+    }
+}
+
+async fn replace(ctx: &Ctx, found: &Found, tags: Vec<String>) -> Result<(), Fault> {
+    settled(found, "update tags")?;
+    let changes = vec![Change::Tags(tags)];
+    send(ctx, found, InstanceCommand::Change { changes, asker: asker(ctx, found) }).await
+}
+
+async fn update_all(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "server_id")?;
+    let mut tags: Vec<String> = Vec::new();
+    for tag in ctx.body["tags"].as_array().into_iter().flatten().filter_map(|tag| tag.as_str()) {
+        if !tags.iter().any(|known| known == tag) {
+            tags.push(tag.to_owned());
+        }
+    }
+    replace(&ctx, &found, tags.clone()).await?;
+    Ok(Reply::ok(json!({"tags": tags})))
+}
+
+async fn remove_all(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "server_id")?;
+    replace(&ctx, &found, Vec::new()).await?;
+    Ok(Reply::empty(204))
+}
+
+async fn update(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "server_id")?;
+    let (tag, mut tags) = (ctx.param("id").to_owned(), found.server()?.request.tags.clone());
+    if tag.chars().count() > LONGEST || tag.contains([',', '/']) {
+        return Err(Fault::bad_request(format!(
+            "Tag '{tag}' is invalid. It must be a non empty string without characters '/' and ','. Maximum length is \
+             {LONGEST} characters."
+        )));
+    }
+    if tags.contains(&tag) {
+        return Ok(Reply::empty(204));
+    }
+    if tags.len() >= MOST {
+        return Err(Fault::bad_request(format!("The number of tags exceeded the per-server limit {MOST}")));
+    }
+    tags.push(tag.clone());
+    replace(&ctx, &found, tags).await?;
+    let location = format!("{}/tags/{tag}", ctx.links.to_self("servers", &found.id.to_string()));
+    Ok(Reply::empty(201).header("Location", location))
+}
+
+async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "server_id")?;
+    has(&ctx, &found)?;
+    let mut tags = found.server()?.request.tags.clone();
+    tags.retain(|tag| tag != ctx.param("id"));
+    replace(&ctx, &found, tags).await?;
+    Ok(Reply::empty(204))
+}

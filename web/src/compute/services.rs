@@ -1,0 +1,222 @@
+//! Services and availability zones.
+//!
+//! Each host has a `nova-compute`, whatever drives it: clients know hosts by it. The control plane shows itself as the
+//! two services that clients expect of one, `nova-scheduler` and `nova-conductor`.
+
+use chronova_actors::host::{HostAggregate, HostCommand};
+use chronova_actors::house::House;
+use chronova_events::envelope::Timestamp;
+use chronova_events::host::KnownHost;
+use chronova_events::ids::HostId;
+use serde_json::{Map, Value, json};
+
+use super::bodies::{hosts as bodies, no_query};
+use super::views::service::{SERVICE, ServiceView};
+use super::{reject, versions};
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, get, put};
+use crate::schema::is_true;
+
+pub(super) const ROUTES: &[Route] = &[
+    get("services.index", "/os-services", handler!(index))
+        .policy("os_compute_api:os-services:list")
+        .query(bodies::services_index_query),
+    put("services.update", "/os-services/{id}", handler!(update))
+        .policy("os_compute_api:os-services:update")
+        .body(bodies::services_update_body),
+    get("availability_zone.index", "/os-availability-zone", handler!(zones))
+        .policy("os_compute_api:os-availability-zone:list")
+        .query(no_query),
+    get("availability_zone.detail", "/os-availability-zone/detail", handler!(zones_in_detail))
+        .policy("os_compute_api:os-availability-zone:detail")
+        .query(no_query),
+];
+
+/// The control plane's own, numbered before the hosts.
+const OWN: [&str; 2] = ["nova-conductor", "nova-scheduler"];
+const COMPUTE: &str = "nova-compute";
+
+/// The number of the service of the host with this number.
+pub(super) fn number_of(host: u64) -> u64 {
+    host + OWN.len() as u64
+}
+
+/// When a host was last heard of: its last heartbeat, or what the log says of a host not met since start-up.
+fn heard_of(house: &House, host: &KnownHost) -> Timestamp {
+    let beat = house.fleet.member(host.id).map_or(0, |member| member.usage().1);
+    Timestamp(beat).max(host.updated_at)
+}
+
+fn of_host(house: &House, host: &KnownHost) -> ServiceView {
+    ServiceView {
+        id: host.id,
+        number: number_of(host.number),
+        binary: COMPUTE,
+        host: host.hostname.clone(),
+        zone: house.options.availability_zone.clone(),
+        enabled: host.enabled,
+        disabled_reason: host.disabled_reason.clone(),
+        up: host.answers(),
+        forced_down: host.forced_down,
+        updated_at: heard_of(house, host),
+    }
+}
+
+fn own(ctx: &Ctx, house: &House) -> impl Iterator<Item = ServiceView> {
+    let (host, zone) = (ctx.app.compute.config.host.clone(), ctx.app.compute.config.internal_availability_zone.clone());
+    let now = house.clock.now();
+    OWN.into_iter().zip(1..).map(move |(binary, number)| ServiceView {
+        id: HostId::derive(uuid::Uuid::NAMESPACE_DNS, &format!("{binary}.{host}")),
+        number,
+        binary,
+        host: host.clone(),
+        zone: zone.clone(),
+        enabled: true,
+        disabled_reason: None,
+        up: true,
+        forced_down: false,
+        updated_at: now,
+    })
+}
+
+/// All services, in the order of their numbers.
+fn all(ctx: &Ctx) -> Result<Vec<ServiceView>, Fault> {
+    let house = ctx.house()?;
+    let mut services: Vec<ServiceView> = own(ctx, house).collect();
+    services.extend(house.views.hosts.read(|hosts| hosts.all().map(|host| of_host(house, host)).collect::<Vec<_>>()));
+    services.sort_by_key(|service| service.number);
+    Ok(services)
+}
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    let (host, binary) = (ctx.query.last("host"), ctx.query.last("binary"));
+    let listed: Vec<ServiceView> = all(&ctx)?
+        .into_iter()
+        .filter(|service| host.is_none_or(|host| host == service.host))
+        .filter(|service| binary.is_none_or(|binary| binary == service.binary))
+        .collect();
+    Ok(Reply::ok(json!({"services": SERVICE.render_all(&listed, ctx.version)})))
+}
+
+async fn update(ctx: Ctx) -> Result<Reply, Fault> {
+    if versions::hosts_have_uuids(ctx.version) { update_by_id(&ctx).await } else { update_by_verb(&ctx).await }
+}
+
+async fn send(ctx: &Ctx, host: HostId, command: HostCommand) -> Result<(), Fault> {
+    let permit = ctx.permit()?;
+    dispatch::send::<HostAggregate>(ctx.house()?, &permit, &host, command)
+        .await
+        .map(|_| ())
+        .map_err(|error| reject::host(host, error))
+}
+
+/// Until 2.52: `PUT /os-services/enable` and its like, with host and binary in the body.
+async fn update_by_verb(ctx: &Ctx) -> Result<Reply, Fault> {
+    let text = |key: &str| ctx.body.get(key).and_then(Value::as_str);
+    let (host, binary) = (text("host").unwrap_or_default(), text("binary").unwrap_or_default());
+    let found = ctx.house()?.views.hosts.read(|hosts| hosts.named(host).map(|host| host.id));
+    let id = found
+        .filter(|_| binary == COMPUTE)
+        .ok_or_else(|| Fault::not_found(format!("Could not find binary {binary} on host {host}.")))?;
+    let mut shown = Map::new();
+    shown.insert("host".to_owned(), json!(host));
+    shown.insert("binary".to_owned(), json!(binary));
+    match ctx.param("id") {
+        "enable" => {
+            send(ctx, id, HostCommand::Enable).await?;
+            shown.insert("status".to_owned(), json!("enabled"));
+        }
+        "disable" => {
+            send(ctx, id, HostCommand::Disable { reason: None }).await?;
+            shown.insert("status".to_owned(), json!("disabled"));
+        }
+        "disable-log-reason" => {
+            let reason = text("disabled_reason").ok_or_else(|| Fault::bad_request("Missing disabled reason field"))?;
+            send(ctx, id, HostCommand::Disable { reason: Some(reason.to_owned()) }).await?;
+            shown.insert("status".to_owned(), json!("disabled"));
+            shown.insert("disabled_reason".to_owned(), json!(reason));
+        }
+        "force-down" if versions::services_can_be_forced_down(ctx.version) => {
+            let forced = ctx.body.get("forced_down").map(is_true);
+            let forced = forced.ok_or_else(|| Fault::bad_request("Missing forced_down field"))?;
+            send(ctx, id, HostCommand::ForceDown { forced }).await?;
+            shown.insert("forced_down".to_owned(), json!(forced));
+        }
+        _ => return Err(Fault::not_found("Unknown action")),
+    }
+    Ok(Reply::ok(json!({"service": shown})))
+}
+
+/// From 2.53 on: `PUT /os-services/{uuid}`.
+async fn update_by_id(ctx: &Ctx) -> Result<Reply, Fault> {
+    let id: HostId =
+        ctx.param("id").parse().map_err(|_| Fault::bad_request(format!("Invalid uuid {}", ctx.param("id"))))?;
+    let service = all(ctx)?.into_iter().find(|service| service.id == id);
+    let service = service.ok_or_else(|| Fault::not_found(format!("Service {id} could not be found.")))?;
+    if service.binary != COMPUTE {
+        return Err(Fault::bad_request(format!(
+            "Updating a {} service is not supported. Only nova-compute services can be updated.",
+            service.binary
+        )));
+    }
+    let status = ctx.body.get("status").and_then(Value::as_str);
+    let reason = ctx.body.get("disabled_reason").and_then(Value::as_str);
+    let forced = ctx.body.get("forced_down").map(is_true);
+    if reason.is_some() && status != Some("disabled") {
+        return Err(Fault::bad_request("Specifying disabled_reason requires that status is 'disabled'."));
+    }
+    if status.is_none() && forced.is_none() {
+        return Err(Fault::bad_request(
+            "No updates were requested. Fields 'status' or 'forced_down' should be specified.",
+        ));
+    }
+    if let Some(forced) = forced {
+        send(ctx, id, HostCommand::ForceDown { forced }).await?;
+    }
+    match status {
+        Some("enabled") => send(ctx, id, HostCommand::Enable).await?,
+        Some(_) => send(ctx, id, HostCommand::Disable { reason: reason.map(str::to_owned) }).await?,
+        None => {}
+    }
+    let service = all(ctx)?.into_iter().find(|service| service.id == id);
+    let service = service.ok_or_else(|| reject::no_host(id))?;
+    Ok(Reply::ok(json!({"service": SERVICE.render(&service, ctx.version)})))
+}
+
+/// There is one zone; it is available when one of its hosts takes servers.
+async fn zones(ctx: Ctx) -> Result<Reply, Fault> {
+    let house = ctx.house()?;
+    let available = house.views.hosts.read(|hosts| hosts.all().any(|host| host.enabled));
+    let zone = json!({
+        "zoneName": house.options.availability_zone,
+        "zoneState": {"available": available},
+        "hosts": null,
+    });
+    Ok(Reply::ok(json!({"availabilityZoneInfo": [zone]})))
+}
+
+async fn zones_in_detail(ctx: Ctx) -> Result<Reply, Fault> {
+    let config = &ctx.app.compute.config;
+    let default = ctx.house()?.options.availability_zone.clone();
+    let services = all(&ctx)?;
+    let zone = |name: &str| {
+        let mut hosts = Map::new();
+        for service in services.iter().filter(|service| service.zone == name) {
+            let shown = json!({
+                "available": service.up,
+                "active": service.enabled,
+                "updated_at": service.updated_at.iso_micros(),
+            });
+            let host = hosts.entry(service.host.clone()).or_insert_with(|| json!({}));
+            host[service.binary] = shown;
+        }
+        let available = services.iter().any(|service| service.zone == name && service.enabled);
+        json!({"zoneName": name, "zoneState": {"available": available}, "hosts": hosts})
+    };
+    let zones = [zone(&config.internal_availability_zone), zone(&default)];
+    Ok(Reply::ok(json!({"availabilityZoneInfo": zones})))
+}

@@ -1,0 +1,172 @@
+//! `os-simple-tenant-usage`: how long servers of which size were there, from the times of the servers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chrono::NaiveDateTime;
+use chronova_events::envelope::Timestamp;
+use chronova_events::ids::ProjectId;
+use chronova_events::instance::{Alive, status};
+use chronova_projections::servers::ServerRow;
+use serde_json::{Map, Value, json};
+
+use super::bodies::quotas as bodies;
+use super::{paging, versions};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::policy::Target;
+use crate::reply::Reply;
+use crate::route::{Route, get};
+
+pub(super) const ROUTES: &[Route] = &[
+    get("simple_tenant_usage.index", "/os-simple-tenant-usage", handler!(index))
+        .policy("os_compute_api:os-simple-tenant-usage:list")
+        .query(bodies::simple_tenant_usage_index_query),
+    get("simple_tenant_usage.show", "/os-simple-tenant-usage/{id}", handler!(show))
+        .policy_on_target("os_compute_api:os-simple-tenant-usage:show")
+        .query(bodies::simple_tenant_usage_show_query),
+];
+
+/// From when to when.
+#[derive(Debug, Clone, Copy)]
+struct Period {
+    start: Timestamp,
+    stop: Timestamp,
+    now: Timestamp,
+}
+
+impl Period {
+    fn read(ctx: &Ctx) -> Result<Self, Fault> {
+        let now = ctx.house()?.clock.now();
+        let (start, stop) = (instant(ctx.query.last("start"), now)?, instant(ctx.query.last("end"), now)?);
+        if start > stop {
+            return Err(Fault::bad_request("Invalid start time. The start time cannot occur after the end time."));
+        }
+        Ok(Self { start, stop, now })
+    }
+
+    /// Hours within the period that the server was there.
+    #[allow(clippy::cast_precision_loss, reason = "hours of a cloud's life are far below 2^53 microseconds")]
+    fn hours(&self, server: &Alive) -> f64 {
+        let Some(began) = server.launched_at else { return 0.0 };
+        let ended = server.terminated_at.unwrap_or(self.now).min(self.stop);
+        (ended.0 - began.max(self.start).0).max(0) as f64 / 3_600e6
+    }
+
+    fn touches(&self, server: &Alive) -> bool {
+        server.launched_at.is_some_and(|at| at <= self.stop) && server.terminated_at.is_none_or(|at| at >= self.start)
+    }
+}
+
+fn instant(text: Option<&str>, now: Timestamp) -> Result<Timestamp, Fault> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(now) };
+    ["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f"]
+        .iter()
+        .find_map(|form| NaiveDateTime::parse_from_str(text, form).ok())
+        .map(|at| Timestamp(at.and_utc().timestamp_micros()))
+        .ok_or_else(|| Fault::bad_request(format!("Datetime is in invalid format: {text}")))
+}
+
+fn server_usage(row: &ServerRow, server: &Alive, period: &Period) -> Value {
+    let flavor = &server.request.flavor;
+    let ended = server.terminated_at;
+    let uptime = server.launched_at.map_or(0, |began| (ended.unwrap_or(period.now).0 - began.0).max(0) / 1_000_000);
+    let state = match (&ended, status::of(&row.instance)) {
+        (Some(_), _) => "terminated",
+        (None, Some(shown)) => shown.vm_state,
+        (None, None) => "",
+    };
+    json!({
+        "instance_id": row.id,
+        "name": server.request.name,
+        "hours": period.hours(server),
+        "flavor": flavor.name,
+        "vcpus": flavor.vcpus,
+        "memory_mb": flavor.memory_mib,
+        "local_gb": flavor.root_gib + flavor.ephemeral_gib,
+        "tenant_id": server.request.project,
+        "started_at": server.launched_at.map(Timestamp::iso_micros),
+        "ended_at": ended.map(Timestamp::iso_micros),
+        "state": state,
+        "uptime": uptime,
+    })
+}
+
+/// The line of one project; `None` where it had nothing.
+fn project_usage(project: &ProjectId, rows: &[Arc<ServerRow>], period: &Period, detailed: bool) -> Value {
+    let (mut hours, mut cores, mut memory, mut disk) = (0.0, 0.0, 0.0, 0.0);
+    let mut servers = Vec::new();
+    for (row, server) in rows.iter().filter_map(|row| row.server().map(|server| (row, server))) {
+        let (flavor, there) = (&server.request.flavor, period.hours(server));
+        hours += there;
+        cores += there * f64::from(flavor.vcpus);
+        memory += there * f64::from(u32::try_from(flavor.memory_mib).unwrap_or(u32::MAX));
+        disk += there * f64::from(flavor.root_gib + flavor.ephemeral_gib);
+        if detailed {
+            servers.push(server_usage(row, server, period));
+        }
+    }
+    let mut shown = json!({
+        "total_hours": hours,
+        "total_local_gb_usage": disk,
+        "total_memory_mb_usage": memory,
+        "total_vcpus_usage": cores,
+        "tenant_id": project,
+        "start": period.start.iso_micros(),
+        "stop": period.stop.iso_micros(),
+    });
+    if detailed {
+        shown["server_usages"] = Value::Array(servers);
+    }
+    shown
+}
+
+/// The servers of the period, in the order of their ids, which is the order of the pages.
+fn rows(ctx: &Ctx, period: &Period, of: Option<&ProjectId>) -> Result<paging::Page<Arc<ServerRow>>, Fault> {
+    let keep = |row: &&Arc<ServerRow>| {
+        row.server()
+            .is_some_and(|server| period.touches(server) && of.is_none_or(|project| *project == server.request.project))
+    };
+    let rows = ctx.house()?.views.servers.read(|servers| servers.all().filter(keep).cloned().collect());
+    if versions::usage_comes_in_pages(ctx.version) {
+        return paging::cut(ctx, rows, |row: &Arc<ServerRow>, marker| row.id.to_string() == marker);
+    }
+    Ok(paging::Page { items: rows, more: false })
+}
+
+fn link(ctx: &Ctx, reply: &mut Map<String, Value>, name: &str, collection: &str, page: &paging::Page<Arc<ServerRow>>) {
+    if let (true, Some(last)) = (page.more, page.items.last()) {
+        paging::link(ctx, reply, name, collection, &last.id.to_string());
+    }
+}
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    let period = Period::read(&ctx)?;
+    let detailed = ctx.query.last("detailed") == Some("1");
+    let page = rows(&ctx, &period, None)?;
+    let mut by_project: BTreeMap<ProjectId, Vec<Arc<ServerRow>>> = BTreeMap::new();
+    for row in &page.items {
+        if let Some(server) = row.server() {
+            by_project.entry(server.request.project.clone()).or_default().push(Arc::clone(row));
+        }
+    }
+    let usages: Vec<Value> =
+        by_project.iter().map(|(project, rows)| project_usage(project, rows, &period, detailed)).collect();
+    let mut reply = Map::new();
+    reply.insert("tenant_usages".to_owned(), Value::Array(usages));
+    link(&ctx, &mut reply, "tenant_usages_links", "os-simple-tenant-usage", &page);
+    Ok(Reply::ok(Value::Object(reply)))
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let project = ProjectId::new(ctx.param("id"));
+    ctx.authorize(&Target::default().project(&project))?;
+    let period = Period::read(&ctx)?;
+    let page = rows(&ctx, &period, Some(&project))?;
+    let usage = if page.items.is_empty() { json!({}) } else { project_usage(&project, &page.items, &period, true) };
+    let mut reply = Map::new();
+    reply.insert("tenant_usage".to_owned(), usage);
+    link(&ctx, &mut reply, "tenant_usage_links", &format!("os-simple-tenant-usage/{project}"), &page);
+    Ok(Reply::ok(Value::Object(reply)))
+}

@@ -1,0 +1,70 @@
+//! An action's fields, and those of its events, with the microversions that have them.
+
+use std::sync::Arc;
+
+use chronova_events::ids::{InstanceId, ProjectId};
+use chronova_projections::servers::{Action, ActionStep};
+use serde_json::{Value, json};
+
+use super::host_id;
+use crate::fields::{FieldTable, field};
+
+/// An action about to be shown.
+#[derive(Debug)]
+pub struct ActionView {
+    pub instance: InstanceId,
+    pub action: Arc<Action>,
+    /// Already rendered; `None` where the caller may not see them, and in lists.
+    pub events: Option<Value>,
+}
+
+/// `os-instance-actions`
+pub static ACTION: FieldTable<ActionView> = FieldTable::new(&[
+    field("action", |v: &ActionView| json!(v.action.name)),
+    field("instance_uuid", |v: &ActionView| json!(v.instance)),
+    field("request_id", |v: &ActionView| json!(v.action.request_id)),
+    field("user_id", |v: &ActionView| json!(v.action.user)),
+    field("project_id", |v: &ActionView| json!(v.action.project)),
+    field("start_time", |v: &ActionView| json!(v.action.started_at.iso_micros())),
+    field("message", |v: &ActionView| json!(v.action.message)),
+    field("updated_at", |v: &ActionView| json!(v.action.updated_at.iso_micros())).since(2, 58),
+    field("events", |v: &ActionView| json!(v.events)).when(|v| v.events.is_some()),
+]);
+
+/// An event of an action about to be shown.
+#[derive(Debug)]
+pub struct EventView {
+    pub step: ActionStep,
+    pub project: ProjectId,
+    pub hostname: Option<String>,
+    /// `os_compute_api:os-instance-actions:events`
+    pub full: bool,
+    /// `os_compute_api:os-instance-actions:events:details`
+    pub details: bool,
+}
+
+fn result(view: &EventView) -> Value {
+    match view.step.succeeded {
+        Some(true) => json!("Success"),
+        Some(false) => json!("Error"),
+        None => Value::Null,
+    }
+}
+
+/// One step of an action.
+pub static EVENT: FieldTable<EventView> = FieldTable::new(&[
+    field("event", |v: &EventView| json!(v.step.step)),
+    field("start_time", |v: &EventView| json!(v.step.started_at.iso_micros())),
+    field("finish_time", |v: &EventView| {
+        json!(v.step.finished_at.map(chronova_events::envelope::Timestamp::iso_micros))
+    }),
+    field("result", result),
+    // There are no tracebacks of Python here: what failed stands in the details.
+    field("traceback", |_| Value::Null).when(|v| v.full),
+    field("host", |v: &EventView| json!(v.hostname)).since(2, 62).when(|v| v.full),
+    field("hostId", |v: &EventView| {
+        json!(v.hostname.as_ref().map_or_else(String::new, |host| host_id(&v.project, host)))
+    })
+    .since(2, 62),
+    field("details", |v: &EventView| json!(v.step.details)).since(2, 84).when(|v| v.details),
+]);

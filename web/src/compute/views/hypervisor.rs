@@ -1,0 +1,102 @@
+//! A hypervisor's fields, and the microversions that have them.
+
+use chronova_events::host::KnownHost;
+use serde_json::{Value, json};
+
+use crate::fields::{FieldTable, field};
+
+/// How much of a host there is, and how much is taken.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Load {
+    pub vcpus: u64,
+    pub vcpus_used: u64,
+    pub memory_mib: u64,
+    pub memory_used_mib: u64,
+    pub disk_gib: u64,
+    pub disk_used_gib: u64,
+    /// What the host itself says is free.
+    pub disk_free_gib: u64,
+    pub running: u64,
+    /// Servers that are being worked on.
+    pub busy: u64,
+}
+
+/// A hypervisor about to be shown.
+#[derive(Debug)]
+pub struct HypervisorView {
+    pub host: KnownHost,
+    pub load: Load,
+    /// Name and id of each server; `None` leaves the key out.
+    pub servers: Option<Vec<(String, String)>>,
+    pub uptime: Option<String>,
+    /// The number of its service, before there were UUIDs.
+    pub service_number: u64,
+}
+
+pub fn state(host: &KnownHost) -> &'static str {
+    if host.answers() { "up" } else { "down" }
+}
+
+pub fn status(host: &KnownHost) -> &'static str {
+    if host.enabled { "enabled" } else { "disabled" }
+}
+
+fn cpu_info(view: &HypervisorView) -> Value {
+    let has = &view.host.capabilities;
+    json!({
+        "arch": has.cpu_arch,
+        "model": has.cpu_model,
+        "vendor": has.cpu_vendor,
+        "features": has.cpu_features,
+        "topology": {"cores": has.cpu_cores, "threads": has.cpu_threads, "sockets": has.cpu_sockets},
+    })
+}
+
+fn service(view: &HypervisorView, id: Value) -> Value {
+    json!({"id": id, "host": view.host.hostname, "disabled_reason": view.host.disabled_reason})
+}
+
+fn servers(view: &HypervisorView) -> Value {
+    view.servers.iter().flatten().map(|(name, uuid)| json!({"name": name, "uuid": uuid})).collect()
+}
+
+/// Shown by itself and in `detail`.
+pub static HYPERVISOR: FieldTable<HypervisorView> = FieldTable::new(&[
+    field("id", |v: &HypervisorView| json!(v.host.number)).until(2, 52),
+    field("id", |v: &HypervisorView| json!(v.host.id)).since(2, 53),
+    field("hypervisor_hostname", |v: &HypervisorView| json!(v.host.hostname)),
+    field("state", |v: &HypervisorView| json!(state(&v.host))),
+    field("status", |v: &HypervisorView| json!(status(&v.host))),
+    field("vcpus", |v: &HypervisorView| json!(v.load.vcpus)).until(2, 87),
+    field("memory_mb", |v: &HypervisorView| json!(v.load.memory_mib)).until(2, 87),
+    field("local_gb", |v: &HypervisorView| json!(v.load.disk_gib)).until(2, 87),
+    field("vcpus_used", |v: &HypervisorView| json!(v.load.vcpus_used)).until(2, 87),
+    field("memory_mb_used", |v: &HypervisorView| json!(v.load.memory_used_mib)).until(2, 87),
+    field("local_gb_used", |v: &HypervisorView| json!(v.load.disk_used_gib)).until(2, 87),
+    field("hypervisor_type", |v: &HypervisorView| json!(v.host.capabilities.hypervisor_type)),
+    field("hypervisor_version", |v: &HypervisorView| json!(v.host.capabilities.hypervisor_version)),
+    field("free_ram_mb", |v: &HypervisorView| json!(v.load.memory_mib.saturating_sub(v.load.memory_used_mib)))
+        .until(2, 87),
+    field("free_disk_gb", |v: &HypervisorView| json!(v.load.disk_gib.saturating_sub(v.load.disk_used_gib)))
+        .until(2, 87),
+    field("current_workload", |v: &HypervisorView| json!(v.load.busy)).until(2, 87),
+    field("running_vms", |v: &HypervisorView| json!(v.load.running)).until(2, 87),
+    field("disk_available_least", |v: &HypervisorView| json!(v.load.disk_free_gib)).until(2, 87),
+    field("host_ip", |v: &HypervisorView| json!(v.host.capabilities.host_ip)),
+    field("service", |v: &HypervisorView| service(v, json!(v.service_number))).until(2, 52),
+    field("service", |v: &HypervisorView| service(v, json!(v.host.id))).since(2, 53),
+    field("uptime", |v: &HypervisorView| json!(v.uptime)).since(2, 88),
+    field("cpu_info", |v: &HypervisorView| json!(cpu_info(v).to_string())).until(2, 27),
+    field("cpu_info", cpu_info).since(2, 28).until(2, 87),
+    field("servers", servers).when(|v| v.servers.is_some()),
+]);
+
+/// In lists, searches, and with servers.
+pub static BRIEF: FieldTable<HypervisorView> = FieldTable::new(&[
+    field("id", |v: &HypervisorView| json!(v.host.number)).until(2, 52),
+    field("id", |v: &HypervisorView| json!(v.host.id)).since(2, 53),
+    field("hypervisor_hostname", |v: &HypervisorView| json!(v.host.hostname)),
+    field("state", |v: &HypervisorView| json!(state(&v.host))),
+    field("status", |v: &HypervisorView| json!(status(&v.host))),
+    field("servers", servers).when(|v| v.servers.is_some()),
+]);
