@@ -5,12 +5,12 @@
 use bytes::Bytes;
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::{Alive, NicInfo};
+use chronova_hypervisor::iso9660;
 use serde_json::{Value, json};
 
 /// The drive as an ISO9660 image with the label `config-2`.
 pub fn image(server: &Alive, instance: InstanceId) -> Result<Bytes, String> {
-    let _ = (files(server, instance)?, instance);
-    Err("not wired".to_owned())
+    iso9660::write("config-2", &files(server, instance)?).map(Bytes::from).map_err(|error| error.to_string())
 }
 
 /// Paths and contents of all files.

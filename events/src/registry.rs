@@ -132,6 +132,7 @@ macro_rules! nouns {
     ($( $enum:ident in $module:ident, )+) => {
         /// Any event.
         #[derive(Debug, Clone, PartialEq)]
+        #[allow(clippy::large_enum_variant)] // events live in `Arc`s
         pub enum Event { $( $enum($module::$enum), )+ }
 
         $( impl From<$module::$enum> for Event { fn from(event: $module::$enum) -> Self { Self::$enum(event) } } )+

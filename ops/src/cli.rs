@@ -1,0 +1,110 @@
+//! The command line. Exit codes: 0 done; 1 the answer is no (a difference, a damaged log); 2 the command could not be
+//! carried out (wrong usage, wrong configuration, no such file).
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{self, Config, Severity};
+use crate::serve;
+
+/// A compute control plane that speaks the OpenStack Compute and Placement APIs.
+#[derive(Debug, Parser)]
+#[command(name = "chronova", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve the APIs and drive the hosts.
+    Serve(ServeArgs),
+    /// Look at the configuration.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+#[derive(Debug, Args)]
+struct ServeArgs {
+    #[command(flatten)]
+    place: Place,
+    /// HOST:PORT that serve every API; wins over `[chronova] listen`.
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Vec<String>,
+}
+
+/// Where the configuration and the data are.
+#[derive(Debug, Args)]
+pub struct Place {
+    /// A configuration file in nova.conf format; may be repeated, later files win.
+    #[arg(long, value_name = "FILE")]
+    pub config_file: Vec<PathBuf>,
+    /// Where the event log and everything else is kept; wins over `[chronova] data_dir`.
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Check configuration files and list everything there is to mend.
+    Check {
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+    /// Print the reference of all options.
+    Reference,
+}
+
+pub fn run() -> ExitCode {
+    match Cli::parse().command {
+        Command::Serve(args) => serve(&args),
+        Command::Config(ConfigCommand::Check { files }) => {
+            let (text, good) = config::check(&files);
+            crate::output::print(&text);
+            if good { ExitCode::SUCCESS } else { ExitCode::from(2) }
+        }
+        Command::Config(ConfigCommand::Reference) => {
+            crate::output::print(&config::reference::render());
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+fn serve(args: &ServeArgs) -> ExitCode {
+    let Some(mut config) = load(&args.place) else { return ExitCode::from(2) };
+    if !args.listen.is_empty() {
+        config.chronova.listen = config::Words(args.listen.clone());
+    }
+    match serve::run(config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            crate::output::complain(&format!("chronova: {error:#}\n"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The configuration, or `None` after having said what is wrong with it.
+pub fn load(place: &Place) -> Option<Config> {
+    match config::load(&place.config_file) {
+        Ok(loaded) => {
+            for remark in loaded.remarks.iter().filter(|remark| remark.severity != Severity::Note) {
+                crate::output::complain(&format!("{remark}\n"));
+            }
+            let mut config = loaded.config;
+            if let Some(folder) = &place.data_dir {
+                config.chronova.data_dir.clone_from(folder);
+            }
+            Some(config)
+        }
+        Err(invalid) => {
+            for problem in &invalid.problems {
+                crate::output::complain(&format!("{problem}\n"));
+            }
+            crate::output::complain(&format!("chronova: {invalid}\n"));
+            None
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! From the configuration to each crate's own options.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use chronova_actors::house::Options;
+use chronova_actors::scheduler::SchedulerOptions;
+use chronova_hypervisor::connect::DriverOptions;
+use chronova_hypervisor::options::{CpuMode, ForwardMode, LibvirtOptions, VirtType};
+use chronova_web::compute::{Compute, ComputeConfig};
+use chronova_web::config::{CorsConfig, PolicyConfig, WebConfig};
+use chronova_web::route::Service;
+use chronova_web::server::Listener;
+
+use crate::config::{Config, Words};
+
+pub fn actors(config: &Config) -> Options {
+    let default = &config.default;
+    // A ratio of 0.0 or none means "the initial one", as in Nova.
+    let ratio = |set: Option<f64>, initial: f64| set.filter(|ratio| *ratio > 0.0).unwrap_or(initial);
+    let filters = &config.filter_scheduler;
+    Options {
+        instance_name_template: default.instance_name_template.clone(),
+        availability_zone: default.default_availability_zone.clone(),
+        cpu_allocation_ratio: ratio(default.cpu_allocation_ratio, default.initial_cpu_allocation_ratio),
+        ram_allocation_ratio: ratio(default.ram_allocation_ratio, default.initial_ram_allocation_ratio),
+        disk_allocation_ratio: ratio(default.disk_allocation_ratio, default.initial_disk_allocation_ratio),
+        reserved_host_cpus: u64::from(default.reserved_host_cpus),
+        reserved_host_memory_mb: default.reserved_host_memory_mb,
+        reserved_host_disk_mb: default.reserved_host_disk_mb,
+        shutdown_timeout: default.shutdown_timeout,
+        soft_reboot_timeout: config.libvirt.wait_soft_reboot_seconds,
+        max_concurrent_builds: default.max_concurrent_builds as usize,
+        max_attempts: config.scheduler.max_attempts,
+        scheduler: SchedulerOptions {
+            enabled_filters: filters.enabled_filters.clone(),
+            ram_weight_multiplier: filters.ram_weight_multiplier,
+            cpu_weight_multiplier: filters.cpu_weight_multiplier,
+            disk_weight_multiplier: filters.disk_weight_multiplier,
+            ..SchedulerOptions::default()
+        },
+        ..Options::default()
+    }
+}
+
+pub fn drivers(config: &Config) -> DriverOptions {
+    let libvirt = &config.libvirt;
+    let options = LibvirtOptions {
+        virt_type: match libvirt.virt_type.as_str() {
+            "kvm" => VirtType::Kvm,
+            "qemu" => VirtType::Qemu,
+            _ => VirtType::Auto,
+        },
+        cpu_mode: libvirt.cpu_mode.as_deref().map(|mode| match mode {
+            "host-model" => CpuMode::HostModel,
+            "host-passthrough" => CpuMode::HostPassthrough,
+            "maximum" => CpuMode::Maximum,
+            "custom" => CpuMode::Custom,
+            _ => CpuMode::None,
+        }),
+        cpu_models: libvirt.cpu_models.clone(),
+        // `x86_64=q35,aarch64=virt`: the driver takes the one for x86_64.
+        machine_type: libvirt.hw_machine_type.iter().find_map(|pair| pair.strip_prefix("x86_64=")).map(str::to_owned),
+        vnc_listen: config.vnc.server_listen.clone(),
+        forward: ForwardMode::Auto,
+        call_deadline: Duration::from_secs(u64::from(config.chronova.driver_timeout)),
+        workers: config.chronova.driver_threads as usize,
+        ..LibvirtOptions::default()
+    };
+    DriverOptions { libvirt: options, sim_state_dir: Some(config.chronova.data_dir.join("sim")) }
+}
+
+pub fn compute(config: &Config) -> Compute {
+    let (default, quota) = (&config.default, &config.quota);
+    let mut limits = ComputeConfig::default().quota;
+    limits.extend([
+        ("cores", quota.cores),
+        ("instances", quota.instances),
+        ("ram", quota.ram),
+        ("metadata_items", quota.metadata_items),
+        ("injected_files", quota.injected_files),
+        ("injected_file_content_bytes", quota.injected_file_content_bytes),
+        ("injected_file_path_bytes", quota.injected_file_path_length),
+        ("key_pairs", quota.key_pairs),
+        ("server_groups", quota.server_groups),
+        ("server_group_members", quota.server_group_members),
+    ]);
+    Compute::new(ComputeConfig {
+        quota: limits,
+        internal_availability_zone: default.internal_service_availability_zone.clone(),
+        default_schedule_zone: default.default_schedule_zone.clone(),
+        password_length: default.password_length as usize,
+        enable_instance_password: config.api.enable_instance_password,
+        force_config_drive: default.force_config_drive,
+        host: default.host.clone(),
+    })
+}
+
+pub fn web(config: &Config) -> WebConfig {
+    let cors = &config.cors;
+    let policy = &config.oslo_policy;
+    WebConfig {
+        max_request_body_size: usize::try_from(config.chronova.max_body_bytes).unwrap_or(usize::MAX),
+        compute_link_prefix: config.api.compute_link_prefix.clone(),
+        glance_link_prefix: config.api.glance_link_prefix.clone(),
+        max_limit: u64::from(config.api.max_limit),
+        cors: CorsConfig {
+            allowed_origin: cors.allowed_origin.clone(),
+            allow_credentials: cors.allow_credentials,
+            expose_headers: cors.expose_headers.clone(),
+            max_age: cors.max_age,
+            allow_methods: cors.allow_methods.clone(),
+            allow_headers: cors.allow_headers.clone(),
+        },
+        policy: PolicyConfig {
+            policy_file: Some(policy.policy_file.clone()),
+            enforce_scope: policy.enforce_scope,
+            enforce_new_defaults: policy.enforce_new_defaults,
+            ..PolicyConfig::default()
+        },
+        ..WebConfig::default()
+    }
+}
+
+/// Every address to listen on, the ones for all services first.
+pub fn listeners(config: &Config) -> Result<Vec<Listener>> {
+    let own = &config.chronova;
+    let groups: [(&Words, Option<Service>); 8] = [
+        (&own.listen, None),
+        (&own.compute_listen, Some(Service::Compute)),
+        (&own.placement_listen, Some(Service::Placement)),
+        (&own.identity_listen, Some(Service::Identity)),
+        (&own.image_listen, Some(Service::Image)),
+        (&own.network_listen, Some(Service::Network)),
+        (&own.volume_listen, Some(Service::Volume)),
+        (&own.metadata_listen, Some(Service::Metadata)),
+    ];
+    let mut all = Vec::new();
+    for (words, only) in groups {
+        for word in &words.0 {
+            all.push(Listener { address: resolve(word)?, only });
+        }
+    }
+    if !all.iter().any(|listener| listener.only.is_none()) {
+        bail!("[chronova] listen is empty: there is nowhere to listen");
+    }
+    if config.api.auth_strategy == "noauth2"
+        && let Some(open) = all.iter().find(|listener| !listener.address.ip().is_loopback())
+    {
+        bail!(
+            "[api] auth_strategy = noauth2 believes whoever calls, so it listens on loopback only, not on {}",
+            open.address
+        );
+    }
+    Ok(all)
+}
+
+fn resolve(word: &str) -> Result<SocketAddr> {
+    let mut found = word.to_socket_addrs().with_context(|| format!("{word:?} is no HOST:PORT to listen on"))?;
+    found.next().with_context(|| format!("{word:?} has no address"))
+}
+
+/// The URL under which clients reach the first listener that serves everything.
+pub fn public_url(config: &Config, listeners: &[Listener]) -> String {
+    if let Some(url) = &config.chronova.public_url {
+        return url.trim_end_matches('/').to_owned();
+    }
+    let first = listeners.iter().find(|listener| listener.only.is_none()).map(|listener| listener.address);
+    match first {
+        Some(address) if address.ip().is_unspecified() => {
+            format!("http://{}:{}", config.chronova.public_host, address.port())
+        }
+        Some(address) => format!("http://{address}"),
+        None => String::new(),
+    }
+}

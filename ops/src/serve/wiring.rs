@@ -1,0 +1,131 @@
+//! Puts the rooms of the house together.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use chronova_actors::network::service::EmbeddedNetworks;
+use chronova_actors::runtime::{Core, Runtime};
+use chronova_events::clock::SystemClock;
+use chronova_events::store::EventStore;
+use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
+use chronova_hypervisor::driver::Driver;
+use chronova_projections::checkpoint::{self, Loaded};
+use chronova_projections::runner;
+use chronova_web::App;
+use chronova_web::auth::{Authentication, TokenVerifier};
+use chronova_web::health::Health;
+use chronova_web::identity::IdentityService;
+use chronova_web::metrics::Metrics;
+use chronova_web::policy::Enforcer;
+
+use super::{AppState, identity, settings};
+use crate::config::Config;
+
+/// The house, at work.
+pub struct House {
+    pub app: AppState,
+    pub runtime: Runtime,
+    store: Arc<SqliteStore>,
+    folder: std::path::PathBuf,
+}
+
+impl House {
+    pub async fn open(config: &Config) -> Result<Self> {
+        let folder = config.chronova.data_dir.clone();
+        create_private(&folder).with_context(|| format!("cannot use the data folder {}", folder.display()))?;
+        let path = folder.join("log.db");
+        let store = SqliteStore::open(&path, &SqliteOptions::default())
+            .with_context(|| format!("cannot open the event log {}", path.display()))?;
+        let (views, loaded) = checkpoint::load(&folder.join("views"));
+        match loaded {
+            Loaded::At(position) => tracing::info!(%position, "read models taken from their checkpoint"),
+            Loaded::Missing => tracing::info!("read models are folded from the whole log"),
+            Loaded::Unusable(reason) => {
+                tracing::warn!(reason, "the checkpoint cannot be used; read models are folded from the whole log");
+            }
+        }
+        let core = Core::start(Arc::clone(&store) as Arc<dyn EventStore>, Arc::new(SystemClock), views, threads())
+            .await
+            .context("the event log cannot be folded")?;
+        let identity_service = identity::open(config, &core).await?;
+        let networks = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
+        let images = Arc::new(NoImages);
+        let runtime = Runtime::start(core, drivers(config)?, networks, images, settings::actors(config)).await;
+        let app = app(config, &runtime, identity_service)?;
+        Ok(Self { app, runtime, store, folder })
+    }
+
+    /// Ends the work, takes in what was appended last, keeps a checkpoint, closes the log.
+    pub async fn close(self) -> Result<()> {
+        let views = Arc::clone(&self.runtime.house.views);
+        self.runtime.stop().await;
+        let store = self.store;
+        match runner::catch_up(store.as_ref(), &views).await {
+            Ok(_) => checkpoint::save(&views, &self.folder.join("views")).context("no checkpoint could be kept")?,
+            Err(error) => tracing::warn!(%error, "no checkpoint is kept"),
+        }
+        store.close().await;
+        Ok(())
+    }
+}
+
+fn app(config: &Config, runtime: &Runtime, identity: Arc<IdentityService>) -> Result<AppState> {
+    let web = settings::web(config);
+    let policy = Enforcer::load(&web.policy).context("the policy cannot be used")?;
+    let authentication = match config.api.auth_strategy.as_str() {
+        "noauth2" => Authentication::NoAuth,
+        _ => Authentication::Tokens(Arc::clone(&identity) as Arc<dyn TokenVerifier>),
+    };
+    let metrics = Metrics::new(prometheus::Registry::new())?;
+    let house = Arc::clone(&runtime.house);
+    let mut app = App::new(web, policy, authentication, metrics).with_house(house).with_identity(identity);
+    app.compute = settings::compute(config);
+    let broken = runtime.broken();
+    app.health = Health::default().with("read models", Arc::new(move || broken.borrow().clone().map_or(Ok(()), Err)));
+    Ok(Arc::new(app))
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from)
+}
+
+/// Makes the folder, readable by its owner only.
+fn create_private(folder: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// The drivers of all `[chronova] hypervisors`.
+fn drivers(config: &Config) -> Result<Vec<Arc<dyn Driver>>> {
+    let options = settings::drivers(config);
+    let mut all = Vec::new();
+    for uri in &config.chronova.hypervisors.0 {
+        all.extend(chronova_hypervisor::connect::open(uri, &options).context("[chronova] hypervisors")?);
+    }
+    Ok(all)
+}
+
+struct NoImages;
+
+#[async_trait::async_trait]
+impl chronova_hypervisor::driver::ImageSource for NoImages {
+    async fn open(
+        &self,
+        image: &chronova_hypervisor::guest::ImageRef,
+    ) -> chronova_hypervisor::driver::DriverResult<chronova_hypervisor::driver::ByteStream> {
+        Err(chronova_hypervisor::driver::DriverError::BadImage { image: image.id.to_string(), reason: "none".into() })
+    }
+}
+
+#[async_trait::async_trait]
+impl chronova_actors::ports::Images for NoImages {
+    async fn find(
+        &self,
+        image: chronova_events::ids::ImageId,
+        _: &chronova_events::ids::ProjectId,
+        _: bool,
+    ) -> Result<chronova_events::instance::ImageSnapshot, chronova_actors::ports::PortError> {
+        Err(chronova_actors::ports::PortError::NotFound(format!("Image {image} could not be found.")))
+    }
+}
