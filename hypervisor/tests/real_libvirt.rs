@@ -1,8 +1,8 @@
 //! The conformance suite on a real libvirtd and QEMU.
 //!
 //! `CHRONOVA_TEST_LIBVIRT_URI` names the host, `CHRONOVA_TEST_IMAGE` a bootable qcow2 whose guest writes `GUEST-READY` to
-//! its first serial port and reacts to the ACPI power button, `CHRONOVA_TEST_LIBVIRT_RESTART` a command that restarts
-//! the host's libvirtd. Without them the tests say so and pass.
+//! its first serial port and reacts to the ACPI power button, `CHRONOVA_TEST_LIBVIRT_RESTART`, `_FREEZE` and `_THAW`
+//! commands that do so to the host's libvirtd. Without them the tests say so and pass.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use std::process::Command;
@@ -16,8 +16,10 @@ use chronova_hypervisor::connect::{self, DriverOptions};
 use chronova_hypervisor::driver::{Driver, DriverError, HostSignal, SignalStream, StopMode};
 use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, NetworkSpec, PowerState, SubnetSpec};
 use chronova_hypervisor::iso9660;
+use chronova_hypervisor::libvirt::LibvirtDriver;
 use chronova_hypervisor::options::LibvirtOptions;
 use futures::StreamExt as _;
+use futures::future::join_all;
 use sha2::{Digest, Sha512};
 
 fn image(content: &Bytes) -> ImageRef {
@@ -66,13 +68,16 @@ fn host() -> Option<(String, Fixture)> {
     Some((uri, fixture))
 }
 
-fn driver(uri: &str) -> Arc<dyn Driver> {
-    let libvirt = LibvirtOptions {
+fn options() -> LibvirtOptions {
+    LibvirtOptions {
         pool_name: "chronova-test".to_owned(),
         pool_path: "/var/lib/libvirt/chronova-test".to_owned(),
         ..LibvirtOptions::default()
-    };
-    connect::open(uri, &DriverOptions { libvirt, ..DriverOptions::default() }).unwrap().remove(0)
+    }
+}
+
+fn driver(uri: &str) -> Arc<dyn Driver> {
+    connect::open(uri, &DriverOptions { libvirt: options(), ..DriverOptions::default() }).unwrap().remove(0)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -153,6 +158,48 @@ async fn a_restarted_libvirtd_is_found_again() {
     assert_eq!(driver.guest(guest.instance).await.unwrap().power, PowerState::Running);
     assert_eq!(driver.capabilities().await.unwrap().host, host);
     driver.destroy(guest.instance).await.unwrap();
+}
+
+fn shell(command: &str) {
+    assert!(Command::new("sh").args(["-c", command]).status().unwrap().success(), "{command}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_libvirtd_is_given_up_and_found_again() {
+    let Some((uri, _)) = host() else { return };
+    let (Ok(freeze), Ok(thaw)) =
+        (std::env::var("CHRONOVA_TEST_LIBVIRT_FREEZE"), std::env::var("CHRONOVA_TEST_LIBVIRT_THAW"))
+    else {
+        println!("SKIP: CHRONOVA_TEST_LIBVIRT_FREEZE and CHRONOVA_TEST_LIBVIRT_THAW are not set to commands");
+        return;
+    };
+    let driver =
+        Arc::new(LibvirtDriver::new(&uri, &LibvirtOptions { call_deadline: Duration::from_secs(2), ..options() }));
+    let mut signals = driver.watch();
+    hear(&mut signals, |signal| *signal == HostSignal::Connected).await;
+    shell(&freeze);
+    let hung = driver.guests().await;
+    assert!(matches!(hung, Err(DriverError::Timeout { .. })), "{hung:?}");
+    hear(&mut signals, |signal| matches!(signal, HostSignal::Disconnected { .. })).await;
+    assert!(matches!(driver.guests().await, Err(DriverError::Unreachable(_))));
+    shell(&thaw);
+    hear(&mut signals, |signal| *signal == HostSignal::Connected).await;
+    driver.guests().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_guests_come_and_go_at_once() {
+    let Some((uri, _)) = host() else { return };
+    let driver = driver(&uri);
+    let guests: Vec<_> = (0..6_u32)
+        .map(|n| GuestSpec { domain_name: format!("instance-c0f0010{n}"), swap_mib: 8, ..empty_guest() })
+        .collect();
+    let spawned = join_all(guests.iter().map(|guest| driver.spawn(guest))).await;
+    assert!(spawned.iter().all(Result::is_ok), "{spawned:?}");
+    assert_eq!(driver.guests().await.unwrap().len(), guests.len());
+    let destroyed = join_all(guests.iter().map(|guest| driver.destroy(guest.instance))).await;
+    assert!(destroyed.iter().all(Result::is_ok), "{destroyed:?}");
+    assert_eq!(driver.orphans().await.unwrap(), Vec::new());
 }
 
 /// libvirt's own mock host: no guests of ours, but the same calls on the same wire-less connection.

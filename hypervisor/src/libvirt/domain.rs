@@ -21,29 +21,39 @@ use crate::volumes;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
+/// The guest's domain. A domain of that UUID that is not ours is as good as none.
 pub(super) fn lookup(connect: &Connect, instance: InstanceId) -> DriverResult<Option<Domain>> {
-    found("guest lookup", connect.lookup_domain_by_uuid(instance.0))
+    const CALL: &str = "guest lookup";
+    let Some(domain) = found(CALL, connect.lookup_domain_by_uuid(instance.0))? else { return Ok(None) };
+    Ok(is_ours(&domain).during(CALL)?.then_some(domain))
 }
 
 pub(super) fn require(connect: &Connect, instance: InstanceId) -> DriverResult<Domain> {
     lookup(connect, instance)?.ok_or(DriverError::NoSuchGuest(instance))
 }
 
-/// Whether the domain carries our metadata element.
-pub(super) fn is_ours(domain: &Domain) -> bool {
+/// Whether the domain carries our metadata element. Not to know is an error, never a no: a guest taken for absent
+/// would lose its disks.
+fn is_ours(domain: &Domain) -> Result<bool, Error> {
     const ELEMENT: i32 = virt_sys::VIR_DOMAIN_METADATA_ELEMENT.cast_signed();
-    domain.metadata(ELEMENT, Some(NAMESPACE), 0).is_ok()
+    match domain.metadata(ELEMENT, Some(NAMESPACE), 0) {
+        Ok(_) => Ok(true),
+        Err(error) => match number(&error) {
+            Some(ErrorNumber::NoDomainMetadata | ErrorNumber::NoDomain) => Ok(false),
+            _ => Err(error),
+        },
+    }
 }
 
 /// All guests of ours.
 pub(super) fn ours(connect: &Connect) -> Result<BTreeSet<InstanceId>, Error> {
-    let domains = connect.list_all_domains(0)?;
-    Ok(domains
-        .iter()
-        .filter(|domain| is_ours(domain))
-        .filter_map(|domain| domain.uuid().ok())
-        .map(InstanceId)
-        .collect())
+    let mut ours = BTreeSet::new();
+    for domain in connect.list_all_domains(0)? {
+        if is_ours(&domain)? {
+            ours.insert(InstanceId(domain.uuid()?));
+        }
+    }
+    Ok(ours)
 }
 
 fn power(domain: &Domain) -> Result<PowerState, Error> {
@@ -76,7 +86,7 @@ pub(super) fn list(connect: &Connect, known: &BTreeSet<InstanceId>) -> DriverRes
     let mut guests = Vec::new();
     for domain in connect.list_all_domains(0).during(CALL)? {
         let instance = InstanceId(domain.uuid().during(CALL)?);
-        if !known.contains(&instance) && !is_ours(&domain) {
+        if !known.contains(&instance) && !is_ours(&domain).during(CALL)? {
             continue;
         }
         match status(&domain, instance) {

@@ -24,10 +24,7 @@ pub(super) fn signal(link: &Link, connect: &Connect, instance: InstanceId, event
         return None;
     }
     if !ours {
-        let domain = domain::lookup(connect, instance).ok().flatten()?;
-        if !domain::is_ours(&domain) {
-            return None;
-        }
+        domain::lookup(connect, instance).ok().flatten()?;
         link.roll().ours.insert(instance);
     }
     Some(HostSignal::Guest { instance, power })
