@@ -276,8 +276,8 @@ impl Trial {
         use PowerState::{Running, Shutdown};
         let driver = &self.driver;
         driver.start(instance).await.check("start of a running guest")?;
-        let graceful =
-            StopMode::Graceful { timeout_seconds: u32::try_from(self.fixture.patience.as_secs()).unwrap_or(60) };
+        let seconds = u32::try_from(self.fixture.patience.as_secs()).unwrap_or(u32::MAX);
+        let graceful = StopMode::Graceful { timeout_seconds: seconds };
         driver.stop(instance, graceful).await.check("graceful stop")?;
         self.is(instance, "stopped guest is off", Shutdown).await?;
         self.hears(signals, HostSignal::Guest { instance, power: Shutdown }).await?;
@@ -291,7 +291,9 @@ impl Trial {
         driver.reboot_hard(instance).await.check("hard reboot of a stopped guest")?;
         self.is(instance, "hard reboot starts it", Running).await?;
         driver.reboot_hard(instance).await.check("hard reboot")?;
-        self.is(instance, "hard reboot leaves it running", Running).await
+        self.is(instance, "hard reboot leaves it running", Running).await?;
+        driver.reboot_soft(instance, seconds).await.check("soft reboot")?;
+        self.is(instance, "soft reboot leaves it running", Running).await
     }
 
     async fn hears(&self, signals: &mut SignalStream, wanted: HostSignal) -> Outcome {

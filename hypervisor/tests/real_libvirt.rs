@@ -59,8 +59,11 @@ fn host() -> Option<(String, Fixture)> {
         },
         address: "10.199.77.7".to_owned(),
         config_drive: config_drive(),
-        // Only a guest that could read the drive knows this name.
-        ready: "GUEST-READY hostname=from-the-drive".to_owned(),
+        // Only a guest that read its drive knows the name, and only one that got its reservation through its packet
+        // filter has the address.
+        ready: "GUEST-READY hostname=from-the-drive uuid=00000000-0000-0000-0000-000000000001 source=configdrive \
+                ip=10.199.77.7"
+            .to_owned(),
         memory_mib: 128,
         patience: Duration::from_mins(3),
         filters: true,

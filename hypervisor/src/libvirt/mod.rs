@@ -56,12 +56,18 @@ const STOP_POLL: Duration = Duration::from_millis(500);
 /// How often the request is repeated: a guest that is still booting misses it. Nova retries every 10 s.
 const STOP_RETRY: Duration = Duration::from_secs(10);
 
+/// Threads for questions, beside the configured ones.
+const QUESTIONERS: usize = 2;
+
 /// One libvirt host.
 pub struct LibvirtDriver {
     uri: String,
     options: Arc<LibvirtOptions>,
     link: Arc<Link>,
+    /// For what takes its time.
     lane: Lane,
+    /// For questions, so that they are answered while many guests are being made.
+    questions: Lane,
     images: Images,
     /// What was learnt of the host, with the connection it was learnt on.
     known: Mutex<Option<(Arc<Connect>, Arc<Known>)>>,
@@ -87,6 +93,7 @@ impl LibvirtDriver {
             options: Arc::new(options.clone()),
             link: Link::open(uri, options),
             lane: Lane::new(uri, options.workers),
+            questions: Lane::new(uri, QUESTIONERS),
             images: Images::new(),
             known: Mutex::default(),
             direct_io: Arc::new(AtomicBool::new(true)),
@@ -102,6 +109,17 @@ impl LibvirtDriver {
         work: impl FnOnce(&Connect, &LibvirtOptions) -> DriverResult<T> + Send + 'static,
     ) -> DriverResult<T> {
         self.call_within(call, self.options.call_deadline, work).await
+    }
+
+    /// As `call`, for what only looks.
+    async fn ask<T: Send + 'static>(
+        &self,
+        call: &'static str,
+        work: impl FnOnce(&Connect, &LibvirtOptions) -> DriverResult<T> + Send + 'static,
+    ) -> DriverResult<T> {
+        let connect = self.link.connect().await?;
+        let options = Arc::clone(&self.options);
+        self.questions.run(call, self.options.call_deadline, move || work(&connect, &options)).await
     }
 
     async fn call_within<T: Send + 'static>(
@@ -127,7 +145,7 @@ impl LibvirtDriver {
         {
             return Ok(Arc::clone(known));
         }
-        let known = Arc::new(self.call("capabilities", capabilities::learn).await?);
+        let known = Arc::new(self.ask("capabilities", capabilities::learn).await?);
         *self.known_lock() = Some((connect, Arc::clone(&known)));
         Ok(known)
     }
@@ -149,7 +167,7 @@ impl LibvirtDriver {
                 return Ok(false);
             }
             if now >= ask_at {
-                self.call("shutdown", move |connect, _| domain::ask_to_stop(&domain::require(connect, instance)?))
+                self.ask("shutdown", move |connect, _| domain::ask_to_stop(&domain::require(connect, instance)?))
                     .await?;
                 ask_at = now + STOP_RETRY;
             }
@@ -183,13 +201,13 @@ impl Driver for LibvirtDriver {
     async fn capabilities(&self) -> DriverResult<HostCapabilities> {
         let known = self.known().await?;
         let uri = self.uri.clone();
-        self.call("capabilities", move |connect, options| capabilities::capabilities(connect, options, &known, &uri))
+        self.ask("capabilities", move |connect, options| capabilities::capabilities(connect, options, &known, &uri))
             .await
     }
 
     async fn usage(&self) -> DriverResult<HostUsage> {
         let ours = self.link.roll().ours.clone();
-        self.call("usage", move |connect, options| capabilities::usage(connect, options, &ours)).await
+        self.ask("usage", move |connect, options| capabilities::usage(connect, options, &ours)).await
     }
 
     async fn ensure_image(&self, image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult<()> {
@@ -286,12 +304,12 @@ impl Driver for LibvirtDriver {
     }
 
     async fn guest(&self, instance: InstanceId) -> DriverResult<GuestStatus> {
-        self.call("guest", move |connect, _| domain::one(connect, instance)).await
+        self.ask("guest", move |connect, _| domain::one(connect, instance)).await
     }
 
     async fn guests(&self) -> DriverResult<Vec<GuestStatus>> {
         let link = Arc::clone(&self.link);
-        self.call("guests", move |connect, _| {
+        self.ask("guests", move |connect, _| {
             let known = link.roll().ours.clone();
             let guests = domain::list(connect, &known)?;
             link.roll().ours.extend(guests.iter().map(|guest| guest.instance));
@@ -301,13 +319,13 @@ impl Driver for LibvirtDriver {
     }
 
     async fn orphans(&self) -> DriverResult<Vec<InstanceId>> {
-        let mut orphans = self.call("orphans", domain::orphans).await?;
+        let mut orphans = self.ask("orphans", domain::orphans).await?;
         orphans.retain(|instance| !self.guests.is_busy(instance));
         Ok(orphans)
     }
 
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
-        self.call("console log", move |connect, options| {
+        self.ask("console log", move |connect, options| {
             domain::console(connect, options, instance, max_bytes).map(Bytes::from)
         })
         .await

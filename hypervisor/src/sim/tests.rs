@@ -122,6 +122,37 @@ async fn hosts_die_and_return() {
     assert_eq!(fleet.doubles(), vec![guest(1).instance]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_deaf_guest_does_not_reboot_softly_but_stops_in_the_end() {
+    let fleet = fleet("sim://1");
+    let driver = &fleet.drivers()[0];
+    let instance = guest(1).instance;
+    driver.spawn(&guest(1)).await.unwrap();
+    fleet.set_deaf(0, instance, true).unwrap();
+    assert!(matches!(driver.reboot_soft(instance, 120).await, Err(DriverError::Failed { .. })));
+    assert_eq!(fleet.guests(0)[&instance].boots, 1);
+    driver.stop(instance, StopMode::Graceful { timeout_seconds: 60 }).await.unwrap();
+    assert_eq!(driver.guest(instance).await.unwrap().power, PowerState::Shutdown);
+}
+
+#[tokio::test]
+async fn what_happens_to_a_guest_is_told() {
+    let fleet = fleet("sim://1");
+    let driver = &fleet.drivers()[0];
+    let instance = guest(1).instance;
+    driver.spawn(&guest(1)).await.unwrap();
+    let mut signals = driver.watch();
+    fleet.crash_guest(0, instance).unwrap();
+    fleet.lose_guest(0, instance).unwrap();
+    let heard: Vec<_> = signals.by_ref().take(3).collect().await;
+    let expected = [
+        HostSignal::Connected,
+        HostSignal::Guest { instance, power: PowerState::Shutdown },
+        HostSignal::GuestGone { instance },
+    ];
+    assert_eq!(heard, expected);
+}
+
 #[tokio::test]
 async fn the_same_seed_gives_the_same_faults() {
     async fn outcomes(seed: u64) -> Vec<bool> {
