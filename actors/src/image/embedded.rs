@@ -1,0 +1,163 @@
+//! The embedded image service as the processes see it, and its recovery at start.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{ImageId, ProjectId};
+use chronova_events::image::{Content, Record};
+use chronova_events::instance::ImageSnapshot;
+use chronova_hypervisor::driver::{ByteStream, DriverError, DriverResult, ImageSource};
+use chronova_hypervisor::guest::ImageRef;
+use chronova_projections::images::is_visible;
+use chronova_projections::views::Views;
+
+use super::files::ImageFiles;
+use super::{ImageAggregate, ImageCommand};
+use crate::gateway::Gateway;
+use crate::ports::{Images, PortError};
+
+/// The images of this process.
+#[derive(Debug)]
+pub struct EmbeddedImages {
+    pub files: ImageFiles,
+    views: Arc<Views>,
+}
+
+impl EmbeddedImages {
+    pub fn new(files: ImageFiles, views: Arc<Views>) -> Arc<Self> {
+        Arc::new(Self { files, views })
+    }
+
+    /// Call before anything is served, with views that have caught up: gives up uploads that a crash cut off and removes
+    /// the files that no image has.
+    pub async fn recover(&self, gateway: &Gateway) -> Result<(), PortError> {
+        let images = self.views.images.read(chronova_projections::images::Images::all);
+        for image in &images {
+            let Content::Saving { upload } = image.content else { continue };
+            let command =
+                ImageCommand::AbandonUpload { upload, reason: "the service was stopped meanwhile".to_owned() };
+            gateway
+                .send::<ImageAggregate>(&image.id, command, Meta::system("image-recovery"))
+                .await
+                .map_err(|error| PortError::Unavailable(error.to_string()))?;
+        }
+        let kept: BTreeSet<ImageId> =
+            images.iter().filter(|image| image.content.stored().is_some()).map(|image| image.id).collect();
+        let files = self.files.clone();
+        let missing = tokio::task::spawn_blocking(move || files.sweep(&kept))
+            .await
+            .map_err(|error| PortError::Unavailable(error.to_string()))?
+            .map_err(|error| PortError::Unavailable(format!("the images cannot be looked through: {error}")))?;
+        for image in missing {
+            tracing::error!(%image, "the bytes of an image are missing: restore them from a backup, or delete the image");
+        }
+        Ok(())
+    }
+}
+
+/// Whether hypervisors can boot from it.
+fn is_bootable(format: &str) -> bool {
+    matches!(format, "raw" | "qcow2" | "iso")
+}
+
+fn snapshot(image: &Record) -> Result<ImageSnapshot, PortError> {
+    let Content::Active(stored) = &image.content else {
+        return Err(PortError::Invalid(format!("Image {} is not active.", image.id)));
+    };
+    let attributes = &image.attributes;
+    let format = attributes.disk_format.clone().unwrap_or_default();
+    if !is_bootable(&format) {
+        let reason = format!("disk format {format} is not supported");
+        return Err(PortError::Invalid(format!("Image {} is unacceptable: {reason}", image.id)));
+    }
+    Ok(ImageSnapshot {
+        id: image.id,
+        name: attributes.name.clone().unwrap_or_default(),
+        checksum: stored.sha512.clone(),
+        format,
+        size: stored.size,
+        virtual_size: stored.virtual_size.unwrap_or(stored.size),
+        min_memory_mib: u64::from(attributes.min_ram_mib),
+        min_disk_gib: attributes.min_disk_gib,
+        properties: attributes.properties.clone(),
+    })
+}
+
+#[async_trait]
+impl Images for EmbeddedImages {
+    async fn find(&self, image: ImageId, project: &ProjectId, is_admin: bool) -> Result<ImageSnapshot, PortError> {
+        let found = self.views.images.read(|images| images.get(image));
+        match found.filter(|found| is_visible(found, Some(project), is_admin)) {
+            Some(found) => snapshot(&found),
+            None => Err(PortError::NotFound(format!("Image {image} could not be found."))),
+        }
+    }
+}
+
+#[async_trait]
+impl ImageSource for EmbeddedImages {
+    async fn open(&self, image: &ImageRef) -> DriverResult<ByteStream> {
+        let unusable = |reason: String| DriverError::BadImage { image: image.id.to_string(), reason };
+        let found = self.views.images.read(|images| images.get(image.id));
+        let same = found.as_ref().and_then(|found| found.content.stored()).is_some_and(|s| s.sha512 == image.checksum);
+        if !same {
+            return Err(unusable("it is no longer there".to_owned()));
+        }
+        self.files.read(image.id, 0, None).await.map_err(|error| unusable(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use std::collections::BTreeMap;
+
+    use chronova_events::envelope::Timestamp;
+    use chronova_events::ids::UploadId;
+    use chronova_events::image::{ContentStored, ImageAttributes, Visibility};
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn only_active_images_of_bootable_formats_are_given_out() {
+        let id = ImageId(Uuid::from_u128(1));
+        let attributes = ImageAttributes {
+            name: None,
+            owner: None,
+            visibility: Visibility::Public,
+            disk_format: Some("raw".into()),
+            container_format: Some("bare".into()),
+            min_disk_gib: 3,
+            min_ram_mib: 64,
+            protected: false,
+            hidden: false,
+            tags: vec![],
+            properties: vec![],
+        };
+        let stored = ContentStored {
+            image: id,
+            upload: UploadId(Uuid::nil()),
+            size: 5,
+            virtual_size: Some(5),
+            checksum: "m".into(),
+            sha512: "s".into(),
+        };
+        let mut image = Record {
+            id,
+            attributes,
+            content: Content::Queued,
+            members: BTreeMap::new(),
+            created_at: Timestamp(0),
+            updated_at: Timestamp(0),
+        };
+        assert!(matches!(snapshot(&image), Err(PortError::Invalid(text)) if text.contains("not active")));
+        image.content = Content::Active(stored);
+        let given = snapshot(&image).unwrap();
+        assert_eq!((given.checksum.as_str(), given.virtual_size, given.min_disk_gib), ("s", 5, 3));
+        image.attributes.disk_format = Some("vmdk".into());
+        assert!(matches!(snapshot(&image), Err(PortError::Invalid(text)) if text.contains("vmdk")));
+    }
+}

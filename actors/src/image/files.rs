@@ -1,0 +1,335 @@
+//! The files that hold images' bytes.
+//!
+//! `DIR/<image>` is complete and inspected, or not there: bytes go to `DIR/.<upload>.part`, are hashed on the way, fsynced,
+//! inspected, and only then renamed. Which of the complete files count is said by the events; [`ImageFiles::sweep`]
+//! removes all others at start.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use chronova_events::ids::{ImageId, UploadId};
+use chronova_events::image::ContentStored;
+use chronova_hypervisor::driver::ByteStream;
+use futures::{Stream, StreamExt};
+use md5::Md5;
+use sha2::{Digest, Sha512};
+use thiserror::Error;
+use tokio::io::{AsyncReadExt, AsyncSeekExt};
+use tokio::sync::mpsc;
+
+use super::inspect::{InspectError, OpenFile, inspect};
+
+/// A sender that sends nothing for this long is gone.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Chunks on their way from the sender to the disk.
+const DEPTH: usize = 16;
+/// Bytes read at once when an image is sent.
+const CHUNK: usize = 256 * 1024;
+
+#[derive(Debug, Error)]
+pub enum ReceiveError {
+    /// More bytes than an image may have.
+    #[error("the image is larger than {0} bytes")]
+    TooLarge(u64),
+    #[error("no room is left for images")]
+    Full,
+    /// The sender announced another number of bytes.
+    #[error("{announced} bytes were announced, {received} came")]
+    Length { announced: u64, received: u64 },
+    #[error("the sender went away: {0}")]
+    Sender(String),
+    #[error(transparent)]
+    Content(#[from] InspectError),
+    #[error("the image cannot be stored")]
+    Io(#[source] io::Error),
+}
+
+impl From<io::Error> for ReceiveError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+/// What is to be received.
+#[derive(Debug, Clone)]
+pub struct Incoming {
+    pub image: ImageId,
+    pub upload: UploadId,
+    /// The declared `disk_format`.
+    pub format: String,
+    /// How many bytes the sender announced, if it did.
+    pub announced: Option<u64>,
+}
+
+/// The folder of images.
+#[derive(Debug, Clone)]
+pub struct ImageFiles {
+    folder: PathBuf,
+    /// Glance's `[DEFAULT] image_size_cap`.
+    limit: u64,
+}
+
+impl ImageFiles {
+    /// The images of `data_dir`; the folder is made when it is missing, readable by its owner only.
+    pub fn open(data_dir: &Path, limit: u64) -> io::Result<Self> {
+        let folder = data_dir.join("images");
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        Ok(Self { folder, limit })
+    }
+
+    fn path(&self, image: ImageId) -> PathBuf {
+        self.folder.join(image.to_string())
+    }
+
+    /// Takes all bytes in, checks them and puts them in their place. On any error nothing is left behind.
+    pub async fn receive(
+        &self,
+        incoming: Incoming,
+        bytes: impl Stream<Item = io::Result<Bytes>> + Unpin,
+    ) -> Result<ContentStored, ReceiveError> {
+        let limit = self.limit;
+        if incoming.announced.is_some_and(|announced| announced > limit) {
+            return Err(ReceiveError::TooLarge(limit));
+        }
+        let (sender, receiver) = mpsc::channel(DEPTH);
+        let (files, wanted) = (self.clone(), incoming.clone());
+        let writing = tokio::task::spawn_blocking(move || files.write(&wanted, receiver));
+        let fed = feed(bytes, sender).await;
+        let written = writing.await.map_err(|error| ReceiveError::Io(io::Error::other(error)))?;
+        // The writer's reason counts before the sender's: the sender fails when the writer stopped.
+        match (written, fed) {
+            (Err(error), Ok(()) | Err(ReceiveError::Io(_))) => Err(error),
+            (_, Err(error)) => Err(error),
+            (Ok(stored), Ok(())) => Ok(stored),
+        }
+    }
+
+    fn write(&self, wanted: &Incoming, mut chunks: mpsc::Receiver<Part>) -> Result<ContentStored, ReceiveError> {
+        let mut draft = Draft::create(self.folder.join(format!(".{}.part", wanted.upload)))?;
+        let (mut md5, mut sha512, mut size) = (Md5::new(), Sha512::new(), 0_u64);
+        loop {
+            match chunks.blocking_recv() {
+                Some(Part::Bytes(chunk)) => {
+                    size += chunk.len() as u64;
+                    if size > self.limit {
+                        return Err(ReceiveError::TooLarge(self.limit));
+                    }
+                    draft.file.write_all(&chunk)?;
+                    md5.update(&chunk);
+                    sha512.update(&chunk);
+                }
+                Some(Part::End) => break,
+                None => return Err(ReceiveError::Sender("it stopped in the middle".to_owned())),
+            }
+        }
+        if let Some(announced) = wanted.announced.filter(|announced| *announced != size) {
+            return Err(ReceiveError::Length { announced, received: size });
+        }
+        draft.file.sync_all()?;
+        let source = OpenFile { file: File::open(&draft.path)?, length: size };
+        let inspected = inspect(&source, &wanted.format)?;
+        draft.keep_as(&self.path(wanted.image))?;
+        File::open(&self.folder)?.sync_all()?;
+        Ok(ContentStored {
+            image: wanted.image,
+            upload: wanted.upload,
+            size,
+            virtual_size: inspected.virtual_size,
+            checksum: hex(&md5.finalize()),
+            sha512: hex(&sha512.finalize()),
+        })
+    }
+
+    /// The bytes of an image from `offset` on.
+    pub async fn read(&self, image: ImageId, offset: u64, length: Option<u64>) -> io::Result<ByteStream> {
+        let mut file = tokio::fs::File::open(self.path(image)).await?;
+        file.seek(io::SeekFrom::Start(offset)).await?;
+        let left = length.unwrap_or(u64::MAX);
+        let stream = futures::stream::try_unfold((file, left), |(mut file, left)| async move {
+            let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(CHUNK);
+            let mut chunk = bytes::BytesMut::with_capacity(wanted);
+            if wanted == 0 || (&mut file).take(wanted as u64).read_buf(&mut chunk).await? == 0 {
+                return Ok(None);
+            }
+            let left = left - chunk.len() as u64;
+            Ok(Some((chunk.freeze(), (file, left))))
+        });
+        Ok(Box::pin(stream))
+    }
+
+    /// Removes an image's bytes; none there is fine.
+    pub async fn remove(&self, image: ImageId) -> io::Result<()> {
+        match tokio::fs::remove_file(self.path(image)).await {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes every file that is not one of `kept`; says which of those are missing.
+    pub fn sweep(&self, kept: &BTreeSet<ImageId>) -> io::Result<Vec<ImageId>> {
+        let mut missing = kept.clone();
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            let image = entry.file_name().to_str().and_then(|name| name.parse::<ImageId>().ok());
+            if !image.is_some_and(|image| missing.remove(&image)) && entry.file_type()?.is_file() {
+                tracing::info!(file = %entry.path().display(), "removed a file that belongs to no image");
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(missing.into_iter().collect())
+    }
+}
+
+/// What goes from the sender to the writer: the end is said, so that a sender that died is not taken for done.
+enum Part {
+    Bytes(Bytes),
+    End,
+}
+
+async fn feed(
+    mut bytes: impl Stream<Item = io::Result<Bytes>> + Unpin,
+    writer: mpsc::Sender<Part>,
+) -> Result<(), ReceiveError> {
+    let stopped = || ReceiveError::Io(io::Error::other("the writer stopped"));
+    loop {
+        match tokio::time::timeout(PATIENCE, bytes.next()).await {
+            Ok(Some(Ok(chunk))) => writer.send(Part::Bytes(chunk)).await.map_err(|_| stopped())?,
+            Ok(Some(Err(error))) => return Err(ReceiveError::Sender(error.to_string())),
+            Ok(None) => return writer.send(Part::End).await.map_err(|_| stopped()),
+            Err(_) => return Err(ReceiveError::Sender("it sent nothing for a minute".to_owned())),
+        }
+    }
+}
+
+/// A file that vanishes unless it is kept.
+struct Draft {
+    file: File,
+    path: PathBuf,
+    kept: bool,
+}
+
+impl Draft {
+    fn create(path: PathBuf) -> io::Result<Self> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        Ok(Self { file, path, kept: false })
+    }
+
+    fn keep_as(&mut self, place: &Path) -> io::Result<()> {
+        fs::rename(&self.path, place)?;
+        self.kept = true;
+        Ok(())
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if !self.kept
+            && let Err(error) = fs::remove_file(&self.path)
+        {
+            tracing::warn!(path = %self.path.display(), %error, "an unfinished upload could not be removed");
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a String does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use futures::stream;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn incoming(format: &str) -> Incoming {
+        Incoming {
+            image: ImageId(Uuid::from_u128(1)),
+            upload: UploadId(Uuid::from_u128(2)),
+            format: format.to_owned(),
+            announced: None,
+        }
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        fs::read_dir(folder.join("images")).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    async fn receive(files: &ImageFiles, wanted: Incoming, parts: &[&str]) -> Result<ContentStored, ReceiveError> {
+        let parts: Vec<io::Result<Bytes>> = parts
+            .iter()
+            .map(|part| match *part {
+                "!" => Err(io::Error::other("reset")),
+                text => Ok(Bytes::copy_from_slice(text.as_bytes())),
+            })
+            .collect();
+        files.receive(wanted, stream::iter(parts)).await
+    }
+
+    #[tokio::test]
+    async fn bytes_arrive_whole_and_can_be_read_in_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ImageFiles::open(folder.path(), 1_000).unwrap();
+        let stored = receive(&files, incoming("raw"), &["hello ", "world"]).await.unwrap();
+        assert_eq!((stored.size, stored.virtual_size), (11, Some(11)));
+        assert_eq!(stored.checksum, "5eb63bbbe01eeed093cb22bb8f5acdc3");
+        assert!(stored.sha512.starts_with("309ecc489c12d6eb4cc40f50c902f2b4"));
+        assert_eq!(names(folder.path()), [stored.image.to_string()]);
+        let read = |offset, length| {
+            let files = files.clone();
+            async move {
+                let chunks: Vec<_> = files.read(stored.image, offset, length).await.unwrap().collect().await;
+                chunks.into_iter().flat_map(|chunk| chunk.unwrap().to_vec()).collect::<Vec<u8>>()
+            }
+        };
+        assert_eq!(read(0, None).await, b"hello world");
+        assert_eq!(read(6, Some(3)).await, b"wor");
+        files.remove(stored.image).await.unwrap();
+        files.remove(stored.image).await.unwrap();
+        assert!(names(folder.path()).is_empty());
+    }
+
+    #[tokio::test]
+    async fn whatever_goes_wrong_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ImageFiles::open(folder.path(), 10).unwrap();
+        let too_long = receive(&files, incoming("raw"), &["hello ", "world"]).await;
+        assert!(matches!(too_long, Err(ReceiveError::TooLarge(10))), "{too_long:?}");
+        let announced = Incoming { announced: Some(11), ..incoming("raw") };
+        assert!(matches!(receive(&files, announced, &["x"]).await, Err(ReceiveError::TooLarge(10))));
+        let short = Incoming { announced: Some(5), ..incoming("raw") };
+        let short = receive(&files, short, &["abc"]).await;
+        assert!(matches!(short, Err(ReceiveError::Length { announced: 5, received: 3 })), "{short:?}");
+        let broken = receive(&files, incoming("raw"), &["abc", "!"]).await;
+        assert!(matches!(broken, Err(ReceiveError::Sender(_))), "{broken:?}");
+        let disguised = receive(&files, incoming("qcow2"), &["abc"]).await;
+        assert!(matches!(disguised, Err(ReceiveError::Content(InspectError::Mismatch { .. }))), "{disguised:?}");
+        assert!(names(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn the_sweep_keeps_what_counts_and_names_what_is_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ImageFiles::open(folder.path(), 10).unwrap();
+        let [kept, lost, stray] = [1, 2, 3].map(|n| ImageId(Uuid::from_u128(n)));
+        for name in [kept.to_string(), stray.to_string(), ".x.part".to_owned()] {
+            fs::write(folder.path().join("images").join(name), b"x").unwrap();
+        }
+        assert_eq!(files.sweep(&BTreeSet::from([kept, lost])).unwrap(), [lost]);
+        assert_eq!(names(folder.path()), [kept.to_string()]);
+    }
+}

@@ -1,0 +1,143 @@
+//! What a file really is, whatever its sender says.
+//!
+//! A hypervisor that opens a disk believes what stands in it: a qcow2 header may name another file of the host, which the
+//! guest then reads. So nothing becomes usable before its bytes were looked at: the content must be of the declared format
+//! and of no other, and must refer to nothing outside itself. All parsing is bounded and reads only what it needs.
+
+mod qcow2;
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use thiserror::Error;
+
+/// Bytes that can be looked at anywhere.
+pub trait Source {
+    fn length(&self) -> u64;
+    /// Fills `buffer` from `offset` on; a shorter source is an error.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+}
+
+/// A file of known length.
+#[derive(Debug)]
+pub struct OpenFile {
+    pub file: File,
+    pub length: u64,
+}
+
+impl Source for OpenFile {
+    fn length(&self) -> u64 {
+        self.length
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+}
+
+impl Source for [u8] {
+    fn length(&self) -> u64 {
+        u64::try_from(self.len()).unwrap_or(u64::MAX)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let start = usize::try_from(offset).map_err(io::Error::other)?;
+        let end = start.checked_add(buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        buffer.copy_from_slice(self.get(start..end).ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
+#[derive(Debug, Error)]
+pub enum InspectError {
+    /// The content is something else than was announced.
+    #[error("the content is {found}, not {declared}")]
+    Mismatch { declared: String, found: &'static str },
+    /// The content is of the announced format but refers to something outside, or is damaged.
+    #[error("the {format} content is not safe to use: {reason}")]
+    Unsafe { format: &'static str, reason: String },
+    #[error("the content cannot be read")]
+    Io(#[from] io::Error),
+}
+
+/// What the inspection found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inspected {
+    /// Bytes that a guest sees; `None` where we cannot tell.
+    pub virtual_size: Option<u64>,
+}
+
+/// Formats that are known by their first bytes.
+const SIGNATURES: [(&str, u64, &[u8]); 12] = [
+    ("qcow2", 0, b"QFI\xfb"),
+    ("qed", 0, b"QED\0"),
+    ("vmdk", 0, b"KDMV"),
+    ("vmdk", 0, b"COWD"),
+    ("vmdk", 0, b"# Disk DescriptorFile"),
+    ("vhd", 0, b"conectix"),
+    ("vhdx", 0, b"vhdxfile"),
+    ("luks", 0, b"LUKS\xba\xbe"),
+    ("vdi", 0x40, b"\x7f\x10\xda\xbe"),
+    ("iso", 0x8001, b"CD001"),
+    // A fixed-size VHD is a raw disk with a footer; found below.
+    ("ploop", 0, b"WithoutFreeSpace"),
+    ("ploop", 0, b"WithouFreSpacExt"),
+];
+
+/// Every format that the content could be taken for. A raw disk has none; a partition table counts as raw.
+fn signatures(source: &(impl Source + ?Sized)) -> Result<Vec<&'static str>, InspectError> {
+    let mut found = Vec::new();
+    for (format, offset, magic) in SIGNATURES {
+        let mut bytes = [0_u8; 32];
+        let Some(window) = bytes.get_mut(..magic.len()) else { continue };
+        if source.length() >= offset + magic.len() as u64 {
+            source.read_at(window, offset)?;
+            if window == magic && !found.contains(&format) {
+                found.push(format);
+            }
+        }
+    }
+    if source.length() >= 512 && !found.contains(&"vhd") {
+        let mut footer = [0_u8; 8];
+        source.read_at(&mut footer, source.length() - 512)?;
+        if &footer == b"conectix" {
+            found.push("vhd");
+        }
+    }
+    Ok(found)
+}
+
+/// Checks that the content is what `declared` (Glance's `disk_format`) says and safe to hand to a hypervisor.
+pub fn inspect(source: &(impl Source + ?Sized), declared: &str) -> Result<Inspected, InspectError> {
+    let found = signatures(source)?;
+    let other = |wanted: &str| found.iter().copied().find(|format| *format != wanted);
+    let mismatch = |found| InspectError::Mismatch { declared: declared.to_owned(), found };
+    let raw = Inspected { virtual_size: Some(source.length()) };
+    match declared {
+        "raw" => other("raw").map_or(Ok(raw), |format| Err(mismatch(format))),
+        // Amazon's formats have no signature; what has another's is refused all the same.
+        "ami" | "ari" | "aki" => other("").map_or(Ok(raw), |format| Err(mismatch(format))),
+        // A file that is two things at once is a trap: which of them it is depends on who opens it.
+        _ if !found.contains(&declared) => Err(mismatch(other(declared).unwrap_or("raw"))),
+        _ if other(declared).is_some() => Err(mismatch("of several formats at once")),
+        "qcow2" => qcow2::inspect(source).map(|virtual_size| Inspected { virtual_size: Some(virtual_size) }),
+        "iso" => iso(source).map(|()| raw),
+        _ => Ok(Inspected { virtual_size: None }),
+    }
+}
+
+/// An ISO9660 volume begins with descriptors of known types.
+fn iso(source: &(impl Source + ?Sized)) -> Result<(), InspectError> {
+    let mut descriptor = [0_u8; 7];
+    let unsafe_iso = |reason: &str| InspectError::Unsafe { format: "iso", reason: reason.to_owned() };
+    source.read_at(&mut descriptor, 0x8000).map_err(|_| unsafe_iso("it is cut off"))?;
+    match (descriptor[0], descriptor[6]) {
+        (0..=3, 1) => Ok(()),
+        _ => Err(unsafe_iso("its first volume descriptor is unknown")),
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;
