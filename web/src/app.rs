@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use chronova_actors::house::House;
+use chronova_actors::image::embedded::EmbeddedImages;
 
 use crate::auth::Authentication;
 use crate::compute::Compute;
@@ -26,6 +27,7 @@ pub struct App {
     pub compute: Compute,
     house: Option<Arc<House>>,
     identity: Option<Arc<IdentityService>>,
+    images: Option<Arc<EmbeddedImages>>,
 }
 
 impl App {
@@ -39,6 +41,7 @@ impl App {
             compute: Compute::default(),
             house: None,
             identity: None,
+            images: None,
         }
     }
 
@@ -59,6 +62,18 @@ impl App {
     /// The embedded identity service, unless another one does its work.
     pub fn identity(&self) -> Result<&Arc<IdentityService>, Fault> {
         self.identity.as_ref().ok_or_else(|| Fault::not_found("The identity service is elsewhere."))
+    }
+
+    /// Adds the embedded image service.
+    #[must_use]
+    pub fn with_images(mut self, images: Arc<EmbeddedImages>) -> Self {
+        self.images = Some(images);
+        self
+    }
+
+    /// The embedded image service, unless another one does its work.
+    pub fn images(&self) -> Result<&Arc<EmbeddedImages>, Fault> {
+        self.images.as_ref().ok_or_else(|| Fault::not_found("The image service is elsewhere."))
     }
 
     /// Read models, hosts, ports and the way to the aggregates. Without it (some tests) nothing can be served.

@@ -1,8 +1,81 @@
 //! The embedded image service: the part of Glance's v2 API that clients need.
 //!
-//! One file per resource; each has a table, and this list of tables is all that the dispatcher knows.
+//! One file per resource; each has a table, and this list of tables is all that the dispatcher knows. The bytes of images
+//! are the business of `chronova_actors::image`; here is who may do what, and how it is said.
+//!
+//! Invariants: an image that the caller may not see does not exist (404); an upload goes on to its end, good or bad, even
+//! when the client has gone, so that no image stays `saving`.
 
+mod actions;
+mod data;
+mod fault;
+mod filters;
+mod images;
+mod info;
+mod members;
+mod patch;
+mod schemas;
+mod tags;
+mod views;
+
+use std::sync::Arc;
+
+use chronova_actors::aggregate::Committed;
+use chronova_actors::image::{ImageAggregate, ImageCommand};
+use chronova_events::ids::{ImageId, ProjectId};
+use chronova_events::image::Record;
+use chronova_projections::images::is_visible;
+
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::policy::{Permit, Target};
 use crate::route::Route;
 
 /// The tables of all resources.
-pub const ROUTES: &[&[Route]] = &[];
+pub const ROUTES: &[&[Route]] =
+    &[actions::ROUTES, data::ROUTES, images::ROUTES, info::ROUTES, members::ROUTES, schemas::ROUTES, tags::ROUTES];
+
+fn not_found(id: &str) -> Fault {
+    Fault::not_found(format!("No image found with ID {id}"))
+}
+
+/// The image of the path, if the caller may see it.
+fn visible(ctx: &Ctx) -> Result<Arc<Record>, Fault> {
+    let id = ctx.id::<ImageId>("image_id", |id| format!("No image found with ID {id}"))?;
+    let found = ctx.app.house()?.views.images.read(|images| images.get(id));
+    let caller = ctx.caller();
+    found
+        .filter(|image| is_visible(image, caller.project.as_ref(), caller.is_admin))
+        .ok_or_else(|| not_found(ctx.param("image_id")))
+}
+
+/// What policy rules may ask of an image.
+fn target(ctx: &Ctx, image: &Record) -> Target {
+    let owner = image.attributes.owner.as_ref().map_or("", ProjectId::as_str);
+    let target = Target::default()
+        .with("project_id", owner)
+        .with("owner", owner)
+        .with("image_id", image.id.to_string())
+        .with("visibility", image.attributes.visibility.as_str());
+    match ctx.caller().project.as_ref().filter(|project| image.members.contains_key(*project)) {
+        Some(member) => target.with("member_id", member.as_str()),
+        None => target,
+    }
+}
+
+/// The image of the path and the permit of the route's rule on it.
+fn permitted(ctx: &Ctx) -> Result<(Arc<Record>, Permit), Fault> {
+    let found = visible(ctx).or_else(|fault| {
+        // The rule is asked even when there is nothing to ask about: the answer is 404 all the same.
+        let _ = ctx.authorize(&Target::default());
+        Err(fault)
+    })?;
+    let permit = ctx.authorize(&target(ctx, &found))?;
+    Ok((found, permit))
+}
+
+async fn command(ctx: &Ctx, permit: &Permit, image: ImageId, command: ImageCommand) -> Result<Committed, Fault> {
+    let house = ctx.app.house()?;
+    dispatch::send::<ImageAggregate>(house, permit, &image, command).await.map_err(|error| fault::of(image, error))
+}

@@ -1,0 +1,161 @@
+//! `/v2/images/{image_id}/file`: the bytes.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chronova_actors::house::House;
+use chronova_actors::image::embedded::EmbeddedImages;
+use chronova_actors::image::files::Incoming;
+use chronova_actors::image::{ImageAggregate, ImageCommand};
+use chronova_events::ids::UploadId;
+use chronova_events::image::Content;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+
+use super::{command, fault, permitted};
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::policy::Permit;
+use crate::reply::Reply;
+use crate::route::{Route, get, put};
+
+pub(super) const ROUTES: &[Route] = &[
+    put("images.upload", "/images/{image_id}/file", handler!(upload)).policy_on_target("upload_image").raw_body(),
+    get("images.download", "/images/{image_id}/file", handler!(download)).policy_on_target("download_image"),
+];
+
+/// Chunks between the network and the writer.
+const DEPTH: usize = 16;
+
+async fn upload(mut ctx: Ctx) -> Result<Reply, Fault> {
+    let (image, permit) = permitted(&ctx)?;
+    check_media_type(&ctx)?;
+    let announced = announced(&ctx)?;
+    let upload = UploadId::random();
+    command(&ctx, &permit, image.id, ImageCommand::StartUpload(upload)).await?;
+    let format = image.attributes.disk_format.clone().unwrap_or_default();
+    let incoming = Incoming { image: image.id, upload, format, announced };
+    let bytes = ctx.take_payload_send(DEPTH);
+    let (house, images) = (Arc::clone(ctx.app.house()?), Arc::clone(ctx.app.images()?));
+    // On a task of its own: when the client goes away this handler ends, but the upload must come to its end.
+    let done = tokio::spawn(async move { store(&house, &images, &permit, incoming, bytes).await });
+    done.await.map_err(Fault::internal)??;
+    Ok(Reply::empty(204))
+}
+
+fn check_media_type(ctx: &Ctx) -> Result<(), Fault> {
+    match ctx.header("Content-Type") {
+        Some(media) if media.eq_ignore_ascii_case("application/octet-stream") => Ok(()),
+        other => Err(Fault::unsupported_media_type(format!(
+            "Unsupported Content-Type: {}. Expected application/octet-stream",
+            other.unwrap_or("none")
+        ))),
+    }
+}
+
+/// The number of bytes that the client says it will send.
+fn announced(ctx: &Ctx) -> Result<Option<u64>, Fault> {
+    let named = ctx.header("x-openstack-image-size").map(|text| {
+        text.parse::<u64>().map_err(|_| Fault::bad_request(format!("Invalid x-openstack-image-size: {text}")))
+    });
+    let framed = ctx.header("Content-Length").and_then(|text| text.parse().ok());
+    Ok(named.transpose()?.or(framed))
+}
+
+/// Receives the bytes and says so, or gives the upload up.
+async fn store(
+    house: &House,
+    images: &EmbeddedImages,
+    permit: &Permit,
+    incoming: Incoming,
+    bytes: BoxStream<'static, io::Result<Bytes>>,
+) -> Result<(), Fault> {
+    let (image, upload) = (incoming.image, incoming.upload);
+    let stored = match images.files.receive(incoming, bytes).await {
+        Ok(stored) => stored,
+        Err(error) => {
+            let abandon = ImageCommand::AbandonUpload { upload, reason: error.to_string() };
+            if let Err(error) = dispatch::send::<ImageAggregate>(house, permit, &image, abandon).await {
+                // The image was deleted meanwhile, or the log is full: the next start gives the upload up.
+                tracing::warn!(%image, %error, "an upload could not be given up");
+            }
+            return Err(fault::of_upload(error));
+        }
+    };
+    match dispatch::send::<ImageAggregate>(house, permit, &image, ImageCommand::Store(stored)).await {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            // Refused for good: the image is gone. Otherwise the file may count yet; the next start knows.
+            if error.rejection().is_some()
+                && let Err(error) = images.files.remove(image).await
+            {
+                tracing::warn!(%image, %error, "the bytes of a deleted image could not be removed");
+            }
+            Err(fault::of(image, error))
+        }
+    }
+}
+
+async fn download(ctx: Ctx) -> Result<Reply, Fault> {
+    let (image, _) = permitted(&ctx)?;
+    let stored = match &image.content {
+        Content::Active(stored) => stored,
+        Content::Deactivated(stored) if ctx.caller().is_admin => stored,
+        Content::Deactivated(_) => {
+            return Err(Fault::forbidden(
+                "The requested image has been deactivated. Image data download is forbidden.",
+            ));
+        }
+        // Glance: an image without bytes has an empty body.
+        Content::Queued | Content::Saving { .. } => return Ok(Reply::empty(204)),
+    };
+    let range = range(ctx.header("Range"), stored.size)?;
+    let (offset, length) = range.unwrap_or((0, stored.size));
+    let bytes = ctx.app.images()?.files.read(image.id, offset, Some(length)).await.map_err(Fault::internal)?;
+    let mut reply = Reply::stream("application/octet-stream", Some(length), bytes.boxed_local());
+    if range.is_some() {
+        reply.status = 206;
+        let last = (offset + length).saturating_sub(1);
+        return Ok(reply.header("Content-Range", format!("bytes {offset}-{last}/{}", stored.size)));
+    }
+    Ok(reply.header("Content-MD5", stored.checksum.clone()))
+}
+
+/// Offset and length of a `Range: bytes=...` with one range.
+fn range(header: Option<&str>, size: u64) -> Result<Option<(u64, u64)>, Fault> {
+    let Some(header) = header else { return Ok(None) };
+    let bad = || Fault::new(416, "The Range header is not satisfiable.");
+    let (first, last) = header.strip_prefix("bytes=").and_then(|range| range.split_once('-')).ok_or_else(bad)?;
+    let parse = |text: &str| text.trim().parse::<u64>().map_err(|_| bad());
+    let (start, end) = match (first.trim(), last.trim()) {
+        ("", suffix) => (size.saturating_sub(parse(suffix)?), size),
+        (start, "") => (parse(start)?, size),
+        (start, last) => (parse(start)?, parse(last)?.saturating_add(1).min(size)),
+    };
+    if start >= end || start >= size {
+        return Err(bad());
+    }
+    Ok(Some((start, end - start)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    #[test]
+    fn ranges() {
+        let of = |text| range(Some(text), 10).ok().flatten();
+        assert_eq!(of("bytes=2-4"), Some((2, 3)));
+        assert_eq!(of("bytes=7-"), Some((7, 3)));
+        assert_eq!(of("bytes=-4"), Some((6, 4)));
+        assert_eq!(of("bytes=0-99"), Some((0, 10)));
+        for bad in ["bytes=10-", "bytes=5-4", "lines=1-2", "bytes=a-b", "bytes=1-2,4-5"] {
+            assert!(range(Some(bad), 10).is_err(), "{bad}");
+        }
+        assert_eq!(range(None, 10).unwrap(), None);
+    }
+}

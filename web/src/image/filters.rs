@@ -1,0 +1,257 @@
+//! Which images a listing shows, and in which order.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use chrono::DateTime;
+use chronova_events::ids::ProjectId;
+use chronova_events::image::{MemberStatus, Record, Visibility};
+use chronova_projections::images::{is_visible, membership};
+use serde_json::Value;
+
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::query::Query;
+use crate::schema::is_true;
+
+use super::views;
+
+/// Attributes that may be sorted by.
+const SORTABLE: [&str; 10] = [
+    "name",
+    "status",
+    "container_format",
+    "disk_format",
+    "size",
+    "id",
+    "created_at",
+    "updated_at",
+    "min_ram",
+    "min_disk",
+];
+/// Parameters that filter nothing.
+const PAGING: [&str; 6] = ["limit", "marker", "sort", "sort_key", "sort_dir", "member_status"];
+
+/// The images that the caller's listing is made of, before the query's own filters.
+pub(super) fn listed(ctx: &Ctx, image: &Record) -> Result<bool, Fault> {
+    let caller = ctx.caller();
+    let project = caller.project.as_ref();
+    let wanted = ctx.query.last("visibility").unwrap_or_default();
+    if !matches!(wanted, "" | "all") && Visibility::parse(wanted).is_none() {
+        return Err(Fault::bad_request(format!("Invalid visibility value: {wanted}")));
+    }
+    let status = member_status(&ctx.query)?;
+    if !is_visible(image, project, caller.is_admin) {
+        return Ok(false);
+    }
+    let own = project.is_some() && image.attributes.owner.as_ref() == project;
+    Ok(match image.attributes.visibility {
+        // Who wants to see what the community has must say so.
+        Visibility::Community => own || matches!(wanted, "community" | "all"),
+        Visibility::Shared => own || caller.is_admin || offered(image, project, status),
+        Visibility::Public | Visibility::Private => true,
+    })
+}
+
+/// Of the images that others share, those show whose offer was accepted, unless `member_status` says otherwise.
+fn offered(image: &Record, project: Option<&ProjectId>, wanted: Option<MemberStatus>) -> bool {
+    membership(image, project).is_some_and(|status| wanted.is_none_or(|wanted| status == wanted))
+}
+
+fn member_status(query: &Query) -> Result<Option<MemberStatus>, Fault> {
+    match query.last("member_status").unwrap_or("accepted") {
+        "all" => Ok(None),
+        text => {
+            MemberStatus::parse(text).map(Some).ok_or_else(|| Fault::bad_request(format!("Invalid status: {text}")))
+        }
+    }
+}
+
+/// Keeps what the query's filters let through.
+pub(super) fn apply(ctx: &Ctx, images: Vec<Arc<Record>>) -> Result<Vec<Arc<Record>>, Fault> {
+    let mut kept = Vec::with_capacity(images.len());
+    for image in images {
+        if listed(ctx, &image)? && passes(&image, &ctx.query)? {
+            kept.push(image);
+        }
+    }
+    Ok(kept)
+}
+
+fn passes(image: &Record, query: &Query) -> Result<bool, Fault> {
+    // Hidden images show only when hidden ones are asked for.
+    let hidden = query.last("os_hidden").is_some_and(|text| is_true(&Value::from(text)));
+    if image.attributes.hidden != hidden {
+        return Ok(false);
+    }
+    let shown = views::image(image);
+    for (key, wanted) in query.pairs() {
+        let wanted = wanted.as_str();
+        let pass = match key.as_str() {
+            key if PAGING.contains(&key) => true,
+            "os_hidden" => true,
+            "visibility" => wanted == "all" || shown["visibility"] == wanted,
+            "tag" => image.attributes.tags.iter().any(|tag| tag == wanted),
+            "protected" => image.attributes.protected == boolean(key, wanted)?,
+            "size_min" => shown["size"].as_u64().unwrap_or(0) >= number(key, wanted)?,
+            "size_max" => shown["size"].as_u64().unwrap_or(0) <= number(key, wanted)?,
+            "min_ram" | "min_disk" | "size" => shown[key.as_str()].as_u64() == Some(number(key, wanted)?),
+            "created_at" => compare_time(image.created_at.seconds(), wanted)?,
+            "updated_at" => compare_time(image.updated_at.seconds(), wanted)?,
+            key => text_matches(&shown[key], wanted),
+        };
+        if !pass {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn boolean(key: &str, text: &str) -> Result<bool, Fault> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(Fault::bad_request(format!("Invalid value '{text}' for '{key}': must be 'true' or 'false'."))),
+    }
+}
+
+fn number(key: &str, text: &str) -> Result<u64, Fault> {
+    text.parse().map_err(|_| Fault::bad_request(format!("Invalid value '{text}' for filter '{key}': not an integer.")))
+}
+
+/// `in:a,"b,c"` is a choice; anything else must be equal.
+fn text_matches(value: &Value, wanted: &str) -> bool {
+    let Some(text) = value.as_str() else { return false };
+    match wanted.strip_prefix("in:") {
+        Some(choice) => split_choice(choice).iter().any(|one| one == text),
+        None => text == wanted,
+    }
+}
+
+fn split_choice(choice: &str) -> Vec<String> {
+    let mut all = vec![String::new()];
+    let mut quoted = false;
+    for c in choice.chars() {
+        match (c, all.last_mut()) {
+            ('"', _) => quoted = !quoted,
+            (',', _) if !quoted => all.push(String::new()),
+            (c, Some(last)) => last.push(c),
+            (_, None) => {}
+        }
+    }
+    all
+}
+
+/// `gt:2026-01-01T00:00:00Z` and its kind; without a comparison, equal.
+fn compare_time(seconds: i64, wanted: &str) -> Result<bool, Fault> {
+    let (operator, time) = match wanted.split_once(':') {
+        Some((operator @ ("gt" | "gte" | "lt" | "lte" | "eq" | "neq"), time)) => (operator, time),
+        _ => ("eq", wanted),
+    };
+    // Times without a zone are UTC.
+    let parsed = DateTime::parse_from_rfc3339(time).or_else(|_| DateTime::parse_from_rfc3339(&format!("{time}Z")));
+    let limit = parsed.map_err(|_| Fault::bad_request(format!("Invalid time value: {time}")))?.timestamp();
+    Ok(match operator {
+        "gt" => seconds > limit,
+        "gte" => seconds >= limit,
+        "lt" => seconds < limit,
+        "lte" => seconds <= limit,
+        "neq" => seconds != limit,
+        _ => seconds == limit,
+    })
+}
+
+/// The order that the query asks for: `sort=name:asc,size` or `sort_key=..&sort_dir=..`; newest first by default.
+pub(super) fn sort(query: &Query, images: &mut [Arc<Record>]) -> Result<(), Fault> {
+    let keys = order(query)?;
+    images.sort_by(|a, b| {
+        let by_keys = keys.iter().map(|(key, ascending)| {
+            let ordering = compare(key, a, b);
+            if *ascending { ordering } else { ordering.reverse() }
+        });
+        by_keys.fold(Ordering::Equal, Ordering::then)
+    });
+    Ok(())
+}
+
+fn order(query: &Query) -> Result<Vec<(String, bool)>, Fault> {
+    let mut keys: Vec<(String, bool)> = Vec::new();
+    if let Some(sort) = query.last("sort") {
+        if query.has("sort_key") || query.has("sort_dir") {
+            return Err(Fault::bad_request("Old and new sorting syntax cannot be combined"));
+        }
+        for part in sort.split(',') {
+            let (key, direction) = part.trim().split_once(':').unwrap_or((part.trim(), "desc"));
+            keys.push((key.to_owned(), ascending(direction)?));
+        }
+    } else {
+        let directions: Vec<&str> = query.all("sort_dir").collect();
+        for (at, key) in query.all("sort_key").enumerate() {
+            let direction = directions.get(at).or(directions.first()).copied().unwrap_or("desc");
+            keys.push((key.to_owned(), ascending(direction)?));
+        }
+        if keys.is_empty()
+            && let Some(direction) = directions.first()
+        {
+            keys.push(("created_at".to_owned(), ascending(direction)?));
+        }
+    }
+    if let Some((key, _)) = keys.iter().find(|(key, _)| !SORTABLE.contains(&key.as_str())) {
+        return Err(Fault::bad_request(format!(
+            "Invalid sort key: {key}. It must be one of: {}.",
+            SORTABLE.join(", ")
+        )));
+    }
+    for key in ["created_at", "id"] {
+        if !keys.iter().any(|(known, _)| known == key) {
+            keys.push((key.to_owned(), false));
+        }
+    }
+    Ok(keys)
+}
+
+fn ascending(direction: &str) -> Result<bool, Fault> {
+    match direction {
+        "asc" => Ok(true),
+        "desc" => Ok(false),
+        other => Err(Fault::bad_request(format!("Invalid sort direction: {other}"))),
+    }
+}
+
+fn compare(key: &str, a: &Record, b: &Record) -> Ordering {
+    let size = |image: &Record| image.content.stored().map(|stored| stored.size);
+    match key {
+        "name" => a.attributes.name.cmp(&b.attributes.name),
+        "status" => a.content.status().cmp(b.content.status()),
+        "container_format" => a.attributes.container_format.cmp(&b.attributes.container_format),
+        "disk_format" => a.attributes.disk_format.cmp(&b.attributes.disk_format),
+        "size" => size(a).cmp(&size(b)),
+        "created_at" => a.created_at.cmp(&b.created_at),
+        "updated_at" => a.updated_at.cmp(&b.updated_at),
+        "min_ram" => a.attributes.min_ram_mib.cmp(&b.attributes.min_ram_mib),
+        "min_disk" => a.attributes.min_disk_gib.cmp(&b.attributes.min_disk_gib),
+        _ => a.id.cmp(&b.id),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    #[test]
+    fn choices_times_and_orders() {
+        let name = Value::from("a,b");
+        assert!(text_matches(&name, "in:x,\"a,b\"") && text_matches(&name, "a,b") && !text_matches(&name, "in:a,b"));
+        assert!(compare_time(10, "gt:1970-01-01T00:00:09Z").unwrap());
+        assert!(compare_time(10, "1970-01-01T00:00:10").unwrap());
+        assert!(compare_time(10, "yesterday").is_err());
+        let order = |text: &str| order(&Query::parse(text).unwrap());
+        assert_eq!(order("sort=name:asc,id").unwrap()[..2], [("name".into(), true), ("id".into(), false)]);
+        assert_eq!(order("sort_key=size&sort_dir=asc").unwrap()[0], ("size".to_owned(), true));
+        assert_eq!(order("").unwrap()[0], ("created_at".to_owned(), false));
+        assert!(
+            order("sort=colour").is_err() && order("sort=name&sort_key=id").is_err() && order("sort_dir=up").is_err()
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! `/v2/images`: announcing, listing, showing, changing and deleting images.
+
+use std::sync::Arc;
+
+use chronova_actors::image::ImageCommand;
+use chronova_events::ids::{ImageId, ProjectId};
+use chronova_events::image::{ImageAttributes, ImageCreated, Record, Visibility};
+use serde_json::{Map, Value, json};
+
+use super::{command, filters, patch, permitted, target, views};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::paging::Page;
+use crate::policy::Target;
+use crate::query::Query;
+use crate::reply::Reply;
+use crate::route::{Route, delete, get, patch as patch_route, post};
+
+pub(super) const ROUTES: &[Route] = &[
+    get("images.index", "/images", handler!(index)).policy("get_images"),
+    post("images.create", "/images", handler!(create)).policy_on_target("add_image").any_body(),
+    get("images.show", "/images/{image_id}", handler!(show)).policy_on_target("get_image"),
+    patch_route("images.update", "/images/{image_id}", handler!(update)).policy_on_target("modify_image").any_body(),
+    delete("images.delete", "/images/{image_id}", handler!(remove)).policy_on_target("delete_image"),
+    get("images.tasks", "/images/{image_id}/tasks", handler!(tasks)).policy_on_target("get_image"),
+];
+
+/// Glance's `limit_param_default` and `api_limit_max`.
+const DEFAULT_PAGE: usize = 25;
+const LARGEST_PAGE: u64 = 1_000;
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    let all = ctx.app.house()?.views.images.read(chronova_projections::images::Images::all);
+    let mut images = filters::apply(&ctx, all)?;
+    filters::sort(&ctx.query, &mut images)?;
+    let mut page = Page::of(&ctx.query, LARGEST_PAGE)?;
+    if !page.limited {
+        page.limit = DEFAULT_PAGE;
+    }
+    let (images, more) = page.cut(images, |image: &Arc<Record>| image.id.to_string())?;
+    let mut body = Map::new();
+    body.insert("images".to_owned(), images.iter().map(|image| views::image(image)).collect());
+    body.insert("first".to_owned(), json!(address(&ctx.query, None)));
+    if let Some(last) = images.last().filter(|_| more) {
+        body.insert("next".to_owned(), json!(address(&ctx.query, Some(&last.id.to_string()))));
+    }
+    body.insert("schema".to_owned(), json!("/v2/schemas/images"));
+    Ok(Reply::ok(Value::Object(body)))
+}
+
+/// The address of a page, below the service's root as Glance writes it.
+fn address(query: &Query, marker: Option<&str>) -> String {
+    let mut pairs: Vec<(&str, &str)> =
+        query.pairs().iter().map(|(k, v)| (k.as_str(), v.as_str())).filter(|(key, _)| *key != "marker").collect();
+    pairs.extend(marker.map(|marker| ("marker", marker)));
+    if pairs.is_empty() { "/v2/images".to_owned() } else { format!("/v2/images?{}", Query::encode(pairs)) }
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let (image, _) = permitted(&ctx)?;
+    Ok(Reply::ok(views::image(&image)))
+}
+
+async fn tasks(ctx: Ctx) -> Result<Reply, Fault> {
+    permitted(&ctx)?;
+    Ok(Reply::ok(json!({"tasks": []})))
+}
+
+async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    let (image, attributes) = announced(&ctx)?;
+    let owner = attributes.owner.as_ref().map_or("", ProjectId::as_str).to_owned();
+    let own = Target::of(ctx.caller()).with("owner", owner).with("visibility", attributes.visibility.as_str());
+    let permit = ctx.authorize(&own)?;
+    patch::check_visibility(&ctx, attributes.visibility, &own)?;
+    command(&ctx, &permit, image, ImageCommand::Create(ImageCreated { image, attributes })).await?;
+    let made = ctx.app.house()?.views.images.read(|images| images.get(image));
+    let made = made.ok_or_else(|| super::not_found(&image.to_string()))?;
+    let location = ctx.links.to_self("images", &image.to_string());
+    Ok(Reply::json(201, views::image(&made)).header("Location", location).header("OpenStack-image-import-methods", ""))
+}
+
+/// What the body of a new image says.
+fn announced(ctx: &Ctx) -> Result<(ImageId, ImageAttributes), Fault> {
+    let Value::Object(body) = &ctx.body else {
+        return Err(Fault::bad_request("Provided object does not match schema 'image': a JSON object is required"));
+    };
+    let mut image = ImageId::random();
+    let mut attributes = ImageAttributes {
+        name: None,
+        owner: ctx.caller().project.clone(),
+        visibility: Visibility::Shared,
+        disk_format: None,
+        container_format: None,
+        min_disk_gib: 0,
+        min_ram_mib: 0,
+        protected: false,
+        hidden: false,
+        tags: Vec::new(),
+        properties: Vec::new(),
+    };
+    for (key, value) in body {
+        if key == "id" {
+            let text = value.as_str().unwrap_or_default();
+            image = text.parse().map_err(|_| patch::schema_fault(key, "it is not a UUID"))?;
+        } else {
+            patch::parse(ctx, key, Some(value))?.put_into(&mut attributes);
+        }
+    }
+    Ok((image, attributes))
+}
+
+async fn update(ctx: Ctx) -> Result<Reply, Fault> {
+    let (image, permit) = permitted(&ctx)?;
+    let changes = patch::changes(&ctx, &target(&ctx, &image))?;
+    command(&ctx, &permit, image.id, ImageCommand::Change(changes)).await?;
+    let changed = ctx.app.house()?.views.images.read(|images| images.get(image.id));
+    let changed = changed.ok_or_else(|| super::not_found(&image.id.to_string()))?;
+    Ok(Reply::ok(views::image(&changed)))
+}
+
+async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
+    let (image, permit) = permitted(&ctx)?;
+    command(&ctx, &permit, image.id, ImageCommand::Delete).await?;
+    // The image is gone whatever happens to the file; the next start would sweep it.
+    if let Err(error) = ctx.app.images()?.files.remove(image.id).await {
+        tracing::warn!(image = %image.id, %error, "the bytes of a deleted image could not be removed");
+    }
+    Ok(Reply::empty(204))
+}

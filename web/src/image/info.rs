@@ -1,0 +1,25 @@
+//! `/v2/info`: what clients ask about the service itself.
+
+use serde_json::json;
+
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, get};
+
+pub(super) const ROUTES: &[Route] =
+    &[get("info.import", "/info/import", handler!(import)), get("info.stores", "/info/stores", handler!(stores))];
+
+/// Bytes are uploaded; there is no other way in.
+async fn import(_: Ctx) -> Result<Reply, Fault> {
+    Ok(Reply::ok(json!({
+        "import-methods": {"description": "Import methods available.", "type": "array", "value": []},
+    })))
+}
+
+async fn stores(_: Ctx) -> Result<Reply, Fault> {
+    Ok(Reply::ok(json!({
+        "stores": [{"id": "file", "description": "Files of the data directory", "default": "true"}],
+    })))
+}

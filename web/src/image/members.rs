@@ -1,0 +1,96 @@
+//! `/v2/images/{image_id}/members`: the projects that a shared image is offered to.
+
+use std::sync::Arc;
+
+use chronova_actors::image::ImageCommand;
+use chronova_events::ids::ProjectId;
+use chronova_events::image::{MemberStatus, Record, Visibility};
+use serde_json::{Value, json};
+
+use super::{command, not_found, permitted, target, views, visible};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::policy::Target;
+use crate::reply::Reply;
+use crate::route::{Route, delete, get, post, put};
+
+pub(super) const ROUTES: &[Route] = &[
+    get("members.index", "/images/{image_id}/members", handler!(index)).policy_on_target("get_members"),
+    post("members.create", "/images/{image_id}/members", handler!(create)).policy_on_target("add_member").any_body(),
+    get("members.show", "/images/{image_id}/members/{member_id}", handler!(show)).policy_on_target("get_member"),
+    put("members.update", "/images/{image_id}/members/{member_id}", handler!(update))
+        .policy_on_target("modify_member")
+        .any_body(),
+    delete("members.delete", "/images/{image_id}/members/{member_id}", handler!(remove))
+        .policy_on_target("delete_member"),
+];
+
+fn is_owner(ctx: &Ctx, image: &Record) -> bool {
+    ctx.caller().is_admin || (ctx.caller().project.is_some() && ctx.caller().project == image.attributes.owner)
+}
+
+/// The owner sees all members, a member sees itself.
+fn sees(ctx: &Ctx, image: &Record, member: &ProjectId) -> bool {
+    is_owner(ctx, image) || ctx.caller().project.as_ref() == Some(member)
+}
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    let (image, _) = permitted(&ctx)?;
+    if image.attributes.visibility != Visibility::Shared {
+        return Err(Fault::forbidden("Only shared images have members."));
+    }
+    let seen = image.members.iter().filter(|(project, _)| sees(&ctx, &image, project));
+    let members: Vec<Value> = seen.map(|(project, member)| views::member(&image, project, member)).collect();
+    Ok(Reply::ok(json!({"members": members, "schema": "/v2/schemas/members"})))
+}
+
+fn reply(ctx: &Ctx, image: &Record, member: &ProjectId) -> Result<Reply, Fault> {
+    let image = ctx.app.house()?.views.images.read(|images| images.get(image.id));
+    let shown = image.as_ref().and_then(|image| Some(views::member(image, member, image.members.get(member)?)));
+    let image_id = ctx.param("image_id");
+    shown
+        .map(Reply::ok)
+        .ok_or_else(|| Fault::not_found(format!("{member} not found in the member list of the image {image_id}.")))
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let (image, _) = permitted(&ctx)?;
+    let member = ProjectId::new(ctx.param("member_id"));
+    if !sees(&ctx, &image, &member) {
+        return Err(not_found(ctx.param("image_id")));
+    }
+    reply(&ctx, &image, &member)
+}
+
+async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    let (image, permit) = permitted(&ctx)?;
+    let member = match ctx.body["member"].as_str().map(str::trim) {
+        Some(member) if !member.is_empty() && member.len() <= 255 => ProjectId::new(member),
+        _ => return Err(Fault::bad_request("Expected a member in the form: {\"member\": \"image_id\"}")),
+    };
+    command(&ctx, &permit, image.id, ImageCommand::Invite(member.clone())).await?;
+    reply(&ctx, &image, &member)
+}
+
+/// Only the project that an image is offered to answers.
+async fn update(ctx: Ctx) -> Result<Reply, Fault> {
+    let member = ProjectId::new(ctx.param("member_id"));
+    let image: Arc<Record> = visible(&ctx).or_else(|fault| ctx.authorize(&Target::default()).and(Err(fault)))?;
+    let permit = ctx.authorize(&target(&ctx, &image).with("member_id", member.as_str()))?;
+    let status = ctx.body["status"].as_str().and_then(MemberStatus::parse);
+    let status = status.ok_or_else(|| {
+        Fault::bad_request(
+            "Expected a status in the form: {\"status\": \"status\"}, one of pending, accepted, rejected",
+        )
+    })?;
+    command(&ctx, &permit, image.id, ImageCommand::Answer { member: member.clone(), status }).await?;
+    reply(&ctx, &image, &member)
+}
+
+async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
+    let (image, permit) = permitted(&ctx)?;
+    let member = ProjectId::new(ctx.param("member_id"));
+    command(&ctx, &permit, image.id, ImageCommand::RemoveMember(member)).await?;
+    Ok(Reply::empty(204))
+}
