@@ -13,6 +13,7 @@ use crate::aggregate::Aggregate;
 pub enum HostAggregate {}
 
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant)] // a command lives for one call
 pub enum HostCommand {
     /// The host answers, and this is what it is: registers, updates, brings up, whatever is needed.
     Report(Registered),

@@ -30,7 +30,7 @@ pub const MAILBOX: usize = 1_024;
 /// Commands whose events go out in one append at the most.
 const BATCH: usize = 512;
 /// An actor with nothing to do for this long leaves memory.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_mins(1);
 /// Events read at once when loading.
 const PAGE: usize = 4_096;
 

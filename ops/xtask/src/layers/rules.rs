@@ -17,8 +17,8 @@ pub(crate) struct Rule {
 pub(crate) static RULES: &[Rule] = &[
     Rule {
         name: "imports",
-        why: "ARCHITECTURE.md section 2: a crate imports only what its row of the table allows; of actors, the scheduler \
-              alone reads projections, because only a proposal may use a view that lags",
+        why: "ARCHITECTURE.md section 2: a crate imports only what its row of the table allows; in actors, what decides or \
+              plans reads no projections, because a decision may not use a view that lags",
         advice: false,
         check: imports,
     },
@@ -113,8 +113,9 @@ const EVERYTHING: &[&str] = &[
     "chronova_tests",
 ];
 
-/// The only place of `actors` that reads views.
-const SCHEDULER: [&str; 2] = ["actors/src/scheduler", "actors/src/scheduler.rs"];
+/// What decides in `actors`, by file name: it reads no views. (The shell and the gateway carry decisions.)
+const DECIDING: [&str; 5] = ["aggregate", "decide", "gateway", "plan", "state"];
+const SHELL: &str = "actors/src/shell";
 
 pub(crate) fn may_import(package: &str) -> &'static [&'static str] {
     MAY_IMPORT.iter().find(|(folder, _)| *folder == package).map_or(&[], |(_, allowed)| allowed)
@@ -127,14 +128,14 @@ fn begins_with(path: &CodePath, krate: &str) -> bool {
 
 fn imports(source: &Source, report: &mut Report<'_>) {
     let allowed = may_import(source.package());
-    let reads_views = SCHEDULER.iter().any(|place| source.is_under(place));
+    let decides = DECIDING.contains(&source.stem()) || source.is_under(SHELL);
     for path in source.paths() {
         let Some(krate) = EVERYTHING.iter().find(|krate| begins_with(path, krate)) else { continue };
         let own = source.package() != "ops/xtask" && krate.strip_prefix("chronova_") == Some(source.package());
         if !own && !allowed.contains(krate) {
             report(path.line, format!("{} may not name {krate}", source.package()));
-        } else if source.package() == "actors" && *krate == "chronova_projections" && !reads_views && !path.test {
-            report(path.line, "only actors/src/scheduler may read projections".to_owned());
+        } else if source.package() == "actors" && *krate == "chronova_projections" && decides && !path.test {
+            report(path.line, "a decision may not read projections: they lag".to_owned());
         }
     }
 }
