@@ -68,7 +68,7 @@ pub const GONE: &[Route] = &[
     gone("security_group_default_rules.show", Method::Get, "/os-security-group-default-rules/{id}", 410),
     gone("tenant_networks.create", Method::Post, "/os-tenant-networks", 410),
     gone("tenant_networks.delete", Method::Delete, "/os-tenant-networks/{id}", 410),
-    gone_action("remote_consoles.os-getRDPConsole", "/servers/{id}/action", "os-getRDPConsole", 400),
+    gone_action("remote_consoles.os-getRDPConsole", "/servers/{id}/action", "os-getRDPConsole", 400).until(2, 5),
     gone_action("admin_actions.resetNetwork", "/servers/{id}/action", "resetNetwork", 410),
     gone("consoles.index", Method::Get, "/servers/{server_id}/consoles", 410),
     gone("consoles.create", Method::Post, "/servers/{server_id}/consoles", 410),
