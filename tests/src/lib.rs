@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations)] // this crate is tests
 
+pub mod compute_api;
 pub mod gates;
 pub mod process_harness;
 pub mod services;

@@ -1,0 +1,312 @@
+//! Every sample answer of the contract for an operation that is served: the same keys and the same JSON types come back
+//! from a living control plane at that microversion.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use chronova_tests::compute_api::{ADMIN, Api, contract, read};
+use serde_json::{Value, json};
+
+/// Objects whose keys are data.
+const FREE: &[&str] =
+    &["metadata", "extra_specs", "properties", "addresses", "scheduler_hints", "meta", "hosts", "rules"];
+
+/// Samples that show what this release cannot have, and why.
+const NOT_HERE: &[(&str, &str)] = &[
+    ("os-rescue/", "servers cannot be rescued"),
+    ("os-server-groups/", "there are no server groups"),
+    ("os-volume_attachments/", "there are no volumes"),
+    ("os-migrations/", "there are no migrations"),
+    ("os-aggregates/", "there are no aggregates"),
+    ("v2.69/", "all hosts belong to the one cell that answers"),
+    ("down-cell", "all hosts belong to the one cell that answers"),
+    ("hypervisors-uptime", "simulated hosts do not tell"),
+    ("os-quota-sets-noop/", "quotas are enforced"),
+    ("extensions-list-resp-v21-compatible", "it is the list of the API before microversions"),
+];
+
+/// Where the server's answer and the sample may differ, and why.
+fn tolerated(operation: &str, path: &str) -> bool {
+    match (operation, path) {
+        // A link to a next page is there where there is a next page.
+        (_, path) if path.ends_with("_links") || path.ends_with("/links") => true,
+        // Only what failed has a fault.
+        (_, path) if path.ends_with("/fault") => true,
+        _ => false,
+    }
+}
+
+fn compare(path: &str, sample: &Value, ours: &Value, wrong: &mut Vec<String>) {
+    match (sample, ours) {
+        (Value::Null, _) | (_, Value::Null) => {}
+        (Value::Object(sample), Value::Object(ours)) => {
+            if FREE.iter().any(|free| path.ends_with(&format!("/{free}"))) {
+                return;
+            }
+            for key in sample.keys().filter(|key| !ours.contains_key(*key)) {
+                wrong.push(format!("{path}/{key} is missing"));
+            }
+            for key in ours.keys().filter(|key| !sample.contains_key(*key)) {
+                wrong.push(format!("{path}/{key} is not in the sample"));
+            }
+            for (key, value) in sample {
+                if let Some(ours) = ours.get(key) {
+                    compare(&format!("{path}/{key}"), value, ours, wrong);
+                }
+            }
+        }
+        (Value::Array(sample), Value::Array(ours)) => {
+            if let (Some(sample), Some(ours)) = (sample.first(), ours.first()) {
+                compare(&format!("{path}[]"), sample, ours, wrong);
+            }
+        }
+        (Value::String(_), Value::String(_))
+        | (Value::Number(_), Value::Number(_))
+        | (Value::Bool(_), Value::Bool(_)) => {}
+        (sample, ours) => wrong.push(format!("{path}: {ours} instead of {sample}")),
+    }
+}
+
+struct Seeded {
+    server: String,
+    request: String,
+    port: String,
+}
+
+/// A server with everything on, its first action, its port.
+async fn seed(api: &Api) -> Seeded {
+    let mut wish = Api::wish("new-server-test");
+    wish["metadata"] = json!({"foo": "Foo Value"});
+    wish["accessIPv4"] = json!("1.2.3.4");
+    wish["accessIPv6"] = json!("80fe::");
+    let server = api.server(ADMIN, wish).await;
+    let flavors = json!({"extra_specs": {"hw:numa_nodes": "1"}});
+    api.call("POST", "/flavors/1/os-extra_specs", "2.1", ADMIN, Some(flavors)).await;
+    let private = json!({"flavor": {"id": "10", "name": "private", "ram": 1, "vcpus": 1, "disk": 1, "os-flavor-access:is_public": false}});
+    api.call("POST", "/flavors", "2.1", ADMIN, Some(private)).await;
+    api.call("POST", "/flavors/10/action", "2.1", ADMIN, Some(json!({"addTenantAccess": {"tenant": "p"}}))).await;
+    api.call("POST", "/os-keypairs", "2.1", ADMIN, Some(json!({"keypair": {"name": "keypair-test"}}))).await;
+    let ports = api.get(&format!("/servers/{server}/os-interface"), "2.1").await;
+    let actions = api.get(&format!("/servers/{server}/os-instance-actions"), "2.1").await;
+    Seeded {
+        port: ports["interfaceAttachments"][0]["port_id"].as_str().unwrap().to_owned(),
+        request: actions["instanceActions"][0]["request_id"].as_str().unwrap().to_owned(),
+        server,
+    }
+}
+
+/// What to ask so that the answer is like the sample: method, path, who asks, body.
+async fn question(
+    api: &Api,
+    seeded: &Seeded,
+    operation: &str,
+    sample: &str,
+    version: &str,
+) -> Option<(&'static str, String, &'static str, Option<Value>)> {
+    let Seeded { server, request, port } = seeded;
+    let minor: u32 = version.split_once('.').unwrap().1.parse().unwrap();
+    let get = |path: String| Some(("GET", path, ADMIN, None));
+    let fresh = uuid::Uuid::new_v4().simple().to_string();
+    let hypervisor = || async {
+        let list = api.get("/os-hypervisors", version).await;
+        let hypervisors = list["hypervisors"].as_array().unwrap().clone();
+        let mut with_servers = None;
+        for hypervisor in &hypervisors {
+            let id = hypervisor["id"].to_string().trim_matches('"').to_owned();
+            if minor >= 53 {
+                let shown = api.get(&format!("/os-hypervisors/{id}?with_servers=true"), version).await;
+                if shown["hypervisor"]["servers"].as_array().is_some_and(|list| !list.is_empty()) {
+                    with_servers = Some(id.clone());
+                }
+            }
+        }
+        let first = hypervisors[0]["id"].to_string().trim_matches('"').to_owned();
+        with_servers.unwrap_or(first)
+    };
+    let servers = sample.contains("with-servers");
+    match operation {
+        "extension_info.index" => get("/extensions".into()),
+        "extension_info.show" => get("/extensions/os-agents".into()),
+        "flavors.index" => get("/flavors".into()),
+        "flavors.detail" => get("/flavors/detail".into()),
+        "flavors.show" => get("/flavors/1".into()),
+        "flavors.create" => Some((
+            "POST",
+            "/flavors".into(),
+            ADMIN,
+            Some(json!({"flavor": {"name": fresh, "ram": 1024, "vcpus": 2, "disk": 10}})),
+        )),
+        "flavors.update" => Some(("PUT", "/flavors/1".into(), ADMIN, Some(json!({"flavor": {"description": "d"}})))),
+        "flavor_access.index" => get("/flavors/10/os-flavor-access".into()),
+        "flavor_access.addTenantAccess" => {
+            Some(("POST", "/flavors/10/action".into(), ADMIN, Some(json!({"addTenantAccess": {"tenant": fresh}}))))
+        }
+        "flavor_access.removeTenantAccess" => None,
+        "flavors_extraspecs.index" => get("/flavors/1/os-extra_specs".into()),
+        "flavors_extraspecs.show" => get("/flavors/1/os-extra_specs/hw:numa_nodes".into()),
+        "flavors_extraspecs.create" => Some((
+            "POST",
+            "/flavors/1/os-extra_specs".into(),
+            ADMIN,
+            Some(json!({"extra_specs": {"hw:cpu_policy": "shared", "hw:numa_nodes": "1"}})),
+        )),
+        "flavors_extraspecs.update" => {
+            Some(("PUT", "/flavors/1/os-extra_specs/hw:numa_nodes".into(), ADMIN, Some(json!({"hw:numa_nodes": "2"}))))
+        }
+        "limits.index" => get("/limits".into()),
+        "attach_interfaces.index" => get(format!("/servers/{server}/os-interface")),
+        "attach_interfaces.show" => get(format!("/servers/{server}/os-interface/{port}")),
+        "availability_zone.index" => get("/os-availability-zone".into()),
+        "availability_zone.detail" => get("/os-availability-zone/detail".into()),
+        "console_output.os-getConsoleOutput" => Some((
+            "POST",
+            format!("/servers/{server}/action"),
+            ADMIN,
+            Some(json!({"os-getConsoleOutput": {"length": 50}})),
+        )),
+        "hypervisors.index" => {
+            get(if servers { "/os-hypervisors?with_servers=true" } else { "/os-hypervisors" }.into())
+        }
+        "hypervisors.detail" => {
+            let query = if servers { "?with_servers=true" } else { "" };
+            get(format!("/os-hypervisors/detail{query}"))
+        }
+        "hypervisors.show" => {
+            let query = if servers { "?with_servers=true" } else { "" };
+            get(format!("/os-hypervisors/{}{query}", hypervisor().await))
+        }
+        "hypervisors.statistics" => (minor < 88).then(|| ("GET", "/os-hypervisors/statistics".into(), ADMIN, None)),
+        "hypervisors.uptime" if minor < 88 => get(format!("/os-hypervisors/{}/uptime", hypervisor().await)),
+        "hypervisors.search" if minor < 53 => get("/os-hypervisors/sim/search".into()),
+        "hypervisors.servers" if minor < 53 && servers => None,
+        "instance_actions.index" => get(format!("/servers/{server}/os-instance-actions")),
+        "instance_actions.show" => {
+            let who = if sample.contains("non-admin") { "user:admin" } else { ADMIN };
+            Some(("GET", format!("/servers/{server}/os-instance-actions/{request}"), who, None))
+        }
+        "keypairs.index" => get("/os-keypairs".into()),
+        "keypairs.show" => get("/os-keypairs/keypair-test".into()),
+        "keypairs.create" => {
+            let mut keypair = json!({"name": fresh});
+            if sample.contains("import") {
+                keypair["public_key"] = json!(KEY);
+            }
+            Some(("POST", "/os-keypairs".into(), ADMIN, Some(json!({"keypair": keypair}))))
+        }
+        "servers.index" => get("/servers".into()),
+        "servers.detail" => Some(("GET", "/servers/detail".into(), who(sample, "servers"), None)),
+        "servers.show" => Some(("GET", format!("/servers/{server}"), who(sample, "server"), None)),
+        "servers.update" => {
+            let name = json!({"server": {"name": "new-server-test"}});
+            Some(("PUT", format!("/servers/{server}"), who(sample, "server"), Some(name)))
+        }
+        "servers.create" => {
+            let mut wish = Api::wish("made");
+            if sample.contains("multiple-create-post-resp") {
+                wish["return_reservation_id"] = json!(true);
+            }
+            Some(("POST", "/servers".into(), "many:many", Some(json!({"server": wish}))))
+        }
+        "quota_sets.show" => get("/os-quota-sets/admin".into()),
+        "quota_sets.defaults" => get("/os-quota-sets/admin/defaults".into()),
+        "quota_sets.detail" => get("/os-quota-sets/admin/detail".into()),
+        "quota_sets.update" => Some((
+            "PUT",
+            "/os-quota-sets/many".into(),
+            ADMIN,
+            Some(json!({"quota_set": {"instances": 90, "cores": 90, "ram": 99_999}})),
+        )),
+        "quota_classes.show" => get("/os-quota-class-sets/default".into()),
+        "security_groups.ServerSecurityGroup.index" => get(format!("/servers/{server}/os-security-groups")),
+        "server_tags.index" => get(format!("/servers/{server}/tags")),
+        "server_tags.update_all" => {
+            Some(("PUT", format!("/servers/{server}/tags"), ADMIN, Some(json!({"tags": ["baz"]}))))
+        }
+        "services.index" => get("/os-services".into()),
+        "services.update" => service_update(api, sample, version).await,
+        "simple_tenant_usage.index" => {
+            let detailed = u8::from(!sample.ends_with("usage-get.json"));
+            get(format!(
+                "/os-simple-tenant-usage?detailed={detailed}&start=2020-01-01T00:00:00&end=2100-01-01T00:00:00"
+            ))
+        }
+        "simple_tenant_usage.show" => {
+            get("/os-simple-tenant-usage/admin?start=2020-01-01T00:00:00&end=2100-01-01T00:00:00".into())
+        }
+        "ips.index" => get(format!("/servers/{server}/ips")),
+        "ips.show" => get(format!("/servers/{server}/ips/private")),
+        "server_metadata.index" => get(format!("/servers/{server}/metadata")),
+        "server_metadata.show" => get(format!("/servers/{server}/metadata/foo")),
+        _ => None,
+    }
+}
+
+/// Some samples are those of an administrator and some are not.
+fn who(sample: &str, key: &str) -> &'static str {
+    let sample = read(&contract().unwrap().join("api-samples").join(sample));
+    let server = sample[key].get(0).unwrap_or(&sample[key]);
+    if server.get("OS-EXT-SRV-ATTR:host").is_some() { ADMIN } else { "user:admin" }
+}
+
+async fn service_update(
+    api: &Api,
+    sample: &str,
+    version: &str,
+) -> Option<(&'static str, String, &'static str, Option<Value>)> {
+    let services = api.get("/os-services?binary=nova-compute", version).await;
+    let (id, host) = (&services["services"][1]["id"], &services["services"][1]["host"]);
+    let verb = ["disable-log", "disable", "enable", "force-down"].into_iter().find(|verb| sample.contains(verb))?;
+    let by_id = id.is_string();
+    let (path, mut body) = match (by_id, verb) {
+        (true, "disable-log") => (String::new(), json!({"status": "disabled", "disabled_reason": "test2"})),
+        (true, "disable") => (String::new(), json!({"status": "disabled"})),
+        (true, "enable") => (String::new(), json!({"status": "enabled"})),
+        (true, _) => (String::new(), json!({"forced_down": true})),
+        (false, "disable-log") => ("disable-log-reason".into(), json!({"disabled_reason": "test2"})),
+        (false, "force-down") => ("force-down".into(), json!({"forced_down": true})),
+        (false, verb) => (verb.to_owned(), json!({})),
+    };
+    if by_id {
+        return Some(("PUT", format!("/os-services/{}", id.as_str()?), ADMIN, Some(body)));
+    }
+    body["host"] = host.clone();
+    body["binary"] = json!("nova-compute");
+    Some(("PUT", format!("/os-services/{path}"), ADMIN, Some(body)))
+}
+
+const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG0bTWZyLQGKlW5yQmNzFq9hJ1mX5x0yQ1V2kT3dYv3x me@home";
+
+#[actix_rt::test]
+async fn answers_look_like_the_samples() {
+    let Some(contract) = contract() else { return };
+    let samples = read(&contract.join("api-samples-map.json"));
+    let api = Api::start().await;
+    let lift = json!({"quota_set": {"instances": -1, "cores": -1, "ram": -1}});
+    api.call("PUT", "/os-quota-sets/many", "2.1", ADMIN, Some(lift)).await;
+    let seeded = seed(&api).await;
+    let (mut wrong, mut compared) = (Vec::new(), 0);
+    for (sample, about) in samples["samples"].as_object().unwrap() {
+        let operation = about["operation"].as_str().unwrap_or_default();
+        let left_out = about["kind"] != "response" || NOT_HERE.iter().any(|(part, _)| sample.contains(part));
+        if left_out || about["removed"] == true {
+            continue;
+        }
+        let version = about["version"].as_str().unwrap();
+        let Some((method, path, who, body)) = question(&api, &seeded, operation, sample, version).await else {
+            continue;
+        };
+        let answer = api.call(method, &path, version, who, body).await;
+        compared += 1;
+        if answer.status >= 300 {
+            wrong.push(format!("{sample}: {method} {path} answers {} {}", answer.status, answer.body));
+            continue;
+        }
+        let mut here = Vec::new();
+        compare("", &read(&contract.join("api-samples").join(sample)), &answer.body, &mut here);
+        here.retain(|line| !tolerated(operation, line.split([' ', ':']).next().unwrap_or_default()));
+        wrong.extend(here.into_iter().map(|line| format!("{sample} ({operation} at {version}): {line}")));
+    }
+    eprintln!("{compared} samples compared");
+    api.stop().await;
+    assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(compared > 200, "only {compared} samples were compared");
+}
