@@ -67,9 +67,14 @@ pub(super) fn translate(call: &'static str, error: &Error) -> DriverError {
 }
 
 fn from_transport(error: &Error) -> bool {
+    let message = error.message();
+    // Under a call on an open connection this is libvirtd missing a daemon of its own (virtlogd), not us missing libvirtd.
+    if message.starts_with("Failed to connect socket") {
+        return false;
+    }
     matches!(error.domain(), virt::enumutil::Enum::Known(ErrorDomain::Rpc | ErrorDomain::Remote))
-        || error.message().contains("client socket is closed")
-        || error.message().contains("connection closed")
+        || message.contains("client socket is closed")
+        || message.contains("connection closed")
 }
 
 /// The wording comes from QEMU, qemu-img and strerror; libvirt passes it on as text only.
