@@ -19,7 +19,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    pub fn new(inner: Arc<dyn Driver>, dead: Arc<AtomicBool>) -> Arc<dyn Driver> {
+    pub fn around(inner: Arc<dyn Driver>, dead: Arc<AtomicBool>) -> Arc<dyn Driver> {
         Arc::new(Self { inner, dead })
     }
 

@@ -24,6 +24,7 @@ use chronova_events::store::faulty::FuseStore;
 use chronova_events::store::memory::MemoryStore;
 use chronova_hypervisor::driver::Driver;
 use chronova_hypervisor::sim::{SimFleet, SimUri};
+use chronova_projections::processes::Processes;
 use chronova_projections::runner;
 use chronova_projections::views::Views;
 use uuid::Uuid;
@@ -32,7 +33,7 @@ use crate::gates::Gate;
 use crate::services::{OneImage, OneNetwork};
 
 /// How long a test waits for what must come; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What survives a crash.
 pub struct World {
@@ -62,7 +63,7 @@ impl World {
         let fused = FuseStore::new(Arc::clone(&self.log) as Arc<dyn EventStore>, fuse);
         let store = Arc::clone(&fused) as Arc<dyn EventStore>;
         let drivers: Vec<Arc<dyn Driver>> =
-            self.fleet.drivers().into_iter().map(|driver| Gate::new(driver, fused.dead())).collect();
+            self.fleet.drivers().into_iter().map(|driver| Gate::around(driver, fused.dead())).collect();
         let mut core = Core::start(store, Arc::new(SystemClock), Views::new(), 1).await.unwrap();
         core.interference = interference;
         let network = Arc::clone(&self.network);
@@ -80,7 +81,7 @@ impl World {
     /// What must hold whenever nothing is under way: nothing leaked, nothing lost.
     pub async fn check(&self) {
         let views = self.views().await;
-        assert!(views.processes.read(|p| p.is_empty()), "no process is left unfinished");
+        assert!(views.processes.read(Processes::is_empty), "no process is left unfinished");
         let mut living = Vec::new();
         let mut placed = Vec::new();
         views.servers.read(|servers| {
@@ -170,7 +171,7 @@ impl Life {
         self.until(|house| {
             let caught_up = house.views.position() >= self.store.head();
             caught_up
-                && house.views.processes.read(|view| view.is_empty())
+                && house.views.processes.read(Processes::is_empty)
                 && chronova_actors::reconcile::quota::plan(&house.views).is_empty()
         })
         .await

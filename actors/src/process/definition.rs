@@ -113,7 +113,8 @@ impl Work {
     /// Whether there is anybody to ask on the host. One that is up according to the log but has not answered in this life
     /// of the control plane will do so soon, or be recorded as down.
     pub fn host_answers(&self, host: HostId) -> Result<bool, StepError> {
-        let up = self.house.views.hosts.read(|hosts| hosts.get(host).is_some_and(chronova_events::host::KnownHost::answers));
+        let up =
+            self.house.views.hosts.read(|hosts| hosts.get(host).is_some_and(chronova_events::host::KnownHost::answers));
         match (up, self.house.fleet.driver(host)) {
             (true, None) => Err(StepError::Again(format!("host {host} has not answered yet"))),
             (up, _) => Ok(up),

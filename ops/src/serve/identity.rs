@@ -20,7 +20,7 @@ use super::settings;
 use crate::config::Config;
 
 /// Opens the service; at the first start makes the administrator and writes `clouds.yaml`.
-pub async fn open(config: &Config, core: &Core) -> Result<Arc<IdentityService>> {
+pub(super) async fn open(config: &Config, core: &Core) -> Result<Arc<IdentityService>> {
     let folder = &config.chronova.data_dir;
     let base = settings::public_url(config, &settings::listeners(config)?);
     let mut options = IdentityOptions::new(Catalogue::on_one_port(&base, &config.chronova.region_name));

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
+use chronova_actors::image::embedded::EmbeddedImages;
+use chronova_actors::image::files::ImageFiles;
 use chronova_actors::network::service::EmbeddedNetworks;
 use chronova_actors::runtime::{Core, Runtime};
 use chronova_events::clock::SystemClock;
@@ -23,7 +25,7 @@ use super::{AppState, identity, settings};
 use crate::config::Config;
 
 /// The house, at work.
-pub struct House {
+pub(super) struct House {
     pub app: AppState,
     pub runtime: Runtime,
     store: Arc<SqliteStore>,
@@ -31,7 +33,7 @@ pub struct House {
 }
 
 impl House {
-    pub async fn open(config: &Config) -> Result<Self> {
+    pub(super) async fn open(config: &Config) -> Result<Self> {
         let folder = config.chronova.data_dir.clone();
         create_private(&folder).with_context(|| format!("cannot use the data folder {}", folder.display()))?;
         let path = folder.join("log.db");
@@ -50,14 +52,17 @@ impl House {
             .context("the event log cannot be folded")?;
         let identity_service = identity::open(config, &core).await?;
         let networks = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
-        let images = Arc::new(NoImages);
-        let runtime = Runtime::start(core, drivers(config)?, networks, images, settings::actors(config)).await;
-        let app = app(config, &runtime, identity_service)?;
+        let files = ImageFiles::open(&folder, config.glance.image_size_cap)
+            .context("the folder of the images cannot be used")?;
+        let images = EmbeddedImages::new(files, Arc::clone(&core.views));
+        let runtime =
+            Runtime::start(core, drivers(config)?, networks, Arc::clone(&images) as _, settings::actors(config)).await;
+        let app = app(config, &runtime, identity_service, images)?;
         Ok(Self { app, runtime, store, folder })
     }
 
     /// Ends the work, takes in what was appended last, keeps a checkpoint, closes the log.
-    pub async fn close(self) -> Result<()> {
+    pub(super) async fn close(self) -> Result<()> {
         let views = Arc::clone(&self.runtime.house.views);
         self.runtime.stop().await;
         let store = self.store;
@@ -70,7 +75,12 @@ impl House {
     }
 }
 
-fn app(config: &Config, runtime: &Runtime, identity: Arc<IdentityService>) -> Result<AppState> {
+fn app(
+    config: &Config,
+    runtime: &Runtime,
+    identity: Arc<IdentityService>,
+    images: Arc<EmbeddedImages>,
+) -> Result<AppState> {
     let web = settings::web(config);
     let policy = Enforcer::load(&web.policy).context("the policy cannot be used")?;
     let authentication = match config.api.auth_strategy.as_str() {
@@ -79,7 +89,8 @@ fn app(config: &Config, runtime: &Runtime, identity: Arc<IdentityService>) -> Re
     };
     let metrics = Metrics::new(prometheus::Registry::new())?;
     let house = Arc::clone(&runtime.house);
-    let mut app = App::new(web, policy, authentication, metrics).with_house(house).with_identity(identity);
+    let mut app = App::new(web, policy, authentication, metrics).with_house(house);
+    app = app.with_identity(identity).with_images(images);
     app.compute = settings::compute(config);
     let broken = runtime.broken();
     app.health = Health::default().with("read models", Arc::new(move || broken.borrow().clone().map_or(Ok(()), Err)));
@@ -104,28 +115,4 @@ fn drivers(config: &Config) -> Result<Vec<Arc<dyn Driver>>> {
         all.extend(chronova_hypervisor::connect::open(uri, &options).context("[chronova] hypervisors")?);
     }
     Ok(all)
-}
-
-struct NoImages;
-
-#[async_trait::async_trait]
-impl chronova_hypervisor::driver::ImageSource for NoImages {
-    async fn open(
-        &self,
-        image: &chronova_hypervisor::guest::ImageRef,
-    ) -> chronova_hypervisor::driver::DriverResult<chronova_hypervisor::driver::ByteStream> {
-        Err(chronova_hypervisor::driver::DriverError::BadImage { image: image.id.to_string(), reason: "none".into() })
-    }
-}
-
-#[async_trait::async_trait]
-impl chronova_actors::ports::Images for NoImages {
-    async fn find(
-        &self,
-        image: chronova_events::ids::ImageId,
-        _: &chronova_events::ids::ProjectId,
-        _: bool,
-    ) -> Result<chronova_events::instance::ImageSnapshot, chronova_actors::ports::PortError> {
-        Err(chronova_actors::ports::PortError::NotFound(format!("Image {image} could not be found.")))
-    }
 }
