@@ -92,33 +92,86 @@ fn try_load(folder: &Path) -> Result<Option<Views>, String> {
     Ok(Some(views))
 }
 
+/// How many read models a checkpoint holds.
+pub fn count() -> usize {
+    Views::COUNT
+}
+
 /// Where two sets of read models differ: at most `limit` lines of `name/path: left | right`.
 pub fn differences(left: &Views, right: &Views, limit: usize) -> Vec<String> {
     let (left, right) = (capture(left), capture(right));
     let mut found = Vec::new();
     for (a, b) in left.views.iter().zip(&right.views) {
-        compare(&a.name, &a.state, &b.state, limit, &mut found);
+        if a.state.is_null() || b.state.is_null() {
+            // Two of them would look equal.
+            found.push(format!("{}: cannot be written as JSON", a.name));
+            continue;
+        }
+        compare(&a.name, Some(&a.state), Some(&b.state), limit, &mut found);
     }
+    found.truncate(limit);
     found
 }
 
-fn compare(path: &str, left: &Value, right: &Value, limit: usize, found: &mut Vec<String>) {
+fn compare(path: &str, left: Option<&Value>, right: Option<&Value>, limit: usize, found: &mut Vec<String>) {
     if left == right || found.len() >= limit {
         return;
     }
     match (left, right) {
-        (Value::Object(a), Value::Object(b)) => {
+        (Some(Value::Object(a)), Some(Value::Object(b))) => {
             for key in a.keys().chain(b.keys().filter(|key| !a.contains_key(*key))) {
-                let missing = Value::String("(absent)".to_owned());
-                let (x, y) = (a.get(key).unwrap_or(&missing), b.get(key).unwrap_or(&missing));
-                compare(&format!("{path}/{key}"), x, y, limit, found);
+                compare(&format!("{path}/{key}"), a.get(key), b.get(key), limit, found);
             }
         }
-        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
-            for (index, (x, y)) in a.iter().zip(b).enumerate() {
-                compare(&format!("{path}/{index}"), x, y, limit, found);
+        (Some(Value::Array(a)), Some(Value::Array(b))) => {
+            for index in 0..a.len().max(b.len()) {
+                compare(&format!("{path}/{index}"), a.get(index), b.get(index), limit, found);
             }
         }
-        _ => found.push(format!("{path}: {left} | {right}")),
+        _ => found.push(format!("{path}: {} | {}", brief(left), brief(right))),
+    }
+}
+
+/// A value in one line that a person can take in.
+fn brief(value: Option<&Value>) -> String {
+    const LONGEST: usize = 160;
+    let Some(value) = value else { return "(absent)".to_owned() };
+    let text = value.to_string();
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    fn compared(left: &Value, right: &Value, limit: usize) -> Vec<String> {
+        let mut found = Vec::new();
+        compare("v", Some(left), Some(right), limit, &mut found);
+        found
+    }
+
+    #[test]
+    fn differences_are_precise() {
+        let (left, right) = (json!({"a": {"b": [1, 2]}, "c": 1}), json!({"a": {"b": [1, 3, 4]}, "d": null}));
+        let expected = ["v/a/b/1: 2 | 3", "v/a/b/2: (absent) | 4", "v/c: 1 | (absent)", "v/d: (absent) | null"];
+        assert_eq!(compared(&left, &right, 10), expected);
+        assert_eq!(compared(&left, &right, 1).len(), 1);
+        assert!(compared(&left, &left.clone(), 10).is_empty());
+    }
+
+    #[test]
+    fn a_checkpoint_that_was_cut_short_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(load(folder.path()).1, Loaded::Missing);
+        save(&Views::new(), folder.path()).unwrap();
+        assert_eq!(load(folder.path()).1, Loaded::At(Position::START));
+        let whole = fs::read(path_in(folder.path())).unwrap();
+        fs::write(path_in(folder.path()), &whole[..whole.len() - 2]).unwrap();
+        assert!(matches!(load(folder.path()).1, Loaded::Unusable(_)));
     }
 }

@@ -8,12 +8,13 @@
 //! * **Distrust of the disk**: every event has a checksum over envelope and payload ([`row`]), positions and revisions are
 //!   checked for gaps on every read, and a [`witness`] beside the file remembers how far the log once reached, because
 //!   SQLite takes a write-ahead log that was cut short for one that was never longer.
-//! * **One process** ([`lock`]).
+//! * **One process** ([`lock`]) that writes; [`read_only`] is for everybody else.
 //!
 //! The file's layout and its version are in [`schema`].
 
 mod error;
 mod lock;
+mod read_only;
 mod reader;
 mod row;
 mod schema;
@@ -33,6 +34,7 @@ use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use reader::Readers;
 use writer::{Append, Encoded, Job, Writer};
 
+pub use read_only::ReadOnlyLog;
 pub use reader::Verified;
 
 /// How a log is kept. The defaults are right for nearly everybody.

@@ -150,6 +150,22 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<Opened, Store
     Ok(Opened { connection, head, note, witness, path: path.clone(), lock })
 }
 
+/// Looks at a log as [`open`] does, and touches nothing. Tells where it ends.
+pub(super) fn open_read_only(path: &Path) -> Result<Position, StoreError> {
+    let witness = Witness::beside(path);
+    let note = witness.read();
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    if !check_format(path, &connection)? {
+        return Err(StoreError::Io(format!("{} holds no log", path.display())));
+    }
+    let log = log_id(&connection)?;
+    // One transaction: the writer may be at work. The note was read before, and the log only grows.
+    let transaction = connection.unchecked_transaction().map_err(|e| error::explain(&e, 0))?;
+    let head = check_head(&transaction)?;
+    check_note(&witness, note, log, head)?;
+    Ok(head)
+}
+
 /// What a killed process left in the write-ahead log may be in the kernel's memory only. It is about to be shown to
 /// everybody, so it has to be on disk.
 fn sync_recovered(path: &Path) -> Result<(), StoreError> {

@@ -1,0 +1,135 @@
+//! A log that somebody else writes, or nobody: what auditors and operators open.
+//!
+//! Takes no lock, writes nothing, and sees every commit of the writer as soon as it is one. The file is distrusted as the
+//! writer distrusts it: a log that is shorter than its own head, or than the note beside it says, is refused.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::reader::{self, Readers, Verified};
+use super::schema;
+use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
+use crate::store::tail::{Subscription, Tail};
+use crate::store::{AppendError, Appended, EventStore, Expected, Snapshot, StoreError};
+
+/// Connections that read at the same time.
+const READERS: usize = 2;
+
+/// The log in one SQLite file, for reading only.
+pub struct ReadOnlyLog {
+    readers: Arc<Readers>,
+    /// Closed from the start: a subscription gives what is there and ends. Whoever wants to follow another process's log
+    /// asks again with [`EventStore::read_all`].
+    tail: Arc<Tail>,
+    path: PathBuf,
+    this: std::sync::Weak<Self>,
+}
+
+impl std::fmt::Debug for ReadOnlyLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReadOnlyLog").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl ReadOnlyLog {
+    /// Opens the log at `path`, which must be there. Blocks while it looks at the file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Arc<Self>, StoreError> {
+        let path = path.as_ref();
+        let missing = |reason: &dyn std::fmt::Display| StoreError::Io(format!("{}: {reason}", path.display()));
+        let path = std::path::absolute(path).map_err(|error| missing(&error))?;
+        // SQLite would speak of a database file that it is unable to open.
+        path.metadata().map_err(|error| missing(&error))?;
+        let head = schema::open_read_only(&path)?;
+        let tail = Tail::new(head);
+        tail.close();
+        let readers = Readers::new(&path, READERS);
+        Ok(Arc::new_cyclic(|this| Self { readers, tail, path: path.clone(), this: this.clone() }))
+    }
+
+    /// Where the log is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Looks at every page and every event: SQLite's own structures, checksums, positions, revisions.
+    pub async fn verify(&self) -> Result<Verified, StoreError> {
+        self.readers.run(reader::verify).await
+    }
+
+    fn refused() -> StoreError {
+        StoreError::Io("the log was opened for reading only".to_owned())
+    }
+}
+
+#[async_trait]
+impl EventStore for ReadOnlyLog {
+    async fn append(&self, _: &StreamId, _: Expected, _: Vec<NewEvent>) -> Result<Appended, AppendError> {
+        Err(Self::refused().into())
+    }
+
+    async fn read_stream(
+        &self,
+        stream: &StreamId,
+        after: Revision,
+        limit: usize,
+    ) -> Result<Vec<Arc<Recorded>>, StoreError> {
+        let stream = stream.clone();
+        self.readers.run(move |connection, kinds| reader::read_stream(connection, kinds, &stream, after, limit)).await
+    }
+
+    async fn read_all(&self, after: Position, limit: usize) -> Result<Vec<Arc<Recorded>>, StoreError> {
+        self.readers.run(move |connection, kinds| reader::read_all(connection, kinds, after, limit)).await
+    }
+
+    fn subscribe(&self, after: Position) -> Subscription {
+        let store: std::sync::Weak<dyn EventStore> = self.this.clone();
+        Subscription::new(store, &self.tail, after)
+    }
+
+    /// As it was when the log was opened.
+    fn head(&self) -> Position {
+        self.tail.head()
+    }
+
+    async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<Snapshot>, StoreError> {
+        let stream = stream.clone();
+        self.readers.run(move |connection, _| reader::load_snapshot(connection, &stream)).await
+    }
+
+    async fn save_snapshot(&self, _: &StreamId, _: Snapshot) -> Result<(), StoreError> {
+        Err(Self::refused())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::{SqliteOptions, SqliteStore};
+    use super::*;
+    use crate::envelope::{Meta, Timestamp};
+
+    fn event() -> NewEvent {
+        let released = crate::ledger::Released { consumer: "c".into() };
+        NewEvent::new(crate::ledger::LedgerEvent::from(released), Timestamp(1), &Meta::system("test"))
+    }
+
+    #[tokio::test]
+    async fn reads_beside_the_writer_and_writes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.db");
+        assert!(matches!(ReadOnlyLog::open(&path), Err(StoreError::Io(_))));
+        let writer = SqliteStore::open(&path, &SqliteOptions::default()).unwrap();
+        let stream = StreamId::new("ledger", "cell1");
+        writer.append(&stream, Expected::Any, vec![event()]).await.unwrap();
+        let log = ReadOnlyLog::open(&path).unwrap();
+        assert_eq!(log.read_all(Position::START, 10).await.unwrap().len(), 1);
+        writer.append(&stream, Expected::Any, vec![event()]).await.unwrap();
+        assert_eq!(log.read_all(Position(1), 10).await.unwrap().len(), 1);
+        assert!(log.append(&stream, Expected::Any, vec![event()]).await.is_err());
+        assert_eq!(log.verify().await.unwrap().events, 2);
+        writer.close().await;
+        assert_eq!(ReadOnlyLog::open(&path).unwrap().head(), Position(2));
+    }
+}

@@ -1,0 +1,144 @@
+//! Who is in the log: servers, hosts and processes, by id and by name.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use chronova_events::envelope::{Position, Recorded};
+use chronova_events::host::HostEvent;
+use chronova_events::ids::{HostId, InstanceId, ProcessId};
+use chronova_events::instance::InstanceEvent;
+use chronova_events::process::{ProcessEvent, Task};
+use chronova_events::registry::Event;
+use chronova_events::store::EventStore;
+
+use super::super::CommandFailure;
+use super::super::log_pages::{payload, walk};
+
+/// What a story is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Subject {
+    Server(InstanceId),
+    Process(ProcessId),
+    Host(HostId),
+    Request(String),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    /// With their newest names; the deleted ones too.
+    pub servers: BTreeMap<InstanceId, Named>,
+    pub hosts: BTreeMap<HostId, String>,
+    pub processes: BTreeMap<ProcessId, Task>,
+}
+
+#[derive(Debug)]
+pub(super) struct Named {
+    pub name: String,
+    pub deleted: bool,
+}
+
+impl Index {
+    pub(super) async fn read(store: &dyn EventStore) -> Result<Self, CommandFailure> {
+        let mut index = Self::default();
+        walk(store, Position::START, Position(u64::MAX), |recorded| {
+            // Others have nothing to say here, and need not be decoded.
+            if matches!(recorded.stream.category(), "instance" | "host" | "process") {
+                index.take(recorded, payload(recorded)?);
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+        .await?;
+        Ok(index)
+    }
+
+    fn take(&mut self, recorded: &Recorded, event: &Event) {
+        match event {
+            Event::InstanceEvent(InstanceEvent::BuildRequested(asked)) => {
+                self.servers.insert(asked.instance, Named { name: asked.name.clone(), deleted: false });
+            }
+            Event::InstanceEvent(InstanceEvent::Renamed(renamed)) => {
+                if let Some(server) = recorded.stream.key().parse().ok().and_then(|id| self.servers.get_mut(&id)) {
+                    server.name.clone_from(&renamed.name);
+                }
+            }
+            Event::InstanceEvent(InstanceEvent::Deleted(_)) => {
+                if let Some(server) = recorded.stream.key().parse().ok().and_then(|id| self.servers.get_mut(&id)) {
+                    server.deleted = true;
+                }
+            }
+            Event::HostEvent(HostEvent::Registered(host)) => {
+                self.hosts.insert(host.host, host.hostname.clone());
+            }
+            Event::ProcessEvent(ProcessEvent::Started(started)) => {
+                self.processes.insert(started.process, started.task.clone());
+            }
+            _ => {}
+        }
+    }
+
+    /// What can be meant by `name`. A full id beats a name, a living server beats deleted ones of the same name.
+    pub(super) fn find(&self, kind: &str, name: &str) -> Result<Vec<Subject>, CommandFailure> {
+        Ok(match kind {
+            "server" => self.find_server(name),
+            "process" => {
+                by_prefix(self.processes.keys().map(|id| (*id, id.to_string())), name).map(Subject::Process).collect()
+            }
+            "host" => {
+                let named = self.hosts.iter().filter(|(_, hostname)| *hostname == name).map(|(id, _)| *id);
+                let named: Vec<HostId> = named.collect();
+                let found = if named.is_empty() {
+                    by_prefix(self.hosts.keys().map(|id| (*id, id.to_string())), name).collect()
+                } else {
+                    named
+                };
+                found.into_iter().map(Subject::Host).collect()
+            }
+            "request" => vec![Subject::Request(match name.strip_prefix("req-") {
+                Some(_) => name.to_owned(),
+                None => format!("req-{name}"),
+            })],
+            other => {
+                return Err(CommandFailure::Usage(format!(
+                    "`{other}` is none of server, process, host and request"
+                )));
+            }
+        })
+    }
+
+    fn find_server(&self, name: &str) -> Vec<Subject> {
+        if let Some(id) = name.parse().ok().filter(|id| self.servers.contains_key(id)) {
+            return vec![Subject::Server(id)];
+        }
+        let named = || self.servers.iter().filter(|(_, server)| server.name == name);
+        let living: Vec<InstanceId> = named().filter(|(_, server)| !server.deleted).map(|(id, _)| *id).collect();
+        let mut found = if living.is_empty() { named().map(|(id, _)| *id).collect() } else { living };
+        if found.is_empty() {
+            found = by_prefix(self.servers.keys().map(|id| (*id, id.to_string())), name).collect();
+        }
+        found.into_iter().map(Subject::Server).collect()
+    }
+
+    /// `server web-1 (1b2c...)`
+    pub(super) fn title(&self, subject: &Subject) -> String {
+        match subject {
+            Subject::Server(id) => {
+                let name = self.servers.get(id).map_or("", |server| server.name.as_str());
+                let gone = if self.servers.get(id).is_some_and(|server| server.deleted) { ", deleted" } else { "" };
+                format!("server {name} ({id}{gone})")
+            }
+            Subject::Process(id) => format!("process {} ({id})", self.process_name(*id)),
+            Subject::Host(id) => format!("host {} ({id})", self.hosts.get(id).map_or("", String::as_str)),
+            Subject::Request(id) => format!("request {id}"),
+        }
+    }
+
+    pub(super) fn process_name(&self, id: ProcessId) -> &'static str {
+        self.processes.get(&id).map_or("process", Task::name)
+    }
+}
+
+/// The ids that begin with `prefix`, which must be long enough not to match by accident.
+fn by_prefix<I>(ids: impl Iterator<Item = (I, String)>, prefix: &str) -> impl Iterator<Item = I> {
+    const SHORTEST: usize = 4;
+    ids.filter(move |(_, text)| prefix.len() >= SHORTEST && text.starts_with(prefix)).map(|(id, _)| id)
+}

@@ -1,0 +1,308 @@
+//! Collects the events that belong to a subject, and arranges them by what caused them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use chronova_events::envelope::{Cause, Position, Recorded, StreamId, Timestamp};
+use chronova_events::fold::Fold;
+use chronova_events::host::{Host, HostEvent};
+use chronova_events::ids::InstanceId;
+use chronova_events::instance::{Instance, InstanceEvent, status};
+use chronova_events::process::{Outcome, Process, ProcessEvent};
+use chronova_events::registry::{Event, NounEvent};
+use chronova_events::store::EventStore;
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::super::CommandFailure;
+use super::super::log_pages::{mentions, payload, walk};
+use super::index::{Index, Subject};
+use super::words;
+
+/// All that happened to a subject.
+#[derive(Debug, Serialize)]
+pub struct Story {
+    pub title: String,
+    /// What it is now, as name and value.
+    pub facts: Vec<(String, String)>,
+    /// In the order in which they began.
+    pub chapters: Vec<Chapter>,
+}
+
+/// What one request brought about, or one act of the system.
+#[derive(Debug, Serialize)]
+pub struct Chapter {
+    pub title: String,
+    pub request_id: Option<String>,
+    pub correlation: String,
+    /// Who asked.
+    pub by: String,
+    pub began: String,
+    pub took_seconds: f64,
+    /// How its processes ended; none where nothing was begun.
+    pub outcome: Option<&'static str>,
+    pub lines: Vec<Line>,
+}
+
+/// One event.
+#[derive(Debug, Serialize)]
+pub struct Line {
+    pub position: u64,
+    pub at: String,
+    /// Since the chapter began.
+    pub after_seconds: f64,
+    /// For the steps of a process: since the step before.
+    pub took_seconds: Option<f64>,
+    /// `user`, the name of a process, or the part of the system.
+    pub by: String,
+    pub stream: String,
+    pub kind: String,
+    pub text: String,
+    /// Something went wrong, or was undone.
+    pub trouble: bool,
+}
+
+pub(super) async fn tell(
+    store: &dyn EventStore,
+    index: &Index,
+    subject: &Subject,
+    now: Timestamp,
+) -> Result<Story, CommandFailure> {
+    let requests = requests_of(store, index, subject).await?;
+    let mut events = Vec::new();
+    walk(store, Position::START, Position(u64::MAX), |recorded| {
+        if belongs(recorded, index, subject, &requests) {
+            events.push(Arc::clone(recorded));
+        }
+        Ok(ControlFlow::Continue(()))
+    })
+    .await?;
+    let mut chapters: Vec<Vec<&Recorded>> = Vec::new();
+    let mut by_correlation: BTreeMap<Uuid, usize> = BTreeMap::new();
+    for recorded in &events {
+        let chapter = *by_correlation.entry(recorded.meta.correlation).or_insert_with(|| {
+            chapters.push(Vec::new());
+            chapters.len() - 1
+        });
+        chapters[chapter].push(recorded);
+    }
+    let chapters = chapters.iter().map(|events| chapter(events, index)).collect::<Result<_, _>>()?;
+    Ok(Story { title: index.title(subject), facts: facts(subject, &events, now)?, chapters })
+}
+
+/// The requests (by correlation) that had to do with a server, and which servers each of them had to do with.
+async fn requests_of(
+    store: &dyn EventStore,
+    index: &Index,
+    subject: &Subject,
+) -> Result<BTreeMap<Uuid, BTreeSet<InstanceId>>, CommandFailure> {
+    let Subject::Server(id) = subject else { return Ok(BTreeMap::new()) };
+    let mut requests: BTreeMap<Uuid, BTreeSet<InstanceId>> = BTreeMap::new();
+    walk(store, Position::START, Position(u64::MAX), |recorded| {
+        if let Some(server) = server_of(&recorded.stream, index) {
+            requests.entry(recorded.meta.correlation).or_default().insert(server);
+        }
+        Ok(ControlFlow::Continue(()))
+    })
+    .await?;
+    requests.retain(|_, servers| servers.contains(id));
+    Ok(requests)
+}
+
+/// The server that a stream is about.
+fn server_of(stream: &StreamId, index: &Index) -> Option<InstanceId> {
+    match stream.category() {
+        "instance" => stream.key().parse().ok(),
+        "process" => Some(index.processes.get(&stream.key().parse().ok()?)?.instance()),
+        _ => None,
+    }
+}
+
+fn belongs(
+    recorded: &Recorded,
+    index: &Index,
+    subject: &Subject,
+    requests: &BTreeMap<Uuid, BTreeSet<InstanceId>>,
+) -> bool {
+    match subject {
+        Subject::Server(id) => {
+            if let Some(server) = server_of(&recorded.stream, index) {
+                return server == *id;
+            }
+            // One request may have asked for many servers: what names others only is theirs.
+            let others = |servers: &BTreeSet<InstanceId>| servers.iter().any(|other| mentions(recorded, other.0));
+            mentions(recorded, id.0)
+                || requests.get(&recorded.meta.correlation).is_some_and(|servers| !others(servers))
+        }
+        Subject::Process(id) => {
+            recorded.meta.cause == Cause::Process { process: *id }
+                || recorded.stream.key() == id.to_string()
+                || mentions(recorded, id.0)
+        }
+        Subject::Host(id) => recorded.stream.key() == id.to_string() || mentions(recorded, id.0),
+        Subject::Request(id) => recorded.meta.request_id.as_ref().is_some_and(|known| known.as_str() == id),
+    }
+}
+
+fn chapter(events: &[&Recorded], index: &Index) -> Result<Chapter, CommandFailure> {
+    let (first, last) = (events[0], events[events.len() - 1]);
+    let mut previous: BTreeMap<&StreamId, Timestamp> = BTreeMap::new();
+    let mut lines = Vec::with_capacity(events.len());
+    let (mut begun, mut ended) = (BTreeSet::new(), BTreeMap::new());
+    let mut stuck = BTreeSet::new();
+    let mut title = None;
+    for recorded in events {
+        let event = payload(recorded)?;
+        title = title.or_else(|| words::deed(event));
+        let mut took = None;
+        if let Event::ProcessEvent(event) = &**event {
+            took = previous.insert(&recorded.stream, recorded.recorded_at).map(|before| seconds(before, recorded));
+            match event {
+                ProcessEvent::Started(_) => _ = begun.insert(&recorded.stream),
+                ProcessEvent::Finished(finished) => _ = ended.insert(&recorded.stream, finished.outcome),
+                ProcessEvent::UndoFailed(_) => _ = stuck.insert(&recorded.stream),
+                ProcessEvent::StepUndone(_) => _ = stuck.remove(&recorded.stream),
+                _ => {}
+            }
+        }
+        lines.push(Line {
+            position: recorded.position.0,
+            at: recorded.recorded_at.to_string(),
+            after_seconds: seconds(first.recorded_at, recorded),
+            took_seconds: took,
+            by: match &recorded.meta.cause {
+                Cause::User { .. } => "user".to_owned(),
+                Cause::Process { process } => index.process_name(*process).to_owned(),
+                Cause::System { part } => part.clone(),
+            },
+            stream: recorded.stream.to_string(),
+            kind: recorded.kind.to_string(),
+            text: words::sentence(event),
+            trouble: words::is_trouble(event),
+        });
+    }
+    let outcome = if !stuck.is_empty() {
+        Some("stuck: cannot be undone")
+    } else if begun.iter().any(|stream| !ended.contains_key(stream)) {
+        Some("not finished")
+    } else if ended.values().any(|outcome| *outcome == Outcome::Failed) {
+        Some("failed")
+    } else if ended.values().any(|outcome| *outcome == Outcome::CalledOff) {
+        Some("called off")
+    } else {
+        (!ended.is_empty()).then_some("succeeded")
+    };
+    Ok(Chapter {
+        title: title.map_or_else(|| first.kind.to_string(), str::to_owned),
+        request_id: events.iter().find_map(|one| one.meta.request_id.as_ref()).map(ToString::to_string),
+        correlation: first.meta.correlation.to_string(),
+        by: who(events, index),
+        began: first.recorded_at.to_string(),
+        took_seconds: seconds(first.recorded_at, last),
+        outcome,
+        lines,
+    })
+}
+
+/// Who asked: the user, if there is one in the chapter.
+fn who(events: &[&Recorded], index: &Index) -> String {
+    let user = events.iter().find_map(|recorded| match &recorded.meta.cause {
+        Cause::User { user, project, roles } => {
+            let project = project.as_ref().map(|project| format!(" of project {project}")).unwrap_or_default();
+            Some(format!("user {user}{project} ({})", roles.join(", ")))
+        }
+        Cause::Process { .. } | Cause::System { .. } => None,
+    });
+    user.unwrap_or_else(|| match &events[0].meta.cause {
+        Cause::System { part } => format!("the system ({part})"),
+        Cause::Process { process } => format!("process {} ({process})", index.process_name(*process)),
+        Cause::User { user, .. } => format!("user {user}"),
+    })
+}
+
+#[allow(clippy::cast_precision_loss)] // microseconds of a few hours
+fn seconds(from: Timestamp, to: &Recorded) -> f64 {
+    (to.recorded_at.0 - from.0) as f64 / 1e6
+}
+
+/// What the subject is now, from its own stream.
+fn facts(
+    subject: &Subject,
+    events: &[Arc<Recorded>],
+    now: Timestamp,
+) -> Result<Vec<(String, String)>, CommandFailure> {
+    let pair = |name: &str, value: String| (name.to_owned(), value);
+    Ok(match subject {
+        Subject::Server(id) => {
+            let instance = folded::<Instance, InstanceEvent>(events, &id.to_string())?;
+            let Some(server) = instance.known() else { return Ok(Vec::new()) };
+            let asked = &server.request;
+            let mut facts = vec![
+                pair("status", status::of(&instance).map_or_else(String::new, |status| words::status(&status))),
+                pair("project", asked.project.to_string()),
+                pair("user", asked.user.to_string()),
+                pair("flavor", words::flavor(&asked.flavor)),
+                pair("image", asked.image.as_ref().map_or("none".into(), |image| format!("{} ({})", image.name, image.id))),
+                pair("host", server.placement.as_ref().map_or("none".into(), |placed| placed.hostname.clone())),
+                pair("addresses", words::addresses(&server.nics)),
+                pair("created", server.created_at.to_string()),
+            ];
+            facts.extend(server.launched_at.map(|at| pair("launched", at.to_string())));
+            facts.extend(server.terminated_at.map(|at| pair("deleted", at.to_string())));
+            facts.extend(server.fault.as_ref().map(|(fault, at)| {
+                pair("fault", format!("{} {} at {at}: {}", fault.code, fault.message, fault.details))
+            }));
+            facts
+        }
+        Subject::Process(id) => match folded::<Process, ProcessEvent>(events, &id.to_string())? {
+            Process::Absent => vec![pair("state", "asked for, not begun".to_owned())],
+            Process::Finished { task, outcome, .. } => vec![
+                pair("server", task.instance().to_string()),
+                pair("state", format!("finished: {}", words::outcome(outcome))),
+            ],
+            Process::Running(run) => vec![
+                pair("server", run.task.instance().to_string()),
+                pair("state", format!("at work for {:.3} s, attempt {}", age(run.started_at, now), run.attempt)),
+                pair("done", run.done.iter().map(|record| record.step.as_str()).collect::<Vec<_>>().join(", ")),
+                pair("failed undos", run.undo_failures.to_string()),
+            ],
+        },
+        Subject::Host(id) => {
+            let host = folded::<Host, HostEvent>(events, &id.to_string())?;
+            let Some(host) = host.0 else { return Ok(Vec::new()) };
+            let state = match (&host.down_reason, host.up) {
+                _ if host.forced_down => "forced down".to_owned(),
+                (_, true) => "up".to_owned(),
+                (reason, false) => format!("down: {}", reason.as_deref().unwrap_or("no reason given")),
+            };
+            let allowed = match (&host.disabled_reason, host.enabled) {
+                (_, true) => "yes".to_owned(),
+                (reason, false) => format!("no: {}", reason.as_deref().unwrap_or("no reason given")),
+            };
+            let has = &host.capabilities;
+            vec![
+                pair("address", host.uri.clone()),
+                pair("state", state),
+                pair("takes servers", allowed),
+                pair("has", format!("{} CPUs, {} MiB, {} GiB", has.vcpus, has.memory_mib, has.disk_gib)),
+            ]
+        }
+        Subject::Request(_) => vec![pair("events", events.len().to_string())],
+    })
+}
+
+#[allow(clippy::cast_precision_loss)] // as above
+fn age(since: Timestamp, now: Timestamp) -> f64 {
+    (now.0 - since.0).max(0) as f64 / 1e6
+}
+
+fn folded<S: Fold<Event = E>, E: NounEvent>(events: &[Arc<Recorded>], key: &str) -> Result<S, CommandFailure> {
+    let mut state = S::default();
+    for recorded in events.iter().filter(|recorded| recorded.stream.key() == key) {
+        if let Some(event) = E::of(payload(recorded)?) {
+            state.evolve(event, recorded.recorded_at);
+        }
+    }
+    Ok(state)
+}

@@ -1,0 +1,189 @@
+//! What an event says, in a line that a person reads.
+//!
+//! Kinds without a sentence of their own are shown field by field: a new noun needs nothing here.
+
+use chronova_events::host::HostEvent;
+use chronova_events::instance::status::Status;
+use chronova_events::instance::{FlavorSnapshot, InstanceEvent, NicInfo, PowerAction, RequestedNetworks};
+use chronova_events::ledger::LedgerEvent;
+use chronova_events::process::{Outcome, Output, ProcessEvent};
+use chronova_events::registry::Event;
+use serde_json::Value;
+
+use super::super::audit;
+
+/// What a user calls the thing that an event begins.
+pub(super) fn deed(event: &Event) -> Option<&'static str> {
+    let Event::InstanceEvent(event) = event else { return None };
+    Some(match event {
+        InstanceEvent::BuildRequested(_) => "create",
+        InstanceEvent::DeleteRequested(_) => "delete",
+        InstanceEvent::PowerRequested(asked) => power(asked.action),
+        InstanceEvent::PowerObserved(_) => "power state seen",
+        InstanceEvent::Locked(_) => "lock",
+        InstanceEvent::Unlocked(_) => "unlock",
+        _ => return None,
+    })
+}
+
+/// Whether something went wrong or was undone.
+pub(super) fn is_trouble(event: &Event) -> bool {
+    match event {
+        Event::InstanceEvent(event) => {
+            matches!(
+                event,
+                InstanceEvent::BuildFailed(_) | InstanceEvent::PowerFailed(_) | InstanceEvent::Unplaced(_)
+            )
+        }
+        Event::ProcessEvent(event) => match event {
+            ProcessEvent::StepFailed(_)
+            | ProcessEvent::StepUndone(_)
+            | ProcessEvent::UndoFailed(_)
+            | ProcessEvent::Restarted(_)
+            | ProcessEvent::CalledOff(_) => true,
+            ProcessEvent::Finished(finished) => finished.outcome != Outcome::Succeeded,
+            _ => false,
+        },
+        Event::HostEvent(event) => matches!(event, HostEvent::WentDown(_)),
+        _ => false,
+    }
+}
+
+pub(super) fn sentence(event: &Event) -> String {
+    let special = match event {
+        Event::InstanceEvent(event) => instance(event),
+        Event::ProcessEvent(event) => Some(process(event)),
+        Event::LedgerEvent(event) => ledger(event),
+        _ => None,
+    };
+    special.unwrap_or_else(|| fields(&audit::shown(event)))
+}
+
+fn instance(event: &InstanceEvent) -> Option<String> {
+    Some(match event {
+        InstanceEvent::BuildRequested(asked) => {
+            let image = asked.image.as_ref().map_or("no image", |image| image.name.as_str());
+            let networks = match &asked.networks {
+                RequestedNetworks::Auto => "networks auto".to_owned(),
+                RequestedNetworks::None => "no network".to_owned(),
+                RequestedNetworks::These(these) => format!("{} interfaces", these.len()),
+            };
+            format!("\"{}\": {}, {image}, {networks}", asked.name, flavor(&asked.flavor))
+        }
+        InstanceEvent::Placed(placed) => {
+            format!("on {} (attempt {}, zone {})", placed.hostname, placed.attempt, placed.availability_zone)
+        }
+        InstanceEvent::Unplaced(unplaced) => format!("host {} given up: {}", unplaced.host, unplaced.reason),
+        InstanceEvent::NetworkAllocated(allocated) => addresses(&allocated.nics),
+        InstanceEvent::BuildSucceeded(_) => "the guest runs".to_owned(),
+        InstanceEvent::BuildFailed(failed) => fault(failed.fault.code, &failed.fault.message, &failed.fault.details),
+        InstanceEvent::DeleteRequested(asked) => {
+            asked.cancels.map_or_else(String::new, |build| format!("calls off the build ({build})"))
+        }
+        InstanceEvent::Deleted(_) => "nothing is left of it".to_owned(),
+        InstanceEvent::PowerRequested(asked) => power(asked.action).to_owned(),
+        InstanceEvent::PowerCompleted(done) => power(done.action).to_owned(),
+        InstanceEvent::PowerFailed(failed) => {
+            let fault = fault(failed.fault.code, &failed.fault.message, &failed.fault.details);
+            format!("{}: {fault}", power(failed.action))
+        }
+        InstanceEvent::PowerObserved(seen) => format!("{:?} on host {}", seen.power, seen.host),
+        _ => return None,
+    })
+}
+
+fn process(event: &ProcessEvent) -> String {
+    match event {
+        ProcessEvent::Started(started) => format!("{} of {}", started.task.name(), started.task.instance()),
+        ProcessEvent::StepDone(done) => match &done.output {
+            Output::Host { hostname, .. } => format!("{}: host {hostname}", done.step),
+            Output::Nics(nics) => format!("{}: {}", done.step, addresses(nics)),
+            _ => done.step.clone(),
+        },
+        ProcessEvent::StepFailed(failed) => {
+            let next = if failed.elsewhere { "; may work elsewhere" } else { "" };
+            let fault = fault(failed.fault.code, &failed.fault.message, &failed.fault.details);
+            format!("{}: {fault}{next}", failed.step)
+        }
+        ProcessEvent::StepUndone(undone) => undone.step.clone(),
+        ProcessEvent::UndoFailed(failed) => format!("{}: {}", failed.step, failed.reason),
+        ProcessEvent::Restarted(restarted) => match restarted.excluded {
+            Some(host) => format!("tries again, not on host {host}"),
+            None => "tries again".to_owned(),
+        },
+        ProcessEvent::CalledOff(called) => format!("by process {}", called.by),
+        ProcessEvent::Finished(finished) => outcome(finished.outcome).to_owned(),
+    }
+}
+
+fn ledger(event: &LedgerEvent) -> Option<String> {
+    Some(match event {
+        LedgerEvent::Claimed(claimed) => {
+            let held = claimed.allocations.iter().map(|allocation| {
+                let amounts: Vec<String> =
+                    allocation.resources.iter().map(|(class, amount)| format!("{class}={amount}")).collect();
+                format!("{} of {}", amounts.join(" "), allocation.provider)
+            });
+            format!("{} holds {}", claimed.consumer, held.collect::<Vec<_>>().join(", "))
+        }
+        LedgerEvent::Released(released) => format!("{} holds nothing", released.consumer),
+        _ => return None,
+    })
+}
+
+fn power(action: PowerAction) -> &'static str {
+    match action {
+        PowerAction::Start => "start",
+        PowerAction::Stop => "stop",
+        PowerAction::RebootSoft => "reboot (soft)",
+        PowerAction::RebootHard => "reboot (hard)",
+    }
+}
+
+pub(super) fn outcome(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Succeeded => "succeeded",
+        Outcome::Failed => "failed, and was undone",
+        Outcome::CalledOff => "called off, and was undone",
+    }
+}
+
+fn fault(code: u16, message: &str, details: &str) -> String {
+    if details.is_empty() { format!("{code} {message}") } else { format!("{code} {message} ({details})") }
+}
+
+pub(super) fn status(status: &Status) -> String {
+    status.task_state.map_or_else(|| status.status.to_owned(), |task| format!("{} ({task})", status.status))
+}
+
+pub(super) fn flavor(flavor: &FlavorSnapshot) -> String {
+    format!("{} ({} VCPU, {} MiB, {} GiB)", flavor.name, flavor.vcpus, flavor.memory_mib, flavor.root_gib)
+}
+
+pub(super) fn addresses(nics: &[NicInfo]) -> String {
+    let each = nics.iter().map(|nic| {
+        let ips: Vec<&str> = nic.fixed_ips.iter().map(|ip| ip.address.as_str()).collect();
+        format!("{}={} ({})", nic.network_label, ips.join(","), nic.mac)
+    });
+    let all: Vec<String> = each.collect();
+    if all.is_empty() { "none".to_owned() } else { all.join(", ") }
+}
+
+/// `name=web state=up`, nested values left out when they are long.
+fn fields(value: &Value) -> String {
+    const LONGEST: usize = 60;
+    let Value::Object(map) = value else { return String::new() };
+    let mut words = Vec::new();
+    for (key, value) in map {
+        let text = match value {
+            Value::Null => continue,
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        words.push(match text.chars().count() {
+            0..=LONGEST => format!("{key}={text}"),
+            _ => format!("{key}=..."),
+        });
+    }
+    words.join(" ")
+}

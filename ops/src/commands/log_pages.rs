@@ -1,0 +1,46 @@
+//! Walking through the log, page by page.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use chronova_events::envelope::{Position, Recorded};
+use chronova_events::registry::Event;
+use chronova_events::store::EventStore;
+use uuid::Uuid;
+
+use super::CommandFailure;
+
+const PAGE: usize = 4_096;
+
+/// Calls `each` for every event after `after` and up to `until`, in order, until it breaks off. Tells how far it came.
+pub async fn walk(
+    store: &dyn EventStore,
+    after: Position,
+    until: Position,
+    mut each: impl FnMut(&Arc<Recorded>) -> Result<ControlFlow<()>, CommandFailure>,
+) -> Result<Position, CommandFailure> {
+    let mut at = after;
+    loop {
+        let page = store.read_all(at, PAGE).await?;
+        if page.is_empty() {
+            return Ok(at);
+        }
+        for recorded in &page {
+            if recorded.position > until || each(recorded)?.is_break() {
+                return Ok(at);
+            }
+            at = recorded.position;
+        }
+    }
+}
+
+/// The payload, or which event it is that cannot be read.
+pub fn payload(recorded: &Recorded) -> Result<&Arc<Event>, CommandFailure> {
+    recorded.event().map_err(|source| CommandFailure::Decode { position: recorded.position.0, source })
+}
+
+/// Whether the event's payload speaks of `id`, in whichever form ids are written. Needs no decoding.
+pub fn mentions(recorded: &Recorded, id: Uuid) -> bool {
+    let contains = |needle: &[u8]| recorded.data.windows(needle.len()).any(|window| window == needle);
+    contains(id.as_bytes()) || contains(id.to_string().as_bytes()) || contains(id.simple().to_string().as_bytes())
+}

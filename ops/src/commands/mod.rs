@@ -1,0 +1,121 @@
+//! The operator's commands that read the log: `audit`, `inspect`, `rebuild`.
+//!
+//! They work beside a running server (the log is opened for reading only), never change a fact, and say by their exit code
+//! what a script wants to know: 0 yes, 1 no (not found, not equal), 2 used wrongly, 3 the log cannot be read. Each command
+//! is a function of a store and a writer, so that its output is held by golden files.
+
+pub mod audit;
+pub mod inspect;
+pub mod log_pages;
+pub mod rebuild;
+pub mod when;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use chronova_events::clock::{Clock, SystemClock};
+use chronova_events::registry::DecodeError;
+use chronova_events::store::sqlite::{ReadOnlyLog, SqliteOptions, SqliteStore};
+use chronova_events::store::{EventStore, StoreError};
+use clap::Subcommand;
+use thiserror::Error;
+
+/// Where things are in the data directory.
+#[derive(Debug, Clone)]
+pub struct DataDir(pub PathBuf);
+
+impl DataDir {
+    /// The event log.
+    pub fn log(&self) -> PathBuf {
+        self.0.join("log.db")
+    }
+
+    /// The folder of the read models' checkpoint.
+    pub fn views(&self) -> PathBuf {
+        self.0.join("views")
+    }
+}
+
+/// What went wrong, for people.
+#[derive(Debug, Error)]
+pub enum CommandFailure {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the event at position {position} cannot be read")]
+    Decode {
+        position: u64,
+        #[source]
+        source: DecodeError,
+    },
+    #[error("cannot write: {0}")]
+    Output(#[from] io::Error),
+    #[error("{0}")]
+    Usage(String),
+}
+
+/// What a script learns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    Yes = 0,
+    No = 1,
+    Usage = 2,
+    Unreadable = 3,
+}
+
+/// The commands, for the command line's table.
+#[derive(Debug, Subcommand)]
+pub enum OperatorCommand {
+    /// Print the log as JSON lines
+    Audit(audit::Args),
+    /// Tell the story of a server, a process, a host or a request
+    Inspect(inspect::Args),
+    /// Recompute the read models from the log and compare them with the checkpoint
+    Rebuild(rebuild::Args),
+}
+
+/// Runs a command on the log in `data`, with its output on standard output and its complaints on standard error.
+pub async fn run(command: OperatorCommand, data: &DataDir) -> Exit {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    match execute(command, data, &mut out).await.and_then(|exit| Ok(out.flush().map(|()| exit)?)) {
+        Ok(exit) => exit,
+        // `chronova audit | head`: the reader has seen enough.
+        Err(CommandFailure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Yes,
+        Err(failure) => {
+            let mut text = format!("chronova: {failure}");
+            let mut cause = std::error::Error::source(&failure);
+            while let Some(error) = cause {
+                text = format!("{text}: {error}");
+                cause = error.source();
+            }
+            // Nobody is left to tell when this fails.
+            let _ = writeln!(io::stderr(), "{text}");
+            if matches!(failure, CommandFailure::Usage(_)) { Exit::Usage } else { Exit::Unreadable }
+        }
+    }
+}
+
+async fn execute(command: OperatorCommand, data: &DataDir, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+    let now = SystemClock.now();
+    match command {
+        OperatorCommand::Audit(args) => audit::run(&args, &*read(&data.log())?, now, out).await,
+        OperatorCommand::Inspect(args) => inspect::run(&args, &*read(&data.log())?, now, out).await,
+        OperatorCommand::Rebuild(args) => {
+            let store = if args.replace { lock(&data.log()).await? } else { read(&data.log())? };
+            rebuild::run(&args, &*store, &data.views(), out).await
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Arc<dyn EventStore>, StoreError> {
+    Ok(ReadOnlyLog::open(path)?)
+}
+
+/// Opens the log as the server does, so that no server can be running.
+async fn lock(path: &Path) -> Result<Arc<dyn EventStore>, StoreError> {
+    // Opening would begin a log where there is none.
+    drop(ReadOnlyLog::open(path)?);
+    let path = path.to_owned();
+    let opened = tokio::task::spawn_blocking(move || SqliteStore::open(path, &SqliteOptions::default())).await;
+    Ok(opened.map_err(|error| StoreError::Io(error.to_string()))??)
+}

@@ -1,0 +1,113 @@
+//! `chronova rebuild`: the read models computed again from the first event, and compared with the checkpoint.
+//!
+//! The checkpoint is a cache; this is the proof that it is a faithful one. Only what the checkpoint includes is compared:
+//! a server that goes on writing meanwhile changes nothing.
+
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use chronova_events::envelope::{Position, Recorded};
+use chronova_events::store::EventStore;
+use chronova_projections::checkpoint::{self, Loaded};
+use chronova_projections::views::Views;
+
+use super::log_pages::walk;
+use super::{CommandFailure, Exit};
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// Write what was recomputed as the new checkpoint; the server must not be running
+    #[arg(long)]
+    pub replace: bool,
+    /// How many differences are shown
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub limit: usize,
+}
+
+/// Compares the checkpoint in `folder` with the log.
+pub async fn run(
+    args: &Args,
+    store: &dyn EventStore,
+    folder: &Path,
+    out: &mut dyn Write,
+) -> Result<Exit, CommandFailure> {
+    let (live, loaded) = checkpoint::load(folder);
+    let exit = match loaded {
+        Loaded::Missing => {
+            writeln!(out, "no checkpoint in {}: nothing to compare", folder.display())?;
+            Exit::Yes
+        }
+        Loaded::Unusable(reason) => {
+            writeln!(out, "the checkpoint in {} cannot be used: {reason}", folder.display())?;
+            Exit::No
+        }
+        Loaded::At(position) => compare(args, store, &live, position, out).await?,
+    };
+    if args.replace {
+        let whole = fold(store, Position(u64::MAX)).await?;
+        checkpoint::save(&whole, folder)?;
+        writeln!(out, "replaced by the read models as of position {}", whole.position())?;
+        return Ok(Exit::Yes);
+    }
+    if exit == Exit::No {
+        writeln!(out, "`chronova rebuild --replace` writes it anew while the server is stopped")?;
+    }
+    Ok(exit)
+}
+
+async fn compare(
+    args: &Args,
+    store: &dyn EventStore,
+    live: &Views,
+    position: Position,
+    out: &mut dyn Write,
+) -> Result<Exit, CommandFailure> {
+    let rebuilt = fold(store, position).await?;
+    if rebuilt.position() < position {
+        writeln!(out, "different: the checkpoint is at position {position}, the log ends at {}", rebuilt.position())?;
+        return Ok(Exit::No);
+    }
+    // One more than is shown tells whether there are more.
+    let mut found = checkpoint::differences(live, &rebuilt, args.limit.saturating_add(1));
+    if found.is_empty() {
+        writeln!(out, "equal: {} read models at position {position}", checkpoint::count())?;
+        return Ok(Exit::Yes);
+    }
+    let more = found.len() > args.limit;
+    found.truncate(args.limit);
+    writeln!(out, "different at position {position} (checkpoint | rebuilt):")?;
+    for difference in found {
+        writeln!(out, "  {difference}")?;
+    }
+    if more {
+        writeln!(out, "  ... and more: raise --limit to see them")?;
+    }
+    Ok(Exit::No)
+}
+
+/// The read models up to and with `until`.
+async fn fold(store: &dyn EventStore, until: Position) -> Result<Views, CommandFailure> {
+    const BATCH: usize = 1_024;
+    let views = Views::new();
+    let mut batch: Vec<Arc<Recorded>> = Vec::with_capacity(BATCH);
+    let apply = |batch: &mut Vec<Arc<Recorded>>| {
+        let position = batch.first().map_or(0, |first| first.position.0);
+        views.apply(batch).map_err(|source| CommandFailure::Decode { position, source })?;
+        batch.clear();
+        Ok::<(), CommandFailure>(())
+    };
+    walk(store, Position::START, until, |recorded| {
+        // Decoded here, so that the failure names the event.
+        super::log_pages::payload(recorded)?;
+        batch.push(Arc::clone(recorded));
+        if batch.len() >= BATCH {
+            apply(&mut batch)?;
+        }
+        Ok(ControlFlow::Continue(()))
+    })
+    .await?;
+    apply(&mut batch)?;
+    Ok(views)
+}
