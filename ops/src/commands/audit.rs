@@ -185,7 +185,9 @@ impl<'a> Filter<'a> {
         let args = self.args;
         let meta = &recorded.meta;
         let (user, project) = match &meta.cause {
-            Cause::User { user, project, .. } => (Some(user.as_str()), project.as_ref().map(|project| project.as_str())),
+            Cause::User { user, project, .. } => {
+                (Some(user.as_str()), project.as_ref().map(|project| project.as_str()))
+            }
             Cause::Process { .. } | Cause::System { .. } => (None, None),
         };
         let request = meta.request_id.as_ref().map(|id| id.as_str());
@@ -260,7 +262,8 @@ mod tests {
     fn secrets_are_hidden_and_flags_are_not() {
         let mut value = json!({"a": [{"password_hash": "x", "name": "n"}], "password_changed": true, "secret": null});
         hide(&mut value);
-        let expected = json!({"a": [{"password_hash": "(hidden)", "name": "n"}], "password_changed": true, "secret": null});
+        let expected =
+            json!({"a": [{"password_hash": "(hidden)", "name": "n"}], "password_changed": true, "secret": null});
         assert_eq!(value, expected);
     }
 }

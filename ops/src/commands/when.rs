@@ -17,7 +17,9 @@ pub enum When {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{0}` is no time: give 2026-01-31T12:00:00Z, 2026-01-31 12:00, 2026-01-31 (UTC), or 90s, 15m, 2h, 3d for so long ago")]
+#[error(
+    "`{0}` is no time: give 2026-01-31T12:00:00Z, 2026-01-31 12:00, 2026-01-31 (UTC), or 90s, 15m, 2h, 3d for so long ago"
+)]
 pub struct NoTime(String);
 
 impl When {
@@ -69,7 +71,8 @@ mod tests {
     #[test]
     fn forms() {
         let noon = Timestamp(1_769_860_800 * SECOND);
-        for text in ["2026-01-31T12:00:00Z", "2026-01-31T13:00:00+01:00", "2026-01-31 12:00", "2026-01-31 12:00:00.000"] {
+        for text in ["2026-01-31T12:00:00Z", "2026-01-31T13:00:00+01:00", "2026-01-31 12:00", "2026-01-31 12:00:00.000"]
+        {
             assert_eq!(text.parse::<When>().unwrap(), When::At(noon), "{text}");
         }
         let midnight: When = "2026-01-31".parse().unwrap();

@@ -98,9 +98,7 @@ impl Index {
                 None => format!("req-{name}"),
             })],
             other => {
-                return Err(CommandFailure::Usage(format!(
-                    "`{other}` is none of server, process, host and request"
-                )));
+                return Err(CommandFailure::Usage(format!("`{other}` is none of server, process, host and request")));
             }
         })
     }

@@ -132,8 +132,7 @@ fn belongs(
             }
             // One request may have asked for many servers: what names others only is theirs.
             let others = |servers: &BTreeSet<InstanceId>| servers.iter().any(|other| mentions(recorded, other.0));
-            mentions(recorded, id.0)
-                || requests.get(&recorded.meta.correlation).is_some_and(|servers| !others(servers))
+            mentions(recorded, id.0) || requests.get(&recorded.meta.correlation).is_some_and(|servers| !others(servers))
         }
         Subject::Process(id) => {
             recorded.meta.cause == Cause::Process { process: *id }
@@ -161,8 +160,8 @@ fn chapter(events: &[&Recorded], index: &Index) -> Result<Chapter, CommandFailur
             match event {
                 ProcessEvent::Started(_) => _ = begun.insert(&recorded.stream),
                 ProcessEvent::Finished(finished) => _ = ended.insert(&recorded.stream, finished.outcome),
-                ProcessEvent::UndoFailed(_) => _ = stuck.insert(&recorded.stream),
-                ProcessEvent::StepUndone(_) => _ = stuck.remove(&recorded.stream),
+                ProcessEvent::StepStuck(_) => _ = stuck.insert(&recorded.stream),
+                ProcessEvent::StepDone(_) | ProcessEvent::StepUndone(_) => _ = stuck.remove(&recorded.stream),
                 _ => {}
             }
         }
@@ -183,7 +182,7 @@ fn chapter(events: &[&Recorded], index: &Index) -> Result<Chapter, CommandFailur
         });
     }
     let outcome = if !stuck.is_empty() {
-        Some("stuck: cannot be undone")
+        Some("stuck")
     } else if begun.iter().any(|stream| !ended.contains_key(stream)) {
         Some("not finished")
     } else if ended.values().any(|outcome| *outcome == Outcome::Failed) {
@@ -227,11 +226,7 @@ fn seconds(from: Timestamp, to: &Recorded) -> f64 {
 }
 
 /// What the subject is now, from its own stream.
-fn facts(
-    subject: &Subject,
-    events: &[Arc<Recorded>],
-    now: Timestamp,
-) -> Result<Vec<(String, String)>, CommandFailure> {
+fn facts(subject: &Subject, events: &[Arc<Recorded>], now: Timestamp) -> Result<Vec<(String, String)>, CommandFailure> {
     let pair = |name: &str, value: String| (name.to_owned(), value);
     Ok(match subject {
         Subject::Server(id) => {
@@ -243,7 +238,10 @@ fn facts(
                 pair("project", asked.project.to_string()),
                 pair("user", asked.user.to_string()),
                 pair("flavor", words::flavor(&asked.flavor)),
-                pair("image", asked.image.as_ref().map_or("none".into(), |image| format!("{} ({})", image.name, image.id))),
+                pair(
+                    "image",
+                    asked.image.as_ref().map_or("none".into(), |image| format!("{} ({})", image.name, image.id)),
+                ),
                 pair("host", server.placement.as_ref().map_or("none".into(), |placed| placed.hostname.clone())),
                 pair("addresses", words::addresses(&server.nics)),
                 pair("created", server.created_at.to_string()),
@@ -265,7 +263,7 @@ fn facts(
                 pair("server", run.task.instance().to_string()),
                 pair("state", format!("at work for {:.3} s, attempt {}", age(run.started_at, now), run.attempt)),
                 pair("done", run.done.iter().map(|record| record.step.as_str()).collect::<Vec<_>>().join(", ")),
-                pair("failed undos", run.undo_failures.to_string()),
+                pair("stuck", format!("{} times at the step now due", run.stuck)),
             ],
         },
         Subject::Host(id) => {

@@ -30,15 +30,12 @@ pub(super) fn deed(event: &Event) -> Option<&'static str> {
 pub(super) fn is_trouble(event: &Event) -> bool {
     match event {
         Event::InstanceEvent(event) => {
-            matches!(
-                event,
-                InstanceEvent::BuildFailed(_) | InstanceEvent::PowerFailed(_) | InstanceEvent::Unplaced(_)
-            )
+            matches!(event, InstanceEvent::BuildFailed(_) | InstanceEvent::PowerFailed(_) | InstanceEvent::Unplaced(_))
         }
         Event::ProcessEvent(event) => match event {
             ProcessEvent::StepFailed(_)
             | ProcessEvent::StepUndone(_)
-            | ProcessEvent::UndoFailed(_)
+            | ProcessEvent::StepStuck(_)
             | ProcessEvent::Restarted(_)
             | ProcessEvent::CalledOff(_) => true,
             ProcessEvent::Finished(finished) => finished.outcome != Outcome::Succeeded,
@@ -106,7 +103,7 @@ fn process(event: &ProcessEvent) -> String {
             format!("{}: {fault}{next}", failed.step)
         }
         ProcessEvent::StepUndone(undone) => undone.step.clone(),
-        ProcessEvent::UndoFailed(failed) => format!("{}: {}", failed.step, failed.reason),
+        ProcessEvent::StepStuck(failed) => format!("{}: {}", failed.step, failed.reason),
         ProcessEvent::Restarted(restarted) => match restarted.excluded {
             Some(host) => format!("tries again, not on host {host}"),
             None => "tries again".to_owned(),

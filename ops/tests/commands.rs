@@ -1,0 +1,157 @@
+//! What operators see, held by golden files (`EXPECTORATE=overwrite cargo test` writes them anew).
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod log;
+
+use chronova::commands::{Exit, audit, inspect, rebuild};
+use chronova_events::envelope::Timestamp;
+use chronova_events::store::memory::MemoryStore;
+use chronova_projections::checkpoint;
+use chronova_projections::runner::catch_up;
+use chronova_projections::views::Views;
+use std::sync::Arc;
+
+use log::{DB, NOON, WEB, filled};
+
+const NOW: Timestamp = Timestamp(NOON + 60_000_000);
+
+async fn audited(store: &Arc<MemoryStore>, args: audit::Args) -> String {
+    let mut out = Vec::new();
+    assert_eq!(audit::run(&args, &**store, NOW, &mut out).await.unwrap(), Exit::Yes);
+    String::from_utf8(out).unwrap()
+}
+
+async fn inspected(store: &Arc<MemoryStore>, words: &[&str], json: bool) -> (Exit, String) {
+    let args = inspect::Args { subject: words.iter().map(ToString::to_string).collect(), json };
+    let mut out = Vec::new();
+    let exit = inspect::run(&args, &**store, NOW, &mut out).await.unwrap();
+    (exit, String::from_utf8(out).unwrap())
+}
+
+fn positions(lines: &str) -> Vec<u64> {
+    let position = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["position"].as_u64().unwrap();
+    lines.lines().map(position).collect()
+}
+
+#[tokio::test]
+async fn audit_prints_the_log() {
+    let store = filled().await;
+    expectorate::assert_contents("tests/golden/audit.jsonl", &audited(&store, audit::Args::default()).await);
+}
+
+#[tokio::test]
+async fn audit_filters() {
+    let store = filled().await;
+    let none = audit::Args::default;
+    let all = positions(&audited(&store, none()).await);
+    let first = |n: usize| all[..n].to_vec();
+    assert_eq!(positions(&audited(&store, audit::Args { to_position: Some(3), ..none() }).await), first(3));
+    let by_kind = audited(&store, audit::Args { kind: vec!["*_failed".into(), "process.step_stuck".into()], ..none() });
+    let kinds: Vec<String> = by_kind
+        .await
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["kind"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(kinds, ["process.step_failed", "process.step_stuck", "instance.build_failed"]);
+    let of_db = audited(&store, audit::Args { instance: vec![DB.parse().unwrap()], ..none() }).await;
+    assert!(of_db.contains("quota.reserved") && !of_db.contains("\"user\":\"bob\""), "{of_db}");
+    let by_user = audited(&store, audit::Args { user: vec!["bob".into()], ..none() }).await;
+    assert!(by_user.lines().all(|line| line.contains("\"user\":\"bob\"")) && !by_user.is_empty());
+    let late = audited(&store, audit::Args { since: Some("58s".parse().unwrap()), ..none() }).await;
+    let early = audited(&store, audit::Args { until: Some("58s".parse().unwrap()), ..none() }).await;
+    assert_eq!(positions(&early).len() + positions(&late).len(), all.len());
+    let request = audited(&store, audit::Args { request_id: vec![WEB_REQUEST.into()], ..none() }).await;
+    assert!(positions(&request).len() > 5);
+}
+
+const WEB_REQUEST: &str = "req-00000000-0000-0000-0000-0000000000a1";
+
+#[tokio::test]
+async fn audit_follows_until_the_position_asked_for() {
+    let store = filled().await;
+    let head = positions(&audited(&store, audit::Args::default()).await).len() as u64;
+    let args =
+        audit::Args { follow: true, from_position: Some(head), to_position: Some(head + 1), ..Default::default() };
+    let (lines, ()) = tokio::join!(audited(&store, args), log::add_one(&store));
+    assert_eq!(positions(&lines), [head, head + 1]);
+}
+
+#[tokio::test]
+async fn inspect_tells_the_story_of_a_server() {
+    let store = filled().await;
+    let (exit, text) = inspected(&store, &["web-1"], false).await;
+    assert_eq!(exit, Exit::Yes);
+    expectorate::assert_contents("tests/golden/inspect_server.txt", &text);
+    let (_, by_prefix) = inspected(&store, &["11111111"], false).await;
+    assert_eq!(text, by_prefix);
+    let (_, json) = inspected(&store, &["server", WEB], true).await;
+    expectorate::assert_contents("tests/golden/inspect_server.json", &json);
+}
+
+#[tokio::test]
+async fn inspect_shows_failures_and_undoing() {
+    let store = filled().await;
+    expectorate::assert_contents("tests/golden/inspect_failed.txt", &inspected(&store, &["db"], false).await.1);
+}
+
+#[tokio::test]
+async fn inspect_takes_processes_hosts_and_requests() {
+    let store = filled().await;
+    let (_, process) = inspected(&store, &["process", "0000a001-"], false).await;
+    expectorate::assert_contents("tests/golden/inspect_process.txt", &process);
+    let (_, host) = inspected(&store, &["host", "h1"], false).await;
+    expectorate::assert_contents("tests/golden/inspect_host.txt", &host);
+    let (_, request) = inspected(&store, &["request", WEB_REQUEST], false).await;
+    expectorate::assert_contents("tests/golden/inspect_request.txt", &request);
+}
+
+#[tokio::test]
+async fn inspect_says_what_it_does_not_find() {
+    let store = filled().await;
+    assert_eq!(inspected(&store, &["nobody"], false).await, (Exit::No, "no server nobody in the log\n".to_owned()));
+    let args = inspect::Args { subject: vec!["table".into(), "x".into()], json: false };
+    assert!(inspect::run(&args, &*store, NOW, &mut Vec::new()).await.is_err());
+}
+
+async fn rebuilt(store: &Arc<MemoryStore>, folder: &std::path::Path, replace: bool) -> (Exit, String) {
+    let mut out = Vec::new();
+    let exit = rebuild::run(&rebuild::Args { replace, limit: 5 }, &**store, folder, &mut out).await.unwrap();
+    (exit, String::from_utf8(out).unwrap().replace(folder.to_str().unwrap(), "FOLDER"))
+}
+
+#[tokio::test]
+async fn rebuild_compares_with_the_checkpoint() {
+    let store = filled().await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let (exit, text) = rebuilt(&store, path, false).await;
+    assert_eq!((exit, text.as_str()), (Exit::Yes, "no checkpoint in FOLDER: nothing to compare\n"));
+
+    let views = Views::new();
+    catch_up(&*store, &views).await.unwrap();
+    checkpoint::save(&views, path).unwrap();
+    log::add_one(&store).await;
+    let (exit, text) = rebuilt(&store, path, false).await;
+    assert_eq!(exit, Exit::Yes);
+    assert!(text.starts_with("equal: ") && text.contains(&format!("at position {}", views.position())), "{text}");
+
+    let file = std::fs::read_dir(path).unwrap().next().unwrap().unwrap().path();
+    let whole = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, whole.replace("\"web-1\"", "\"web-2\"")).unwrap();
+    let (exit, text) = rebuilt(&store, path, false).await;
+    assert_eq!(exit, Exit::No);
+    assert!(text.contains("\"web-2\" | \"web-1\""), "{text}");
+
+    std::fs::write(&file, "{").unwrap();
+    let (exit, text) = rebuilt(&store, path, false).await;
+    assert_eq!(exit, Exit::No);
+    assert!(text.contains("cannot be used"), "{text}");
+
+    assert_eq!(rebuilt(&store, path, true).await.0, Exit::Yes);
+    assert!(rebuilt(&store, path, false).await.1.starts_with("equal: "));
+
+    // A log that lost its end: the checkpoint knows more than the log.
+    let (exit, text) = rebuilt(&MemoryStore::new(), path, false).await;
+    assert_eq!(exit, Exit::No);
+    assert!(text.contains("the log ends at 0"), "{text}");
+}
