@@ -1,13 +1,14 @@
-//! Whether a claim fits.
+//! Whether a claim fits, and whether a change of what there is may be made.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use chronova_events::ids::ProviderId;
 use chronova_events::ledger::{
-    Claimed, Inventory, InventoryReplaced, Ledger, LedgerEvent, ProviderCreated, Released, TraitsReplaced,
+    Claimed, Inventory, InventoryReplaced, Ledger, LedgerEvent, Provider, ProviderCreated, Released, TraitsReplaced,
 };
 
-use super::{LedgerCommand, LedgerReject};
+use super::{LedgerCommand, LedgerReject, allocations, inventories, names, providers};
 
 pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>, LedgerReject> {
     match command {
@@ -19,6 +20,44 @@ pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>
             true => vec![Released { consumer }.into()],
             false => vec![],
         }),
+        LedgerCommand::CreateProvider { provider, name, parent } => providers::create(state, provider, name, parent),
+        LedgerCommand::UpdateProvider { provider, name, parent } => providers::update(state, provider, name, parent),
+        LedgerCommand::DeleteProvider { provider } => providers::delete(state, provider),
+        LedgerCommand::SetTraits { provider, generation, traits } => {
+            providers::set_traits(state, provider, generation, traits)
+        }
+        LedgerCommand::SetAggregates { provider, generation, aggregates } => {
+            providers::set_aggregates(state, provider, generation, aggregates)
+        }
+        LedgerCommand::SetInventories { provider, generation, inventories, reserve } => {
+            inventories::set(state, provider, generation, inventories, reserve)
+        }
+        LedgerCommand::AddInventory { provider, inventory, reserve } => {
+            inventories::add(state, provider, inventory, reserve)
+        }
+        LedgerCommand::UpdateInventory { provider, generation, inventory, reserve } => {
+            inventories::update(state, provider, generation, inventory, reserve)
+        }
+        LedgerCommand::DeleteInventory { provider, class } => inventories::delete(state, provider, &class),
+        LedgerCommand::Allocate { claims } => allocations::allocate(state, claims),
+        LedgerCommand::Deallocate { consumer } => allocations::deallocate(state, consumer),
+        LedgerCommand::Reshape { inventories, claims } => allocations::reshape(state, inventories, claims),
+        LedgerCommand::CreateClass { name } => names::create_class(state, name),
+        LedgerCommand::RenameClass { from, to } => names::rename_class(state, from, to),
+        LedgerCommand::DeleteClass { name } => names::delete_class(state, name),
+        LedgerCommand::CreateTrait { name } => Ok(names::create_trait(state, name)),
+        LedgerCommand::DeleteTrait { name } => names::delete_trait(state, name),
+    }
+}
+
+/// The provider, if its generation is the one that the client has seen.
+pub(super) fn provider(state: &Ledger, id: ProviderId, seen: Option<u64>) -> Result<&Arc<Provider>, LedgerReject> {
+    let provider = state.providers.get(&id).ok_or(LedgerReject::NoSuchProvider(id))?;
+    match seen {
+        Some(seen) if seen != provider.generation => {
+            Err(LedgerReject::ProviderChanged { provider: id, actual: provider.generation, seen })
+        }
+        _ => Ok(provider),
     }
 }
 
@@ -75,7 +114,7 @@ fn admit(state: &Ledger, claim: Claimed) -> Result<Vec<LedgerEvent>, LedgerRejec
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use chronova_events::envelope::Timestamp;
@@ -83,7 +122,7 @@ mod tests {
     use chronova_events::ids::{ConsumerId, ProjectId, UserId};
     use chronova_events::ledger::Allocation;
 
-    fn given(commands: impl IntoIterator<Item = LedgerCommand>) -> Ledger {
+    pub(in crate::ledger) fn given(commands: impl IntoIterator<Item = LedgerCommand>) -> Ledger {
         let mut state = Ledger::default();
         for command in commands {
             for event in decide(&state, command).unwrap() {
@@ -93,7 +132,7 @@ mod tests {
         state
     }
 
-    fn host(total: u64) -> LedgerCommand {
+    pub(in crate::ledger) fn host(total: u64) -> LedgerCommand {
         let vcpu = Inventory {
             class: "VCPU".into(),
             total,
@@ -107,7 +146,7 @@ mod tests {
         LedgerCommand::Report { provider, name: "h1".into(), inventories: vec![vcpu], traits: vec![] }
     }
 
-    fn claim(consumer: &str, amount: u64) -> LedgerCommand {
+    pub(in crate::ledger) fn claim(consumer: &str, amount: u64) -> LedgerCommand {
         LedgerCommand::Claim(Claimed {
             consumer: ConsumerId::new(consumer),
             project: ProjectId::new("p"),

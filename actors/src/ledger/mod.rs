@@ -1,10 +1,18 @@
 //! The placement ledger: the only place where capacity is claimed.
+//!
+//! Two kinds of callers. The processes and the host agents of this program use [`LedgerCommand::Report`], `Claim` and
+//! `Release`, which can be repeated without harm. Clients of the Placement API use the rest, whose rules (generations as
+//! optimistic locks, inventories that are in use, capacity) are the API's own; their file is named after what they change.
 
+mod allocations;
 pub mod decide;
+mod inventories;
+mod names;
+mod providers;
 
 use chronova_events::envelope::StreamId;
-use chronova_events::ids::{ConsumerId, ProviderId};
-use chronova_events::ledger::{Claimed, Inventory, Ledger, LedgerEvent};
+use chronova_events::ids::{ConsumerId, ProjectId, ProviderId, UserId};
+use chronova_events::ledger::{Allocation, Claimed, Inventory, Ledger, LedgerEvent};
 use thiserror::Error;
 
 use crate::aggregate::Aggregate;
@@ -23,11 +31,142 @@ pub enum LedgerAggregate {}
 pub enum LedgerCommand {
     /// Makes sure that the provider of a compute host is there, with this inventory and these standard traits; traits
     /// and classes that others set stay.
-    Report { provider: ProviderId, name: String, inventories: Vec<Inventory>, traits: Vec<String> },
+    Report {
+        provider: ProviderId,
+        name: String,
+        inventories: Vec<Inventory>,
+        traits: Vec<String>,
+    },
     /// Takes capacity for a consumer that holds nothing yet; repeating the same claim is harmless.
     Claim(Claimed),
     /// Gives back everything that the consumer holds; nothing held is success.
-    Release { consumer: ConsumerId },
+    Release {
+        consumer: ConsumerId,
+    },
+
+    CreateProvider {
+        provider: ProviderId,
+        name: String,
+        parent: Option<ProviderId>,
+    },
+    UpdateProvider {
+        provider: ProviderId,
+        name: String,
+        parent: ParentChange,
+    },
+    DeleteProvider {
+        provider: ProviderId,
+    },
+    /// The inventory is this from now on. `generation`: the one that the client has seen.
+    SetInventories {
+        provider: ProviderId,
+        generation: Option<u64>,
+        inventories: Vec<Inventory>,
+        reserve: Reserve,
+    },
+    AddInventory {
+        provider: ProviderId,
+        inventory: Inventory,
+        reserve: Reserve,
+    },
+    UpdateInventory {
+        provider: ProviderId,
+        generation: u64,
+        inventory: Inventory,
+        reserve: Reserve,
+    },
+    DeleteInventory {
+        provider: ProviderId,
+        class: String,
+    },
+    SetTraits {
+        provider: ProviderId,
+        generation: Option<u64>,
+        traits: Vec<String>,
+    },
+    /// Without `generation` (before 1.19) the change counts for nothing.
+    SetAggregates {
+        provider: ProviderId,
+        generation: Option<u64>,
+        aggregates: Vec<uuid::Uuid>,
+    },
+    /// The consumers hold exactly this from now on; all of them or none.
+    Allocate {
+        claims: Vec<ConsumerClaim>,
+    },
+    /// Like `Release`, but there has to be something.
+    Deallocate {
+        consumer: ConsumerId,
+    },
+    /// Inventories and allocations at once, so that what is allocated can move with the inventory.
+    Reshape {
+        inventories: Vec<NewInventories>,
+        claims: Vec<ConsumerClaim>,
+    },
+    CreateClass {
+        name: String,
+    },
+    RenameClass {
+        from: String,
+        to: String,
+    },
+    DeleteClass {
+        name: String,
+    },
+    CreateTrait {
+        name: String,
+    },
+    DeleteTrait {
+        name: String,
+    },
+}
+
+/// What an update of a provider says about its parent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ParentChange {
+    /// Nothing.
+    Keep,
+    /// A first parent may be given, another one not (before 1.37).
+    Give(Option<ProviderId>),
+    /// Any change that makes no loop.
+    Move(Option<ProviderId>),
+}
+
+/// Whether all of an inventory may be reserved (from 1.26 on).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reserve {
+    Less,
+    All,
+}
+
+/// What one consumer is to hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsumerClaim {
+    pub consumer: ConsumerId,
+    pub project: ProjectId,
+    pub user: UserId,
+    /// `None` leaves it as it is (before 1.38).
+    pub consumer_type: Option<String>,
+    pub generation: SeenGeneration,
+    /// Sorted by provider, and within by class. Empty: nothing.
+    pub allocations: Vec<Allocation>,
+}
+
+/// What the client knows of a consumer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SeenGeneration {
+    /// It did not have to say (before 1.28).
+    Unsaid,
+    /// `None`: the consumer is new.
+    Said(Option<u64>),
+}
+
+/// A provider's part in a reshape.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewInventories {
+    pub provider: ProviderId,
+    pub generation: u64,
+    pub inventories: Vec<Inventory>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -36,10 +175,60 @@ pub enum LedgerReject {
     NoSuchProvider(ProviderId),
     #[error("resource provider name {0} is taken")]
     NameTaken(String),
+    #[error("resource provider {0} exists already")]
+    ProviderExists(ProviderId),
     #[error("provider {provider} has no room for {amount} of {class}")]
     DoesNotFit { provider: ProviderId, class: String, amount: u64 },
     #[error("consumer {0} holds something else already")]
     HoldsOther(ConsumerId),
+    #[error("a provider cannot be its own parent")]
+    OwnParent,
+    #[error("parent provider {0} does not exist")]
+    NoSuchParent(ProviderId),
+    #[error("a provider cannot get another parent")]
+    Reparenting,
+    #[error("a provider cannot lose its parent")]
+    Unparenting,
+    #[error("the tree would have a loop")]
+    Loop,
+    #[error("the provider has children")]
+    HasChildren,
+    #[error("the provider has allocations")]
+    ProviderInUse,
+    #[error("provider {provider} is at generation {actual}, not {seen}")]
+    ProviderChanged { provider: ProviderId, actual: u64, seen: u64 },
+    #[error("inventory of {classes} on provider {provider} is in use")]
+    InventoryInUse { provider: ProviderId, classes: String },
+    #[error("provider {provider} has an inventory of {class} already")]
+    InventoryExists { provider: ProviderId, class: String },
+    #[error("there is no inventory of {class}")]
+    NoInventory { class: String },
+    #[error("more of {class} is reserved on provider {provider} than may be")]
+    ReservedTooMuch { provider: ProviderId, class: String, reserve: Reserve },
+    #[error("resource class {0} does not exist")]
+    NoSuchClass(String),
+    #[error("resource class {0} exists already")]
+    ClassExists(String),
+    #[error("resource class {0} is a standard one")]
+    StandardClass(String),
+    #[error("resource class {0} is in use")]
+    ClassInUse(String),
+    #[error("traits {0} do not exist")]
+    NoSuchTraits(String),
+    #[error("trait {0} is a standard one")]
+    StandardTrait(String),
+    #[error("trait {0} is in use")]
+    TraitInUse(String),
+    #[error("the consumer is not at the generation that the client has seen")]
+    ConsumerChanged { actual: Option<u64>, seen: Option<u64> },
+    #[error("provider {provider} has no inventory of {class} to allocate from")]
+    NothingToAllocate { provider: ProviderId, class: String },
+    #[error("the amount of {class} breaks the unit rules of provider {provider}")]
+    UnitsViolated { provider: ProviderId, class: String },
+    #[error("provider {provider} has no capacity left for that much {class}")]
+    CapacityExceeded { provider: ProviderId, class: String },
+    #[error("consumer {0} holds nothing")]
+    HoldsNothing(ConsumerId),
 }
 
 impl Aggregate for LedgerAggregate {

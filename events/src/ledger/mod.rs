@@ -4,6 +4,8 @@
 //! allocations live here; a claim that does not fit is refused in `decide` and so never recorded.
 
 mod payloads;
+pub mod standard;
+mod standard_traits;
 mod state;
 
 pub use payloads::*;
@@ -32,6 +34,8 @@ noun! {
         ResourceClassCreated = "resource_class_created" @ 1,
         /// A resource class of one's own was removed.
         ResourceClassDeleted = "resource_class_deleted" @ 1,
+        /// A resource class of one's own has another name.
+        ResourceClassRenamed = "resource_class_renamed" @ 1,
         /// A trait of one's own was made.
         TraitCreated = "trait_created" @ 1,
         /// A trait of one's own was removed.

@@ -103,6 +103,12 @@ pub struct ResourceClassDeleted {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResourceClassRenamed {
+    pub from: String,
+    pub to: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TraitCreated {
     pub name: String,
 }
@@ -144,6 +150,7 @@ pub fn samples() -> Vec<LedgerEvent> {
         Released { consumer }.into(),
         ResourceClassCreated { name: "CUSTOM_GOLD".into() }.into(),
         ResourceClassDeleted { name: "CUSTOM_GOLD".into() }.into(),
+        ResourceClassRenamed { from: "CUSTOM_GOLD".into(), to: "CUSTOM_SILVER".into() }.into(),
         TraitCreated { name: "CUSTOM_FAST".into() }.into(),
         TraitDeleted { name: "CUSTOM_FAST".into() }.into(),
     ]

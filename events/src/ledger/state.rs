@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::LedgerEvent;
 use super::payloads::{Allocation, Claimed, Inventory};
+use super::{LedgerEvent, standard};
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
 use crate::ids::{ConsumerId, ProviderId};
@@ -124,6 +124,7 @@ impl Fold for Ledger {
             LedgerEvent::ResourceClassDeleted(deleted) => {
                 self.classes.remove(&deleted.name);
             }
+            LedgerEvent::ResourceClassRenamed(renamed) => self.rename_class(&renamed.from, &renamed.to),
             LedgerEvent::TraitCreated(created) => {
                 self.traits.insert(created.name.clone());
             }
@@ -135,6 +136,63 @@ impl Fold for Ledger {
 }
 
 impl Ledger {
+    pub fn knows_class(&self, name: &str) -> bool {
+        standard::is_standard_class(name) || self.classes.contains(name)
+    }
+
+    pub fn knows_trait(&self, name: &str) -> bool {
+        standard::is_standard_trait(name) || self.traits.contains(name)
+    }
+
+    /// The provider at the top of `id`'s tree; a provider without parent is its own root.
+    pub fn root_of(&self, id: ProviderId) -> ProviderId {
+        let mut root = id;
+        // The ledger admits no loops; the bound makes a damaged state harmless.
+        for _ in 0..self.providers.len() {
+            match self.providers.get(&root).and_then(|provider| provider.parent) {
+                Some(parent) => root = parent,
+                None => break,
+            }
+        }
+        root
+    }
+
+    /// Whether `ancestor` is `id` or stands above it.
+    pub fn is_below(&self, id: ProviderId, ancestor: ProviderId) -> bool {
+        let mut at = Some(id);
+        for _ in 0..=self.providers.len() {
+            match at {
+                Some(id) if id == ancestor => return true,
+                Some(id) => at = self.providers.get(&id).and_then(|provider| provider.parent),
+                None => return false,
+            }
+        }
+        false
+    }
+
+    fn rename_class(&mut self, from: &str, to: &str) {
+        self.classes.remove(from);
+        self.classes.insert(to.to_owned());
+        for provider in self.providers.values_mut() {
+            if let Some(mut line) = provider.inventories.get(from).cloned() {
+                to.clone_into(&mut line.inventory.class);
+                let provider = Arc::make_mut(provider);
+                provider.inventories.remove(from);
+                provider.inventories.insert(to.to_owned(), line);
+            }
+        }
+        for consumer in self.consumers.values_mut() {
+            if consumer.claim.allocations.iter().any(|held| held.resources.iter().any(|(class, _)| class == from)) {
+                for allocation in &mut Arc::make_mut(consumer).claim.allocations {
+                    for (class, _) in allocation.resources.iter_mut().filter(|(class, _)| class == from) {
+                        to.clone_into(class);
+                    }
+                    allocation.resources.sort();
+                }
+            }
+        }
+    }
+
     fn change(&mut self, id: ProviderId, at: Timestamp, with: impl FnOnce(&mut Provider)) {
         if let Some(provider) = self.providers.get_mut(&id) {
             let provider = Arc::make_mut(provider);

@@ -186,11 +186,11 @@ impl<'a> Filter<'a> {
         let meta = &recorded.meta;
         let (user, project) = match &meta.cause {
             Cause::User { user, project, .. } => {
-                (Some(user.as_str()), project.as_ref().map(|project| project.as_str()))
+                (Some(user.as_str()), project.as_ref().map(chronova_events::ids::ProjectId::as_str))
             }
             Cause::Process { .. } | Cause::System { .. } => (None, None),
         };
-        let request = meta.request_id.as_ref().map(|id| id.as_str());
+        let request = meta.request_id.as_ref().map(chronova_events::ids::RequestId::as_str);
         any(&args.stream, |pattern| matches(pattern, recorded.stream.as_str()))
             && any(&args.kind, |pattern| matches(pattern, &recorded.kind))
             && any(&args.user, |wanted| user == Some(wanted))

@@ -16,9 +16,9 @@ use chronova_events::store::{EventStore, Expected};
 use uuid::{Uuid, uuid};
 
 /// 2026-01-31T12:00:00Z
-pub const NOON: i64 = 1_769_860_800_000_000;
-pub const WEB: &str = "11111111-0000-0000-0000-000000000001";
-pub const DB: &str = "22222222-0000-0000-0000-000000000002";
+pub(crate) const NOON: i64 = 1_769_860_800_000_000;
+pub(crate) const WEB: &str = "11111111-0000-0000-0000-000000000001";
+pub(crate) const DB: &str = "22222222-0000-0000-0000-000000000002";
 const HOST: HostId = HostId(uuid!("33333333-0000-0000-0000-000000000003"));
 
 struct Writer {
@@ -110,7 +110,7 @@ fn started(by: ProcessId, task: Task) -> ProcessEvent {
     process::Started { process: by, task }.into()
 }
 
-pub async fn filled() -> Arc<MemoryStore> {
+pub(crate) async fn filled() -> Arc<MemoryStore> {
     let store = MemoryStore::new();
     let mut log = Writer { store: Arc::clone(&store), millis: 0, count: 0 };
     register(&mut log).await;
@@ -181,7 +181,7 @@ async fn afterwards(log: &mut Writer) {
 }
 
 /// Something that happened later.
-pub async fn add_one(store: &Arc<MemoryStore>) {
+pub(crate) async fn add_one(store: &Arc<MemoryStore>) {
     let renamed = InstanceEvent::from(Renamed { name: "later".into() });
     let event = NewEvent::new(renamed, Timestamp(NOON), &asked_by("bob", 0xa3));
     store.append(&of(WEB), Expected::Any, vec![event]).await.unwrap();

@@ -95,7 +95,7 @@ fn process(event: &ProcessEvent) -> String {
         ProcessEvent::StepDone(done) => match &done.output {
             Output::Host { hostname, .. } => format!("{}: host {hostname}", done.step),
             Output::Nics(nics) => format!("{}: {}", done.step, addresses(nics)),
-            _ => done.step.clone(),
+            Output::Nothing => done.step.clone(),
         },
         ProcessEvent::StepFailed(failed) => {
             let next = if failed.elsewhere { "; may work elsewhere" } else { "" };
