@@ -1,4 +1,8 @@
-//! The placement view: providers, inventories and allocations as the ledger recorded them.
+//! The placement view: providers, inventories and allocations as the ledger recorded them, and the search for providers
+//! that could take a request ([`candidates`]).
+
+pub mod candidates;
+pub mod trees;
 
 use chronova_events::envelope::Recorded;
 use chronova_events::fold::Fold;

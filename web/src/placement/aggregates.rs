@@ -1,0 +1,50 @@
+//! `/resource_providers/{uuid}/aggregates`
+
+use chronova_actors::ledger::LedgerCommand;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::reject::During;
+use super::{answers, bodies, inventories, named_provider, provider_id, send, versions};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, get, put};
+
+const PATH: &str = "/resource_providers/{uuid}/aggregates";
+
+pub(super) const ROUTES: &[Route] = &[
+    get("resource_providers_aggregates.list", PATH, handler!(list))
+        .policy("placement:resource_providers:aggregates:list")
+        .since(1, 1),
+    put("resource_providers_aggregates.update", PATH, handler!(set))
+        .policy("placement:resource_providers:aggregates:update")
+        .since(1, 1)
+        .body(bodies::aggregates_body),
+];
+
+async fn list(ctx: Ctx) -> Result<Reply, Fault> {
+    answers::check_accept(&ctx)?;
+    shown(&ctx)
+}
+
+fn shown(ctx: &Ctx) -> Result<Reply, Fault> {
+    let provider = named_provider(ctx)?;
+    let mut body = json!({"aggregates": provider.aggregates});
+    if versions::aggregates_have_generations(ctx.version) {
+        body["resource_provider_generation"] = json!(provider.generation);
+    }
+    answers::show(ctx, body, None)
+}
+
+async fn set(ctx: Ctx) -> Result<Reply, Fault> {
+    let provider = provider_id(&ctx)?;
+    let with_generation = versions::aggregates_have_generations(ctx.version);
+    let list = if with_generation { &ctx.body["aggregates"] } else { &ctx.body };
+    let aggregates: Vec<Uuid> =
+        list.as_array().into_iter().flatten().filter_map(Value::as_str).filter_map(|id| id.parse().ok()).collect();
+    let generation = with_generation.then(|| inventories::generation(&ctx.body));
+    send(&ctx, LedgerCommand::SetAggregates { provider, generation, aggregates }, During::Other).await?;
+    shown(&ctx)
+}

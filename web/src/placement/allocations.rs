@@ -1,0 +1,154 @@
+//! `/allocations` and `/resource_providers/{uuid}/allocations`
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chronova_actors::ledger::{ConsumerClaim, LedgerCommand, SeenGeneration};
+use chronova_events::ids::{ConsumerId, ProviderId};
+use chronova_events::ledger::{Allocation, Consumer};
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::reject::{During, nobody_allocates_from};
+use super::views::{CONSUMER, ConsumerView, HOLDER, amounts};
+use super::{answers, bodies, inventories, look, named_provider, send, versions};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, delete, get, post, put};
+
+const ONE: &str = "/allocations/{consumer_uuid}";
+
+pub(super) const ROUTES: &[Route] = &[
+    post("allocations.create", "/allocations", handler!(manage))
+        .policy("placement:allocations:manage")
+        .since(1, 13)
+        .body(bodies::allocations_manage_body),
+    get("allocations_one.get", ONE, handler!(show)).policy("placement:allocations:list"),
+    put("allocations_one.update", ONE, handler!(set))
+        .policy("placement:allocations:update")
+        .body(bodies::allocations_set_body),
+    delete("allocations_one.delete", ONE, handler!(remove)).policy("placement:allocations:delete"),
+    get("resource_providers_allocations.list", "/resource_providers/{uuid}/allocations", handler!(of_provider))
+        .policy("placement:resource_providers:allocations:list"),
+];
+
+/// Who holds what was allocated before clients had to say for whom (before 1.8).
+const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    answers::check_accept(&ctx)?;
+    let id = ConsumerId::new(ctx.param("consumer_uuid"));
+    let found = look(&ctx, |ledger| {
+        let consumer = Arc::clone(ledger.consumers.get(&id)?);
+        let generation = |held: &Allocation| ledger.providers.get(&held.provider).map_or(0, |known| known.generation);
+        let generations: Vec<u64> = consumer.claim.allocations.iter().map(generation).collect();
+        Some((consumer, generations))
+    })?;
+    // Who holds nothing is not known, and that is no error.
+    let Some((consumer, generations)) = found else { return answers::show(&ctx, json!({"allocations": {}}), None) };
+    let held = consumer.claim.allocations.iter().zip(generations);
+    let allocations: Map<String, Value> = held
+        .map(|(held, generation)| {
+            (held.provider.to_string(), json!({"resources": amounts(&held.resources), "generation": generation}))
+        })
+        .collect();
+    let modified = Some(consumer.updated_at);
+    let mut body = Map::from_iter([("allocations".to_owned(), Value::Object(allocations))]);
+    body.extend(CONSUMER.render_map(&ConsumerView { consumer }, ctx.version));
+    answers::show(&ctx, Value::Object(body), modified)
+}
+
+async fn of_provider(ctx: Ctx) -> Result<Reply, Fault> {
+    answers::check_accept(&ctx)?;
+    let provider = named_provider(&ctx)?;
+    let holds = |consumer: &Consumer| consumer.claim.allocations.iter().any(|held| held.provider == provider.id);
+    let holders: Vec<Arc<Consumer>> =
+        look(&ctx, |ledger| ledger.consumers.values().filter(|consumer| holds(consumer)).cloned().collect())?;
+    let modified = holders.iter().map(|consumer| consumer.updated_at).max();
+    let mut allocations = Map::new();
+    for consumer in holders {
+        let claim = &consumer.claim;
+        let held = claim.allocations.iter().filter(|held| held.provider == provider.id).flat_map(|held| &held.resources);
+        let resources: Map<String, Value> = held.map(|(class, amount)| (class.clone(), json!(amount))).collect();
+        let (id, mut entry) = (claim.consumer.to_string(), Map::new());
+        entry.insert("resources".to_owned(), Value::Object(resources));
+        entry.extend(HOLDER.render_map(&ConsumerView { consumer }, ctx.version));
+        allocations.insert(id, Value::Object(entry));
+    }
+    let body = json!({"allocations": allocations, "resource_provider_generation": provider.generation});
+    answers::show(&ctx, body, modified)
+}
+
+async fn set(ctx: Ctx) -> Result<Reply, Fault> {
+    let text = ctx.param("consumer_uuid");
+    let consumer: Uuid =
+        text.parse().map_err(|_| Fault::bad_request(format!("Malformed consumer_uuid: {text}")))?;
+    let consumer = consumer.to_string();
+    let claims = vec![claim(&ctx, &consumer, &ctx.body)?];
+    send(&ctx, LedgerCommand::Allocate { claims }, During::Allocate(Some(&consumer))).await?;
+    Ok(Reply::empty(204))
+}
+
+async fn manage(ctx: Ctx) -> Result<Reply, Fault> {
+    let claims = claims(&ctx, &ctx.body)?;
+    send(&ctx, LedgerCommand::Allocate { claims }, During::Allocate(None)).await?;
+    Ok(Reply::empty(204))
+}
+
+async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
+    let consumer = ConsumerId::new(ctx.param("consumer_uuid"));
+    send(&ctx, LedgerCommand::Deallocate { consumer }, During::Other).await?;
+    Ok(Reply::empty(204))
+}
+
+/// What a body by consumer says.
+pub(super) fn claims(ctx: &Ctx, body: &Value) -> Result<Vec<ConsumerClaim>, Fault> {
+    body.as_object().into_iter().flatten().map(|(consumer, body)| claim(ctx, consumer, body)).collect()
+}
+
+fn claim(ctx: &Ctx, consumer: &str, body: &Value) -> Result<ConsumerClaim, Fault> {
+    let generation = if versions::has_consumer_generations(ctx.version) {
+        let said = &body["consumer_generation"];
+        SeenGeneration::Said((!said.is_null()).then(|| inventories::number(said).unwrap_or(u64::MAX)))
+    } else {
+        SeenGeneration::Unsaid
+    };
+    let text = |key: &str| body[key].as_str().unwrap_or(NOBODY);
+    Ok(ConsumerClaim {
+        consumer: ConsumerId::new(consumer),
+        project: text("project_id").into(),
+        user: text("user_id").into(),
+        consumer_type: body["consumer_type"].as_str().map(str::to_owned),
+        generation,
+        allocations: allocations(ctx, &body["allocations"])?,
+    })
+}
+
+/// A list before 1.12, an object by provider since.
+fn allocations(ctx: &Ctx, body: &Value) -> Result<Vec<Allocation>, Fault> {
+    let mut by_provider: BTreeMap<ProviderId, Vec<(String, u64)>> = BTreeMap::new();
+    let mut add = |provider: &str, resources: &Value| {
+        let id = provider.parse().map_err(|_| nobody_allocates_from(provider))?;
+        let mut amounts: Vec<(String, u64)> = resources
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(class, amount)| (class.clone(), inventories::number(amount).unwrap_or(u64::MAX)))
+            .collect();
+        amounts.sort();
+        by_provider.insert(id, amounts);
+        Ok::<(), Fault>(())
+    };
+    if versions::allocations_by_provider(ctx.version) {
+        for (provider, allocation) in body.as_object().into_iter().flatten() {
+            add(provider, &allocation["resources"])?;
+        }
+    } else {
+        for allocation in body.as_array().into_iter().flatten() {
+            add(allocation["resource_provider"]["uuid"].as_str().unwrap_or_default(), &allocation["resources"])?;
+        }
+    }
+    Ok(by_provider.into_iter().map(|(provider, resources)| Allocation { provider, resources }).collect())
+}

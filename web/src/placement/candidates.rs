@@ -1,0 +1,271 @@
+//! `/allocation_candidates`
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use chronova_events::ids::ProviderId;
+use chronova_events::ledger::Ledger;
+use chronova_projections::placement::candidates::{Candidate, Found, Group, Request, TraitFilter, search};
+use serde_json::{Map, Value, json};
+
+use super::views::{SUMMARY, SummaryView};
+use super::{answers, bodies, filters, snapshot, versions};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::fields::{FieldTable, field};
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, get};
+
+const BAD_VALUE: &str = "placement.query.bad_value";
+const MISSING_VALUE: &str = "placement.query.missing_value";
+const DUPLICATE_KEY: &str = "placement.query.duplicate_key";
+
+pub(super) const ROUTES: &[Route] = &[get("allocation_candidates.list", "/allocation_candidates", handler!(list))
+    .policy("placement:allocation_candidates:list")
+    .since(1, 10)
+    .query(bodies::candidates_query)];
+
+async fn list(ctx: Ctx) -> Result<Reply, Fault> {
+    answers::check_accept(&ctx)?;
+    let request = request(&ctx)?;
+    let ledger = snapshot(&ctx)?;
+    for group in &request.groups {
+        filters::check_classes(&ledger, group.resources.keys())?;
+        filters::check_traits(&ledger, &group.traits, "")?;
+    }
+    filters::check_traits(&ledger, &request.root_traits, "")?;
+    let found = search(&ledger, &request);
+    let body = json!({
+        "allocation_requests": CANDIDATE.render_all(&found.candidates, ctx.version),
+        "provider_summaries": summaries(&ctx, &ledger, &request, &found),
+    });
+    answers::show(&ctx, body, None)
+}
+
+static CANDIDATE: FieldTable<Candidate> = FieldTable::new(&[
+    field("allocations", as_list).until(1, 11),
+    field("allocations", by_provider).since(1, 12),
+    field("mappings", |candidate: &Candidate| json!(ids(&candidate.mappings))).since(1, 34),
+]);
+
+fn as_list(candidate: &Candidate) -> Value {
+    let allocations = candidate.allocations.iter();
+    allocations
+        .map(|(provider, amounts)| json!({"resource_provider": {"uuid": provider.to_string()}, "resources": amounts}))
+        .collect()
+}
+
+fn by_provider(candidate: &Candidate) -> Value {
+    let allocations = candidate.allocations.iter();
+    Value::Object(
+        allocations.map(|(provider, amounts)| (provider.to_string(), json!({"resources": amounts}))).collect(),
+    )
+}
+
+fn ids(mappings: &BTreeMap<String, BTreeSet<ProviderId>>) -> BTreeMap<&str, Vec<String>> {
+    mappings
+        .iter()
+        .map(|(suffix, providers)| (suffix.as_str(), providers.iter().map(ToString::to_string).collect()))
+        .collect()
+}
+
+fn summaries(ctx: &Ctx, ledger: &Ledger, request: &Request, found: &Found) -> Value {
+    let asked: BTreeSet<String> = request.groups.iter().flat_map(|group| group.resources.keys().cloned()).collect();
+    let asked = Arc::new(asked);
+    let providers = found.providers.iter().filter_map(|id| ledger.providers.get(id));
+    let summaries: Map<String, Value> = providers
+        .map(|provider| {
+            let root = ledger.root_of(provider.id);
+            let view = SummaryView { provider: Arc::clone(provider), root, asked: Arc::clone(&asked) };
+            (provider.id.to_string(), SUMMARY.render(&view, ctx.version))
+        })
+        .collect();
+    Value::Object(summaries)
+}
+
+/// What the query string asks for.
+fn request(ctx: &Ctx) -> Result<Request, Fault> {
+    let same_subtrees = same_subtrees(ctx)?;
+    let root_traits = root_traits(ctx)?;
+    let groups = groups(ctx)?;
+    check_groups(ctx, &groups, &same_subtrees)?;
+    let group_policy = ctx.query.first("group_policy");
+    if group_policy.is_none() && groups.keys().filter(|suffix| !suffix.is_empty()).count() > 1 {
+        return Err(Fault::bad_request(
+            "The \"group_policy\" parameter is required when specifying more than one \"resources{N}\" parameter.",
+        ));
+    }
+    Ok(Request {
+        groups: groups.into_values().collect(),
+        limit: ctx.query.first("limit").and_then(|text| text.parse().ok()),
+        isolate: group_policy == Some("isolate"),
+        root_traits,
+        same_subtrees,
+        flat: !versions::knows_trees(ctx.version),
+    })
+}
+
+fn root_traits(ctx: &Ctx) -> Result<TraitFilter, Fault> {
+    let values: Vec<&str> = ctx.query.all("root_required").collect();
+    let mut filter = TraitFilter::default();
+    match values.as_slice() {
+        [] => {}
+        [value] => filters::add_traits(&mut filter, value, true, false)?,
+        _ => {
+            return Err(Fault::bad_request("Query parameter 'root_required' may be specified only once.")
+                .key(DUPLICATE_KEY));
+        }
+    }
+    let conflicts: Vec<&str> =
+        filter.required.iter().flatten().filter(|name| filter.forbidden.contains(*name)).map(String::as_str).collect();
+    if conflicts.is_empty() {
+        return Ok(filter);
+    }
+    let names = conflicts.join(", ");
+    Err(Fault::bad_request(format!("Conflicting required and forbidden traits found in root_required: {names}"))
+        .key(BAD_VALUE))
+}
+
+fn same_subtrees(ctx: &Ctx) -> Result<Vec<BTreeSet<String>>, Fault> {
+    let read = |value: &str| {
+        let suffixes: BTreeSet<String> = value.split(',').map(|suffix| suffix.trim().to_owned()).collect();
+        if suffixes.contains("") {
+            return Err(Fault::bad_request("Empty string (unsuffixed group) can not be specified in `same_subtree` ")
+                .key(BAD_VALUE));
+        }
+        Ok(suffixes)
+    };
+    ctx.query.all("same_subtree").map(read).collect()
+}
+
+/// The groups by suffix. The schema has accepted the keys.
+fn groups(ctx: &Ctx) -> Result<BTreeMap<String, Group>, Fault> {
+    const PREFIXES: [&str; 4] = ["resources", "required", "member_of", "in_tree"];
+    let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+    for (key, value) in ctx.query.pairs() {
+        let Some((prefix, suffix)) =
+            PREFIXES.iter().find_map(|prefix| key.strip_prefix(prefix).map(|suffix| (*prefix, suffix)))
+        else {
+            continue;
+        };
+        let new = || Group { suffix: suffix.to_owned(), ..Group::default() };
+        let group = groups.entry(suffix.to_owned()).or_insert_with(new);
+        match prefix {
+            "resources" => group.resources = filters::resources(value)?,
+            "required" => group.traits = filters::traits(ctx, suffix)?,
+            "member_of" => group.aggregates = filters::aggregates(ctx, suffix)?,
+            _ => group.in_tree = Some(tree(value)?),
+        }
+    }
+    Ok(groups)
+}
+
+fn tree(value: &str) -> Result<ProviderId, Fault> {
+    value.trim().parse().map_err(|_| {
+        Fault::bad_request(format!(
+            "Invalid query string parameters: Expected 'in_tree' parameter to be a format of uuid. Got: {value}"
+        ))
+    })
+}
+
+fn check_groups(
+    ctx: &Ctx,
+    groups: &BTreeMap<String, Group>,
+    same_subtrees: &[BTreeSet<String>],
+) -> Result<(), Fault> {
+    let without: Vec<&str> =
+        groups.values().filter(|group| group.resources.is_empty()).map(|group| group.suffix.as_str()).collect();
+    if versions::has_same_subtree(ctx.version) {
+        check_subtrees(groups, &without, same_subtrees)?;
+    } else {
+        check_orphans(groups, &without)?;
+    }
+    if !versions::can_forbid_traits(ctx.version) {
+        return Ok(());
+    }
+    let conflicts: BTreeSet<String> = groups
+        .values()
+        .flat_map(|group| {
+            let traits = &group.traits;
+            let bad = traits.required.iter().filter(|any| any.is_subset(&traits.forbidden));
+            bad.map(|any| {
+                let names: Vec<&str> = any.iter().map(String::as_str).collect();
+                format!("required{}: ({})", group.suffix, names.join(", "))
+            })
+        })
+        .collect();
+    if conflicts.is_empty() {
+        return Ok(());
+    }
+    let conflicts: Vec<String> = conflicts.into_iter().collect();
+    Err(Fault::bad_request(format!(
+        "Conflicting required and forbidden traits found in the following traits keys: {}",
+        conflicts.join(", ")
+    )))
+}
+
+/// From 1.36 on groups without resources are there to be named in `same_subtree`.
+fn check_subtrees(
+    groups: &BTreeMap<String, Group>,
+    without: &[&str],
+    same_subtrees: &[BTreeSet<String>],
+) -> Result<(), Fault> {
+    if without.len() == groups.len() {
+        return Err(Fault::bad_request("There must be at least one resources or resources[$S] parameter.")
+            .key(MISSING_VALUE));
+    }
+    let named: BTreeSet<&str> = same_subtrees.iter().flatten().map(String::as_str).collect();
+    let list = |items: &[&str]| format!("[{}]", items.iter().map(|one| format!("'{one}'")).collect::<Vec<_>>().join(", "));
+    let unnamed: Vec<&str> = without.iter().copied().filter(|suffix| !named.contains(suffix)).collect();
+    if !unnamed.is_empty() {
+        return Err(Fault::bad_request(format!(
+            "Resourceless suffixed group request should be specified in `same_subtree` query param: bad group(s) - {}.",
+            list(&unnamed)
+        ))
+        .key(BAD_VALUE));
+    }
+    let absent: Vec<&str> = named.into_iter().filter(|suffix| !groups.contains_key(*suffix)).collect();
+    if absent.is_empty() {
+        return Ok(());
+    }
+    let present: Vec<&str> = groups.keys().map(String::as_str).collect();
+    Err(Fault::bad_request(format!(
+        "Real suffixes should be specified in `same_subtree`: {} not found in {}.",
+        list(&absent),
+        list(&present)
+    ))
+    .key(BAD_VALUE))
+}
+
+/// Before 1.36 every group asks for resources.
+fn check_orphans(groups: &BTreeMap<String, Group>, without: &[&str]) -> Result<(), Fault> {
+    let orphans = |key: &str, has: fn(&Group) -> bool| {
+        let found = without.iter().filter(|suffix| groups.get(**suffix).is_some_and(has));
+        found.map(|suffix| format!("{key}{suffix}")).collect::<Vec<_>>().join(", ")
+    };
+    let traits = orphans("required", |group| !group.traits.required.is_empty());
+    if !traits.is_empty() {
+        return Err(Fault::bad_request(format!(
+            "All traits parameters must be associated with resources.  Found the following orphaned traits keys: {traits}"
+        )));
+    }
+    let aggregates = orphans("member_of", |group| {
+        !group.aggregates.member_of.is_empty() || !group.aggregates.forbidden.is_empty()
+    });
+    if !aggregates.is_empty() {
+        return Err(Fault::bad_request(format!(
+            "All member_of parameters must be associated with resources. Found the following orphaned member_of keys: \
+             {aggregates}"
+        )));
+    }
+    if !without.is_empty() {
+        return Err(Fault::bad_request("All request groups must specify resources."));
+    }
+    if groups.is_empty() {
+        return Err(Fault::bad_request(
+            "At least one request group (`resources` or `resources{$S}`) is required.",
+        ));
+    }
+    Ok(())
+}

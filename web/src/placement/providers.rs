@@ -1,0 +1,144 @@
+//! `/resource_providers`
+
+use std::sync::Arc;
+
+use chronova_actors::ledger::{LedgerCommand, ParentChange};
+use chronova_events::ids::ProviderId;
+use chronova_events::ledger::{Ledger, Provider};
+use chronova_projections::placement::candidates::{AggregateFilter, TraitFilter};
+use chronova_projections::placement::trees::Trees;
+use serde_json::{Value, json};
+
+use super::reject::{During, no_provider};
+use super::views::{PROVIDER, ProviderView};
+use super::{answers, bodies, filters, look, provider_id, send, snapshot, versions};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, delete, get, post, put};
+
+pub(super) const ROUTES: &[Route] = &[
+    get("resource_providers.list", "/resource_providers", handler!(list))
+        .policy("placement:resource_providers:list")
+        .query(bodies::providers_list_query),
+    post("resource_providers.create", "/resource_providers", handler!(create))
+        .policy("placement:resource_providers:create")
+        .body(bodies::provider_create_body),
+    get("resource_providers_one.get", "/resource_providers/{uuid}", handler!(show))
+        .policy("placement:resource_providers:show"),
+    put("resource_providers_one.update", "/resource_providers/{uuid}", handler!(update))
+        .policy("placement:resource_providers:update")
+        .body(bodies::provider_update_body),
+    delete("resource_providers_one.delete", "/resource_providers/{uuid}", handler!(remove))
+        .policy("placement:resource_providers:delete"),
+];
+
+/// What a listing is narrowed to.
+struct Filter<'a> {
+    name: Option<&'a str>,
+    uuid: Option<ProviderId>,
+    in_tree: Option<ProviderId>,
+    resources: std::collections::BTreeMap<String, u64>,
+    traits: TraitFilter,
+    aggregates: AggregateFilter,
+}
+
+impl<'a> Filter<'a> {
+    fn read(ctx: &'a Ctx) -> Result<Self, Fault> {
+        let id = |key: &str| ctx.query.last(key).and_then(|text| text.parse().ok());
+        Ok(Self {
+            name: ctx.query.last("name"),
+            uuid: id("uuid"),
+            in_tree: id("in_tree"),
+            resources: ctx.query.last("resources").map(filters::resources).transpose()?.unwrap_or_default(),
+            traits: filters::traits(ctx, "")?,
+            aggregates: filters::aggregates(ctx, "")?,
+        })
+    }
+
+    fn check_names(&self, ledger: &Ledger) -> Result<(), Fault> {
+        filters::check_classes(ledger, self.resources.keys())?;
+        filters::check_traits(ledger, &self.traits, "Invalid trait(s) in \"required\" parameter: ")
+    }
+
+    fn admits(&self, trees: &Trees<'_>, provider: &Provider) -> bool {
+        self.name.is_none_or(|name| provider.name == name)
+            && self.uuid.is_none_or(|uuid| provider.id == uuid)
+            && self.in_tree.is_none_or(|tree| {
+                trees.provider(tree).is_some() && trees.root(tree) == trees.root(provider.id)
+            })
+            && self.traits.admits(&provider.traits)
+            && self.aggregates.includes(provider)
+            && !self.aggregates.excludes(provider)
+            && self.resources.iter().all(|(class, amount)| {
+                provider.inventories.get(class).is_some_and(|line| line.admits(*amount))
+            })
+    }
+}
+
+async fn list(ctx: Ctx) -> Result<Reply, Fault> {
+    answers::check_accept(&ctx)?;
+    let filter = Filter::read(&ctx)?;
+    let ledger = snapshot(&ctx)?;
+    filter.check_names(&ledger)?;
+    let trees = Trees::of(&ledger);
+    let found = ledger.providers.values().filter(|provider| filter.admits(&trees, provider));
+    let views: Vec<ProviderView> =
+        found.map(|provider| view(&ctx, Arc::clone(provider), trees.root(provider.id))).collect();
+    let modified = views.iter().map(|view| view.provider.updated_at).max();
+    answers::show(&ctx, json!({"resource_providers": PROVIDER.render_all(&views, ctx.version)}), modified)
+}
+
+fn view(ctx: &Ctx, provider: Arc<Provider>, root: ProviderId) -> ProviderView {
+    let url = answers::url(ctx, &format!("/resource_providers/{}", provider.id));
+    ProviderView { provider, root, url }
+}
+
+async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    let name = ctx.body["name"].as_str().unwrap_or_default().to_owned();
+    let given = ctx.body["uuid"].as_str().and_then(|text| text.parse().ok());
+    let provider = given.unwrap_or_else(ProviderId::random);
+    let parent = parent(&ctx.body);
+    let command = LedgerCommand::CreateProvider { provider, name: name.clone(), parent };
+    send(&ctx, command, During::CreateProvider { name: &name, provider }).await?;
+    let location = answers::url(&ctx, &format!("/resource_providers/{provider}"));
+    let reply = if versions::create_shows_provider(ctx.version) { shown(&ctx, provider)? } else { Reply::empty(201) };
+    Ok(reply.header("Location", location))
+}
+
+/// `null` is no parent.
+fn parent(body: &Value) -> Option<ProviderId> {
+    body["parent_provider_uuid"].as_str().and_then(|text| text.parse().ok())
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    answers::check_accept(&ctx)?;
+    shown(&ctx, provider_id(&ctx)?)
+}
+
+fn shown(ctx: &Ctx, id: ProviderId) -> Result<Reply, Fault> {
+    let found = look(ctx, |ledger| ledger.providers.get(&id).map(|provider| (Arc::clone(provider), ledger.root_of(id))))?;
+    let (provider, root) = found.ok_or_else(|| no_provider(id))?;
+    let view = view(ctx, provider, root);
+    answers::show(ctx, PROVIDER.render(&view, ctx.version), Some(view.provider.updated_at))
+}
+
+async fn update(ctx: Ctx) -> Result<Reply, Fault> {
+    let provider = provider_id(&ctx)?;
+    let name = ctx.body["name"].as_str().unwrap_or_default().to_owned();
+    let parent = match ctx.body.get("parent_provider_uuid") {
+        Some(_) if versions::can_move_providers(ctx.version) => ParentChange::Move(parent(&ctx.body)),
+        Some(_) if versions::has_parents(ctx.version) => ParentChange::Give(parent(&ctx.body)),
+        _ => ParentChange::Keep,
+    };
+    let command = LedgerCommand::UpdateProvider { provider, name, parent };
+    send(&ctx, command, During::UpdateProvider(provider)).await?;
+    shown(&ctx, provider)
+}
+
+async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
+    let provider = ctx.id("uuid", |text| format!("No resource provider with uuid {text} found for delete"))?;
+    send(&ctx, LedgerCommand::DeleteProvider { provider }, During::DeleteProvider(provider)).await?;
+    Ok(Reply::empty(204))
+}

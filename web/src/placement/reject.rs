@@ -1,0 +1,239 @@
+//! Refusals in Placement's words: every reason that the ledger may have, matched in one place to status, code and message.
+
+use std::fmt::Display;
+
+use chronova_actors::aggregate::CommandError;
+use chronova_actors::ledger::{LedgerReject, Reserve};
+use chronova_events::ids::ProviderId;
+
+use crate::fault::Fault;
+
+const CONCURRENT: &str = "placement.concurrent_update";
+const DUPLICATE: &str = "placement.duplicate_name";
+const INVENTORY_IN_USE: &str = "placement.inventory.inuse";
+const PROVIDER_IN_USE: &str = "placement.resource_provider.inuse";
+const HAS_CHILDREN: &str = "placement.resource_provider.cannot_delete_parent";
+const PROVIDER_NOT_FOUND: &str = "placement.resource_provider.not_found";
+
+/// What was asked for: the same refusal reads differently.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum During<'a> {
+    CreateProvider { name: &'a str, provider: ProviderId },
+    UpdateProvider(ProviderId),
+    DeleteProvider(ProviderId),
+    CreateInventory(ProviderId),
+    SetInventories(ProviderId),
+    UpdateInventory(ProviderId),
+    DeleteInventory(&'a str),
+    /// With the consumer, where there is one only.
+    Allocate(Option<&'a str>),
+    Reshape,
+    /// Nothing that would change the words.
+    Other,
+}
+
+pub(super) fn no_provider(id: impl Display) -> Fault {
+    Fault::not_found(format!("No resource provider with uuid {id} found"))
+}
+
+/// A reshape names a provider that is not there.
+pub(super) fn no_provider_to_reshape(id: impl Display) -> Fault {
+    Fault::bad_request(format!(
+        "Resource provider {id} in inventories not found: No resource provider with uuid {id} found"
+    ))
+    .key(PROVIDER_NOT_FOUND)
+}
+
+pub(super) fn nobody_allocates_from(id: impl Display) -> Fault {
+    Fault::bad_request(format!("Allocation for resource provider '{id}' that does not exist."))
+}
+
+pub(super) fn ledger(error: CommandError<LedgerReject>, during: During<'_>) -> Fault {
+    match error {
+        CommandError::Rejected(reject) => of(reject, during),
+        CommandError::Unavailable(cause) => {
+            Fault::unavailable("The event log is not available; nothing was changed. Try again.").caused_by(cause)
+        }
+    }
+}
+
+fn of(reject: LedgerReject, during: During<'_>) -> Fault {
+    match reject {
+        LedgerReject::NoSuchProvider(id) => match during {
+            During::Allocate(_) | During::Reshape => nobody_allocates_from(id),
+            During::DeleteProvider(_) => Fault::not_found(format!("No resource provider with uuid {id} found for delete")),
+            _ => no_provider(id),
+        },
+        LedgerReject::NameTaken(name) => {
+            let which = if matches!(during, During::CreateProvider { .. }) { "name: " } else { "" };
+            Fault::conflict(format!("Conflicting resource provider {which}{name} already exists.")).key(DUPLICATE)
+        }
+        LedgerReject::ProviderExists(id) => {
+            Fault::conflict(format!("Conflicting resource provider uuid: {id} already exists.")).key(DUPLICATE)
+        }
+        LedgerReject::OwnParent => tree(
+            during,
+            "parent provider UUID cannot be same as UUID. Please set parent provider UUID to None if there is no parent.",
+        ),
+        LedgerReject::NoSuchParent(_) => tree(during, "parent provider UUID does not exist."),
+        LedgerReject::Reparenting => tree(during, "re-parenting a provider is not currently allowed."),
+        LedgerReject::Unparenting => tree(during, "un-parenting a provider is not currently allowed."),
+        LedgerReject::Loop => tree(during, "creating loop in the provider tree is not allowed."),
+        LedgerReject::HasChildren => {
+            let id = subject(during);
+            Fault::conflict(format!("Unable to delete parent resource provider {id}: It has child resource providers."))
+                .key(HAS_CHILDREN)
+        }
+        LedgerReject::ProviderInUse => {
+            let id = subject(during);
+            Fault::conflict(format!("Unable to delete resource provider {id}: Resource provider has allocations."))
+                .key(PROVIDER_IN_USE)
+        }
+        LedgerReject::ProviderChanged { provider, actual, seen } => changed(provider, actual, seen, during),
+        LedgerReject::NoSuchTraits(names) => match during {
+            During::Other => Fault::bad_request(format!("No such trait {names}")),
+            _ => Fault::not_found(format!("No such trait(s): {names}.")),
+        },
+        LedgerReject::StandardTrait(name) => Fault::bad_request(format!("Cannot delete standard trait {name}.")),
+        LedgerReject::TraitInUse(name) => {
+            Fault::conflict(format!("The trait {name} is in use by a resource provider."))
+        }
+        LedgerReject::ClassExists(name) => match during {
+            During::Other => Fault::conflict(format!("Conflicting resource class already exists: {name}")),
+            _ => Fault::conflict(format!("Resource class already exists: {name}")),
+        },
+        LedgerReject::StandardClass(name) => Fault::bad_request(format!(
+            "Error in delete resource class: Cannot delete standard resource class {name}."
+        )),
+        LedgerReject::ClassInUse(name) => Fault::conflict(format!(
+            "Error in delete resource class: Cannot delete resource class {name}. Class is in use in inventory."
+        )),
+        other => inventory_or_allocation(other, during),
+    }
+}
+
+fn inventory_or_allocation(reject: LedgerReject, during: During<'_>) -> Fault {
+    match reject {
+        LedgerReject::NoSuchClass(name) => no_class(&name, during),
+        LedgerReject::InventoryInUse { provider, classes } => {
+            let reason = format!("Inventory for '{classes}' on resource provider '{provider}' in use.");
+            match during {
+                During::DeleteInventory(class) => {
+                    Fault::conflict(format!("Unable to delete inventory of class {class}: {reason}")).key(CONCURRENT)
+                }
+                During::Other => Fault::conflict(reason).key(INVENTORY_IN_USE),
+                _ => Fault::conflict(format!("update conflict: {reason}")).key(INVENTORY_IN_USE),
+            }
+        }
+        LedgerReject::InventoryExists { provider, class } => {
+            Fault::conflict(format!("Update conflict: provider {provider} already has an inventory of {class}"))
+                .key(CONCURRENT)
+        }
+        LedgerReject::NoInventory { class } => match during {
+            During::UpdateInventory(id) => Fault::bad_request(format!(
+                "No inventory record with resource class for resource provider {id}: No inventory of class {class} found."
+            )),
+            _ => Fault::not_found(format!("No inventory of class {class} found for delete")),
+        },
+        LedgerReject::ReservedTooMuch { provider, class, reserve } => {
+            let verb = if matches!(during, During::CreateInventory(_)) { "create" } else { "update" };
+            let limit = match reserve {
+                Reserve::All => "greater than",
+                Reserve::Less => "greater than or equal to",
+            };
+            Fault::bad_request(format!(
+                "Unable to {verb} inventory for resource provider {provider}: Invalid inventory for '{class}' on resource \
+                 provider '{provider}'. The reserved value is {limit} total."
+            ))
+        }
+        LedgerReject::ConsumerChanged { actual, seen } => {
+            let text = |generation: Option<u64>| generation.map_or_else(|| "None".to_owned(), |number| number.to_string());
+            let expected = actual.map_or_else(|| "null".to_owned(), |number| number.to_string());
+            Fault::conflict(format!("consumer generation conflict - expected {expected} but got {}", text(seen)))
+                .key(CONCURRENT)
+        }
+        LedgerReject::NothingToAllocate { provider, class } => {
+            no_room(&format!("Inventory for '{class}' on resource provider '{provider}' invalid."))
+        }
+        LedgerReject::UnitsViolated { provider, class } => no_room(&format!(
+            "Unable to create allocation for '{class}' on resource provider '{provider}'. The requested amount would \
+             violate inventory constraints."
+        )),
+        LedgerReject::CapacityExceeded { provider, class } | LedgerReject::DoesNotFit { provider, class, .. } => {
+            no_room(&format!(
+                "Unable to create allocation for '{class}' on resource provider '{provider}'. The requested amount would \
+                 exceed the capacity."
+            ))
+        }
+        LedgerReject::HoldsNothing(consumer) => {
+            Fault::not_found(format!("No allocations for consumer '{consumer}'"))
+        }
+        LedgerReject::HoldsOther(consumer) => {
+            Fault::conflict(format!("Consumer {consumer} has other allocations")).key(CONCURRENT)
+        }
+        // All others were matched by the caller.
+        other => Fault::conflict(other.to_string()),
+    }
+}
+
+fn no_class(name: &str, during: During<'_>) -> Fault {
+    let reason = format!("No such resource class {name}.");
+    match during {
+        During::CreateInventory(id) => {
+            Fault::bad_request(format!("Unable to create inventory for resource provider {id}: {reason}"))
+        }
+        During::SetInventories(id) | During::UpdateInventory(id) => {
+            Fault::bad_request(format!("Unknown resource class in inventory for resource provider {id}: {reason}"))
+        }
+        During::DeleteInventory(class) => {
+            Fault::not_found(format!("No inventory of class {class} found for delete: {reason}"))
+        }
+        During::Allocate(Some(consumer)) => {
+            Fault::bad_request(format!("Unable to allocate inventory for consumer {consumer}: {reason}"))
+        }
+        During::Allocate(None) => Fault::bad_request(format!("Unable to allocate inventory {reason}")),
+        During::Reshape => Fault::bad_request(format!("malformed reshaper data: {reason}")),
+        _ => Fault::not_found(reason),
+    }
+}
+
+fn changed(provider: ProviderId, actual: u64, seen: u64, during: During<'_>) -> Fault {
+    let message = match during {
+        During::SetInventories(_) | During::UpdateInventory(_) => "resource provider generation conflict".to_owned(),
+        During::Reshape => {
+            format!("resource provider generation conflict for provider {provider}: actual: {actual}, given: {seen}")
+        }
+        _ => {
+            "Resource provider's generation already changed. Please update the generation and try again.".to_owned()
+        }
+    };
+    Fault::conflict(message).key(CONCURRENT)
+}
+
+fn no_room(reason: &str) -> Fault {
+    Fault::conflict(format!("Unable to allocate inventory: {reason}"))
+}
+
+fn tree(during: During<'_>, reason: &str) -> Fault {
+    Fault::bad_request(match during {
+        During::CreateProvider { name, provider } => format!(
+            "Unable to create resource provider \"{name}\", {provider}: Object action create failed because: {reason}"
+        ),
+        _ => format!(
+            "Unable to save resource provider {}: Object action update failed because: {reason}",
+            subject(during)
+        ),
+    })
+}
+
+fn subject(during: During<'_>) -> String {
+    match during {
+        During::CreateProvider { provider: id, .. }
+        | During::UpdateProvider(id)
+        | During::DeleteProvider(id)
+        | During::CreateInventory(id)
+        | During::SetInventories(id)
+        | During::UpdateInventory(id) => id.to_string(),
+        During::DeleteInventory(_) | During::Allocate(_) | During::Reshape | During::Other => String::new(),
+    }
+}

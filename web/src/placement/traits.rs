@@ -1,0 +1,159 @@
+//! `/traits` and `/resource_providers/{uuid}/traits`
+
+use std::collections::BTreeSet;
+
+use chronova_actors::ledger::LedgerCommand;
+use chronova_events::ids::ProviderId;
+use chronova_events::ledger::standard;
+use serde_json::{Value, json};
+
+use super::reject::During;
+use super::{answers, bodies, inventories, look, named_provider, provider_id, send};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, delete, get, put};
+
+const OF_PROVIDER: &str = "/resource_providers/{uuid}/traits";
+
+pub(super) const ROUTES: &[Route] = &[
+    get("traits.list", "/traits", handler!(list))
+        .policy("placement:traits:list")
+        .since(1, 6)
+        .query(bodies::traits_list_query),
+    get("traits_one.get", "/traits/{name}", handler!(show)).policy("placement:traits:show").since(1, 6),
+    put("traits_one.update", "/traits/{name}", handler!(create)).policy("placement:traits:update").since(1, 6),
+    delete("traits_one.delete", "/traits/{name}", handler!(remove)).policy("placement:traits:delete").since(1, 6),
+    get("resource_providers_traits.list", OF_PROVIDER, handler!(of_provider))
+        .policy("placement:resource_providers:traits:list")
+        .since(1, 6),
+    put("resource_providers_traits.update", OF_PROVIDER, handler!(set))
+        .policy("placement:resource_providers:traits:update")
+        .since(1, 6)
+        .body(bodies::provider_traits_body),
+    delete("resource_providers_traits.delete", OF_PROVIDER, handler!(clear))
+        .policy("placement:resource_providers:traits:delete")
+        .since(1, 6),
+];
+
+async fn list(ctx: Ctx) -> Result<Reply, Fault> {
+    answers::check_accept(&ctx)?;
+    let wanted = name_filter(&ctx)?;
+    let associated = associated_filter(&ctx)?;
+    let (own, used) = look(&ctx, |ledger| {
+        let used: BTreeSet<String> = match associated {
+            Some(_) => ledger.providers.values().flat_map(|provider| provider.traits.iter().cloned()).collect(),
+            None => BTreeSet::new(),
+        };
+        (ledger.traits.clone(), used)
+    })?;
+    let all = standard::TRAITS.iter().copied().chain(own.iter().map(String::as_str));
+    let found: Vec<&str> = all
+        .filter(|name| wanted.admits(name))
+        .filter(|name| associated.is_none_or(|associated| used.contains(*name) == associated))
+        .collect();
+    answers::show(&ctx, json!({"traits": found}), None)
+}
+
+enum Names<'a> {
+    All,
+    These(BTreeSet<&'a str>),
+    Beginning(&'a str),
+}
+
+impl Names<'_> {
+    fn admits(&self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::These(names) => names.contains(name),
+            Self::Beginning(prefix) => name.starts_with(prefix),
+        }
+    }
+}
+
+/// `name=in:A,B` or `name=startswith:CUSTOM`
+fn name_filter(ctx: &Ctx) -> Result<Names<'_>, Fault> {
+    let Some(text) = ctx.query.last("name") else { return Ok(Names::All) };
+    match text.split_once(':') {
+        Some(("in", names)) => Ok(Names::These(names.split(',').collect())),
+        Some(("startswith", prefix)) => Ok(Names::Beginning(prefix)),
+        Some(_) => Ok(Names::All),
+        None => Err(Fault::bad_request(format!(
+            "Badly formatted name parameter. Expected name query string parameter in form: \
+             ?name=[in|startswith]:[name1,name2|prefix]. Got: \"{text}\""
+        ))),
+    }
+}
+
+fn associated_filter(ctx: &Ctx) -> Result<Option<bool>, Fault> {
+    let Some(text) = ctx.query.last("associated") else { return Ok(None) };
+    match text.to_lowercase().as_str() {
+        "true" => Ok(Some(true)),
+        "false" => Ok(Some(false)),
+        _ => Err(Fault::bad_request("The query parameter \"associated\" only accepts \"true\" or \"false\"")),
+    }
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let name = ctx.param("name");
+    if !look(&ctx, |ledger| ledger.knows_trait(name))? {
+        return Err(Fault::not_found(format!("No such trait(s): {name}.")));
+    }
+    answers::dated(&ctx, Reply::empty(204), None)
+}
+
+async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    let name = ctx.param("name");
+    if !is_custom(name) {
+        return Err(Fault::bad_request(
+            "The trait is invalid. A valid trait must be no longer than 255 characters, start with the prefix \"CUSTOM_\" \
+             and use following characters: \"A\"-\"Z\", \"0\"-\"9\" and \"_\"",
+        ));
+    }
+    let done = send(&ctx, LedgerCommand::CreateTrait { name: name.to_owned() }, During::Other).await?;
+    let status = if done.events.is_empty() { 204 } else { 201 };
+    let location = answers::url(&ctx, &format!("/traits/{name}"));
+    answers::dated(&ctx, Reply::empty(status).header("Location", location), None)
+}
+
+/// `CUSTOM_` and capitals, digits, underscores: the names that clients may make.
+pub(super) fn is_custom(name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
+    name.len() <= 255 && name.strip_prefix("CUSTOM_").is_some_and(|rest| !rest.is_empty() && rest.bytes().all(plain))
+}
+
+async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
+    let name = ctx.param("name");
+    send(&ctx, LedgerCommand::DeleteTrait { name: name.to_owned() }, During::Allocate(None)).await?;
+    Ok(Reply::empty(204))
+}
+
+async fn of_provider(ctx: Ctx) -> Result<Reply, Fault> {
+    answers::check_accept(&ctx)?;
+    shown(&ctx)
+}
+
+fn shown(ctx: &Ctx) -> Result<Reply, Fault> {
+    let provider = named_provider(ctx)?;
+    let body = json!({"traits": provider.traits, "resource_provider_generation": provider.generation});
+    answers::show(ctx, body, Some(provider.updated_at))
+}
+
+async fn set(ctx: Ctx) -> Result<Reply, Fault> {
+    let provider: ProviderId = provider_id(&ctx)?;
+    let traits = ctx.body["traits"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let command = LedgerCommand::SetTraits {
+        provider,
+        generation: Some(inventories::generation(&ctx.body)),
+        traits: traits.map(str::to_owned).collect(),
+    };
+    send(&ctx, command, During::Other).await?;
+    shown(&ctx)
+}
+
+async fn clear(ctx: Ctx) -> Result<Reply, Fault> {
+    let provider = provider_id(&ctx)?;
+    send(&ctx, LedgerCommand::SetTraits { provider, generation: None, traits: Vec::new() }, During::Other).await?;
+    Ok(Reply::empty(204))
+}

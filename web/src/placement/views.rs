@@ -1,0 +1,107 @@
+//! How things look, at each microversion.
+
+use std::sync::Arc;
+
+use chronova_events::ids::ProviderId;
+use chronova_events::ledger::{InventoryLine, Provider};
+use serde_json::{Map, Value, json};
+
+use crate::fields::{FieldTable, field};
+
+/// A provider with what is not in its row.
+#[derive(Debug)]
+pub(super) struct ProviderView {
+    pub provider: Arc<Provider>,
+    pub root: ProviderId,
+    /// Without host.
+    pub url: String,
+}
+
+/// The API shows what else there is about a provider from the version on that serves it.
+const LINKS: [&str; 5] = ["inventories", "usages", "aggregates", "traits", "allocations"];
+
+pub(super) static PROVIDER: FieldTable<ProviderView> = FieldTable::new(&[
+    field("uuid", |view: &ProviderView| json!(view.provider.id.to_string())),
+    field("name", |view| json!(view.provider.name)),
+    field("generation", |view| json!(view.provider.generation)),
+    field("links", |view| links(view, 2)).until(1, 0),
+    field("links", |view| links(view, 3)).since(1, 1).until(1, 5),
+    field("links", |view| links(view, 4)).since(1, 6).until(1, 10),
+    field("links", |view| links(view, 5)).since(1, 11),
+    field("parent_provider_uuid", |view| json!(view.provider.parent.map(|id| id.to_string()))).since(1, 14),
+    field("root_provider_uuid", |view| json!(view.root.to_string())).since(1, 14),
+]);
+
+fn links(view: &ProviderView, count: usize) -> Value {
+    let mut links = vec![json!({"rel": "self", "href": view.url})];
+    links.extend(LINKS[..count].iter().map(|rel| json!({"rel": rel, "href": format!("{}/{rel}", view.url)})));
+    Value::Array(links)
+}
+
+pub(super) fn inventory(line: &InventoryLine) -> Value {
+    let has = &line.inventory;
+    json!({
+        "total": has.total,
+        "reserved": has.reserved,
+        "min_unit": has.min_unit,
+        "max_unit": has.max_unit,
+        "step_size": has.step_size,
+        "allocation_ratio": has.allocation_ratio,
+    })
+}
+
+pub(super) fn inventories(provider: &Provider) -> Value {
+    let by_class: Map<String, Value> =
+        provider.inventories.iter().map(|(class, line)| (class.clone(), inventory(line))).collect();
+    json!({"resource_provider_generation": provider.generation, "inventories": by_class})
+}
+
+/// A provider in the answer to a search for candidates.
+#[derive(Debug)]
+pub(super) struct SummaryView {
+    pub provider: Arc<Provider>,
+    pub root: ProviderId,
+    /// Before 1.27 only what was asked for.
+    pub asked: Arc<std::collections::BTreeSet<String>>,
+}
+
+pub(super) static SUMMARY: FieldTable<SummaryView> = FieldTable::new(&[
+    field("resources", |view: &SummaryView| resources(view, |class| view.asked.contains(class))).until(1, 26),
+    field("resources", |view| resources(view, |_| true)).since(1, 27),
+    field("traits", |view| json!(view.provider.traits)).since(1, 17),
+    field("parent_provider_uuid", |view| json!(view.provider.parent.map(|id| id.to_string()))).since(1, 29),
+    field("root_provider_uuid", |view| json!(view.root.to_string())).since(1, 29),
+]);
+
+fn resources(view: &SummaryView, shown: impl Fn(&str) -> bool) -> Value {
+    let lines = view.provider.inventories.iter().filter(|(class, _)| shown(class));
+    let of = |line: &InventoryLine| json!({"capacity": line.inventory.capacity(), "used": line.used});
+    Value::Object(lines.map(|(class, line)| (class.clone(), of(line))).collect())
+}
+
+/// What a consumer is, beside its allocations.
+#[derive(Debug)]
+pub(super) struct ConsumerView {
+    pub consumer: Arc<chronova_events::ledger::Consumer>,
+}
+
+pub(super) static CONSUMER: FieldTable<ConsumerView> = FieldTable::new(&[
+    field("project_id", |view: &ConsumerView| json!(view.consumer.claim.project.as_str())).since(1, 12),
+    field("user_id", |view| json!(view.consumer.claim.user.as_str())).since(1, 12),
+    field("consumer_generation", |view| json!(view.consumer.generation)).since(1, 28),
+    field("consumer_type", |view| json!(consumer_type(view.consumer.claim.consumer_type.as_deref()))).since(1, 38),
+]);
+
+/// What one consumer holds of a provider.
+pub(super) static HOLDER: FieldTable<ConsumerView> = FieldTable::new(&[
+    field("consumer_generation", |view: &ConsumerView| json!(view.consumer.generation)).since(1, 28),
+]);
+
+/// Consumers from before there were types.
+pub(super) fn consumer_type(known: Option<&str>) -> &str {
+    known.unwrap_or("unknown")
+}
+
+pub(super) fn amounts(resources: &[(String, u64)]) -> Value {
+    Value::Object(resources.iter().map(|(class, amount)| (class.clone(), json!(amount))).collect())
+}
