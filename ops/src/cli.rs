@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::commands::{self, DataDir, OperatorCommand};
 use crate::config::{self, Config, Severity};
 use crate::serve;
 
@@ -24,6 +25,27 @@ enum Command {
     /// Look at the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Print the event log as JSON lines; works beside a running server.
+    Audit {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        args: commands::audit::Args,
+    },
+    /// Tell the story of a server, a process, a host or a request: who, what, when, why, how long.
+    Inspect {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        args: commands::inspect::Args,
+    },
+    /// Recompute the read models from the log and compare them with the checkpoint.
+    Rebuild {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        args: commands::rebuild::Args,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -68,6 +90,21 @@ pub fn run() -> ExitCode {
         Command::Config(ConfigCommand::Reference) => {
             crate::output::print(&config::reference::render());
             ExitCode::SUCCESS
+        }
+        Command::Audit { place, args } => operate(&place, OperatorCommand::Audit(args)),
+        Command::Inspect { place, args } => operate(&place, OperatorCommand::Inspect(args)),
+        Command::Rebuild { place, args } => operate(&place, OperatorCommand::Rebuild(args)),
+    }
+}
+
+fn operate(place: &Place, command: OperatorCommand) -> ExitCode {
+    let Some(config) = load(place) else { return ExitCode::from(2) };
+    let data = DataDir(config.chronova.data_dir);
+    match tokio::runtime::Builder::new_current_thread().enable_time().build() {
+        Ok(runtime) => ExitCode::from(runtime.block_on(commands::run(command, &data)) as u8),
+        Err(error) => {
+            crate::output::complain(&format!("chronova: {error}\n"));
+            ExitCode::from(2)
         }
     }
 }

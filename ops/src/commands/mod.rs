@@ -1,8 +1,8 @@
 //! The operator's commands that read the log: `audit`, `inspect`, `rebuild`.
 //!
 //! They work beside a running server (the log is opened for reading only), never change a fact, and say by their exit code
-//! what a script wants to know: 0 yes, 1 no (not found, not equal), 2 used wrongly, 3 the log cannot be read. Each command
-//! is a function of a store and a writer, so that its output is held by golden files.
+//! what a script wants to know: 0 yes, 1 no (not found, not equal), 2 it could not be carried out. Each command is a
+//! function of a store and a writer, so that its output is held by golden files.
 
 pub mod audit;
 pub mod inspect;
@@ -18,7 +18,6 @@ use chronova_events::clock::{Clock, SystemClock};
 use chronova_events::registry::DecodeError;
 use chronova_events::store::sqlite::{ReadOnlyLog, SqliteOptions, SqliteStore};
 use chronova_events::store::{EventStore, StoreError};
-use clap::Subcommand;
 use thiserror::Error;
 
 /// Where things are in the data directory.
@@ -59,18 +58,15 @@ pub enum CommandFailure {
 pub enum Exit {
     Yes = 0,
     No = 1,
-    Usage = 2,
-    Unreadable = 3,
+    /// The command could not be carried out.
+    Failed = 2,
 }
 
-/// The commands, for the command line's table.
-#[derive(Debug, Subcommand)]
+/// The commands with what they were given.
+#[derive(Debug)]
 pub enum OperatorCommand {
-    /// Print the log as JSON lines
     Audit(audit::Args),
-    /// Tell the story of a server, a process, a host or a request
     Inspect(inspect::Args),
-    /// Recompute the read models from the log and compare them with the checkpoint
     Rebuild(rebuild::Args),
 }
 
@@ -90,7 +86,7 @@ pub async fn run(command: OperatorCommand, data: &DataDir) -> Exit {
             }
             // Nobody is left to tell when this fails.
             let _ = writeln!(io::stderr(), "{text}");
-            if matches!(failure, CommandFailure::Usage(_)) { Exit::Usage } else { Exit::Unreadable }
+            Exit::Failed
         }
     }
 }

@@ -70,7 +70,8 @@ async fn of_provider(ctx: Ctx) -> Result<Reply, Fault> {
     let mut allocations = Map::new();
     for consumer in holders {
         let claim = &consumer.claim;
-        let held = claim.allocations.iter().filter(|held| held.provider == provider.id).flat_map(|held| &held.resources);
+        let held =
+            claim.allocations.iter().filter(|held| held.provider == provider.id).flat_map(|held| &held.resources);
         let resources: Map<String, Value> = held.map(|(class, amount)| (class.clone(), json!(amount))).collect();
         let (id, mut entry) = (claim.consumer.to_string(), Map::new());
         entry.insert("resources".to_owned(), Value::Object(resources));
@@ -83,8 +84,7 @@ async fn of_provider(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn set(ctx: Ctx) -> Result<Reply, Fault> {
     let text = ctx.param("consumer_uuid");
-    let consumer: Uuid =
-        text.parse().map_err(|_| Fault::bad_request(format!("Malformed consumer_uuid: {text}")))?;
+    let consumer: Uuid = text.parse().map_err(|_| Fault::bad_request(format!("Malformed consumer_uuid: {text}")))?;
     let consumer = consumer.to_string();
     let claims = vec![claim(&ctx, &consumer, &ctx.body)?];
     send(&ctx, LedgerCommand::Allocate { claims }, During::Allocate(Some(&consumer))).await?;

@@ -109,11 +109,7 @@ pub(super) fn class_body() -> Schema {
 
 pub(super) fn usages_query() -> Schema {
     let kind = string().pattern("^[A-Z0-9_]+$|^all|^unknown$").min_length(1).max_length(255);
-    object([
-        req("project_id", external_id()),
-        opt("user_id", external_id()),
-        opt("consumer_type", kind).since(1, 38),
-    ])
+    object([req("project_id", external_id()), opt("user_id", external_id()), opt("consumer_type", kind).since(1, 38)])
 }
 
 fn resources() -> Schema {

@@ -113,8 +113,9 @@ fn root_traits(ctx: &Ctx) -> Result<TraitFilter, Fault> {
         [] => {}
         [value] => filters::add_traits(&mut filter, value, true, false)?,
         _ => {
-            return Err(Fault::bad_request("Query parameter 'root_required' may be specified only once.")
-                .key(DUPLICATE_KEY));
+            return Err(
+                Fault::bad_request("Query parameter 'root_required' may be specified only once.").key(DUPLICATE_KEY)
+            );
         }
     }
     let conflicts: Vec<&str> =
@@ -169,11 +170,7 @@ fn tree(value: &str) -> Result<ProviderId, Fault> {
     })
 }
 
-fn check_groups(
-    ctx: &Ctx,
-    groups: &BTreeMap<String, Group>,
-    same_subtrees: &[BTreeSet<String>],
-) -> Result<(), Fault> {
+fn check_groups(ctx: &Ctx, groups: &BTreeMap<String, Group>, same_subtrees: &[BTreeSet<String>]) -> Result<(), Fault> {
     let without: Vec<&str> =
         groups.values().filter(|group| group.resources.is_empty()).map(|group| group.suffix.as_str()).collect();
     if versions::has_same_subtree(ctx.version) {
@@ -212,11 +209,13 @@ fn check_subtrees(
     same_subtrees: &[BTreeSet<String>],
 ) -> Result<(), Fault> {
     if without.len() == groups.len() {
-        return Err(Fault::bad_request("There must be at least one resources or resources[$S] parameter.")
-            .key(MISSING_VALUE));
+        return Err(
+            Fault::bad_request("There must be at least one resources or resources[$S] parameter.").key(MISSING_VALUE)
+        );
     }
     let named: BTreeSet<&str> = same_subtrees.iter().flatten().map(String::as_str).collect();
-    let list = |items: &[&str]| format!("[{}]", items.iter().map(|one| format!("'{one}'")).collect::<Vec<_>>().join(", "));
+    let list =
+        |items: &[&str]| format!("[{}]", items.iter().map(|one| format!("'{one}'")).collect::<Vec<_>>().join(", "));
     let unnamed: Vec<&str> = without.iter().copied().filter(|suffix| !named.contains(suffix)).collect();
     if !unnamed.is_empty() {
         return Err(Fault::bad_request(format!(
@@ -250,9 +249,8 @@ fn check_orphans(groups: &BTreeMap<String, Group>, without: &[&str]) -> Result<(
             "All traits parameters must be associated with resources.  Found the following orphaned traits keys: {traits}"
         )));
     }
-    let aggregates = orphans("member_of", |group| {
-        !group.aggregates.member_of.is_empty() || !group.aggregates.forbidden.is_empty()
-    });
+    let aggregates =
+        orphans("member_of", |group| !group.aggregates.member_of.is_empty() || !group.aggregates.forbidden.is_empty());
     if !aggregates.is_empty() {
         return Err(Fault::bad_request(format!(
             "All member_of parameters must be associated with resources. Found the following orphaned member_of keys: \
@@ -263,9 +261,7 @@ fn check_orphans(groups: &BTreeMap<String, Group>, without: &[&str]) -> Result<(
         return Err(Fault::bad_request("All request groups must specify resources."));
     }
     if groups.is_empty() {
-        return Err(Fault::bad_request(
-            "At least one request group (`resources` or `resources{$S}`) is required.",
-        ));
+        return Err(Fault::bad_request("At least one request group (`resources` or `resources{$S}`) is required."));
     }
     Ok(())
 }

@@ -73,7 +73,11 @@ async fn rename(ctx: Ctx) -> Result<Reply, Fault> {
         return Err(Fault::bad_request(format!("Cannot update standard resource class {from}")));
     }
     send(&ctx, LedgerCommand::RenameClass { from, to: to.clone() }, During::Reshape).await.map_err(|fault| {
-        if fault.status == 400 { Fault::not_found(format!("No such resource class {}.", ctx.param("name"))) } else { fault }
+        if fault.status == 400 {
+            Fault::not_found(format!("No such resource class {}.", ctx.param("name")))
+        } else {
+            fault
+        }
     })?;
     Ok(Reply::ok(view(&ctx, &to)))
 }

@@ -165,7 +165,10 @@ mod tests {
 
     #[test]
     fn resources_are_classes_with_amounts() {
-        assert_eq!(resources("VCPU:2,DISK_GB:10").unwrap(), BTreeMap::from([("VCPU".into(), 2), ("DISK_GB".into(), 10)]));
+        assert_eq!(
+            resources("VCPU:2,DISK_GB:10").unwrap(),
+            BTreeMap::from([("VCPU".into(), 2), ("DISK_GB".into(), 10)])
+        );
         for bad in ["", "VCPU", "VCPU:1:2", "VCPU:many", "VCPU:0", "VCPU:-1", "VCPU:1,"] {
             assert_eq!(resources(bad).unwrap_err().status, 400, "{bad}");
         }
@@ -180,7 +183,9 @@ mod tests {
         let filter = read("A,!B", true, false).unwrap();
         assert_eq!((filter.required.len(), filter.forbidden.len()), (1, 1));
         assert_eq!(read("in:A,B", true, true).unwrap().required, [BTreeSet::from(["A".into(), "B".into()])]);
-        for (bad, forbid, any) in [("A,!B", false, false), ("A,,B", true, true), ("in:A", true, false), ("in:!A", true, true)] {
+        for (bad, forbid, any) in
+            [("A,!B", false, false), ("A,,B", true, true), ("in:A", true, false), ("in:!A", true, true)]
+        {
             assert!(read(bad, forbid, any).is_err(), "{bad}");
         }
     }

@@ -55,9 +55,10 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 fn one(ctx: &Ctx, provider: &Provider, class: &str, status: u16) -> Result<Reply, Fault> {
-    let line = provider.inventories.get(class).ok_or_else(|| {
-        Fault::not_found(format!("No inventory of class {class} for {}", provider.id))
-    })?;
+    let line = provider
+        .inventories
+        .get(class)
+        .ok_or_else(|| Fault::not_found(format!("No inventory of class {class} for {}", provider.id)))?;
     let mut body = views::inventory(line);
     body["resource_provider_generation"] = json!(provider.generation);
     answers::dated(ctx, Reply::json(status, body), Some(provider.updated_at))

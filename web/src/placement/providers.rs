@@ -65,15 +65,16 @@ impl<'a> Filter<'a> {
     fn admits(&self, trees: &Trees<'_>, provider: &Provider) -> bool {
         self.name.is_none_or(|name| provider.name == name)
             && self.uuid.is_none_or(|uuid| provider.id == uuid)
-            && self.in_tree.is_none_or(|tree| {
-                trees.provider(tree).is_some() && trees.root(tree) == trees.root(provider.id)
-            })
+            && self
+                .in_tree
+                .is_none_or(|tree| trees.provider(tree).is_some() && trees.root(tree) == trees.root(provider.id))
             && self.traits.admits(&provider.traits)
             && self.aggregates.includes(provider)
             && !self.aggregates.excludes(provider)
-            && self.resources.iter().all(|(class, amount)| {
-                provider.inventories.get(class).is_some_and(|line| line.admits(*amount))
-            })
+            && self
+                .resources
+                .iter()
+                .all(|(class, amount)| provider.inventories.get(class).is_some_and(|line| line.admits(*amount)))
     }
 }
 
@@ -118,7 +119,8 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 fn shown(ctx: &Ctx, id: ProviderId) -> Result<Reply, Fault> {
-    let found = look(ctx, |ledger| ledger.providers.get(&id).map(|provider| (Arc::clone(provider), ledger.root_of(id))))?;
+    let found =
+        look(ctx, |ledger| ledger.providers.get(&id).map(|provider| (Arc::clone(provider), ledger.root_of(id))))?;
     let (provider, root) = found.ok_or_else(|| no_provider(id))?;
     let view = view(ctx, provider, root);
     answers::show(ctx, PROVIDER.render(&view, ctx.version), Some(view.provider.updated_at))

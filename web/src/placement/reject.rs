@@ -18,7 +18,10 @@ const PROVIDER_NOT_FOUND: &str = "placement.resource_provider.not_found";
 /// What was asked for: the same refusal reads differently.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum During<'a> {
-    CreateProvider { name: &'a str, provider: ProviderId },
+    CreateProvider {
+        name: &'a str,
+        provider: ProviderId,
+    },
     UpdateProvider(ProviderId),
     DeleteProvider(ProviderId),
     CreateInventory(ProviderId),
@@ -61,7 +64,9 @@ fn of(reject: LedgerReject, during: During<'_>) -> Fault {
     match reject {
         LedgerReject::NoSuchProvider(id) => match during {
             During::Allocate(_) | During::Reshape => nobody_allocates_from(id),
-            During::DeleteProvider(_) => Fault::not_found(format!("No resource provider with uuid {id} found for delete")),
+            During::DeleteProvider(_) => {
+                Fault::not_found(format!("No resource provider with uuid {id} found for delete"))
+            }
             _ => no_provider(id),
         },
         LedgerReject::NameTaken(name) => {
@@ -102,9 +107,9 @@ fn of(reject: LedgerReject, during: During<'_>) -> Fault {
             During::Other => Fault::conflict(format!("Conflicting resource class already exists: {name}")),
             _ => Fault::conflict(format!("Resource class already exists: {name}")),
         },
-        LedgerReject::StandardClass(name) => Fault::bad_request(format!(
-            "Error in delete resource class: Cannot delete standard resource class {name}."
-        )),
+        LedgerReject::StandardClass(name) => {
+            Fault::bad_request(format!("Error in delete resource class: Cannot delete standard resource class {name}."))
+        }
         LedgerReject::ClassInUse(name) => Fault::conflict(format!(
             "Error in delete resource class: Cannot delete resource class {name}. Class is in use in inventory."
         )),
@@ -147,7 +152,8 @@ fn inventory_or_allocation(reject: LedgerReject, during: During<'_>) -> Fault {
             ))
         }
         LedgerReject::ConsumerChanged { actual, seen } => {
-            let text = |generation: Option<u64>| generation.map_or_else(|| "None".to_owned(), |number| number.to_string());
+            let text =
+                |generation: Option<u64>| generation.map_or_else(|| "None".to_owned(), |number| number.to_string());
             let expected = actual.map_or_else(|| "null".to_owned(), |number| number.to_string());
             Fault::conflict(format!("consumer generation conflict - expected {expected} but got {}", text(seen)))
                 .key(CONCURRENT)
@@ -165,9 +171,7 @@ fn inventory_or_allocation(reject: LedgerReject, during: During<'_>) -> Fault {
                  exceed the capacity."
             ))
         }
-        LedgerReject::HoldsNothing(consumer) => {
-            Fault::not_found(format!("No allocations for consumer '{consumer}'"))
-        }
+        LedgerReject::HoldsNothing(consumer) => Fault::not_found(format!("No allocations for consumer '{consumer}'")),
         LedgerReject::HoldsOther(consumer) => {
             Fault::conflict(format!("Consumer {consumer} has other allocations")).key(CONCURRENT)
         }
@@ -203,9 +207,7 @@ fn changed(provider: ProviderId, actual: u64, seen: u64, during: During<'_>) -> 
         During::Reshape => {
             format!("resource provider generation conflict for provider {provider}: actual: {actual}, given: {seen}")
         }
-        _ => {
-            "Resource provider's generation already changed. Please update the generation and try again.".to_owned()
-        }
+        _ => "Resource provider's generation already changed. Please update the generation and try again.".to_owned(),
     };
     Fault::conflict(message).key(CONCURRENT)
 }

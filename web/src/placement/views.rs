@@ -22,14 +22,15 @@ const LINKS: [&str; 5] = ["inventories", "usages", "aggregates", "traits", "allo
 
 pub(super) static PROVIDER: FieldTable<ProviderView> = FieldTable::new(&[
     field("uuid", |view: &ProviderView| json!(view.provider.id.to_string())),
-    field("name", |view| json!(view.provider.name)),
-    field("generation", |view| json!(view.provider.generation)),
-    field("links", |view| links(view, 2)).until(1, 0),
-    field("links", |view| links(view, 3)).since(1, 1).until(1, 5),
-    field("links", |view| links(view, 4)).since(1, 6).until(1, 10),
-    field("links", |view| links(view, 5)).since(1, 11),
-    field("parent_provider_uuid", |view| json!(view.provider.parent.map(|id| id.to_string()))).since(1, 14),
-    field("root_provider_uuid", |view| json!(view.root.to_string())).since(1, 14),
+    field("name", |view: &ProviderView| json!(view.provider.name)),
+    field("generation", |view: &ProviderView| json!(view.provider.generation)),
+    field("links", |view: &ProviderView| links(view, 2)).until(1, 0),
+    field("links", |view: &ProviderView| links(view, 3)).since(1, 1).until(1, 5),
+    field("links", |view: &ProviderView| links(view, 4)).since(1, 6).until(1, 10),
+    field("links", |view: &ProviderView| links(view, 5)).since(1, 11),
+    field("parent_provider_uuid", |view: &ProviderView| json!(view.provider.parent.map(|id| id.to_string())))
+        .since(1, 14),
+    field("root_provider_uuid", |view: &ProviderView| json!(view.root.to_string())).since(1, 14),
 ]);
 
 fn links(view: &ProviderView, count: usize) -> Value {
@@ -67,10 +68,11 @@ pub(super) struct SummaryView {
 
 pub(super) static SUMMARY: FieldTable<SummaryView> = FieldTable::new(&[
     field("resources", |view: &SummaryView| resources(view, |class| view.asked.contains(class))).until(1, 26),
-    field("resources", |view| resources(view, |_| true)).since(1, 27),
-    field("traits", |view| json!(view.provider.traits)).since(1, 17),
-    field("parent_provider_uuid", |view| json!(view.provider.parent.map(|id| id.to_string()))).since(1, 29),
-    field("root_provider_uuid", |view| json!(view.root.to_string())).since(1, 29),
+    field("resources", |view: &SummaryView| resources(view, |_| true)).since(1, 27),
+    field("traits", |view: &SummaryView| json!(view.provider.traits)).since(1, 17),
+    field("parent_provider_uuid", |view: &SummaryView| json!(view.provider.parent.map(|id| id.to_string())))
+        .since(1, 29),
+    field("root_provider_uuid", |view: &SummaryView| json!(view.root.to_string())).since(1, 29),
 ]);
 
 fn resources(view: &SummaryView, shown: impl Fn(&str) -> bool) -> Value {
@@ -87,15 +89,17 @@ pub(super) struct ConsumerView {
 
 pub(super) static CONSUMER: FieldTable<ConsumerView> = FieldTable::new(&[
     field("project_id", |view: &ConsumerView| json!(view.consumer.claim.project.as_str())).since(1, 12),
-    field("user_id", |view| json!(view.consumer.claim.user.as_str())).since(1, 12),
-    field("consumer_generation", |view| json!(view.consumer.generation)).since(1, 28),
-    field("consumer_type", |view| json!(consumer_type(view.consumer.claim.consumer_type.as_deref()))).since(1, 38),
+    field("user_id", |view: &ConsumerView| json!(view.consumer.claim.user.as_str())).since(1, 12),
+    field("consumer_generation", |view: &ConsumerView| json!(view.consumer.generation)).since(1, 28),
+    field("consumer_type", |view: &ConsumerView| json!(consumer_type(view.consumer.claim.consumer_type.as_deref())))
+        .since(1, 38),
 ]);
 
 /// What one consumer holds of a provider.
-pub(super) static HOLDER: FieldTable<ConsumerView> = FieldTable::new(&[
-    field("consumer_generation", |view: &ConsumerView| json!(view.consumer.generation)).since(1, 28),
-]);
+pub(super) static HOLDER: FieldTable<ConsumerView> =
+    FieldTable::new(
+        &[field("consumer_generation", |view: &ConsumerView| json!(view.consumer.generation)).since(1, 28)],
+    );
 
 /// Consumers from before there were types.
 pub(super) fn consumer_type(known: Option<&str>) -> &str {
