@@ -11,6 +11,9 @@ mod subnets;
 
 pub mod service;
 
+#[cfg(test)]
+mod tests;
+
 use std::net::IpAddr;
 
 use chronova_events::envelope::StreamId;

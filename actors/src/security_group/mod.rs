@@ -2,6 +2,9 @@
 
 pub mod decide;
 
+#[cfg(test)]
+mod tests;
+
 use chronova_events::envelope::StreamId;
 use chronova_events::ids::{ProjectId, SecurityGroupId, SecurityGroupRuleId};
 use chronova_events::security_group::{GroupCreated, RuleAdded, SecurityGroupEvent, SecurityGroups};

@@ -235,7 +235,8 @@ fn prefix(body: &mut Attributes, ethertype: Ethertype) -> Result<Option<String>,
         ))
         .key("SecurityGroupRuleParameterConflict"));
     }
-    Ok(Some(net.trunc().to_string()))
+    // One address becomes its own network; otherwise it is kept as it was written.
+    Ok(Some(net.to_string()))
 }
 
 fn check_ports(traffic: &Traffic) -> Result<(), Fault> {

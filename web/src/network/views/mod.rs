@@ -189,6 +189,11 @@ pub(super) fn security_group(row: &Group) -> Value {
     })
 }
 
+/// The prefix without the bits of a host.
+fn normalized(prefix: &str) -> String {
+    prefix.parse::<ipnet::IpNet>().map_or_else(|_| prefix.to_owned(), |net| net.trunc().to_string())
+}
+
 pub(super) fn rule(row: &Rule) -> Value {
     let (added, traffic) = (&row.added, &row.added.traffic);
     json!({
@@ -208,7 +213,7 @@ pub(super) fn rule(row: &Rule) -> Value {
         "port_range_min": traffic.port_min,
         "port_range_max": traffic.port_max,
         "remote_ip_prefix": traffic.remote_prefix,
-        "normalized_cidr": traffic.remote_prefix,
+        "normalized_cidr": traffic.remote_prefix.as_deref().map(normalized),
         "remote_group_id": traffic.remote_group,
         "remote_address_group_id": null,
         "belongs_to_default_sg": added.group == default_group(&added.project),

@@ -1,0 +1,392 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+//! Given events, when a command, then events or a refusal.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use chronova_events::envelope::Timestamp;
+use chronova_events::fold::Fold;
+use chronova_events::ids::{InstanceId, NetworkId, PortId, ProjectId, SecurityGroupId, SubnetId};
+use chronova_events::network::{
+    AddressPair, FixedAddress, Ipv6Mode, Network, NetworkCreated, NetworkEvent, NetworkSettings, Pool, PortBinding,
+    PortSettings, ProviderAttributes,
+};
+use chronova_events::security_group::default_group;
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::decide::decide;
+use super::{
+    AddressWanted, Gateway, NetworkCommand, NetworkPatch, NetworkReject, PortPatch, PortWanted, SubnetPatch,
+    SubnetWanted,
+};
+
+fn network() -> NetworkId {
+    NetworkId(Uuid::from_u128(1))
+}
+
+fn subnet(n: u128) -> SubnetId {
+    SubnetId(Uuid::from_u128(100 + n))
+}
+
+fn port(n: u128) -> PortId {
+    PortId(Uuid::from_u128(1_000 + n))
+}
+
+fn server(n: u128) -> InstanceId {
+    InstanceId(Uuid::from_u128(5_000 + n))
+}
+
+fn project() -> ProjectId {
+    ProjectId::new("p")
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn create() -> NetworkCommand {
+    NetworkCommand::Create(NetworkCreated {
+        network: network(),
+        project: project(),
+        settings: NetworkSettings { name: "private".into(), ..NetworkSettings::default() },
+        provider: ProviderAttributes { network_type: "local".into(), physical_network: None, segmentation_id: None },
+        availability_zone_hints: vec![],
+    })
+}
+
+fn wanted_subnet(n: u128, cidr: &str) -> SubnetWanted {
+    SubnetWanted {
+        subnet: subnet(n),
+        project: project(),
+        name: String::new(),
+        description: String::new(),
+        cidr: cidr.parse().unwrap(),
+        gateway: Gateway::Default,
+        pools: None,
+        dhcp: true,
+        dns: vec![],
+        host_routes: vec![],
+        ipv6_address_mode: None,
+        ipv6_ra_mode: None,
+        tags: vec![],
+    }
+}
+
+fn add(n: u128, cidr: &str) -> NetworkCommand {
+    NetworkCommand::AddSubnet(wanted_subnet(n, cidr))
+}
+
+fn wanted_port(n: u128) -> PortWanted {
+    PortWanted {
+        port: port(n),
+        project: project(),
+        mac: None,
+        addresses: None,
+        settings: PortSettings::default(),
+        port_security: None,
+        security_groups: None,
+        binding: PortBinding::default(),
+        made_for: None,
+    }
+}
+
+fn at(subnet: Option<SubnetId>, address: Option<&str>) -> AddressWanted {
+    AddressWanted { subnet, address: address.map(ip) }
+}
+
+fn port_with(n: u128, addresses: Vec<AddressWanted>) -> NetworkCommand {
+    NetworkCommand::CreatePort(PortWanted { addresses: Some(addresses), ..wanted_port(n) })
+}
+
+fn made_for(n: u128, instance: InstanceId) -> NetworkCommand {
+    let binding = PortBinding { device: instance.to_string(), owner: "compute:nova".into(), host: "h1".into() };
+    NetworkCommand::CreatePort(PortWanted { binding, made_for: Some(instance), ..wanted_port(n) })
+}
+
+/// A state in the making: each command must be accepted.
+#[derive(Default)]
+struct Given(Network);
+
+impl Given {
+    fn and(mut self, command: NetworkCommand) -> Self {
+        let events = decide(&self.0, command).expect("accepted");
+        for event in &events {
+            self.0.evolve(event, Timestamp(7));
+        }
+        self
+    }
+
+    fn when(&self, command: NetworkCommand) -> Result<Vec<NetworkEvent>, NetworkReject> {
+        decide(&self.0, command)
+    }
+
+    fn addresses(&self, n: u128) -> Vec<String> {
+        self.0.ports[&port(n)].addresses().iter().map(|fixed| fixed.address.to_string()).collect()
+    }
+}
+
+fn a_network() -> Given {
+    Given::default().and(create())
+}
+
+fn with_subnet() -> Given {
+    a_network().and(add(1, "10.0.0.0/24"))
+}
+
+#[test]
+fn a_network_is_made_once_and_its_id_is_never_taken_again() {
+    assert_eq!(a_network().when(create()), Err(NetworkReject::IdTaken(network().to_string())));
+    let gone = a_network().and(NetworkCommand::Delete);
+    assert_eq!(gone.when(create()), Err(NetworkReject::IdTaken(network().to_string())));
+    assert_eq!(gone.when(NetworkCommand::Delete), Err(NetworkReject::NotFound));
+    assert_eq!(gone.when(NetworkCommand::ReleaseDevice { device: server(1) }), Ok(vec![]));
+}
+
+#[test]
+fn a_change_that_changes_nothing_says_nothing() {
+    let same = NetworkPatch { name: Some("private".into()), ..NetworkPatch::default() };
+    assert_eq!(a_network().when(NetworkCommand::Change(same)), Ok(vec![]));
+    let small = NetworkPatch { mtu: Some(10), ..NetworkPatch::default() };
+    assert!(matches!(a_network().when(NetworkCommand::Change(small)), Err(NetworkReject::InvalidInput(_))));
+}
+
+#[test]
+fn a_shared_network_in_use_by_others_stays_shared() {
+    let shared = |shared| NetworkCommand::Change(NetworkPatch { shared: Some(shared), ..NetworkPatch::default() });
+    let others = PortWanted { project: ProjectId::new("other"), ..wanted_port(1) };
+    let given = a_network().and(shared(true));
+    assert!(given.when(shared(false)).is_ok());
+    let given = given.and(NetworkCommand::CreatePort(others));
+    assert_eq!(given.when(shared(false)), Err(NetworkReject::SharedInUse(network())));
+}
+
+#[test]
+fn a_subnet_gets_neutrons_defaults() {
+    let given = with_subnet().and(add(2, "10.0.1.8/31")).and(add(3, "fd00::/64"));
+    let settings = |n| given.0.subnets[&subnet(n)].added.settings.clone();
+    assert_eq!(settings(1).gateway, Some(ip("10.0.0.1")));
+    assert_eq!(settings(1).pools, [Pool { start: ip("10.0.0.2"), end: ip("10.0.0.254") }]);
+    assert_eq!(settings(2).pools, [Pool { start: ip("10.0.1.9"), end: ip("10.0.1.9") }]);
+    assert_eq!(settings(3).pools, [Pool { start: ip("fd00::2"), end: ip("fd00::ffff:ffff:ffff:ffff") }]);
+    let middle = SubnetWanted { gateway: Gateway::At(ip("10.9.0.100")), ..wanted_subnet(4, "10.9.0.0/24") };
+    let given = given.and(NetworkCommand::AddSubnet(middle));
+    let pools = &given.0.subnets[&subnet(4)].added.settings.pools;
+    assert_eq!(pools[0].end, ip("10.9.0.99"));
+    assert_eq!(pools[1].start, ip("10.9.0.101"));
+}
+
+#[test]
+fn pools_and_gateways_are_checked() {
+    let pool = |start: &str, end: &str| Pool { start: ip(start), end: ip(end) };
+    let try_pools = |pools: Vec<Pool>| {
+        let wanted = SubnetWanted { pools: Some(pools), ..wanted_subnet(1, "10.0.0.0/24") };
+        a_network().when(NetworkCommand::AddSubnet(wanted))
+    };
+    assert!(try_pools(vec![pool("10.0.0.10", "10.0.0.20"), pool("10.0.0.30", "10.0.0.40")]).is_ok());
+    let refused = |pools| try_pools(pools).unwrap_err();
+    assert!(matches!(
+        refused(vec![pool("10.0.0.15", "10.0.0.30"), pool("10.0.0.10", "10.0.0.20")]),
+        NetworkReject::OverlappingPools { .. }
+    ));
+    assert!(matches!(refused(vec![pool("10.0.0.9", "10.0.0.8")]), NetworkReject::InvalidPool(_)));
+    assert!(matches!(refused(vec![pool("10.0.0.9", "10.0.1.8")]), NetworkReject::PoolOutOfBounds { .. }));
+    assert!(matches!(refused(vec![pool("10.0.0.2", "10.0.0.255")]), NetworkReject::PoolOutOfBounds { .. }));
+    assert!(matches!(refused(vec![pool("10.0.0.1", "10.0.0.9")]), NetworkReject::GatewayInPool { .. }));
+    let broadcast = SubnetWanted { gateway: Gateway::At(ip("10.0.0.255")), ..wanted_subnet(1, "10.0.0.0/24") };
+    let refused = a_network().when(NetworkCommand::AddSubnet(broadcast));
+    assert!(matches!(refused, Err(NetworkReject::InvalidInput(_))));
+}
+
+#[test]
+fn subnets_do_not_overlap_and_go_only_when_empty() {
+    assert!(matches!(with_subnet().when(add(2, "10.0.0.128/25")), Err(NetworkReject::InvalidInput(_))));
+    let given = with_subnet().and(NetworkCommand::CreatePort(wanted_port(1)));
+    let remove = NetworkCommand::RemoveSubnet { subnet: subnet(1) };
+    assert_eq!(given.when(remove.clone()), Err(NetworkReject::SubnetInUse(subnet(1))));
+    assert!(matches!(given.when(NetworkCommand::Delete), Err(NetworkReject::NetworkInUse(..))));
+    let given = given.and(NetworkCommand::DeletePort { port: port(1) });
+    assert_eq!(given.when(remove).unwrap().len(), 1);
+    assert_eq!(given.when(NetworkCommand::Delete).unwrap().len(), 2, "the subnet goes with the network");
+}
+
+#[test]
+fn smaller_pools_keep_what_is_held() {
+    let pools = Some(vec![Pool { start: ip("10.0.0.50"), end: ip("10.0.0.51") }]);
+    let patch = SubnetPatch { pools, ..SubnetPatch::default() };
+    let given = with_subnet()
+        .and(NetworkCommand::CreatePort(wanted_port(1)))
+        .and(NetworkCommand::ChangeSubnet { subnet: subnet(1), patch })
+        .and(NetworkCommand::CreatePort(wanted_port(2)))
+        .and(NetworkCommand::CreatePort(wanted_port(3)));
+    assert_eq!(given.addresses(1), ["10.0.0.2"]);
+    assert_eq!(given.addresses(2), ["10.0.0.50"]);
+    let full = given.when(NetworkCommand::CreatePort(wanted_port(4)));
+    assert_eq!(full, Err(NetworkReject::NoMoreAddresses(network())));
+}
+
+#[test]
+fn a_port_gets_an_address_of_each_version() {
+    let slaac = SubnetWanted {
+        ipv6_address_mode: Some(Ipv6Mode::Slaac),
+        ipv6_ra_mode: Some(Ipv6Mode::Slaac),
+        ..wanted_subnet(2, "fd00::/64")
+    };
+    let given = with_subnet()
+        .and(NetworkCommand::AddSubnet(slaac))
+        .and(add(3, "fd01::/64"))
+        .and(NetworkCommand::CreatePort(PortWanted { mac: Some("fa:16:3e:11:22:33".into()), ..wanted_port(1) }));
+    assert_eq!(given.addresses(1), ["10.0.0.2", "fd01::2", "fd00::f816:3eff:fe11:2233"]);
+    assert_eq!(given.0.ports[&port(1)].settings().security_groups, [default_group(&project())]);
+}
+
+#[test]
+fn a_port_without_addresses_has_no_groups_and_a_port_of_the_network_is_trusted() {
+    let given = a_network().and(NetworkCommand::CreatePort(wanted_port(1)));
+    assert_eq!(given.addresses(1), [""; 0]);
+    assert!(given.0.ports[&port(1)].settings().security_groups.is_empty());
+    let binding = PortBinding { owner: "network:dhcp".into(), ..PortBinding::default() };
+    let given = with_subnet().and(NetworkCommand::CreatePort(PortWanted { binding, ..wanted_port(1) }));
+    assert!(given.0.ports[&port(1)].settings().security_groups.is_empty());
+    let groups = Some(vec![SecurityGroupId(Uuid::from_u128(9))]);
+    let open = PortWanted { port_security: Some(false), security_groups: groups, ..wanted_port(2) };
+    assert_eq!(given.when(NetworkCommand::CreatePort(open)), Err(NetworkReject::GroupsNeedSecurity));
+}
+
+#[test]
+fn asked_for_addresses_are_given_or_refused_by_name() {
+    let given = with_subnet().and(add(2, "10.0.2.0/24")).and(port_with(1, vec![at(None, Some("10.0.0.77"))]));
+    let refused = |n, addresses| given.when(port_with(n, addresses)).unwrap_err();
+    let taken = NetworkReject::AddressInUse { network: network(), address: ip("10.0.0.77") };
+    assert_eq!(refused(2, vec![at(Some(subnet(1)), Some("10.0.0.77"))]), taken);
+    assert_eq!(refused(2, vec![at(None, Some("10.7.0.1"))]), NetworkReject::NotInNetwork(ip("10.7.0.1")));
+    assert_eq!(refused(2, vec![at(Some(subnet(2)), Some("10.0.0.5"))]), NetworkReject::NotInSubnet(ip("10.0.0.5")));
+    assert_eq!(refused(2, vec![at(None, Some("10.0.0.255"))]), NetworkReject::NotInSubnet(ip("10.0.0.255")));
+    assert!(matches!(refused(2, vec![at(Some(subnet(9)), None)]), NetworkReject::InvalidInput(_)));
+    assert!(matches!(refused(2, vec![at(None, None)]), NetworkReject::InvalidInput(_)));
+    let several = vec![at(Some(subnet(1)), None), at(Some(subnet(1)), None), at(None, Some("10.0.0.3"))];
+    let given = given.and(port_with(2, several));
+    assert_eq!(given.addresses(2), ["10.0.0.3", "10.0.0.2", "10.0.0.4"]);
+}
+
+#[test]
+fn macs_follow_from_the_port_and_are_unique() {
+    let given = with_subnet().and(NetworkCommand::CreatePort(wanted_port(1)));
+    let mac = given.0.ports[&port(1)].created.mac.clone();
+    assert!(mac.starts_with("fa:16:3e:") && mac.len() == 17);
+    let same = NetworkCommand::CreatePort(PortWanted { mac: Some(mac.clone()), ..wanted_port(2) });
+    assert_eq!(given.when(same), Err(NetworkReject::MacInUse { network: network(), mac: mac.clone() }));
+    let given = given.and(NetworkCommand::DeletePort { port: port(1) }).and(NetworkCommand::CreatePort(wanted_port(1)));
+    assert_eq!(given.0.ports[&port(1)].created.mac, mac, "the same port gets the same MAC again");
+}
+
+#[test]
+fn a_repeated_allocation_is_harmless_and_may_move() {
+    let given = with_subnet().and(made_for(1, server(1)));
+    assert_eq!(given.when(made_for(1, server(1))), Ok(vec![]));
+    let elsewhere = match made_for(1, server(1)) {
+        NetworkCommand::CreatePort(mut wanted) => {
+            wanted.binding.host = "h2".into();
+            NetworkCommand::CreatePort(wanted)
+        }
+        other => other,
+    };
+    assert!(
+        matches!(given.when(elsewhere).unwrap().as_slice(), [NetworkEvent::PortBound(bound)] if bound.binding.host == "h2")
+    );
+    assert!(matches!(given.when(made_for(1, server(2))), Err(NetworkReject::IdTaken(_))));
+}
+
+#[test]
+fn a_given_port_is_bound_to_one_device_and_survives_it() {
+    let bind = |n| NetworkCommand::BindPort {
+        port: port(1),
+        project: project(),
+        binding: PortBinding { device: server(n).to_string(), owner: "compute:nova".into(), host: "h1".into() },
+    };
+    let given = with_subnet().and(NetworkCommand::CreatePort(wanted_port(1))).and(bind(1)).and(made_for(2, server(1)));
+    assert_eq!(given.when(bind(1)), Ok(vec![]));
+    assert_eq!(given.when(bind(2)), Err(NetworkReject::PortInUse(port(1))));
+    let given = given.and(NetworkCommand::ReleaseDevice { device: server(1) });
+    assert_eq!(given.0.ports.keys().copied().collect::<Vec<_>>(), [port(1)]);
+    assert_eq!(*given.0.ports[&port(1)].binding(), PortBinding::default());
+    assert_eq!(given.when(NetworkCommand::ReleaseDevice { device: server(1) }), Ok(vec![]));
+    assert!(given.when(bind(2)).is_ok());
+    let stranger = match bind(2) {
+        NetworkCommand::BindPort { port, binding, .. } => {
+            NetworkCommand::BindPort { port, binding, project: ProjectId::new("other") }
+        }
+        other => other,
+    };
+    assert_eq!(given.when(stranger), Err(NetworkReject::PortNotFound(port(1))));
+}
+
+#[test]
+fn a_port_changes_its_addresses_and_keeps_those_it_names() {
+    let given = with_subnet().and(port_with(1, vec![at(None, Some("10.0.0.9"))]));
+    let change = |addresses| NetworkCommand::ChangePort {
+        port: port(1),
+        patch: PortPatch { addresses: Some(addresses), ..PortPatch::default() },
+    };
+    assert_eq!(given.when(change(vec![at(None, Some("10.0.0.9"))])), Ok(vec![]));
+    assert_eq!(given.when(change(vec![at(Some(subnet(1)), None)])), Ok(vec![]), "the address of that subnet is kept");
+    let given = given.and(change(vec![at(None, Some("10.0.0.10"))]));
+    assert_eq!(given.0.ports[&port(1)].addresses(), [FixedAddress { subnet: subnet(1), address: ip("10.0.0.10") }]);
+    assert!(given.when(port_with(2, vec![at(None, Some("10.0.0.9"))])).is_ok(), "the old address is free");
+    let none = given.when(change(vec![]));
+    assert_eq!(none, Err(NetworkReject::PortHasGroups));
+}
+
+#[test]
+fn address_pairs_need_port_security() {
+    let pairs = Some(vec![AddressPair { address: "10.0.0.200".into(), mac: None }]);
+    let patch = PortPatch { allowed_address_pairs: pairs, ..PortPatch::default() };
+    let open = PortWanted { port_security: Some(false), ..wanted_port(1) };
+    let given = with_subnet().and(NetworkCommand::CreatePort(open));
+    let refused = given.when(NetworkCommand::ChangePort { port: port(1), patch });
+    assert_eq!(refused, Err(NetworkReject::PairsNeedSecurity));
+}
+
+proptest! {
+    /// Whatever is asked for in whatever order: no address and no MAC is held twice, exhaustion is a clean refusal, and
+    /// what was freed can be had again.
+    #[test]
+    fn no_address_is_given_twice(steps in prop::collection::vec((0_u8..5, 0_u128..12, 0_u8..16), 1..80)) {
+        let mut given = a_network().and(add(1, "10.0.0.0/28"));
+        for (what, n, last) in steps {
+            let address = format!("10.0.0.{last}");
+            let command = match what {
+                0 => NetworkCommand::CreatePort(wanted_port(n)),
+                1 => made_for(n, server(n % 3)),
+                2 => port_with(n, vec![at(None, Some(&address)), at(Some(subnet(1)), None)]),
+                3 => NetworkCommand::ReleaseDevice { device: server(n % 3) },
+                _ => NetworkCommand::DeletePort { port: port(n) },
+            };
+            match given.when(command) {
+                Ok(events) => events.iter().for_each(|event| given.0.evolve(event, Timestamp(1))),
+                Err(NetworkReject::NoMoreAddresses(_)) => {
+                    let ipam = given.0.ipam(subnet(1)).unwrap();
+                    prop_assert!(ipam.held().filter(|(address, _)| **address != ip("10.0.0.1")).count() + 1 >= 13);
+                }
+                Err(_) => {}
+            }
+            let held: Vec<IpAddr> =
+                given.0.ports.values().flat_map(|port| port.addresses()).map(|fixed| fixed.address).collect();
+            let distinct: BTreeSet<IpAddr> = held.iter().copied().collect();
+            prop_assert_eq!(held.len(), distinct.len());
+            let ipam: BTreeSet<IpAddr> = given.0.ipam(subnet(1)).unwrap().held().map(|(address, _)| *address).collect();
+            prop_assert_eq!(&ipam, &distinct, "the addresses of the ports are what is held");
+            let macs: BTreeSet<&String> = given.0.ports.values().map(|port| &port.created.mac).collect();
+            prop_assert_eq!(macs.len(), given.0.ports.len());
+        }
+        for n in 0..12 {
+            if given.0.ports.contains_key(&port(n)) {
+                given = given.and(NetworkCommand::DeletePort { port: port(n) });
+            }
+        }
+        for n in 20..33 {
+            given = given.and(NetworkCommand::CreatePort(wanted_port(n)));
+        }
+        prop_assert_eq!(given.when(NetworkCommand::CreatePort(wanted_port(50))), Err(NetworkReject::NoMoreAddresses(network())));
+    }
+}

@@ -1,0 +1,212 @@
+//! The port through which servers get their interfaces.
+
+use std::sync::Arc;
+
+use chronova_actors::ports::{Networks, NicsWanted, PortError};
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{InstanceId, NetworkId, PortId, ProjectId};
+use chronova_events::instance::{RequestedNetworks, RequestedNic};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::world::World;
+
+const BOB: &str = "bob:blue";
+
+fn meta() -> Arc<Meta> {
+    Meta::system("test")
+}
+
+fn blue() -> ProjectId {
+    ProjectId::new("blue")
+}
+
+fn server(n: u128) -> InstanceId {
+    InstanceId(Uuid::from_u128(n))
+}
+
+fn networks(world: &World) -> Arc<dyn Networks> {
+    Arc::clone(&world.house().networks)
+}
+
+fn wanted(n: u128, networks: RequestedNetworks) -> NicsWanted {
+    NicsWanted {
+        instance: server(n),
+        project: blue(),
+        hostname: format!("server-{n}"),
+        host: "h1".into(),
+        availability_zone: "nova".into(),
+        networks,
+        security_groups: vec!["default".into()],
+    }
+}
+
+fn nic(network: &Value) -> RequestedNic {
+    RequestedNic { network: network_id(network), port: None, fixed_ip: None, tag: None }
+}
+
+fn network_id(network: &Value) -> Option<NetworkId> {
+    network["id"].as_str().unwrap().parse().ok()
+}
+
+async fn network(world: &World, name: &str, cidr: &str) -> Value {
+    let network = world.make(BOB, "/networks", "network", json!({"name": name})).await;
+    let body = json!({"network_id": network["id"], "cidr": cidr, "ip_version": 4, "dns_nameservers": ["9.9.9.9"]});
+    world.make(BOB, "/subnets", "subnet", body).await;
+    network
+}
+
+async fn ports_of(world: &World, n: u128) -> Vec<Value> {
+    let body = world.get("admin", &format!("/ports?device_id={}", server(n))).await;
+    body["ports"].as_array().unwrap().clone()
+}
+
+#[actix_web::test]
+async fn an_interface_is_given_once_however_often_it_is_asked_for() {
+    let world = World::new().await;
+    let private = network(&world, "private", "10.0.0.0/24").await;
+    let port = networks(&world);
+    let first = port.allocate(wanted(1, RequestedNetworks::Auto), meta()).await.unwrap();
+    let again = port.allocate(wanted(1, RequestedNetworks::Auto), meta()).await.unwrap();
+    assert_eq!(first, again);
+    let [nic] = first.as_slice() else { panic!("{first:?}") };
+    assert_eq!((nic.network_label.as_str(), nic.mtu, nic.owned), ("private", 1500, true));
+    assert_eq!(nic.security_groups, ["default"]);
+    let [fixed] = nic.fixed_ips.as_slice() else { panic!("{nic:?}") };
+    assert_eq!((fixed.address.as_str(), fixed.prefix, fixed.dhcp), ("10.0.0.2", 24, true));
+    assert_eq!((fixed.gateway.as_deref(), fixed.dns.as_slice()), (Some("10.0.0.1"), &["9.9.9.9".to_owned()][..]));
+
+    let ports = ports_of(&world, 1).await;
+    assert_eq!(ports.len(), 1);
+    assert_eq!((&ports[0]["status"], &ports[0]["binding:host_id"]), (&json!("ACTIVE"), &json!("h1")));
+    assert_eq!((&ports[0]["device_owner"], &ports[0]["network_id"]), (&json!("compute:nova"), &private["id"]));
+    assert_eq!(ports[0]["id"], nic.port.to_string());
+
+    for _ in 0..2 {
+        port.release(server(1), &blue(), meta()).await.unwrap();
+        assert_eq!(ports_of(&world, 1).await.len(), 0);
+    }
+    world.end().await;
+}
+
+#[actix_web::test]
+async fn given_ports_are_bound_and_left_behind() {
+    let world = World::new().await;
+    let (a, b) = (network(&world, "a", "10.0.0.0/24").await, network(&world, "b", "10.1.0.0/24").await);
+    let given = world.make(BOB, "/ports", "port", json!({"network_id": b["id"], "name": "mine"})).await;
+    let given_id: PortId = given["id"].as_str().unwrap().parse().unwrap();
+    let port = networks(&world);
+    let nics = vec![
+        RequestedNic { fixed_ip: Some("10.0.0.50".into()), tag: Some("first".into()), ..nic(&a) },
+        RequestedNic { network: None, port: Some(given_id), fixed_ip: None, tag: None },
+    ];
+    let asked = RequestedNetworks::These(nics);
+    port.check(&blue(), &asked, &[]).await.unwrap();
+    let got = port.allocate(wanted(1, asked.clone()), meta()).await.unwrap();
+    assert_eq!(got.iter().map(|nic| nic.owned).collect::<Vec<_>>(), [true, false]);
+    assert_eq!((got[0].fixed_ips[0].address.as_str(), got[0].tag.as_deref()), ("10.0.0.50", Some("first")));
+    assert_eq!(got[1].port, given_id);
+
+    let refused = port.check(&blue(), &asked, &[]).await.unwrap_err();
+    assert!(
+        matches!(&refused, PortError::Invalid(text) if text == &format!("Fixed IP address 10.0.0.50 is already in use on instance {}.", server(1))),
+        "{refused}"
+    );
+    let taken = RequestedNetworks::These(vec![
+        nic(&a),
+        RequestedNic { network: None, port: Some(given_id), fixed_ip: None, tag: None },
+    ]);
+    let refused = port.check(&blue(), &taken, &[]).await.unwrap_err();
+    assert!(matches!(&refused, PortError::Conflict(text) if text == &format!("Port {given_id} is still in use.")));
+    let refused = port.allocate(wanted(2, taken), meta()).await.unwrap_err();
+    assert!(matches!(refused, PortError::Conflict(_)));
+    assert_eq!(ports_of(&world, 2).await.len(), 0, "what was begun is undone");
+
+    port.release(server(1), &blue(), meta()).await.unwrap();
+    let left = world.get("admin", &format!("/ports/{given_id}")).await;
+    assert_eq!((&left["port"]["device_id"], &left["port"]["status"]), (&json!(""), &json!("DOWN")));
+    assert_eq!(ports_of(&world, 1).await.len(), 0);
+    world.end().await;
+}
+
+#[actix_web::test]
+async fn what_cannot_be_is_said_in_novas_words() {
+    let world = World::new().await;
+    let port = networks(&world);
+    let auto = RequestedNetworks::Auto;
+    port.check(&blue(), &auto, &[]).await.expect("without any network a server goes without interfaces");
+    assert_eq!(port.allocate(wanted(1, auto.clone()), meta()).await.unwrap(), []);
+    let refused = port.check_auto(&blue()).await.unwrap_err();
+    assert_eq!(refused.to_string(), "Unable to automatically allocate a network for project blue");
+
+    let bare = world.make(BOB, "/networks", "network", json!({"name": "bare"})).await;
+    let these = |nic: RequestedNic| RequestedNetworks::These(vec![nic]);
+    let refused = port.check(&blue(), &these(nic(&bare)), &[]).await.unwrap_err();
+    let message = format!("Network {} requires a subnet in order to boot instances on.", bare["id"].as_str().unwrap());
+    assert!(matches!(&refused, PortError::Invalid(text) if *text == message));
+    network(&world, "second", "10.0.0.0/24").await;
+    let refused = port.check(&blue(), &auto, &[]).await.unwrap_err();
+    let message = "Multiple possible networks found, use a Network ID to be more specific.";
+    assert!(matches!(&refused, PortError::Conflict(text) if text == message));
+
+    let refused = port.check(&ProjectId::new("red"), &these(nic(&bare)), &[]).await.unwrap_err();
+    let message = format!("Network {} could not be found.", bare["id"].as_str().unwrap());
+    assert!(matches!(&refused, PortError::Invalid(text) if *text == message));
+    let nowhere = RequestedNic { network: None, port: Some(PortId(Uuid::nil())), fixed_ip: None, tag: None };
+    let refused = port.check(&blue(), &these(nowhere), &[]).await.unwrap_err();
+    assert_eq!(refused.to_string(), format!("Port id {} could not be found.", Uuid::nil()));
+    let groups = ["ghost".to_owned()];
+    let refused = port.check(&blue(), &RequestedNetworks::None, &groups).await.unwrap_err();
+    assert!(matches!(&refused, PortError::Invalid(text) if text == "Security group ghost not found."));
+    for _ in 0..2 {
+        world.make(BOB, "/security-groups", "security_group", json!({"name": "twin"})).await;
+    }
+    let refused = port.check(&blue(), &RequestedNetworks::None, &["twin".to_owned()]).await.unwrap_err();
+    assert!(matches!(&refused, PortError::Conflict(_)));
+    world.send("admin", "PUT", "/quotas/blue", Some(json!({"quota": {"port": 0}}))).await;
+    let refused = port.check(&blue(), &these(nic(&network(&world, "third", "10.3.0.0/24").await)), &[]).await;
+    assert!(matches!(refused, Err(PortError::Forbidden(text)) if text == "Maximum number of ports exceeded"));
+    world.end().await;
+}
+
+#[actix_web::test]
+async fn a_host_learns_networks_reservations_and_filters() {
+    let world = World::new().await;
+    let private = network(&world, "private", "10.0.0.0/24").await;
+    let web = world.make(BOB, "/security-groups", "security_group", json!({"name": "web"})).await;
+    let rule = json!({"security_group_id": web["id"], "direction": "ingress", "protocol": "tcp",
+        "port_range_min": 80, "port_range_max": 80});
+    world.make(BOB, "/security-group-rules", "security_group_rule", rule).await;
+    let port = networks(&world);
+    let these = RequestedNetworks::These(vec![nic(&private)]);
+    let plain = port.allocate(wanted(1, these.clone()), meta()).await.unwrap();
+    let asked = NicsWanted { security_groups: vec!["web".into()], ..wanted(2, these.clone()) };
+    let in_web = port.allocate(asked, meta()).await.unwrap();
+    let elsewhere = NicsWanted { host: "h2".into(), ..wanted(3, these) };
+    port.allocate(elsewhere, meta()).await.unwrap();
+
+    let real = port.realise(&plain).await.unwrap();
+    let [spec] = real.networks.as_slice() else { panic!("{real:?}") };
+    assert_eq!((spec.subnets[0].cidr.as_str(), spec.subnets[0].gateway.as_deref()), ("10.0.0.0/24", Some("10.0.0.1")));
+    let reserved: Vec<(&str, &str)> = spec.reservations.iter().map(|r| (r.ip.as_str(), r.hostname.as_str())).collect();
+    assert_eq!(reserved.len(), 2, "the guests of the same host: {reserved:?}");
+    assert!(reserved.contains(&("10.0.0.2", "server-1")));
+    assert_eq!(real.nics[0].tap, format!("tap{}", &plain[0].port.to_string()[..11]));
+    let [filter] = real.filters.as_slice() else { panic!("{real:?}") };
+    assert_eq!(real.nics[0].filter.as_deref(), Some(filter.name.as_str()));
+    assert_eq!((filter.ips.as_slice(), &filter.mac), (&["10.0.0.2".to_owned()][..], &plain[0].mac));
+    let from: Vec<&str> = filter.rules.iter().filter(|r| r.ingress).filter_map(|r| r.remote.as_deref()).collect();
+    assert_eq!(from.len(), 2, "the members of the default group, on whatever host: {from:?}");
+    assert!(from.contains(&"10.0.0.4/32"));
+
+    let real = port.realise(&in_web).await.unwrap();
+    let open: Vec<_> = real.filters[0].rules.iter().filter(|rule| rule.ingress).collect();
+    assert_eq!((open.len(), open[0].port_min, open[0].remote.as_deref()), (1, Some(80), None));
+
+    let path = format!("/ports/{}", plain[0].port);
+    let open = json!({"port": {"port_security_enabled": false, "security_groups": []}});
+    assert_eq!(world.send("admin", "PUT", &path, Some(open)).await.0, 200);
+    let real = port.realise(&plain).await.unwrap();
+    assert_eq!((real.filters.len(), real.nics[0].filter.as_ref()), (0, None));
+    world.end().await;
+}

@@ -1,0 +1,103 @@
+//! The network API on a log in memory, called without a listener.
+
+use std::sync::Arc;
+
+use actix_web::body::MessageBody;
+use actix_web::test::{self, TestRequest};
+use async_trait::async_trait;
+use chronova_actors::house::{House, Options};
+use chronova_actors::network::service::EmbeddedNetworks;
+use chronova_actors::ports::{Images, PortError};
+use chronova_actors::runtime::{Core, Runtime};
+use chronova_events::clock::SystemClock;
+use chronova_events::ids::{ImageId, ProjectId};
+use chronova_events::instance::ImageSnapshot;
+use chronova_events::store::memory::MemoryStore;
+use chronova_hypervisor::driver::{ByteStream, DriverError, DriverResult, ImageSource};
+use chronova_hypervisor::guest::ImageRef;
+use chronova_projections::views::Views;
+use chronova_web::auth::Authentication;
+use chronova_web::config::WebConfig;
+use chronova_web::metrics::Metrics;
+use chronova_web::policy::{Enforcer, Overrides};
+use chronova_web::tables::Routers;
+use chronova_web::{App, server};
+use serde_json::Value;
+
+struct NoImages;
+
+#[async_trait]
+impl ImageSource for NoImages {
+    async fn open(&self, image: &ImageRef) -> DriverResult<ByteStream> {
+        Err(DriverError::BadImage { image: image.id.to_string(), reason: "there are none".to_owned() })
+    }
+}
+
+#[async_trait]
+impl Images for NoImages {
+    async fn find(&self, image: ImageId, _: &ProjectId, _: bool) -> Result<ImageSnapshot, PortError> {
+        Err(PortError::NotFound(image.to_string()))
+    }
+}
+
+pub struct World {
+    pub app: Arc<App>,
+    runtime: Runtime,
+}
+
+impl World {
+    pub async fn new() -> Self {
+        let core = Core::start(MemoryStore::new(), Arc::new(SystemClock), Views::new(), 1).await.unwrap();
+        let networks = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
+        let runtime = Runtime::start(core, vec![], networks, Arc::new(NoImages), Options::default()).await;
+        let config = WebConfig::default();
+        let policy = Enforcer::new(&config.policy, &Overrides::default()).unwrap();
+        let app = App::new(config, policy, Authentication::NoAuth, Metrics::new(prometheus::Registry::new()).unwrap());
+        Self { app: Arc::new(app.with_house(Arc::clone(&runtime.house))), runtime }
+    }
+
+    pub fn house(&self) -> &Arc<House> {
+        &self.runtime.house
+    }
+
+    /// Status and body of the answer to `token`'s request.
+    pub async fn send(&self, token: &str, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
+        let configure = server::configure(Arc::clone(&self.app), Arc::new(Routers::all()), None);
+        let service = test::init_service(actix_web::App::new().configure(configure)).await;
+        let method = actix_web::http::Method::from_bytes(method.as_bytes()).unwrap();
+        let mut request = TestRequest::with_uri(&format!("/network/v2.0{path}"))
+            .method(method)
+            .insert_header(("Host", "cloud:8080"))
+            .insert_header(("X-Auth-Token", token));
+        if let Some(body) = body {
+            request = request.set_json(body);
+        }
+        let response = test::call_service(&service, request.to_request()).await;
+        let status = response.status().as_u16();
+        let bytes = actix_web::body::to_bytes(response.into_body().boxed()).await.unwrap();
+        (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    }
+
+    pub async fn get(&self, token: &str, path: &str) -> Value {
+        let (status, body) = self.send(token, "GET", path, None).await;
+        assert_eq!(status, 200, "{path}: {body}");
+        body
+    }
+
+    /// Makes something and returns what is under its key.
+    pub async fn make(&self, token: &str, path: &str, key: &str, what: Value) -> Value {
+        let (status, body) = self.send(token, "POST", path, Some(serde_json::json!({key: what}))).await;
+        assert_eq!(status, 201, "{path}: {body}");
+        body[key].clone()
+    }
+
+    /// Status and Neutron's type of a refusal.
+    pub async fn refused(&self, token: &str, method: &str, path: &str, body: Option<Value>) -> (u16, String) {
+        let (status, body) = self.send(token, method, path, body).await;
+        (status, body["NeutronError"]["type"].as_str().unwrap_or_default().to_owned())
+    }
+
+    pub async fn end(self) {
+        self.runtime.stop().await;
+    }
+}
