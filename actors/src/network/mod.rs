@@ -249,8 +249,17 @@ pub fn eui64(cidr: &IpNet, mac: &str) -> Option<IpAddr> {
     for byte in &mut bytes {
         *byte = u8::from_str_radix(parts.next()?, 16).ok()?;
     }
-    let [a, b, c, d, e, f] = bytes;
-    let interface = u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]);
+    let ([first, upper @ ..], lower) = ([bytes[0], bytes[1], bytes[2]], [bytes[3], bytes[4], bytes[5]]);
+    let interface = u64::from_be_bytes([
+        first ^ 2, // the universal/local bit
+        upper[0],
+        upper[1],
+        0xff,
+        0xfe,
+        lower[0],
+        lower[1],
+        lower[2],
+    ]);
     let address = u128::from(net.network()) | u128::from(interface);
     Some(std::net::Ipv6Addr::from(address).into())
 }

@@ -284,9 +284,10 @@ impl<'a> Choice<'a> {
             return Err(NetworkReject::NotInSubnet(address));
         }
         let held = self.state.holder(address).is_some() && !self.own.contains(&fixed);
-        match held || self.chosen.contains(&fixed) {
-            true => Err(NetworkReject::AddressInUse { network: self.row.created.network, address }),
-            false => Ok(fixed),
+        if held || self.chosen.contains(&fixed) {
+            Err(NetworkReject::AddressInUse { network: self.row.created.network, address })
+        } else {
+            Ok(fixed)
         }
     }
 

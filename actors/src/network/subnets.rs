@@ -150,10 +150,7 @@ fn is_point_to_point(cidr: &IpNet) -> bool {
 }
 
 fn default_gateway(cidr: &IpNet) -> Option<IpAddr> {
-    match is_point_to_point(cidr) {
-        true => Some(cidr.network()),
-        false => plus(cidr.network(), 1),
-    }
+    if is_point_to_point(cidr) { Some(cidr.network()) } else { plus(cidr.network(), 1) }
 }
 
 /// Everything that can be a host's address, without the gateway.

@@ -64,6 +64,18 @@ pub struct Pool {
     pub end: IpAddr,
 }
 
+impl Pool {
+    /// How many addresses it has; exact below 2^53.
+    #[allow(clippy::cast_precision_loss)]
+    pub fn size(&self) -> f64 {
+        match (self.start, self.end) {
+            (IpAddr::V4(start), IpAddr::V4(end)) => f64::from(u32::from(end).saturating_sub(u32::from(start))) + 1.0,
+            (IpAddr::V6(start), IpAddr::V6(end)) => u128::from(end).saturating_sub(u128::from(start)) as f64 + 1.0,
+            _ => 0.0,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostRoute {
     pub destination: String,

@@ -80,11 +80,10 @@ impl Attributes {
     }
 
     pub(super) fn required(&self, name: &str) -> Result<(), Fault> {
-        match self.has(name) {
-            true => Ok(()),
-            false => {
-                Err(Fault::bad_request(format!("Failed to parse request. Required attribute '{name}' not specified")))
-            }
+        if self.has(name) {
+            Ok(())
+        } else {
+            Err(Fault::bad_request(format!("Failed to parse request. Required attribute '{name}' not specified")))
         }
     }
 

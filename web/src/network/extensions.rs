@@ -19,7 +19,7 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 /// Alias, name and description of what is really supported.
-const EXTENSIONS: [(&str, &str, &str); 24] = [
+const EXTENSIONS: [(&str, &str, &str); 25] = [
     ("agent", "agent", "The agent management extension; the embedded service needs no agents."),
     ("allowed-address-pairs", "Allowed Address Pairs", "Provides allowed address pairs"),
     ("availability_zone", "Availability Zone", "The availability zone extension."),
@@ -31,6 +31,11 @@ const EXTENSIONS: [(&str, &str, &str); 24] = [
         "ip-substring-filtering",
         "IP address substring filtering",
         "Provides IP address substring filtering when listing ports",
+    ),
+    (
+        "network-ip-availability",
+        "Network IP Availability",
+        "Provides IP availability data for each network and subnet.",
     ),
     ("net-mtu", "Network MTU", "Provides MTU attribute for a network resource."),
     ("net-mtu-writable", "Network MTU (writable)", "Provides a writable MTU attribute for a network resource."),

@@ -9,6 +9,7 @@
 mod attributes;
 mod extensions;
 mod faults;
+mod ip_availabilities;
 mod listing;
 mod networks;
 mod ports;
@@ -32,6 +33,7 @@ pub const ROUTES: &[&[Route]] = &[
     security_group_rules::ROUTES,
     quotas::ROUTES,
     extensions::ROUTES,
+    ip_availabilities::ROUTES,
     tags::ROUTES,
 ];
 

@@ -225,11 +225,10 @@ fn mac(body: &mut Attributes, name: &str) -> Result<Option<String>, Fault> {
     let octets: Vec<Option<u8>> =
         lower.split(':').map(|part| u8::from_str_radix(part, 16).ok().filter(|_| part.len() == 2)).collect();
     let unicast = octets.len() == 6 && octets.iter().all(Option::is_some) && octets[0].is_some_and(|o| o & 1 == 0);
-    match unicast && lower != "00:00:00:00:00:00" {
-        true => Ok(Some(lower)),
-        false => {
-            Err(Fault::bad_request(format!("Invalid input for {name}. Reason: '{text}' is not a valid MAC address.")))
-        }
+    if unicast && lower != "00:00:00:00:00:00" {
+        Ok(Some(lower))
+    } else {
+        Err(Fault::bad_request(format!("Invalid input for {name}. Reason: '{text}' is not a valid MAC address.")))
     }
 }
 
@@ -286,11 +285,12 @@ fn options(body: &mut Attributes) -> Result<Option<Vec<DhcpOption>>, Fault> {
 
 fn vnic_type(body: &mut Attributes) -> Result<Option<String>, Fault> {
     let Some(text) = body.text("binding:vnic_type", 64)? else { return Ok(None) };
-    match VNIC_TYPES.contains(&text.as_str()) {
-        true => Ok(Some(text)),
-        false => Err(Fault::bad_request(format!(
+    if VNIC_TYPES.contains(&text.as_str()) {
+        Ok(Some(text))
+    } else {
+        Err(Fault::bad_request(format!(
             "Invalid input for binding:vnic_type. Reason: '{text}' is not in {VNIC_TYPES:?}."
-        ))),
+        )))
     }
 }
 

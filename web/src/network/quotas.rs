@@ -113,28 +113,31 @@ async fn details(ctx: Ctx) -> Result<Reply, Fault> {
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let project = project_of(&ctx);
     let permit = ctx.authorize(&targets::new(&project))?;
-    let mut body = Attributes::of(&ctx, "quota")?;
+    let wanted = wanted(&ctx, &project)?;
+    send(&ctx, &permit, &project, NetworkQuotaCommand::Set { project: project.clone(), limits: wanted }).await?;
+    Ok(Reply::ok(json!({"quota": limits(&ctx, &project)?})))
+}
+
+fn wanted(ctx: &Ctx, project: &ProjectId) -> Result<Vec<(String, i64)>, Fault> {
+    let mut body = Attributes::of(ctx, "quota")?;
     let _ = body.project()?;
-    let forced = [body.boolean("force")?, body.boolean("check_limit")?.map(|check| !check)];
+    // That limits are not below the use is checked where asked for: extension `quota-check-limit`.
+    let checked = body.boolean("force")? == Some(false) || body.boolean("check_limit")? == Some(true);
     let mut limits = Vec::new();
     for (resource, _) in RESOURCES {
         let Some(value) = body.take(resource) else { continue };
         let limit = as_integer(&value).filter(|limit| *limit >= -1).ok_or_else(|| {
             Fault::bad_request(format!("Invalid input for {resource}. Reason: '{value}' is not in valid range."))
         })?;
-        // The check is asked for with `force: false`, as in Neutron's extension `quota-check-limit`.
-        if forced.contains(&Some(false))
-            && usize::try_from(limit).is_ok_and(|l| used(&ctx, &project, resource).is_ok_and(|used| used > l))
-        {
-            return Err(
-                Fault::bad_request(format!("Quota limit for {resource} is below its usage")).key("InvalidQuotaValue")
-            );
+        let used = used(ctx, project, resource)?;
+        if checked && usize::try_from(limit).is_ok_and(|limit| used > limit) {
+            let message = format!("Quota limit for {resource} is below its use of {used}");
+            return Err(Fault::bad_request(message).key("InvalidQuotaValue"));
         }
         limits.push((resource.to_owned(), limit));
     }
     body.finish()?;
-    send(&ctx, &permit, &project, NetworkQuotaCommand::Set { project: project.clone(), limits }).await?;
-    Ok(Reply::ok(json!({"quota": self::limits(&ctx, &project)?})))
+    Ok(limits)
 }
 
 async fn reset(ctx: Ctx) -> Result<Reply, Fault> {

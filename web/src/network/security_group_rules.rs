@@ -30,6 +30,9 @@ pub(super) const ROUTES: &[Route] = &[
         .policy_on_target("delete_security_group_rule"),
 ];
 
+/// The key of a body with several rules.
+const BULK: &str = "security_group_rules";
+
 /// The protocols that Neutron knows by name, and their numbers.
 const PROTOCOLS: [(&str, u8); 20] = [
     ("ah", 51),
@@ -91,19 +94,37 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 
 /// One rule, or several of one project under `security_group_rules`: then all or none.
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
-    let bulk = ctx.body.get("security_group_rules").and_then(Value::as_array).cloned();
-    let bodies = match &bulk {
-        None => vec![Attributes::of(&ctx, "security_group_rule")?],
-        Some(items) => items
-            .iter()
-            .map(|item| item.as_object().cloned().map(Attributes::from_map))
-            .collect::<Option<Vec<_>>>()
-            .ok_or_else(|| Fault::bad_request("Resource body required"))?,
+    let (rules, project, permit) = asked(&ctx)?;
+    let ids: Vec<SecurityGroupRuleId> = rules.iter().map(|rule| rule.rule).collect();
+    let limit = quotas::limit(&ctx, &project, "security_group_rule")?;
+    security_groups::send(&ctx, &permit, &project, SecurityGroupCommand::AddRules { rules, limit }).await?;
+    let made =
+        ctx.app.house()?.views.security_groups.read(|view| {
+            ids.iter().filter_map(|id| view.rule(*id)).map(|rule| views::rule(rule)).collect::<Vec<Value>>()
+        });
+    Ok(Reply::json(
+        201,
+        match ctx.body.get(BULK) {
+            Some(_) => json!({BULK: made}),
+            None => json!({"security_group_rule": made.into_iter().next()}),
+        },
+    ))
+}
+
+/// The rules of the body, whose they are, and the permit to add them.
+fn asked(ctx: &Ctx) -> Result<(Vec<RuleAdded>, ProjectId, Permit), Fault> {
+    let nothing = || Fault::bad_request("Resource body required");
+    let bodies = match ctx.body.get(BULK) {
+        None => vec![Attributes::of(ctx, "security_group_rule")?],
+        Some(items) => {
+            let maps = items.as_array().into_iter().flatten().map(|item| item.as_object().cloned());
+            maps.map(|map| map.map(Attributes::from_map).ok_or_else(nothing)).collect::<Result<_, _>>()?
+        }
     };
     let mut rules = Vec::with_capacity(bodies.len());
     let mut owner: Option<(ProjectId, Permit)> = None;
     for body in bodies {
-        let (group, added) = read(&ctx, body)?;
+        let (group, added) = read(ctx, body)?;
         let permit = ctx.authorize(&targets::group(&group))?;
         if owner.as_ref().is_some_and(|(project, _)| project != group.project()) {
             return Err(faults::invalid_input("the rules of one request belong to one project"));
@@ -111,21 +132,8 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
         owner = Some((group.project().clone(), permit));
         rules.push(added);
     }
-    let (project, permit) = owner.ok_or_else(|| Fault::bad_request("Resource body required"))?;
-    let ids: Vec<SecurityGroupRuleId> = rules.iter().map(|rule| rule.rule).collect();
-    let limit = quotas::limit(&ctx, &project, "security_group_rule")?;
-    security_groups::send(&ctx, &permit, &project, SecurityGroupCommand::AddRules { rules, limit }).await?;
-    let views = &ctx.app.house()?.views;
-    let made: Vec<Value> = views
-        .security_groups
-        .read(|view| ids.iter().filter_map(|id| view.rule(*id)).map(|rule| views::rule(rule)).collect());
-    Ok(Reply::json(
-        201,
-        match bulk {
-            Some(_) => json!({"security_group_rules": made}),
-            None => json!({"security_group_rule": made.into_iter().next()}),
-        },
-    ))
+    let (project, permit) = owner.ok_or_else(nothing)?;
+    Ok((rules, project, permit))
 }
 
 async fn delete(ctx: Ctx) -> Result<Reply, Fault> {

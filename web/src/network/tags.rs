@@ -127,9 +127,10 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     let tag = ctx.param("tag");
-    match find(&ctx)?.tags.iter().any(|known| known == tag) {
-        true => Ok(Reply::empty(204)),
-        false => Err(faults::not_found("TagNotFound", "Tag", tag)),
+    if find(&ctx)?.tags.iter().any(|known| known == tag) {
+        Ok(Reply::empty(204))
+    } else {
+        Err(faults::not_found("TagNotFound", "Tag", tag))
     }
 }
 

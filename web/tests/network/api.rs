@@ -74,6 +74,9 @@ async fn ports_hold_addresses() {
 
     let refused = |extra: Value| world.refused(BOB, "POST", "/ports", Some(ask(extra)));
     assert_eq!(refused(json!({})).await, (409, "IpAddressGenerationFailure".into()));
+    let use_of = world.get(ADMIN, "/network-ip-availabilities?ip_version=4").await;
+    let use_of = &use_of["network_ip_availabilities"][0];
+    assert_eq!((&use_of["total_ips"], &use_of["used_ips"]), (&json!(1), &json!(1)));
     let taken = json!({"fixed_ips": [{"ip_address": "10.0.0.2"}]});
     assert_eq!(refused(taken).await, (409, "IpAddressInUse".into()));
     let outside = json!({"fixed_ips": [{"ip_address": "192.0.2.1"}]});

@@ -121,9 +121,10 @@ pub(super) fn usable_network<'a>(
         return Ok(network);
     }
     // External networks are visible to all, but only routers go there.
-    match settings.external {
-        true => Err(PortError::Forbidden(format!("It is not allowed to create an interface on external network {id}"))),
-        false => Err(missing()),
+    if settings.external {
+        Err(PortError::Forbidden(format!("It is not allowed to create an interface on external network {id}")))
+    } else {
+        Err(missing())
     }
 }
 

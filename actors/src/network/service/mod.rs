@@ -71,9 +71,10 @@ impl EmbeddedNetworks {
     }
 
     async fn see(&self, position: Position) -> Result<(), PortError> {
-        match self.views.wait_for(position, PATIENCE).await {
-            true => Ok(()),
-            false => Err(PortError::Unavailable("the network read models lag behind".to_owned())),
+        if self.views.wait_for(position, PATIENCE).await {
+            Ok(())
+        } else {
+            Err(PortError::Unavailable("the network read models lag behind".to_owned()))
         }
     }
 }

@@ -215,6 +215,9 @@ pub(super) const RULES: &[RuleDefault] = &[
     rule("update_quota", "rule:admin_only").project().guards("PUT /quotas/{id}"),
     rule("delete_quota", "rule:admin_only").project().guards("DELETE /quotas/{id}"),
     rule("get_agent", "rule:admin_only").project().guards("GET /agents; GET /agents/{id}"),
+    rule("get_network_ip_availability", "rule:admin_only")
+        .project()
+        .guards("GET /network-ip-availabilities; GET /network-ip-availabilities/{id}"),
     rule("get_availability_zone", "").guards("GET /availability_zones"),
     rule("create_router", "(rule:admin_only) or (rule:project_member)")
         .project()
