@@ -2,10 +2,16 @@
 
 use std::sync::Arc;
 
+use chronova_actors::network::NetworkAggregate;
 use chronova_actors::ports::{Networks, NicsWanted, PortError};
+use chronova_events::codec;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProjectId};
 use chronova_events::instance::{RequestedNetworks, RequestedNic};
+use chronova_events::network::Network;
+use chronova_events::store::memory::MemoryStore;
+use chronova_projections::networks::Networks as NetworksView;
+use chronova_projections::security_groups::SecurityGroupsView;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -208,5 +214,47 @@ async fn a_host_learns_networks_reservations_and_filters() {
     assert_eq!(world.send("admin", "PUT", &path, Some(open)).await.0, 200);
     let real = port.realise(&plain).await.unwrap();
     assert_eq!((real.filters.len(), real.nics[0].filter.as_ref()), (0, None));
+    world.end().await;
+}
+
+#[actix_web::test]
+async fn another_process_on_the_same_log_goes_on() {
+    let store = MemoryStore::new();
+    let world = World::on(Arc::clone(&store)).await;
+    let (a, b) = (network(&world, "a", "10.0.0.0/24").await, network(&world, "b", "10.1.0.0/24").await);
+    // The process died after the first of two networks was asked.
+    let half = RequestedNetworks::These(vec![nic(&a)]);
+    let before = networks(&world).allocate(wanted(1, half), meta()).await.unwrap();
+    world.end().await;
+
+    let world = World::on(Arc::clone(&store)).await;
+    let whole = RequestedNetworks::These(vec![nic(&a), nic(&b)]);
+    let after = networks(&world).allocate(wanted(1, whole), meta()).await.unwrap();
+    assert_eq!((after.len(), &after[0]), (2, &before[0]));
+    world.end().await;
+
+    let world = World::on(store).await;
+    networks(&world).release(server(1), &blue(), meta()).await.unwrap();
+    assert_eq!(world.get("admin", "/ports").await["ports"], json!([]));
+    world.end().await;
+}
+
+#[actix_web::test]
+async fn snapshots_and_checkpoints_say_the_same() {
+    let world = World::new().await;
+    let private = network(&world, "private", "10.0.0.0/24").await;
+    let v6 = json!({"network_id": private["id"], "cidr": "fd00::/64", "ip_version": 6});
+    world.make(BOB, "/subnets", "subnet", v6).await;
+    networks(&world).allocate(wanted(1, RequestedNetworks::Auto), meta()).await.unwrap();
+    let house = world.house();
+    let state = house.gateway.look::<NetworkAggregate>(&network_id(&private).unwrap()).await.unwrap();
+    let bytes = codec::encode_snapshot(&state).unwrap();
+    assert_eq!(codec::decode_snapshot::<Network>(&bytes).unwrap(), state);
+    let kept = house.views.networks.read(|view| serde_json::to_value(view).unwrap());
+    let again: NetworksView = serde_json::from_value(kept.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&again).unwrap(), kept);
+    let kept = house.views.security_groups.read(|view| serde_json::to_value(view).unwrap());
+    let again: SecurityGroupsView = serde_json::from_value(kept.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&again).unwrap(), kept);
     world.end().await;
 }

@@ -47,7 +47,12 @@ pub struct World {
 
 impl World {
     pub async fn new() -> Self {
-        let core = Core::start(MemoryStore::new(), Arc::new(SystemClock), Views::new(), 1).await.unwrap();
+        Self::on(MemoryStore::new()).await
+    }
+
+    /// A process on this log, be it the first or not.
+    pub async fn on(store: Arc<MemoryStore>) -> Self {
+        let core = Core::start(store, Arc::new(SystemClock), Views::new(), 1).await.unwrap();
         let networks = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
         let runtime = Runtime::start(core, vec![], networks, Arc::new(NoImages), Options::default()).await;
         let config = WebConfig::default();
