@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold;
 use chronova_events::ids::{ConsumerId, ProviderId};
-use chronova_events::ledger::{Claimed, Ledger, LedgerEvent, Released};
+use chronova_events::ledger::{AllocationsReplaced, Claimed, Ledger, LedgerEvent, Released};
 
 use super::decide::provider;
 use super::{ConsumerClaim, LedgerReject, NewInventories, SeenGeneration, inventories};
@@ -31,27 +31,31 @@ pub(super) fn allocate(state: &Ledger, claims: Vec<ConsumerClaim>) -> Decision {
         }
     }
     check_capacity(state, &claims)?;
-    let mut events: Vec<LedgerEvent> = Vec::with_capacity(claims.len());
-    // Those who give come before those who take: a reader of the log never sees more used than there is.
     let (takers, givers): (Vec<_>, Vec<_>) = claims.into_iter().partition(|claim| !claim.allocations.is_empty());
-    for giver in givers {
-        if state.consumers.contains_key(&giver.consumer) {
-            events.push(Released { consumer: giver.consumer }.into());
-        }
+    let released: Vec<ConsumerId> =
+        givers.into_iter().map(|giver| giver.consumer).filter(|giver| state.consumers.contains_key(giver)).collect();
+    let mut claims: Vec<Claimed> = takers.into_iter().map(|taker| claimed(state, taker)).collect();
+    if claims.is_empty() && released.is_empty() {
+        return Ok(vec![]);
     }
-    for taker in takers {
-        let known = state.consumers.get(&taker.consumer);
-        let kept = known.and_then(|known| known.claim.consumer_type.clone());
-        let claimed = Claimed {
-            consumer: taker.consumer,
-            project: taker.project,
-            user: taker.user,
-            consumer_type: taker.consumer_type.or(kept),
-            allocations: taker.allocations,
-        };
-        events.push(claimed.into());
+    if released.is_empty()
+        && claims.len() == 1
+        && let Some(only) = claims.pop()
+    {
+        return Ok(vec![only.into()]);
     }
-    Ok(events)
+    Ok(vec![AllocationsReplaced { claims, released }.into()])
+}
+
+fn claimed(state: &Ledger, claim: ConsumerClaim) -> Claimed {
+    let kept = state.consumers.get(&claim.consumer).and_then(|known| known.claim.consumer_type.clone());
+    Claimed {
+        consumer: claim.consumer,
+        project: claim.project,
+        user: claim.user,
+        consumer_type: claim.consumer_type.or(kept),
+        allocations: claim.allocations,
+    }
 }
 
 pub(super) fn deallocate(state: &Ledger, consumer: ConsumerId) -> Decision {
@@ -75,13 +79,13 @@ pub(super) fn reshape(state: &Ledger, new: Vec<NewInventories>, claims: Vec<Cons
     for part in &new {
         let known = provider(state, part.provider, Some(part.generation))?;
         inventories::check_classes(state, &part.inventories)?;
-        let mut both = inventories::current(known);
-        let before = both.clone();
-        both.extend(part.inventories.iter().map(|inventory| (inventory.class.clone(), inventory.clone())));
-        if both != before {
-            let widened = inventories::replace(known, both.into_values())?;
-            record(&mut scratch, widened);
+        if part.inventories.is_empty() {
+            continue;
         }
+        let mut both = inventories::current(known);
+        both.extend(part.inventories.iter().map(|inventory| (inventory.class.clone(), inventory.clone())));
+        let widened = inventories::replace(known, both.into_values())?;
+        record(&mut scratch, widened);
     }
     let moved = allocate(&scratch, claims)?;
     record(&mut scratch, moved);
@@ -185,7 +189,12 @@ mod tests {
         assert!(matches!(refused, LedgerReject::CapacityExceeded { .. }));
         let claims = vec![wants("a", Some(1), "VCPU", 0), wants("c", None, "VCPU", 4)];
         let events = decide(&full, Allocate { claims }).unwrap();
-        assert!(matches!(events[0], LedgerEvent::Released(_)) && matches!(events[1], LedgerEvent::Claimed(_)));
+        let [LedgerEvent::AllocationsReplaced(replaced)] = events.as_slice() else { panic!("{events:?}") };
+        assert_eq!((replaced.claims.len(), replaced.released.len()), (1, 1));
+        let mut after = full.clone();
+        after.evolve(&events[0], Timestamp(1));
+        let (before, after) = (&full.providers[&id(1)], &after.providers[&id(1)]);
+        assert_eq!((after.inventories["VCPU"].used, after.generation), (8, before.generation + 1));
     }
 
     #[test]

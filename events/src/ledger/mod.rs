@@ -30,6 +30,8 @@ noun! {
         Claimed = "claimed" @ 1,
         /// A consumer holds nothing any more.
         Released = "released" @ 1,
+        /// What several consumers hold changed at once, or one gave up everything and its providers are to notice.
+        AllocationsReplaced = "allocations_replaced" @ 1,
         /// A resource class of one's own was made.
         ResourceClassCreated = "resource_class_created" @ 1,
         /// A resource class of one's own was removed.

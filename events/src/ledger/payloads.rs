@@ -92,6 +92,13 @@ pub struct Released {
     pub consumer: ConsumerId,
 }
 
+/// One change, whatever the number of consumers: each provider counts it once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AllocationsReplaced {
+    pub claims: Vec<Claimed>,
+    pub released: Vec<ConsumerId>,
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResourceClassCreated {
     pub name: String,
@@ -132,6 +139,13 @@ pub fn samples() -> Vec<LedgerEvent> {
         step_size: 1,
         allocation_ratio: 4.0,
     };
+    let claimed = Claimed {
+        consumer: consumer.clone(),
+        project: ProjectId::new("p"),
+        user: UserId::new("u"),
+        consumer_type: Some("INSTANCE".into()),
+        allocations: vec![Allocation { provider, resources: vec![("VCPU".into(), 2)] }],
+    };
     vec![
         ProviderCreated { provider, name: "h1".into(), parent: None }.into(),
         ProviderChanged { provider, name: "h1".into(), parent: Some(ProviderId(uuid(3))) }.into(),
@@ -139,15 +153,9 @@ pub fn samples() -> Vec<LedgerEvent> {
         InventoryReplaced { provider, inventories: vec![inventory] }.into(),
         TraitsReplaced { provider, traits: vec!["COMPUTE_NODE".into()] }.into(),
         AggregatesReplaced { provider, aggregates: vec![uuid(4)], bumps_generation: true }.into(),
-        Claimed {
-            consumer: consumer.clone(),
-            project: ProjectId::new("p"),
-            user: UserId::new("u"),
-            consumer_type: Some("INSTANCE".into()),
-            allocations: vec![Allocation { provider, resources: vec![("VCPU".into(), 2)] }],
-        }
-        .into(),
-        Released { consumer }.into(),
+        claimed.clone().into(),
+        Released { consumer: consumer.clone() }.into(),
+        AllocationsReplaced { claims: vec![claimed], released: vec![consumer] }.into(),
         ResourceClassCreated { name: "CUSTOM_GOLD".into() }.into(),
         ResourceClassDeleted { name: "CUSTOM_GOLD".into() }.into(),
         ResourceClassRenamed { from: "CUSTOM_GOLD".into(), to: "CUSTOM_SILVER".into() }.into(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::payloads::{Allocation, Claimed, Inventory};
+use super::payloads::{Allocation, AllocationsReplaced, Claimed, Inventory};
 use super::{LedgerEvent, standard};
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
@@ -112,11 +112,14 @@ impl Fold for Ledger {
                 provider.aggregates = replaced.aggregates.iter().copied().collect();
                 provider.generation += u64::from(replaced.bumps_generation);
             }),
-            LedgerEvent::Claimed(claimed) => self.claim(claimed, at),
+            LedgerEvent::Claimed(claimed) => {
+                let old = self.take_back(&claimed.consumer, at);
+                self.hand_out(claimed, old.as_deref(), at);
+                self.count(claimed.allocations.iter().map(|held| held.provider));
+            }
+            LedgerEvent::AllocationsReplaced(replaced) => self.replace_allocations(replaced, at),
             LedgerEvent::Released(released) => {
-                if let Some(consumer) = self.consumers.remove(&released.consumer) {
-                    self.give_back(&consumer.claim.allocations, at);
-                }
+                self.take_back(&released.consumer, at);
             }
             LedgerEvent::ResourceClassCreated(created) => {
                 self.classes.insert(created.name.clone());
@@ -201,11 +204,37 @@ impl Ledger {
         }
     }
 
-    fn claim(&mut self, claimed: &Claimed, at: Timestamp) {
-        let old = self.consumers.get(&claimed.consumer).cloned();
-        if let Some(old) = &old {
-            self.give_back(&old.claim.allocations, at);
+    /// What is given up comes first, so that amounts can move between consumers.
+    fn replace_allocations(&mut self, replaced: &AllocationsReplaced, at: Timestamp) {
+        let mut touched: BTreeSet<ProviderId> = BTreeSet::new();
+        for consumer in &replaced.released {
+            let old = self.take_back(consumer, at);
+            touched.extend(old.iter().flat_map(|old| &old.claim.allocations).map(|held| held.provider));
         }
+        let olds: Vec<_> = replaced.claims.iter().map(|claimed| self.take_back(&claimed.consumer, at)).collect();
+        for (claimed, old) in replaced.claims.iter().zip(&olds) {
+            self.hand_out(claimed, old.as_deref(), at);
+            touched.extend(claimed.allocations.iter().map(|held| held.provider));
+        }
+        self.count(touched);
+    }
+
+    /// A change of allocations is a change of the provider.
+    fn count(&mut self, providers: impl IntoIterator<Item = ProviderId>) {
+        for id in providers {
+            if let Some(provider) = self.providers.get_mut(&id) {
+                Arc::make_mut(provider).generation += 1;
+            }
+        }
+    }
+
+    fn take_back(&mut self, consumer: &ConsumerId, at: Timestamp) -> Option<Arc<Consumer>> {
+        let old = self.consumers.remove(consumer)?;
+        self.give_back(&old.claim.allocations, at);
+        Some(old)
+    }
+
+    fn hand_out(&mut self, claimed: &Claimed, old: Option<&Consumer>, at: Timestamp) {
         for allocation in &claimed.allocations {
             self.change(allocation.provider, at, |provider| {
                 for (class, amount) in &allocation.resources {
@@ -213,7 +242,6 @@ impl Ledger {
                         line.used += amount;
                     }
                 }
-                provider.generation += 1;
             });
         }
         let (generation, created_at) = old.map_or((1, at), |old| (old.generation + 1, old.created_at));

@@ -26,6 +26,8 @@ pub fn render(fault: &Fault, context: &RenderContext<'_>) -> Reply {
     } else {
         match context.service {
             Service::Compute | Service::Volume | Service::Metadata => Reply::json(fault.status, nova_body(fault)),
+            // Placement's framework heeds who wants a page and nothing else.
+            Service::Placement if wants_page(context.accept) => webob(fault, context.accept),
             Service::Placement => Reply::json(fault.status, placement_body(fault, context)),
             Service::Identity => Reply::json(fault.status, keystone_body(fault)),
             Service::Network => Reply::json(fault.status, neutron_body(fault)),
@@ -127,6 +129,11 @@ fn neutron_type(status: u16) -> &'static str {
         503 => "HTTPServiceUnavailable",
         _ => "HTTPInternalServerError",
     }
+}
+
+fn wants_page(accept: &str) -> bool {
+    let accept = accept.to_ascii_lowercase();
+    accept.contains("text/html") && !accept.contains("application/") && !accept.contains("*/*")
 }
 
 /// Glance leaves its errors to webob, which answers HTML, JSON or text as the client accepts.

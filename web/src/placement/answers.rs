@@ -38,6 +38,11 @@ pub(super) fn check_accept(ctx: &Ctx) -> Result<(), Fault> {
     if fits { Ok(()) } else { Err(Fault::not_acceptable("Only application/json is provided")) }
 }
 
+/// The whole address, for `Location`.
+pub(super) fn location(ctx: &Ctx, path: &str) -> String {
+    format!("{}{path}", ctx.links.root.trim_end_matches('/'))
+}
+
 /// `/resource_providers/...` with the prefix under which the service is mounted.
 pub(super) fn url(ctx: &Ctx, path: &str) -> String {
     let prefix = ctx.links.root.strip_prefix(ctx.links.host.as_str()).unwrap_or_default();

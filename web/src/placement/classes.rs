@@ -42,6 +42,10 @@ fn url(ctx: &Ctx, name: &str) -> String {
     answers::url(ctx, &format!("/resource_classes/{name}"))
 }
 
+fn location(ctx: &Ctx, name: &str) -> String {
+    answers::location(ctx, &format!("/resource_classes/{name}"))
+}
+
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     answers::check_accept(&ctx)?;
     let own = look(&ctx, |ledger| ledger.classes.clone())?;
@@ -62,7 +66,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let name = ctx.body["name"].as_str().unwrap_or_default().to_owned();
     send(&ctx, LedgerCommand::CreateClass { name: name.clone() }, During::Other).await?;
-    Ok(Reply::empty(201).header("Location", url(&ctx, &name)))
+    Ok(Reply::empty(201).header("Location", location(&ctx, &name)))
 }
 
 /// Before 1.7 a PUT gives a class another name.
@@ -94,7 +98,7 @@ async fn ensure(ctx: Ctx) -> Result<Reply, Fault> {
         // Somebody may have made it just now.
         made.map(|_| ()).or_else(|fault| if fault.status == 409 { Ok(()) } else { Err(fault) })?;
     }
-    Ok(Reply::empty(if known { 204 } else { 201 }).header("Location", url(&ctx, &name)))
+    Ok(Reply::empty(if known { 204 } else { 201 }).header("Location", location(&ctx, &name)))
 }
 
 /// In the words in which the name's schema would refuse it.

@@ -71,7 +71,8 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let command = LedgerCommand::AddInventory { provider, inventory, reserve };
     send(&ctx, command, During::CreateInventory(provider)).await?;
     let reply = one(&ctx, &*named_provider(&ctx)?, &class, 201)?;
-    Ok(reply.header("Location", answers::url(&ctx, &format!("/resource_providers/{provider}/inventories/{class}"))))
+    Ok(reply
+        .header("Location", answers::location(&ctx, &format!("/resource_providers/{provider}/inventories/{class}"))))
 }
 
 async fn set(ctx: Ctx) -> Result<Reply, Fault> {

@@ -103,7 +103,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let parent = parent(&ctx.body);
     let command = LedgerCommand::CreateProvider { provider, name: name.clone(), parent };
     send(&ctx, command, During::CreateProvider { name: &name, provider }).await?;
-    let location = answers::url(&ctx, &format!("/resource_providers/{provider}"));
+    let location = answers::location(&ctx, &format!("/resource_providers/{provider}"));
     let reply = if versions::create_shows_provider(ctx.version) { shown(&ctx, provider)? } else { Reply::empty(201) };
     Ok(reply.header("Location", location))
 }

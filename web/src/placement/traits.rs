@@ -113,7 +113,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     }
     let done = send(&ctx, LedgerCommand::CreateTrait { name: name.to_owned() }, During::Other).await?;
     let status = if done.events.is_empty() { 204 } else { 201 };
-    let location = answers::url(&ctx, &format!("/traits/{name}"));
+    let location = answers::location(&ctx, &format!("/traits/{name}"));
     answers::dated(&ctx, Reply::empty(status).header("Location", location), None)
 }
 

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Judges the Placement API by the behaviour tests of the reference implementation (gabbi files).
+#
+#   tests/real/gabbi.sh [options of run-gabbits.py, such as --only REGEX]
+#
+# CHRONOVA_CONTRACT  folder with the contract data (default: ../shared/contract beside the repository)
+# CHRONOVA_BIN       the binary to judge (default: built here)
+# GABBI_PYTHON       a Python that has gabbi 4.x (default: python3, or a virtual environment made for the purpose)
+#
+# Tests that are known to fail stand in tests/real/gabbi-known-failures.json; that list may only shrink: a test in it that
+# passes fails the run.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+contract=${CHRONOVA_CONTRACT:-$root/../shared/contract}
+runner=$contract/placement/run-gabbits.py
+known=$here/gabbi-known-failures.json
+
+skip() { echo "SKIP gabbi: $1"; exit 0; }
+[ -f "$runner" ] || skip "no contract data at $contract (set CHRONOVA_CONTRACT)"
+
+work=$(mktemp -d)
+cleanup() {
+    if [ -f "$work/pid" ]; then
+        pid=$(cat "$work/pid")
+        kill "$pid" 2>/dev/null || true
+        # It writes its checkpoint before it goes.
+        for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.05; done
+    fi
+    rm -rf "$work"
+}
+trap cleanup EXIT
+
+python=${GABBI_PYTHON:-python3}
+if ! "$python" -c 'import gabbi' 2>/dev/null; then
+    python3 -m venv "$work/venv" && "$work/venv/bin/pip" install --quiet gabbi || skip "gabbi cannot be installed"
+    python=$work/venv/bin/python
+fi
+
+binary=${CHRONOVA_BIN:-}
+if [ -z "$binary" ]; then
+    (cd "$root" && cargo build --quiet -p chronova)
+    target=$(cd "$root" && cargo metadata --format-version 1 --no-deps | "$python" -c 'import json,sys; print(json.load(sys.stdin)["target_directory"])')
+    binary=$target/debug/chronova
+fi
+
+port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+main=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+export GABBI_POLICIES=$contract/placement/policies.json GABBI_WORK=$work GABBI_BINARY=$binary GABBI_PORT=$port GABBI_MAIN=$main
+args=(--url "http://127.0.0.1:$port" --reset "$here/gabbi-reset.sh" --details "$work/result.json")
+status=0
+"$python" "$runner" "${args[@]}" "$@" "$contract/placement/gabbits" || status=$?
+[ -f "$work/result.json" ] || exit "$status"
+[ -z "${GABBI_RESULT:-}" ] || cp "$work/result.json" "$GABBI_RESULT"
+"$python" "$here/gabbi-compare.py" "$work/result.json" "$known"
