@@ -106,13 +106,16 @@ struct Part {
 /// By anchor: the root of the tree that an answer belongs to.
 type Parts = BTreeMap<ProviderId, BTreeSet<Part>>;
 
+/// By anchor: the providers that have room.
+type ByAnchor<'a> = BTreeMap<ProviderId, Vec<&'a Provider>>;
+
 /// All ways to serve `request`, at most as many as it wants.
 pub fn search(ledger: &Ledger, request: &Request) -> Found {
     let trees = Trees::of(ledger);
     let search = Search { trees: &trees, request };
     let mut parts: Vec<(&Group, Parts)> = Vec::new();
     for group in &request.groups {
-        let found = if group.suffix.is_empty() { search.from_trees(group) } else { search.from_single(group) };
+        let found = if group.suffix.is_empty() { search.served_by_trees(group) } else { search.served_by_one(group) };
         if found.is_empty() {
             return Found::default();
         }
@@ -138,7 +141,7 @@ impl Search<'_> {
     }
 
     /// One provider serves the whole group.
-    fn from_single(&self, group: &Group) -> Parts {
+    fn served_by_one(&self, group: &Group) -> Parts {
         let mut parts = Parts::new();
         for provider in self.trees.providers() {
             let fits = group.resources.iter().all(|(class, amount)| has_room(provider, class, *amount));
@@ -164,8 +167,8 @@ impl Search<'_> {
     }
 
     /// Providers of a tree, and those that share with it, serve the group together.
-    fn from_trees(&self, group: &Group) -> Parts {
-        let by_class: Vec<(&String, u64, BTreeMap<ProviderId, Vec<&Provider>>)> = group
+    fn served_by_trees(&self, group: &Group) -> Parts {
+        let by_class: Vec<(&String, u64, ByAnchor<'_>)> = group
             .resources
             .iter()
             .map(|(class, amount)| (class, *amount, self.with_room_by_anchor(group, class, *amount)))
@@ -194,8 +197,8 @@ impl Search<'_> {
         parts
     }
 
-    fn with_room_by_anchor(&self, group: &Group, class: &str, amount: u64) -> BTreeMap<ProviderId, Vec<&Provider>> {
-        let mut found: BTreeMap<ProviderId, Vec<&Provider>> = BTreeMap::new();
+    fn with_room_by_anchor(&self, group: &Group, class: &str, amount: u64) -> ByAnchor<'_> {
+        let mut found = ByAnchor::new();
         for provider in self.trees.providers() {
             if !has_room(provider, class, amount) || !self.is_in_tree(group, provider.id) {
                 continue;
