@@ -1,0 +1,221 @@
+//! A cloud in a temporary folder: the real binary, a simulated fleet that survives it, and a plain HTTP client.
+
+use std::io::Read as _;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// How long something that must come may take; only a hang reaches it.
+pub const PATIENCE: Duration = Duration::from_mins(2);
+
+pub struct Cloud {
+    pub folder: TempDir,
+    port: u16,
+    process: Option<Child>,
+}
+
+/// The answer to a request that was answered.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub status: u16,
+    pub body: Value,
+}
+
+impl Cloud {
+    /// Nothing runs yet.
+    pub fn new(fleet: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        // The port is free now; nobody else in the tests listens on fixed ones.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let config = format!(
+            "[chronova]\nhypervisors = {fleet}\n[api]\nauth_strategy = noauth2\n\
+             [quota]\ninstances = -1\ncores = -1\nram = -1\n"
+        );
+        std::fs::write(folder.path().join("chronova.conf"), config).unwrap();
+        Self { folder, port, process: None }
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// Starts the control plane and waits until it answers.
+    pub fn start(&mut self) {
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.folder.path().join("log")).unwrap();
+        let process = Command::new(env!("CARGO_BIN_EXE_chronova"))
+            .args(["serve", "--listen", &format!("127.0.0.1:{}", self.port), "--data-dir"])
+            .arg(self.data())
+            .arg("--config-file")
+            .arg(self.folder.path().join("chronova.conf"))
+            .stdout(Stdio::null())
+            .stderr(log)
+            .env("RUST_LOG", "warn")
+            .spawn()
+            .unwrap();
+        self.process = Some(process);
+        self.wait("the control plane answers", |cloud| {
+            let ended = cloud.process.as_mut().unwrap().try_wait().unwrap();
+            assert!(ended.is_none(), "it ended by itself: {ended:?}\n{}", cloud.log());
+            cloud.client().get("/healthz").is_ok_and(|answer| answer.status == 200)
+        });
+    }
+
+    /// SIGKILL: no warning, no flush, no good-bye.
+    pub fn kill(&mut self) {
+        let mut process = self.process.take().unwrap();
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+
+    /// SIGTERM, and a good end.
+    pub fn stop(&mut self) {
+        let mut process = self.process.take().unwrap();
+        let told = Command::new("kill").args(["-TERM", &process.id().to_string()]).status().unwrap();
+        assert!(told.success());
+        let status = process.wait().unwrap();
+        assert!(status.success(), "a graceful end: {status}\n{}", self.log());
+    }
+
+    pub fn wait(&mut self, what: &str, mut met: impl FnMut(&mut Self) -> bool) {
+        let begun = Instant::now();
+        while !met(self) {
+            if begun.elapsed() > PATIENCE {
+                panic!("it never came to be that {what}\n{}", self.log());
+            }
+            pause(5);
+        }
+    }
+
+    pub fn client(&self) -> Client {
+        Client::new(self.port)
+    }
+
+    /// Runs an operator's command on the data; returns exit code and output.
+    pub fn command(&self, args: &[&str]) -> (i32, String) {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_chronova")).args(args).arg("--data-dir").arg(self.data()).output();
+        let output = output.unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        (output.status.code().unwrap_or(-1), text)
+    }
+
+    /// The end of what the control plane said.
+    pub fn log(&self) -> String {
+        let mut text = String::new();
+        if let Ok(mut file) = std::fs::File::open(self.folder.path().join("log")) {
+            let _ = file.read_to_string(&mut text);
+        }
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(40)..].join("\n")
+    }
+
+    /// An image, a flavor and a network to make servers of.
+    pub fn furnish(&self) -> Furniture {
+        let client = self.client();
+        let image = json!({"name": "tiny", "disk_format": "raw", "container_format": "bare"});
+        let image = client.post("/image/v2/images", &image).unwrap().expect(201).text("/id");
+        client.put_bytes(&format!("/image/v2/images/{image}/file"), &[7; 4096]).unwrap().expect(204);
+        let flavor = json!({"flavor": {"name": "tiny", "vcpus": 1, "ram": 64, "disk": 1}});
+        let flavor = client.post("/compute/v2.1/flavors", &flavor).unwrap().expect(200).text("/flavor/id");
+        let network = client.post("/network/v2.0/networks", &json!({"network": {"name": "n"}}));
+        let network = network.unwrap().expect(201).text("/network/id");
+        // Servers that were asked for and never acknowledged pile up.
+        client.put("/network/v2.0/quotas/admin", &json!({"quota": {"port": -1}})).unwrap().expect(200);
+        let subnet = json!({"subnet": {"network_id": network, "ip_version": 4, "cidr": "10.0.0.0/16"}});
+        client.post("/network/v2.0/subnets", &subnet).unwrap().expect(201);
+        Furniture { image, flavor, network }
+    }
+}
+
+impl Drop for Cloud {
+    fn drop(&mut self) {
+        if let Some(process) = &mut self.process {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Furniture {
+    pub image: String,
+    pub flavor: String,
+    pub network: String,
+}
+
+/// Talks to one cloud as its administrator.
+#[derive(Clone)]
+pub struct Client {
+    agent: ureq::Agent,
+    base: String,
+}
+
+impl Client {
+    fn new(port: u16) -> Self {
+        let config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from_secs(30)))
+            .build();
+        Self { agent: config.into(), base: format!("http://127.0.0.1:{port}") }
+    }
+
+    pub fn get(&self, path: &str) -> Result<Answer, ureq::Error> {
+        let request = self.agent.get(format!("{}{path}", self.base));
+        read(request.header("X-Auth-Token", "admin").header("OpenStack-API-Version", VERSIONS).call())
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> Result<Answer, ureq::Error> {
+        let request = self.agent.post(format!("{}{path}", self.base));
+        read(request.header("X-Auth-Token", "admin").header("OpenStack-API-Version", VERSIONS).send_json(body))
+    }
+
+    pub fn put(&self, path: &str, body: &Value) -> Result<Answer, ureq::Error> {
+        read(self.agent.put(format!("{}{path}", self.base)).header("X-Auth-Token", "admin").send_json(body))
+    }
+
+    pub fn put_bytes(&self, path: &str, body: &[u8]) -> Result<Answer, ureq::Error> {
+        let request = self.agent.put(format!("{}{path}", self.base)).header("X-Auth-Token", "admin");
+        read(request.header("Content-Type", "application/octet-stream").send(body))
+    }
+
+    pub fn delete(&self, path: &str) -> Result<Answer, ureq::Error> {
+        read(self.agent.delete(format!("{}{path}", self.base)).header("X-Auth-Token", "admin").call())
+    }
+}
+
+const VERSIONS: &str = "compute 2.96, placement 1.39";
+
+fn read(response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Answer, ureq::Error> {
+    let mut response = response?;
+    let text = response.body_mut().read_to_string()?;
+    let body = serde_json::from_str(&text).unwrap_or(Value::Null);
+    Ok(Answer { status: response.status().as_u16(), body })
+}
+
+impl Answer {
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{}", self.body);
+        self
+    }
+
+    /// The text at a JSON pointer.
+    #[track_caller]
+    pub fn text(&self, pointer: &str) -> String {
+        self.body
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_else(|| panic!("no {pointer}: {}", self.body))
+            .into()
+    }
+}
+
+/// Waits; for polling and for pacing, never for proof.
+#[expect(clippy::disallowed_methods, reason = "these tests have threads of their own")]
+pub fn pause(milliseconds: u64) {
+    std::thread::sleep(Duration::from_millis(milliseconds));
+}
