@@ -52,7 +52,7 @@ fn cpu_info(view: &HypervisorView) -> Value {
     })
 }
 
-fn service(view: &HypervisorView, id: Value) -> Value {
+fn service(view: &HypervisorView, id: &Value) -> Value {
     json!({"id": id, "host": view.host.hostname, "disabled_reason": view.host.disabled_reason})
 }
 
@@ -83,8 +83,8 @@ pub static HYPERVISOR: FieldTable<HypervisorView> = FieldTable::new(&[
     field("running_vms", |v: &HypervisorView| json!(v.load.running)).until(2, 87),
     field("disk_available_least", |v: &HypervisorView| json!(v.load.disk_free_gib)).until(2, 87),
     field("host_ip", |v: &HypervisorView| json!(v.host.capabilities.host_ip)),
-    field("service", |v: &HypervisorView| service(v, json!(v.service_number))).until(2, 52),
-    field("service", |v: &HypervisorView| service(v, json!(v.host.id))).since(2, 53),
+    field("service", |v: &HypervisorView| service(v, &json!(v.service_number))).until(2, 52),
+    field("service", |v: &HypervisorView| service(v, &json!(v.host.id))).since(2, 53),
     field("uptime", |v: &HypervisorView| json!(v.uptime)).since(2, 88),
     field("cpu_info", |v: &HypervisorView| json!(cpu_info(v).to_string())).until(2, 27),
     field("cpu_info", cpu_info).since(2, 28).until(2, 87),
