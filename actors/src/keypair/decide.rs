@@ -25,3 +25,51 @@ pub fn decide(state: &Keypairs, command: KeypairCommand) -> Result<Vec<KeypairEv
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use chronova_events::envelope::Timestamp;
+    use chronova_events::fold::Fold;
+    use chronova_events::ids::UserId;
+    use chronova_events::keypair::KeypairCreated;
+
+    use super::*;
+
+    fn create(name: &str, limit: i64) -> KeypairCommand {
+        let keypair = KeypairCreated {
+            user: UserId::new("u"),
+            name: name.into(),
+            kind: "ssh".into(),
+            public_key: "ssh-ed25519 AAAA".into(),
+            fingerprint: "00:11".into(),
+        };
+        KeypairCommand::Create { keypair, limit }
+    }
+
+    fn given(names: &[&str]) -> Keypairs {
+        let mut state = Keypairs::default();
+        for name in names {
+            for event in decide(&state, create(name, -1)).unwrap() {
+                state.evolve(&event, Timestamp(1));
+            }
+        }
+        state
+    }
+
+    #[test]
+    fn names_are_unique_and_the_limit_comes_first() {
+        let state = given(&["a", "b"]);
+        assert_eq!(decide(&state, create("a", -1)).unwrap_err(), KeypairReject::Exists("a".into()));
+        assert_eq!(decide(&state, create("a", 2)).unwrap_err(), KeypairReject::QuotaExceeded(2));
+        assert!(decide(&state, create("c", 3)).is_ok());
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_deleted() {
+        let delete = |name: &str| KeypairCommand::Delete { user: UserId::new("u"), name: name.into() };
+        let state = given(&["a"]);
+        assert_eq!(decide(&state, delete("a")).unwrap().len(), 1);
+        assert!(matches!(decide(&state, delete("b")), Err(KeypairReject::NotFound { .. })));
+    }
+}

@@ -78,10 +78,24 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let body = &ctx.body["keypair"];
     let (user, permit) = user(&ctx, body["user_id"].as_str())?;
+    let (keypair, private) = pair(body, &user)?;
+    let (name, limit) = (keypair.name.clone(), limit(&ctx)?);
+    dispatch::send::<KeypairAggregate>(ctx.house()?, &permit, &user, KeypairCommand::Create { keypair, limit })
+        .await
+        .map_err(reject::keypair)?;
+    let mut shown = CREATED.render_map(&find(&ctx, &user, &name)?, ctx.version);
+    if let Some(private) = private {
+        shown.insert("private_key".to_owned(), json!(private));
+    }
+    let status = if versions::keypairs_use_fitting_codes(ctx.version) { 201 } else { 200 };
+    Ok(Reply::json(status, json!({"keypair": shown})))
+}
+
+/// The pair to keep, and the private half where it was made here.
+fn pair(body: &Value, user: &UserId) -> Result<(KeypairCreated, Option<String>), Fault> {
     if body["type"].as_str() == Some("x509") {
         return Err(Fault::not_implemented("Key pairs of type x509 are not implemented by this release."));
     }
-    let name = body["name"].as_str().unwrap_or_default().trim();
     let (public, private) = if let Some(key) = body["public_key"].as_str() {
         (keys::imported(key)?, None)
     } else {
@@ -90,24 +104,20 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     };
     let keypair = KeypairCreated {
         user: user.clone(),
-        name: name.to_owned(),
+        name: body["name"].as_str().unwrap_or_default().trim().to_owned(),
         kind: "ssh".to_owned(),
         public_key: public.text,
         fingerprint: public.fingerprint,
     };
-    let limit = match &ctx.caller().project {
-        Some(project) => quotas::limit(&ctx, project, "key_pairs")?,
-        None => ctx.app.compute.config.limit("key_pairs"),
-    };
-    dispatch::send::<KeypairAggregate>(ctx.house()?, &permit, &user, KeypairCommand::Create { keypair, limit })
-        .await
-        .map_err(reject::keypair)?;
-    let mut shown = CREATED.render_map(&find(&ctx, &user, name)?, ctx.version);
-    if let Some(private) = private {
-        shown.insert("private_key".to_owned(), json!(private.as_str()));
+    Ok((keypair, private))
+}
+
+/// How many key pairs a user may have: the limit of the project in which one is made, as in Nova.
+fn limit(ctx: &Ctx) -> Result<i64, Fault> {
+    match &ctx.caller().project {
+        Some(project) => quotas::limit(ctx, project, "key_pairs"),
+        None => Ok(ctx.app.compute.config.limit("key_pairs")),
     }
-    let status = if versions::keypairs_use_fitting_codes(ctx.version) { 201 } else { 200 };
-    Ok(Reply::json(status, json!({"keypair": shown})))
 }
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {

@@ -125,21 +125,7 @@ async fn defaults(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let (project, permit) = project(&ctx)?;
-    let body = &ctx.body["quota_set"];
-    let force = body.get("force").is_some_and(is_true);
-    let now = state(&ctx, &project)?;
-    let mut limits: Vec<(String, i64)> = Vec::new();
-    for (name, value) in body.as_object().into_iter().flatten().filter(|(name, _)| *name != "force") {
-        let limit = to_integer(value).ok_or_else(Fault::malformed)?;
-        let least = used(&now, name);
-        if !force && limit >= 0 && limit.cast_unsigned() < least {
-            return Err(Fault::bad_request(format!(
-                "Quota limit {limit} for {name} must be greater than or equal to already used and reserved {least}."
-            )));
-        }
-        limits.push((name.clone(), limit));
-    }
-    limits.sort();
+    let limits = asked(&ctx.body["quota_set"], &state(&ctx, &project)?)?;
     if !limits.is_empty() {
         let command = QuotaCommand::SetLimits { project: project.clone(), limits };
         dispatch::send::<QuotaAggregate>(ctx.house()?, &permit, &project, command)
@@ -148,6 +134,24 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     }
     let quota = state(&ctx, &project)?;
     Ok(Reply::ok(json!({"quota_set": set(&ctx, &quota)})))
+}
+
+/// The limits asked for, sorted by resource. One below what is in use needs `force`.
+fn asked(body: &Value, now: &Quota) -> Result<Vec<(String, i64)>, Fault> {
+    let force = body.get("force").is_some_and(is_true);
+    let mut limits: Vec<(String, i64)> = Vec::new();
+    for (name, value) in body.as_object().into_iter().flatten().filter(|(name, _)| *name != "force") {
+        let limit = to_integer(value).ok_or_else(Fault::malformed)?;
+        let least = used(now, name);
+        if !force && limit >= 0 && limit.cast_unsigned() < least {
+            return Err(Fault::bad_request(format!(
+                "Quota limit {limit} for {name} must be greater than or equal to already used and reserved {least}."
+            )));
+        }
+        limits.push((name.clone(), limit));
+    }
+    limits.sort();
+    Ok(limits)
 }
 
 async fn reset(ctx: Ctx) -> Result<Reply, Fault> {

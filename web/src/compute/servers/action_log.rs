@@ -31,6 +31,22 @@ fn find(ctx: &Ctx) -> Result<Found, Fault> {
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx)?;
+    let actions = wanted(&ctx, &found)?;
+    let is = |action: &Arc<Action>, marker: &str| action.request_id.as_ref().is_some_and(|id| id.as_str() == marker);
+    let page = paging::cut(&ctx, actions, is)?;
+    let marker = page.items.last().and_then(|action| action.request_id.clone());
+    let show = |action| ACTION.render(&ActionView { instance: found.id, action, events: None }, ctx.version);
+    let mut reply = Map::new();
+    reply.insert("instanceActions".to_owned(), page.items.into_iter().map(show).collect());
+    if let (true, true, Some(marker)) = (page.more, ctx.query.has("limit"), marker) {
+        let collection = format!("servers/{}/os-instance-actions", found.id);
+        paging::link(&ctx, &mut reply, "links", &collection, marker.as_str());
+    }
+    Ok(Reply::ok(Value::Object(reply)))
+}
+
+/// Newest first; within the times asked for.
+fn wanted(ctx: &Ctx, found: &Found) -> Result<Vec<Arc<Action>>, Fault> {
     let since = ctx.query.first("changes-since").map(time).transpose()?;
     let before = ctx.query.first("changes-before").map(time).transpose()?;
     if let (Some(since), Some(before)) = (since, before)
@@ -41,24 +57,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let inside = |action: &&Arc<Action>| {
         since.is_none_or(|at| action.updated_at >= at) && before.is_none_or(|at| action.updated_at <= at)
     };
-    // Newest first.
-    let actions: Vec<Arc<Action>> = found.row.actions.iter().rev().filter(inside).cloned().collect();
-    let is = |action: &Arc<Action>, marker: &str| action.request_id.as_ref().is_some_and(|id| id.as_str() == marker);
-    let page = paging::cut(&ctx, actions, is)?;
-    let marker = page.items.last().and_then(|action| action.request_id.clone());
-    let asked = ctx.query.has("limit");
-    let shown: Vec<Value> = page
-        .items
-        .into_iter()
-        .map(|action| ACTION.render(&ActionView { instance: found.id, action, events: None }, ctx.version))
-        .collect();
-    let mut reply = Map::new();
-    reply.insert("instanceActions".to_owned(), Value::Array(shown));
-    if let (true, true, Some(marker)) = (page.more, asked, marker) {
-        let collection = format!("servers/{}/os-instance-actions", found.id);
-        paging::link(&ctx, &mut reply, "links", &collection, marker.as_str());
-    }
-    Ok(Reply::ok(Value::Object(reply)))
+    Ok(found.row.actions.iter().rev().filter(inside).cloned().collect())
 }
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
