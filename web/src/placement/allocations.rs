@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::reject::{During, nobody_allocates_from};
-use super::views::{CONSUMER, ConsumerView, HOLDER, amounts};
+use super::views::{self, CONSUMER, ConsumerView};
 use super::{answers, bodies, inventories, look, named_provider, send, versions};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -48,14 +48,9 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     })?;
     // Who holds nothing is not known, and that is no error.
     let Some((consumer, generations)) = found else { return answers::show(&ctx, json!({"allocations": {}}), None) };
-    let held = consumer.claim.allocations.iter().zip(generations);
-    let allocations: Map<String, Value> = held
-        .map(|(held, generation)| {
-            (held.provider.to_string(), json!({"resources": amounts(&held.resources), "generation": generation}))
-        })
-        .collect();
+    let allocations = views::holdings(&consumer.claim.allocations, &generations);
     let modified = Some(consumer.updated_at);
-    let mut body = Map::from_iter([("allocations".to_owned(), Value::Object(allocations))]);
+    let mut body = Map::from_iter([("allocations".to_owned(), allocations)]);
     body.extend(CONSUMER.render_map(&ConsumerView { consumer }, ctx.version));
     answers::show(&ctx, Value::Object(body), modified)
 }
@@ -67,17 +62,8 @@ async fn of_provider(ctx: Ctx) -> Result<Reply, Fault> {
     let holders: Vec<Arc<Consumer>> =
         look(&ctx, |ledger| ledger.consumers.values().filter(|consumer| holds(consumer)).cloned().collect())?;
     let modified = holders.iter().map(|consumer| consumer.updated_at).max();
-    let mut allocations = Map::new();
-    for consumer in holders {
-        let claim = &consumer.claim;
-        let held =
-            claim.allocations.iter().filter(|held| held.provider == provider.id).flat_map(|held| &held.resources);
-        let resources: Map<String, Value> = held.map(|(class, amount)| (class.clone(), json!(amount))).collect();
-        let (id, mut entry) = (claim.consumer.to_string(), Map::new());
-        entry.insert("resources".to_owned(), Value::Object(resources));
-        entry.extend(HOLDER.render_map(&ConsumerView { consumer }, ctx.version));
-        allocations.insert(id, Value::Object(entry));
-    }
+    let shown = holders.into_iter().map(|consumer| views::holder(consumer, provider.id, ctx.version));
+    let allocations: Map<String, Value> = shown.collect();
     let body = json!({"allocations": allocations, "resource_provider_generation": provider.generation});
     answers::show(&ctx, body, modified)
 }

@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use chronova_events::ids::ProviderId;
 use chronova_events::ledger::Ledger;
-use chronova_projections::placement::candidates::{Candidate, Found, Group, Request, TraitFilter, search};
+use chronova_projections::placement::candidates::{Found, Group, Request, TraitFilter, search};
 use serde_json::{Map, Value, json};
 
-use super::views::{SUMMARY, SummaryView};
+use super::views::{CANDIDATE, SUMMARY, SummaryView};
 use super::{answers, bodies, filters, snapshot, versions};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
-use crate::fields::{FieldTable, field};
 use crate::handler;
 use crate::reply::Reply;
 use crate::route::{Route, get};
@@ -41,33 +40,6 @@ async fn list(ctx: Ctx) -> Result<Reply, Fault> {
         "provider_summaries": summaries(&ctx, &ledger, &request, &found),
     });
     answers::show(&ctx, body, None)
-}
-
-static CANDIDATE: FieldTable<Candidate> = FieldTable::new(&[
-    field("allocations", as_list).until(1, 11),
-    field("allocations", by_provider).since(1, 12),
-    field("mappings", |candidate: &Candidate| json!(ids(&candidate.mappings))).since(1, 34),
-]);
-
-fn as_list(candidate: &Candidate) -> Value {
-    let allocations = candidate.allocations.iter();
-    allocations
-        .map(|(provider, amounts)| json!({"resource_provider": {"uuid": provider.to_string()}, "resources": amounts}))
-        .collect()
-}
-
-fn by_provider(candidate: &Candidate) -> Value {
-    let allocations = candidate.allocations.iter();
-    Value::Object(
-        allocations.map(|(provider, amounts)| (provider.to_string(), json!({"resources": amounts}))).collect(),
-    )
-}
-
-fn ids(mappings: &BTreeMap<String, BTreeSet<ProviderId>>) -> BTreeMap<&str, Vec<String>> {
-    mappings
-        .iter()
-        .map(|(suffix, providers)| (suffix.as_str(), providers.iter().map(ToString::to_string).collect()))
-        .collect()
 }
 
 fn summaries(ctx: &Ctx, ledger: &Ledger, request: &Request, found: &Found) -> Value {

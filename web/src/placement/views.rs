@@ -1,12 +1,15 @@
 //! How things look, at each microversion.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chronova_events::ids::ProviderId;
-use chronova_events::ledger::{InventoryLine, Provider};
+use chronova_events::ledger::{Allocation, Consumer, InventoryLine, Provider};
+use chronova_projections::placement::candidates::Candidate;
 use serde_json::{Map, Value, json};
 
 use crate::fields::{FieldTable, field};
+use crate::microversion::Microversion;
 
 /// A provider with what is not in its row.
 #[derive(Debug)]
@@ -63,7 +66,7 @@ pub(super) struct SummaryView {
     pub provider: Arc<Provider>,
     pub root: ProviderId,
     /// Before 1.27 only what was asked for.
-    pub asked: Arc<std::collections::BTreeSet<String>>,
+    pub asked: Arc<BTreeSet<String>>,
 }
 
 pub(super) static SUMMARY: FieldTable<SummaryView> = FieldTable::new(&[
@@ -84,7 +87,7 @@ fn resources(view: &SummaryView, shown: impl Fn(&str) -> bool) -> Value {
 /// What a consumer is, beside its allocations.
 #[derive(Debug)]
 pub(super) struct ConsumerView {
-    pub consumer: Arc<chronova_events::ledger::Consumer>,
+    pub consumer: Arc<Consumer>,
 }
 
 pub(super) static CONSUMER: FieldTable<ConsumerView> = FieldTable::new(&[
@@ -96,7 +99,7 @@ pub(super) static CONSUMER: FieldTable<ConsumerView> = FieldTable::new(&[
 ]);
 
 /// What one consumer holds of a provider.
-pub(super) static HOLDER: FieldTable<ConsumerView> =
+static HOLDER: FieldTable<ConsumerView> =
     FieldTable::new(
         &[field("consumer_generation", |view: &ConsumerView| json!(view.consumer.generation)).since(1, 28)],
     );
@@ -106,6 +109,53 @@ pub(super) fn consumer_type(known: Option<&str>) -> &str {
     known.unwrap_or("unknown")
 }
 
-pub(super) fn amounts(resources: &[(String, u64)]) -> Value {
+/// What one consumer holds, by provider; `generations` are those of the providers.
+pub(super) fn holdings(held: &[Allocation], generations: &[u64]) -> Value {
+    let pairs = held.iter().zip(generations).map(|(held, generation)| {
+        (held.provider.to_string(), json!({"resources": amounts(&held.resources), "generation": generation}))
+    });
+    Value::Object(pairs.collect())
+}
+
+/// A holder in the list of a provider's allocations.
+pub(super) fn holder(consumer: Arc<Consumer>, provider: ProviderId, version: Microversion) -> (String, Value) {
+    let claim = &consumer.claim;
+    let held = claim.allocations.iter().filter(|held| held.provider == provider).flat_map(|held| &held.resources);
+    let resources: Map<String, Value> = held.map(|(class, amount)| (class.clone(), json!(amount))).collect();
+    let id = claim.consumer.to_string();
+    let mut entry = Map::from_iter([("resources".to_owned(), Value::Object(resources))]);
+    entry.extend(HOLDER.render_map(&ConsumerView { consumer }, version));
+    (id, Value::Object(entry))
+}
+
+fn amounts(resources: &[(String, u64)]) -> Value {
     Value::Object(resources.iter().map(|(class, amount)| (class.clone(), json!(amount))).collect())
+}
+
+/// One way to serve a request.
+pub(super) static CANDIDATE: FieldTable<Candidate> = FieldTable::new(&[
+    field("allocations", as_list).until(1, 11),
+    field("allocations", by_provider).since(1, 12),
+    field("mappings", |candidate: &Candidate| json!(ids(&candidate.mappings))).since(1, 34),
+]);
+
+fn as_list(candidate: &Candidate) -> Value {
+    let allocations = candidate.allocations.iter();
+    allocations
+        .map(|(provider, amounts)| json!({"resource_provider": {"uuid": provider.to_string()}, "resources": amounts}))
+        .collect()
+}
+
+fn by_provider(candidate: &Candidate) -> Value {
+    let allocations = candidate.allocations.iter();
+    Value::Object(
+        allocations.map(|(provider, amounts)| (provider.to_string(), json!({"resources": amounts}))).collect(),
+    )
+}
+
+fn ids(mappings: &BTreeMap<String, BTreeSet<ProviderId>>) -> BTreeMap<&str, Vec<String>> {
+    mappings
+        .iter()
+        .map(|(suffix, providers)| (suffix.as_str(), providers.iter().map(ToString::to_string).collect()))
+        .collect()
 }
