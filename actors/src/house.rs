@@ -40,6 +40,8 @@ pub struct Options {
     pub heartbeat: Duration,
     /// How often what is on a host is compared with what should be.
     pub resync: Duration,
+    /// How long changes of security groups are gathered before running guests get new filters.
+    pub filter_pause: Duration,
     /// How often the reconcilers run.
     pub reconcile: Duration,
     /// First pause before a step is tried again; doubles up to `retry_cap`.
@@ -69,6 +71,7 @@ impl Default for Options {
             scheduler: SchedulerOptions::default(),
             heartbeat: Duration::from_secs(10),
             resync: Duration::from_mins(1),
+            filter_pause: Duration::from_secs(1),
             reconcile: Duration::from_mins(1),
             retry_base: Duration::from_millis(100),
             retry_cap: Duration::from_secs(5),

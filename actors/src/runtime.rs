@@ -20,7 +20,7 @@ use crate::house::{House, Options};
 use crate::ports::{Images, Networks};
 use crate::process::interference::Interference;
 use crate::process::supervisor;
-use crate::reconcile::quota;
+use crate::reconcile::{filters, quota};
 
 /// The log, the read models that follow it, and the aggregates: what ports are made of.
 #[derive(Clone)]
@@ -89,6 +89,7 @@ impl Runtime {
         let mut tasks = JoinSet::new();
         tasks.spawn(supervisor::supervise(Arc::clone(&house), Arc::clone(&store)));
         tasks.spawn(reconcile(Arc::clone(&house)));
+        tasks.spawn(filters::keep(Arc::clone(&house), Arc::clone(&store)));
         for driver in drivers {
             tasks.spawn(agent::attend(Arc::clone(&house), Arc::clone(&store), driver));
         }

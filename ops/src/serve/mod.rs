@@ -1,5 +1,6 @@
 //! `chronova serve`: the whole house, from the log to the listeners, and its orderly end.
 
+mod gauges;
 mod identity;
 pub mod settings;
 mod wiring;

@@ -21,6 +21,7 @@ use chronova_web::identity::IdentityService;
 use chronova_web::metrics::Metrics;
 use chronova_web::policy::Enforcer;
 
+use super::gauges::Gauges;
 use super::{AppState, identity, settings};
 use crate::config::Config;
 
@@ -57,7 +58,7 @@ impl House {
         let images = EmbeddedImages::new(files, Arc::clone(&core.views));
         let runtime =
             Runtime::start(core, drivers(config)?, networks, Arc::clone(&images) as _, settings::actors(config)).await;
-        let app = app(config, &runtime, identity_service, images)?;
+        let app = app(config, &runtime, identity_service, images, Arc::clone(&store) as _)?;
         Ok(Self { app, runtime, store, folder })
     }
 
@@ -80,6 +81,7 @@ fn app(
     runtime: &Runtime,
     identity: Arc<IdentityService>,
     images: Arc<EmbeddedImages>,
+    store: Arc<dyn EventStore>,
 ) -> Result<AppState> {
     let web = settings::web(config);
     let policy = Enforcer::load(&web.policy).context("the policy cannot be used")?;
@@ -87,7 +89,9 @@ fn app(
         "noauth2" => Authentication::NoAuth,
         _ => Authentication::Tokens(Arc::clone(&identity) as Arc<dyn TokenVerifier>),
     };
-    let metrics = Metrics::new(prometheus::Registry::new())?;
+    let registry = prometheus::Registry::new();
+    registry.register(Box::new(Gauges::new(Arc::clone(&runtime.house), store)?))?;
+    let metrics = Metrics::new(registry)?;
     let house = Arc::clone(&runtime.house);
     let mut app = App::new(web, policy, authentication, metrics).with_house(house);
     app = app.with_identity(identity).with_images(images);
