@@ -26,7 +26,7 @@ use tokio::sync::mpsc;
 use super::inspect::{InspectError, OpenFile, inspect};
 
 /// A sender that sends nothing for this long is gone.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Chunks on their way from the sender to the disk.
 const DEPTH: usize = 16;
 /// Bytes read at once when an image is sent.

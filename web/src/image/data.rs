@@ -101,17 +101,11 @@ async fn store(
 
 async fn download(ctx: Ctx) -> Result<Reply, Fault> {
     let (image, _) = permitted(&ctx)?;
-    let stored = match &image.content {
-        Content::Active(stored) => stored,
-        Content::Deactivated(stored) if ctx.caller().is_admin => stored,
-        Content::Deactivated(_) => {
-            return Err(Fault::forbidden(
-                "The requested image has been deactivated. Image data download is forbidden.",
-            ));
-        }
-        // Glance: an image without bytes has an empty body.
-        Content::Queued | Content::Saving { .. } => return Ok(Reply::empty(204)),
-    };
+    // Glance: an image without bytes has an empty body.
+    let Some(stored) = image.content.stored() else { return Ok(Reply::empty(204)) };
+    if matches!(image.content, Content::Deactivated(_)) && !ctx.caller().is_admin {
+        return Err(Fault::forbidden("The requested image has been deactivated. Image data download is forbidden."));
+    }
     let range = range(ctx.header("Range"), stored.size)?;
     let (offset, length) = range.unwrap_or((0, stored.size));
     let bytes = ctx.app.images()?.files.read(image.id, offset, Some(length)).await.map_err(Fault::internal)?;

@@ -66,11 +66,7 @@ fn target(ctx: &Ctx, image: &Record) -> Target {
 
 /// The image of the path and the permit of the route's rule on it.
 fn permitted(ctx: &Ctx) -> Result<(Arc<Record>, Permit), Fault> {
-    let found = visible(ctx).or_else(|fault| {
-        // The rule is asked even when there is nothing to ask about: the answer is 404 all the same.
-        let _ = ctx.authorize(&Target::default());
-        Err(fault)
-    })?;
+    let found = visible(ctx)?;
     let permit = ctx.authorize(&target(ctx, &found))?;
     Ok((found, permit))
 }

@@ -95,6 +95,12 @@ fn features(header: &Header<'_>, cluster: u64) -> Result<u64, InspectError> {
     Ok(length)
 }
 
+fn number(source: &(impl Source + ?Sized), at: u64) -> Result<u32, InspectError> {
+    let mut bytes = [0_u8; 4];
+    source.read_at(&mut bytes, at)?;
+    Ok(u32::from_be_bytes(bytes))
+}
+
 /// Walks the header extensions, which end within the first cluster.
 fn extensions(source: &(impl Source + ?Sized), from: u64, cluster: u64) -> Result<(), InspectError> {
     let mut at = from;
@@ -103,10 +109,7 @@ fn extensions(source: &(impl Source + ?Sized), from: u64, cluster: u64) -> Resul
         if at + 8 > cluster || at + 8 > source.length() {
             return Ok(());
         }
-        let mut bytes = [0_u8; 8];
-        source.read_at(&mut bytes, at)?;
-        let [a, b, c, d, e, f, g, h] = bytes;
-        let (kind, length) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
+        let (kind, length) = (number(source, at)?, number(source, at + 4)?);
         match kind {
             EXTENSION_END => return Ok(()),
             EXTENSION_DATA_FILE => return Err(refuse("it names an external data file")),

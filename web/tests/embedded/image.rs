@@ -1,0 +1,234 @@
+//! Images from the announcement to the deletion, and what must not get in.
+
+use chronova_actors::image::{ImageAggregate, ImageCommand};
+use chronova_actors::ports::Images;
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{ImageId, ProjectId, UploadId};
+use chronova_events::store::memory::MemoryStore;
+use serde_json::{Value, json};
+
+use crate::world::{Answer, IMAGE_LIMIT, World, id_of, request};
+
+async fn announce(world: &World, token: &str, body: Value) -> String {
+    id_of(&world.call(token, "POST", "/image/v2/images", Some(body)).await.expect(201))
+}
+
+async fn upload(world: &World, token: &str, id: &str, bytes: impl Into<Vec<u8>>) -> Answer {
+    let request = request(token, "PUT", &format!("/image/v2/images/{id}/file"))
+        .insert_header(("Content-Type", "application/octet-stream"))
+        .set_payload(bytes.into());
+    world.send(request).await
+}
+
+async fn show(world: &World, token: &str, id: &str) -> Answer {
+    world.call(token, "GET", &format!("/image/v2/images/{id}"), None).await
+}
+
+async fn patch(world: &World, token: &str, id: &str, operations: Value) -> Answer {
+    let request = request(token, "PATCH", &format!("/image/v2/images/{id}"))
+        .set_payload(operations.to_string())
+        .insert_header(("Content-Type", "application/openstack-images-v2.1-json-patch"));
+    world.send(request).await
+}
+
+fn raw(name: &str) -> Value {
+    json!({"name": name, "disk_format": "raw", "container_format": "bare"})
+}
+
+#[actix_web::test]
+async fn an_image_from_its_announcement_to_its_end() {
+    let world = World::new().await;
+    let (project, _, token) = world.tenant("alice", "member").await;
+    let mut body = raw("disk");
+    body["hw_disk_bus"] = json!("virtio");
+    body["tags"] = json!(["b", "a"]);
+    let id = announce(&world, &token, body).await;
+    let queued = show(&world, &token, &id).await.expect(200);
+    assert_eq!((&queued["status"], &queued["visibility"]), (&json!("queued"), &json!("shared")));
+    assert_eq!(
+        (&queued["size"], &queued["owner"], &queued["tags"]),
+        (&Value::Null, &json!(project), &json!(["a", "b"]))
+    );
+    upload(&world, &token, &id, "hello world").await.expect(204);
+    let active = show(&world, &token, &id).await.expect(200);
+    assert_eq!((&active["status"], &active["size"]), (&json!("active"), &json!(11)));
+    assert_eq!(active["checksum"], "5eb63bbbe01eeed093cb22bb8f5acdc3");
+    assert_eq!(active["hw_disk_bus"], "virtio");
+    assert_eq!(upload(&world, &token, &id, "again").await.status, 409);
+    let file = format!("/image/v2/images/{id}/file");
+    let whole = world.call(&token, "GET", &file, None).await;
+    assert_eq!((whole.status, whole.bytes.as_slice()), (200, &b"hello world"[..]));
+    assert_eq!(whole.header("Content-MD5"), "5eb63bbbe01eeed093cb22bb8f5acdc3");
+    let part = world.send(request(&token, "GET", &file).insert_header(("Range", "bytes=6-8"))).await;
+    assert_eq!((part.status, part.bytes.as_slice()), (206, &b"wor"[..]));
+    assert_eq!(part.header("Content-Range"), "bytes 6-8/11");
+    // What the processes see.
+    let image: ImageId = id.parse().unwrap();
+    let found = world.images.find(image, &ProjectId::new(&project), false).await.unwrap();
+    assert_eq!((found.format.as_str(), found.size, found.checksum.len()), ("raw", 11, 128));
+    assert!(world.images.find(image, &ProjectId::new("other"), false).await.is_err());
+    world.call(&token, "DELETE", &format!("/image/v2/images/{id}"), None).await.expect(204);
+    assert_eq!(show(&world, &token, &id).await.status, 404);
+    assert!(world.files().is_empty());
+    let mut again = raw("again");
+    again["id"] = json!(id);
+    world.call(&token, "POST", "/image/v2/images", Some(again)).await.expect(409);
+}
+
+#[actix_web::test]
+async fn what_must_not_get_in_leaves_the_image_queued_and_no_file() {
+    let world = World::new().await;
+    let token = world.admin().await;
+    let qcow2 = json!({"name": "q", "disk_format": "qcow2", "container_format": "bare"});
+    let id = announce(&world, &token, qcow2).await;
+    assert_eq!(upload(&world, &token, &id, "no qcow2 at all").await.status, 415);
+    let mut backed = vec![0_u8; 1 << 18];
+    backed[..8].copy_from_slice(b"QFI\xfb\0\0\0\x03");
+    backed[15] = 0x80;
+    let refused = upload(&world, &token, &id, backed).await;
+    assert_eq!(refused.status, 415);
+    assert!(String::from_utf8_lossy(&refused.bytes).contains("backing file"));
+    let large = announce(&world, &token, raw("large")).await;
+    let too_much = vec![0_u8; usize::try_from(IMAGE_LIMIT).unwrap() + 1];
+    assert_eq!(upload(&world, &token, &large, too_much).await.status, 413);
+    let sized = request(&token, "PUT", &format!("/image/v2/images/{large}/file"))
+        .insert_header(("Content-Type", "application/octet-stream"))
+        .insert_header(("x-openstack-image-size", "4"))
+        .set_payload("12345");
+    assert_eq!(world.send(sized).await.status, 400);
+    let wrong = request(&token, "PUT", &format!("/image/v2/images/{large}/file")).set_payload("x");
+    assert_eq!(world.send(wrong).await.status, 415);
+    for id in [&id, &large] {
+        assert_eq!(show(&world, &token, id).await.expect(200)["status"], "queued");
+    }
+    assert!(world.files().is_empty());
+    let formless = announce(&world, &token, json!({"name": "n"})).await;
+    assert_eq!(upload(&world, &token, &formless, "x").await.status, 400);
+    upload(&world, &token, &large, "small").await.expect(204);
+}
+
+#[actix_web::test]
+async fn who_sees_and_changes_what() {
+    let world = World::new().await;
+    let admin = world.admin().await;
+    let (_, _, alice) = world.tenant("alice", "member").await;
+    let (bobs, _, bob) = world.tenant("bob", "member").await;
+    let (_, _, reader) = world.tenant("rita", "reader").await;
+    let id = announce(&world, &alice, raw("mine")).await;
+    let seen_by_bob = || world.call(&bob, "GET", "/image/v2/images", None);
+    assert_eq!(show(&world, &bob, &id).await.status, 404);
+    world.call(&reader, "POST", "/image/v2/images", Some(raw("no"))).await.expect(403);
+    // Shared with bob: he knows the id, and lists it once he has accepted.
+    let members = format!("/image/v2/images/{id}/members");
+    world.call(&bob, "POST", &members, Some(json!({"member": "x"}))).await.expect(404);
+    world.call(&alice, "POST", &members, Some(json!({"member": bobs}))).await.expect(200);
+    show(&world, &bob, &id).await.expect(200);
+    assert_eq!(seen_by_bob().await.expect(200)["images"], json!([]));
+    let answer = format!("{members}/{bobs}");
+    world.call(&alice, "PUT", &answer, Some(json!({"status": "accepted"}))).await.expect(403);
+    world.call(&bob, "PUT", &answer, Some(json!({"status": "perhaps"}))).await.expect(400);
+    world.call(&bob, "PUT", &answer, Some(json!({"status": "accepted"}))).await.expect(200);
+    assert_eq!(seen_by_bob().await.expect(200)["images"].as_array().unwrap().len(), 1);
+    let rename = json!([{"op": "replace", "path": "/name", "value": "bobs"}]);
+    patch(&world, &bob, &id, rename.clone()).await.expect(403);
+    world.call(&bob, "DELETE", &format!("/image/v2/images/{id}"), None).await.expect(403);
+    // Only an administrator makes it everybody's.
+    let publish = json!([{"op": "replace", "path": "/visibility", "value": "public"}]);
+    patch(&world, &alice, &id, publish.clone()).await.expect(403);
+    patch(&world, &admin, &id, publish).await.expect(200);
+    assert_eq!(world.call(&reader, "GET", "/image/v2/images", None).await.expect(200)["images"][0]["name"], "mine");
+    patch(&world, &alice, &id, rename).await.expect(200);
+    let owner = json!([{"op": "replace", "path": "/owner", "value": bobs}]);
+    patch(&world, &alice, &id, owner).await.expect(403);
+}
+
+#[actix_web::test]
+async fn patches_are_all_or_nothing_and_say_why() {
+    let world = World::new().await;
+    let token = world.admin().await;
+    let id = announce(&world, &token, raw("p")).await;
+    let good = json!([
+        {"op": "add", "path": "/os_type", "value": "linux"},
+        {"op": "replace", "path": "/min_ram", "value": 64},
+        {"op": "add", "path": "/a~1b", "value": "slash"},
+        {"op": "replace", "path": "/protected", "value": true},
+    ]);
+    let shown = patch(&world, &token, &id, good).await.expect(200);
+    assert_eq!((&shown["os_type"], &shown["min_ram"], &shown["a/b"]), (&json!("linux"), &json!(64), &json!("slash")));
+    world.call(&token, "DELETE", &format!("/image/v2/images/{id}"), None).await.expect(403);
+    for (operation, status) in [
+        (json!({"op": "replace", "path": "/nothing", "value": "x"}), 409),
+        (json!({"op": "remove", "path": "/nothing"}), 409),
+        (json!({"op": "remove", "path": "/name"}), 403),
+        (json!({"op": "replace", "path": "/status", "value": "active"}), 403),
+        (json!({"op": "replace", "path": "/id", "value": "x"}), 403),
+        (json!({"op": "replace", "path": "/min_ram", "value": "many"}), 400),
+        (json!({"op": "replace", "path": "/visibility", "value": "secret"}), 400),
+        (json!({"op": "copy", "path": "/name"}), 400),
+        (json!("nonsense"), 400),
+    ] {
+        let mixed = json!([{"op": "replace", "path": "/name", "value": "changed"}, operation]);
+        assert_eq!(patch(&world, &token, &id, mixed).await.status, status, "{operation}");
+        assert_eq!(show(&world, &token, &id).await.expect(200)["name"], "p");
+    }
+    let plain = request(&token, "PATCH", &format!("/image/v2/images/{id}")).set_json(json!([{"op": "x"}]));
+    assert_eq!(world.send(plain).await.status, 415);
+    let tag = format!("/image/v2/images/{id}/tags/green");
+    world.call(&token, "PUT", &tag, None).await.expect(204);
+    assert_eq!(show(&world, &token, &id).await.expect(200)["tags"], json!(["green"]));
+    world.call(&token, "DELETE", &tag, None).await.expect(204);
+    world.call(&token, "DELETE", &tag, None).await.expect(404);
+}
+
+#[actix_web::test]
+async fn lists_filter_sort_and_page() {
+    let world = World::new().await;
+    let token = world.admin().await;
+    for name in ["c", "a", "b"] {
+        let mut body = raw(name);
+        body["flavour"] = json!(if name == "b" { "sweet" } else { "sour" });
+        announce(&world, &token, body).await;
+    }
+    let list = |query: &str| {
+        let path = format!("/image/v2/images{query}");
+        let (world, token) = (&world, &token);
+        async move { world.call(token, "GET", &path, None).await }
+    };
+    let names = |body: &Value| -> String {
+        body["images"].as_array().unwrap().iter().map(|image| image["name"].as_str().unwrap()).collect()
+    };
+    assert_eq!(names(&list("").await.expect(200)), "bac", "newest first");
+    assert_eq!(names(&list("?sort=name:asc").await.expect(200)), "abc");
+    assert_eq!(names(&list("?flavour=sour&sort=name:asc").await.expect(200)), "ac");
+    assert_eq!(names(&list("?name=in:a,b&sort_key=name&sort_dir=desc").await.expect(200)), "ba");
+    assert_eq!(names(&list("?status=active").await.expect(200)), "");
+    let first = list("?limit=2&sort=name:asc").await.expect(200);
+    assert_eq!(names(&first), "ab");
+    let next = first["next"].as_str().unwrap().strip_prefix("/v2/images").unwrap().to_owned();
+    let second = list(&next).await.expect(200);
+    assert_eq!((names(&second), second.get("next")), ("c".to_owned(), None));
+    for bad in ["?sort=colour", "?visibility=x", "?size_min=many", "?marker=nowhere", "?limit=-1", "?member_status=x"] {
+        assert_eq!(list(bad).await.status, 400, "{bad}");
+    }
+}
+
+#[actix_web::test]
+async fn an_upload_cut_off_by_a_crash_is_given_up_at_the_next_start() {
+    let store = MemoryStore::new();
+    let world = World::on(store.clone(), tempfile::tempdir().unwrap()).await;
+    let token = world.admin().await;
+    let (cut, kept) = (announce(&world, &token, raw("cut")).await, announce(&world, &token, raw("kept")).await);
+    upload(&world, &token, &kept, "bytes").await.expect(204);
+    let house = world.app.house().unwrap();
+    let start = ImageCommand::StartUpload(UploadId::random());
+    house.gateway.send::<ImageAggregate>(&cut.parse().unwrap(), start, Meta::system("test")).await.unwrap();
+    std::fs::write(world.folder.path().join("images/.half.part"), "half").unwrap();
+    std::fs::write(world.folder.path().join("images").join(&cut), "whole, but nobody was told").unwrap();
+    let world = World::on(store, world.end().await).await;
+    let token = world.admin().await;
+    assert_eq!(world.files(), std::slice::from_ref(&kept));
+    upload(&world, &token, &cut, "at last").await.expect(204);
+    for id in [cut, kept] {
+        assert_eq!(show(&world, &token, &id).await.expect(200)["status"], "active");
+    }
+}

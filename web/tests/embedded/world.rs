@@ -1,0 +1,200 @@
+//! A cloud with its first administrator, and requests to it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use actix_web::body::MessageBody;
+use actix_web::test::{self, TestRequest};
+use chronova_actors::house::Options;
+use chronova_actors::identity::bootstrap::bootstrap;
+use chronova_actors::identity::passwords::{Password, Passwords};
+use chronova_actors::image::embedded::EmbeddedImages;
+use chronova_actors::image::files::ImageFiles;
+use chronova_actors::network::service::EmbeddedNetworks;
+use chronova_actors::runtime::{Core, Runtime};
+use chronova_events::clock::Clock;
+use chronova_events::envelope::Timestamp;
+use chronova_events::store::EventStore as _;
+use chronova_events::store::memory::MemoryStore;
+use chronova_projections::views::Views;
+use chronova_web::auth::{Authentication, TokenVerifier};
+use chronova_web::config::WebConfig;
+use chronova_web::identity::catalogue::Catalogue;
+use chronova_web::identity::tokens::Signer;
+use chronova_web::identity::{IdentityOptions, IdentityService};
+use chronova_web::metrics::Metrics;
+use chronova_web::policy::{Enforcer, Overrides};
+use chronova_web::tables::Routers;
+use chronova_web::{App, server};
+use serde_json::{Value, json};
+
+pub const PASSWORD: &str = "correct horse battery staple";
+/// Images may have this many bytes.
+pub const IMAGE_LIMIT: u64 = 1 << 20;
+
+/// A clock that moves by a millisecond whenever it is asked, and further when told to.
+#[derive(Default)]
+pub struct Hands(AtomicI64);
+
+impl Hands {
+    pub fn pass(&self, seconds: i64) {
+        self.0.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
+    }
+}
+
+impl Clock for Hands {
+    fn now(&self) -> Timestamp {
+        Timestamp(1_700_000_000_000_000 + self.0.fetch_add(1_000, Ordering::SeqCst))
+    }
+}
+
+pub struct World {
+    pub app: Arc<App>,
+    pub clock: Arc<Hands>,
+    pub images: Arc<EmbeddedImages>,
+    pub folder: tempfile::TempDir,
+    runtime: Runtime,
+}
+
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub bytes: Vec<u8>,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.bytes).unwrap_or(Value::Null)
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map_or("", |(_, value)| value)
+    }
+
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.bytes));
+        self.json()
+    }
+}
+
+impl World {
+    pub async fn new() -> Self {
+        Self::on(MemoryStore::new(), tempfile::tempdir().unwrap()).await
+    }
+
+    /// A process on this log and these files, be it the first or not.
+    pub async fn on(store: Arc<MemoryStore>, folder: tempfile::TempDir) -> Self {
+        let clock = Arc::new(Hands::default());
+        let core = Core::start(Arc::clone(&store) as _, Arc::clone(&clock) as _, Views::new(), 1).await.unwrap();
+        let passwords = Passwords::weak();
+        bootstrap(&core.gateway, &passwords, Some(Password::new(PASSWORD))).await.unwrap();
+        let options = IdentityOptions::new(Catalogue::on_one_port("http://cloud:8080", "RegionOne"));
+        let (views, time) = (Arc::clone(&core.views), Arc::clone(&clock) as _);
+        let identity = IdentityService::with_signer(Signer::new([7; 32]), passwords, options, views, time);
+        let files = ImageFiles::open(folder.path(), IMAGE_LIMIT).unwrap();
+        let images = EmbeddedImages::new(files, Arc::clone(&core.views));
+        images.recover(&core.gateway).await.unwrap();
+        let networks = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
+        let runtime = Runtime::start(core, vec![], networks, Arc::clone(&images) as _, Options::default()).await;
+        assert!(runtime.house.views.wait_for(store.head(), Duration::from_secs(10)).await);
+        let config = WebConfig::default();
+        let policy = Enforcer::new(&config.policy, &Overrides::default()).unwrap();
+        let verifier = Authentication::Tokens(Arc::clone(&identity) as Arc<dyn TokenVerifier>);
+        let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
+        let app = App::new(config, policy, verifier, metrics).with_house(Arc::clone(&runtime.house));
+        let app = Arc::new(app.with_identity(identity).with_images(Arc::clone(&images)));
+        Self { app, clock, images, folder, runtime }
+    }
+
+    pub async fn send(&self, request: TestRequest) -> Answer {
+        let configure = server::configure(Arc::clone(&self.app), Arc::new(Routers::all()), None);
+        let service = test::init_service(actix_web::App::new().configure(configure)).await;
+        let request = request.insert_header(("Host", "cloud:8080"));
+        let response = test::call_service(&service, request.to_request()).await;
+        let status = response.status().as_u16();
+        let headers = response
+            .headers()
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
+            .collect();
+        let bytes = actix_web::body::to_bytes(response.into_body().boxed()).await.unwrap().to_vec();
+        Answer { status, headers, bytes }
+    }
+
+    pub async fn call(&self, token: &str, method: &str, path: &str, body: Option<Value>) -> Answer {
+        let mut request = request(token, method, path);
+        if let Some(body) = body {
+            request = request.set_json(body);
+        }
+        self.send(request).await
+    }
+
+    /// Logs in; the scope is a project of the default domain, `system`, or nothing.
+    pub async fn login(&self, user: &str, password: &str, scope: &str) -> Answer {
+        let user = json!({"name": user, "domain": {"id": "default"}, "password": password});
+        let mut auth = json!({"identity": {"methods": ["password"], "password": {"user": user}}});
+        match scope {
+            "" => {}
+            "system" => auth["scope"] = json!({"system": {"all": true}}),
+            project => auth["scope"] = json!({"project": {"name": project, "domain": {"name": "Default"}}}),
+        }
+        self.call("", "POST", "/identity/v3/auth/tokens", Some(json!({"auth": auth}))).await
+    }
+
+    pub async fn token(&self, user: &str, password: &str, scope: &str) -> String {
+        let answer = self.login(user, password, scope).await;
+        assert_eq!(answer.status, 201, "{}", answer.json());
+        answer.header("X-Subject-Token").to_owned()
+    }
+
+    pub async fn admin(&self) -> String {
+        self.token("admin", PASSWORD, "admin").await
+    }
+
+    /// A project with a user of the same name who has `role` on it; their ids and the user's token.
+    pub async fn tenant(&self, name: &str, role: &str) -> (String, String, String) {
+        let admin = self.admin().await;
+        let make = |path: &'static str, body| self.call(&admin, "POST", path, Some(body));
+        let project = make("/identity/v3/projects", json!({"project": {"name": name}})).await.expect(201);
+        let user = json!({"user": {"name": name, "password": name}});
+        let user = make("/identity/v3/users", user).await.expect(201);
+        let (project, user) = (id_of(&project["project"]), id_of(&user["user"]));
+        let role = self.role(&admin, role).await;
+        let grant = format!("/identity/v3/projects/{project}/users/{user}/roles/{role}");
+        self.call(&admin, "PUT", &grant, None).await.expect(204);
+        (project, user, self.token(name, name, name).await)
+    }
+
+    pub async fn role(&self, admin: &str, name: &str) -> String {
+        let roles = self.call(admin, "GET", &format!("/identity/v3/roles?name={name}"), None).await.expect(200);
+        id_of(&roles["roles"][0])
+    }
+
+    pub fn files(&self) -> Vec<String> {
+        names(&self.folder.path().join("images"))
+    }
+
+    /// Ends the process; what it leaves is what a crash would leave, as far as files go.
+    pub async fn end(self) -> tempfile::TempDir {
+        self.runtime.stop().await;
+        self.folder
+    }
+}
+
+pub fn request(token: &str, method: &str, path: &str) -> TestRequest {
+    let method = actix_web::http::Method::from_bytes(method.as_bytes()).unwrap();
+    let request = TestRequest::with_uri(path).method(method).insert_header(("Accept", "application/json"));
+    if token.is_empty() { request } else { request.insert_header(("X-Auth-Token", token)) }
+}
+
+pub fn id_of(thing: &Value) -> String {
+    thing["id"].as_str().unwrap().to_owned()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
