@@ -56,6 +56,7 @@ impl House {
         let files = ImageFiles::open(&folder, config.glance.image_size_cap)
             .context("the folder of the images cannot be used")?;
         let images = EmbeddedImages::new(files, Arc::clone(&core.views));
+        images.recover(&core.gateway).await.context("the images cannot be put in order")?;
         let runtime =
             Runtime::start(core, drivers(config)?, networks, Arc::clone(&images) as _, settings::actors(config)).await;
         let app = app(config, &runtime, identity_service, images, Arc::clone(&store) as _)?;
