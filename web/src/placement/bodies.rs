@@ -129,7 +129,8 @@ fn consumer(allocations: Schema) -> Schema {
         req("allocations", allocations),
         req("project_id", external_id()),
         req("user_id", external_id()),
-        req("consumer_generation", integer().types(["integer", "null"])).since(1, 28),
+        req("consumer_generation", integer().types(["integer", "null"]).with("additionalProperties", json!(false)))
+            .since(1, 28),
         opt("mappings", mappings).since(1, 34),
         req("consumer_type", string().pattern(CLASS).min_length(1).max_length(255)).since(1, 38),
     ])
@@ -186,16 +187,16 @@ pub(super) fn candidates_query() -> Schema {
         let whole = object([
             limit(),
             opt("group_policy", choice(["none", "isolate"])),
-            opt("root_required", string()).since(1, 35),
-            opt("same_subtree", string()).since(1, 36),
+            opt("root_required", string().types(["string"])).since(1, 35),
+            opt("same_subtree", string().types(["string"])).since(1, 36),
         ]);
         keys.iter().fold(whole, |schema, key| schema.pattern_property(key, text()))
     };
     object([
         req("resources", string()),
         limit(),
-        opt("required", string()).since(1, 17),
-        opt("member_of", string()).since(1, 21),
+        opt("required", string().types(["string"])).since(1, 17),
+        opt("member_of", string().types(["string"])).since(1, 21),
     ])
     .from(1, 25, grouped(&numbered[..3]))
     .from(1, 31, grouped(&numbered))
