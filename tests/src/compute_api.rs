@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use actix_web::test;
+use chronova_actors::process::interference::Interference;
 use chronova_web::app::App;
 use chronova_web::auth::Authentication;
 use chronova_web::config::WebConfig;
 use chronova_web::metrics::Metrics;
-use chronova_web::policy::Enforcer;
+use chronova_web::policy::{Enforcer, Overrides};
 use chronova_web::server::configure;
 use chronova_web::tables::Routers;
 use serde_json::{Value, json};
@@ -43,11 +44,16 @@ pub const ADMIN: &str = "admin:admin";
 
 impl Api {
     pub async fn start() -> Self {
+        Self::start_with("", None).await
+    }
+
+    /// `policy` is what `policy.yaml` says.
+    pub async fn start_with(policy: &str, interference: Option<Arc<dyn Interference>>) -> Self {
         let world = World::new(2);
-        let life = world.live(None, None).await;
+        let life = world.live(None, interference).await;
         life.hosts_up(2).await;
         let config = WebConfig::default();
-        let policy = Enforcer::load(&config.policy).unwrap();
+        let policy = Enforcer::new(&config.policy, &Overrides::parse(policy, "policy.yaml").unwrap()).unwrap();
         let app = App::new(config, policy, Authentication::NoAuth, Metrics::new(prometheus::Registry::new()).unwrap());
         let app = Arc::new(app.with_house(Arc::clone(life.house())));
         let api = Self { world, life, app, routers: Arc::new(Routers::all()) };
