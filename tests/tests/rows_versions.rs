@@ -308,7 +308,10 @@ async fn actions_of_servers_show_what_their_version_and_the_policy_let() {
     let (names, all) = list("", "2.58").await;
     assert_eq!(names, ["start", "stop", "create"]);
     let (names, page) = list("?limit=2", "2.58").await;
-    assert_eq!((names.as_slice(), &page["links"][0]["rel"]), (&["start".to_owned(), "stop".into()][..], &json!("next")));
+    assert_eq!(
+        (names.as_slice(), &page["links"][0]["rel"]),
+        (&["start".to_owned(), "stop".into()][..], &json!("next"))
+    );
     let marker = page["instanceActions"][1]["request_id"].as_str().unwrap();
     assert_eq!(list(&format!("?limit=2&marker={marker}"), "2.58").await.0, ["create"]);
     let changed = all["instanceActions"][1]["updated_at"].as_str().unwrap();
