@@ -1,0 +1,281 @@
+//! Servers as users meet them: from the wish to the guest, and what the guest is told about itself.
+//!
+//! Source: the user guide. The rows of `docs/requirements` name these tests.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use base64::Engine as _;
+use chronova_actors::config_drive;
+use chronova_actors::process::interference::{Interference, Verdict, Way};
+use chronova_events::instance::Alive;
+use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
+use chronova_tests::compute_api::{ADMIN, Api};
+use serde_json::{Value, json};
+
+const USER: &str = "alice:web";
+
+/// Holds every step back until it may go.
+#[derive(Default)]
+struct Barrier(AtomicBool);
+
+impl Interference for Barrier {
+    fn judge(&self, _: &'static str, _: &'static str, _: Way) -> Verdict {
+        while !self.0.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Verdict::Pass
+    }
+}
+
+fn with(key: &str, value: Value) -> Value {
+    let mut wish = Api::wish("web");
+    wish[key] = value;
+    wish
+}
+
+async fn show(api: &Api, id: &str) -> Value {
+    let answer = api.call("GET", &format!("/servers/{id}"), "2.1", USER, None).await;
+    assert_eq!(answer.status, 200, "{:?}", answer.body);
+    answer.body["server"].clone()
+}
+
+async fn names(api: &Api, query: &str) -> Vec<String> {
+    let answer = api.call("GET", &format!("/servers{query}"), "2.1", USER, None).await;
+    answer.body["servers"].as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[actix_rt::test]
+async fn a_build_can_be_watched_until_it_is_active() {
+    let barrier = Arc::new(Barrier::default());
+    let api = Api::start_with("", Some(Arc::clone(&barrier) as Arc<dyn Interference>)).await;
+    let made = api.call("POST", "/servers", "2.1", USER, Some(json!({"server": Api::wish("web")}))).await;
+    assert_eq!(made.status, 202);
+    let id = made.body["server"]["id"].as_str().unwrap().to_owned();
+    assert_eq!(made.body["server"]["adminPass"].as_str().unwrap().len(), 12);
+    let building = show(&api, &id).await;
+    assert_eq!(
+        (&building["status"], &building["OS-EXT-STS:vm_state"], &building["OS-EXT-STS:task_state"]),
+        (&json!("BUILD"), &json!("building"), &json!("scheduling"))
+    );
+    assert_eq!((&building["addresses"], &building["OS-EXT-STS:power_state"]), (&json!({}), &json!(0)));
+    barrier.0.store(true, Ordering::SeqCst);
+    api.life.settled().await;
+    let active = show(&api, &id).await;
+    assert_eq!((&active["status"], &active["OS-EXT-STS:task_state"]), (&json!("ACTIVE"), &Value::Null));
+    let listed = api.call("GET", "/servers/detail", "2.1", USER, None).await.body["servers"][0].take();
+    assert_eq!((&listed["id"], &listed["name"], &listed["status"]), (&json!(id), &json!("web"), &json!("ACTIVE")));
+    let address = &listed["addresses"]["private"][0];
+    assert_eq!((&address["version"], &address["OS-EXT-IPS:type"]), (&json!(4), &json!("fixed")));
+    assert!(active.get("adminPass").is_none(), "the password is told once");
+
+    assert_eq!(names(&api, "").await, ["web"]);
+    assert_eq!(api.call("DELETE", &format!("/servers/{id}"), "2.1", USER, None).await.status, 204);
+    api.life.settled().await;
+    assert_eq!(names(&api, "").await, [""; 0], "what is deleted is listed no more");
+    assert_eq!(api.call("GET", &format!("/servers/{id}"), "2.1", USER, None).await.status, 404);
+    api.world.check().await;
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn a_build_that_fails_ends_in_error_and_says_why() {
+    let api = Api::start().await;
+    api.flavor("huge", 20_000, 1).await;
+    // No host is large enough; the hosts refuse.
+    let large = api.server(USER, with("flavorRef", json!("huge"))).await;
+    api.world.fleet.set_all_faults(&FaultPlan::default().with(Call::Spawn, When::Always, Effect::Refuse));
+    let refused = api.server(USER, Api::wish("web")).await;
+    for id in [&large, &refused] {
+        let failed = show(&api, id).await;
+        assert_eq!((&failed["status"], &failed["OS-EXT-STS:vm_state"]), (&json!("ERROR"), &json!("error")));
+        assert_eq!((&failed["fault"]["code"], &failed["OS-EXT-STS:task_state"]), (&json!(500), &Value::Null));
+        assert!(failed["fault"].get("details").is_none(), "details are for administrators: {failed}");
+        let for_admins = api.get(&format!("/servers/{id}"), "2.1").await["server"]["fault"].take();
+        assert!(for_admins["details"].is_string(), "{for_admins}");
+        assert_eq!(failed["hostId"], "", "it is on no host");
+    }
+    let message = show(&api, &large).await["fault"]["message"].take();
+    assert_eq!(message, "No valid host was found. There are not enough hosts available.");
+    assert_eq!(names(&api, "?status=ERROR").await.len(), 2);
+    // What failed can be deleted, and then nothing of it is left.
+    api.world.fleet.set_all_faults(&FaultPlan::default());
+    for id in [&large, &refused] {
+        assert_eq!(api.call("DELETE", &format!("/servers/{id}"), "2.1", USER, None).await.status, 204);
+    }
+    api.life.settled().await;
+    api.world.check().await;
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn long_names_are_kept_and_make_short_hostnames() {
+    let api = Api::start().await;
+    let long = "n".repeat(200);
+    let id = api.server(USER, with("name", json!(long))).await;
+    let shown = api.get(&format!("/servers/{id}"), "2.90").await["server"].take();
+    assert_eq!(shown["name"], *long);
+    assert_eq!(shown["OS-EXT-SRV-ATTR:hostname"], "n".repeat(63));
+    let made =
+        api.call("POST", "/servers", "2.1", USER, Some(json!({"server": with("name", json!("n".repeat(256)))}))).await;
+    assert_eq!(made.status, 400);
+    let id = api.server(USER, with("hostname", json!("said-so"))).await;
+    let path = format!("/servers/{id}");
+    assert_eq!(api.get(&path, "2.90").await["server"]["OS-EXT-SRV-ATTR:hostname"], "said-so");
+    let change = Some(json!({"server": {"hostname": "changed"}}));
+    assert_eq!(api.call("PUT", &path, "2.89", USER, change.clone()).await.status, 400);
+    let changed = api.call("PUT", &path, "2.90", USER, change).await;
+    assert_eq!(changed.body["server"]["OS-EXT-SRV-ATTR:hostname"], "changed");
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn user_data_is_base64_and_bounded() {
+    let api = Api::start().await;
+    let post = async |user_data: String| {
+        let body = json!({"server": with("user_data", json!(user_data))});
+        api.call("POST", "/servers", "2.1", USER, Some(body)).await
+    };
+    // 65532 characters are the most that both the bound and base64's groups of four allow.
+    let most = base64::engine::general_purpose::STANDARD.encode(vec![b'x'; 65_532 / 4 * 3]);
+    assert_eq!((most.len(), post(most.clone()).await.status), (65_532, 202));
+    let over = post(format!("{most}eHh4")).await;
+    assert!(over.status == 400 && over.message().contains("is too long"), "{}", over.status);
+    let plain = post("#!/bin/sh".to_owned()).await;
+    assert!(plain.status == 400 && plain.message().contains("is not a 'base64'"), "{}", plain.message());
+    api.life.settled().await;
+    api.stop().await;
+}
+
+async fn alive(api: &Api, wish: Value) -> (Alive, chronova_events::ids::InstanceId) {
+    let id = api.server(USER, wish).await.parse().unwrap();
+    (api.life.instance_now(id).alive().unwrap().clone(), id)
+}
+
+fn file(files: &[(String, Vec<u8>)], path: &str) -> Option<Vec<u8>> {
+    files.iter().find(|(name, _)| name == path).map(|(_, content)| content.clone())
+}
+
+#[actix_rt::test]
+async fn a_config_drive_tells_the_guest_about_itself() {
+    const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG0bTWZyLQGKlW5yQmNzFq9hJ1mX5x0yQ1V2kT3dYv3x me@home";
+    let api = Api::start().await;
+    let key = json!({"keypair": {"name": "mine", "public_key": KEY}});
+    assert_eq!(api.call("POST", "/os-keypairs", "2.1", USER, Some(key)).await.status, 200);
+    let mut wish = with("config_drive", json!(true));
+    wish["key_name"] = json!("mine");
+    wish["metadata"] = json!({"role": "web", "tier": "1"});
+    wish["user_data"] = json!("IyEvYmluL3No");
+    let (mut server, id) = alive(&api, wish).await;
+    assert_eq!(api.get(&format!("/servers/{id}"), "2.1").await["server"]["config_drive"], "True");
+    let files = config_drive::files(&server, id).unwrap();
+    let read = |path: &str| -> Value { serde_json::from_slice(&file(&files, path).unwrap()).unwrap() };
+    let meta = read("openstack/latest/meta_data.json");
+    assert_eq!((&meta["uuid"], &meta["name"]), (&json!(id), &json!("web")));
+    assert_eq!((&meta["project_id"], &meta["availability_zone"]), (&json!("web"), &json!("nova")));
+    assert_eq!((&meta["launch_index"], &meta["meta"]), (&json!(0), &json!({"role": "web", "tier": "1"})));
+    assert_eq!(meta["public_keys"], json!({"mine": KEY}));
+    assert_eq!(meta["keys"], json!([{"name": "mine", "type": "ssh", "data": KEY}]));
+    assert_eq!(file(&files, "openstack/latest/user_data").unwrap(), b"#!/bin/sh");
+    assert_eq!(file(&files, "openstack/2018-08-27/user_data").unwrap(), b"#!/bin/sh");
+    // The drive itself bears the name that guests look for.
+    let image = config_drive::image(&server, id).unwrap();
+    assert_eq!(&image[0x8000 + 40..0x8000 + 48], b"config-2");
+
+    // With DHCP the guest asks; without, it is told everything.
+    let network = |files: &[(String, Vec<u8>)]| -> Value {
+        serde_json::from_slice(&file(files, "openstack/latest/network_data.json").unwrap()).unwrap()
+    };
+    let with_dhcp = network(&files);
+    let nic = server.nics[0].clone();
+    assert_eq!(with_dhcp["links"][0]["ethernet_mac_address"], *nic.mac);
+    assert_eq!((&with_dhcp["links"][0]["vif_id"], &with_dhcp["links"][0]["mtu"]), (&json!(nic.port), &json!(1500)));
+    assert_eq!(
+        (&with_dhcp["networks"][0]["type"], with_dhcp["networks"][0].get("ip_address")),
+        (&json!("ipv4_dhcp"), None)
+    );
+    server.nics[0].fixed_ips[0].dhcp = false;
+    server.nics[0].fixed_ips[0].dns = vec!["9.9.9.9".to_owned()];
+    let fixed = network(&config_drive::files(&server, id).unwrap());
+    let one = &fixed["networks"][0];
+    assert_eq!((&one["type"], &one["netmask"]), (&json!("ipv4"), &json!("255.255.255.0")));
+    assert_eq!(one["ip_address"], *nic.fixed_ips[0].address);
+    assert_eq!(one["routes"], json!([{"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": "10.0.0.1"}]));
+    assert_eq!(fixed["services"], json!([{"type": "dns", "address": "9.9.9.9"}]));
+
+    let (plain, id) = alive(&api, Api::wish("plain")).await;
+    assert!(!plain.request.config_drive);
+    assert!(file(&config_drive::files(&plain, id).unwrap(), "openstack/latest/user_data").is_none());
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn a_servers_address_stays_until_it_is_deleted() {
+    let api = Api::start().await;
+    let id = api.server(USER, Api::wish("web")).await;
+    let before = show(&api, &id).await["addresses"].take();
+    for body in [
+        json!({"reboot": {"type": "SOFT"}}),
+        json!({"reboot": {"type": "HARD"}}),
+        json!({"os-stop": null}),
+        json!({"os-start": null}),
+    ] {
+        let path = format!("/servers/{id}/action");
+        assert_eq!(api.call("POST", &path, "2.1", USER, Some(body)).await.status, 202);
+        api.life.settled().await;
+        assert_eq!(show(&api, &id).await["addresses"], before);
+    }
+    assert_eq!(api.world.network.holders().len(), 1);
+    assert_eq!(api.call("DELETE", &format!("/servers/{id}"), "2.1", USER, None).await.status, 204);
+    api.life.settled().await;
+    assert_eq!(api.world.network.holders(), [], "the address goes with the server");
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn a_soft_reboot_asks_the_guest_and_a_hard_one_does_not() {
+    let api = Api::start().await;
+    let id = api.server(USER, Api::wish("web")).await;
+    let reboot = async |kind: &str| {
+        let body = Some(json!({"reboot": {"type": kind}}));
+        assert_eq!(api.call("POST", &format!("/servers/{id}/action"), "2.1", USER, body).await.status, 202);
+        api.life.settled().await;
+        let calls = |call: Call| api.world.fleet.calls(call);
+        (calls(Call::RebootSoft), calls(Call::RebootHard))
+    };
+    assert_eq!(reboot("SOFT").await, (1, 0));
+    assert_eq!(reboot("HARD").await, (1, 1));
+    assert_eq!(show(&api, &id).await["status"], "ACTIVE");
+    // A stopped server has nobody to ask.
+    let stop = Some(json!({"os-stop": null}));
+    assert_eq!(api.call("POST", &format!("/servers/{id}/action"), "2.1", USER, stop).await.status, 202);
+    api.life.settled().await;
+    let soft = Some(json!({"reboot": {"type": "SOFT"}}));
+    assert_eq!(api.call("POST", &format!("/servers/{id}/action"), "2.1", USER, soft).await.status, 409);
+    assert_eq!(reboot("HARD").await, (1, 2));
+    assert_eq!(show(&api, &id).await["status"], "ACTIVE");
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn a_disabled_host_gets_no_servers_and_a_dead_one_neither() {
+    let api = Api::start().await;
+    let services = api.get("/os-services?binary=nova-compute", "2.53").await["services"].take();
+    let (one, other) = (services[0]["host"].as_str().unwrap(), services[1]["host"].as_str().unwrap());
+    let down = json!({"forced_down": true});
+    let path = format!("/os-services/{}", services[0]["id"].as_str().unwrap());
+    assert_eq!(api.call("PUT", &path, "2.53", ADMIN, Some(down)).await.status, 200);
+    for n in 0..3 {
+        let id = api.server(USER, Api::wish(&format!("s{n}"))).await;
+        let host = api.get(&format!("/servers/{id}"), "2.1").await["server"]["OS-EXT-SRV-ATTR:host"].take();
+        assert_eq!(host, other);
+    }
+    let path = format!("/os-services/{}", services[1]["id"].as_str().unwrap());
+    assert_eq!(api.call("PUT", &path, "2.53", ADMIN, Some(json!({"status": "disabled"}))).await.status, 200);
+    let id = api.server(USER, Api::wish("nowhere")).await;
+    assert_eq!(show(&api, &id).await["status"], "ERROR", "neither {one} nor {other}");
+    api.stop().await;
+}
