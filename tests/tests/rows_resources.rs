@@ -507,3 +507,47 @@ async fn usage_adds_up_in_pages() {
     assert_eq!(api.call("GET", "/os-simple-tenant-usage/other", "2.1", USER, None).await.status, 403);
     api.stop().await;
 }
+
+#[actix_rt::test]
+async fn who_manages_flavors_is_for_the_policy_to_say() {
+    for (verb, rule) in [("POST", "create"), ("PUT", "update"), ("DELETE", "delete")] {
+        let policy = format!("'os_compute_api:os-flavor-manage:{rule}': 'role:member'");
+        let api = Api::start_with(&policy, None).await;
+        for (method, path, body) in [
+            ("POST", "/flavors", Some(json!({"flavor": {"name": "mine", "ram": 1, "vcpus": 1, "disk": 1}}))),
+            ("PUT", "/flavors/1", Some(json!({"flavor": {"description": "d"}}))),
+            ("DELETE", "/flavors/1", None),
+        ] {
+            let status = api.call(method, path, "2.55", USER, body).await.status;
+            assert_eq!(status != 403, method == verb, "{method} with {policy}: {status}");
+        }
+        api.stop().await;
+    }
+}
+
+#[actix_rt::test]
+async fn servers_keep_the_flavor_they_were_made_with() {
+    let api = Api::start().await;
+    let listed = api.get("/flavors?is_public=none", "2.1").await["flavors"].take();
+    assert_eq!(listed.as_array().unwrap().len(), 1, "there are no flavors but those that were made");
+    let specs = |value: &str| Some(json!({"extra_specs": {"hw:cpu_policy": value}}));
+    assert_eq!(api.call("POST", "/flavors/1/os-extra_specs", "2.1", ADMIN, specs("shared")).await.status, 200);
+    let id = api.server(USER, Api::wish("one")).await;
+    let path = format!("/servers/{id}");
+    let before = api.get(&path, "2.47").await["server"]["flavor"].take();
+    assert_eq!(before["extra_specs"], json!({"hw:cpu_policy": "shared"}));
+    assert_eq!(api.call("POST", "/flavors/1/os-extra_specs", "2.1", ADMIN, specs("dedicated")).await.status, 200);
+    assert_eq!(api.call("DELETE", "/flavors/1/os-extra_specs/hw:cpu_policy", "2.1", ADMIN, None).await.status, 200);
+    // Only the description changes, and a flavor in use can go.
+    let other = json!({"flavor": {"description": "d", "ram": 1}});
+    assert_eq!(put(&api, "/flavors/1", "2.55", other).await.status, 400);
+    assert_eq!(api.call("DELETE", "/flavors/1", "2.1", ADMIN, None).await.status, 202);
+    assert_eq!(api.call("GET", "/flavors/1", "2.1", ADMIN, None).await.status, 404);
+    assert_eq!(api.get(&path, "2.47").await["server"]["flavor"], before);
+    for action in [json!({"os-stop": null}), json!({"os-start": null})] {
+        assert_eq!(api.call("POST", &format!("{path}/action"), "2.1", USER, Some(action)).await.status, 202);
+        api.life.settled().await;
+    }
+    assert_eq!(api.get(&path, "2.1").await["server"]["status"], "ACTIVE");
+    api.stop().await;
+}

@@ -13,7 +13,7 @@ use chronova_actors::config_drive;
 use chronova_actors::process::interference::{Interference, Verdict, Way};
 use chronova_events::instance::Alive;
 use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
-use chronova_tests::compute_api::{ADMIN, Api};
+use chronova_tests::compute_api::{ADMIN, Api, IMAGE};
 use serde_json::{Value, json};
 
 const USER: &str = "alice:web";
@@ -277,5 +277,41 @@ async fn a_disabled_host_gets_no_servers_and_a_dead_one_neither() {
     assert_eq!(api.call("PUT", &path, "2.53", ADMIN, Some(json!({"status": "disabled"}))).await.status, 200);
     let id = api.server(USER, Api::wish("nowhere")).await;
     assert_eq!(show(&api, &id).await["status"], "ERROR", "neither {one} nor {other}");
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn mappings_that_make_no_sense_are_refused() {
+    let api = Api::start().await;
+    let other = "4d1ab0a3-1a5b-4a4f-8d1a-1c9a4d3b2f10";
+    let root = |key: &str, value: Value| {
+        let mut root = json!({"source_type": "image", "destination_type": "local", "uuid": IMAGE, "boot_index": 0});
+        root[key] = value;
+        with("block_device_mapping_v2", json!([root]))
+    };
+    let mut both = root("boot_index", json!(0));
+    both["block_device_mapping"] = json!([{"volume_id": other, "device_name": "vda"}]);
+    let without_image = |mut wish: Value| {
+        wish.as_object_mut().unwrap().remove("imageRef");
+        wish
+    };
+    for wish in [
+        root("source_type", json!("floppy")),
+        root("destination_type", json!("remote")),
+        // An image becomes a local disk only as the root, and only the image that is booted.
+        root("boot_index", json!(1)),
+        root("boot_index", json!(-1)),
+        root("boot_index", Value::Null),
+        root("uuid", json!(other)),
+        without_image(root("boot_index", json!(0))),
+        both,
+    ] {
+        let answer = api.call("POST", "/servers", "2.1", USER, Some(json!({"server": wish}))).await;
+        assert_eq!(answer.status, 400, "{wish}: {:?}", answer.body);
+    }
+    assert_eq!(names(&api, "").await, [""; 0], "nothing was made");
+    let id = api.server(USER, root("boot_index", json!("0"))).await;
+    // An image that is booted stays an image on a local disk.
+    assert_eq!(show(&api, &id).await["os-extended-volumes:volumes_attached"], json!([]));
     api.stop().await;
 }
