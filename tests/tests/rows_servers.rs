@@ -4,9 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex};
 
 use base64::Engine as _;
 use chronova_actors::config_drive;
@@ -20,13 +18,21 @@ const USER: &str = "alice:web";
 
 /// Holds every step back until it may go.
 #[derive(Default)]
-struct Barrier(AtomicBool);
+struct Barrier {
+    open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Barrier {
+    fn open(&self) {
+        *self.open.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
+}
 
 impl Interference for Barrier {
     fn judge(&self, _: &'static str, _: &'static str, _: Way) -> Verdict {
-        while !self.0.load(Ordering::SeqCst) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        drop(self.opened.wait_while(self.open.lock().unwrap(), |open| !*open).unwrap());
         Verdict::Pass
     }
 }
@@ -62,7 +68,7 @@ async fn a_build_can_be_watched_until_it_is_active() {
         (&json!("BUILD"), &json!("building"), &json!("scheduling"))
     );
     assert_eq!((&building["addresses"], &building["OS-EXT-STS:power_state"]), (&json!({}), &json!(0)));
-    barrier.0.store(true, Ordering::SeqCst);
+    barrier.open();
     api.life.settled().await;
     let active = show(&api, &id).await;
     assert_eq!((&active["status"], &active["OS-EXT-STS:task_state"]), (&json!("ACTIVE"), &Value::Null));
