@@ -7,7 +7,7 @@ use chronova_events::envelope::{Cause, Recorded, Timestamp};
 use chronova_events::fold::Fold;
 use chronova_events::ids::{HostId, InstanceId, ProcessId, ProjectId, RequestId, UserId};
 use chronova_events::instance::{Alive, Instance, InstanceEvent, PowerAction};
-use chronova_events::process::{Outcome, ProcessEvent, Task};
+use chronova_events::process::{Outcome, ProcessEvent};
 use chronova_events::registry::Event;
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,31 @@ pub struct Action {
     pub updated_at: Timestamp,
     /// `Error`, where it failed.
     pub message: Option<String>,
+    /// Whether it succeeded; `None` as long as it is under way.
+    pub succeeded: Option<bool>,
     pub steps: Vec<ActionStep>,
+}
+
+impl Action {
+    /// The whole action as the one event that Nova records of it; `None` where Nova records none.
+    pub fn as_nova_event(&self) -> Option<ActionStep> {
+        let step = match self.name.as_str() {
+            "create" => "compute__do_build_and_run_instance",
+            "delete" => "compute_terminate_instance",
+            "start" => "compute_start_instance",
+            "stop" => "compute_stop_instance",
+            "reboot" => "compute_reboot_instance",
+            _ => return None,
+        };
+        Some(ActionStep {
+            step: step.to_owned(),
+            started_at: self.started_at,
+            finished_at: self.succeeded.map(|_| self.updated_at),
+            succeeded: self.succeeded,
+            details: self.steps.iter().rev().find_map(|step| step.details.clone()),
+            host: self.steps.iter().rev().find_map(|step| step.host),
+        })
+    }
 }
 
 /// One event of an action: what a process did.
@@ -96,7 +120,7 @@ impl ServerRow {
 
 impl Projection for Servers {
     const NAME: &'static str = "servers";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         match event {
@@ -199,6 +223,7 @@ impl Action {
             started_at: recorded.recorded_at,
             updated_at: recorded.recorded_at,
             message: None,
+            succeeded: None,
             steps: Vec::new(),
         }
     }
@@ -220,23 +245,13 @@ impl Action {
         match event {
             ProcessEvent::StepDone(done) => push(&done.step, true, None),
             ProcessEvent::StepFailed(failed) => push(&failed.step, false, Some(failed.fault.details.clone())),
-            ProcessEvent::Finished(finished) if finished.outcome == Outcome::Failed => {
-                self.message = Some("Error".to_owned());
+            ProcessEvent::Finished(finished) => {
+                self.succeeded = Some(finished.outcome == Outcome::Succeeded);
+                if finished.outcome == Outcome::Failed {
+                    self.message = Some("Error".to_owned());
+                }
             }
             _ => {}
         }
-    }
-}
-
-/// The name that Nova gives to what a process does, for the events of an action.
-pub fn nova_event_name(task: &Task) -> &'static str {
-    match task {
-        Task::BuildInstance { .. } => "compute__do_build_and_run_instance",
-        Task::DeleteInstance { .. } => "compute_terminate_instance",
-        Task::Power { action, .. } => match action {
-            PowerAction::Start => "compute_start_instance",
-            PowerAction::Stop => "compute_stop_instance",
-            PowerAction::RebootSoft | PowerAction::RebootHard => "compute_reboot_instance",
-        },
     }
 }

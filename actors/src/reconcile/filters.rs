@@ -134,7 +134,7 @@ async fn refresh(house: &House, instance: InstanceId, known: &mut BTreeMap<PortI
                 known.insert(filter.port, print);
             }
             Err(error) => {
-                tracing::warn!(%instance, filter = filter.name, %error, "a filter cannot be brought up to date")
+                tracing::warn!(%instance, filter = filter.name, %error, "a filter cannot be brought up to date");
             }
         }
     }

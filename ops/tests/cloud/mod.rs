@@ -83,9 +83,8 @@ impl Cloud {
     pub fn wait(&mut self, what: &str, mut met: impl FnMut(&mut Self) -> bool) {
         let begun = Instant::now();
         while !met(self) {
-            if begun.elapsed() > PATIENCE {
-                panic!("it never came to be that {what}\n{}", self.log());
-            }
+            let hangs = begun.elapsed() > PATIENCE;
+            assert!(!hangs, "it never came to be that {what}\n{}", self.log());
             pause(5);
         }
     }

@@ -78,7 +78,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"instanceAction": ACTION.render(&view, ctx.version)})))
 }
 
-/// Newest first.
+/// Newest first; the last is the whole action under the name that Nova gives it, before it are its steps.
 fn events(ctx: &Ctx, found: &Found, action: &Action, full: bool) -> Result<Value, Fault> {
     let details = ctx.allows("os_compute_api:os-instance-actions:events:details", &found.target);
     let project = &found.server()?.request.project;
@@ -87,10 +87,12 @@ fn events(ctx: &Ctx, found: &Found, action: &Action, full: bool) -> Result<Value
         .steps
         .iter()
         .rev()
+        .cloned()
+        .chain(action.as_nova_event())
         .map(|step| EventView {
-            step: step.clone(),
-            project: project.clone(),
             hostname: step.host.and_then(|id| hosts.read(|hosts| hosts.get(id).map(|host| host.hostname.clone()))),
+            step,
+            project: project.clone(),
             full,
             details,
         })

@@ -33,6 +33,9 @@ pub(super) async fn admit(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Admit
     let flavor = flavor(ctx, house, wish)?;
     let image = image(ctx, house, wish, &project, &flavor).await?;
     house.networks.check(&project, &wish.networks, &wish.security_groups).await.map_err(reject::network)?;
+    if ctx.body["server"]["networks"] == "auto" {
+        house.networks.check_auto(&project).await.map_err(reject::network)?;
+    }
     Ok(Admitted { project, flavor, image, key, availability_zone, forced_host })
 }
 
