@@ -7,6 +7,7 @@
 //!
 //! Invariants: a `Config` exists only if every value was valid; a secret's value is never part of a message.
 
+mod inert;
 pub mod ini;
 mod known;
 pub mod option;
@@ -147,6 +148,11 @@ fn settle(entries: Vec<ini::Entry>, remarks: &mut Vec<Problem>) -> Vec<(&'static
     let mut current = Vec::new();
     for entry in entries {
         if let Some(def) = options::find(&entry.section, &entry.key) {
+            if inert::is_inert(def) {
+                let message = format!("{} has no effect in this version yet", def.title());
+                let place = Some(entry.place.clone());
+                remarks.push(Problem { severity: Severity::Warning, place, message });
+            }
             current.push((def, entry));
         } else if let Some(def) = options::find_deprecated(&entry.section, &entry.key) {
             old.push((def, entry));

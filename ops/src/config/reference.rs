@@ -25,6 +25,7 @@ chronova config check /etc/nova/nova.conf /etc/chronova/chronova.conf
 * An option given more than once: the last one counts, except for repeatable options, which collect all.
 * `config check` lists every problem at once: errors (start-up would stop), warnings (unknown options, with the nearest
   known name; old names; options of Nova whose absence may surprise), notes (options of Nova without a meaning here).
+* Options marked **No effect yet** are checked and then not heeded; who sets one is warned.
 * Secrets are never repeated in messages.
 ";
 
@@ -66,7 +67,8 @@ fn code(text: &str) -> String {
 }
 
 fn meaning(def: &OptionDef) -> String {
-    let mut text = def.help.replace('|', "\\|");
+    let mut text = if super::inert::is_inert(def) { "**No effect yet.** ".to_owned() } else { String::new() };
+    text.push_str(&def.help.replace('|', "\\|"));
     if !def.deprecated.is_empty() {
         let old: Vec<String> = def.deprecated.iter().map(|(section, name)| format!("`[{section}] {name}`")).collect();
         let _ = write!(text, " Old names: {}.", old.join(", "));

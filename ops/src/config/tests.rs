@@ -101,6 +101,7 @@ fn all_problems_are_told_in_the_order_of_the_files() {
             "0.conf:3: error: [DEFAULT] debug: `maybe` is not a boolean (true, 1, on, yes or false, 0, off, no)",
             "0.conf:4: error: neither a section, a comment nor an assignment (no `=` or `:`)",
             "0.conf:6: error: [api] max_limit: -4 is out of bounds (at least 0)",
+            "1.conf:2: warning: [vnc] novncproxy_port has no effect in this version yet",
             "1.conf:2: error: [vnc] novncproxy_port: 99999 is out of bounds (0 to 65535)",
             "1.conf:4: error: [libvirt] virt_type: `lxc` is not one of auto, kvm, qemu",
         ]
@@ -119,6 +120,7 @@ fn what_is_nova_s_alone_is_noted_or_warned_about() {
             "0.conf:4: note: [neutron] auth-type is Nova's and has no effect in Chronova",
             "0.conf:6: warning: [database] connection is Nova's and has no effect: the event log under [chronova] \
              data_dir takes the place of Nova's databases",
+            "0.conf:8: warning: [libvirt] rbd_user has no effect in this version yet",
             "0.conf:9: warning: [libvirt] max_limit is not a known option; did you mean [api] max_limit?",
             "0.conf:11: warning: [quotas] cores is not a known option; did you mean [quota] cores?",
         ]

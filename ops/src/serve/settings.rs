@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use chronova_actors::house::Options;
 use chronova_actors::scheduler::SchedulerOptions;
+use chronova_events::store::sqlite::SqliteOptions;
 use chronova_hypervisor::connect::DriverOptions;
 use chronova_hypervisor::options::{CpuMode, ForwardMode, LibvirtOptions, VirtType};
 use chronova_web::compute::{Compute, ComputeConfig};
@@ -14,6 +15,10 @@ use chronova_web::route::Service;
 use chronova_web::server::Listener;
 
 use crate::config::{Config, Words};
+
+pub fn log(config: &Config) -> SqliteOptions {
+    SqliteOptions { batch_requests: config.chronova.log_batch as usize, ..SqliteOptions::default() }
+}
 
 pub fn actors(config: &Config) -> Options {
     let default = &config.default;
@@ -40,6 +45,7 @@ pub fn actors(config: &Config) -> Options {
             disk_weight_multiplier: filters.disk_weight_multiplier,
             ..SchedulerOptions::default()
         },
+        heartbeat: Duration::from_secs(u64::from(default.report_interval)),
         ..Options::default()
     }
 }

@@ -10,7 +10,7 @@ use chronova_actors::network::service::EmbeddedNetworks;
 use chronova_actors::runtime::{Core, Runtime};
 use chronova_events::clock::SystemClock;
 use chronova_events::store::EventStore;
-use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
+use chronova_events::store::sqlite::SqliteStore;
 use chronova_hypervisor::driver::Driver;
 use chronova_projections::checkpoint::{self, Loaded};
 use chronova_projections::runner;
@@ -38,7 +38,7 @@ impl House {
         let folder = config.chronova.data_dir.clone();
         create_private(&folder).with_context(|| format!("cannot use the data folder {}", folder.display()))?;
         let path = folder.join("log.db");
-        let store = SqliteStore::open(&path, &SqliteOptions::default())
+        let store = SqliteStore::open(&path, &settings::log(config))
             .with_context(|| format!("cannot open the event log {}", path.display()))?;
         let (views, loaded) = checkpoint::load(&folder.join("views"));
         match loaded {

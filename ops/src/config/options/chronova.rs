@@ -72,20 +72,8 @@ section! {
                    their own but must make progress within it.",
         }
         log_batch: u32 {
-            default: Text("256"), min: Some(1.0), max: Some(65536.0),
+            default: Text("1024"), min: Some(1.0), max: Some(65536.0),
             help: "Appends that may share one fsync of the event log.",
-        }
-        snapshot_every: u32 {
-            default: Text("200"), min: Some(1.0), unit: "events",
-            help: "Events of one stream after which its state is cached, so that loading it again is quick.",
-        }
-        idle_timeout: u32 {
-            default: Text("300"), min: Some(1.0), unit: "seconds",
-            help: "Time without a command after which an instance's actor is put to sleep; its next command loads it again.",
-        }
-        read_your_writes_timeout: u32 {
-            default: Text("5"), min: Some(0.0), max: Some(60.0), unit: "seconds",
-            help: "How long a query waits for the views to catch up with what the same user was last told.",
         }
         max_body_bytes: u64 {
             default: Text("114688"), min: Some(1024.0), unit: "bytes",
