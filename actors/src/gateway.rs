@@ -9,7 +9,7 @@ use chronova_events::store::{EventStore, StoreError};
 use crate::aggregate::{Aggregate, CommandError, Committed};
 use crate::shell::arbiters::Arbiters;
 use crate::shell::directory::Directory;
-use crate::shell::entity::Surroundings;
+use crate::shell::entity::{IDLE, Surroundings};
 
 /// An aggregate that the gateway can reach; implemented by the table below only.
 pub trait Reachable: Aggregate + Sized {
@@ -30,7 +30,7 @@ macro_rules! gateway {
             /// Needs a running actix system. `threads` is how many threads the actors share.
             pub fn start(store: Arc<dyn EventStore>, clock: Arc<dyn Clock>, threads: usize) -> Arc<Self> {
                 let arbiters = Arc::new(Arbiters::start(threads));
-                let around = Surroundings { store, clock };
+                let around = Surroundings { store, clock, idle: IDLE };
                 Arc::new(Self {
                     $( $field: Directory::new(around.clone(), Arc::clone(&arbiters)), )+
                     arbiters,

@@ -4,7 +4,7 @@
 //! are decided against the state as it will be, and go out together in the next append: an aggregate that everybody
 //! writes to (the placement ledger) is so pipelined by the same code that serves a lonely server.
 //!
-//! A reply never tells of what is not durable, refusals included: they wait for the events they were decided upon. When an
+//! A reply never tells of what is not durable, refusals and looks included: they wait for the events they rest upon. When an
 //! append fails, the state in memory is thrown away with everything decided upon it, the stream is read again, and the
 //! commands that waited are decided anew once (conflict) or answered `Unavailable`.
 
@@ -29,8 +29,8 @@ use crate::aggregate::{Aggregate, CommandError, Committed};
 pub const MAILBOX: usize = 1_024;
 /// Commands whose events go out in one append at the most.
 const BATCH: usize = 512;
-/// An actor with nothing to do for this long leaves memory.
-const IDLE: Duration = Duration::from_mins(1);
+/// An actor with nothing to do for this long leaves memory, unless somebody says otherwise.
+pub const IDLE: Duration = Duration::from_mins(1);
 /// Events read at once when loading.
 const PAGE: usize = 4_096;
 
@@ -48,7 +48,7 @@ impl<A: Aggregate> Message for Execute<A> {
     type Result = ();
 }
 
-/// Asks for a copy of the state as it is on disk or about to be.
+/// Asks for a copy of the state as it is in the log.
 #[derive(Debug)]
 pub struct Look<A: Aggregate>(pub oneshot::Sender<Result<A::State, StoreError>>);
 
@@ -61,6 +61,8 @@ impl<A: Aggregate> Message for Look<A> {
 pub struct Surroundings {
     pub store: Arc<dyn EventStore>,
     pub clock: Arc<dyn Clock>,
+    /// An actor with nothing to do for this long leaves memory.
+    pub idle: Duration,
 }
 
 impl std::fmt::Debug for Surroundings {
@@ -69,8 +71,14 @@ impl std::fmt::Debug for Surroundings {
     }
 }
 
+/// Somebody who waits until the state in memory is durable.
+enum Waiting<A: Aggregate> {
+    Decided(Decided<A>),
+    Looking { state: Box<A::State>, reply: oneshot::Sender<Result<A::State, StoreError>> },
+}
+
 /// A command decided upon, waiting for its events to be durable.
-struct Waiting<A: Aggregate> {
+struct Decided<A: Aggregate> {
     command: A::Command,
     meta: Arc<Meta>,
     decided: Result<Vec<NewEvent>, A::Reject>,
@@ -84,6 +92,8 @@ struct Folded<S> {
     state: S,
     revision: Revision,
     position: Position,
+    /// Of the snapshot that it began with.
+    snapshot_at: Revision,
 }
 
 pub struct Entity<A: Aggregate> {
@@ -136,6 +146,7 @@ impl<A: Aggregate> Entity<A> {
                     actor.state = folded.state;
                     actor.durable = folded.revision;
                     actor.position = folded.position;
+                    actor.snapshot_at = folded.snapshot_at;
                     actor.redecide(ctx);
                 }
                 Err(error) => {
@@ -151,7 +162,7 @@ impl<A: Aggregate> Entity<A> {
     fn accept(&mut self, command: A::Command, meta: Arc<Meta>, reply: oneshot::Sender<Reply<A>>, retried: bool) {
         let now = self.around.clock.now();
         let decided = A::decide(&self.state, command.clone()).map(|events| self.take_in(events, now, &meta));
-        self.queue.push(Waiting { command, meta, decided, reply, retried });
+        self.queue.push(Waiting::Decided(Decided { command, meta, decided, reply, retried }));
     }
 
     fn take_in(&mut self, events: Vec<<A::State as Fold>::Event>, now: Timestamp, meta: &Arc<Meta>) -> Vec<NewEvent> {
@@ -170,7 +181,7 @@ impl<A: Aggregate> Entity<A> {
         }
         let rest = self.queue.split_off(self.queue.len().min(BATCH));
         self.in_flight = std::mem::replace(&mut self.queue, rest);
-        let events: Vec<NewEvent> = self.in_flight.iter().flat_map(|w| w.decided.iter().flatten().cloned()).collect();
+        let events: Vec<NewEvent> = self.in_flight.iter().flat_map(Waiting::events).cloned().collect();
         if events.is_empty() {
             let appended = Appended { revision: self.durable, position: self.position };
             self.settle(appended, ctx);
@@ -191,16 +202,7 @@ impl<A: Aggregate> Entity<A> {
         self.durable = appended.revision;
         self.position = appended.position;
         for waiting in self.in_flight.drain(..) {
-            let reply = match waiting.decided {
-                Ok(new) => Ok(Committed {
-                    revision: appended.revision,
-                    position: appended.position,
-                    events: new.into_iter().map(|new| new.event).collect(),
-                }),
-                Err(reject) => Err(CommandError::Rejected(reject)),
-            };
-            // The asker may have gone away: what happened has happened all the same.
-            let _ = waiting.reply.send(reply);
+            waiting.settle(appended);
         }
         self.keep_snapshot();
         self.flush(ctx);
@@ -226,11 +228,13 @@ impl<A: Aggregate> Entity<A> {
     fn redecide(&mut self, ctx: &mut Context<Self>) {
         let waiting: Vec<_> = self.in_flight.drain(..).chain(self.queue.drain(..)).collect();
         for one in waiting {
-            if one.retried {
-                let error = StoreError::Io("the stream changed twice while the command was decided".to_owned());
-                let _ = one.reply.send(Err(CommandError::Unavailable(error)));
-            } else {
-                self.accept(one.command, one.meta, one.reply, true);
+            match one {
+                Waiting::Looking { reply, .. } => self.look(reply),
+                Waiting::Decided(one) if one.retried => {
+                    let error = StoreError::Io("the stream changed twice while the command was decided".to_owned());
+                    let _ = one.reply.send(Err(CommandError::Unavailable(error)));
+                }
+                Waiting::Decided(one) => self.accept(one.command, one.meta, one.reply, true),
             }
         }
         self.flush(ctx);
@@ -238,8 +242,12 @@ impl<A: Aggregate> Entity<A> {
 
     fn fail(&mut self, error: &StoreError) {
         for waiting in self.in_flight.drain(..).chain(self.queue.drain(..)) {
-            let _ = waiting.reply.send(Err(CommandError::Unavailable(error.clone())));
+            waiting.fail(error);
         }
+    }
+
+    fn look(&mut self, reply: oneshot::Sender<Result<A::State, StoreError>>) {
+        self.queue.push(Waiting::Looking { state: Box::new(self.state.clone()), reply });
     }
 
     /// Keeps a snapshot when enough has happened and the state in memory is exactly what is durable.
@@ -265,6 +273,43 @@ impl<A: Aggregate> Entity<A> {
     }
 }
 
+impl<A: Aggregate> Waiting<A> {
+    fn events(&self) -> &[NewEvent] {
+        match self {
+            Self::Decided(Decided { decided: Ok(events), .. }) => events,
+            Self::Decided(_) | Self::Looking { .. } => &[],
+        }
+    }
+
+    /// The asker may have gone away: what happened has happened all the same.
+    fn settle(self, appended: Appended) {
+        match self {
+            Self::Looking { state, reply } => {
+                let _ = reply.send(Ok(*state));
+            }
+            Self::Decided(Decided { decided, reply, .. }) => {
+                let Appended { revision, position } = appended;
+                let committed = |new: Vec<NewEvent>| {
+                    let events = new.into_iter().map(|new| new.event).collect();
+                    Committed { revision, position, events }
+                };
+                let _ = reply.send(decided.map(committed).map_err(CommandError::Rejected));
+            }
+        }
+    }
+
+    fn fail(self, error: &StoreError) {
+        match self {
+            Self::Looking { reply, .. } => {
+                let _ = reply.send(Err(error.clone()));
+            }
+            Self::Decided(Decided { reply, .. }) => {
+                let _ = reply.send(Err(CommandError::Unavailable(error.clone())));
+            }
+        }
+    }
+}
+
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(bound = "S: Fold")]
 struct SnapshotOf<S> {
@@ -273,13 +318,19 @@ struct SnapshotOf<S> {
 
 /// The state of a stream: its snapshot, if there is a usable one, and the events after it.
 async fn fold_stream<S: Fold>(store: &dyn EventStore, stream: &StreamId) -> Result<Folded<S>, StoreError> {
-    let mut folded = Folded { state: S::default(), revision: Revision::NONE, position: Position::START };
+    let mut folded = Folded {
+        state: S::default(),
+        revision: Revision::NONE,
+        position: Position::START,
+        snapshot_at: Revision::NONE,
+    };
     if let Some(snapshot) = store.load_snapshot(stream).await?
         && snapshot.state_version == S::STATE_VERSION
         && let Ok(kept) = codec::decode_snapshot::<SnapshotOf<S>>(&snapshot.bytes)
     {
         // The position of the snapshot is not kept; the head is at or behind it, and only used for waiting.
-        folded = Folded { state: kept.state, revision: snapshot.revision, position: store.head() };
+        let (revision, position) = (snapshot.revision, store.head());
+        folded = Folded { state: kept.state, revision, position, snapshot_at: revision };
     }
     loop {
         let page = store.read_stream(stream, folded.revision, PAGE).await?;
@@ -305,8 +356,9 @@ impl<A: Aggregate> Actor for Entity<A> {
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
         self.load(ctx);
-        ctx.run_interval(IDLE, |actor, ctx| {
-            if actor.queue.is_empty() && actor.in_flight.is_empty() && actor.last_used.elapsed() >= IDLE {
+        ctx.run_interval(self.around.idle, |actor, ctx| {
+            let idle = actor.last_used.elapsed() >= actor.around.idle;
+            if idle && actor.queue.is_empty() && actor.in_flight.is_empty() {
                 ctx.stop();
             }
         });
@@ -330,9 +382,13 @@ impl<A: Aggregate> Handler<Execute<A>> for Entity<A> {
 impl<A: Aggregate> Handler<Look<A>> for Entity<A> {
     type Result = ();
 
-    fn handle(&mut self, message: Look<A>, _ctx: &mut Self::Context) {
+    fn handle(&mut self, message: Look<A>, ctx: &mut Self::Context) {
         self.last_used = Instant::now();
-        let answer = self.broken.clone().map_or_else(|| Ok(self.state.clone()), Err);
-        let _ = message.0.send(answer);
+        if let Some(error) = &self.broken {
+            let _ = message.0.send(Err(error.clone()));
+            return;
+        }
+        self.look(message.0);
+        self.flush(ctx);
     }
 }
