@@ -81,7 +81,7 @@ impl Runtime {
                 break_down.send_replace(Some(error.to_string()));
             })
         };
-        let fleet = Fleet::new(views.hosts.read(chronova_projections::hosts::Hosts::count));
+        let fleet = Fleet::new(views.hosts.read(|hosts| hosts.all().map(|host| host.number).max().unwrap_or(0)));
         let house = Arc::new(House { gateway, views, fleet, networks, images, clock, options, interference });
         retire(&house, &drivers).await;
         // No request is served yet: what nobody holds now, nobody will.

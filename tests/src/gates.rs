@@ -1,7 +1,10 @@
-//! A driver that dies with its control plane: what a crashed world still has under way reaches no host.
+//! A driver that dies with its control plane: what a crashed world still has under way reaches no host. And one whose calls
+//! a test can hold up, before their work or between work and answer.
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -11,16 +14,56 @@ use chronova_hypervisor::guest::{
     FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec,
 };
 use futures::StreamExt;
+use tokio::sync::watch;
+
+/// Holds up driver calls of every host: `spawn` before its work, `spawn:answer` after it.
+#[derive(Debug, Default)]
+pub struct Brakes {
+    held: watch::Sender<BTreeSet<&'static str>>,
+    waiting: Mutex<BTreeMap<&'static str, usize>>,
+}
+
+impl Brakes {
+    pub fn hold(&self, point: &'static str) {
+        self.held.send_modify(|held| {
+            held.insert(point);
+        });
+    }
+
+    pub fn release(&self, point: &'static str) {
+        self.held.send_modify(|held| {
+            held.remove(point);
+        });
+    }
+
+    /// Waits until a call is held up at `point`.
+    pub async fn reached(&self, point: &'static str) {
+        while self.waiting.lock().unwrap().get(point).is_none_or(|count| *count == 0) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    async fn pass(&self, point: &'static str) {
+        let mut held = self.held.subscribe();
+        if !held.borrow().contains(point) {
+            return;
+        }
+        *self.waiting.lock().unwrap().entry(point).or_default() += 1;
+        let _ = held.wait_for(|held| !held.contains(point)).await;
+        *self.waiting.lock().unwrap().entry(point).or_default() -= 1;
+    }
+}
 
 /// Passes calls on until `dead`, which is the fuse of the world's log.
 pub struct Gate {
     inner: Arc<dyn Driver>,
     dead: Arc<AtomicBool>,
+    brakes: Arc<Brakes>,
 }
 
 impl Gate {
-    pub fn around(inner: Arc<dyn Driver>, dead: Arc<AtomicBool>) -> Arc<dyn Driver> {
-        Arc::new(Self { inner, dead })
+    pub fn around(inner: Arc<dyn Driver>, dead: Arc<AtomicBool>, brakes: Arc<Brakes>) -> Arc<dyn Driver> {
+        Arc::new(Self { inner, dead, brakes })
     }
 
     fn check(&self) -> DriverResult<()> {
@@ -33,9 +76,11 @@ impl Gate {
 
 /// Before and after: a call that was under way at the crash did its work, but nobody learns of it.
 macro_rules! gated {
-    ($self:ident, $call:expr) => {{
+    ($self:ident, $call:ident ( $($arg:expr),* )) => {{
+        $self.brakes.pass(stringify!($call)).await;
         $self.check()?;
-        let result = $call.await;
+        let result = $self.inner.$call($($arg),*).await;
+        $self.brakes.pass(concat!(stringify!($call), ":answer")).await;
         $self.check()?;
         result
     }};
@@ -47,55 +92,55 @@ impl Driver for Gate {
         self.inner.uri()
     }
     async fn capabilities(&self) -> DriverResult<HostCapabilities> {
-        gated!(self, self.inner.capabilities())
+        gated!(self, capabilities())
     }
     async fn usage(&self) -> DriverResult<HostUsage> {
-        gated!(self, self.inner.usage())
+        gated!(self, usage())
     }
     async fn ensure_image(&self, image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult<()> {
-        gated!(self, self.inner.ensure_image(image, source))
+        gated!(self, ensure_image(image, source))
     }
     async fn ensure_network(&self, network: &NetworkSpec) -> DriverResult<()> {
-        gated!(self, self.inner.ensure_network(network))
+        gated!(self, ensure_network(network))
     }
     async fn remove_network(&self, network: NetworkId) -> DriverResult<()> {
-        gated!(self, self.inner.remove_network(network))
+        gated!(self, remove_network(network))
     }
     async fn ensure_filter(&self, filter: &FilterSpec) -> DriverResult<()> {
-        gated!(self, self.inner.ensure_filter(filter))
+        gated!(self, ensure_filter(filter))
     }
     async fn remove_filter(&self, name: &str) -> DriverResult<()> {
-        gated!(self, self.inner.remove_filter(name))
+        gated!(self, remove_filter(name))
     }
     async fn spawn(&self, guest: &GuestSpec) -> DriverResult<()> {
-        gated!(self, self.inner.spawn(guest))
+        gated!(self, spawn(guest))
     }
     async fn destroy(&self, instance: InstanceId) -> DriverResult<()> {
-        gated!(self, self.inner.destroy(instance))
+        gated!(self, destroy(instance))
     }
     async fn start(&self, instance: InstanceId) -> DriverResult<()> {
-        gated!(self, self.inner.start(instance))
+        gated!(self, start(instance))
     }
     async fn stop(&self, instance: InstanceId, mode: StopMode) -> DriverResult<()> {
-        gated!(self, self.inner.stop(instance, mode))
+        gated!(self, stop(instance, mode))
     }
     async fn reboot_soft(&self, instance: InstanceId, timeout_seconds: u32) -> DriverResult<()> {
-        gated!(self, self.inner.reboot_soft(instance, timeout_seconds))
+        gated!(self, reboot_soft(instance, timeout_seconds))
     }
     async fn reboot_hard(&self, instance: InstanceId) -> DriverResult<()> {
-        gated!(self, self.inner.reboot_hard(instance))
+        gated!(self, reboot_hard(instance))
     }
     async fn guest(&self, instance: InstanceId) -> DriverResult<GuestStatus> {
-        gated!(self, self.inner.guest(instance))
+        gated!(self, guest(instance))
     }
     async fn guests(&self) -> DriverResult<Vec<GuestStatus>> {
-        gated!(self, self.inner.guests())
+        gated!(self, guests())
     }
     async fn orphans(&self) -> DriverResult<Vec<InstanceId>> {
-        gated!(self, self.inner.orphans())
+        gated!(self, orphans())
     }
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
-        gated!(self, self.inner.console_log(instance, max_bytes))
+        gated!(self, console_log(instance, max_bytes))
     }
     fn watch(&self) -> SignalStream {
         let dead = Arc::clone(&self.dead);

@@ -9,6 +9,8 @@ use std::time::Duration;
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::house::{House, Options};
 use chronova_actors::instance::{Asker, InstanceAggregate, InstanceCommand};
+use chronova_actors::network::service::EmbeddedNetworks;
+use chronova_actors::ports::Networks;
 use chronova_actors::process::interference::Interference;
 use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
 use chronova_actors::runtime::{Core, Runtime};
@@ -29,7 +31,7 @@ use chronova_projections::runner;
 use chronova_projections::views::Views;
 use uuid::Uuid;
 
-use crate::gates::Gate;
+use crate::gates::{Brakes, Gate};
 use crate::services::{OneImage, OneNetwork};
 
 /// How long a test waits for what must come; only a hang reaches it.
@@ -41,33 +43,65 @@ pub struct World {
     pub fleet: Arc<SimFleet>,
     pub network: Arc<OneNetwork>,
     pub options: Options,
+    pub brakes: Arc<Brakes>,
+}
+
+/// What is special about a life.
+#[derive(Default)]
+pub struct Setting {
+    /// The append at which the log blows its fuse.
+    pub fuse: Option<u64>,
+    pub interference: Option<Arc<dyn Interference>>,
+    /// Ports and filters from the embedded network service instead of [`OneNetwork`].
+    pub embedded_networks: bool,
+    /// How many of the world's hosts are configured, where not all are.
+    pub hosts: Option<usize>,
 }
 
 impl World {
     /// A world with `hosts` hosts that answer at once.
     pub fn new(hosts: usize) -> Self {
-        let uri = SimUri { vcpus: 8, memory_mib: 8192, disk_gib: 100, ..SimUri::new(hosts) };
+        Self::of(SimUri { vcpus: 8, memory_mib: 8192, disk_gib: 100, ..SimUri::new(hosts) })
+    }
+
+    /// A world with this fleet.
+    pub fn of(uri: SimUri) -> Self {
         let options = Options {
             heartbeat: Duration::from_millis(200),
             resync: Duration::from_millis(200),
             reconcile: Duration::from_millis(50),
+            filter_pause: Duration::from_millis(20),
             retry_base: Duration::from_millis(1),
             retry_cap: Duration::from_millis(20),
             ..Options::default()
         };
-        Self { log: MemoryStore::new(), fleet: SimFleet::new(uri), network: Arc::default(), options }
+        Self {
+            log: MemoryStore::new(),
+            fleet: SimFleet::new(uri),
+            network: Arc::default(),
+            options,
+            brakes: Arc::default(),
+        }
     }
 
     /// A life whose log blows its fuse at the nth append, or never.
     pub async fn live(&self, fuse: Option<u64>, interference: Option<Arc<dyn Interference>>) -> Life {
-        let fused = FuseStore::new(Arc::clone(&self.log) as Arc<dyn EventStore>, fuse);
+        self.begin(Setting { fuse, interference, ..Setting::default() }).await
+    }
+
+    pub async fn begin(&self, setting: Setting) -> Life {
+        let fused = FuseStore::new(Arc::clone(&self.log) as Arc<dyn EventStore>, setting.fuse);
         let store = Arc::clone(&fused) as Arc<dyn EventStore>;
-        let drivers: Vec<Arc<dyn Driver>> =
-            self.fleet.drivers().into_iter().map(|driver| Gate::around(driver, fused.dead())).collect();
+        let gated = |driver| Gate::around(driver, fused.dead(), Arc::clone(&self.brakes));
+        let configured = self.fleet.drivers().into_iter().take(setting.hosts.unwrap_or(usize::MAX));
+        let drivers: Vec<Arc<dyn Driver>> = configured.map(gated).collect();
         let mut core = Core::start(store, Arc::new(SystemClock), Views::new(), 1).await.unwrap();
-        core.interference = interference;
-        let network = Arc::clone(&self.network);
-        let runtime = Runtime::start(core, drivers, network, Arc::new(OneImage), self.options.clone()).await;
+        core.interference = setting.interference;
+        let networks: Arc<dyn Networks> = match setting.embedded_networks {
+            true => EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views)),
+            false => Arc::clone(&self.network) as Arc<dyn Networks>,
+        };
+        let runtime = Runtime::start(core, drivers, networks, Arc::new(OneImage), self.options.clone()).await;
         Life { runtime, store: fused }
     }
 
@@ -102,6 +136,9 @@ impl World {
         assert_eq!(self.fleet.doubles(), [], "no guest runs twice");
         assert_eq!(self.fleet.leaks(), [], "no disk is left behind");
         let mut ports = self.network.holders();
+        views.networks.read(|view| {
+            ports.extend(view.ports().filter_map(|port| port.binding().device.parse::<InstanceId>().ok()))
+        });
         ports.sort();
         assert_eq!(ports, placed, "ports are those of the servers that have a host");
         let mut claims: Vec<InstanceId> =
@@ -144,9 +181,14 @@ impl Life {
 
     /// Waits until every host has been registered and is up.
     pub async fn hosts_up(&self, hosts: usize) {
+        self.hosts_up_of(hosts, hosts).await;
+    }
+
+    /// Waits until `up` hosts are up and `known` hosts are registered.
+    pub async fn hosts_up_of(&self, up: usize, known: usize) {
         self.until(|house| {
-            house.views.hosts.read(|view| view.all().filter(|host| host.up).count()) == hosts
-                && house.views.placement.read(|view| view.ledger.providers.len()) == hosts
+            house.views.hosts.read(|view| view.all().filter(|host| host.up).count()) == up
+                && house.views.placement.read(|view| view.ledger.providers.len()) == known
         })
         .await;
     }
@@ -195,7 +237,7 @@ impl Life {
             instances: vec![instance],
             cores: request.flavor.vcpus,
             memory_mib: request.flavor.memory_mib,
-            defaults: DefaultLimits::default(),
+            defaults: DefaultLimits { instances: -1, cores: -1, memory_mib: -1 },
         };
         let project = request.project.clone();
         gateway.send::<QuotaAggregate>(&project, reserve, user_meta()).await.map_err(|e| e.to_string())?;
@@ -210,6 +252,28 @@ impl Life {
     pub async fn power(&self, instance: InstanceId, action: PowerAction) -> Result<(), String> {
         let process = ProcessId::random();
         self.instance(instance, InstanceCommand::Power { process, action, asker: ADMIN }).await
+    }
+
+    /// What a user would see.
+    pub fn status(&self, instance: InstanceId) -> &'static str {
+        status::of(&self.instance_now(instance)).map_or("ABSENT", |status| status.status)
+    }
+
+    /// Waits until a user would see `wanted`.
+    pub async fn shows(&self, instance: InstanceId, wanted: &str) {
+        self.until(|_| self.status(instance) == wanted).await;
+    }
+
+    /// The message of the server's fault.
+    pub fn fault(&self, instance: InstanceId) -> String {
+        let now = self.instance_now(instance);
+        now.known().and_then(|server| server.fault.clone()).map(|(fault, _)| fault.message).unwrap_or_default()
+    }
+
+    /// Which of the world's hosts the server is on.
+    pub fn host_of(&self, world: &World, instance: InstanceId) -> Option<usize> {
+        let placed = self.instance_now(instance).alive()?.placement.clone()?;
+        (0..world.fleet.len()).find(|host| world.fleet.uri().host_id(*host) == placed.host)
     }
 
     async fn instance(&self, instance: InstanceId, command: InstanceCommand) -> Result<(), String> {
@@ -235,7 +299,8 @@ pub fn build_request(instance: InstanceId) -> BuildRequested {
     BuildRequested {
         instance,
         process: ProcessId::derive(instance.0, "build"),
-        number: 1,
+        // Domains are named after it.
+        number: u64::try_from(instance.0.as_u128() & 0xffff_ffff).unwrap(),
         reservation: "r-00000001".to_owned(),
         launch_index: 0,
         project: ProjectId::new("p"),

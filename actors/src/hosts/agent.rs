@@ -251,7 +251,8 @@ impl Agent {
     async fn apply(&self, member: &Member, instance: InstanceId, remedy: Remedy) {
         match remedy {
             Remedy::Nothing => {}
-            Remedy::Observe(power) => self.observe(member.host, instance, power).await,
+            // The list may be older than what the log says by now: look again.
+            Remedy::Look => self.look_at(instance).await,
             Remedy::Destroy => {
                 tracing::info!(host = %member.hostname, %instance, "removing what a deleted or moved server left");
                 if let Err(error) = self.driver.destroy(instance).await {

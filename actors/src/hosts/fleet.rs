@@ -46,9 +46,9 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// `known`: how many hosts the log knows already.
-    pub fn new(known: u64) -> Arc<Self> {
-        Arc::new(Self { members: RwLock::default(), numbered: AtomicU64::new(known) })
+    /// `highest`: the highest number that a host has already; numbers may have gaps.
+    pub fn new(highest: u64) -> Arc<Self> {
+        Arc::new(Self { members: RwLock::default(), numbered: AtomicU64::new(highest) })
     }
 
     pub fn member(&self, host: HostId) -> Option<Arc<Member>> {

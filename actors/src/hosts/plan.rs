@@ -15,8 +15,8 @@ pub enum Believed<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remedy {
     Nothing,
-    /// Record what is seen.
-    Observe(Power),
+    /// The power state seems to be another one than recorded: look closer and record what is seen.
+    Look,
     /// Remove the guest: its server was deleted, or lives elsewhere.
     Destroy,
     /// Not ours to touch, but worth a warning: perhaps the log of another control plane knows it.
@@ -36,16 +36,14 @@ pub fn found(host: HostId, believed: Believed<'_>, seen: Power) -> Remedy {
         Some(placed) if placed.host != host => Remedy::Destroy,
         Some(_) if matches!(server.phase, Phase::Building { .. }) => Remedy::Nothing,
         Some(_) if server.power() == seen => Remedy::Nothing,
-        Some(_) => Remedy::Observe(seen),
+        Some(_) => Remedy::Look,
     }
 }
 
 /// A server that should be on `host` has no guest there.
 pub fn missing(server: &Instance) -> Remedy {
     match server.alive() {
-        Some(alive) if alive.ongoing.is_none() && matches!(alive.phase, Phase::Active { .. }) => {
-            Remedy::Observe(Power::Shutdown)
-        }
+        Some(alive) if alive.ongoing.is_none() && matches!(alive.phase, Phase::Active { .. }) => Remedy::Look,
         _ => Remedy::Nothing,
     }
 }
