@@ -10,7 +10,7 @@
 //! A host that fails is given up and the build tries another, `[scheduler] max_attempts` in all.
 
 use chronova_events::ids::{ConsumerId, HostId, ProviderId};
-use chronova_events::instance::{NetworkAllocated, Placed};
+use chronova_events::instance::{FaultInfo, NetworkAllocated, Placed};
 use chronova_events::ledger::{Allocation, Claimed};
 use chronova_events::process::{Outcome, Output};
 use futures::FutureExt;
@@ -54,11 +54,7 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
         let process = work.running.process;
         let record = match outcome {
             Outcome::Succeeded => InstanceCommand::RecordBuilt { process },
-            Outcome::Failed => {
-                let fault = work.running.failure.as_ref().map(|failure| failure.fault.clone());
-                let fault = fault.unwrap_or_else(|| StepError::Again("unknown".to_owned()).fault());
-                InstanceCommand::RecordBuildFailed { process, fault }
-            }
+            Outcome::Failed => InstanceCommand::RecordBuildFailed { process, fault: fault(work) },
             // Whoever called it off goes on with the server.
             Outcome::CalledOff => return Ok(()),
         };
@@ -66,6 +62,24 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
         settled(gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await)
     }
     .boxed()
+}
+
+/// What the user is told. Where hosts were tried in vain: Nova's `MaxRetriesExceeded`; what the last one said is in the
+/// details.
+fn fault(work: &Work) -> FaultInfo {
+    let Some(failure) = &work.running.failure else { return StepError::Again("unknown".to_owned()).fault() };
+    match failure.elsewhere && work.house.options.max_attempts > 1 {
+        true => exhausted(work, &format!("{} {}", failure.fault.message, failure.fault.details)),
+        false => failure.fault.clone(),
+    }
+}
+
+fn exhausted(work: &Work, details: &str) -> FaultInfo {
+    let message = format!(
+        "Exceeded maximum number of retries. Exhausted all hosts available for retrying build failures for instance {}.",
+        work.instance_id()
+    );
+    FaultInfo { code: 500, message, details: details.to_owned() }
 }
 
 async fn claim_host(work: &Work) -> Result<Output, StepError> {
@@ -78,6 +92,9 @@ async fn claim_host(work: &Work) -> Result<Output, StepError> {
     let request = Request::of_build(&server.request, &work.running.excluded, &house.options.availability_zone);
     let candidates = scheduler::choose(&house.views, &request, &house.options.scheduler).map_err(|none| {
         let details = format!("{none} (attempt {})", work.running.attempt);
+        if !work.running.excluded.is_empty() {
+            return StepError::Fatal(exhausted(work, &details));
+        }
         StepError::fatal(500, "No valid host was found. There are not enough hosts available.", &details)
     })?;
     for chosen in candidates {

@@ -7,7 +7,7 @@
 //! A soft reboot that the guest does not react to becomes a hard one, as in Nova.
 
 use chronova_events::ids::HostId;
-use chronova_events::instance::{Alive, PowerAction};
+use chronova_events::instance::{Alive, Ongoing, PowerAction};
 use chronova_events::process::{Outcome, Output, Task};
 use chronova_hypervisor::driver::{Driver, DriverError, DriverResult, StopMode};
 use futures::FutureExt;
@@ -91,5 +91,10 @@ async fn ask(driver: &dyn Driver, work: &Work, action: PowerAction) -> DriverRes
 async fn revive(work: &Work, host: HostId, server: &Alive) -> Result<Output, StepError> {
     guest::prepare(work, host, server).await?;
     guest::spawn(work, host, server).await?;
+    // A delete may have come meanwhile and found no guest to remove.
+    let now = work.server().await?;
+    if now.is_none_or(|now| matches!(now.ongoing, Some(Ongoing::Delete { .. }))) {
+        guest::destroy(work, host).await?;
+    }
     Ok(Output::Nothing)
 }

@@ -10,6 +10,7 @@ use chronova_events::store::EventStore;
 use chronova_projections::processes::{Pending, asked_for};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
 
 use super::perform::perform;
 use crate::house::House;
@@ -25,15 +26,16 @@ pub async fn supervise(house: Arc<House>, store: Arc<dyn EventStore>) {
     let mut tasks = JoinSet::new();
     let mut subscription = store.subscribe(supervisor.house.views.position());
     drop(store);
-    let unfinished: Vec<Pending> = supervisor.house.views.processes.read(|view| view.pending().cloned().collect());
-    if !unfinished.is_empty() {
-        tracing::info!(count = unfinished.len(), "going on with unfinished processes");
-    }
-    for pending in unfinished {
-        supervisor.begin(pending, &mut tasks);
-    }
+    supervisor.go_on(&mut tasks);
+    let mut broken = false;
+    let mut again = interval(supervisor.house.options.reconcile);
+    again.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
+            _ = again.tick(), if broken => {
+                broken = false;
+                supervisor.go_on(&mut tasks);
+            }
             batch = subscription.next() => match batch {
                 Ok(batch) => {
                     for recorded in batch {
@@ -51,7 +53,8 @@ pub async fn supervise(house: Arc<House>, store: Arc<dyn EventStore>) {
                 }
             },
             Some(ended) = tasks.join_next() => if let Err(error) = ended {
-                tracing::error!(%error, "a process broke; it goes on at the next start");
+                tracing::error!(%error, "a process broke; it goes on in a moment");
+                broken = true;
             },
         }
     }
@@ -64,6 +67,17 @@ struct Supervisor {
 }
 
 impl Supervisor {
+    /// Begins what is not finished and not at work.
+    fn go_on(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
+        let unfinished: Vec<Pending> = self.house.views.processes.read(|view| view.pending().cloned().collect());
+        if !unfinished.is_empty() {
+            tracing::info!(count = unfinished.len(), "going on with unfinished processes");
+        }
+        for pending in unfinished {
+            self.begin(pending, tasks);
+        }
+    }
+
     fn begin(self: &Arc<Self>, pending: Pending, tasks: &mut JoinSet<()>) {
         let id = pending.process;
         if !self.at_work.lock().unwrap_or_else(PoisonError::into_inner).insert(id) {

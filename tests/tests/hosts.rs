@@ -1,0 +1,469 @@
+//! Hosts that come, die, return, refuse and lie, and the servers on them.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use chronova_actors::process::interference::{Interference, Verdict, Way};
+use chronova_events::envelope::{Position, Timestamp};
+use chronova_events::fold::Fold;
+use chronova_events::ids::InstanceId;
+use chronova_events::instance::PowerAction;
+use chronova_events::ledger::Ledger;
+use chronova_events::registry::Event;
+use chronova_events::store::EventStore;
+use chronova_hypervisor::guest::{GuestSpec, PowerState};
+use chronova_hypervisor::sim::{Call, Effect, FaultPlan, SimUri, When};
+use chronova_tests::world::{Life, Setting, World};
+use futures::future::join_all;
+use uuid::Uuid;
+
+const NO_VALID_HOST: &str = "No valid host was found. There are not enough hosts available.";
+
+fn id(n: u128) -> InstanceId {
+    InstanceId(Uuid::from_u128(n))
+}
+
+/// Nova's `MaxRetriesExceeded`.
+fn exhausted(instance: InstanceId) -> String {
+    format!(
+        "Exceeded maximum number of retries. Exhausted all hosts available for retrying build failures for instance \
+         {instance}."
+    )
+}
+
+async fn started(world: &World) -> Life {
+    let life = world.live(None, None).await;
+    life.hosts_up(world.fleet.len()).await;
+    life
+}
+
+async fn built(life: &Life, instance: InstanceId) {
+    life.build(instance).await.unwrap();
+    assert!(life.settled().await);
+}
+
+/// How often each kind of event is in the log.
+async fn kinds(world: &World) -> BTreeMap<String, usize> {
+    let mut kinds = BTreeMap::new();
+    for recorded in world.log.read_all(Position::START, 100_000).await.unwrap() {
+        *kinds.entry(recorded.kind.to_string()).or_default() += 1;
+    }
+    kinds
+}
+
+/// Waits until every host was compared with the log `times` more times.
+async fn resynced(world: &World, life: &Life, times: u64) {
+    let before = world.fleet.calls(Call::Guests);
+    let wanted = before + (times + 1) * world.fleet.len() as u64;
+    life.until(|_| world.fleet.calls(Call::Guests) >= wanted).await;
+}
+
+fn always(call: Call, effect: Effect) -> FaultPlan {
+    FaultPlan::default().with(call, When::Always, effect)
+}
+
+fn first(call: Call, effect: Effect) -> FaultPlan {
+    FaultPlan::default().with(call, When::Nth(1), effect)
+}
+
+fn up(life: &Life, world: &World, host: usize) -> bool {
+    let host = world.fleet.uri().host_id(host);
+    life.house().views.hosts.read(|hosts| hosts.get(host).is_some_and(|host| host.up))
+}
+
+#[actix_rt::test]
+async fn a_host_is_registered_once_with_its_inventory_and_a_heartbeat_leaves_no_trace() {
+    let world = World::new(2);
+    for _ in 0..2 {
+        let life = started(&world).await;
+        resynced(&world, &life, 2).await;
+        life.stop().await;
+    }
+    let kinds = kinds(&world).await;
+    let expected = [
+        ("host.registered", 2),
+        ("ledger.inventory_replaced", 2),
+        ("ledger.provider_created", 2),
+        ("ledger.traits_replaced", 2),
+    ];
+    assert_eq!(kinds, expected.map(|(kind, times)| (kind.to_owned(), times)).into());
+    let views = world.views().await;
+    let numbers: Vec<u64> = views.hosts.read(|hosts| hosts.all().map(|host| host.number).collect());
+    assert!(numbers.len() == 2 && numbers[0] != numbers[1], "{numbers:?}");
+    let capacity = views.placement.read(|view| {
+        let lines = view.ledger.providers.values().next().unwrap().inventories.clone();
+        lines.into_iter().map(|(class, line)| (class, line.inventory.capacity())).collect::<Vec<_>>()
+    });
+    let expected = [("DISK_GB", 100), ("MEMORY_MB", 8192 - 512), ("VCPU", 8 * 4)];
+    assert_eq!(capacity, expected.map(|(class, amount)| (class.to_owned(), amount)));
+}
+
+#[actix_rt::test]
+async fn a_new_host_gets_a_number_that_no_other_has() {
+    let world = World::of(SimUri::new(5));
+    // Hosts that are met in several lives, and more than once in each.
+    for hosts in [1, 3, 5] {
+        let life = world.begin(Setting { hosts: Some(hosts), ..Setting::default() }).await;
+        life.hosts_up_of(hosts, hosts).await;
+        life.stop().await;
+    }
+    let views = world.views().await;
+    let mut numbers: Vec<u64> = views.hosts.read(|hosts| hosts.all().map(|host| host.number).collect());
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), 5);
+}
+
+#[actix_rt::test]
+async fn a_dead_host_is_down_and_avoided_until_it_is_back() {
+    let world = World::new(2);
+    let life = started(&world).await;
+    world.fleet.kill_host(0);
+    life.until(|_| !up(&life, &world, 0)).await;
+    for n in 1..=3 {
+        built(&life, id(n)).await;
+        assert_eq!(life.host_of(&world, id(n)), Some(1));
+    }
+    world.fleet.revive_host(0, true).unwrap();
+    life.until(|_| up(&life, &world, 0)).await;
+    built(&life, id(4)).await;
+    assert_eq!(life.host_of(&world, id(4)), Some(0), "the emptier host");
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn a_host_that_stops_answering_without_a_word_is_down_within_heartbeats() {
+    let world = World::new(1);
+    let life = started(&world).await;
+    world.fleet.set_faults(0, always(Call::Usage, Effect::Refuse));
+    life.until(|_| !up(&life, &world, 0)).await;
+    built(&life, id(1)).await;
+    assert_eq!((life.status(id(1)), life.fault(id(1)).as_str()), ("ERROR", NO_VALID_HOST));
+    world.fleet.set_faults(0, FaultPlan::default());
+    life.until(|_| up(&life, &world, 0)).await;
+    built(&life, id(2)).await;
+    assert_eq!(life.status(id(2)), "ACTIVE");
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn a_host_that_is_no_longer_configured_is_down_from_the_start() {
+    let world = World::new(2);
+    started(&world).await.stop().await;
+    let life = world.begin(Setting { hosts: Some(1), ..Setting::default() }).await;
+    life.until(|_| up(&life, &world, 0) && !up(&life, &world, 1)).await;
+    let reason = world.fleet.uri().host_id(1);
+    let reason = life.house().views.hosts.read(|hosts| hosts.get(reason).unwrap().down_reason.clone());
+    assert_eq!(reason.as_deref(), Some("it is not configured any more"));
+    for n in 1..=3 {
+        built(&life, id(n)).await;
+        assert_eq!(life.host_of(&world, id(n)), Some(0));
+    }
+    life.stop().await;
+    let life = started(&world).await;
+    built(&life, id(9)).await;
+    assert_eq!(life.host_of(&world, id(9)), Some(1), "configured again, used again");
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn a_guest_that_stops_by_itself_is_a_stopped_server() {
+    let world = World::new(1);
+    let life = started(&world).await;
+    built(&life, id(1)).await;
+    world.fleet.crash_guest(0, id(1)).unwrap();
+    life.shows(id(1), "SHUTOFF").await;
+    life.power(id(1), PowerAction::Start).await.unwrap();
+    life.shows(id(1), "ACTIVE").await;
+    life.settled().await;
+    assert_eq!(world.fleet.guests(0)[&id(1)].power, PowerState::Running);
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn a_power_failure_of_the_host_stops_its_servers() {
+    let world = World::new(1);
+    let life = started(&world).await;
+    built(&life, id(1)).await;
+    world.fleet.kill_host(0);
+    life.until(|_| !up(&life, &world, 0)).await;
+    assert_eq!(life.status(id(1)), "ACTIVE", "nobody knows better");
+    world.fleet.revive_host(0, false).unwrap();
+    life.shows(id(1), "SHUTOFF").await;
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn a_guest_that_vanished_is_stopped_and_made_again_at_the_start() {
+    let world = World::new(2);
+    let life = started(&world).await;
+    built(&life, id(1)).await;
+    let host = life.host_of(&world, id(1)).unwrap();
+    world.fleet.lose_guest(host, id(1)).unwrap();
+    life.shows(id(1), "SHUTOFF").await;
+    life.power(id(1), PowerAction::Start).await.unwrap();
+    life.shows(id(1), "ACTIVE").await;
+    life.settled().await;
+    assert_eq!(world.fleet.guests(host)[&id(1)].power, PowerState::Running, "on the host where its disks are");
+    life.stop().await;
+    world.check().await;
+}
+
+/// A guest that no server stands for.
+fn stray(n: u128) -> GuestSpec {
+    GuestSpec {
+        instance: id(n),
+        domain_name: format!("stray-{n}"),
+        display_name: "stray".to_owned(),
+        flavor_name: "tiny".to_owned(),
+        project: "p".into(),
+        user: "u".into(),
+        vcpus: 1,
+        memory_mib: 128,
+        root: None,
+        ephemeral_gib: 0,
+        swap_mib: 0,
+        nics: vec![],
+        config_drive: None,
+        hardware: vec![],
+    }
+}
+
+#[actix_rt::test]
+async fn a_server_is_deleted_while_its_host_is_dead_and_its_guest_when_the_host_is_back() {
+    let world = World::new(1);
+    let life = started(&world).await;
+    built(&life, id(1)).await;
+    world.fleet.kill_host(0);
+    life.until(|_| !up(&life, &world, 0)).await;
+    life.delete(id(1)).await.unwrap();
+    life.settled().await;
+    assert_eq!(life.status(id(1)), "DELETED");
+    assert_eq!(world.fleet.guests(0).len(), 1, "nobody could remove it");
+    world.fleet.revive_host(0, true).unwrap();
+    life.until(|_| world.fleet.guests(0).is_empty()).await;
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn what_a_deleted_server_left_behind_is_removed_and_a_stranger_is_not() {
+    let world = World::new(2);
+    let life = started(&world).await;
+    built(&life, id(1)).await;
+    life.delete(id(1)).await.unwrap();
+    life.settled().await;
+    let drivers = world.fleet.drivers();
+    drivers[1].spawn(&stray(1)).await.unwrap();
+    drivers[1].spawn(&stray(77)).await.unwrap();
+    life.until(|_| !world.fleet.guests(1).contains_key(&id(1))).await;
+    resynced(&world, &life, 3).await;
+    assert_eq!(world.fleet.guests(1).into_keys().collect::<Vec<_>>(), [id(77)]);
+    assert_eq!(world.fleet.guests(1)[&id(77)].power, PowerState::Running, "not ours to touch");
+    assert_eq!(life.status(id(77)), "ABSENT");
+    life.stop().await;
+}
+
+#[actix_rt::test]
+async fn a_guest_on_another_host_than_its_server_is_removed() {
+    let world = World::new(2);
+    let life = started(&world).await;
+    built(&life, id(1)).await;
+    let here = life.host_of(&world, id(1)).unwrap();
+    world.fleet.drivers()[1 - here].spawn(&stray(1)).await.unwrap();
+    life.until(|_| world.fleet.whereabouts()[&id(1)] == [here]).await;
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn disks_left_behind_are_removed() {
+    let world = World::new(1);
+    let life = started(&world).await;
+    built(&life, id(1)).await;
+    world.fleet.set_faults(0, first(Call::Destroy, Effect::Tear));
+    life.delete(id(1)).await.unwrap();
+    life.settled().await;
+    assert_eq!(life.status(id(1)), "DELETED");
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn a_host_that_cannot_is_given_up_for_another() {
+    for effect in [Effect::Refuse, Effect::NoRoom, Effect::Tear, Effect::DieBefore, Effect::DieAfter] {
+        let world = World::new(2);
+        world.fleet.set_faults(0, always(Call::Spawn, effect));
+        let life = started(&world).await;
+        built(&life, id(1)).await;
+        assert_eq!((life.status(id(1)), life.host_of(&world, id(1))), ("ACTIVE", Some(1)), "{effect:?}");
+        assert_eq!(world.fleet.calls(Call::Spawn), 2, "{effect:?}: one attempt on each host");
+        if !world.fleet.is_alive(0) {
+            world.fleet.revive_host(0, true).unwrap();
+        }
+        resynced(&world, &life, 2).await;
+        life.stop().await;
+        world.check().await;
+    }
+}
+
+#[actix_rt::test]
+async fn where_all_hosts_fail_attempts_are_bounded_and_the_server_is_in_error() {
+    for (hosts, attempts) in [(1, 1), (2, 2), (5, 3)] {
+        let world = World::new(hosts);
+        world.fleet.set_all_faults(&always(Call::Spawn, Effect::NoRoom));
+        let life = started(&world).await;
+        built(&life, id(1)).await;
+        assert_eq!((life.status(id(1)), life.fault(id(1))), ("ERROR", exhausted(id(1))), "{hosts} hosts");
+        assert_eq!(world.fleet.calls(Call::Spawn), attempts, "{hosts} hosts");
+        life.stop().await;
+        world.check().await;
+    }
+}
+
+#[actix_rt::test]
+async fn without_retries_the_user_learns_what_the_host_said() {
+    let mut world = World::new(2);
+    world.options.max_attempts = 1;
+    world.fleet.set_all_faults(&always(Call::Spawn, Effect::Refuse));
+    let life = started(&world).await;
+    built(&life, id(1)).await;
+    assert_eq!((life.status(id(1)), life.fault(id(1)).as_str()), ("ERROR", "The hypervisor refused."));
+    assert_eq!(world.fleet.calls(Call::Spawn), 1);
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn without_hosts_no_valid_host_is_found() {
+    let world = World::new(1);
+    world.fleet.kill_host(0);
+    let life = world.live(None, None).await;
+    built(&life, id(1)).await;
+    assert_eq!((life.status(id(1)), life.fault(id(1)).as_str()), ("ERROR", NO_VALID_HOST));
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn a_lost_reply_makes_no_second_guest_and_leaves_none() {
+    let world = World::new(2);
+    world.fleet.set_all_faults(&first(Call::Spawn, Effect::LoseReply));
+    let life = started(&world).await;
+    built(&life, id(1)).await;
+    let status = life.status(id(1));
+    assert!(status == "ACTIVE" || status == "ERROR", "{status}");
+    assert_eq!(world.fleet.doubles(), []);
+    built(&life, id(2)).await;
+    assert_eq!(life.status(id(2)), "ACTIVE");
+    world.fleet.set_all_faults(&first(Call::Destroy, Effect::LoseReply).with(
+        Call::Destroy,
+        When::Nth(2),
+        Effect::LoseReply,
+    ));
+    for n in [1, 2] {
+        life.delete(id(n)).await.unwrap();
+    }
+    life.settled().await;
+    assert_eq!((life.status(id(1)), life.status(id(2))), ("DELETED", "DELETED"));
+    assert!(world.fleet.whereabouts().is_empty());
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn claims_never_exceed_capacity_however_many_builds_there_are_at_once() {
+    const WISHES: u128 = 50;
+    let uri = SimUri { vcpus: 4, memory_mib: 8192, disk_gib: 100, ..SimUri::new(3) };
+    let mut world = World::of(uri);
+    world.options.cpu_allocation_ratio = 1.0;
+    let life = started(&world).await;
+    for wish in join_all((1..=WISHES).map(|n| life.build(id(n)))).await {
+        wish.unwrap();
+    }
+    life.settled().await;
+    let active = (1..=WISHES).filter(|n| life.status(id(*n)) == "ACTIVE").count();
+    assert_eq!(active, 12, "as many as there are CPUs");
+    for n in (1..=WISHES).filter(|n| life.status(id(*n)) != "ACTIVE") {
+        assert_eq!((life.status(id(n)), life.fault(id(n)).as_str()), ("ERROR", NO_VALID_HOST));
+    }
+    life.stop().await;
+    world.check().await;
+    let mut ledger = Ledger::default();
+    for recorded in world.log.read_all(Position::START, 100_000).await.unwrap() {
+        let Event::LedgerEvent(event) = recorded.event().unwrap().as_ref() else { continue };
+        ledger.evolve(event, Timestamp(0));
+        for line in ledger.providers.values().flat_map(|provider| provider.inventories.values()) {
+            assert!(line.used <= line.inventory.capacity(), "at {}: {line:?}", recorded.position);
+        }
+    }
+}
+
+/// The guests of a host are listed before a server is built there, and judged afterwards.
+#[actix_rt::test]
+async fn a_list_of_guests_that_is_older_than_the_server_does_not_stop_it() {
+    let world = World::new(1);
+    let life = started(&world).await;
+    world.brakes.hold("guests:answer");
+    world.brakes.reached("guests:answer").await;
+    built(&life, id(1)).await;
+    assert_eq!(life.status(id(1)), "ACTIVE");
+    world.brakes.release("guests:answer");
+    resynced(&world, &life, 2).await;
+    life.stop().await;
+    let kinds = kinds(&world).await;
+    assert_eq!(kinds.get("instance.power_observed"), None, "nothing was observed that was not so");
+    world.check().await;
+}
+
+/// A start finds its guest gone and makes it again, while a delete comes and finds no guest to remove.
+#[actix_rt::test]
+async fn a_guest_made_again_during_its_delete_does_not_stay() {
+    let mut world = World::new(1);
+    // Only the start itself can tidy up.
+    world.options.resync = std::time::Duration::from_hours(1);
+    let life = started(&world).await;
+    built(&life, id(1)).await;
+    world.fleet.lose_guest(0, id(1)).unwrap();
+    life.shows(id(1), "SHUTOFF").await;
+    world.brakes.hold("spawn");
+    life.power(id(1), PowerAction::Start).await.unwrap();
+    world.brakes.reached("spawn").await;
+    life.delete(id(1)).await.unwrap();
+    life.shows(id(1), "DELETED").await;
+    world.brakes.release("spawn");
+    life.settled().await;
+    life.stop().await;
+    world.check().await;
+}
+
+/// A mistake in a step breaks its task.
+struct Breaks(AtomicBool);
+
+impl Interference for Breaks {
+    fn judge(&self, _: &'static str, step: &'static str, _: Way) -> Verdict {
+        assert!(step != "spawn_guest" || self.0.swap(true, Ordering::SeqCst), "a mistake in a step");
+        Verdict::Pass
+    }
+}
+
+#[actix_rt::test]
+async fn a_process_that_broke_goes_on_without_a_restart() {
+    let world = World::new(1);
+    let breaks = Arc::new(Breaks(AtomicBool::new(false)));
+    let life = world.live(None, Some(Arc::clone(&breaks) as Arc<dyn Interference>)).await;
+    life.hosts_up(1).await;
+    built(&life, id(1)).await;
+    assert!(breaks.0.load(Ordering::SeqCst), "it broke");
+    assert_eq!(life.status(id(1)), "ACTIVE");
+    life.stop().await;
+    world.check().await;
+}
