@@ -2,70 +2,97 @@
 //!
 //! A filter is made when its guest is made. From then on rules come and go, and a rule that names a group (`remote_group`)
 //! changes with every port that joins or leaves that group. What changed is gathered for a moment, and then each guest
-//! concerned gets the filter that it would be given now, if that is another one.
+//! concerned gets the filter that it would be given now, if that is another one. What cannot be done now (the guest is
+//! still being made, its host does not answer) stays owed until it is; after a start everything is owed once.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use chronova_events::ids::{InstanceId, PortId, SecurityGroupId};
-use chronova_events::instance::{NicInfo, Phase};
+use chronova_events::envelope::Recorded;
+use chronova_events::host::{HostEvent, KnownHost};
+use chronova_events::ids::{HostId, InstanceId, PortId, SecurityGroupId};
+use chronova_events::instance::{InstanceEvent, Phase};
 use chronova_events::network::{NetworkEvent, Port};
 use chronova_events::registry::Event;
 use chronova_events::security_group::SecurityGroupEvent;
 use chronova_events::store::EventStore;
 use chronova_hypervisor::guest::FilterSpec;
+use chronova_projections::hosts::Hosts;
+use chronova_projections::servers::ServerRow;
 use chronova_projections::views::Views;
 
 use crate::house::House;
+use crate::ports::PortError;
 
 /// Follows the log for ever.
 pub async fn keep(house: Arc<House>, store: Arc<dyn EventStore>) {
     let mut subscription = store.subscribe(house.views.position());
     drop(store);
     let mut changes = Changes::of(&house.views);
-    let mut known: BTreeMap<PortId, u64> = BTreeMap::new();
+    let mut keeper = Keeper::new(house);
     loop {
-        let Ok(batch) = subscription.next().await else { return };
-        for recorded in &batch {
-            if let Ok(event) = recorded.event() {
-                changes.take(event);
-            }
+        let again = tokio::time::sleep(keeper.house.options.resync);
+        tokio::select! {
+            batch = subscription.next() => match batch {
+                Ok(batch) => changes.take(&batch),
+                Err(_) => return,
+            },
+            () = again, if !keeper.owed.is_empty() => changes.retry = true,
+            () = std::future::ready(()), if changes.any() => {}
         }
-        if changes.groups.is_empty() {
+        if !changes.any() {
             continue;
         }
         // What changes together is worked off together: a storm of builds costs one pass a moment, not one a port.
-        tokio::time::sleep(house.options.filter_pause).await;
-        for recorded in subscription.poll().await.unwrap_or_default() {
-            if let Ok(event) = recorded.event() {
-                changes.take(event);
-            }
-        }
-        house.views.wait_for(subscription.position(), house.options.resync).await;
-        for instance in concerned(&house.views, &std::mem::take(&mut changes.groups)) {
-            refresh(&house, instance, &mut known).await;
-        }
+        tokio::time::sleep(keeper.house.options.filter_pause).await;
+        changes.take(&subscription.poll().await.unwrap_or_default());
+        keeper.house.views.wait_for(subscription.position(), keeper.house.options.resync).await;
+        let (groups, ports) = changes.hand_over();
+        keeper.owed.extend(concerned(&keeper.house.views, &groups, &ports));
+        keeper.work_off().await;
     }
 }
 
-/// Groups whose rules or members changed, and the groups of the ports seen so far.
+/// What changed, and the groups of the ports seen so far.
 #[derive(Debug)]
 struct Changes {
+    /// Groups whose rules or members changed.
     groups: BTreeSet<SecurityGroupId>,
+    /// Ports that changed themselves, be they in a group or (no longer) in any.
+    ports: BTreeSet<PortId>,
+    /// Something happened that may let succeed what could not be done before: a guest is built, a host is back.
+    retry: bool,
     of_port: BTreeMap<PortId, Vec<SecurityGroupId>>,
 }
 
 impl Changes {
-    /// Nothing changed yet; the ports that are there already are known.
+    /// The ports that are there already are known. Whether everything was done before the last stop is not: all is owed.
     fn of(views: &Views) -> Self {
         let groups = |port: &Port| (port.created.port, port.settings().security_groups.clone());
         let of_port = views.networks.read(|view| view.ports().map(|port| groups(port)).collect());
-        Self { groups: BTreeSet::new(), of_port }
+        Self { groups: BTreeSet::new(), ports: BTreeSet::new(), retry: true, of_port }
     }
 
-    fn take(&mut self, event: &Event) {
+    fn any(&self) -> bool {
+        self.retry || !self.groups.is_empty() || !self.ports.is_empty()
+    }
+
+    fn hand_over(&mut self) -> (BTreeSet<SecurityGroupId>, BTreeSet<PortId>) {
+        self.retry = false;
+        (std::mem::take(&mut self.groups), std::mem::take(&mut self.ports))
+    }
+
+    fn take(&mut self, batch: &[Arc<Recorded>]) {
+        for recorded in batch {
+            if let Ok(event) = recorded.event() {
+                self.take_one(event);
+            }
+        }
+    }
+
+    fn take_one(&mut self, event: &Event) {
         match event {
             Event::SecurityGroupEvent(SecurityGroupEvent::RuleAdded(added)) => self.changed(&[added.group]),
             Event::SecurityGroupEvent(SecurityGroupEvent::RuleRemoved(removed)) => self.changed(&[removed.group]),
@@ -73,14 +100,21 @@ impl Changes {
                 self.joined(created.port, &created.settings.security_groups);
             }
             Event::NetworkEvent(NetworkEvent::PortSettingsReplaced(replaced)) => {
-                self.left(replaced.port);
-                self.joined(replaced.port, &replaced.settings.security_groups);
+                self.ports.insert(replaced.port);
+                if self.of_port.get(&replaced.port) != Some(&replaced.settings.security_groups) {
+                    self.left(replaced.port);
+                    self.joined(replaced.port, &replaced.settings.security_groups);
+                }
             }
             Event::NetworkEvent(NetworkEvent::PortReaddressed(readdressed)) => {
+                self.ports.insert(readdressed.port);
                 let groups = self.of_port.get(&readdressed.port).cloned().unwrap_or_default();
                 self.changed(&groups);
             }
             Event::NetworkEvent(NetworkEvent::PortDeleted(deleted)) => self.left(deleted.port),
+            Event::InstanceEvent(InstanceEvent::BuildSucceeded(_)) | Event::HostEvent(HostEvent::CameUp(_)) => {
+                self.retry = true;
+            }
             _ => {}
         }
     }
@@ -100,8 +134,8 @@ impl Changes {
     }
 }
 
-/// The servers with a port in one of the groups, or in a group with a rule that names one of them.
-fn concerned(views: &Views, changed: &BTreeSet<SecurityGroupId>) -> BTreeSet<InstanceId> {
+/// The servers with one of the ports, with a port in one of the groups, or in a group with a rule that names one of them.
+fn concerned(views: &Views, changed: &BTreeSet<SecurityGroupId>, ports: &BTreeSet<PortId>) -> BTreeSet<InstanceId> {
     let mut groups = changed.clone();
     views.security_groups.read(|view| {
         let owners: BTreeSet<_> = changed.iter().filter_map(|id| view.get(*id)).map(|g| g.project().clone()).collect();
@@ -113,40 +147,84 @@ fn concerned(views: &Views, changed: &BTreeSet<SecurityGroupId>) -> BTreeSet<Ins
         }
     });
     views.networks.read(|view| {
-        let ports = groups.iter().flat_map(|group| view.members(*group));
-        ports.filter_map(|port| port.binding().device.parse().ok()).collect()
+        let members = groups.iter().flat_map(|group| view.members(*group));
+        let themselves = ports.iter().filter_map(|port| view.port(*port));
+        members.chain(themselves).filter_map(|port| port.binding().device.parse().ok()).collect()
     })
 }
 
-async fn refresh(house: &House, instance: InstanceId, known: &mut BTreeMap<PortId, u64>) {
-    let Some(row) = house.views.servers.read(|servers| servers.get(instance).cloned()) else { return };
-    let Some(alive) = row.instance.alive() else { return };
-    // A guest still being made gets its filter from its build.
-    let (Some(placed), false) = (&alive.placement, matches!(alive.phase, Phase::Building { .. })) else { return };
-    let Some(driver) = house.fleet.driver(placed.host) else { return };
-    for filter in filters(house, &alive.nics).await {
-        let print = fingerprint(&filter);
-        if known.get(&filter.port) == Some(&print) {
-            continue;
-        }
-        match driver.ensure_filter(&filter).await {
-            Ok(()) => {
-                known.insert(filter.port, print);
-            }
-            Err(error) => {
-                tracing::warn!(%instance, filter = filter.name, %error, "a filter cannot be brought up to date");
-            }
-        }
-    }
+/// Whether a server's filters are as they should be.
+#[derive(Debug, PartialEq, Eq)]
+enum Upkeep {
+    Done,
+    /// The guest is still being made, or its host cannot be asked now.
+    Owed,
 }
 
-async fn filters(house: &House, nics: &[NicInfo]) -> Vec<FilterSpec> {
-    match house.networks.realise(nics).await {
-        Ok(realisation) => realisation.filters,
-        Err(error) => {
-            tracing::warn!(%error, "the filters of a server cannot be told");
-            Vec::new()
+/// Brings guests' filters up to date, and remembers which it still owes that.
+struct Keeper {
+    house: Arc<House>,
+    /// What each port's filter is known to be, and where.
+    known: BTreeMap<PortId, (HostId, u64)>,
+    owed: BTreeSet<InstanceId>,
+}
+
+impl Keeper {
+    /// Between a change and the work that it makes a crash may have come: at first everything is owed.
+    fn new(house: Arc<House>) -> Self {
+        let placed = |row: &Arc<ServerRow>| row.instance.alive().is_some_and(|alive| alive.placement.is_some());
+        let owed = house.views.servers.read(|view| view.all().filter(|row| placed(row)).map(|row| row.id).collect());
+        Self { house, known: BTreeMap::new(), owed }
+    }
+
+    async fn work_off(&mut self) {
+        for instance in std::mem::take(&mut self.owed) {
+            if self.refresh(instance).await == Upkeep::Owed {
+                self.owed.insert(instance);
+            }
         }
+        if self.known.len() > 2 * self.house.views.networks.read(|view| view.ports().count()) {
+            let house = Arc::clone(&self.house);
+            house.views.networks.read(|view| self.known.retain(|port, _| view.port(*port).is_some()));
+        }
+    }
+
+    async fn refresh(&mut self, instance: InstanceId) -> Upkeep {
+        let row = self.house.views.servers.read(|servers| servers.get(instance).cloned());
+        let Some(alive) = row.as_ref().and_then(|row| row.instance.alive()) else { return Upkeep::Done };
+        // A guest still being made gets its filter from its build, but perhaps from before the change.
+        if matches!(alive.phase, Phase::Building { .. }) {
+            return Upkeep::Owed;
+        }
+        let Some(placed) = &alive.placement else { return Upkeep::Done };
+        let answers = |hosts: &Hosts| hosts.get(placed.host).is_some_and(KnownHost::answers);
+        let driver = self.house.fleet.driver(placed.host).filter(|_| self.house.views.hosts.read(answers));
+        let Some(driver) = driver else { return Upkeep::Owed };
+        let filters = match self.house.networks.realise(&alive.nics).await {
+            Ok(realisation) => realisation.filters,
+            Err(PortError::Unavailable(_)) => return Upkeep::Owed,
+            Err(error) => {
+                tracing::warn!(%instance, %error, "the filters of a server cannot be told");
+                return Upkeep::Done;
+            }
+        };
+        let mut upkeep = Upkeep::Done;
+        for filter in filters {
+            let print = (placed.host, fingerprint(&filter));
+            if self.known.get(&filter.port) == Some(&print) {
+                continue;
+            }
+            match driver.ensure_filter(&filter).await {
+                Ok(()) => {
+                    self.known.insert(filter.port, print);
+                }
+                Err(error) => {
+                    tracing::warn!(%instance, filter = filter.name, %error, "a filter cannot be brought up to date yet");
+                    upkeep = Upkeep::Owed;
+                }
+            }
+        }
+        upkeep
     }
 }
 

@@ -13,6 +13,7 @@ use super::journal::{Journal, JournalError};
 use super::machine::{Machine, SimGuest};
 use super::uri::SimUri;
 use crate::driver::{Driver, DriverResult};
+use crate::guest::FilterSpec;
 
 /// The simulated machines themselves. Shared by drivers of successive control planes.
 pub struct SimFleet {
@@ -112,6 +113,11 @@ impl SimFleet {
         (0..self.len())
             .flat_map(|host| self.machine(host).orphans().into_iter().map(move |instance| (host, instance)))
             .collect()
+    }
+
+    /// The packet filters of a host, by name, as they were last given in this process.
+    pub fn filters(&self, host: usize) -> BTreeMap<String, FilterSpec> {
+        self.machine(host).filter_specs.clone()
     }
 
     /// How often a call was made, over all hosts.

@@ -13,7 +13,7 @@ use super::faults::{Call, Chance, Effect, FaultPlan};
 use super::journal::{Change, Journal};
 use super::uri::SimUri;
 use crate::driver::{DriverError, DriverResult, HostSignal};
-use crate::guest::{CpuInfo, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, PowerState};
+use crate::guest::{CpuInfo, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, PowerState};
 use crate::traits;
 
 /// Signals a listener may lag behind; kept small because a fleet has many machines.
@@ -52,6 +52,8 @@ pub(super) struct Machine {
     images: BTreeSet<String>,
     networks: BTreeSet<NetworkId>,
     filters: BTreeSet<String>,
+    /// As they were last given in this process; not kept.
+    pub(super) filter_specs: BTreeMap<String, FilterSpec>,
     signals: Option<broadcast::Sender<HostSignal>>,
     image_gate: Arc<tokio::sync::Mutex<()>>,
 }
@@ -74,6 +76,7 @@ impl Machine {
             images: BTreeSet::new(),
             networks: BTreeSet::new(),
             filters: BTreeSet::new(),
+            filter_specs: BTreeMap::new(),
             signals: None,
             image_gate: Arc::default(),
         }
@@ -273,11 +276,16 @@ impl Machine {
         if self.networks.contains(&network) { self.change(&Change::NoNetwork(network)) } else { Ok(()) }
     }
 
-    pub(super) fn keep_filter(&mut self, name: &str) -> DriverResult<()> {
-        if self.filters.contains(name) { Ok(()) } else { self.change(&Change::Filter(name.to_owned())) }
+    pub(super) fn keep_filter(&mut self, filter: &FilterSpec) -> DriverResult<()> {
+        if !self.filters.contains(&filter.name) {
+            self.change(&Change::Filter(filter.name.clone()))?;
+        }
+        self.filter_specs.insert(filter.name.clone(), filter.clone());
+        Ok(())
     }
 
     pub(super) fn drop_filter(&mut self, name: &str) -> DriverResult<()> {
+        self.filter_specs.remove(name);
         if self.filters.contains(name) { self.change(&Change::NoFilter(name.to_owned())) } else { Ok(()) }
     }
 

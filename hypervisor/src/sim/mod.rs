@@ -132,7 +132,7 @@ impl Driver for SimHost {
     }
 
     async fn ensure_filter(&self, filter: &FilterSpec) -> DriverResult<()> {
-        self.perform(Call::EnsureFilter, |machine| machine.keep_filter(&filter.name)).await
+        self.perform(Call::EnsureFilter, |machine| machine.keep_filter(filter)).await
     }
 
     async fn remove_filter(&self, name: &str) -> DriverResult<()> {
