@@ -6,7 +6,7 @@
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::{
     AccessAddressesChanged, Alive, BuildFailed, BuildSucceeded, DeleteRequested, Deleted, DescriptionChanged,
-    DiskConfigChanged, HostnameChanged, Instance, InstanceEvent, MetadataReplaced, Ongoing, Phase, PowerAction,
+    DiskConfigChanged, HostnameChanged, Instance, InstanceEvent, Locked, MetadataReplaced, Ongoing, Phase, PowerAction,
     PowerCompleted, PowerFailed, PowerObserved, PowerRequested, Renamed, TagsReplaced, Unlocked, Unplaced, status,
 };
 
@@ -30,7 +30,7 @@ pub fn decide(state: &Instance, command: InstanceCommand) -> Decision {
         InstanceCommand::Delete { process, asker } => delete(server, process, asker),
         InstanceCommand::Power { process, action, asker } => power(server, process, action, asker),
         InstanceCommand::Change { changes, asker } => change(server, changes, asker),
-        InstanceCommand::Lock { lock } => one(lock),
+        InstanceCommand::Lock { lock: wanted } => lock(server, wanted),
         InstanceCommand::Unlock { by_admin } => unlock(server, by_admin),
         record => record_of(server, record),
     }
@@ -118,6 +118,14 @@ fn change(server: &Alive, changes: Vec<Change>, asker: Asker) -> Decision {
         }
     }
     Ok(events)
+}
+
+/// Nova's `API.lock`: an owner's lock changes nothing about a server that is locked, an administrator's takes it over.
+fn lock(server: &Alive, wanted: Locked) -> Decision {
+    match server.lock.is_some() && !wanted.by_admin {
+        true => Ok(vec![]),
+        false => one(wanted),
+    }
 }
 
 fn unlock(server: &Alive, by_admin: bool) -> Decision {
