@@ -1,0 +1,272 @@
+//! Packet filters of running guests follow their security groups, on the embedded network service.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use chronova_actors::network::{Gateway, NetworkAggregate, NetworkCommand, PortPatch, SubnetWanted};
+use chronova_actors::security_group::{SecurityGroupAggregate, SecurityGroupCommand};
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{InstanceId, NetworkId, PortId, ProjectId, SecurityGroupId, SecurityGroupRuleId, SubnetId};
+use chronova_events::network::{NetworkCreated, NetworkSettings, ProviderAttributes};
+use chronova_events::security_group::{
+    Direction, Ethertype, GroupCreated, GroupSettings, RuleAdded, Traffic, default_group,
+};
+use chronova_hypervisor::guest::FilterSpec;
+use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
+use chronova_tests::world::{Life, Setting, World, build_request};
+use uuid::Uuid;
+
+fn id(n: u128) -> InstanceId {
+    InstanceId(Uuid::from_u128(n))
+}
+
+fn project() -> ProjectId {
+    ProjectId::new("p")
+}
+
+const NETWORK: NetworkId = NetworkId(Uuid::from_u128(0xA));
+const WEB: SecurityGroupId = SecurityGroupId(Uuid::from_u128(0xB));
+
+/// A life on the embedded network service.
+async fn life(world: &World) -> Life {
+    let life = world.begin(Setting { embedded_networks: true, ..Setting::default() }).await;
+    life.hosts_up(world.fleet.len()).await;
+    life
+}
+
+/// A world with one host and one network, and its first life.
+async fn begun() -> (World, Life) {
+    let world = World::new(1);
+    let life = life(&world).await;
+    let settings = NetworkSettings { name: "private".to_owned(), ..NetworkSettings::default() };
+    let provider =
+        ProviderAttributes { network_type: "local".to_owned(), physical_network: None, segmentation_id: None };
+    let network = NETWORK;
+    let created = NetworkCreated { network, project: project(), settings, provider, availability_zone_hints: vec![] };
+    network_says(&life, NetworkCommand::Create(created)).await;
+    let subnet = SubnetWanted {
+        subnet: SubnetId(Uuid::from_u128(0xC)),
+        project: project(),
+        name: String::new(),
+        description: String::new(),
+        cidr: "10.0.0.0/24".parse().unwrap(),
+        gateway: Gateway::Default,
+        pools: None,
+        dhcp: true,
+        dns: vec![],
+        host_routes: vec![],
+        ipv6_address_mode: None,
+        ipv6_ra_mode: None,
+        tags: vec![],
+    };
+    network_says(&life, NetworkCommand::AddSubnet(subnet)).await;
+    (world, life)
+}
+
+async fn network_says(life: &Life, command: NetworkCommand) {
+    life.house().gateway.send::<NetworkAggregate>(&NETWORK, command, Meta::system("test")).await.unwrap();
+    life.settled().await;
+}
+
+async fn groups_say(life: &Life, command: SecurityGroupCommand) {
+    life.house().gateway.send::<SecurityGroupAggregate>(&project(), command, Meta::system("test")).await.unwrap();
+}
+
+/// Lets TCP to `port` in, from anywhere or from the members of a group.
+async fn let_in(life: &Life, group: SecurityGroupId, port: u16, remote_group: Option<SecurityGroupId>) {
+    let traffic = Traffic {
+        direction: Direction::Ingress,
+        ethertype: Ethertype::Ipv4,
+        protocol: Some("tcp".to_owned()),
+        port_min: Some(port),
+        port_max: Some(port),
+        remote_prefix: None,
+        remote_group,
+    };
+    let rule = RuleAdded { rule: rule_for(port), group, project: project(), description: String::new(), traffic };
+    groups_say(life, SecurityGroupCommand::AddRules { rules: vec![rule], limit: -1 }).await;
+}
+
+fn rule_for(port: u16) -> SecurityGroupRuleId {
+    SecurityGroupRuleId(Uuid::from_u128(port.into()))
+}
+
+async fn make_web(life: &Life) {
+    let settings = GroupSettings { name: "web".to_owned(), description: String::new(), stateful: true, tags: vec![] };
+    let created = GroupCreated { group: WEB, project: project(), settings };
+    groups_say(life, SecurityGroupCommand::Create { created, limit: -1 }).await;
+}
+
+async fn change_port(life: &Life, server: u128, patch: PortPatch) {
+    network_says(life, NetworkCommand::ChangePort { port: port_of(server), patch }).await;
+}
+
+fn port_of(server: u128) -> PortId {
+    PortId::derive(id(server).0, "port-0")
+}
+
+async fn built(life: &Life, server: u128) {
+    life.build(id(server)).await.unwrap();
+    assert!(life.settled().await);
+    assert_eq!(life.status(id(server)), "ACTIVE", "{}", life.fault(id(server)));
+}
+
+fn filter(world: &World, server: u128) -> FilterSpec {
+    world.fleet.filters(0).remove(&format!("chronova-{}", port_of(server))).expect("the guest has a filter")
+}
+
+/// Whether TCP to `port` comes in, and from where.
+fn comes_in(world: &World, server: u128, port: u16) -> Vec<Option<String>> {
+    let rules = filter(world, server).rules;
+    rules.into_iter().filter(|rule| rule.ingress && rule.port_min == Some(port)).map(|rule| rule.remote).collect()
+}
+
+/// Addresses of the same group from which everything comes in.
+fn friends(world: &World, server: u128) -> usize {
+    let rules = filter(world, server).rules;
+    rules.iter().filter(|rule| rule.ingress && rule.port_min.is_none() && rule.remote.is_some()).count()
+}
+
+fn default() -> SecurityGroupId {
+    default_group(&project())
+}
+
+#[actix_rt::test]
+async fn a_running_guests_filter_follows_the_rules_of_its_group() {
+    let (world, life) = begun().await;
+    built(&life, 1).await;
+    assert_eq!(comes_in(&world, 1, 22), []);
+    let_in(&life, default(), 22, None).await;
+    life.until(|_| comes_in(&world, 1, 22) == [None]).await;
+    groups_say(&life, SecurityGroupCommand::RemoveRule { rule: rule_for(22) }).await;
+    life.until(|_| comes_in(&world, 1, 22).is_empty()).await;
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn a_rule_that_names_a_group_follows_its_members() {
+    let (world, life) = begun().await;
+    built(&life, 1).await;
+    let alone = friends(&world, 1);
+    built(&life, 2).await;
+    life.until(|_| friends(&world, 1) == alone + 1).await;
+    life.delete(id(2)).await.unwrap();
+    life.until(|_| friends(&world, 1) == alone).await;
+
+    // A group that the guest is not in, but that a rule of its own group names.
+    make_web(&life).await;
+    let_in(&life, default(), 5432, Some(WEB)).await;
+    built(&life, 3).await;
+    assert_eq!(comes_in(&world, 1, 5432), [], "nobody is in the group");
+    change_port(&life, 3, PortPatch { security_groups: Some(vec![WEB]), ..PortPatch::default() }).await;
+    life.until(|_| comes_in(&world, 1, 5432).len() == 1 && friends(&world, 1) == alone).await;
+    change_port(&life, 3, PortPatch { security_groups: Some(vec![default()]), ..PortPatch::default() }).await;
+    life.until(|_| comes_in(&world, 1, 5432).is_empty() && friends(&world, 1) == alone + 1).await;
+    life.settled().await;
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn a_guest_taken_out_of_all_its_groups_loses_their_rules() {
+    let (world, life) = begun().await;
+    built(&life, 1).await;
+    let_in(&life, default(), 22, None).await;
+    life.until(|_| comes_in(&world, 1, 22) == [None]).await;
+    change_port(&life, 1, PortPatch { security_groups: Some(vec![]), ..PortPatch::default() }).await;
+    life.until(|_| filter(&world, 1).rules.is_empty()).await;
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn a_guest_being_built_is_left_to_its_build_and_looked_after_when_it_runs() {
+    let (world, life) = begun().await;
+    world.brakes.hold("spawn");
+    life.build(id(1)).await.unwrap();
+    world.brakes.reached("spawn").await;
+    let calls = world.fleet.calls(Call::EnsureFilter);
+    let_in(&life, default(), 22, None).await;
+    tokio::time::sleep(10 * world.options.filter_pause).await;
+    assert_eq!(world.fleet.calls(Call::EnsureFilter), calls, "the build has its own order");
+    assert_eq!(comes_in(&world, 1, 22), []);
+    world.brakes.release("spawn");
+    life.until(|_| comes_in(&world, 1, 22) == [None]).await;
+    life.settled().await;
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn what_changes_no_filter_calls_no_host() {
+    let (world, life) = begun().await;
+    make_web(&life).await;
+    built(&life, 1).await;
+    let_in(&life, default(), 22, None).await;
+    life.until(|_| comes_in(&world, 1, 22) == [None]).await;
+    let calls = world.fleet.calls(Call::EnsureFilter);
+    // A rule of a group without members, another name, the same groups again.
+    let_in(&life, WEB, 80, None).await;
+    change_port(&life, 1, PortPatch { name: Some("eth0".to_owned()), ..PortPatch::default() }).await;
+    change_port(&life, 1, PortPatch { security_groups: Some(vec![default()]), ..PortPatch::default() }).await;
+    tokio::time::sleep(5 * world.options.filter_pause).await;
+    // And something that does, to know that all of it was seen.
+    let_in(&life, default(), 443, None).await;
+    life.until(|_| comes_in(&world, 1, 443) == [None]).await;
+    assert_eq!(world.fleet.calls(Call::EnsureFilter), calls + 1);
+    life.stop().await;
+}
+
+#[actix_rt::test]
+async fn a_host_that_could_not_be_told_is_told_when_it_can() {
+    let (world, life) = begun().await;
+    built(&life, 1).await;
+    let_in(&life, default(), 22, None).await;
+    life.until(|_| comes_in(&world, 1, 22) == [None]).await;
+    world.fleet.kill_host(0);
+    life.until(|house| house.views.hosts.read(|hosts| hosts.all().all(|host| !host.up))).await;
+    groups_say(&life, SecurityGroupCommand::RemoveRule { rule: rule_for(22) }).await;
+    tokio::time::sleep(5 * world.options.filter_pause).await;
+    world.fleet.revive_host(0, true).unwrap();
+    life.until(|_| comes_in(&world, 1, 22).is_empty()).await;
+
+    world.fleet.set_faults(0, FaultPlan::default().with(Call::EnsureFilter, When::Always, Effect::Refuse));
+    let_in(&life, default(), 80, None).await;
+    tokio::time::sleep(5 * world.options.filter_pause).await;
+    world.fleet.set_faults(0, FaultPlan::default());
+    life.until(|_| comes_in(&world, 1, 80) == [None]).await;
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn a_change_that_the_control_plane_did_not_live_to_carry_out_is_carried_out_in_its_next_life() {
+    let (world, first) = begun().await;
+    built(&first, 1).await;
+    world.brakes.hold("ensure_filter");
+    let_in(&first, default(), 22, None).await;
+    world.brakes.reached("ensure_filter").await;
+    first.store.blow();
+    world.brakes.release("ensure_filter");
+    first.stop().await;
+    assert_eq!(comes_in(&world, 1, 22), [], "the first life did not get to it");
+    let second = life(&world).await;
+    second.until(|_| comes_in(&world, 1, 22) == [None]).await;
+    second.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn a_deleted_guest_takes_its_filter_along() {
+    let (world, life) = begun().await;
+    built(&life, 1).await;
+    assert_eq!(build_request(id(1)).security_groups, ["default"]);
+    assert_eq!(world.fleet.filters(0).len(), 1);
+    life.delete(id(1)).await.unwrap();
+    life.settled().await;
+    let_in(&life, default(), 22, None).await;
+    tokio::time::sleep(5 * world.options.filter_pause).await;
+    assert!(world.fleet.filters(0).is_empty());
+    life.stop().await;
+    world.check().await;
+}

@@ -1,0 +1,203 @@
+//! Random traffic on a small fleet while hosts die, drivers fail and lie and the control plane crashes at random appends.
+//! After everything is healed nothing is lost, doubled, stuck or leaked, and the read models equal a rebuild.
+//!
+//! A seed decides the traffic, the faults and the crashes (not the order in which tasks run). Every seed is printed.
+//! `CHRONOVA_SIMULATION_SEED` repeats one, `CHRONOVA_SIMULATION_RUNS` runs more than the few of every day.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::time::Duration;
+
+use chronova_events::ids::InstanceId;
+use chronova_events::instance::PowerAction;
+use chronova_events::store::EventStore;
+use chronova_hypervisor::sim::{Call, Effect, FaultPlan, SimUri, When};
+use chronova_projections::checkpoint;
+use chronova_tests::world::{Life, World};
+use uuid::Uuid;
+
+const RUNS: u64 = 6;
+const HOSTS: usize = 3;
+/// Lives of the control plane in one run; the last one is spared and heals everything.
+const LIVES: usize = 5;
+const REQUESTS_A_LIFE: usize = 30;
+
+/// SplitMix64.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % sides
+    }
+
+    fn host(&mut self) -> usize {
+        usize::try_from(self.roll(HOSTS as u64)).unwrap()
+    }
+
+    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[usize::try_from(self.roll(all.len() as u64)).unwrap()]
+    }
+
+    fn faults(&mut self) -> FaultPlan {
+        const CALLS: [Call; 8] = [
+            Call::Spawn,
+            Call::Destroy,
+            Call::Start,
+            Call::Stop,
+            Call::RebootHard,
+            Call::EnsureImage,
+            Call::EnsureNetwork,
+            Call::Guests,
+        ];
+        const EFFECTS: [Effect; 6] =
+            [Effect::Refuse, Effect::NoRoom, Effect::LoseReply, Effect::Tear, Effect::DieBefore, Effect::DieAfter];
+        let mut plan = FaultPlan::default();
+        for _ in 0..self.roll(4) {
+            plan = plan.with(self.one_of(&CALLS), When::Chance(0.1), self.one_of(&EFFECTS));
+        }
+        plan
+    }
+}
+
+/// What was asked for and acknowledged, which is what must be in the end.
+#[derive(Default)]
+struct Wishes {
+    /// Every server that was ever asked for, and whether its build was acknowledged.
+    servers: Vec<(InstanceId, bool)>,
+    deleted: Vec<InstanceId>,
+}
+
+async fn traffic(world: &World, life: &Life, dice: &mut Dice, wishes: &mut Wishes) {
+    for _ in 0..REQUESTS_A_LIFE {
+        if life.store.is_blown() {
+            return;
+        }
+        one(world, life, dice, wishes).await;
+        tokio::time::sleep(Duration::from_micros(dice.roll(4_000))).await;
+    }
+}
+
+async fn one(world: &World, life: &Life, dice: &mut Dice, wishes: &mut Wishes) {
+    let choice = dice.roll(100);
+    if choice < 35 || wishes.servers.is_empty() {
+        let server = InstanceId(Uuid::from_u128(wishes.servers.len() as u128 + 1));
+        let acknowledged = life.build(server).await.is_ok();
+        wishes.servers.push((server, acknowledged));
+        return;
+    }
+    let (server, _) = wishes.servers[usize::try_from(dice.roll(wishes.servers.len() as u64)).unwrap()];
+    match choice {
+        35..=54 => {
+            if life.delete(server).await.is_ok() {
+                wishes.deleted.push(server);
+            }
+        }
+        55..=79 => {
+            let action =
+                dice.one_of(&[PowerAction::Start, PowerAction::Stop, PowerAction::RebootSoft, PowerAction::RebootHard]);
+            // Refused in most states; what is accepted must come to an end.
+            let _ = life.power(server, action).await;
+        }
+        80..=85 => world.fleet.kill_host(dice.host()),
+        86..=91 => world.fleet.revive_host(dice.host(), dice.roll(2) == 0).unwrap(),
+        92..=95 => world.fleet.set_faults(dice.host(), dice.faults()),
+        _ => {
+            // Not there is as good as gone.
+            let host = dice.host();
+            let _ = match dice.roll(2) {
+                0 => world.fleet.crash_guest(host, server),
+                _ => world.fleet.lose_guest(host, server),
+            };
+        }
+    }
+}
+
+/// No more faults, every host reachable; servers whose guests vanished are started, which makes them again.
+async fn heal(world: &World, life: &Life) {
+    for host in 0..HOSTS {
+        world.fleet.set_faults(host, FaultPlan::default());
+        world.fleet.revive_host(host, false).unwrap();
+    }
+    life.hosts_up(HOSTS).await;
+    life.settled().await;
+    compared(world, life).await;
+    life.settled().await;
+    let stopped: Vec<InstanceId> =
+        life.house().views.servers.read(|servers| {
+            servers.all().map(|row| row.id).filter(|server| life.status(*server) == "SHUTOFF").collect()
+        });
+    for server in stopped {
+        life.power(server, PowerAction::Start).await.unwrap();
+    }
+    life.settled().await;
+    // What the resync removes it removes by itself.
+    compared(world, life).await;
+    life.settled().await;
+}
+
+/// Waits until every host was compared with the log again, twice over.
+async fn compared(world: &World, life: &Life) {
+    let wanted = world.fleet.calls(Call::Guests) + 4 * HOSTS as u64;
+    life.until(|_| world.fleet.calls(Call::Guests) >= wanted).await;
+}
+
+async fn run(seed: u64) {
+    eprintln!("CHRONOVA_SIMULATION_SEED={seed}");
+    let mut dice = Dice(seed);
+    let uri = SimUri { vcpus: 8, memory_mib: 8192, disk_gib: 100, seed, ..SimUri::new(HOSTS) };
+    let mut world = World::of(uri);
+    world.options.resync = Duration::from_millis(50);
+    world.options.heartbeat = Duration::from_millis(20);
+    let mut wishes = Wishes::default();
+    for _ in 1..LIVES {
+        let fuse = 20 + dice.roll(400);
+        let life = world.live(Some(fuse), None).await;
+        traffic(&world, &life, &mut dice, &mut wishes).await;
+        // Some lives end in the middle, some by themselves.
+        if dice.roll(2) == 0 {
+            tokio::time::sleep(Duration::from_millis(dice.roll(40))).await;
+            life.store.blow();
+        }
+        life.stop().await;
+    }
+    let life = world.live(None, None).await;
+    traffic(&world, &life, &mut dice, &mut wishes).await;
+    heal(&world, &life).await;
+    let head = life.store.head();
+    assert!(life.house().views.wait_for(head, Duration::from_mins(1)).await);
+    let differences = checkpoint::differences(&life.house().views, &world.views().await, 10);
+    life.stop().await;
+    assert_eq!(differences, Vec::<String>::new(), "seed {seed}: the read models equal a rebuild");
+    world.check().await;
+    fulfilled(&world, &wishes, seed).await;
+}
+
+async fn fulfilled(world: &World, wishes: &Wishes, seed: u64) {
+    let story = world.story().await;
+    for (server, acknowledged) in &wishes.servers {
+        let status = story.iter().find(|(id, _)| id == server).map_or("ABSENT", |(_, status)| status);
+        let possible: &[&str] = match (wishes.deleted.contains(server), acknowledged) {
+            (true, _) => &["DELETED"],
+            (false, true) => &["ACTIVE", "ERROR", "DELETED"],
+            (false, false) => &["ABSENT", "ACTIVE", "ERROR", "DELETED"],
+        };
+        assert!(possible.contains(&status), "seed {seed}: {server} is {status}, not one of {possible:?}");
+    }
+    let guests = world.fleet.whereabouts().len();
+    eprintln!("  {} servers asked for, {} deleted, {guests} running", wishes.servers.len(), wishes.deleted.len());
+}
+
+#[actix_rt::test]
+async fn whatever_happens_nothing_is_lost_doubled_stuck_or_leaked() {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    if let Some(seed) = number("CHRONOVA_SIMULATION_SEED") {
+        return run(seed).await;
+    }
+    for seed in 1..=number("CHRONOVA_SIMULATION_RUNS").unwrap_or(RUNS) {
+        run(seed).await;
+    }
+}
