@@ -112,10 +112,18 @@ wait_for() {
   done
 }
 
+# Without udev nobody gives /dev/kvm to the group that QEMU runs as; libvirt then distrusts what it knows of QEMU and asks
+# anew (10 to 15 seconds) whenever it defines a guest.
+kvm_permit() {
+  [ -c /dev/kvm ] && [ ! -d /run/udev/data ] && getent group kvm >/dev/null || return 0
+  chown root:kvm /dev/kvm && chmod 660 /dev/kvm
+}
+
 libvirt_start() { # DIR
   local dir=$1 unit name
   mkdir -p "$dir"
   if libvirt_answers; then return 0; fi
+  kvm_permit 2>/dev/null || true
   if [ -d /run/systemd/system ]; then
     for unit in virtlogd.socket libvirtd.socket libvirtd.service; do
       systemctl is-active --quiet "$unit" && continue
