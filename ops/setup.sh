@@ -105,9 +105,9 @@ runs_as() { [ -n "$1" ] && [ "$(basename "$(readlink "/proc/$1/exe" 2>/dev/null)
 
 # Waits: seconds, command...
 wait_for() {
-  local left=$(($1 * 5)); shift
+  local until=$((SECONDS + $1)); shift
   while ! "$@"; do
-    left=$((left - 1)); [ $left -gt 0 ] || return 1
+    [ $SECONDS -lt $until ] || return 1
     sleep 0.2
   done
 }

@@ -132,6 +132,11 @@ stage_unit() {
 
 stage_docs() { run_tests "documentation tests" cargo test --workspace --doc --locked --no-fail-fast; }
 
+# The guest image is kept from run to run, until what it is made of changes.
+image_current() {
+  [ -s "$CHRONOVA_IMAGE" ] && [ -z "$(find tests/testbed/make-image.sh tests/testbed/guest -newer "$CHRONOVA_IMAGE" -print -quit)" ]
+}
+
 # Scripts that drive the real thing: each gets the binary, a guest image and the client, says what it does, and exits 0
 # (passed), 77 (cannot run here; its last line says why) or anything else (failed).
 stage_real() {
@@ -142,7 +147,7 @@ stage_real() {
   export CHRONOVA_BIN=${CARGO_TARGET_DIR:-$TOP/target}/debug/chronova
   export CHRONOVA_IMAGE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}/guest.qcow2
   export PATH=$VENV/bin:$PATH
-  [ -s "$CHRONOVA_IMAGE" ] || check "guest image" bash tests/testbed/make-image.sh "$CHRONOVA_IMAGE" || return
+  image_current || check "guest image" bash tests/testbed/make-image.sh "$CHRONOVA_IMAGE" || return
   for script in "${scripts[@]}"; do
     name=$(basename "$script" .sh) begun=$SECONDS
     timeout 1200 bash "$script" >"$LOGS/real-$name.log" 2>&1

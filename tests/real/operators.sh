@@ -1,0 +1,89 @@
+#!/bin/bash
+# What the operator's commands tell of a control plane that served real guests, beside it and after its end.
+set -uo pipefail
+. "$(dirname "$0")/../testbed/house.sh"
+house_open operators 10.69
+house_furnish
+
+at() { "$CHRONOVA_BIN" "$1" --data-dir "$DATA" "${@:2}" 2>&1; }
+only() { if grep -vqE -- "$3" <<<"$2" || [ -z "$2" ]; then bad "$1" "$(grep -vE -- "$3" <<<"$2" | head -n 3)"; else ok "$1"; fi; } # what, lines, pattern
+
+boot operators-one
+ONE=$ID
+like "a server is ACTIVE" "$(status_of operators-one)" ACTIVE
+os server stop operators-one
+within 60 "it is SHUTOFF" is operators-one SHUTOFF
+MIDDLE=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+sleep 1
+os flavor create --vcpus 1 --ram 160 --disk 9000000 operators-big >/dev/null
+os server create --flavor operators-big --image operators --network operators operators-two >/dev/null
+within 30 "a server that fits nowhere fails" is operators-two ERROR
+like "its fault says why" "$(get server operators-two fault)" 'No valid host'
+TWO=$(get server operators-two id)
+REQUEST=$(os server event list operators-one -f value -c 'Request ID' -c Action | awk '$2 == "stop" || $1 == "stop" { print }' | grep -oE 'req-[0-9a-f-]{36}')
+
+# ------------------------------------------------------------------------------------------ audit, beside the server
+
+ALL=$(at audit)
+expect "every line of the audit is JSON" python3 -c 'import json, sys; [json.loads(line) for line in sys.stdin]' <<<"$ALL"
+same "positions go up without a gap" "$(grep -oE '^\{"position":[0-9]+' <<<"$ALL" | grep -oE '[0-9]+$' | awk 'NR > 1 && $1 != last + 1 { print } { last = $1 }')" ""
+like "--instance tells of one server" "$(at audit --instance "$ONE")" '"kind":"instance.build_succeeded"'
+like "... in every stream" "$(at audit --instance "$ONE")" '"kind":"ledger.claimed"'
+unlike "... and of no other" "$(at audit --instance "$ONE")" "$TWO"
+only "--kind chooses kinds" "$(at audit --kind instance.build)" '"kind":"instance\.build'
+like "--kind takes a pattern" "$(at audit --kind '*_failed')" '"kind":"instance.build_failed"'
+only "--stream chooses streams" "$(at audit --stream "instance-$ONE")" "\"stream\":\"instance-$ONE\""
+only "--request-id follows a request" "$(at audit --request-id "$REQUEST")" "\"request_id\":\"$REQUEST\"|\"correlation\":\"${REQUEST#req-}\""
+like "... to its outcome" "$(at audit --request-id "$REQUEST")" '"kind":"process.finished"'
+unlike "--since leaves the earlier out" "$(at audit --since "$MIDDLE")" "$ONE"
+unlike "--until leaves the later out" "$(at audit --until "$MIDDLE")" "$TWO"
+PROJECT=$(os token issue -f value -c project_id)
+only "--project chooses a project's" "$(at audit --project "$PROJECT")" "$PROJECT"
+same "nobody else asked for anything" "$(at audit --user 00000000000000000000000000000000)" ""
+same "one position is one line" "$(at audit --from-position 5 --to-position 5 | wc -l)" 1
+timeout 20 "$CHRONOVA_BIN" audit --data-dir "$DATA" --follow --kind instance. --from-position "$(wc -l <<<"$ALL")" >"$WORK/follow" &
+FOLLOWER=$!
+os server delete --wait operators-two
+within 15 "--follow tells of what is new" grep -q "instance.deleted.*$TWO\|$TWO.*instance.deleted" "$WORK/follow"
+kill $FOLLOWER 2>/dev/null
+unlike "no secret is in the audit" "$ALL" "$(sed -n 's/.*password: *"\{0,1\}\([^"]*\)"\{0,1\}$/\1/p' "$OS_CLIENT_CONFIG_FILE")|ssh-[a-z0-9]+ PRIVATE"
+
+# ------------------------------------------------------------------------------------------------------------- inspect
+
+STORY=$(at inspect operators-one)
+like "inspect names the server" "$STORY" "^server operators-one \\($ONE"
+like "... where it is and what it is" "$STORY" 'status +SHUTOFF'
+like "... what was done for its creation" "$STORY" 'build_instance.*spawn_guest'
+like "... that it was stopped, and by which request" "$STORY" "^stop  $REQUEST"
+same "its id tells the same story" "$(at inspect "$ONE")" "$STORY"
+same "the beginning of its id does too" "$(at inspect "${ONE:0:13}")" "$STORY"
+expect "as JSON it is JSON" eval 'at inspect --json operators-one | python3 -m json.tool >/dev/null'
+like "inspect tells why a server failed" "$(at inspect "$TWO")" 'No valid host|no host'
+like "inspect tells of a request" "$(at inspect request "$REQUEST")" 'stop_instance|stop'
+like "inspect tells of a host" "$(at inspect host "$(os hypervisor list -f value -c 'Hypervisor Hostname')")" 'host\.'
+at inspect nobody >/dev/null; same "what is not there exits 1" $? 1
+
+# ------------------------------------------------------------------------------------------------------------- rebuild
+
+os server delete --wait operators-one
+same "nothing of the server is left on the host" "$(leftovers "$ONE")" ""
+house_stop
+LINE=$(at rebuild); same "rebuild exits 0 on a whole log" $? 0
+like "the read models equal what the log says" "$LINE" '^equal: [0-9]+ read models at position [0-9]+'
+like "the story is told after the end, too" "$(at inspect "$ONE")" 'DELETED'
+LINE=$(at rebuild --replace); same "rebuild --replace exits 0" $? 0
+expect "the control plane starts from what was recomputed" house_start
+like "and knows what it knew" "$(os flavor list -f value -c Name)" '^operators$'
+
+# -------------------------------------------------------------------------------------------------------------- config
+
+"$CHRONOVA_BIN" config check "$CONF" >"$WORK/good" 2>&1; same "a good file is good" $? 0
+printf '[DEFAULT]\nreport_intervall = 5\ncpu_allocation_ratio = many\n[libvirt]\nvirt_type = vmware\n' >"$WORK/bad.conf"
+"$CHRONOVA_BIN" config check "$WORK/bad.conf" >"$WORK/bad" 2>&1; same "a bad file exits 2" $? 2
+like "it is told what is meant" "$(cat "$WORK/bad")" 'report_interval'
+like "... which value is none" "$(cat "$WORK/bad")" 'cpu_allocation_ratio'
+like "... and all at once" "$(cat "$WORK/bad")" 'virt_type'
+"$CHRONOVA_BIN" serve --data-dir "$WORK/none" --config-file "$WORK/bad.conf" >"$WORK/refused" 2>&1; same "a server does not start with it" $? 2
+
+os subnet delete operators && os network delete operators || bad "the network is deleted"
+verdict

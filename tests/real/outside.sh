@@ -1,0 +1,108 @@
+#!/bin/bash
+# What happens to guests, hosts and to the control plane itself behind its back is seen, and mended.
+set -uo pipefail
+. "$(dirname "$0")/../testbed/house.sh"
+house_open outside 10.68
+house_furnish
+
+# ----------------------------------------------------------------------------------------------------------- the guest
+
+boot outside-one
+ONE=$ID
+like "the server is ACTIVE" "$(status_of outside-one)" ACTIVE
+ready outside-one
+
+expect "its QEMU process is killed" kill -9 "$(qemu_of "$ONE")"
+within 15 "the server is seen SHUTOFF" is outside-one SHUTOFF
+expect "a start is asked for" os server start outside-one
+within 60 "the server is ACTIVE again" is outside-one ACTIVE
+ready outside-one "its guest is booted from the same disk" 2
+
+expect "the guest is told by ACPI to end" v shutdown "$ONE"
+within 45 "the server is seen SHUTOFF after its guest ended" is outside-one SHUTOFF
+like "the guest ended in order" "$(console outside-one)" GUEST-SHUTDOWN
+os server start outside-one
+within 60 "the server is ACTIVE after that" is outside-one ACTIVE
+
+expect "its domain is destroyed behind our back" v destroy "$ONE"
+within 15 "the server is seen SHUTOFF after that" is outside-one SHUTOFF
+os server start outside-one
+within 60 "the server starts after that" is outside-one ACTIVE
+
+v undefine "$ONE" >/dev/null
+expect "its domain is taken away altogether" v destroy "$ONE"
+within 15 "the server is seen SHUTOFF without its domain" is outside-one SHUTOFF
+same "libvirt knows nothing of it" "$(v list --all --uuid | grep -x "$ONE")" ""
+expect "a hard reboot makes the domain anew" os server reboot --hard outside-one
+within 60 "the server is ACTIVE with a new domain" is outside-one ACTIVE
+same "libvirt runs it" "$(v domstate "$ONE")" running
+# Lives that were cut off before they had counted themselves are not in the count.
+within 180 "its guest is booted from the disk that was kept" said outside-one 'GUEST-READY hostname=.* boots=([3-9]) '
+like "what happened to it is told" "$(os server event list outside-one -f value -c Action)" 'stop'
+
+# ------------------------------------------------------------------------------------------------------------ the host
+
+# Started again with the words it was started with, so that whoever started it still finds it.
+DAEMON=$(pgrep -x libvirtd | head -n 1)
+if [ -z "$DAEMON" ]; then
+  bad "libvirtd is a process of this machine"
+else
+  mapfile -d '' -t WORDS <"/proc/$DAEMON/cmdline"
+  GUEST=$(qemu_of "$ONE")
+  expect "libvirtd is killed" kill -9 "$DAEMON"
+  if [ ! -d /run/systemd/system ]; then # systemd would start it at once
+    within 45 "the compute service is seen down" service_is down
+    within 15 "the hypervisor is seen down" host_is down
+    same "the server keeps its status meanwhile" "$(status_of outside-one)" ACTIVE
+    rm -f /run/libvirt/libvirt-sock
+    expect "libvirtd is started again" "/usr/sbin/${WORDS[0]##*/}" "${WORDS[@]:1}"
+  fi
+  within 60 "the compute service is up again" service_is up
+  within 15 "the hypervisor is up again" host_is up
+  same "the server is still ACTIVE" "$(status_of outside-one)" ACTIVE
+  same "its guest ran all the time" "$(qemu_of "$ONE")" "$GUEST"
+fi
+
+# ------------------------------------------------------------------------------------------------- the control plane
+
+TOKEN=$(os token issue -f value -c id)
+request() { curl -sS -m 20 -o "$WORK/answer" -w '%{http_code}' -H "X-Auth-Token: $TOKEN" -H 'Content-Type: application/json' \
+  -H 'X-OpenStack-Nova-API-Version: 2.79' -X "$1" "$URL/compute/v2.1/$2" ${3:+-d "$3"}; }
+IMAGE_ID=$(get image outside id) FLAVOR_ID=$(get flavor outside id) NETWORK_ID=$(get network outside id)
+
+# Dies at another moment each time: at once after the answer, in the midst of work on the host, shortly before its end.
+for after in 0 0.7 2.5; do
+  name=outside-crash-$after
+  same "a server is asked for" "$(request POST servers "{\"server\": {\"name\": \"$name\", \"imageRef\": \"$IMAGE_ID\", \"flavorRef\": \"$FLAVOR_ID\",
+    \"networks\": [{\"uuid\": \"$NETWORK_ID\"}], \"config_drive\": true}}")" 202
+  sleep $after
+  house_kill
+  SERVERS+=("$(sed -n 's/.*"id": *"\([0-9a-f-]\{36\}\)".*/\1/p' "$WORK/answer" | head -n 1)")
+  expect "the control plane dies $after s later, and starts again" house_start
+  within 90 "the server becomes ACTIVE all the same" is "$name" ACTIVE
+  CRASHED=${SERVERS[-1]}
+  same "libvirt runs it, once" "$(v list --name | grep -c '^outside-')-$(v domstate "$CRASHED")" "2-running"
+  PORT_ID=$(os port list --server "$name" -f value -c ID)
+  same "it has one port" "$(wc -w <<<"$PORT_ID")" 1
+  [ "$after" != 0.7 ] || ready "$name" "its guest is booted"
+  same "its end is asked for" "$(request DELETE "servers/$CRASHED")" 204
+  sleep $after
+  house_kill
+  expect "the control plane dies $after s later, and starts again" house_start
+  within 60 "the server is gone all the same" gone "$name"
+  within 30 "nothing of it is left on the host" eval '[ -z "$(leftovers "$CRASHED" "$PORT_ID")" ]'
+  same "its ports are gone" "$(os port list -f value -c ID | grep -x "$PORT_ID")" ""
+done
+same "the server from before is still ACTIVE" "$(status_of outside-one)" ACTIVE
+same "its guest still ran all the time" "$(qemu_of "$ONE")" "${GUEST:-}"
+
+# ------------------------------------------------------------------------------------------------------------- the end
+
+PORT_ID=$(os port list --server outside-one -f value -c ID)
+expect "the server is deleted" os server delete --wait outside-one
+same "nothing of it is left on the host" "$(leftovers "$ONE" "$PORT_ID")" ""
+RP=$(os resource provider list -f value -c uuid)
+same "nothing is left in Placement" "$(os resource provider usage show "$RP" -f value -c usage | sort -u)" 0
+expect "its network is deleted" eval 'os subnet delete outside && os network delete outside'
+same "... and gone from the host" "$(v net-list --all --name | grep "chronova-${NETWORK_ID:0:8}")" ""
+verdict

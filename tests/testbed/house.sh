@@ -1,0 +1,140 @@
+# A control plane of its own on this machine's libvirtd, and how to ask it; sourced by the scripts in tests/real.
+#
+#   CHRONOVA_BIN, CHRONOVA_IMAGE   the binary, the guest image; `openstack` is on the PATH
+#
+# Exit status of the scripts: 0 passed, 77 cannot run here (the last line says why), 1 something was not as it must be.
+# Guests' names and networks differ from script to script and from those of ops/up.sh, so that all may share a host.
+
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$HERE/../../ops/setup.sh"
+FAILED=0
+VIRSH=(virsh -q -c qemu:///system)
+v() { "${VIRSH[@]}" "$@" 2>/dev/null; }
+
+cannot() { echo "$*"; exit 77; }
+
+# ------------------------------------------------------------------------------------------------------------- checks
+
+ok() { printf '%4d s  ok    %s\n' $SECONDS "$*"; }
+bad() { FAILED=$((FAILED + 1)); printf '%4d s  FAIL  %s\n' $SECONDS "$1"; shift; [ $# = 0 ] || printf '%s\n' "$@" | head -n 30 | cut -c 1-300 | sed 's/^/        /'; }
+expect() { local what=$1; shift; if "$@"; then ok "$what"; else bad "$what" "$*"; fi; } # what, command...
+same() { if [ "$2" = "$3" ]; then ok "$1"; else bad "$1" "got:    $2" "wanted: $3"; fi; } # what, got, wanted
+like() { if grep -qE -- "$3" <<<"$2"; then ok "$1"; else bad "$1" "nothing like /$3/ in:" "$2"; fi; } # what, text, pattern
+unlike() { if grep -qE -- "$3" <<<"$2"; then bad "$1" "/$3/ is in:" "$2"; else ok "$1"; fi; }
+within() { # seconds, what, command...
+  local seconds=$1 what=$2; shift 2
+  if wait_for "$seconds" "$@"; then ok "$what"; else bad "$what (within $seconds s)" "$*"; fi
+}
+
+# ---------------------------------------------------------------------------------------------------------- the house
+
+house_open() { # NAME, first two numbers of its networks
+  NAME=$1 NET=$2
+  [ -x "${CHRONOVA_BIN:-}" ] || cannot "CHRONOVA_BIN names no program"
+  [ -s "${CHRONOVA_IMAGE:-}" ] || cannot "CHRONOVA_IMAGE names no guest image"
+  command -v openstack >/dev/null || cannot "no openstack client on the PATH"
+  libvirt_answers || cannot "no libvirtd answers at qemu:///system"
+  WORK=$(mktemp -d "${TMPDIR:-/tmp}/chronova-$NAME.XXXXXX") DATA=$WORK/data CONF=$WORK/chronova.conf
+  PORT=$((20000 + $$ % 20000))
+  while (exec 3<>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null; do PORT=$((PORT + 1)); done
+  URL=http://127.0.0.1:$PORT
+  printf '%s\n' '[DEFAULT]' "instance_name_template = $NAME-%08x" 'report_interval = 2' 'service_down_time = 6' \
+    'shutdown_timeout = 30' '[chronova]' 'hypervisors = qemu:///system' >"$CONF"
+  trap house_close EXIT
+  trap 'exit 1' TERM INT
+  house_start || { bad "the control plane starts" "$(tail -n 30 "$WORK/chronova.log")"; exit 1; }
+  export OS_CLIENT_CONFIG_FILE=$DATA/clouds.yaml OS_CLOUD=chronova
+  local python
+  python=$(dirname "$(readlink -f "$(command -v openstack)")")/python3
+  "$python" "$HERE/client.py" serve "$WORK/client" >"$WORK/client.log" 2>&1 &
+  CLIENT=$!
+  wait_for 60 test -S "$WORK/client" || { bad "the client starts" "$(cat "$WORK/client.log")"; exit 1; }
+  within 60 "the compute host is up" host_is up
+}
+
+house_start() {
+  setsid "$CHRONOVA_BIN" serve --data-dir "$DATA" --listen "127.0.0.1:$PORT" --config-file "$CONF" >>"$WORK/chronova.log" 2>&1 </dev/null &
+  HOUSE=$!
+  wait_for 60 curl -fsS -m 5 -o /dev/null "$URL/healthz" 2>/dev/null
+}
+
+# Without a chance to tidy up.
+house_kill() { kill -9 "$HOUSE"; wait "$HOUSE" 2>/dev/null; HOUSE=; }
+
+house_stop() {
+  [ -n "${HOUSE:-}" ] || return 0
+  kill "$HOUSE"
+  wait_for 30 eval "! kill -0 $HOUSE 2>/dev/null" || { kill -9 "$HOUSE"; bad "the control plane ends when told to"; }
+  wait "$HOUSE" 2>/dev/null
+  HOUSE=
+}
+
+house_close() {
+  local status=$? name
+  [ -z "${CLIENT:-}" ] || kill "$CLIENT" 2>/dev/null
+  house_stop
+  # Whatever a failed check left behind.
+  for name in $(v list --all --name | grep "^$NAME-"); do v destroy "$name"; v undefine --nvram --managed-save "$name"; done >/dev/null
+  for name in "${SERVERS[@]}"; do
+    for volume in $(v vol-list chronova | awk '{print $1}' | grep "^${name}_"); do v vol-delete "$volume" chronova; done >/dev/null
+  done
+  for name in "${NETWORKS[@]}"; do v net-destroy "chronova-${name:0:8}"; v net-undefine "chronova-${name:0:8}"; done >/dev/null
+  # What went wrong can be read there.
+  if [ $FAILED = 0 ] && [ $status = 0 ]; then rm -rf "$WORK"; else echo "what it left: $WORK"; fi
+}
+SERVERS=() NETWORKS=()
+
+# Ends a script.
+verdict() {
+  [ $FAILED = 0 ] || { echo "$FAILED checks failed"; exit 1; }
+  echo "all as it must be, in $SECONDS s"
+  exit 0
+}
+
+# ---------------------------------------------------------------------------------------------------------- questions
+
+os() { python3 -S -I "$HERE/client.py" run "$WORK/client" "$@"; }
+get() { os "$1" show "$2" -f value -c "$3" 2>/dev/null; } # noun, name, field
+get2() { os "$1" "$2" show "$3" -f value -c "$4" 2>/dev/null; } # noun of two words, name, field
+status_of() { get server "$1" status; }
+is() { [ "$(status_of "$1")" = "$2" ]; } # server, status
+gone() { ! os server show "$1" >/dev/null 2>&1; }
+host_is() { [ "$(os hypervisor list -f value -c State 2>/dev/null)" = "$1" ]; }
+service_is() { [ "$(os compute service list --service nova-compute -f value -c State 2>/dev/null)" = "$1" ]; }
+console() { os console log show "$1" 2>/dev/null | tr -d '\r'; }
+said() { console "$1" | grep -aqE -- "$2"; } # server, pattern
+count_said() { console "$1" | grep -acE -- "$2"; }
+ready() { within 180 "${2:-$1 is booted}" said "$1" "GUEST-READY hostname=.* boots=${3:-1} "; } # server, what, boots
+
+# QEMU's process of a server's guest.
+qemu_of() { pgrep -f "qemu-system.*-uuid $1" | head -n 1; } # uuid
+domain_is() { [ "$(v domstate "$1" | head -n 1)" = "$2" ]; }
+
+# A public image, a flavor and a network, all named after the script.
+house_furnish() {
+  os image create --disk-format qcow2 --container-format bare --file "$CHRONOVA_IMAGE" --public "$NAME" >"$WORK/image" 2>&1 \
+    || bad "the image is uploaded" "$(cat "$WORK/image")"
+  os flavor create --vcpus 1 --ram 160 --disk 1 "$NAME" >"$WORK/flavor" 2>&1 || bad "the flavor is made" "$(cat "$WORK/flavor")"
+  os network create "$NAME" >"$WORK/network" 2>&1 || bad "the network is made" "$(cat "$WORK/network")"
+  os subnet create --network "$NAME" --subnet-range "$NET.1.0/24" "$NAME" >"$WORK/subnet" 2>&1 || bad "the subnet is made" "$(cat "$WORK/subnet")"
+  NETWORKS+=("$(get network "$NAME" id)")
+}
+
+# Boots a server and remembers it in ID.
+boot() { # name, options...
+  local name=$1 wait=(--wait); shift
+  [ "${1:-}" != --no-wait ] || { wait=(); shift; }
+  os server create "${wait[@]}" --flavor "$NAME" --image "$NAME" --network "$NAME" "$@" "$name" >"$WORK/boot-$name" 2>&1 \
+    || bad "$name is booted" "$(tail -n 20 "$WORK/boot-$name")"
+  ID=$(get server "$name" id)
+  SERVERS+=("$ID")
+}
+
+# Everything on the host that belongs to servers of this script: domains, volumes, filters of ports.
+leftovers() { # uuid, port
+  v list --all --uuid | grep -x "$1"
+  v pool-refresh chronova >/dev/null
+  v vol-list chronova | awk '{print $1}' | grep "^${1}_"
+  [ -z "${2:-}" ] || v nwfilter-list | grep "$2"
+  [ -z "${3:-}" ] || for network in $(v net-list --all --name | grep '^chronova-'); do v net-dumpxml "$network" | grep -i "$3"; done
+}
