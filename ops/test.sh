@@ -24,7 +24,8 @@ finish() {
 trap finish EXIT
 
 export CARGO_TERM_COLOR=never
-[ -z "${CI:-}" ] || export CARGO_INCREMENTAL=0 # there incremental data is never used again, and it is large
+# There nothing is built a second time, and nobody has a debugger: no incremental data, no line tables to link.
+[ -z "${CI:-}" ] || export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
 # Nobody to answer questions.
 exec </dev/null
 

@@ -18,7 +18,7 @@ export OS_CLIENT_CONFIG_FILE=$DATA/clouds.yaml OS_CLOUD=chronova
 
 # ---------------------------------------------------------------------------------------------------------- progress
 
-STEPS=10 STEP=0 BEGUN=$SECONDS
+STEPS=11 STEP=0 BEGUN=$SECONDS
 step() { STEP=$((STEP + 1)); printf '[%2d/%d] %s\n' "$STEP" "$STEPS" "$*"; }
 say() { printf '        %s\n' "$*"; }
 die() { printf '\nup.sh: %s\n' "$*" >&2; exit 1; }
@@ -132,6 +132,20 @@ console_show() {
   say "$line"
 }
 
+# The operator's commands read the log beside the running server.
+log_show() {
+  local lines
+  printf '\n$ chronova inspect demo\n'
+  "$BIN" inspect --data-dir "$DATA" demo >"$RUN/inspect" || die "the story of server demo cannot be told"
+  sed -n '1,40p' "$RUN/inspect"
+  lines=$(wc -l <"$RUN/inspect"); [ "$lines" -le 40 ] || say "... $((lines - 40)) more lines"
+  printf '\n$ chronova audit --kind instance.\n'
+  "$BIN" audit --data-dir "$DATA" --kind instance. >"$RUN/audit" || die "the log cannot be read"
+  tail -n 3 "$RUN/audit" | sed -E 's/^(.{160}).*/\1.../'
+  printf '\n$ chronova rebuild\n'
+  "$BIN" rebuild --data-dir "$DATA" || die "the read models differ from what the log says"
+}
+
 # ------------------------------------------------------------------------------------------------------------ commands
 
 up() {
@@ -151,7 +165,8 @@ up() {
   step "Flavor and network"; flavor_and_network
   step "One server"; server_boot
   step "Its console"; console_show
-  printf '\n'; openstack server list
+  step "What the event log tells"; log_show
+  printf '\n$ openstack server list\n'; openstack server list
   cat <<T
 
 Up in $((SECONDS - BEGUN)) s. What to type next:
@@ -160,7 +175,7 @@ Up in $((SECONDS - BEGUN)) s. What to type next:
   openstack --os-cloud chronova server create --wait --flavor demo --image demo --network demo second
   openstack --os-cloud chronova server event list demo
   $BIN inspect --data-dir $DATA demo
-  $BIN audit --data-dir $DATA
+  $BIN audit --data-dir $DATA --follow
   bash ops/up.sh down
 T
 }

@@ -13,6 +13,7 @@ ONE=$ID
 like "a server is ACTIVE" "$(status_of operators-one)" ACTIVE
 os server stop operators-one
 within 60 "it is SHUTOFF" is operators-one SHUTOFF
+sleep 1
 MIDDLE=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 sleep 1
 os flavor create --vcpus 1 --ram 160 --disk 9000000 operators-big >/dev/null
