@@ -111,7 +111,7 @@ server_boot() {
     SHUTOFF) openstack server start demo || die "server demo does not start"
       wait_for 180 eval '[ "$(field server demo status)" = ACTIVE ]' || die "server demo is not ACTIVE"
       say "server demo was stopped; started" ;;
-    '') openstack server create --wait --flavor demo --image demo --network demo demo >"$RUN/server-create.log" 2>&1 \
+    '') openstack server create --wait --flavor demo --image demo --network demo --config-drive True demo >"$RUN/server-create.log" 2>&1 \
         || { cat "$RUN/server-create.log" >&2; die "server demo could not be booted; try: $BIN inspect --data-dir $DATA"; }
       say "server demo is ACTIVE" ;;
     *) die "server demo is $status; look at: openstack server show demo" ;;
@@ -181,8 +181,9 @@ T
 }
 
 down() {
-  local pid
+  local pid networks=''
   if pid=$(server_pid); then
+    networks=$(openstack network list -f value -c ID 2>/dev/null)
     if healthy && [ "$(field server demo status)" = ACTIVE ]; then
       openstack server stop demo && wait_for 90 eval '[ "$(field server demo status)" != ACTIVE ]'
       say "server demo stopped"
@@ -195,18 +196,20 @@ down() {
     rm -f "$RUN/chronova.pid"
     say "Chronova was not running"
   fi
+  networks_stop $networks
   if [ -s "$RUN/libvirtd.pid" ] || [ -s "$RUN/libvirt-units" ]; then
-    networks_stop
     libvirt_stop "$RUN" || die "libvirt does not stop"
     say "libvirt stopped"
   fi
 }
 
-# The bridges and DHCP servers of our networks outlive libvirtd. They come back with the server.
-networks_stop() {
-  local name
-  for name in $(virsh -q -c qemu:///system net-list --name 2>/dev/null | grep '^chronova-'); do
-    virsh -q -c qemu:///system net-destroy "$name" >/dev/null && say "network $name stopped"
+# The bridges and DHCP servers of our networks outlive libvirtd. They come back with the server. Where guests run, which
+# this script did not start, they stay.
+networks_stop() { # ids...
+  local id
+  [ -z "$(virsh -q -c qemu:///system list --name 2>/dev/null | grep .)" ] || return 0
+  for id in "$@"; do
+    virsh -q -c qemu:///system net-destroy "chronova-${id:0:8}" >/dev/null 2>&1 && say "network chronova-${id:0:8} stopped"
   done
 }
 

@@ -20,7 +20,7 @@ use crate::house::{House, Options};
 use crate::ports::{Images, Networks};
 use crate::process::interference::Interference;
 use crate::process::supervisor;
-use crate::reconcile::{filters, quota};
+use crate::reconcile::{filters, networks as host_networks, quota};
 
 /// The log, the read models that follow it, and the aggregates: what ports are made of.
 #[derive(Clone)]
@@ -90,6 +90,8 @@ impl Runtime {
         tasks.spawn(supervisor::supervise(Arc::clone(&house), Arc::clone(&store)));
         tasks.spawn(reconcile(Arc::clone(&house)));
         tasks.spawn(filters::keep(Arc::clone(&house), Arc::clone(&store)));
+        let (from, again) = (house.views.position(), house.options.resync);
+        tasks.spawn(host_networks::keep(Arc::clone(&store), from, drivers.clone(), again));
         for driver in drivers {
             tasks.spawn(agent::attend(Arc::clone(&house), Arc::clone(&store), driver));
         }

@@ -3,4 +3,5 @@
 //! Reconcilers take no input, are idempotent, and run at start-up and on a period. Each has a pure `plan`.
 
 pub mod filters;
+pub mod networks;
 pub mod quota;
