@@ -39,7 +39,7 @@ same "libvirt runs it" "$(v domstate "$ONE")" running
 # Lives that were cut off before they had counted themselves are not in the count.
 within 180 "its guest is booted from the disk that was kept" said outside-one 'GUEST-READY hostname=.* boots=([3-9]) '
 like "what was asked for is told" "$(os server event list outside-one -f value -c Action)" 'reboot'
-like "what nobody asked for is told, too" "$("$CHRONOVA_BIN" inspect --data-dir "$DATA" outside-one)" 'power|guest'
+like "what nobody asked for is told, too" "$("$CHRONOVA_BIN" inspect --data-dir "$DATA" outside-one)" 'instance.power_observed +Shutdown'
 
 # ------------------------------------------------------------------------------------------------------------ the host
 
