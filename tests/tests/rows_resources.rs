@@ -277,6 +277,7 @@ async fn quotas_and_limits_hold_what_their_version_knows() {
         shown.as_object_mut().unwrap().remove("id");
         assert_eq!(shown, wanted, "{path}");
     }
+    assert_eq!(api.get("/limits", "2.1").await["limits"]["rate"], json!([]), "there are no limits of rate");
     // What no longer has a quota cannot be given one.
     for (last, name) in [(35, "fixed_ips"), (56, "injected_files")] {
         let limit = json!({"quota_set": {name: 5}});

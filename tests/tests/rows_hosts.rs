@@ -1,0 +1,163 @@
+//! What hosts report about themselves, and how one of them is chosen.
+//!
+//! Source: the administration guide on schedulers. The rows of `docs/requirements` name these tests.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+
+use chronova_actors::instance::{InstanceAggregate, InstanceCommand};
+use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
+use chronova_events::envelope::Meta;
+use chronova_events::ids::InstanceId;
+use chronova_events::ledger::Provider;
+use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
+use chronova_tests::world::{Life, World, build_request};
+use uuid::Uuid;
+
+fn server(n: u128) -> InstanceId {
+    InstanceId(Uuid::from_u128(n))
+}
+
+/// Asks for a server of a number of its own, as the API does.
+async fn build(life: &Life, n: u128) {
+    let mut request = build_request(server(n));
+    request.number = u64::try_from(n).unwrap();
+    let gateway = &life.house().gateway;
+    let reserve = QuotaCommand::Reserve {
+        project: request.project.clone(),
+        instances: vec![request.instance],
+        cores: request.flavor.vcpus,
+        memory_mib: request.flavor.memory_mib,
+        defaults: DefaultLimits::default(),
+    };
+    let project = request.project.clone();
+    gateway.send::<QuotaAggregate>(&project, reserve, Meta::system("test")).await.unwrap();
+    let build = InstanceCommand::Build(Box::new(request));
+    gateway.send::<InstanceAggregate>(&server(n), build, Meta::system("test")).await.unwrap();
+}
+
+async fn alive(world: &World) -> Life {
+    let life = world.live(None, None).await;
+    life.hosts_up(world.fleet.len()).await;
+    life
+}
+
+/// How many of `count` servers each host got, one after the other.
+async fn spread(world: &World, count: u128) -> Vec<usize> {
+    let life = alive(world).await;
+    for n in 1..=count {
+        build(&life, n).await;
+        life.settled().await;
+    }
+    assert_eq!(world.faults().await, Vec::<String>::new());
+    let mut by_host: BTreeMap<usize, usize> = (0..world.fleet.len()).map(|host| (host, 0)).collect();
+    for hosts in world.fleet.whereabouts().into_values() {
+        *by_host.get_mut(&hosts[0]).unwrap() += 1;
+    }
+    life.stop().await;
+    let mut counts: Vec<usize> = by_host.into_values().collect();
+    counts.sort_unstable();
+    counts
+}
+
+#[actix_rt::test]
+async fn each_weigher_spreads_servers_or_stacks_them() {
+    type Set = fn(&mut World, f64);
+    let weighers: [(&str, Set); 3] = [
+        ("memory", |world, multiplier| world.options.scheduler.ram_weight_multiplier = multiplier),
+        ("cpu", |world, multiplier| world.options.scheduler.cpu_weight_multiplier = multiplier),
+        ("disk", |world, multiplier| world.options.scheduler.disk_weight_multiplier = multiplier),
+    ];
+    for (name, set) in weighers {
+        for (multiplier, wanted) in [(1.0, [2, 2]), (-1.0, [0, 4])] {
+            let mut world = World::new(2);
+            for (_, other) in weighers {
+                other(&mut world, 0.0);
+            }
+            set(&mut world, multiplier);
+            assert_eq!(spread(&world, 4).await, wanted, "{name} with {multiplier}");
+        }
+    }
+    // The sum decides: what two want outweighs the third.
+    let mut world = World::new(2);
+    world.options.scheduler.disk_weight_multiplier = -1.0;
+    assert_eq!(spread(&world, 4).await, [2, 2]);
+    world = World::new(2);
+    world.options.scheduler.disk_weight_multiplier = -3.0;
+    assert_eq!(spread(&world, 4).await, [0, 4]);
+}
+
+#[actix_rt::test]
+async fn a_build_goes_to_another_host_when_one_refuses() {
+    for refusing in [0, 1] {
+        let world = World::new(2);
+        let life = alive(&world).await;
+        world.fleet.set_faults(refusing, FaultPlan::default().with(Call::Spawn, When::Always, Effect::Refuse));
+        for n in 1..=3 {
+            build(&life, n).await;
+        }
+        life.settled().await;
+        assert!(world.story().await.iter().all(|(_, status)| *status == "ACTIVE"), "{:?}", world.faults().await);
+        assert!(world.fleet.guests(refusing).is_empty());
+        assert_eq!(world.fleet.guests(1 - refusing).len(), 3);
+        world.check().await;
+        life.stop().await;
+    }
+    // With one attempt there is no other.
+    let mut world = World::new(2);
+    world.options.max_attempts = 1;
+    let life = alive(&world).await;
+    world.fleet.set_all_faults(&FaultPlan::default().with(Call::Spawn, When::Nth(1), Effect::Refuse));
+    build(&life, 1).await;
+    life.settled().await;
+    assert_eq!(world.story().await, [(server(1), "ERROR")]);
+    assert_eq!(world.fleet.calls(Call::Spawn), 1);
+    world.check().await;
+    life.stop().await;
+}
+
+fn providers(life: &Life) -> Vec<Provider> {
+    life.house().views.placement.read(|view| view.ledger.providers.values().map(|p| (**p).clone()).collect())
+}
+
+#[actix_rt::test]
+async fn hosts_keep_what_is_reserved_for_themselves() {
+    let mut world = World::new(1);
+    world.options.reserved_host_cpus = 2;
+    world.options.reserved_host_memory_mb = 1024;
+    world.options.reserved_host_disk_mb = 2049;
+    world.options.cpu_allocation_ratio = 2.0;
+    world.options.ram_allocation_ratio = 1.0;
+    let life = alive(&world).await;
+    let provider = providers(&life).remove(0);
+    let line = |class: &str| {
+        let line = &provider.inventories[class];
+        (line.inventory.total, line.inventory.reserved, line.free())
+    };
+    // 8 CPUs, 8192 MiB, 100 GiB: (total - reserved) x ratio is what there is to give.
+    assert_eq!(line("VCPU"), (8, 2, 12));
+    assert_eq!(line("MEMORY_MB"), (8192, 1024, 7168));
+    assert_eq!((line("DISK_GB").0, line("DISK_GB").1), (100, 3), "a begun GiB is a whole one");
+    life.stop().await;
+}
+
+#[actix_rt::test]
+async fn hosts_report_their_cpu_and_what_they_can_do_as_traits() {
+    let world = World::new(1);
+    let life = alive(&world).await;
+    let provider = providers(&life).remove(0);
+    let has = |name: &str| provider.traits.contains(name);
+    for known in ["HW_CPU_X86_AVX2", "HW_CPU_X86_AESNI", "HW_CPU_X86_SSE42", "HW_CPU_X86_VMX", "HW_ARCH_X86_64"] {
+        assert!(has(known), "{known}");
+    }
+    assert!(!has("HW_CPU_X86_AVX512F"), "the CPU does not have it");
+    for known in
+        ["COMPUTE_NODE", "COMPUTE_IMAGE_TYPE_QCOW2", "COMPUTE_STORAGE_BUS_VIRTIO", "COMPUTE_GRAPHICS_MODEL_VGA"]
+    {
+        assert!(has(known), "{known}");
+    }
+    assert!(!has("COMPUTE_GRAPHICS_MODEL_QXL") && !has("COMPUTE_VOLUME_MULTI_ATTACH"));
+    assert!(provider.traits.iter().all(|name| chronova_events::ledger::standard::is_standard_trait(name)));
+    life.stop().await;
+}
