@@ -1,5 +1,7 @@
 //! How the proofs make steps fail and repeat. A control plane runs without it.
 
+use std::time::Duration;
+
 use chronova_events::process::Output;
 
 use super::definition::{Step, StepError, Work};
@@ -15,6 +17,8 @@ pub enum Way {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Pass,
+    /// It is not begun yet: the judge is asked again in a moment.
+    Hold,
     /// It is done twice.
     Repeat,
     /// It fails before it did anything.
@@ -28,8 +32,17 @@ pub trait Interference: Send + Sync + 'static {
     fn judge(&self, process: &'static str, step: &'static str, way: Way) -> Verdict;
 }
 
-fn judged(work: &Work, process: &'static str, step: &'static str, way: Way) -> Verdict {
-    work.house.interference.as_ref().map_or(Verdict::Pass, |by| by.judge(process, step, way))
+/// Between two questions to a judge who holds a step back.
+const MOMENT: Duration = Duration::from_millis(1);
+
+async fn judged(work: &Work, process: &'static str, step: &'static str, way: Way) -> Verdict {
+    let Some(by) = &work.house.interference else { return Verdict::Pass };
+    loop {
+        match by.judge(process, step, way) {
+            Verdict::Hold => tokio::time::sleep(MOMENT).await,
+            verdict => return verdict,
+        }
+    }
 }
 
 fn failure() -> StepError {
@@ -38,8 +51,8 @@ fn failure() -> StepError {
 
 /// Runs a step, interfered with where a proof does.
 pub(super) async fn run(process: &'static str, step: &Step, work: &Work) -> Result<Output, StepError> {
-    match judged(work, process, step.name, Way::Run) {
-        Verdict::Pass => (step.run)(work).await,
+    match judged(work, process, step.name, Way::Run).await {
+        Verdict::Pass | Verdict::Hold => (step.run)(work).await,
         Verdict::FailBefore => Err(failure()),
         Verdict::FailAfter => (step.run)(work).await.and(Err(failure())),
         Verdict::Repeat => {
@@ -52,8 +65,8 @@ pub(super) async fn run(process: &'static str, step: &Step, work: &Work) -> Resu
 /// Undoes a step, interfered with where a proof does.
 pub(super) async fn undo(process: &'static str, step: &Step, work: &Work) -> Result<(), StepError> {
     let Some(undo) = step.undo else { return Ok(()) };
-    match judged(work, process, step.name, Way::Undo) {
-        Verdict::Pass => undo(work).await,
+    match judged(work, process, step.name, Way::Undo).await {
+        Verdict::Pass | Verdict::Hold => undo(work).await,
         Verdict::FailBefore => Err(failure()),
         Verdict::FailAfter => undo(work).await.and(Err(failure())),
         Verdict::Repeat => {
