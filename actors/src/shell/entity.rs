@@ -81,7 +81,7 @@ enum Waiting<A: Aggregate> {
 struct Decided<A: Aggregate> {
     command: A::Command,
     meta: Arc<Meta>,
-    decided: Result<Vec<NewEvent>, A::Reject>,
+    outcome: Result<Vec<NewEvent>, A::Reject>,
     reply: oneshot::Sender<Reply<A>>,
     retried: bool,
 }
@@ -161,8 +161,8 @@ impl<A: Aggregate> Entity<A> {
 
     fn accept(&mut self, command: A::Command, meta: Arc<Meta>, reply: oneshot::Sender<Reply<A>>, retried: bool) {
         let now = self.around.clock.now();
-        let decided = A::decide(&self.state, command.clone()).map(|events| self.take_in(events, now, &meta));
-        self.queue.push(Waiting::Decided(Decided { command, meta, decided, reply, retried }));
+        let outcome = A::decide(&self.state, command.clone()).map(|events| self.take_in(events, now, &meta));
+        self.queue.push(Waiting::Decided(Decided { command, meta, outcome, reply, retried }));
     }
 
     fn take_in(&mut self, events: Vec<<A::State as Fold>::Event>, now: Timestamp, meta: &Arc<Meta>) -> Vec<NewEvent> {
@@ -276,7 +276,7 @@ impl<A: Aggregate> Entity<A> {
 impl<A: Aggregate> Waiting<A> {
     fn events(&self) -> &[NewEvent] {
         match self {
-            Self::Decided(Decided { decided: Ok(events), .. }) => events,
+            Self::Decided(Decided { outcome: Ok(events), .. }) => events,
             Self::Decided(_) | Self::Looking { .. } => &[],
         }
     }
@@ -287,13 +287,13 @@ impl<A: Aggregate> Waiting<A> {
             Self::Looking { state, reply } => {
                 let _ = reply.send(Ok(*state));
             }
-            Self::Decided(Decided { decided, reply, .. }) => {
+            Self::Decided(Decided { outcome, reply, .. }) => {
                 let Appended { revision, position } = appended;
                 let committed = |new: Vec<NewEvent>| {
                     let events = new.into_iter().map(|new| new.event).collect();
                     Committed { revision, position, events }
                 };
-                let _ = reply.send(decided.map(committed).map_err(CommandError::Rejected));
+                let _ = reply.send(outcome.map(committed).map_err(CommandError::Rejected));
             }
         }
     }
