@@ -63,7 +63,8 @@ server_start() {
   healthy && die "something else answers on $LISTEN; set CHRONOVA_LISTEN to another address"
   if [ ! -e "$CONF" ]; then
     printf '%s\n' '# Written by ops/up.sh at the first start; yours to change. All options: docs/configuration.md' \
-      '[chronova]' 'hypervisors = qemu:///system' >"$CONF"
+      '[DEFAULT]' '# Names that no guest of an earlier data directory has on this host.' \
+      'instance_name_template = instance-%(uuid)s' '[chronova]' 'hypervisors = qemu:///system' >"$CONF"
   fi
   "$BIN" config check "$CONF" >"$RUN/config-check" 2>&1 || { cat "$RUN/config-check" >&2; die "$CONF has errors"; }
   setsid "$BIN" serve --data-dir "$DATA" --listen "$LISTEN" --config-file "$CONF" \
@@ -98,8 +99,12 @@ flavor_and_network() {
   fi
   if [ -n "$(field network demo id)" ]; then say "network demo is there"; else
     openstack network create demo >/dev/null || die "the network could not be made"
-    openstack subnet create --network demo --subnet-range 10.66.0.0/24 demo >/dev/null || die "the subnet could not be made"
-    say "network demo: 10.66.0.0/24"
+    # libvirt refuses a network whose addresses this host has already: of its own, or of an earlier demo.
+    local second=66 taken
+    taken=$(ip -4 -o addr)
+    while grep -qF " 10.$second." <<<"$taken"; do second=$((second + 1)); done
+    openstack subnet create --network demo --subnet-range "10.$second.0.0/24" demo >/dev/null || die "the subnet could not be made"
+    say "network demo: 10.$second.0.0/24"
   fi
 }
 
@@ -112,7 +117,7 @@ server_boot() {
       wait_for 180 eval '[ "$(field server demo status)" = ACTIVE ]' || die "server demo is not ACTIVE"
       say "server demo was stopped; started" ;;
     '') openstack server create --wait --flavor demo --image demo --network demo --config-drive True demo >"$RUN/server-create.log" 2>&1 \
-        || { cat "$RUN/server-create.log" >&2; die "server demo could not be booted; try: $BIN inspect --data-dir $DATA"; }
+        || { cat "$RUN/server-create.log" >&2; "$BIN" inspect --data-dir "$DATA" demo >&2; die "server demo could not be booted; why is told above"; }
       say "server demo is ACTIVE" ;;
     *) die "server demo is $status; look at: openstack server show demo" ;;
   esac
