@@ -72,6 +72,7 @@ async fn fields_of_servers_come_with_their_versions() {
         }
     }
     assert_eq!(show(&one, "2.16", ADMIN).await["host_status"], "UP");
+    assert_eq!(show(&one, "2.1", USER).await["security_groups"], json!([{"name": "default"}]));
     let hostname = "OS-EXT-SRV-ATTR:hostname";
     assert!(show(&one, "2.89", USER).await.get(hostname).is_none());
     assert_eq!(show(&one, "2.90", USER).await[hostname], "one");
@@ -152,6 +153,17 @@ async fn a_destination_is_the_administrators_to_name() {
     let mut both = with("availability_zone", json!(format!("nova:{host}")));
     both["host"] = json!(host);
     assert_eq!(post(&api, "2.74", ADMIN, both).await.status, 400);
+    // Whoever insists on a host by its zone gets it, whatever the filters would say.
+    let service = json!({"host": host, "binary": "nova-compute"});
+    assert_eq!(api.call("PUT", "/os-services/disable", "2.1", ADMIN, Some(service)).await.status, 200);
+    let whole = with("availability_zone", json!(format!("nova:{host}:{host}")));
+    assert_eq!(post(&api, "2.1", USER, whole.clone()).await.status, 403);
+    let id = api.server(ADMIN, whole).await;
+    let shown = api.get(&format!("/servers/{id}"), "2.1").await["server"].take();
+    assert_eq!((&shown["status"], &shown["OS-EXT-SRV-ATTR:host"]), (&json!("ACTIVE"), &json!(host)));
+    let for_users = api.call("GET", "/servers/detail", "2.1", "bob:admin", None).await.body["servers"][0].take();
+    assert!(for_users.is_object() && for_users.get("OS-EXT-SRV-ATTR:host").is_none(), "for administrators only");
+    assert_eq!(post(&api, "2.1", ADMIN, with("availability_zone", json!("nova:a:b:c"))).await.status, 400);
     let unknown = post(&api, "2.74", ADMIN, with("host", json!("nowhere"))).await;
     assert_eq!((unknown.status, unknown.message()), (400, "Compute host nowhere could not be found."));
     assert_eq!(post(&api, "2.73", ADMIN, with("host", json!(host))).await.status, 400);
