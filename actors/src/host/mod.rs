@@ -2,6 +2,9 @@
 
 pub mod decide;
 
+#[cfg(test)]
+mod tests;
+
 use chronova_events::envelope::StreamId;
 use chronova_events::host::{CapabilitiesChanged, Host, HostEvent, Registered};
 use chronova_events::ids::HostId;

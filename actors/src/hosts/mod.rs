@@ -9,3 +9,6 @@
 pub mod agent;
 pub mod fleet;
 pub mod plan;
+
+#[cfg(test)]
+mod tests;

@@ -87,9 +87,8 @@ fn power(server: &Alive, process: ProcessId, action: PowerAction, asker: Asker) 
             return Err(InstanceReject::NotInState { action: name, attribute: "task_state", value });
         }
     }
-    // A server that never got a host has no guest to work on.
-    if server.placement.is_none() {
-        return Err(InstanceReject::NotInState { action: name, attribute: "vm_state", value: shown.vm_state });
+    if server.launched_at.is_none() {
+        return Err(InstanceReject::NeverLaunched { action: name });
     }
     one(PowerRequested { process, action })
 }

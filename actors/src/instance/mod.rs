@@ -1,6 +1,12 @@
 //! A server, deciding.
+//!
+//! Every state that commands lead to, and by which event: `states.txt`, which a test compares with the code. "active, Stop" is
+//! an active server with a stop under way.
 
 pub mod decide;
+
+#[cfg(test)]
+mod tests;
 
 use chronova_events::envelope::StreamId;
 use chronova_events::ids::{HostId, InstanceId, ProcessId};
@@ -102,6 +108,9 @@ pub enum InstanceReject {
     /// Nova's words: Cannot 'action' instance while it is in `attribute` `value`.
     #[error("cannot {action} while the server is in {attribute} {value}")]
     NotInState { action: &'static str, attribute: &'static str, value: &'static str },
+    /// Nova's `must_have_launched`: there never was a guest to work on.
+    #[error("cannot {action}: the server never ran")]
+    NeverLaunched { action: &'static str },
     /// A record came from a process whose turn it is not (any more).
     #[error("the process is not the one at work on the server")]
     Superseded,

@@ -8,6 +8,9 @@
 pub mod filters;
 pub mod weighers;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeSet;
 
 use chronova_events::host::KnownHost;

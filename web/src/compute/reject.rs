@@ -53,6 +53,9 @@ pub(super) fn instance(id: InstanceId, error: CommandError<InstanceReject>) -> F
         InstanceReject::NotInState { action, attribute, value } => {
             Fault::conflict(format!("Cannot '{action}' instance {id} while it is in {attribute} {value}"))
         }
+        InstanceReject::NeverLaunched { action } => {
+            Fault::conflict(format!("Cannot '{action}' an instance which has never been active"))
+        }
         InstanceReject::Superseded => {
             Fault::conflict(format!("Instance {id} is being worked on by another request. Try again."))
         }

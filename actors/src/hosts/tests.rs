@@ -1,0 +1,106 @@
+#![allow(clippy::unwrap_used)]
+//! Every difference between a host and the log, and its remedy.
+
+use chronova_events::envelope::Timestamp;
+use chronova_events::fold::Fold;
+use chronova_events::ids::{HostId, InstanceId, ProcessId};
+use chronova_events::instance::{
+    Alive, BuildRequested, Instance, InstanceEvent, Ongoing, Phase, Placed, Power, PowerAction, Stage, samples,
+};
+use uuid::Uuid;
+
+use super::plan::{Believed, Remedy, found, missing, orphaned};
+
+const HERE: HostId = HostId(Uuid::from_u128(1));
+const ELSEWHERE: HostId = HostId(Uuid::from_u128(2));
+const PROCESS: ProcessId = ProcessId(Uuid::from_u128(3));
+const SERVER: InstanceId = InstanceId(Uuid::from_u128(4));
+
+const PHASES: [Phase; 4] = [
+    Phase::Building { process: PROCESS, stage: Stage::Spawning },
+    Phase::Active { power: Power::Running },
+    Phase::Stopped { power: Power::Shutdown },
+    Phase::Error { power: Power::NoState },
+];
+
+fn server(phase: Phase, host: Option<HostId>) -> Alive {
+    let request = samples().into_iter().find_map(|event| match event {
+        InstanceEvent::BuildRequested(request) => Some(BuildRequested { instance: SERVER, ..request }),
+        _ => None,
+    });
+    let mut state = Instance::Absent;
+    state.evolve(&request.unwrap().into(), Timestamp(7));
+    let placement = host.map(|host| Placed {
+        process: PROCESS,
+        host,
+        hostname: "h".into(),
+        attempt: 1,
+        availability_zone: "nova".into(),
+    });
+    Alive { phase, placement, ..state.alive().unwrap().clone() }
+}
+
+fn alive(phase: Phase, host: Option<HostId>) -> Instance {
+    Instance::Alive(Box::new(server(phase, host)))
+}
+
+fn deleted() -> Instance {
+    Instance::Deleted(Box::new(server(PHASES[1], Some(HERE))))
+}
+
+#[test]
+fn a_stranger_is_reported_and_never_touched() {
+    for believed in [Believed::Unknown, Believed::Known(&Instance::Absent)] {
+        assert_eq!(found(HERE, believed, Power::Running), Remedy::Report);
+        assert_eq!(orphaned(HERE, believed, SERVER), Remedy::Report);
+    }
+}
+
+#[test]
+fn what_has_no_business_here_is_removed() {
+    let gone = deleted();
+    assert_eq!(found(HERE, Believed::Known(&gone), Power::Running), Remedy::Destroy);
+    assert_eq!(orphaned(HERE, Believed::Known(&gone), SERVER), Remedy::Destroy);
+    for phase in PHASES {
+        for host in [None, Some(ELSEWHERE)] {
+            let server = alive(phase, host);
+            assert_eq!(found(HERE, Believed::Known(&server), Power::Running), Remedy::Destroy, "{phase:?}");
+            assert_eq!(orphaned(HERE, Believed::Known(&server), SERVER), Remedy::Destroy, "{phase:?}");
+        }
+    }
+}
+
+#[test]
+fn a_servers_own_guest_is_looked_at_when_it_is_not_as_recorded() {
+    for phase in PHASES {
+        let server = alive(phase, Some(HERE));
+        let recorded = server.alive().unwrap().power();
+        for seen in [Power::NoState, Power::Running, Power::Paused, Power::Shutdown, Power::Crashed, Power::Suspended] {
+            let expected = match phase {
+                Phase::Building { .. } => Remedy::Nothing,
+                _ if seen == recorded => Remedy::Nothing,
+                _ => Remedy::Look,
+            };
+            assert_eq!(found(HERE, Believed::Known(&server), seen), expected, "{phase:?} {seen:?}");
+        }
+        assert_eq!(orphaned(HERE, Believed::Known(&server), SERVER), Remedy::Nothing, "its process is at work on it");
+    }
+}
+
+#[test]
+fn a_missing_guest_stops_a_running_server_that_nobody_works_on() {
+    for phase in PHASES {
+        let expected = match phase {
+            Phase::Active { .. } => Remedy::Look,
+            _ => Remedy::Nothing,
+        };
+        assert_eq!(missing(&alive(phase, Some(HERE))), expected, "{phase:?}");
+        let power = Ongoing::Power { process: PROCESS, action: PowerAction::RebootHard };
+        for ongoing in [power, Ongoing::Delete { process: PROCESS, cancels: None }] {
+            let busy = Alive { ongoing: Some(ongoing), ..server(phase, Some(HERE)) };
+            assert_eq!(missing(&Instance::Alive(Box::new(busy))), Remedy::Nothing, "{phase:?} {ongoing:?}");
+        }
+    }
+    assert_eq!(missing(&deleted()), Remedy::Nothing);
+    assert_eq!(missing(&Instance::Absent), Remedy::Nothing);
+}

@@ -1,0 +1,432 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+//! Every command in every state, and the states that commands lead to.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use chronova_events::envelope::Timestamp;
+use chronova_events::fold::Fold;
+use chronova_events::ids::{HostId, InstanceId, ProcessId};
+use chronova_events::instance::{
+    BuildRequested, DiskConfig, FaultInfo, Instance, InstanceEvent, Locked, NetworkAllocated, Ongoing, Phase, Placed,
+    Power, PowerAction, samples, status,
+};
+use chronova_events::registry::NounEvent;
+use uuid::Uuid;
+
+use super::decide::decide;
+use super::{Asker, Change, InstanceCommand as Command, InstanceReject as Reject};
+
+const USER: Asker = Asker { overrides_lock: false };
+const ADMIN: Asker = Asker { overrides_lock: true };
+const BUILD: ProcessId = ProcessId(Uuid::from_u128(2));
+const DELETE: ProcessId = ProcessId(Uuid::from_u128(3));
+const POWER: ProcessId = ProcessId(Uuid::from_u128(4));
+const OVERTAKING: ProcessId = ProcessId(Uuid::from_u128(5));
+const STRANGER: ProcessId = ProcessId(Uuid::from_u128(6));
+const HOST: HostId = HostId(Uuid::from_u128(7));
+const ELSEWHERE: HostId = HostId(Uuid::from_u128(8));
+
+const ACTIONS: [PowerAction; 4] =
+    [PowerAction::Start, PowerAction::Stop, PowerAction::RebootSoft, PowerAction::RebootHard];
+
+fn request() -> BuildRequested {
+    let sample = samples().into_iter().find_map(|event| match event {
+        InstanceEvent::BuildRequested(request) => Some(request),
+        _ => None,
+    });
+    BuildRequested { instance: InstanceId(Uuid::from_u128(1)), process: BUILD, ..sample.unwrap() }
+}
+
+fn build() -> Command {
+    Command::Build(Box::new(request()))
+}
+
+fn placed() -> Placed {
+    Placed { process: BUILD, host: HOST, hostname: "h1".into(), attempt: 1, availability_zone: "nova".into() }
+}
+
+fn fault() -> FaultInfo {
+    FaultInfo { code: 500, message: "no".into(), details: String::new() }
+}
+
+fn power(action: PowerAction) -> Command {
+    Command::Power { process: POWER, action, asker: USER }
+}
+
+fn done(process: ProcessId, action: PowerAction) -> Command {
+    Command::RecordPowerDone { process, action }
+}
+
+fn failed(process: ProcessId, action: PowerAction) -> Command {
+    Command::RecordPowerFailed { process, action, fault: fault() }
+}
+
+fn delete() -> Command {
+    Command::Delete { process: DELETE, asker: USER }
+}
+
+fn seen(power: Power) -> Command {
+    Command::Observe { host: HOST, power }
+}
+
+fn lock(by_admin: bool) -> Command {
+    Command::Lock { lock: Locked { by_admin, reason: None, request_id: None } }
+}
+
+/// A server in the making: each command must be accepted.
+#[derive(Clone, Default)]
+struct Given(Instance);
+
+impl Given {
+    fn and(mut self, command: Command) -> Self {
+        let events = decide(&self.0, command.clone()).unwrap_or_else(|reject| panic!("{command:?}: {reject}"));
+        for event in events {
+            self.0.evolve(&event, Timestamp(7));
+        }
+        self
+    }
+
+    /// The kinds of the events, or the refusal.
+    fn when(&self, command: Command) -> Result<Vec<&'static str>, Reject> {
+        let kinds = |events: Vec<InstanceEvent>| events.iter().map(NounEvent::kind).collect();
+        decide(&self.0, command).map(kinds)
+    }
+}
+
+fn absent() -> Given {
+    Given::default()
+}
+
+fn building() -> Given {
+    absent().and(build())
+}
+
+fn active() -> Given {
+    building().and(Command::RecordPlaced(placed())).and(Command::RecordBuilt { process: BUILD })
+}
+
+fn stopped() -> Given {
+    active().and(power(PowerAction::Stop)).and(done(POWER, PowerAction::Stop))
+}
+
+fn never_built() -> Given {
+    building().and(Command::RecordBuildFailed { process: BUILD, fault: fault() })
+}
+
+fn deleting(given: Given) -> Given {
+    given.and(delete())
+}
+
+fn deleted() -> Given {
+    deleting(active()).and(Command::RecordDeleted { process: DELETE })
+}
+
+fn cannot(action: &'static str, attribute: &'static str, value: &'static str) -> Result<Vec<&'static str>, Reject> {
+    Err(Reject::NotInState { action, attribute, value })
+}
+
+fn verb(action: PowerAction) -> &'static str {
+    match action {
+        PowerAction::Start => "start",
+        PowerAction::Stop => "stop",
+        PowerAction::RebootSoft | PowerAction::RebootHard => "reboot",
+    }
+}
+
+#[test]
+fn a_server_is_built_once() {
+    assert_eq!(absent().when(build()), Ok(vec!["instance.build_requested"]));
+    for given in [building(), active(), stopped(), never_built(), deleting(active())] {
+        assert_eq!(given.when(build()), Ok(vec![]), "the same request again");
+        let other = BuildRequested { process: STRANGER, ..request() };
+        assert_eq!(given.when(Command::Build(Box::new(other))), Err(Reject::Exists));
+    }
+    assert_eq!(deleted().when(build()), Err(Reject::NotFound), "an id is never used again");
+}
+
+#[test]
+fn what_is_not_there_cannot_be_found() {
+    let change = Command::Change { changes: vec![], asker: ADMIN };
+    for given in [absent(), deleted()] {
+        for command in [power(PowerAction::Stop), delete(), change.clone(), lock(true), seen(Power::Running)] {
+            assert_eq!(given.when(command), Err(Reject::NotFound));
+        }
+    }
+    let again = Command::RecordDeleted { process: DELETE };
+    assert_eq!(deleted().when(again), Ok(vec![]), "the record of the delete, repeated");
+}
+
+/// Nova: `check_instance_state` of `API.start`, `stop`, `_soft_reboot_instance` and `_hard_reboot_instance`.
+#[test]
+fn power_actions_are_allowed_where_nova_allows_them() {
+    use PowerAction::{RebootHard, RebootSoft, Start, Stop};
+    let allowed = |given: &Given| ACTIONS.into_iter().filter(|action| given.when(power(*action)).is_ok()).collect();
+    let table: [(&str, Given, Vec<PowerAction>); 4] = [
+        ("building", building(), vec![]),
+        ("active", active(), vec![Stop, RebootSoft, RebootHard]),
+        ("stopped", stopped(), vec![Start, RebootHard]),
+        ("error", never_built(), vec![]),
+    ];
+    for (name, given, expected) in table {
+        let found: Vec<PowerAction> = allowed(&given);
+        assert_eq!(found, expected, "{name}");
+    }
+    assert_eq!(building().when(power(Stop)), cannot("stop", "vm_state", "building"));
+    assert_eq!(active().when(power(Start)), cannot("start", "vm_state", "active"));
+    assert_eq!(stopped().when(power(Stop)), cannot("stop", "vm_state", "stopped"));
+    assert_eq!(stopped().when(power(RebootSoft)), cannot("reboot", "vm_state", "stopped"));
+    assert_eq!(never_built().when(power(Start)), cannot("start", "vm_state", "error"));
+    // Allowed in this state, but `must_have_launched`.
+    assert_eq!(never_built().when(power(Stop)), Err(Reject::NeverLaunched { action: "stop" }));
+    assert_eq!(never_built().when(power(RebootHard)), Err(Reject::NeverLaunched { action: "reboot" }));
+}
+
+/// Nova: only `task_state` None, except that a hard reboot overtakes a reboot (`task_states.ALLOW_REBOOT`).
+#[test]
+fn while_something_is_under_way_only_a_hard_reboot_overtakes_reboots() {
+    let task = |action| match action {
+        PowerAction::Start => "powering-on",
+        PowerAction::Stop => "powering-off",
+        PowerAction::RebootSoft => "rebooting",
+        PowerAction::RebootHard => "rebooting_hard",
+    };
+    for ongoing in ACTIONS {
+        let before = if ongoing == PowerAction::Start { stopped() } else { active() };
+        let given = before.clone().and(power(ongoing));
+        for wanted in ACTIONS.into_iter().filter(|wanted| before.when(power(*wanted)).is_ok()) {
+            let overtakes = wanted == PowerAction::RebootHard && verb(ongoing) == "reboot";
+            let expected = match overtakes {
+                true => Ok(vec!["instance.power_requested"]),
+                false => cannot(verb(wanted), "task_state", task(ongoing)),
+            };
+            let command = Command::Power { process: OVERTAKING, action: wanted, asker: USER };
+            assert_eq!(given.when(command), expected, "{wanted:?} during {ongoing:?}");
+        }
+        assert_eq!(given.when(delete()), Ok(vec!["instance.delete_requested"]), "a delete overtakes everything");
+    }
+    for wanted in [PowerAction::Stop, PowerAction::RebootSoft, PowerAction::RebootHard] {
+        assert_eq!(deleting(active()).when(power(wanted)), cannot(verb(wanted), "task_state", "deleting"));
+    }
+}
+
+#[test]
+fn who_was_overtaken_records_nothing_any_more() {
+    let soft = PowerAction::RebootSoft;
+    let overtaking = Command::Power { process: OVERTAKING, action: PowerAction::RebootHard, asker: USER };
+    for given in [active().and(power(soft)).and(overtaking), deleting(active().and(power(soft)))] {
+        assert_eq!(given.when(done(POWER, soft)), Ok(vec![]));
+        assert_eq!(given.when(failed(POWER, soft)), Ok(vec![]));
+    }
+    assert_eq!(active().when(done(POWER, soft)), Ok(vec![]));
+    assert_eq!(active().and(power(soft)).when(done(POWER, soft)), Ok(vec!["instance.power_completed"]));
+    assert_eq!(active().and(power(soft)).when(failed(POWER, soft)), Ok(vec!["instance.power_failed"]));
+}
+
+#[test]
+fn a_delete_is_possible_anywhere_and_only_once() {
+    for given in [building(), active(), stopped(), never_built()] {
+        assert_eq!(given.when(delete()), Ok(vec!["instance.delete_requested"]));
+        let again = Command::Delete { process: STRANGER, asker: USER };
+        assert_eq!(deleting(given.clone()).when(again), Ok(vec![]), "one and the same wish");
+        let by_another = Command::RecordDeleted { process: STRANGER };
+        assert_eq!(deleting(given.clone()).when(by_another.clone()), Err(Reject::Superseded));
+        assert_eq!(given.when(by_another), Err(Reject::Superseded));
+    }
+    let ongoing = |given: Given| given.0.alive().unwrap().ongoing;
+    assert_eq!(ongoing(deleting(building())), Some(Ongoing::Delete { process: DELETE, cancels: Some(BUILD) }));
+    assert_eq!(ongoing(deleting(active())), Some(Ongoing::Delete { process: DELETE, cancels: None }));
+}
+
+#[test]
+fn only_the_build_records_how_it_goes() {
+    let unplaced = |process| Command::RecordUnplaced { process, host: HOST, reason: String::new() };
+    let nics = samples().into_iter().find_map(|event| match event {
+        InstanceEvent::NetworkAllocated(allocated) => Some(allocated.nics),
+        _ => None,
+    });
+    let network = |process| Command::RecordNetwork(NetworkAllocated { process, nics: nics.clone().unwrap() });
+    let records = |process| {
+        [
+            Command::RecordPlaced(Placed { process, ..placed() }),
+            network(process),
+            Command::RecordBuilt { process },
+            Command::RecordBuildFailed { process, fault: fault() },
+        ]
+    };
+    for (mine, strange) in records(BUILD).into_iter().zip(records(STRANGER)) {
+        assert_eq!(building().when(mine.clone()).unwrap().len(), 1, "{mine:?}");
+        assert_eq!(building().when(strange), Err(Reject::Superseded));
+        assert_eq!(building().and(mine.clone()).when(mine), Ok(vec![]), "a repeated record is harmless");
+    }
+    let given = building().and(Command::RecordPlaced(placed()));
+    assert_eq!(given.when(unplaced(STRANGER)), Err(Reject::Superseded));
+    assert_eq!(given.when(unplaced(BUILD)), Ok(vec!["instance.unplaced"]));
+    assert_eq!(given.clone().and(unplaced(BUILD)).when(unplaced(BUILD)), Ok(vec![]));
+    assert_eq!(active().when(unplaced(BUILD)), Err(Reject::Superseded), "what is built keeps its host");
+    assert_eq!(deleting(given).when(unplaced(BUILD)), Ok(vec!["instance.unplaced"]), "a build called off unwinds");
+}
+
+#[test]
+fn what_a_host_tells_counts_from_the_servers_own_host_and_where_it_is_news() {
+    assert_eq!(active().when(seen(Power::Running)), Ok(vec![]));
+    assert_eq!(active().when(seen(Power::Shutdown)), Ok(vec!["instance.power_observed"]));
+    assert_eq!(active().when(Command::Observe { host: ELSEWHERE, power: Power::Shutdown }), Ok(vec![]));
+    assert_eq!(building().and(Command::RecordPlaced(placed())).when(seen(Power::Running)), Ok(vec![]));
+    assert_eq!(never_built().when(seen(Power::Running)), Ok(vec![]), "it has no host");
+    let shown = |given: Given| status::of(&given.0).unwrap().status;
+    assert_eq!(shown(active().and(seen(Power::Shutdown))), "SHUTOFF");
+    assert_eq!(shown(active().and(seen(Power::Crashed))), "SHUTOFF");
+    assert_eq!(shown(stopped().and(seen(Power::Running))), "ACTIVE");
+    assert_eq!(shown(active().and(seen(Power::Paused))), "ACTIVE", "only the power state tells");
+    let stopping = active().and(power(PowerAction::Stop)).and(seen(Power::Shutdown));
+    assert_eq!(shown(stopping), "ACTIVE", "the process at work has the word");
+}
+
+/// Nova: `check_instance_lock`, `API.lock`, `API.unlock`.
+#[test]
+fn a_lock_keeps_users_out_and_only_who_may_takes_it_off() {
+    let rename = |asker| Command::Change { changes: vec![Change::Name("new".into())], asker };
+    for by_admin in [false, true] {
+        let given = active().and(lock(by_admin));
+        for action in ACTIONS {
+            assert_eq!(given.when(power(action)), Err(Reject::Locked), "before the state is looked at");
+        }
+        assert_eq!(given.when(delete()), Err(Reject::Locked));
+        assert_eq!(given.when(rename(USER)), Err(Reject::Locked));
+        assert_eq!(given.when(rename(ADMIN)), Ok(vec!["instance.renamed"]));
+        let by_override = Command::Delete { process: DELETE, asker: ADMIN };
+        assert_eq!(given.when(by_override), Ok(vec!["instance.delete_requested"]));
+        assert_eq!(given.when(Command::Unlock { by_admin: true }), Ok(vec!["instance.unlocked"]));
+        assert_eq!(given.when(lock(false)), Ok(vec![]), "an owner's lock on top of a lock changes nothing");
+        assert_eq!(given.when(lock(true)), Ok(vec!["instance.locked"]), "an administrator takes it over");
+    }
+    assert_eq!(active().and(lock(false)).when(Command::Unlock { by_admin: false }), Ok(vec!["instance.unlocked"]));
+    assert_eq!(active().and(lock(true)).when(Command::Unlock { by_admin: false }), Err(Reject::Locked));
+    assert_eq!(active().when(Command::Unlock { by_admin: false }), Ok(vec![]));
+}
+
+#[test]
+fn a_change_that_changes_nothing_says_nothing() {
+    let now = request();
+    let addresses = |v4: Option<&str>| Change::AccessAddresses { v4: v4.map(Into::into), v6: now.access_ip_v6.clone() };
+    let other_disk = if now.disk_config == DiskConfig::Auto { DiskConfig::Manual } else { DiskConfig::Auto };
+    let same = vec![
+        Change::Name(now.name.clone()),
+        Change::Description(now.description.clone()),
+        Change::Hostname(now.hostname.clone()),
+        Change::DiskConfig(now.disk_config),
+        addresses(now.access_ip_v4.as_deref()),
+        Change::Metadata(now.metadata.clone()),
+        Change::Tags(now.tags.clone()),
+    ];
+    assert_eq!(active().when(Command::Change { changes: same, asker: USER }), Ok(vec![]));
+    let other = vec![
+        Change::Name("x".into()),
+        Change::Description(None),
+        Change::Hostname("x".into()),
+        Change::DiskConfig(other_disk),
+        addresses(Some("192.0.2.99")),
+        Change::Metadata(vec![("x".into(), "y".into())]),
+        Change::Tags(vec!["x".into()]),
+    ];
+    let events = active().when(Command::Change { changes: other, asker: USER }).unwrap();
+    let expected = [
+        "instance.renamed",
+        "instance.description_changed",
+        "instance.hostname_changed",
+        "instance.disk_config_changed",
+        "instance.access_addresses_changed",
+        "instance.metadata_replaced",
+        "instance.tags_replaced",
+    ];
+    assert_eq!(events, expected);
+}
+
+/// A state as a person would name it.
+fn name(state: &Instance) -> String {
+    let server = match state {
+        Instance::Absent => return "absent".to_owned(),
+        Instance::Deleted(_) => return "deleted".to_owned(),
+        Instance::Alive(server) => server,
+    };
+    let phase = match server.phase {
+        Phase::Building { .. } => "building",
+        Phase::Active { .. } => "active",
+        Phase::Stopped { .. } => "stopped",
+        Phase::Error { .. } => "error",
+    };
+    match server.ongoing {
+        None => phase.to_owned(),
+        Some(Ongoing::Delete { .. }) => format!("{phase}, deleting"),
+        Some(Ongoing::Power { action, .. }) => format!("{phase}, {action:?}"),
+    }
+}
+
+/// Everything that can be asked of a server whose processes behave.
+fn commands(state: &Instance) -> Vec<Command> {
+    let mut all = vec![
+        build(),
+        delete(),
+        Command::RecordPlaced(placed()),
+        Command::RecordBuilt { process: BUILD },
+        Command::RecordDeleted { process: DELETE },
+        seen(Power::Running),
+        seen(Power::Shutdown),
+    ];
+    // A build fails when it has given everything back.
+    match state.alive().is_some_and(|server| server.placement.is_some()) {
+        true => all.push(Command::RecordUnplaced { process: BUILD, host: HOST, reason: String::new() }),
+        false => all.push(Command::RecordBuildFailed { process: BUILD, fault: fault() }),
+    }
+    for action in ACTIONS {
+        all.extend([power(action), done(POWER, action), failed(POWER, action)]);
+    }
+    // The server is built once it has a host.
+    let unplaced = state.alive().is_some_and(|server| server.placement.is_none());
+    all.retain(|command| !(unplaced && matches!(command, Command::RecordBuilt { .. })));
+    // A process records its own action.
+    let ongoing = state.alive().and_then(|server| server.ongoing);
+    all.retain(|command| match (command, ongoing) {
+        (Command::RecordPowerDone { action, .. } | Command::RecordPowerFailed { action, .. }, Some(ongoing)) => {
+            matches!(ongoing, Ongoing::Power { action: now, .. } if now == *action)
+        }
+        _ => true,
+    });
+    all
+}
+
+/// The diagram in `chronova_events::instance`, as the code has it.
+#[test]
+fn the_reachable_states_are_these() {
+    let mut lines: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut seen: Vec<Instance> = vec![Instance::Absent];
+    let mut open = VecDeque::from([Instance::Absent]);
+    while let Some(state) = open.pop_front() {
+        for command in commands(&state) {
+            let Ok(events) = decide(&state, command) else { continue };
+            for event in events {
+                let mut next = state.clone();
+                next.evolve(&event, Timestamp(7));
+                let kind = event.kind().trim_start_matches("instance.");
+                if name(&next) != name(&state) {
+                    lines.entry(name(&state)).or_default().insert(format!("{kind} -> {}", name(&next)));
+                }
+                if !seen.contains(&next) {
+                    seen.push(next.clone());
+                    open.push_back(next);
+                }
+            }
+        }
+    }
+    let mut drawn = String::new();
+    for (from, edges) in lines {
+        drawn.push_str(&from);
+        drawn.push('\n');
+        for edge in edges {
+            drawn.extend(["    ", &edge, "\n"]);
+        }
+    }
+    assert_eq!(drawn, DIAGRAM, "\n{drawn}");
+}
+
+const DIAGRAM: &str = include_str!("states.txt");
