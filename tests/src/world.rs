@@ -137,7 +137,7 @@ impl World {
         assert_eq!(self.fleet.leaks(), [], "no disk is left behind");
         let mut ports = self.network.holders();
         views.networks.read(|view| {
-            ports.extend(view.ports().filter_map(|port| port.binding().device.parse::<InstanceId>().ok()))
+            ports.extend(view.ports().filter_map(|port| port.binding().device.parse::<InstanceId>().ok()));
         });
         ports.sort();
         assert_eq!(ports, placed, "ports are those of the servers that have a host");
