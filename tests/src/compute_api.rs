@@ -20,8 +20,8 @@ use crate::world::{Life, World};
 pub struct Api {
     pub world: World,
     pub life: Life,
-    app: Arc<App>,
-    routers: Arc<Routers>,
+    pub app: Arc<App>,
+    pub routers: Arc<Routers>,
 }
 
 /// What came back.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use chronova_actors::house::Options;
 use chronova_actors::scheduler::SchedulerOptions;
+use chronova_actors::scheduler::filters::FILTERS;
 use chronova_events::store::sqlite::SqliteOptions;
 use chronova_hypervisor::connect::DriverOptions;
 use chronova_hypervisor::options::{CpuMode, ForwardMode, LibvirtOptions, VirtType};
@@ -25,6 +26,9 @@ pub fn actors(config: &Config) -> Options {
     // A ratio of 0.0 or none means "the initial one", as in Nova.
     let ratio = |set: Option<f64>, initial: f64| set.filter(|ratio| *ratio > 0.0).unwrap_or(initial);
     let filters = &config.filter_scheduler;
+    for unknown in filters.enabled_filters.iter().filter(|name| !FILTERS.iter().any(|filter| filter.name == **name)) {
+        tracing::warn!(filter = unknown, "[filter_scheduler] enabled_filters names a filter that is not there yet");
+    }
     Options {
         instance_name_template: default.instance_name_template.clone(),
         availability_zone: default.default_availability_zone.clone(),

@@ -1,0 +1,86 @@
+//! Bad input gets Nova's status, Nova's fault key and words that say what to change, and changes nothing.
+//!
+//! Source: nova `api/openstack/wsgi.py` (fault keys), `api/validation`, the API guide on microversions and faults.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Arc;
+
+use actix_web::test::{TestRequest, call_service, init_service, read_body};
+use chronova_tests::compute_api::{ADMIN, Api};
+use chronova_web::server::configure;
+use serde_json::{Value, json};
+
+const USER: &str = "alice:web";
+
+/// Status and body of a request of any shape.
+async fn raw(api: &Api, request: TestRequest) -> (u16, Value) {
+    let configured = configure(Arc::clone(&api.app), Arc::clone(&api.routers), None);
+    let service = init_service(actix_web::App::new().configure(configured)).await;
+    let response = call_service(&service, request.to_request()).await;
+    let status = response.status().as_u16();
+    (status, serde_json::from_slice(&read_body(response).await).unwrap_or(Value::Null))
+}
+
+fn post(path: &str, token: Option<&str>, version: &str) -> TestRequest {
+    let request = TestRequest::post().uri(&format!("/compute/v2.1{path}"));
+    let request = request.insert_header(("OpenStack-API-Version", format!("compute {version}")));
+    let request = request.insert_header(("Content-Type", "application/json"));
+    match token {
+        Some(token) => request.insert_header(("X-Auth-Token", token)),
+        None => request,
+    }
+}
+
+#[track_caller]
+fn is((status, body): (u16, Value), expected: u16, key: &str, words: &str) {
+    let fault = &body[key];
+    assert_eq!((status, &fault["code"]), (expected, &json!(expected)), "{body}");
+    assert!(fault["message"].as_str().unwrap().contains(words), "{body}");
+}
+
+#[actix_rt::test]
+async fn bad_requests_get_novas_answer() {
+    let api = Api::start().await;
+    let wish = json!({"server": Api::wish("x")});
+    let send = async |token, version, body: Value| raw(&api, post("/servers", token, version).set_json(body)).await;
+
+    let torn = raw(&api, post("/servers", Some(USER), "2.1").set_payload("{\"server\": ")).await;
+    is(torn, 400, "badRequest", "Malformed request body");
+    let mut unknown = wish.clone();
+    unknown["server"]["colour"] = json!("blue");
+    is(send(Some(USER), "2.50", unknown).await, 400, "badRequest", "'colour' was unexpected");
+    is(send(Some(USER), "two", wish.clone()).await, 400, "badRequest", "two");
+    is(send(Some(USER), "2.999", wish.clone()).await, 406, "computeFault", "2.999");
+    let (status, body) = send(None, "2.1", wish.clone()).await;
+    assert_eq!(status, 401, "{body}");
+
+    let mine = api.server(USER, Api::wish("mine")).await;
+    for (method, path) in [("GET", format!("/servers/{mine}")), ("DELETE", format!("/servers/{mine}"))] {
+        let answer = api.call(method, &path, "2.1", "bob:other", None).await;
+        is((answer.status, answer.body), 404, "itemNotFound", "could not be found");
+    }
+    assert_eq!(api.get(&format!("/servers/{mine}"), "2.1").await["server"]["status"], "ACTIVE");
+
+    let many = json!({"server": {"min_count": 20, "name": "x", "flavorRef": "1", "imageRef": wish["server"]["imageRef"],
+        "networks": wish["server"]["networks"]}});
+    is(send(Some(USER), "2.1", many).await, 403, "forbidden", "Quota exceeded for cores, instances: Requested 20, 20");
+
+    let twin = json!({"flavor": {"id": "1", "name": "twin", "ram": 64, "vcpus": 1, "disk": 0}});
+    let twin = raw(&api, post("/flavors", Some(ADMIN), "2.1").set_json(twin)).await;
+    is(twin, 409, "conflictingRequest", "already exists");
+    for expected in [200, 409] {
+        let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGsr6i3xIGfN1JhmdCL1ViFV1ZmuQ7XfYk7FJJYCxm1r k";
+        let pair = json!({"keypair": {"name": "k", "public_key": key}});
+        let (status, body) = raw(&api, post("/os-keypairs", Some(USER), "2.1").set_json(pair)).await;
+        assert_eq!(status, expected, "{body}");
+        assert_eq!(body.get("conflictingRequest").is_some(), expected == 409);
+    }
+
+    api.flavor("giant", 9_000_000, 1).await;
+    let giant = json!({"name": "giant", "flavorRef": "giant", "imageRef": wish["server"]["imageRef"]});
+    let placed = api.call("POST", "/servers", "2.1", "carol:big", Some(json!({"server": giant}))).await;
+    is((placed.status, placed.body), 403, "forbidden", "Quota exceeded for ram");
+    api.world.check().await;
+    api.stop().await;
+}
