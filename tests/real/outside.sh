@@ -24,11 +24,10 @@ like "the guest ended in order" "$(console outside-one)" GUEST-SHUTDOWN
 os server start outside-one
 within 60 "the server is ACTIVE after that" is outside-one ACTIVE
 
-expect "its domain is destroyed behind our back" v destroy "$ONE"
-within 15 "the server is seen SHUTOFF after that" is outside-one SHUTOFF
+expect "its domain and its network are stopped behind our back" eval 'v destroy "$ONE"; v net-destroy "chronova-${NETWORKS[0]:0:8}"'
+within 15 "the server is seen SHUTOFF without its network" is outside-one SHUTOFF
 os server start outside-one
-within 60 "the server starts after that" is outside-one ACTIVE
-
+within 60 "the server starts, with its network" is outside-one ACTIVE
 v undefine "$ONE" >/dev/null
 expect "its domain is taken away altogether" v destroy "$ONE"
 within 15 "the server is seen SHUTOFF without its domain" is outside-one SHUTOFF

@@ -18,6 +18,12 @@ pub(super) async fn prepare(work: &Work, host: HostId, server: &Alive) -> Result
         let source: Arc<dyn ImageSource> = Arc::new(Source(Arc::clone(&work.house.images)));
         driver.ensure_image(&image_ref(image), source).await?;
     }
+    connect(work, host, server).await
+}
+
+/// Brings networks and filters to the host, or back to it: whoever else works there may have stopped them.
+pub(super) async fn connect(work: &Work, host: HostId, server: &Alive) -> Result<(), StepError> {
+    let driver = work.driver(host)?;
     let realisation = work.house.networks.realise(&server.nics).await?;
     for network in &realisation.networks {
         driver.ensure_network(network).await?;

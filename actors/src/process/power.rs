@@ -60,6 +60,10 @@ async fn act(work: &Work) -> Result<Output, StepError> {
         return Err(StepError::fatal(500, "The server has no host.", ""));
     };
     let driver = work.driver(placed.host)?;
+    // As in Nova, what a guest needs of its host is made good whenever it starts from nothing.
+    if matches!(action, PowerAction::Start | PowerAction::RebootHard) {
+        guest::connect(work, placed.host, &server).await?;
+    }
     match ask(driver.as_ref(), work, action).await {
         Ok(()) => Ok(Output::Nothing),
         Err(DriverError::NoSuchGuest(_)) if action == PowerAction::Stop => Ok(Output::Nothing),
