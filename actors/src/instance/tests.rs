@@ -1,4 +1,4 @@
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::needless_pass_by_value, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 //! Every command in every state, and the states that commands lead to.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
