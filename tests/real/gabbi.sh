@@ -7,16 +7,17 @@
 # CHRONOVA_BIN       the binary to judge (default: built here)
 # GABBI_PYTHON       a Python that has gabbi 4.x (default: python3, or a virtual environment made for the purpose)
 #
-# Tests that are known to fail stand in tests/real/gabbi-known-failures.json; that list may only shrink: a test in it that
+# Tests that are known to fail stand in tests/real/gabbi/known-failures.json; that list may only shrink: a test in it that
 # passes fails the run.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 contract=${CHRONOVA_CONTRACT:-$root/../shared/contract}
 runner=$contract/placement/run-gabbits.py
-known=$here/gabbi-known-failures.json
+known=$here/gabbi/known-failures.json
 
-skip() { echo "SKIP gabbi: $1"; exit 0; }
+# 77: not run, with the reason on the last line.
+skip() { echo "gabbi: $1"; exit 77; }
 [ -f "$runner" ] || skip "no contract data at $contract (set CHRONOVA_CONTRACT)"
 
 work=$(mktemp -d)
@@ -47,9 +48,9 @@ fi
 port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 main=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 export GABBI_POLICIES=$contract/placement/policies.json GABBI_WORK=$work GABBI_BINARY=$binary GABBI_PORT=$port GABBI_MAIN=$main
-args=(--url "http://127.0.0.1:$port" --reset "$here/gabbi-reset.sh" --details "$work/result.json")
+args=(--url "http://127.0.0.1:$port" --reset "$here/gabbi/reset.sh" --details "$work/result.json")
 status=0
 "$python" "$runner" "${args[@]}" "$@" "$contract/placement/gabbits" || status=$?
 [ -f "$work/result.json" ] || exit "$status"
 [ -z "${GABBI_RESULT:-}" ] || cp "$work/result.json" "$GABBI_RESULT"
-"$python" "$here/gabbi-compare.py" "$work/result.json" "$known"
+"$python" "$here/gabbi/compare.py" "$work/result.json" "$known"
