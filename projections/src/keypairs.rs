@@ -21,12 +21,8 @@ impl Projection for KeypairsView {
     const VERSION: u32 = 1;
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
-        if KeypairEvent::of(event).is_none() {
-            return;
-        }
+        let Some(event) = KeypairEvent::of(event) else { return };
         let user = UserId::new(recorded.stream.key());
-        if let Some(event) = KeypairEvent::of(event) {
-            self.by_user.entry(user).or_default().evolve(event, recorded.recorded_at);
-        }
+        self.by_user.entry(user).or_default().evolve(event, recorded.recorded_at);
     }
 }

@@ -47,7 +47,7 @@ pub enum Phase {
     Stopped {
         power: Power,
     },
-    /// Only a delete leads out.
+    /// A delete leads out, and a hard reboot of a server that once ran.
     Error {
         power: Power,
     },
