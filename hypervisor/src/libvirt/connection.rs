@@ -6,8 +6,8 @@
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use chronova_events::ids::InstanceId;
@@ -21,7 +21,7 @@ use crate::options::LibvirtOptions;
 
 /// Pause before the first attempt to reconnect; doubles up to `reconnect_max`.
 const BACKOFF_FIRST: Duration = Duration::from_millis(250);
-/// How often the connection thread looks whether the driver still exists and the connection still lives.
+/// How often the connection thread looks whether the connection still lives.
 const TICK: Duration = Duration::from_secs(1);
 /// Signals a slow listener may lag behind before it is told to resynchronise.
 const SIGNALS: usize = 4096;
@@ -60,23 +60,80 @@ pub(super) struct Link {
     state: watch::Sender<State>,
     signals: broadcast::Sender<HostSignal>,
     roll: Mutex<Roll>,
+    end: End,
+}
+
+/// The wish that the connection's thread end, wherever it waits.
+#[derive(Default)]
+struct End {
+    wished: Mutex<bool>,
+    wake: Condvar,
+    /// Of the session that is open, which waits for news.
+    session: Mutex<Option<Sink>>,
+}
+
+impl End {
+    fn wish(&self) {
+        *self.wished.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.wake.notify_all();
+        if let Some(sink) = &*self.session.lock().unwrap_or_else(PoisonError::into_inner) {
+            sink.end();
+        }
+    }
+
+    fn is_wished(&self) -> bool {
+        *self.wished.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for `pause`, or less when the end is wished; whether it is.
+    fn rest(&self, pause: Duration) -> bool {
+        let wished = self.wished.lock().unwrap_or_else(PoisonError::into_inner);
+        let rested = self.wake.wait_timeout_while(wished, pause, |wished| !*wished);
+        *rested.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// Owns the connection's thread: dropped, it ends the thread and waits for it. A thread inside libvirt while the
+/// process leaves `main` meets libraries that are already torn down, and crashes.
+pub(super) struct Keeper {
+    link: Arc<Link>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.link.end.wish();
+        // A libvirtd of this machine answers or refuses at once; one far away may keep `open` for minutes.
+        let may_hang = is_remote(&self.link.uri) && !matches!(self.link.state(), State::Up(_));
+        if let (Some(thread), false) = (self.thread.take(), may_hang) {
+            // A panic of the thread has been reported by the panic hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Whether the URI names a transport (`qemu+tls`) or a machine.
+fn is_remote(uri: &str) -> bool {
+    uri.split_once("://").is_some_and(|(scheme, rest)| scheme.contains('+') || !rest.starts_with('/'))
 }
 
 impl Link {
     /// Makes the link and starts to connect.
-    pub(super) fn open(uri: &str, options: &LibvirtOptions) -> Arc<Self> {
+    pub(super) fn open(uri: &str, options: &LibvirtOptions) -> (Arc<Self>, Keeper) {
         let link = Arc::new(Self {
             uri: uri.to_owned(),
             options: options.clone(),
             state: watch::Sender::new(State::Connecting),
             signals: broadcast::Sender::new(SIGNALS),
             roll: Mutex::default(),
+            end: End::default(),
         });
-        let weak = Arc::downgrade(&link);
-        if let Err(error) = thread::Builder::new().name("libvirt-link".to_owned()).spawn(move || keep(&weak)) {
+        let kept = Arc::clone(&link);
+        let thread = thread::Builder::new().name("libvirt-link".to_owned()).spawn(move || keep(&kept));
+        let thread = thread.inspect_err(|error| {
             link.state.send_replace(State::Down(format!("no thread for the connection: {error}")));
-        }
-        link
+        });
+        (Arc::clone(&link), Keeper { link, thread: thread.ok() })
     }
 
     /// The connection, waiting for the first attempt to end but for no later one.
@@ -127,46 +184,23 @@ impl Link {
     }
 }
 
-/// The connection thread: ends within a second of the driver's end.
-fn keep(link: &Weak<Link>) {
+/// The connection thread: ends with the driver.
+fn keep(link: &Link) {
     let mut pause = BACKOFF_FIRST;
-    while let Some(strong) = link.upgrade() {
-        let limit = strong.options.reconnect_max;
-        match establish(&strong) {
+    while !link.end.is_wished() {
+        match establish(link) {
             Ok(session) => {
                 pause = BACKOFF_FIRST;
-                drop(strong);
                 let reason = session.serve(link);
-                if let Some(strong) = link.upgrade() {
-                    strong.down(reason);
-                }
+                link.down(reason);
             }
-            Err(error) => strong.down(error.message().to_owned()),
+            Err(error) => link.down(error.message().to_owned()),
         }
-        if !rest(link, pause) {
+        if link.end.rest(pause) {
             return;
         }
-        pause = (pause * 2).min(limit);
+        pause = (pause * 2).min(link.options.reconnect_max);
     }
-}
-
-/// Sleeps in slices; `false` when the driver is gone.
-fn rest(link: &Weak<Link>, pause: Duration) -> bool {
-    let mut left = pause;
-    while !left.is_zero() {
-        let slice = left.min(TICK);
-        pause_thread(slice);
-        left -= slice;
-        if link.strong_count() == 0 {
-            return false;
-        }
-    }
-    true
-}
-
-#[expect(clippy::disallowed_methods, reason = "the connection's own thread, not one of the runtime")]
-fn pause_thread(time: Duration) {
-    thread::sleep(time);
 }
 
 struct Session {
@@ -186,24 +220,29 @@ fn establish(link: &Link) -> Result<Session, virt::error::Error> {
     let subscription = Subscription::new(&connect, &sink)?;
     // Registered first and listed afterwards, so that no guest falls between the two.
     *link.roll() = Roll { ours: domain::ours(&connect)?, leaving: BTreeSet::new() };
+    *link.end.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(sink.clone());
     link.up(&connect);
     Ok(Session { connect, news, sink, _subscription: subscription })
 }
 
 impl Session {
     /// Passes news on until the connection ends; why it ended.
-    fn serve(self, link: &Weak<Link>) -> String {
+    fn serve(self, link: &Link) -> String {
         loop {
             let news = self.news.recv_timeout(TICK);
-            let Some(link) = link.upgrade() else { return "shutting down".to_owned() };
+            if link.end.is_wished() {
+                return "shutting down".to_owned();
+            }
             if self.sink.has_overflown() {
                 // News were lost: whoever listens looks at the host itself.
                 link.tell(HostSignal::Connected);
             }
             match news {
+                // Only a wake-up: whether the end is wished has just been looked at.
+                Ok(Raw::End) => {}
                 Ok(Raw::Closed { reason }) => return close_reason(reason).to_owned(),
                 Ok(Raw::Lifecycle { instance, event }) => {
-                    if let Some(signal) = signals::signal(&link, &self.connect, instance, event) {
+                    if let Some(signal) = signals::signal(link, &self.connect, instance, event) {
                         link.tell(signal);
                     }
                 }

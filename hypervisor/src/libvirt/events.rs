@@ -26,6 +26,8 @@ pub(super) enum Raw {
     Lifecycle { instance: InstanceId, event: u32 },
     /// The connection broke; `virConnectCloseReason`.
     Closed { reason: c_int },
+    /// Not from libvirt: whoever waits for news shall look whether it is to end.
+    End,
 }
 
 /// News that may wait for the connection's thread.
@@ -47,6 +49,11 @@ impl Sink {
     /// Whether news were lost since the last question.
     pub(super) fn has_overflown(&self) -> bool {
         self.overflown.swap(false, Ordering::Relaxed)
+    }
+
+    /// Wakes who waits for news.
+    pub(super) fn end(&self) {
+        self.put(Raw::End);
     }
 
     fn put(&self, news: Raw) {

@@ -40,7 +40,7 @@ use tokio::time::{Instant, sleep};
 use virt::connect::Connect;
 
 use self::capabilities::Known;
-use self::connection::Link;
+use self::connection::{Keeper, Link};
 use self::gates::Gates;
 use self::images::Images;
 use self::lane::Lane;
@@ -77,6 +77,7 @@ pub struct LibvirtDriver {
     forward: tokio::sync::Mutex<ForwardMode>,
     /// One change at a time per guest.
     guests: Gates<InstanceId>,
+    _keeper: Keeper,
 }
 
 impl fmt::Debug for LibvirtDriver {
@@ -88,10 +89,11 @@ impl fmt::Debug for LibvirtDriver {
 impl LibvirtDriver {
     /// Starts to connect to `uri` in the background; never fails, an absent host is `Unreachable` until it appears.
     pub fn new(uri: &str, options: &LibvirtOptions) -> Self {
+        let (link, keeper) = Link::open(uri, options);
         Self {
             uri: without_credentials(uri),
             options: Arc::new(options.clone()),
-            link: Link::open(uri, options),
+            link,
             lane: Lane::new(uri, options.workers),
             questions: Lane::new(uri, QUESTIONERS),
             images: Images::new(),
@@ -99,6 +101,7 @@ impl LibvirtDriver {
             direct_io: Arc::new(AtomicBool::new(true)),
             forward: tokio::sync::Mutex::new(options.forward),
             guests: Gates::new(),
+            _keeper: keeper,
         }
     }
 
