@@ -105,6 +105,8 @@ macro_rules! text_ids {
 uuid_ids! {
     /// One recorded event.
     EventId,
+    /// A host aggregate.
+    HostAggregateId,
     /// One compute host; also the id of its resource provider and of its `nova-compute` service.
     HostId,
     /// An image.
@@ -123,6 +125,8 @@ uuid_ids! {
     SecurityGroupId,
     /// One rule of a security group.
     SecurityGroupRuleId,
+    /// A server group.
+    ServerGroupId,
     /// A subnet.
     SubnetId,
     /// One attempt at sending an image's bytes.

@@ -16,6 +16,7 @@ pub mod store;
 
 pub mod flavor;
 pub mod host;
+pub mod host_aggregate;
 pub mod identity;
 pub mod image;
 pub mod instance;
@@ -26,3 +27,4 @@ pub mod network_quota;
 pub mod process;
 pub mod quota;
 pub mod security_group;
+pub mod server_group;

@@ -8,7 +8,8 @@ use thiserror::Error;
 
 use crate::codec::CodecError;
 use crate::{
-    flavor, host, identity, image, instance, keypair, ledger, network, network_quota, process, quota, security_group,
+    flavor, host, host_aggregate, identity, image, instance, keypair, ledger, network, network_quota, process, quota,
+    security_group, server_group,
 };
 
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -184,6 +185,7 @@ macro_rules! nouns {
 nouns! {
     FlavorEvent in flavor,
     HostEvent in host,
+    HostAggregateEvent in host_aggregate,
     IdentityEvent in identity,
     ImageEvent in image,
     InstanceEvent in instance,
@@ -194,4 +196,5 @@ nouns! {
     ProcessEvent in process,
     QuotaEvent in quota,
     SecurityGroupEvent in security_group,
+    ServerGroupEvent in server_group,
 }

@@ -9,6 +9,7 @@ pub mod runner;
 pub mod views;
 
 pub mod flavors;
+pub mod host_aggregates;
 pub mod hosts;
 pub mod identities;
 pub mod images;
@@ -18,6 +19,7 @@ pub mod placement;
 pub mod processes;
 pub mod quotas;
 pub mod security_groups;
+pub mod server_groups;
 pub mod servers;
 
 use chronova_events::envelope::Recorded;

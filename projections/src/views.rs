@@ -95,6 +95,7 @@ macro_rules! views {
 
 views! {
     flavors: crate::flavors::FlavorsView,
+    host_aggregates: crate::host_aggregates::HostAggregatesView,
     hosts: crate::hosts::Hosts,
     identities: crate::identities::Identities,
     images: crate::images::Images,
@@ -104,6 +105,7 @@ views! {
     processes: crate::processes::Processes,
     quotas: crate::quotas::Quotas,
     security_groups: crate::security_groups::SecurityGroupsView,
+    server_groups: crate::server_groups::ServerGroupsView,
     servers: crate::servers::Servers,
 }
 

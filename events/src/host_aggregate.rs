@@ -1,0 +1,189 @@
+//! The host aggregates: groups of hosts that an administrator makes, and the availability zones that some of them are.
+//!
+//! One stream for all of them, because names are unique among them and a host is in one zone only, whatever aggregates
+//! it is in. A zone is the metadata `availability_zone` of an aggregate, as in Nova.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::envelope::Timestamp;
+use crate::fold::Fold;
+use crate::ids::{HostAggregateId, HostId};
+
+/// The metadata whose value is the zone of the aggregate's hosts.
+pub const ZONE_KEY: &str = "availability_zone";
+
+noun! {
+    /// What can happen to host aggregates.
+    HostAggregateEvent = "host_aggregate" {
+        /// An aggregate was made.
+        HostAggregateCreated = "created" @ 1,
+        /// An aggregate has another name.
+        HostAggregateRenamed = "renamed" @ 1,
+        /// The metadata of an aggregate, its zone included, is now this.
+        HostAggregateMetadataReplaced = "metadata_replaced" @ 1,
+        /// A host is in the aggregate from now on.
+        HostAdded = "host_added" @ 1,
+        /// A host is not in the aggregate any more.
+        HostRemoved = "host_removed" @ 1,
+        /// An aggregate without hosts was removed.
+        HostAggregateDeleted = "deleted" @ 1,
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostAggregateCreated {
+    pub aggregate: HostAggregateId,
+    /// Counts the aggregates ever made; the id in the API's paths.
+    pub number: u64,
+    pub name: String,
+    /// Sorted by key; the zone is among it.
+    pub metadata: Vec<(String, String)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostAggregateRenamed {
+    pub aggregate: HostAggregateId,
+    pub name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostAggregateMetadataReplaced {
+    pub aggregate: HostAggregateId,
+    /// Sorted by key.
+    pub metadata: Vec<(String, String)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostAdded {
+    pub aggregate: HostAggregateId,
+    pub host: HostId,
+    pub hostname: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostRemoved {
+    pub aggregate: HostAggregateId,
+    pub host: HostId,
+    pub hostname: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostAggregateDeleted {
+    pub aggregate: HostAggregateId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostAggregate {
+    pub id: HostAggregateId,
+    pub number: u64,
+    pub name: String,
+    pub metadata: BTreeMap<String, String>,
+    /// In the order in which they were added, with the names that they had then.
+    pub hosts: Vec<(HostId, String)>,
+    pub created_at: Timestamp,
+    pub updated_at: Option<Timestamp>,
+}
+
+impl HostAggregate {
+    /// The zone that its hosts are in because of it.
+    pub fn zone(&self) -> Option<&str> {
+        self.metadata.get(ZONE_KEY).map(String::as_str)
+    }
+
+    pub fn has(&self, host: HostId) -> bool {
+        self.hosts.iter().any(|(member, _)| *member == host)
+    }
+}
+
+/// All host aggregates.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct HostAggregates {
+    pub by_number: BTreeMap<u64, Arc<HostAggregate>>,
+    pub made: u64,
+}
+
+impl HostAggregates {
+    pub fn get(&self, id: HostAggregateId) -> Option<&Arc<HostAggregate>> {
+        self.by_number.values().find(|aggregate| aggregate.id == id)
+    }
+
+    pub fn named(&self, name: &str) -> Option<&Arc<HostAggregate>> {
+        self.by_number.values().find(|aggregate| aggregate.name == name)
+    }
+
+    /// The aggregates that `host` is in, oldest first.
+    pub fn of_host(&self, host: HostId) -> impl Iterator<Item = &Arc<HostAggregate>> {
+        self.by_number.values().filter(move |aggregate| aggregate.has(host))
+    }
+
+    /// The zone that `host` is in; `None` for a host in no zone of its own.
+    pub fn zone_of(&self, host: HostId) -> Option<&str> {
+        self.of_host(host).find_map(|aggregate| aggregate.zone())
+    }
+
+    fn change(&mut self, id: HostAggregateId, at: Timestamp, with: impl FnOnce(&mut HostAggregate)) {
+        if let Some(aggregate) = self.by_number.values_mut().find(|aggregate| aggregate.id == id) {
+            let aggregate = Arc::make_mut(aggregate);
+            aggregate.updated_at = Some(at);
+            with(aggregate);
+        }
+    }
+}
+
+impl Fold for HostAggregates {
+    type Event = HostAggregateEvent;
+    const STATE_VERSION: u32 = 1;
+
+    fn evolve(&mut self, event: &HostAggregateEvent, at: Timestamp) {
+        match event {
+            HostAggregateEvent::HostAggregateCreated(created) => {
+                self.made = self.made.max(created.number);
+                let aggregate = HostAggregate {
+                    id: created.aggregate,
+                    number: created.number,
+                    name: created.name.clone(),
+                    metadata: created.metadata.iter().cloned().collect(),
+                    hosts: Vec::new(),
+                    created_at: at,
+                    updated_at: None,
+                };
+                self.by_number.insert(created.number, Arc::new(aggregate));
+            }
+            HostAggregateEvent::HostAggregateRenamed(renamed) => self.change(renamed.aggregate, at, |aggregate| {
+                aggregate.name.clone_from(&renamed.name);
+            }),
+            HostAggregateEvent::HostAggregateMetadataReplaced(replaced) => {
+                self.change(replaced.aggregate, at, |aggregate| {
+                    aggregate.metadata = replaced.metadata.iter().cloned().collect();
+                });
+            }
+            HostAggregateEvent::HostAdded(added) => self.change(added.aggregate, at, |aggregate| {
+                aggregate.hosts.push((added.host, added.hostname.clone()));
+            }),
+            HostAggregateEvent::HostRemoved(removed) => self.change(removed.aggregate, at, |aggregate| {
+                aggregate.hosts.retain(|(host, _)| *host != removed.host);
+            }),
+            HostAggregateEvent::HostAggregateDeleted(deleted) => {
+                self.by_number.retain(|_, aggregate| aggregate.id != deleted.aggregate);
+            }
+        }
+    }
+}
+
+/// One example of each.
+pub fn samples() -> Vec<HostAggregateEvent> {
+    let aggregate = HostAggregateId(uuid::Uuid::from_u128(1));
+    let (host, hostname) = (HostId(uuid::Uuid::from_u128(2)), "h1".to_owned());
+    let metadata = vec![(ZONE_KEY.to_owned(), "north".to_owned())];
+    vec![
+        HostAggregateCreated { aggregate, number: 1, name: "fast".into(), metadata: metadata.clone() }.into(),
+        HostAggregateRenamed { aggregate, name: "faster".into() }.into(),
+        HostAggregateMetadataReplaced { aggregate, metadata }.into(),
+        HostAdded { aggregate, host, hostname: hostname.clone() }.into(),
+        HostRemoved { aggregate, host, hostname }.into(),
+        HostAggregateDeleted { aggregate }.into(),
+    ]
+}

@@ -1,0 +1,85 @@
+//! The host aggregates and the zones that they are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use chronova_events::envelope::Recorded;
+use chronova_events::fold::Fold;
+use chronova_events::host_aggregate::{HostAggregate, HostAggregateEvent, HostAggregates};
+use chronova_events::ids::HostId;
+use chronova_events::registry::{Event, NounEvent};
+use serde::{Deserialize, Serialize};
+
+use crate::Projection;
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct HostAggregatesView {
+    aggregates: HostAggregates,
+    /// The numbers of the aggregates that a host is in.
+    by_host: BTreeMap<HostId, BTreeSet<u64>>,
+}
+
+impl HostAggregatesView {
+    pub fn get(&self, number: u64) -> Option<&Arc<HostAggregate>> {
+        self.aggregates.by_number.get(&number)
+    }
+
+    /// In the order in which they were made.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<HostAggregate>> {
+        self.aggregates.by_number.values()
+    }
+
+    /// The aggregates that a host is in, oldest first.
+    pub fn of_host(&self, host: HostId) -> impl Iterator<Item = &Arc<HostAggregate>> {
+        self.by_host.get(&host).into_iter().flatten().filter_map(|number| self.get(*number))
+    }
+
+    /// The zone that a host is in; `None` for a host in no zone of its own, which is in the default one.
+    pub fn zone_of(&self, host: HostId) -> Option<&str> {
+        self.of_host(host).find_map(|aggregate| aggregate.zone())
+    }
+
+    /// All values that the aggregates of a host have under `key`: what the filters and weighers that heed aggregates
+    /// compare with.
+    pub fn values(&self, host: HostId, key: &str) -> BTreeSet<&str> {
+        self.of_host(host).filter_map(|aggregate| aggregate.metadata.get(key)).map(String::as_str).collect()
+    }
+
+    /// The zones that are, each once.
+    pub fn zones(&self) -> BTreeSet<&str> {
+        self.all().filter_map(|aggregate| aggregate.zone()).collect()
+    }
+}
+
+impl Projection for HostAggregatesView {
+    const NAME: &'static str = "host_aggregates";
+    const VERSION: u32 = 1;
+
+    fn apply(&mut self, recorded: &Recorded, event: &Event) {
+        let Some(event) = HostAggregateEvent::of(event) else { return };
+        let number = |id| self.aggregates.get(id).map(|aggregate| aggregate.number);
+        match event {
+            HostAggregateEvent::HostAdded(added) => {
+                if let Some(number) = number(added.aggregate) {
+                    self.by_host.entry(added.host).or_default().insert(number);
+                }
+            }
+            HostAggregateEvent::HostRemoved(removed) => {
+                if let Some(number) = number(removed.aggregate)
+                    && let Some(numbers) = self.by_host.get_mut(&removed.host)
+                {
+                    numbers.remove(&number);
+                    if numbers.is_empty() {
+                        self.by_host.remove(&removed.host);
+                    }
+                }
+            }
+            // Only an aggregate without hosts is deleted.
+            HostAggregateEvent::HostAggregateCreated(_)
+            | HostAggregateEvent::HostAggregateRenamed(_)
+            | HostAggregateEvent::HostAggregateMetadataReplaced(_)
+            | HostAggregateEvent::HostAggregateDeleted(_) => {}
+        }
+        self.aggregates.evolve(event, recorded.recorded_at);
+    }
+}
