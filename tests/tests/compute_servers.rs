@@ -226,6 +226,9 @@ async fn lists_are_filtered_sorted_and_paged() {
     assert_eq!(api.call("GET", "/servers?all_tenants=1", "2.1", USER, None).await.status, 403);
     assert_eq!(api.call("GET", "/servers?status=deleted", "2.1", USER, None).await.status, 403);
     assert_eq!(api.call("GET", "/servers?changes-since=nonsense", "2.1", USER, None).await.status, 400);
+    assert_eq!(names(USER, "2.37", "?status=nonsense").await, Vec::<String>::new());
+    let refused = api.call("GET", "/servers?status=nonsense", "2.38", USER, None).await;
+    assert_eq!((refused.status, refused.message()), (400, "Invalid status value"));
     assert_eq!(api.call("GET", "/servers?foo=1", "2.74", USER, None).await.status, 200);
     assert_eq!(api.call("GET", "/servers?foo=1", "2.75", USER, None).await.status, 400);
 
@@ -252,6 +255,16 @@ async fn lists_are_filtered_sorted_and_paged() {
     assert_eq!(put(format!("{path}/c"), "2.1", json!({"meta": {"d": "1"}})).await.status, 400);
     assert_eq!(api.call("DELETE", &format!("{path}/a"), "2.1", USER, None).await.status, 204);
     assert_eq!(api.call("DELETE", &format!("{path}/a"), "2.1", USER, None).await.status, 404);
+    // Writers at the same time do not undo each other.
+    let write = async |n: u8| {
+        let meta = put(format!("{path}/at-once-{n}"), "2.1", json!({"meta": {format!("at-once-{n}"): "1"}})).await;
+        let tag = put(format!("/servers/{}/tags/at-once-{n}", ids[0]), "2.26", Value::Null).await;
+        (meta.status, tag.status)
+    };
+    assert_eq!(futures::future::join_all((0..20).map(write)).await, [(200, 201); 20]);
+    let shown = api.get(&format!("/servers/{}", ids[0]), "2.26").await;
+    assert_eq!(shown["server"]["metadata"].as_object().map(serde_json::Map::len), Some(21));
+    assert_eq!(shown["server"]["tags"].as_array().map(Vec::len), Some(22));
 
     // Nobody sees another project's server.
     for (method, path) in [("GET", ""), ("PUT", ""), ("DELETE", ""), ("GET", "/ips"), ("GET", "/os-interface")] {

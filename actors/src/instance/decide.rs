@@ -10,7 +10,7 @@ use chronova_events::instance::{
     PowerCompleted, PowerFailed, PowerObserved, PowerRequested, Renamed, TagsReplaced, Unlocked, Unplaced, status,
 };
 
-use super::{Asker, Change, InstanceCommand, InstanceReject};
+use super::{Asker, Change, InstanceCommand, InstanceReject, labels};
 
 type Decision = Result<Vec<InstanceEvent>, InstanceReject>;
 
@@ -110,8 +110,18 @@ fn change(server: &Alive, changes: Vec<Change>, asker: Asker) -> Decision {
             Change::AccessAddresses { v4, v6 } if (&v4, &v6) != (&now.access_ip_v4, &now.access_ip_v6) => {
                 events.push(AccessAddressesChanged { access_ip_v4: v4, access_ip_v6: v6 }.into());
             }
-            Change::Metadata(metadata) if metadata != now.metadata => events.push(MetadataReplaced { metadata }.into()),
-            Change::Tags(tags) if tags != now.tags => events.push(TagsReplaced { tags }.into()),
+            Change::Metadata(change) => {
+                let metadata = labels::metadata(server, change)?;
+                if metadata != now.metadata {
+                    events.push(MetadataReplaced { metadata }.into());
+                }
+            }
+            Change::Tags(change) => {
+                let tags = labels::tags(server, change)?;
+                if tags != now.tags {
+                    events.push(TagsReplaced { tags }.into());
+                }
+            }
             // It is so already.
             _ => {}
         }

@@ -4,6 +4,7 @@
 //! an active server with a stop under way.
 
 pub mod decide;
+mod labels;
 
 #[cfg(test)]
 mod tests;
@@ -93,8 +94,23 @@ pub enum Change {
     Hostname(String),
     DiskConfig(DiskConfig),
     AccessAddresses { v4: Option<String>, v6: Option<String> },
-    Metadata(Pairs),
-    Tags(Vec<String>),
+    Metadata(MetadataChange),
+    Tags(TagChange),
+}
+
+/// Merged with what is there when the decision falls, so that two writers of different keys both have their way.
+#[derive(Debug, Clone, PartialEq)]
+pub enum MetadataChange {
+    Replace { pairs: Pairs, limit: Option<usize> },
+    Set { pairs: Pairs, limit: Option<usize> },
+    Remove { key: String },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum TagChange {
+    Replace(Vec<String>),
+    Add { tag: String, limit: usize },
+    Remove(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -111,6 +127,14 @@ pub enum InstanceReject {
     /// Nova's `must_have_launched`: there never was a guest to work on.
     #[error("cannot {action}: the server never ran")]
     NeverLaunched { action: &'static str },
+    #[error("more than {limit} metadata items")]
+    TooMuchMetadata { limit: usize },
+    #[error("no metadata item of this name")]
+    NoSuchMetadata,
+    #[error("more than {limit} tags")]
+    TooManyTags { limit: usize },
+    #[error("no tag {tag:?}")]
+    NoSuchTag { tag: String },
     /// A record came from a process whose turn it is not (any more).
     #[error("the process is not the one at work on the server")]
     Superseded,

@@ -7,14 +7,14 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold;
 use chronova_events::ids::{HostId, InstanceId, ProcessId};
 use chronova_events::instance::{
-    BuildRequested, DiskConfig, FaultInfo, Instance, InstanceEvent, Locked, NetworkAllocated, Ongoing, Phase, Placed,
-    Power, PowerAction, samples, status,
+    BuildRequested, DiskConfig, FaultInfo, Instance, InstanceEvent, Locked, NetworkAllocated, Ongoing, Pairs, Phase,
+    Placed, Power, PowerAction, samples, status,
 };
 use chronova_events::registry::NounEvent;
 use uuid::Uuid;
 
 use super::decide::decide;
-use super::{Asker, Change, InstanceCommand as Command, InstanceReject as Reject};
+use super::{Asker, Change, InstanceCommand as Command, InstanceReject as Reject, MetadataChange, TagChange};
 
 const USER: Asker = Asker { overrides_lock: false };
 const ADMIN: Asker = Asker { overrides_lock: true };
@@ -305,6 +305,49 @@ fn a_lock_keeps_users_out_and_only_who_may_takes_it_off() {
     assert_eq!(active().when(Command::Unlock { by_admin: false }), Ok(vec![]));
 }
 
+fn replaced(pairs: Pairs) -> Change {
+    Change::Metadata(MetadataChange::Replace { pairs, limit: None })
+}
+
+/// What a server's labels are after these changes, one command each; or why one is refused.
+fn labels_after(changes: Vec<Change>) -> Result<(Pairs, Vec<String>), Reject> {
+    let mut given = active();
+    for change in changes {
+        let command = Command::Change { changes: vec![change], asker: USER };
+        given.when(command.clone())?;
+        given = given.and(command);
+    }
+    let request = given.0.alive().unwrap().request.clone();
+    Ok((request.metadata, request.tags))
+}
+
+#[test]
+fn writers_of_different_labels_all_have_their_way() {
+    let set = |key: &str, limit| {
+        Change::Metadata(MetadataChange::Set { pairs: vec![(key.into(), "1".into())], limit: Some(limit) })
+    };
+    let add = |tag: &str| Change::Tags(TagChange::Add { tag: tag.into(), limit: 2 });
+    let clear = || [replaced(vec![]), Change::Tags(TagChange::Replace(vec![]))];
+    let after = |changes: Vec<Change>| labels_after(clear().into_iter().chain(changes).collect());
+    let (metadata, tags) = after(vec![set("b", 9), add("y"), set("a", 9), add("x"), add("y")]).unwrap();
+    assert_eq!(metadata, vec![("a".to_owned(), "1".to_owned()), ("b".to_owned(), "1".to_owned())]);
+    assert_eq!(tags, ["y", "x"]);
+    let (metadata, tags) = after(vec![
+        set("a", 9),
+        add("x"),
+        Change::Metadata(MetadataChange::Remove { key: "a".into() }),
+        Change::Tags(TagChange::Remove("x".into())),
+    ])
+    .unwrap();
+    assert!(metadata.is_empty() && tags.is_empty());
+    assert_eq!(after(vec![set("a", 1), set("b", 1)]), Err(Reject::TooMuchMetadata { limit: 1 }));
+    assert_eq!(after(vec![add("x"), add("y"), add("z")]), Err(Reject::TooManyTags { limit: 2 }));
+    let gone = Change::Metadata(MetadataChange::Remove { key: "a".into() });
+    assert_eq!(after(vec![gone]), Err(Reject::NoSuchMetadata));
+    let gone = Change::Tags(TagChange::Remove("x".into()));
+    assert_eq!(after(vec![gone]), Err(Reject::NoSuchTag { tag: "x".into() }));
+}
+
 #[test]
 fn a_change_that_changes_nothing_says_nothing() {
     let now = request();
@@ -316,8 +359,8 @@ fn a_change_that_changes_nothing_says_nothing() {
         Change::Hostname(now.hostname.clone()),
         Change::DiskConfig(now.disk_config),
         addresses(now.access_ip_v4.as_deref()),
-        Change::Metadata(now.metadata.clone()),
-        Change::Tags(now.tags.clone()),
+        replaced(now.metadata.clone()),
+        Change::Tags(TagChange::Replace(now.tags.clone())),
     ];
     assert_eq!(active().when(Command::Change { changes: same, asker: USER }), Ok(vec![]));
     let other = vec![
@@ -326,8 +369,8 @@ fn a_change_that_changes_nothing_says_nothing() {
         Change::Hostname("x".into()),
         Change::DiskConfig(other_disk),
         addresses(Some("192.0.2.99")),
-        Change::Metadata(vec![("x".into(), "y".into())]),
-        Change::Tags(vec!["x".into()]),
+        replaced(vec![("x".into(), "y".into())]),
+        Change::Tags(TagChange::Replace(vec!["x".into()])),
     ];
     let events = active().when(Command::Change { changes: other, asker: USER }).unwrap();
     let expected = [

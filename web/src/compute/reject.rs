@@ -56,6 +56,14 @@ pub(super) fn instance(id: InstanceId, error: CommandError<InstanceReject>) -> F
         InstanceReject::NeverLaunched { action } => {
             Fault::conflict(format!("Cannot '{action}' an instance which has never been active"))
         }
+        InstanceReject::TooMuchMetadata { limit } => {
+            Fault::forbidden(format!("Maximum number of metadata items exceeds {limit}"))
+        }
+        InstanceReject::NoSuchMetadata => Fault::not_found("Metadata item was not found"),
+        InstanceReject::TooManyTags { limit } => {
+            Fault::bad_request(format!("The number of tags exceeded the per-server limit {limit}"))
+        }
+        InstanceReject::NoSuchTag { tag } => Fault::not_found(format!("Server {id} has no tag '{tag}'")),
         InstanceReject::Superseded => {
             Fault::conflict(format!("Instance {id} is being worked on by another request. Try again."))
         }

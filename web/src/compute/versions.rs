@@ -22,6 +22,16 @@ pub(super) const fn keypairs_of_others(version: Microversion) -> bool {
     version.at_least(v(2, 10))
 }
 
+/// A status that does not exist is an error; before, nothing has it.
+pub(super) const fn unknown_status_is_refused(version: Microversion) -> bool {
+    version.at_least(v(2, 38))
+}
+
+/// Servers can be sorted by whether they are locked; before, the wish is accepted and ignored.
+pub(super) const fn sorts_by_locked(version: Microversion) -> bool {
+    version.at_least(v(2, 73))
+}
+
 /// Deleted servers' actions can be read.
 pub(super) const fn actions_of_deleted(version: Microversion) -> bool {
     version.at_least(v(2, 21))

@@ -9,6 +9,7 @@ use chronova_events::instance::Alive;
 use chronova_projections::servers::ServerRow;
 use fancy_regex::Regex;
 
+use crate::compute::versions;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::microversion::{Microversion, v};
@@ -165,9 +166,10 @@ impl Wanted {
         ];
         let asked: Vec<String> = statuses.iter().map(|status| status.to_uppercase()).collect();
         let known: Vec<String> = asked.into_iter().filter(|status| KNOWN.contains(&status.as_str())).collect();
-        if known.is_empty() {
-            self.nothing = true;
+        if known.is_empty() && versions::unknown_status_is_refused(ctx.version) {
+            return Err(Fault::bad_request("Invalid status value"));
         }
+        self.nothing |= known.is_empty();
         let deleted = known.iter().any(|status| status == "DELETED");
         if deleted && !ctx.caller().is_admin {
             return Err(Fault::forbidden("Only administrators may list deleted instances"));

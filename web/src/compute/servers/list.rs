@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use super::filters::{Deleted, Wanted};
 use crate::compute::paging::{self, Page};
+use crate::compute::versions;
 use crate::compute::views::server::{BRIEF, SERVER, ServerView};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -98,7 +99,9 @@ fn order(ctx: &Ctx) -> Result<Vec<(String, bool)>, Fault> {
             Some("asc") => false,
             Some(other) => return Err(Fault::bad_request(format!("Unknown sort direction: {other}"))),
         };
-        order.push((key.to_owned(), descends));
+        if key != "locked" || versions::sorts_by_locked(ctx.version) {
+            order.push((key.to_owned(), descends));
+        }
     }
     if order.is_empty() && ctx.query.first("sort_dir") == Some("asc") {
         order.push(("created_at".to_owned(), false));

@@ -1,7 +1,7 @@
 //! `/servers/{server_id}/metadata`.
 
-use chronova_actors::instance::{Change, InstanceCommand};
-use chronova_events::instance::{Pairs, status};
+use chronova_actors::instance::{Change, InstanceCommand, MetadataChange};
+use chronova_events::instance::Pairs;
 use serde_json::{Value, json};
 
 use super::change::{asker, send};
@@ -54,16 +54,18 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
-    let merged = merge(&found.server()?.request.metadata, &ctx.body["metadata"]);
-    replace(&ctx, &found, "update metadata", merged.clone()).await?;
-    Ok(Reply::ok(json!({"metadata": object(&merged)})))
+    let limit = most(&ctx, &found)?;
+    let set = MetadataChange::Set { pairs: pairs(&ctx.body["metadata"]), limit };
+    change(&ctx, &found, set).await?;
+    Ok(Reply::ok(json!({"metadata": object(&now(&ctx)?)})))
 }
 
 async fn update_all(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
-    let wanted = merge(&Pairs::new(), &ctx.body["metadata"]);
-    replace(&ctx, &found, "update metadata", wanted.clone()).await?;
-    Ok(Reply::ok(json!({"metadata": object(&wanted)})))
+    let (pairs, limit) = (pairs(&ctx.body["metadata"]), most(&ctx, &found)?);
+    let answer = json!({"metadata": object(&pairs)});
+    change(&ctx, &found, MetadataChange::Replace { pairs, limit }).await?;
+    Ok(Reply::ok(answer))
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
@@ -72,51 +74,38 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     if meta.get(ctx.param("id")).is_none() {
         return Err(Fault::bad_request("Request body and URI mismatch"));
     }
-    let merged = merge(&found.server()?.request.metadata, meta);
-    replace(&ctx, &found, "update metadata", merged).await?;
+    let limit = most(&ctx, &found)?;
+    change(&ctx, &found, MetadataChange::Set { pairs: pairs(meta), limit }).await?;
     Ok(Reply::ok(json!({"meta": meta})))
 }
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
-    let mut rest = found.server()?.request.metadata.clone();
-    let before = rest.len();
-    rest.retain(|(key, _)| key != ctx.param("id"));
-    if rest.len() == before {
-        return Err(Fault::not_found("Metadata item was not found"));
-    }
-    replace(&ctx, &found, "delete metadata", rest).await?;
+    change(&ctx, &found, MetadataChange::Remove { key: ctx.param("id").to_owned() }).await?;
     Ok(Reply::empty(204))
 }
 
 /// Sorted by key, as events keep it.
-fn merge(now: &Pairs, changes: &Value) -> Pairs {
-    let mut merged = now.clone();
-    for (key, value) in changes.as_object().into_iter().flatten() {
-        merged.retain(|(known, _)| known != key);
-        merged.push((key.clone(), value.as_str().unwrap_or_default().to_owned()));
-    }
-    merged.sort();
-    merged
+fn pairs(object: &Value) -> Pairs {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut pairs: Pairs =
+        object.as_object().into_iter().flatten().map(|(key, value)| (key.clone(), text(value))).collect();
+    pairs.sort();
+    pairs
 }
 
-async fn replace(ctx: &Ctx, found: &Found, action: &str, metadata: Pairs) -> Result<(), Fault> {
-    settled(found, action)?;
+/// What the server has after the change: another writer may have added to it.
+fn now(ctx: &Ctx) -> Result<Pairs, Fault> {
+    Ok(find(ctx, "server_id")?.server()?.request.metadata.clone())
+}
+
+/// The quota of the server's project; `None` is no limit.
+fn most(ctx: &Ctx, found: &Found) -> Result<Option<usize>, Fault> {
     let limit = crate::compute::quotas::limit(ctx, &found.server()?.request.project, "metadata_items")?;
-    if usize::try_from(limit).is_ok_and(|limit| metadata.len() > limit) {
-        return Err(Fault::forbidden(format!("Maximum number of metadata items exceeds {limit}")));
-    }
-    let changes = vec![Change::Metadata(metadata)];
-    send(ctx, found, InstanceCommand::Change { changes, asker: asker(ctx, found) }).await
+    Ok(usize::try_from(limit).ok())
 }
 
-/// Metadata and tags are changed only of servers that are built.
-pub(super) fn settled(found: &Found, action: &str) -> Result<(), Fault> {
-    let Some(shown) = status::of(&found.row.instance) else { return Ok(()) };
-    let (attribute, value) = match (shown.vm_state, shown.task_state) {
-        ("active" | "stopped" | "paused" | "suspended", None) => return Ok(()),
-        ("active" | "stopped" | "paused" | "suspended", Some(task)) => ("task_state", task),
-        (state, _) => ("vm_state", state),
-    };
-    Err(Fault::conflict(format!("Cannot '{action}' instance {} while it is in {attribute} {value}", found.id)))
+async fn change(ctx: &Ctx, found: &Found, change: MetadataChange) -> Result<(), Fault> {
+    let changes = vec![Change::Metadata(change)];
+    send(ctx, found, InstanceCommand::Change { changes, asker: asker(ctx, found) }).await
 }

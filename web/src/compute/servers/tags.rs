@@ -1,10 +1,9 @@
 //! `/servers/{server_id}/tags`, from 2.26 on.
 
-use chronova_actors::instance::{Change, InstanceCommand};
+use chronova_actors::instance::{Change, InstanceCommand, TagChange};
 use serde_json::json;
 
 use super::change::{asker, send};
-use super::metadata::settled;
 use super::{Found, find};
 use crate::compute::bodies::{no_query, server_parts as bodies};
 use crate::ctx::Ctx;
@@ -65,9 +64,8 @@ fn has(ctx: &Ctx, found: &Found) -> Result<(), Fault> {
     }
 }
 
-async fn replace(ctx: &Ctx, found: &Found, tags: Vec<String>) -> Result<(), Fault> {
-    settled(found, "update tags")?;
-    let changes = vec![Change::Tags(tags)];
+async fn change(ctx: &Ctx, found: &Found, change: TagChange) -> Result<(), Fault> {
+    let changes = vec![Change::Tags(change)];
     send(ctx, found, InstanceCommand::Change { changes, asker: asker(ctx, found) }).await
 }
 
@@ -79,42 +77,35 @@ async fn update_all(ctx: Ctx) -> Result<Reply, Fault> {
             tags.push(tag.to_owned());
         }
     }
-    replace(&ctx, &found, tags.clone()).await?;
+    change(&ctx, &found, TagChange::Replace(tags.clone())).await?;
     Ok(Reply::ok(json!({"tags": tags})))
 }
 
 async fn remove_all(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
-    replace(&ctx, &found, Vec::new()).await?;
+    change(&ctx, &found, TagChange::Replace(Vec::new())).await?;
     Ok(Reply::empty(204))
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
-    let (tag, mut tags) = (ctx.param("id").to_owned(), found.server()?.request.tags.clone());
+    let tag = ctx.param("id").to_owned();
     if tag.chars().count() > LONGEST || tag.contains([',', '/']) {
         return Err(Fault::bad_request(format!(
             "Tag '{tag}' is invalid. It must be a non empty string without characters '/' and ','. Maximum length is \
              {LONGEST} characters."
         )));
     }
-    if tags.contains(&tag) {
+    if found.server()?.request.tags.contains(&tag) {
         return Ok(Reply::empty(204));
     }
-    if tags.len() >= MOST {
-        return Err(Fault::bad_request(format!("The number of tags exceeded the per-server limit {MOST}")));
-    }
-    tags.push(tag.clone());
-    replace(&ctx, &found, tags).await?;
+    change(&ctx, &found, TagChange::Add { tag: tag.clone(), limit: MOST }).await?;
     let location = format!("{}/tags/{tag}", ctx.links.to_self("servers", &found.id.to_string()));
     Ok(Reply::empty(201).header("Location", location))
 }
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
-    has(&ctx, &found)?;
-    let mut tags = found.server()?.request.tags.clone();
-    tags.retain(|tag| tag != ctx.param("id"));
-    replace(&ctx, &found, tags).await?;
+    change(&ctx, &found, TagChange::Remove(ctx.param("id").to_owned())).await?;
     Ok(Reply::empty(204))
 }

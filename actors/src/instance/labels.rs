@@ -1,0 +1,58 @@
+//! A server's metadata and tags, as they will be after a change.
+
+use chronova_events::instance::{Alive, Pairs, status};
+
+use super::{InstanceReject, MetadataChange, TagChange};
+
+/// Sorted by key, as events keep it.
+pub(super) fn metadata(server: &Alive, change: MetadataChange) -> Result<Pairs, InstanceReject> {
+    let now = &server.request.metadata;
+    let (mut after, limit, action) = match change {
+        MetadataChange::Replace { pairs, limit } => (pairs, limit, "update metadata"),
+        MetadataChange::Set { pairs, limit } => (merged(now, pairs), limit, "update metadata"),
+        MetadataChange::Remove { key } => (without(now, &key)?, None, "delete metadata"),
+    };
+    settled(server, action)?;
+    if let Some(limit) = limit.filter(|limit| after.len() > *limit) {
+        return Err(InstanceReject::TooMuchMetadata { limit });
+    }
+    after.sort();
+    Ok(after)
+}
+
+fn merged(now: &Pairs, pairs: Pairs) -> Pairs {
+    let stays = |(key, _): &&(String, String)| !pairs.iter().any(|(other, _)| other == key);
+    let mut merged: Pairs = now.iter().filter(stays).cloned().collect();
+    merged.extend(pairs);
+    merged
+}
+
+fn without(now: &Pairs, key: &str) -> Result<Pairs, InstanceReject> {
+    let rest: Pairs = now.iter().filter(|(known, _)| known != key).cloned().collect();
+    if rest.len() == now.len() { Err(InstanceReject::NoSuchMetadata) } else { Ok(rest) }
+}
+
+pub(super) fn tags(server: &Alive, change: TagChange) -> Result<Vec<String>, InstanceReject> {
+    let now = &server.request.tags;
+    let after = match change {
+        TagChange::Replace(tags) => tags,
+        TagChange::Add { tag, .. } if now.contains(&tag) => now.clone(),
+        TagChange::Add { limit, .. } if now.len() >= limit => return Err(InstanceReject::TooManyTags { limit }),
+        TagChange::Add { tag, .. } => now.iter().cloned().chain([tag]).collect(),
+        TagChange::Remove(tag) if !now.contains(&tag) => return Err(InstanceReject::NoSuchTag { tag }),
+        TagChange::Remove(tag) => now.iter().filter(|known| **known != tag).cloned().collect(),
+    };
+    settled(server, "update tags")?;
+    Ok(after)
+}
+
+/// Both are changed only of servers that are built and at rest.
+fn settled(server: &Alive, action: &'static str) -> Result<(), InstanceReject> {
+    let shown = status::of_alive(server);
+    let (attribute, value) = match (shown.vm_state, shown.task_state) {
+        ("active" | "stopped" | "paused" | "suspended", None) => return Ok(()),
+        ("active" | "stopped" | "paused" | "suspended", Some(task)) => ("task_state", task),
+        (state, _) => ("vm_state", state),
+    };
+    Err(InstanceReject::NotInState { action, attribute, value })
+}
