@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::bench;
 use crate::commands::{self, DataDir, OperatorCommand};
 use crate::config::{self, Config, Severity};
 use crate::serve;
@@ -46,6 +47,8 @@ enum Command {
         #[command(flatten)]
         args: commands::rebuild::Args,
     },
+    /// Measure this program on this machine.
+    Bench(bench::Args),
 }
 
 #[derive(Debug, Args)]
@@ -94,6 +97,7 @@ pub fn run() -> ExitCode {
         Command::Audit { place, args } => operate(&place, OperatorCommand::Audit(args)),
         Command::Inspect { place, args } => operate(&place, OperatorCommand::Inspect(args)),
         Command::Rebuild { place, args } => operate(&place, OperatorCommand::Rebuild(args)),
+        Command::Bench(args) => bench::run(&args),
     }
 }
 

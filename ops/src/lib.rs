@@ -1,8 +1,10 @@
 //! What the `chronova` binary is made of, apart from the crates it wires together.
 //!
 //! [`config`] reads nova.conf-format files against one table of options; [`telemetry`] sets up logs and metrics; [`serve`]
-//! puts the rooms of the house together; [`cli`] is the command line; [`commands`] holds what operators ask of a log.
+//! puts the rooms of the house together; [`cli`] is the command line; [`commands`] holds what operators ask of a log;
+//! [`bench`] measures.
 
+pub mod bench;
 pub mod cli;
 pub mod commands;
 pub mod config;

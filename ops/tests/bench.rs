@@ -1,0 +1,55 @@
+#![allow(clippy::unwrap_used)]
+//! The benchmarks in their short form: that they run, clean up behind themselves and say what they measured. How fast they
+//! find this machine is no test's business.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// What `chronova bench ARGS --short --json` says, with its disk work in `folder`.
+fn bench(folder: &Path, args: &[&str]) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_chronova"))
+        .arg("bench")
+        .args(args)
+        .args(["--short", "--json", "--dir"])
+        .arg(folder)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn check(report: &Value, runs: usize) {
+    for key in ["version", "profile", "processor", "kernel", "data_file_system"] {
+        assert!(report["machine"][key].as_str().is_some_and(|value| !value.is_empty()), "{key}");
+    }
+    let lines = report["lines"].as_array().unwrap();
+    assert!(!lines.is_empty());
+    for line in lines {
+        let name = line["name"].as_str().unwrap();
+        assert_eq!(line["runs"].as_array().map(Vec::len), Some(runs), "{name}");
+        for key in ["per_second", "p50_us", "p95_us", "p99_us", "max_us", "cpu_us_per_operation", "peak_mib"] {
+            assert!(line[key].as_f64().is_some_and(|value| value > 0.0), "{name}: {key} is {}", line[key]);
+        }
+        assert!(line["p50_us"].as_f64() <= line["max_us"].as_f64(), "{name}");
+    }
+}
+
+#[test]
+fn the_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    check(&bench(folder.path(), &["disk", "--runs", "2"]), 2);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_to_is_said_at_once() {
+    let output = Command::new(env!("CARGO_BIN_EXE_chronova"))
+        .args(["bench", "disk", "--dir", "/nowhere/at/all"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("nothing can be written to /nowhere/at/all"), "{said}");
+}
