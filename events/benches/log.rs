@@ -102,7 +102,7 @@ fn raw() -> (TempDir, Connection) {
 
 fn insert(connection: &mut Connection, batch: u64, rounds: u64) -> Duration {
     let sql = "INSERT INTO events (stream, revision, id, kind, version, codec, recorded_at, request_id, correlation, user, \
-               project, roles, data, checksum) VALUES (?1, ?2, ?3, 1, 1, 1, 1, ?4, ?5, ?6, ?7, ?8, ?9, 4000000000)";
+               project, roles, data, checksum, hash) VALUES (?1, ?2, ?3, 1, 1, 1, 1, ?4, ?5, ?6, ?7, ?8, ?9, 4000000000, ?10)";
     let (id, text) = ([7_u8; 16], "x".repeat(101));
     let mut revision: i64 =
         connection.query_row("SELECT coalesce(max(revision), 0) FROM events", [], |row| row.get(0)).unwrap();
@@ -124,6 +124,7 @@ fn insert(connection: &mut Connection, batch: u64, rounds: u64) -> Duration {
                     "9f86d081884c7d659a2feaa0c55ad015",
                     "[\"member\",\"reader\"]",
                     text.as_bytes(),
+                    [8_u8; 32].as_slice(),
                 ])
                 .unwrap();
         }

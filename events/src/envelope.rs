@@ -9,6 +9,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::chain::EventHash;
 use crate::ids::{EventId, ProcessId, ProjectId, RequestId, UserId};
 use crate::registry::{DecodeError, Event};
 
@@ -185,6 +186,8 @@ pub struct Recorded {
     pub recorded_at: Timestamp,
     pub meta: Arc<Meta>,
     pub data: Bytes,
+    /// The event's place in the chain, see [`crate::chain`]; `None` in back ends that do not order all events themselves.
+    pub hash: Option<EventHash>,
     /// The payload once decoded: events appended by this very process never need decoding.
     pub decoded: OnceLock<Arc<Event>>,
 }

@@ -7,6 +7,7 @@
 #[macro_use]
 pub mod registry;
 
+pub mod chain;
 pub mod clock;
 pub mod codec;
 pub mod envelope;

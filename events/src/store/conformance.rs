@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::memory::MemoryStore;
 use super::{AppendError, EventStore, Expected, Snapshot};
+use crate::chain::{Anchor, Chain, EventHash};
 use crate::codec::MAX_PAYLOAD;
 use crate::envelope::{Cause, Meta, NewEvent, Position, Recorded, Revision, StreamId, Timestamp};
 use crate::ids::{EventId, ProcessId, ProjectId, RequestId, UserId};
@@ -64,6 +65,7 @@ macro_rules! event_store_conformance {
                 the_whole_log_is_read_in_parts,
                 what_is_read_is_what_was_written,
                 unicode_goes_in_and_out,
+                hashes_form_one_chain,
                 too_large_a_payload_is_refused,
                 the_log_survives_being_reopened,
                 snapshots_are_kept_and_replaced,
@@ -270,6 +272,40 @@ pub async fn what_is_read_is_what_was_written(backend: &dyn Backend) {
     }
 }
 
+/// A back end without hashes has none at all.
+pub async fn hashes_form_one_chain(backend: &dyn Backend) {
+    let store = backend.open();
+    let empty = store.anchor().await.unwrap();
+    for n in 0..12 {
+        let batch = (0..=n % 3).map(|part| event(format!("{n}/{part}"))).collect();
+        store.append(&stream(["a", "b"][n % 2]), Expected::Any, batch).await.unwrap();
+    }
+    let before = store.anchor().await.unwrap();
+    let store = backend.reopen(store);
+    let anchor = store.anchor().await.unwrap();
+    assert_eq!(anchor, before);
+    let all = store.read_all(Position::START, usize::MAX).await.unwrap();
+    if empty.is_none() {
+        assert!(anchor.is_none() && all.iter().all(|event| event.hash.is_none()));
+        return;
+    }
+    assert_eq!(empty, Some(Anchor::START));
+    let mut chain = Chain::after(EventHash::START);
+    for event in &all {
+        assert!(chain.accepts(event), "the chain is broken at {}", event.position);
+    }
+    assert_eq!(anchor, Some(Anchor { position: store.head(), hash: chain.head }));
+    let a = store.read_stream(&stream("a"), Revision::NONE, usize::MAX).await.unwrap();
+    let of_a: Vec<_> = all.iter().filter(|event| event.stream == stream("a")).map(|event| event.hash).collect();
+    assert_eq!(a.iter().map(|event| event.hash).collect::<Vec<_>>(), of_a);
+    // What is appended after a restart goes on with the same chain.
+    store.append(&stream("c"), exact(0), events(["x"])).await.unwrap();
+    let last = store.read_all(anchor.unwrap().position, 1).await.unwrap();
+    assert!(chain.accepts(&last[0]));
+    let mut subscription = store.subscribe(Position::START);
+    assert_eq!(subscription.next().await.unwrap()[0].hash, all[0].hash);
+}
+
 pub async fn unicode_goes_in_and_out(backend: &dyn Backend) {
     let store = backend.open();
     let names = ["ſtraße-Ünïcode", "日本語", "🦀 \u{200d} \u{0}", "'; DROP TABLE events; --", "%_\\"];
@@ -468,7 +504,7 @@ pub async fn equals_model(store: &dyn EventStore, model: &dyn EventStore) {
     let rows = |events: Vec<Arc<Recorded>>| {
         let row = |event: &Arc<Recorded>| {
             let place = (event.position, event.stream.clone(), event.revision, event.id, event.kind.to_string());
-            (place, event.version, event.codec, event.recorded_at, event.meta.clone(), event.data.clone())
+            (place, event.version, event.codec, event.recorded_at, event.meta.clone(), event.data.clone(), event.hash)
         };
         events.iter().map(row).collect::<Vec<_>>()
     };

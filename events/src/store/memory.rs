@@ -7,6 +7,7 @@ use async_trait::async_trait;
 
 use super::tail::{Subscription, Tail};
 use super::{AppendError, Appended, EventStore, Expected, Snapshot, StoreError};
+use crate::chain::{self, Content};
 use crate::codec;
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 
@@ -61,10 +62,13 @@ impl EventStore for MemoryStore {
         let actual = Revision(contents.streams.get(stream).map_or(0, Vec::len) as u64);
         super::check_expected(stream, expected, actual)?;
         let (mut revision, mut position) = (actual, Position(contents.all.len() as u64));
+        let mut head = contents.all.last().and_then(|last| last.hash).unwrap_or_default();
         let mut batch = Vec::with_capacity(encoded.len());
         for (data, new) in encoded {
             revision.0 += 1;
             position.0 += 1;
+            head =
+                chain::link(&head, position, revision, &Content::of_new(stream, &new, codec::BINCODE_2, &data).hash());
             let recorded = Arc::new(Recorded {
                 position,
                 stream: stream.clone(),
@@ -76,6 +80,7 @@ impl EventStore for MemoryStore {
                 recorded_at: new.recorded_at,
                 meta: new.meta,
                 data: data.into(),
+                hash: Some(head),
                 decoded: OnceLock::from(new.event),
             });
             let index = contents.all.len();

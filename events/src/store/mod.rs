@@ -1,7 +1,8 @@
 //! The log that keeps the facts: the contract, and its back ends.
 //!
 //! Invariants, held by every back end (see [`conformance`]): an acknowledged append is durable; revisions of a stream
-//! are 1, 2, 3, ... without gaps; positions grow; a subscriber sees every event once, in the order of positions.
+//! are 1, 2, 3, ... without gaps; positions grow; where events carry hashes they form one chain ([`crate::chain`]); a
+//! subscriber sees every event once, in the order of positions.
 
 pub mod conformance;
 pub mod faulty;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use thiserror::Error;
 
+use crate::chain::Anchor;
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use tail::Subscription;
 
@@ -45,6 +47,8 @@ pub enum StoreError {
     Corrupt { position: u64, reason: String },
     #[error("the log has file format {found}, newer than {supported}: use a newer version of chronova")]
     NewerFormat { found: u32, supported: u32 },
+    #[error("the log has file format {found}, older than {supported}: `chronova serve` brings it up to date")]
+    OlderFormat { found: u32, supported: u32 },
     #[error("the log at {path} is in use by another process{}", pid.map(|pid| format!(" ({pid})")).unwrap_or_default())]
     Locked { path: String, pid: Option<u32> },
     #[error("the log cannot be read or written: {0}")]
@@ -101,6 +105,17 @@ pub trait EventStore: Send + Sync + 'static {
 
     /// Position of the newest event.
     fn head(&self) -> Position;
+
+    /// The newest event and its hash: what proves, kept elsewhere, everything up to it. `None` in back ends without a
+    /// chain of their own.
+    async fn anchor(&self) -> Result<Option<Anchor>, StoreError> {
+        let head = self.head();
+        if head == Position::START {
+            return Ok(Some(Anchor::START));
+        }
+        let last = self.read_all(Position(head.0 - 1), 1).await?;
+        Ok(last.first().and_then(|last| Some(Anchor { position: last.position, hash: last.hash? })))
+    }
 
     async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<Snapshot>, StoreError>;
 

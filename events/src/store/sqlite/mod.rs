@@ -5,8 +5,8 @@
 //! * **One writer** ([`writer`]): a thread that owns the only writing connection and commits whatever is waiting as one
 //!   transaction with one fsync (WAL, `synchronous=FULL`). Nothing is answered before that fsync.
 //! * **Readers** ([`reader`]): a few read-only connections on blocking threads; they never wait for the writer.
-//! * **Distrust of the disk**: every event has a checksum over envelope and payload ([`row`]), positions and revisions are
-//!   checked for gaps on every read, and a [`witness`] beside the file remembers how far the log once reached, because
+//! * **Distrust of the disk**: every event has a checksum over envelope and payload ([`row`]) and its place in the chain
+//!   ([`crate::chain`]), positions and revisions are checked for gaps on every read, and a [`witness`] beside the file remembers how far the log once reached, because
 //!   SQLite takes a write-ahead log that was cut short for one that was never longer.
 //! * **One process** ([`lock`]) that writes; [`read_only`] is for everybody else.
 //!
@@ -14,6 +14,7 @@
 
 mod error;
 mod lock;
+mod migrate;
 mod read_only;
 mod reader;
 mod row;
@@ -88,7 +89,7 @@ impl SqliteStore {
     pub fn open(path: impl AsRef<Path>, options: &SqliteOptions) -> Result<Arc<Self>, StoreError> {
         let opened = schema::open(path.as_ref(), options)?;
         let path = opened.path.clone();
-        let tail = Tail::new(opened.head);
+        let tail = Tail::new(opened.head.position);
         let readers = Readers::new(&path, options.readers);
         let (jobs, queue) = mpsc::channel(options.queue.max(1));
         let writer = Writer::new(opened, Arc::clone(&tail), options);
@@ -155,10 +156,10 @@ impl EventStore for SqliteStore {
         expected: Expected,
         events: Vec<NewEvent>,
     ) -> Result<Appended, AppendError> {
-        // Encoded here, on the caller's thread: the writer is the bottleneck.
-        let mut encoded = Vec::with_capacity(events.len());
+        // Encoded and hashed here, on the caller's thread: the writer is the bottleneck.
+        let (mut encoded, mut scratch) = (Vec::with_capacity(events.len()), Vec::with_capacity(512));
         for new in events {
-            encoded.push(Encoded { data: super::encode_payload(&new)?.into(), new });
+            encoded.push(Encoded::new(stream, new, &mut scratch)?);
         }
         let (reply, answer) = oneshot::channel();
         let append = Append { stream: stream.clone(), expected, events: encoded, reply };

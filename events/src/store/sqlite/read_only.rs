@@ -42,7 +42,7 @@ impl ReadOnlyLog {
         // SQLite would speak of a database file that it is unable to open.
         path.metadata().map_err(|error| missing(&error))?;
         let head = schema::open_read_only(&path)?;
-        let tail = Tail::new(head);
+        let tail = Tail::new(head.position);
         tail.close();
         let readers = Readers::new(&path, READERS);
         Ok(Arc::new_cyclic(|this| Self { readers, tail, path: path.clone(), this: this.clone() }))

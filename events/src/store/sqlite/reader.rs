@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use super::error;
 use super::row::{COLUMNS, Kinds, RowReader, unsigned};
 use super::schema::{bound, connect, limit as sql_limit};
+use crate::chain::{Chain, EventHash};
 use crate::envelope::{Position, Recorded, Revision, StreamId};
 use crate::store::{Snapshot, StoreError};
 
@@ -176,7 +177,7 @@ fn next(rows: &mut Rows<'_>, reader: &mut RowReader<'_>, position: u64) -> Resul
     }
 }
 
-fn missing(position: u64) -> StoreError {
+pub(super) fn missing(position: u64) -> StoreError {
     StoreError::Corrupt { position, reason: "the event is missing".to_owned() }
 }
 
@@ -243,6 +244,9 @@ pub(super) fn load_snapshot(connection: &Connection, stream: &StreamId) -> Resul
     }))
 }
 
+/// What is wrong with an event that is whole, but not the one that was there.
+pub(super) const BROKEN: &str = "the chain is broken: the event is not the one that was appended here";
+
 /// What [`super::SqliteStore::verify`] looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verified {
@@ -259,7 +263,11 @@ pub(super) fn verify(connection: &Connection, kinds: &Kinds) -> Result<Verified,
     }
     let mut revisions: std::collections::HashMap<StreamId, u64> = std::collections::HashMap::new();
     let (mut events, mut head) = (0, Position::START);
+    let mut chain = Chain::after(EventHash::START);
     read_each(connection, kinds, Position::START, usize::MAX, |event| {
+        if !chain.accepts(&event) {
+            return Err(StoreError::Corrupt { position: event.position.0, reason: BROKEN.to_owned() });
+        }
         let revision = revisions.entry(event.stream.clone()).or_default();
         *revision += 1;
         if event.revision.0 != *revision {

@@ -1,4 +1,7 @@
 //! One event as one row, and the checksum over it.
+//!
+//! The checksum is for every read, and each row can be held against its own; the chain ([`crate::chain`]) needs the row
+//! before as well, and is for proofs. The checksum covers the chain's hash.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -8,17 +11,18 @@ use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Row};
 use uuid::Uuid;
 
+use crate::chain::{Content, EventHash};
 use crate::envelope::{Cause, Meta, Position, Recorded, Revision, StreamId, Timestamp};
 use crate::ids::{EventId, ProcessId, ProjectId, RequestId, UserId};
 use crate::store::StoreError;
 
 /// The columns that [`RowReader::read`] takes, in its order.
 pub(super) const COLUMNS: &str = "e.position, s.name, e.revision, e.id, e.kind, e.version, e.codec, e.recorded_at, \
-    e.request_id, e.correlation, e.causation, e.user, e.project, e.roles, e.process, e.system, e.data, e.checksum";
+    e.request_id, e.correlation, e.causation, e.user, e.project, e.roles, e.process, e.system, e.data, e.hash, e.checksum";
 
 pub(super) const INSERT: &str = "INSERT INTO events (position, stream, revision, id, kind, version, codec, recorded_at, \
-    request_id, correlation, causation, user, project, roles, process, system, data, checksum) \
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
+    request_id, correlation, causation, user, project, roles, process, system, data, hash, checksum) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
 
 /// SQLite's integers are signed; ours stay far below the difference.
 #[allow(clippy::cast_possible_wrap)]
@@ -57,17 +61,16 @@ impl<'a> CauseColumns<'a> {
     }
 }
 
-/// Writes one event; `scratch` is reused between events.
+/// Writes one event.
 pub(super) fn insert(
     statement: &mut CachedStatement<'_>,
     event: &Recorded,
     stream: i64,
     kind: i64,
-    scratch: &mut Vec<u8>,
+    sum: u32,
 ) -> rusqlite::Result<()> {
     let meta = &*event.meta;
     let cause = CauseColumns::of(&meta.cause);
-    let sum = checksum(event, scratch);
     statement.execute(rusqlite::params![
         signed(event.position.0),
         stream,
@@ -86,60 +89,26 @@ pub(super) fn insert(
         cause.process,
         cause.system,
         &event.data[..],
+        event.hash.as_ref().map(|hash| hash.0.as_slice()),
         sum,
     ])?;
     Ok(())
 }
 
-/// CRC-32 over everything that the log says about an event. Each variable part is preceded by its length, so that no two
-/// events read the same. Part of the file format.
+/// CRC-32 over everything that the log says about an event: the canonical bytes of its content ([`Content::bytes`]), then
+/// position, revision and hash. Part of the file format.
 pub(super) fn checksum(event: &Recorded, scratch: &mut Vec<u8>) -> u32 {
-    scratch.clear();
-    scratch.extend_from_slice(&event.position.0.to_le_bytes());
-    scratch.extend_from_slice(&event.revision.0.to_le_bytes());
-    scratch.extend_from_slice(event.id.0.as_bytes());
-    scratch.extend_from_slice(&event.version.to_le_bytes());
-    scratch.push(event.codec);
-    scratch.extend_from_slice(&event.recorded_at.0.to_le_bytes());
-    put(scratch, event.stream.as_str().as_bytes());
-    put(scratch, event.kind.as_bytes());
-    let meta = &*event.meta;
-    put_optional(scratch, meta.request_id.as_ref().map(|id| id.as_str().as_bytes()));
-    scratch.extend_from_slice(meta.correlation.as_bytes());
-    put_optional(scratch, meta.causation.as_ref().map(|id| id.0.as_bytes().as_slice()));
-    match &meta.cause {
-        Cause::User { user, project, roles } => {
-            scratch.push(1);
-            put(scratch, user.as_str().as_bytes());
-            put_optional(scratch, project.as_ref().map(|id| id.as_str().as_bytes()));
-            scratch.extend_from_slice(&(roles.len() as u64).to_le_bytes());
-            for role in roles {
-                put(scratch, role.as_bytes());
-            }
-        }
-        Cause::Process { process } => {
-            scratch.push(2);
-            scratch.extend_from_slice(process.0.as_bytes());
-        }
-        Cause::System { part } => {
-            scratch.push(3);
-            put(scratch, part.as_bytes());
-        }
-    }
-    put(scratch, &event.data);
-    crc32fast::hash(scratch)
+    Content::of(event).bytes(scratch);
+    finish_checksum(crc32fast::hash(scratch), event)
 }
 
-fn put(scratch: &mut Vec<u8>, bytes: &[u8]) {
-    scratch.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
-    scratch.extend_from_slice(bytes);
-}
-
-fn put_optional(scratch: &mut Vec<u8>, bytes: Option<&[u8]>) {
-    scratch.push(u8::from(bytes.is_some()));
-    if let Some(bytes) = bytes {
-        put(scratch, bytes);
-    }
+/// The checksum of an event whose content has the checksum `content`.
+pub(super) fn finish_checksum(content: u32, event: &Recorded) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(content);
+    hasher.update(&event.position.0.to_le_bytes());
+    hasher.update(&event.revision.0.to_le_bytes());
+    hasher.update(&event.hash.unwrap_or_default().0);
+    hasher.finalize()
 }
 
 /// Names of kinds by their number in the file.
@@ -165,6 +134,9 @@ impl<'a> RowReader<'a> {
         let Some((event, sum)) = event else {
             return Err(corrupt("a column is not what it should be"));
         };
+        if event.hash.is_none() {
+            return Err(corrupt("it has no hash"));
+        }
         if checksum(&event, &mut self.scratch) != sum {
             return Err(StoreError::Corrupt {
                 position: event.position.0,
@@ -174,7 +146,8 @@ impl<'a> RowReader<'a> {
         Ok(event)
     }
 
-    fn parse(&mut self, row: &Row<'_>) -> rusqlite::Result<Option<(Recorded, u32)>> {
+    /// The event, which has no hash in a file that is about to be migrated, and its checksum.
+    pub(super) fn parse(&mut self, row: &Row<'_>) -> rusqlite::Result<Option<(Recorded, u32)>> {
         let (Some(name), Some(kind)) = (text(row, 1)?, self.kinds.get(&row.get(4)?)) else {
             return Ok(None);
         };
@@ -201,9 +174,10 @@ impl<'a> RowReader<'a> {
             recorded_at: Timestamp(row.get(7)?),
             meta,
             data: Bytes::copy_from_slice(row.get_ref(16)?.as_blob()?),
+            hash: EventHash::from_slice(row.get_ref(17)?.as_blob()?),
             decoded: OnceLock::new(),
         };
-        Ok(Some((event, row.get(17)?)))
+        Ok(Some((event, row.get(18)?)))
     }
 }
 

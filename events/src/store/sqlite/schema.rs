@@ -1,7 +1,7 @@
 //! The file: its layout, its version, and what is looked at before it is trusted.
 //!
 //! `user_version` is the version of the layout. A change of any table, or of the checksum, is a new version with a
-//! migration here; a file of a newer version is refused unread.
+//! migration in [`super::migrate`]; a file of a newer version is refused unread.
 //!
 //! Stream names and kinds are kept once, in side tables: a name of 45 bytes would otherwise stand in each row and again in
 //! the index. Auditors read the view `audit_events`, which puts everything back together as text.
@@ -18,14 +18,15 @@ use uuid::Uuid;
 use super::lock::Lock;
 use super::row::{signed, unsigned};
 use super::witness::{Note, Witness};
-use super::{SqliteOptions, error, reader};
+use super::{SqliteOptions, error, migrate, reader};
+use crate::chain::{Anchor, Chain, EventHash};
 use crate::envelope::Position;
 use crate::store::StoreError;
 
 /// "Chro", which `file(1)` can be taught.
 const APPLICATION_ID: i32 = 0x4368_726f;
 /// Version of the layout.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 /// How many of the newest events are read before the log is trusted.
 const TRUST: u64 = 256;
 
@@ -53,7 +54,8 @@ CREATE TABLE events (
     process BLOB,                  -- or
     system TEXT,
     data BLOB NOT NULL,
-    checksum INTEGER NOT NULL      -- CRC-32 over all of the above
+    checksum INTEGER NOT NULL,     -- CRC-32 over all of the others
+    hash BLOB NOT NULL             -- BLAKE3 over the event and the hash before it
 ) STRICT;
 CREATE UNIQUE INDEX events_by_stream ON events (stream, revision);
 CREATE TABLE snapshots (
@@ -64,6 +66,10 @@ CREATE TABLE snapshots (
     data BLOB NOT NULL,
     checksum INTEGER NOT NULL
 ) STRICT;
+";
+
+/// The log as text, for auditors with a client of SQLite.
+const AUDIT: &str = "
 CREATE VIEW audit_events AS SELECT
     e.position,
     strftime('%Y-%m-%dT%H:%M:%S', e.recorded_at / 1000000, 'unixepoch')
@@ -82,11 +88,12 @@ CREATE VIEW audit_events AS SELECT
     $causation AS causation,
     $id AS id,
     e.codec,
-    e.data
+    e.data,
+    lower(hex(e.hash)) AS hash
 FROM events e JOIN streams s ON s.id = e.stream JOIN kinds k ON k.id = e.kind;
 ";
 
-fn layout() -> String {
+pub(super) fn audit_view() -> String {
     let dashed = |column: &str| {
         let part = |from: u8, length: u8| format!("substr(hex(e.{column}), {from}, {length})");
         let parts = [part(1, 8), part(9, 4), part(13, 4), part(17, 4), part(21, 12)].join(" || '-' || ");
@@ -94,13 +101,13 @@ fn layout() -> String {
     };
     ["process", "correlation", "causation", "id"]
         .iter()
-        .fold(LAYOUT.to_owned(), |sql, column| sql.replace(&format!("${column} "), &format!("{} ", dashed(column))))
+        .fold(AUDIT.to_owned(), |sql, column| sql.replace(&format!("${column} "), &format!("{} ", dashed(column))))
 }
 
 /// A log that may be written.
 pub(super) struct Opened {
     pub(super) connection: Connection,
-    pub(super) head: Position,
+    pub(super) head: Anchor,
     pub(super) note: Note,
     pub(super) witness: Witness,
     pub(super) path: PathBuf,
@@ -126,15 +133,19 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<Opened, Store
     check_size(path, note)?;
     create(path)?;
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    let begun = check_format(path, &connection)?;
+    let format = check_format(path, &connection)?;
     prepare(&connection, options).map_err(|e| error::explain(&e, 0))?;
-    if !begun {
-        begin(&connection).map_err(|e| error::explain(&e, 0))?;
-        sync_folder(path)?;
+    match format {
+        None => {
+            begin(&connection).map_err(|e| error::explain(&e, 0))?;
+            sync_folder(path)?;
+        }
+        Some(1) => migrate::from_1(&connection)?,
+        Some(_) => {}
     }
     let log = log_id(&connection)?;
     let head = check_head(&connection)?;
-    check_note(&witness, note, log, head)?;
+    check_note(&witness, note, log, head.position)?;
     sync_recovered(path)?;
     let known = note.filter(|note| note.log == log).map_or(0, |note| note.file);
     let file = match checkpoint(&connection, path, "TRUNCATE") {
@@ -145,24 +156,26 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<Opened, Store
             known
         }
     };
-    let note = Note { log, head, file };
+    let note = Note { log, head: head.position, file };
     witness.write(note);
     Ok(Opened { connection, head, note, witness, path: path.clone(), lock })
 }
 
 /// Looks at a log as [`open`] does, and touches nothing. Tells where it ends.
-pub(super) fn open_read_only(path: &Path) -> Result<Position, StoreError> {
+pub(super) fn open_read_only(path: &Path) -> Result<Anchor, StoreError> {
     let witness = Witness::beside(path);
     let note = witness.read();
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    if !check_format(path, &connection)? {
-        return Err(StoreError::Io(format!("{} holds no log", path.display())));
+    match check_format(path, &connection)? {
+        Some(FORMAT) => {}
+        Some(found) => return Err(StoreError::OlderFormat { found, supported: FORMAT }),
+        None => return Err(StoreError::Io(format!("{} holds no log", path.display()))),
     }
     let log = log_id(&connection)?;
     // One transaction: the writer may be at work. The note was read before, and the log only grows.
     let transaction = connection.unchecked_transaction().map_err(|e| error::explain(&e, 0))?;
     let head = check_head(&transaction)?;
-    check_note(&witness, note, log, head)?;
+    check_note(&witness, note, log, head.position)?;
     Ok(head)
 }
 
@@ -234,18 +247,18 @@ pub(super) fn connect(path: &Path, access: OpenFlags) -> Result<Connection, Stor
     connect().map_err(|e| error::explain(&e, 0))
 }
 
-/// Whether a log has been begun in this file; nothing has been written so far.
-fn check_format(path: &Path, connection: &Connection) -> Result<bool, StoreError> {
+/// The format of the log in this file, if one has been begun; nothing has been written so far.
+fn check_format(path: &Path, connection: &Connection) -> Result<Option<u32>, StoreError> {
     let ask = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(|e| error::explain(&e, 0));
     let (application, format) = (ask("PRAGMA application_id")?, ask("PRAGMA user_version")?);
     if application == 0 && format == 0 && ask("SELECT count(*) FROM sqlite_schema")? == 0 {
-        return Ok(false);
+        return Ok(None);
     }
     if application != i64::from(APPLICATION_ID) {
         return Err(StoreError::Io(format!("{} is a database of another program", path.display())));
     }
     match u32::try_from(format) {
-        Ok(FORMAT) => Ok(true),
+        Ok(found @ 1..=FORMAT) => Ok(Some(found)),
         Ok(found) if found > FORMAT => Err(StoreError::NewerFormat { found, supported: FORMAT }),
         _ => Err(StoreError::Corrupt { position: 0, reason: format!("file format {format} never existed") }),
     }
@@ -271,7 +284,8 @@ fn prepare(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result
 
 fn begin(connection: &Connection) -> rusqlite::Result<()> {
     let transaction = connection.unchecked_transaction()?;
-    transaction.execute_batch(&layout())?;
+    transaction.execute_batch(LAYOUT)?;
+    transaction.execute_batch(&audit_view())?;
     transaction.execute("INSERT INTO meta VALUES ('log_id', ?1)", [Uuid::new_v4().as_bytes().as_slice()])?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", FORMAT)?;
@@ -287,7 +301,7 @@ fn log_id(connection: &Connection) -> Result<Uuid, StoreError> {
 }
 
 /// The head's row is written in each transaction, so it tells of events that are missing at the end.
-fn check_head(connection: &Connection) -> Result<Position, StoreError> {
+fn check_head(connection: &Connection) -> Result<Anchor, StoreError> {
     let head = reader::head(connection)?;
     let last: Option<i64> = connection
         .query_row("SELECT max(position) FROM events", [], |row| row.get(0))
@@ -300,8 +314,19 @@ fn check_head(connection: &Connection) -> Result<Position, StoreError> {
         });
     }
     let kinds = reader::kinds(connection)?;
-    reader::read_all(connection, &kinds, Position(head.0.saturating_sub(TRUST)), usize::MAX)?;
-    Ok(head)
+    let newest = reader::read_all(connection, &kinds, Position(head.0.saturating_sub(TRUST)), usize::MAX)?;
+    let mut chain: Option<Chain> = (head.0 <= TRUST).then_some(Chain::after(EventHash::START));
+    for event in &newest {
+        // What is before the first of these is not looked at.
+        let Some(chain) = &mut chain else {
+            chain = event.hash.map(Chain::after);
+            continue;
+        };
+        if !chain.accepts(event) {
+            return Err(StoreError::Corrupt { position: event.position.0, reason: reader::BROKEN.to_owned() });
+        }
+    }
+    Ok(Anchor { position: head, hash: chain.unwrap_or(Chain::after(EventHash::START)).head })
 }
 
 fn check_note(witness: &Witness, note: Option<Note>, log: Uuid, head: Position) -> Result<(), StoreError> {

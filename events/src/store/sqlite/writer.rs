@@ -17,10 +17,11 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension};
 use tokio::sync::{mpsc, oneshot};
 
-use super::row::{INSERT, insert, signed, unsigned};
+use super::row::{INSERT, finish_checksum, insert, signed, unsigned};
 use super::schema::Opened;
 use super::witness::{Note, Witness};
 use super::{SqliteOptions, error, reader, schema};
+use crate::chain::{self, Anchor, Content, EventHash};
 use crate::codec;
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::store::tail::Tail;
@@ -36,10 +37,22 @@ const PAGES_PER_COMMIT: usize = 6;
 const LONGEST_WAIT: Duration = Duration::from_millis(2);
 const PAUSE: Duration = Duration::from_micros(20);
 
-/// An event whose payload is bytes already.
+/// An event for which everything is computed that does not need its place in the log.
 pub(super) struct Encoded {
     pub(super) new: NewEvent,
     pub(super) data: Bytes,
+    /// The hash and the checksum of its content.
+    pub(super) content: EventHash,
+    pub(super) sum: u32,
+}
+
+impl Encoded {
+    /// For an append to `stream`; `scratch` is reused between events.
+    pub(super) fn new(stream: &StreamId, new: NewEvent, scratch: &mut Vec<u8>) -> Result<Self, AppendError> {
+        let data: Bytes = super::super::encode_payload(&new)?.into();
+        Content::of_new(stream, &new, codec::BINCODE_2, &data).bytes(scratch);
+        Ok(Self { content: chain::hash(scratch), sum: crc32fast::hash(scratch), new, data })
+    }
 }
 
 pub(super) struct Append {
@@ -145,6 +158,8 @@ pub(super) struct Writer {
     connection: Connection,
     witness: Witness,
     note: Note,
+    /// The newest event, and its hash.
+    head: Anchor,
     path: std::path::PathBuf,
     tail: Arc<Tail>,
     options: SqliteOptions,
@@ -158,7 +173,6 @@ pub(super) struct Writer {
     commit: Duration,
     /// Why nothing is written any more.
     failed: Option<StoreError>,
-    scratch: Vec<u8>,
     // Last: given up after the connection was closed.
     _lock: super::lock::Lock,
 }
@@ -169,6 +183,7 @@ impl Writer {
             connection: opened.connection,
             witness: opened.witness,
             note: opened.note,
+            head: opened.head,
             path: opened.path,
             tail,
             options: options.clone(),
@@ -178,7 +193,6 @@ impl Writer {
             crowd: 1,
             commit: Duration::ZERO,
             failed: None,
-            scratch: Vec::new(),
             _lock: opened.lock,
         }
     }
@@ -240,6 +254,7 @@ impl Writer {
             Job::Close => None,
         }));
         if let (Ok(()), Some(last)) = (&result, written.last()) {
+            self.head = Anchor { position: last.position, hash: last.hash.unwrap_or_default() };
             self.note.head = last.position;
             self.witness.write(self.note);
             self.tail.publish(written);
@@ -301,7 +316,7 @@ impl Writer {
     ) -> rusqlite::Result<()> {
         let mut begun = false;
         let mut bytes = 0;
-        let mut position = self.note.head;
+        let mut end = self.head;
         while let Some(job) = batch.pop_front() {
             bytes += job.bytes();
             match job {
@@ -317,14 +332,14 @@ impl Writer {
                     let actual = Revision(place.map_or(0, |(_, revision)| revision));
                     let answer = check_expected(&stream, expected, actual).map(|()| Appended {
                         revision: Revision(actual.0 + append.events.len() as u64),
-                        position: Position(position.0 + append.events.len() as u64),
+                        position: Position(end.position.0 + append.events.len() as u64),
                     });
                     let writes = answer.is_ok() && !append.events.is_empty();
                     // Before anything can fail: everybody is to be told.
                     answers.push(Answer::Append(reply, answer));
                     if writes {
                         self.begin(&mut begun)?;
-                        self.append(&stream, place, append.events, &mut position, written)?;
+                        self.append(&stream, place, append.events, &mut end, written)?;
                     }
                 }
                 Job::Snapshot { stream, snapshot, reply } => {
@@ -338,7 +353,7 @@ impl Writer {
         if !begun {
             return Ok(());
         }
-        self.connection.prepare_cached("UPDATE head SET position = ?1")?.execute([signed(position.0)])?;
+        self.connection.prepare_cached("UPDATE head SET position = ?1")?.execute([signed(end.position.0)])?;
         self.pages += bytes / PAGE + PAGES_PER_COMMIT;
         self.connection.prepare_cached("COMMIT")?.execute([])?;
         Ok(())
@@ -375,7 +390,7 @@ impl Writer {
         stream: &StreamId,
         place: Option<Place>,
         events: Vec<Encoded>,
-        position: &mut Position,
+        end: &mut Anchor,
         written: &mut Vec<Arc<Recorded>>,
     ) -> rusqlite::Result<()> {
         let (number, mut revision) = if let Some(place) = place {
@@ -384,12 +399,13 @@ impl Writer {
             let sql = "INSERT INTO streams (name) VALUES (?1)";
             (self.connection.prepare_cached(sql)?.insert([stream.as_str()])?, 0)
         };
-        for Encoded { new, data } in events {
+        for Encoded { new, data, content, sum } in events {
             revision += 1;
-            position.0 += 1;
+            end.position.0 += 1;
+            end.hash = chain::link(&end.hash, end.position, Revision(revision), &content);
             let (kind_number, kind) = self.kind(new.event.kind())?;
             let recorded = Recorded {
-                position: *position,
+                position: end.position,
                 stream: stream.clone(),
                 revision: Revision(revision),
                 id: new.id,
@@ -399,10 +415,11 @@ impl Writer {
                 recorded_at: new.recorded_at,
                 meta: new.meta,
                 data,
+                hash: Some(end.hash),
                 decoded: OnceLock::from(new.event),
             };
             let mut statement = self.connection.prepare_cached(INSERT)?;
-            insert(&mut statement, &recorded, number, kind_number, &mut self.scratch)?;
+            insert(&mut statement, &recorded, number, kind_number, finish_checksum(sum, &recorded))?;
             written.push(Arc::new(recorded));
         }
         self.revisions.put(stream, (number, revision));

@@ -1,0 +1,328 @@
+//! The chain: one hash per event, over the event and the hash of the event before it in the whole log.
+//!
+//! Whoever keeps one hash (an [`Anchor`]) can tell later that nothing up to it was changed, left out or put in between.
+//! The chain is the same in every back end that orders all events, and it is part of the format of the log: what is hashed
+//! is written down in [`Content::bytes`] and [`link`], and never changes. Two levels:
+//!
+//! * the **content** of an event: what it says, who caused it, when; not where it stands. Known before the event is
+//!   appended, so that whoever appends computes it, and the one writer does not;
+//! * the **link**: hash of the event before (32 zero bytes before the first), position, revision, content. Because a link
+//!   takes the content's hash and not the content, a part of a log can be proved without showing the rest: for what is
+//!   left out, revision and content's hash are enough.
+//!
+//! The hash is BLAKE3 with 32 bytes. The first byte of what is hashed tells the two levels apart.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::envelope::{Cause, Meta, NewEvent, Position, Recorded, Revision, StreamId, Timestamp};
+use crate::ids::EventId;
+
+const CONTENT: u8 = 0;
+const LINK: u8 = 1;
+
+/// 32 bytes of BLAKE3; as text 64 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct EventHash(pub [u8; 32]);
+
+impl EventHash {
+    /// What stands before the first event.
+    pub const START: Self = Self([0; 32]);
+
+    pub fn from_slice(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+}
+
+impl fmt::Display for EventHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for EventHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What is no hash or no anchor.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum AnchorError {
+    #[error("a hash is 64 hexadecimal digits")]
+    Hash,
+    #[error("an anchor is POSITION:HASH, as `chronova audit head` prints it")]
+    Anchor,
+}
+
+impl FromStr for EventHash {
+    type Err = AnchorError;
+
+    fn from_str(text: &str) -> Result<Self, AnchorError> {
+        if text.len() != 64 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return Err(AnchorError::Hash);
+        }
+        let mut hash = [0; 32];
+        for (byte, digits) in hash.iter_mut().zip(text.as_bytes().chunks(2)) {
+            let digits = std::str::from_utf8(digits).map_err(|_| AnchorError::Hash)?;
+            *byte = u8::from_str_radix(digits, 16).map_err(|_| AnchorError::Hash)?;
+        }
+        Ok(Self(hash))
+    }
+}
+
+/// A place in the log and the hash there: as text `POSITION:HASH`. Kept outside, it proves everything up to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Anchor {
+    pub position: Position,
+    pub hash: EventHash,
+}
+
+impl Anchor {
+    /// Of a log without events.
+    pub const START: Self = Self { position: Position::START, hash: EventHash::START };
+}
+
+impl fmt::Display for Anchor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.position, self.hash)
+    }
+}
+
+impl FromStr for Anchor {
+    type Err = AnchorError;
+
+    fn from_str(text: &str) -> Result<Self, AnchorError> {
+        let (position, hash) = text.trim().split_once(':').ok_or(AnchorError::Anchor)?;
+        Ok(Self { position: Position(position.parse().map_err(|_| AnchorError::Anchor)?), hash: hash.parse()? })
+    }
+}
+
+/// What an event says, wherever it stands.
+#[derive(Debug, Clone, Copy)]
+pub struct Content<'a> {
+    pub stream: &'a StreamId,
+    pub id: EventId,
+    pub kind: &'a str,
+    pub version: u16,
+    pub codec: u8,
+    pub recorded_at: Timestamp,
+    pub meta: &'a Meta,
+    /// The payload's bytes.
+    pub data: &'a [u8],
+}
+
+impl<'a> Content<'a> {
+    pub fn of(event: &'a Recorded) -> Self {
+        Self {
+            stream: &event.stream,
+            id: event.id,
+            kind: &event.kind,
+            version: event.version,
+            codec: event.codec,
+            recorded_at: event.recorded_at,
+            meta: &event.meta,
+            data: &event.data,
+        }
+    }
+
+    /// Of an event that is about to be appended to `stream` with these bytes as its payload, encoded by `codec`.
+    pub fn of_new(stream: &'a StreamId, event: &'a NewEvent, codec: u8, data: &'a [u8]) -> Self {
+        Self {
+            stream,
+            id: event.id,
+            kind: event.event.kind(),
+            version: event.event.version(),
+            codec,
+            recorded_at: event.recorded_at,
+            meta: &event.meta,
+            data,
+        }
+    }
+
+    /// The canonical bytes, in place of what `to` held. Numbers are little-endian; each text and list is preceded by its
+    /// length in 8 bytes; what may be absent is preceded by one byte, 1 if it is there; so no two events read the same.
+    ///
+    /// A zero byte; event id (16); version (2); codec (1); recorded at, microseconds since 1970 (8); stream; kind; request
+    /// id?; correlation (16); causation? (16, with length); then the cause: 1, user, project?, roles (their number in 8
+    /// bytes, then each) or 2, process id (16) or 3, name of the part of the system; last the payload.
+    pub fn bytes(&self, to: &mut Vec<u8>) {
+        to.clear();
+        to.push(CONTENT);
+        to.extend_from_slice(self.id.0.as_bytes());
+        to.extend_from_slice(&self.version.to_le_bytes());
+        to.push(self.codec);
+        to.extend_from_slice(&self.recorded_at.0.to_le_bytes());
+        put(to, self.stream.as_str().as_bytes());
+        put(to, self.kind.as_bytes());
+        put_optional(to, self.meta.request_id.as_ref().map(|id| id.as_str().as_bytes()));
+        to.extend_from_slice(self.meta.correlation.as_bytes());
+        put_optional(to, self.meta.causation.as_ref().map(|id| id.0.as_bytes().as_slice()));
+        put_cause(to, &self.meta.cause);
+        put(to, self.data);
+    }
+
+    pub fn hash(&self) -> EventHash {
+        let mut bytes = Vec::with_capacity(384 + self.data.len());
+        self.bytes(&mut bytes);
+        hash(&bytes)
+    }
+}
+
+fn put_cause(to: &mut Vec<u8>, cause: &Cause) {
+    match cause {
+        Cause::User { user, project, roles } => {
+            to.push(1);
+            put(to, user.as_str().as_bytes());
+            put_optional(to, project.as_ref().map(|id| id.as_str().as_bytes()));
+            to.extend_from_slice(&(roles.len() as u64).to_le_bytes());
+            for role in roles {
+                put(to, role.as_bytes());
+            }
+        }
+        Cause::Process { process } => {
+            to.push(2);
+            to.extend_from_slice(process.0.as_bytes());
+        }
+        Cause::System { part } => {
+            to.push(3);
+            put(to, part.as_bytes());
+        }
+    }
+}
+
+fn put(to: &mut Vec<u8>, bytes: &[u8]) {
+    to.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+    to.extend_from_slice(bytes);
+}
+
+fn put_optional(to: &mut Vec<u8>, bytes: Option<&[u8]>) {
+    to.push(u8::from(bytes.is_some()));
+    if let Some(bytes) = bytes {
+        put(to, bytes);
+    }
+}
+
+/// The hash of [`Content::bytes`].
+pub fn hash(bytes: &[u8]) -> EventHash {
+    EventHash(*blake3::hash(bytes).as_bytes())
+}
+
+/// The hash of the event at `position`: over a one byte, the hash of the event before (32), position (8), revision (8) and
+/// the hash of the content (32), numbers little-endian.
+pub fn link(before: &EventHash, position: Position, revision: Revision, content: &EventHash) -> EventHash {
+    let mut bytes = [0; 81];
+    bytes[0] = LINK;
+    bytes[1..33].copy_from_slice(&before.0);
+    bytes[33..41].copy_from_slice(&position.0.to_le_bytes());
+    bytes[41..49].copy_from_slice(&revision.0.to_le_bytes());
+    bytes[49..].copy_from_slice(&content.0);
+    hash(&bytes)
+}
+
+/// Follows the chain over consecutive events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chain {
+    pub head: EventHash,
+}
+
+impl Chain {
+    /// Goes on after `head`; [`EventHash::START`] at the beginning of the log.
+    pub fn after(head: EventHash) -> Self {
+        Self { head }
+    }
+
+    /// Whether `event` is the next one, unchanged. One without a hash is not.
+    pub fn accepts(&mut self, event: &Recorded) -> bool {
+        self.head = link(&self.head, event.position, event.revision, &Content::of(event).hash());
+        event.hash == Some(self.head)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::ids::{ProcessId, ProjectId, RequestId, UserId};
+
+    fn meta(cause: Cause) -> Meta {
+        Meta {
+            request_id: Some(RequestId::new("req-1")),
+            correlation: Uuid::from_u128(2),
+            causation: Some(EventId(Uuid::from_u128(3))),
+            cause,
+        }
+    }
+
+    fn user() -> Cause {
+        Cause::User { user: UserId::new("u"), project: Some(ProjectId::new("p")), roles: vec!["member".into()] }
+    }
+
+    fn content(cause: Cause) -> EventHash {
+        let stream = StreamId::new("instance", "a");
+        let meta = meta(cause);
+        let content = Content {
+            stream: &stream,
+            id: EventId(Uuid::from_u128(1)),
+            kind: "instance.renamed",
+            version: 1,
+            codec: 1,
+            recorded_at: Timestamp(1_769_860_800_000_000),
+            meta: &meta,
+            data: b"payload",
+        };
+        content.hash()
+    }
+
+    /// The format is for ever: logs and anchors out there were made with these.
+    #[test]
+    fn the_hashes_are_what_they_always_were() {
+        let hashes = [
+            content(user()),
+            content(Cause::Process { process: ProcessId(Uuid::from_u128(4)) }),
+            content(Cause::System { part: "host-watch".into() }),
+        ];
+        let link = link(&hashes[0], Position(2), Revision(1), &hashes[1]);
+        let text: Vec<String> = hashes.iter().chain([&link]).map(ToString::to_string).collect();
+        let expected = [
+            "2b9f062fc50d43f6c3ddd171be3452516e13f8cbbe087b20d89c09553a791d14",
+            "0e781de7bb9c13e36dc77b7c4c433cf14ddee410647d315f473325a5a01ae66a",
+            "294edb7a19b7a0e9ea9b9fa25442f5475dd00b3bf997fe6ae448ed95dadaf63b",
+            "b83a82c57358546136cbc7dec1c6df7c1098b08c1d82d9b980612fa3c5deff1e",
+        ];
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn an_anchor_is_read_as_it_is_written() {
+        let anchor = Anchor { position: Position(7), hash: content(user()) };
+        assert_eq!(anchor.to_string().parse(), Ok(anchor));
+        assert_eq!(format!(" {anchor}\n").parse(), Ok(anchor));
+        assert_eq!("7".parse::<Anchor>(), Err(AnchorError::Anchor));
+        assert_eq!("x:00".parse::<Anchor>(), Err(AnchorError::Anchor));
+        assert_eq!("7:00".parse::<Anchor>(), Err(AnchorError::Hash));
+        assert_eq!(format!("7:{}", "é".repeat(32)).parse::<Anchor>(), Err(AnchorError::Hash));
+    }
+
+    #[test]
+    fn whatever_changes_changes_the_content() {
+        let plain = content(user());
+        let others = [
+            Cause::User { user: UserId::new("u"), project: None, roles: vec!["member".into()] },
+            Cause::User {
+                user: UserId::new("u"),
+                project: Some(ProjectId::new("p")),
+                roles: vec!["mem".into(), "ber".into()],
+            },
+            Cause::User { user: UserId::new("up"), project: Some(ProjectId::new("")), roles: vec!["member".into()] },
+        ];
+        for other in others {
+            assert_ne!(content(other.clone()), plain, "{other:?}");
+        }
+    }
+}
