@@ -48,6 +48,7 @@ macro_rules! gateway {
 
 gateway! {
     flavors: crate::flavor::FlavorAggregate,
+    host_aggregates: crate::host_aggregate::HostAggregatesAggregate,
     hosts: crate::host::HostAggregate,
     identities: crate::identity::IdentityAggregate,
     images: crate::image::ImageAggregate,
@@ -59,6 +60,7 @@ gateway! {
     processes: crate::process::ProcessAggregate,
     quotas: crate::quota::QuotaAggregate,
     security_groups: crate::security_group::SecurityGroupAggregate,
+    server_groups: crate::server_group::ServerGroupAggregate,
 }
 
 impl Gateway {

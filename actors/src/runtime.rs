@@ -20,7 +20,7 @@ use crate::house::{House, Options};
 use crate::ports::{Images, Networks};
 use crate::process::interference::Interference;
 use crate::process::supervisor;
-use crate::reconcile::{filters, networks as host_networks, quota};
+use crate::reconcile::{filters, networks as host_networks, quota, server_groups};
 
 /// The log, the read models that follow it, and the aggregates: what ports are made of.
 #[derive(Clone)]
@@ -86,6 +86,7 @@ impl Runtime {
         retire(&house, &drivers).await;
         // No request is served yet: what nobody holds now, nobody will.
         quota::give_back(&house, &quota::plan(&house.views)).await;
+        server_groups::leave(&house, &server_groups::plan(&house.views)).await;
         let mut tasks = JoinSet::new();
         tasks.spawn(supervisor::supervise(Arc::clone(&house), Arc::clone(&store)));
         tasks.spawn(reconcile(Arc::clone(&house)));
@@ -130,11 +131,15 @@ async fn retire(house: &House, drivers: &[Arc<dyn Driver>]) {
 
 async fn reconcile(house: Arc<House>) {
     let mut suspects = quota::Held::new();
+    let mut ghosts = server_groups::Ghosts::new();
     loop {
         tokio::time::sleep(house.options.reconcile).await;
         let now = quota::plan(&house.views);
         let leaked = now.intersection(&suspects).cloned().collect();
         quota::give_back(&house, &leaked).await;
         suspects = now;
+        let now = server_groups::plan(&house.views);
+        server_groups::leave(&house, &now.intersection(&ghosts).cloned().collect()).await;
+        ghosts = now;
     }
 }

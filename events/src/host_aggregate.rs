@@ -125,10 +125,15 @@ impl HostAggregates {
     }
 
     fn change(&mut self, id: HostAggregateId, at: Timestamp, with: impl FnOnce(&mut HostAggregate)) {
-        if let Some(aggregate) = self.by_number.values_mut().find(|aggregate| aggregate.id == id) {
-            let aggregate = Arc::make_mut(aggregate);
+        self.with(id, |aggregate| {
             aggregate.updated_at = Some(at);
             with(aggregate);
+        });
+    }
+
+    fn with(&mut self, id: HostAggregateId, with: impl FnOnce(&mut HostAggregate)) {
+        if let Some(aggregate) = self.by_number.values_mut().find(|aggregate| aggregate.id == id) {
+            with(Arc::make_mut(aggregate));
         }
     }
 }
@@ -160,10 +165,11 @@ impl Fold for HostAggregates {
                     aggregate.metadata = replaced.metadata.iter().cloned().collect();
                 });
             }
-            HostAggregateEvent::HostAdded(added) => self.change(added.aggregate, at, |aggregate| {
+            // Hosts are no change of the aggregate itself, as its `updated_at` tells in Nova.
+            HostAggregateEvent::HostAdded(added) => self.with(added.aggregate, |aggregate| {
                 aggregate.hosts.push((added.host, added.hostname.clone()));
             }),
-            HostAggregateEvent::HostRemoved(removed) => self.change(removed.aggregate, at, |aggregate| {
+            HostAggregateEvent::HostRemoved(removed) => self.with(removed.aggregate, |aggregate| {
                 aggregate.hosts.retain(|(host, _)| *host != removed.host);
             }),
             HostAggregateEvent::HostAggregateDeleted(deleted) => {

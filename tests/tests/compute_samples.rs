@@ -13,10 +13,8 @@ const FREE: &[&str] =
 /// Samples that show what this release cannot have, and why.
 const NOT_HERE: &[(&str, &str)] = &[
     ("os-rescue/", "servers cannot be rescued"),
-    ("os-server-groups/", "there are no server groups"),
     ("os-volume_attachments/", "there are no volumes"),
     ("os-migrations/", "there are no migrations"),
-    ("os-aggregates/", "there are no aggregates"),
     ("v2.69/", "all hosts belong to the one cell that answers"),
     ("down-cell", "all hosts belong to the one cell that answers"),
     ("hypervisors-uptime", "simulated hosts do not tell"),
@@ -85,6 +83,15 @@ async fn seed(api: &Api) -> Seeded {
     api.call("POST", "/flavors", "2.1", ADMIN, Some(private)).await;
     api.call("POST", "/flavors/10/action", "2.1", ADMIN, Some(json!({"addTenantAccess": {"tenant": "p"}}))).await;
     api.call("POST", "/os-keypairs", "2.1", ADMIN, Some(json!({"keypair": {"name": "keypair-test"}}))).await;
+    for (name, zone) in [("name", Some("nova")), ("other", None)] {
+        let aggregate = json!({"aggregate": {"name": name, "availability_zone": zone}});
+        api.call("POST", "/os-aggregates", "2.1", ADMIN, Some(aggregate)).await;
+    }
+    let hypervisors = api.get("/os-hypervisors", "2.1").await;
+    let host = json!({"add_host": {"host": hypervisors["hypervisors"][0]["hypervisor_hostname"]}});
+    api.call("POST", "/os-aggregates/1/action", "2.1", ADMIN, Some(host)).await;
+    let group = json!({"server_group": {"name": "test", "policies": ["anti-affinity"]}});
+    api.call("POST", "/os-server-groups", "2.1", ADMIN, Some(group)).await;
     let ports = api.get(&format!("/servers/{server}/os-interface"), "2.1").await;
     let actions = api.get(&format!("/servers/{server}/os-instance-actions"), "2.1").await;
     Seeded {
@@ -234,10 +241,47 @@ async fn question(
         }
         "ips.index" => get(format!("/servers/{server}/ips")),
         "ips.show" => get(format!("/servers/{server}/ips/private")),
+        "aggregates.index" => get("/os-aggregates".into()),
+        "aggregates.show" => get("/os-aggregates/1".into()),
+        "aggregates.create" => {
+            let wish = json!({"aggregate": {"name": fresh, "availability_zone": "london"}});
+            Some(("POST", "/os-aggregates".into(), ADMIN, Some(wish)))
+        }
+        "aggregates.update" => {
+            Some(("PUT", "/os-aggregates/1".into(), ADMIN, Some(json!({"aggregate": {"name": fresh}}))))
+        }
+        "aggregates.set_metadata" => {
+            let metadata = json!({"set_metadata": {"metadata": {"key": "value"}}});
+            Some(("POST", "/os-aggregates/1/action".into(), ADMIN, Some(metadata)))
+        }
+        "aggregates.add_host" | "aggregates.remove_host" => Some(host_in_aggregate(api, operation).await),
+        "server_groups.index" => get("/os-server-groups".into()),
+        "server_groups.show" => {
+            let id = api.get("/os-server-groups", version).await["server_groups"][0]["id"].clone();
+            get(format!("/os-server-groups/{}", id.as_str()?))
+        }
+        "server_groups.create" => {
+            let group = match minor < 64 {
+                true => json!({"name": "test", "policies": ["anti-affinity"]}),
+                false => json!({"name": "test", "policy": "anti-affinity", "rules": {"max_server_per_host": 3}}),
+            };
+            Some(("POST", "/os-server-groups".into(), "many:many", Some(json!({"server_group": group}))))
+        }
         "server_metadata.index" => get(format!("/servers/{server}/metadata")),
         "server_metadata.show" => get(format!("/servers/{server}/metadata/foo")),
         _ => None,
     }
+}
+
+/// A host that is not in the second aggregate, and one that is.
+async fn host_in_aggregate(api: &Api, operation: &str) -> (&'static str, String, &'static str, Option<Value>) {
+    let hypervisors = api.get("/os-hypervisors", "2.1").await;
+    let host = hypervisors["hypervisors"][1]["hypervisor_hostname"].clone();
+    let path = "/os-aggregates/2/action";
+    let (verb, opposite) =
+        if operation.ends_with("add_host") { ("add_host", "remove_host") } else { ("remove_host", "add_host") };
+    api.call("POST", path, "2.1", ADMIN, Some(json!({opposite: {"host": host}}))).await;
+    ("POST", path.to_owned(), ADMIN, Some(json!({verb: {"host": host}})))
 }
 
 /// Some samples are those of an administrator and some are not.

@@ -8,6 +8,7 @@
 
 pub mod agent;
 pub mod fleet;
+pub mod images;
 pub mod plan;
 
 #[cfg(test)]

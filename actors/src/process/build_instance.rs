@@ -99,12 +99,13 @@ async fn claim_host(work: &Work) -> Result<Output, StepError> {
     })?;
     for chosen in candidates {
         if claim(work, &request, &chosen, &server.request.project, &server.request.user).await? {
+            let zone = house.views.host_aggregates.read(|view| view.zone_of(chosen.host).map(str::to_owned));
             let placed = Placed {
                 process: work.running.process,
                 host: chosen.host,
                 hostname: chosen.hostname.clone(),
                 attempt: work.running.attempt,
-                availability_zone: house.options.availability_zone.clone(),
+                availability_zone: zone.unwrap_or_else(|| house.options.availability_zone.clone()),
             };
             let record = InstanceCommand::RecordPlaced(placed);
             house.gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await?;

@@ -6,7 +6,7 @@
 //! | `destroy_guest` | removes domain and disks; a host that is down does it when it is back |
 //! | `release_network` | deletes the ports made for the server, unbinds the others |
 //! | `release_claim` | gives the resources back to the ledger |
-//! | `release_quota` | gives the room back to the project |
+//! | `release_quota` | gives the room back to the project, and the place in a server group to the group |
 
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use super::{ProcessAggregate, ProcessCommand, ProcessReject, build_instance, gue
 use crate::aggregate::CommandError;
 use crate::instance::{InstanceAggregate, InstanceCommand};
 use crate::quota::{QuotaAggregate, QuotaCommand};
+use crate::server_group::{ServerGroupAggregate, ServerGroupCommand};
 
 pub const DEFINITION: Definition = Definition {
     name: "delete_instance",
@@ -89,5 +90,19 @@ async fn release_quota(work: &Work) -> Result<Output, StepError> {
         let release = QuotaCommand::Release { project: project.clone(), instance: work.instance_id() };
         work.house.gateway.send::<QuotaAggregate>(&project, release, work.meta.clone()).await?;
     }
+    leave_group(work).await?;
     Ok(Output::Nothing)
+}
+
+/// It became a member before it was asked for, so the view knows; what a crash leaves behind is found by reconciling.
+async fn leave_group(work: &Work) -> Result<(), StepError> {
+    let instance = work.instance_id();
+    let group = work.house.views.server_groups.read(|groups| {
+        groups.of_server(instance).map(|group| (group.definition.project.clone(), group.definition.group))
+    });
+    if let Some((project, group)) = group {
+        let leave = ServerGroupCommand::Leave { group, instance };
+        work.house.gateway.send::<ServerGroupAggregate>(&project, leave, work.meta.clone()).await?;
+    }
+    Ok(())
 }

@@ -94,7 +94,7 @@ pub(super) async fn destroy(work: &Work, host: HostId) -> Result<(), StepError> 
     Ok(())
 }
 
-fn image_ref(image: &ImageSnapshot) -> ImageRef {
+pub(crate) fn image_ref(image: &ImageSnapshot) -> ImageRef {
     ImageRef {
         id: image.id,
         checksum: image.checksum.clone(),
@@ -109,7 +109,7 @@ fn image_ref(image: &ImageSnapshot) -> ImageRef {
 }
 
 /// The images port as the drivers want it.
-struct Source(Arc<dyn Images>);
+pub(crate) struct Source(pub Arc<dyn Images>);
 
 #[async_trait::async_trait]
 impl ImageSource for Source {

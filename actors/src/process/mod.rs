@@ -14,7 +14,7 @@ pub mod build_instance;
 pub mod decide;
 pub mod definition;
 pub mod delete_instance;
-mod guest;
+pub(crate) mod guest;
 pub mod interference;
 pub mod perform;
 pub mod plan;

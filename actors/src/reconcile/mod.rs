@@ -5,3 +5,4 @@
 pub mod filters;
 pub mod networks;
 pub mod quota;
+pub mod server_groups;

@@ -1,6 +1,6 @@
 //! The machines of a fleet, and what a test may see of and do to them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -118,6 +118,11 @@ impl SimFleet {
     /// The packet filters of a host, by name, as they were last given in this process.
     pub fn filters(&self, host: usize) -> BTreeMap<String, FilterSpec> {
         self.machine(host).filter_specs.clone()
+    }
+
+    /// The images in a host's cache, by checksum.
+    pub fn images(&self, host: usize) -> BTreeSet<String> {
+        self.machine(host).images().clone()
     }
 
     /// How often a call was made, over all hosts.

@@ -259,6 +259,10 @@ impl Machine {
         }
     }
 
+    pub(super) fn images(&self) -> &BTreeSet<String> {
+        &self.images
+    }
+
     pub(super) fn has_image(&self, image: &ImageRef) -> bool {
         self.images.contains(&image.checksum)
     }

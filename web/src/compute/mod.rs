@@ -6,6 +6,7 @@
 //! refusal sounds, [`versions`] what else differs between microversions. Operations of Nova that are not served are listed
 //! too and say so.
 
+mod aggregates;
 pub mod bodies;
 pub mod config;
 mod empty;
@@ -17,6 +18,7 @@ mod keys;
 mod paging;
 mod quotas;
 mod reject;
+mod server_groups;
 mod servers;
 mod services;
 pub mod state;
@@ -24,6 +26,7 @@ pub mod unserved;
 mod usage;
 mod versions;
 pub mod views;
+mod zones;
 
 pub use config::ComputeConfig;
 pub use state::Compute;
@@ -32,12 +35,14 @@ use crate::route::Route;
 
 /// The tables of all resources.
 pub const ROUTES: &[&[Route]] = &[
+    aggregates::ROUTES,
     empty::ROUTES,
     extensions::ROUTES,
     flavors::ROUTES,
     hypervisors::ROUTES,
     keypairs::ROUTES,
     quotas::ROUTES,
+    server_groups::ROUTES,
     servers::ROUTES,
     servers::action_log::ROUTES,
     servers::actions::ROUTES,
@@ -48,4 +53,5 @@ pub const ROUTES: &[&[Route]] = &[
     unserved::GONE,
     unserved::NOT_YET,
     usage::ROUTES,
+    zones::ROUTES,
 ];

@@ -56,15 +56,33 @@ pub(super) fn limit(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<i6
     Ok(own.unwrap_or_else(|| ctx.app.compute.config.limit(resource)))
 }
 
-fn state(ctx: &Ctx, project: &ProjectId) -> Result<Quota, Fault> {
-    Ok(ctx.house()?.views.quotas.read(|view| view.by_project.get(project).cloned()).unwrap_or_default())
+/// A project's limits, and what it has.
+struct State {
+    quota: Quota,
+    server_groups: usize,
 }
 
-fn used(quota: &Quota, resource: &str) -> u64 {
+impl std::ops::Deref for State {
+    type Target = Quota;
+
+    fn deref(&self) -> &Quota {
+        &self.quota
+    }
+}
+
+fn state(ctx: &Ctx, project: &ProjectId) -> Result<State, Fault> {
+    let views = &ctx.house()?.views;
+    let quota = views.quotas.read(|view| view.by_project.get(project).cloned()).unwrap_or_default();
+    Ok(State { quota, server_groups: views.server_groups.read(|groups| groups.of_project(project).len()) })
+}
+
+/// Members of groups are counted per group and per user: there is no number for a project.
+fn used(state: &State, resource: &str) -> u64 {
     match resource {
-        "instances" => quota.held.len() as u64,
-        "cores" => quota.cores,
-        "ram" => quota.memory_mib,
+        "instances" => state.held.len() as u64,
+        "cores" => state.cores,
+        "ram" => state.memory_mib,
+        "server_groups" => state.server_groups as u64,
         _ => 0,
     }
 }
@@ -137,7 +155,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// The limits asked for, sorted by resource. One below what is in use needs `force`.
-fn asked(body: &Value, now: &Quota) -> Result<Vec<(String, i64)>, Fault> {
+fn asked(body: &Value, now: &State) -> Result<Vec<(String, i64)>, Fault> {
     let force = body.get("force").is_some_and(is_true);
     let mut limits: Vec<(String, i64)> = Vec::new();
     for (name, value) in body.as_object().into_iter().flatten().filter(|(name, _)| *name != "force") {

@@ -5,14 +5,18 @@
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::flavor::FlavorReject;
 use chronova_actors::host::HostReject;
+use chronova_actors::host_aggregate::HostAggregateReject;
 use chronova_actors::instance::InstanceReject;
 use chronova_actors::keypair::KeypairReject;
 use chronova_actors::ports::PortError;
 use chronova_actors::quota::{Overdrawn, QuotaReject};
+use chronova_actors::server_group::ServerGroupReject;
 use chronova_events::ids::{HostId, InstanceId};
+use serde_json::json;
 use std::fmt::Display;
 
 use crate::fault::Fault;
+use crate::schema::repr;
 
 /// The log did not take the command.
 fn refused<R>(error: CommandError<R>, of: impl FnOnce(R) -> Fault) -> Fault {
@@ -38,6 +42,18 @@ pub(super) fn no_keypair(name: &str, user: impl Display) -> Fault {
 
 pub(super) fn no_host(name: impl Display) -> Fault {
     Fault::not_found(format!("Compute host {name} could not be found."))
+}
+
+pub(super) fn no_aggregate(number: impl Display) -> Fault {
+    Fault::not_found(format!("Aggregate {number} could not be found."))
+}
+
+pub(super) fn cannot_remove_host(host: &str, number: u64) -> Fault {
+    Fault::not_found(format!("Cannot remove host {host} in aggregate {number}"))
+}
+
+pub(super) fn no_server_group(id: impl Display) -> Fault {
+    Fault::not_found(format!("Instance group {id} could not be found."))
 }
 
 pub(super) fn no_marker(marker: &str) -> Fault {
@@ -115,6 +131,76 @@ pub(super) fn keypair(error: CommandError<KeypairReject>) -> Fault {
 
 pub(super) fn host(id: HostId, error: CommandError<HostReject>) -> Fault {
     refused(error, |HostReject::NotFound| no_host(id))
+}
+
+/// What was asked of a host aggregate: Nova's refusals begin with it.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum AggregateAction<'a> {
+    Create,
+    Update,
+    SetMetadata,
+    AddHost,
+    RemoveHost(&'a str),
+    Delete,
+}
+
+impl AggregateAction<'_> {
+    /// Nova answers 409 where hosts come and go, and 400 elsewhere.
+    fn refused(self, number: u64, reason: impl Display) -> Fault {
+        let (status, action) = match self {
+            Self::AddHost => (409, "add host to"),
+            Self::RemoveHost(_) => (409, "remove host from"),
+            Self::Delete => (400, "remove host from"),
+            Self::SetMetadata => (400, "update metadata of"),
+            Self::Create | Self::Update => (400, "update"),
+        };
+        Fault::new(status, format!("Cannot {action} aggregate {number}. Reason: {reason}."))
+    }
+}
+
+pub(super) fn aggregate(action: AggregateAction<'_>, error: CommandError<HostAggregateReject>) -> Fault {
+    refused(error, |reject| match (reject, action) {
+        (HostAggregateReject::NotFound(number), AggregateAction::RemoveHost(host)) => cannot_remove_host(host, number),
+        (HostAggregateReject::NotFound(number), _) => no_aggregate(number),
+        (HostAggregateReject::NoSuchHost { number, hostname }, _) => cannot_remove_host(&hostname, number),
+        (HostAggregateReject::NameTaken(name), _) => Fault::conflict(format!("Aggregate {name} already exists.")),
+        (HostAggregateReject::HasHost { number, hostname }, _) => {
+            Fault::conflict(format!("Aggregate {number} already has host {hostname}."))
+        }
+        (HostAggregateReject::NotEmpty { number }, _) => action.refused(number, "Host aggregate is not empty"),
+        (HostAggregateReject::NamelessZone { number, name }, _) => {
+            action.refused(number, format!("Aggregate {name} does not support empty named availability zone"))
+        }
+        (HostAggregateReject::InOtherZones { number, zones }, _) => {
+            action.refused(number, format!("One or more hosts already in availability zone(s) {}", repr(&json!(zones))))
+        }
+        (HostAggregateReject::HasServers { number }, _) => {
+            action.refused(number, "One or more hosts contain instances in this zone")
+        }
+        (HostAggregateReject::ServersWouldMove { number, from, to, servers }, _) => {
+            let done = if matches!(action, AggregateAction::AddHost) { "added to" } else { "removed from" };
+            let zone = |zone: Option<String>| zone.unwrap_or_else(|| "None".to_owned());
+            let (from, to) = (zone(from), zone(to));
+            action.refused(
+                number,
+                format!(
+                    "The host cannot be {done} the aggregate as the availability zone of the host would change from \
+                     '{from}' to '{to}' but the host already has {servers} instance(s). Changing the AZ of an existing \
+                     instance is not supported by this action. Move the instances away from this host then try again. \
+                     If you need to move the instances between AZs then you can use shelve_offload and unshelve to \
+                     achieve this."
+                ),
+            )
+        }
+    })
+}
+
+pub(super) fn server_group(error: CommandError<ServerGroupReject>) -> Fault {
+    refused(error, |reject| match reject {
+        ServerGroupReject::NotFound(id) => no_server_group(id),
+        ServerGroupReject::TooManyGroups(_) => Fault::forbidden("Quota exceeded, too many server groups."),
+        ServerGroupReject::TooManyMembers(_) => Fault::forbidden("Quota exceeded, too many servers in group"),
+    })
 }
 
 /// What the network service has against a request for a server.

@@ -1,4 +1,4 @@
-//! Services and availability zones.
+//! Services.
 //!
 //! Each host has a `nova-compute`, whatever drives it: clients know hosts by it. The control plane shows itself as the
 //! two services that clients expect of one, `nova-scheduler` and `nova-conductor`.
@@ -10,9 +10,9 @@ use chronova_events::host::KnownHost;
 use chronova_events::ids::HostId;
 use serde_json::{Map, Value, json};
 
-use super::bodies::{hosts as bodies, no_query};
+use super::bodies::hosts as bodies;
 use super::views::service::{SERVICE, ServiceView};
-use super::{reject, versions};
+use super::{reject, versions, zones};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -28,12 +28,6 @@ pub(super) const ROUTES: &[Route] = &[
     put("services.update", "/os-services/{id}", handler!(update))
         .policy("os_compute_api:os-services:update")
         .body(bodies::services_update_body),
-    get("availability_zone.index", "/os-availability-zone", handler!(zones))
-        .policy("os_compute_api:os-availability-zone:list")
-        .query(no_query),
-    get("availability_zone.detail", "/os-availability-zone/detail", handler!(zones_in_detail))
-        .policy("os_compute_api:os-availability-zone:detail")
-        .query(no_query),
 ];
 
 /// The control plane's own, numbered before the hosts.
@@ -57,7 +51,7 @@ fn of_host(house: &House, host: &KnownHost) -> ServiceView {
         number: number_of(host.number),
         binary: COMPUTE,
         host: host.hostname.clone(),
-        zone: house.options.availability_zone.clone(),
+        zone: zones::of_host(house, host.id),
         enabled: host.enabled,
         disabled_reason: host.disabled_reason.clone(),
         up: host.answers(),
@@ -84,10 +78,11 @@ fn own(ctx: &Ctx, house: &House) -> impl Iterator<Item = ServiceView> {
 }
 
 /// All services, in the order of their numbers.
-fn all(ctx: &Ctx) -> Result<Vec<ServiceView>, Fault> {
+pub(super) fn all(ctx: &Ctx) -> Result<Vec<ServiceView>, Fault> {
     let house = ctx.house()?;
     let mut services: Vec<ServiceView> = own(ctx, house).collect();
-    services.extend(house.views.hosts.read(|hosts| hosts.all().map(|host| of_host(house, host)).collect::<Vec<_>>()));
+    let hosts: Vec<KnownHost> = house.views.hosts.read(|hosts| hosts.all().cloned().collect());
+    services.extend(hosts.iter().map(|host| of_host(house, host)));
     services.sort_by_key(|service| service.number);
     Ok(services)
 }
@@ -185,38 +180,4 @@ async fn update_by_id(ctx: &Ctx) -> Result<Reply, Fault> {
     let service = all(ctx)?.into_iter().find(|service| service.id == id);
     let service = service.ok_or_else(|| reject::no_host(id))?;
     Ok(Reply::ok(json!({"service": SERVICE.render(&service, ctx.version)})))
-}
-
-/// There is one zone; it is available when one of its hosts takes servers.
-async fn zones(ctx: Ctx) -> Result<Reply, Fault> {
-    let house = ctx.house()?;
-    let available = house.views.hosts.read(|hosts| hosts.all().any(|host| host.enabled));
-    let zone = json!({
-        "zoneName": house.options.availability_zone,
-        "zoneState": {"available": available},
-        "hosts": null,
-    });
-    Ok(Reply::ok(json!({"availabilityZoneInfo": [zone]})))
-}
-
-async fn zones_in_detail(ctx: Ctx) -> Result<Reply, Fault> {
-    let config = &ctx.app.compute.config;
-    let default = ctx.house()?.options.availability_zone.clone();
-    let services = all(&ctx)?;
-    let zone = |name: &str| {
-        let mut hosts = Map::new();
-        for service in services.iter().filter(|service| service.zone == name) {
-            let shown = json!({
-                "available": service.up,
-                "active": service.enabled,
-                "updated_at": service.updated_at.iso_micros(),
-            });
-            let host = hosts.entry(service.host.clone()).or_insert_with(|| json!({}));
-            host[service.binary] = shown;
-        }
-        let available = services.iter().any(|service| service.zone == name && service.enabled);
-        json!({"zoneName": name, "zoneState": {"available": available}, "hosts": hosts})
-    };
-    let zones = [zone(&config.internal_availability_zone), zone(&default)];
-    Ok(Reply::ok(json!({"availabilityZoneInfo": zones})))
 }

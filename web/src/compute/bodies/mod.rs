@@ -2,11 +2,13 @@
 //!
 //! One function per operation, named after it. Operations that share a form share the function.
 
+pub mod aggregates;
 pub mod flavors;
 pub mod hosts;
 pub mod keypairs;
 pub mod quotas;
 pub mod server_actions;
+pub mod server_groups;
 pub mod server_parts;
 pub mod servers;
 

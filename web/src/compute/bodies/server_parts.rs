@@ -43,12 +43,3 @@ pub fn instance_actions_index_query() -> Schema {
     ])
     .strict_since(2, 58)
 }
-
-pub fn server_groups_index_query() -> Schema {
-    query([
-        many("all_projects", string()),
-        many("limit", non_negative_integer()),
-        many("offset", non_negative_integer()),
-    ])
-    .strict_since(2, 75)
-}

@@ -21,8 +21,8 @@ use chronova_projections::servers::ServerRow;
 use serde_json::{Value, json};
 
 use super::bodies::{no_query, servers as bodies};
-use super::reject;
 use super::views::server::{SERVER, Sees, ServerView};
+use super::{reject, zones};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -105,10 +105,12 @@ pub(super) fn view(ctx: &Ctx, row: &Arc<ServerRow>, sees: &Arc<Sees>) -> Result<
     let house = ctx.house()?;
     let placed = row.server().and_then(|server| server.placement.as_ref()).map(|placed| placed.host);
     let name = |number| house.domain_name(number);
-    Ok(house.views.hosts.read(|hosts| {
+    let view = house.views.hosts.read(|hosts| {
         let host = placed.and_then(|id| hosts.get(id));
         ServerView::new(Arc::clone(row), host, sees, name)
-    }))
+    });
+    let group = house.views.server_groups.read(|groups| groups.of_server(row.id).map(|group| group.definition.group));
+    Ok(view.map(|view| ServerView { zone: placed.map(|host| zones::of_host(house, host)), group, ..view }))
 }
 
 /// The server as the read model shows it now, in full.

@@ -1,10 +1,12 @@
 //! What the resources of the Compute API look like, at each microversion.
 
 pub mod action;
+pub mod aggregate;
 pub mod flavor;
 pub mod hypervisor;
 pub mod keypair;
 pub mod server;
+pub mod server_group;
 pub mod service;
 
 use chronova_events::ids::ProjectId;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::host::KnownHost;
+use chronova_events::ids::ServerGroupId;
 use chronova_events::instance::status::{self, Status};
 use chronova_events::instance::{Alive, DiskConfig, NicInfo, Pairs};
 use chronova_projections::servers::ServerRow;
@@ -47,6 +48,10 @@ pub struct ServerView {
     pub host_status: &'static str,
     /// The domain's name.
     pub instance_name: String,
+    /// The zone of the host that the server is on.
+    pub zone: Option<String>,
+    /// The server group that it is a member of.
+    pub group: Option<ServerGroupId>,
 }
 
 impl ServerView {
@@ -68,7 +73,7 @@ impl ServerView {
             (Some(_), Some(_)) => "UP",
         };
         let instance_name = name(server.request.number);
-        Some(Self { row, status, sees: Arc::clone(sees), host_status, instance_name })
+        Some(Self { row, status, sees: Arc::clone(sees), host_status, instance_name, zone: None, group: None })
     }
 
     fn with(&self, show: impl FnOnce(&Alive) -> Value) -> Value {
@@ -211,11 +216,13 @@ fn extended(view: &ServerView) -> bool {
     view.sees.extended && !view.sees.brief
 }
 
-fn zone(server: &Alive) -> &str {
-    match &server.placement {
-        Some(placed) => &placed.availability_zone,
-        None => server.request.availability_zone.as_deref().unwrap_or_default(),
-    }
+/// Where the server is, and as long as it is nowhere, where it was asked for.
+fn zone(view: &ServerView) -> Value {
+    view.with(|server| match (&view.zone, &server.placement) {
+        (Some(zone), _) => json!(zone),
+        (None, Some(placed)) => json!(placed.availability_zone),
+        (None, None) => json!(server.request.availability_zone.as_deref().unwrap_or_default()),
+    })
 }
 
 fn hints(server: &Alive) -> Value {
@@ -251,7 +258,7 @@ pub static SERVER: FieldTable<ServerView> = FieldTable::new(&[
     field("OS-DCF:diskConfig", |v: &ServerView| v.with(|s| json!(disk_config(s.request.disk_config)))),
     field("fault", fault).when(shows_fault),
     field("progress", |_| json!(0)).when(shows_progress),
-    field("OS-EXT-AZ:availability_zone", |v: &ServerView| v.with(|s| json!(zone(s)))).when(full),
+    field("OS-EXT-AZ:availability_zone", zone).when(full),
     field("pinned_availability_zone", |v: &ServerView| v.with(|s| json!(s.request.availability_zone))).since(2, 96),
     field("config_drive", |v: &ServerView| v.with(|s| json!(if s.request.config_drive { "True" } else { "" })))
         .when(full),
@@ -296,7 +303,9 @@ pub static SERVER: FieldTable<ServerView> = FieldTable::new(&[
         v.with(|s| if s.request.trusted_certs.is_empty() { Value::Null } else { json!(s.request.trusted_certs) })
     })
     .since(2, 63),
-    field("server_groups", |_| json!([])).since(2, 71).when(|v| v.sees.groups),
+    field("server_groups", |v: &ServerView| v.group.iter().map(|group| json!(group)).collect())
+        .since(2, 71)
+        .when(|v| v.sees.groups),
     field("scheduler_hints", |v: &ServerView| v.with(hints)).since(2, 100),
 ]);
 

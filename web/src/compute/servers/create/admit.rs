@@ -1,11 +1,12 @@
 //! Whether a wished server can be made, as far as that can be known beforehand: Nova's checks in Nova's order.
 
 use chronova_actors::house::House;
-use chronova_events::ids::{FlavorId, ProjectId};
+use chronova_events::ids::{FlavorId, ProjectId, ServerGroupId};
 use chronova_events::instance::{FlavorSnapshot, ImageSnapshot, KeySnapshot};
+use chronova_events::server_group::ServerGroupCreated;
 
 use super::wish::Wish;
-use crate::compute::reject;
+use crate::compute::{reject, zones};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 
@@ -19,6 +20,8 @@ pub(super) struct Admitted {
     pub key: Option<KeySnapshot>,
     pub availability_zone: Option<String>,
     pub forced_host: Option<String>,
+    /// The server group that the servers become members of.
+    pub group: Option<ServerGroupCreated>,
 }
 
 pub(super) async fn admit(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Admitted, Fault> {
@@ -36,7 +39,21 @@ pub(super) async fn admit(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Admit
     if ctx.body["server"]["networks"] == "auto" {
         house.networks.check_auto(&project).await.map_err(reject::network)?;
     }
-    Ok(Admitted { project, flavor, image, key, availability_zone, forced_host })
+    let group = group(ctx, house, wish)?;
+    Ok(Admitted { project, flavor, image, key, availability_zone, forced_host, group })
+}
+
+/// The group of the scheduler hint `group`. Another project's group is as unknown as one that is not there, except for
+/// administrators.
+fn group(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Option<ServerGroupCreated>, Fault> {
+    let hint = wish.scheduler_hints.iter().find(|(key, _)| key == "group").and_then(|(_, values)| values.first());
+    let Some(text) = hint.filter(|text| !text.is_empty()) else { return Ok(None) };
+    let id: Option<ServerGroupId> = text.parse().ok();
+    let known = id.and_then(|id| house.views.server_groups.read(|groups| groups.get(id).cloned()));
+    let own =
+        known.filter(|group| ctx.caller().is_admin || ctx.caller().project.as_ref() == Some(&group.definition.project));
+    let unknown = || Fault::bad_request(reject::no_server_group(text).message);
+    own.map(|group| Some(group.definition.clone())).ok_or_else(unknown)
 }
 
 /// The parts of the operation that have policy rules of their own.
@@ -82,6 +99,8 @@ fn destination(ctx: &Ctx, house: &House, wish: &Wish) -> Result<(Option<String>,
     {
         return Err(Fault::bad_request(format!("Compute host {host} could not be found.")));
     }
+    // Who forces a host forces its zone.
+    let zone_matters = forced.is_none();
     let target = forced.or(requested);
     if let Some(host) = &target
         && house.views.hosts.read(|hosts| hosts.named(host).is_none())
@@ -89,7 +108,8 @@ fn destination(ctx: &Ctx, house: &House, wish: &Wish) -> Result<(Option<String>,
         return Err(Fault::bad_request(format!("Compute host {host} could not be found.")));
     }
     if let Some(zone) = &zone
-        && *zone != house.options.availability_zone
+        && zone_matters
+        && !zones::takes_servers(house, zone)
     {
         return Err(Fault::bad_request("The requested availability zone is not available"));
     }

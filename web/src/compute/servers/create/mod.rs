@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | read the body | [`wish`] | 400: what the schema cannot say |
 //! | look up and check flavor, image, key, zone, networks | [`admit`] | 400, 403, 404, 409 in Nova's words |
-//! | take quota, record the servers | here | 403 over quota; 202 |
+//! | take quota and places in a server group, record the servers | here | 403 over quota; 202 |
 //!
 //! Nothing is recorded before everything that can be known beforehand is checked. Quota is taken for server ids that do
 //! not exist yet; when a server then cannot be recorded its room is given back at once, and a reservation whose server
@@ -23,14 +23,15 @@ use chronova_actors::aggregate::CommandError;
 use chronova_actors::house::House;
 use chronova_actors::instance::{InstanceAggregate, InstanceCommand};
 use chronova_actors::quota::{Overdrawn, QuotaAggregate, QuotaCommand, QuotaReject};
-use chronova_events::ids::{InstanceId, ProcessId, ProjectId};
+use chronova_actors::server_group::{ServerGroupAggregate, ServerGroupCommand, ServerGroupReject};
+use chronova_events::ids::{InstanceId, ProcessId};
 use chronova_events::instance::BuildRequested;
 use serde_json::{Value, json};
 
 use self::admit::Admitted;
 use self::wish::Wish;
-use crate::compute::reject;
 use crate::compute::views::server::disk_config;
+use crate::compute::{quotas, reject};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -43,11 +44,12 @@ pub(super) async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let wish = Wish::read(&ctx)?;
     let admitted = admit::admit(&ctx, &house, &wish).await?;
     let instances = reserve(&ctx, &house, &permit, &wish, &admitted).await?;
+    join_group(&ctx, &house, &permit, &admitted, &instances).await?;
     let reservation = names::reservation();
     for (index, instance) in instances.iter().enumerate() {
         let request = request(&ctx, &house, &wish, &admitted, *instance, index, instances.len(), &reservation);
         if let Err(fault) = build(&house, &permit, request).await {
-            give_back(&house, &permit, &admitted.project, &instances[index..]).await;
+            give_back(&house, &permit, &admitted, &instances[index..]).await;
             return Err(fault);
         }
     }
@@ -106,8 +108,41 @@ async fn build(house: &House, permit: &Permit, request: BuildRequested) -> Resul
         .map_err(|error| reject::instance(instance, error))
 }
 
-async fn give_back(house: &House, permit: &Permit, project: &ProjectId, instances: &[InstanceId]) {
+/// Makes the servers members of the group that they are asked for, before they are: where they may be built is decided
+/// with it.
+async fn join_group(
+    ctx: &Ctx,
+    house: &House,
+    permit: &Permit,
+    admitted: &Admitted,
+    instances: &[InstanceId],
+) -> Result<(), Fault> {
+    let Some(group) = &admitted.group else { return Ok(()) };
+    let join = ServerGroupCommand::Join {
+        group: group.group,
+        user: ctx.caller().user.clone(),
+        instances: instances.to_vec(),
+        limit: quotas::limit(ctx, &admitted.project, "server_group_members")?,
+    };
+    let Err(error) = dispatch::send::<ServerGroupAggregate>(house, permit, &group.project, join).await else {
+        return Ok(());
+    };
+    give_back(house, permit, admitted, instances).await;
+    let gone = matches!(error.rejection(), Some(ServerGroupReject::NotFound(_)));
+    let fault = reject::server_group(error);
+    Err(if gone { Fault::bad_request(fault.message) } else { fault })
+}
+
+/// What servers that are not made had taken.
+async fn give_back(house: &House, permit: &Permit, admitted: &Admitted, instances: &[InstanceId]) {
+    let project = &admitted.project;
     for instance in instances {
+        if let Some(group) = &admitted.group {
+            let leave = ServerGroupCommand::Leave { group: group.group, instance: *instance };
+            if let Err(error) = dispatch::send::<ServerGroupAggregate>(house, permit, &group.project, leave).await {
+                tracing::warn!(%instance, %error, "a server that was not made stays a member until it is reconciled");
+            }
+        }
         let release = QuotaCommand::Release { project: project.clone(), instance: *instance };
         if let Err(error) = dispatch::send::<QuotaAggregate>(house, permit, project, release).await {
             tracing::warn!(%instance, %error, "quota of a server that was not made stays taken until it is reconciled");

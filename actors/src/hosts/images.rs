@@ -1,0 +1,46 @@
+//! Images brought to hosts before anybody asks for servers from them.
+//!
+//! A convenience: what is fetched is a cache entry that a build would fetch by itself. So nothing of it is recorded, and
+//! a crash in between leaves only a slower first build.
+
+use std::sync::Arc;
+
+use chronova_events::ids::{HostId, ImageId, ProjectId};
+use chronova_events::instance::ImageSnapshot;
+use chronova_hypervisor::driver::ImageSource;
+use futures::StreamExt;
+
+use crate::house::House;
+use crate::process::guest::{Source, image_ref};
+
+/// Hosts that fetch at the same time: Nova's `[image_cache] precache_concurrency` has 1, so that a big image does not
+/// take the image service's whole line.
+const AT_ONCE: usize = 1;
+
+/// Has each of `hosts` fetch `images`, as far as `project` may see them.
+pub async fn cache(house: Arc<House>, hosts: Vec<HostId>, images: Vec<ImageId>, project: ProjectId, is_admin: bool) {
+    let mut found = Vec::new();
+    for image in images {
+        match house.images.find(image, &project, is_admin).await {
+            Ok(image) => found.push(image),
+            Err(error) => tracing::warn!(%image, %error, "an image cannot be brought to hosts"),
+        }
+    }
+    futures::stream::iter(hosts).for_each_concurrent(AT_ONCE, |host| bring(&house, host, &found)).await;
+}
+
+async fn bring(house: &House, host: HostId, images: &[ImageSnapshot]) {
+    let Some(member) = house.fleet.member(host) else {
+        tracing::warn!(%host, "no images are brought to a host that does not answer");
+        return;
+    };
+    for image in images {
+        let source: Arc<dyn ImageSource> = Arc::new(Source(Arc::clone(&house.images)));
+        match member.driver.ensure_image(&image_ref(image), source).await {
+            Ok(()) => tracing::info!(host = %member.hostname, image = %image.id, "the image is on the host"),
+            Err(error) => {
+                tracing::warn!(host = %member.hostname, image = %image.id, %error, "an image cannot be brought to a host");
+            }
+        }
+    }
+}

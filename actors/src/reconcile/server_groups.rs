@@ -1,0 +1,44 @@
+//! Members of server groups whose servers never came to be, or are gone.
+//!
+//! A server becomes a member before it is asked for, in another stream, and leaves when it is deleted. Between two of
+//! these appends a crash can come.
+
+use std::collections::BTreeSet;
+
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{InstanceId, ProjectId, ServerGroupId};
+use chronova_projections::views::Views;
+
+use crate::house::House;
+use crate::server_group::{ServerGroupAggregate, ServerGroupCommand};
+
+/// Members that are no living servers, with whose group they are in.
+pub type Ghosts = BTreeSet<(ProjectId, ServerGroupId, InstanceId)>;
+
+/// All of them, at this moment. What a request on its way has just made a member is among them: only what is there
+/// twice, a period apart, leaves while requests are served.
+pub fn plan(views: &Views) -> Ghosts {
+    views.server_groups.read(|groups| {
+        let living = |group| groups.servers(group).collect::<BTreeSet<_>>();
+        let mut ghosts = Ghosts::new();
+        for group in groups.all() {
+            let (id, project) = (group.definition.group, &group.definition.project);
+            let living = living(id);
+            let gone = group.members.iter().map(|member| member.instance).filter(|member| !living.contains(member));
+            ghosts.extend(gone.map(|instance| (project.clone(), id, instance)));
+        }
+        ghosts
+    })
+}
+
+/// Lets `ghosts` leave their groups.
+pub async fn leave(house: &House, ghosts: &Ghosts) {
+    for (project, group, instance) in ghosts {
+        tracing::info!(%group, %instance, "a member of a server group is no server");
+        let leave = ServerGroupCommand::Leave { group: *group, instance: *instance };
+        let meta = Meta::system("reconcile-server-groups");
+        if let Err(error) = house.gateway.send::<ServerGroupAggregate>(project, leave, meta).await {
+            tracing::warn!(%group, %instance, %error, "it cannot leave yet");
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! Host aggregates, availability zones and server groups through the API: who may what, what is refused and in which
+//! words, and what servers have to do with them.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use chronova_tests::compute_api::{ADMIN, Answer, Api};
+use serde_json::{Value, json};
+
+const USER: &str = "alice:web";
+
+fn is(answer: &Answer, status: u16, words: &str) {
+    assert!(answer.status == status && answer.message() == words, "{} {}", answer.status, answer.body);
+}
+
+/// The names of the two hosts.
+async fn hosts(api: &Api) -> (String, String) {
+    let list = api.get("/os-services?binary=nova-compute", "2.53").await;
+    let host = |at: usize| list["services"][at]["host"].as_str().unwrap().to_owned();
+    (host(0), host(1))
+}
+
+async fn aggregate(api: &Api, name: &str, zone: Option<&str>) -> u64 {
+    let wish = json!({"aggregate": {"name": name, "availability_zone": zone}});
+    let made = api.call("POST", "/os-aggregates", "2.41", ADMIN, Some(wish)).await;
+    assert_eq!(made.status, 200, "{}", made.body);
+    made.body["aggregate"]["id"].as_u64().unwrap()
+}
+
+async fn act(api: &Api, id: u64, body: Value) -> Answer {
+    api.call("POST", &format!("/os-aggregates/{id}/action"), "2.41", ADMIN, Some(body)).await
+}
+
+async fn add(api: &Api, id: u64, host: &str) -> Answer {
+    act(api, id, json!({"add_host": {"host": host}})).await
+}
+
+async fn zone_of(api: &Api, server: &str) -> Value {
+    api.get(&format!("/servers/{server}"), "2.1").await["server"]["OS-EXT-AZ:availability_zone"].clone()
+}
+
+#[actix_rt::test]
+async fn aggregates_are_made_changed_and_removed() {
+    let api = Api::start().await;
+    let (h0, _) = hosts(&api).await;
+    let make = async |who: &str, body: Value| {
+        api.call("POST", "/os-aggregates", "2.1", who, Some(json!({"aggregate": body}))).await
+    };
+    let denied = make(USER, json!({"name": "a"})).await;
+    is(&denied, 403, "Policy doesn't allow os_compute_api:os-aggregates:create to be performed.");
+    let made = make(ADMIN, json!({"name": "a", "availability_zone": "north"})).await;
+    let shown = &made.body["aggregate"];
+    assert_eq!((made.status, &shown["id"], &shown["availability_zone"]), (200, &json!(1), &json!("north")));
+    assert!(shown.get("uuid").is_none() && shown.get("hosts").is_none() && shown.get("metadata").is_none());
+    is(&make(ADMIN, json!({"name": "a"})).await, 409, "Aggregate a already exists.");
+    assert_eq!(make(ADMIN, json!({"name": "a", "availability_zone": "x:y"})).await.status, 400);
+    assert_eq!(make(ADMIN, json!({"name": ""})).await.status, 400);
+
+    let shown = api.get("/os-aggregates/1", "2.41").await["aggregate"].clone();
+    assert!(shown["uuid"].is_string() && shown["updated_at"].is_null() && shown["deleted"] == false, "{shown}");
+    assert_eq!((&shown["hosts"], &shown["metadata"]), (&json!([]), &json!({"availability_zone": "north"})));
+    assert!(api.get("/os-aggregates", "2.40").await["aggregates"][0].get("uuid").is_none());
+    let show = async |id: &str| api.call("GET", &format!("/os-aggregates/{id}"), "2.1", ADMIN, None).await;
+    is(&show("9").await, 404, "Aggregate 9 could not be found.");
+    is(&show("x").await, 400, "Invalid input received: id must be an integer");
+
+    assert_eq!(aggregate(&api, "b", None).await, 2);
+    let update = async |id: u64, body: Value| {
+        api.call("PUT", &format!("/os-aggregates/{id}"), "2.1", ADMIN, Some(json!({"aggregate": body}))).await
+    };
+    assert_eq!(update(2, json!({"name": " bee "})).await.body["aggregate"]["name"], "bee");
+    is(&update(2, json!({"name": "a"})).await, 409, "Aggregate a already exists.");
+    assert_eq!(update(2, json!({})).await.status, 400);
+    is(&update(9, json!({"name": "x"})).await, 404, "Aggregate 9 could not be found.");
+    is(
+        &update(1, json!({"availability_zone": null})).await,
+        400,
+        "Cannot update aggregate 1. Reason: Aggregate a does not support empty named availability zone.",
+    );
+
+    let set = act(&api, 2, json!({"set_metadata": {"metadata": {"ssd": "true", "gpu": "no"}}})).await;
+    assert_eq!(set.body["aggregate"]["metadata"], json!({"gpu": "no", "ssd": "true"}));
+    let set = act(&api, 2, json!({"set_metadata": {"metadata": {"gpu": null}}})).await;
+    assert_eq!(set.body["aggregate"]["metadata"], json!({"ssd": "true"}));
+    assert!(set.body["aggregate"]["updated_at"].is_string());
+
+    assert_eq!(add(&api, 2, &h0).await.body["aggregate"]["hosts"], json!([h0]));
+    is(&add(&api, 2, &h0).await, 409, &format!("Aggregate 2 already has host {h0}."));
+    is(&add(&api, 2, "nowhere").await, 404, "Compute host nowhere could not be found.");
+    is(&add(&api, 9, &h0).await, 404, "Aggregate 9 could not be found.");
+    let delete = async |id: u64| api.call("DELETE", &format!("/os-aggregates/{id}"), "2.1", ADMIN, None).await;
+    is(&delete(2).await, 400, "Cannot remove host from aggregate 2. Reason: Host aggregate is not empty.");
+    let remove = async |id: u64, host: &str| act(&api, id, json!({"remove_host": {"host": host}})).await;
+    assert_eq!(remove(2, &h0).await.body["aggregate"]["hosts"], json!([]));
+    is(&remove(2, &h0).await, 404, &format!("Cannot remove host {h0} in aggregate 2"));
+    is(&remove(2, "nowhere").await, 404, "Cannot remove host nowhere in aggregate 2");
+    assert_eq!(delete(2).await.status, 200);
+    is(&delete(2).await, 404, "Aggregate 2 could not be found.");
+    assert_eq!(aggregate(&api, "c", None).await, 3, "a number is given once");
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn a_host_is_in_one_zone_and_its_servers_stay_in_it() {
+    let api = Api::start().await;
+    let (h0, h1) = hosts(&api).await;
+    let north = aggregate(&api, "n", Some("north")).await;
+    let south = aggregate(&api, "s", Some("south")).await;
+    let plain = aggregate(&api, "p", None).await;
+    assert_eq!(add(&api, north, &h0).await.status, 200);
+    assert_eq!(add(&api, plain, &h0).await.status, 200);
+    let other = "One or more hosts already in availability zone(s) ['north']";
+    is(&add(&api, south, &h0).await, 409, &format!("Cannot add host to aggregate {south}. Reason: {other}."));
+    let metadata = json!({"set_metadata": {"metadata": {"availability_zone": "south"}}});
+    let refused = act(&api, plain, metadata).await;
+    is(&refused, 400, &format!("Cannot update metadata of aggregate {plain}. Reason: {other}."));
+
+    // Servers on both hosts: one per zone.
+    let mut wish = Api::wish("north");
+    wish["availability_zone"] = json!("north");
+    wish["host"] = json!(h0);
+    let in_north = api.server(ADMIN, wish.clone()).await;
+    assert_eq!(zone_of(&api, &in_north).await, "north");
+    wish["availability_zone"] = json!("south");
+    let nowhere = api.call("POST", "/servers", "2.74", ADMIN, Some(json!({"server": wish}))).await;
+    is(&nowhere, 400, "The requested availability zone is not available");
+    let mut wish = Api::wish("elsewhere");
+    wish["host"] = json!(h1);
+    let elsewhere = api.server(ADMIN, wish).await;
+    assert_eq!(zone_of(&api, &elsewhere).await, "nova");
+
+    let would_move = |done: &str, from: &str, to: &str| {
+        format!(
+            "The host cannot be {done} the aggregate as the availability zone of the host would change from '{from}' to \
+             '{to}' but the host already has 1 instance(s). Changing the AZ of an existing instance is not supported by \
+             this action. Move the instances away from this host then try again. If you need to move the instances \
+             between AZs then you can use shelve_offload and unshelve to achieve this."
+        )
+    };
+    let reason = would_move("added to", "None", "south");
+    is(&add(&api, south, &h1).await, 409, &format!("Cannot add host to aggregate {south}. Reason: {reason}."));
+    let reason = would_move("removed from", "north", "None");
+    let refused = act(&api, north, json!({"remove_host": {"host": h0}})).await;
+    is(&refused, 409, &format!("Cannot remove host from aggregate {north}. Reason: {reason}."));
+    let rename = json!({"aggregate": {"availability_zone": "east"}});
+    let refused = api.call("PUT", &format!("/os-aggregates/{north}"), "2.1", ADMIN, Some(rename.clone())).await;
+    let occupied = "One or more hosts contain instances in this zone";
+    is(&refused, 400, &format!("Cannot update aggregate {north}. Reason: {occupied}."));
+    assert_eq!(act(&api, plain, json!({"remove_host": {"host": h0}})).await.status, 200);
+
+    assert_eq!(api.call("DELETE", &format!("/servers/{in_north}"), "2.1", ADMIN, None).await.status, 204);
+    api.life.settled().await;
+    let renamed = api.call("PUT", &format!("/os-aggregates/{north}"), "2.1", ADMIN, Some(rename)).await;
+    assert_eq!(renamed.body["aggregate"]["availability_zone"], "east");
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn zones_are_where_the_services_are() {
+    let api = Api::start().await;
+    let (h0, h1) = hosts(&api).await;
+    let zones = async || -> Vec<(String, bool)> {
+        let list = api.call("GET", "/os-availability-zone", "2.1", USER, None).await.body;
+        let zone = |zone: &Value| {
+            assert!(zone["hosts"].is_null());
+            (zone["zoneName"].as_str().unwrap().to_owned(), zone["zoneState"]["available"].as_bool().unwrap())
+        };
+        list["availabilityZoneInfo"].as_array().unwrap().iter().map(zone).collect()
+    };
+    let are = |pairs: &[(&str, bool)]| pairs.iter().map(|(zone, up)| ((*zone).to_owned(), *up)).collect::<Vec<_>>();
+    assert_eq!(zones().await, are(&[("nova", true)]));
+    let north = aggregate(&api, "n", Some("north")).await;
+    assert_eq!(zones().await, are(&[("nova", true)]), "a zone without hosts is none");
+    add(&api, north, &h0).await;
+    assert_eq!(zones().await, are(&[("north", true), ("nova", true)]));
+    let services = api.get("/os-services?binary=nova-compute", "2.1").await;
+    let listed: Vec<_> = services["services"].as_array().unwrap().iter().map(|s| (&s["host"], &s["zone"])).collect();
+    assert_eq!(listed, [(&json!(h0), &json!("north")), (&json!(h1), &json!("nova"))]);
+
+    let disable = json!({"host": h0, "binary": "nova-compute"});
+    assert_eq!(api.call("PUT", "/os-services/disable", "2.1", ADMIN, Some(disable)).await.status, 200);
+    assert_eq!(zones().await, are(&[("nova", true), ("north", false)]));
+    let detail = api.get("/os-availability-zone/detail", "2.1").await;
+    let detail: Vec<_> = detail["availabilityZoneInfo"].as_array().unwrap().clone();
+    let names: Vec<_> = detail.iter().map(|zone| zone["zoneName"].as_str().unwrap()).collect();
+    assert_eq!(names, ["internal", "nova", "north"]);
+    assert_eq!(detail[1]["hosts"][h1.as_str()]["nova-compute"]["active"], true);
+    assert!(detail[2]["hosts"].is_null());
+    let mut wish = Api::wish("x");
+    wish["availability_zone"] = json!("north");
+    let closed = api.call("POST", "/servers", "2.1", ADMIN, Some(json!({"server": wish}))).await;
+    is(&closed, 400, "The requested availability zone is not available");
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn images_are_brought_to_the_hosts_of_an_aggregate() {
+    let api = Api::start().await;
+    let (h0, _) = hosts(&api).await;
+    let id = aggregate(&api, "a", None).await;
+    add(&api, id, &h0).await;
+    let image = chronova_tests::compute_api::IMAGE;
+    let ask = async |id: u64, version: &str, images: &[&str]| {
+        let images: Vec<_> = images.iter().map(|id| json!({"id": id})).collect();
+        api.call("POST", &format!("/os-aggregates/{id}/images"), version, ADMIN, Some(json!({"cache": images}))).await
+    };
+    is(&ask(id, "2.81", &[image, image]).await, 400, "Duplicate images in request");
+    is(&ask(9, "2.81", &[image]).await, 404, "Aggregate 9 could not be found.");
+    assert_eq!(ask(id, "2.80", &[image]).await.status, 404);
+    assert_eq!(ask(id, "2.81", &[]).await.status, 400);
+    let holds = |host: usize| api.world.fleet.images(host).len();
+    assert_eq!((holds(0), holds(1)), (0, 0));
+    assert_eq!(ask(id, "2.81", &[image]).await.status, 202);
+    api.life.until(|_| holds(0) + holds(1) == 1).await;
+    assert_eq!(api.world.fleet.hostname(usize::from(holds(1) == 1)), h0, "only hosts of the aggregate fetch it");
+    api.stop().await;
+}
+
+async fn group(api: &Api, who: &str, version: &str, body: Value) -> Answer {
+    api.call("POST", "/os-server-groups", version, who, Some(json!({"server_group": body}))).await
+}
+
+#[actix_rt::test]
+async fn server_groups_look_as_their_version_has_them() {
+    let api = Api::start().await;
+    let made = group(&api, USER, "2.1", json!({"name": "old", "policies": ["affinity"]})).await;
+    let shown = &made.body["server_group"];
+    assert_eq!((made.status, &shown["policies"], &shown["metadata"]), (200, &json!(["affinity"]), &json!({})));
+    assert!(shown.get("project_id").is_none() && shown["members"] == json!([]));
+    let id = shown["id"].as_str().unwrap().to_owned();
+    let soft = json!({"name": "soft", "policies": ["soft-affinity"]});
+    assert_eq!(group(&api, USER, "2.14", soft.clone()).await.status, 400);
+    assert_eq!(group(&api, USER, "2.15", soft).await.status, 200);
+    let two = json!({"name": "two", "policies": ["affinity", "anti-affinity"]});
+    assert_eq!(group(&api, USER, "2.15", two).await.status, 400);
+    let rules =
+        |policy: &str, most: Value| json!({"name": "new", "policy": policy, "rules": {"max_server_per_host": most}});
+    is(&group(&api, USER, "2.64", rules("affinity", json!(2))).await, 400, "Only anti-affinity policy supports rules.");
+    assert_eq!(group(&api, USER, "2.64", rules("anti-affinity", json!(0))).await.status, 400);
+    let made = group(&api, USER, "2.64", rules("anti-affinity", json!("3"))).await.body["server_group"].clone();
+    assert_eq!((&made["policy"], &made["rules"]), (&json!("anti-affinity"), &json!({"max_server_per_host": 3})));
+    assert!(made.get("policies").is_none() && made.get("metadata").is_none());
+    assert_eq!((&made["project_id"], &made["user_id"]), (&json!("web"), &json!("alice")));
+
+    let names = async |who: &str, query: &str| -> Vec<String> {
+        let list = api.call("GET", &format!("/os-server-groups{query}"), "2.64", who, None).await.body;
+        list["server_groups"].as_array().unwrap().iter().map(|g| g["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(USER, "").await, ["old", "soft", "new"]);
+    assert_eq!(names(USER, "?limit=1&offset=1").await, ["soft"]);
+    assert_eq!(names("bob:other", "?all_projects=true").await, Vec::<String>::new());
+    assert_eq!(names(ADMIN, "").await, Vec::<String>::new());
+    assert_eq!(names(ADMIN, "?all_projects=true").await, ["old", "soft", "new"]);
+
+    let ask = async |method: &str, who: &str, id: &str| {
+        api.call(method, &format!("/os-server-groups/{id}"), "2.1", who, None).await
+    };
+    assert_eq!(ask("GET", ADMIN, &id).await.status, 200);
+    is(
+        &ask("GET", "bob:other", &id).await,
+        403,
+        "Policy doesn't allow os_compute_api:os-server-groups:show to be performed.",
+    );
+    is(&ask("GET", USER, "x").await, 404, "Instance group x could not be found.");
+    assert_eq!(ask("DELETE", USER, &id).await.status, 204);
+    is(&ask("DELETE", USER, &id).await, 404, &format!("Instance group {id} could not be found."));
+
+    let limits = json!({"quota_set": {"server_groups": 3}});
+    assert_eq!(api.call("PUT", "/os-quota-sets/web", "2.1", ADMIN, Some(limits)).await.status, 200);
+    let another = async || group(&api, USER, "2.64", json!({"name": "n", "policy": "affinity"})).await;
+    assert_eq!(another().await.status, 200);
+    is(&another().await, 403, "Quota exceeded, too many server groups.");
+    let limits = api.call("GET", "/limits", "2.1", USER, None).await.body;
+    assert_eq!(limits["limits"]["absolute"]["totalServerGroupsUsed"], 3);
+    let detail = api.get("/os-quota-sets/web/detail", "2.1").await;
+    assert_eq!(detail["quota_set"]["server_groups"], json!({"limit": 3, "in_use": 3, "reserved": 0}));
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn servers_join_their_group_and_leave_it() {
+    let api = Api::start().await;
+    let make = async |who: &str| -> String {
+        let made = group(&api, who, "2.64", json!({"name": "g", "policy": "soft-anti-affinity"})).await;
+        made.body["server_group"]["id"].as_str().unwrap().to_owned()
+    };
+    let (own, other) = (make(ADMIN).await, make(USER).await);
+    let ask = async |who: &str, group: &str, count: u32| {
+        let mut wish = Api::wish("member");
+        wish["min_count"] = json!(count);
+        wish["networks"] = json!("none");
+        let body = json!({"server": wish, "os:scheduler_hints": {"group": group}});
+        api.call("POST", "/servers", "2.71", who, Some(body)).await
+    };
+    let unknown = "7a1c7e5a-0000-4000-8000-000000000000";
+    is(&ask(ADMIN, unknown, 1).await, 400, &format!("Instance group {unknown} could not be found."));
+    is(&ask("bob:other", &own, 1).await, 400, &format!("Instance group {own} could not be found."));
+    assert_eq!(ask(ADMIN, "not-a-uuid", 1).await.status, 400);
+    let made = ask(ADMIN, &own, 1).await;
+    assert_eq!(made.status, 202, "{}", made.body);
+    api.life.settled().await;
+    let server = made.body["server"]["id"].as_str().unwrap().to_owned();
+    let members = async |group: &str| {
+        api.get(&format!("/os-server-groups/{group}"), "2.64").await["server_group"]["members"].clone()
+    };
+    assert_eq!(members(&own).await, json!([server]));
+    assert_eq!(api.get(&format!("/servers/{server}"), "2.71").await["server"]["server_groups"], json!([own]));
+    assert!(api.get(&format!("/servers/{server}"), "2.70").await["server"].get("server_groups").is_none());
+    let hosts = api.life.house().views.server_groups.read(|groups| groups.hosts(own.parse().unwrap()));
+    assert_eq!(hosts.values().copied().collect::<Vec<_>>(), [1], "the view knows where the member is");
+
+    let limits = json!({"quota_set": {"server_group_members": 2}});
+    assert_eq!(api.call("PUT", "/os-quota-sets/admin", "2.1", ADMIN, Some(limits)).await.status, 200);
+    is(&ask(ADMIN, &own, 2).await, 403, "Quota exceeded, too many servers in group");
+    let used = api.get("/os-quota-sets/admin/detail", "2.1").await["quota_set"]["instances"]["in_use"].clone();
+    assert_eq!(used, 1, "what is refused takes no room");
+    assert_eq!(ask(ADMIN, &own, 1).await.status, 202);
+    assert_eq!(ask(ADMIN, &other, 1).await.status, 202, "an administrator may use any group");
+    api.life.settled().await;
+
+    assert_eq!(api.call("DELETE", &format!("/servers/{server}"), "2.1", ADMIN, None).await.status, 204);
+    api.life.settled().await;
+    assert_eq!(members(&own).await.as_array().unwrap().len(), 1);
+    let kept = api.life.house().views.server_groups.read(|groups| groups.members(own.parse().unwrap()).count());
+    assert_eq!(kept, 1, "the place is given back, not only hidden");
+    let last = members(&own).await[0].as_str().unwrap().to_owned();
+    assert_eq!(api.call("DELETE", &format!("/os-server-groups/{own}"), "2.1", ADMIN, None).await.status, 204);
+    assert_eq!(api.get(&format!("/servers/{last}"), "2.71").await["server"]["server_groups"], json!([]));
+    api.stop().await;
+}
+
+/// A crash between joining the group and asking for the server leaves a member that is none.
+#[actix_rt::test]
+async fn members_that_never_came_to_be_leave() {
+    use chronova_actors::server_group::{ServerGroupAggregate, ServerGroupCommand};
+    use chronova_events::envelope::Meta;
+    use chronova_events::ids::{InstanceId, ProjectId, ServerGroupId, UserId};
+
+    let api = Api::start().await;
+    let made = group(&api, ADMIN, "2.64", json!({"name": "g", "policy": "affinity"})).await;
+    let id: ServerGroupId = made.body["server_group"]["id"].as_str().unwrap().parse().unwrap();
+    let instances = vec![InstanceId::random()];
+    let join = ServerGroupCommand::Join { group: id, user: UserId::new("admin"), instances, limit: -1 };
+    let project = ProjectId::new("admin");
+    api.life.house().gateway.send::<ServerGroupAggregate>(&project, join, Meta::system("test")).await.unwrap();
+    api.life.until(|house| house.views.server_groups.read(|groups| groups.members(id).count() == 1)).await;
+    assert_eq!(api.get(&format!("/os-server-groups/{id}"), "2.64").await["server_group"]["members"], json!([]));
+    api.life.until(|house| house.views.server_groups.read(|groups| groups.members(id).count() == 0)).await;
+    api.stop().await;
+}

@@ -1,0 +1,181 @@
+//! Host aggregates: groups of hosts with metadata, some of which are availability zones.
+//!
+//! `POST .../images` (2.81) is asynchronous as in Nova: 202 says that the hosts were told to fetch the images.
+
+use std::sync::Arc;
+
+use chronova_actors::host_aggregate::{AllHostAggregates, HostAggregateCommand, HostAggregatesAggregate, Occupants};
+use chronova_actors::hosts::images;
+use chronova_events::host_aggregate::{HostAggregate, ZONE_KEY};
+use chronova_events::ids::{HostAggregateId, HostId, ImageId};
+use serde_json::json;
+
+use super::bodies::{aggregates as bodies, no_query};
+use super::reject::{self, AggregateAction};
+use super::views::aggregate::{AGGREGATE, CREATED};
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, action, delete, get, post, put};
+
+pub(super) const ROUTES: &[Route] = &[
+    get("aggregates.index", "/os-aggregates", handler!(index))
+        .policy("os_compute_api:os-aggregates:index")
+        .query(no_query),
+    post("aggregates.create", "/os-aggregates", handler!(create))
+        .policy("os_compute_api:os-aggregates:create")
+        .body(bodies::create_body),
+    get("aggregates.show", "/os-aggregates/{id}", handler!(show))
+        .policy("os_compute_api:os-aggregates:show")
+        .query(no_query),
+    put("aggregates.update", "/os-aggregates/{id}", handler!(update))
+        .policy("os_compute_api:os-aggregates:update")
+        .body(bodies::update_body),
+    delete("aggregates.delete", "/os-aggregates/{id}", handler!(remove)).policy("os_compute_api:os-aggregates:delete"),
+    action("aggregates.add_host", "/os-aggregates/{id}/action", "add_host", handler!(add_host))
+        .policy("os_compute_api:os-aggregates:add_host")
+        .body(bodies::add_host_body),
+    action("aggregates.remove_host", "/os-aggregates/{id}/action", "remove_host", handler!(remove_host))
+        .policy("os_compute_api:os-aggregates:remove_host")
+        .body(bodies::remove_host_body),
+    action("aggregates.set_metadata", "/os-aggregates/{id}/action", "set_metadata", handler!(set_metadata))
+        .policy("os_compute_api:os-aggregates:set_metadata")
+        .body(bodies::set_metadata_body),
+    post("aggregates.images", "/os-aggregates/{id}/images", handler!(cache_images))
+        .since(2, 81)
+        .policy("compute:aggregates:images")
+        .body(bodies::images_body),
+];
+
+/// The number in the path: whatever Python reads as one.
+fn number(ctx: &Ctx) -> Result<u64, Fault> {
+    let number: i64 = ctx
+        .param("id")
+        .trim()
+        .parse()
+        .map_err(|_| Fault::bad_request("Invalid input received: id must be an integer"))?;
+    u64::try_from(number).map_err(|_| reject::no_aggregate(number))
+}
+
+fn find(ctx: &Ctx, number: u64) -> Result<Arc<HostAggregate>, Fault> {
+    let found = ctx.house()?.views.host_aggregates.read(|view| view.get(number).cloned());
+    found.ok_or_else(|| reject::no_aggregate(number))
+}
+
+async fn send(ctx: &Ctx, action: AggregateAction<'_>, command: HostAggregateCommand) -> Result<(), Fault> {
+    let permit = ctx.permit()?;
+    dispatch::send::<HostAggregatesAggregate>(ctx.house()?, &permit, &AllHostAggregates, command)
+        .await
+        .map(|_| ())
+        .map_err(|error| reject::aggregate(action, error))
+}
+
+fn shown(ctx: &Ctx, number: u64) -> Result<Reply, Fault> {
+    Ok(Reply::ok(json!({"aggregate": AGGREGATE.render(&find(ctx, number)?, ctx.version)})))
+}
+
+/// How many servers these hosts have.
+fn occupants(ctx: &Ctx, hosts: impl IntoIterator<Item = HostId>) -> Result<Occupants, Fault> {
+    Ok(ctx
+        .house()?
+        .views
+        .servers
+        .read(|servers| hosts.into_iter().map(|host| (host, servers.on_host(host).count())).collect()))
+}
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    let all: Vec<_> = ctx.house()?.views.host_aggregates.read(|view| view.all().cloned().collect());
+    Ok(Reply::ok(json!({"aggregates": AGGREGATE.render_all(&all, ctx.version)})))
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let number = number(&ctx)?;
+    shown(&ctx, number)
+}
+
+async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    let body = &ctx.body["aggregate"];
+    let text = |key: &str| body[key].as_str().map(|text| text.trim().to_owned());
+    let (aggregate, name) = (HostAggregateId::random(), text("name").unwrap_or_default());
+    let create = HostAggregateCommand::Create { aggregate, name, zone: text("availability_zone") };
+    send(&ctx, AggregateAction::Create, create).await?;
+    let view = &ctx.house()?.views.host_aggregates;
+    let made = view.read(|view| view.all().find(|known| known.id == aggregate).cloned());
+    let made = made.ok_or_else(|| Fault::internal("the read models do not show what was made"))?;
+    Ok(Reply::ok(json!({"aggregate": CREATED.render(&made, ctx.version)})))
+}
+
+async fn change(
+    ctx: &Ctx,
+    action: AggregateAction<'_>,
+    name: Option<String>,
+    metadata: Vec<(String, Option<String>)>,
+) -> Result<Reply, Fault> {
+    let number = number(ctx)?;
+    let hosts: Vec<HostId> = find(ctx, number)?.hosts.iter().map(|(host, _)| *host).collect();
+    let occupants = occupants(ctx, hosts)?;
+    send(ctx, action, HostAggregateCommand::Change { number, name, metadata, occupants }).await?;
+    shown(ctx, number)
+}
+
+async fn update(ctx: Ctx) -> Result<Reply, Fault> {
+    let body = &ctx.body["aggregate"];
+    let name = body["name"].as_str().map(|name| name.trim().to_owned());
+    let zone = body.get("availability_zone").map(|zone| (ZONE_KEY.to_owned(), zone.as_str().map(str::to_owned)));
+    change(&ctx, AggregateAction::Update, name, zone.into_iter().collect()).await
+}
+
+async fn set_metadata(ctx: Ctx) -> Result<Reply, Fault> {
+    let metadata = ctx.action_body()["metadata"].as_object().into_iter().flatten();
+    let metadata = metadata.map(|(key, value)| (key.clone(), value.as_str().map(str::to_owned))).collect();
+    change(&ctx, AggregateAction::SetMetadata, None, metadata).await
+}
+
+async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
+    let number = number(&ctx)?;
+    send(&ctx, AggregateAction::Delete, HostAggregateCommand::Delete { number }).await?;
+    Ok(Reply::empty(200))
+}
+
+/// The host that the action names.
+fn host(ctx: &Ctx) -> Result<(String, Option<HostId>), Fault> {
+    let hostname = ctx.action_body()["host"].as_str().unwrap_or_default().to_owned();
+    let host = ctx.house()?.views.hosts.read(|hosts| hosts.named(&hostname).map(|host| host.id));
+    Ok((hostname, host))
+}
+
+async fn add_host(ctx: Ctx) -> Result<Reply, Fault> {
+    let (number, (hostname, host)) = (number(&ctx)?, host(&ctx)?);
+    let host = host.ok_or_else(|| reject::no_host(&hostname))?;
+    let occupants = occupants(&ctx, [host])?;
+    let add = HostAggregateCommand::AddHost { number, host, hostname, occupants };
+    send(&ctx, AggregateAction::AddHost, add).await?;
+    shown(&ctx, number)
+}
+
+async fn remove_host(ctx: Ctx) -> Result<Reply, Fault> {
+    let (number, (hostname, host)) = (number(&ctx)?, host(&ctx)?);
+    let host = host.ok_or_else(|| reject::cannot_remove_host(&hostname, number))?;
+    let occupants = occupants(&ctx, [host])?;
+    let remove = HostAggregateCommand::RemoveHost { number, host, hostname: hostname.clone(), occupants };
+    send(&ctx, AggregateAction::RemoveHost(&hostname), remove).await?;
+    shown(&ctx, number)
+}
+
+async fn cache_images(ctx: Ctx) -> Result<Reply, Fault> {
+    let number = number(&ctx)?;
+    let asked = ctx.body["cache"].as_array().into_iter().flatten().filter_map(|image| image["id"].as_str());
+    let mut ids: Vec<ImageId> = asked.filter_map(|id| id.parse().ok()).collect();
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    if ids.len() < count {
+        return Err(Fault::bad_request("Duplicate images in request"));
+    }
+    let hosts = find(&ctx, number)?.hosts.iter().map(|(host, _)| *host).collect();
+    let project = ctx.caller().project.clone().unwrap_or_else(|| "".into());
+    tokio::spawn(images::cache(Arc::clone(ctx.house()?), hosts, ids, project, ctx.caller().is_admin));
+    Ok(Reply::empty(202))
+}

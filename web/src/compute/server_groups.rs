@@ -1,0 +1,122 @@
+//! Server groups: servers that are to be near each other, or apart. Servers join when they are made, by the scheduler
+//! hint `group`, and leave when they are deleted.
+
+use std::sync::Arc;
+
+use chronova_actors::server_group::{ServerGroupAggregate, ServerGroupCommand};
+use chronova_events::ids::{ProjectId, ServerGroupId};
+use chronova_events::server_group::{Policy, ServerGroup, ServerGroupCreated};
+use chronova_projections::server_groups::ServerGroupsView;
+use serde_json::{Value, json};
+
+use super::bodies::{no_query, server_groups as bodies};
+use super::views::server_group::{SERVER_GROUP, ServerGroupView};
+use super::{quotas, reject};
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::policy::{Permit, Target};
+use crate::reply::Reply;
+use crate::route::{Route, delete, get, post};
+use crate::schema::to_integer;
+
+pub(super) const ROUTES: &[Route] = &[
+    get("server_groups.index", "/os-server-groups", handler!(index))
+        .policy("os_compute_api:os-server-groups:index")
+        .query(bodies::index_query),
+    post("server_groups.create", "/os-server-groups", handler!(create))
+        .policy("os_compute_api:os-server-groups:create")
+        .body(bodies::create_body),
+    get("server_groups.show", "/os-server-groups/{id}", handler!(show))
+        .policy_on_target("os_compute_api:os-server-groups:show")
+        .query(no_query),
+    delete("server_groups.delete", "/os-server-groups/{id}", handler!(remove))
+        .policy_on_target("os_compute_api:os-server-groups:delete"),
+];
+
+fn view(groups: &ServerGroupsView, group: &Arc<ServerGroup>) -> ServerGroupView {
+    ServerGroupView { group: Arc::clone(group), members: groups.servers(group.definition.group).collect() }
+}
+
+/// The group that the path names, and the right to deal with it.
+fn find(ctx: &Ctx) -> Result<(ServerGroupView, Permit), Fault> {
+    let id: ServerGroupId = ctx.id("id", |text| reject::no_server_group(text).message)?;
+    let found = ctx.house()?.views.server_groups.read(|groups| groups.get(id).map(|group| view(groups, group)));
+    let found = found.ok_or_else(|| reject::no_server_group(id))?;
+    let permit = ctx.authorize(&Target::default().project(&found.group.definition.project))?;
+    Ok((found, permit))
+}
+
+/// `limit` and `offset`; no limit and one of 0 are the most that a list may have.
+fn cut<T>(ctx: &Ctx, all: impl IntoIterator<Item = T>) -> Vec<T> {
+    let most = usize::try_from(ctx.app.config.max_limit).unwrap_or(usize::MAX);
+    let number = |key: &str| ctx.query.last(key).map_or(0, |text| text.parse().unwrap_or(usize::MAX));
+    let limit = Some(number("limit")).filter(|limit| *limit > 0).map_or(most, |limit| limit.min(most));
+    all.into_iter().skip(number("offset")).take(limit).collect()
+}
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    // Who may not see those of all projects gets the own ones, without a word.
+    let everything = ctx.query.has("all_projects") && ctx.caller().is_admin;
+    if everything {
+        ctx.authorize_rule("os_compute_api:os-server-groups:index:all_projects", &ctx.own_target())?;
+    }
+    let own = ctx.caller().project.clone().unwrap_or_else(|| ProjectId::new(""));
+    let page = ctx.house()?.views.server_groups.read(|groups| {
+        let all = if everything { groups.all() } else { groups.of_project(&own) };
+        cut(&ctx, all).into_iter().map(|group| view(groups, group)).collect::<Vec<_>>()
+    });
+    Ok(Reply::ok(json!({"server_groups": SERVER_GROUP.render_all(&page, ctx.version)})))
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let (found, _) = find(&ctx)?;
+    Ok(Reply::ok(json!({"server_group": SERVER_GROUP.render(&found, ctx.version)})))
+}
+
+async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    let permit = ctx.permit()?;
+    let group = definition(&ctx)?;
+    let (project, id) = (group.project.clone(), group.group);
+    let command = ServerGroupCommand::Create { group, limit: quotas::limit(&ctx, &project, "server_groups")? };
+    dispatch::send::<ServerGroupAggregate>(ctx.house()?, &permit, &project, command)
+        .await
+        .map_err(reject::server_group)?;
+    let made = ctx.house()?.views.server_groups.read(|groups| groups.get(id).map(|group| view(groups, group)));
+    let made = made.ok_or_else(|| reject::no_server_group(id))?;
+    Ok(Reply::ok(json!({"server_group": SERVER_GROUP.render(&made, ctx.version)})))
+}
+
+fn definition(ctx: &Ctx) -> Result<ServerGroupCreated, Fault> {
+    let body = &ctx.body["server_group"];
+    // Until 2.63 a list of one policy.
+    let policy = body.get("policy").or_else(|| body["policies"].get(0)).and_then(Value::as_str);
+    let policy = policy.and_then(Policy::parse).ok_or_else(Fault::malformed)?;
+    let most = body.get("rules").and_then(|rules| rules.get("max_server_per_host"));
+    if most.is_some() && policy != Policy::AntiAffinity {
+        return Err(Fault::bad_request("Only anti-affinity policy supports rules."));
+    }
+    let number = |value| to_integer(value).and_then(|most| u32::try_from(most).ok()).ok_or_else(Fault::malformed);
+    let project = ctx.caller().project.clone().ok_or_else(|| {
+        Fault::denied(ctx.service, "os_compute_api:os-server-groups:create").caused_by("the token has no project")
+    })?;
+    Ok(ServerGroupCreated {
+        group: ServerGroupId::random(),
+        project,
+        user: ctx.caller().user.clone(),
+        name: body["name"].as_str().unwrap_or_default().to_owned(),
+        policy,
+        max_server_per_host: most.map(number).transpose()?,
+    })
+}
+
+async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
+    let (found, permit) = find(&ctx)?;
+    let definition = &found.group.definition;
+    let command = ServerGroupCommand::Delete { group: definition.group };
+    dispatch::send::<ServerGroupAggregate>(ctx.house()?, &permit, &definition.project, command)
+        .await
+        .map_err(reject::server_group)?;
+    Ok(Reply::empty(204))
+}
