@@ -73,9 +73,14 @@ impl Api {
 
     /// `path` is below `/compute/v2.1`; `token` is `USER:PROJECT`.
     pub async fn call(&self, method: &str, path: &str, version: &str, token: &str, body: Option<Value>) -> Answer {
+        self.ask(method, &format!("/compute/v2.1{path}"), version, token, body).await
+    }
+
+    /// As `call`, of any service: `path` begins with the service's prefix.
+    pub async fn ask(&self, method: &str, path: &str, version: &str, token: &str, body: Option<Value>) -> Answer {
         let configured = configure(Arc::clone(&self.app), Arc::clone(&self.routers), None);
         let service = test::init_service(actix_web::App::new().configure(configured)).await;
-        let mut request = test::TestRequest::with_uri(&format!("/compute/v2.1{path}"))
+        let mut request = test::TestRequest::with_uri(path)
             .method(method.parse().unwrap())
             .insert_header(("X-Auth-Token", token))
             .insert_header(("OpenStack-API-Version", format!("compute {version}")));

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use chronova_tests::compute_api::{ADMIN, Api, contract, read};
+use chronova_tests::compute_api::{ADMIN, Api, IMAGE, contract, read};
 use serde_json::{Value, json};
 
 /// Objects whose keys are data.
@@ -92,6 +92,12 @@ async fn seed(api: &Api) -> Seeded {
     api.call("POST", "/os-aggregates/1/action", "2.1", ADMIN, Some(host)).await;
     let group = json!({"server_group": {"name": "test", "policies": ["anti-affinity"]}});
     api.call("POST", "/os-server-groups", "2.1", ADMIN, Some(group)).await;
+    let image = json!({"id": IMAGE, "name": "i", "kernel_id": "nokernel", "auto_disk_config": "True"});
+    let made = api.ask("POST", "/image/v2/images", "2.1", ADMIN, Some(image)).await;
+    assert_eq!(made.status, 201, "{:?}", made.body);
+    let network = json!({"network": {"name": "private"}});
+    let made = api.ask("POST", "/network/v2.0/networks", "2.1", ADMIN, Some(network)).await;
+    assert_eq!(made.status, 201, "{:?}", made.body);
     let ports = api.get(&format!("/servers/{server}/os-interface"), "2.1").await;
     let actions = api.get(&format!("/servers/{server}/os-instance-actions"), "2.1").await;
     Seeded {
@@ -224,6 +230,29 @@ async fn question(
         )),
         "quota_classes.show" => get("/os-quota-class-sets/default".into()),
         "security_groups.ServerSecurityGroup.index" => get(format!("/servers/{server}/os-security-groups")),
+        "images.index" => get("/images".into()),
+        "images.detail" => get("/images/detail".into()),
+        "images.show" => get(format!("/images/{IMAGE}")),
+        "image_metadata.index" => get(format!("/images/{IMAGE}/metadata")),
+        "image_metadata.show" => get(format!("/images/{IMAGE}/metadata/kernel_id")),
+        "image_metadata.create" => {
+            Some(("POST", format!("/images/{IMAGE}/metadata"), ADMIN, Some(json!({"metadata": {"a": "b"}}))))
+        }
+        "image_metadata.update_all" => {
+            let all = json!({"metadata": {"kernel_id": "nokernel", "auto_disk_config": "True"}});
+            Some(("PUT", format!("/images/{IMAGE}/metadata"), ADMIN, Some(all)))
+        }
+        "image_metadata.update" => {
+            let one = json!({"meta": {"auto_disk_config": "True"}});
+            Some(("PUT", format!("/images/{IMAGE}/metadata/auto_disk_config"), ADMIN, Some(one)))
+        }
+        "networks.index" => get("/os-networks".into()),
+        "tenant_networks.index" => get("/os-tenant-networks".into()),
+        "security_groups.SecurityGroup.index" => get("/os-security-groups".into()),
+        "security_groups.SecurityGroup.create" => {
+            let group = json!({"security_group": {"name": fresh, "description": "d"}});
+            Some(("POST", "/os-security-groups".into(), ADMIN, Some(group)))
+        }
         "server_tags.index" => get(format!("/servers/{server}/tags")),
         "server_tags.update_all" => {
             Some(("PUT", format!("/servers/{server}/tags"), ADMIN, Some(json!({"tags": ["baz"]}))))

@@ -16,6 +16,7 @@ mod hypervisors;
 mod keypairs;
 mod keys;
 mod paging;
+mod proxies;
 mod quotas;
 mod reject;
 mod server_groups;
@@ -41,6 +42,11 @@ pub const ROUTES: &[&[Route]] = &[
     flavors::ROUTES,
     hypervisors::ROUTES,
     keypairs::ROUTES,
+    proxies::image_metadata::ROUTES,
+    proxies::images::ROUTES,
+    proxies::networks::ROUTES,
+    proxies::security_group_rules::ROUTES,
+    proxies::security_groups::ROUTES,
     quotas::ROUTES,
     server_groups::ROUTES,
     servers::ROUTES,
@@ -48,6 +54,7 @@ pub const ROUTES: &[&[Route]] = &[
     servers::actions::ROUTES,
     servers::metadata::ROUTES,
     servers::parts::ROUTES,
+    servers::security_groups::ROUTES,
     servers::tags::ROUTES,
     services::ROUTES,
     unserved::GONE,

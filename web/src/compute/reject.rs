@@ -19,7 +19,7 @@ use crate::fault::Fault;
 use crate::schema::repr;
 
 /// The log did not take the command.
-fn refused<R>(error: CommandError<R>, of: impl FnOnce(R) -> Fault) -> Fault {
+pub(super) fn refused<R>(error: CommandError<R>, of: impl FnOnce(R) -> Fault) -> Fault {
     match error {
         CommandError::Rejected(reject) => of(reject),
         CommandError::Unavailable(cause) => {

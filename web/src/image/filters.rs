@@ -33,7 +33,7 @@ const SORTABLE: [&str; 10] = [
 const PAGING: [&str; 6] = ["limit", "marker", "sort", "sort_key", "sort_dir", "member_status"];
 
 /// The images that the caller's listing is made of, before the query's own filters.
-pub(super) fn listed(ctx: &Ctx, image: &Record) -> Result<bool, Fault> {
+pub(crate) fn listed(ctx: &Ctx, image: &Record) -> Result<bool, Fault> {
     let caller = ctx.caller();
     let project = caller.project.as_ref();
     let wanted = ctx.query.last("visibility").unwrap_or_default();

@@ -122,9 +122,6 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let (image, permit) = permitted(&ctx)?;
     command(&ctx, &permit, image.id, ImageCommand::Delete).await?;
-    // The image is gone whatever happens to the file; the next start would sweep it.
-    if let Err(error) = ctx.app.images()?.files.remove(image.id).await {
-        tracing::warn!(image = %image.id, %error, "the bytes of a deleted image could not be removed");
-    }
+    super::remove_file(&ctx, image.id).await;
     Ok(Reply::empty(204))
 }

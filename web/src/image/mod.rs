@@ -26,6 +26,8 @@ use chronova_events::ids::{ImageId, ProjectId};
 use chronova_events::image::Record;
 use chronova_projections::images::is_visible;
 
+pub(crate) use filters::listed as is_listed;
+
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -43,15 +45,25 @@ fn not_found(id: &str) -> Fault {
 /// The image of the path, if the caller may see it.
 fn visible(ctx: &Ctx) -> Result<Arc<Record>, Fault> {
     let id = ctx.id::<ImageId>("image_id", |id| format!("No image found with ID {id}"))?;
+    visible_by_id(ctx, id)?.ok_or_else(|| not_found(ctx.param("image_id")))
+}
+
+pub(crate) fn visible_by_id(ctx: &Ctx, id: ImageId) -> Result<Option<Arc<Record>>, Fault> {
     let found = ctx.app.house()?.views.images.read(|images| images.get(id));
     let caller = ctx.caller();
-    found
-        .filter(|image| is_visible(image, caller.project.as_ref(), caller.is_admin))
-        .ok_or_else(|| not_found(ctx.param("image_id")))
+    Ok(found.filter(|image| is_visible(image, caller.project.as_ref(), caller.is_admin)))
+}
+
+/// The bytes of an image that was deleted. It is gone whatever happens to the file; the next start would sweep it.
+pub(crate) async fn remove_file(ctx: &Ctx, image: ImageId) {
+    let Ok(images) = ctx.app.images() else { return };
+    if let Err(error) = images.files.remove(image).await {
+        tracing::warn!(%image, %error, "the bytes of a deleted image could not be removed");
+    }
 }
 
 /// What policy rules may ask of an image.
-fn target(ctx: &Ctx, image: &Record) -> Target {
+pub(crate) fn target(ctx: &Ctx, image: &Record) -> Target {
     let owner = image.attributes.owner.as_ref().map_or("", ProjectId::as_str);
     let target = Target::default()
         .with("project_id", owner)
@@ -71,7 +83,12 @@ fn permitted(ctx: &Ctx) -> Result<(Arc<Record>, Permit), Fault> {
     Ok((found, permit))
 }
 
-async fn command(ctx: &Ctx, permit: &Permit, image: ImageId, command: ImageCommand) -> Result<Committed, Fault> {
+pub(crate) async fn command(
+    ctx: &Ctx,
+    permit: &Permit,
+    image: ImageId,
+    command: ImageCommand,
+) -> Result<Committed, Fault> {
     let house = ctx.app.house()?;
     dispatch::send::<ImageAggregate>(house, permit, &image, command).await.map_err(|error| fault::of(image, error))
 }

@@ -13,12 +13,12 @@ mod ip_availabilities;
 mod listing;
 mod networks;
 mod ports;
-mod quotas;
+pub(crate) mod quotas;
 mod security_group_rules;
-mod security_groups;
+pub(crate) mod security_groups;
 mod subnets;
 mod tags;
-mod targets;
+pub(crate) mod targets;
 mod views;
 
 use crate::fault::Fault;

@@ -26,7 +26,7 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 /// The project's limit for a resource.
-pub(super) fn limit(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<i64, Fault> {
+pub(crate) fn limit(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<i64, Fault> {
     Ok(ctx.app.house()?.views.networks.read(|view| limit_of(view.limits(project), resource)))
 }
 

@@ -33,7 +33,7 @@ pub(super) const ROUTES: &[Route] = &[
 const READ_ONLY: [&str; 5] = ["id", "tenant_id", "project_id", "security_group_rules", "shared"];
 
 /// Makes the project's `default` group unless it is there: it appears when the project first looks.
-pub(super) async fn ensure_default(ctx: &Ctx, permit: &Permit, project: &ProjectId) -> Result<(), Fault> {
+pub(crate) async fn ensure_default(ctx: &Ctx, permit: &Permit, project: &ProjectId) -> Result<(), Fault> {
     let house = ctx.app.house()?;
     if house.views.security_groups.read(|view| view.get(default_group(project)).is_some()) {
         return Ok(());

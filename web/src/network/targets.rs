@@ -23,7 +23,7 @@ pub(super) fn new(project: &ProjectId) -> Target {
     Target::default().project(project)
 }
 
-pub(super) fn network(row: &NetworkRow) -> Target {
+pub(crate) fn network(row: &NetworkRow) -> Target {
     let settings = row.settings();
     new(&row.created.project)
         .with("shared", flag(settings.shared))

@@ -6,6 +6,7 @@ pub mod aggregates;
 pub mod flavors;
 pub mod hosts;
 pub mod keypairs;
+pub mod proxies;
 pub mod quotas;
 pub mod server_actions;
 pub mod server_groups;

@@ -11,6 +11,7 @@ mod filters;
 mod list;
 pub(super) mod metadata;
 pub(super) mod parts;
+pub(super) mod security_groups;
 pub(super) mod tags;
 
 use std::sync::Arc;

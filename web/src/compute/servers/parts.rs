@@ -2,13 +2,13 @@
 
 use chronova_events::ids::SecurityGroupId;
 use chronova_events::instance::NicInfo;
-use chronova_events::security_group::{Direction, Ethertype, Group, Rule};
 use chronova_projections::networks::Networks;
 use serde_json::{Map, Value, json};
 
 use super::find;
 use crate::compute::bodies::{no_query, server_parts as bodies};
 use crate::compute::versions;
+use crate::compute::views::security_group;
 use crate::compute::views::server::{addresses, security_groups};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -105,49 +105,13 @@ async fn groups(ctx: Ctx) -> Result<Reply, Fault> {
             name.parse::<SecurityGroupId>().ok().and_then(|id| view.get(id)).or_else(own)
         };
         let shown = |name: &str| match named(name) {
-            Some(group) => group_of(group),
+            Some(group) => security_group::group(view, group),
             // An external network service told no more than the name.
             None => json!({"id": name, "name": name, "tenant_id": project, "description": "", "rules": []}),
         };
         security_groups(server).into_iter().map(shown).collect()
     });
     Ok(Reply::ok(json!({"security_groups": list})))
-}
-
-fn group_of(group: &Group) -> Value {
-    let ingress = group.rules.values().filter(|rule| rule.added.traffic.direction == Direction::Ingress);
-    json!({
-        "description": group.settings().description,
-        "id": group.id(),
-        "name": group.settings().name,
-        "rules": ingress.map(|rule| rule_of(rule)).collect::<Vec<_>>(),
-        "tenant_id": group.project(),
-    })
-}
-
-fn rule_of(rule: &Rule) -> Value {
-    let traffic = &rule.added.traffic;
-    let icmp = traffic.protocol.as_deref().is_some_and(|protocol| protocol.contains("icmp"));
-    let (first, last) = match (&traffic.protocol, icmp) {
-        (None, _) => (None, None),
-        (Some(_), true) => (Some(-1), Some(-1)),
-        (Some(_), false) => (Some(1), Some(65_535)),
-    };
-    let range = match (&traffic.remote_group, &traffic.remote_prefix) {
-        (Some(_), _) => json!({}),
-        (None, Some(prefix)) => json!({"cidr": prefix}),
-        (None, None) if traffic.ethertype == Ethertype::Ipv6 => json!({"cidr": "::/0"}),
-        (None, None) => json!({"cidr": "0.0.0.0/0"}),
-    };
-    json!({
-        "id": rule.added.rule,
-        "parent_group_id": rule.added.group,
-        "ip_protocol": traffic.protocol,
-        "from_port": traffic.port_min.map(i32::from).or(first),
-        "to_port": traffic.port_max.map(i32::from).or(last),
-        "group": traffic.remote_group.map_or_else(|| json!({}), |group| json!({"name": group})),
-        "ip_range": range,
-    })
 }
 
 /// There is no volume service yet, so no server has one attached.

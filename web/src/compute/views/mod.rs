@@ -5,6 +5,7 @@ pub mod aggregate;
 pub mod flavor;
 pub mod hypervisor;
 pub mod keypair;
+pub mod security_group;
 pub mod server;
 pub mod server_group;
 pub mod service;

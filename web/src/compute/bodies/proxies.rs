@@ -1,0 +1,56 @@
+//! Bodies and queries of the operations that are passed on to the image and network services.
+
+use crate::schema::{
+    Schema, any, many, non_negative_integer, null_or, object, opt, positive_integer, query, req, string,
+};
+
+pub fn images_query() -> Schema {
+    query([
+        many("name", any()),
+        many("limit", positive_integer()),
+        many("page_size", positive_integer()),
+        many("offset", positive_integer()),
+    ])
+}
+
+/// Anything: what Nova does not know, it ignored.
+pub fn image_query() -> Schema {
+    query([])
+}
+
+pub fn security_groups_query() -> Schema {
+    query([
+        many("limit", non_negative_integer()),
+        many("offset", non_negative_integer()),
+        many("all_tenants", string()),
+    ])
+}
+
+pub fn security_group_body() -> Schema {
+    let text = || string().min_length(0).max_length(255);
+    object([req("security_group", object([req("name", text()), req("description", text())]).open())]).open()
+}
+
+pub fn security_group_rule_body() -> Schema {
+    object([req(
+        "security_group_rule",
+        object([
+            opt("group_id", null_or(string().format("uuid"))),
+            req("parent_group_id", string().format("uuid")),
+            opt("to_port", any()),
+            opt("from_port", any()),
+            opt("ip_protocol", any()),
+            opt("cidr", any()),
+        ])
+        .open(),
+    )])
+    .open()
+}
+
+pub fn add_security_group_body() -> Schema {
+    object([req("addSecurityGroup", object([req("name", string().min_length(1))]))]).open()
+}
+
+pub fn remove_security_group_body() -> Schema {
+    object([req("removeSecurityGroup", object([req("name", string().min_length(1))]))]).open()
+}

@@ -1,0 +1,105 @@
+//! `/images/{image_id}/metadata` until 2.38: an image's properties. Source: nova `api/openstack/compute/image_metadata.py`.
+
+use std::sync::Arc;
+
+use chronova_actors::image::{Change, ImageCommand};
+use chronova_events::image::Record;
+use serde_json::{Map, Value, json};
+
+use super::images::{find, permit, properties};
+use crate::compute::bodies::server_parts as bodies;
+use crate::compute::quotas;
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::image;
+use crate::reply::Reply;
+use crate::route::{Route, delete, get, post, put};
+
+const ALL: &str = "/images/{image_id}/metadata";
+const ONE: &str = "/images/{image_id}/metadata/{id}";
+
+pub(in crate::compute) const ROUTES: &[Route] = &[
+    get("image_metadata.index", ALL, handler!(index)).until(2, 38),
+    post("image_metadata.create", ALL, handler!(create)).until(2, 38).body(bodies::server_metadata_create_body),
+    put("image_metadata.update_all", ALL, handler!(update_all)).until(2, 38).body(bodies::server_metadata_create_body),
+    get("image_metadata.show", ONE, handler!(show)).until(2, 38),
+    put("image_metadata.update", ONE, handler!(update)).until(2, 38).body(bodies::server_metadata_update_body),
+    delete("image_metadata.delete", ONE, handler!(remove)).until(2, 38),
+];
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    Ok(Reply::ok(json!({"metadata": properties(&*find(&ctx, "image_id")?)})))
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let all = properties(&*find(&ctx, "image_id")?);
+    let key = ctx.param("id");
+    let value = all.get(key).ok_or_else(no_item)?;
+    Ok(Reply::ok(json!({"meta": {key: value}})))
+}
+
+async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    set(&ctx, &ctx.body["metadata"], false).await
+}
+
+async fn update_all(ctx: Ctx) -> Result<Reply, Fault> {
+    set(&ctx, &ctx.body["metadata"], true).await
+}
+
+async fn update(ctx: Ctx) -> Result<Reply, Fault> {
+    if ctx.body["meta"].get(ctx.param("id")).is_none() {
+        return Err(Fault::bad_request("Request body and URI mismatch"));
+    }
+    set(&ctx, &ctx.body["meta"], false).await?;
+    Ok(Reply::ok(json!({"meta": ctx.body["meta"]})))
+}
+
+async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "image_id")?;
+    let name = ctx.param("id").to_owned();
+    if !found.attributes.properties.iter().any(|(key, _)| *key == name) {
+        return Err(no_item());
+    }
+    change(&ctx, &found, vec![Change::RemoveProperty { name }]).await?;
+    Ok(Reply::empty(204))
+}
+
+fn no_item() -> Fault {
+    Fault::not_found("Metadata item was not found")
+}
+
+/// Sets what `wanted` names; the rest stays, or goes where all is replaced.
+async fn set(ctx: &Ctx, wanted: &Value, replace: bool) -> Result<Reply, Fault> {
+    let found = find(ctx, "image_id")?;
+    let nothing = Map::new();
+    let wanted = wanted.as_object().unwrap_or(&nothing);
+    let there = &found.attributes.properties;
+    let stays = there.iter().filter(|(key, _)| !wanted.contains_key(key)).map(|(key, _)| key.clone());
+    let others: Vec<String> = stays.collect();
+    let count = wanted.len() + if replace { 0 } else { others.len() };
+    check_limit(ctx, count)?;
+    let gone = others.into_iter().filter(|_| replace).map(|name| Change::RemoveProperty { name });
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let set = wanted.iter().map(|(name, value)| Change::SetProperty { name: name.clone(), value: text(value) });
+    change(ctx, &found, gone.chain(set).collect()).await?;
+    Ok(Reply::ok(json!({"metadata": properties(&*find(ctx, "image_id")?)})))
+}
+
+fn check_limit(ctx: &Ctx, count: usize) -> Result<(), Fault> {
+    let limit = match &ctx.caller().project {
+        Some(project) => quotas::limit(ctx, project, "metadata_items")?,
+        None => ctx.app.compute.config.limit("metadata_items"),
+    };
+    match usize::try_from(limit).is_ok_and(|limit| count > limit) {
+        true => Err(Fault::forbidden("Image metadata limit exceeded")),
+        false => Ok(()),
+    }
+}
+
+async fn change(ctx: &Ctx, found: &Arc<Record>, changes: Vec<Change>) -> Result<(), Fault> {
+    let id = found.id;
+    let permit = permit(ctx, "modify_image", found)
+        .ok_or_else(|| Fault::forbidden(format!("Not authorized for image {id}.")))?;
+    image::command(ctx, &permit, id, ImageCommand::Change(changes)).await.map(drop)
+}

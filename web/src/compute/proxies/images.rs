@@ -1,0 +1,192 @@
+//! `/images` until 2.35. Source: nova `api/openstack/compute/images.py` and its view.
+
+use std::sync::Arc;
+
+use chronova_actors::image::ImageCommand;
+use chronova_events::ids::ImageId;
+use chronova_events::image::Record;
+use serde_json::{Map, Value, json};
+
+use crate::compute::bodies::proxies as bodies;
+use crate::compute::paging;
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::image;
+use crate::policy::Permit;
+use crate::reply::Reply;
+use crate::route::{Route, Service, delete, get};
+
+pub(in crate::compute) const ROUTES: &[Route] = &[
+    get("images.index", "/images", handler!(index)).until(2, 35).query(bodies::images_query),
+    get("images.detail", "/images/detail", handler!(detail)).until(2, 35).query(bodies::images_query),
+    get("images.show", "/images/{id}", handler!(show)).until(2, 35).query(bodies::image_query),
+    delete("images.delete", "/images/{id}", handler!(remove)).until(2, 35),
+];
+
+/// The image that the path parameter names, if the caller may see it.
+pub(super) fn find(ctx: &Ctx, parameter: &str) -> Result<Arc<Record>, Fault> {
+    let found = ctx.param(parameter).parse::<ImageId>().ok();
+    let found = found.map(|id| image::visible_by_id(ctx, id)).transpose()?.flatten();
+    found.ok_or_else(|| Fault::not_found("Image not found."))
+}
+
+/// What the image service's rule says of the caller and this image.
+pub(super) fn permit(ctx: &Ctx, rule: &'static str, found: &Record) -> Option<Permit> {
+    ctx.app.policy.authorize(Service::Image, rule, &ctx.requester, &image::target(ctx, found)).ok()
+}
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    list(&ctx, "images", brief)
+}
+
+async fn detail(ctx: Ctx) -> Result<Reply, Fault> {
+    list(&ctx, "images/detail", full)
+}
+
+fn list(ctx: &Ctx, collection: &str, shown: fn(&Ctx, &Record) -> Value) -> Result<Reply, Fault> {
+    let wanted = filters(ctx)?;
+    let mut images: Vec<Arc<Record>> = Vec::new();
+    for found in ctx.house()?.views.images.read(chronova_projections::images::Images::all) {
+        if image::is_listed(ctx, &found)? && wanted.iter().all(|holds| holds(&found)) {
+            images.push(found);
+        }
+    }
+    images.sort_by_key(|found| std::cmp::Reverse((found.created_at, found.id)));
+    let page = paging::cut(ctx, images, |found, marker| found.id.to_string() == marker)?;
+    let mut reply = Map::new();
+    reply.insert("images".to_owned(), page.items.iter().map(|found| shown(ctx, found)).collect());
+    if let (true, Some(last)) = (page.more && ctx.query.has("limit"), page.items.last()) {
+        paging::link(ctx, &mut reply, "images_links", collection, &last.id.to_string());
+    }
+    Ok(Reply::ok(Value::Object(reply)))
+}
+
+type Holds = Box<dyn Fn(&Record) -> bool>;
+
+/// What the query says of the images that are wanted; what it does not know, it ignores.
+fn filters(ctx: &Ctx) -> Result<Vec<Holds>, Fault> {
+    let mut all: Vec<Holds> = Vec::new();
+    for (key, value) in ctx.query.pairs() {
+        let value = value.clone();
+        let holds: Holds = match key.as_str() {
+            "name" => Box::new(move |found| found.attributes.name.as_deref() == Some(&*value)),
+            "status" => Box::new(move |found| found.content.status().eq_ignore_ascii_case(&value)),
+            "changes-since" => {
+                let since = chrono::DateTime::parse_from_rfc3339(&value)
+                    .map_err(|_| Fault::bad_request(format!("Invalid time value: {value}")))?;
+                Box::new(move |found| found.updated_at.0 >= since.timestamp_micros())
+            }
+            "minRam" => Box::new(move |found| found.attributes.min_ram_mib.to_string() == value),
+            "minDisk" => Box::new(move |found| found.attributes.min_disk_gib.to_string() == value),
+            "server" => {
+                let server = value.rsplit('/').next().unwrap_or_default().to_owned();
+                Box::new(move |found| property(found, "instance_uuid") == Some(&*server))
+            }
+            "type" => Box::new(move |found| property(found, "image_type") == Some(&*value)),
+            key => match key.strip_prefix("property-").map(str::to_owned) {
+                Some(name) => Box::new(move |found| property(found, &name) == Some(&*value)),
+                None => continue,
+            },
+        };
+        all.push(holds);
+    }
+    Ok(all)
+}
+
+fn property<'a>(found: &'a Record, name: &str) -> Option<&'a str> {
+    found.attributes.properties.iter().find(|(key, _)| key == name).map(|(_, value)| &**value)
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "id")?;
+    Ok(Reply::ok(json!({"image": full(&ctx, &found)})))
+}
+
+async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "id")?;
+    let refused = || Fault::forbidden("You are not allowed to delete the image.");
+    let permit = permit(&ctx, "delete_image", &found).ok_or_else(refused)?;
+    if found.attributes.protected {
+        return Err(refused());
+    }
+    image::command(&ctx, &permit, found.id, ImageCommand::Delete).await?;
+    image::remove_file(&ctx, found.id).await;
+    Ok(Reply::empty(204))
+}
+
+fn brief(ctx: &Ctx, found: &Record) -> Value {
+    json!({"id": found.id, "name": found.attributes.name, "links": links(ctx, found)})
+}
+
+fn full(ctx: &Ctx, found: &Record) -> Value {
+    let attributes = &found.attributes;
+    let (status, progress) = status(found.content.status());
+    let mut shown = json!({
+        "id": found.id,
+        "name": attributes.name,
+        "minRam": attributes.min_ram_mib,
+        "minDisk": attributes.min_disk_gib,
+        "metadata": properties(found),
+        "created": found.created_at.iso_seconds(),
+        "updated": found.updated_at.iso_seconds(),
+        "status": status,
+        "progress": progress,
+        "OS-EXT-IMG-SIZE:size": found.content.stored().map_or(0, |stored| stored.size),
+        "links": links(ctx, found),
+    });
+    if let Some(server) = property(found, "instance_uuid") {
+        shown["server"] = json!({"id": server, "links": ctx.links.pair("servers", server)});
+    }
+    if let Some(auto) = property(found, "auto_disk_config") {
+        let auto = crate::schema::is_true(&Value::from(auto));
+        shown["OS-DCF:diskConfig"] = json!(if auto { "AUTO" } else { "MANUAL" });
+    }
+    shown
+}
+
+pub(super) fn properties(found: &Record) -> Value {
+    Value::Object(found.attributes.properties.iter().map(|(key, value)| (key.clone(), json!(value))).collect())
+}
+
+/// The image service's status in Nova's words, and how far an image with it is.
+fn status(status: &str) -> (&'static str, u8) {
+    match status {
+        "active" => ("ACTIVE", 100),
+        "queued" => ("SAVING", 25),
+        "saving" => ("SAVING", 50),
+        "deleted" | "pending_delete" => ("DELETED", 0),
+        "killed" => ("ERROR", 0),
+        _ => ("UNKNOWN", 0),
+    }
+}
+
+fn links(ctx: &Ctx, found: &Record) -> Value {
+    let id = found.id.to_string();
+    let mut links = ctx.links.pair("images", &id);
+    if let Some(links) = links.as_array_mut() {
+        let href = format!("{}/image/images/{id}", ctx.links.host);
+        links.push(json!({"rel": "alternate", "type": "application/vnd.openstack.image", "href": href}));
+    }
+    links
+}
+
+#[cfg(test)]
+mod tests {
+    use super::status;
+
+    #[test]
+    fn every_status_of_an_image_has_a_word() {
+        let words = ["queued", "saving", "active", "killed", "deleted", "pending_delete", "deactivated"].map(status);
+        let expected = [
+            ("SAVING", 25),
+            ("SAVING", 50),
+            ("ACTIVE", 100),
+            ("ERROR", 0),
+            ("DELETED", 0),
+            ("DELETED", 0),
+            ("UNKNOWN", 0),
+        ];
+        assert_eq!(words, expected);
+    }
+}

@@ -1,0 +1,11 @@
+//! Operations that Nova once passed on to the image and network services and has deprecated since: images and networks
+//! until 2.35, image metadata until 2.38. Clients of that age still expect them, in Nova's form and with Nova's words.
+//!
+//! They read the same read models and send the same commands as the services' own APIs; who may see or change what is the
+//! other service's rule, as it is when Nova asks with the user's token.
+
+pub(super) mod image_metadata;
+pub(super) mod images;
+pub(super) mod networks;
+pub(super) mod security_group_rules;
+pub(super) mod security_groups;
