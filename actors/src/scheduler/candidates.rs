@@ -127,9 +127,7 @@ fn with_room(look: &Look<'_>, wanted: &Wanted, set: &Slots, found: &mut Found) {
     }
     let limit = look.options.max_placement_results.max(1);
     let fits = |slot: &Slot| {
-        set.contains(*slot)
-            && needs.iter().all(|need| need.is_met(look, *slot))
-            && groups_fit(look, wanted, *slot)
+        set.contains(*slot) && needs.iter().all(|need| need.is_met(look, *slot)) && groups_fit(look, wanted, *slot)
     };
     let order = needs.iter().find(|need| need.class == "MEMORY_MB").or_else(|| needs.first());
     let size = set.len();
@@ -172,7 +170,14 @@ fn groups_fit(look: &Look<'_>, wanted: &Wanted, slot: Slot) -> bool {
     })
 }
 
-fn refuse_all(look: &Look<'_>, set: &Slots, found: &mut Found, class: &str, amount: u64, totals: BTreeMap<String, u64>) {
+fn refuse_all(
+    look: &Look<'_>,
+    set: &Slots,
+    found: &mut Found,
+    class: &str,
+    amount: u64,
+    totals: BTreeMap<String, u64>,
+) {
     let (name, unit) = named(class);
     let refused = set.iter().take(EXAMPLES).map(|slot| RefusedHost {
         hostname: look.fleet.row(slot).name.clone(),
@@ -240,7 +245,8 @@ fn in_trees(look: &Look<'_>, wanted: &Wanted, set: &Slots, found: &mut Found) {
     let mut allocations = BTreeMap::new();
     for candidate in placement::search(ledger, &request).candidates {
         let roots = candidate.allocations.keys().map(|provider| ledger.root_of(*provider));
-        let host = roots.filter_map(|root: ProviderId| look.fleet.slot(HostId(root.0))).find(|slot| set.contains(*slot));
+        let host =
+            roots.filter_map(|root: ProviderId| look.fleet.slot(HostId(root.0))).find(|slot| set.contains(*slot));
         let Some(slot) = host.filter(|slot| !allocations.contains_key(slot)) else { continue };
         let own: Vec<Allocation> = candidate
             .allocations

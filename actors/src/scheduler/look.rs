@@ -169,7 +169,7 @@ impl<'a> Seen<'a> {
     }
 
     /// What the host's aggregates say under `key`, each as it stands.
-    pub fn said(&self, key: &str) -> impl Iterator<Item = &'a str> + use<'a, '_> {
+    pub fn said<'k>(&self, key: &'k str) -> impl Iterator<Item = &'a str> + use<'a, 'k> {
         self.aggregates().filter_map(move |aggregate| aggregate.metadata.get(key)).map(String::as_str)
     }
 

@@ -20,6 +20,7 @@ pub mod filters;
 pub mod look;
 pub mod options;
 pub mod pending;
+pub mod placing;
 pub mod prefilters;
 pub mod request;
 pub mod weighers;
@@ -37,6 +38,7 @@ use chronova_projections::views::Views;
 pub use self::look::{Look, Sources};
 pub use self::options::{Multipliers, PrefilterOptions, SchedulerOptions};
 pub use self::pending::Pending;
+pub use self::placing::Scheduler;
 pub use self::request::Request;
 
 /// Candidates whose weights are kept with a decision.

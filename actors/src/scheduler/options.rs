@@ -30,7 +30,6 @@ pub struct SchedulerOptions {
     pub image_props_weight_setting: BTreeMap<String, f64>,
     /// `[metrics] weight_setting`: metric and ratio.
     pub metrics_weight_setting: BTreeMap<String, f64>,
-    pub metrics_required: bool,
     pub metrics_weight_of_unavailable: f64,
     pub prefilters: PrefilterOptions,
     /// `[compute] consecutive_build_service_disable_threshold` is not 0.
@@ -86,7 +85,6 @@ impl Default for SchedulerOptions {
             image_properties_default_architecture: None,
             image_props_weight_setting: BTreeMap::new(),
             metrics_weight_setting: BTreeMap::new(),
-            metrics_required: true,
             metrics_weight_of_unavailable: -10_000.0,
             prefilters: PrefilterOptions::default(),
             counts_build_failures: true,
@@ -170,7 +168,8 @@ mod tests {
         assert_eq!(enabled_filters(&two).unwrap(), ["IoOpsFilter", "ComputeFilter"], "in the order given");
         let error = enabled_filters(&names(&["NoSuchFilter"])).unwrap_err();
         assert!(error.contains("NoSuchFilter") && error.contains("ComputeFilter"), "{error}");
-        let classes = names(&["nova.scheduler.weights.ram.RAMWeigher", "nova.scheduler.weights.cross_cell.CrossCellWeigher"]);
+        let classes =
+            names(&["nova.scheduler.weights.ram.RAMWeigher", "nova.scheduler.weights.cross_cell.CrossCellWeigher"]);
         assert_eq!(weighers_of(&classes).unwrap(), ["RAMWeigher"]);
         let all = weighers_of(&names(&["nova.scheduler.weights.all_weighers"])).unwrap();
         assert_eq!(all.len(), weighers::WEIGHERS.len());

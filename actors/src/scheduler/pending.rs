@@ -48,6 +48,15 @@ impl Pending {
         self.entries.len()
     }
 
+    /// The decision that is longest on its way.
+    pub fn oldest(&self) -> Option<u64> {
+        self.entries.keys().next().copied()
+    }
+
+    pub fn newest(&self) -> Option<u64> {
+        self.entries.keys().next_back().copied()
+    }
+
     pub fn add(&mut self, entry: Entry) -> u64 {
         self.next += 1;
         self.load(&entry);
@@ -135,7 +144,8 @@ mod tests {
     fn what_the_read_models_show_no_longer_counts() {
         let mut pending = Pending::default();
         let (first, second) = (pending.add(entry(3)), pending.add(entry(3)));
-        let cpus = |pending: &Pending| pending.on(3).map(|burden| (burden.servers, burden.resources.get("VCPU").copied()));
+        let cpus =
+            |pending: &Pending| pending.on(3).map(|burden| (burden.servers, burden.resources.get("VCPU").copied()));
         assert_eq!(cpus(&pending), Some((2, Some(4))));
         pending.claimed(first, Position(7));
         pending.forget(Position(6));

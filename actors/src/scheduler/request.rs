@@ -216,15 +216,19 @@ impl Wanted {
 
     /// Features of the guest that only some hosts have.
     fn take_features(&mut self, request: &Request) {
-        let on = |value: Option<&str>| value.is_some_and(|value| matches!(value.to_lowercase().as_str(), "true" | "1" | "yes" | "on"));
+        let on = |value: Option<&str>| {
+            value.is_some_and(|value| matches!(value.to_lowercase().as_str(), "true" | "1" | "yes" | "on"))
+        };
         if on(request.hardware("mem_encryption")) {
             self.take("", "MEM_ENCRYPTION_CONTEXT", 1);
             self.take_trait("", "HW_CPU_X86_AMD_SEV", "required");
         }
         if let Some(labels) = request.spec("hw:pmem") {
             for label in labels.split(',').map(str::trim).filter(|label| !label.is_empty()) {
-                let name: String =
-                    label.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
+                let name: String = label
+                    .chars()
+                    .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
+                    .collect();
                 self.take("", &format!("CUSTOM_PMEM_NAMESPACE_{name}"), 1);
             }
         }
@@ -352,14 +356,24 @@ pub(super) mod tests {
     #[test]
     fn extra_specs_override_add_and_group() {
         let of = |specs: &[(&str, &str)]| words(&Wanted::of(&with(specs), true));
-        assert_eq!(of(&[("resources:VCPU", "0"), ("resources:CUSTOM_GOLD", "1")]), "CUSTOM_GOLD=1 DISK_GB=10 MEMORY_MB=512");
-        assert_eq!(of(&[("trait:HW_A", "required"), ("trait:HW_B", "forbidden")]), "DISK_GB=10 MEMORY_MB=512 VCPU=4 +HW_A -HW_B");
-        let grouped = with(&[("resources1:SRIOV_NET_VF", "1"), ("trait1:CUSTOM_LEFT", "required"), ("group_policy", "isolate")]);
+        assert_eq!(
+            of(&[("resources:VCPU", "0"), ("resources:CUSTOM_GOLD", "1")]),
+            "CUSTOM_GOLD=1 DISK_GB=10 MEMORY_MB=512"
+        );
+        assert_eq!(
+            of(&[("trait:HW_A", "required"), ("trait:HW_B", "forbidden")]),
+            "DISK_GB=10 MEMORY_MB=512 VCPU=4 +HW_A -HW_B"
+        );
+        let grouped =
+            with(&[("resources1:SRIOV_NET_VF", "1"), ("trait1:CUSTOM_LEFT", "required"), ("group_policy", "isolate")]);
         let wanted = Wanted::of(&grouped, true);
         assert_eq!(words(&wanted), "DISK_GB=10 MEMORY_MB=512 VCPU=4 | 1: SRIOV_NET_VF=1 +CUSTOM_LEFT");
         assert!(wanted.isolate);
         assert_eq!(wanted.required_traits(), BTreeSet::from(["CUSTOM_LEFT"]));
-        assert_eq!(of(&[("resources:VCPU", "many"), ("capabilities:x", "1"), ("hw:x", "1")]), "DISK_GB=10 MEMORY_MB=512 VCPU=4");
+        assert_eq!(
+            of(&[("resources:VCPU", "many"), ("capabilities:x", "1"), ("hw:x", "1")]),
+            "DISK_GB=10 MEMORY_MB=512 VCPU=4"
+        );
     }
 
     #[test]
@@ -368,7 +382,10 @@ pub(super) mod tests {
         let dedicated = ("hw:cpu_policy", "dedicated");
         assert_eq!(of(&[dedicated]), "DISK_GB=10 MEMORY_MB=512 PCPU=4");
         assert_eq!(of(&[dedicated, ("hw:emulator_threads_policy", "isolate")]), "DISK_GB=10 MEMORY_MB=512 PCPU=5");
-        assert_eq!(of(&[("hw:cpu_policy", "mixed"), ("hw:cpu_dedicated_mask", "^0")]), "DISK_GB=10 MEMORY_MB=512 PCPU=3 VCPU=1");
+        assert_eq!(
+            of(&[("hw:cpu_policy", "mixed"), ("hw:cpu_dedicated_mask", "^0")]),
+            "DISK_GB=10 MEMORY_MB=512 PCPU=3 VCPU=1"
+        );
         assert_eq!(words(&Wanted::of(&with(&[dedicated]), false)), "DISK_GB=10 MEMORY_MB=512 VCPU=4");
         assert_eq!(cpus_in("0-2,^1", 4), 2);
         assert_eq!(cpus_in("0-99999999999", 4), 4, "a mask is bounded by the CPUs there are");

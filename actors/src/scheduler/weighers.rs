@@ -44,7 +44,7 @@ pub const WEIGHERS: &[Weigher] = &[
         key: "cpu_weight_multiplier",
         multiplier: |m| m.cpu,
         from_zero: true,
-        value: Seen::free_cpus,
+        value: |seen| seen.free_cpus(),
         ..PLAIN
     },
     Weigher {
@@ -142,6 +142,27 @@ fn same_image_properties(seen: &Seen<'_>) -> f64 {
     sum
 }
 
+/// Nova's class names of all weighers, and of those that have nothing to weigh in one cell; for the configuration.
+pub const CLASSES: [&str; 14] = [
+    ALL,
+    "nova.scheduler.weights.ram.RAMWeigher",
+    "nova.scheduler.weights.cpu.CPUWeigher",
+    "nova.scheduler.weights.disk.DiskWeigher",
+    "nova.scheduler.weights.io_ops.IoOpsWeigher",
+    "nova.scheduler.weights.num_instances.NumInstancesWeigher",
+    "nova.scheduler.weights.pci.PCIWeigher",
+    "nova.scheduler.weights.affinity.ServerGroupSoftAffinityWeigher",
+    "nova.scheduler.weights.affinity.ServerGroupSoftAntiAffinityWeigher",
+    "nova.scheduler.weights.compute.BuildFailureWeigher",
+    "nova.scheduler.weights.hypervisor_version.HypervisorVersionWeigher",
+    "nova.scheduler.weights.image_props.ImagePropertiesWeigher",
+    "nova.scheduler.weights.metrics.MetricsWeigher",
+    "nova.scheduler.weights.cross_cell.CrossCellWeigher",
+];
+
+/// Stands for every weigher there is.
+pub const ALL: &str = "nova.scheduler.weights.all_weighers";
+
 /// What one weigher said of all candidates.
 #[derive(Debug)]
 struct Opinion {
@@ -216,8 +237,9 @@ impl Weighed {
     /// where `shuffle` says so.
     pub fn best(&self, keep: usize, subset: usize, shuffle: bool, dice: u64) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.slots.len()).collect();
-        let better =
-            |a: &usize, b: &usize| self.totals[*b].total_cmp(&self.totals[*a]).then_with(|| self.slots[*a].cmp(&self.slots[*b]));
+        let better = |a: &usize, b: &usize| {
+            self.totals[*b].total_cmp(&self.totals[*a]).then_with(|| self.slots[*a].cmp(&self.slots[*b]))
+        };
         let same_as_best = if shuffle { self.equal_to_best() } else { 0 };
         let keep = keep.max(subset).max(same_as_best).clamp(1, order.len().max(1));
         if keep < order.len() {

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 /// Whether `value` is as `wanted` says. Nova: `nova.scheduler.filters.extra_specs_ops.match`; text that begins with no
 /// operator is compared whole.
-pub fn matches(value: &str, wanted: &str) -> bool {
+pub(super) fn matches(value: &str, wanted: &str) -> bool {
     let mut words = wanted.split_whitespace();
     let Some(operator) = words.next() else { return value == wanted };
     let rest: Vec<&str> = words.collect();
@@ -36,7 +36,7 @@ pub fn matches(value: &str, wanted: &str) -> bool {
 }
 
 /// At most `limit` of them, and how many more there are.
-pub fn some<T: Display>(items: impl IntoIterator<Item = T>, limit: usize) -> String {
+pub(super) fn some<T: Display>(items: impl IntoIterator<Item = T>, limit: usize) -> String {
     let all: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
     let shown = all.iter().take(limit).map(String::as_str).collect::<Vec<_>>().join(", ");
     match all.len().checked_sub(limit) {

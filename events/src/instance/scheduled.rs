@@ -66,10 +66,8 @@ pub struct WeightPart {
 
 pub(super) fn sample(process: ProcessId) -> Scheduled {
     let host = HostId(uuid::Uuid::from_u128(5));
-    let refused = RefusedHost {
-        hostname: "h2".into(),
-        reason: "RAM: wants 4096 MiB, free 1024 MiB of 16384 x 1.0".into(),
-    };
+    let refused =
+        RefusedHost { hostname: "h2".into(), reason: "RAM: wants 4096 MiB, free 1024 MiB of 16384 x 1.0".into() };
     Scheduled {
         process,
         attempt: 1,

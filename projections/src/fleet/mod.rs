@@ -201,6 +201,32 @@ impl Fleet {
         self.related.is_empty()
     }
 
+    /// Takes in an event of the stream with that key.
+    pub fn take(&mut self, key: &str, event: &Event) {
+        match event {
+            Event::LedgerEvent(event) => self.apply_ledger(event),
+            Event::HostAggregateEvent(event) => self.apply_aggregate(event),
+            Event::HostEvent(event) => {
+                if let Ok(host) = key.parse() {
+                    self.apply_host(host, event);
+                }
+            }
+            Event::InstanceEvent(event) => {
+                if let Ok(server) = key.parse() {
+                    self.apply_instance(server, event);
+                }
+            }
+            // Only a build has chosen a host by itself when a step fails.
+            Event::ProcessEvent(ProcessEvent::StepFailed(failed)) => {
+                if let Some(slot) = failed.host.and_then(|host| self.slot(host)) {
+                    let row = &mut self.rows[slot as usize];
+                    row.failed_builds = row.failed_builds.saturating_add(1);
+                }
+            }
+            _ => {}
+        }
+    }
+
     fn place(&mut self, id: HostId, name: &str) -> Slot {
         if let Some(slot) = self.slot(id) {
             self.rename(slot, name);
@@ -478,12 +504,7 @@ impl Fleet {
 }
 
 /// Takes `slot` out of the sets of `before` and puts it into those of `now`.
-fn move_between<K: Ord + Clone>(
-    index: &mut BTreeMap<K, Slots>,
-    slot: Slot,
-    before: &BTreeSet<K>,
-    now: &BTreeSet<K>,
-) {
+fn move_between<K: Ord + Clone>(index: &mut BTreeMap<K, Slots>, slot: Slot, before: &BTreeSet<K>, now: &BTreeSet<K>) {
     for gone in before.difference(now) {
         if let Some(slots) = index.get_mut(gone) {
             slots.remove(slot);
@@ -502,28 +523,7 @@ impl Projection for Fleet {
     const VERSION: u32 = 1;
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
-        match event {
-            Event::LedgerEvent(event) => self.apply_ledger(event),
-            Event::HostAggregateEvent(event) => self.apply_aggregate(event),
-            Event::HostEvent(event) => {
-                if let Ok(host) = recorded.stream.key().parse() {
-                    self.apply_host(host, event);
-                }
-            }
-            Event::InstanceEvent(event) => {
-                if let Ok(server) = recorded.stream.key().parse() {
-                    self.apply_instance(server, event);
-                }
-            }
-            // Only a build has chosen a host by itself when a step fails.
-            Event::ProcessEvent(ProcessEvent::StepFailed(failed)) => {
-                if let Some(slot) = failed.host.and_then(|host| self.slot(host)) {
-                    let row = &mut self.rows[slot as usize];
-                    row.failed_builds = row.failed_builds.saturating_add(1);
-                }
-            }
-            _ => {}
-        }
+        self.take(recorded.stream.key(), event);
     }
 }
 

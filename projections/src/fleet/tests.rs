@@ -87,13 +87,8 @@ fn servers_count_on_their_hosts_and_as_io_while_they_are_built() {
     let mut fleet = fleet(2);
     let server = InstanceId(Uuid::from_u128(5));
     let process = chronova_events::ids::ProcessId(Uuid::from_u128(6));
-    let placed = Placed {
-        process,
-        host: host_id(1),
-        hostname: "H1".into(),
-        attempt: 1,
-        availability_zone: "nova".into(),
-    };
+    let placed =
+        Placed { process, host: host_id(1), hostname: "H1".into(), attempt: 1, availability_zone: "nova".into() };
     fleet.apply_instance(server, &placed.into());
     let count = |fleet: &Fleet| (fleet.row(0).servers.len(), fleet.row(0).io_ops);
     assert_eq!((count(&fleet), fleet.whereabouts(server)), ((1, 1), Some(0)));

@@ -96,10 +96,8 @@ fn text(value: &Value) -> String {
         Value::Bool(true) => "True".to_owned(),
         Value::Bool(false) => "False".to_owned(),
         Value::Array(items) => {
-            let items: Vec<String> = items
-                .iter()
-                .map(|item| item.as_str().map_or_else(|| text(item), |item| format!("'{item}'")))
-                .collect();
+            let items: Vec<String> =
+                items.iter().map(|item| item.as_str().map_or_else(|| text(item), |item| format!("'{item}'"))).collect();
             format!("[{}]", items.join(", "))
         }
         other => other.to_string(),

@@ -66,6 +66,17 @@ pub const FILTERS: &[Filter] = &[
     affinity::SIMPLE_CIDR,
 ];
 
+/// The names of all, for the configuration.
+pub const NAMES: [&str; FILTERS.len()] = {
+    let mut names = [""; FILTERS.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = FILTERS[at].name;
+        at += 1;
+    }
+    names
+};
+
 /// What Nova enables by default, in its order.
 pub const DEFAULT: &[&str] = &[
     "ComputeFilter",

@@ -58,7 +58,9 @@ fn evaluate(query: &Value, seen: &Seen<'_>, depth: usize) -> Option<Value> {
         "<=" => Value::Bool(all(|left, right| less(right, left) == Some(false))),
         ">=" => Value::Bool(all(|left, right| less(left, right) == Some(false))),
         "in" => Value::Bool(
-            cooked.split_first().is_some_and(|(first, rest)| !rest.is_empty() && rest.iter().any(|one| same(first, one))),
+            cooked
+                .split_first()
+                .is_some_and(|(first, rest)| !rest.is_empty() && rest.iter().any(|one| same(first, one))),
         ),
         "not" => Value::Array(cooked.iter().map(|one| Value::Bool(!truth(one))).collect()),
         "or" => Value::Bool(cooked.iter().any(truth)),
