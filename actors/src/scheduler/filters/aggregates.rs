@@ -15,7 +15,6 @@ pub(super) const IMAGE_PROPERTIES: Filter = Filter {
         format!("image property {key}: the host's aggregates admit {}, the image has {value}", some(admitted, 4))
     },
     lacks: |_| "no host is in an aggregate that admits the image's properties".to_owned(),
-    ..PLAIN
 };
 
 /// The first property that an aggregate of the host does not admit. Only names of standard properties are compared, as

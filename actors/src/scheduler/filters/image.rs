@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Filter, PLAIN};
+use super::Filter;
 use crate::scheduler::look::{Look, Seen};
 
 pub(super) const IMAGE_PROPERTIES: Filter = Filter {
@@ -15,7 +15,6 @@ pub(super) const IMAGE_PROPERTIES: Filter = Filter {
         Some(asked) => format!("no host runs what the image says it is ({})", asked.words()),
         None => String::new(),
     },
-    ..PLAIN
 };
 
 /// Architecture, hypervisor and mode, in the names of today.
