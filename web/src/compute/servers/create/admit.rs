@@ -110,8 +110,6 @@ fn destination(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Destination, Fau
     }
     // Who forces a host forces its zone.
     let zone_matters = forced.is_none();
-    let target = forced.or(requested);
-    if let Some(host) = &target
     if let Some(host) = forced.as_ref().or(requested.as_ref())
         && house.views.hosts.read(|hosts| hosts.named(host).is_none())
     {
