@@ -10,7 +10,7 @@ use crate::gateway::Gateway;
 use crate::hosts::fleet::Fleet;
 use crate::ports::{Images, Networks};
 use crate::process::interference::Interference;
-use crate::scheduler::SchedulerOptions;
+use crate::scheduler::{Scheduler, SchedulerOptions};
 
 /// The options of this crate; what each means stands in the reference of `nova.conf` options.
 #[derive(Debug, Clone, PartialEq)]
@@ -89,6 +89,7 @@ pub struct House {
     pub networks: Arc<dyn Networks>,
     pub images: Arc<dyn Images>,
     pub clock: Arc<dyn Clock>,
+    pub scheduler: Arc<Scheduler>,
     pub options: Options,
     /// Only in proofs; `None` in a control plane.
     pub interference: Option<Arc<dyn Interference>>,

@@ -21,6 +21,7 @@ use crate::ports::{Images, Networks};
 use crate::process::interference::Interference;
 use crate::process::supervisor;
 use crate::reconcile::{filters, networks as host_networks, quota, server_groups};
+use crate::scheduler::Scheduler;
 
 /// The log, the read models that follow it, and the aggregates: what ports are made of.
 #[derive(Clone)]
@@ -82,7 +83,9 @@ impl Runtime {
             })
         };
         let fleet = Fleet::new(views.hosts.read(|hosts| hosts.all().map(|host| host.number).max().unwrap_or(0)));
-        let house = Arc::new(House { gateway, views, fleet, networks, images, clock, options, interference });
+        let scheduler = Arc::new(Scheduler::default());
+        let house =
+            Arc::new(House { gateway, views, fleet, networks, images, clock, scheduler, options, interference });
         retire(&house, &drivers).await;
         // No request is served yet: what nobody holds now, nobody will.
         quota::give_back(&house, &quota::plan(&house.views)).await;

@@ -9,6 +9,7 @@ pub mod runner;
 pub mod views;
 
 pub mod flavors;
+pub mod fleet;
 pub mod host_aggregates;
 pub mod hosts;
 pub mod identities;

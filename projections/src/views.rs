@@ -95,6 +95,7 @@ macro_rules! views {
 
 views! {
     flavors: crate::flavors::FlavorsView,
+    fleet: crate::fleet::Fleet,
     host_aggregates: crate::host_aggregates::HostAggregatesView,
     hosts: crate::hosts::Hosts,
     identities: crate::identities::Identities,

@@ -20,7 +20,7 @@ use chronova_tests::world::{Life, Setting, World};
 use futures::future::join_all;
 use uuid::Uuid;
 
-const NO_VALID_HOST: &str = "No valid host was found. There are not enough hosts available.";
+const NO_VALID_HOST: &str = "No valid host was found. There are not enough hosts available";
 
 fn id(n: u128) -> InstanceId {
     InstanceId(Uuid::from_u128(n))
@@ -142,7 +142,8 @@ async fn a_host_that_stops_answering_without_a_word_is_down_within_heartbeats() 
     world.fleet.set_faults(0, always(Call::Usage, Effect::Refuse));
     life.until(|_| !up(&life, &world, 0)).await;
     built(&life, id(1)).await;
-    assert_eq!((life.status(id(1)), life.fault(id(1)).as_str()), ("ERROR", NO_VALID_HOST));
+    assert_eq!(life.status(id(1)), "ERROR");
+    assert!(life.fault(id(1)).starts_with(NO_VALID_HOST), "{}", life.fault(id(1)));
     world.fleet.set_faults(0, FaultPlan::default());
     life.until(|_| up(&life, &world, 0)).await;
     built(&life, id(2)).await;
@@ -348,7 +349,8 @@ async fn without_hosts_no_valid_host_is_found() {
     world.fleet.kill_host(0);
     let life = world.live(None, None).await;
     built(&life, id(1)).await;
-    assert_eq!((life.status(id(1)), life.fault(id(1)).as_str()), ("ERROR", NO_VALID_HOST));
+    assert_eq!(life.status(id(1)), "ERROR");
+    assert!(life.fault(id(1)).starts_with(NO_VALID_HOST), "{}", life.fault(id(1)));
     life.stop().await;
     world.check().await;
 }
@@ -393,7 +395,8 @@ async fn claims_never_exceed_capacity_however_many_builds_there_are_at_once() {
     let active = (1..=WISHES).filter(|n| life.status(id(*n)) == "ACTIVE").count();
     assert_eq!(active, 12, "as many as there are CPUs");
     for n in (1..=WISHES).filter(|n| life.status(id(*n)) != "ACTIVE") {
-        assert_eq!((life.status(id(n)), life.fault(id(n)).as_str()), ("ERROR", NO_VALID_HOST));
+        assert_eq!(life.status(id(n)), "ERROR");
+        assert!(life.fault(id(n)).starts_with(NO_VALID_HOST), "{}", life.fault(id(n)));
     }
     life.stop().await;
     world.check().await;

@@ -65,9 +65,9 @@ async fn spread(world: &World, count: u128) -> Vec<usize> {
 async fn each_weigher_spreads_servers_or_stacks_them() {
     type Set = fn(&mut World, f64);
     let weighers: [(&str, Set); 3] = [
-        ("memory", |world, multiplier| world.options.scheduler.ram_weight_multiplier = multiplier),
-        ("cpu", |world, multiplier| world.options.scheduler.cpu_weight_multiplier = multiplier),
-        ("disk", |world, multiplier| world.options.scheduler.disk_weight_multiplier = multiplier),
+        ("memory", |world, multiplier| world.options.scheduler.multipliers.ram = multiplier),
+        ("cpu", |world, multiplier| world.options.scheduler.multipliers.cpu = multiplier),
+        ("disk", |world, multiplier| world.options.scheduler.multipliers.disk = multiplier),
     ];
     for (name, set) in weighers {
         for (multiplier, wanted) in [(1.0, [2, 2]), (-1.0, [0, 4])] {
@@ -76,15 +76,18 @@ async fn each_weigher_spreads_servers_or_stacks_them() {
                 other(&mut world, 0.0);
             }
             set(&mut world, multiplier);
+            // Hosts at work would be avoided otherwise.
+            world.options.scheduler.multipliers.io_ops = 0.0;
             assert_eq!(spread(&world, 4).await, wanted, "{name} with {multiplier}");
         }
     }
     // The sum decides: what two want outweighs the third.
     let mut world = World::new(2);
-    world.options.scheduler.disk_weight_multiplier = -1.0;
+    world.options.scheduler.multipliers.disk = -1.0;
     assert_eq!(spread(&world, 4).await, [2, 2]);
     world = World::new(2);
-    world.options.scheduler.disk_weight_multiplier = -3.0;
+    world.options.scheduler.multipliers.disk = -3.0;
+    world.options.scheduler.multipliers.io_ops = 0.0;
     assert_eq!(spread(&world, 4).await, [0, 4]);
 }
 

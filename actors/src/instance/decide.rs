@@ -163,6 +163,14 @@ fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
             turn(built_by, placed.process)?;
             one(placed)
         }
+        InstanceCommand::RecordScheduled { placed, scheduled } => {
+            turn(built_by, scheduled.process)?;
+            match placed {
+                Some(placed) if server.placement.as_ref().is_some_and(|now| now.host == placed.host) => Ok(vec![]),
+                Some(placed) => Ok(vec![(*scheduled).into(), placed.into()]),
+                None => one(*scheduled),
+            }
+        }
         InstanceCommand::RecordUnplaced { process, host, reason } => {
             if server.placement.is_none() {
                 return Ok(vec![]);

@@ -13,7 +13,7 @@ use chronova_events::envelope::StreamId;
 use chronova_events::ids::{HostId, InstanceId, ProcessId};
 use chronova_events::instance::{
     BuildRequested, DiskConfig, FaultInfo, Instance, InstanceEvent, Locked, NetworkAllocated, Pairs, Placed, Power,
-    PowerAction,
+    PowerAction, Scheduled,
 };
 use thiserror::Error;
 
@@ -47,6 +47,11 @@ pub enum InstanceCommand {
     },
 
     RecordPlaced(Placed),
+    /// What the scheduler decided and why; with the host, where it found one.
+    RecordScheduled {
+        placed: Option<Placed>,
+        scheduled: Box<Scheduled>,
+    },
     RecordUnplaced {
         process: ProcessId,
         host: HostId,

@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use chronova_events::ids::ProviderId;
 use chronova_events::ledger::{
-    Claimed, Inventory, InventoryReplaced, Ledger, LedgerEvent, Provider, ProviderCreated, Released, TraitsReplaced,
+    Inventory, InventoryReplaced, Ledger, LedgerEvent, Provider, ProviderCreated, Released, TraitsReplaced,
 };
 
-use super::{LedgerCommand, LedgerReject, allocations, inventories, names, providers};
+use super::{LedgerCommand, LedgerReject, ServerClaim, allocations, claims, inventories, names, providers};
 
 pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>, LedgerReject> {
     match command {
         LedgerCommand::Report { provider, name, inventories, traits } => {
             report(state, provider, name, inventories, traits)
         }
-        LedgerCommand::Claim(claim) => admit(state, claim),
+        LedgerCommand::Claim(claim) => claims::admit(state, vec![ServerClaim { claim, group: None }]),
+        LedgerCommand::ClaimAll { claims } => claims::admit(state, claims),
         LedgerCommand::Release { consumer } => Ok(match state.consumers.contains_key(&consumer) {
             true => vec![Released { consumer }.into()],
             false => vec![],
@@ -94,25 +95,6 @@ fn report(
     Ok(events)
 }
 
-fn admit(state: &Ledger, claim: Claimed) -> Result<Vec<LedgerEvent>, LedgerReject> {
-    if let Some(held) = state.consumers.get(&claim.consumer) {
-        return match held.claim.allocations == claim.allocations {
-            true => Ok(vec![]),
-            false => Err(LedgerReject::HoldsOther(claim.consumer)),
-        };
-    }
-    for allocation in &claim.allocations {
-        let provider = allocation.provider;
-        let known = state.providers.get(&provider).ok_or(LedgerReject::NoSuchProvider(provider))?;
-        for (class, amount) in &allocation.resources {
-            if !known.inventories.get(class).is_some_and(|line| line.admits(*amount)) {
-                return Err(LedgerReject::DoesNotFit { provider, class: class.clone(), amount: *amount });
-            }
-        }
-    }
-    Ok(vec![claim.into()])
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     #![allow(clippy::unwrap_used)]
@@ -120,7 +102,7 @@ pub(super) mod tests {
     use chronova_events::envelope::Timestamp;
     use chronova_events::fold::Fold;
     use chronova_events::ids::{ConsumerId, ProjectId, UserId};
-    use chronova_events::ledger::Allocation;
+    use chronova_events::ledger::{Allocation, Claimed};
 
     pub(in crate::ledger) fn given(commands: impl IntoIterator<Item = LedgerCommand>) -> Ledger {
         let mut state = Ledger::default();

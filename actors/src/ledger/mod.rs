@@ -5,13 +5,14 @@
 //! optimistic locks, inventories that are in use, capacity) are the API's own; their file is named after what they change.
 
 mod allocations;
+mod claims;
 pub mod decide;
 mod inventories;
 mod names;
 mod providers;
 
 use chronova_events::envelope::StreamId;
-use chronova_events::ids::{ConsumerId, ProjectId, ProviderId, UserId};
+use chronova_events::ids::{ConsumerId, ProjectId, ProviderId, ServerGroupId, UserId};
 use chronova_events::ledger::{Allocation, Claimed, Inventory, Ledger, LedgerEvent};
 use thiserror::Error;
 
@@ -39,6 +40,10 @@ pub enum LedgerCommand {
     },
     /// Takes capacity for a consumer that holds nothing yet; repeating the same claim is harmless.
     Claim(Claimed),
+    /// The same for servers that are placed together, as the policies of their groups admit; all of them or none.
+    ClaimAll {
+        claims: Vec<ServerClaim>,
+    },
     /// Gives back everything that the consumer holds; nothing held is success.
     Release {
         consumer: ConsumerId,
@@ -139,6 +144,30 @@ pub enum Reserve {
     All,
 }
 
+/// What one server takes, and how its host relates to the hosts of its group's members.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerClaim {
+    pub claim: Claimed,
+    pub group: Option<GroupRule>,
+}
+
+/// A server group's policy, as far as a claim must keep it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupRule {
+    pub group: ServerGroupId,
+    /// The provider of the host.
+    pub host: ProviderId,
+    pub policy: GroupPolicy,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupPolicy {
+    /// All on one host.
+    Together,
+    /// At most so many on one host.
+    AtMost(u32),
+}
+
 /// What one consumer is to hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsumerClaim {
@@ -229,6 +258,8 @@ pub enum LedgerReject {
     CapacityExceeded { provider: ProviderId, class: String },
     #[error("consumer {0} holds nothing")]
     HoldsNothing(ConsumerId),
+    #[error("the policy of server group {group} does not admit another member on {host}")]
+    GroupPolicyBroken { group: ServerGroupId, host: ProviderId },
 }
 
 impl Aggregate for LedgerAggregate {

@@ -9,20 +9,19 @@
 //!
 //! A host that fails is given up and the build tries another, `[scheduler] max_attempts` in all.
 
-use chronova_events::ids::{ConsumerId, HostId, ProviderId};
-use chronova_events::instance::{FaultInfo, NetworkAllocated, Placed};
-use chronova_events::ledger::{Allocation, Claimed};
+use chronova_events::ids::{ConsumerId, HostId};
+use chronova_events::instance::{Alive, FaultInfo, NetworkAllocated, Placed};
 use chronova_events::process::{Outcome, Output};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, Work, settled};
 use super::guest;
-use crate::aggregate::CommandError;
 use crate::instance::{InstanceAggregate, InstanceCommand};
-use crate::ledger::{CELL, LedgerAggregate, LedgerCommand, LedgerReject};
+use crate::ledger::{CELL, LedgerAggregate, LedgerCommand};
 use crate::ports::NicsWanted;
-use crate::scheduler::{self, Chosen, Request};
+use crate::scheduler::Request;
+use crate::scheduler::placing::{Asked, NotPlaced, Seat, dice};
 
 pub const DEFINITION: Definition = Definition {
     name: "build_instance",
@@ -89,59 +88,49 @@ async fn claim_host(work: &Work) -> Result<Output, StepError> {
     if let Some(placed) = server.placement.as_ref().filter(|placed| placed.process == work.running.process) {
         return Ok(Output::Host { host: placed.host, hostname: placed.hostname.clone() });
     }
-    let request = Request::of_build(&server.request, &work.running.excluded, &house.options.availability_zone);
-    let candidates = scheduler::choose(&house.views, &request, &house.options.scheduler).map_err(|none| {
-        let details = format!("{none} (attempt {})", work.running.attempt);
-        if !work.running.excluded.is_empty() {
-            return StepError::Fatal(exhausted(work, &details));
+    let mut request = Request::of_build(&server.request, &work.running.excluded, &house.options.availability_zone);
+    request.dice = dice();
+    let asked = Asked {
+        request,
+        server: work.instance_id(),
+        project: server.request.project.clone(),
+        user: server.request.user.clone(),
+        process: work.running.process,
+        attempt: work.running.attempt,
+        meta: work.meta.clone(),
+    };
+    match house.scheduler.place(house, &asked).await {
+        Ok(seat) => take_seat(work, seat).await,
+        Err(NotPlaced::NoHost { reasons, lost }) => {
+            let details = format!("{} (attempt {})", reasons.counts(), work.running.attempt);
+            let message = reasons.message();
+            let scheduled = Box::new(reasons.record(work.running.process, work.running.attempt, &[], lost));
+            let record = InstanceCommand::RecordScheduled { placed: None, scheduled };
+            settled(house.gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await)?;
+            if !work.running.excluded.is_empty() {
+                return Err(StepError::Fatal(exhausted(work, &details)));
+            }
+            Err(StepError::fatal(500, &message, &details))
         }
-        StepError::fatal(500, "No valid host was found. There are not enough hosts available.", &details)
-    })?;
-    for chosen in candidates {
-        if claim(work, &request, &chosen, &server.request.project, &server.request.user).await? {
-            let zone = house.views.host_aggregates.read(|view| view.zone_of(chosen.host).map(str::to_owned));
-            let placed = Placed {
-                process: work.running.process,
-                host: chosen.host,
-                hostname: chosen.hostname.clone(),
-                attempt: work.running.attempt,
-                availability_zone: zone.unwrap_or_else(|| house.options.availability_zone.clone()),
-            };
-            let record = InstanceCommand::RecordPlaced(placed);
-            house.gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await?;
-            return Ok(Output::Host { host: chosen.host, hostname: chosen.hostname });
-        }
+        Err(NotPlaced::NotNow(reason)) => Err(StepError::Again(reason)),
     }
-    Err(StepError::Again("every host that seemed to fit was taken meanwhile".to_owned()))
 }
 
-/// Says whether the claim was admitted.
-async fn claim(
-    work: &Work,
-    request: &Request,
-    chosen: &Chosen,
-    project: &chronova_events::ids::ProjectId,
-    user: &chronova_events::ids::UserId,
-) -> Result<bool, StepError> {
-    let consumer = ConsumerId::new(work.instance_id().to_string());
-    let claim = LedgerCommand::Claim(Claimed {
-        consumer: consumer.clone(),
-        project: project.clone(),
-        user: user.clone(),
-        consumer_type: Some("INSTANCE".to_owned()),
-        allocations: vec![Allocation { provider: ProviderId(chosen.host.0), resources: request.resources.clone() }],
-    });
+/// Records where the server goes, and why, in one append.
+async fn take_seat(work: &Work, seat: Seat) -> Result<Output, StepError> {
+    let Seat { chosen, scheduled, ticket } = seat;
+    let placed = Placed {
+        process: work.running.process,
+        host: chosen.host,
+        hostname: chosen.hostname.clone(),
+        attempt: work.running.attempt,
+        availability_zone: chosen.zone.unwrap_or_else(|| work.house.options.availability_zone.clone()),
+    };
+    let record = InstanceCommand::RecordScheduled { placed: Some(placed), scheduled: Box::new(scheduled) };
     let gateway = &work.house.gateway;
-    match gateway.send::<LedgerAggregate>(&CELL, claim, work.meta.clone()).await {
-        Ok(_) => Ok(true),
-        // A claim from before a crash, for a host that was not recorded: given back, and another host claimed.
-        Err(CommandError::Rejected(LedgerReject::HoldsOther(_))) => {
-            release_claim(work).await?;
-            Ok(false)
-        }
-        Err(CommandError::Rejected(_)) => Ok(false),
-        Err(error @ CommandError::Unavailable(_)) => Err(error.into()),
-    }
+    let committed = gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await?;
+    ticket.placed(committed.position);
+    Ok(Output::Host { host: chosen.host, hostname: chosen.hostname })
 }
 
 pub(super) async fn release_claim(work: &Work) -> Result<(), StepError> {
@@ -168,7 +157,7 @@ async fn allocate_network(work: &Work) -> Result<Output, StepError> {
         project: server.request.project.clone(),
         hostname: server.request.hostname.clone(),
         host: hostname,
-        availability_zone: work.house.options.availability_zone.clone(),
+        availability_zone: placed_zone(work, &server),
         networks: server.request.networks.clone(),
         security_groups: server.request.security_groups.clone(),
     };
@@ -176,6 +165,11 @@ async fn allocate_network(work: &Work) -> Result<Output, StepError> {
     let record = InstanceCommand::RecordNetwork(NetworkAllocated { process: work.running.process, nics: nics.clone() });
     work.house.gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await?;
     Ok(Output::Nics(nics))
+}
+
+fn placed_zone(work: &Work, server: &Alive) -> String {
+    let placed = server.placement.as_ref().map(|placed| placed.availability_zone.clone());
+    placed.unwrap_or_else(|| work.house.options.availability_zone.clone())
 }
 
 pub(super) async fn release_network(work: &Work) -> Result<(), StepError> {

@@ -1,126 +1,215 @@
 //! Chooses hosts.
 //!
-//! A choice is a proposal made from views that may lag; the placement ledger's `decide` has the last word. So the result is
-//! a list, best first, and the caller claims the first that still fits.
+//! | step | file | Nova's name for it |
+//! |---|---|---|
+//! | what is asked for | [`request`] | request spec |
+//! | what hosts must be, from the indexes | [`prefilters`] | request filters |
+//! | who has it, from the indexes | [`candidates`] | allocation candidates |
+//! | who will do | [`filters`] | filters |
+//! | who is best | [`weighers`] | weighers |
+//! | who gets it | [`placing`] | claim, alternates |
 //!
-//! Filters and weighers are tables: adding one is one function and one line.
+//! [`choose`] is pure: the same read models, request and options give the same decision, whether it is made now, in a
+//! what-if or in a replay. A decision is a proposal made from views that may lag; what must hold (capacity, server groups)
+//! the placement ledger's `decide` checks again when the host is claimed, so the result is a list, best first.
+//!
+//! Filters and weighers are tables: adding one is a value and a line.
 
+pub mod candidates;
 pub mod filters;
+pub mod look;
+pub mod options;
+pub mod pending;
+pub mod placing;
+pub mod prefilters;
+pub mod request;
 pub mod weighers;
+mod words;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
-
-use chronova_events::host::KnownHost;
-use chronova_events::ids::{HostId, ProviderId};
-use chronova_events::instance::BuildRequested;
-use chronova_events::ledger::Provider;
+use chronova_events::ids::{HostId, ProcessId, ProviderId};
+use chronova_events::instance::{CheckRecord, RefusedHost, Scheduled, WeighedHost};
+use chronova_events::ledger::Allocation;
+use chronova_projections::fleet::Slot;
 use chronova_projections::views::Views;
 
-/// `[filter_scheduler]`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SchedulerOptions {
-    pub enabled_filters: Vec<String>,
-    pub ram_weight_multiplier: f64,
-    pub cpu_weight_multiplier: f64,
-    pub disk_weight_multiplier: f64,
-    /// How many of the best hosts are returned: the chosen one and its alternates.
-    pub candidates: usize,
-}
+pub use self::look::{Look, Sources};
+pub use self::options::{Multipliers, PrefilterOptions, SchedulerOptions};
+pub use self::pending::Pending;
+pub use self::placing::Scheduler;
+pub use self::request::Request;
 
-impl Default for SchedulerOptions {
-    fn default() -> Self {
-        Self {
-            enabled_filters: filters::FILTERS.iter().map(|filter| filter.name.to_owned()).collect(),
-            ram_weight_multiplier: 1.0,
-            cpu_weight_multiplier: 1.0,
-            disk_weight_multiplier: 1.0,
-            candidates: 8,
-        }
-    }
-}
-
-/// What is looked for.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Request {
-    /// Class and amount, sorted by class.
-    pub resources: Vec<(String, u64)>,
-    pub availability_zone: Option<String>,
-    pub forced_host: Option<String>,
-    pub excluded: BTreeSet<HostId>,
-    /// `hw_architecture` of the image, where it says so.
-    pub architecture: Option<String>,
-    /// The zone of hosts that are in none: `[DEFAULT] default_availability_zone`.
-    pub default_zone: String,
-}
-
-impl Request {
-    /// What a server asks for. Nova: `nova.scheduler.utils.resources_from_flavor`.
-    pub fn of_build(build: &BuildRequested, excluded: &BTreeSet<HostId>, default_zone: &str) -> Self {
-        let flavor = &build.flavor;
-        let disk =
-            u64::from(flavor.root_gib) + u64::from(flavor.ephemeral_gib) + u64::from(flavor.swap_mib.div_ceil(1024));
-        let mut resources =
-            vec![("MEMORY_MB".to_owned(), flavor.memory_mib), ("VCPU".to_owned(), u64::from(flavor.vcpus))];
-        if disk > 0 {
-            resources.insert(0, ("DISK_GB".to_owned(), disk));
-        }
-        let architecture = build.image.as_ref().and_then(|image| {
-            image.properties.iter().find(|(key, _)| key == "hw_architecture" || key == "architecture")
-        });
-        Self {
-            resources,
-            availability_zone: build.availability_zone.clone(),
-            forced_host: build.forced_host.clone(),
-            excluded: excluded.clone(),
-            architecture: architecture.map(|(_, value)| value.clone()),
-            default_zone: default_zone.to_owned(),
-        }
-    }
-}
-
-/// A host with its capacity, as the views show them.
-#[derive(Debug)]
-pub struct Candidate<'a> {
-    pub host: &'a KnownHost,
-    pub provider: &'a Provider,
-}
+/// Candidates whose weights are kept with a decision.
+const WEIGHED: usize = 5;
 
 /// A host that fits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chosen {
     pub host: HostId,
     pub hostname: String,
+    pub slot: Slot,
+    /// The zone that it is in because of an aggregate.
+    pub zone: Option<String>,
+    /// What to claim for it, sorted by provider.
+    pub allocations: Vec<Allocation>,
 }
 
-/// Why there is none: how many hosts each check left over, in order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NoValidHost {
-    pub left: Vec<(&'static str, usize)>,
+/// What was decided, and why.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// Hosts that fit, best first: the chosen one and its alternates. Empty: there is none.
+    pub ranked: Vec<Chosen>,
+    pub reasons: Reasons,
 }
 
-impl std::fmt::Display for NoValidHost {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let parts: Vec<String> = self.left.iter().map(|(check, left)| format!("{check}: {left} left")).collect();
-        f.write_str(&parts.join(", "))
+/// Why it was decided so.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Reasons {
+    pub wanted: Vec<(String, u64)>,
+    pub required: Vec<String>,
+    pub hosts: u32,
+    pub checks: Vec<CheckRecord>,
+    pub weighed: Vec<WeighedHost>,
+    /// In one sentence and without naming hosts: what is missing, where no host fits.
+    pub lacks: Option<String>,
+}
+
+impl Reasons {
+    /// As it is recorded.
+    pub fn record(self, process: ProcessId, attempt: u32, ranked: &[Chosen], lost: Vec<RefusedHost>) -> Scheduled {
+        Scheduled {
+            process,
+            attempt,
+            wanted: self.wanted,
+            required: self.required,
+            hosts: self.hosts,
+            checks: self.checks,
+            weighed: self.weighed,
+            chosen: ranked.first().map(|chosen| chosen.host),
+            alternates: ranked.iter().skip(1).map(|chosen| chosen.hostname.clone()).collect(),
+            lost,
+        }
+    }
+
+    /// What the user is told. Clients look for the first sentence, which is Nova's.
+    pub fn message(&self) -> String {
+        match &self.lacks {
+            Some(lacks) => format!("No valid host was found. There are not enough hosts available: {lacks}."),
+            None => "No valid host was found. There are not enough hosts available.".to_owned(),
+        }
+    }
+
+    /// How many hosts each check left, for administrators.
+    pub fn counts(&self) -> String {
+        let checks = self.checks.iter().map(|check| format!("{}: {} left", check.name, check.left));
+        std::iter::once(format!("{} hosts", self.hosts)).chain(checks).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// The hosts that fit, best first, or why there is none.
-pub fn choose(views: &Views, request: &Request, options: &SchedulerOptions) -> Result<Vec<Chosen>, NoValidHost> {
-    views.hosts.read(|hosts| {
+/// The hosts that fit, best first, as the read models show them now, besides what is on its way.
+pub fn choose(views: &Views, pending: &Pending, request: &Request, options: &SchedulerOptions) -> Decision {
+    views.fleet.read(|fleet| {
         views.placement.read(|placement| {
-            let provider = |host: &KnownHost| placement.ledger.providers.get(&ProviderId(host.id.0));
-            let all: Vec<Candidate<'_>> =
-                hosts.all().filter_map(|host| provider(host).map(|provider| Candidate { host, provider })).collect();
-            let mut left = vec![("known", all.len())];
-            let fitting = filters::apply(all, request, options, &mut left);
-            if fitting.is_empty() {
-                return Err(NoValidHost { left });
-            }
-            Ok(weighers::best(&fitting, options))
+            views.server_groups.read(|groups| {
+                views.servers.read(|servers| {
+                    choose_among(Sources { fleet, groups, placement, servers, pending }, request, options)
+                })
+            })
         })
     })
+}
+
+/// As [`choose`], among hosts that may be of another time or another fleet.
+pub fn choose_among(sources: Sources<'_>, request: &Request, options: &SchedulerOptions) -> Decision {
+    let look = Look::new(sources, request, options);
+    let mut found = candidates::find(&look);
+    let mut slots = std::mem::take(&mut found.slots);
+    let mut reasons = Reasons {
+        wanted: found.totals.iter().map(|(class, amount)| (class.clone(), *amount)).collect(),
+        required: found.required,
+        hosts: found.hosts,
+        checks: found.checks,
+        weighed: Vec::new(),
+        lacks: found.lacks,
+    };
+    if let Some(group) = &look.group {
+        reasons.required.push(format!("group {} ({})", group.name, group.policy.name()));
+    }
+    // Nova skips the filters for a host that an administrator insists on.
+    if request.forced_host.is_none() && !slots.is_empty() {
+        filter(&look, &mut slots, &mut reasons, |_| true);
+    }
+    if slots.is_empty() {
+        return Decision { ranked: Vec::new(), reasons };
+    }
+    let weighed = weighers::weigh(&look, slots);
+    let subset = options.host_subset_size.max(1);
+    let places =
+        weighed.best(options.max_attempts.max(1), subset, options.shuffle_best_same_weighed_hosts, request.dice);
+    reasons.weighed = places.iter().take(WEIGHED).map(|place| weighed.record(&look, *place)).collect();
+    let chosen = |place: &usize| {
+        let slot = weighed.slot(*place);
+        let row = look.fleet.row(slot);
+        let allocations = match &mut found.allocations {
+            Some(by_slot) => by_slot.remove(&slot).unwrap_or_default(),
+            None => vec![Allocation { provider: ProviderId(row.id.0), resources: reasons.wanted.clone() }],
+        };
+        let zone = look.fleet.zone_of(slot).map(str::to_owned);
+        Chosen { host: row.id, hostname: row.name.clone(), slot, zone, allocations }
+    };
+    let ranked = places.iter().take(options.max_attempts.max(1)).map(chosen).collect();
+    Decision { ranked, reasons }
+}
+
+/// Whether a server may be rebuilt with another image where it is: only some filters are asked, of that host alone.
+///
+/// # Errors
+/// Says which filter refuses.
+pub fn may_rebuild(
+    views: &Views,
+    host: HostId,
+    request: &Request,
+    options: &SchedulerOptions,
+) -> Result<(), Box<Reasons>> {
+    views.fleet.read(|fleet| {
+        views.placement.read(|placement| {
+            views.server_groups.read(|groups| {
+                views.servers.read(|servers| {
+                    let pending = Pending::default();
+                    let sources = Sources { fleet, groups, placement, servers, pending: &pending };
+                    let look = Look::new(sources, request, options);
+                    let mut slots: Vec<Slot> = fleet.slot(host).into_iter().collect();
+                    let mut reasons = Reasons { hosts: 1, ..Reasons::default() };
+                    filter(&look, &mut slots, &mut reasons, |filter| filter.on_rebuild);
+                    if slots.is_empty() { Err(Box::new(reasons)) } else { Ok(()) }
+                })
+            })
+        })
+    })
+}
+
+/// Asks the enabled filters in their order until no host is left.
+fn filter(look: &Look<'_>, slots: &mut Vec<Slot>, reasons: &mut Reasons, which: fn(&filters::Filter) -> bool) {
+    for name in &look.options.enabled_filters {
+        let Some(filter) = filters::named(name).filter(|filter| which(filter)) else { continue };
+        let mut refused = Vec::new();
+        if (filter.applies)(look) {
+            slots.retain(|slot| {
+                let seen = look.host(*slot);
+                let passes = (filter.passes)(&seen);
+                if !passes && refused.len() < candidates::EXAMPLES {
+                    refused.push(RefusedHost { hostname: seen.row.name.clone(), reason: (filter.says)(&seen) });
+                }
+                passes
+            });
+        }
+        let left = candidates::count(slots.len());
+        reasons.checks.push(CheckRecord { name: filter.name.to_owned(), left, refused });
+        if slots.is_empty() {
+            reasons.lacks = Some((filter.lacks)(look));
+            return;
+        }
+    }
 }

@@ -1,57 +1,283 @@
-//! Which of the hosts that will do is best. Each weigher's raw values are normalised to 0..1 over the candidates and
-//! multiplied, as Nova's `BaseWeightHandler` does; the sum decides, and equal sums are ordered by name.
+//! Which of the hosts that will do is best.
+//!
+//! Each weigher's raw values are brought between 0 and 1 over the candidates, by the least and the greatest of them (some
+//! weighers take 0 for the least, whatever it is), and multiplied; the sum decides. As Nova's `BaseWeightHandler`. Equal
+//! sums are ordered by the age of the host. A multiplier can be overridden by the metadata of a host's aggregates; the least
+//! of several counts.
 
-use super::{Candidate, Chosen, SchedulerOptions};
+use chronova_events::instance::{WeighedHost, WeightPart};
+use chronova_events::server_group::Policy;
+use chronova_projections::fleet::Slot;
+
+use super::look::{Look, Seen};
+use super::options::Multipliers;
 
 /// One opinion on a host.
-struct Weigher {
-    raw: fn(&Candidate<'_>) -> u64,
-    multiplier: fn(&SchedulerOptions) -> f64,
+#[derive(Debug)]
+pub struct Weigher {
+    pub name: &'static str,
+    /// The option, and the aggregate metadata that overrides it.
+    key: &'static str,
+    multiplier: fn(&Multipliers) -> f64,
+    /// 0 is the least, and what is below counts as 0.
+    from_zero: bool,
+    /// Whether the hosts can differ at all for this request.
+    applies: fn(&Look<'_>) -> bool,
+    value: fn(&Seen<'_>) -> f64,
 }
 
-const WEIGHERS: &[Weigher] = &[
-    Weigher { raw: |candidate| free(candidate, "MEMORY_MB"), multiplier: |options| options.ram_weight_multiplier },
-    Weigher { raw: |candidate| free(candidate, "VCPU"), multiplier: |options| options.cpu_weight_multiplier },
-    Weigher { raw: |candidate| free(candidate, "DISK_GB"), multiplier: |options| options.disk_weight_multiplier },
+const PLAIN: Weigher =
+    Weigher { name: "", key: "", multiplier: |_| 1.0, from_zero: false, applies: |_| true, value: |_| 0.0 };
+
+/// Every weigher there is.
+pub const WEIGHERS: &[Weigher] = &[
+    Weigher {
+        name: "RAMWeigher",
+        key: "ram_weight_multiplier",
+        multiplier: |m| m.ram,
+        from_zero: true,
+        value: |seen| seen.plainly_free("MEMORY_MB"),
+        ..PLAIN
+    },
+    Weigher {
+        name: "CPUWeigher",
+        key: "cpu_weight_multiplier",
+        multiplier: |m| m.cpu,
+        from_zero: true,
+        value: |seen| seen.free_cpus(),
+        ..PLAIN
+    },
+    Weigher {
+        name: "DiskWeigher",
+        key: "disk_weight_multiplier",
+        multiplier: |m| m.disk,
+        from_zero: true,
+        value: |seen| seen.plainly_free("DISK_GB") * 1024.0,
+        ..PLAIN
+    },
+    Weigher {
+        name: "IoOpsWeigher",
+        key: "io_ops_weight_multiplier",
+        multiplier: |m| m.io_ops,
+        from_zero: true,
+        value: |seen| f64::from(seen.num_io_ops()),
+        ..PLAIN
+    },
+    Weigher {
+        name: "NumInstancesWeigher",
+        key: "num_instances_weight_multiplier",
+        multiplier: |m| m.num_instances,
+        value: |seen| f64::from(seen.num_instances()),
+        ..PLAIN
+    },
+    // Hosts tell of no PCI devices yet: all have none, which is 100 for each, and so no host is preferred.
+    Weigher { name: "PCIWeigher", key: "pci_weight_multiplier", multiplier: |m| m.pci, value: |_| 100.0, ..PLAIN },
+    Weigher {
+        name: "ServerGroupSoftAffinityWeigher",
+        key: "soft_affinity_weight_multiplier",
+        multiplier: |m| m.soft_affinity,
+        applies: |look| policy(look) == Some(Policy::SoftAffinity),
+        value: |seen| f64::from(seen.members()),
+        ..PLAIN
+    },
+    Weigher {
+        name: "ServerGroupSoftAntiAffinityWeigher",
+        key: "soft_anti_affinity_weight_multiplier",
+        multiplier: |m| m.soft_anti_affinity,
+        applies: |look| policy(look) == Some(Policy::SoftAntiAffinity),
+        value: |seen| -f64::from(seen.members()),
+        ..PLAIN
+    },
+    Weigher {
+        name: "BuildFailureWeigher",
+        key: "build_failure_weight_multiplier",
+        // Failures speak against a host.
+        multiplier: |m| m.build_failure,
+        applies: |look| look.options.counts_build_failures,
+        value: |seen| -f64::from(seen.row.failed_builds),
+        ..PLAIN
+    },
+    Weigher {
+        name: "HypervisorVersionWeigher",
+        key: "hypervisor_version_weight_multiplier",
+        multiplier: |m| m.hypervisor_version,
+        value: |seen| seen.row.facts.as_ref().map_or(0.0, |facts| f64::from(facts.capabilities.hypervisor_version)),
+        ..PLAIN
+    },
+    Weigher {
+        name: "ImagePropertiesWeigher",
+        key: "image_props_weight_multiplier",
+        multiplier: |m| m.image_props,
+        applies: |look| look.request.image.as_ref().is_some_and(|image| !image.properties.is_empty()),
+        value: same_image_properties,
+        ..PLAIN
+    },
+    Weigher {
+        name: "MetricsWeigher",
+        key: "metrics_weight_multiplier",
+        multiplier: |m| m.metrics,
+        applies: |look| !look.options.metrics_weight_setting.is_empty(),
+        // Hosts report no metrics yet: what is unavailable weighs the same everywhere.
+        value: |seen| seen.look.options.metrics_weight_of_unavailable,
+        ..PLAIN
+    },
 ];
 
-fn free(candidate: &Candidate<'_>, class: &str) -> u64 {
-    candidate.provider.inventories.get(class).map_or(0, chronova_events::ledger::InventoryLine::free)
+fn policy(look: &Look<'_>) -> Option<Policy> {
+    look.group.as_ref().map(|group| group.policy)
 }
 
-/// The best candidates, best first.
-pub fn best(candidates: &[Candidate<'_>], options: &SchedulerOptions) -> Vec<Chosen> {
-    let mut weights = vec![0.0_f64; candidates.len()];
-    for weigher in WEIGHERS {
-        let raw: Vec<u64> = candidates.iter().map(weigher.raw).collect();
-        let (low, high) = (raw.iter().min().copied().unwrap_or(0), raw.iter().max().copied().unwrap_or(0));
-        if low == high {
-            continue;
-        }
-        for (weight, value) in weights.iter_mut().zip(raw) {
-            *weight += (weigher.multiplier)(options) * ratio(value - low, high - low);
+/// How often the properties of the request's image occur among the images of the servers on the host.
+fn same_image_properties(seen: &Seen<'_>) -> f64 {
+    let Some(image) = &seen.look.request.image else { return 0.0 };
+    let setting = &seen.look.options.image_props_weight_setting;
+    let mut sum = 0.0;
+    for server in &seen.row.servers {
+        let row = seen.look.servers.get(*server).and_then(|row| row.server());
+        let Some(own) = row.and_then(|server| server.request.image.as_ref()) else { continue };
+        for property in image.properties.iter().filter(|property| own.properties.contains(property)) {
+            sum += if setting.is_empty() { 1.0 } else { setting.get(&property.0).copied().unwrap_or(0.0) };
         }
     }
-    let mut order: Vec<usize> = (0..candidates.len()).collect();
-    let better = |a: &usize, b: &usize| {
-        weights[*b]
-            .total_cmp(&weights[*a])
-            .then_with(|| candidates[*a].host.hostname.cmp(&candidates[*b].host.hostname))
+    sum
+}
+
+/// Nova's class names of all weighers, and of those that have nothing to weigh in one cell; for the configuration.
+pub const CLASSES: [&str; 14] = [
+    ALL,
+    "nova.scheduler.weights.ram.RAMWeigher",
+    "nova.scheduler.weights.cpu.CPUWeigher",
+    "nova.scheduler.weights.disk.DiskWeigher",
+    "nova.scheduler.weights.io_ops.IoOpsWeigher",
+    "nova.scheduler.weights.num_instances.NumInstancesWeigher",
+    "nova.scheduler.weights.pci.PCIWeigher",
+    "nova.scheduler.weights.affinity.ServerGroupSoftAffinityWeigher",
+    "nova.scheduler.weights.affinity.ServerGroupSoftAntiAffinityWeigher",
+    "nova.scheduler.weights.compute.BuildFailureWeigher",
+    "nova.scheduler.weights.hypervisor_version.HypervisorVersionWeigher",
+    "nova.scheduler.weights.image_props.ImagePropertiesWeigher",
+    "nova.scheduler.weights.metrics.MetricsWeigher",
+    "nova.scheduler.weights.cross_cell.CrossCellWeigher",
+];
+
+/// Stands for every weigher there is.
+pub const ALL: &str = "nova.scheduler.weights.all_weighers";
+
+/// What one weigher said of all candidates.
+#[derive(Debug)]
+struct Opinion {
+    weigher: &'static Weigher,
+    values: Vec<f64>,
+    weights: Vec<f64>,
+}
+
+/// The candidates with their weights.
+#[derive(Debug)]
+pub struct Weighed {
+    slots: Vec<Slot>,
+    totals: Vec<f64>,
+    opinions: Vec<Opinion>,
+}
+
+/// Weighs the candidates. A single one needs no weighing, as in Nova.
+pub fn weigh(look: &Look<'_>, slots: Vec<Slot>) -> Weighed {
+    let mut totals = vec![0.0_f64; slots.len()];
+    let mut opinions = Vec::new();
+    if slots.len() > 1 {
+        for weigher in look.options.weighers.iter().filter_map(|name| named(name)) {
+            let Some(opinion) = opinion(look, weigher, &slots) else { continue };
+            for (total, weight) in totals.iter_mut().zip(&opinion.weights) {
+                *total += weight;
+            }
+            opinions.push(opinion);
+        }
+    }
+    Weighed { slots, totals, opinions }
+}
+
+fn named(name: &str) -> Option<&'static Weigher> {
+    WEIGHERS.iter().find(|weigher| weigher.name == name)
+}
+
+/// `None` where the candidates do not differ.
+fn opinion(look: &Look<'_>, weigher: &'static Weigher, slots: &[Slot]) -> Option<Opinion> {
+    let option = (weigher.multiplier)(&look.options.multipliers);
+    let overridden = look.fleet.aggregates().any(|(_, aggregate)| aggregate.metadata.contains_key(weigher.key));
+    if !(weigher.applies)(look) || (option == 0.0 && !overridden) {
+        return None;
+    }
+    let mut values = Vec::with_capacity(slots.len());
+    let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+    for slot in slots {
+        let value = (weigher.value)(&look.host(*slot));
+        let value = if weigher.from_zero { value.max(0.0) } else { value };
+        low = low.min(value);
+        high = high.max(value);
+        values.push(value);
+    }
+    // Where all are equal, no weight tells them apart, from whatever they are counted.
+    if low >= high && !overridden {
+        return None;
+    }
+    let low = if weigher.from_zero { 0.0 } else { low };
+    let range = high - low;
+    if range <= 0.0 {
+        return None;
+    }
+    let multiplier = |slot: Slot| match overridden {
+        true => look.host(slot).least(weigher.key, option),
+        false => option,
     };
-    let keep = options.candidates.clamp(1, order.len().max(1));
-    if keep < order.len() {
-        order.select_nth_unstable_by(keep - 1, better);
-        order.truncate(keep);
-    }
-    order.sort_unstable_by(better);
-    order
-        .into_iter()
-        .map(|index| &candidates[index].host)
-        .map(|host| Chosen { host: host.id, hostname: host.hostname.clone() })
-        .collect()
+    let weights = values.iter().zip(slots).map(|(value, slot)| multiplier(*slot) * (value - low) / range).collect();
+    Some(Opinion { weigher, values, weights })
 }
 
-#[allow(clippy::cast_precision_loss)] // only the order matters
-fn ratio(part: u64, whole: u64) -> f64 {
-    part as f64 / whole as f64
+impl Weighed {
+    /// Places in `slots` of the best, best first, at most `keep`. `dice` chooses among the `subset` best, and among equals
+    /// where `shuffle` says so.
+    pub fn best(&self, keep: usize, subset: usize, shuffle: bool, dice: u64) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.slots.len()).collect();
+        let better = |a: &usize, b: &usize| {
+            self.totals[*b].total_cmp(&self.totals[*a]).then_with(|| self.slots[*a].cmp(&self.slots[*b]))
+        };
+        let same_as_best = if shuffle { self.equal_to_best() } else { 0 };
+        let keep = keep.max(subset).max(same_as_best).clamp(1, order.len().max(1));
+        if keep < order.len() {
+            order.select_nth_unstable_by(keep - 1, better);
+            order.truncate(keep);
+        }
+        order.sort_unstable_by(better);
+        // One throw for both: which of the first so many comes first.
+        let among = subset.max(same_as_best).min(order.len());
+        if among > 1
+            && let Ok(chosen) = usize::try_from(dice % number_of(among))
+        {
+            order[..=chosen].rotate_right(1);
+        }
+        order
+    }
+
+    fn equal_to_best(&self) -> usize {
+        let best = self.totals.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        self.totals.iter().filter(|total| total.total_cmp(&best).is_eq()).count()
+    }
+
+    pub fn slot(&self, place: usize) -> Slot {
+        self.slots[place]
+    }
+
+    /// How the candidate at a place was weighed, for the record.
+    pub fn record(&self, look: &Look<'_>, place: usize) -> WeighedHost {
+        let row = look.fleet.row(self.slots[place]);
+        let parts = self.opinions.iter().map(|opinion| WeightPart {
+            weigher: opinion.weigher.name.to_owned(),
+            value: opinion.values[place],
+            weight: opinion.weights[place],
+        });
+        WeighedHost { host: row.id, hostname: row.name.clone(), weight: self.totals[place], parts: parts.collect() }
+    }
+}
+
+fn number_of(count: usize) -> u64 {
+    count as u64
 }

@@ -26,18 +26,21 @@
 //! While a process works on the server, `ongoing` says which. Nova's quadruple (`vm_state`, `task_state`, `power_state`,
 //! `status`) is derived in [`status`], never stored.
 
+pub(crate) mod older;
 mod payloads;
+mod scheduled;
 mod state;
 pub mod status;
 
 pub use payloads::*;
+pub use scheduled::*;
 pub use state::{Alive, Instance, Ongoing, Phase, Stage};
 
 noun! {
     /// What can happen to a server.
     InstanceEvent = "instance" {
         /// A user asked for a server; all that was asked for and all that was looked up at that moment.
-        BuildRequested = "build_requested" @ 1,
+        BuildRequested = "build_requested" @ 2 from { 1 => older::BuildRequestedV1 },
         /// A host was chosen and its resources claimed.
         Placed = "placed" @ 1,
         /// The host was given up (another attempt or the end follows).
@@ -78,5 +81,7 @@ noun! {
         Locked = "locked" @ 1,
         /// The lock was taken off.
         Unlocked = "unlocked" @ 1,
+        /// The scheduler decided where the server goes, or that it goes nowhere, and why.
+        Scheduled = "scheduled" @ 1,
     }
 }

@@ -79,6 +79,8 @@ pub struct BuildRequested {
     pub number: u64,
     pub reservation: String,
     pub launch_index: u32,
+    /// How many servers were asked for together: they are placed together or not at all.
+    pub batch: u32,
     pub project: ProjectId,
     pub user: UserId,
     pub name: String,
@@ -95,8 +97,10 @@ pub struct BuildRequested {
     pub metadata: Pairs,
     pub tags: Vec<String>,
     pub availability_zone: Option<String>,
-    /// A host (and, with `node`, a node) that an administrator insists on.
+    /// A host that an administrator insists on, whatever the filters say (`zone:host:node`).
     pub forced_host: Option<String>,
+    /// The host that it has to be, if the filters let it (2.74).
+    pub requested_host: Option<String>,
     pub scheduler_hints: Vec<(String, Vec<String>)>,
     pub disk_config: DiskConfig,
     pub access_ip_v4: Option<String>,
@@ -288,6 +292,7 @@ pub fn samples() -> Vec<InstanceEvent> {
             number: 7,
             reservation: "r-0abc1234".into(),
             launch_index: 0,
+            batch: 1,
             project: ProjectId::new("6f70656e737461636b20342065766572"),
             user: UserId::new("fake"),
             name: "web-1".into(),
@@ -328,6 +333,7 @@ pub fn samples() -> Vec<InstanceEvent> {
             tags: vec!["blue".into()],
             availability_zone: Some("nova".into()),
             forced_host: None,
+            requested_host: None,
             scheduler_hints: vec![("group".into(), vec!["5".into()])],
             disk_config: DiskConfig::Auto,
             access_ip_v4: None,
@@ -376,5 +382,6 @@ pub fn samples() -> Vec<InstanceEvent> {
         TagsReplaced { tags: vec!["green".into()] }.into(),
         Locked { by_admin: true, reason: Some("audit".into()), request_id: None }.into(),
         Unlocked {}.into(),
+        super::scheduled::sample(process).into(),
     ]
 }

@@ -183,7 +183,7 @@ impl Alive {
             InstanceEvent::TagsReplaced(replaced) => self.request.tags.clone_from(&replaced.tags),
             InstanceEvent::Locked(locked) => self.lock = Some(locked.clone()),
             InstanceEvent::Unlocked(_) => self.lock = None,
-            InstanceEvent::BuildRequested(_) | InstanceEvent::Deleted(_) => {}
+            InstanceEvent::BuildRequested(_) | InstanceEvent::Deleted(_) | InstanceEvent::Scheduled(_) => {}
         }
     }
 

@@ -42,5 +42,7 @@ noun! {
         TraitCreated = "trait_created" @ 1,
         /// A trait of one's own was removed.
         TraitDeleted = "trait_deleted" @ 1,
+        /// A consumer holds what it holds as a member of a server group.
+        GroupMemberPlaced = "group_member_placed" @ 1,
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::LedgerEvent;
-use crate::ids::{ConsumerId, ProjectId, ProviderId, UserId};
+use crate::ids::{ConsumerId, ProjectId, ProviderId, ServerGroupId, UserId};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProviderCreated {
@@ -125,6 +125,15 @@ pub struct TraitDeleted {
     pub name: String,
 }
 
+/// Counts for the group until the consumer gives up what it holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GroupMemberPlaced {
+    pub group: ServerGroupId,
+    pub consumer: ConsumerId,
+    /// The host's provider.
+    pub provider: ProviderId,
+}
+
 /// One example of each.
 pub fn samples() -> Vec<LedgerEvent> {
     let uuid = uuid::Uuid::from_u128;
@@ -155,11 +164,12 @@ pub fn samples() -> Vec<LedgerEvent> {
         AggregatesReplaced { provider, aggregates: vec![uuid(4)], bumps_generation: true }.into(),
         claimed.clone().into(),
         Released { consumer: consumer.clone() }.into(),
-        AllocationsReplaced { claims: vec![claimed], released: vec![consumer] }.into(),
+        AllocationsReplaced { claims: vec![claimed], released: vec![consumer.clone()] }.into(),
         ResourceClassCreated { name: "CUSTOM_GOLD".into() }.into(),
         ResourceClassDeleted { name: "CUSTOM_GOLD".into() }.into(),
         ResourceClassRenamed { from: "CUSTOM_GOLD".into(), to: "CUSTOM_SILVER".into() }.into(),
         TraitCreated { name: "CUSTOM_FAST".into() }.into(),
         TraitDeleted { name: "CUSTOM_FAST".into() }.into(),
+        GroupMemberPlaced { group: ServerGroupId(uuid(5)), consumer, provider }.into(),
     ]
 }

@@ -9,7 +9,7 @@ use super::payloads::{Allocation, AllocationsReplaced, Claimed, Inventory};
 use super::{LedgerEvent, standard};
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
-use crate::ids::{ConsumerId, ProviderId};
+use crate::ids::{ConsumerId, ProviderId, ServerGroupId};
 
 /// All providers and consumers of a cell. Rows are shared (`Arc`) so that a copy of the state is cheap.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -18,6 +18,10 @@ pub struct Ledger {
     pub consumers: BTreeMap<ConsumerId, Arc<Consumer>>,
     pub classes: BTreeSet<String>,
     pub traits: BTreeSet<String>,
+    /// The members of server groups that hold something, and on which host; for policies that a claim must not break.
+    pub groups: BTreeMap<ServerGroupId, BTreeMap<ConsumerId, ProviderId>>,
+    /// The group that a consumer counts for.
+    pub member_of: BTreeMap<ConsumerId, ServerGroupId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -67,7 +71,7 @@ pub struct Consumer {
 
 impl Fold for Ledger {
     type Event = LedgerEvent;
-    const STATE_VERSION: u32 = 1;
+    const STATE_VERSION: u32 = 2;
 
     fn evolve(&mut self, event: &LedgerEvent, at: Timestamp) {
         match event {
@@ -119,6 +123,7 @@ impl Fold for Ledger {
             }
             LedgerEvent::AllocationsReplaced(replaced) => self.replace_allocations(replaced, at),
             LedgerEvent::Released(released) => {
+                self.leave_group(&released.consumer);
                 self.take_back(&released.consumer, at);
             }
             LedgerEvent::ResourceClassCreated(created) => {
@@ -133,6 +138,11 @@ impl Fold for Ledger {
             }
             LedgerEvent::TraitDeleted(deleted) => {
                 self.traits.remove(&deleted.name);
+            }
+            LedgerEvent::GroupMemberPlaced(placed) => {
+                self.leave_group(&placed.consumer);
+                self.groups.entry(placed.group).or_default().insert(placed.consumer.clone(), placed.provider);
+                self.member_of.insert(placed.consumer.clone(), placed.group);
             }
         }
     }
@@ -173,6 +183,22 @@ impl Ledger {
         false
     }
 
+    /// How many members of a group hold something on a host, and how many in all.
+    pub fn members_on(&self, group: ServerGroupId, host: ProviderId) -> (usize, usize) {
+        let Some(members) = self.groups.get(&group) else { return (0, 0) };
+        (members.values().filter(|provider| **provider == host).count(), members.len())
+    }
+
+    fn leave_group(&mut self, consumer: &ConsumerId) {
+        let Some(group) = self.member_of.remove(consumer) else { return };
+        if let Some(members) = self.groups.get_mut(&group) {
+            members.remove(consumer);
+            if members.is_empty() {
+                self.groups.remove(&group);
+            }
+        }
+    }
+
     fn rename_class(&mut self, from: &str, to: &str) {
         self.classes.remove(from);
         self.classes.insert(to.to_owned());
@@ -208,6 +234,7 @@ impl Ledger {
     fn replace_allocations(&mut self, replaced: &AllocationsReplaced, at: Timestamp) {
         let mut touched: BTreeSet<ProviderId> = BTreeSet::new();
         for consumer in &replaced.released {
+            self.leave_group(consumer);
             let old = self.take_back(consumer, at);
             touched.extend(old.iter().flat_map(|old| &old.claim.allocations).map(|held| held.provider));
         }

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use chronova_actors::house::Options;
-use chronova_actors::scheduler::SchedulerOptions;
-use chronova_actors::scheduler::filters::FILTERS;
+use chronova_actors::scheduler::{Multipliers, PrefilterOptions, SchedulerOptions, options};
 use chronova_events::store::sqlite::SqliteOptions;
 use chronova_hypervisor::connect::DriverOptions;
 use chronova_hypervisor::options::{CpuMode, ForwardMode, LibvirtOptions, VirtType};
@@ -25,10 +24,6 @@ pub fn actors(config: &Config) -> Options {
     let default = &config.default;
     // A ratio of 0.0 or none means "the initial one", as in Nova.
     let ratio = |set: Option<f64>, initial: f64| set.filter(|ratio| *ratio > 0.0).unwrap_or(initial);
-    let filters = &config.filter_scheduler;
-    for unknown in filters.enabled_filters.iter().filter(|name| !FILTERS.iter().any(|filter| filter.name == **name)) {
-        tracing::warn!(filter = unknown, "[filter_scheduler] enabled_filters names a filter that is not there yet");
-    }
     Options {
         instance_name_template: default.instance_name_template.clone(),
         availability_zone: default.default_availability_zone.clone(),
@@ -42,15 +37,56 @@ pub fn actors(config: &Config) -> Options {
         soft_reboot_timeout: config.libvirt.wait_soft_reboot_seconds,
         max_concurrent_builds: default.max_concurrent_builds as usize,
         max_attempts: config.scheduler.max_attempts,
-        scheduler: SchedulerOptions {
-            enabled_filters: filters.enabled_filters.clone(),
-            ram_weight_multiplier: filters.ram_weight_multiplier,
-            cpu_weight_multiplier: filters.cpu_weight_multiplier,
-            disk_weight_multiplier: filters.disk_weight_multiplier,
-            ..SchedulerOptions::default()
-        },
+        scheduler: scheduler(config),
         heartbeat: Duration::from_secs(u64::from(default.report_interval)),
         ..Options::default()
+    }
+}
+
+/// The names were checked when the files were read, so that the defaults never stand in for a mistake.
+pub fn scheduler(config: &Config) -> SchedulerOptions {
+    let (filter, scheduler, default) = (&config.filter_scheduler, &config.scheduler, SchedulerOptions::default());
+    SchedulerOptions {
+        enabled_filters: options::enabled_filters(&filter.enabled_filters).unwrap_or(default.enabled_filters),
+        weighers: options::weighers_of(&filter.weight_classes).unwrap_or(default.weighers),
+        multipliers: Multipliers {
+            ram: filter.ram_weight_multiplier,
+            cpu: filter.cpu_weight_multiplier,
+            disk: filter.disk_weight_multiplier,
+            hypervisor_version: filter.hypervisor_version_weight_multiplier,
+            num_instances: filter.num_instances_weight_multiplier,
+            io_ops: filter.io_ops_weight_multiplier,
+            image_props: filter.image_props_weight_multiplier,
+            pci: filter.pci_weight_multiplier,
+            soft_affinity: filter.soft_affinity_weight_multiplier,
+            soft_anti_affinity: filter.soft_anti_affinity_weight_multiplier,
+            build_failure: filter.build_failure_weight_multiplier,
+            metrics: config.metrics.weight_multiplier,
+        },
+        max_placement_results: scheduler.max_placement_results as usize,
+        max_attempts: scheduler.max_attempts as usize,
+        host_subset_size: filter.host_subset_size as usize,
+        shuffle_best_same_weighed_hosts: filter.shuffle_best_same_weighed_hosts,
+        max_io_ops_per_host: filter.max_io_ops_per_host,
+        max_instances_per_host: filter.max_instances_per_host,
+        isolated_images: filter.isolated_images.clone(),
+        isolated_hosts: filter.isolated_hosts.clone(),
+        restrict_isolated_hosts_to_isolated_images: filter.restrict_isolated_hosts_to_isolated_images,
+        aggregate_image_properties_isolation_namespace: filter.aggregate_image_properties_isolation_namespace.clone(),
+        aggregate_image_properties_isolation_separator: filter.aggregate_image_properties_isolation_separator.clone(),
+        image_properties_default_architecture: filter.image_properties_default_architecture.clone(),
+        image_props_weight_setting: options::weight_settings(&filter.image_props_weight_setting),
+        metrics_weight_setting: options::weight_settings(&config.metrics.weight_setting),
+        metrics_weight_of_unavailable: config.metrics.weight_of_unavailable,
+        prefilters: PrefilterOptions {
+            limit_tenants_to_placement_aggregate: scheduler.limit_tenants_to_placement_aggregate,
+            placement_aggregate_required_for_tenants: scheduler.placement_aggregate_required_for_tenants,
+            query_placement_for_image_type_support: scheduler.query_placement_for_image_type_support,
+            enable_isolated_aggregate_filtering: scheduler.enable_isolated_aggregate_filtering,
+            image_metadata_prefilter: scheduler.image_metadata_prefilter,
+        },
+        counts_build_failures: config.compute.consecutive_build_service_disable_threshold != 0,
+        disable_fallback_pcpu_query: config.workarounds.disable_fallback_pcpu_query,
     }
 }
 

@@ -19,7 +19,7 @@ pub struct Placement {
 
 impl Projection for Placement {
     const NAME: &'static str = "placement";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         if let Some(event) = LedgerEvent::of(event) {

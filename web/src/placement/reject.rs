@@ -171,6 +171,10 @@ fn inventory_or_allocation(reject: LedgerReject, during: During<'_>) -> Fault {
                  exceed the capacity."
             ))
         }
+        // Only the scheduler claims for groups.
+        LedgerReject::GroupPolicyBroken { group, .. } => {
+            Fault::conflict(format!("The policy of server group {group} does not admit the allocation"))
+        }
         LedgerReject::HoldsNothing(consumer) => Fault::not_found(format!("No allocations for consumer '{consumer}'")),
         LedgerReject::HoldsOther(consumer) => {
             Fault::conflict(format!("Consumer {consumer} has other allocations")).key(CONCURRENT)

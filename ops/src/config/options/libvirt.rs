@@ -271,6 +271,10 @@ section! {
             help: "Trust an image's declared format. Leave it off: inspection is what keeps an image from naming files \
                    of the host.",
         }
+        disable_fallback_pcpu_query: bool {
+            default: Text("false"),
+            help: "Never place a server that asks for dedicated CPUs on a host that has only shared ones.",
+        }
         skip_cpu_compare_on_dest: bool {
             default: Text("false"),
             help: "Leave the comparison of CPUs before a live migration to libvirt.",

@@ -89,6 +89,7 @@ configuration! {
     workarounds: libvirt::Workarounds,
     scheduler: scheduling::Scheduler,
     filter_scheduler: scheduling::FilterScheduler,
+    metrics: scheduling::Metrics,
     /// Options of the embedded identity service.
     token: services::Token,
     security_compliance: services::SecurityCompliance,

@@ -1,5 +1,8 @@
 //! Choosing hosts: `[scheduler]`, `[filter_scheduler]`.
 
+use chronova_actors::scheduler::filters::NAMES;
+use chronova_actors::scheduler::weighers::CLASSES;
+
 use super::super::option::{Default::Text, Multi};
 
 section! {
@@ -46,6 +49,7 @@ section! {
     FilterScheduler = "filter_scheduler" from Nova {
         enabled_filters: Vec<String> {
             default: Text("ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter,ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter"),
+            choices: &NAMES,
             deprecated: &[("DEFAULT", "scheduler_default_filters")],
             help: "Filters that a host must pass, in the order of their use.",
         }
@@ -57,6 +61,7 @@ section! {
         }
         weight_classes: Vec<String> {
             default: Text("nova.scheduler.weights.all_weighers"),
+            choices: &CLASSES,
             deprecated: &[("DEFAULT", "scheduler_weight_classes")],
             help: "Weighers to use, by Nova's class names.",
         }
@@ -164,6 +169,29 @@ section! {
             default: Text("."),
             deprecated: &[("DEFAULT", "aggregate_image_properties_isolation_separator")],
             help: "What separates that namespace from a property's name.",
+        }
+    }
+}
+
+section! {
+    /// Nova's `[metrics]`.
+    Metrics = "metrics" from Nova {
+        weight_multiplier: f64 {
+            default: Text("1.0"),
+            help: "Weight of the metrics that hosts report.",
+        }
+        weight_setting: Vec<String> {
+            help: "Metrics to weigh and the ratio of each, as in cpu.percent=-1.0. Hosts report no metrics yet, so with a \
+                   setting MetricsFilter refuses every host.",
+        }
+        required: bool {
+            default: Text("true"),
+            help: "Whether a host that lacks a metric of weight_setting is an error. MetricsFilter is what keeps such hosts \
+                   out.",
+        }
+        weight_of_unavailable: f64 {
+            default: Text("-10000.0"),
+            help: "What a host that lacks a metric weighs, where metrics are not required.",
         }
     }
 }

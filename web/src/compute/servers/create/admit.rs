@@ -22,6 +22,7 @@ pub(super) struct Admitted {
     pub forced_host: Option<String>,
     /// The server group that the servers become members of.
     pub group: Option<ServerGroupCreated>,
+    pub requested_host: Option<String>,
 }
 
 pub(super) async fn admit(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Admitted, Fault> {
@@ -30,7 +31,8 @@ pub(super) async fn admit(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Admit
             .caused_by("the token has no project")
     })?;
     parts(ctx, wish)?;
-    let (availability_zone, forced_host) = destination(ctx, house, wish)?;
+    let Destination { zone: availability_zone, forced: forced_host, requested: requested_host } =
+        destination(ctx, house, wish)?;
     limits(ctx, house, &project, wish)?;
     let key = key(ctx, house, wish)?;
     let flavor = flavor(ctx, house, wish)?;
@@ -40,7 +42,7 @@ pub(super) async fn admit(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Admit
         house.networks.check_auto(&project).await.map_err(reject::network)?;
     }
     let group = group(ctx, house, wish)?;
-    Ok(Admitted { project, flavor, image, key, availability_zone, forced_host, group })
+    Ok(Admitted { project, flavor, image, key, availability_zone, forced_host, requested_host, group })
 }
 
 /// The group of the scheduler hint `group`. Another project's group is as unknown as one that is not there, except for
@@ -72,8 +74,15 @@ fn parts(ctx: &Ctx, wish: &Wish) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Where the server must be: in a zone, on a host whatever the filters say, on a host if they let it.
+struct Destination {
+    zone: Option<String>,
+    forced: Option<String>,
+    requested: Option<String>,
+}
+
 /// The zone and the host that the server must be on: `zone:host:node` of old, `host` and `hypervisor_hostname` from 2.74.
-fn destination(ctx: &Ctx, house: &House, wish: &Wish) -> Result<(Option<String>, Option<String>), Fault> {
+fn destination(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Destination, Fault> {
     let asked = wish.availability_zone.clone().or_else(|| ctx.app.compute.config.default_schedule_zone.clone());
     let mut parts = asked.as_deref().unwrap_or_default().split(':');
     let filled = |part: Option<&str>| part.filter(|text| !text.is_empty()).map(str::to_owned);
@@ -101,8 +110,7 @@ fn destination(ctx: &Ctx, house: &House, wish: &Wish) -> Result<(Option<String>,
     }
     // Who forces a host forces its zone.
     let zone_matters = forced.is_none();
-    let target = forced.or(requested);
-    if let Some(host) = &target
+    if let Some(host) = forced.as_ref().or(requested.as_ref())
         && house.views.hosts.read(|hosts| hosts.named(host).is_none())
     {
         return Err(Fault::bad_request(format!("Compute host {host} could not be found.")));
@@ -113,7 +121,7 @@ fn destination(ctx: &Ctx, house: &House, wish: &Wish) -> Result<(Option<String>,
     {
         return Err(Fault::bad_request("The requested availability zone is not available"));
     }
-    Ok((zone, target))
+    Ok(Destination { zone, forced, requested })
 }
 
 /// `[quota]`: how much metadata and how many files a server may have.

@@ -1,0 +1,165 @@
+//! Taking capacity for servers.
+//!
+//! This is the last word on every placement: a claim that no longer fits, or that breaks the policy of a server group, is
+//! refused here, whatever the view showed to whoever proposed it. What one command claims counts together, so that servers
+//! that are asked for at once are placed together or not at all.
+
+use std::collections::BTreeMap;
+
+use chronova_events::ids::ProviderId;
+use chronova_events::ledger::{Claimed, GroupMemberPlaced, Ledger, LedgerEvent};
+
+use super::{GroupPolicy, GroupRule, LedgerReject, ServerClaim};
+
+pub(super) fn admit(state: &Ledger, claims: Vec<ServerClaim>) -> Result<Vec<LedgerEvent>, LedgerReject> {
+    let mut taken: BTreeMap<(ProviderId, String), u64> = BTreeMap::new();
+    let mut joined: Vec<GroupRule> = Vec::new();
+    let mut events: Vec<LedgerEvent> = Vec::with_capacity(claims.len());
+    for ServerClaim { claim, group } in claims {
+        if let Some(held) = state.consumers.get(&claim.consumer) {
+            if held.claim.allocations == claim.allocations {
+                continue;
+            }
+            return Err(LedgerReject::HoldsOther(claim.consumer));
+        }
+        fits(state, &claim, &mut taken)?;
+        let consumer = claim.consumer.clone();
+        events.push(claim.into());
+        if let Some(rule) = group {
+            keeps(state, rule, &joined)?;
+            joined.push(rule);
+            events.push(GroupMemberPlaced { group: rule.group, consumer, provider: rule.host }.into());
+        }
+    }
+    Ok(events)
+}
+
+fn fits(state: &Ledger, claim: &Claimed, taken: &mut BTreeMap<(ProviderId, String), u64>) -> Result<(), LedgerReject> {
+    for allocation in &claim.allocations {
+        let provider = allocation.provider;
+        let known = state.providers.get(&provider).ok_or(LedgerReject::NoSuchProvider(provider))?;
+        for (class, amount) in &allocation.resources {
+            let before = taken.entry((provider, class.clone())).or_default();
+            let admitted = known.inventories.get(class).is_some_and(|line| {
+                line.admits(*amount) && before.checked_add(*amount).is_some_and(|sum| sum <= line.free())
+            });
+            if !admitted {
+                return Err(LedgerReject::DoesNotFit { provider, class: class.clone(), amount: *amount });
+            }
+            *before += amount;
+        }
+    }
+    Ok(())
+}
+
+fn keeps(state: &Ledger, rule: GroupRule, joined: &[GroupRule]) -> Result<(), LedgerReject> {
+    let (here, everywhere) = state.members_on(rule.group, rule.host);
+    let same = || joined.iter().filter(|other| other.group == rule.group);
+    let here = here + same().filter(|other| other.host == rule.host).count();
+    let everywhere = everywhere + same().count();
+    let kept = match rule.policy {
+        GroupPolicy::Together => everywhere == 0 || here > 0,
+        GroupPolicy::AtMost(most) => u32::try_from(here).is_ok_and(|here| here < most),
+    };
+    if kept { Ok(()) } else { Err(LedgerReject::GroupPolicyBroken { group: rule.group, host: rule.host }) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::ledger::LedgerCommand::{self, ClaimAll};
+    use crate::ledger::decide::decide;
+    use crate::ledger::decide::tests::{given, host};
+    use chronova_events::ids::{ConsumerId, ServerGroupId};
+    use chronova_events::ledger::{Allocation, Inventory};
+    use uuid::Uuid;
+
+    fn provider(n: u128) -> ProviderId {
+        ProviderId(Uuid::from_u128(n))
+    }
+
+    /// Two hosts of 4 CPUs at a ratio of 2.
+    fn hosts() -> [LedgerCommand; 2] {
+        let LedgerCommand::Report { inventories, .. } = host(4) else { unreachable!() };
+        let second = LedgerCommand::Report { provider: provider(2), name: "h2".into(), inventories, traits: vec![] };
+        [host(4), second]
+    }
+
+    fn on(host: u128, server: &str, policy: Option<GroupPolicy>) -> ServerClaim {
+        let resources = vec![("VCPU".to_owned(), 2)];
+        let claim = Claimed {
+            consumer: ConsumerId::new(server),
+            project: "p".into(),
+            user: "u".into(),
+            consumer_type: None,
+            allocations: vec![Allocation { provider: provider(host), resources }],
+        };
+        let group = ServerGroupId(Uuid::from_u128(9));
+        ServerClaim { claim, group: policy.map(|policy| GroupRule { group, host: provider(host), policy }) }
+    }
+
+    fn all(claims: impl IntoIterator<Item = ServerClaim>) -> LedgerCommand {
+        ClaimAll { claims: claims.into_iter().collect() }
+    }
+
+    fn with(commands: impl IntoIterator<Item = LedgerCommand>) -> Ledger {
+        given(hosts().into_iter().chain(commands))
+    }
+
+    fn broken(reject: &LedgerReject) -> bool {
+        matches!(reject, LedgerReject::GroupPolicyBroken { .. })
+    }
+
+    #[test]
+    fn servers_claimed_together_count_together() {
+        let four = |host| ["a", "b", "c", "d"].map(|name| on(host, name, None));
+        assert_eq!(decide(&with([]), all(four(1))).unwrap().len(), 4);
+        let five = four(1).into_iter().chain([on(1, "e", None)]);
+        assert!(matches!(decide(&with([]), all(five)), Err(LedgerReject::DoesNotFit { .. })), "all or none");
+        let spread = four(1).into_iter().chain([on(2, "e", None)]);
+        assert_eq!(decide(&with([]), all(spread)).unwrap().len(), 5);
+    }
+
+    #[test]
+    fn an_anti_affinity_group_has_so_many_members_on_a_host_and_no_more() {
+        let apart = Some(GroupPolicy::AtMost(1));
+        let state = with([all([on(1, "a", apart)])]);
+        assert!(broken(&decide(&state, all([on(1, "b", apart)])).unwrap_err()));
+        assert!(decide(&state, all([on(2, "b", apart)])).is_ok());
+        assert!(decide(&state, all([on(1, "b", Some(GroupPolicy::AtMost(2)))])).is_ok());
+        assert!(
+            broken(&decide(&state, all([on(2, "b", apart), on(2, "c", apart)])).unwrap_err()),
+            "in one command too"
+        );
+        assert_eq!(decide(&state, all([on(1, "a", apart)])).unwrap(), vec![], "repeated");
+        let freed = with([all([on(1, "a", apart)]), LedgerCommand::Release { consumer: ConsumerId::new("a") }]);
+        assert!(decide(&freed, all([on(1, "b", apart)])).is_ok(), "who gives everything back is no member any more");
+        assert!(freed.groups.is_empty() && freed.member_of.is_empty());
+    }
+
+    #[test]
+    fn an_affinity_group_stays_where_its_first_member_is() {
+        let together = Some(GroupPolicy::Together);
+        let state = with([all([on(1, "a", together)])]);
+        assert!(broken(&decide(&state, all([on(2, "b", together)])).unwrap_err()));
+        assert!(decide(&state, all([on(1, "b", together)])).is_ok());
+        assert!(broken(&decide(&with([]), all([on(1, "a", together), on(2, "b", together)])).unwrap_err()));
+    }
+
+    #[test]
+    fn what_breaks_the_unit_rules_fits_nowhere() {
+        let odd = Inventory {
+            class: "VCPU".into(),
+            total: 8,
+            reserved: 0,
+            min_unit: 1,
+            max_unit: 8,
+            step_size: 4,
+            allocation_ratio: 1.0,
+        };
+        let report =
+            LedgerCommand::Report { provider: provider(1), name: "h1".into(), inventories: vec![odd], traits: vec![] };
+        assert!(matches!(decide(&with([report]), all([on(1, "a", None)])), Err(LedgerReject::DoesNotFit { .. })));
+    }
+}

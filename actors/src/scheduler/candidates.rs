@@ -1,0 +1,273 @@
+//! Hosts that have what is asked for, found in the indexes of the fleet.
+//!
+//! A requirement that few hosts meet is looked up first and only those hosts are looked at; a request that many hosts could
+//! take is answered from the hosts in the order of their free memory, and no more of them than
+//! `[scheduler] max_placement_results`. Where providers form trees or share with each other the placement view's own search
+//! is asked.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chronova_events::ids::{HostId, ProviderId};
+use chronova_events::instance::{CheckRecord, RefusedHost};
+use chronova_events::ledger::Allocation;
+use chronova_projections::fleet::{Column, Slot, Slots};
+use chronova_projections::placement::candidates as placement;
+
+use super::look::Look;
+use super::prefilters::narrowings;
+use super::request::Wanted;
+
+/// Hosts named as examples of those that a check refused.
+pub const EXAMPLES: usize = 3;
+
+/// What was found, and how.
+#[derive(Debug, Default)]
+pub struct Found {
+    pub slots: Vec<Slot>,
+    /// What to allocate, by host; `None`: everything from the host's own provider.
+    pub allocations: Option<BTreeMap<Slot, Vec<Allocation>>>,
+    /// Everything that is asked for, by class.
+    pub totals: BTreeMap<String, u64>,
+    pub hosts: u32,
+    pub required: Vec<String>,
+    pub checks: Vec<CheckRecord>,
+    /// Why nothing is left, if nothing is.
+    pub lacks: Option<String>,
+}
+
+/// The hosts that Placement would offer. Dedicated CPUs are asked for as such first, and as shared ones where no host has
+/// any (Nova's fallback, `[workarounds] disable_fallback_pcpu_query`).
+pub fn find(look: &Look<'_>) -> Found {
+    let pinned = Wanted::of(look.request, true);
+    let found = find_wanted(look, &pinned);
+    if !found.slots.is_empty() || look.options.disable_fallback_pcpu_query || !found.totals.contains_key("PCPU") {
+        return found;
+    }
+    find_wanted(look, &Wanted::of(look.request, false))
+}
+
+fn find_wanted(look: &Look<'_>, wanted: &Wanted) -> Found {
+    let mut set = look.fleet.hosts().clone();
+    let mut found = Found { totals: wanted.totals(), hosts: count(set.len()), ..Found::default() };
+    for narrowing in narrowings(look, wanted) {
+        let before = set.clone();
+        set.keep(&narrowing.hosts);
+        let mut gone = before;
+        gone.drop_all(&set);
+        let refused = gone.iter().take(EXAMPLES).map(|slot| RefusedHost {
+            hostname: look.fleet.row(slot).name.clone(),
+            reason: (narrowing.says)(look, slot, &narrowing.words),
+        });
+        let refused = refused.collect();
+        found.checks.push(CheckRecord { name: narrowing.name.to_owned(), left: count(set.len()), refused });
+        found.required.push(narrowing.words);
+        if set.is_empty() {
+            found.lacks = Some(narrowing.lacks);
+            return found;
+        }
+    }
+    if wanted.groups.is_empty() || found.totals.is_empty() {
+        found.slots = set.iter().take(look.options.max_placement_results).collect();
+        return found;
+    }
+    if look.fleet.is_flat() {
+        with_room(look, wanted, &set, &mut found);
+    } else {
+        in_trees(look, wanted, &set, &mut found);
+    }
+    found
+}
+
+/// One class that is asked for, and what the hosts have of it.
+struct Need<'a> {
+    class: &'a str,
+    amount: u64,
+    column: &'a Column,
+}
+
+impl Need<'_> {
+    fn is_met(&self, look: &Look<'_>, slot: Slot) -> bool {
+        self.column.line(slot).is_some_and(|line| line.admits(self.amount, look.pending(slot, self.class)))
+    }
+
+    /// `RAM: wants 4096 MiB, free 1024 MiB of 16384 x 1.0`.
+    fn words(&self, look: &Look<'_>, slot: Slot) -> String {
+        let (name, unit) = named(self.class);
+        let amount = self.amount;
+        let Some(line) = self.column.line(slot) else { return format!("{name}: wants {amount}{unit}, has none") };
+        let free = line.free().saturating_sub(look.pending(slot, self.class));
+        let of = line.total.saturating_sub(line.reserved);
+        let ratio = line.allocation_ratio;
+        if amount > free {
+            return format!("{name}: wants {amount}{unit}, free {free}{unit} of {of} x {ratio:?}");
+        }
+        let (least, most, step) = (line.min_unit, line.max_unit, line.step_size);
+        format!("{name}: wants {amount}{unit}, gives {least} to {most} in steps of {step}")
+    }
+}
+
+/// A class in the words of people, and its unit.
+fn named(class: &str) -> (&str, &str) {
+    match class {
+        "MEMORY_MB" => ("RAM", " MiB"),
+        "DISK_GB" => ("disk", " GiB"),
+        "VCPU" => ("CPUs", ""),
+        other => (other, ""),
+    }
+}
+
+fn with_room(look: &Look<'_>, wanted: &Wanted, set: &Slots, found: &mut Found) {
+    let totals = std::mem::take(&mut found.totals);
+    let mut needs: Vec<Need<'_>> = Vec::with_capacity(totals.len());
+    for (class, amount) in &totals {
+        let Some(column) = look.fleet.column(class) else {
+            return refuse_all(look, set, found, class, *amount, totals.clone());
+        };
+        needs.push(Need { class, amount: *amount, column });
+    }
+    let limit = look.options.max_placement_results.max(1);
+    let fits = |slot: &Slot| {
+        set.contains(*slot) && needs.iter().all(|need| need.is_met(look, *slot)) && groups_fit(look, wanted, *slot)
+    };
+    let order = needs.iter().find(|need| need.class == "MEMORY_MB").or_else(|| needs.first());
+    let size = set.len();
+    found.slots = match order {
+        // Few are left: look at each.
+        _ if size <= limit => set.iter().filter(fits).collect(),
+        Some(need) if look.options.multipliers.ram < 0.0 => {
+            need.column.tightest(need.amount).filter(fits).take(limit).collect()
+        }
+        Some(need) => need.column.roomiest(need.amount).filter(fits).take(limit).collect(),
+        None => set.iter().take(limit).collect(),
+    };
+    let cut = found.slots.len() == limit && size > limit;
+    let refused = match cut {
+        true => Vec::new(),
+        false => short_of(look, &needs, set, &found.slots),
+    };
+    if found.slots.is_empty() {
+        found.lacks = Some(what_lacks(look, &needs, set));
+    }
+    found.checks.push(CheckRecord { name: "capacity".to_owned(), left: count(found.slots.len()), refused });
+    found.totals = totals;
+}
+
+/// A group with a suffix has to come from one provider by itself; on a host with a single provider that is what the sum
+/// says too, but for the unit rules, which hold for each group.
+fn groups_fit(look: &Look<'_>, wanted: &Wanted, slot: Slot) -> bool {
+    if wanted.groups.len() <= 1 {
+        return true;
+    }
+    // Isolated groups need as many providers.
+    let suffixed = wanted.groups.keys().filter(|suffix| !suffix.is_empty()).count();
+    if wanted.isolate && suffixed > 1 {
+        return false;
+    }
+    wanted.groups.values().flat_map(|group| &group.resources).all(|(class, amount)| {
+        look.fleet.line(class, slot).is_some_and(|line| {
+            *amount >= line.min_unit && *amount <= line.max_unit && amount.is_multiple_of(line.step_size)
+        })
+    })
+}
+
+fn refuse_all(
+    look: &Look<'_>,
+    set: &Slots,
+    found: &mut Found,
+    class: &str,
+    amount: u64,
+    totals: BTreeMap<String, u64>,
+) {
+    let (name, unit) = named(class);
+    let refused = set.iter().take(EXAMPLES).map(|slot| RefusedHost {
+        hostname: look.fleet.row(slot).name.clone(),
+        reason: format!("{name}: wants {amount}{unit}, has none"),
+    });
+    let refused = refused.collect();
+    found.checks.push(CheckRecord { name: "capacity".to_owned(), left: 0, refused });
+    found.lacks = Some(format!("no host that would do has any {class}"));
+    found.totals = totals;
+}
+
+/// Some of the hosts that have no room: those that lack least of each class.
+fn short_of(look: &Look<'_>, needs: &[Need<'_>], set: &Slots, fitting: &[Slot]) -> Vec<RefusedHost> {
+    if fitting.len() == set.len() {
+        return Vec::new();
+    }
+    let fits: Slots = fitting.iter().copied().collect();
+    let mut shown = BTreeSet::new();
+    let mut examples: Vec<RefusedHost> = Vec::new();
+    let mut show = |need: &Need<'_>, slot: Slot| {
+        if shown.insert(slot) && shown.len() <= EXAMPLES {
+            let hostname = look.fleet.row(slot).name.clone();
+            examples.push(RefusedHost { hostname, reason: need.words(look, slot) });
+        }
+    };
+    for need in needs {
+        let short = need.column.without_room(need.amount).filter(|slot| set.contains(*slot) && !fits.contains(*slot));
+        short.take(EXAMPLES).for_each(|slot| show(need, slot));
+    }
+    // What breaks the unit rules, what has none of a class, and what is on its way to others.
+    for slot in set.iter().filter(|slot| !fits.contains(*slot)).take(EXAMPLES) {
+        if let Some(need) = needs.iter().find(|need| !need.is_met(look, slot)) {
+            show(need, slot);
+        }
+    }
+    examples
+}
+
+/// The class that the fewest hosts have enough of; or that none has enough of all.
+fn what_lacks(look: &Look<'_>, needs: &[Need<'_>], set: &Slots) -> String {
+    let with = |need: &Need<'_>| set.iter().filter(|slot| need.is_met(look, *slot)).count();
+    let scarcest = needs.iter().map(|need| (with(need), need)).min_by_key(|(count, _)| *count);
+    match scarcest {
+        Some((0, need)) => {
+            let (name, unit) = named(need.class);
+            let name = if name == "RAM" { "memory" } else { name };
+            format!("no host that would do has {}{unit} of {name} free", need.amount)
+        }
+        _ => "no host that would do has enough of everything free".to_owned(),
+    }
+}
+
+/// Asks the placement view, and takes the first way to serve the request on each host.
+fn in_trees(look: &Look<'_>, wanted: &Wanted, set: &Slots, found: &mut Found) {
+    let ledger = &look.placement.ledger;
+    let limit = look.options.max_placement_results.max(1);
+    let narrowed = set.len() < look.fleet.hosts().len();
+    let request = placement::Request {
+        groups: wanted.groups.values().cloned().collect(),
+        isolate: wanted.isolate,
+        // Ways on hosts that are out of the question count too, so more of them are asked for.
+        limit: Some(if narrowed { limit.saturating_mul(10) } else { limit }),
+        ..placement::Request::default()
+    };
+    let mut allocations = BTreeMap::new();
+    for candidate in placement::search(ledger, &request).candidates {
+        let roots = candidate.allocations.keys().map(|provider| ledger.root_of(*provider));
+        let host =
+            roots.filter_map(|root: ProviderId| look.fleet.slot(HostId(root.0))).find(|slot| set.contains(*slot));
+        let Some(slot) = host.filter(|slot| !allocations.contains_key(slot)) else { continue };
+        let own: Vec<Allocation> = candidate
+            .allocations
+            .into_iter()
+            .map(|(provider, resources)| Allocation { provider, resources: resources.into_iter().collect() })
+            .collect();
+        allocations.insert(slot, own);
+    }
+    found.slots = allocations.keys().copied().collect();
+    if found.slots.is_empty() {
+        found.lacks = Some("no host that would do has what is asked for free".to_owned());
+    }
+    let refused = set.iter().filter(|slot| !allocations.contains_key(slot)).take(EXAMPLES).map(|slot| RefusedHost {
+        hostname: look.fleet.row(slot).name.clone(),
+        reason: "its providers together do not have what is asked for".to_owned(),
+    });
+    let refused = refused.collect();
+    found.checks.push(CheckRecord { name: "capacity".to_owned(), left: count(found.slots.len()), refused });
+    found.allocations = Some(allocations);
+}
+
+pub(super) fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,90 @@
+//! What the metadata of a host's aggregates ask of a server.
+
+use super::{Filter, PLAIN};
+use crate::scheduler::look::Seen;
+use crate::scheduler::words::{matches, some};
+
+pub(super) const IMAGE_PROPERTIES: Filter = Filter {
+    name: "AggregateImagePropertiesIsolation",
+    on_rebuild: true,
+    applies: |look| look.request.image.is_some(),
+    passes: |seen| strange_property(seen).is_none(),
+    says: |seen| {
+        let Some((key, value)) = strange_property(seen) else { return String::new() };
+        let admitted = seen.listed(key);
+        format!("image property {key}: the host's aggregates admit {}, the image has {value}", some(admitted, 4))
+    },
+    lacks: |_| "no host is in an aggregate that admits the image's properties".to_owned(),
+};
+
+/// The first property that an aggregate of the host does not admit. Only names of standard properties are compared, as
+/// in Nova since 12.0.
+fn strange_property<'a>(seen: &Seen<'a>) -> Option<(&'a str, &'a str)> {
+    const STANDARD: [&str; 3] = ["hw_", "img_", "os_"];
+    let options = seen.look.options;
+    let in_namespace = |key: &str| match options.aggregate_image_properties_isolation_namespace.as_deref() {
+        None | Some("") => true,
+        Some(space) => {
+            let separator = &options.aggregate_image_properties_isolation_separator;
+            key.strip_prefix(space).is_some_and(|rest| rest.starts_with(separator.as_str()))
+        }
+    };
+    seen.aggregates().flat_map(|aggregate| aggregate.metadata.keys()).find_map(|key| {
+        if !in_namespace(key) || !STANDARD.iter().any(|prefix| key.starts_with(prefix)) {
+            return None;
+        }
+        let value = seen.look.request.property(key).filter(|value| !value.is_empty())?;
+        (!seen.listed(key).contains(&value)).then_some((key.as_str(), value))
+    })
+}
+
+pub(super) const EXTRA_SPECS: Filter = Filter {
+    name: "AggregateInstanceExtraSpecsFilter",
+    applies: |look| !look.request.flavor.extra_specs.is_empty(),
+    passes: |seen| unmet_spec(seen).is_none(),
+    says: |seen| {
+        let Some((key, wanted)) = unmet_spec(seen) else { return String::new() };
+        format!("extra spec {key}: wants {wanted}, the host's aggregates say {}", some(seen.listed(key), 4))
+    },
+    lacks: |_| "no host is in an aggregate that the flavor's extra specs ask for".to_owned(),
+    ..PLAIN
+};
+
+fn unmet_spec<'a>(seen: &Seen<'a>) -> Option<(&'a str, &'a str)> {
+    seen.look.request.flavor.extra_specs.iter().find_map(|(key, wanted)| {
+        let key = match key.split_once(':') {
+            Some(("aggregate_instance_extra_specs", key)) => key,
+            Some(_) => return None,
+            None => key,
+        };
+        let met = seen.listed(key).iter().any(|value| matches(value, wanted));
+        (!met).then_some((key, wanted.as_str()))
+    })
+}
+
+pub(super) const TENANCY: Filter = Filter {
+    name: "AggregateMultiTenancyIsolation",
+    passes: |seen| {
+        let mut listed = seen.said("filter_tenant_id").peekable();
+        let project = seen.look.request.project.as_str();
+        listed.peek().is_none() || listed.any(|value| value.split(',').any(|one| one.trim() == project))
+    },
+    says: |_| "the host's aggregates are kept for other projects".to_owned(),
+    lacks: |_| "every host with room is kept for other projects".to_owned(),
+    ..PLAIN
+};
+
+pub(super) const TYPE_AFFINITY: Filter = Filter {
+    name: "AggregateTypeAffinityFilter",
+    passes: |seen| {
+        let mut listed = seen.said("instance_type").peekable();
+        let flavor = &seen.look.request.flavor.name;
+        listed.peek().is_none() || listed.any(|value| value.split(',').any(|one| one.trim() == flavor))
+    },
+    says: |seen| {
+        let flavor = &seen.look.request.flavor.name;
+        format!("flavor {flavor}: the host's aggregates admit {}", some(seen.listed("instance_type"), 4))
+    },
+    lacks: |look| format!("every host with room is kept for flavors other than {}", look.request.flavor.name),
+    ..PLAIN
+};

@@ -1,0 +1,105 @@
+//! What a host says of itself, compared with the flavor's extra specs.
+
+use serde_json::{Value, json};
+
+use super::{Filter, PLAIN};
+use crate::scheduler::look::Seen;
+use crate::scheduler::words::matches;
+
+pub(super) const COMPUTE_CAPABILITIES: Filter = Filter {
+    name: "ComputeCapabilitiesFilter",
+    applies: |look| look.request.flavor.extra_specs.iter().any(|(key, _)| names_a_capability(key)),
+    passes: |seen| unmet(seen).is_none(),
+    says: |seen| {
+        let Some((key, wanted, found)) = unmet(seen) else { return String::new() };
+        format!("{key}: wants {wanted}, is {}", found.as_deref().unwrap_or("unknown"))
+    },
+    lacks: |_| "no host has the capabilities that the flavor's extra specs ask for".to_owned(),
+    ..PLAIN
+};
+
+fn names_a_capability(key: &str) -> bool {
+    !key.contains(':') || key.starts_with("capabilities:")
+}
+
+/// The first extra spec that the host does not meet, what it wants, and what the host says.
+fn unmet<'a>(seen: &Seen<'a>) -> Option<(&'a str, &'a str, Option<String>)> {
+    seen.look.request.flavor.extra_specs.iter().find_map(|(key, wanted)| {
+        if !names_a_capability(key) {
+            return None;
+        }
+        let scoped = key.strip_prefix("capabilities:");
+        let path: Vec<&str> = scoped.unwrap_or(key).split(':').collect();
+        let found = attribute(seen, &path);
+        match (&found, scoped) {
+            // Without a scope the key may be meant for somebody else.
+            (None, None) => None,
+            (None, Some(_)) => Some((key.as_str(), wanted.as_str(), None)),
+            (Some(value), _) => {
+                let text = text(value);
+                (!matches(&text, wanted)).then_some((key.as_str(), wanted.as_str(), Some(text)))
+            }
+        }
+    })
+}
+
+/// What a host says under a name that Nova's `HostState` has.
+pub(super) fn attribute(seen: &Seen<'_>, path: &[&str]) -> Option<Value> {
+    let (first, rest) = path.split_first()?;
+    let known = seen.row.facts.as_ref().map(|facts| &facts.capabilities);
+    let mut value = match *first {
+        "host" | "hypervisor_hostname" | "nodename" => json!(seen.row.name),
+        "uuid" => json!(seen.row.id.to_string()),
+        "host_ip" => json!(known?.host_ip),
+        "hypervisor_type" => json!(known?.hypervisor_type),
+        "hypervisor_version" => json!(known?.hypervisor_version),
+        "cpu_info" => {
+            let known = known?;
+            json!({
+                "arch": known.cpu_arch,
+                "model": known.cpu_model,
+                "vendor": known.cpu_vendor,
+                "topology": {"sockets": known.cpu_sockets, "cores": known.cpu_cores, "threads": known.cpu_threads},
+                "features": known.cpu_features,
+            })
+        }
+        "free_ram_mb" => whole(seen.plainly_free("MEMORY_MB")),
+        "free_disk_mb" => whole(seen.plainly_free("DISK_GB") * 1024.0),
+        "total_usable_ram_mb" => json!(seen.total("MEMORY_MB")),
+        "total_usable_disk_gb" => json!(seen.total("DISK_GB")),
+        "disk_mb_used" => json!(seen.used("DISK_GB").saturating_mul(1024)),
+        "vcpus_total" => json!(seen.total("VCPU")),
+        "vcpus_used" => json!(seen.used("VCPU")),
+        "num_instances" => json!(seen.num_instances()),
+        "num_io_ops" => json!(seen.num_io_ops()),
+        "failed_builds" => json!(seen.row.failed_builds),
+        "cpu_allocation_ratio" => json!(seen.line("VCPU")?.allocation_ratio),
+        "ram_allocation_ratio" => json!(seen.line("MEMORY_MB")?.allocation_ratio),
+        "disk_allocation_ratio" => json!(seen.line("DISK_GB")?.allocation_ratio),
+        _ => return None,
+    };
+    for key in rest {
+        value = value.get_mut(*key)?.take();
+    }
+    (!value.is_null()).then_some(value)
+}
+
+#[allow(clippy::cast_possible_truncation)] // amounts of memory and disk
+fn whole(value: f64) -> Value {
+    json!(value as i64)
+}
+
+/// As Python prints it, because that is what the documented comparisons see.
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Bool(true) => "True".to_owned(),
+        Value::Bool(false) => "False".to_owned(),
+        Value::Array(items) => {
+            let items: Vec<String> =
+                items.iter().map(|item| item.as_str().map_or_else(|| text(item), |item| format!("'{item}'"))).collect();
+            format!("[{}]", items.join(", "))
+        }
+        other => other.to_string(),
+    }
+}

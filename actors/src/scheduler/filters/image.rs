@@ -1,0 +1,138 @@
+//! What an image says of the hosts that can run it.
+
+use std::cmp::Ordering;
+
+use super::Filter;
+use crate::scheduler::look::{Look, Seen};
+
+pub(super) const IMAGE_PROPERTIES: Filter = Filter {
+    name: "ImagePropertiesFilter",
+    on_rebuild: true,
+    applies: |look| Asked::of(look).is_some(),
+    passes: |seen| unmet(seen).is_none(),
+    says: |seen| unmet(seen).unwrap_or_default(),
+    lacks: |look| match Asked::of(look) {
+        Some(asked) => format!("no host runs what the image says it is ({})", asked.words()),
+        None => String::new(),
+    },
+};
+
+/// Architecture, hypervisor and mode, in the names of today.
+struct Asked {
+    architecture: Option<String>,
+    hypervisor: Option<String>,
+    mode: Option<String>,
+}
+
+impl Asked {
+    fn of(look: &Look<'_>) -> Option<Self> {
+        let request = look.request;
+        let default = look.options.image_properties_default_architecture.as_deref();
+        let filled = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_lowercase);
+        let asked = Self {
+            architecture: filled(request.property("hw_architecture").or(default)).map(|name| architecture(&name)),
+            hypervisor: filled(request.property("img_hv_type")),
+            mode: filled(request.property("hw_vm_mode")).map(|name| match name.as_str() {
+                "hv" | "baremetal" => "hvm".to_owned(),
+                "pv" => "xen".to_owned(),
+                _ => name,
+            }),
+        };
+        (asked.architecture.is_some() || asked.hypervisor.is_some() || asked.mode.is_some()).then_some(asked)
+    }
+
+    fn words(&self) -> String {
+        [&self.architecture, &self.hypervisor, &self.mode].into_iter().flatten().cloned().collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Other names of the same architecture (`nova.objects.fields.Architecture.canonicalize`).
+fn architecture(name: &str) -> String {
+    match name {
+        "i386" | "i486" | "i586" => "i686",
+        "amd64" => "x86_64",
+        "arm64" => "aarch64",
+        other => other,
+    }
+    .to_owned()
+}
+
+fn unmet(seen: &Seen<'_>) -> Option<String> {
+    let asked = Asked::of(seen.look)?;
+    let host = &seen.row.facts.as_ref()?.capabilities;
+    // A simulated or very old host may not say what it is.
+    let own = if host.cpu_arch.is_empty() { None } else { Some(architecture(&host.cpu_arch.to_lowercase())) };
+    if let (Some(wanted), Some(own)) = (&asked.architecture, &own)
+        && wanted != own
+        && !(own == "x86_64" && wanted == "i686")
+    {
+        return Some(format!("architecture: wants {wanted}, is {own}"));
+    }
+    if let Some(wanted) = &asked.hypervisor {
+        let runs = match wanted.as_str() {
+            "qemu" => true,
+            "kvm" => host.kvm,
+            _ => false,
+        };
+        if !runs {
+            return Some(format!("hypervisor: wants {wanted}, is {}", if host.kvm { "kvm" } else { "qemu" }));
+        }
+    }
+    if let Some(wanted) = asked.mode.as_deref().filter(|mode| *mode != "hvm") {
+        return Some(format!("mode: wants {wanted}, is hvm"));
+    }
+    let required = seen.look.request.property("img_hv_requested_version")?;
+    let version = version_text(host.hypervisor_version);
+    (host.hypervisor_version > 0 && !satisfies(&version, required))
+        .then(|| format!("hypervisor version: wants {required}, is {version}"))
+}
+
+/// 7002000 is 7.2.0.
+fn version_text(version: u32) -> String {
+    format!("{}.{}.{}", version / 1_000_000, version / 1_000 % 1_000, version % 1_000)
+}
+
+/// `>=6.0,<6.2`: every condition holds. Nova: oslo's `VersionPredicate`.
+fn satisfies(version: &str, conditions: &str) -> bool {
+    conditions.split(',').map(str::trim).filter(|condition| !condition.is_empty()).all(|condition| {
+        let digits = condition.find(|c: char| c.is_ascii_digit()).unwrap_or(condition.len());
+        let (operator, wanted) = condition.split_at(digits);
+        let order = compare(version, wanted);
+        match operator.trim() {
+            "<" => order == Ordering::Less,
+            "<=" => order != Ordering::Greater,
+            ">" => order == Ordering::Greater,
+            ">=" => order != Ordering::Less,
+            "!=" => order != Ordering::Equal,
+            "==" => order == Ordering::Equal,
+            _ => false,
+        }
+    })
+}
+
+fn compare(left: &str, right: &str) -> Ordering {
+    let parts = |text: &str| -> Vec<u64> {
+        let mut parts: Vec<u64> = text.trim().split('.').map(|part| part.parse().unwrap_or(0)).collect();
+        while parts.last() == Some(&0) {
+            parts.pop();
+        }
+        parts
+    };
+    parts(left).cmp(&parts(right))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_by_their_parts() {
+        assert_eq!(version_text(7_002_010), "7.2.10");
+        for condition in [">=6.0,<7.3", "==7.2", "!=7.3", ">7.1.9", "<=7.2.0", ""] {
+            assert!(satisfies("7.2.0", condition), "{condition}");
+        }
+        for condition in [">=6.0,<6.2", ">7.2", "<7.2", "~7.2"] {
+            assert!(!satisfies("7.2.0", condition), "{condition}");
+        }
+    }
+}

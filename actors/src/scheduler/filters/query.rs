@@ -1,0 +1,98 @@
+//! The hint `query`: a condition in JSON, `["and", [">=", "$free_ram_mb", 1024], ["<", "$num_instances", 10]]`.
+
+use serde_json::Value;
+
+use super::capabilities::attribute;
+use super::{Filter, PLAIN};
+use crate::scheduler::look::Seen;
+
+/// Conditions within conditions are followed this far.
+const DEPTH: usize = 16;
+
+pub(super) const JSON: Filter = Filter {
+    name: "JsonFilter",
+    applies: |look| look.hints.query.is_some(),
+    passes: |seen| match &seen.look.hints.query {
+        None => true,
+        Some(Some(query)) => match evaluate(query, seen, DEPTH) {
+            Some(Value::Array(items)) => items.iter().any(truth),
+            Some(value) => truth(&value),
+            None => false,
+        },
+        Some(None) => false,
+    },
+    says: |seen| match &seen.look.hints.query {
+        Some(Some(query)) => format!("it does not meet {query}"),
+        _ => "the hint query is no JSON".to_owned(),
+    },
+    lacks: |_| "no host with room meets the hint query".to_owned(),
+    ..PLAIN
+};
+
+/// The value of a condition; `None` for one that makes no sense.
+fn evaluate(query: &Value, seen: &Seen<'_>, depth: usize) -> Option<Value> {
+    let depth = depth.checked_sub(1)?;
+    let Value::Array(items) = query else { return None };
+    let Some((operator, arguments)) = items.split_first() else { return Some(Value::Bool(true)) };
+    let mut cooked: Vec<Value> = Vec::with_capacity(arguments.len());
+    for argument in arguments {
+        match argument {
+            Value::Array(_) => cooked.push(evaluate(argument, seen, depth)?),
+            Value::String(text) if text.is_empty() => {}
+            Value::String(text) => match text.strip_prefix('$') {
+                // What the host does not have drops out, as in Nova.
+                Some(name) => cooked.extend(attribute(seen, &name.split('.').collect::<Vec<_>>())),
+                None => cooked.push(argument.clone()),
+            },
+            Value::Null => {}
+            other => cooked.push(other.clone()),
+        }
+    }
+    let all = |compare: fn(&Value, &Value) -> bool| {
+        cooked.split_first().is_some_and(|(first, rest)| !rest.is_empty() && rest.iter().all(|one| compare(first, one)))
+    };
+    Some(match operator.as_str()? {
+        "=" => Value::Bool(all(same)),
+        "<" => Value::Bool(all(|left, right| less(left, right) == Some(true))),
+        ">" => Value::Bool(all(|left, right| less(right, left) == Some(true))),
+        "<=" => Value::Bool(all(|left, right| less(right, left) == Some(false))),
+        ">=" => Value::Bool(all(|left, right| less(left, right) == Some(false))),
+        "in" => Value::Bool(
+            cooked
+                .split_first()
+                .is_some_and(|(first, rest)| !rest.is_empty() && rest.iter().any(|one| same(first, one))),
+        ),
+        "not" => Value::Array(cooked.iter().map(|one| Value::Bool(!truth(one))).collect()),
+        "or" => Value::Bool(cooked.iter().any(truth)),
+        "and" => Value::Bool(cooked.iter().all(truth)),
+        _ => return None,
+    })
+}
+
+fn same(left: &Value, right: &Value) -> bool {
+    match (left.as_f64(), right.as_f64()) {
+        (Some(left), Some(right)) => (left - right).abs() < f64::EPSILON,
+        _ => left == right,
+    }
+}
+
+/// `None` where the two cannot be compared.
+fn less(left: &Value, right: &Value) -> Option<bool> {
+    match (left, right) {
+        (Value::Number(left), Value::Number(right)) => Some(left.as_f64()? < right.as_f64()?),
+        (Value::String(left), Value::String(right)) => Some(left < right),
+        _ => None,
+    }
+}
+
+/// What Python takes for true.
+fn truth(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(value) => *value,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+    }
+}

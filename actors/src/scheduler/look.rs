@@ -1,0 +1,205 @@
+//! What a decision looks at: the read models, what is on its way, and the request; and one host in that light.
+
+use std::collections::BTreeMap;
+
+use chronova_events::ids::InstanceId;
+use chronova_events::server_group::Policy;
+use chronova_projections::fleet::{AggregateRow, Fleet, HostRow, Line, Slot, Slots};
+use chronova_projections::placement::Placement;
+use chronova_projections::server_groups::ServerGroupsView;
+use chronova_projections::servers::Servers;
+use ipnet::IpNet;
+use serde_json::Value;
+
+use super::options::SchedulerOptions;
+use super::pending::Pending;
+use super::request::Request;
+
+/// The read models that a decision reads.
+#[derive(Debug, Clone, Copy)]
+pub struct Sources<'a> {
+    pub fleet: &'a Fleet,
+    pub groups: &'a ServerGroupsView,
+    pub placement: &'a Placement,
+    pub servers: &'a Servers,
+    pub pending: &'a Pending,
+}
+
+/// A decision's whole world.
+#[derive(Debug)]
+pub struct Look<'a> {
+    pub fleet: &'a Fleet,
+    pub placement: &'a Placement,
+    pub servers: &'a Servers,
+    pub pending: &'a Pending,
+    pub request: &'a Request,
+    pub options: &'a SchedulerOptions,
+    pub group: Option<Group>,
+    pub hints: Hints,
+}
+
+/// The server group of the request.
+#[derive(Debug)]
+pub struct Group {
+    pub name: String,
+    pub policy: Policy,
+    /// Of an anti-affinity group.
+    pub most_per_host: u32,
+    /// Members on their hosts, those on their way included.
+    pub members: BTreeMap<Slot, u32>,
+}
+
+/// The hints, read once.
+#[derive(Debug, Default)]
+pub struct Hints {
+    /// Where the servers of `different_host` and `same_host` are; `None` where nothing was asked.
+    pub different: Option<Slots>,
+    pub same: Option<Slots>,
+    pub near: Option<Option<IpNet>>,
+    pub query: Option<Option<Value>>,
+}
+
+impl<'a> Look<'a> {
+    pub fn new(sources: Sources<'a>, request: &'a Request, options: &'a SchedulerOptions) -> Self {
+        let Sources { fleet, groups, placement, servers, pending } = sources;
+        let hints = Hints::of(request, fleet);
+        let mut look = Self { fleet, placement, servers, pending, request, options, group: None, hints };
+        look.group = look.find_group(groups);
+        look
+    }
+
+    fn find_group(&self, groups: &ServerGroupsView) -> Option<Group> {
+        let id = self.request.group()?;
+        let group = groups.get(id)?;
+        let mut members: BTreeMap<Slot, u32> = BTreeMap::new();
+        for (host, count) in groups.hosts(id) {
+            if let Some(slot) = self.fleet.slot(host) {
+                members.insert(slot, count);
+            }
+        }
+        for slot in self.pending.members(id) {
+            *members.entry(slot).or_default() += 1;
+        }
+        Some(Group {
+            name: group.definition.name.clone(),
+            policy: group.definition.policy,
+            most_per_host: group.most_per_host().unwrap_or(u32::MAX),
+            members,
+        })
+    }
+
+    pub fn host(&'a self, slot: Slot) -> Seen<'a> {
+        Seen { look: self, slot, row: self.fleet.row(slot) }
+    }
+
+    /// How much of a class is on its way to a host.
+    pub fn pending(&self, slot: Slot, class: &str) -> u64 {
+        self.pending.on(slot).and_then(|burden| burden.resources.get(class)).copied().unwrap_or(0)
+    }
+}
+
+impl Hints {
+    fn of(request: &Request, fleet: &Fleet) -> Self {
+        let servers = |name: &str| -> Option<Slots> {
+            let ids = request.hints.get(name)?.iter().filter_map(|id| id.parse::<InstanceId>().ok());
+            Some(ids.filter_map(|id| fleet.whereabouts(id)).collect())
+        };
+        let near = request.hint("build_near_host_ip").map(|address| {
+            let length = request.hint("cidr").unwrap_or("/24");
+            format!("{address}/{}", length.trim_start_matches('/')).parse().ok()
+        });
+        Self {
+            different: servers("different_host"),
+            same: servers("same_host"),
+            near,
+            query: request.hint("query").map(|text| serde_json::from_str(text).ok()),
+        }
+    }
+}
+
+/// One host as a filter or a weigher sees it. Nova: `HostState`.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    pub look: &'a Look<'a>,
+    pub slot: Slot,
+    pub row: &'a HostRow,
+}
+
+impl<'a> Seen<'a> {
+    pub fn line(&self, class: &str) -> Option<&'a Line> {
+        self.look.fleet.line(class, self.slot)
+    }
+
+    /// Capacity left without any allocation ratio, as Nova's `free_ram_mb` and `free_disk_gb`: below zero on a host that
+    /// is overcommitted.
+    pub fn plainly_free(&self, class: &str) -> f64 {
+        let Some(line) = self.line(class) else { return 0.0 };
+        number(line.total) - number(line.reserved) - number(line.used) - number(self.look.pending(self.slot, class))
+    }
+
+    /// `vcpus_total * cpu_allocation_ratio - vcpus_used`; what is reserved counts as used.
+    pub fn free_cpus(&self) -> f64 {
+        let Some(line) = self.line("VCPU") else { return 0.0 };
+        let used = number(line.used) + number(line.reserved) + number(self.look.pending(self.slot, "VCPU"));
+        number(line.total) * line.allocation_ratio - used
+    }
+
+    pub fn used(&self, class: &str) -> u64 {
+        self.line(class).map_or(0, |line| line.used + line.reserved) + self.look.pending(self.slot, class)
+    }
+
+    pub fn total(&self, class: &str) -> u64 {
+        self.line(class).map_or(0, |line| line.total)
+    }
+
+    fn coming(&self) -> u32 {
+        self.look.pending.on(self.slot).map_or(0, |burden| burden.servers)
+    }
+
+    pub fn num_instances(&self) -> u32 {
+        u32::try_from(self.row.servers.len()).unwrap_or(u32::MAX).saturating_add(self.coming())
+    }
+
+    pub fn num_io_ops(&self) -> u32 {
+        self.row.io_ops.saturating_add(self.coming())
+    }
+
+    pub fn aggregates(&self) -> impl Iterator<Item = &'a AggregateRow> + use<'a> {
+        self.look.fleet.aggregates_of(self.slot)
+    }
+
+    /// What the host's aggregates say under `key`, each as it stands.
+    pub fn said<'k>(&self, key: &'k str) -> impl Iterator<Item = &'a str> + use<'a, 'k> {
+        self.aggregates().filter_map(move |aggregate| aggregate.metadata.get(key)).map(String::as_str)
+    }
+
+    /// What they say under `key`, each value of their comma-separated lists by itself.
+    pub fn listed(&self, key: &str) -> Vec<&'a str> {
+        self.said(key).flat_map(|value| value.split(',')).map(str::trim).collect()
+    }
+
+    /// The least of the numbers that they say; the option where none says one, or one says no number.
+    pub fn least<T: std::str::FromStr + PartialOrd + Copy>(&self, key: &str, option: T) -> T {
+        let mut least = None;
+        for value in self.said(key) {
+            let Ok(value) = value.trim().parse::<T>() else { return option };
+            least = Some(least.map_or(value, |least: T| if value < least { value } else { least }));
+        }
+        least.unwrap_or(option)
+    }
+
+    pub fn members(&self) -> u32 {
+        self.look.group.as_ref().and_then(|group| group.members.get(&self.slot)).copied().unwrap_or(0)
+    }
+
+    /// Whether the server that a host is looked for is there now.
+    pub fn has_the_server(&self) -> bool {
+        self.look.request.server.is_some_and(|server| self.row.servers.contains(&server))
+    }
+}
+
+/// Only compared and shown.
+#[allow(clippy::cast_precision_loss)]
+pub fn number(value: u64) -> f64 {
+    value as f64
+}

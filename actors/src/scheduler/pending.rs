@@ -1,0 +1,161 @@
+//! Decisions on their way to the log.
+//!
+//! Between a decision and the moment when the read models show it, further decisions are made. They see here what is on
+//! its way, so that not all of them choose the same host. What is kept is never needed for correctness (the ledger decides)
+//! and is forgotten as soon as the read models have it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use chronova_events::envelope::Position;
+use chronova_events::ids::{InstanceId, ServerGroupId};
+use chronova_projections::fleet::{Slot, Slots};
+
+/// One decision on its way.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub slot: Slot,
+    pub server: Option<InstanceId>,
+    /// Class and amount.
+    pub resources: Vec<(String, u64)>,
+    pub group: Option<ServerGroupId>,
+    /// Where the claim is in the log, once it is.
+    pub claimed_at: Option<Position>,
+    /// Where the placement is in the log, once it is.
+    pub placed_at: Option<Position>,
+}
+
+/// What is on its way to one host.
+#[derive(Debug, Clone, Default)]
+pub struct Burden {
+    pub resources: BTreeMap<String, u64>,
+    pub servers: u32,
+}
+
+#[derive(Debug, Default)]
+pub struct Pending {
+    entries: BTreeMap<u64, Entry>,
+    next: u64,
+    touched: Slots,
+    burdens: HashMap<Slot, Burden>,
+}
+
+impl Pending {
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The decision that is longest on its way.
+    pub fn oldest(&self) -> Option<u64> {
+        self.entries.keys().next().copied()
+    }
+
+    pub fn newest(&self) -> Option<u64> {
+        self.entries.keys().next_back().copied()
+    }
+
+    pub fn add(&mut self, entry: Entry) -> u64 {
+        self.next += 1;
+        self.load(&entry);
+        self.entries.insert(self.next, entry);
+        self.next
+    }
+
+    pub fn remove(&mut self, ticket: u64) {
+        if self.entries.remove(&ticket).is_some() {
+            self.rebuild();
+        }
+    }
+
+    /// The claim is in the log, at `position`.
+    pub fn claimed(&mut self, ticket: u64, position: Position) {
+        if let Some(entry) = self.entries.get_mut(&ticket) {
+            entry.claimed_at = Some(position);
+        }
+    }
+
+    /// The placement is in the log, at `position`.
+    pub fn placed(&mut self, ticket: u64, position: Position) {
+        if let Some(entry) = self.entries.get_mut(&ticket) {
+            entry.placed_at = Some(position);
+        }
+    }
+
+    /// Forgets what read models at `seen` show by themselves.
+    pub fn forget(&mut self, seen: Position) {
+        let mut changed = false;
+        self.entries.retain(|_, entry| {
+            if entry.claimed_at.is_some_and(|at| at <= seen) && !entry.resources.is_empty() {
+                entry.resources.clear();
+                changed = true;
+            }
+            let stays = entry.placed_at.is_none_or(|at| at > seen);
+            changed |= !stays;
+            stays
+        });
+        if changed {
+            self.rebuild();
+        }
+    }
+
+    /// What is on its way to a host.
+    pub fn on(&self, slot: Slot) -> Option<&Burden> {
+        if self.touched.contains(slot) { self.burdens.get(&slot) } else { None }
+    }
+
+    /// The hosts to which members of a group are on their way.
+    pub fn members(&self, group: ServerGroupId) -> impl Iterator<Item = Slot> + '_ {
+        self.entries.values().filter(move |entry| entry.group == Some(group)).map(|entry| entry.slot)
+    }
+
+    fn load(&mut self, entry: &Entry) {
+        self.touched.insert(entry.slot);
+        let burden = self.burdens.entry(entry.slot).or_default();
+        burden.servers += 1;
+        for (class, amount) in &entry.resources {
+            *burden.resources.entry(class.clone()).or_default() += amount;
+        }
+    }
+
+    fn rebuild(&mut self) {
+        self.touched = Slots::default();
+        self.burdens.clear();
+        let entries = std::mem::take(&mut self.entries);
+        for entry in entries.values() {
+            self.load(entry);
+        }
+        self.entries = entries;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(slot: Slot) -> Entry {
+        let resources = vec![("VCPU".to_owned(), 2)];
+        Entry { slot, server: None, resources, group: None, claimed_at: None, placed_at: None }
+    }
+
+    #[test]
+    fn what_the_read_models_show_no_longer_counts() {
+        let mut pending = Pending::default();
+        let (first, second) = (pending.add(entry(3)), pending.add(entry(3)));
+        let cpus =
+            |pending: &Pending| pending.on(3).map(|burden| (burden.servers, burden.resources.get("VCPU").copied()));
+        assert_eq!(cpus(&pending), Some((2, Some(4))));
+        pending.claimed(first, Position(7));
+        pending.forget(Position(6));
+        assert_eq!(cpus(&pending), Some((2, Some(4))));
+        pending.forget(Position(7));
+        assert_eq!(cpus(&pending), Some((2, Some(2))), "the claim is seen, the placement is not");
+        pending.placed(first, Position(8));
+        pending.forget(Position(8));
+        assert_eq!(cpus(&pending), Some((1, Some(2))));
+        pending.remove(second);
+        assert!(pending.on(3).is_none() && pending.is_empty());
+    }
+}

@@ -1,0 +1,240 @@
+//! From a decision to a claimed host.
+//!
+//! Decisions are made one after the other, each seeing what the ones before it have on its way ([`Pending`]), so that
+//! parallel requests spread over the hosts instead of all claiming the best one. Claims then go to the ledger side by side.
+//! One that is refused (somebody else was quicker, or the view lagged) goes to the next host of the same decision; only when
+//! those are used up is the choice made again, with a view that has caught up, and no more often than [`ROUNDS`]. A request
+//! that finds no host because of what is on its way to others waits until that is settled before it is refused.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chronova_events::envelope::{Meta, Position};
+use chronova_events::ids::{ConsumerId, HostId, InstanceId, ProcessId, ProjectId, ProviderId, UserId};
+use chronova_events::instance::{RefusedHost, Scheduled};
+use chronova_events::ledger::Claimed;
+use chronova_events::server_group::Policy;
+
+use super::pending::Entry;
+use super::{Chosen, Decision, Pending, Reasons, Request, choose};
+use crate::aggregate::CommandError;
+use crate::house::House;
+use crate::ledger::{CELL, GroupPolicy, GroupRule, LedgerAggregate, LedgerCommand, LedgerReject, ServerClaim};
+
+/// How often a choice is made anew for one server before the step is given back to its process.
+const ROUNDS: usize = 4;
+/// How long a request waits for what is on its way to others, and for its own server to be in the views.
+const PATIENCE: Duration = Duration::from_secs(5);
+const BEAT: Duration = Duration::from_millis(5);
+
+/// Makes the decisions of a cell.
+#[derive(Debug, Default)]
+pub struct Scheduler {
+    pending: Mutex<Pending>,
+}
+
+/// A server that needs a host, and who asks.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    pub request: Request,
+    pub server: InstanceId,
+    pub project: ProjectId,
+    pub user: UserId,
+    pub process: ProcessId,
+    pub attempt: u32,
+    pub meta: Arc<Meta>,
+}
+
+/// A claimed host.
+#[derive(Debug)]
+pub struct Seat {
+    pub chosen: Chosen,
+    pub scheduled: Scheduled,
+    pub ticket: Ticket,
+}
+
+/// Why there is none.
+#[derive(Debug)]
+pub enum NotPlaced {
+    NoHost {
+        reasons: Reasons,
+        /// Hosts that fitted and were refused when claimed.
+        lost: Vec<RefusedHost>,
+    },
+    /// Nothing is known; the same request may be made again.
+    NotNow(String),
+}
+
+/// Keeps a decision in view of others until the read models show it; given up when dropped.
+#[derive(Debug)]
+pub struct Ticket {
+    scheduler: Arc<Scheduler>,
+    number: u64,
+    kept: bool,
+}
+
+impl Ticket {
+    /// The placement is in the log.
+    pub fn placed(mut self, position: Position) {
+        self.kept = true;
+        self.scheduler.lock().placed(self.number, position);
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.scheduler.lock().remove(self.number);
+        }
+    }
+}
+
+/// What became of a claim.
+enum Answer {
+    Admitted(Position),
+    Refused(String),
+}
+
+impl Scheduler {
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds a host for a server and claims it.
+    ///
+    /// # Errors
+    /// No host will do, or the log is not available.
+    pub async fn place(self: &Arc<Self>, house: &House, asked: &Asked) -> Result<Seat, NotPlaced> {
+        until(|| house.views.servers.read(|servers| servers.get(asked.server).is_some())).await;
+        let mut lost: Vec<RefusedHost> = Vec::new();
+        for _ in 0..ROUNDS {
+            let (decision, ticket, newest) = self.decide(house, &asked.request);
+            let Some(mut ticket) = ticket else {
+                if self.others_settle(house, newest).await {
+                    continue;
+                }
+                return Err(NotPlaced::NoHost { reasons: decision.reasons, lost });
+            };
+            let Decision { ranked, reasons } = decision;
+            for at in 0..ranked.len() {
+                if at > 0 {
+                    ticket = self.reserve(&asked.request, &ranked[at]);
+                }
+                match claim(house, asked, &ranked[at]).await? {
+                    Answer::Admitted(position) => {
+                        self.lock().claimed(ticket.number, position);
+                        let chosen = ranked[at].clone();
+                        let scheduled = reasons.record(asked.process, asked.attempt, &ranked[at..], lost);
+                        return Ok(Seat { chosen, scheduled, ticket });
+                    }
+                    Answer::Refused(reason) => {
+                        lost.push(RefusedHost { hostname: ranked[at].hostname.clone(), reason });
+                    }
+                }
+            }
+            drop(ticket);
+            // What refused the claims is in the log; the views show it in a moment.
+            tokio::time::sleep(BEAT).await;
+        }
+        Err(NotPlaced::NotNow("every host that seemed to fit was taken meanwhile".to_owned()))
+    }
+
+    /// Decides, and keeps the choice in view of those who decide next. Also says which decision on its way is the newest.
+    fn decide(self: &Arc<Self>, house: &House, request: &Request) -> (Decision, Option<Ticket>, Option<u64>) {
+        let mut pending = self.lock();
+        pending.forget(house.views.position());
+        let newest = pending.newest();
+        let decision = choose(&house.views, &pending, request, &house.options.scheduler);
+        let number = decision.ranked.first().map(|best| pending.add(entry(request, best)));
+        drop(pending);
+        let ticket = number.map(|number| Ticket { scheduler: Arc::clone(self), number, kept: false });
+        (decision, ticket, newest)
+    }
+
+    fn reserve(self: &Arc<Self>, request: &Request, chosen: &Chosen) -> Ticket {
+        let number = self.lock().add(entry(request, chosen));
+        Ticket { scheduler: Arc::clone(self), number, kept: false }
+    }
+
+    /// Waits until the decisions up to `newest` are in the views or given up; `false` if there were none.
+    async fn others_settle(&self, house: &House, newest: Option<u64>) -> bool {
+        let Some(newest) = newest else { return false };
+        until(|| {
+            let mut pending = self.lock();
+            pending.forget(house.views.position());
+            pending.oldest().is_none_or(|oldest| oldest > newest)
+        })
+        .await;
+        true
+    }
+}
+
+/// Looks again and again, for a bounded time.
+async fn until(done: impl Fn() -> bool) {
+    let mut waited = Duration::ZERO;
+    while !done() && waited < PATIENCE {
+        tokio::time::sleep(BEAT).await;
+        waited += BEAT;
+    }
+}
+
+fn entry(request: &Request, chosen: &Chosen) -> Entry {
+    let own = chosen.allocations.iter().filter(|allocation| allocation.provider.0 == chosen.host.0);
+    Entry {
+        slot: chosen.slot,
+        server: request.server,
+        resources: own.flat_map(|allocation| allocation.resources.iter().cloned()).collect(),
+        group: request.group(),
+        claimed_at: None,
+        placed_at: None,
+    }
+}
+
+/// The policy that the ledger is to keep.
+fn rule(house: &House, request: &Request, host: HostId) -> Option<GroupRule> {
+    let group = request.group()?;
+    let (policy, most) = house.views.server_groups.read(|groups| {
+        let known = groups.get(group)?;
+        Some((known.definition.policy, known.most_per_host()))
+    })?;
+    let policy = match policy {
+        Policy::Affinity => GroupPolicy::Together,
+        Policy::AntiAffinity => GroupPolicy::AtMost(most.unwrap_or(1)),
+        Policy::SoftAffinity | Policy::SoftAntiAffinity => return None,
+    };
+    Some(GroupRule { group, host: ProviderId(host.0), policy })
+}
+
+fn claim_of(house: &House, asked: &Asked, chosen: &Chosen) -> ServerClaim {
+    let claim = Claimed {
+        consumer: ConsumerId::new(asked.server.to_string()),
+        project: asked.project.clone(),
+        user: asked.user.clone(),
+        consumer_type: Some("INSTANCE".to_owned()),
+        allocations: chosen.allocations.clone(),
+    };
+    // A host that an administrator insists on skips the filters, those of groups included.
+    let group = rule(house, &asked.request, chosen.host).filter(|_| asked.request.forced_host.is_none());
+    ServerClaim { claim, group }
+}
+
+async fn claim(house: &House, asked: &Asked, chosen: &Chosen) -> Result<Answer, NotPlaced> {
+    let command = LedgerCommand::ClaimAll { claims: vec![claim_of(house, asked, chosen)] };
+    match house.gateway.send::<LedgerAggregate>(&CELL, command, Arc::clone(&asked.meta)).await {
+        Ok(committed) => Ok(Answer::Admitted(committed.position)),
+        Err(CommandError::Rejected(LedgerReject::HoldsOther(consumer))) => {
+            // A claim from before a crash, for a host that was not recorded: given back, and a host claimed anew.
+            let release = LedgerCommand::Release { consumer };
+            let released = house.gateway.send::<LedgerAggregate>(&CELL, release, Arc::clone(&asked.meta)).await;
+            released.map_err(|error| NotPlaced::NotNow(error.to_string()))?;
+            Ok(Answer::Refused("the server held something else from before".to_owned()))
+        }
+        Err(CommandError::Rejected(reject)) => Ok(Answer::Refused(reject.to_string())),
+        Err(error @ CommandError::Unavailable(_)) => Err(NotPlaced::NotNow(error.to_string())),
+    }
+}
+
+/// A throw of dice; 0 where the machine has none.
+pub fn dice() -> u64 {
+    getrandom::u64().unwrap_or(0)
+}

@@ -1,0 +1,269 @@
+//! What is required of hosts before any of them is looked at: Nova's request filters.
+//!
+//! Each narrows the set of hosts by an index. Names and order as in `nova.scheduler.request_filter`; what names a host and
+//! what was tried before comes first, because it leaves the least.
+
+use std::collections::BTreeSet;
+
+use chronova_events::ledger::standard::is_standard_trait;
+use chronova_projections::fleet::{AggregateRow, Slot, Slots};
+use chronova_projections::placement::candidates::TraitFilter;
+
+use super::look::Look;
+use super::request::Wanted;
+
+/// The key, with or without a suffix, of an aggregate that is for one project.
+const TENANT_KEY: &str = "filter_tenant_id";
+
+/// One requirement: the hosts that meet it.
+#[derive(Debug)]
+pub struct Narrowing {
+    pub name: &'static str,
+    /// `zone north`: what is required, for the record.
+    pub words: String,
+    pub hosts: Slots,
+    /// Why a host that is not among them is not.
+    pub says: fn(&Look<'_>, Slot, &str) -> String,
+    /// Without naming any host: what the user is told when none is left.
+    pub lacks: String,
+}
+
+type Narrowings = Vec<Narrowing>;
+
+/// Every requirement, in the order of their use.
+pub fn narrowings(look: &Look<'_>, wanted: &Wanted) -> Narrowings {
+    let mut all = Narrowings::new();
+    named_host(look, &mut all);
+    tried_before(look, &mut all);
+    tenant_aggregates(look, &mut all);
+    zone(look, &mut all);
+    image_type(look, &mut all);
+    compute_status(look, &mut all);
+    isolated_aggregates(look, wanted, &mut all);
+    image_metadata(look, &mut all);
+    accelerators(look, &mut all);
+    group_traits(look, wanted, &mut all);
+    all
+}
+
+fn named_host(look: &Look<'_>, all: &mut Narrowings) {
+    let request = look.request;
+    let Some(name) = request.forced_host.as_ref().or(request.requested_host.as_ref()) else { return };
+    all.push(Narrowing {
+        name: "requested host",
+        words: format!("host {name}"),
+        hosts: look.fleet.named(name),
+        says: |_, _, words| format!("wants {words}"),
+        lacks: "the requested host cannot take the server".to_owned(),
+    });
+}
+
+fn tried_before(look: &Look<'_>, all: &mut Narrowings) {
+    if look.request.excluded.is_empty() {
+        return;
+    }
+    let mut hosts = look.fleet.hosts().clone();
+    for slot in look.request.excluded.iter().filter_map(|host| look.fleet.slot(*host)) {
+        hosts.remove(slot);
+    }
+    all.push(Narrowing {
+        name: "not tried before",
+        words: "a host not tried before".to_owned(),
+        hosts,
+        says: |_, _, _| "the build failed there before".to_owned(),
+        lacks: "the build failed on every host that would do".to_owned(),
+    });
+}
+
+fn in_aggregates<'a>(look: &'a Look<'_>, which: impl Fn(&AggregateRow) -> bool + 'a) -> Option<Slots> {
+    let mut found = false;
+    let mut hosts = Slots::default();
+    for (_, aggregate) in look.fleet.aggregates().filter(|(_, aggregate)| which(aggregate)) {
+        found = true;
+        hosts.add_all(&aggregate.hosts);
+    }
+    found.then_some(hosts)
+}
+
+/// `[scheduler] limit_tenants_to_placement_aggregate`.
+fn tenant_aggregates(look: &Look<'_>, all: &mut Narrowings) {
+    let options = &look.options.prefilters;
+    if !options.limit_tenants_to_placement_aggregate {
+        return;
+    }
+    let project = look.request.project.as_str();
+    let own = in_aggregates(look, |aggregate| {
+        aggregate.metadata.iter().any(|(key, value)| key.starts_with(TENANT_KEY) && value == project)
+    });
+    let hosts = match own {
+        Some(hosts) => hosts,
+        None if options.placement_aggregate_required_for_tenants => Slots::default(),
+        None => return,
+    };
+    all.push(Narrowing {
+        name: "project's aggregates",
+        words: format!("aggregates of project {project}"),
+        hosts,
+        says: |_, _, _| "it is in no aggregate of the project".to_owned(),
+        lacks: "no hosts are available to the project".to_owned(),
+    });
+}
+
+/// Nova restricts nothing when no aggregate is the zone, as for the default one; here the default zone is what its name
+/// says, the hosts that are in no other.
+fn zone(look: &Look<'_>, all: &mut Narrowings) {
+    let Some(zone) = look.request.zone.as_ref().filter(|_| look.request.forced_host.is_none()) else { return };
+    let own = in_aggregates(look, |aggregate| aggregate.zone() == Some(zone));
+    let hosts = match own {
+        Some(hosts) => hosts,
+        None if *zone == look.request.default_zone => {
+            let mut hosts = look.fleet.hosts().clone();
+            if let Some(others) = in_aggregates(look, |aggregate| aggregate.zone().is_some()) {
+                hosts.drop_all(&others);
+            }
+            hosts
+        }
+        None => Slots::default(),
+    };
+    all.push(Narrowing {
+        name: "availability zone",
+        words: format!("zone {zone}"),
+        hosts,
+        says: |look, slot, words| {
+            let own = look.fleet.zone_of(slot).unwrap_or(&look.request.default_zone);
+            format!("wants {words}, is in {own}")
+        },
+        lacks: format!("no host of zone {zone} would do"),
+    });
+}
+
+/// `[scheduler] query_placement_for_image_type_support`.
+fn image_type(look: &Look<'_>, all: &mut Narrowings) {
+    let Some(image) = &look.request.image else { return };
+    let name = format!("COMPUTE_IMAGE_TYPE_{}", image.format.to_uppercase());
+    if look.options.prefilters.query_placement_for_image_type_support && is_standard_trait(&name) {
+        all.push(with_trait(look, "image type", &name));
+    }
+}
+
+/// Mandatory in Nova since Train. An administrator who names a host means it, enabled or not.
+fn compute_status(look: &Look<'_>, all: &mut Narrowings) {
+    if look.request.forced_host.is_some() {
+        return;
+    }
+    let mut hosts = look.fleet.hosts().clone();
+    hosts.keep(look.fleet.enabled());
+    if let Some(disabled) = look.fleet.with_trait("COMPUTE_STATUS_DISABLED") {
+        hosts.drop_all(disabled);
+    }
+    all.push(Narrowing {
+        name: "compute status",
+        words: "enabled".to_owned(),
+        hosts,
+        says: |_, _, _| "it is disabled".to_owned(),
+        lacks: "the hosts that would do are disabled".to_owned(),
+    });
+}
+
+/// `[scheduler] enable_isolated_aggregate_filtering`: an aggregate with `trait:X=required` is for servers that ask for X.
+fn isolated_aggregates(look: &Look<'_>, wanted: &Wanted, all: &mut Narrowings) {
+    if !look.options.prefilters.enable_isolated_aggregate_filtering {
+        return;
+    }
+    let asked = wanted.required_traits();
+    let isolated = in_aggregates(look, |aggregate| {
+        aggregate.metadata.iter().any(|(key, value)| {
+            value == "required" && key.strip_prefix("trait:").is_some_and(|name| !asked.contains(name))
+        })
+    });
+    let Some(isolated) = isolated else { return };
+    let mut hosts = look.fleet.hosts().clone();
+    hosts.drop_all(&isolated);
+    all.push(Narrowing {
+        name: "isolated aggregates",
+        words: "no aggregate kept for other traits".to_owned(),
+        hosts,
+        says: |_, _, _| "its aggregate is kept for servers with traits that this one does not ask for".to_owned(),
+        lacks: "the hosts that would do are kept for servers with other traits".to_owned(),
+    });
+}
+
+/// `[scheduler] image_metadata_prefilter`.
+fn image_metadata(look: &Look<'_>, all: &mut Narrowings) {
+    const PREFIXES: [(&str, &str); 7] = [
+        ("hw_cdrom_bus", "COMPUTE_STORAGE_BUS"),
+        ("hw_disk_bus", "COMPUTE_STORAGE_BUS"),
+        ("hw_video_model", "COMPUTE_GRAPHICS_MODEL"),
+        ("hw_vif_model", "COMPUTE_NET_VIF_MODEL"),
+        ("hw_architecture", "HW_ARCH"),
+        ("hw_emulation_architecture", "COMPUTE_ARCH"),
+        ("hw_viommu_model", "COMPUTE_VIOMMU"),
+    ];
+    if !look.options.prefilters.image_metadata_prefilter {
+        return;
+    }
+    let names: Vec<String> = PREFIXES
+        .iter()
+        .filter_map(|(key, prefix)| {
+            let value = look.request.property(key)?.replace('-', "_").to_uppercase();
+            Some(format!("{prefix}_{value}"))
+        })
+        .collect();
+    // One name that is no trait, and Nova requires none of them.
+    if names.iter().all(|name| is_standard_trait(name)) {
+        all.extend(names.iter().map(|name| with_trait(look, "image metadata", name)));
+    }
+}
+
+fn accelerators(look: &Look<'_>, all: &mut Narrowings) {
+    if look.request.spec("accel:device_profile").is_some_and(|profile| !profile.is_empty()) {
+        all.push(with_trait(look, "accelerators", "COMPUTE_ACCELERATORS"));
+    }
+}
+
+/// What the group without a suffix requires of a host's traits. In a tree the traits may be those of other providers; the
+/// search for candidates sees to them there.
+fn group_traits(look: &Look<'_>, wanted: &Wanted, all: &mut Narrowings) {
+    if !look.fleet.is_flat() {
+        return;
+    }
+    let none = TraitFilter::default();
+    for group in wanted.groups.values() {
+        let traits = if group.traits == none { continue } else { &group.traits };
+        for any in &traits.required {
+            all.push(with_any_trait(look, "traits", any));
+        }
+        for forbidden in &traits.forbidden {
+            let mut hosts = look.fleet.hosts().clone();
+            if let Some(with) = look.fleet.with_trait(forbidden) {
+                hosts.drop_all(with);
+            }
+            all.push(Narrowing {
+                name: "traits",
+                words: format!("no trait {forbidden}"),
+                hosts,
+                says: |_, _, words| format!("wants {words}"),
+                lacks: format!("every host that would do has trait {forbidden}, which is forbidden"),
+            });
+        }
+    }
+}
+
+fn with_trait(look: &Look<'_>, name: &'static str, required: &str) -> Narrowing {
+    with_any_trait(look, name, &BTreeSet::from([required.to_owned()]))
+}
+
+fn with_any_trait(look: &Look<'_>, name: &'static str, any: &BTreeSet<String>) -> Narrowing {
+    let mut hosts = Slots::default();
+    for with in any.iter().filter_map(|name| look.fleet.with_trait(name)) {
+        hosts.add_all(with);
+    }
+    let names = any.iter().map(String::as_str).collect::<Vec<_>>().join(" or ");
+    Narrowing {
+        name,
+        words: format!("trait {names}"),
+        hosts,
+        says: |_, _, words| format!("lacks {words}"),
+        lacks: format!("no host that would do has trait {names}"),
+    }
+}

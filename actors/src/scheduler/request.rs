@@ -1,0 +1,404 @@
+//! What is looked for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chronova_events::ids::{HostId, InstanceId, ProjectId, ServerGroupId};
+use chronova_events::instance::{BuildRequested, FlavorSnapshot, ImageSnapshot};
+use chronova_projections::placement::candidates::Group;
+
+/// One server that needs a host. Nova: `RequestSpec`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    pub server: Option<InstanceId>,
+    pub project: ProjectId,
+    pub flavor: FlavorSnapshot,
+    pub image: Option<ImageSnapshot>,
+    pub hints: BTreeMap<String, Vec<String>>,
+    pub zone: Option<String>,
+    /// Whatever the filters say: `zone:host:node`.
+    pub forced_host: Option<String>,
+    /// If the filters let it (2.74).
+    pub requested_host: Option<String>,
+    /// Hosts tried before.
+    pub excluded: BTreeSet<HostId>,
+    /// The zone of hosts that are in none: `[DEFAULT] default_availability_zone`.
+    pub default_zone: String,
+    /// What chance says, where an option asks for it: the choice itself is pure.
+    pub dice: u64,
+}
+
+impl Request {
+    pub fn of_build(build: &BuildRequested, excluded: &BTreeSet<HostId>, default_zone: &str) -> Self {
+        Self {
+            server: Some(build.instance),
+            project: build.project.clone(),
+            flavor: build.flavor.clone(),
+            image: build.image.clone(),
+            hints: build.scheduler_hints.iter().cloned().collect(),
+            zone: build.availability_zone.clone(),
+            forced_host: build.forced_host.clone(),
+            requested_host: build.requested_host.clone(),
+            excluded: excluded.clone(),
+            default_zone: default_zone.to_owned(),
+            dice: 0,
+        }
+    }
+
+    pub fn hint(&self, name: &str) -> Option<&str> {
+        self.hints.get(name)?.first().map(String::as_str)
+    }
+
+    /// The server group that the hint names.
+    pub fn group(&self) -> Option<ServerGroupId> {
+        self.hint("group")?.parse().ok()
+    }
+
+    pub fn spec(&self, key: &str) -> Option<&str> {
+        self.flavor.extra_specs.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// A property of the image, by its name of today or the one it had before.
+    pub fn property(&self, key: &str) -> Option<&str> {
+        let image = self.image.as_ref()?;
+        let of = |name: &str| image.properties.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        of(key).or_else(|| OLD_NAMES.iter().find(|(new, _)| *new == key).and_then(|(_, old)| of(old)))
+    }
+
+    /// What the flavor or the image asks for: `hw:cpu_policy` and `hw_cpu_policy`.
+    fn hardware(&self, name: &str) -> Option<&str> {
+        self.spec(&format!("hw:{name}")).or_else(|| self.property(&format!("hw_{name}")))
+    }
+}
+
+/// Names that image properties had until Liberty (`nova.objects.image_meta`).
+const OLD_NAMES: [(&str, &str); 4] = [
+    ("hw_architecture", "architecture"),
+    ("img_hv_type", "hypervisor_type"),
+    ("img_hv_requested_version", "hypervisor_version_requires"),
+    ("hw_vm_mode", "vm_mode"),
+];
+
+/// What Placement is asked for: groups of resources and traits. Nova: `nova.scheduler.utils.ResourceRequest`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// By suffix; the one without a suffix first.
+    pub groups: BTreeMap<String, Group>,
+    pub isolate: bool,
+}
+
+impl Wanted {
+    /// `pinned`: dedicated CPUs are asked for as `PCPU`.
+    pub fn of(request: &Request, pinned: bool) -> Self {
+        let mut wanted = Self::default();
+        wanted.take_extra_specs(request);
+        if let Some(traits) = request.image.as_ref() {
+            // `trait:X=required` among the properties; they go to the group without a suffix.
+            for (key, value) in &traits.properties {
+                if let Some(name) = key.strip_prefix("trait:") {
+                    wanted.take_trait("", name, value);
+                }
+            }
+        }
+        if pinned {
+            wanted.pin(request);
+        }
+        wanted.take_flavor(request);
+        wanted.take_features(request);
+        for group in wanted.groups.values_mut() {
+            group.resources.retain(|_, amount| *amount > 0);
+        }
+        wanted.groups.retain(|_, group| !group.resources.is_empty() || !group.traits.is_empty());
+        wanted
+    }
+
+    /// Every class and how much of it in all.
+    pub fn totals(&self) -> BTreeMap<String, u64> {
+        let mut totals = BTreeMap::new();
+        for (class, amount) in self.groups.values().flat_map(|group| &group.resources) {
+            let total: &mut u64 = totals.entry(class.clone()).or_default();
+            *total = total.saturating_add(*amount);
+        }
+        totals
+    }
+
+    /// Traits that some group requires.
+    pub fn required_traits(&self) -> BTreeSet<&str> {
+        self.groups.values().flat_map(|group| &group.traits.required).flatten().map(String::as_str).collect()
+    }
+
+    fn group(&mut self, suffix: &str) -> &mut Group {
+        let new = || Group { suffix: suffix.to_owned(), ..Group::default() };
+        self.groups.entry(suffix.to_owned()).or_insert_with(new)
+    }
+
+    fn take(&mut self, suffix: &str, class: &str, amount: u64) {
+        let total = self.group(suffix).resources.entry(class.to_owned()).or_default();
+        *total = total.saturating_add(amount);
+    }
+
+    fn take_trait(&mut self, suffix: &str, name: &str, value: &str) {
+        let traits = &mut self.group(suffix).traits;
+        match value {
+            "required" => {
+                let one = BTreeSet::from([name.to_owned()]);
+                if !traits.required.contains(&one) {
+                    traits.required.push(one);
+                }
+            }
+            "forbidden" => {
+                traits.forbidden.insert(name.to_owned());
+            }
+            _ => {}
+        }
+    }
+
+    fn take_extra_specs(&mut self, request: &Request) {
+        for (key, value) in &request.flavor.extra_specs {
+            if key == "group_policy" {
+                self.isolate = value == "isolate";
+                continue;
+            }
+            let Some((prefix, name)) = key.split_once(':') else { continue };
+            if let Some(suffix) = suffix(prefix, "resources") {
+                if let Ok(amount) = value.trim().parse() {
+                    self.group(suffix).resources.insert(name.to_owned(), amount);
+                }
+            } else if let Some(suffix) = suffix(prefix, "trait") {
+                self.take_trait(suffix, name, value);
+            }
+        }
+    }
+
+    /// `hw:cpu_policy=dedicated` asks for `PCPU` instead of `VCPU`.
+    fn pin(&mut self, request: &Request) {
+        let vcpus = u64::from(request.flavor.vcpus);
+        let (shared, mut dedicated) = match request.hardware("cpu_policy") {
+            Some("dedicated") => (0, vcpus),
+            Some("mixed") => {
+                let mask = request.spec("hw:cpu_dedicated_mask").or_else(|| request.hardware("cpu_realtime_mask"));
+                let dedicated = mask.map_or(0, |mask| cpus_in(mask, vcpus));
+                (vcpus.saturating_sub(dedicated), dedicated)
+            }
+            _ => return,
+        };
+        if request.spec("hw:emulator_threads_policy") == Some("isolate") {
+            dedicated += 1;
+        }
+        self.take("", "VCPU", shared);
+        self.take("", "PCPU", dedicated);
+    }
+
+    /// What the flavor says, unless its extra specs say otherwise.
+    fn take_flavor(&mut self, request: &Request) {
+        let flavor = &request.flavor;
+        match request.hardware("cpu_thread_policy") {
+            Some("require") => self.take_trait("", "HW_CPU_HYPERTHREADING", "required"),
+            Some("isolate") => self.take_trait("", "HW_CPU_HYPERTHREADING", "forbidden"),
+            _ => {}
+        }
+        let said = self.totals_with_zeros();
+        if !said.contains("VCPU") && !said.contains("PCPU") {
+            self.take("", "VCPU", u64::from(flavor.vcpus));
+        }
+        if !said.contains("MEMORY_MB") {
+            self.take("", "MEMORY_MB", flavor.memory_mib);
+        }
+        if !said.contains("DISK_GB") {
+            // Swap counts in whole GiB, as Nova's `convert_mb_to_ceil_gb`.
+            let swap = u64::from(flavor.swap_mib.div_ceil(1024));
+            self.take("", "DISK_GB", u64::from(flavor.root_gib) + u64::from(flavor.ephemeral_gib) + swap);
+        }
+    }
+
+    fn totals_with_zeros(&self) -> BTreeSet<String> {
+        self.groups.values().flat_map(|group| group.resources.keys().cloned()).collect()
+    }
+
+    /// Features of the guest that only some hosts have.
+    fn take_features(&mut self, request: &Request) {
+        let on = |value: Option<&str>| {
+            value.is_some_and(|value| matches!(value.to_lowercase().as_str(), "true" | "1" | "yes" | "on"))
+        };
+        if on(request.hardware("mem_encryption")) {
+            self.take("", "MEM_ENCRYPTION_CONTEXT", 1);
+            self.take_trait("", "HW_CPU_X86_AMD_SEV", "required");
+        }
+        if let Some(labels) = request.spec("hw:pmem") {
+            for label in labels.split(',').map(str::trim).filter(|label| !label.is_empty()) {
+                let name: String = label
+                    .chars()
+                    .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
+                    .collect();
+                self.take("", &format!("CUSTOM_PMEM_NAMESPACE_{name}"), 1);
+            }
+        }
+        if let Some(version) = request.hardware("tpm_version") {
+            let version = if version == "2.0" { "COMPUTE_SECURITY_TPM_2_0" } else { "COMPUTE_SECURITY_TPM_1_2" };
+            let model = match request.hardware("tpm_model") {
+                Some("tpm-crb") => "COMPUTE_SECURITY_TPM_CRB",
+                _ => "COMPUTE_SECURITY_TPM_TIS",
+            };
+            self.take_trait("", version, "required");
+            self.take_trait("", model, "required");
+        }
+        if request.spec("os:secure_boot").or_else(|| request.property("os_secure_boot")) == Some("required") {
+            self.take_trait("", "COMPUTE_SECURITY_UEFI_SECURE_BOOT", "required");
+        }
+        if request.hardware("pci_numa_affinity_policy") == Some("socket") {
+            self.take_trait("", "COMPUTE_SOCKET_PCI_NUMA_AFFINITY", "required");
+        }
+        if on(request.property("hw_firmware_stateless")) {
+            self.take_trait("", "COMPUTE_SECURITY_STATELESS_FIRMWARE", "required");
+        }
+        match request.hardware("maxphysaddr_mode") {
+            Some("passthrough") => self.take_trait("", "COMPUTE_ADDRESS_SPACE_PASSTHROUGH", "required"),
+            Some("emulate") => self.take_trait("", "COMPUTE_ADDRESS_SPACE_EMULATED", "required"),
+            _ => {}
+        }
+    }
+}
+
+/// `resources2` is the word `resources` with the suffix `2` (Placement 1.33: up to 64 letters, digits, `_` and `-`).
+fn suffix<'a>(prefix: &'a str, word: &str) -> Option<&'a str> {
+    let suffix = prefix.strip_prefix(word)?;
+    let legal = suffix.len() <= 64 && suffix.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    legal.then_some(suffix)
+}
+
+/// How many of `count` CPUs a mask as `0-3,^2` or `^0` names.
+fn cpus_in(mask: &str, count: u64) -> u64 {
+    let (mut with, mut without): (BTreeSet<u64>, BTreeSet<u64>) = (BTreeSet::new(), BTreeSet::new());
+    let mut only_without = true;
+    for part in mask.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let (set, part) = match part.strip_prefix('^') {
+            Some(part) => (&mut without, part),
+            None => {
+                only_without = false;
+                (&mut with, part)
+            }
+        };
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(from), Ok(to)) = (from.trim().parse::<u64>(), to.trim().parse::<u64>()) {
+            set.extend((from..=to.min(count)).filter(|cpu| *cpu < count));
+        }
+    }
+    if only_without {
+        with = (0..count).collect();
+    }
+    with.difference(&without).count() as u64
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use chronova_events::ids::FlavorId;
+
+    pub(in crate::scheduler) fn flavor(vcpus: u32, memory_mib: u64, root_gib: u32) -> FlavorSnapshot {
+        FlavorSnapshot {
+            id: FlavorId::new("1"),
+            name: "m1.tiny".into(),
+            vcpus,
+            memory_mib,
+            root_gib,
+            ephemeral_gib: 0,
+            swap_mib: 0,
+            extra_specs: vec![],
+        }
+    }
+
+    pub(in crate::scheduler) fn request(flavor: FlavorSnapshot) -> Request {
+        Request {
+            server: None,
+            project: ProjectId::new("p"),
+            flavor,
+            image: None,
+            hints: BTreeMap::new(),
+            zone: None,
+            forced_host: None,
+            requested_host: None,
+            excluded: BTreeSet::new(),
+            default_zone: "nova".into(),
+            dice: 0,
+        }
+    }
+
+    fn with(specs: &[(&str, &str)]) -> Request {
+        let specs = specs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        request(FlavorSnapshot { extra_specs: specs, ..flavor(4, 512, 10) })
+    }
+
+    /// `VCPU=4 | suffix: CLASS=1 +TRAIT -TRAIT`.
+    fn words(wanted: &Wanted) -> String {
+        let group = |group: &Group| {
+            let mut parts: Vec<String> = Vec::new();
+            if !group.suffix.is_empty() {
+                parts.push(format!("{}:", group.suffix));
+            }
+            parts.extend(group.resources.iter().map(|(class, amount)| format!("{class}={amount}")));
+            parts.extend(group.traits.required.iter().flatten().map(|name| format!("+{name}")));
+            parts.extend(group.traits.forbidden.iter().map(|name| format!("-{name}")));
+            parts.join(" ")
+        };
+        wanted.groups.values().map(group).collect::<Vec<_>>().join(" | ")
+    }
+
+    #[test]
+    fn a_flavor_becomes_resources_as_in_nova() {
+        let resources = |root: u32, ephemeral: u32, swap: u32| {
+            let flavor = FlavorSnapshot { ephemeral_gib: ephemeral, swap_mib: swap, ..flavor(2, 512, root) };
+            words(&Wanted::of(&request(flavor), true))
+        };
+        assert_eq!(resources(10, 5, 1), "DISK_GB=16 MEMORY_MB=512 VCPU=2", "a MiB of swap is a GiB of disk");
+        assert_eq!(resources(10, 0, 1024), "DISK_GB=11 MEMORY_MB=512 VCPU=2");
+        assert_eq!(resources(0, 0, 0), "MEMORY_MB=512 VCPU=2", "no disk is no claim");
+    }
+
+    #[test]
+    fn extra_specs_override_add_and_group() {
+        let of = |specs: &[(&str, &str)]| words(&Wanted::of(&with(specs), true));
+        assert_eq!(
+            of(&[("resources:VCPU", "0"), ("resources:CUSTOM_GOLD", "1")]),
+            "CUSTOM_GOLD=1 DISK_GB=10 MEMORY_MB=512"
+        );
+        assert_eq!(
+            of(&[("trait:HW_A", "required"), ("trait:HW_B", "forbidden")]),
+            "DISK_GB=10 MEMORY_MB=512 VCPU=4 +HW_A -HW_B"
+        );
+        let grouped =
+            with(&[("resources1:SRIOV_NET_VF", "1"), ("trait1:CUSTOM_LEFT", "required"), ("group_policy", "isolate")]);
+        let wanted = Wanted::of(&grouped, true);
+        assert_eq!(words(&wanted), "DISK_GB=10 MEMORY_MB=512 VCPU=4 | 1: SRIOV_NET_VF=1 +CUSTOM_LEFT");
+        assert!(wanted.isolate);
+        assert_eq!(wanted.required_traits(), BTreeSet::from(["CUSTOM_LEFT"]));
+        assert_eq!(
+            of(&[("resources:VCPU", "many"), ("capabilities:x", "1"), ("hw:x", "1")]),
+            "DISK_GB=10 MEMORY_MB=512 VCPU=4"
+        );
+    }
+
+    #[test]
+    fn pinned_cpus_are_another_class() {
+        let of = |specs: &[(&str, &str)]| words(&Wanted::of(&with(specs), true));
+        let dedicated = ("hw:cpu_policy", "dedicated");
+        assert_eq!(of(&[dedicated]), "DISK_GB=10 MEMORY_MB=512 PCPU=4");
+        assert_eq!(of(&[dedicated, ("hw:emulator_threads_policy", "isolate")]), "DISK_GB=10 MEMORY_MB=512 PCPU=5");
+        assert_eq!(
+            of(&[("hw:cpu_policy", "mixed"), ("hw:cpu_dedicated_mask", "^0")]),
+            "DISK_GB=10 MEMORY_MB=512 PCPU=3 VCPU=1"
+        );
+        assert_eq!(words(&Wanted::of(&with(&[dedicated]), false)), "DISK_GB=10 MEMORY_MB=512 VCPU=4");
+        assert_eq!(cpus_in("0-2,^1", 4), 2);
+        assert_eq!(cpus_in("0-99999999999", 4), 4, "a mask is bounded by the CPUs there are");
+    }
+
+    #[test]
+    fn features_become_traits_and_classes() {
+        let of = |specs: &[(&str, &str)]| words(&Wanted::of(&with(specs), true));
+        let tpm = of(&[("hw:tpm_version", "2.0"), ("hw:tpm_model", "tpm-crb")]);
+        assert_eq!(tpm, "DISK_GB=10 MEMORY_MB=512 VCPU=4 +COMPUTE_SECURITY_TPM_2_0 +COMPUTE_SECURITY_TPM_CRB");
+        assert_eq!(
+            of(&[("hw:mem_encryption", "True"), ("hw:pmem", "6GB,6GB")]),
+            "CUSTOM_PMEM_NAMESPACE_6GB=2 DISK_GB=10 MEMORY_MB=512 MEM_ENCRYPTION_CONTEXT=1 VCPU=4 +HW_CPU_X86_AMD_SEV"
+        );
+    }
+}

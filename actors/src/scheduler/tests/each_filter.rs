@@ -1,0 +1,176 @@
+//! Each filter, on a table of hosts.
+
+use super::*;
+
+#[test]
+fn capabilities_are_compared_with_extra_specs() {
+    let mut cell = Cell::default();
+    cell.host(1, 8, 4096, 100).host_that(2, 8, 4096, 100, |host| {
+        host.hypervisor_version = 9_000_000;
+        host.cpu_features = vec!["aes".into(), "mmx".into()];
+        host.cpu_cores = 16;
+    });
+    let pass = |spec: (&str, &str)| cell.pass("ComputeCapabilitiesFilter", &specs(&[spec]));
+    assert_eq!(
+        pass(("capabilities:hypervisor_version", ">= 8000000")),
+        (vec!["h2".into()], "capabilities:hypervisor_version: wants >= 8000000, is 7002000".into())
+    );
+    assert_eq!(pass(("capabilities:cpu_info:features", "<all-in> aes mmx")).0, ["h2"]);
+    assert_eq!(pass(("capabilities:cpu_info:topology:cores", "== 4")).0, ["h1"]);
+    assert_eq!(pass(("hypervisor_type", "QEMU")).0, ["h1", "h2"], "known without a scope");
+    assert_eq!(pass(("vcpus_total", ">= 9")).0, Vec::<String>::new());
+    assert_eq!(pass(("no_such_thing", "1")).0, ["h1", "h2"], "unknown without a scope: somebody else's");
+    assert_eq!(pass(("capabilities:no_such_thing", "1")).0, Vec::<String>::new());
+    assert_eq!(pass(("hw:watchdog_action", "none")).0, ["h1", "h2"], "another scope");
+}
+
+#[test]
+fn image_properties_name_what_hosts_run() {
+    let mut cell = Cell::default();
+    cell.host(1, 8, 4096, 100).host_that(2, 8, 4096, 100, |host| {
+        host.cpu_arch = "aarch64".into();
+        host.kvm = false;
+    });
+    let pass = |properties: &[(&str, &str)]| cell.pass("ImagePropertiesFilter", &imaged(properties)).0;
+    assert_eq!(pass(&[]), ["h1", "h2"]);
+    assert_eq!(pass(&[("hw_architecture", "AMD64")]), ["h1"]);
+    assert_eq!(pass(&[("architecture", "arm64")]), ["h2"], "the old name");
+    assert_eq!(pass(&[("img_hv_type", "kvm")]), ["h1"]);
+    assert_eq!(pass(&[("img_hv_type", "qemu"), ("hw_vm_mode", "hvm")]), ["h1", "h2"]);
+    assert_eq!(pass(&[("img_hv_type", "xen")]), Vec::<String>::new());
+    assert_eq!(pass(&[("hw_vm_mode", "pv")]), Vec::<String>::new());
+    assert_eq!(pass(&[("img_hv_type", "qemu"), ("img_hv_requested_version", ">=8.0")]), Vec::<String>::new());
+    assert_eq!(pass(&[("img_hv_requested_version", ">=8.0")]), ["h1", "h2"], "the version alone is not looked at");
+    cell.options.image_properties_default_architecture = Some("aarch64".into());
+    assert_eq!(cell.pass("ImagePropertiesFilter", &imaged(&[])).0, ["h2"]);
+}
+
+#[test]
+fn aggregates_ask_things_of_servers() {
+    let mut cell = Cell::three();
+    cell.aggregate(&[1], &[("os_distro", "debian, ubuntu"), ("instance_type", "m1.small,m1.tiny"), ("ssd", "true")]);
+    cell.aggregate(&[1, 2], &[("filter_tenant_id", "q, r"), ("instance_type", "m1.large"), ("owner", "x")]);
+    let pass = |filter: &str, request: &Request| cell.pass(filter, request).0;
+    let isolation = "AggregateImagePropertiesIsolation";
+    assert_eq!(pass(isolation, &imaged(&[("os_distro", "debian"), ("owner", "y")])), ["h1", "h2", "h3"]);
+    assert_eq!(pass(isolation, &imaged(&[("os_distro", "windows")])), ["h2", "h3"]);
+    assert_eq!(pass(isolation, &imaged(&[])), ["h1", "h2", "h3"], "an image that does not say passes");
+    let extra = "AggregateInstanceExtraSpecsFilter";
+    assert_eq!(pass(extra, &specs(&[("aggregate_instance_extra_specs:ssd", "true")])), ["h1"]);
+    assert_eq!(pass(extra, &specs(&[("ssd", "<or> true <or> yes")])), ["h1"]);
+    assert_eq!(pass(extra, &specs(&[("hw:numa_nodes", "1")])), ["h1", "h2", "h3"]);
+    let tenancy = "AggregateMultiTenancyIsolation";
+    assert_eq!(pass(tenancy, &small()), ["h3"]);
+    assert_eq!(pass(tenancy, &Request { project: "r".into(), ..small() }), ["h1", "h2", "h3"]);
+    assert_eq!(pass("AggregateTypeAffinityFilter", &small()), ["h1", "h3"]);
+    let refused = cell.pass("AggregateTypeAffinityFilter", &small()).1;
+    assert_eq!(refused, "flavor m1.tiny: the host's aggregates admit m1.large");
+}
+
+#[test]
+fn hosts_have_so_many_servers_and_no_more() {
+    let mut cell = Cell::three();
+    for n in 1..=3 {
+        cell.server(n, 1);
+    }
+    cell.server(4, 2);
+    cell.options.max_instances_per_host = 3;
+    cell.options.max_io_ops_per_host = 1;
+    assert_eq!(
+        cell.pass("NumInstancesFilter", &small()),
+        (vec!["h2".into(), "h3".into()], "servers: 3 of at most 3".into())
+    );
+    assert_eq!(cell.pass("IoOpsFilter", &small()).0, ["h3"]);
+    cell.aggregate(&[1], &[("max_instances_per_host", "5"), ("max_io_ops_per_host", "many")]);
+    cell.aggregate(&[1, 2], &[("max_instances_per_host", "4"), ("max_io_ops_per_host", "2")]);
+    assert_eq!(cell.pass("AggregateNumInstancesFilter", &small()).0, ["h1", "h2", "h3"]);
+    let refused = cell.pass("AggregateIoOpsFilter", &small());
+    assert_eq!(refused, (vec!["h2".into(), "h3".into()], "servers being built or moved: 3 of at most 1".into()));
+}
+
+#[test]
+fn hints_name_servers_and_addresses() {
+    let mut cell = Cell::default();
+    cell.host(1, 8, 4096, 100).host_that(2, 8, 4096, 100, |host| host.host_ip = "198.51.100.7".into());
+    cell.server(1, 1);
+    let one = server_id(1).to_string();
+    assert_eq!(cell.pass("DifferentHostFilter", &hinted("different_host", &[&one])).0, ["h2"]);
+    assert_eq!(cell.pass("SameHostFilter", &hinted("same_host", &[&one])).0, ["h1"]);
+    assert_eq!(cell.pass("SameHostFilter", &hinted("same_host", &["nonsense"])).0, Vec::<String>::new());
+    assert_eq!(cell.pass("SameHostFilter", &small()).0, ["h1", "h2"]);
+    let mut near = hinted("build_near_host_ip", &["192.0.2.77"]);
+    assert_eq!(cell.pass("SimpleCIDRAffinityFilter", &near).0, ["h1"]);
+    near.hints.insert("cidr".into(), vec!["/0".into()]);
+    assert_eq!(cell.pass("SimpleCIDRAffinityFilter", &near).0, ["h1", "h2"]);
+    near.hints.insert("cidr".into(), vec!["/64".into()]);
+    assert_eq!(cell.pass("SimpleCIDRAffinityFilter", &near).0, Vec::<String>::new(), "no such network");
+}
+
+#[test]
+fn queries_are_conditions_in_json() {
+    let mut cell = Cell::default();
+    cell.host(1, 8, 4096, 100).host(2, 16, 8192, 200);
+    let pass = |query: &str| cell.pass("JsonFilter", &hinted("query", &[query])).0;
+    assert_eq!(pass(r#"[">=", "$free_ram_mb", 5000]"#), ["h2"]);
+    assert_eq!(pass(r#"["and", [">", "$vcpus_total", 4], ["<", "$free_disk_mb", 150000]]"#), ["h1"]);
+    assert_eq!(pass(r#"["or", ["=", "$hypervisor_hostname", "h1"], ["=", "$hypervisor_hostname", "h9"]]"#), ["h1"]);
+    assert_eq!(pass(r#"["not", ["=", "$hypervisor_hostname", "h1"]]"#), ["h2"]);
+    assert_eq!(pass(r#"["in", "$hypervisor_hostname", "h2", "h3"]"#), ["h2"]);
+    assert_eq!(pass(r#"["=", "$no_such_thing", 1]"#), Vec::<String>::new(), "with one argument left nothing compares");
+    assert_eq!(pass("[]"), ["h1", "h2"]);
+    assert_eq!(pass("nonsense"), Vec::<String>::new());
+    assert_eq!(pass(r#"["explode"]"#), Vec::<String>::new());
+    let deep = "[\"not\",".repeat(100) + "[]" + &"]".repeat(100);
+    assert_eq!(pass(&deep), Vec::<String>::new(), "depth is bounded");
+}
+
+#[test]
+fn isolated_hosts_and_images_belong_together() {
+    let mut cell = Cell::three();
+    let pass = |cell: &Cell, request: &Request| cell.pass("IsolatedHostsFilter", request).0;
+    cell.options.isolated_hosts = vec!["h1".into()];
+    assert_eq!(pass(&cell, &imaged(&[])), ["h2", "h3"], "nothing may go there");
+    cell.options.isolated_images = vec![ImageId(Uuid::from_u128(3)).to_string()];
+    assert_eq!(pass(&cell, &imaged(&[])), ["h1"]);
+    assert_eq!(pass(&cell, &small()), ["h2", "h3"]);
+    cell.options.restrict_isolated_hosts_to_isolated_images = false;
+    assert_eq!(pass(&cell, &imaged(&[])), ["h1"]);
+    assert_eq!(pass(&cell, &small()), ["h1", "h2", "h3"]);
+}
+
+#[test]
+fn groups_keep_their_members_together_or_apart() {
+    let mut cell = Cell::three();
+    let group = |policy, most_per_host, members: &[(Slot, u32)]| {
+        Some(Group { name: "g".into(), policy, most_per_host, members: members.iter().copied().collect() })
+    };
+    let pass = |cell: &Cell, filter: &str, group| cell.pass_with(filter, &small(), group).0;
+    let (apart, together) = ("ServerGroupAntiAffinityFilter", "ServerGroupAffinityFilter");
+    assert_eq!(pass(&cell, apart, group(Policy::AntiAffinity, 1, &[(0, 1)])), ["h2", "h3"]);
+    assert_eq!(pass(&cell, apart, group(Policy::AntiAffinity, 2, &[(0, 1), (1, 2)])), ["h1", "h3"]);
+    assert_eq!(pass(&cell, apart, group(Policy::SoftAntiAffinity, u32::MAX, &[(0, 1)])).len(), 3);
+    assert_eq!(pass(&cell, together, group(Policy::Affinity, u32::MAX, &[(1, 1)])), ["h2"]);
+    assert_eq!(
+        pass(&cell, together, group(Policy::Affinity, u32::MAX, &[])).len(),
+        3,
+        "the first member goes anywhere"
+    );
+    // The server that moves does not stand in its own way.
+    cell.server(7, 1);
+    let moving = Request { server: Some(server_id(7)), ..small() };
+    assert_eq!(cell.pass_with(apart, &moving, group(Policy::AntiAffinity, 1, &[(0, 1), (1, 1)])).0, ["h1", "h3"]);
+}
+
+#[test]
+fn what_hosts_do_not_tell_passes_no_filter() {
+    let mut cell = Cell::three();
+    assert_eq!(cell.pass("NUMATopologyFilter", &small()).0.len(), 3);
+    assert_eq!(cell.pass("NUMATopologyFilter", &specs(&[("hw:numa_nodes", "2")])).0, Vec::<String>::new());
+    assert_eq!(
+        cell.pass("PciPassthroughFilter", &specs(&[("pci_passthrough:alias", "gpu:1")])).0,
+        Vec::<String>::new()
+    );
+    assert_eq!(cell.pass("MetricsFilter", &small()).0.len(), 3);
+    cell.options.metrics_weight_setting = BTreeMap::from([("cpu.percent".to_owned(), -1.0)]);
+    assert_eq!(cell.pass("MetricsFilter", &small()).0, Vec::<String>::new());
+}

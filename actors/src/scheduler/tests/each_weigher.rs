@@ -1,0 +1,109 @@
+//! Who is best, and by how much.
+
+use super::*;
+
+#[test]
+fn the_emptiest_host_is_best_and_equals_are_ordered_by_age() {
+    let mut cell = Cell::default();
+    cell.options.max_attempts = 10;
+    cell.host(1, 2, 1024, 10).host(2, 8, 4096, 100).host(3, 4, 2048, 50);
+    assert_eq!(cell.names(&request(flavor(1, 512, 1))), ["h2", "h3", "h1"]);
+    let mut same = Cell::default();
+    same.host(3, 8, 4096, 100).host(1, 8, 4096, 100);
+    assert_eq!(same.names(&small()), ["h3", "h1"]);
+    assert!(same.decide(&small()).reasons.weighed.iter().all(|host| host.weight.abs() < f64::EPSILON));
+}
+
+/// Multipliers of 0, but for those given.
+fn only(ram: f64, cpu: f64, disk: f64) -> Multipliers {
+    Multipliers { ram, cpu, disk, io_ops: 0.0, build_failure: 0.0, hypervisor_version: 0.0, ..Multipliers::default() }
+}
+
+#[test]
+fn weights_are_normalised_from_nothing_and_a_negative_one_stacks() {
+    let mut cell = Cell::default();
+    cell.host(1, 8, 4096, 100).host(2, 8, 3072, 1000);
+    let names = |cell: &mut Cell, multipliers: Multipliers| {
+        cell.options.multipliers = multipliers;
+        cell.names(&small())
+    };
+    assert_eq!(names(&mut cell, only(1.0, 0.0, 0.0)), ["h1", "h2"]);
+    assert_eq!(names(&mut cell, only(-1.0, 0.0, 0.0)), ["h2", "h1"], "the fullest first");
+    assert_eq!(names(&mut cell, only(1.0, 0.0, 1.0)), ["h2", "h1"], "a quarter less memory, nine tenths less disk");
+    let weighed = cell.decide(&small()).reasons.weighed;
+    let parts: Vec<(&str, f64, f64)> =
+        weighed[0].parts.iter().map(|part| (part.weigher.as_str(), part.value, part.weight)).collect();
+    assert_eq!(parts, [("RAMWeigher", 3072.0, 0.75), ("DiskWeigher", 1_024_000.0, 1.0)]);
+}
+
+#[test]
+fn weights_take_plain_amounts_of_memory_and_ratios_for_cpus() {
+    let mut cell = Cell::three();
+    let line = |class: &str, ratio: f64| Inventory {
+        class: class.into(),
+        total: 8,
+        reserved: 1,
+        min_unit: 1,
+        max_unit: 8,
+        step_size: 1,
+        allocation_ratio: ratio,
+    };
+    let inventories = vec![line("MEMORY_MB", 4.0), line("VCPU", 4.0)];
+    cell.ledger(InventoryReplaced { provider: ProviderId(host_id(1).0), inventories });
+    cell.use_up(1, "MEMORY_MB", 9);
+    let asked = small();
+    let look = Look::new(cell.sources(), &asked, &cell.options);
+    let seen = look.host(0);
+    assert!((seen.plainly_free("MEMORY_MB") + 2.0).abs() < f64::EPSILON, "8 - 1 - 9: overcommitted");
+    assert!((seen.free_cpus() - 31.0).abs() < f64::EPSILON, "8 x 4 - 1");
+}
+
+#[test]
+fn aggregates_override_multipliers_and_the_least_counts() {
+    let mut cell = Cell::default();
+    cell.host(1, 8, 4096, 100).host(2, 8, 3072, 100);
+    cell.options.multipliers = only(1.0, 0.0, 0.0);
+    assert_eq!(cell.names(&small())[0], "h1");
+    cell.aggregate(&[1], &[("ram_weight_multiplier", "0.9")]);
+    cell.aggregate(&[1], &[("ram_weight_multiplier", "0.5")]);
+    assert_eq!(cell.names(&small())[0], "h2");
+    cell.aggregate(&[1], &[("ram_weight_multiplier", "much")]);
+    assert_eq!(cell.names(&small())[0], "h1", "what is no number leaves the option");
+}
+
+#[test]
+fn busy_hosts_and_hosts_where_builds_failed_come_last() {
+    let mut cell = Cell::three();
+    cell.server(1, 1);
+    assert_eq!(cell.names(&small()), ["h2", "h3", "h1"]);
+    let failed = chronova_events::process::StepFailed {
+        step: "spawn_guest".into(),
+        elsewhere: true,
+        host: Some(host_id(2)),
+        fault: chronova_events::instance::FaultInfo { code: 500, message: String::new(), details: String::new() },
+    };
+    cell.take("p", chronova_events::process::ProcessEvent::from(failed));
+    assert_eq!(cell.names(&small()), ["h3", "h1", "h2"]);
+    cell.options.counts_build_failures = false;
+    assert_eq!(cell.names(&small()), ["h2", "h3", "h1"]);
+    cell.options.weighers = vec![];
+    assert_eq!(cell.names(&small()), ["h1", "h2", "h3"], "nobody weighs");
+}
+
+#[test]
+fn chance_chooses_among_the_best_only() {
+    let mut cell = Cell::default();
+    for n in 1..=5 {
+        cell.host(n, 8, 1024 * (10 - u64::try_from(n).unwrap()), 100);
+    }
+    cell.options.host_subset_size = 2;
+    let first = |cell: &Cell, dice: u64| cell.names(&Request { dice, ..small() })[0].clone();
+    assert_eq!([first(&cell, 0), first(&cell, 1), first(&cell, 2)], ["h1", "h2", "h1"]);
+    cell.options.host_subset_size = 1;
+    assert_eq!(first(&cell, 1), "h1");
+    let mut same = Cell::three();
+    same.host(4, 8, 2048, 100);
+    same.options.shuffle_best_same_weighed_hosts = true;
+    let chosen: std::collections::BTreeSet<String> = (0..8).map(|dice| first(&same, dice)).collect();
+    assert_eq!(chosen.into_iter().collect::<Vec<_>>(), ["h1", "h2", "h3"]);
+}

@@ -1,0 +1,411 @@
+#![allow(clippy::unwrap_used)]
+//! Which hosts will do, which is best, and what is said about it.
+
+mod each_filter;
+mod each_weigher;
+
+use std::collections::BTreeMap;
+
+use chronova_events::host::{Capabilities, Disabled, ForcedDown, HostEvent, Registered, WentDown, samples};
+use chronova_events::host_aggregate::{HostAdded, HostAggregateCreated};
+use chronova_events::ids::{HostAggregateId, HostId, ImageId, InstanceId, ProcessId, ProviderId};
+use chronova_events::instance::{FlavorSnapshot, ImageSnapshot, Placed};
+use chronova_events::ledger::{Allocation, Claimed, Inventory, InventoryReplaced, ProviderCreated, TraitsReplaced};
+use chronova_events::registry::Event;
+use chronova_events::server_group::Policy;
+use chronova_projections::fleet::{Fleet, Slot};
+use chronova_projections::placement::Placement;
+use chronova_projections::server_groups::ServerGroupsView;
+use chronova_projections::servers::Servers;
+use uuid::Uuid;
+
+use super::look::Group;
+use super::pending::Entry;
+use super::request::tests::{flavor, request};
+use super::*;
+
+/// A cell without a log.
+#[derive(Default)]
+struct Cell {
+    fleet: Fleet,
+    placement: Placement,
+    groups: ServerGroupsView,
+    servers: Servers,
+    pending: Pending,
+    options: SchedulerOptions,
+    aggregates: u128,
+}
+
+fn host_id(n: u128) -> HostId {
+    HostId(Uuid::from_u128(n))
+}
+
+fn server_id(n: u128) -> InstanceId {
+    InstanceId(Uuid::from_u128(n))
+}
+
+impl Cell {
+    fn take(&mut self, key: impl AsRef<str>, event: impl Into<Event>) {
+        self.fleet.take(key.as_ref(), &event.into());
+    }
+
+    /// A host called `h{n}` with this much of CPUs, MiB and GiB.
+    fn host(&mut self, n: u128, vcpus: u64, memory_mib: u64, disk_gib: u64) -> &mut Self {
+        self.host_that(n, vcpus, memory_mib, disk_gib, |_| {})
+    }
+
+    fn host_that(
+        &mut self,
+        n: u128,
+        vcpus: u64,
+        memory_mib: u64,
+        disk_gib: u64,
+        with: impl FnOnce(&mut Capabilities),
+    ) -> &mut Self {
+        let sample = samples().into_iter().find_map(|event| match event {
+            HostEvent::Registered(registered) => Some(registered),
+            _ => None,
+        });
+        let mut registered = Registered { host: host_id(n), hostname: format!("h{n}"), ..sample.unwrap() };
+        with(&mut registered.capabilities);
+        let provider = ProviderId(host_id(n).0);
+        self.ledger(ProviderCreated { provider, name: format!("h{n}"), parent: None });
+        let line = |class: &str, total: u64| Inventory {
+            class: class.to_owned(),
+            total,
+            reserved: 0,
+            min_unit: 1,
+            max_unit: total,
+            step_size: 1,
+            allocation_ratio: 1.0,
+        };
+        let inventories = vec![line("DISK_GB", disk_gib), line("MEMORY_MB", memory_mib), line("VCPU", vcpus)];
+        self.ledger(InventoryReplaced { provider, inventories });
+        self.take(host_id(n).to_string(), HostEvent::from(registered));
+        self
+    }
+
+    fn ledger(&mut self, event: impl Into<chronova_events::ledger::LedgerEvent>) {
+        let event: chronova_events::ledger::LedgerEvent = event.into();
+        self.take("cell1", event);
+    }
+
+    /// Three hosts of 8 CPUs, 4 GiB and 100 GiB.
+    fn three() -> Self {
+        let mut cell = Self::default();
+        cell.host(1, 8, 4096, 100).host(2, 8, 4096, 100).host(3, 8, 4096, 100);
+        cell
+    }
+
+    fn use_up(&mut self, host: u128, class: &str, amount: u64) {
+        let allocation = Allocation { provider: ProviderId(host_id(host).0), resources: vec![(class.into(), amount)] };
+        self.ledger(Claimed {
+            consumer: format!("{host}-{class}").as_str().into(),
+            project: "p".into(),
+            user: "u".into(),
+            consumer_type: None,
+            allocations: vec![allocation],
+        });
+    }
+
+    fn traits(&mut self, host: u128, traits: &[&str]) {
+        let traits = traits.iter().map(ToString::to_string).collect();
+        self.ledger(TraitsReplaced { provider: ProviderId(host_id(host).0), traits });
+    }
+
+    fn aggregate(&mut self, hosts: &[u128], metadata: &[(&str, &str)]) {
+        self.aggregates += 1;
+        let aggregate = HostAggregateId(Uuid::from_u128(900 + self.aggregates));
+        let metadata = metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let created = HostAggregateCreated { aggregate, number: 1, name: "a".into(), metadata };
+        self.take("all", chronova_events::host_aggregate::HostAggregateEvent::from(created));
+        for host in hosts {
+            let added = HostAdded { aggregate, host: host_id(*host), hostname: format!("h{host}") };
+            self.take("all", chronova_events::host_aggregate::HostAggregateEvent::from(added));
+        }
+    }
+
+    fn server(&mut self, server: u128, host: u128) {
+        let placed = Placed {
+            process: ProcessId(Uuid::nil()),
+            host: host_id(host),
+            hostname: format!("h{host}"),
+            attempt: 1,
+            availability_zone: "nova".into(),
+        };
+        self.take(server_id(server).to_string(), chronova_events::instance::InstanceEvent::from(placed));
+    }
+
+    fn sources(&self) -> Sources<'_> {
+        Sources {
+            fleet: &self.fleet,
+            groups: &self.groups,
+            placement: &self.placement,
+            servers: &self.servers,
+            pending: &self.pending,
+        }
+    }
+
+    fn decide(&self, request: &Request) -> Decision {
+        choose_among(self.sources(), request, &self.options)
+    }
+
+    /// The names of the hosts that were found, best first.
+    fn names(&self, request: &Request) -> Vec<String> {
+        self.decide(request).ranked.into_iter().map(|chosen| chosen.hostname).collect()
+    }
+
+    /// The same in the order of their names.
+    fn fitting(&self, request: &Request) -> Vec<String> {
+        let mut names = self.names(request);
+        names.sort();
+        names
+    }
+
+    /// The hosts that one filter lets through, and what it says of the first that it does not.
+    fn pass(&self, filter: &str, request: &Request) -> (Vec<String>, String) {
+        self.pass_with(filter, request, None)
+    }
+
+    fn pass_with(&self, filter: &str, request: &Request, group: Option<Group>) -> (Vec<String>, String) {
+        let filter = filters::named(filter).unwrap();
+        let mut look = Look::new(self.sources(), request, &self.options);
+        look.group = group;
+        if !(filter.applies)(&look) {
+            return (look.fleet.hosts().iter().map(|slot| look.fleet.row(slot).name.clone()).collect(), String::new());
+        }
+        let (passing, refused): (Vec<Slot>, Vec<Slot>) =
+            look.fleet.hosts().iter().partition(|slot| (filter.passes)(&look.host(*slot)));
+        let said = refused.first().map(|slot| (filter.says)(&look.host(*slot))).unwrap_or_default();
+        assert!(passing.len() + refused.len() == look.fleet.hosts().len());
+        if passing.is_empty() {
+            assert!(!(filter.lacks)(&look).is_empty(), "{} says what is missing", filter.name);
+        }
+        (passing.iter().map(|slot| look.fleet.row(*slot).name.clone()).collect(), said)
+    }
+}
+
+fn small() -> Request {
+    request(flavor(2, 1024, 10))
+}
+
+fn specs(specs: &[(&str, &str)]) -> Request {
+    let extra_specs = specs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    request(FlavorSnapshot { extra_specs, ..flavor(2, 1024, 10) })
+}
+
+fn image(properties: &[(&str, &str)]) -> ImageSnapshot {
+    ImageSnapshot {
+        id: ImageId(Uuid::from_u128(3)),
+        name: "cirros".into(),
+        checksum: String::new(),
+        format: "qcow2".into(),
+        size: 1,
+        virtual_size: 1,
+        min_memory_mib: 0,
+        min_disk_gib: 0,
+        properties: properties.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+    }
+}
+
+fn imaged(properties: &[(&str, &str)]) -> Request {
+    Request { image: Some(image(properties)), ..small() }
+}
+
+fn hinted(name: &str, values: &[&str]) -> Request {
+    let values = values.iter().map(ToString::to_string).collect();
+    Request { hints: BTreeMap::from([(name.to_owned(), values)]), ..small() }
+}
+
+#[test]
+fn capacity_is_by_placements_rules_and_refusals_show_the_numbers() {
+    let mut cell = Cell::three();
+    assert_eq!(cell.fitting(&small()), ["h1", "h2", "h3"]);
+    cell.use_up(1, "VCPU", 7);
+    cell.use_up(2, "MEMORY_MB", 3072);
+    assert_eq!(cell.fitting(&small()), ["h2", "h3"], "just enough");
+    cell.use_up(2, "DISK_GB", 95);
+    let decision = cell.decide(&small());
+    let check = decision.reasons.checks.iter().find(|check| check.name == "capacity").unwrap();
+    assert_eq!(check.left, 1);
+    let said: Vec<(&str, &str)> =
+        check.refused.iter().map(|refused| (refused.hostname.as_str(), refused.reason.as_str())).collect();
+    assert_eq!(
+        said,
+        [("h2", "disk: wants 10 GiB, free 5 GiB of 100 x 1.0"), ("h1", "CPUs: wants 2, free 1 of 8 x 1.0")]
+    );
+    let much = cell.decide(&request(flavor(2, 9_000, 10)));
+    assert_eq!(
+        much.reasons.message(),
+        "No valid host was found. There are not enough hosts available: no host that would do has 9000 MiB of memory free."
+    );
+    let strange = cell.decide(&specs(&[("resources:CUSTOM_GOLD", "1")]));
+    assert_eq!(strange.reasons.lacks.as_deref(), Some("no host that would do has any CUSTOM_GOLD"));
+}
+
+#[test]
+fn what_is_on_its_way_to_a_host_counts() {
+    let mut cell = Cell::three();
+    let entry = |slot| Entry {
+        slot,
+        server: None,
+        resources: vec![("VCPU".into(), 7)],
+        group: None,
+        claimed_at: None,
+        placed_at: None,
+    };
+    cell.pending.add(entry(0));
+    assert_eq!(cell.fitting(&small()), ["h2", "h3"]);
+    cell.pending.add(entry(1));
+    assert_eq!(cell.fitting(&small()), ["h3"]);
+}
+
+#[test]
+fn only_hosts_that_answer_and_are_enabled() {
+    let spoil = |event: HostEvent| {
+        let mut cell = Cell::three();
+        cell.take(host_id(1).to_string(), event);
+        (cell.fitting(&small()), cell.pass("ComputeFilter", &small()).1)
+    };
+    assert_eq!(
+        spoil(WentDown { reason: String::new() }.into()),
+        (vec!["h2".into(), "h3".into()], "it does not answer".into())
+    );
+    assert_eq!(spoil(ForcedDown { forced: true }.into()).1, "it is forced down");
+    assert_eq!(spoil(Disabled { reason: None }.into()), (vec!["h2".into(), "h3".into()], "it is disabled".into()));
+}
+
+#[test]
+fn a_forced_host_skips_the_filters_and_a_requested_one_does_not() {
+    let mut cell = Cell::three();
+    cell.host(4, 1, 4096, 100);
+    cell.take(host_id(2).to_string(), HostEvent::from(Disabled { reason: None }));
+    let forced = |name: &str| Request { forced_host: Some(name.into()), ..small() };
+    let wanted = |name: &str| Request { requested_host: Some(name.into()), ..small() };
+    assert_eq!(cell.names(&forced("H2")), ["h2"], "in any case of its letters");
+    assert_eq!(cell.names(&forced("h4")), Vec::<String>::new(), "but it needs room");
+    assert_eq!(cell.names(&wanted("h1")), ["h1"]);
+    assert_eq!(cell.names(&wanted("h2")), Vec::<String>::new());
+    let none = cell.decide(&wanted("h9")).reasons;
+    assert_eq!(none.lacks.as_deref(), Some("the requested host cannot take the server"));
+    let excluded = Request { excluded: [host_id(1), host_id(2)].into(), ..small() };
+    assert_eq!(cell.names(&excluded), ["h3"]);
+}
+
+#[test]
+fn zones_are_aggregates_and_the_default_zone_is_the_rest() {
+    let mut cell = Cell::three();
+    cell.aggregate(&[1], &[("availability_zone", "north")]);
+    let zone = |zone: &str| Request { zone: Some(zone.into()), ..small() };
+    assert_eq!(cell.fitting(&zone("north")), ["h1"]);
+    assert_eq!(cell.fitting(&zone("nova")), ["h2", "h3"]);
+    assert_eq!(cell.fitting(&zone("south")), Vec::<String>::new());
+    assert_eq!(
+        cell.decide(&zone("south")).reasons.message(),
+        "No valid host was found. There are not enough hosts available: no host of zone south would do."
+    );
+    assert_eq!(cell.decide(&zone("north")).ranked[0].zone.as_deref(), Some("north"));
+    let refused = &cell.decide(&zone("north")).reasons.checks[0].refused;
+    assert_eq!(refused[0].reason, "wants zone north, is in nova");
+    assert_eq!(cell.pass("AvailabilityZoneFilter", &zone("north")).0, ["h1"]);
+    assert_eq!(
+        cell.pass("AvailabilityZoneFilter", &zone("nova")),
+        (vec!["h2".into(), "h3".into()], "zone: wants nova, is in north".into())
+    );
+}
+
+#[test]
+fn prefilters_narrow_by_traits_aggregates_and_projects() {
+    let mut cell = Cell::three();
+    cell.traits(1, &["HW_CPU_X86_AVX", "COMPUTE_IMAGE_TYPE_QCOW2", "COMPUTE_STORAGE_BUS_VIRTIO"]);
+    cell.traits(2, &["CUSTOM_SLOW"]);
+    cell.traits(3, &["COMPUTE_STATUS_DISABLED"]);
+    assert_eq!(cell.fitting(&small()), ["h1", "h2"], "a disabled host is not offered");
+    assert_eq!(cell.fitting(&specs(&[("trait:HW_CPU_X86_AVX", "required")])), ["h1"]);
+    assert_eq!(cell.fitting(&specs(&[("trait:CUSTOM_SLOW", "forbidden")])), ["h1"]);
+    let imaged_trait = imaged(&[("trait:CUSTOM_SLOW", "required"), ("hw_disk_bus", "virtio")]);
+    assert_eq!(cell.fitting(&imaged_trait), ["h2"]);
+    cell.options.prefilters.query_placement_for_image_type_support = true;
+    assert_eq!(cell.fitting(&imaged(&[])), ["h1"]);
+    assert_eq!(cell.fitting(&small()), ["h1", "h2"], "without an image there is no type");
+    cell.options.prefilters = PrefilterOptions { image_metadata_prefilter: true, ..PrefilterOptions::default() };
+    assert_eq!(cell.fitting(&imaged(&[("hw_disk_bus", "virtio")])), ["h1"]);
+    assert_eq!(
+        cell.fitting(&imaged(&[("hw_disk_bus", "floppy"), ("hw_cdrom_bus", "virtio")])).len(),
+        2,
+        "no such trait"
+    );
+    assert_eq!(cell.fitting(&specs(&[("accel:device_profile", "gpu")])), Vec::<String>::new());
+}
+
+#[test]
+fn aggregates_can_be_kept_for_projects_and_traits() {
+    let mut cell = Cell::three();
+    cell.aggregate(&[1], &[("filter_tenant_id3", "p")]);
+    cell.aggregate(&[2], &[("trait:HW_CPU_X86_AVX", "required")]);
+    cell.traits(2, &["HW_CPU_X86_AVX"]);
+    assert_eq!(cell.fitting(&small()).len(), 3, "off by default");
+    cell.options.prefilters.limit_tenants_to_placement_aggregate = true;
+    assert_eq!(cell.fitting(&small()), ["h1"]);
+    let other = Request { project: "q".into(), ..small() };
+    assert_eq!(cell.fitting(&other).len(), 3);
+    cell.options.prefilters.placement_aggregate_required_for_tenants = true;
+    assert_eq!(cell.decide(&other).reasons.lacks.as_deref(), Some("no hosts are available to the project"));
+    cell.options.prefilters =
+        PrefilterOptions { enable_isolated_aggregate_filtering: true, ..PrefilterOptions::default() };
+    assert_eq!(cell.fitting(&small()), ["h1", "h3"]);
+    assert_eq!(cell.fitting(&specs(&[("trait:HW_CPU_X86_AVX", "required")])), ["h2"]);
+}
+
+#[test]
+fn dedicated_cpus_fall_back_to_shared_ones_unless_told_not_to() {
+    let mut cell = Cell::three();
+    let dedicated = specs(&[("hw:cpu_policy", "dedicated")]);
+    assert_eq!(cell.fitting(&dedicated).len(), 3);
+    cell.options.disable_fallback_pcpu_query = true;
+    assert_eq!(cell.decide(&dedicated).reasons.lacks.as_deref(), Some("no host that would do has any PCPU"));
+}
+
+#[test]
+fn a_large_fleet_is_cut_at_max_placement_results_and_the_roomiest_stay() {
+    let mut cell = Cell::default();
+    for n in 1..=20 {
+        cell.host(n, 8, 1024 * u64::try_from(n).unwrap(), 100);
+    }
+    cell.options.max_placement_results = 4;
+    cell.options.max_attempts = 10;
+    assert_eq!(cell.fitting(&small()), ["h17", "h18", "h19", "h20"]);
+    cell.options.multipliers.ram = -1.0;
+    assert_eq!(cell.fitting(&small()), ["h1", "h2", "h3", "h4"], "who stacks wants the fullest");
+}
+
+#[test]
+fn filters_run_in_the_order_given_and_count_what_they_leave() {
+    let mut cell = Cell::three();
+    cell.take(host_id(1).to_string(), HostEvent::from(WentDown { reason: String::new() }));
+    cell.options.enabled_filters = vec!["NumInstancesFilter", "ComputeFilter", "AllHostsFilter"];
+    let checks = cell.decide(&small()).reasons.checks;
+    let counts: Vec<(&str, u32)> = checks.iter().map(|check| (check.name.as_str(), check.left)).collect();
+    let expected = [
+        ("compute status", 3),
+        ("capacity", 3),
+        ("NumInstancesFilter", 3),
+        ("ComputeFilter", 2),
+        ("AllHostsFilter", 2),
+    ];
+    assert_eq!(counts, expected);
+    cell.options.enabled_filters = vec![];
+    assert_eq!(cell.fitting(&small()).len(), 3);
+    assert_eq!(filters::DEFAULT, SchedulerOptions::default().enabled_filters);
+    assert!(filters::DEFAULT.iter().all(|name| filters::named(name).is_some()));
+}
+
+#[test]
+fn a_rebuild_asks_some_filters_of_one_host() {
+    let views = Views::new();
+    let reasons = may_rebuild(&views, host_id(1), &small(), &SchedulerOptions::default()).unwrap_err();
+    assert_eq!(reasons.checks.len(), 1, "an unknown host passes nothing: {reasons:?}");
+    let on_rebuild: Vec<&str> =
+        filters::FILTERS.iter().filter(|filter| filter.on_rebuild).map(|filter| filter.name).collect();
+    assert_eq!(on_rebuild, ["AggregateImagePropertiesIsolation", "ImagePropertiesFilter", "IsolatedHostsFilter"]);
+}

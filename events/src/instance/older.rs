@@ -1,0 +1,77 @@
+//! Payloads as they used to be written; read for ever, written no more.
+
+use serde::{Deserialize, Serialize};
+
+use super::payloads::{
+    BuildRequested, DiskConfig, FlavorSnapshot, ImageSnapshot, KeySnapshot, Pairs, RequestedNetworks,
+};
+use crate::ids::{InstanceId, ProcessId, ProjectId, UserId};
+
+/// Without the host that has to pass the filters, and without how many servers were asked for together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BuildRequestedV1 {
+    pub instance: InstanceId,
+    pub process: ProcessId,
+    /// Counts all servers ever asked for; `instance_name_template` makes the domain's name of it.
+    pub number: u64,
+    pub reservation: String,
+    pub launch_index: u32,
+    pub project: ProjectId,
+    pub user: UserId,
+    pub name: String,
+    pub hostname: String,
+    pub description: Option<String>,
+    pub flavor: FlavorSnapshot,
+    pub image: Option<ImageSnapshot>,
+    pub key: Option<KeySnapshot>,
+    /// As given: base64.
+    pub user_data: Option<String>,
+    pub config_drive: bool,
+    pub networks: RequestedNetworks,
+    pub security_groups: Vec<String>,
+    pub metadata: Pairs,
+    pub tags: Vec<String>,
+    pub availability_zone: Option<String>,
+    /// A host (and, with `node`, a node) that an administrator insists on.
+    pub forced_host: Option<String>,
+    pub scheduler_hints: Vec<(String, Vec<String>)>,
+    pub disk_config: DiskConfig,
+    pub access_ip_v4: Option<String>,
+    pub access_ip_v6: Option<String>,
+    pub trusted_certs: Vec<String>,
+}
+
+impl From<BuildRequestedV1> for BuildRequested {
+    fn from(old: BuildRequestedV1) -> Self {
+        Self {
+            instance: old.instance,
+            process: old.process,
+            number: old.number,
+            reservation: old.reservation,
+            launch_index: old.launch_index,
+            batch: 1,
+            project: old.project,
+            user: old.user,
+            name: old.name,
+            hostname: old.hostname,
+            description: old.description,
+            flavor: old.flavor,
+            image: old.image,
+            key: old.key,
+            user_data: old.user_data,
+            config_drive: old.config_drive,
+            networks: old.networks,
+            security_groups: old.security_groups,
+            metadata: old.metadata,
+            tags: old.tags,
+            availability_zone: old.availability_zone,
+            forced_host: old.forced_host,
+            requested_host: None,
+            scheduler_hints: old.scheduler_hints,
+            disk_config: old.disk_config,
+            access_ip_v4: old.access_ip_v4,
+            access_ip_v6: old.access_ip_v6,
+            trusted_certs: old.trusted_certs,
+        }
+    }
+}

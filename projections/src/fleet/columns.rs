@@ -1,0 +1,164 @@
+//! What the hosts have of one resource class, side by side, and the hosts in the order of what is free.
+
+use std::collections::BTreeSet;
+
+use chronova_events::ledger::Inventory;
+use serde::{Deserialize, Serialize};
+
+use super::slots::{Slot, Slots};
+
+/// What one host has of a class.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    pub total: u64,
+    pub reserved: u64,
+    pub allocation_ratio: f64,
+    pub min_unit: u64,
+    pub max_unit: u64,
+    pub step_size: u64,
+    /// How much may be allocated in all.
+    pub capacity: u64,
+    pub used: u64,
+}
+
+impl Line {
+    fn of(inventory: &Inventory, used: u64) -> Self {
+        Self {
+            total: inventory.total,
+            reserved: inventory.reserved,
+            allocation_ratio: inventory.allocation_ratio,
+            min_unit: inventory.min_unit,
+            max_unit: inventory.max_unit,
+            step_size: inventory.step_size.max(1),
+            capacity: inventory.capacity(),
+            used,
+        }
+    }
+
+    pub fn free(&self) -> u64 {
+        self.capacity.saturating_sub(self.used)
+    }
+
+    /// Whether `amount` fits besides what is allocated and `pending`, by Placement's rules.
+    pub fn admits(&self, amount: u64, pending: u64) -> bool {
+        amount >= self.min_unit
+            && amount <= self.max_unit
+            && amount.is_multiple_of(self.step_size)
+            && amount.saturating_add(pending) <= self.free()
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Column {
+    lines: Vec<Option<Line>>,
+    has: Slots,
+    by_free: BTreeSet<(u64, Slot)>,
+}
+
+impl Column {
+    pub fn line(&self, slot: Slot) -> Option<&Line> {
+        self.lines.get(slot as usize)?.as_ref()
+    }
+
+    /// The hosts that have the class at all.
+    pub fn has(&self) -> &Slots {
+        &self.has
+    }
+
+    /// The hosts with at least `amount` free; the emptiest first.
+    pub fn roomiest(&self, amount: u64) -> impl Iterator<Item = Slot> + '_ {
+        self.by_free.range((amount, 0)..).rev().map(|(_, slot)| *slot)
+    }
+
+    /// The hosts with at least `amount` free; the fullest first.
+    pub fn tightest(&self, amount: u64) -> impl Iterator<Item = Slot> + '_ {
+        self.by_free.range((amount, 0)..).map(|(_, slot)| *slot)
+    }
+
+    /// The hosts with less than `amount` free; those that lack least first.
+    pub fn without_room(&self, amount: u64) -> impl Iterator<Item = Slot> + '_ {
+        self.by_free.range(..(amount, 0)).rev().map(|(_, slot)| *slot)
+    }
+
+    pub(super) fn replace(&mut self, slot: Slot, inventory: Option<&Inventory>) {
+        let old = self.line(slot).copied();
+        if let Some(old) = old {
+            self.by_free.remove(&(old.free(), slot));
+        }
+        let used = old.map_or(0, |old| old.used);
+        let at = slot as usize;
+        match inventory {
+            Some(inventory) => {
+                let line = Line::of(inventory, used);
+                self.by_free.insert((line.free(), slot));
+                if self.lines.len() <= at {
+                    self.lines.resize(at + 1, None);
+                }
+                self.lines[at] = Some(line);
+                self.has.insert(slot);
+            }
+            None => {
+                if let Some(line) = self.lines.get_mut(at) {
+                    *line = None;
+                }
+                self.has.remove(slot);
+            }
+        }
+    }
+
+    pub(super) fn take(&mut self, slot: Slot, amount: u64) {
+        self.change(slot, |used| used.saturating_add(amount));
+    }
+
+    pub(super) fn give_back(&mut self, slot: Slot, amount: u64) {
+        self.change(slot, |used| used.saturating_sub(amount));
+    }
+
+    fn change(&mut self, slot: Slot, used: impl FnOnce(u64) -> u64) {
+        let Some(Some(line)) = self.lines.get_mut(slot as usize) else { return };
+        let before = line.free();
+        line.used = used(line.used);
+        let after = line.free();
+        if before != after {
+            self.by_free.remove(&(before, slot));
+            self.by_free.insert((after, slot));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inventory(total: u64) -> Inventory {
+        let class = "VCPU".to_owned();
+        Inventory { class, total, reserved: 1, min_unit: 1, max_unit: total, step_size: 1, allocation_ratio: 2.0 }
+    }
+
+    #[test]
+    fn hosts_stand_in_the_order_of_what_is_free() {
+        let mut column = Column::default();
+        for (slot, total) in [(0, 4), (1, 8), (2, 2)] {
+            column.replace(slot, Some(&inventory(total)));
+        }
+        assert_eq!(column.roomiest(0).collect::<Vec<_>>(), [1, 0, 2]);
+        column.take(1, 13);
+        assert_eq!(column.roomiest(2).collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(column.tightest(2).collect::<Vec<_>>(), [2, 0]);
+        assert_eq!(column.without_room(2).collect::<Vec<_>>(), [1]);
+        column.give_back(1, 13);
+        column.replace(1, Some(&inventory(1)));
+        column.replace(0, None);
+        assert_eq!(column.roomiest(0).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(column.has().iter().collect::<Vec<_>>(), [1, 2]);
+    }
+
+    #[test]
+    fn a_line_admits_what_placement_admits() {
+        let line = Line::of(&Inventory { step_size: 2, min_unit: 2, ..inventory(8) }, 4);
+        // (8 - 1) x 2 = 14, of which 4 are used.
+        assert!(line.admits(8, 0) && line.admits(8, 2));
+        assert!(!line.admits(8, 4), "pending counts");
+        assert!(!line.admits(3, 0) && !line.admits(0, 0) && !line.admits(10, 0));
+    }
+}

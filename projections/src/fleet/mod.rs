@@ -1,0 +1,531 @@
+//! The compute hosts as the scheduler looks at them.
+//!
+//! Everything that filters and weighers read of a host stands in one row, and everything that narrows the choice stands in
+//! an index (capacity by class, traits, aggregates, who answers, names), so that a decision costs what its candidates
+//! cost and not what the cell has. Hosts are numbered by [`Slot`] in the order in which the log first names them.
+//!
+//! It is a read model as any other and may lag: the ledger's `decide` has the last word.
+
+mod columns;
+mod slots;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use chronova_events::envelope::Recorded;
+use chronova_events::host::{Capabilities, HostEvent};
+use chronova_events::host_aggregate::{HostAggregateEvent, ZONE_KEY};
+use chronova_events::ids::{ConsumerId, HostAggregateId, HostId, InstanceId, ProviderId};
+use chronova_events::instance::InstanceEvent;
+use chronova_events::ledger::standard::SHARES;
+use chronova_events::ledger::{Allocation, Claimed, LedgerEvent};
+use chronova_events::process::ProcessEvent;
+use chronova_events::registry::Event;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::Projection;
+
+pub use columns::{Column, Line};
+pub use slots::{Slot, Slots};
+
+/// A compute host, or another provider of resources (`facts` is `None`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostRow {
+    pub id: HostId,
+    pub name: String,
+    pub facts: Option<Facts>,
+    pub traits: BTreeSet<String>,
+    /// Of Placement.
+    pub placement_aggregates: BTreeSet<Uuid>,
+    /// The host aggregates that it is in.
+    pub aggregates: BTreeSet<HostAggregateId>,
+    /// The servers on it, those being built included.
+    pub servers: BTreeSet<InstanceId>,
+    /// How many of them are being built or moved: Nova's `num_io_ops`.
+    pub io_ops: u32,
+    /// Builds that failed here since the last one that succeeded.
+    pub failed_builds: u32,
+}
+
+/// What the host said of itself, and what is known of its state.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Facts {
+    pub capabilities: Arc<Capabilities>,
+    pub up: bool,
+    pub enabled: bool,
+    pub forced_down: bool,
+}
+
+impl Facts {
+    /// Whether servers can be worked on there.
+    pub fn answers(&self) -> bool {
+        self.up && !self.forced_down
+    }
+}
+
+/// A host aggregate, as far as scheduling goes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct AggregateRow {
+    pub name: String,
+    pub metadata: BTreeMap<String, String>,
+    pub hosts: Slots,
+}
+
+impl AggregateRow {
+    /// The zone that its hosts are in because of it.
+    pub fn zone(&self) -> Option<&str> {
+        self.metadata.get(ZONE_KEY).map(String::as_str)
+    }
+}
+
+/// A server on a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Resident {
+    slot: Slot,
+    busy: bool,
+}
+
+/// What a consumer holds of one class of one provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Held {
+    slot: Slot,
+    class: u16,
+    amount: u64,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Fleet {
+    rows: Vec<HostRow>,
+    by_id: BTreeMap<HostId, Slot>,
+    /// In lower case: names of hosts are compared so, as in Nova.
+    by_name: BTreeMap<String, BTreeSet<Slot>>,
+    /// Rows that are hosts with an inventory.
+    hosts: Slots,
+    answering: Slots,
+    enabled: Slots,
+    columns: BTreeMap<String, Column>,
+    /// Names of the classes that consumers hold something of, in the order of their first use.
+    classes: Vec<String>,
+    held: BTreeMap<ConsumerId, Vec<Held>>,
+    traits: BTreeMap<String, Slots>,
+    placement_aggregates: BTreeMap<Uuid, Slots>,
+    aggregates: BTreeMap<HostAggregateId, AggregateRow>,
+    servers: BTreeMap<InstanceId, Resident>,
+    /// Providers that stand below another one, and those that share with others: with them, what a host has is not on its
+    /// row alone.
+    related: BTreeSet<ProviderId>,
+}
+
+impl Fleet {
+    /// The row of `slot`.
+    ///
+    /// # Panics
+    /// For a slot of another fleet.
+    pub fn row(&self, slot: Slot) -> &HostRow {
+        &self.rows[slot as usize]
+    }
+
+    pub fn slot(&self, host: HostId) -> Option<Slot> {
+        self.by_id.get(&host).copied()
+    }
+
+    /// The hosts of that name, whatever the case of its letters.
+    pub fn named(&self, name: &str) -> Slots {
+        self.by_name.get(&name.to_lowercase()).into_iter().flatten().copied().collect()
+    }
+
+    /// Every host with an inventory, whatever its state.
+    pub fn hosts(&self) -> &Slots {
+        &self.hosts
+    }
+
+    /// The hosts that answer.
+    pub fn answering(&self) -> &Slots {
+        &self.answering
+    }
+
+    /// The hosts on which an administrator allows new servers.
+    pub fn enabled(&self) -> &Slots {
+        &self.enabled
+    }
+
+    pub fn column(&self, class: &str) -> Option<&Column> {
+        self.columns.get(class)
+    }
+
+    pub fn line(&self, class: &str, slot: Slot) -> Option<&Line> {
+        self.columns.get(class)?.line(slot)
+    }
+
+    pub fn with_trait(&self, name: &str) -> Option<&Slots> {
+        self.traits.get(name)
+    }
+
+    pub fn in_placement_aggregate(&self, aggregate: Uuid) -> Option<&Slots> {
+        self.placement_aggregates.get(&aggregate)
+    }
+
+    pub fn aggregates(&self) -> impl Iterator<Item = (&HostAggregateId, &AggregateRow)> {
+        self.aggregates.iter()
+    }
+
+    /// The host aggregates that a host is in.
+    pub fn aggregates_of(&self, slot: Slot) -> impl Iterator<Item = &AggregateRow> {
+        self.row(slot).aggregates.iter().filter_map(|id| self.aggregates.get(id))
+    }
+
+    /// The hosts that are in a zone of their own, by zone.
+    pub fn zones(&self) -> BTreeMap<&str, Slots> {
+        let mut zones: BTreeMap<&str, Slots> = BTreeMap::new();
+        for row in self.aggregates.values() {
+            if let Some(zone) = row.zone() {
+                zones.entry(zone).or_default().add_all(&row.hosts);
+            }
+        }
+        zones
+    }
+
+    /// The zone that a host is in; `None` for a host in no zone of its own.
+    pub fn zone_of(&self, slot: Slot) -> Option<&str> {
+        self.aggregates_of(slot).find_map(AggregateRow::zone)
+    }
+
+    /// Where a server is, or is being built.
+    pub fn whereabouts(&self, server: InstanceId) -> Option<Slot> {
+        self.servers.get(&server).map(|resident| resident.slot)
+    }
+
+    /// Whether all that a host has is on its own row: no provider stands below another one or shares with others.
+    pub fn is_flat(&self) -> bool {
+        self.related.is_empty()
+    }
+
+    /// Takes in an event of the stream with that key.
+    pub fn take(&mut self, key: &str, event: &Event) {
+        match event {
+            Event::LedgerEvent(event) => self.apply_ledger(event),
+            Event::HostAggregateEvent(event) => self.apply_aggregate(event),
+            Event::HostEvent(event) => {
+                if let Ok(host) = key.parse() {
+                    self.apply_host(host, event);
+                }
+            }
+            Event::InstanceEvent(event) => {
+                if let Ok(server) = key.parse() {
+                    self.apply_instance(server, event);
+                }
+            }
+            // Only a build has chosen a host by itself when a step fails.
+            Event::ProcessEvent(ProcessEvent::StepFailed(failed)) => {
+                if let Some(slot) = failed.host.and_then(|host| self.slot(host)) {
+                    let row = &mut self.rows[slot as usize];
+                    row.failed_builds = row.failed_builds.saturating_add(1);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn place(&mut self, id: HostId, name: &str) -> Slot {
+        if let Some(slot) = self.slot(id) {
+            self.rename(slot, name);
+            return slot;
+        }
+        let slot = Slot::try_from(self.rows.len()).unwrap_or(Slot::MAX);
+        self.rows.push(HostRow {
+            id,
+            name: name.to_owned(),
+            facts: None,
+            traits: BTreeSet::new(),
+            placement_aggregates: BTreeSet::new(),
+            aggregates: BTreeSet::new(),
+            servers: BTreeSet::new(),
+            io_ops: 0,
+            failed_builds: 0,
+        });
+        self.by_id.insert(id, slot);
+        self.by_name.entry(name.to_lowercase()).or_default().insert(slot);
+        slot
+    }
+
+    fn rename(&mut self, slot: Slot, name: &str) {
+        let row = &mut self.rows[slot as usize];
+        if row.name == name {
+            return;
+        }
+        let old = std::mem::replace(&mut row.name, name.to_owned()).to_lowercase();
+        if let Some(slots) = self.by_name.get_mut(&old) {
+            slots.remove(&slot);
+            if slots.is_empty() {
+                self.by_name.remove(&old);
+            }
+        }
+        self.by_name.entry(name.to_lowercase()).or_default().insert(slot);
+    }
+
+    /// Brings the sets that depend on a row's state up to date.
+    fn judge(&mut self, slot: Slot) {
+        let facts = self.rows[slot as usize].facts.as_ref();
+        let (is_host, answers, enabled) = facts.map_or((false, false, false), |f| (true, f.answers(), f.enabled));
+        self.answering.set(slot, answers);
+        self.enabled.set(slot, enabled);
+        let has_inventory = self.columns.values().any(|column| column.line(slot).is_some());
+        self.hosts.set(slot, is_host && has_inventory);
+    }
+
+    fn apply_host(&mut self, host: HostId, event: &HostEvent) {
+        if let HostEvent::Registered(registered) = event {
+            let slot = self.place(host, &registered.hostname);
+            self.rows[slot as usize].facts = Some(Facts {
+                capabilities: Arc::new(registered.capabilities.clone()),
+                up: true,
+                enabled: true,
+                forced_down: false,
+            });
+            return self.judge(slot);
+        }
+        let Some(slot) = self.slot(host) else { return };
+        if let HostEvent::CapabilitiesChanged(changed) = event {
+            self.rename(slot, &changed.hostname);
+        }
+        let Some(facts) = &mut self.rows[slot as usize].facts else { return };
+        match event {
+            HostEvent::Registered(_) => {}
+            HostEvent::CapabilitiesChanged(changed) => facts.capabilities = Arc::new(changed.capabilities.clone()),
+            HostEvent::CameUp(_) => facts.up = true,
+            HostEvent::WentDown(_) => facts.up = false,
+            HostEvent::Enabled(_) => facts.enabled = true,
+            HostEvent::Disabled(_) => facts.enabled = false,
+            HostEvent::ForcedDown(forced) => facts.forced_down = forced.forced,
+        }
+        self.judge(slot);
+    }
+
+    fn apply_ledger(&mut self, event: &LedgerEvent) {
+        match event {
+            LedgerEvent::ProviderCreated(created) => {
+                self.place(HostId(created.provider.0), &created.name);
+                self.relate(created.provider, created.parent.is_some());
+            }
+            LedgerEvent::ProviderChanged(changed) => {
+                let shares = self.shares(changed.provider);
+                self.relate(changed.provider, changed.parent.is_some() || shares);
+            }
+            LedgerEvent::ProviderDeleted(deleted) => self.forget_provider(deleted.provider),
+            LedgerEvent::InventoryReplaced(replaced) => {
+                let Some(slot) = self.slot(HostId(replaced.provider.0)) else { return };
+                for (class, column) in &mut self.columns {
+                    if !replaced.inventories.iter().any(|inventory| inventory.class == *class) {
+                        column.replace(slot, None);
+                    }
+                }
+                for inventory in &replaced.inventories {
+                    self.columns.entry(inventory.class.clone()).or_default().replace(slot, Some(inventory));
+                }
+                self.judge(slot);
+            }
+            LedgerEvent::TraitsReplaced(replaced) => {
+                let Some(slot) = self.slot(HostId(replaced.provider.0)) else { return };
+                let now: BTreeSet<String> = replaced.traits.iter().cloned().collect();
+                let before = std::mem::replace(&mut self.rows[slot as usize].traits, now.clone());
+                move_between(&mut self.traits, slot, &before, &now);
+                if before.contains(SHARES) != now.contains(SHARES) {
+                    let nested = self.related.contains(&replaced.provider) && !before.contains(SHARES);
+                    self.relate(replaced.provider, nested || now.contains(SHARES));
+                }
+            }
+            LedgerEvent::AggregatesReplaced(replaced) => {
+                let Some(slot) = self.slot(HostId(replaced.provider.0)) else { return };
+                let now: BTreeSet<Uuid> = replaced.aggregates.iter().copied().collect();
+                let before = std::mem::replace(&mut self.rows[slot as usize].placement_aggregates, now.clone());
+                move_between(&mut self.placement_aggregates, slot, &before, &now);
+            }
+            LedgerEvent::Claimed(claimed) => {
+                self.release(&claimed.consumer);
+                self.claim(claimed);
+            }
+            LedgerEvent::Released(released) => self.release(&released.consumer),
+            LedgerEvent::AllocationsReplaced(replaced) => {
+                for consumer in replaced.released.iter().chain(replaced.claims.iter().map(|claim| &claim.consumer)) {
+                    self.release(consumer);
+                }
+                for claim in &replaced.claims {
+                    self.claim(claim);
+                }
+            }
+            LedgerEvent::ResourceClassRenamed(renamed) => {
+                if let Some(column) = self.columns.remove(&renamed.from) {
+                    self.columns.insert(renamed.to.clone(), column);
+                }
+                if let Some(class) = self.classes.iter_mut().find(|class| **class == renamed.from) {
+                    class.clone_from(&renamed.to);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn shares(&self, provider: ProviderId) -> bool {
+        self.slot(HostId(provider.0)).is_some_and(|slot| self.row(slot).traits.contains(SHARES))
+    }
+
+    fn relate(&mut self, provider: ProviderId, related: bool) {
+        if related {
+            self.related.insert(provider);
+        } else {
+            self.related.remove(&provider);
+        }
+    }
+
+    fn forget_provider(&mut self, provider: ProviderId) {
+        self.related.remove(&provider);
+        let Some(slot) = self.slot(HostId(provider.0)) else { return };
+        for column in self.columns.values_mut() {
+            column.replace(slot, None);
+        }
+        let row = &mut self.rows[slot as usize];
+        let (traits, aggregates) = (std::mem::take(&mut row.traits), std::mem::take(&mut row.placement_aggregates));
+        move_between(&mut self.traits, slot, &traits, &BTreeSet::new());
+        move_between(&mut self.placement_aggregates, slot, &aggregates, &BTreeSet::new());
+        self.judge(slot);
+    }
+
+    fn claim(&mut self, claimed: &Claimed) {
+        let mut held = Vec::new();
+        for Allocation { provider, resources } in &claimed.allocations {
+            let Some(slot) = self.slot(HostId(provider.0)) else { continue };
+            for (class, amount) in resources {
+                if let Some(column) = self.columns.get_mut(class) {
+                    column.take(slot, *amount);
+                }
+                held.push(Held { slot, class: self.class(class), amount: *amount });
+            }
+        }
+        self.held.insert(claimed.consumer.clone(), held);
+    }
+
+    fn release(&mut self, consumer: &ConsumerId) {
+        for held in self.held.remove(consumer).unwrap_or_default() {
+            let class = self.classes.get(usize::from(held.class));
+            if let Some(column) = class.and_then(|class| self.columns.get_mut(class)) {
+                column.give_back(held.slot, held.amount);
+            }
+        }
+    }
+
+    fn class(&mut self, name: &str) -> u16 {
+        let known = self.classes.iter().position(|class| class == name);
+        let at = known.unwrap_or_else(|| {
+            self.classes.push(name.to_owned());
+            self.classes.len() - 1
+        });
+        u16::try_from(at).unwrap_or(u16::MAX)
+    }
+
+    fn apply_instance(&mut self, server: InstanceId, event: &InstanceEvent) {
+        match event {
+            InstanceEvent::Placed(placed) => {
+                let slot = self.slot(placed.host);
+                self.move_server(server, slot.map(|slot| Resident { slot, busy: true }));
+            }
+            InstanceEvent::Unplaced(_) | InstanceEvent::Deleted(_) => self.move_server(server, None),
+            InstanceEvent::BuildSucceeded(_) => {
+                if let Some(resident) = self.servers.get(&server).copied() {
+                    self.rows[resident.slot as usize].failed_builds = 0;
+                    self.move_server(server, Some(Resident { busy: false, ..resident }));
+                }
+            }
+            InstanceEvent::BuildFailed(_) => {
+                if let Some(resident) = self.servers.get(&server).copied() {
+                    self.move_server(server, Some(Resident { busy: false, ..resident }));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn apply_aggregate(&mut self, event: &HostAggregateEvent) {
+        match event {
+            HostAggregateEvent::HostAggregateCreated(created) => {
+                let metadata = created.metadata.iter().cloned().collect();
+                let row = AggregateRow { name: created.name.clone(), metadata, hosts: Slots::default() };
+                self.aggregates.insert(created.aggregate, row);
+            }
+            HostAggregateEvent::HostAggregateRenamed(renamed) => {
+                if let Some(row) = self.aggregates.get_mut(&renamed.aggregate) {
+                    row.name.clone_from(&renamed.name);
+                }
+            }
+            HostAggregateEvent::HostAggregateMetadataReplaced(replaced) => {
+                if let Some(row) = self.aggregates.get_mut(&replaced.aggregate) {
+                    row.metadata = replaced.metadata.iter().cloned().collect();
+                }
+            }
+            HostAggregateEvent::HostAdded(added) => self.join(added.aggregate, added.host, true),
+            HostAggregateEvent::HostRemoved(removed) => self.join(removed.aggregate, removed.host, false),
+            HostAggregateEvent::HostAggregateDeleted(deleted) => {
+                if let Some(gone) = self.aggregates.remove(&deleted.aggregate) {
+                    for slot in gone.hosts.iter() {
+                        self.rows[slot as usize].aggregates.remove(&deleted.aggregate);
+                    }
+                }
+            }
+        }
+    }
+
+    fn join(&mut self, aggregate: HostAggregateId, host: HostId, is_in: bool) {
+        let (Some(slot), Some(row)) = (self.slot(host), self.aggregates.get_mut(&aggregate)) else { return };
+        row.hosts.set(slot, is_in);
+        let own = &mut self.rows[slot as usize].aggregates;
+        if is_in {
+            own.insert(aggregate);
+        } else {
+            own.remove(&aggregate);
+        }
+    }
+
+    fn move_server(&mut self, server: InstanceId, to: Option<Resident>) {
+        let from = match to {
+            Some(resident) => self.servers.insert(server, resident),
+            None => self.servers.remove(&server),
+        };
+        if let Some(from) = from {
+            let row = &mut self.rows[from.slot as usize];
+            row.servers.remove(&server);
+            row.io_ops = row.io_ops.saturating_sub(u32::from(from.busy));
+        }
+        if let Some(to) = to {
+            let row = &mut self.rows[to.slot as usize];
+            row.servers.insert(server);
+            row.io_ops += u32::from(to.busy);
+        }
+    }
+}
+
+/// Takes `slot` out of the sets of `before` and puts it into those of `now`.
+fn move_between<K: Ord + Clone>(index: &mut BTreeMap<K, Slots>, slot: Slot, before: &BTreeSet<K>, now: &BTreeSet<K>) {
+    for gone in before.difference(now) {
+        if let Some(slots) = index.get_mut(gone) {
+            slots.remove(slot);
+            if slots.is_empty() {
+                index.remove(gone);
+            }
+        }
+    }
+    for new in now.difference(before) {
+        index.entry(new.clone()).or_default().insert(slot);
+    }
+}
+
+impl Projection for Fleet {
+    const NAME: &'static str = "fleet";
+    const VERSION: u32 = 1;
+
+    fn apply(&mut self, recorded: &Recorded, event: &Event) {
+        self.take(recorded.stream.key(), event);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+#![allow(clippy::unwrap_used)]
+//! What the log says of hosts, folded.
+
+use chronova_events::host::{self, Registered};
+use chronova_events::instance::{self, Placed};
+use chronova_events::ledger::{
+    AggregatesReplaced, Inventory, InventoryReplaced, ProviderCreated, Released, TraitsReplaced,
+};
+
+use super::*;
+
+fn host_id(n: u128) -> HostId {
+    HostId(Uuid::from_u128(n))
+}
+
+fn registered(n: u128) -> Registered {
+    let sample = host::samples().into_iter().find_map(|event| match event {
+        HostEvent::Registered(registered) => Some(registered),
+        _ => None,
+    });
+    Registered { host: host_id(n), hostname: format!("H{n}"), ..sample.unwrap() }
+}
+
+fn inventory(class: &str, total: u64) -> Inventory {
+    let class = class.to_owned();
+    Inventory { class, total, reserved: 0, min_unit: 1, max_unit: total, step_size: 1, allocation_ratio: 1.0 }
+}
+
+/// Hosts `H1`..: 8 CPUs each, the even ones with a trait.
+fn fleet(hosts: u128) -> Fleet {
+    let mut fleet = Fleet::default();
+    for n in 1..=hosts {
+        let provider = ProviderId(host_id(n).0);
+        let traits = if n % 2 == 0 { vec!["HW_CPU_X86_AVX".to_owned()] } else { vec![] };
+        fleet.apply_ledger(&ProviderCreated { provider, name: format!("H{n}"), parent: None }.into());
+        fleet.apply_ledger(&InventoryReplaced { provider, inventories: vec![inventory("VCPU", 8)] }.into());
+        fleet.apply_ledger(&TraitsReplaced { provider, traits }.into());
+        fleet.apply_host(host_id(n), &registered(n).into());
+    }
+    fleet
+}
+
+fn claimed(server: u128, host: u128, amount: u64) -> LedgerEvent {
+    let provider = ProviderId(host_id(host).0);
+    Claimed {
+        consumer: ConsumerId::new(Uuid::from_u128(server).to_string()),
+        project: "p".into(),
+        user: "u".into(),
+        consumer_type: None,
+        allocations: vec![Allocation { provider, resources: vec![("VCPU".into(), amount)] }],
+    }
+    .into()
+}
+
+fn slots(set: &Slots) -> Vec<Slot> {
+    set.iter().collect()
+}
+
+#[test]
+fn indexes_follow_the_ledger_and_the_hosts() {
+    let mut fleet = fleet(4);
+    assert_eq!(slots(fleet.hosts()), [0, 1, 2, 3]);
+    assert_eq!(slots(fleet.with_trait("HW_CPU_X86_AVX").unwrap()), [1, 3]);
+    assert_eq!(slots(&fleet.named("h3")), [2], "names in any case");
+    fleet.apply_host(host_id(2), &chronova_events::host::Disabled { reason: None }.into());
+    fleet.apply_host(host_id(3), &chronova_events::host::WentDown { reason: String::new() }.into());
+    assert_eq!((slots(fleet.enabled()), slots(fleet.answering())), (vec![0, 2, 3], vec![0, 1, 3]));
+    fleet.apply_ledger(&claimed(9, 1, 6));
+    fleet.apply_ledger(&claimed(9, 1, 5));
+    assert_eq!(fleet.line("VCPU", 0).unwrap().free(), 3, "a claim takes the place of the same consumer's");
+    assert_eq!(fleet.column("VCPU").unwrap().roomiest(4).collect::<Vec<_>>(), [3, 2, 1]);
+    fleet.apply_ledger(&Released { consumer: ConsumerId::new(Uuid::from_u128(9).to_string()) }.into());
+    assert_eq!(fleet.line("VCPU", 0).unwrap().free(), 8);
+    let provider = ProviderId(host_id(2).0);
+    fleet.apply_ledger(&TraitsReplaced { provider, traits: vec![] }.into());
+    let aggregates = vec![Uuid::from_u128(7)];
+    fleet.apply_ledger(&AggregatesReplaced { provider, aggregates, bumps_generation: true }.into());
+    assert_eq!(slots(fleet.with_trait("HW_CPU_X86_AVX").unwrap()), [3]);
+    assert_eq!(slots(fleet.in_placement_aggregate(Uuid::from_u128(7)).unwrap()), [1]);
+    fleet.apply_ledger(&chronova_events::ledger::ProviderDeleted { provider }.into());
+    assert!(fleet.in_placement_aggregate(Uuid::from_u128(7)).is_none());
+    assert_eq!(slots(fleet.hosts()), [0, 2, 3]);
+}
+
+#[test]
+fn servers_count_on_their_hosts_and_as_io_while_they_are_built() {
+    let mut fleet = fleet(2);
+    let server = InstanceId(Uuid::from_u128(5));
+    let process = chronova_events::ids::ProcessId(Uuid::from_u128(6));
+    let placed =
+        Placed { process, host: host_id(1), hostname: "H1".into(), attempt: 1, availability_zone: "nova".into() };
+    fleet.apply_instance(server, &placed.into());
+    let count = |fleet: &Fleet| (fleet.row(0).servers.len(), fleet.row(0).io_ops);
+    assert_eq!((count(&fleet), fleet.whereabouts(server)), ((1, 1), Some(0)));
+    fleet.rows[0].failed_builds = 2;
+    fleet.apply_instance(server, &instance::BuildSucceeded { process }.into());
+    assert_eq!((count(&fleet), fleet.row(0).failed_builds), ((1, 0), 0));
+    fleet.apply_instance(server, &instance::Deleted { process }.into());
+    assert_eq!((count(&fleet), fleet.whereabouts(server)), ((0, 0), None));
+}
+
+#[test]
+fn trees_and_shared_providers_are_noticed() {
+    let mut fleet = fleet(1);
+    assert!(fleet.is_flat());
+    let child = ProviderId(Uuid::from_u128(50));
+    let parent = Some(ProviderId(host_id(1).0));
+    fleet.apply_ledger(&ProviderCreated { provider: child, name: "numa0".into(), parent }.into());
+    assert!(!fleet.is_flat());
+    fleet.apply_ledger(&chronova_events::ledger::ProviderDeleted { provider: child }.into());
+    assert!(fleet.is_flat());
+    let share = TraitsReplaced { provider: ProviderId(host_id(1).0), traits: vec![SHARES.to_owned()] };
+    fleet.apply_ledger(&share.into());
+    assert!(!fleet.is_flat());
+    assert_eq!(slots(fleet.hosts()), [0], "what is no host is not among the hosts");
+}
+
+#[test]
+fn it_survives_a_checkpoint() {
+    let mut fleet = fleet(3);
+    fleet.apply_ledger(&claimed(9, 1, 6));
+    let saved = serde_json::to_value(&fleet).unwrap();
+    let mut back: Fleet = serde_json::from_value(saved.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&back).unwrap(), saved);
+    back.apply_ledger(&Released { consumer: ConsumerId::new(Uuid::from_u128(9).to_string()) }.into());
+    assert_eq!(back.line("VCPU", 0).unwrap().free(), 8);
+}
