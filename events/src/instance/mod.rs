@@ -78,5 +78,7 @@ noun! {
         Locked = "locked" @ 1,
         /// The lock was taken off.
         Unlocked = "unlocked" @ 1,
+        /// The personal fields of all events of this server so far were erased.
+        PersonalErased = "personal_erased" @ 1,
     }
 }
