@@ -192,7 +192,7 @@ impl Eraser {
     /// Removes every file in the folder: also one half written, so that it is not renamed into place afterwards.
     fn discard_checkpoints(&self) -> Result<(), ErasureError> {
         let Some(folder) = &self.checkpoints else { return Ok(()) };
-        let remove = || {
+        let remove = || -> std::io::Result<()> {
             for entry in std::fs::read_dir(folder)? {
                 let entry = entry?;
                 if entry.file_type()?.is_file() {
