@@ -137,3 +137,68 @@ async fn a_lost_file_of_keys_is_said_and_can_be_accepted() {
     }
     assert!(!folder.path().join("log.db.keys.lost").exists());
 }
+
+/// What SQL finds is what the definition admits, whatever is asked for.
+#[tokio::test]
+async fn searching_by_sql_finds_what_the_criteria_say() {
+    use chronova_events::envelope::Cause;
+    use chronova_events::ids::{EventId, ProcessId, ProjectId, RequestId, UserId};
+    use chronova_events::store::criteria::Criteria;
+
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder.path().join("log.db")).unwrap();
+    let mut time = 0;
+    for (n, event) in chronova_events::registry::samples().into_iter().enumerate() {
+        let cause = match n % 3 {
+            0 => Cause::User {
+                user: UserId::new(["anna", "bob"][n % 2]),
+                project: (n % 4 < 2).then(|| ProjectId::new("p1")),
+                roles: vec![],
+            },
+            1 => Cause::Process { process: ProcessId(Uuid::from_u128(n as u128)) },
+            _ => Cause::System { part: "test".into() },
+        };
+        let meta = Arc::new(Meta {
+            request_id: (n % 5 < 3).then(|| RequestId::new(format!("req-{}", n % 5))),
+            correlation: Uuid::from_u128(n as u128 % 7),
+            causation: Some(EventId(Uuid::from_u128(n as u128))),
+            cause,
+        });
+        time += 10;
+        let kind = event.kind().split_once('.').unwrap().0.to_owned();
+        let stream = StreamId::new(&kind, Uuid::from_u128(n as u128 % 3 + 1));
+        store.append(&stream, Expected::Any, vec![NewEvent::new(event, Timestamp(time), &meta)]).await.unwrap();
+    }
+    let all = store.read_all(Position::START, usize::MAX).await.unwrap();
+    let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let mut asked = vec![
+        Criteria::default(),
+        Criteria { kinds: words(&["instance.", "*_failed"]), ..Criteria::default() },
+        Criteria { kinds: words(&["nothing"]), ..Criteria::default() },
+        Criteria { streams: words(&["instance", "keypair-*", "[x"]), ..Criteria::default() },
+        Criteria { users: words(&["anna"]), ..Criteria::default() },
+        Criteria { users: words(&["bob"]), projects: words(&["p1"]), ..Criteria::default() },
+        Criteria { request_ids: words(&["1", "req-2"]), ..Criteria::default() },
+        Criteria { since: Some(Timestamp(100)), until: Some(Timestamp(300)), ..Criteria::default() },
+        Criteria::default().server(server(1)),
+        Criteria::default().server(server(2)).host(chronova_events::ids::HostId(Uuid::from_u128(5))),
+    ];
+    for criteria in &mut asked {
+        criteria.learn(&*store).await.unwrap();
+        let expected: Vec<u64> = all.iter().filter(|event| criteria.admits(event)).map(|e| e.position.0).collect();
+        for limit in [1, 3, 1_000] {
+            let (mut at, mut found) = (Position::START, Vec::new());
+            loop {
+                let page = store.search(at, limit, criteria).await.unwrap();
+                found.extend(page.events.iter().map(|event| event.position.0));
+                if page.until == at {
+                    break;
+                }
+                at = page.until;
+            }
+            assert_eq!(found, expected, "{criteria:?} by {limit}");
+        }
+        let none = criteria.kinds == ["nothing"];
+        assert_eq!(expected.is_empty(), none, "{criteria:?}");
+    }
+}

@@ -119,7 +119,9 @@ impl Eraser {
         let keys = self.keys()?;
         let (user, servers) = (plan.user, plan.servers);
         let keys_before = keys.next().0;
-        subjects(user.as_ref(), &servers).iter().for_each(|subject| keys.retire(subject));
+        for subject in subjects(user.as_ref(), &servers) {
+            keys.retire(&subject);
+        }
         let erasure = ErasureId::random();
         let request = ErasureRequested { erasure, whose: plan.whose, reason, user, servers, keys_before };
         self.send::<ErasureAggregate>(&Archive, ErasureCommand::Request(request.clone()), meta).await?;

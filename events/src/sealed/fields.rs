@@ -43,16 +43,15 @@ pub(crate) trait Visitor {
 /// Whom the personal fields of `event` are about, if it has any.
 pub fn subject(stream: &StreamId, event: &Event) -> Option<Subject> {
     match event {
-        Event::InstanceEvent(event) => match event {
+        Event::InstanceEvent(
             InstanceEvent::BuildRequested(_)
             | InstanceEvent::Renamed(_)
             | InstanceEvent::DescriptionChanged(_)
             | InstanceEvent::HostnameChanged(_)
             | InstanceEvent::MetadataReplaced(_)
             | InstanceEvent::TagsReplaced(_)
-            | InstanceEvent::Locked(_) => stream.key().parse().ok().map(Subject::Server),
-            _ => None,
-        },
+            | InstanceEvent::Locked(_),
+        ) => stream.key().parse().ok().map(Subject::Server),
         Event::KeypairEvent(event) => match event {
             KeypairEvent::KeypairCreated(created) => Some(Subject::User(created.user.clone())),
             KeypairEvent::KeypairDeleted(deleted) => Some(Subject::User(deleted.user.clone())),

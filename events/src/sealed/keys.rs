@@ -21,7 +21,8 @@ use super::{SealError, Subject};
 
 const MAGIC: &[u8; 8] = b"CHRKEYS1";
 /// Bytes of a record, and of the head of the file.
-const RECORD: u64 = 64;
+const RECORD: u64 = SIZE as u64;
+const SIZE: usize = 64;
 /// Records looked through at once when a subject is erased.
 const PAGE: usize = 4_096;
 /// Subjects whose key is remembered.
@@ -205,7 +206,7 @@ impl KeyRing {
             backing.write(&head(ring), 0).and_then(|()| backing.sync()).map_err(fail)?;
             return Ok(Arc::new(Self::new(backing, path, ring, 0)));
         }
-        let mut bytes = [0; RECORD as usize];
+        let mut bytes = [0; SIZE];
         backing.read(&mut bytes, 0).map_err(fail)?;
         let ring = RingId(bytes[8..24].try_into().unwrap_or_default());
         if bytes != head(ring) {
@@ -297,7 +298,7 @@ impl KeyRing {
     /// The key in a record.
     pub fn look_up(&self, ring: RingId, slot: Slot) -> Lookup {
         let at = slot.0.checked_mul(RECORD).filter(|at| *at >= RECORD && ring == self.ring);
-        let mut bytes = [0; RECORD as usize];
+        let mut bytes = [0; SIZE];
         match at.map(|at| self.backing.read(&mut bytes, at)) {
             Some(Ok(read)) if read == bytes.len() => parse(&bytes).map_or(Lookup::Lost, |(_, found)| found),
             _ => Lookup::Lost,
@@ -318,13 +319,15 @@ impl KeyRing {
     pub fn destroy_all(&self, subjects: &[Subject], before: Slot) -> Result<u64, SealError> {
         let fail = |error: io::Error| failure(&self.path, &error);
         let digests: std::collections::HashSet<[u8; 16]> = subjects.iter().map(digest).collect();
-        subjects.iter().for_each(|subject| self.retire(subject));
+        for subject in subjects {
+            self.retire(subject);
+        }
         let mut destroyed = 0;
-        let mut page = vec![0; PAGE * RECORD as usize];
+        let mut page = vec![0; PAGE * SIZE];
         let mut at = RECORD;
         loop {
             let read = self.backing.read(&mut page, at).map_err(fail)?;
-            let records = page[..read].chunks_exact(RECORD as usize);
+            let records = page[..read].chunks_exact(SIZE);
             if records.len() == 0 {
                 break;
             }
@@ -377,8 +380,8 @@ fn digest(subject: &Subject) -> [u8; 16] {
     digest
 }
 
-fn head(ring: RingId) -> [u8; RECORD as usize] {
-    let mut bytes = [0; RECORD as usize];
+fn head(ring: RingId) -> [u8; SIZE] {
+    let mut bytes = [0; SIZE];
     bytes[..8].copy_from_slice(MAGIC);
     bytes[8..24].copy_from_slice(&ring.0);
     let sum = crc32fast::hash(&bytes[..60]);
@@ -386,8 +389,8 @@ fn head(ring: RingId) -> [u8; RECORD as usize] {
     bytes
 }
 
-fn record(state: u8, whose: [u8; 16], key: &[u8; 32]) -> [u8; RECORD as usize] {
-    let mut bytes = [0; RECORD as usize];
+fn record(state: u8, whose: [u8; 16], key: &[u8; 32]) -> [u8; SIZE] {
+    let mut bytes = [0; SIZE];
     bytes[0] = state;
     bytes[8..24].copy_from_slice(&whose);
     bytes[24..56].copy_from_slice(key);

@@ -5,6 +5,7 @@
 //! subscriber sees every event once, in the order of positions.
 
 pub mod conformance;
+pub mod criteria;
 pub mod faulty;
 pub mod memory;
 pub mod sqlite;
@@ -19,6 +20,7 @@ use crate::chain::Anchor;
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
 use crate::sealed::{self, SealError, Stored};
+use criteria::{Criteria, Found};
 use tail::Subscription;
 
 /// What an append expects of its stream.
@@ -101,6 +103,11 @@ pub trait EventStore: Send + Sync + 'static {
 
     /// Up to `limit` events of the whole log after `after`, in order.
     async fn read_all(&self, after: Position, limit: usize) -> Result<Vec<Arc<Recorded>>, StoreError>;
+
+    /// What is asked for of the events after `after`: at most `limit`, from as much of the log as is looked at in one go.
+    async fn search(&self, after: Position, limit: usize, criteria: &Criteria) -> Result<Found, StoreError> {
+        Ok(criteria.select(after, limit, self.read_all(after, criteria::PAGE).await?))
+    }
 
     /// Everything after `after`, then whatever comes.
     fn subscribe(&self, after: Position) -> Subscription;

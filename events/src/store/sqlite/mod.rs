@@ -20,6 +20,7 @@ mod read_only;
 mod reader;
 mod row;
 mod schema;
+mod search;
 mod witness;
 mod writer;
 
@@ -30,6 +31,7 @@ use std::thread::JoinHandle;
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot};
 
+use super::criteria::{Criteria, Found};
 use super::tail::{Subscription, Tail};
 use super::{AppendError, Appended, EventStore, Expected, Snapshot, StoreError};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
@@ -184,6 +186,11 @@ impl EventStore for SqliteStore {
 
     async fn read_all(&self, after: Position, limit: usize) -> Result<Vec<Arc<Recorded>>, StoreError> {
         self.readers.run(move |connection, kinds| reader::read_all(connection, kinds, after, limit)).await
+    }
+
+    async fn search(&self, after: Position, limit: usize, criteria: &Criteria) -> Result<Found, StoreError> {
+        let criteria = criteria.clone();
+        self.readers.run(move |connection, kinds| search::search(connection, kinds, after, limit, &criteria)).await
     }
 
     fn subscribe(&self, after: Position) -> Subscription {

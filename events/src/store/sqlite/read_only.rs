@@ -9,9 +9,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::reader::{self, Readers, Verified};
-use super::schema;
+use super::{schema, search};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
+use crate::store::criteria::{Criteria, Found};
 use crate::store::tail::{Subscription, Tail};
 use crate::store::{AppendError, Appended, EventStore, Expected, Snapshot, StoreError};
 
@@ -84,6 +85,11 @@ impl EventStore for ReadOnlyLog {
 
     async fn read_all(&self, after: Position, limit: usize) -> Result<Vec<Arc<Recorded>>, StoreError> {
         self.readers.run(move |connection, kinds| reader::read_all(connection, kinds, after, limit)).await
+    }
+
+    async fn search(&self, after: Position, limit: usize, criteria: &Criteria) -> Result<Found, StoreError> {
+        let criteria = criteria.clone();
+        self.readers.run(move |connection, kinds| search::search(connection, kinds, after, limit, &criteria)).await
     }
 
     fn subscribe(&self, after: Position) -> Subscription {

@@ -174,7 +174,11 @@ fn read_each(
     if expected < last { Err(missing(expected + 1)) } else { Ok(()) }
 }
 
-fn next(rows: &mut Rows<'_>, reader: &mut RowReader<'_>, position: u64) -> Result<Option<Recorded>, StoreError> {
+pub(super) fn next(
+    rows: &mut Rows<'_>,
+    reader: &mut RowReader<'_>,
+    position: u64,
+) -> Result<Option<Recorded>, StoreError> {
     match rows.next().map_err(|e| error::explain(&e, position))? {
         Some(row) => reader.read(row, position).map(Some),
         None => Ok(None),
