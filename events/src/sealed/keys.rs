@@ -416,6 +416,8 @@ fn parse(bytes: &[u8]) -> Option<([u8; 16], Lookup)> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
     use crate::ids::{InstanceId, UserId};
 
@@ -452,7 +454,6 @@ mod tests {
         }
         let bytes = std::fs::read(&path).unwrap();
         assert_eq!(bytes.len() as u64, 4 * RECORD);
-        use std::os::unix::fs::PermissionsExt as _;
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 

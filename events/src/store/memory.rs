@@ -76,8 +76,12 @@ impl EventStore for MemoryStore {
         for (stored, new) in encoded {
             revision.0 += 1;
             position.0 += 1;
-            head =
-                chain::link(&head, position, revision, &Content::of_new(stream, &new, stored.codec, &stored.data).hash());
+            head = chain::link(
+                &head,
+                position,
+                revision,
+                &Content::of_new(stream, &new, stored.codec, &stored.data).hash(),
+            );
             let recorded = Arc::new(Recorded {
                 position,
                 stream: stream.clone(),

@@ -188,7 +188,7 @@ impl From<SealError> for AppendError {
     fn from(error: SealError) -> Self {
         match error {
             SealError::Encode(error) => Self::Encode(error.to_string()),
-            error => Self::Store(error.into()),
+            error @ SealError::Keys { .. } => Self::Store(error.into()),
         }
     }
 }

@@ -111,11 +111,12 @@ pub(super) fn search(
     }
     let fail = |e: rusqlite::Error| error::explain(&e, after.0 + 1);
     let mut terms = Terms::of(criteria, kinds);
-    let (from, to, most) = (terms.bind(bound(after.0)), terms.bind(bound(last)), terms.bind(sql_limit(limit.max(1))));
-    let conditions: String = terms.all.iter().map(|term| format!(" AND {term}")).collect();
+    let (from, to) = (terms.bind(bound(after.0)), terms.bind(bound(last)));
+    let most = terms.bind(sql_limit(limit.max(1)));
+    terms.all.push(format!("e.position > {from} AND e.position <= {to}"));
     let sql = format!(
-        "SELECT {COLUMNS} FROM events e LEFT JOIN streams s ON s.id = e.stream \
-         WHERE e.position > {from} AND e.position <= {to}{conditions} ORDER BY e.position LIMIT {most}"
+        "SELECT {COLUMNS} FROM events e LEFT JOIN streams s ON s.id = e.stream WHERE {} ORDER BY e.position LIMIT {most}",
+        terms.all.join(" AND ")
     );
     let mut statement = connection.prepare(&sql).map_err(fail)?;
     let mut rows = statement.query(rusqlite::params_from_iter(&terms.values)).map_err(fail)?;
