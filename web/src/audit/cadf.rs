@@ -221,9 +221,31 @@ mod tests {
 
     /// DSP0262's actions, as pyCADF knows them: a longer one begins with one of these.
     const ACTIONS: &[&str] = &[
-        "backup", "capture", "create", "configure", "read", "update", "delete", "monitor", "start", "stop", "deploy",
-        "undeploy", "enable", "disable", "send", "receive", "authenticate", "revoke", "renew", "restore", "evaluate",
-        "allow", "deny", "notify", "unknown",
+        "backup",
+        "capture",
+        "create",
+        "configure",
+        "read",
+        "update",
+        "delete",
+        "monitor",
+        "start",
+        "stop",
+        "deploy",
+        "undeploy",
+        "enable",
+        "disable",
+        "send",
+        "receive",
+        "authenticate",
+        "revoke",
+        "renew",
+        "restore",
+        "evaluate",
+        "allow",
+        "deny",
+        "notify",
+        "unknown",
     ];
     /// The roots of its resources.
     const RESOURCES: &[&str] = &["storage", "compute", "network", "service", "data"];
