@@ -17,7 +17,7 @@ use crate::handler;
 use crate::reply::Reply;
 use crate::route::{Route, get, post};
 
-pub const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[Route] = &[
     get("erasures.list", "/erasures", handler!(list)).policy("chronova:erasures:list"),
     post("erasures.create", "/erasures", handler!(create)).any_body().policy("chronova:erasures:create"),
 ];

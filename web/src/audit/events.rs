@@ -13,7 +13,7 @@ use crate::route::{Route, get};
 
 pub(super) const RULE: &str = "chronova:events:list";
 
-pub const ROUTES: &[Route] = &[get("events.list", "/events", handler!(list)).policy(RULE)];
+pub(super) const ROUTES: &[Route] = &[get("events.list", "/events", handler!(list)).policy(RULE)];
 
 const SSE: &str = "text/event-stream";
 const CLOUD_EVENTS: &str = "application/cloudevents-batch+json";
