@@ -47,6 +47,7 @@ macro_rules! gateway {
 }
 
 gateway! {
+    erasures: crate::erasure::ErasureAggregate,
     flavors: crate::flavor::FlavorAggregate,
     host_aggregates: crate::host_aggregate::HostAggregatesAggregate,
     hosts: crate::host::HostAggregate,

@@ -10,6 +10,7 @@ pub mod ports;
 pub mod shell;
 
 pub mod config_drive;
+pub mod erasure;
 pub mod flavor;
 pub mod host;
 pub mod host_aggregate;

@@ -7,8 +7,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-/// The only codec so far; stored beside each event so that another one can be added.
+/// The plain codec. Which one was used is stored beside each event.
 pub const BINCODE_2: u8 = 1;
+
+/// [`BINCODE_2`] with the personal fields sealed, see [`crate::sealed`].
+pub const SEALED: u8 = 2;
 
 /// A payload larger than this is refused at the append: 1 MiB is sixteen times the largest `user_data`.
 pub const MAX_PAYLOAD: usize = 1 << 20;

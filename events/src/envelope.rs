@@ -12,6 +12,8 @@ use uuid::Uuid;
 use crate::chain::EventHash;
 use crate::ids::{EventId, ProcessId, ProjectId, RequestId, UserId};
 use crate::registry::{DecodeError, Event};
+use crate::sealed::keys::KeyRing;
+use crate::sealed::{self, Personal};
 
 /// Microseconds since 1970-01-01T00:00:00Z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
@@ -188,6 +190,8 @@ pub struct Recorded {
     pub data: Bytes,
     /// The event's place in the chain, see [`crate::chain`]; `None` in back ends that do not order all events themselves.
     pub hash: Option<EventHash>,
+    /// Opens the personal fields of a sealed payload; `None` for payloads that are not sealed.
+    pub keys: Option<Arc<KeyRing>>,
     /// The payload once decoded: events appended by this very process never need decoding.
     pub decoded: OnceLock<Arc<Event>>,
 }
@@ -198,7 +202,33 @@ impl Recorded {
         if let Some(event) = self.decoded.get() {
             return Ok(event);
         }
-        let event = Arc::new(Event::decode(&self.kind, self.version, self.codec, &self.data)?);
+        let keys = self.keys.as_ref();
+        let event = sealed::decode(keys, &self.stream, &self.kind, self.version, self.codec, &self.data)?;
+        let event = Arc::new(event);
         Ok(self.decoded.get_or_init(|| event))
+    }
+
+    /// The same without the decoded payload, which may say what was erased since.
+    pub fn encoded(&self) -> Self {
+        Self {
+            position: self.position,
+            stream: self.stream.clone(),
+            revision: self.revision,
+            id: self.id,
+            kind: Arc::clone(&self.kind),
+            version: self.version,
+            codec: self.codec,
+            recorded_at: self.recorded_at,
+            meta: Arc::clone(&self.meta),
+            data: self.data.clone(),
+            hash: self.hash,
+            keys: self.keys.clone(),
+            decoded: OnceLock::new(),
+        }
+    }
+
+    /// Whether the personal fields can be read, now.
+    pub fn personal(&self) -> Personal {
+        sealed::state(self.keys.as_deref(), self.codec, &self.data)
     }
 }

@@ -103,6 +103,8 @@ macro_rules! text_ids {
 }
 
 uuid_ids! {
+    /// One erasure of personal data.
+    ErasureId,
     /// One recorded event.
     EventId,
     /// A host aggregate.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
-use crate::ids::UserId;
+use crate::ids::{ErasureId, UserId};
 
 noun! {
     /// What can happen to a user's key pairs.
@@ -15,6 +15,8 @@ noun! {
         KeypairCreated = "created" @ 1,
         /// A key was removed; servers made with it keep their copy.
         KeypairDeleted = "deleted" @ 1,
+        /// The user's keys so far were removed and erased with the user's personal data.
+        KeypairsErased = "erased" @ 1,
     }
 }
 
@@ -33,6 +35,12 @@ pub struct KeypairCreated {
 pub struct KeypairDeleted {
     pub user: UserId,
     pub name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KeypairsErased {
+    pub user: UserId,
+    pub erasure: ErasureId,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -63,6 +71,8 @@ impl Fold for Keypairs {
             KeypairEvent::KeypairDeleted(deleted) => {
                 self.by_name.remove(&deleted.name);
             }
+            // A key without its name and itself is none.
+            KeypairEvent::KeypairsErased(_) => self.by_name.clear(),
         }
     }
 }
@@ -79,6 +89,7 @@ pub fn samples() -> Vec<KeypairEvent> {
             fingerprint: "00:11".into(),
         }
         .into(),
-        KeypairDeleted { user, name: "k".into() }.into(),
+        KeypairDeleted { user: user.clone(), name: "k".into() }.into(),
+        KeypairsErased { user, erasure: ErasureId(uuid::Uuid::from_u128(9)) }.into(),
     ]
 }

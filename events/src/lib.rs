@@ -13,8 +13,10 @@ pub mod codec;
 pub mod envelope;
 pub mod fold;
 pub mod ids;
+pub mod sealed;
 pub mod store;
 
+pub mod erasure;
 pub mod flavor;
 pub mod host;
 pub mod host_aggregate;

@@ -8,8 +8,8 @@ use thiserror::Error;
 
 use crate::codec::CodecError;
 use crate::{
-    flavor, host, host_aggregate, identity, image, instance, keypair, ledger, network, network_quota, process, quota,
-    security_group, server_group,
+    erasure, flavor, host, host_aggregate, identity, image, instance, keypair, ledger, network, network_quota, process,
+    quota, security_group, server_group,
 };
 
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -183,6 +183,7 @@ macro_rules! nouns {
 }
 
 nouns! {
+    ErasureEvent in erasure,
     FlavorEvent in flavor,
     HostEvent in host,
     HostAggregateEvent in host_aggregate,

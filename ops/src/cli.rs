@@ -26,13 +26,8 @@ enum Command {
     /// Look at the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Print the event log as JSON lines; works beside a running server.
-    Audit {
-        #[command(flatten)]
-        place: Place,
-        #[command(flatten)]
-        args: commands::audit::Args,
-    },
+    /// List the events of the log, or work with it as a record; works beside a running server.
+    Audit(Audit),
     /// Tell the story of a server, a process, a host or a request: who, what, when, why, how long.
     Inspect {
         #[command(flatten)]
@@ -49,6 +44,28 @@ enum Command {
     },
     /// Measure this program on this machine.
     Bench(bench::Args),
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+struct Audit {
+    #[command(subcommand)]
+    action: Option<AuditAction>,
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    args: commands::audit::Args,
+}
+
+#[derive(Debug, Subcommand)]
+enum AuditAction {
+    /// Erase personal data for ever, while no server runs.
+    Erase {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        args: commands::audit::erase::Args,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -94,23 +111,36 @@ pub fn run() -> ExitCode {
             crate::output::print(&config::reference::render());
             ExitCode::SUCCESS
         }
-        Command::Audit { place, args } => operate(&place, OperatorCommand::Audit(args)),
+        Command::Audit(Audit { action: None, place, args }) => operate(&place, OperatorCommand::Audit(args)),
+        Command::Audit(Audit { action: Some(action), .. }) => audit(action),
         Command::Inspect { place, args } => operate(&place, OperatorCommand::Inspect(args)),
         Command::Rebuild { place, args } => operate(&place, OperatorCommand::Rebuild(args)),
         Command::Bench(args) => bench::run(&args),
     }
 }
 
+fn audit(action: AuditAction) -> ExitCode {
+    match action {
+        // Actors decide on it, so it needs their system.
+        AuditAction::Erase { place, args } => {
+            actix_rt::System::new().block_on(async { operate_on(&place, OperatorCommand::AuditErase(args)).await })
+        }
+    }
+}
+
 fn operate(place: &Place, command: OperatorCommand) -> ExitCode {
-    let Some(config) = load(place) else { return ExitCode::from(2) };
-    let data = DataDir(config.chronova.data_dir);
     match tokio::runtime::Builder::new_current_thread().enable_time().build() {
-        Ok(runtime) => ExitCode::from(runtime.block_on(commands::run(command, &data)) as u8),
+        Ok(runtime) => runtime.block_on(operate_on(place, command)),
         Err(error) => {
             crate::output::complain(&format!("chronova: {error}\n"));
             ExitCode::from(2)
         }
     }
+}
+
+async fn operate_on(place: &Place, command: OperatorCommand) -> ExitCode {
+    let Some(config) = load(place) else { return ExitCode::from(2) };
+    ExitCode::from(commands::run(command, &DataDir(config.chronova.data_dir)).await as u8)
 }
 
 fn serve(args: &ServeArgs) -> ExitCode {

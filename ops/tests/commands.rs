@@ -53,7 +53,7 @@ async fn audit_filters() {
         .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["kind"].as_str().unwrap().to_owned())
         .collect();
     assert_eq!(kinds, ["process.step_failed", "process.step_stuck", "instance.build_failed"]);
-    let of_db = audited(&store, audit::Args { instance: vec![DB.parse().unwrap()], ..none() }).await;
+    let of_db = audited(&store, audit::Args { server: vec![DB.parse().unwrap()], ..none() }).await;
     assert!(of_db.contains("quota.reserved") && !of_db.contains("\"user\":\"bob\""), "{of_db}");
     let by_user = audited(&store, audit::Args { user: vec!["bob".into()], ..none() }).await;
     assert!(by_user.lines().all(|line| line.contains("\"user\":\"bob\"")) && !by_user.is_empty());

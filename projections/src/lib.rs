@@ -8,6 +8,7 @@ pub mod checkpoint;
 pub mod runner;
 pub mod views;
 
+pub mod erasures;
 pub mod flavors;
 pub mod fleet;
 pub mod host_aggregates;

@@ -94,6 +94,7 @@ macro_rules! views {
 }
 
 views! {
+    erasures: crate::erasures::ErasuresView,
     flavors: crate::flavors::FlavorsView,
     fleet: crate::fleet::Fleet,
     host_aggregates: crate::host_aggregates::HostAggregatesView,

@@ -1,11 +1,14 @@
 //! What every request needs: settings, policy, authentication, metrics, and (added by the services) the ways to the
 //! read models and to the command gateway.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use chronova_actors::house::House;
 use chronova_actors::image::embedded::EmbeddedImages;
+use chronova_events::store::EventStore;
 
+use crate::audit::feed::Feeds;
 use crate::auth::Authentication;
 use crate::compute::Compute;
 use crate::config::WebConfig;
@@ -16,7 +19,6 @@ use crate::metrics::Metrics;
 use crate::policy::Enforcer;
 
 /// The state shared by all workers. Services add their fields here.
-#[derive(Debug)]
 pub struct App {
     pub config: WebConfig,
     pub policy: Enforcer,
@@ -25,13 +27,25 @@ pub struct App {
     pub health: Health,
     /// What the Compute API has of its own.
     pub compute: Compute,
+    /// The live feeds of the log.
+    pub feeds: Feeds,
+    /// Where the read models' checkpoints are: they are dropped when personal data is erased.
+    pub checkpoints: Option<PathBuf>,
+    log: Option<Arc<dyn EventStore>>,
     house: Option<Arc<House>>,
     identity: Option<Arc<IdentityService>>,
     images: Option<Arc<EmbeddedImages>>,
 }
 
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App").field("config", &self.config).field("feeds", &self.feeds).finish_non_exhaustive()
+    }
+}
+
 impl App {
     pub fn new(config: WebConfig, policy: Enforcer, authentication: Authentication, metrics: Metrics) -> Self {
+        let feeds = Feeds::new(config.max_feeds);
         Self {
             config,
             policy,
@@ -39,6 +53,9 @@ impl App {
             metrics,
             health: Health::default(),
             compute: Compute::default(),
+            feeds,
+            checkpoints: None,
+            log: None,
             house: None,
             identity: None,
             images: None,
@@ -50,6 +67,18 @@ impl App {
     pub fn with_house(mut self, house: Arc<House>) -> Self {
         self.house = Some(house);
         self
+    }
+
+    /// Lets the log be read over HTTP.
+    #[must_use]
+    pub fn with_log(mut self, log: Arc<dyn EventStore>) -> Self {
+        self.log = Some(log);
+        self
+    }
+
+    /// The log. Without it (some tests) nobody can read it over HTTP.
+    pub fn log(&self) -> Result<&Arc<dyn EventStore>, Fault> {
+        self.log.as_ref().ok_or_else(|| Fault::not_found("The event log is not served here."))
     }
 
     /// Adds the embedded identity service.

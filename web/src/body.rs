@@ -69,7 +69,9 @@ pub(crate) fn parse(service: Service, headers: &HeaderMap, body: &[u8]) -> Resul
 
 fn malformed(service: Service, error: &serde_json::Error) -> Fault {
     let message = match service {
-        Service::Compute | Service::Volume | Service::Metadata => "Malformed request body".to_owned(),
+        Service::Compute | Service::Volume | Service::Metadata | Service::Chronova => {
+            "Malformed request body".to_owned()
+        }
         Service::Placement => format!("Malformed JSON: {error}"),
         Service::Identity | Service::Image => format!("Malformed JSON in request body: {error}"),
         Service::Network => {

@@ -17,6 +17,8 @@ pub struct WebConfig {
     pub glance_link_prefix: Option<String>,
     /// `[api] max_limit`: the largest page.
     pub max_limit: u64,
+    /// `[chronova] max_feeds`: live feeds of the log at the same time.
+    pub max_feeds: usize,
     /// `[keystone_authtoken] www_authenticate_uri`: what a 401 names; by default the request's own host.
     pub www_authenticate_uri: Option<String>,
     pub cors: CorsConfig,
@@ -31,6 +33,7 @@ impl Default for WebConfig {
             compute_link_prefix: None,
             glance_link_prefix: None,
             max_limit: 1000,
+            max_feeds: 64,
             www_authenticate_uri: None,
             cors: CorsConfig::default(),
             policy: PolicyConfig::default(),

@@ -35,6 +35,7 @@ pub mod secret;
 pub mod server;
 pub mod tables;
 
+pub mod audit;
 pub mod compute;
 pub mod identity;
 pub mod image;

@@ -90,7 +90,12 @@ pub const fn span(service: Service) -> Option<Span> {
     match service {
         Service::Compute => Some(COMPUTE),
         Service::Placement => Some(PLACEMENT),
-        Service::Identity | Service::Image | Service::Network | Service::Volume | Service::Metadata => None,
+        Service::Identity
+        | Service::Image
+        | Service::Network
+        | Service::Volume
+        | Service::Metadata
+        | Service::Chronova => None,
     }
 }
 
@@ -99,9 +104,12 @@ pub fn negotiate(service: Service, headers: &HeaderMap) -> Result<Microversion, 
     match service {
         Service::Compute => negotiate_compute(headers),
         Service::Placement => negotiate_placement(headers),
-        Service::Identity | Service::Image | Service::Network | Service::Volume | Service::Metadata => {
-            Ok(Microversion::NONE)
-        }
+        Service::Identity
+        | Service::Image
+        | Service::Network
+        | Service::Volume
+        | Service::Metadata
+        | Service::Chronova => Ok(Microversion::NONE),
     }
 }
 

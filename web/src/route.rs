@@ -33,11 +33,21 @@ pub enum Service {
     Network,
     Volume,
     Metadata,
+    /// What is Chronova's own: the log, for auditors.
+    Chronova,
 }
 
 impl Service {
-    pub const ALL: [Self; 7] =
-        [Self::Compute, Self::Placement, Self::Identity, Self::Image, Self::Network, Self::Volume, Self::Metadata];
+    pub const ALL: [Self; 8] = [
+        Self::Compute,
+        Self::Placement,
+        Self::Identity,
+        Self::Image,
+        Self::Network,
+        Self::Volume,
+        Self::Metadata,
+        Self::Chronova,
+    ];
 
     /// The service type of the catalogue; also its prefix on the common port.
     pub const fn name(self) -> &'static str {
@@ -49,6 +59,7 @@ impl Service {
             Self::Network => "network",
             Self::Volume => "volume",
             Self::Metadata => "metadata",
+            Self::Chronova => "chronova",
         }
     }
 
@@ -58,6 +69,7 @@ impl Service {
             Self::Compute => "/v2.1",
             Self::Placement | Self::Metadata => "",
             Self::Identity | Self::Volume => "/v3",
+            Self::Chronova => "/v1",
             Self::Image => "/v2",
             Self::Network => "/v2.0",
         }

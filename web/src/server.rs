@@ -203,7 +203,7 @@ fn common_headers(service: Service, facts: &Facts, request_id: &str) -> Vec<(&'s
             headers.push(("Vary", HEADER.to_owned()));
         }
         Service::Identity => headers.push(("Vary", "X-Auth-Token".to_owned())),
-        Service::Image | Service::Network | Service::Volume | Service::Metadata => {}
+        Service::Image | Service::Network | Service::Volume | Service::Metadata | Service::Chronova => {}
     }
     headers
 }

@@ -6,7 +6,7 @@ use chronova_events::identity::{
     Domain, DomainCreated, DomainDeleted, DomainDescribed, DomainSwitched, Extra, Grant, Identity, IdentityEvent,
     ImplicationRemoved, PasswordSet, Project, ProjectAttributes, ProjectCreated, ProjectDeleted, ProjectDescribed,
     ProjectSwitched, Role, RoleCreated, RoleDeleted, RoleDescribed, RoleGranted, RoleImplied, RoleRevoked, Scope,
-    TokenRevoked, User, UserAttributes, UserCreated, UserDeleted, UserDescribed, UserSwitched,
+    TokenRevoked, User, UserAttributes, UserCreated, UserDeleted, UserDescribed, UserErased, UserSwitched,
 };
 use chronova_events::ids::{DomainId, ProjectId, RoleId, UserId};
 
@@ -38,6 +38,9 @@ pub fn decide(state: &Identity, command: IdentityCommand) -> Decided {
             known_user(state, &user)?;
             Ok(vec![UserDeleted { user }.into()])
         }
+        // Of a user who is gone the state knows nothing that could be forgotten.
+        IdentityCommand::EraseUser { user, .. } if !state.users.contains_key(&user) => Ok(vec![]),
+        IdentityCommand::EraseUser { user, erasure } => Ok(vec![UserErased { user, erasure }.into()]),
         IdentityCommand::CreateRole(created) => create_role(state, created),
         IdentityCommand::ChangeRole { role, name, description } => change_role(state, &role, name, description),
         IdentityCommand::DeleteRole(role) => {

@@ -11,7 +11,7 @@ use chronova_events::envelope::{StreamId, Timestamp};
 use chronova_events::identity::{
     DomainCreated, Extra, Grant, Identity, IdentityEvent, PasswordHash, ProjectCreated, RoleCreated, Scope, UserCreated,
 };
-use chronova_events::ids::{DomainId, ProjectId, RoleId, UserId};
+use chronova_events::ids::{DomainId, ErasureId, ProjectId, RoleId, UserId};
 use thiserror::Error;
 
 use crate::aggregate::Aggregate;
@@ -92,6 +92,11 @@ pub enum IdentityCommand {
         change: UserChange,
     },
     DeleteUser(UserId),
+    /// The user's name and attributes so far are being erased; the user may be gone.
+    EraseUser {
+        user: UserId,
+        erasure: ErasureId,
+    },
     CreateRole(RoleCreated),
     ChangeRole {
         role: RoleId,

@@ -6,8 +6,9 @@
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::{
     AccessAddressesChanged, Alive, BuildFailed, BuildSucceeded, DeleteRequested, Deleted, DescriptionChanged,
-    DiskConfigChanged, HostnameChanged, Instance, InstanceEvent, Locked, MetadataReplaced, Ongoing, Phase, PowerAction,
-    PowerCompleted, PowerFailed, PowerObserved, PowerRequested, Renamed, TagsReplaced, Unlocked, Unplaced, status,
+    DiskConfigChanged, HostnameChanged, Instance, InstanceEvent, Locked, MetadataReplaced, Ongoing, PersonalErased,
+    Phase, PowerAction, PowerCompleted, PowerFailed, PowerObserved, PowerRequested, Renamed, TagsReplaced, Unlocked,
+    Unplaced, status,
 };
 
 use super::{Asker, Change, InstanceCommand, InstanceReject, labels};
@@ -18,6 +19,9 @@ pub fn decide(state: &Instance, command: InstanceCommand) -> Decision {
     let (server, command) = match (state, command) {
         (Instance::Absent, InstanceCommand::Build(request)) => return one(*request),
         (Instance::Absent, _) => return Err(InstanceReject::NotFound),
+        (Instance::Alive(_) | Instance::Deleted(_), InstanceCommand::Erase { erasure }) => {
+            return one(PersonalErased { erasure });
+        }
         (Instance::Deleted(_), InstanceCommand::RecordDeleted { .. }) => return Ok(vec![]),
         (Instance::Deleted(_), _) => return Err(InstanceReject::NotFound),
         (Instance::Alive(server), command) => (server, command),
@@ -215,6 +219,7 @@ fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
         | InstanceCommand::Power { .. }
         | InstanceCommand::Change { .. }
         | InstanceCommand::Lock { .. }
-        | InstanceCommand::Unlock { .. } => Ok(vec![]),
+        | InstanceCommand::Unlock { .. }
+        | InstanceCommand::Erase { .. } => Ok(vec![]),
     }
 }

@@ -10,7 +10,7 @@ mod labels;
 mod tests;
 
 use chronova_events::envelope::StreamId;
-use chronova_events::ids::{HostId, InstanceId, ProcessId};
+use chronova_events::ids::{ErasureId, HostId, InstanceId, ProcessId};
 use chronova_events::instance::{
     BuildRequested, DiskConfig, FaultInfo, Instance, InstanceEvent, Locked, NetworkAllocated, Pairs, Placed, Power,
     PowerAction, Scheduled,
@@ -44,6 +44,10 @@ pub enum InstanceCommand {
     },
     Unlock {
         by_admin: bool,
+    },
+    /// The personal data so far is being erased; the server may be long gone.
+    Erase {
+        erasure: ErasureId,
     },
 
     RecordPlaced(Placed),

@@ -1,6 +1,6 @@
 //! What may happen to a user's key pairs.
 
-use chronova_events::keypair::{KeypairDeleted, KeypairEvent, Keypairs};
+use chronova_events::keypair::{KeypairDeleted, KeypairEvent, Keypairs, KeypairsErased};
 
 use super::{KeypairCommand, KeypairReject};
 
@@ -23,6 +23,9 @@ pub fn decide(state: &Keypairs, command: KeypairCommand) -> Result<Vec<KeypairEv
             }
             Ok(vec![KeypairDeleted { user, name }.into()])
         }
+        // Events of keys that are gone may name them still.
+        KeypairCommand::Erase { .. } if state.made == 0 => Ok(vec![]),
+        KeypairCommand::Erase { user, erasure } => Ok(vec![KeypairsErased { user, erasure }.into()]),
     }
 }
 

@@ -3,7 +3,7 @@
 pub mod decide;
 
 use chronova_events::envelope::StreamId;
-use chronova_events::ids::UserId;
+use chronova_events::ids::{ErasureId, UserId};
 use chronova_events::keypair::{KeypairCreated, KeypairEvent, Keypairs};
 use thiserror::Error;
 
@@ -22,6 +22,11 @@ pub enum KeypairCommand {
     Delete {
         user: UserId,
         name: String,
+    },
+    /// All keys go with the user's personal data.
+    Erase {
+        user: UserId,
+        erasure: ErasureId,
     },
 }
 

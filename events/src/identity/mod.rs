@@ -39,6 +39,8 @@ noun! {
         PasswordSet = "password_set" @ 1,
         /// A user was removed, and all their role assignments.
         UserDeleted = "user_deleted" @ 1,
+        /// The name and the attributes that a user has had so far were erased.
+        UserErased = "user_erased" @ 1,
         /// A role was made.
         RoleCreated = "role_created" @ 1,
         /// A role has another name or description.
@@ -62,7 +64,7 @@ noun! {
 #[allow(clippy::too_many_lines)]
 pub fn samples() -> Vec<IdentityEvent> {
     use crate::envelope::Timestamp;
-    use crate::ids::{DomainId, ProjectId, RoleId, UserId};
+    use crate::ids::{DomainId, ErasureId, ProjectId, RoleId, UserId};
 
     let (domain, project) = (DomainId::new("default"), ProjectId::new("p1"));
     let (user, role, other) = (UserId::new("u1"), RoleId::new("r1"), RoleId::new("r2"));
@@ -118,6 +120,7 @@ pub fn samples() -> Vec<IdentityEvent> {
         UserSwitched { user: user.clone(), enabled: false }.into(),
         PasswordSet { user: user.clone(), password: PasswordHash("$argon2id$...".into()) }.into(),
         UserDeleted { user: user.clone() }.into(),
+        UserErased { user: user.clone(), erasure: ErasureId(uuid::Uuid::from_u128(9)) }.into(),
         RoleCreated { role: role.clone(), domain: Some(domain.clone()), name: "member".into(), description: None }
             .into(),
         RoleDescribed { role: role.clone(), name: "operator".into(), description: Some("runs it".into()) }.into(),

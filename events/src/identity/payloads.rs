@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::envelope::Timestamp;
-use crate::ids::{DomainId, ProjectId, RoleId, UserId};
+use crate::ids::{DomainId, ErasureId, ProjectId, RoleId, UserId};
 
 /// Name and JSON text of attributes that this service keeps without understanding them, sorted by name.
 pub type Extra = Vec<(String, String)>;
@@ -123,6 +123,12 @@ pub struct PasswordSet {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UserDeleted {
     pub user: UserId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UserErased {
+    pub user: UserId,
+    pub erasure: ErasureId,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

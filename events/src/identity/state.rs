@@ -184,7 +184,8 @@ impl Fold for Identity {
             | IdentityEvent::UserDescribed(_)
             | IdentityEvent::UserSwitched(_)
             | IdentityEvent::PasswordSet(_)
-            | IdentityEvent::UserDeleted(_) => self.evolve_user(event, at),
+            | IdentityEvent::UserDeleted(_)
+            | IdentityEvent::UserErased(_) => self.evolve_user(event, at),
             IdentityEvent::RoleCreated(e) => {
                 let role = Role {
                     id: e.role.clone(),
@@ -307,6 +308,15 @@ impl Identity {
                     self.name_user(&user.domain, Some(&user.attributes.name), None, &e.user);
                 }
                 self.grants.remove(&e.user);
+            }
+            IdentityEvent::UserErased(e) => {
+                if let Some(user) = self.users.get_mut(&e.user) {
+                    let name = crate::sealed::fields::erased_user(e.user.as_str());
+                    user.attributes.extra.clear();
+                    let old = std::mem::replace(&mut user.attributes.name, name.clone());
+                    let domain = user.domain.clone();
+                    self.name_user(&domain, Some(&old), Some(&name), &e.user);
+                }
             }
             _ => {}
         }

@@ -83,5 +83,7 @@ noun! {
         Unlocked = "unlocked" @ 1,
         /// The scheduler decided where the server goes, or that it goes nowhere, and why.
         Scheduled = "scheduled" @ 1,
+        /// The personal fields of all events of this server so far were erased.
+        PersonalErased = "personal_erased" @ 1,
     }
 }

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::InstanceEvent;
-use crate::ids::{FlavorId, HostId, ImageId, InstanceId, NetworkId, PortId, ProcessId, ProjectId, RequestId, UserId};
+use crate::ids::{
+    ErasureId, FlavorId, HostId, ImageId, InstanceId, NetworkId, PortId, ProcessId, ProjectId, RequestId, UserId,
+};
 
 /// A list of key and value, sorted by key.
 pub type Pairs = Vec<(String, String)>;
@@ -279,6 +281,11 @@ pub struct Locked {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Unlocked {}
 
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PersonalErased {
+    pub erasure: ErasureId,
+}
+
 /// One example of each.
 pub fn samples() -> Vec<InstanceEvent> {
     let uuid = |n: u128| uuid::Uuid::from_u128(n);
@@ -383,5 +390,6 @@ pub fn samples() -> Vec<InstanceEvent> {
         Locked { by_admin: true, reason: Some("audit".into()), request_id: None }.into(),
         Unlocked {}.into(),
         super::scheduled::sample(process).into(),
+        PersonalErased { erasure: ErasureId(uuid(9)) }.into(),
     ]
 }

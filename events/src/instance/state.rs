@@ -106,6 +106,8 @@ impl Fold for Instance {
                 gone.updated_at = at;
                 *self = Self::Deleted(gone);
             }
+            // Whether it is alive or gone: erasing is no change of the server, so it is not "updated".
+            (Self::Alive(known) | Self::Deleted(known), InstanceEvent::PersonalErased(_)) => known.forget(),
             (Self::Alive(alive), event) => alive.evolve(event, at),
             (Self::Absent | Self::Deleted(_), _) => {}
         }
@@ -183,7 +185,18 @@ impl Alive {
             InstanceEvent::TagsReplaced(replaced) => self.request.tags.clone_from(&replaced.tags),
             InstanceEvent::Locked(locked) => self.lock = Some(locked.clone()),
             InstanceEvent::Unlocked(_) => self.lock = None,
-            InstanceEvent::BuildRequested(_) | InstanceEvent::Deleted(_) | InstanceEvent::Scheduled(_) => {}
+            InstanceEvent::BuildRequested(_)
+            | InstanceEvent::Deleted(_)
+            | InstanceEvent::PersonalErased(_)
+            | InstanceEvent::Scheduled(_) => {}
+        }
+    }
+
+    /// What reading the erased events again would give.
+    fn forget(&mut self) {
+        crate::sealed::erase_request(&mut self.request);
+        if let Some(lock) = &mut self.lock {
+            lock.reason = None;
         }
     }
 

@@ -16,6 +16,7 @@ use tokio::sync::Mutex;
 use super::tail::{Subscription, Tail};
 use super::{AppendError, Appended, EventStore, Expected, Snapshot, StoreError};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
+use crate::sealed::keys::KeyRing;
 
 /// A log with a fuse. Until it blows, everything passes; from then on, everything fails with [`StoreError::Closed`].
 pub struct FuseStore {
@@ -141,6 +142,16 @@ impl EventStore for FuseStore {
 
     fn head(&self) -> Position {
         self.tail.head()
+    }
+
+    fn keys(&self) -> Option<&Arc<KeyRing>> {
+        self.inner.keys()
+    }
+
+    async fn forget(&self, streams: &[StreamId]) -> Result<(), StoreError> {
+        self.alive()?;
+        self.tail.forget();
+        self.inner.forget(streams).await
     }
 
     async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<Snapshot>, StoreError> {

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use super::tail::{Subscription, Tail};
 use super::{AppendError, Appended, EventStore, Expected, Snapshot, StoreError};
 use crate::chain::{self, Content};
-use crate::codec;
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
+use crate::sealed::keys::KeyRing;
 
 #[derive(Debug, Default)]
 struct Contents {
@@ -22,14 +22,22 @@ struct Contents {
 #[derive(Debug)]
 pub struct MemoryStore {
     contents: Mutex<Contents>,
+    keys: Option<Arc<KeyRing>>,
     tail: Arc<Tail>,
     this: Weak<Self>,
 }
 
 impl MemoryStore {
+    /// Without keys: personal fields are in the clear.
     pub fn new() -> Arc<Self> {
+        Self::with_keys(None)
+    }
+
+    /// Personal fields are sealed with these keys.
+    pub fn with_keys(keys: Option<Arc<KeyRing>>) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             contents: Mutex::default(),
+            keys,
             tail: Tail::new(Position::START),
             this: this.clone(),
         })
@@ -54,9 +62,10 @@ impl EventStore for MemoryStore {
         expected: Expected,
         events: Vec<NewEvent>,
     ) -> Result<Appended, AppendError> {
+        super::make_keys(self.keys.as_ref(), stream, &events).await?;
         let mut encoded = Vec::with_capacity(events.len());
         for new in events {
-            encoded.push((super::encode_payload(&new)?, new));
+            encoded.push((super::encode_payload(self.keys.as_ref(), stream, &new)?, new));
         }
         let mut contents = self.contents();
         let actual = Revision(contents.streams.get(stream).map_or(0, Vec::len) as u64);
@@ -64,11 +73,15 @@ impl EventStore for MemoryStore {
         let (mut revision, mut position) = (actual, Position(contents.all.len() as u64));
         let mut head = contents.all.last().and_then(|last| last.hash).unwrap_or_default();
         let mut batch = Vec::with_capacity(encoded.len());
-        for (data, new) in encoded {
+        for (stored, new) in encoded {
             revision.0 += 1;
             position.0 += 1;
-            head =
-                chain::link(&head, position, revision, &Content::of_new(stream, &new, codec::BINCODE_2, &data).hash());
+            head = chain::link(
+                &head,
+                position,
+                revision,
+                &Content::of_new(stream, &new, stored.codec, &stored.data).hash(),
+            );
             let recorded = Arc::new(Recorded {
                 position,
                 stream: stream.clone(),
@@ -76,11 +89,12 @@ impl EventStore for MemoryStore {
                 id: new.id,
                 kind: Arc::from(new.event.kind()),
                 version: new.event.version(),
-                codec: codec::BINCODE_2,
+                codec: stored.codec,
                 recorded_at: new.recorded_at,
                 meta: new.meta,
-                data: data.into(),
+                data: stored.data.into(),
                 hash: Some(head),
+                keys: self.keys.clone(),
                 decoded: OnceLock::from(new.event),
             });
             let index = contents.all.len();
@@ -117,6 +131,23 @@ impl EventStore for MemoryStore {
 
     fn head(&self) -> Position {
         self.tail.head()
+    }
+
+    fn keys(&self) -> Option<&Arc<KeyRing>> {
+        self.keys.as_ref()
+    }
+
+    async fn forget(&self, streams: &[StreamId]) -> Result<(), StoreError> {
+        self.tail.forget();
+        let mut contents = self.contents();
+        let Contents { all, streams: indexes, snapshots } = &mut *contents;
+        for stream in streams {
+            snapshots.remove(stream);
+            for &index in indexes.get(stream).into_iter().flatten() {
+                all[index] = Arc::new(all[index].encoded());
+            }
+        }
+        Ok(())
     }
 
     async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<Snapshot>, StoreError> {

@@ -5,6 +5,7 @@
 //! subscriber sees every event once, in the order of positions.
 
 pub mod conformance;
+pub mod criteria;
 pub mod faulty;
 pub mod memory;
 pub mod sqlite;
@@ -17,6 +18,9 @@ use thiserror::Error;
 
 use crate::chain::Anchor;
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
+use crate::sealed::keys::KeyRing;
+use crate::sealed::{self, SealError, Stored};
+use criteria::{Criteria, Found};
 use tail::Subscription;
 
 /// What an append expects of its stream.
@@ -100,6 +104,11 @@ pub trait EventStore: Send + Sync + 'static {
     /// Up to `limit` events of the whole log after `after`, in order.
     async fn read_all(&self, after: Position, limit: usize) -> Result<Vec<Arc<Recorded>>, StoreError>;
 
+    /// What is asked for of the events after `after`: at most `limit`, from as much of the log as is looked at in one go.
+    async fn search(&self, after: Position, limit: usize, criteria: &Criteria) -> Result<Found, StoreError> {
+        Ok(criteria.select(after, limit, self.read_all(after, criteria::PAGE).await?))
+    }
+
     /// Everything after `after`, then whatever comes.
     fn subscribe(&self, after: Position) -> Subscription;
 
@@ -117,19 +126,71 @@ pub trait EventStore: Send + Sync + 'static {
         Ok(last.first().and_then(|last| Some(Anchor { position: last.position, hash: last.hash? })))
     }
 
+    /// The keys of personal fields; `None` in back ends that keep everything in the clear.
+    fn keys(&self) -> Option<&Arc<KeyRing>> {
+        None
+    }
+
+    /// Drops what is remembered, in memory or on disk, of what the personal fields in these streams once said: snapshots
+    /// and decoded events. Their keys are destroyed already.
+    async fn forget(&self, _streams: &[StreamId]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<Snapshot>, StoreError>;
 
     /// Keeps a snapshot; it may be lost (it is a cache), never wrong.
     async fn save_snapshot(&self, stream: &StreamId, snapshot: Snapshot) -> Result<(), StoreError>;
 }
 
-/// The payload's bytes, or why they cannot be kept.
-pub(crate) fn encode_payload(new: &NewEvent) -> Result<Vec<u8>, AppendError> {
-    let data = new.event.encode().map_err(|e| AppendError::Encode(e.to_string()))?;
-    if data.len() > crate::codec::MAX_PAYLOAD {
-        return Err(AppendError::TooLarge { size: data.len(), limit: crate::codec::MAX_PAYLOAD });
+/// The payload's bytes, sealed where there are `keys`, or why they cannot be kept.
+pub(crate) fn encode_payload(
+    keys: Option<&Arc<KeyRing>>,
+    stream: &StreamId,
+    new: &NewEvent,
+) -> Result<Stored, AppendError> {
+    let stored = sealed::encode(keys.map(Arc::as_ref), stream, &new.event)?;
+    if stored.data.len() > crate::codec::MAX_PAYLOAD {
+        return Err(AppendError::TooLarge { size: stored.data.len(), limit: crate::codec::MAX_PAYLOAD });
     }
-    Ok(data)
+    Ok(stored)
+}
+
+/// Makes the keys that [`encode_payload`] will need, on a thread that may wait for the disk.
+pub(crate) async fn make_keys(
+    keys: Option<&Arc<KeyRing>>,
+    stream: &StreamId,
+    events: &[NewEvent],
+) -> Result<(), AppendError> {
+    for new in events {
+        if let Some(keys) = keys
+            && sealed::needs_key(Some(keys), stream, &new.event)
+            && let Some(subject) = sealed::fields::subject(stream, &new.event)
+        {
+            let keys = Arc::clone(keys);
+            let made = tokio::task::spawn_blocking(move || keys.current(&subject).map(drop)).await;
+            made.map_err(|error| StoreError::Io(error.to_string()))??;
+        }
+    }
+    Ok(())
+}
+
+impl From<SealError> for StoreError {
+    fn from(error: SealError) -> Self {
+        match error {
+            SealError::Keys { full: true, .. } => Self::Full,
+            error => Self::Io(error.to_string()),
+        }
+    }
+}
+
+impl From<SealError> for AppendError {
+    fn from(error: SealError) -> Self {
+        match error {
+            SealError::Encode(error) => Self::Encode(error.to_string()),
+            error @ SealError::Keys { .. } => Self::Store(error.into()),
+        }
+    }
 }
 
 pub(crate) fn check_expected(stream: &StreamId, expected: Expected, actual: Revision) -> Result<(), AppendError> {

@@ -60,6 +60,13 @@ impl Tail {
         }
     }
 
+    /// Drops the events kept so far: who has not had them yet reads them from the store, with what is left of them.
+    pub fn forget(&self) {
+        let mut recent = self.recent();
+        recent.floor = *self.head.borrow();
+        recent.events.clear();
+    }
+
     /// Nothing will follow: subscribers get what is still here, then [`StoreError::Closed`].
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use chronova_events::envelope::{Position, Recorded};
 use chronova_events::registry::Event;
 use chronova_events::store::EventStore;
-use uuid::Uuid;
+pub use chronova_events::store::criteria::mentions;
 
 use super::CommandFailure;
 
@@ -37,10 +37,4 @@ pub async fn walk(
 /// The payload, or which event it is that cannot be read.
 pub fn payload(recorded: &Recorded) -> Result<&Arc<Event>, CommandFailure> {
     recorded.event().map_err(|source| CommandFailure::Decode { position: recorded.position.0, source })
-}
-
-/// Whether the event's payload speaks of `id`, in whichever form ids are written. Needs no decoding.
-pub fn mentions(recorded: &Recorded, id: Uuid) -> bool {
-    let contains = |needle: &[u8]| recorded.data.windows(needle.len()).any(|window| window == needle);
-    contains(id.as_bytes()) || contains(id.to_string().as_bytes()) || contains(id.simple().to_string().as_bytes())
 }

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chronova_events::clock::{Clock, SystemClock};
+use chronova_events::envelope::Recorded;
 use chronova_events::registry::DecodeError;
 use chronova_events::store::sqlite::{ReadOnlyLog, SqliteOptions, SqliteStore};
 use chronova_events::store::{EventStore, StoreError};
@@ -53,6 +54,12 @@ pub enum CommandFailure {
     Usage(String),
 }
 
+impl CommandFailure {
+    fn decode(recorded: &Recorded, source: DecodeError) -> Self {
+        Self::Decode { position: recorded.position.0, source }
+    }
+}
+
 /// What a script learns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
@@ -66,6 +73,7 @@ pub enum Exit {
 #[derive(Debug)]
 pub enum OperatorCommand {
     Audit(audit::Args),
+    AuditErase(audit::erase::Args),
     Inspect(inspect::Args),
     Rebuild(rebuild::Args),
 }
@@ -95,6 +103,15 @@ async fn execute(command: OperatorCommand, data: &DataDir, out: &mut dyn Write) 
     let now = SystemClock.now();
     match command {
         OperatorCommand::Audit(args) => audit::run(&args, &*read(&data.log())?, now, out).await,
+        OperatorCommand::AuditErase(args) => {
+            let store = lock(&data.log()).await.map_err(|error| match error {
+                StoreError::Locked { .. } => CommandFailure::Usage(format!(
+                    "{error}: while a server runs, ask it instead, with POST /chronova/v1/erasures"
+                )),
+                error => error.into(),
+            })?;
+            audit::erase::run(&args, store, data.views(), out).await
+        }
         OperatorCommand::Inspect(args) => inspect::run(&args, &*read(&data.log())?, now, out).await,
         OperatorCommand::Rebuild(args) => {
             let store = if args.replace { lock(&data.log()).await? } else { read(&data.log())? };

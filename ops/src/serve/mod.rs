@@ -35,6 +35,7 @@ async fn serve(config: Config, logging: Logging) -> Result<()> {
         actix_rt::spawn(server);
     }
     let ended = until_told(&logging, &house).await;
+    house.app.feeds.close();
     for handle in handles {
         handle.stop(true).await;
     }

@@ -151,6 +151,7 @@ pub fn web(config: &Config) -> WebConfig {
         compute_link_prefix: config.api.compute_link_prefix.clone(),
         glance_link_prefix: config.api.glance_link_prefix.clone(),
         max_limit: u64::from(config.api.max_limit),
+        max_feeds: config.chronova.max_feeds as usize,
         cors: CorsConfig {
             allowed_origin: cors.allowed_origin.clone(),
             allow_credentials: cors.allow_credentials,

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
+use chronova_actors::erasure::work::Eraser;
 use chronova_actors::image::embedded::EmbeddedImages;
 use chronova_actors::image::files::ImageFiles;
 use chronova_actors::network::service::EmbeddedNetworks;
@@ -59,6 +60,17 @@ impl House {
         images.recover(&core.gateway).await.context("the images cannot be put in order")?;
         let runtime =
             Runtime::start(core, drivers(config)?, networks, Arc::clone(&images) as _, settings::actors(config)).await;
+        let eraser = Eraser {
+            store: Arc::clone(&store) as _,
+            gateway: Arc::clone(&runtime.house.gateway),
+            views: Arc::clone(&runtime.house.views),
+            checkpoints: Some(folder.join("views")),
+        };
+        // What was asked for before a crash is owed; nobody is served before it is done.
+        let resumed = eraser.resume().await.context("an erasure of personal data cannot be completed")?;
+        if resumed > 0 {
+            tracing::info!(resumed, "completed erasures of personal data that were interrupted");
+        }
         let app = app(config, &runtime, identity_service, images, Arc::clone(&store) as _)?;
         Ok(Self { app, runtime, store, folder })
     }
@@ -91,10 +103,12 @@ fn app(
         _ => Authentication::Tokens(Arc::clone(&identity) as Arc<dyn TokenVerifier>),
     };
     let registry = prometheus::Registry::new();
+    let log = Arc::clone(&store);
     registry.register(Box::new(Gauges::new(Arc::clone(&runtime.house), store)?))?;
     let metrics = Metrics::new(registry)?;
     let house = Arc::clone(&runtime.house);
-    let mut app = App::new(web, policy, authentication, metrics).with_house(house);
+    let mut app = App::new(web, policy, authentication, metrics).with_house(house).with_log(log);
+    app.checkpoints = Some(config.chronova.data_dir.join("views"));
     app = app.with_identity(identity).with_images(images);
     app.compute = settings::compute(config);
     let broken = runtime.broken();

@@ -89,6 +89,11 @@ impl Cloud {
         }
     }
 
+    /// `HOST:PORT` of the control plane.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
     pub fn client(&self) -> Client {
         Client::new(self.port)
     }
@@ -165,6 +170,11 @@ impl Client {
     pub fn get(&self, path: &str) -> Result<Answer, ureq::Error> {
         let request = self.agent.get(format!("{}{path}", self.base));
         read(request.header("X-Auth-Token", "admin").header("OpenStack-API-Version", VERSIONS).call())
+    }
+
+    /// As somebody else than the administrator.
+    pub fn get_as(&self, token: &str, path: &str) -> Result<Answer, ureq::Error> {
+        read(self.agent.get(format!("{}{path}", self.base)).header("X-Auth-Token", token).call())
     }
 
     pub fn post(&self, path: &str, body: &Value) -> Result<Answer, ureq::Error> {

@@ -75,7 +75,7 @@ impl Fault {
     /// 403 because a policy rule says no, in the service's words.
     pub fn denied(service: Service, rule: &str) -> Self {
         match service {
-            Service::Compute | Service::Volume | Service::Metadata => {
+            Service::Compute | Service::Volume | Service::Metadata | Service::Chronova => {
                 Self::forbidden(format!("Policy doesn't allow {rule} to be performed."))
             }
             Service::Placement => Self::forbidden(format!("Policy does not allow {rule} to be performed.")),

@@ -25,7 +25,9 @@ pub fn render(fault: &Fault, context: &RenderContext<'_>) -> Reply {
         Reply::json(401, keystone_body(fault))
     } else {
         match context.service {
-            Service::Compute | Service::Volume | Service::Metadata => Reply::json(fault.status, nova_body(fault)),
+            Service::Compute | Service::Volume | Service::Metadata | Service::Chronova => {
+                Reply::json(fault.status, nova_body(fault))
+            }
             // Placement's framework heeds who wants a page and nothing else.
             Service::Placement if wants_page(context.accept) => webob(fault, context.accept),
             Service::Placement => Reply::json(fault.status, placement_body(fault, context)),

@@ -220,7 +220,7 @@ impl Enforcer {
             Service::Compute | Service::Network | Service::Image => "context_is_admin",
             Service::Placement => "admin_api",
             Service::Identity => "admin_required",
-            Service::Volume | Service::Metadata => return caller.has_role("admin"),
+            Service::Volume | Service::Metadata | Service::Chronova => return caller.has_role("admin"),
         };
         self.allows(service, rule, caller, &Target::of(caller))
     }

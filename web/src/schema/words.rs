@@ -160,7 +160,9 @@ impl Violation {
     /// The refusal of a body, in the service's words.
     pub fn body_fault(&self, service: Service) -> Fault {
         match service {
-            Service::Compute | Service::Volume | Service::Metadata => self.nova("field/attribute", self.path.last()),
+            Service::Compute | Service::Volume | Service::Metadata | Service::Chronova => {
+                self.nova("field/attribute", self.path.last())
+            }
             Service::Placement => Fault::bad_request(format!("JSON does not validate: {}", self.report())),
             Service::Identity => Fault::bad_request(match self.path.as_slice() {
                 [] => self.message.clone(),
@@ -178,7 +180,9 @@ impl Violation {
     /// The refusal of a query string.
     pub fn query_fault(&self, service: Service) -> Fault {
         match service {
-            Service::Compute | Service::Volume | Service::Metadata => self.nova("query parameters", self.path.first()),
+            Service::Compute | Service::Volume | Service::Metadata | Service::Chronova => {
+                self.nova("query parameters", self.path.first())
+            }
             Service::Placement => Fault::bad_request(format!("Invalid query string parameters: {}", self.report())),
             Service::Identity | Service::Image | Service::Network => self.body_fault(service),
         }

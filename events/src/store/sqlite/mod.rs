@@ -13,12 +13,14 @@
 //! The file's layout and its version are in [`schema`].
 
 mod error;
+mod keys;
 mod lock;
 mod migrate;
 mod read_only;
 mod reader;
 mod row;
 mod schema;
+mod search;
 mod witness;
 mod writer;
 
@@ -29,9 +31,11 @@ use std::thread::JoinHandle;
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot};
 
+use super::criteria::{Criteria, Found};
 use super::tail::{Subscription, Tail};
 use super::{AppendError, Appended, EventStore, Expected, Snapshot, StoreError};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
+use crate::sealed::keys::KeyRing;
 use reader::Readers;
 use writer::{Append, Encoded, Job, Writer};
 
@@ -72,6 +76,7 @@ impl Default for SqliteOptions {
 pub struct SqliteStore {
     jobs: Option<mpsc::Sender<Job>>,
     readers: Arc<Readers>,
+    keys: Arc<KeyRing>,
     tail: Arc<Tail>,
     thread: Mutex<Option<JoinHandle<()>>>,
     path: PathBuf,
@@ -90,7 +95,8 @@ impl SqliteStore {
         let opened = schema::open(path.as_ref(), options)?;
         let path = opened.path.clone();
         let tail = Tail::new(opened.head.position);
-        let readers = Readers::new(&path, options.readers);
+        let keys = keys::open(&opened.connection, &path)?;
+        let readers = Readers::new(&path, options.readers, &keys);
         let (jobs, queue) = mpsc::channel(options.queue.max(1));
         let writer = Writer::new(opened, Arc::clone(&tail), options);
         let thread = std::thread::Builder::new()
@@ -100,6 +106,7 @@ impl SqliteStore {
         Ok(Arc::new_cyclic(|this| Self {
             jobs: Some(jobs),
             readers,
+            keys,
             tail,
             thread: Mutex::new(Some(thread)),
             path,
@@ -156,10 +163,11 @@ impl EventStore for SqliteStore {
         expected: Expected,
         events: Vec<NewEvent>,
     ) -> Result<Appended, AppendError> {
-        // Encoded and hashed here, on the caller's thread: the writer is the bottleneck.
+        super::make_keys(Some(&self.keys), stream, &events).await?;
+        // Encoded, sealed and hashed here, on the caller's thread: the writer is the bottleneck.
         let (mut encoded, mut scratch) = (Vec::with_capacity(events.len()), Vec::with_capacity(512));
         for new in events {
-            encoded.push(Encoded::new(stream, new, &mut scratch)?);
+            encoded.push(Encoded::new(&self.keys, stream, new, &mut scratch)?);
         }
         let (reply, answer) = oneshot::channel();
         let append = Append { stream: stream.clone(), expected, events: encoded, reply };
@@ -180,6 +188,11 @@ impl EventStore for SqliteStore {
         self.readers.run(move |connection, kinds| reader::read_all(connection, kinds, after, limit)).await
     }
 
+    async fn search(&self, after: Position, limit: usize, criteria: &Criteria) -> Result<Found, StoreError> {
+        let criteria = criteria.clone();
+        self.readers.run(move |connection, kinds| search::search(connection, kinds, after, limit, &criteria)).await
+    }
+
     fn subscribe(&self, after: Position) -> Subscription {
         let store: Weak<dyn EventStore> = self.this.clone();
         Subscription::new(store, &self.tail, after)
@@ -187,6 +200,16 @@ impl EventStore for SqliteStore {
 
     fn head(&self) -> Position {
         self.tail.head()
+    }
+
+    fn keys(&self) -> Option<&Arc<KeyRing>> {
+        Some(&self.keys)
+    }
+
+    async fn forget(&self, streams: &[StreamId]) -> Result<(), StoreError> {
+        self.tail.forget();
+        let (reply, answer) = oneshot::channel();
+        self.submit(Job::Forget { streams: streams.to_vec(), reply }, answer).await?
     }
 
     async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<Snapshot>, StoreError> {

@@ -9,8 +9,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::reader::{self, Readers, Verified};
-use super::schema;
+use super::{schema, search};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
+use crate::sealed::keys::KeyRing;
+use crate::store::criteria::{Criteria, Found};
 use crate::store::tail::{Subscription, Tail};
 use crate::store::{AppendError, Appended, EventStore, Expected, Snapshot, StoreError};
 
@@ -20,6 +22,7 @@ const READERS: usize = 2;
 /// The log in one SQLite file, for reading only.
 pub struct ReadOnlyLog {
     readers: Arc<Readers>,
+    keys: Arc<KeyRing>,
     /// Closed from the start: a subscription gives what is there and ends. Whoever wants to follow another process's log
     /// asks again with [`EventStore::read_all`].
     tail: Arc<Tail>,
@@ -44,8 +47,9 @@ impl ReadOnlyLog {
         let head = schema::open_read_only(&path)?;
         let tail = Tail::new(head.position);
         tail.close();
-        let readers = Readers::new(&path, READERS);
-        Ok(Arc::new_cyclic(|this| Self { readers, tail, path: path.clone(), this: this.clone() }))
+        let keys = KeyRing::open_read_only(super::schema::beside(&path, super::keys::SUFFIX))?;
+        let readers = Readers::new(&path, READERS, &keys);
+        Ok(Arc::new_cyclic(|this| Self { readers, keys, tail, path: path.clone(), this: this.clone() }))
     }
 
     /// Where the log is.
@@ -83,6 +87,11 @@ impl EventStore for ReadOnlyLog {
         self.readers.run(move |connection, kinds| reader::read_all(connection, kinds, after, limit)).await
     }
 
+    async fn search(&self, after: Position, limit: usize, criteria: &Criteria) -> Result<Found, StoreError> {
+        let criteria = criteria.clone();
+        self.readers.run(move |connection, kinds| search::search(connection, kinds, after, limit, &criteria)).await
+    }
+
     fn subscribe(&self, after: Position) -> Subscription {
         let store: std::sync::Weak<dyn EventStore> = self.this.clone();
         Subscription::new(store, &self.tail, after)
@@ -91,6 +100,14 @@ impl EventStore for ReadOnlyLog {
     /// As it was when the log was opened.
     fn head(&self) -> Position {
         self.tail.head()
+    }
+
+    fn keys(&self) -> Option<&Arc<KeyRing>> {
+        Some(&self.keys)
+    }
+
+    async fn forget(&self, _: &[StreamId]) -> Result<(), StoreError> {
+        Err(Self::refused())
     }
 
     async fn load_snapshot(&self, stream: &StreamId) -> Result<Option<Snapshot>, StoreError> {

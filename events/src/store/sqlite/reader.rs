@@ -15,6 +15,7 @@ use super::row::{COLUMNS, Kinds, RowReader, unsigned};
 use super::schema::{bound, connect, limit as sql_limit};
 use crate::chain::{Chain, EventHash};
 use crate::envelope::{Position, Recorded, Revision, StreamId};
+use crate::sealed::keys::KeyRing;
 use crate::store::{Snapshot, StoreError};
 
 /// One connection and what it knows of the kinds.
@@ -30,10 +31,11 @@ pub(super) struct Readers {
     places: Arc<Semaphore>,
     count: u32,
     closed: AtomicBool,
+    keys: Arc<KeyRing>,
 }
 
 impl Readers {
-    pub(super) fn new(path: &Path, count: usize) -> Arc<Self> {
+    pub(super) fn new(path: &Path, count: usize, keys: &Arc<KeyRing>) -> Arc<Self> {
         let count = u32::try_from(count.max(1)).unwrap_or(u32::MAX);
         Arc::new(Self {
             path: path.to_owned(),
@@ -41,6 +43,7 @@ impl Readers {
             places: Arc::new(Semaphore::new(count as usize)),
             count,
             closed: AtomicBool::new(false),
+            keys: Arc::clone(keys),
         })
     }
 
@@ -75,7 +78,7 @@ impl Readers {
             return Ok(reader);
         }
         let connection = connect(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        Ok(Reader { connection, kinds: Kinds::new() })
+        Ok(Reader { connection, kinds: Kinds::with_keys(&self.keys) })
     }
 
     fn give_back(&self, reader: Reader) {
@@ -104,7 +107,8 @@ impl Reader {
             .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
             .map_err(|e| error::explain(&e, 0))?;
         if newest != known {
-            self.kinds = kinds(&self.connection)?;
+            let keys = self.kinds.keys.take();
+            self.kinds = Kinds { keys, ..kinds(&self.connection)? };
         }
         Ok(())
     }
@@ -170,7 +174,11 @@ fn read_each(
     if expected < last { Err(missing(expected + 1)) } else { Ok(()) }
 }
 
-fn next(rows: &mut Rows<'_>, reader: &mut RowReader<'_>, position: u64) -> Result<Option<Recorded>, StoreError> {
+pub(super) fn next(
+    rows: &mut Rows<'_>,
+    reader: &mut RowReader<'_>,
+    position: u64,
+) -> Result<Option<Recorded>, StoreError> {
     match rows.next().map_err(|e| error::explain(&e, position))? {
         Some(row) => reader.read(row, position).map(Some),
         None => Ok(None),

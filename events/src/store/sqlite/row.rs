@@ -14,6 +14,7 @@ use uuid::Uuid;
 use crate::chain::{Content, EventHash};
 use crate::envelope::{Cause, Meta, Position, Recorded, Revision, StreamId, Timestamp};
 use crate::ids::{EventId, ProcessId, ProjectId, RequestId, UserId};
+use crate::sealed::keys::KeyRing;
 use crate::store::StoreError;
 
 /// The columns that [`RowReader::read`] takes, in its order.
@@ -112,7 +113,28 @@ pub(super) fn finish_checksum(content: u32, event: &Recorded) -> u32 {
 }
 
 /// Names of kinds by their number in the file.
-pub(super) type Kinds = HashMap<i64, Arc<str>>;
+#[derive(Debug, Default)]
+pub(super) struct Kinds {
+    pub(super) names: HashMap<i64, Arc<str>>,
+    /// What opens sealed payloads.
+    pub(super) keys: Option<Arc<KeyRing>>,
+}
+
+impl Kinds {
+    pub(super) fn with_keys(keys: &Arc<KeyRing>) -> Self {
+        Self { names: HashMap::new(), keys: Some(Arc::clone(keys)) }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
+    }
+}
+
+impl FromIterator<(i64, Arc<str>)> for Kinds {
+    fn from_iter<T: IntoIterator<Item = (i64, Arc<str>)>>(names: T) -> Self {
+        Self { names: names.into_iter().collect(), keys: None }
+    }
+}
 
 /// Turns rows into events, one read long.
 pub(super) struct RowReader<'a> {
@@ -148,7 +170,7 @@ impl<'a> RowReader<'a> {
 
     /// The event, which has no hash in a file that is about to be migrated, and its checksum.
     pub(super) fn parse(&mut self, row: &Row<'_>) -> rusqlite::Result<Option<(Recorded, u32)>> {
-        let (Some(name), Some(kind)) = (text(row, 1)?, self.kinds.get(&row.get(4)?)) else {
+        let (Some(name), Some(kind)) = (text(row, 1)?, self.kinds.names.get(&row.get(4)?)) else {
             return Ok(None);
         };
         let stream = StreamId::from_stored(name);
@@ -160,6 +182,7 @@ impl<'a> RowReader<'a> {
             _ => Arc::new(meta),
         };
         self.last = Some(Arc::clone(&meta));
+        let codec = row.get(6)?;
         let event = Recorded {
             position: Position(unsigned(row.get(0)?)),
             stream,
@@ -170,11 +193,12 @@ impl<'a> RowReader<'a> {
             }),
             kind: Arc::clone(kind),
             version: row.get(5)?,
-            codec: row.get(6)?,
+            codec,
             recorded_at: Timestamp(row.get(7)?),
             meta,
             data: Bytes::copy_from_slice(row.get_ref(16)?.as_blob()?),
             hash: EventHash::from_slice(row.get_ref(17)?.as_blob()?),
+            keys: if codec == crate::codec::SEALED { self.kinds.keys.clone() } else { None },
             decoded: OnceLock::new(),
         };
         Ok(Some((event, row.get(18)?)))

@@ -274,6 +274,8 @@ fn prepare(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result
     // The writer decides when: between batches, not inside somebody's commit.
     connection.query_row("PRAGMA wal_autocheckpoint = 0", [], |_| Ok(()))?;
     connection.pragma_update(None, "cache_size", -65_536)?;
+    // Events are never removed; what a snapshot said must be gone from the page when the snapshot is.
+    connection.query_row("PRAGMA secure_delete = ON", [], |_| Ok(()))?;
     // The writer knows what it refers to; reading it back for each event would cost a third of the time.
     connection.pragma_update(None, "foreign_keys", false)?;
     if let Some(pages) = options.max_pages {

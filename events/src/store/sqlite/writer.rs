@@ -22,8 +22,10 @@ use super::schema::Opened;
 use super::witness::{Note, Witness};
 use super::{SqliteOptions, error, reader, schema};
 use crate::chain::{self, Anchor, Content, EventHash};
-use crate::codec;
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
+use crate::sealed::Stored;
+use crate::sealed::keys::KeyRing;
+use crate::store::encode_payload;
 use crate::store::tail::Tail;
 use crate::store::{AppendError, Appended, Expected, Snapshot, StoreError, check_expected};
 
@@ -40,7 +42,10 @@ const PAUSE: Duration = Duration::from_micros(20);
 /// An event for which everything is computed that does not need its place in the log.
 pub(super) struct Encoded {
     pub(super) new: NewEvent,
+    pub(super) codec: u8,
     pub(super) data: Bytes,
+    /// What opens it again, where it is sealed.
+    pub(super) keys: Option<Arc<KeyRing>>,
     /// The hash and the checksum of its content.
     pub(super) content: EventHash,
     pub(super) sum: u32,
@@ -48,10 +53,17 @@ pub(super) struct Encoded {
 
 impl Encoded {
     /// For an append to `stream`; `scratch` is reused between events.
-    pub(super) fn new(stream: &StreamId, new: NewEvent, scratch: &mut Vec<u8>) -> Result<Self, AppendError> {
-        let data: Bytes = super::super::encode_payload(&new)?.into();
-        Content::of_new(stream, &new, codec::BINCODE_2, &data).bytes(scratch);
-        Ok(Self { content: chain::hash(scratch), sum: crc32fast::hash(scratch), new, data })
+    pub(super) fn new(
+        keys: &Arc<KeyRing>,
+        stream: &StreamId,
+        new: NewEvent,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Self, AppendError> {
+        let Stored { codec, data } = encode_payload(Some(keys), stream, &new)?;
+        let keys = (codec == crate::codec::SEALED).then(|| Arc::clone(keys));
+        Content::of_new(stream, &new, codec, &data).bytes(scratch);
+        let (content, sum) = (chain::hash(scratch), crc32fast::hash(scratch));
+        Ok(Self { new, codec, data: data.into(), keys, content, sum })
     }
 }
 
@@ -69,6 +81,11 @@ pub(super) enum Job {
         snapshot: Snapshot,
         reply: oneshot::Sender<Result<(), StoreError>>,
     },
+    /// Drops the snapshots of streams, so that no page and no log of pages has them any more.
+    Forget {
+        streams: Vec<StreamId>,
+        reply: oneshot::Sender<Result<(), StoreError>>,
+    },
     /// What is queued is still done.
     Close,
 }
@@ -78,7 +95,7 @@ impl Job {
         match self {
             Self::Append(append) => append.events.iter().map(|event| event.data.len() + 256).sum(),
             Self::Snapshot { snapshot, .. } => snapshot.bytes.len(),
-            Self::Close => 0,
+            Self::Forget { .. } | Self::Close => 0,
         }
     }
 }
@@ -171,6 +188,10 @@ pub(super) struct Writer {
     crowd: usize,
     /// How long the last commit took.
     commit: Duration,
+    /// Something was dropped that must not stay in the write-ahead log.
+    forgets: bool,
+    /// The log says which keys it needs.
+    keys_noted: bool,
     /// Why nothing is written any more.
     failed: Option<StoreError>,
     // Last: given up after the connection was closed.
@@ -192,6 +213,8 @@ impl Writer {
             pages: 0,
             crowd: 1,
             commit: Duration::ZERO,
+            forgets: false,
+            keys_noted: false,
             failed: None,
             _lock: opened.lock,
         }
@@ -205,6 +228,7 @@ impl Writer {
             let (answered, begun) = (batch.len(), Instant::now());
             self.process(&mut batch);
             self.commit = begun.elapsed();
+
             self.crowd = answered + queue.len();
             if self.pages >= self.options.checkpoint_pages {
                 self.checkpoint("PASSIVE");
@@ -250,7 +274,7 @@ impl Writer {
         // What the failure kept from being looked at.
         answers.extend(batch.drain(..).filter_map(|job| match job {
             Job::Append(append) => Some(Answer::Append(append.reply, Err(StoreError::Closed.into()))),
-            Job::Snapshot { reply, .. } => Some(Answer::Snapshot(reply)),
+            Job::Snapshot { reply, .. } | Job::Forget { reply, .. } => Some(Answer::Snapshot(reply)),
             Job::Close => None,
         }));
         if let (Ok(()), Some(last)) = (&result, written.last()) {
@@ -258,6 +282,10 @@ impl Writer {
             self.note.head = last.position;
             self.witness.write(self.note);
             self.tail.publish(written);
+        }
+        if std::mem::take(&mut self.forgets) {
+            // The old pages are in the write-ahead log, too, until it is begun anew.
+            self.checkpoint("TRUNCATE");
         }
         match result {
             Ok(()) => answers.into_iter().for_each(Answer::give),
@@ -299,6 +327,7 @@ impl Writer {
         // They may know of streams and kinds that were taken back.
         self.revisions.clear();
         self.kinds.clear();
+        self.keys_noted = false;
         if error::is_fatal(error) {
             self.failed = Some(failure.clone());
         }
@@ -346,6 +375,15 @@ impl Writer {
                     answers.push(Answer::Snapshot(reply));
                     self.begin(&mut begun)?;
                     self.snapshot(&stream, &snapshot)?;
+                }
+                Job::Forget { streams, reply } => {
+                    answers.push(Answer::Snapshot(reply));
+                    self.begin(&mut begun)?;
+                    for stream in streams {
+                        let sql = "DELETE FROM snapshots WHERE stream = ?1";
+                        self.connection.prepare_cached(sql)?.execute([stream.as_str()])?;
+                    }
+                    self.forgets = true;
                 }
                 Job::Close => {}
             }
@@ -399,8 +437,12 @@ impl Writer {
             let sql = "INSERT INTO streams (name) VALUES (?1)";
             (self.connection.prepare_cached(sql)?.insert([stream.as_str()])?, 0)
         };
-        for Encoded { new, data, content, sum } in events {
+        for Encoded { new, codec, data, keys, content, sum } in events {
             revision += 1;
+            if let Some(keys) = keys.as_ref().filter(|_| !self.keys_noted) {
+                super::keys::note(&self.connection, keys)?;
+                self.keys_noted = true;
+            }
             end.position.0 += 1;
             end.hash = chain::link(&end.hash, end.position, Revision(revision), &content);
             let (kind_number, kind) = self.kind(new.event.kind())?;
@@ -411,11 +453,12 @@ impl Writer {
                 id: new.id,
                 kind,
                 version: new.event.version(),
-                codec: codec::BINCODE_2,
+                codec,
                 recorded_at: new.recorded_at,
                 meta: new.meta,
                 data,
                 hash: Some(end.hash),
+                keys,
                 decoded: OnceLock::from(new.event),
             };
             let mut statement = self.connection.prepare_cached(INSERT)?;

@@ -18,7 +18,7 @@ section! {
         listen: Words {
             default: Text("127.0.0.1:8774"),
             help: "HOST:PORT that serve every API under its prefix (/compute/v2.1, /placement, /identity/v3, /image, \
-                   /network, /volume/v3, /metadata, /healthz, /metrics). `--listen` on the command line wins.",
+                   /network, /volume/v3, /metadata, /chronova/v1, /healthz, /metrics). `--listen` on the command line wins.",
         }
         compute_listen: Words {
             help: "Further HOST:PORT that serve the Compute API at their root, as Nova customarily does on 8774.",
@@ -74,6 +74,10 @@ section! {
         log_batch: u32 {
             default: Text("1024"), min: Some(1.0), max: Some(65536.0),
             help: "Appends that may share one fsync of the event log.",
+        }
+        max_feeds: u32 {
+            default: Text("64"), max: Some(10000.0),
+            help: "Live feeds of the event log (GET /chronova/v1/events) that may be open at the same time.",
         }
         max_body_bytes: u64 {
             default: Text("114688"), min: Some(1024.0), unit: "bytes",

@@ -1,5 +1,6 @@
 //! The default rules, one table per service: facts of the APIs, kept as data.
 
+mod chronova;
 mod compute_admin;
 mod compute_base;
 mod compute_servers;
@@ -88,6 +89,7 @@ pub const fn of(service: Service) -> &'static [&'static [RuleDefault]] {
         Service::Identity => &[identity::RULES],
         Service::Image => &[image::RULES],
         Service::Network => &[network::RULES],
+        Service::Chronova => &[chronova::RULES],
         Service::Volume | Service::Metadata => &[],
     }
 }

@@ -1,0 +1,45 @@
+//! Erasing personal data: the record of it, and the work ([`work`]).
+
+pub mod decide;
+pub mod work;
+
+use chronova_events::envelope::StreamId;
+use chronova_events::erasure::{ErasureCompleted, ErasureEvent, ErasureRequested, Erasures};
+use chronova_events::ids::ErasureId;
+use thiserror::Error;
+
+use crate::aggregate::Aggregate;
+
+/// There is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Archive;
+
+#[derive(Debug, Clone, Copy)]
+pub enum ErasureAggregate {}
+
+#[derive(Debug, Clone)]
+pub enum ErasureCommand {
+    Request(ErasureRequested),
+    RecordCompleted(ErasureCompleted),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ErasureReject {
+    #[error("there is no erasure {0}")]
+    NotFound(ErasureId),
+}
+
+impl Aggregate for ErasureAggregate {
+    type Id = Archive;
+    type State = Erasures;
+    type Command = ErasureCommand;
+    type Reject = ErasureReject;
+
+    fn stream(_: &Archive) -> StreamId {
+        StreamId::new("erasure", "main")
+    }
+
+    fn decide(state: &Erasures, command: ErasureCommand) -> Result<Vec<ErasureEvent>, ErasureReject> {
+        decide::decide(state, command)
+    }
+}

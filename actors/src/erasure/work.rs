@@ -1,0 +1,234 @@
+//! Carrying out an erasure, in an order that every crash leaves completable.
+//!
+//! | step | does | after a crash |
+//! |---|---|---|
+//! | plan | finds the servers that it concerns | nothing has happened |
+//! | request | records what is to be erased, why, and which keys are meant | the next start goes on from here |
+//! | tell | each stream concerned records the erasure, so that actors and read models forget | told again: the same |
+//! | destroy | destroys the keys | destroyed already: none are left |
+//! | forget | drops snapshots, cached events and checkpoints that were made before | dropped again |
+//! | complete | records that it is done | |
+//!
+//! From the request on, new personal data of the same subject is sealed under new keys, and so is not meant.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronova_events::envelope::{Meta, StreamId};
+use chronova_events::erasure::{ErasureCompleted, ErasureRequested, Whose};
+use chronova_events::ids::{ErasureId, InstanceId, UserId};
+use chronova_events::sealed::keys::{KeyRing, Slot};
+use chronova_events::sealed::{SealError, Subject};
+use chronova_events::store::{EventStore, StoreError};
+use chronova_projections::views::Views;
+use thiserror::Error;
+
+use super::{Archive, ErasureAggregate, ErasureCommand};
+use crate::aggregate::{Aggregate, CommandError};
+use crate::gateway::Gateway;
+use crate::identity::{IdentityAggregate, IdentityCommand, Realm};
+use crate::instance::{InstanceAggregate, InstanceCommand, InstanceReject};
+use crate::keypair::{KeypairAggregate, KeypairCommand};
+
+/// How long the read models may take to forget before checkpoints are dropped.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Error)]
+pub enum ErasureError {
+    #[error("this back end keeps personal fields in the clear: they cannot be erased")]
+    NoKeys,
+    #[error("the event log is not available")]
+    Log(#[from] StoreError),
+    #[error(transparent)]
+    Keys(#[from] SealError),
+    #[error("{0}")]
+    Refused(String),
+    #[error("the checkpoints in {folder} cannot be removed")]
+    Checkpoints {
+        folder: String,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// What an erasure would concern.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    pub whose: Whose,
+    /// The user whose own data would be erased.
+    pub user: Option<UserId>,
+    /// The user can still log in.
+    pub user_exists: bool,
+    /// Sorted.
+    pub servers: Vec<InstanceId>,
+    /// Those of the servers that are not deleted.
+    pub alive: Vec<InstanceId>,
+}
+
+impl Plan {
+    /// Looks at the read models; changes nothing.
+    pub fn of(views: &Views, whose: Whose) -> Self {
+        let user = match &whose {
+            Whose::User(user) => Some(user.clone()),
+            Whose::Server(_) | Whose::Project(_) => None,
+        };
+        let user_exists =
+            user.as_ref().is_some_and(|user| views.identities.read(|view| view.identity.users.contains_key(user)));
+        let found: Vec<(InstanceId, bool)> = views.servers.read(|servers| {
+            let all = servers.all().filter_map(|row| {
+                let server = row.server()?;
+                let concerned = match &whose {
+                    Whose::User(user) => server.request.user == *user,
+                    Whose::Project(project) => server.request.project == *project,
+                    Whose::Server(id) => row.id == *id,
+                };
+                concerned.then(|| (row.id, row.instance.alive().is_some()))
+            });
+            all.collect()
+        });
+        let alive = found.iter().filter(|(_, alive)| *alive).map(|(id, _)| *id).collect();
+        Self { whose, user, user_exists, servers: found.into_iter().map(|(id, _)| id).collect(), alive }
+    }
+
+    /// Whether it concerns nothing at all.
+    pub fn is_empty(&self) -> bool {
+        self.user.is_none() && self.servers.is_empty()
+    }
+}
+
+/// What erasing needs.
+#[derive(Clone)]
+pub struct Eraser {
+    pub store: Arc<dyn EventStore>,
+    pub gateway: Arc<Gateway>,
+    pub views: Arc<Views>,
+    /// The folder of the read models' checkpoints, which tell what was before.
+    pub checkpoints: Option<PathBuf>,
+}
+
+impl std::fmt::Debug for Eraser {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Eraser").field("checkpoints", &self.checkpoints).finish_non_exhaustive()
+    }
+}
+
+impl Eraser {
+    /// Erases what `plan` says; returns when nothing of it can be read any more.
+    pub async fn erase(&self, plan: Plan, reason: String, meta: &Arc<Meta>) -> Result<ErasureCompleted, ErasureError> {
+        let keys = self.keys()?;
+        let (user, servers) = (plan.user, plan.servers);
+        let keys_before = keys.next().0;
+        for subject in subjects(user.as_ref(), &servers) {
+            keys.retire(&subject);
+        }
+        let erasure = ErasureId::random();
+        let request = ErasureRequested { erasure, whose: plan.whose, reason, user, servers, keys_before };
+        self.send::<ErasureAggregate>(&Archive, ErasureCommand::Request(request.clone()), meta).await?;
+        self.carry_out(&request, meta).await
+    }
+
+    /// Goes on with what a crash interrupted. Tells how many erasures it completed.
+    pub async fn resume(&self) -> Result<usize, ErasureError> {
+        let open: Vec<ErasureRequested> = self
+            .views
+            .erasures
+            .read(|view| view.erasures.unfinished().into_iter().map(|erasure| erasure.request.clone()).collect());
+        for request in &open {
+            self.carry_out(request, &Meta::system("erasure")).await?;
+        }
+        Ok(open.len())
+    }
+
+    async fn carry_out(&self, request: &ErasureRequested, meta: &Arc<Meta>) -> Result<ErasureCompleted, ErasureError> {
+        self.tell(request, meta).await?;
+        let keys = Arc::clone(self.keys()?);
+        let subjects = subjects(request.user.as_ref(), &request.servers);
+        let before = Slot(request.keys_before);
+        let destroyed = tokio::task::spawn_blocking(move || keys.destroy_all(&subjects, before)).await;
+        let destroyed = destroyed.map_err(|error| StoreError::Io(error.to_string()))??;
+        self.store.forget(&streams(request)).await?;
+        // Actors follow their own streams, the read models all of them; a checkpoint of before must not come back.
+        self.views.wait_for(self.store.head(), PATIENCE).await;
+        self.discard_checkpoints()?;
+        let completed = ErasureCompleted { erasure: request.erasure, keys: destroyed };
+        self.send::<ErasureAggregate>(&Archive, ErasureCommand::RecordCompleted(completed.clone()), meta).await?;
+        Ok(completed)
+    }
+
+    /// Lets every stream concerned record the erasure.
+    async fn tell(&self, request: &ErasureRequested, meta: &Arc<Meta>) -> Result<(), ErasureError> {
+        let erasure = request.erasure;
+        for server in &request.servers {
+            match self
+                .gateway
+                .send::<InstanceAggregate>(server, InstanceCommand::Erase { erasure }, Arc::clone(meta))
+                .await
+            {
+                Ok(_) | Err(CommandError::Rejected(InstanceReject::NotFound)) => {}
+                Err(error) => return Err(refused(error)),
+            }
+        }
+        if let Some(user) = &request.user {
+            let command = KeypairCommand::Erase { user: user.clone(), erasure };
+            self.send::<KeypairAggregate>(user, command, meta).await?;
+            let command = IdentityCommand::EraseUser { user: user.clone(), erasure };
+            self.send::<IdentityAggregate>(&Realm, command, meta).await?;
+        }
+        Ok(())
+    }
+
+    async fn send<A: crate::gateway::Reachable>(
+        &self,
+        id: &A::Id,
+        command: A::Command,
+        meta: &Arc<Meta>,
+    ) -> Result<(), ErasureError> {
+        self.gateway.send::<A>(id, command, Arc::clone(meta)).await.map(drop).map_err(refused)
+    }
+
+    fn keys(&self) -> Result<&Arc<KeyRing>, ErasureError> {
+        self.store.keys().ok_or(ErasureError::NoKeys)
+    }
+
+    /// Removes every file in the folder: also one half written, so that it is not renamed into place afterwards.
+    fn discard_checkpoints(&self) -> Result<(), ErasureError> {
+        let Some(folder) = &self.checkpoints else { return Ok(()) };
+        let remove = || -> std::io::Result<()> {
+            for entry in std::fs::read_dir(folder)? {
+                let entry = entry?;
+                if entry.file_type()?.is_file() {
+                    std::fs::remove_file(entry.path())?;
+                }
+            }
+            Ok(())
+        };
+        match remove() {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(ErasureError::Checkpoints { folder: folder.display().to_string(), source: error })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn refused<R: std::error::Error>(error: CommandError<R>) -> ErasureError {
+    match error {
+        CommandError::Unavailable(error) => error.into(),
+        CommandError::Rejected(reject) => ErasureError::Refused(reject.to_string()),
+    }
+}
+
+fn subjects(user: Option<&UserId>, servers: &[InstanceId]) -> Vec<Subject> {
+    servers.iter().map(|server| Subject::Server(*server)).chain(user.cloned().map(Subject::User)).collect()
+}
+
+/// The streams that hold personal fields of what is erased.
+fn streams(request: &ErasureRequested) -> Vec<StreamId> {
+    let mut all: Vec<StreamId> = request.servers.iter().map(InstanceAggregate::stream).collect();
+    if let Some(user) = &request.user {
+        all.push(KeypairAggregate::stream(user));
+        all.push(IdentityAggregate::stream(&Realm));
+    }
+    all
+}

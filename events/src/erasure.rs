@@ -1,0 +1,118 @@
+//! Erasures of personal data: who had whose data erased, when and why.
+//!
+//! One stream, `erasure-main`. An erasure is requested (from then on it will be carried out, across crashes), every
+//! stream that it touches says so itself (`instance.personal_erased`, `keypair.erased`, `identity.user_erased`), the keys
+//! are destroyed ([`crate::sealed`]), and only then it is complete.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::envelope::Timestamp;
+use crate::fold::Fold;
+use crate::ids::{ErasureId, InstanceId, ProjectId, UserId};
+
+noun! {
+    /// What can happen to an erasure.
+    ErasureEvent = "erasure" {
+        /// Somebody asked for personal data to be erased.
+        ErasureRequested = "requested" @ 1,
+        /// The keys are destroyed: the data cannot be read any more, in whatever copy of the log.
+        ErasureCompleted = "completed" @ 1,
+    }
+}
+
+/// Whose data it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Whose {
+    /// A user's name, attributes and key pairs, and all their servers'.
+    User(UserId),
+    /// One server's.
+    Server(InstanceId),
+    /// All servers' of a project.
+    Project(ProjectId),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ErasureRequested {
+    pub erasure: ErasureId,
+    pub whose: Whose,
+    /// In the words of whoever asked.
+    pub reason: String,
+    /// The user whose own data is erased.
+    pub user: Option<UserId>,
+    /// The servers whose data is erased, sorted.
+    pub servers: Vec<InstanceId>,
+    /// Keys in records before this one are destroyed: what is recorded later is sealed under new keys.
+    pub keys_before: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ErasureCompleted {
+    pub erasure: ErasureId,
+    /// How many keys were destroyed.
+    pub keys: u64,
+}
+
+/// One erasure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Erasure {
+    pub request: ErasureRequested,
+    pub requested_at: Timestamp,
+    /// When it was complete, and how many keys it destroyed.
+    pub completed: Option<(Timestamp, u64)>,
+}
+
+/// All erasures.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Erasures {
+    pub by_id: BTreeMap<ErasureId, Erasure>,
+}
+
+impl Erasures {
+    /// Those that a crash may have interrupted, oldest first.
+    pub fn unfinished(&self) -> Vec<&Erasure> {
+        let mut open: Vec<&Erasure> = self.by_id.values().filter(|erasure| erasure.completed.is_none()).collect();
+        open.sort_by_key(|erasure| erasure.requested_at);
+        open
+    }
+}
+
+impl Fold for Erasures {
+    type Event = ErasureEvent;
+    const STATE_VERSION: u32 = 1;
+
+    fn evolve(&mut self, event: &ErasureEvent, at: Timestamp) {
+        match event {
+            ErasureEvent::ErasureRequested(request) => {
+                let erasure = Erasure { request: request.clone(), requested_at: at, completed: None };
+                self.by_id.insert(request.erasure, erasure);
+            }
+            ErasureEvent::ErasureCompleted(completed) => {
+                if let Some(erasure) = self.by_id.get_mut(&completed.erasure) {
+                    erasure.completed = Some((at, completed.keys));
+                }
+            }
+        }
+    }
+}
+
+/// One example of each.
+pub fn samples() -> Vec<ErasureEvent> {
+    let uuid = uuid::Uuid::from_u128;
+    let erasure = ErasureId(uuid(9));
+    let request = |whose| ErasureRequested {
+        erasure,
+        whose,
+        reason: "asked for by the person".into(),
+        user: Some(UserId::new("u")),
+        servers: vec![InstanceId(uuid(1))],
+        keys_before: 12,
+    };
+    vec![
+        request(Whose::User(UserId::new("u"))).into(),
+        request(Whose::Server(InstanceId(uuid(1)))).into(),
+        request(Whose::Project(ProjectId::new("p"))).into(),
+        ErasureCompleted { erasure, keys: 3 }.into(),
+    ]
+}

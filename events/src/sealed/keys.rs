@@ -1,0 +1,506 @@
+//! The keys of personal fields: one small file beside the log, and never in it.
+//!
+//! Fixed records in the order in which keys were made; the stored event names the record ([`Slot`]), so finding a key takes
+//! one read and no memory. A subject may have several keys (a new one after a restart, say); erasing destroys them all, by
+//! overwriting the records in place. The file is readable by its owner only. Whoever makes a copy of the log without this
+//! file has a log without personal data; whoever loses this file has lost the personal fields, and nothing else.
+//!
+//! Invariants: a key is durable before [`KeyRing::current`] gives it out; one flush serves everybody who waits; a record is
+//! written once and then only ever destroyed. Overwriting in place is as good as the storage below: a file system that
+//! copies on write, or a backup of this file, keeps what it keeps.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{SealError, Subject};
+
+const MAGIC: &[u8; 8] = b"CHRKEYS1";
+/// Bytes of a record, and of the head of the file.
+const RECORD: u64 = SIZE as u64;
+const SIZE: usize = 64;
+/// Records looked through at once when a subject is erased.
+const PAGE: usize = 4_096;
+/// Subjects whose key is remembered.
+const REMEMBERED: usize = 8_192;
+
+const ALIVE: u8 = 1;
+const DESTROYED: u8 = 2;
+
+/// Which file of keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RingId(pub [u8; 16]);
+
+/// Which record of the file; the first is 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Slot(pub u64);
+
+/// A key; overwritten when dropped.
+#[derive(Clone)]
+pub struct Key(pub(super) [u8; 32]);
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Key(...)")
+    }
+}
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        self.0 = [0; 32];
+        // Otherwise the compiler would see that nobody reads it any more.
+        std::hint::black_box(&self.0);
+    }
+}
+
+/// What the file says of a key.
+#[derive(Debug, Clone)]
+pub enum Lookup {
+    Key(Key),
+    Destroyed,
+    /// It is not in this file.
+    Lost,
+}
+
+/// Where the records are.
+#[derive(Debug)]
+enum Backing {
+    File(File),
+    Memory(Mutex<Vec<u8>>),
+    /// There is no file.
+    Absent,
+}
+
+impl Backing {
+    fn read(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        match self {
+            Self::File(file) => {
+                let mut done = 0;
+                while done < buffer.len() {
+                    match file.read_at(&mut buffer[done..], at + done as u64) {
+                        Ok(0) => break,
+                        Ok(n) => done += n,
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                Ok(done)
+            }
+            Self::Memory(bytes) => {
+                let bytes = bytes.lock().unwrap_or_else(PoisonError::into_inner);
+                let from = usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
+                let count = buffer.len().min(bytes.len() - from);
+                buffer[..count].copy_from_slice(&bytes[from..from + count]);
+                Ok(count)
+            }
+            Self::Absent => Ok(0),
+        }
+    }
+
+    fn write(&self, buffer: &[u8], at: u64) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.write_all_at(buffer, at),
+            Self::Memory(bytes) => {
+                let mut bytes = bytes.lock().unwrap_or_else(PoisonError::into_inner);
+                let from = usize::try_from(at).unwrap_or(usize::MAX);
+                if bytes.len() < from + buffer.len() {
+                    bytes.resize(from + buffer.len(), 0);
+                }
+                bytes[from..from + buffer.len()].copy_from_slice(buffer);
+                Ok(())
+            }
+            Self::Absent => Err(io::Error::new(io::ErrorKind::NotFound, "there is no file of keys")),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.sync_data(),
+            Self::Memory(_) | Self::Absent => Ok(()),
+        }
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        match self {
+            Self::File(file) => Ok(file.metadata()?.len()),
+            Self::Memory(bytes) => Ok(bytes.lock().unwrap_or_else(PoisonError::into_inner).len() as u64),
+            Self::Absent => Ok(0),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The record that the next key gets.
+    next: u64,
+    current: HashMap<Subject, (Slot, Key)>,
+    /// After a flush failed nobody knows what is on the disk.
+    failed: Option<String>,
+}
+
+/// All keys of one log.
+#[derive(Debug)]
+pub struct KeyRing {
+    path: PathBuf,
+    ring: RingId,
+    backing: Backing,
+    state: Mutex<State>,
+    /// Records up to and with this one are durable.
+    durable: AtomicU64,
+    flushing: Mutex<()>,
+}
+
+impl KeyRing {
+    /// Opens the file for sealing, or begins one, durably.
+    pub fn open(path: impl AsRef<Path>) -> Result<Arc<Self>, SealError> {
+        let path = path.as_ref();
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+        let ring =
+            file.map_err(|error| failure(path, &error)).and_then(|file| Self::over(Backing::File(file), path))?;
+        if let Some(folder) = path.parent() {
+            File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| failure(folder, &error))?;
+        }
+        Ok(ring)
+    }
+
+    /// Opens the file for reading. Where there is none, every key is lost.
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Arc<Self>, SealError> {
+        let path = path.as_ref();
+        let backing = match File::open(path) {
+            Ok(file) => Backing::File(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Backing::Absent,
+            Err(error) => return Err(failure(path, &error)),
+        };
+        if matches!(backing, Backing::Absent) || backing.length().is_ok_and(|length| length == 0) {
+            return Ok(Arc::new(Self::new(Backing::Absent, path, RingId([0; 16]), 0)));
+        }
+        Self::over(backing, path)
+    }
+
+    /// A file that is none, for tests and models.
+    pub fn in_memory() -> Result<Arc<Self>, SealError> {
+        Self::over(Backing::Memory(Mutex::default()), Path::new("memory"))
+    }
+
+    fn new(backing: Backing, path: &Path, ring: RingId, records: u64) -> Self {
+        Self {
+            path: path.to_owned(),
+            ring,
+            backing,
+            state: Mutex::new(State { next: records + 1, ..State::default() }),
+            durable: AtomicU64::new(records),
+            flushing: Mutex::default(),
+        }
+    }
+
+    fn over(backing: Backing, path: &Path) -> Result<Arc<Self>, SealError> {
+        let fail = |error: io::Error| failure(path, &error);
+        let length = backing.length().map_err(fail)?;
+        // A file without a head was begun when the power went; nothing was sealed with it.
+        if length < RECORD {
+            let ring = RingId(random::<16>().map_err(|reason| refusal(path, reason))?);
+            backing.write(&head(ring), 0).and_then(|()| backing.sync()).map_err(fail)?;
+            return Ok(Arc::new(Self::new(backing, path, ring, 0)));
+        }
+        let mut bytes = [0; SIZE];
+        backing.read(&mut bytes, 0).map_err(fail)?;
+        let ring = RingId(bytes[8..24].try_into().unwrap_or_default());
+        if bytes != head(ring) {
+            return Err(refusal(path, "this is no file of keys, or its head is damaged".to_owned()));
+        }
+        // What was half written when the power went is left behind; nothing was sealed with it.
+        let records = (length - RECORD).div_ceil(RECORD);
+        Ok(Arc::new(Self::new(backing, path, ring, records)))
+    }
+
+    /// Which file this is; stored with everything that is sealed.
+    pub fn ring(&self) -> RingId {
+        self.ring
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether there is a file at all.
+    pub fn is_there(&self) -> bool {
+        !matches!(self.backing, Backing::Absent)
+    }
+
+    /// The record that the next key will get: keys in earlier ones were made before now.
+    pub fn next(&self) -> Slot {
+        Slot(self.state().next)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn failure(&self, reason: String, full: bool) -> SealError {
+        SealError::Keys { path: self.path.display().to_string(), reason, full }
+    }
+
+    /// Whether `subject` has a key that can be used without waiting for the disk.
+    pub fn knows(&self, subject: &Subject) -> bool {
+        let durable = self.durable.load(Ordering::SeqCst);
+        self.state().current.get(subject).is_some_and(|(slot, _)| slot.0 <= durable)
+    }
+
+    /// The key under which the fields of `subject` are sealed now; made, and flushed to disk, if there is none.
+    pub fn current(&self, subject: &Subject) -> Result<(Slot, Key), SealError> {
+        let (slot, key) = self.find_or_write(subject)?;
+        self.flush(slot)?;
+        Ok((slot, key))
+    }
+
+    fn find_or_write(&self, subject: &Subject) -> Result<(Slot, Key), SealError> {
+        let mut state = self.state();
+        if let Some(reason) = &state.failed {
+            return Err(self.failure(reason.clone(), false));
+        }
+        if let Some((slot, key)) = state.current.get(subject) {
+            return Ok((*slot, key.clone()));
+        }
+        let key = Key(random::<32>().map_err(|reason| self.failure(reason, false))?);
+        let slot = Slot(state.next);
+        let written = self.backing.write(&record(ALIVE, digest(subject), &key.0), slot.0 * RECORD);
+        written.map_err(|error| failure(&self.path, &error))?;
+        state.next += 1;
+        if state.current.len() >= REMEMBERED {
+            state.current.clear();
+        }
+        state.current.insert(subject.clone(), (slot, key.clone()));
+        Ok((slot, key))
+    }
+
+    /// Returns when the record is durable; one flush serves all who wait.
+    fn flush(&self, slot: Slot) -> Result<(), SealError> {
+        if self.durable.load(Ordering::SeqCst) >= slot.0 {
+            return Ok(());
+        }
+        let _one = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.durable.load(Ordering::SeqCst) >= slot.0 {
+            return Ok(());
+        }
+        let last = self.state().next - 1;
+        if let Err(error) = self.backing.sync() {
+            self.state().failed = Some(format!("flushing failed: {error}"));
+            return Err(failure(&self.path, &error));
+        }
+        self.durable.fetch_max(last, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// The key in a record.
+    pub fn look_up(&self, ring: RingId, slot: Slot) -> Lookup {
+        let at = slot.0.checked_mul(RECORD).filter(|at| *at >= RECORD && ring == self.ring);
+        let mut bytes = [0; SIZE];
+        match at.map(|at| self.backing.read(&mut bytes, at)) {
+            Some(Ok(read)) if read == bytes.len() => parse(&bytes).map_or(Lookup::Lost, |(_, found)| found),
+            _ => Lookup::Lost,
+        }
+    }
+
+    /// From now on fields of `subject` are sealed under a new key: what is sealed later is not erased with the rest.
+    pub fn retire(&self, subject: &Subject) {
+        self.state().current.remove(subject);
+    }
+
+    /// Destroys every key of `subject` in the records before `before`. Tells how many there were.
+    pub fn destroy(&self, subject: &Subject, before: Slot) -> Result<u64, SealError> {
+        self.destroy_all(std::slice::from_ref(subject), before)
+    }
+
+    /// Destroys every key of all these subjects in the records before `before`: one walk through the file.
+    pub fn destroy_all(&self, subjects: &[Subject], before: Slot) -> Result<u64, SealError> {
+        let fail = |error: io::Error| failure(&self.path, &error);
+        let digests: std::collections::HashSet<[u8; 16]> = subjects.iter().map(digest).collect();
+        for subject in subjects {
+            self.retire(subject);
+        }
+        let mut destroyed = 0;
+        let mut page = vec![0; PAGE * SIZE];
+        let mut at = RECORD;
+        loop {
+            let read = self.backing.read(&mut page, at).map_err(fail)?;
+            let records = page[..read].chunks_exact(SIZE);
+            if records.len() == 0 {
+                break;
+            }
+            for bytes in records {
+                if at / RECORD >= before.0 {
+                    break;
+                }
+                if let Some((whose, Lookup::Key(_))) = parse(bytes)
+                    && digests.contains(&whose)
+                {
+                    self.backing.write(&record(DESTROYED, whose, &[0; 32]), at).map_err(fail)?;
+                    destroyed += 1;
+                }
+                at += RECORD;
+            }
+            if at / RECORD >= before.0 {
+                break;
+            }
+        }
+        // Without a flush a power cut would bring them back.
+        self.backing.sync().map_err(fail)?;
+        Ok(destroyed)
+    }
+}
+
+fn failure(path: &Path, error: &io::Error) -> SealError {
+    let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    SealError::Keys { path: path.display().to_string(), reason: error.to_string(), full }
+}
+
+fn refusal(path: &Path, reason: String) -> SealError {
+    SealError::Keys { path: path.display().to_string(), reason, full: false }
+}
+
+pub(super) fn random<const N: usize>() -> Result<[u8; N], String> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| error.to_string())?;
+    Ok(bytes)
+}
+
+/// By which the keys of a subject are found again: its id, hashed only to have a fixed length.
+fn digest(subject: &Subject) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new();
+    match subject {
+        Subject::User(user) => hasher.update(b"user:").update(user.as_str().as_bytes()),
+        Subject::Server(server) => hasher.update(b"server:").update(server.0.as_bytes()),
+    };
+    let mut digest = [0; 16];
+    digest.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    digest
+}
+
+fn head(ring: RingId) -> [u8; SIZE] {
+    let mut bytes = [0; SIZE];
+    bytes[..8].copy_from_slice(MAGIC);
+    bytes[8..24].copy_from_slice(&ring.0);
+    let sum = crc32fast::hash(&bytes[..60]);
+    bytes[60..].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+fn record(state: u8, whose: [u8; 16], key: &[u8; 32]) -> [u8; SIZE] {
+    let mut bytes = [0; SIZE];
+    bytes[0] = state;
+    bytes[8..24].copy_from_slice(&whose);
+    bytes[24..56].copy_from_slice(key);
+    let sum = crc32fast::hash(&bytes[..60]);
+    bytes[60..].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+/// Whose key, and the key; `None` for a record that was never finished.
+fn parse(bytes: &[u8]) -> Option<([u8; 16], Lookup)> {
+    let sum = crc32fast::hash(&bytes[..60]).to_le_bytes();
+    if bytes[60..] != sum {
+        return None;
+    }
+    let whose = bytes[8..24].try_into().ok()?;
+    match bytes[0] {
+        ALIVE => Some((whose, Lookup::Key(Key(bytes[24..56].try_into().ok()?)))),
+        DESTROYED => Some((whose, Lookup::Destroyed)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::ids::{InstanceId, UserId};
+
+    fn user(name: &str) -> Subject {
+        Subject::User(UserId::new(name))
+    }
+
+    fn is_key(found: &Lookup) -> bool {
+        matches!(found, Lookup::Key(_))
+    }
+
+    #[test]
+    fn keys_survive_and_stay_destroyed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys");
+        let (anna, bob) = (user("anna"), Subject::Server(InstanceId(uuid::Uuid::from_u128(7))));
+        let (ring, of_anna, of_bob) = {
+            let keys = KeyRing::open(&path).unwrap();
+            let (of_anna, of_bob) = (keys.current(&anna).unwrap().0, keys.current(&bob).unwrap().0);
+            assert_eq!(keys.current(&anna).unwrap().0, of_anna);
+            (keys.ring(), of_anna, of_bob)
+        };
+        let keys = KeyRing::open(&path).unwrap();
+        assert_eq!(keys.ring(), ring);
+        let later = keys.current(&anna).unwrap().0;
+        assert_ne!(later, of_anna, "a new key after a restart");
+        assert!(is_key(&keys.look_up(ring, of_anna)) && is_key(&keys.look_up(ring, later)));
+        assert_eq!(keys.destroy(&anna, keys.next()).unwrap(), 2);
+        for keys in [keys, KeyRing::open_read_only(&path).unwrap()] {
+            assert!(matches!(keys.look_up(ring, of_anna), Lookup::Destroyed));
+            assert!(matches!(keys.look_up(ring, later), Lookup::Destroyed));
+            assert!(is_key(&keys.look_up(ring, of_bob)));
+            assert!(matches!(keys.look_up(ring, Slot(99)), Lookup::Lost));
+        }
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(bytes.len() as u64, 4 * RECORD);
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn what_is_sealed_after_retiring_is_not_destroyed() {
+        let keys = KeyRing::in_memory().unwrap();
+        let before = keys.current(&user("a")).unwrap().0;
+        let bound = keys.next();
+        keys.retire(&user("a"));
+        let after = keys.current(&user("a")).unwrap().0;
+        assert_eq!(keys.destroy(&user("a"), bound).unwrap(), 1);
+        assert!(matches!(keys.look_up(keys.ring(), before), Lookup::Destroyed));
+        assert!(is_key(&keys.look_up(keys.ring(), after)));
+    }
+
+    #[test]
+    fn a_missing_file_and_a_torn_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys");
+        let absent = KeyRing::open_read_only(&path).unwrap();
+        assert!(!absent.is_there() && matches!(absent.look_up(absent.ring(), Slot(1)), Lookup::Lost));
+        assert!(absent.current(&user("a")).is_err());
+        let slot = KeyRing::open(&path).unwrap().current(&user("a")).unwrap().0;
+        // Half a record, as a power cut leaves it.
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes.extend_from_slice(&[1; 20]);
+        std::fs::write(&path, &bytes).unwrap();
+        let keys = KeyRing::open(&path).unwrap();
+        let next = keys.current(&user("b")).unwrap().0;
+        assert_eq!(next.0, slot.0 + 2);
+        assert!(is_key(&keys.look_up(keys.ring(), slot)) && is_key(&keys.look_up(keys.ring(), next)));
+        assert!(matches!(keys.look_up(keys.ring(), Slot(slot.0 + 1)), Lookup::Lost));
+        std::fs::write(&path, vec![7; 200]).unwrap();
+        assert!(matches!(KeyRing::open(&path), Err(SealError::Keys { .. })));
+    }
+
+    #[test]
+    fn many_at_once_share_the_flush_and_get_different_keys() {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = KeyRing::open(folder.path().join("keys")).unwrap();
+        let slots: Vec<Slot> = std::thread::scope(|scope| {
+            let keys = &keys;
+            let all: Vec<_> =
+                (0..16).map(|n| scope.spawn(move || keys.current(&user(&n.to_string())).unwrap().0)).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        let distinct: std::collections::BTreeSet<u64> = slots.iter().map(|slot| slot.0).collect();
+        assert_eq!(distinct.len(), 16);
+    }
+}

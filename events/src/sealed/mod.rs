@@ -1,0 +1,309 @@
+//! Personal data in a log that forgets nothing: sealed field by field, so that it can be erased by destroying a key.
+//!
+//! The personal fields of an event ([`fields`] lists them) are encrypted before the event is stored, under a key that
+//! belongs to the person or the server that they are about (the [`Subject`]). The keys are kept outside the log, in a small
+//! file of their own ([`keys`]). Erasing is destroying the subject's keys: the stored bytes do not change, so checksums,
+//! hashes and copies of the log stay valid, and in all of them, backups and archives included, the fields can no longer
+//! be read.
+//!
+//! Invariants:
+//! * In memory an event is clear; the payload types know nothing of sealing. Stored bytes tell by their codec
+//!   ([`codec::SEALED`]) that they are sealed, so what was recorded before sealing existed is still read, and cannot be
+//!   erased.
+//! * An event is never durable before its key is ([`Sealer::seal`] returns after the key was written and flushed).
+//! * An erased field reads as its erased form (`[erased]`, nothing, an empty list), so every fold stays total.
+//!
+//! The cipher is XChaCha20-Poly1305: its nonces are long enough to be drawn at random for ever. The stream, the kind, the
+//! version and the clear rest of the payload are authenticated with the sealed part: it cannot be moved elsewhere.
+
+pub mod fields;
+pub mod keys;
+
+use std::sync::Arc;
+
+use chacha20poly1305::aead::{Aead, Payload};
+use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
+use thiserror::Error;
+
+use crate::codec::{self, CodecError};
+use crate::envelope::StreamId;
+use crate::ids::{InstanceId, UserId};
+use crate::registry::{DecodeError, Event};
+use fields::{Erase, Put, Take, Taken};
+use keys::{KeyRing, Lookup, RingId, Slot};
+
+/// What stands in place of a text that was erased.
+pub const ERASED: &str = "[erased]";
+
+/// The first byte of sealed payloads.
+const FORMAT: u8 = 1;
+const NONCE: usize = 24;
+/// Format, ring, slot, nonce, length of the sealed part.
+const HEADER: usize = 1 + 16 + 8 + NONCE + 4;
+
+/// Whom personal fields are about; all fields of one subject are erased together.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Subject {
+    /// A user: their name, attributes and key pairs.
+    User(UserId),
+    /// A server: its names, description, metadata, user data and its copy of a public key.
+    Server(InstanceId),
+}
+
+impl std::fmt::Display for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::User(user) => write!(f, "user {user}"),
+            Self::Server(server) => write!(f, "server {server}"),
+        }
+    }
+}
+
+#[derive(Debug, Error)]
+pub enum SealError {
+    #[error("the keys of personal fields in {path} cannot be used: {reason}")]
+    Keys {
+        path: String,
+        reason: String,
+        /// Whether room on the disk would help.
+        full: bool,
+    },
+    #[error("personal fields cannot be sealed: {0}")]
+    Encode(#[from] CodecError),
+}
+
+/// Whether the personal fields of a stored event can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Personal {
+    /// It has none, or they were stored in the clear (before sealing existed, or in a back end without keys).
+    Clear,
+    /// They are sealed, and the key is there.
+    Sealed,
+    /// Their key was destroyed on purpose.
+    Erased,
+    /// Their key is not in the file of keys: the file was lost or another one was put in its place.
+    Lost,
+}
+
+/// Payload bytes as they are stored, with the codec that says how to read them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    pub codec: u8,
+    pub data: Vec<u8>,
+}
+
+/// Encodes `event` for `stream`; its personal fields are sealed when there are `keys`.
+///
+/// May block for as long as a flush to disk takes, when the subject has no key yet ([`needs_key`] tells).
+pub fn encode(keys: Option<&KeyRing>, stream: &StreamId, event: &Event) -> Result<Stored, SealError> {
+    let subject = keys.and_then(|keys| Some((keys, fields::subject(stream, event)?)));
+    let Some((keys, subject)) = subject else {
+        return Ok(Stored { codec: codec::BINCODE_2, data: event.encode()? });
+    };
+    let (mut blank, mut take) = (event.clone(), Take::default());
+    fields::visit(&mut blank, &mut take);
+    if take.is_empty() {
+        return Ok(Stored { codec: codec::BINCODE_2, data: event.encode()? });
+    }
+    let clear = blank.encode()?;
+    let (slot, key) = keys.current(&subject)?;
+    let nonce = keys::random::<NONCE>().map_err(|reason| keys.failure(reason, false))?;
+    let secret = codec::encode(&take.taken)?;
+    let bound = bound(stream, event.kind(), event.version(), &clear);
+    let sealed = XChaCha20Poly1305::new((&key.0).into())
+        .encrypt(XNonce::from_slice(&nonce), Payload { msg: &secret, aad: &bound })
+        .map_err(|_| CodecError::Encode("the cipher refused".to_owned()))?;
+    let length = u32::try_from(sealed.len()).map_err(|_| CodecError::Encode("too long".to_owned()))?;
+    let mut data = Vec::with_capacity(HEADER + sealed.len() + clear.len());
+    data.push(FORMAT);
+    data.extend_from_slice(&keys.ring().0);
+    data.extend_from_slice(&slot.0.to_le_bytes());
+    data.extend_from_slice(&nonce);
+    data.extend_from_slice(&length.to_le_bytes());
+    data.extend_from_slice(&sealed);
+    data.extend_from_slice(&clear);
+    Ok(Stored { codec: codec::SEALED, data })
+}
+
+/// Whether [`encode`] would have to write a key, and so wait for the disk.
+pub fn needs_key(keys: Option<&KeyRing>, stream: &StreamId, event: &Event) -> bool {
+    keys.is_some_and(|keys| fields::subject(stream, event).is_some_and(|subject| !keys.knows(&subject)))
+}
+
+/// What a stored payload consists of.
+struct Parts<'a> {
+    ring: RingId,
+    slot: Slot,
+    nonce: &'a [u8],
+    sealed: &'a [u8],
+    clear: &'a [u8],
+}
+
+impl<'a> Parts<'a> {
+    fn of(data: &'a [u8]) -> Option<Self> {
+        let (header, rest) = data.split_at_checked(HEADER)?;
+        let length = u32::from_le_bytes(header[HEADER - 4..].try_into().ok()?);
+        let (sealed, clear) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+        (header[0] == FORMAT).then_some(())?;
+        Some(Self {
+            ring: RingId(header[1..17].try_into().ok()?),
+            slot: Slot(u64::from_le_bytes(header[17..25].try_into().ok()?)),
+            nonce: &header[25..25 + NONCE],
+            sealed,
+            clear,
+        })
+    }
+
+    fn lookup(&self, keys: Option<&KeyRing>) -> Lookup {
+        keys.map_or(Lookup::Lost, |keys| keys.look_up(self.ring, self.slot))
+    }
+}
+
+/// The clear part of a stored payload: what can be read without any key.
+pub fn clear_part(codec: u8, data: &[u8]) -> &[u8] {
+    match codec {
+        codec::SEALED => Parts::of(data).map_or(&[], |parts| parts.clear),
+        _ => data,
+    }
+}
+
+/// Whether the personal fields of a stored payload can be read with `keys`.
+pub fn state(keys: Option<&KeyRing>, codec: u8, data: &[u8]) -> Personal {
+    if codec != codec::SEALED {
+        return Personal::Clear;
+    }
+    match Parts::of(data).map(|parts| parts.lookup(keys)) {
+        Some(Lookup::Key(_)) => Personal::Sealed,
+        Some(Lookup::Destroyed) => Personal::Erased,
+        Some(Lookup::Lost) | None => Personal::Lost,
+    }
+}
+
+/// Decodes a stored payload of any codec. Fields whose key is gone are in their erased form.
+pub fn decode(
+    keys: Option<&Arc<KeyRing>>,
+    stream: &StreamId,
+    kind: &str,
+    version: u16,
+    codec: u8,
+    data: &[u8],
+) -> Result<Event, DecodeError> {
+    if codec != codec::SEALED {
+        return Event::decode(kind, version, codec, data);
+    }
+    let damaged = |source| DecodeError::Damaged { kind: kind.to_owned(), version, source };
+    let parts =
+        Parts::of(data).ok_or_else(|| damaged(CodecError::Decode("the sealed part is cut short".to_owned())))?;
+    let mut event = Event::decode(kind, version, codec::BINCODE_2, parts.clear)?;
+    if let Lookup::Key(key) = parts.lookup(keys.map(Arc::as_ref)) {
+        let bound = bound(stream, kind, version, parts.clear);
+        let opened = XChaCha20Poly1305::new((&key.0).into())
+            .decrypt(XNonce::from_slice(parts.nonce), Payload { msg: parts.sealed, aad: &bound });
+        // The bytes were checked by the log; so it is the key that is another one, and the fields are lost with it.
+        if let Ok(secret) = opened {
+            let taken: Taken = codec::decode(codec::BINCODE_2, &secret).map_err(damaged)?;
+            fields::visit(&mut event, &mut Put(taken));
+        }
+    }
+    Ok(event)
+}
+
+/// What is authenticated with the sealed part.
+fn bound(stream: &StreamId, kind: &str, version: u16, clear: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(stream.as_str().len() + kind.len() + clear.len() + 4);
+    bytes.extend_from_slice(stream.as_str().as_bytes());
+    bytes.push(0);
+    bytes.extend_from_slice(kind.as_bytes());
+    bytes.push(0);
+    bytes.extend_from_slice(&version.to_le_bytes());
+    bytes.extend_from_slice(clear);
+    bytes
+}
+
+/// Replaces the personal fields of a server's request by their erased form: what its fold does when they are erased.
+pub fn erase_request(request: &mut crate::instance::BuildRequested) {
+    fields::build_requested(request, &mut Erase);
+}
+
+/// The event with its personal fields in their erased form: what may be shown to those who must not see them.
+pub fn without_personal(event: &Event) -> Event {
+    let mut event = event.clone();
+    fields::visit(&mut event, &mut Erase);
+    event
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::instance::{InstanceEvent, Renamed};
+    use crate::registry::samples;
+
+    /// The stream in which the log would keep the sample.
+    fn stream_of(event: &Event) -> StreamId {
+        let key = match event {
+            Event::InstanceEvent(_) => uuid::Uuid::from_u128(1).to_string(),
+            Event::KeypairEvent(_) => "u".to_owned(),
+            _ => "main".to_owned(),
+        };
+        StreamId::new(event.kind().split_once('.').unwrap().0, key)
+    }
+
+    fn open(keys: &Arc<KeyRing>, event: &Event, stored: &Stored) -> Event {
+        let (kind, version) = (event.kind(), event.version());
+        decode(Some(keys), &stream_of(event), kind, version, stored.codec, &stored.data).unwrap()
+    }
+
+    #[test]
+    fn every_sample_goes_round_and_is_erased_with_its_key() {
+        let keys = KeyRing::in_memory().unwrap();
+        let mut sealed = 0;
+        for event in samples() {
+            let stream = stream_of(&event);
+            let stored = encode(Some(&keys), &stream, &event).unwrap();
+            assert_eq!(open(&keys, &event, &stored), event, "{}", event.kind());
+            if stored.codec == codec::BINCODE_2 {
+                continue;
+            }
+            sealed += 1;
+            assert_eq!(state(Some(&keys), stored.codec, &stored.data), Personal::Sealed);
+            let subject = fields::subject(&stream, &event).unwrap();
+            assert!(keys.destroy(&subject, keys.next()).unwrap() > 0);
+            assert_eq!(state(Some(&keys), stored.codec, &stored.data), Personal::Erased);
+            assert_eq!(open(&keys, &event, &stored), without_personal(&event), "{}", event.kind());
+            assert_ne!(without_personal(&event), event);
+        }
+        assert!(sealed > 8, "{sealed}");
+    }
+
+    #[test]
+    fn what_is_sealed_is_not_in_the_stored_bytes() {
+        let keys = KeyRing::in_memory().unwrap();
+        let event = Event::from(InstanceEvent::from(Renamed { name: "annas-laptop".into() }));
+        let stored = encode(Some(&keys), &stream_of(&event), &event).unwrap();
+        assert!(!stored.data.windows(5).any(|window| window == b"annas"));
+        assert!(event.encode().unwrap().windows(5).any(|window| window == b"annas"));
+        // Twice the same is not seen to be the same.
+        assert_ne!(encode(Some(&keys), &stream_of(&event), &event).unwrap(), stored);
+    }
+
+    #[test]
+    fn another_ring_or_another_place_opens_nothing() {
+        let (keys, others) = (KeyRing::in_memory().unwrap(), KeyRing::in_memory().unwrap());
+        let event = Event::from(InstanceEvent::from(Renamed { name: "web".into() }));
+        let stored = encode(Some(&keys), &stream_of(&event), &event).unwrap();
+        assert_eq!(state(Some(&others), stored.codec, &stored.data), Personal::Lost);
+        assert_eq!(open(&others, &event, &stored), without_personal(&event));
+        let elsewhere = StreamId::new("instance", uuid::Uuid::from_u128(2));
+        let moved = decode(Some(&keys), &elsewhere, event.kind(), 1, stored.codec, &stored.data).unwrap();
+        assert_eq!(moved, without_personal(&event));
+        assert!(decode(Some(&keys), &elsewhere, event.kind(), 1, codec::SEALED, &stored.data[..40]).is_err());
+    }
+
+    #[test]
+    fn without_keys_everything_is_clear() {
+        let event = Event::from(InstanceEvent::from(Renamed { name: "web".into() }));
+        let stored = encode(None, &stream_of(&event), &event).unwrap();
+        assert_eq!((stored.codec, stored.data), (codec::BINCODE_2, event.encode().unwrap()));
+    }
+}

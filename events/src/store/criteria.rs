@@ -1,0 +1,186 @@
+//! Which events an auditor asks for.
+//!
+//! A criterion given twice takes what either takes; different criteria must all agree. What a back end cannot ask its
+//! storage for, it asks [`Criteria::admits`], which is the definition.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::{EventStore, StoreError};
+use crate::envelope::{Cause, Position, Recorded, Revision, StreamId, Timestamp};
+use crate::ids::{HostId, InstanceId, ProjectId, RequestId};
+use crate::sealed;
+
+/// Events looked at in one go by back ends that cannot search.
+pub(super) const PAGE: usize = 4_096;
+
+/// What is asked for; the default asks for everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Criteria {
+    /// Patterns of stream names, see [`matches`].
+    pub streams: Vec<String>,
+    /// Patterns of kinds.
+    pub kinds: Vec<String>,
+    /// Users who asked for it directly.
+    pub users: Vec<String>,
+    /// Projects in which it was asked for.
+    pub projects: Vec<String>,
+    /// Requests from which it follows, with or without `req-`.
+    pub request_ids: Vec<String>,
+    /// Recorded then or later.
+    pub since: Option<Timestamp>,
+    /// Recorded before then.
+    pub until: Option<Timestamp>,
+    /// Servers and hosts that it concerns, in whatever stream.
+    pub things: Vec<Uuid>,
+    /// What followed from the same requests as the events of these servers; [`Criteria::learn`] fills it in.
+    pub correlations: BTreeSet<Uuid>,
+}
+
+/// Events found, and how far was looked.
+#[derive(Debug, Clone)]
+pub struct Found {
+    pub events: Vec<Arc<Recorded>>,
+    /// Everything up to and with this position that is asked for has been found; where the search began, if the log ends
+    /// there.
+    pub until: Position,
+}
+
+impl Criteria {
+    pub fn server(mut self, server: InstanceId) -> Self {
+        self.things.push(server.0);
+        self
+    }
+
+    pub fn host(mut self, host: HostId) -> Self {
+        self.things.push(host.0);
+        self
+    }
+
+    /// Whether everything is asked for.
+    pub fn is_everything(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Looks up the requests that had to do with the servers asked for, so that what was done for them elsewhere (quota,
+    /// claims, ports, processes) is found, also where it does not name them.
+    pub async fn learn(&mut self, store: &dyn EventStore) -> Result<(), StoreError> {
+        const PAGE: usize = 1_024;
+        for thing in self.things.clone() {
+            let stream = StreamId::new("instance", thing);
+            let mut at = Revision::NONE;
+            loop {
+                let page = store.read_stream(&stream, at, PAGE).await?;
+                self.correlations.extend(page.iter().map(|recorded| recorded.meta.correlation));
+                match page.last() {
+                    Some(last) => at = last.revision,
+                    None => break,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Learns from an event that is seen live, see [`Criteria::learn`].
+    pub fn learn_from(&mut self, recorded: &Recorded) {
+        if !self.things.is_empty() && recorded.stream.category() == "instance" && self.is_a_stream_of(recorded) {
+            self.correlations.insert(recorded.meta.correlation);
+        }
+    }
+
+    pub fn admits(&self, recorded: &Recorded) -> bool {
+        let meta = &recorded.meta;
+        let (user, project) = match &meta.cause {
+            Cause::User { user, project, .. } => (Some(user.as_str()), project.as_ref().map(ProjectId::as_str)),
+            Cause::Process { .. } | Cause::System { .. } => (None, None),
+        };
+        let request = meta.request_id.as_ref().map(RequestId::as_str);
+        any(&self.streams, |pattern| matches(pattern, recorded.stream.as_str()))
+            && any(&self.kinds, |pattern| matches(pattern, &recorded.kind))
+            && any(&self.users, |wanted| user == Some(wanted))
+            && any(&self.projects, |wanted| project == Some(wanted))
+            && any(&self.request_ids, |wanted| {
+                request.is_some_and(|id| id == wanted || id.strip_prefix("req-") == Some(wanted))
+            })
+            && self.since.is_none_or(|since| recorded.recorded_at >= since)
+            && self.until.is_none_or(|until| recorded.recorded_at < until)
+            && (self.things.is_empty() || self.concerns(recorded))
+    }
+
+    /// What is asked for of `page`, which is everything that follows `after`.
+    pub fn select(&self, after: Position, limit: usize, page: Vec<Arc<Recorded>>) -> Found {
+        let mut until = page.last().map_or(after, |last| last.position);
+        let mut events: Vec<_> = page.into_iter().filter(|recorded| self.admits(recorded)).collect();
+        if events.len() > limit {
+            events.truncate(limit);
+            until = events.last().map_or(after, |last| last.position);
+        }
+        Found { events, until }
+    }
+
+    fn concerns(&self, recorded: &Recorded) -> bool {
+        self.correlations.contains(&recorded.meta.correlation)
+            || self.is_a_stream_of(recorded)
+            || self.things.iter().any(|thing| mentions(recorded, *thing))
+    }
+
+    fn is_a_stream_of(&self, recorded: &Recorded) -> bool {
+        let key = recorded.stream.key().parse::<Uuid>().ok();
+        key.is_some_and(|key| self.things.contains(&key))
+    }
+}
+
+fn any(wanted: &[String], test: impl Fn(&str) -> bool) -> bool {
+    wanted.is_empty() || wanted.iter().any(|one| test(one))
+}
+
+/// Whether the payload speaks of `id`, in whichever form ids are written. Needs no decoding; what is sealed does not count.
+pub fn mentions(recorded: &Recorded, id: Uuid) -> bool {
+    let data = sealed::clear_part(recorded.codec, &recorded.data);
+    let contains = |needle: &[u8]| data.windows(needle.len()).any(|window| window == needle);
+    contains(id.as_bytes()) || contains(id.to_string().as_bytes()) || contains(id.simple().to_string().as_bytes())
+}
+
+/// `*` stands for anything, `?` for one character; a pattern with neither is the beginning of what it matches.
+pub fn matches(pattern: &str, text: &str) -> bool {
+    if !pattern.contains(['*', '?']) {
+        return text.starts_with(pattern);
+    }
+    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
+    // Where the last `*` stands, and how much of the text it has eaten.
+    let (mut p, mut t, mut star) = (0, 0, None);
+    while t < text.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(c) if *c == '?' || *c == text[t] => (p, t) = (p + 1, t + 1),
+            _ => match star {
+                Some((at, eaten)) => {
+                    star = Some((at, eaten + 1));
+                    (p, t) = (at + 1, eaten + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|c| *c == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        for (pattern, text) in
+            [("instance", "instance-1"), ("*_failed", "process.step_failed"), ("i*1?3", "instance-123"), ("*", "")]
+        {
+            assert!(matches(pattern, text), "{pattern} {text}");
+        }
+        assert!(!matches("quota", "a-quota") && !matches("*_failed", "a_failed_b") && !matches("a?", "a"));
+    }
+}

@@ -1,0 +1,59 @@
+//! The file of keys beside the log, and the note in the log that there is one.
+//!
+//! A log that once had keys is not opened for writing without them: every personal field would look erased, and what is
+//! made of that (checkpoints, snapshots) would stay wrong after the file was put back.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::{error, schema};
+use crate::sealed::keys::KeyRing;
+use crate::store::StoreError;
+
+/// `log.db.keys`.
+pub(super) const SUFFIX: &str = "keys";
+/// Whose presence says that the keys are lost for ever.
+const ACCEPTED: &str = "keys.lost";
+
+/// Notes in the log which keys it needs: in the transaction that stores the first event sealed with them.
+pub(super) fn note(connection: &Connection, keys: &KeyRing) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO meta VALUES ('keys', ?1) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+    connection.execute(sql, [&keys.ring().0[..]]).map(drop)
+}
+
+/// Opens the keys of the log at `path`, or begins them.
+pub(super) fn open(connection: &Connection, path: &Path) -> Result<Arc<KeyRing>, StoreError> {
+    let file = schema::beside(path, SUFFIX);
+    let noted: Option<Vec<u8>> = connection
+        .query_row("SELECT value FROM meta WHERE key = 'keys'", [], |row| row.get(0))
+        .optional()
+        .map_err(|e| error::explain(&e, 0))?;
+    let accepted = schema::beside(path, ACCEPTED);
+    if let Some(noted) = &noted
+        && !accepted.exists()
+    {
+        let keys = KeyRing::open_read_only(&file)?;
+        if keys.ring().0[..] != noted[..] {
+            let what = if keys.is_there() { "belong to another log" } else { "are missing" };
+            return Err(StoreError::Io(format!(
+                "the keys of the personal fields ({}) {what}: put the file back; if it is lost for ever, create {} to \
+                 accept that these fields cannot be read any more",
+                file.display(),
+                accepted.display()
+            )));
+        }
+    }
+    let keys = KeyRing::open(&file)?;
+    if noted.is_some_and(|noted| noted[..] != keys.ring().0[..]) {
+        note(connection, &keys).map_err(|e| error::explain(&e, 0))?;
+    }
+    // It holds for the loss that it was made for, not for the next one.
+    match std::fs::remove_file(&accepted) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(StoreError::Io(format!("{}: {error}", accepted.display())))
+        }
+        _ => Ok(keys),
+    }
+}

@@ -1,0 +1,135 @@
+//! Searching by SQL: the columns decide, so that only what is asked for is read and decoded.
+
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use rusqlite::types::Value;
+
+use super::error;
+use super::reader::{head, next};
+use super::row::{COLUMNS, Kinds, RowReader};
+use super::schema::{bound, limit as sql_limit};
+use crate::envelope::Position;
+use crate::store::StoreError;
+use crate::store::criteria::{Criteria, Found, matches};
+
+/// Positions looked at in one query: a search for something rare gives the connection back now and then.
+const WINDOW: u64 = 65_536;
+
+/// What holds of the events asked for: terms that must all hold, and their parameters.
+#[derive(Default)]
+struct Terms {
+    all: Vec<String>,
+    values: Vec<Value>,
+}
+
+impl Terms {
+    /// A placeholder for `value`.
+    fn bind(&mut self, value: impl Into<Value>) -> String {
+        self.values.push(value.into());
+        format!("?{}", self.values.len())
+    }
+
+    /// One of these must hold, if there are any.
+    fn any(&mut self, terms: &[String]) {
+        if !terms.is_empty() {
+            self.all.push(format!("({})", terms.join(" OR ")));
+        }
+    }
+
+    fn one_of(&mut self, column: &str, wanted: impl IntoIterator<Item = Value>) -> Option<String> {
+        let places: Vec<String> = wanted.into_iter().map(|value| self.bind(value)).collect();
+        (!places.is_empty()).then(|| format!("{column} IN ({})", places.join(", ")))
+    }
+
+    fn of(criteria: &Criteria, kinds: &Kinds) -> Self {
+        let mut terms = Self::default();
+        let text = |all: &[String]| all.iter().cloned().map(Value::Text).collect::<Vec<_>>();
+        if !criteria.kinds.is_empty() {
+            let wanted = |name: &str| criteria.kinds.iter().any(|pattern| matches(pattern, name));
+            let ids: Vec<String> =
+                kinds.names.iter().filter(|(_, name)| wanted(name)).map(|(id, _)| id.to_string()).collect();
+            terms.all.push(format!("e.kind IN ({})", ids.join(", ")));
+        }
+        let streams: Vec<String> = criteria.streams.iter().map(|pattern| terms.bind(glob(pattern))).collect();
+        terms.any(&streams.iter().map(|place| format!("s.name GLOB {place}")).collect::<Vec<_>>());
+        for (column, wanted) in [("e.user", &criteria.users), ("e.project", &criteria.projects)] {
+            let term = terms.one_of(column, text(wanted));
+            terms.any(term.as_slice());
+        }
+        let both = criteria.request_ids.iter().flat_map(|id| [id.clone(), format!("req-{id}")]);
+        let term = terms.one_of("e.request_id", both.map(Value::Text));
+        terms.any(term.as_slice());
+        if let Some(since) = criteria.since {
+            let place = terms.bind(since.0);
+            terms.all.push(format!("e.recorded_at >= {place}"));
+        }
+        if let Some(until) = criteria.until {
+            let place = terms.bind(until.0);
+            terms.all.push(format!("e.recorded_at < {place}"));
+        }
+        terms.things(criteria);
+        terms
+    }
+
+    fn things(&mut self, criteria: &Criteria) {
+        let correlations = criteria.correlations.iter().map(|id| Value::Blob(id.as_bytes().to_vec()));
+        // Thousands of requests for one server are left to the definition: SQL has a limit on parameters.
+        if criteria.things.is_empty() || criteria.correlations.len() > 1_000 {
+            return;
+        }
+        let mut ways: Vec<String> = self.one_of("e.correlation", correlations).into_iter().collect();
+        for thing in &criteria.things {
+            let (dashed, plain) = (thing.to_string(), thing.simple().to_string());
+            let ends = self.bind(format!("*-{dashed}"));
+            ways.push(format!("s.name GLOB {ends}"));
+            for needle in [thing.as_bytes().as_slice(), dashed.as_bytes(), plain.as_bytes()] {
+                let place = self.bind(needle.to_vec());
+                ways.push(format!("instr(e.data, {place}) > 0"));
+            }
+        }
+        self.any(&ways);
+    }
+}
+
+/// Our patterns as SQLite's.
+fn glob(pattern: &str) -> String {
+    let escaped = pattern.replace('[', "[[]");
+    if pattern.contains(['*', '?']) { escaped } else { escaped + "*" }
+}
+
+pub(super) fn search(
+    connection: &Connection,
+    kinds: &Kinds,
+    after: Position,
+    limit: usize,
+    criteria: &Criteria,
+) -> Result<Found, StoreError> {
+    let last = head(connection)?.0.min(after.0.saturating_add(WINDOW));
+    if last <= after.0 {
+        return Ok(Found { events: Vec::new(), until: after });
+    }
+    let fail = |e: rusqlite::Error| error::explain(&e, after.0 + 1);
+    let mut terms = Terms::of(criteria, kinds);
+    let (from, to) = (terms.bind(bound(after.0)), terms.bind(bound(last)));
+    let most = terms.bind(sql_limit(limit.max(1)));
+    terms.all.push(format!("e.position > {from} AND e.position <= {to}"));
+    let sql = format!(
+        "SELECT {COLUMNS} FROM events e LEFT JOIN streams s ON s.id = e.stream WHERE {} ORDER BY e.position LIMIT {most}",
+        terms.all.join(" AND ")
+    );
+    let mut statement = connection.prepare(&sql).map_err(fail)?;
+    let mut rows = statement.query(rusqlite::params_from_iter(&terms.values)).map_err(fail)?;
+    let mut reader = RowReader::new(kinds);
+    let (mut events, mut seen, mut at) = (Vec::new(), 0, after);
+    while let Some(event) = next(&mut rows, &mut reader, at.0 + 1)? {
+        seen += 1;
+        at = event.position;
+        // SQL may be generous (patterns that GLOB reads otherwise, an id inside what is sealed); the definition is not.
+        if criteria.admits(&event) {
+            events.push(Arc::new(event));
+        }
+    }
+    let until = if seen >= limit.max(1) { at } else { Position(last) };
+    Ok(Found { events, until })
+}

@@ -1,0 +1,110 @@
+//! `chronova audit erase`: personal data out of the log for good, while no server runs.
+//!
+//! Beside a running server the same is asked of it over HTTP (`POST /chronova/v1/erasures`): only one process may write a log.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use chronova_actors::erasure::work::{Eraser, Plan};
+use chronova_actors::runtime::Core;
+use chronova_events::clock::SystemClock;
+use chronova_events::envelope::Meta;
+use chronova_events::erasure::Whose;
+use chronova_events::ids::{InstanceId, ProjectId, UserId};
+use chronova_events::store::EventStore;
+use chronova_projections::runner;
+use chronova_projections::views::Views;
+
+use super::super::{CommandFailure, Exit};
+
+#[derive(Debug, Clone, clap::Args)]
+#[command(group(clap::ArgGroup::new("whose").required(true).args(["user", "server", "project"])))]
+pub struct Args {
+    /// This user's (id) name, attributes and key pairs, and all their servers' personal data
+    #[arg(long, value_name = "ID")]
+    pub user: Option<String>,
+    /// This server's personal data
+    #[arg(long, value_name = "UUID")]
+    pub server: Option<InstanceId>,
+    /// The personal data of all servers of this project (id)
+    #[arg(long, value_name = "ID")]
+    pub project: Option<String>,
+    /// Why: recorded with the erasure
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+    /// Erase; without it, only what would be erased is told
+    #[arg(long)]
+    pub yes: bool,
+    /// Erase also what belongs to a user or servers that are not deleted
+    #[arg(long)]
+    pub even_alive: bool,
+}
+
+impl Args {
+    fn whose(&self) -> Result<Whose, CommandFailure> {
+        match (&self.user, &self.server, &self.project) {
+            (Some(user), _, _) => Ok(Whose::User(UserId::new(user))),
+            (_, Some(server), _) => Ok(Whose::Server(*server)),
+            (_, _, Some(project)) => Ok(Whose::Project(ProjectId::new(project))),
+            (None, None, None) => Err(CommandFailure::Usage("name a user, a server or a project".to_owned())),
+        }
+    }
+}
+
+/// Erases what `args` say from the log in `store`, which is open for writing. Needs a running actix system.
+pub async fn run(
+    args: &Args,
+    store: Arc<dyn EventStore>,
+    checkpoints: PathBuf,
+    out: &mut dyn Write,
+) -> Result<Exit, CommandFailure> {
+    let failed = |error: &dyn std::error::Error| CommandFailure::Usage(error.to_string());
+    let core = Core::start(Arc::clone(&store), Arc::new(SystemClock), Views::new(), 1).await.map_err(|e| failed(&e))?;
+    let views = Arc::clone(&core.views);
+    let following = tokio::spawn(runner::follow(Arc::clone(&store), Arc::clone(&views)));
+    let eraser = Eraser { store, gateway: Arc::clone(&core.gateway), views, checkpoints: Some(checkpoints) };
+    let done = erase(args, &eraser, out).await;
+    core.gateway.stop();
+    following.abort();
+    done
+}
+
+async fn erase(args: &Args, eraser: &Eraser, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+    let failed = |error: &dyn std::error::Error| CommandFailure::Usage(error.to_string());
+    let resumed = eraser.resume().await.map_err(|e| failed(&e))?;
+    if resumed > 0 {
+        writeln!(out, "completed {resumed} erasures that were interrupted")?;
+    }
+    let plan = Plan::of(&eraser.views, args.whose()?);
+    if plan.is_empty() {
+        writeln!(out, "nothing to erase: no server is concerned")?;
+        return Ok(Exit::No);
+    }
+    tell(&plan, out)?;
+    if !args.yes {
+        writeln!(out, "nothing was erased; --yes erases for ever")?;
+        return Ok(Exit::Yes);
+    }
+    if (plan.user_exists || !plan.alive.is_empty()) && !args.even_alive {
+        writeln!(out, "refused: delete them first, or say --even-alive")?;
+        return Ok(Exit::No);
+    }
+    // Whoever may write the files of the log is its operator; who that is, the system knows, not the log.
+    let meta = Meta::system("audit-erase");
+    let completed = eraser.erase(plan, args.reason.clone(), &meta).await.map_err(|e| failed(&e))?;
+    writeln!(out, "erased: {} keys destroyed (erasure {})", completed.keys, completed.erasure)?;
+    Ok(Exit::Yes)
+}
+
+fn tell(plan: &Plan, out: &mut dyn Write) -> Result<(), CommandFailure> {
+    if let Some(user) = &plan.user {
+        let exists = if plan.user_exists { " (who can still log in)" } else { "" };
+        writeln!(out, "user {user}{exists}: name, attributes, key pairs")?;
+    }
+    for server in &plan.servers {
+        let alive = if plan.alive.contains(server) { " (not deleted)" } else { "" };
+        writeln!(out, "server {server}{alive}: names, description, metadata, tags, user data, public key")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,158 @@
+//! `chronova audit`: who did what, oldest first; and what is done with the log as a record.
+//!
+//! Without a further word it lists events. A filter given twice takes what either takes; different filters must all agree.
+
+pub mod erase;
+
+use std::io::Write;
+use std::time::Duration;
+
+use chronova_events::envelope::{Position, Timestamp};
+use chronova_events::ids::{HostId, InstanceId};
+use chronova_events::store::EventStore;
+use chronova_events::store::criteria::Criteria;
+use chronova_web::audit::line::Format;
+use clap::ValueEnum;
+
+use super::log_pages::payload;
+use super::when::When;
+use super::{CommandFailure, Exit};
+
+pub use chronova_web::audit::line::{json_line, shown};
+
+/// How often the log of another process is looked at.
+const FOLLOW_EVERY: Duration = Duration::from_millis(250);
+/// Events read at once.
+const PAGE: usize = 1_024;
+
+/// The forms of the listing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Output {
+    /// One JSON object a line
+    #[default]
+    Json,
+    /// One CloudEvent (1.0, structured JSON) a line
+    Cloudevents,
+    /// Comma-separated values with a head line (RFC 4180)
+    Csv,
+    /// Columns, for people
+    Table,
+}
+
+impl Output {
+    fn format(self) -> Format {
+        match self {
+            Self::Json => Format::Json,
+            Self::Cloudevents => Format::CloudEvents,
+            Self::Csv => Format::Csv,
+            Self::Table => Format::Table,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Args {
+    /// Only streams that begin so, or match a pattern: `instance`, `quota-*`, `instance-1b2c*`
+    #[arg(long, value_name = "PATTERN")]
+    pub stream: Vec<String>,
+    /// Only kinds of events that begin so, or match a pattern: `instance.build`, `*_failed`
+    #[arg(long, value_name = "PATTERN")]
+    pub kind: Vec<String>,
+    /// Only what this user (id) asked for directly
+    #[arg(long, value_name = "ID")]
+    pub user: Vec<String>,
+    /// Only what was asked for in this project (id)
+    #[arg(long, value_name = "ID")]
+    pub project: Vec<String>,
+    /// Only what follows from this request: `req-...`
+    #[arg(long, value_name = "ID")]
+    pub request_id: Vec<String>,
+    /// Only this server and everything that was done for it, in whatever stream
+    #[arg(long, visible_alias = "instance", value_name = "UUID")]
+    pub server: Vec<InstanceId>,
+    /// Only this host and what names it, in whatever stream
+    #[arg(long, value_name = "UUID")]
+    pub host: Vec<HostId>,
+    /// Only what was recorded from then on: 2026-01-31T12:00:00Z, 2026-01-31, 15m (ago)
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<When>,
+    /// Only what was recorded before then
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<When>,
+    /// Only from this position of the log on
+    #[arg(long, value_name = "N")]
+    pub from_position: Option<u64>,
+    /// Only up to and with this position of the log
+    #[arg(long, value_name = "N")]
+    pub to_position: Option<u64>,
+    /// The form of the listing
+    #[arg(long, short = 'o', value_enum, value_name = "FORM", default_value_t)]
+    pub output: Output,
+    /// Go on with what is recorded from now on
+    #[arg(long, short)]
+    pub follow: bool,
+}
+
+impl Args {
+    fn after(&self) -> Position {
+        Position(self.from_position.map_or(0, |position| position.saturating_sub(1)))
+    }
+
+    fn last(&self) -> Position {
+        Position(self.to_position.unwrap_or(u64::MAX))
+    }
+
+    /// What is asked for, as the log's search takes it.
+    pub fn criteria(&self, now: Timestamp) -> Criteria {
+        let resolve = |when: When| when.resolve(now);
+        Criteria {
+            streams: self.stream.clone(),
+            kinds: self.kind.clone(),
+            users: self.user.clone(),
+            projects: self.project.clone(),
+            request_ids: self.request_id.clone(),
+            since: self.since.map(resolve),
+            until: self.until.map(resolve),
+            things: self.server.iter().map(|id| id.0).chain(self.host.iter().map(|id| id.0)).collect(),
+            ..Criteria::default()
+        }
+    }
+}
+
+/// Prints what `args` ask for.
+pub async fn run(
+    args: &Args,
+    store: &dyn EventStore,
+    now: Timestamp,
+    out: &mut dyn Write,
+) -> Result<Exit, CommandFailure> {
+    let mut criteria = args.criteria(now);
+    // What was done for a server can stand before the server's own first event, so its requests are learnt first.
+    criteria.learn(store).await?;
+    let format = args.output.format();
+    if let Some(head) = format.head() {
+        out.write_all(head.as_bytes())?;
+    }
+    let mut at = args.after();
+    loop {
+        let found = store.search(at, PAGE, &criteria).await?;
+        for recorded in found.events.iter().filter(|recorded| recorded.position <= args.last()) {
+            payload(recorded)?;
+            let line = format.line(recorded).map_err(|source| CommandFailure::decode(recorded, source))?;
+            out.write_all(line.as_bytes())?;
+        }
+        let ended = found.until == at;
+        at = found.until;
+        if at >= args.last() || (ended && !args.follow) {
+            out.flush()?;
+            return Ok(Exit::Yes);
+        }
+        if ended {
+            out.flush()?;
+            tokio::time::sleep(FOLLOW_EVERY).await;
+            if !criteria.things.is_empty() {
+                criteria.learn(store).await?;
+            }
+        }
+    }
+}

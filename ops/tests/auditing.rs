@@ -1,0 +1,253 @@
+//! The log over HTTP and from the command line, with the real binary: following, paging, erasing.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[allow(dead_code, reason = "shared with other tests")]
+mod cloud;
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+
+use cloud::{Client, Cloud};
+use serde_json::{Value, json};
+
+/// One live feed, read line by line from a plain socket.
+struct Feed {
+    lines: BufReader<TcpStream>,
+}
+
+impl Feed {
+    fn open(cloud: &Cloud, query: &str, last: Option<u64>) -> Self {
+        let address = cloud.address();
+        let mut socket = TcpStream::connect(&address).unwrap();
+        socket.set_read_timeout(Some(cloud::PATIENCE)).unwrap();
+        let resume = last.map(|id| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
+        write!(
+            socket,
+            "GET /chronova/v1/events{query} HTTP/1.1\r\nHost: {address}\r\nX-Auth-Token: admin\r\n\
+             Accept: text/event-stream\r\n{resume}\r\n"
+        )
+        .unwrap();
+        let mut feed = Self { lines: BufReader::new(socket) };
+        let status = feed.line().unwrap();
+        assert!(status.starts_with("HTTP/1.1 200"), "{status}");
+        feed
+    }
+
+    fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        let read = self.lines.read_line(&mut line).unwrap_or(0);
+        (read > 0).then(|| line.trim_end().to_owned())
+    }
+
+    /// The next event: its id and its data; `None` at the end of the feed.
+    fn next(&mut self) -> Option<(u64, Value)> {
+        let mut id = None;
+        loop {
+            let line = self.line()?;
+            if let Some(text) = line.strip_prefix("id: ") {
+                id = Some(text.parse().unwrap());
+            } else if let Some(data) = line.strip_prefix("data: ") {
+                return Some((id.expect("an event has an id"), serde_json::from_str(data).unwrap()));
+            }
+        }
+    }
+}
+
+const PUBLIC_KEY: &str =
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl annas-comment";
+
+fn keypair(client: &Client, name: &str) {
+    let body = json!({"keypair": {"name": name, "type": "ssh", "public_key": PUBLIC_KEY}});
+    client.post("/compute/v2.1/os-keypairs", &body).unwrap().expect(201);
+}
+
+fn head(client: &Client) -> u64 {
+    let page = client.get("/chronova/v1/events?after=0&limit=1000").unwrap().expect(200);
+    page.body["position"].as_u64().unwrap()
+}
+
+#[test]
+fn a_feed_is_followed_dropped_and_resumed_without_loss_and_ends_with_the_server() {
+    let mut cloud = Cloud::new("sim://1");
+    cloud.start();
+    let client = cloud.client();
+    let mut seen = Vec::new();
+    let mut feed = Feed::open(&cloud, "", None);
+    seen.push(feed.next().unwrap());
+    // Live: these come while the feed is open.
+    for n in 0..3 {
+        keypair(&client, &format!("live-{n}"));
+    }
+    while !seen.iter().any(|(_, event)| event["payload"]["name"] == "live-2") {
+        seen.push(feed.next().unwrap());
+    }
+    drop(feed);
+    for n in 0..3 {
+        keypair(&client, &format!("missed-{n}"));
+    }
+    let last = seen.last().unwrap().0;
+    let mut feed = Feed::open(&cloud, "", Some(last));
+    while !seen.iter().any(|(_, event)| event["payload"]["name"] == "missed-2") {
+        seen.push(feed.next().unwrap());
+    }
+    for (at, (id, event)) in seen.iter().enumerate() {
+        assert_eq!((*id, event["position"].as_u64()), (at as u64 + 1, Some(*id)), "every event once, in order");
+    }
+    // What a filter leaves out is not sent; CloudEvents on request.
+    let mut filtered = Feed::open(&cloud, "?kind=keypair&format=cloudevents", None);
+    for n in 0..3 {
+        let (id, event) = filtered.next().unwrap();
+        assert_eq!(event["type"], "chronova.keypair.created");
+        assert_eq!(event["data"]["payload"]["name"], format!("live-{n}"));
+        assert_eq!(event["data"]["position"], id);
+        for required in ["id", "source", "specversion", "type"] {
+            assert!(event[required].as_str().is_some_and(|text| !text.is_empty()), "{required}: {event}");
+        }
+        assert_eq!(event["specversion"], "1.0");
+        let names = event.as_object().unwrap().keys();
+        assert!(names.into_iter().all(|name| name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())));
+    }
+    cloud.stop();
+    while feed.next().is_some() {}
+    while filtered.next().is_some() {}
+}
+
+#[test]
+fn pages_are_the_whole_log_and_wrong_questions_are_refused() {
+    let mut cloud = Cloud::new("sim://1");
+    cloud.start();
+    let client = cloud.client();
+    keypair(&client, "k");
+    let (mut after, mut lines) = (Value::from(0), Vec::new());
+    while !after.is_null() {
+        let page = client.get(&format!("/chronova/v1/events?limit=3&after={after}")).unwrap().expect(200).body;
+        lines.extend(page["events"].as_array().unwrap().iter().map(ToString::to_string));
+        after = page["next"].clone();
+    }
+    let up_to = lines.len().to_string();
+    let (code, text) = cloud.command(&["audit", "--to-position", &up_to]);
+    assert_eq!((code, text.lines().map(str::to_owned).collect::<Vec<_>>()), (0, lines));
+    let (code, csv) = cloud.command(&["audit", "-o", "csv", "--kind", "keypair"]);
+    assert_eq!(code, 0);
+    assert!(csv.starts_with("position,recorded_at,stream,") && csv.contains(",create,data/security/key,"), "{csv}");
+    let (code, table) = cloud.command(&["audit", "-o", "table", "--kind", "keypair"]);
+    assert!(code == 0 && table.starts_with("POSITION") && table.contains("keypair.created"), "{table}");
+    for wrong in ["knd=x", "server=web", "since=now", "after=x", "limit=0", "format=xml"] {
+        client.get(&format!("/chronova/v1/events?{wrong}")).unwrap().expect(400);
+    }
+    // Somebody without the role sees nothing.
+    client.get_as("somebody:p", "/chronova/v1/events").unwrap().expect(403);
+    client.get_as("somebody:p", "/chronova/v1/erasures").unwrap().expect(403);
+    cloud.stop();
+}
+
+/// Files of the data folder that have these bytes, folders of simulated hosts aside.
+fn files_with(folder: &Path, needle: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && path.file_name().is_some_and(|name| name != "sim") {
+            found.extend(files_with(&path, needle));
+        } else if path.is_file() {
+            let bytes = std::fs::read(&path).unwrap();
+            if bytes.windows(needle.len()).any(|window| window == needle.as_bytes()) {
+                found.push(path.display().to_string());
+            }
+        }
+    }
+    found
+}
+
+fn server(cloud: &mut Cloud, furniture: &cloud::Furniture, name: &str, user_data: &str) -> String {
+    let client = cloud.client();
+    let body = json!({"server": {
+        "name": name, "imageRef": furniture.image, "flavorRef": furniture.flavor, "networks": "none",
+        "user_data": user_data, "metadata": {"owner": name}, "description": name, "key_name": "annas-key",
+    }});
+    let id = client.post("/compute/v2.1/servers", &body).unwrap().expect(202).text("/server/id");
+    let path = format!("/compute/v2.1/servers/{id}");
+    cloud.wait("the server is active", |_| {
+        client.get(&path).is_ok_and(|answer| answer.body["server"]["status"] == "ACTIVE")
+    });
+    id
+}
+
+fn delete(cloud: &mut Cloud, id: &str) {
+    let client = cloud.client();
+    let path = format!("/compute/v2.1/servers/{id}");
+    client.delete(&path).unwrap().expect(204);
+    cloud.wait("the server is gone", |_| client.get(&path).is_ok_and(|answer| answer.status == 404));
+}
+
+#[test]
+fn personal_data_is_erased_from_a_running_and_from_a_stopped_server() {
+    // "annas secret", in base64.
+    const USER_DATA: &str = "YW5uYXMgc2VjcmV0";
+    let mut cloud = Cloud::new("sim://1");
+    cloud.start();
+    let furniture = cloud.furnish();
+    let client = cloud.client();
+    keypair(&client, "annas-key");
+    let first = server(&mut cloud, &furniture, "annas-laptop", USER_DATA);
+    let second = server(&mut cloud, &furniture, "annas-desktop", USER_DATA);
+    delete(&mut cloud, &first);
+    // A checkpoint of the read models that tells of her.
+    cloud.stop();
+    assert!(!files_with(&cloud.data().join("views"), "annas-").is_empty());
+    cloud.start();
+    let client = cloud.client();
+    let erase = |body: Value| client.post("/chronova/v1/erasures", &json!({"erasure": body})).unwrap();
+    let request = json!({"user": "admin", "reason": "she asked for it"});
+    let plan = erase(request.clone()).expect(200).body;
+    assert_eq!((plan["dry_run"].clone(), plan["erasure"]["alive"].clone()), (json!(true), json!([second])));
+    let with = |key: &str, value: Value| {
+        let mut request = request.clone();
+        request[key] = value;
+        request
+    };
+    erase(with("dry_run", json!(false))).expect(409);
+    erase(with("server", json!(first))).expect(400);
+    erase(with("reason", json!(" "))).expect(400);
+    delete(&mut cloud, &second);
+    let done = erase(with("dry_run", json!(false))).expect(200).body;
+    assert!(done["erasure"]["keys_destroyed"].as_u64().unwrap() >= 3, "{done}");
+    // Gone from the API, from what is shown of the log, and from every file.
+    let keys = client.get("/compute/v2.1/os-keypairs").unwrap().expect(200).body;
+    assert_eq!(keys["keypairs"], json!([]));
+    let shown = client.get("/chronova/v1/events?limit=1000").unwrap().expect(200).body.to_string();
+    assert!(!shown.contains("annas-") && !shown.contains(USER_DATA) && shown.contains("[erased]"));
+    let listed = client.get("/chronova/v1/erasures").unwrap().expect(200).body;
+    assert_eq!(listed["erasures"][0]["reason"], "she asked for it");
+    assert_eq!(listed["erasures"][0]["asked_by"], "admin");
+    for needle in ["annas-", USER_DATA] {
+        assert_eq!(files_with(&cloud.data(), needle), Vec::<String>::new());
+    }
+    // New data of hers is sealed anew and can be read.
+    keypair(&client, "annas-new-key");
+    let keys = client.get("/compute/v2.1/os-keypairs").unwrap().expect(200).body;
+    assert_eq!(keys["keypairs"][0]["keypair"]["name"], "annas-new-key");
+    // The command works while no server runs, and says what to do while one does.
+    let arguments = ["audit", "erase", "--user", "admin", "--reason", "the rest, too"];
+    let (code, text) = cloud.command(&arguments);
+    assert!(code == 2 && text.contains("POST /chronova/v1/erasures"), "{text}");
+    cloud.stop();
+    let (code, text) = cloud.command(&["rebuild"]);
+    assert!(code == 0 && text.contains("equal"), "{text}");
+    let (code, text) = cloud.command(&arguments);
+    assert!(code == 0 && text.contains("nothing was erased"), "{text}");
+    let (_, before) = cloud.command(&["audit", "--kind", "keypair.created"]);
+    assert!(before.contains("annas-new-key"));
+    let (code, text) = cloud.command(&[&arguments[..], &["--yes"]].concat());
+    assert!(code == 0 && text.contains("erased: 1 keys destroyed"), "{text}");
+    let (_, after) = cloud.command(&["audit"]);
+    assert!(!after.contains("annas-"), "{after}");
+    assert_eq!(files_with(&cloud.data(), "annas-"), Vec::<String>::new());
+    cloud.start();
+    let keys = cloud.client().get("/compute/v2.1/os-keypairs").unwrap().expect(200).body;
+    assert_eq!(keys["keypairs"], json!([]));
+    assert!(head(&cloud.client()) > 0);
+    cloud.stop();
+    let (code, text) = cloud.command(&["rebuild"]);
+    assert!(code == 0 && text.contains("equal"), "{text}");
+}

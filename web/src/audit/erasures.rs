@@ -1,0 +1,158 @@
+//! `/chronova/v1/erasures`: erasing personal data, and what was erased.
+//!
+//! `POST {"erasure": {"user": "...", "reason": "..."}}` (or `server`, or `project`) looks only, unless `"dry_run": false`;
+//! what is alive is refused, unless `"even_alive": true`.
+
+use chronova_actors::erasure::work::{Eraser, ErasureError, Plan};
+use chronova_events::erasure::{Erasure, Whose};
+use chronova_events::ids::{ProjectId, UserId};
+use chronova_events::store::StoreError;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, get, post};
+
+pub(super) const ROUTES: &[Route] = &[
+    get("erasures.list", "/erasures", handler!(list)).policy("chronova:erasures:list"),
+    post("erasures.create", "/erasures", handler!(create)).any_body().policy("chronova:erasures:create"),
+];
+
+const LONGEST_REASON: usize = 1_024;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body {
+    erasure: Request,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    user: Option<String>,
+    server: Option<String>,
+    project: Option<String>,
+    reason: String,
+    #[serde(default = "yes")]
+    dry_run: bool,
+    #[serde(default)]
+    even_alive: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Request {
+    fn whose(&self) -> Result<Whose, Fault> {
+        if self.reason.trim().is_empty() || self.reason.len() > LONGEST_REASON {
+            return Err(Fault::bad_request(format!("reason must say why, in at most {LONGEST_REASON} bytes.")));
+        }
+        match (&self.user, &self.server, &self.project) {
+            (Some(user), None, None) => Ok(Whose::User(UserId::new(user))),
+            (None, Some(server), None) => {
+                server.parse().map(Whose::Server).map_err(|_| Fault::bad_request("server is no UUID."))
+            }
+            (None, None, Some(project)) => Ok(Whose::Project(ProjectId::new(project))),
+            _ => Err(Fault::bad_request("Exactly one of user, server and project has to be named.")),
+        }
+    }
+}
+
+async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    let Body { erasure: request } = serde_json::from_value(ctx.body.clone())
+        .map_err(|error| Fault::bad_request(format!("The body is no request for an erasure: {error}.")))?;
+    let (eraser, permit) = (eraser(&ctx)?, ctx.permit()?);
+    let plan = Plan::of(&eraser.views, request.whose()?);
+    if plan.is_empty() {
+        return Err(Fault::not_found("There is nothing to erase: no server is concerned."));
+    }
+    let shown = show_plan(&plan);
+    if request.dry_run {
+        return Ok(Reply::ok(json!({"erasure": shown, "dry_run": true})));
+    }
+    if (plan.user_exists || !plan.alive.is_empty()) && !request.even_alive {
+        let what = format!(
+            "{} servers are not deleted{}",
+            plan.alive.len(),
+            if plan.user_exists { ", nor is the user" } else { "" }
+        );
+        return Err(Fault::conflict(format!("{what}: delete them first, or say \"even_alive\": true.")));
+    }
+    // On its own: a client that hangs up does not stop it half-way.
+    let meta = dispatch::meta(&permit);
+    let work = actix_web::rt::spawn(async move { eraser.erase(plan, request.reason, &meta).await });
+    let done = work.await.map_err(Fault::internal)?.map_err(failed)?;
+    let mut answer = shown;
+    answer["id"] = json!(done.erasure.to_string());
+    answer["keys_destroyed"] = json!(done.keys);
+    Ok(Reply::ok(json!({"erasure": answer, "dry_run": false})))
+}
+
+async fn list(ctx: Ctx) -> Result<Reply, Fault> {
+    let mut all: Vec<(i64, Value)> = ctx.house()?.views.erasures.read(|view| {
+        let by_id = view.erasures.by_id.values();
+        by_id
+            .map(|erasure| {
+                let by = view.asked_by.get(&erasure.request.erasure);
+                (erasure.requested_at.0, show(erasure, by))
+            })
+            .collect()
+    });
+    all.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
+    Ok(Reply::ok(json!({"erasures": all.into_iter().map(|(_, shown)| shown).collect::<Vec<_>>()})))
+}
+
+fn eraser(ctx: &Ctx) -> Result<Eraser, Fault> {
+    let (house, app) = (ctx.house()?, &ctx.app);
+    Ok(Eraser {
+        store: std::sync::Arc::clone(app.log()?),
+        gateway: std::sync::Arc::clone(&house.gateway),
+        views: std::sync::Arc::clone(&house.views),
+        checkpoints: app.checkpoints.clone(),
+    })
+}
+
+fn whose(whose: &Whose) -> Value {
+    match whose {
+        Whose::User(user) => json!({"user": user.as_str()}),
+        Whose::Server(server) => json!({"server": server.to_string()}),
+        Whose::Project(project) => json!({"project": project.as_str()}),
+    }
+}
+
+fn show_plan(plan: &Plan) -> Value {
+    json!({
+        "whose": whose(&plan.whose),
+        "user": plan.user.as_ref().map(ToString::to_string),
+        "user_exists": plan.user_exists,
+        "servers": plan.servers.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "alive": plan.alive.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    })
+}
+
+fn show(erasure: &Erasure, by: Option<&UserId>) -> Value {
+    let request = &erasure.request;
+    json!({
+        "id": request.erasure.to_string(),
+        "whose": whose(&request.whose),
+        "reason": request.reason,
+        "asked_by": by.map(ToString::to_string),
+        "requested_at": erasure.requested_at.to_string(),
+        "completed_at": erasure.completed.map(|(at, _)| at.to_string()),
+        "keys_destroyed": erasure.completed.map(|(_, keys)| keys),
+        "servers": request.servers.len(),
+    })
+}
+
+fn failed(error: ErasureError) -> Fault {
+    match error {
+        ErasureError::NoKeys => Fault::conflict(error.to_string()),
+        ErasureError::Log(StoreError::Full) => Fault::unavailable("The log's disk is full.").caused_by(error),
+        error => Fault::unavailable("The erasure was begun and is not complete; ask again.").caused_by(error),
+    }
+}

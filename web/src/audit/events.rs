@@ -1,0 +1,79 @@
+//! `GET /chronova/v1/events`: the log, page by page or live.
+
+use serde_json::json;
+
+use super::feed::{self, Right};
+use super::filters::{Asked, limit};
+use super::line::{Format, cloud_event, json_line};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, get};
+
+pub(super) const RULE: &str = "chronova:events:list";
+
+pub(super) const ROUTES: &[Route] = &[get("events.list", "/events", handler!(list)).policy(RULE)];
+
+const SSE: &str = "text/event-stream";
+const CLOUD_EVENTS: &str = "application/cloudevents-batch+json";
+
+async fn list(ctx: Ctx) -> Result<Reply, Fault> {
+    let mut asked = Asked::parse(&ctx.query)?;
+    let accept = ctx.header("Accept").unwrap_or_default();
+    let format = format(&ctx, accept)?;
+    let store = ctx.app.log()?;
+    asked.criteria.learn(store.as_ref()).await.map_err(unreadable)?;
+    if accept.contains(SSE) || ctx.query.last("follow").is_some() {
+        if let Some(last) = ctx.header("Last-Event-ID") {
+            let position = last.trim().parse().map_err(|_| Fault::bad_request("Last-Event-ID is no position."))?;
+            asked.after = chronova_events::envelope::Position(position);
+        }
+        let right = Right { app: ctx.app.clone(), headers: ctx.headers.clone(), rule: RULE };
+        let stream = feed::start(right, std::sync::Arc::clone(store), asked, format)?;
+        // Proxies are asked not to collect what is meant to arrive at once.
+        let reply = Reply::stream(SSE, None, stream).header("Cache-Control", "no-store");
+        return Ok(reply.header("X-Accel-Buffering", "no"));
+    }
+    page(&ctx, asked, format).await
+}
+
+fn format(ctx: &Ctx, accept: &str) -> Result<Format, Fault> {
+    match ctx.query.last("format") {
+        None if accept.contains("cloudevents") => Ok(Format::CloudEvents),
+        None => Ok(Format::Json),
+        Some(name) => Format::parse(name)
+            .filter(|format| matches!(format, Format::Json | Format::CloudEvents))
+            .ok_or_else(|| Fault::bad_request(format!("There is no format {name:?} here: json, cloudevents."))),
+    }
+}
+
+/// One page; `next` is what `after` has to be for the next one, and absent at the end of the log.
+async fn page(ctx: &Ctx, asked: Asked, format: Format) -> Result<Reply, Fault> {
+    let limit = limit(&ctx.query, ctx.app.config.max_limit)?;
+    let store = ctx.app.log()?;
+    let (mut at, mut events, mut ended) = (asked.after, Vec::new(), false);
+    while events.len() < limit && at < asked.up_to && !ended {
+        let found = store.search(at, limit - events.len(), &asked.criteria).await.map_err(unreadable)?;
+        ended = found.until == at;
+        at = found.until;
+        for recorded in found.events.iter().filter(|recorded| recorded.position <= asked.up_to) {
+            let shown = match format {
+                Format::CloudEvents => cloud_event(recorded),
+                _ => json_line(recorded),
+            };
+            events.push(shown.map_err(unreadable)?);
+        }
+    }
+    ended |= at >= asked.up_to || at >= store.head();
+    if format == Format::CloudEvents {
+        let reply = Reply::bytes(200, CLOUD_EVENTS, serde_json::Value::from(events).to_string());
+        return Ok(reply.header("X-Chronova-Position", at.to_string()));
+    }
+    let next = (!ended).then_some(at.0);
+    Ok(Reply::ok(json!({"events": events, "position": at.0.min(asked.up_to.0), "next": next})))
+}
+
+fn unreadable(error: impl std::fmt::Display) -> Fault {
+    Fault::unavailable("The event log cannot be read.").caused_by(error)
+}

@@ -1,0 +1,124 @@
+//! What is asked for, as query parameters. Each may be given several times; what several take, either may take.
+
+use chrono::DateTime;
+use chronova_events::envelope::{Position, Timestamp};
+use chronova_events::store::criteria::Criteria;
+use uuid::Uuid;
+
+use crate::fault::Fault;
+use crate::query::Query;
+
+/// Parameters that the listing takes; any other is refused, so that a misspelt filter does not show everything.
+const KNOWN: [&str; 14] = [
+    "stream",
+    "kind",
+    "user",
+    "project",
+    "request_id",
+    "server",
+    "host",
+    "since",
+    "until",
+    "after",
+    "up_to",
+    "limit",
+    "format",
+    "follow",
+];
+/// Values of one parameter.
+const MOST: usize = 64;
+
+/// The question, apart from the form of the answer.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    pub criteria: Criteria,
+    /// Only what follows this position.
+    pub after: Position,
+    /// Only up to and with this position.
+    pub up_to: Position,
+}
+
+impl Asked {
+    pub(super) fn parse(query: &Query) -> Result<Self, Fault> {
+        for (key, _) in query.pairs() {
+            if !KNOWN.contains(&key.as_str()) {
+                return Err(Fault::bad_request(format!("There is no filter {key:?}: {} are known.", KNOWN.join(", "))));
+            }
+            if query.all(key).count() > MOST {
+                return Err(Fault::bad_request(format!("{key} may be given {MOST} times at the most.")));
+            }
+        }
+        let all = |key| query.all(key).map(str::to_owned).collect::<Vec<_>>();
+        let things = ["server", "host"].into_iter().flat_map(|key| all(key).into_iter().map(move |value| (key, value)));
+        let things = things
+            .map(|(key, value)| Uuid::parse_str(&value).map_err(|_| wrong(key, &value, "a UUID")))
+            .collect::<Result<_, _>>()?;
+        let criteria = Criteria {
+            streams: all("stream"),
+            kinds: all("kind"),
+            users: all("user"),
+            projects: all("project"),
+            request_ids: all("request_id"),
+            since: time(query, "since")?,
+            until: time(query, "until")?,
+            things,
+            ..Criteria::default()
+        };
+        let after = number(query, "after")?.map_or(Position::START, Position);
+        let up_to = number(query, "up_to")?.map_or(Position(u64::MAX), Position);
+        Ok(Self { criteria, after, up_to })
+    }
+}
+
+/// How many events at once, `most` at the most.
+pub(super) fn limit(query: &Query, most: u64) -> Result<usize, Fault> {
+    let limit = number(query, "limit")?.unwrap_or(most).min(most);
+    if limit == 0 {
+        return Err(wrong("limit", "0", "a number from 1 on"));
+    }
+    Ok(usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
+fn number(query: &Query, key: &'static str) -> Result<Option<u64>, Fault> {
+    let parse = |text: &str| text.parse().map_err(|_| wrong(key, text, "a number"));
+    query.last(key).map(parse).transpose()
+}
+
+fn time(query: &Query, key: &'static str) -> Result<Option<Timestamp>, Fault> {
+    let parse = |text: &str| {
+        let time = DateTime::parse_from_rfc3339(text);
+        time.map(|time| Timestamp(time.timestamp_micros())).map_err(|_| wrong(key, text, "a time as in RFC 3339"))
+    };
+    query.last(key).map(parse).transpose()
+}
+
+fn wrong(key: &str, value: &str, wanted: &str) -> Fault {
+    Fault::bad_request(format!("{key} is {value:?} and should be {wanted}."))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn parse(text: &str) -> Result<Asked, String> {
+        Asked::parse(&Query::parse(text).unwrap()).map_err(|fault| fault.message.to_string())
+    }
+
+    #[test]
+    fn filters() {
+        let server = Uuid::from_u128(7);
+        let asked = parse(&format!("kind=instance&kind=*_failed&server={server}&since=2026-01-31T12:00:00Z&after=9"));
+        let Asked { criteria, after, up_to } = asked.unwrap();
+        assert_eq!(criteria.kinds, ["instance", "*_failed"]);
+        assert_eq!((criteria.things, after, up_to), (vec![server], Position(9), Position(u64::MAX)));
+        assert_eq!(criteria.since, Some(Timestamp(1_769_860_800_000_000)));
+        assert!(parse("knd=x").unwrap_err().contains("no filter"));
+        for bad in ["server=web-1", "since=yesterday", "after=-1"] {
+            assert!(parse(bad).unwrap_err().contains("should be"), "{bad}");
+        }
+        assert!(parse(&"user=a&".repeat(65)).unwrap_err().contains("64 times"));
+        assert!(limit(&Query::parse("limit=0").unwrap(), 10).is_err());
+        assert_eq!(limit(&Query::parse("limit=99").unwrap(), 10).unwrap(), 10);
+    }
+}

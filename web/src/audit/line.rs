@@ -1,0 +1,255 @@
+//! One event in each of the forms in which people and programs read it.
+//!
+//! What a field says is shown as it was recorded, except secrets (hashes of passwords, keys), which an auditor has no use
+//! for, and personal fields that were erased.
+
+use std::fmt::Write as _;
+
+use chronova_events::envelope::{Cause, Recorded};
+use chronova_events::registry::{DecodeError, Event};
+use chronova_events::sealed::Personal;
+use serde_json::{Map, Value, json};
+
+use super::cadf::Cadf;
+
+/// A form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    /// One JSON object.
+    #[default]
+    Json,
+    /// CloudEvents 1.0, structured mode.
+    CloudEvents,
+    /// Comma-separated values (RFC 4180).
+    Csv,
+    /// Columns for a terminal.
+    Table,
+}
+
+impl Format {
+    pub const NAMES: [&'static str; 4] = ["json", "cloudevents", "csv", "table"];
+
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "json" | "jsonl" => Some(Self::Json),
+            "cloudevents" => Some(Self::CloudEvents),
+            "csv" => Some(Self::Csv),
+            "table" => Some(Self::Table),
+            _ => None,
+        }
+    }
+
+    /// The first line of a listing in this form, with its end.
+    pub fn head(self) -> Option<String> {
+        match self {
+            Self::Json | Self::CloudEvents => None,
+            Self::Csv => Some(CSV.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(",") + "\r\n"),
+            Self::Table => Some(columns(["POSITION", "TIME", "WHO", "ACTION", "TARGET", "OUTCOME", "KIND", "REQUEST"])),
+        }
+    }
+
+    /// One event, with the end of its line.
+    pub fn line(self, recorded: &Recorded) -> Result<String, DecodeError> {
+        Ok(match self {
+            Self::Json => json_line(recorded)?.to_string() + "\n",
+            Self::CloudEvents => cloud_event(recorded)?.to_string() + "\n",
+            Self::Csv => csv(recorded)?,
+            Self::Table => table(recorded)?,
+        })
+    }
+}
+
+/// One event as one JSON object.
+pub fn json_line(recorded: &Recorded) -> Result<Value, DecodeError> {
+    let event = recorded.event()?;
+    let payload = shown(event);
+    let meta = &recorded.meta;
+    let cadf = Cadf::of(recorded, event, &payload);
+    let mut line = Map::new();
+    let mut put = |key: &str, value: Value| {
+        line.insert(key.to_owned(), value);
+    };
+    put("position", json!(recorded.position.0));
+    put("stream", json!(recorded.stream.as_str()));
+    put("revision", json!(recorded.revision.0));
+    put("id", json!(recorded.id.to_string()));
+    put("kind", json!(&*recorded.kind));
+    put("version", json!(recorded.version));
+    put("recorded_at", json!(recorded.recorded_at.to_string()));
+    put("request_id", json!(meta.request_id.as_ref().map(ToString::to_string)));
+    put("correlation", json!(meta.correlation.to_string()));
+    put("causation", json!(meta.causation.map(|id| id.to_string())));
+    put("cause", cause(&meta.cause));
+    for (key, value) in cadf.fields() {
+        put(key, value);
+    }
+    match recorded.personal() {
+        Personal::Clear | Personal::Sealed => {}
+        Personal::Erased => put("personal", json!("erased")),
+        Personal::Lost => put("personal", json!("key lost")),
+    }
+    put("payload", payload);
+    Ok(Value::Object(line))
+}
+
+/// The same as a CloudEvent: <https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md>. `sequence` is the
+/// extension of that name.
+pub fn cloud_event(recorded: &Recorded) -> Result<Value, DecodeError> {
+    let mut data = json_line(recorded)?;
+    if let Some(data) = data.as_object_mut() {
+        data.retain(|key, _| !["id", "stream", "recorded_at"].contains(&key.as_str()));
+    }
+    Ok(json!({
+        "specversion": "1.0",
+        "id": recorded.id.to_string(),
+        "source": "urn:chronova:log",
+        "type": format!("chronova.{}", recorded.kind),
+        "subject": recorded.stream.as_str(),
+        "time": recorded.recorded_at.to_string(),
+        "datacontenttype": "application/json",
+        "sequence": format!("{:020}", recorded.position.0),
+        "correlationid": recorded.meta.correlation.to_string(),
+        "data": data,
+    }))
+}
+
+fn cause(cause: &Cause) -> Value {
+    match cause {
+        Cause::User { user, project, roles } => {
+            json!({"user": user.as_str(), "project": project.as_ref().map(ToString::to_string), "roles": roles})
+        }
+        Cause::Process { process } => json!({"process": process.to_string()}),
+        Cause::System { part } => json!({"system": part}),
+    }
+}
+
+/// A cell of a line: a path into the JSON form.
+type Column = (&'static str, &'static str);
+
+/// The columns of the CSV form and where in the JSON form they come from.
+const CSV: &[Column] = &[
+    ("position", "/position"),
+    ("recorded_at", "/recorded_at"),
+    ("stream", "/stream"),
+    ("revision", "/revision"),
+    ("kind", "/kind"),
+    ("version", "/version"),
+    ("initiator_type", "/initiator/typeURI"),
+    ("initiator_id", "/initiator/id"),
+    ("project_id", "/initiator/project_id"),
+    ("action", "/action"),
+    ("target_type", "/target/typeURI"),
+    ("target_id", "/target/id"),
+    ("outcome", "/outcome"),
+    ("reason_code", "/reason/reasonCode"),
+    ("reason", "/reason/reasonText"),
+    ("request_id", "/request_id"),
+    ("correlation", "/correlation"),
+    ("causation", "/causation"),
+    ("id", "/id"),
+    ("personal", "/personal"),
+    ("payload", "/payload"),
+];
+
+fn csv(recorded: &Recorded) -> Result<String, DecodeError> {
+    let line = json_line(recorded)?;
+    let cells: Vec<String> = CSV.iter().map(|(_, pointer)| cell(line.pointer(pointer))).collect();
+    Ok(cells.join(",") + "\r\n")
+}
+
+/// RFC 4180: a cell with a comma, a quote or a line break is quoted, quotes are doubled.
+fn cell(value: Option<&Value>) -> String {
+    let text = match value {
+        None | Some(Value::Null) => return String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    };
+    if text.contains([',', '"', '\r', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+}
+
+fn table(recorded: &Recorded) -> Result<String, DecodeError> {
+    let event = recorded.event()?;
+    let cadf = Cadf::of(recorded, event, &shown(event));
+    let position = recorded.position.to_string();
+    let time = recorded.recorded_at.iso_micros();
+    let kind = recorded.kind.split_once('.').map_or("", |(noun, _)| noun);
+    let target = format!("{kind} {}", printable(&cadf.target.id));
+    let request = recorded.meta.request_id.as_ref().map(ToString::to_string).unwrap_or_default();
+    let who = printable(&cadf.initiator.resource.id);
+    Ok(columns([&position, &time, &who, cadf.action, &target, cadf.outcome, &recorded.kind, &printable(&request)]))
+}
+
+/// What comes from outside must not move the cursor of the terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+const WIDTHS: [usize; 8] = [9, 26, 36, 12, 52, 7, 30, 0];
+
+fn columns(cells: [&str; 8]) -> String {
+    let mut line = String::new();
+    for (cell, width) in cells.iter().zip(WIDTHS) {
+        // Writing to a text cannot fail.
+        let _ = write!(line, "{cell:<width$} ");
+    }
+    line.truncate(line.trim_end().len());
+    line + "\n"
+}
+
+/// The payload without secrets.
+pub fn shown(event: &Event) -> Value {
+    let mut value = event.json();
+    hide(&mut value);
+    value
+}
+
+const SECRET_WORDS: [&str; 4] = ["password", "secret", "private_key", "hash"];
+/// Contain a secret word and are none.
+const PUBLIC: [&str; 2] = ["checksum_hash", "image_hash"];
+
+fn hide(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            for (key, inner) in map.iter_mut() {
+                let secret = SECRET_WORDS.iter().any(|word| key.contains(word)) && !PUBLIC.contains(&key.as_str());
+                if secret && !inner.is_null() && !inner.is_boolean() {
+                    *inner = Value::from("(hidden)");
+                } else {
+                    hide(inner);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(hide),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_hidden_and_flags_are_not() {
+        let mut value = json!({"a": [{"password_hash": "x", "name": "n"}], "password_changed": true, "secret": null});
+        hide(&mut value);
+        let expected =
+            json!({"a": [{"password_hash": "(hidden)", "name": "n"}], "password_changed": true, "secret": null});
+        assert_eq!(value, expected);
+    }
+
+    #[test]
+    fn cells_are_quoted_as_rfc_4180_says() {
+        for (value, text) in [
+            (json!("plain"), "plain"),
+            (json!("a,b"), "\"a,b\""),
+            (json!("say \"x\""), "\"say \"\"x\"\"\""),
+            (json!("two\r\nlines"), "\"two\r\nlines\""),
+            (json!(7), "7"),
+            (json!(null), ""),
+            (json!({"a": 1}), "\"{\"\"a\"\":1}\""),
+        ] {
+            assert_eq!(cell(Some(&value)), text);
+        }
+        assert_eq!(printable("a\x1b[2Jb"), "a?[2Jb");
+    }
+}
