@@ -279,7 +279,8 @@ impl Shelf {
     /// The latest held state at or before the moment; it counts as used.
     fn nearest(&mut self, moment: Moment) -> Option<(Arc<Views>, Mark)> {
         self.clock += 1;
-        let found = self.held.iter_mut().filter(|held| moment.includes(&held.mark)).max_by_key(|held| held.mark.position)?;
+        let found =
+            self.held.iter_mut().filter(|held| moment.includes(&held.mark)).max_by_key(|held| held.mark.position)?;
         found.used = self.clock;
         Some((Arc::clone(&found.views), found.mark))
     }

@@ -168,7 +168,7 @@ macro_rules! views {
             }
 
             /// Takes the named read models over from `other`.
-            pub(crate) fn adopt(&self, other: &Self, names: &BTreeSet<&'static str>) {
+            pub fn adopt(&self, other: &Self, names: &BTreeSet<&'static str>) {
                 let _mark = self.mark();
                 $( if names.contains(<$projection>::NAME) { self.$field.put(other.$field.share()); } )+
             }

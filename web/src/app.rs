@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use chronova_actors::house::House;
 use chronova_actors::image::embedded::EmbeddedImages;
+use chronova_projections::history::History;
 
 use crate::auth::Authentication;
 use crate::compute::Compute;
@@ -28,6 +29,7 @@ pub struct App {
     house: Option<Arc<House>>,
     identity: Option<Arc<IdentityService>>,
     images: Option<Arc<EmbeddedImages>>,
+    history: Option<Arc<History>>,
 }
 
 impl App {
@@ -42,6 +44,7 @@ impl App {
             house: None,
             identity: None,
             images: None,
+            history: None,
         }
     }
 
@@ -74,6 +77,18 @@ impl App {
     /// The embedded image service, unless another one does its work.
     pub fn images(&self) -> Result<&Arc<EmbeddedImages>, Fault> {
         self.images.as_ref().ok_or_else(|| Fault::not_found("The image service is elsewhere."))
+    }
+
+    /// Lets operations that take `as_of` be asked about the past.
+    #[must_use]
+    pub fn with_history(mut self, history: Arc<History>) -> Self {
+        self.history = Some(history);
+        self
+    }
+
+    /// The read models as they were, where they can be had.
+    pub fn history(&self) -> Option<&Arc<History>> {
+        self.history.as_ref()
     }
 
     /// Read models, hosts, ports and the way to the aggregates. Without it (some tests) nothing can be served.

@@ -39,8 +39,7 @@ fn position(position: u64) -> Moment {
 async fn every_moment_is_what_it_was() {
     let store = filled(2).await;
     let folder = tempfile::tempdir().unwrap();
-    let checkpoints =
-        Checkpoints::new(folder.path(), CheckpointOptions { spacing: 1, ..CheckpointOptions::default() });
+    let checkpoints = Checkpoints::new(folder.path(), CheckpointOptions { spacing: 1, ..CheckpointOptions::default() });
     for at in [0, 30, 60] {
         checkpoints.save(&alone(&store, at).await).unwrap();
     }
@@ -134,8 +133,7 @@ async fn those_who_cannot_be_served_are_turned_away() {
 async fn what_took_long_is_kept() {
     let store = filled(1).await;
     let folder = tempfile::tempdir().unwrap();
-    let checkpoints =
-        Checkpoints::new(folder.path(), CheckpointOptions { spacing: 5, ..CheckpointOptions::default() });
+    let checkpoints = Checkpoints::new(folder.path(), CheckpointOptions { spacing: 5, ..CheckpointOptions::default() });
     let history = History::new(
         Arc::clone(&store) as _,
         live(&store).await,
