@@ -7,6 +7,7 @@
 
 pub mod checkpoint;
 pub mod history;
+pub mod lifelike;
 pub mod progress;
 pub mod rebuild;
 pub mod replay;

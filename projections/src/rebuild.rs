@@ -83,3 +83,6 @@ fn begin(names: &BTreeSet<&'static str>, until: Position) -> (Arc<Views>, Arc<Pr
     let title = names.iter().copied().collect::<Vec<_>>().join(", ");
     (Arc::new(Views::only(names.clone())), Progress::new(format!("rebuild of {title}"), until.0))
 }
+
+#[cfg(test)]
+mod tests;

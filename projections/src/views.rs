@@ -331,6 +331,7 @@ mod tests {
             recorded_at: Timestamp(i64::try_from(position).unwrap()),
             meta: Meta::system("test"),
             data: event.encode().unwrap().into(),
+            hash: None,
             decoded: OnceLock::new(),
         })
     }

@@ -47,8 +47,8 @@ impl Opener {
 
 impl Door {
     /// One that is open from the beginning.
-    pub fn open(app: &Arc<App>) -> Self {
-        let (_, opened) = watch::channel(Some(Arc::clone(app)));
+    pub fn open(app: Arc<App>) -> Self {
+        let (_, opened) = watch::channel(Some(app));
         Self { app: opened, tale: Arc::new(|| json!(null)), patience: PATIENCE }
     }
 

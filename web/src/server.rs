@@ -59,7 +59,7 @@ pub fn configure(
     routers: Arc<Routers>,
     only: Option<Service>,
 ) -> impl FnOnce(&mut ServiceConfig) + Clone {
-    configure_behind(Door::open(&app), routers, only)
+    configure_behind(Door::open(app), routers, only)
 }
 
 /// As [`configure`], behind a door that may still be closed.

@@ -95,14 +95,7 @@ pub(super) fn write(
     before(Step::Table)?;
     let table = Table { mark: views.marked(), sections };
     let table = codec::encode_snapshot(&table).map_err(|error| CheckpointError::Encode(error.to_string()))?;
-    let mut sum = Sum::new();
-    sum.update(&head);
-    sum.update(&table);
-    let length = u32::try_from(table.len()).map_err(io::Error::other)?;
-    out.write_all(&table)?;
-    out.write_all(&length.to_le_bytes())?;
-    out.write_all(&sum.finalize().to_le_bytes())?;
-    out.write_all(END)?;
+    out.write_all(&tail(&head, &table)?)?;
     let bytes = out.length;
     let file = out.out.into_inner().map_err(io::IntoInnerError::into_error)?;
     before(Step::Sync)?;
@@ -188,7 +181,7 @@ pub(super) fn table(path: &Path) -> Result<(Table, u64), CheckpointError> {
     let mut head = [0; HEAD];
     file.read_exact(&mut head)?;
     let mut tail = [0; TAIL];
-    file.seek(SeekFrom::End(-(TAIL as i64)))?;
+    file.seek(SeekFrom::Start((HEAD + body) as u64))?;
     file.read_exact(&mut tail)?;
     if &head[..8] != MAGIC || &tail[8..] != END {
         return Err(unusable("it is damaged or cut short"));
@@ -223,4 +216,30 @@ fn number(bytes: &[u8]) -> u32 {
 
 fn unusable(reason: &str) -> CheckpointError {
     CheckpointError::Unusable(reason.to_owned())
+}
+
+/// Says in a checkpoint that a read model is of another version: what an older binary would have left behind. For proofs
+/// of what happens then.
+pub fn relabel(path: &Path, name: &str, version: u32) -> Result<(), CheckpointError> {
+    let (mut table, bytes) = read(path)?;
+    let body = table.end();
+    for section in table.sections.iter_mut().filter(|section| section.name == name) {
+        section.version = version;
+    }
+    let mut file = bytes.get(..body).unwrap_or_default().to_vec();
+    let table = codec::encode_snapshot(&table).map_err(|error| CheckpointError::Encode(error.to_string()))?;
+    file.extend(tail(&file[..HEAD], &table)?);
+    Ok(fs::write(path, file)?)
+}
+
+/// The table and what follows it.
+fn tail(head: &[u8], table: &[u8]) -> io::Result<Vec<u8>> {
+    let mut sum = Sum::new();
+    sum.update(head);
+    sum.update(table);
+    let mut tail = table.to_vec();
+    tail.extend(u32::try_from(table.len()).map_err(io::Error::other)?.to_le_bytes());
+    tail.extend(sum.finalize().to_le_bytes());
+    tail.extend(END);
+    Ok(tail)
 }

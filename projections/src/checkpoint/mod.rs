@@ -24,7 +24,7 @@ use thiserror::Error;
 use crate::views::{Mark, Restored, Views};
 
 pub use compare::differences;
-pub use file::Step;
+pub use file::{Step, relabel};
 pub use keeper::{Keeper, KeeperOptions, Kept};
 
 const EXTENSION: &str = "checkpoint";
@@ -268,12 +268,12 @@ fn read(candidate: &Found) -> Result<Opened, CheckpointError> {
     let mut opened = Opened::empty();
     let views = &opened.views;
     let restored: Vec<(&str, Restored)> = std::thread::scope(|scope| {
-        let work = |section: &file::Section, range: std::ops::Range<usize>| {
-            let restored = match bytes.get(range).filter(|bytes| crc32fast::hash(bytes) == section.checksum) {
-                Some(bytes) => views.restore(&section.name, section.version, bytes),
-                None => Restored::Damaged,
-            };
-            restored
+        let work = |section: &file::Section, range: std::ops::Range<usize>| match bytes
+            .get(range)
+            .filter(|bytes| crc32fast::hash(bytes) == section.checksum)
+        {
+            Some(bytes) => views.restore(&section.name, section.version, bytes),
+            None => Restored::Damaged,
         };
         let threads: Vec<_> = table
             .ranges()
