@@ -88,7 +88,7 @@ pub struct HistoryOptions {
 
 impl Default for HistoryOptions {
     fn default() -> Self {
-        Self { held: 4, memory: 2 << 30, at_once: 2, waiting: 32, patience: Duration::from_secs(30), near: 20_000 }
+        Self { held: 4, memory: 4 << 30, at_once: 2, waiting: 32, patience: Duration::from_secs(30), near: 20_000 }
     }
 }
 

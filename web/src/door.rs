@@ -84,3 +84,39 @@ impl Door {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::auth::Authentication;
+    use crate::config::WebConfig;
+    use crate::metrics::Metrics;
+    use crate::policy::{Enforcer, Overrides};
+    use crate::reply::ReplyBody;
+
+    fn app() -> Arc<App> {
+        let config = WebConfig::default();
+        let policy = Enforcer::new(&config.policy, &Overrides::parse("", "policy.yaml").unwrap()).unwrap();
+        let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
+        Arc::new(App::new(config, policy, Authentication::NoAuth, metrics))
+    }
+
+    #[actix_web::test]
+    async fn who_comes_early_waits_and_is_served() {
+        let (opener, door) = Door::closed(Arc::new(|| json!({"work": ["replay"]})));
+        let told = door.enter("/healthz").await.unwrap_err();
+        assert_eq!(told.status, 503);
+        assert!(matches!(told.body, ReplyBody::Json(told) if told["read_models"]["work"] == json!(["replay"])));
+        let sent_away = door.clone().patient(Duration::ZERO).enter("/compute/v2.1/servers").await.unwrap_err();
+        assert_eq!(sent_away.status, 503);
+        assert!(sent_away.headers.iter().any(|(name, _)| *name == "Retry-After"));
+        let app = app();
+        let (entered, ()) = tokio::join!(door.enter("/compute/v2.1/servers"), async {
+            tokio::task::yield_now().await;
+            opener.open(&app);
+        });
+        assert!(Arc::ptr_eq(&entered.unwrap(), &app));
+        assert!(door.enter("/healthz").await.is_ok());
+    }
+}

@@ -101,7 +101,7 @@ section! {
             help: "Past states that are held in memory for further questions about the same moment (`?as_of=`).",
         }
         as_of_memory: u64 {
-            default: Text("2048"), min: Some(16.0), unit: "MiB",
+            default: Text("4096"), min: Some(16.0), unit: "MiB",
             help: "Memory that past states may take together, held and in the making, by a rough count. A question that \
                    needs more is answered with 503.",
         }

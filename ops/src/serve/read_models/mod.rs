@@ -66,7 +66,9 @@ impl ReadModels {
         let replaying = works.begin(&progress);
         replay::replay(&**store, &views, Until::Head, &progress).await.context("the event log cannot be folded")?;
         drop(replaying);
-        let from = from.map(|found| found.mark.position).unwrap_or_default();
+        // What was passed over, or lacks something, is no checkpoint to begin with again.
+        let good = from.filter(|_| remarks.is_empty());
+        let from = good.map(|found| found.mark.position).unwrap_or_default();
         let keeper = Keeper::new(Arc::clone(&views), Arc::clone(&checkpoints), settings::keeper(config), from);
         let history = History::new(Arc::clone(store), Arc::clone(&views), Some(checkpoints), settings::history(config));
         let (store, works, remarks) = (Arc::clone(store), Arc::clone(works), Arc::new(remarks));
@@ -75,7 +77,13 @@ impl ReadModels {
 
     /// Begins to look after them; they are followed from now on.
     pub(super) fn attend(&mut self) {
-        self.tasks.spawn(Arc::clone(&self.keeper).keep());
+        let (keeper, at_once) = (Arc::clone(&self.keeper), !self.remarks.is_empty() && self.provisional.is_empty());
+        self.tasks.spawn(async move {
+            if at_once {
+                keeper.write().await;
+            }
+            keeper.keep().await;
+        });
         if !self.provisional.is_empty() {
             let (store, views, works) = (Arc::clone(&self.store), Arc::clone(&self.views), Arc::clone(&self.works));
             let (names, keeper) = (self.provisional.clone(), Arc::clone(&self.keeper));
