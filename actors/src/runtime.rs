@@ -45,12 +45,13 @@ impl Core {
     pub async fn start(
         store: Arc<dyn EventStore>,
         clock: Arc<dyn Clock>,
-        views: Views,
+        views: impl Into<Arc<Views>>,
         threads: usize,
     ) -> Result<Self, ProjectionError> {
+        let views = views.into();
         runner::catch_up(store.as_ref(), &views).await?;
         let gateway = Gateway::start(Arc::clone(&store), Arc::clone(&clock), threads);
-        Ok(Self { store, clock, views: Arc::new(views), gateway, interference: None })
+        Ok(Self { store, clock, views, gateway, interference: None })
     }
 }
 

@@ -54,6 +54,12 @@ pub fn encode_snapshot<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
     encode(value)
 }
 
+/// Encodes a snapshot that may be too large to be held twice.
+pub fn write_snapshot<T: Serialize>(value: &T, mut out: impl std::io::Write) -> Result<usize, CodecError> {
+    bincode::serde::encode_into_std_write(value, &mut out, bincode::config::standard())
+        .map_err(|e| CodecError::Encode(e.to_string()))
+}
+
 pub fn decode_snapshot<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     bincode::serde::decode_from_slice(bytes, bincode::config::standard())
         .map(|(value, _)| value)

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Projection;
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct FlavorsView {
     pub flavors: Flavors,
 }
@@ -16,6 +16,7 @@ pub struct FlavorsView {
 impl Projection for FlavorsView {
     const NAME: &'static str = "flavors";
     const VERSION: u32 = 1;
+    const NOUNS: &'static [&'static str] = &["flavor"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         if let Some(event) = FlavorEvent::of(event) {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Projection;
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct HostAggregatesView {
     aggregates: HostAggregates,
     /// The numbers of the aggregates that a host is in.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Projection;
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Hosts {
     by_id: BTreeMap<HostId, Arc<Host>>,
 }
@@ -40,11 +40,16 @@ impl Hosts {
 impl Projection for Hosts {
     const NAME: &'static str = "hosts";
     const VERSION: u32 = 1;
+    const NOUNS: &'static [&'static str] = &["host"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         let Some(event) = HostEvent::of(event) else { return };
         if let Ok(id) = recorded.stream.key().parse() {
             Arc::make_mut(self.by_id.entry(id).or_default()).evolve(event, recorded.recorded_at);
         }
+    }
+
+    fn weight(&self) -> u64 {
+        self.by_id.len() as u64 * 2_048
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Projection;
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Identities {
     pub identity: Identity,
 }
@@ -16,10 +16,15 @@ pub struct Identities {
 impl Projection for Identities {
     const NAME: &'static str = "identities";
     const VERSION: u32 = 1;
+    const NOUNS: &'static [&'static str] = &["identity"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         if let Some(event) = IdentityEvent::of(event) {
             self.identity.evolve(event, recorded.recorded_at);
         }
+    }
+
+    fn weight(&self) -> u64 {
+        (self.identity.users.len() + self.identity.projects.len()) as u64 * 1_024
     }
 }

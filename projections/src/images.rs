@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Projection;
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Images {
     by_id: BTreeMap<ImageId, Arc<Record>>,
 }
@@ -20,6 +20,7 @@ pub struct Images {
 impl Projection for Images {
     const NAME: &'static str = "images";
     const VERSION: u32 = 1;
+    const NOUNS: &'static [&'static str] = &["image"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         let Some(event) = ImageEvent::of(event) else { return };
@@ -31,6 +32,10 @@ impl Projection for Images {
         if let Image::Here(record) = image {
             self.by_id.insert(id, Arc::from(record));
         }
+    }
+
+    fn weight(&self) -> u64 {
+        self.by_id.len() as u64 * 1_024
     }
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Projection;
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct KeypairsView {
     pub by_user: BTreeMap<UserId, Keypairs>,
 }
@@ -19,10 +19,15 @@ pub struct KeypairsView {
 impl Projection for KeypairsView {
     const NAME: &'static str = "keypairs";
     const VERSION: u32 = 1;
+    const NOUNS: &'static [&'static str] = &["keypair"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         let Some(event) = KeypairEvent::of(event) else { return };
         let user = UserId::new(recorded.stream.key());
         self.by_user.entry(user).or_default().evolve(event, recorded.recorded_at);
+    }
+
+    fn weight(&self) -> u64 {
+        self.by_user.len() as u64 * 2_048
     }
 }

@@ -1,10 +1,16 @@
 //! Read models: what the API shows, folded from the log.
 //!
 //! A projection is a fold over the whole log. It has no ports: `apply` changes memory and nothing else. [`views::Views`]
-//! holds all of them behind locks that are held only to copy `Arc`s out; rendering happens outside. [`runner`] feeds them
-//! from a subscription; [`checkpoint`] keeps them across restarts and proves them equal to a rebuild.
+//! holds all of them behind locks that are held only to copy `Arc`s out; rendering happens outside. [`replay`] and
+//! [`runner`] feed them from the log; [`checkpoint`] keeps them across restarts and proves them equal to a rebuild;
+//! [`rebuild`] computes some of them again beside the live ones; [`history`] shows them as of a past moment.
 
 pub mod checkpoint;
+pub mod history;
+pub mod lifelike;
+pub mod progress;
+pub mod rebuild;
+pub mod replay;
 pub mod runner;
 pub mod views;
 
@@ -29,12 +35,26 @@ use chronova_events::registry::Event;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A read model.
-pub trait Projection: Default + Serialize + DeserializeOwned + Send + Sync + 'static {
+/// A read model. `Clone` must be cheap for its size (rows in `Arc`s): a checkpoint under way makes the next change copy it.
+pub trait Projection: Default + Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
     /// Stable for ever: the checkpoint's name.
     const NAME: &'static str;
-    /// Raised when shape or meaning changes: older checkpoints are then thrown away and the view rebuilt.
+    /// Raised when shape or meaning changes: what a checkpoint holds of older versions is then rebuilt from the log.
     const VERSION: u32;
+    /// The nouns whose events `apply` looks at (`instance`, `process`); empty: all of them. A test holds `apply` to it.
+    const NOUNS: &'static [&'static str] = &[];
+
     /// Takes one event in. Total, deterministic, without effects.
     fn apply(&mut self, recorded: &Recorded, event: &Event);
+
+    /// What a checkpoint of an older version can still show while the rebuild beside it goes on. Without it, requests wait
+    /// for the rebuild when a server of the new version starts.
+    fn older(_version: u32, _bytes: &[u8]) -> Option<Self> {
+        None
+    }
+
+    /// About how many bytes of memory it takes. Only large ones count.
+    fn weight(&self) -> u64 {
+        0
+    }
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Projection;
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Networks {
     by_id: BTreeMap<NetworkId, Network>,
     /// Which network a subnet is of.
@@ -97,6 +97,7 @@ impl Networks {
 impl Projection for Networks {
     const NAME: &'static str = "networks";
     const VERSION: u32 = 1;
+    const NOUNS: &'static [&'static str] = &["network", "network_quota"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         let at = recorded.recorded_at;
@@ -109,6 +110,10 @@ impl Projection for Networks {
             Event::NetworkQuotaEvent(event) => self.apply_quota(event, at),
             _ => {}
         }
+    }
+
+    fn weight(&self) -> u64 {
+        (self.ports.len() + self.by_id.len()) as u64 * 1_536
     }
 }
 

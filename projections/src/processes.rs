@@ -25,7 +25,7 @@ pub struct Pending {
     pub state: Process,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Processes {
     pending: BTreeMap<ProcessId, Pending>,
 }
@@ -68,6 +68,7 @@ impl Processes {
 impl Projection for Processes {
     const NAME: &'static str = "processes";
     const VERSION: u32 = 1;
+    const NOUNS: &'static [&'static str] = &["instance", "process"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         if let Some(pending) = asked_for(recorded, event) {
@@ -81,5 +82,9 @@ impl Projection for Processes {
         } else if let Some(pending) = self.pending.get_mut(&id) {
             pending.state.evolve(event, recorded.recorded_at);
         }
+    }
+
+    fn weight(&self) -> u64 {
+        self.pending.len() as u64 * 2_048
     }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Projection;
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Quotas {
     pub by_project: BTreeMap<ProjectId, Quota>,
 }
@@ -19,11 +19,16 @@ pub struct Quotas {
 impl Projection for Quotas {
     const NAME: &'static str = "quotas";
     const VERSION: u32 = 1;
+    const NOUNS: &'static [&'static str] = &["quota"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         if let Some(event) = QuotaEvent::of(event) {
             let project = ProjectId::new(recorded.stream.key());
             self.by_project.entry(project).or_default().evolve(event, recorded.recorded_at);
         }
+    }
+
+    fn weight(&self) -> u64 {
+        self.by_project.values().map(|quota| 512 + quota.held.len() as u64 * 128).sum()
     }
 }

@@ -7,6 +7,7 @@ use chronova_events::registry::DecodeError;
 use chronova_events::store::{EventStore, StoreError};
 use thiserror::Error;
 
+use crate::replay::BATCH;
 use crate::views::Views;
 
 #[derive(Debug, Error)]
@@ -15,12 +16,14 @@ pub enum ProjectionError {
     Store(#[from] StoreError),
     #[error("an event cannot be read")]
     Decode(#[from] DecodeError),
+    #[error("the fold failed: {0}")]
+    Failed(String),
+    /// Who asked for the replay wants no more of it.
+    #[error("the replay was ended")]
+    Enough,
 }
 
-/// Events folded at once.
-const BATCH: usize = 4_096;
-
-/// Folds everything that is in the log into `views`, from where they are.
+/// Folds everything that is in the log into `views`, from where they are. For a long stretch see [`crate::replay`].
 pub async fn catch_up(store: &dyn EventStore, views: &Views) -> Result<Position, ProjectionError> {
     loop {
         let batch = store.read_all(views.position(), BATCH).await?;
@@ -40,6 +43,7 @@ pub async fn follow(store: Arc<dyn EventStore>, views: Arc<Views>) -> Projection
             Ok(batch) => batch,
             Err(error) => return error.into(),
         };
+        let _turn = views.turn.lock().await;
         if let Err(error) = views.apply(&batch) {
             return error.into();
         }

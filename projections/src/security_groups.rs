@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Projection;
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct SecurityGroupsView {
     by_project: BTreeMap<ProjectId, SecurityGroups>,
     /// Whose a group is.
@@ -42,6 +42,7 @@ impl SecurityGroupsView {
 impl Projection for SecurityGroupsView {
     const NAME: &'static str = "security_groups";
     const VERSION: u32 = 1;
+    const NOUNS: &'static [&'static str] = &["security_group"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         let Some(event) = SecurityGroupEvent::of(event) else { return };
@@ -67,5 +68,9 @@ impl Projection for SecurityGroupsView {
             SecurityGroupEvent::GroupSettingsReplaced(_) => {}
         }
         self.by_project.entry(project).or_default().evolve(event, recorded.recorded_at);
+    }
+
+    fn weight(&self) -> u64 {
+        (self.owners.len() + self.rules.len()) as u64 * 768
     }
 }

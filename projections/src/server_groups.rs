@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Projection;
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct ServerGroupsView {
     by_project: BTreeMap<ProjectId, ServerGroups>,
     /// Whose a group is.
@@ -88,6 +88,7 @@ impl ServerGroupsView {
 impl Projection for ServerGroupsView {
     const NAME: &'static str = "server_groups";
     const VERSION: u32 = 1;
+    const NOUNS: &'static [&'static str] = &["server_group", "instance"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         match event {

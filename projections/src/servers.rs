@@ -74,7 +74,7 @@ pub struct ActionStep {
     pub host: Option<HostId>,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Servers {
     by_id: BTreeMap<InstanceId, Arc<ServerRow>>,
     /// Servers that are not deleted, by project.
@@ -121,6 +121,7 @@ impl ServerRow {
 impl Projection for Servers {
     const NAME: &'static str = "servers";
     const VERSION: u32 = 2;
+    const NOUNS: &'static [&'static str] = &["instance", "process"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         match event {
@@ -132,6 +133,10 @@ impl Projection for Servers {
             Event::ProcessEvent(event) => self.apply_process(recorded, event),
             _ => {}
         }
+    }
+
+    fn weight(&self) -> u64 {
+        self.by_id.len() as u64 * 4_096
     }
 }
 

@@ -1,31 +1,95 @@
 //! All read models together.
+//!
+//! Each is behind an `Arc` that only the fold changes: [`Views::fork`] shares all of them at one position in no time, for a
+//! checkpoint or a question about the past, and the next change copies what is still shared. Readers never wait for the
+//! copy: it is made beside what they read.
+//!
+//! Invariants: all read models are at the same position whenever no batch is being folded; only one batch is folded at a
+//! time; an event that cannot be decoded changes nothing.
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use chronova_events::envelope::{Position, Recorded};
-use chronova_events::registry::DecodeError;
+use chronova_events::envelope::{Position, Recorded, Timestamp};
+use chronova_events::ids::EventId;
+use chronova_events::registry::{self, DecodeError};
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use crate::Projection;
 
 /// One read model behind its lock.
 #[derive(Debug, Default)]
-pub struct View<P>(RwLock<P>);
+pub struct View<P>(RwLock<Arc<P>>);
 
 impl<P: Projection> View<P> {
     /// Looks at the read model. Copy `Arc`s out and return: nothing slow belongs into `look`.
     pub fn read<R>(&self, look: impl FnOnce(&P) -> R) -> R {
-        look(&self.guard())
+        look(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn guard(&self) -> RwLockReadGuard<'_, P> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn share(&self) -> Arc<P> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn write<R>(&self, change: impl FnOnce(&mut P) -> R) -> R {
-        change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn put(&self, view: Arc<P>) {
+        let before = {
+            let mut place = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *place, view)
+        };
+        // Taking a large one apart takes time that nobody should wait for.
+        drop(before);
     }
+
+    /// There is one who changes it at a time: whoever holds the mark of the [`Views`].
+    fn change(&self, change: impl FnOnce(&mut P)) {
+        let shared = Some(self.share()).filter(|view| Arc::strong_count(view) > 2);
+        if let Some(shared) = shared {
+            // Copied while readers go on.
+            self.put(Arc::new(P::clone(&shared)));
+        }
+        let mut place = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        change(Arc::make_mut(&mut place));
+    }
+}
+
+/// How far read models are folded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Mark {
+    pub position: Position,
+    /// The event at that position, by which a log is known again.
+    pub event: Option<EventId>,
+    /// The latest time of any event so far. Clocks go back now and then; this never does.
+    pub moment: Timestamp,
+}
+
+impl Mark {
+    fn pass(&mut self, batch: &[Arc<Recorded>]) {
+        for recorded in batch {
+            self.moment = self.moment.max(recorded.recorded_at);
+        }
+        if let Some(last) = batch.last() {
+            (self.position, self.event) = (last.position, Some(last.id));
+        }
+    }
+}
+
+/// Does something with every read model.
+pub(crate) trait Visitor {
+    fn visit<P: Projection>(&mut self, left: &View<P>, right: &View<P>);
+}
+
+/// What became of a read model's bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Restored {
+    Current,
+    /// Of another version, but good enough until it is rebuilt.
+    Provisional,
+    Outdated,
+    /// There is no such read model any more.
+    Unknown,
+    Damaged,
 }
 
 /// Defines [`Views`]: one line per read model.
@@ -35,60 +99,108 @@ macro_rules! views {
         #[derive(Debug)]
         pub struct Views {
             $( $(#[$doc])* pub $field: View<$projection>, )+
+            /// The read models that are folded; the others stay as they are. Empty: all.
+            only: BTreeSet<&'static str>,
+            mark: Mutex<Mark>,
             position: watch::Sender<Position>,
+            /// Held by whoever folds a live log, so that a rebuilt read model can be put in between two batches.
+            pub(crate) turn: tokio::sync::Mutex<()>,
         }
 
         impl Views {
+            /// The names of the read models.
+            pub const NAMES: &'static [&'static str] = &[$( <$projection>::NAME ),+];
+
             pub fn new() -> Self {
-                Self { $( $field: View::default(), )+ position: watch::Sender::new(Position::START) }
+                Self::at(Mark::default(), BTreeSet::new())
+            }
+
+            fn at(mark: Mark, only: BTreeSet<&'static str>) -> Self {
+                Self {
+                    $( $field: View::default(), )+
+                    only,
+                    mark: Mutex::new(mark),
+                    position: watch::Sender::new(mark.position),
+                    turn: tokio::sync::Mutex::new(()),
+                }
             }
 
             /// Folds a batch into every read model and then makes its position known.
-            pub fn apply(&self, batch: &[std::sync::Arc<Recorded>]) -> Result<(), DecodeError> {
-                for recorded in batch {
-                    recorded.event()?;
-                }
-                $( self.$field.write(|view| {
-                    for recorded in batch {
-                        // Decoded above; `event` only hands out what is there.
-                        if let Ok(event) = recorded.event() {
-                            view.apply(recorded, event);
-                        }
+            pub fn apply(&self, batch: &[Arc<Recorded>]) -> Result<(), DecodeError> {
+                let mut mark = self.mark();
+                let nouns = self.decode(batch)?;
+                let any = nouns.iter().fold(0, |any, noun| any | noun);
+                $( {
+                    let wanted = bits(<$projection>::NOUNS);
+                    if any & wanted != 0 && self.folds(<$projection>::NAME) {
+                        self.$field.change(|view| {
+                            for (recorded, _) in batch.iter().zip(&nouns).filter(|(_, noun)| *noun & wanted != 0) {
+                                // Decoded above; `event` only hands out what is there.
+                                if let Ok(event) = recorded.event() {
+                                    view.apply(recorded, event);
+                                }
+                            }
+                        });
                     }
-                }); )+
-                if let Some(last) = batch.last() {
-                    self.position.send_replace(last.position);
-                }
+                } )+
+                mark.pass(batch);
+                self.position.send_if_modified(|at| std::mem::replace(at, mark.position) != mark.position);
                 Ok(())
             }
 
-            /// Calls `each` with every read model's name, version and JSON form.
-            pub fn export(&self, mut each: impl FnMut(&'static str, u32, serde_json::Value)) {
-                $( each(
-                    <$projection>::NAME,
-                    <$projection>::VERSION,
-                    self.$field.read(|view| serde_json::to_value(view).unwrap_or_default()),
-                ); )+
+            /// The nouns that any of the folded read models looks at.
+            fn wanted(&self) -> u64 {
+                let mut wanted = 0;
+                $( if self.folds(<$projection>::NAME) { wanted |= bits(<$projection>::NOUNS); } )+
+                wanted
             }
 
-            /// Takes back what [`Views::export`] gave; says whether `name` at `version` is one of ours and fits.
-            pub(crate) fn import(&self, name: &str, version: u32, value: serde_json::Value) -> bool {
+            /// All read models as they are between two batches, shared: cheap, however large they are.
+            pub fn fork(&self) -> Self {
+                let mark = self.mark();
+                let fork = Self::at(*mark, self.only.clone());
+                $( fork.$field.put(self.$field.share()); )+
+                fork
+            }
+
+            pub(crate) fn each(&self, other: &Self, visitor: &mut impl Visitor) {
+                $( visitor.visit(&self.$field, &other.$field); )+
+            }
+
+            /// Takes the named read models over from `other`.
+            pub fn adopt(&self, other: &Self, names: &BTreeSet<&'static str>) {
+                let _mark = self.mark();
+                $( if names.contains(<$projection>::NAME) { self.$field.put(other.$field.share()); } )+
+            }
+
+            /// Reads one read model from a checkpoint's bytes.
+            pub(crate) fn restore(&self, name: &str, version: u32, bytes: &[u8]) -> Restored {
                 match name {
-                    $( <$projection>::NAME if version == <$projection>::VERSION => {
-                        match serde_json::from_value::<$projection>(value) {
-                            Ok(view) => {
-                                self.$field.write(|place| *place = view);
-                                true
+                    $( <$projection>::NAME => {
+                        let (view, how) = if version == <$projection>::VERSION {
+                            (chronova_events::codec::decode_snapshot::<$projection>(bytes).ok(), Restored::Current)
+                        } else {
+                            (<$projection>::older(version, bytes), Restored::Provisional)
+                        };
+                        match view {
+                            Some(view) => {
+                                self.$field.put(Arc::new(view));
+                                how
                             }
-                            Err(_) => false,
+                            None if how == Restored::Current => Restored::Damaged,
+                            None => Restored::Outdated,
                         }
                     } )+
-                    _ => false,
+                    _ => Restored::Unknown,
                 }
             }
 
-            /// How many read models there are.
-            pub(crate) const COUNT: usize = [$( <$projection>::NAME ),+].len();
+            /// About how many bytes of memory the read models take.
+            pub fn weight(&self) -> u64 {
+                let mut weight = 0;
+                $( weight += self.$field.read(Projection::weight); )+
+                weight
+            }
         }
     };
 }
@@ -118,13 +230,58 @@ impl Default for Views {
 }
 
 impl Views {
+    /// Empty ones of which only the named are folded: a rebuild of these.
+    pub fn only(names: BTreeSet<&'static str>) -> Self {
+        Self::at(Mark::default(), names)
+    }
+
     /// The position up to which all events are in the read models.
     pub fn position(&self) -> Position {
         *self.position.borrow()
     }
 
-    pub(crate) fn set_position(&self, position: Position) {
-        self.position.send_replace(position);
+    /// How far they are folded. Waits for a batch that is being folded.
+    pub fn marked(&self) -> Mark {
+        *self.mark()
+    }
+
+    /// The position, unless a batch is being folded: some read models may then be ahead of others. Who finds the same
+    /// position before and after looking at several of them has looked at one state.
+    pub fn steady(&self) -> Option<Position> {
+        match self.mark.try_lock() {
+            Ok(mark) => Some(mark.position),
+            Err(std::sync::TryLockError::Poisoned(mark)) => Some(mark.into_inner().position),
+            Err(std::sync::TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn mark(&self) -> MutexGuard<'_, Mark> {
+        self.mark.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_mark(&self, mark: Mark) {
+        *self.mark() = mark;
+        self.position.send_replace(mark.position);
+    }
+
+    fn folds(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.contains(name)
+    }
+
+    /// Decodes what will be looked at; can be called beforehand, on another thread.
+    pub fn decode(&self, batch: &[Arc<Recorded>]) -> Result<Vec<u64>, DecodeError> {
+        let wanted = self.wanted();
+        batch
+            .iter()
+            .map(|recorded| {
+                let noun = bit(&recorded.kind);
+                // What is not known at all must not be passed over: a newer version has written it.
+                if noun == 0 || noun & wanted != 0 {
+                    recorded.event()?;
+                }
+                Ok(noun)
+            })
+            .collect()
     }
 
     /// Waits until the read models include `position`, so that a requester reads its own writes. Says whether they do
@@ -132,5 +289,120 @@ impl Views {
     pub async fn wait_for(&self, position: Position, patience: Duration) -> bool {
         let mut changed = self.position.subscribe();
         tokio::time::timeout(patience, changed.wait_for(|at| *at >= position)).await.is_ok_and(|at| at.is_ok())
+    }
+}
+
+/// The first words of all kinds, sorted.
+static NOUNS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+    let nouns: BTreeSet<&str> = registry::catalogue().iter().map(|entry| noun_of(entry.kind)).collect();
+    nouns.into_iter().collect()
+});
+
+fn noun_of(kind: &str) -> &str {
+    kind.split_once('.').map_or(kind, |(noun, _)| noun)
+}
+
+/// The bit of a kind's noun; 0 for one that nobody knows.
+fn bit(kind: &str) -> u64 {
+    NOUNS.binary_search(&noun_of(kind)).map_or(0, |at| 1 << (at % 64))
+}
+
+/// The bits of these nouns; of all where none is named.
+fn bits(nouns: &[&str]) -> u64 {
+    if nouns.is_empty() { u64::MAX } else { nouns.iter().fold(0, |bits, noun| bits | bit(noun)) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use chronova_events::envelope::{Meta, Revision, StreamId};
+    use chronova_events::registry::Event;
+    use std::sync::OnceLock;
+
+    /// A recorded event of any kind.
+    fn recorded(position: u64, event: &Event) -> Arc<Recorded> {
+        Arc::new(Recorded {
+            position: Position(position),
+            stream: StreamId::new("any", uuid::Uuid::from_u128(1)),
+            revision: Revision(position),
+            id: EventId(uuid::Uuid::from_u128(u128::from(position))),
+            kind: Arc::from(event.kind()),
+            version: event.version(),
+            codec: chronova_events::codec::BINCODE_2,
+            recorded_at: Timestamp(i64::try_from(position).unwrap()),
+            meta: Meta::system("test"),
+            data: event.encode().unwrap().into(),
+            hash: None,
+            decoded: OnceLock::new(),
+        })
+    }
+
+    struct Outsiders<'a>(&'a [Event]);
+
+    impl Visitor for Outsiders<'_> {
+        fn visit<P: Projection>(&mut self, _: &View<P>, _: &View<P>) {
+            let wanted = bits(P::NOUNS);
+            let mut view = P::default();
+            let before = serde_json::to_value(&view).unwrap();
+            for event in self.0.iter().filter(|event| bit(event.kind()) & wanted == 0) {
+                view.apply(&recorded(1, event), event);
+                let after = serde_json::to_value(&view).unwrap();
+                assert_eq!(after, before, "{} looks at {} without saying so", P::NAME, event.kind());
+            }
+            for noun in P::NOUNS {
+                assert_ne!(bit(noun), 0, "{} names {noun}, which there is not", P::NAME);
+            }
+        }
+    }
+
+    #[test]
+    fn read_models_look_only_at_the_nouns_they_name() {
+        assert!(NOUNS.len() <= 64);
+        let views = Views::new();
+        views.each(&views, &mut Outsiders(&registry::samples()));
+    }
+
+    #[test]
+    fn a_fork_stays_where_it_is() {
+        let views = Views::new();
+        let samples = registry::samples();
+        let batch: Vec<_> = samples.iter().zip(1..).map(|(event, position)| recorded(position, event)).collect();
+        let (first, rest) = batch.split_at(batch.len() / 2);
+        views.apply(first).unwrap();
+        let fork = views.fork();
+        let alone = Views::new();
+        alone.apply(first).unwrap();
+        views.apply(rest).unwrap();
+        assert_eq!(fork.marked(), alone.marked());
+        assert!(crate::checkpoint::differences(&fork, &alone, 10).is_empty());
+        assert!(!crate::checkpoint::differences(&fork, &views, 10).is_empty());
+        assert_eq!(views.position(), Position(batch.len() as u64));
+    }
+
+    #[test]
+    fn only_the_named_are_folded() {
+        let samples = registry::samples();
+        let batch: Vec<_> = samples.iter().zip(1..).map(|(event, position)| recorded(position, event)).collect();
+        let (some, all) = (Views::only(BTreeSet::from(["flavors"])), Views::new());
+        some.apply(&batch).unwrap();
+        all.apply(&batch).unwrap();
+        let left = crate::checkpoint::differences(&some, &all, 1_000);
+        assert!(!left.is_empty() && left.iter().all(|line| !line.starts_with("flavors/")), "{left:?}");
+        let none = Views::new();
+        none.adopt(&some, &BTreeSet::from(["flavors"]));
+        assert_eq!(crate::checkpoint::differences(&none, &some, 10), [""; 0]);
+    }
+
+    #[test]
+    fn an_event_of_an_unknown_noun_is_refused() {
+        let views = Views::new();
+        let samples = registry::samples();
+        let mut strange = Arc::into_inner(recorded(1, &samples[0])).unwrap();
+        strange.kind = Arc::from("quux.happened");
+        let batch = [recorded(1, &samples[0]), Arc::new(strange)];
+        assert_eq!(views.apply(&batch), Err(DecodeError::UnknownKind("quux.happened".to_owned())));
+        assert_eq!(views.position(), Position::START);
+        assert!(crate::checkpoint::differences(&views, &Views::new(), 10).is_empty());
     }
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use actix_web::test;
 use chronova_actors::process::interference::Interference;
+use chronova_events::store::EventStore;
+use chronova_projections::history::{History, HistoryOptions};
 use chronova_web::app::App;
 use chronova_web::auth::Authentication;
 use chronova_web::config::WebConfig;
@@ -52,13 +54,20 @@ impl Api {
         let world = World::new(2);
         let life = world.live(None, interference).await;
         life.hosts_up(2).await;
+        let (store, live) = (Arc::clone(&world.log) as Arc<dyn EventStore>, Arc::clone(&life.house().views));
+        let history = History::new(store, live, None, HistoryOptions::default());
+        let api = Self::around(world, life, policy, history);
+        api.flavor("1", 512, 1).await;
+        api
+    }
+
+    /// The API over a control plane that is at work already.
+    pub fn around(world: World, life: Life, policy: &str, history: Arc<History>) -> Self {
         let config = WebConfig::default();
         let policy = Enforcer::new(&config.policy, &Overrides::parse(policy, "policy.yaml").unwrap()).unwrap();
         let app = App::new(config, policy, Authentication::NoAuth, Metrics::new(prometheus::Registry::new()).unwrap());
-        let app = Arc::new(app.with_house(Arc::clone(life.house())));
-        let api = Self { world, life, app, routers: Arc::new(Routers::all()) };
-        api.flavor("1", 512, 1).await;
-        api
+        let app = Arc::new(app.with_house(Arc::clone(life.house())).with_history(history));
+        Self { world, life, app, routers: Arc::new(Routers::all()) }
     }
 
     pub async fn stop(self) {

@@ -54,6 +54,8 @@ pub struct Setting {
     pub interference: Option<Arc<dyn Interference>>,
     /// Ports and filters from the embedded network service instead of [`OneNetwork`].
     pub embedded_networks: bool,
+    /// Read models from a checkpoint; otherwise they are folded from the whole log.
+    pub views: Option<Views>,
     /// How many of the world's hosts are configured, where not all are.
     pub hosts: Option<usize>,
 }
@@ -95,7 +97,7 @@ impl World {
         let gated = |driver| Gate::around(driver, fused.dead(), Arc::clone(&self.brakes));
         let configured = self.fleet.drivers().into_iter().take(setting.hosts.unwrap_or(usize::MAX));
         let drivers: Vec<Arc<dyn Driver>> = configured.map(gated).collect();
-        let mut core = Core::start(store, Arc::new(SystemClock), Views::new(), 1).await.unwrap();
+        let mut core = Core::start(store, Arc::new(SystemClock), setting.views.unwrap_or_default(), 1).await.unwrap();
         core.interference = setting.interference;
         let networks: Arc<dyn Networks> = match setting.embedded_networks {
             true => EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views)),

@@ -1,12 +1,12 @@
 //! What every request needs: settings, policy, authentication, metrics, and (added by the services) the ways to the
 //! read models and to the command gateway.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use chronova_actors::house::House;
 use chronova_actors::image::embedded::EmbeddedImages;
 use chronova_events::store::EventStore;
+use chronova_projections::history::History;
 
 use crate::audit::feed::Feeds;
 use crate::auth::Authentication;
@@ -29,12 +29,11 @@ pub struct App {
     pub compute: Compute,
     /// The live feeds of the log.
     pub feeds: Feeds,
-    /// Where the read models' checkpoints are: they are dropped when personal data is erased.
-    pub checkpoints: Option<PathBuf>,
     log: Option<Arc<dyn EventStore>>,
     house: Option<Arc<House>>,
     identity: Option<Arc<IdentityService>>,
     images: Option<Arc<EmbeddedImages>>,
+    history: Option<Arc<History>>,
 }
 
 impl std::fmt::Debug for App {
@@ -54,11 +53,11 @@ impl App {
             health: Health::default(),
             compute: Compute::default(),
             feeds,
-            checkpoints: None,
             log: None,
             house: None,
             identity: None,
             images: None,
+            history: None,
         }
     }
 
@@ -103,6 +102,18 @@ impl App {
     /// The embedded image service, unless another one does its work.
     pub fn images(&self) -> Result<&Arc<EmbeddedImages>, Fault> {
         self.images.as_ref().ok_or_else(|| Fault::not_found("The image service is elsewhere."))
+    }
+
+    /// Lets operations that take `as_of` be asked about the past.
+    #[must_use]
+    pub fn with_history(mut self, history: Arc<History>) -> Self {
+        self.history = Some(history);
+        self
+    }
+
+    /// The read models as they were, where they can be had.
+    pub fn history(&self) -> Option<&Arc<History>> {
+        self.history.as_ref()
     }
 
     /// Read models, hosts, ports and the way to the aggregates. Without it (some tests) nothing can be served.

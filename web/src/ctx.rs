@@ -8,6 +8,7 @@ use actix_web::dev::Payload;
 use actix_web::http::header::HeaderMap;
 use bytes::Bytes;
 use chronova_actors::house::House;
+use chronova_projections::views::Views;
 use futures::stream::{BoxStream, LocalBoxStream};
 use futures::{StreamExt, TryStreamExt};
 use serde::de::DeserializeOwned;
@@ -40,6 +41,8 @@ pub struct Ctx {
     pub(crate) payload: Option<Payload>,
     pub(crate) permit: Option<Permit>,
     pub(crate) asked: std::rc::Rc<Cell<bool>>,
+    /// The read models of the moment that `as_of` names.
+    pub(crate) past: Option<Arc<Views>>,
 }
 
 impl std::fmt::Debug for Ctx {
@@ -52,6 +55,31 @@ impl Ctx {
     /// Read models, hosts, ports and the way to the aggregates.
     pub fn house(&self) -> Result<&Arc<House>, Fault> {
         self.app.house()
+    }
+
+    /// The read models that the answer is made of: the live ones, or those of the moment that `as_of` names.
+    pub fn views(&self) -> Result<&Arc<Views>, Fault> {
+        match &self.past {
+            Some(past) => Ok(past),
+            None => Ok(&self.house()?.views),
+        }
+    }
+
+    /// Whether the answer is about the past: what is measured now has no place in it.
+    pub fn is_past(&self) -> bool {
+        self.past.is_some()
+    }
+
+    /// The query string of the next page, which stays in the same past.
+    pub fn page_query(&self) -> std::borrow::Cow<'_, Query> {
+        match &self.past {
+            Some(past) => {
+                let mut pairs = self.query.pairs().to_vec();
+                pairs.push(("as_of".to_owned(), past.position().to_string()));
+                std::borrow::Cow::Owned(Query::from_pairs(pairs))
+            }
+            None => std::borrow::Cow::Borrowed(&self.query),
+        }
     }
 
     pub fn caller(&self) -> &Caller {

@@ -10,10 +10,14 @@ use crate::reply::Reply;
 /// A part's state now: its name, and what is wrong with it.
 pub type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
+/// What a part tells about itself, well or not.
+pub type Tale = Arc<dyn Fn() -> Value + Send + Sync>;
+
 /// The checks that the process has registered.
 #[derive(Clone, Default)]
 pub struct Health {
     checks: Vec<(&'static str, Check)>,
+    tales: Vec<(&'static str, Tale)>,
 }
 
 impl fmt::Debug for Health {
@@ -30,6 +34,13 @@ impl Health {
         self
     }
 
+    /// Adds what is told beside the checks; it must not block.
+    #[must_use]
+    pub fn telling(mut self, name: &'static str, tale: Tale) -> Self {
+        self.tales.push((name, tale));
+        self
+    }
+
     /// 200 when everything works, 503 otherwise.
     pub fn report(&self) -> Reply {
         let mut well = true;
@@ -40,18 +51,25 @@ impl Health {
             parts.insert((*name).to_owned(), state.map_or_else(Value::String, |()| json!("ok")));
         }
         let status = if well { 200 } else { 503 };
-        Reply::json(status, json!({"status": if well { "ok" } else { "failing" }, "checks": parts}))
+        let mut report = json!({"status": if well { "ok" } else { "failing" }, "checks": parts});
+        for (name, tale) in &self.tales {
+            report[*name] = tale();
+        }
+        Reply::json(status, report)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reply::ReplyBody;
 
     #[test]
     fn one_failing_part_fails_the_whole() {
         let good = Health::default().with("log", Arc::new(|| Ok(())));
         assert_eq!(good.report().status, 200);
+        let telling = good.clone().telling("work", Arc::new(|| json!(["replay"])));
+        assert!(matches!(telling.report().body, ReplyBody::Json(report) if report["work"] == json!(["replay"])));
         assert_eq!(good.with("views", Arc::new(|| Err("behind".to_owned()))).report().status, 503);
     }
 }

@@ -14,10 +14,12 @@ mod discovery;
 mod pipeline;
 
 pub mod app;
+pub mod as_of;
 pub mod auth;
 pub mod config;
 pub mod ctx;
 pub mod dispatch;
+pub mod door;
 pub mod fault;
 pub mod fields;
 pub mod health;

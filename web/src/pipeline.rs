@@ -13,7 +13,10 @@ use std::sync::Arc;
 use actix_web::dev::Payload;
 use actix_web::http::header::HeaderMap;
 use bytes::Bytes;
+use chronova_events::envelope::Position;
 use chronova_events::ids::RequestId;
+use chronova_projections::history::Moment;
+use chronova_projections::views::Views;
 use futures::FutureExt;
 use serde_json::Value;
 
@@ -30,7 +33,7 @@ use crate::reply::Reply;
 use crate::route::{Access, BodySpec, Method, Route, Service};
 use crate::router::{Found, Operation, bind};
 use crate::tables::Routers;
-use crate::{body, discovery};
+use crate::{as_of, body, discovery};
 
 /// What came in.
 pub(crate) struct Incoming {
@@ -211,7 +214,9 @@ async fn call(
     if service == Service::Placement {
         permit = check_policy(app, service, route, &requester)?;
     }
-    let query = read_query(service, operation, &incoming.query, version)?;
+    let mut query = Query::parse(&incoming.query)?;
+    let moment = if route.as_of { as_of::take(&mut query)? } else { None };
+    let query = read_query(service, operation, query, version)?;
     if !by_action && matches!(route.body, BodySpec::Json(_) | BodySpec::AnyJson) {
         parsed = body::parse(service, &incoming.headers, &incoming.body)?;
     }
@@ -219,6 +224,11 @@ async fn call(
     if permit.is_none() {
         permit = check_policy(app, service, route, &requester)?;
     }
+    let past = match moment {
+        Some(moment) => Some(look_back(app, service, &requester, moment).await?),
+        None => None,
+    };
+    let seen = Seen::before(app, route, past.as_ref());
     let asked = Rc::new(Cell::new(false));
     let ctx = Ctx {
         app: Arc::clone(app),
@@ -235,11 +245,13 @@ async fn call(
         payload: incoming.payload,
         permit,
         asked: Rc::clone(&asked),
+        past,
     };
-    let reply = AssertUnwindSafe((route.handler)(ctx))
+    let answer = AssertUnwindSafe((route.handler)(ctx))
         .catch_unwind()
         .await
-        .unwrap_or_else(|_| Err(Fault::internal(format!("the handler of {} panicked", route.op))))?;
+        .unwrap_or_else(|_| Err(Fault::internal(format!("the handler of {} panicked", route.op))));
+    let reply = seen.after(app, answer)?;
     if matches!(route.access, Access::RuleOnTarget(_)) && !asked.get() {
         return Err(Fault::internal(format!("{} answered without asking the policy", route.op)));
     }
@@ -311,9 +323,59 @@ fn check_policy(
     app.policy.authorize(service, rule, requester, &target).map(Some).map_err(|denied| denied.fault(service))
 }
 
+/// The read models of a past moment, for whoever may ask for them.
+async fn look_back(
+    app: &App,
+    service: Service,
+    requester: &Arc<Requester>,
+    moment: Moment,
+) -> Result<Arc<Views>, Fault> {
+    let target = Target::of(&requester.caller);
+    app.policy.authorize(service, as_of::rule(service), requester, &target).map_err(|denied| denied.fault(service))?;
+    as_of::views(app, moment).await
+}
+
+/// Which state an answer is of, for the header that says it.
+enum Seen {
+    /// The operation cannot be asked about the past.
+    Nothing,
+    Past(Position),
+    /// The live read models, at this position before the handler looked at them.
+    Live(Position),
+}
+
+impl Seen {
+    fn before(app: &App, route: &Route, past: Option<&Arc<Views>>) -> Self {
+        let live = || app.house().ok().filter(|_| route.as_of)?.views.steady();
+        match past {
+            Some(past) => Self::Past(past.position()),
+            None => live().map_or(Self::Nothing, Self::Live),
+        }
+    }
+
+    /// A live answer during which the read models moved on is of no single position.
+    fn after(self, app: &App, answer: Result<Reply, Fault>) -> Result<Reply, Fault> {
+        let (name, position) = match self {
+            Self::Nothing => return answer,
+            Self::Past(position) => (as_of::AS_OF, position),
+            Self::Live(position) if app.house()?.views.steady() == Some(position) => (as_of::POSITION, position),
+            Self::Live(_) => return answer,
+        };
+        let position = position.to_string();
+        match answer {
+            Ok(reply) => Ok(reply.header(name, position)),
+            Err(fault) => Err(fault.header(name, position)),
+        }
+    }
+}
+
 /// Checks the query string; where the schema tolerates unknown parameters, they are dropped, as Nova does.
-fn read_query(service: Service, operation: &Operation, text: &str, version: Microversion) -> Result<Query, Fault> {
-    let mut query = Query::parse(text)?;
+fn read_query(
+    service: Service,
+    operation: &Operation,
+    mut query: Query,
+    version: Microversion,
+) -> Result<Query, Fault> {
     let Some(bands) = &operation.query else { return Ok(query) };
     let validator = bands.at(version).map_err(Fault::internal)?;
     let value = match service {

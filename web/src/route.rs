@@ -186,6 +186,8 @@ pub struct Route {
     pub query: Option<SchemaFn>,
     /// What a version outside the range gets: 404, rarely 405.
     pub outside: u16,
+    /// Whether it can be asked about the past with `?as_of=`.
+    pub as_of: bool,
     /// A removed operation answers this status and nothing else.
     pub removed: Option<u16>,
     pub handler: Handler,
@@ -214,6 +216,7 @@ impl Route {
             body: BodySpec::None,
             query: None,
             outside: 404,
+            as_of: false,
             removed: None,
             handler,
         }
@@ -246,6 +249,12 @@ impl Route {
     /// Checked by the handler, which calls `ctx.authorize(&target)`.
     pub const fn policy_on_target(mut self, rule: &'static str) -> Self {
         self.access = Access::RuleOnTarget(rule);
+        self
+    }
+
+    /// Can be asked about the past: its handler reads `ctx.views()` and nothing else that changes.
+    pub const fn as_of(mut self) -> Self {
+        self.as_of = true;
         self
     }
 

@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use crate::address;
 use crate::app::App;
+use crate::door::Door;
 use crate::fault::{Fault, RenderContext, render};
 use crate::microversion::{HEADER, LEGACY_HEADER};
 use crate::pipeline::{self, Facts, Incoming};
@@ -32,19 +33,15 @@ pub struct Listener {
 }
 
 /// Starts the listeners. Each returned server is a future that ends when it is stopped; their handles stop them.
-pub fn serve(
-    app: &Arc<App>,
-    listeners: &[Listener],
-    workers: usize,
-) -> std::io::Result<Vec<(SocketAddr, dev::Server)>> {
+pub fn serve(door: &Door, listeners: &[Listener], workers: usize) -> std::io::Result<Vec<(SocketAddr, dev::Server)>> {
     let routers = Arc::new(Routers::all());
     routers.compile_all().map_err(std::io::Error::other)?;
     listeners
         .iter()
         .map(|listener| {
-            let (app, routers, only) = (Arc::clone(app), Arc::clone(&routers), listener.only);
+            let (door, routers, only) = (door.clone(), Arc::clone(&routers), listener.only);
             let server = HttpServer::new(move || {
-                actix_web::App::new().configure(configure(Arc::clone(&app), Arc::clone(&routers), only))
+                actix_web::App::new().configure(configure_behind(door.clone(), Arc::clone(&routers), only))
             })
             .workers(workers.max(1))
             .disable_signals()
@@ -62,24 +59,45 @@ pub fn configure(
     routers: Arc<Routers>,
     only: Option<Service>,
 ) -> impl FnOnce(&mut ServiceConfig) + Clone {
+    configure_behind(Door::open(app), routers, only)
+}
+
+/// As [`configure`], behind a door that may still be closed.
+pub fn configure_behind(
+    door: Door,
+    routers: Arc<Routers>,
+    only: Option<Service>,
+) -> impl FnOnce(&mut ServiceConfig) + Clone {
     move |config: &mut ServiceConfig| {
-        config.app_data(Data::new(Front { app, routers, only })).default_service(web::to(entry));
+        config.app_data(Data::new(Entrance { door, routers, only })).default_service(web::to(entry));
     }
 }
 
-struct Front {
-    app: Arc<App>,
+struct Entrance {
+    door: Door,
     routers: Arc<Routers>,
     only: Option<Service>,
 }
 
-async fn entry(request: HttpRequest, payload: web::Payload, front: Data<Front>) -> HttpResponse {
+/// What stands behind an open door.
+struct Front<'a> {
+    app: Arc<App>,
+    routers: &'a Routers,
+    only: Option<Service>,
+}
+
+async fn entry(request: HttpRequest, payload: web::Payload, entrance: Data<Entrance>) -> HttpResponse {
+    let app = match entrance.door.enter(request.path()).await {
+        Ok(app) => app,
+        Err(reply) => return finish(reply, request.head().method == "HEAD"),
+    };
+    let front = Front { app, routers: &entrance.routers, only: entrance.only };
     let request_id = RequestId::new(format!("req-{}", Uuid::new_v4()));
     let span = tracing::info_span!("request", request_id = request_id.as_str());
     handle(&front, request, payload, request_id).instrument(span).await
 }
 
-async fn handle(front: &Front, request: HttpRequest, payload: web::Payload, request_id: RequestId) -> HttpResponse {
+async fn handle(front: &Front<'_>, request: HttpRequest, payload: web::Payload, request_id: RequestId) -> HttpResponse {
     let started = Instant::now();
     let config = &front.app.config;
     let Some(place) = address::place(front.only, &request, config) else {
@@ -109,7 +127,7 @@ async fn handle(front: &Front, request: HttpRequest, payload: web::Payload, requ
             global_request_id: global_request_id(&headers),
             remote: request.peer_addr().map(|peer| peer.ip()),
         };
-        pipeline::run(&front.app, &front.routers, incoming, &mut facts).await
+        pipeline::run(&front.app, front.routers, incoming, &mut facts).await
     };
     let mut reply = result.unwrap_or_else(|fault| {
         match &fault.cause {
@@ -163,7 +181,7 @@ fn global_request_id(headers: &HeaderMap) -> Option<RequestId> {
 }
 
 /// The index, health and metrics: only where all services are served.
-fn outside_services(front: &Front, request: &HttpRequest) -> Reply {
+fn outside_services(front: &Front<'_>, request: &HttpRequest) -> Reply {
     match request.path() {
         "/" => {
             let info = request.connection_info();

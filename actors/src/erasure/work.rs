@@ -11,7 +11,6 @@
 //!
 //! From the request on, new personal data of the same subject is sealed under new keys, and so is not meant.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +20,7 @@ use chronova_events::ids::{ErasureId, InstanceId, UserId};
 use chronova_events::sealed::keys::{KeyRing, Slot};
 use chronova_events::sealed::{SealError, Subject};
 use chronova_events::store::{EventStore, StoreError};
+use chronova_projections::history::History;
 use chronova_projections::views::Views;
 use thiserror::Error;
 
@@ -44,12 +44,8 @@ pub enum ErasureError {
     Keys(#[from] SealError),
     #[error("{0}")]
     Refused(String),
-    #[error("the checkpoints in {folder} cannot be removed")]
-    Checkpoints {
-        folder: String,
-        #[source]
-        source: std::io::Error,
-    },
+    #[error("the checkpoints of the read models cannot be removed")]
+    Checkpoints(#[source] std::io::Error),
 }
 
 /// What an erasure would concern.
@@ -103,13 +99,13 @@ pub struct Eraser {
     pub store: Arc<dyn EventStore>,
     pub gateway: Arc<Gateway>,
     pub views: Arc<Views>,
-    /// The folder of the read models' checkpoints, which tell what was before.
-    pub checkpoints: Option<PathBuf>,
+    /// The past states of the read models, held and kept on disk, which tell what was before.
+    pub history: Option<Arc<History>>,
 }
 
 impl std::fmt::Debug for Eraser {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Eraser").field("checkpoints", &self.checkpoints).finish_non_exhaustive()
+        f.debug_struct("Eraser").field("history", &self.history).finish_non_exhaustive()
     }
 }
 
@@ -150,7 +146,10 @@ impl Eraser {
         self.store.forget(&streams(request)).await?;
         // Actors follow their own streams, the read models all of them; a checkpoint of before must not come back.
         self.views.wait_for(self.store.head(), PATIENCE).await;
-        self.discard_checkpoints()?;
+        if let Some(history) = self.history.clone() {
+            let forgotten = tokio::task::spawn_blocking(move || history.forget()).await;
+            forgotten.map_err(std::io::Error::other).and_then(|done| done).map_err(ErasureError::Checkpoints)?;
+        }
         let completed = ErasureCompleted { erasure: request.erasure, keys: destroyed };
         self.send::<ErasureAggregate>(&Archive, ErasureCommand::RecordCompleted(completed.clone()), meta).await?;
         Ok(completed)
@@ -189,26 +188,6 @@ impl Eraser {
 
     fn keys(&self) -> Result<&Arc<KeyRing>, ErasureError> {
         self.store.keys().ok_or(ErasureError::NoKeys)
-    }
-
-    /// Removes every file in the folder: also one half written, so that it is not renamed into place afterwards.
-    fn discard_checkpoints(&self) -> Result<(), ErasureError> {
-        let Some(folder) = &self.checkpoints else { return Ok(()) };
-        let remove = || -> std::io::Result<()> {
-            for entry in std::fs::read_dir(folder)? {
-                let entry = entry?;
-                if entry.file_type()?.is_file() {
-                    std::fs::remove_file(entry.path())?;
-                }
-            }
-            Ok(())
-        };
-        match remove() {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(ErasureError::Checkpoints { folder: folder.display().to_string(), source: error })
-            }
-            _ => Ok(()),
-        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use chronova_events::envelope::{Position, Recorded};
 use chronova_events::store::EventStore;
-use chronova_projections::checkpoint::{self, Loaded};
+use chronova_projections::checkpoint::{self, Found, Opened};
 use chronova_projections::views::Views;
 
 use super::log_pages::walk;
@@ -33,21 +33,21 @@ pub async fn run(
     folder: &Path,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
-    let (live, loaded) = checkpoint::load(folder);
-    let exit = match loaded {
-        Loaded::Missing => {
+    let opened = checkpoint::load(folder);
+    for remark in opened.remarks() {
+        writeln!(out, "{remark}")?;
+    }
+    let exit = match &opened.from {
+        Some(found) => compare(args, store, &opened, found, out).await?,
+        None => {
             writeln!(out, "no checkpoint in {}: nothing to compare", folder.display())?;
             Exit::Yes
         }
-        Loaded::Unusable(reason) => {
-            writeln!(out, "the checkpoint in {} cannot be used: {reason}", folder.display())?;
-            Exit::No
-        }
-        Loaded::At(position) => compare(args, store, &live, position, out).await?,
     };
+    let exit = if opened.refused.is_empty() { exit } else { Exit::No };
     if args.replace {
         let whole = fold(store, Position(u64::MAX)).await?;
-        checkpoint::save(&whole, folder)?;
+        checkpoint::save(&whole, folder).map_err(|error| CommandFailure::Usage(format!("{error}")))?;
         writeln!(out, "replaced by the read models as of position {}", whole.position())?;
         return Ok(Exit::Yes);
     }
@@ -60,19 +60,24 @@ pub async fn run(
 async fn compare(
     args: &Args,
     store: &dyn EventStore,
-    live: &Views,
-    position: Position,
+    opened: &Opened,
+    found: &Found,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
+    let (live, position) = (&opened.views, found.mark.position);
     let rebuilt = fold(store, position).await?;
     if rebuilt.position() < position {
         writeln!(out, "different: the checkpoint is at position {position}, the log ends at {}", rebuilt.position())?;
         return Ok(Exit::No);
     }
+    // What is of another version has nothing to be compared with.
+    live.adopt(&rebuilt, &opened.absent);
+    live.adopt(&rebuilt, &opened.provisional);
+    let compared = checkpoint::count() - opened.absent.len() - opened.provisional.len();
     // One more than is shown tells whether there are more.
     let mut found = checkpoint::differences(live, &rebuilt, args.limit.saturating_add(1));
     if found.is_empty() {
-        writeln!(out, "equal: {} read models at position {position}", checkpoint::count())?;
+        writeln!(out, "equal: {compared} read models at position {position}")?;
         return Ok(Exit::Yes);
     }
     let more = found.len() > args.limit;

@@ -16,6 +16,24 @@ pub enum When {
     Ago(i64),
 }
 
+/// A moment of the log, as it was typed: a time, or a position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AsOf {
+    Position(u64),
+    Time(When),
+}
+
+impl FromStr for AsOf {
+    type Err = NoTime;
+
+    fn from_str(text: &str) -> Result<Self, NoTime> {
+        match text.parse() {
+            Ok(position) => Ok(Self::Position(position)),
+            Err(_) => text.parse().map(Self::Time),
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "`{0}` is no time: give 2026-01-31T12:00:00Z, 2026-01-31 12:00, 2026-01-31 (UTC), or 90s, 15m, 2h, 3d for so long ago"
@@ -78,6 +96,8 @@ mod tests {
         let midnight: When = "2026-01-31".parse().unwrap();
         assert_eq!(midnight.resolve(noon), Timestamp(noon.0 - 12 * 3_600 * SECOND));
         assert_eq!("90s".parse::<When>().unwrap().resolve(noon), Timestamp(noon.0 - 90 * SECOND));
+        assert_eq!(("17".parse(), "90s".parse()), (Ok(AsOf::Position(17)), Ok(AsOf::Time(When::Ago(90 * SECOND)))));
+        assert!("soon".parse::<AsOf>().is_err());
         assert!("soon".parse::<When>().is_err() && "5".parse::<When>().is_err() && "".parse::<When>().is_err());
     }
 }

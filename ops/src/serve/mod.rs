@@ -2,12 +2,17 @@
 
 mod gauges;
 mod identity;
+mod read_models;
 pub mod settings;
 mod wiring;
 
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
+use chronova_projections::progress::Works;
+use chronova_web::door::Door;
+use chronova_web::health::Tale;
+use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
@@ -25,29 +30,57 @@ pub fn run(config: Config) -> Result<()> {
 }
 
 async fn serve(config: Config, logging: Logging) -> Result<()> {
-    let house = House::open(&config).await?;
+    let store = wiring::open_log(&config)?;
     let listeners = settings::listeners(&config)?;
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
-    let servers = chronova_web::server::serve(&house.app, &listeners, workers).context("cannot listen")?;
+    // Requests are taken from now on; they wait until the read models are complete.
+    let works = Arc::new(Works::default());
+    let (opener, door) = Door::closed(beginning(&works));
+    let servers = chronova_web::server::serve(&door, &listeners, workers).context("cannot listen")?;
     let handles: Vec<_> = servers.iter().map(|(_, server)| server.handle()).collect();
     for (address, server) in servers {
         tracing::info!(%address, "listening");
         actix_rt::spawn(server);
     }
-    let ended = until_told(&logging, &house).await;
+    let mut house = tokio::select! {
+        house = House::open(&config, store, &works) => house?,
+        told = told_to_end() => return told,
+    };
+    opener.open(&house.app);
+    tracing::info!("ready");
+    let ended = until_told(&logging, &mut house).await;
     house.app.feeds.close();
     for handle in handles {
         handle.stop(true).await;
     }
-    house.close().await?;
+    house.close().await;
     ended
 }
 
+/// What `/healthz` tells until the house is open.
+fn beginning(works: &Arc<Works>) -> Tale {
+    let works = Arc::clone(works);
+    Arc::new(move || json!({"work": read_models::under_way(&works)}))
+}
+
+/// Waits for a signal while there is nothing to be closed yet.
+async fn told_to_end() -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("told to end");
+    Ok(())
+}
+
 /// Waits for a reason to end.
-async fn until_told(logging: &Logging, house: &House) -> Result<()> {
+async fn until_told(logging: &Logging, house: &mut House) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hang_up = signal(SignalKind::hangup())?;
+    let mut rebuild = signal(SignalKind::user_defined1())?;
     let mut broken = house.runtime.broken();
     loop {
         tokio::select! {
@@ -56,6 +89,7 @@ async fn until_told(logging: &Logging, house: &House) -> Result<()> {
             _ = hang_up.recv() => if let Err(error) = logging.reopen() {
                 tracing::error!(%error, "the log file cannot be opened anew");
             },
+            _ = rebuild.recv() => house.read_models.rebuild_all(),
             reason = broken.wait_for(Option::is_some) => {
                 let reason = reason.ok().and_then(|reason| (*reason).clone()).unwrap_or_default();
                 anyhow::bail!("the read models can no longer follow the event log: {reason}");

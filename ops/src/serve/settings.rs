@@ -9,6 +9,8 @@ use chronova_actors::scheduler::{Multipliers, PrefilterOptions, SchedulerOptions
 use chronova_events::store::sqlite::SqliteOptions;
 use chronova_hypervisor::connect::DriverOptions;
 use chronova_hypervisor::options::{CpuMode, ForwardMode, LibvirtOptions, VirtType};
+use chronova_projections::checkpoint::{CheckpointOptions, KeeperOptions};
+use chronova_projections::history::HistoryOptions;
 use chronova_web::compute::{Compute, ComputeConfig};
 use chronova_web::config::{CorsConfig, PolicyConfig, WebConfig};
 use chronova_web::route::Service;
@@ -18,6 +20,34 @@ use crate::config::{Config, Words};
 
 pub fn log(config: &Config) -> SqliteOptions {
     SqliteOptions { batch_requests: config.chronova.log_batch as usize, ..SqliteOptions::default() }
+}
+
+/// Which checkpoints of the read models are kept.
+pub fn checkpoints(config: &Config) -> CheckpointOptions {
+    let own = &config.chronova;
+    CheckpointOptions {
+        history: own.checkpoint_history as usize,
+        spacing: own.checkpoint_spacing,
+        disk: own.checkpoint_disk.saturating_mul(1 << 20),
+        ..CheckpointOptions::default()
+    }
+}
+
+/// When checkpoints are written.
+pub fn keeper(config: &Config) -> KeeperOptions {
+    let interval = Duration::from_secs(u64::from(config.chronova.checkpoint_interval));
+    KeeperOptions { events: config.chronova.checkpoint_events, interval, ..KeeperOptions::default() }
+}
+
+/// What questions about the past may cost.
+pub fn history(config: &Config) -> HistoryOptions {
+    let own = &config.chronova;
+    HistoryOptions {
+        held: own.as_of_held as usize,
+        memory: own.as_of_memory.saturating_mul(1 << 20),
+        at_once: own.as_of_at_once as usize,
+        ..HistoryOptions::default()
+    }
 }
 
 pub fn actors(config: &Config) -> Options {

@@ -13,8 +13,7 @@ use chronova_events::clock::SystemClock;
 use chronova_events::store::EventStore;
 use chronova_events::store::sqlite::SqliteStore;
 use chronova_hypervisor::driver::Driver;
-use chronova_projections::checkpoint::{self, Loaded};
-use chronova_projections::runner;
+use chronova_projections::progress::Works;
 use chronova_web::App;
 use chronova_web::auth::{Authentication, TokenVerifier};
 use chronova_web::health::Health;
@@ -23,6 +22,7 @@ use chronova_web::metrics::Metrics;
 use chronova_web::policy::Enforcer;
 
 use super::gauges::Gauges;
+use super::read_models::ReadModels;
 use super::{AppState, identity, settings};
 use crate::config::Config;
 
@@ -31,25 +31,15 @@ pub(super) struct House {
     pub app: AppState,
     pub runtime: Runtime,
     store: Arc<SqliteStore>,
-    folder: std::path::PathBuf,
+    pub read_models: ReadModels,
 }
 
 impl House {
-    pub(super) async fn open(config: &Config) -> Result<Self> {
+    pub(super) async fn open(config: &Config, store: Arc<SqliteStore>, works: &Arc<Works>) -> Result<Self> {
         let folder = config.chronova.data_dir.clone();
-        create_private(&folder).with_context(|| format!("cannot use the data folder {}", folder.display()))?;
-        let path = folder.join("log.db");
-        let store = SqliteStore::open(&path, &settings::log(config))
-            .with_context(|| format!("cannot open the event log {}", path.display()))?;
-        let (views, loaded) = checkpoint::load(&folder.join("views"));
-        match loaded {
-            Loaded::At(position) => tracing::info!(%position, "read models taken from their checkpoint"),
-            Loaded::Missing => tracing::info!("read models are folded from the whole log"),
-            Loaded::Unusable(reason) => {
-                tracing::warn!(reason, "the checkpoint cannot be used; read models are folded from the whole log");
-            }
-        }
-        let core = Core::start(Arc::clone(&store) as Arc<dyn EventStore>, Arc::new(SystemClock), views, threads())
+        let log = Arc::clone(&store) as Arc<dyn EventStore>;
+        let mut read_models = ReadModels::open(config, &log, works).await?;
+        let core = Core::start(log, Arc::new(SystemClock), Arc::clone(&read_models.views), threads())
             .await
             .context("the event log cannot be folded")?;
         let identity_service = identity::open(config, &core).await?;
@@ -64,28 +54,23 @@ impl House {
             store: Arc::clone(&store) as _,
             gateway: Arc::clone(&runtime.house.gateway),
             views: Arc::clone(&runtime.house.views),
-            checkpoints: Some(folder.join("views")),
+            history: Some(Arc::clone(&read_models.history)),
         };
         // What was asked for before a crash is owed; nobody is served before it is done.
         let resumed = eraser.resume().await.context("an erasure of personal data cannot be completed")?;
         if resumed > 0 {
             tracing::info!(resumed, "completed erasures of personal data that were interrupted");
         }
-        let app = app(config, &runtime, identity_service, images, Arc::clone(&store) as _)?;
-        Ok(Self { app, runtime, store, folder })
+        read_models.attend();
+        let app = app(config, &runtime, identity_service, images, Arc::clone(&store) as _, &read_models)?;
+        Ok(Self { app, runtime, store, read_models })
     }
 
     /// Ends the work, takes in what was appended last, keeps a checkpoint, closes the log.
-    pub(super) async fn close(self) -> Result<()> {
-        let views = Arc::clone(&self.runtime.house.views);
+    pub(super) async fn close(self) {
         self.runtime.stop().await;
-        let store = self.store;
-        match runner::catch_up(store.as_ref(), &views).await {
-            Ok(_) => checkpoint::save(&views, &self.folder.join("views")).context("no checkpoint could be kept")?,
-            Err(error) => tracing::warn!(%error, "no checkpoint is kept"),
-        }
-        store.close().await;
-        Ok(())
+        self.read_models.close().await;
+        self.store.close().await;
     }
 }
 
@@ -95,6 +80,7 @@ fn app(
     identity: Arc<IdentityService>,
     images: Arc<EmbeddedImages>,
     store: Arc<dyn EventStore>,
+    read_models: &ReadModels,
 ) -> Result<AppState> {
     let web = settings::web(config);
     let policy = Enforcer::load(&web.policy).context("the policy cannot be used")?;
@@ -105,15 +91,26 @@ fn app(
     let registry = prometheus::Registry::new();
     let log = Arc::clone(&store);
     registry.register(Box::new(Gauges::new(Arc::clone(&runtime.house), store)?))?;
+    registry.register(Box::new(read_models.gauges()?))?;
     let metrics = Metrics::new(registry)?;
     let house = Arc::clone(&runtime.house);
     let mut app = App::new(web, policy, authentication, metrics).with_house(house).with_log(log);
-    app.checkpoints = Some(config.chronova.data_dir.join("views"));
-    app = app.with_identity(identity).with_images(images);
+    app = app.with_identity(identity).with_images(images).with_history(Arc::clone(&read_models.history));
     app.compute = settings::compute(config);
     let broken = runtime.broken();
-    app.health = Health::default().with("read models", Arc::new(move || broken.borrow().clone().map_or(Ok(()), Err)));
+    app.health = Health::default()
+        .with("read models", Arc::new(move || broken.borrow().clone().map_or(Ok(()), Err)))
+        .telling("read_models", read_models.tale());
     Ok(Arc::new(app))
+}
+
+/// Opens the event log, which nobody else can have open.
+pub(super) fn open_log(config: &Config) -> Result<Arc<SqliteStore>> {
+    let folder = &config.chronova.data_dir;
+    create_private(folder).with_context(|| format!("cannot use the data folder {}", folder.display()))?;
+    let path = folder.join("log.db");
+    SqliteStore::open(&path, &settings::log(config))
+        .with_context(|| format!("cannot open the event log {}", path.display()))
 }
 
 fn threads() -> usize {

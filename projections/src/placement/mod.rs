@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Projection;
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Placement {
     pub ledger: Ledger,
 }
@@ -20,10 +20,15 @@ pub struct Placement {
 impl Projection for Placement {
     const NAME: &'static str = "placement";
     const VERSION: u32 = 2;
+    const NOUNS: &'static [&'static str] = &["ledger"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         if let Some(event) = LedgerEvent::of(event) {
             self.ledger.evolve(event, recorded.recorded_at);
         }
+    }
+
+    fn weight(&self) -> u64 {
+        self.ledger.providers.len() as u64 * 4_096 + self.ledger.consumers.len() as u64 * 1_024
     }
 }

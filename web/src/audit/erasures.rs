@@ -113,7 +113,7 @@ fn eraser(ctx: &Ctx) -> Result<Eraser, Fault> {
         store: std::sync::Arc::clone(app.log()?),
         gateway: std::sync::Arc::clone(&house.gateway),
         views: std::sync::Arc::clone(&house.views),
-        checkpoints: app.checkpoints.clone(),
+        history: app.history().cloned(),
     })
 }
 

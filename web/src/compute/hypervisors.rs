@@ -6,6 +6,8 @@ use chronova_actors::house::House;
 use chronova_events::host::KnownHost;
 use chronova_events::ids::{HostId, ProviderId};
 use chronova_events::instance::{Power, status};
+use chronova_hypervisor::guest::HostUsage;
+use chronova_projections::views::Views;
 use serde_json::{Map, Value, json};
 
 use super::bodies::hosts as bodies;
@@ -22,16 +24,19 @@ use crate::schema::is_true;
 pub(super) const ROUTES: &[Route] = &[
     get("hypervisors.index", "/os-hypervisors", handler!(index))
         .policy("os_compute_api:os-hypervisors:list")
-        .query(bodies::hypervisors_index_query),
+        .query(bodies::hypervisors_index_query)
+        .as_of(),
     get("hypervisors.detail", "/os-hypervisors/detail", handler!(detail))
         .policy("os_compute_api:os-hypervisors:list-detail")
-        .query(bodies::hypervisors_index_query),
+        .query(bodies::hypervisors_index_query)
+        .as_of(),
     get("hypervisors.statistics", "/os-hypervisors/statistics", handler!(statistics))
         .until(2, 87)
         .policy("os_compute_api:os-hypervisors:statistics"),
     get("hypervisors.show", "/os-hypervisors/{id}", handler!(show))
         .policy("os_compute_api:os-hypervisors:show")
-        .query(bodies::hypervisors_show_query),
+        .query(bodies::hypervisors_show_query)
+        .as_of(),
     get("hypervisors.uptime", "/os-hypervisors/{id}/uptime", handler!(uptime))
         .until(2, 87)
         .policy("os_compute_api:os-hypervisors:uptime"),
@@ -43,23 +48,28 @@ pub(super) const ROUTES: &[Route] = &[
         .policy("os_compute_api:os-hypervisors:servers"),
 ];
 
-fn load(house: &House, host: &KnownHost) -> Load {
+/// What the host tells by its heartbeats, which are no events: the past does not know it.
+fn measured(ctx: &Ctx, host: HostId) -> Result<Option<HostUsage>, Fault> {
+    let member = ctx.house()?.fleet.member(host).filter(|_| !ctx.is_past());
+    Ok(member.map(|member| member.usage().0))
+}
+
+fn load(views: &Views, host: &KnownHost, told: Option<&HostUsage>) -> Load {
     let has = &host.capabilities;
     let used = |class: &str| {
-        house.views.placement.read(|view| {
+        views.placement.read(|view| {
             let provider = view.ledger.providers.get(&ProviderId(host.id.0))?;
             provider.inventories.get(class).map(|line| (line.used, line.inventory.reserved))
         })
     };
     let sum = |class: &str| used(class).map_or(0, |(used, reserved)| used + reserved);
-    let (running, busy) = house.views.servers.read(|servers| {
+    let (running, busy) = views.servers.read(|servers| {
         servers.on_host(host.id).filter_map(|row| row.instance.alive()).fold((0, 0), |(running, busy), server| {
             let runs = u64::from(server.power() == Power::Running);
             (running + runs, busy + u64::from(status::of_alive(server).task_state.is_some()))
         })
     });
     let disk_used = sum("DISK_GB");
-    let told = house.fleet.member(host.id).map(|member| member.usage().0.disk_free_gib);
     Load {
         vcpus: u64::from(has.vcpus),
         vcpus_used: used("VCPU").map_or(0, |(used, _)| used),
@@ -67,15 +77,15 @@ fn load(house: &House, host: &KnownHost) -> Load {
         memory_used_mib: sum("MEMORY_MB"),
         disk_gib: has.disk_gib,
         disk_used_gib: disk_used,
-        disk_free_gib: told.unwrap_or_else(|| has.disk_gib.saturating_sub(disk_used)),
+        disk_free_gib: told.map_or_else(|| has.disk_gib.saturating_sub(disk_used), |told| told.disk_free_gib),
         running,
         busy,
     }
 }
 
 /// As `uptime(1)` says it, as far as the host tells.
-fn uptime_of(house: &House, host: HostId) -> Option<String> {
-    let seconds = house.fleet.member(host)?.usage().0.uptime_seconds?;
+fn uptime_of(told: Option<&HostUsage>) -> Option<String> {
+    let seconds = told?.uptime_seconds?;
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
     Some(match days {
         0 => format!("up {hours:>2}:{minutes:02}"),
@@ -84,8 +94,8 @@ fn uptime_of(house: &House, host: HostId) -> Option<String> {
     })
 }
 
-fn servers_of(house: &House, host: HostId) -> Vec<(String, String)> {
-    house.views.servers.read(|servers| {
+fn servers_of(house: &House, views: &Views, host: HostId) -> Vec<(String, String)> {
+    views.servers.read(|servers| {
         servers
             .on_host(host)
             .filter_map(|row| Some((house.domain_name(row.instance.alive()?.request.number), row.id.to_string())))
@@ -94,12 +104,14 @@ fn servers_of(house: &House, host: HostId) -> Vec<(String, String)> {
 }
 
 fn view(ctx: &Ctx, host: KnownHost, with_servers: bool) -> Result<HypervisorView, Fault> {
-    let house = ctx.house()?;
+    let (house, views) = (ctx.house()?, ctx.views()?);
+    let told = measured(ctx, host.id)?;
     let even_none = versions::hypervisors_show_no_servers_too(ctx.version);
-    let servers = Some(servers_of(house, host.id)).filter(|list| with_servers && (even_none || !list.is_empty()));
-    let uptime = versions::hypervisors_show_uptime(ctx.version).then(|| uptime_of(house, host.id)).flatten();
+    let servers =
+        Some(servers_of(house, views, host.id)).filter(|list| with_servers && (even_none || !list.is_empty()));
+    let uptime = versions::hypervisors_show_uptime(ctx.version).then(|| uptime_of(told.as_ref())).flatten();
     let service_number = services::number_of(host.number);
-    Ok(HypervisorView { load: load(house, &host), servers, uptime, service_number, host })
+    Ok(HypervisorView { load: load(views, &host, told.as_ref()), servers, uptime, service_number, host })
 }
 
 fn with_servers(ctx: &Ctx) -> bool {
@@ -108,7 +120,7 @@ fn with_servers(ctx: &Ctx) -> bool {
 
 /// In the order of their numbers.
 fn all(ctx: &Ctx) -> Result<Vec<KnownHost>, Fault> {
-    let mut hosts: Vec<KnownHost> = ctx.house()?.views.hosts.read(|hosts| hosts.all().cloned().collect());
+    let mut hosts: Vec<KnownHost> = ctx.views()?.hosts.read(|hosts| hosts.all().cloned().collect());
     hosts.sort_by_key(|host| host.number);
     Ok(hosts)
 }
@@ -176,8 +188,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn uptime(ctx: Ctx) -> Result<Reply, Fault> {
     let host = find(&ctx)?;
-    let house = ctx.house()?;
-    let uptime = uptime_of(house, host.id)
+    let uptime = uptime_of(measured(&ctx, host.id)?.as_ref())
         .ok_or_else(|| Fault::not_implemented("The host does not tell its uptime to the control plane."))?;
     let mut shown = BRIEF.render_map(&view(&ctx, host, false)?, ctx.version);
     shown.insert("uptime".to_owned(), json!(uptime));
@@ -200,8 +211,11 @@ async fn servers(ctx: Ctx) -> Result<Reply, Fault> {
 
 /// Over the hosts that servers may be placed on, as Nova adds up those whose service is not disabled.
 async fn statistics(ctx: Ctx) -> Result<Reply, Fault> {
-    let house = ctx.house()?;
-    let loads: Vec<Load> = all(&ctx)?.iter().filter(|host| host.enabled).map(|host| load(house, host)).collect();
+    let loads: Vec<Load> = all(&ctx)?
+        .iter()
+        .filter(|host| host.enabled)
+        .map(|host| Ok(load(ctx.views()?, host, measured(&ctx, host.id)?.as_ref())))
+        .collect::<Result<_, Fault>>()?;
     let sum = |of: fn(&Load) -> u64| loads.iter().map(of).sum::<u64>();
     Ok(Reply::ok(json!({"hypervisor_statistics": {
         "count": loads.len(),

@@ -38,6 +38,6 @@ pub(super) fn cut<T>(ctx: &Ctx, all: Vec<T>, is: impl Fn(&T, &str) -> bool) -> R
 
 /// Adds `{name}: [{"rel": "next"}]` to a reply.
 pub(super) fn link(ctx: &Ctx, reply: &mut Map<String, Value>, name: &str, collection: &str, marker: &str) {
-    let href = ctx.links.next(collection, &ctx.query, marker);
+    let href = ctx.links.next(collection, &ctx.page_query(), marker);
     reply.insert(name.to_owned(), json!([{"rel": "next", "href": href}]));
 }

@@ -25,13 +25,14 @@ pub(super) const ROUTES: &[Route] = &[
         .policy("placement:allocations:manage")
         .since(1, 13)
         .body(bodies::allocations_manage_body),
-    get("allocations_one.get", ONE, handler!(show)).policy("placement:allocations:list"),
+    get("allocations_one.get", ONE, handler!(show)).policy("placement:allocations:list").as_of(),
     put("allocations_one.update", ONE, handler!(set))
         .policy("placement:allocations:update")
         .body(bodies::allocations_set_body),
     delete("allocations_one.delete", ONE, handler!(remove)).policy("placement:allocations:delete"),
     get("resource_providers_allocations.list", "/resource_providers/{uuid}/allocations", handler!(of_provider))
-        .policy("placement:resource_providers:allocations:list"),
+        .policy("placement:resource_providers:allocations:list")
+        .as_of(),
 ];
 
 /// Who holds what was allocated before clients had to say for whom (before 1.8).

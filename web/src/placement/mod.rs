@@ -56,7 +56,7 @@ async fn send(ctx: &Ctx, command: LedgerCommand, during: During<'_>) -> Result<C
 
 /// Looks at the ledger as the read models know it. Nothing slow belongs into `look`.
 fn look<R>(ctx: &Ctx, look: impl FnOnce(&Ledger) -> R) -> Result<R, Fault> {
-    Ok(ctx.house()?.views.placement.read(|placement| look(&placement.ledger)))
+    Ok(ctx.views()?.placement.read(|placement| look(&placement.ledger)))
 }
 
 /// A copy of the ledger, for what takes longer. Its rows are shared.

@@ -16,11 +16,13 @@ use crate::route::{Route, get};
 
 pub(super) const ROUTES: &[Route] = &[
     get("resource_providers_usages.list", "/resource_providers/{uuid}/usages", handler!(of_provider))
-        .policy("placement:resource_providers:usages"),
+        .policy("placement:resource_providers:usages")
+        .as_of(),
     get("usages.list", "/usages", handler!(of_project))
         .policy_on_target("placement:usages")
         .since(1, 9)
-        .query(bodies::usages_query),
+        .query(bodies::usages_query)
+        .as_of(),
 ];
 
 async fn of_provider(ctx: Ctx) -> Result<Reply, Fault> {

@@ -13,6 +13,8 @@ use chronova_events::envelope::Meta;
 use chronova_events::erasure::Whose;
 use chronova_events::ids::{InstanceId, ProjectId, UserId};
 use chronova_events::store::EventStore;
+use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints};
+use chronova_projections::history::{History, HistoryOptions};
 use chronova_projections::runner;
 use chronova_projections::views::Views;
 
@@ -63,7 +65,10 @@ pub async fn run(
     let core = Core::start(Arc::clone(&store), Arc::new(SystemClock), Views::new(), 1).await.map_err(|e| failed(&e))?;
     let views = Arc::clone(&core.views);
     let following = tokio::spawn(runner::follow(Arc::clone(&store), Arc::clone(&views)));
-    let eraser = Eraser { store, gateway: Arc::clone(&core.gateway), views, checkpoints: Some(checkpoints) };
+    let checkpoints = Checkpoints::new(checkpoints, CheckpointOptions::default());
+    let history =
+        History::new(Arc::clone(&store), Arc::clone(&views), Some(checkpoints), HistoryOptions::default());
+    let eraser = Eraser { store, gateway: Arc::clone(&core.gateway), views, history: Some(history) };
     let done = erase(args, &eraser, out).await;
     core.gateway.stop();
     following.abort();

@@ -38,9 +38,10 @@ pub(super) struct Named {
 }
 
 impl Index {
-    pub(super) async fn read(store: &dyn EventStore) -> Result<Self, CommandFailure> {
+    /// Those of the log up to `until`.
+    pub(super) async fn read(store: &dyn EventStore, until: Position) -> Result<Self, CommandFailure> {
         let mut index = Self::default();
-        walk(store, Position::START, Position(u64::MAX), |recorded| {
+        walk(store, Position::START, until, |recorded| {
             // Others have nothing to say here, and need not be decoded.
             if matches!(recorded.stream.category(), "instance" | "host" | "process") {
                 index.take(recorded, payload(recorded)?);

@@ -5,15 +5,17 @@
 //! with the time that each step of a process took, failures and undoing included.
 
 mod index;
+mod past;
 mod story;
 mod table;
 mod words;
 
 use std::io::Write;
 
-use chronova_events::envelope::Timestamp;
+use chronova_events::envelope::{Position, Timestamp};
 use chronova_events::store::EventStore;
 
+use super::when::AsOf;
 use super::{CommandFailure, Exit};
 use index::Index;
 
@@ -24,6 +26,9 @@ pub struct Args {
     /// A server's UUID, the beginning of it, or its name; or `process ID`, `host NAME`, `request ID`
     #[arg(required = true, num_args = 1..=2, value_name = "[KIND] NAME")]
     pub subject: Vec<String>,
+    /// The story as it could be told then: a time (2026-01-31T12:00:00Z, 15m ago as `15m`) or a position of the log
+    #[arg(long, value_name = "WHEN")]
+    pub as_of: Option<AsOf>,
     /// As JSON instead of text
     #[arg(long)]
     pub json: bool,
@@ -41,12 +46,18 @@ pub async fn run(
         [kind, name] => (kind.as_str(), name.as_str()),
         _ => return Err(CommandFailure::Usage("inspect takes a name, or a kind and a name".to_owned())),
     };
-    let index = Index::read(store).await?;
+    let past = match args.as_of {
+        Some(as_of) => Some(past::find(store, as_of, now).await?),
+        None => None,
+    };
+    let (until, now) = past.map_or((Position(u64::MAX), now), |past| (past.position, past.time));
+    let index = Index::read(store, until).await?;
     let candidates = index.find(kind, name)?;
     let subject = match candidates.as_slice() {
         [subject] => subject.clone(),
         [] => {
-            writeln!(out, "no {kind} {name} in the log")?;
+            let then = past.map(|past| format!(" as of {past}")).unwrap_or_default();
+            writeln!(out, "no {kind} {name} in the log{then}")?;
             return Ok(Exit::No);
         }
         several => {
@@ -57,7 +68,8 @@ pub async fn run(
             return Ok(Exit::No);
         }
     };
-    let story = story::tell(store, &index, &subject, now).await?;
+    let mut story = story::tell(store, &index, &subject, until, now).await?;
+    story.facts.splice(0..0, past.map(|past| ("as of".to_owned(), past.to_string())));
     if args.json {
         let text = serde_json::to_string_pretty(&story).map_err(std::io::Error::from)?;
         writeln!(out, "{text}")?;

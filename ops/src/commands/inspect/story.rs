@@ -67,11 +67,12 @@ pub(super) async fn tell(
     store: &dyn EventStore,
     index: &Index,
     subject: &Subject,
+    until: Position,
     now: Timestamp,
 ) -> Result<Story, CommandFailure> {
-    let requests = requests_of(store, index, subject).await?;
+    let requests = requests_of(store, index, subject, until).await?;
     let mut events = Vec::new();
-    walk(store, Position::START, Position(u64::MAX), |recorded| {
+    walk(store, Position::START, until, |recorded| {
         if belongs(recorded, index, subject, &requests) {
             events.push(Arc::clone(recorded));
         }
@@ -96,10 +97,11 @@ async fn requests_of(
     store: &dyn EventStore,
     index: &Index,
     subject: &Subject,
+    until: Position,
 ) -> Result<BTreeMap<Uuid, BTreeSet<InstanceId>>, CommandFailure> {
     let Subject::Server(id) = subject else { return Ok(BTreeMap::new()) };
     let mut requests: BTreeMap<Uuid, BTreeSet<InstanceId>> = BTreeMap::new();
-    walk(store, Position::START, Position(u64::MAX), |recorded| {
+    walk(store, Position::START, until, |recorded| {
         if let Some(server) = server_of(&recorded.stream, index) {
             requests.entry(recorded.meta.correlation).or_default().insert(server);
         }

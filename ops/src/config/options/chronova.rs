@@ -79,6 +79,41 @@ section! {
             default: Text("64"), max: Some(10000.0),
             help: "Live feeds of the event log (GET /chronova/v1/events) that may be open at the same time.",
         }
+        checkpoint_events: u64 {
+            default: Text("250000"), min: Some(1.0),
+            help: "A checkpoint of the read models is written after so many events, while the server works.",
+        }
+        checkpoint_interval: u32 {
+            default: Text("600"), min: Some(1.0), unit: "seconds",
+            help: "A checkpoint is written after so long, if anything happened since the one before.",
+        }
+        checkpoint_history: u32 {
+            default: Text("64"), max: Some(10000.0),
+            help: "Older checkpoints that are kept, spread evenly over the log: questions about the past begin at the \
+                   nearest one. The newest two are kept besides.",
+        }
+        checkpoint_spacing: u64 {
+            default: Text("250000"), min: Some(1.0),
+            help: "Events that at least lie between two of the older checkpoints.",
+        }
+        checkpoint_disk: u64 {
+            default: Text("8192"), min: Some(1.0), unit: "MiB",
+            help: "Room that all checkpoints together may take. Older ones give way; the newest two are kept even so.",
+        }
+        as_of_held: u32 {
+            default: Text("4"), min: Some(1.0), max: Some(1000.0),
+            help: "Past states that are held in memory for further questions about the same moment (`?as_of=`).",
+        }
+        as_of_memory: u64 {
+            default: Text("4096"), min: Some(16.0), unit: "MiB",
+            help: "Memory that past states may take together, held and in the making, by a rough count. A question that \
+                   needs more is answered with 503.",
+        }
+        as_of_at_once: u32 {
+            default: Text("2"), min: Some(1.0), max: Some(256.0),
+            help: "Past states that are made at the same time; further questions wait, and are answered with 429 when too \
+                   many do.",
+        }
         max_body_bytes: u64 {
             default: Text("114688"), min: Some(1024.0), unit: "bytes",
             help: "Largest request body, image uploads aside. The default is oslo.middleware's max_request_body_size.",

@@ -213,8 +213,7 @@ impl Wanted {
             }
             "flavor" => {
                 let id = text.rsplit('/').next().unwrap_or_default().to_owned();
-                let known =
-                    ctx.house()?.views.flavors.read(|view| view.flavors.by_id.contains_key(&FlavorId::new(&id)));
+                let known = ctx.views()?.flavors.read(|view| view.flavors.by_id.contains_key(&FlavorId::new(&id)));
                 self.nothing |= !known;
                 self.when(move |_, s, _| s.request.flavor.id.as_str() == id);
             }

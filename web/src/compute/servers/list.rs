@@ -54,7 +54,7 @@ fn rows(ctx: &Ctx, wanted: &Wanted) -> Result<Page<Arc<ServerRow>>, Fault> {
         return Ok(Page { items: Vec::new(), more: false });
     }
     let order = order(ctx)?;
-    let views = &ctx.house()?.views;
+    let views = ctx.views()?;
     let marker = ctx.query.first("marker");
     // The common case: own servers, newest first, straight from the index.
     if let (Some(project), Deleted::No, true) = (&wanted.project, wanted.deleted, order.is_empty()) {

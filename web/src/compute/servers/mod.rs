@@ -34,16 +34,19 @@ use crate::route::{Route, delete, get, post, put};
 pub(super) const ROUTES: &[Route] = &[
     get("servers.index", "/servers", handler!(list::index))
         .policy("os_compute_api:servers:index")
-        .query(bodies::index_query),
+        .query(bodies::index_query)
+        .as_of(),
     get("servers.detail", "/servers/detail", handler!(list::detail))
         .policy("os_compute_api:servers:detail")
-        .query(bodies::index_query),
+        .query(bodies::index_query)
+        .as_of(),
     post("servers.create", "/servers", handler!(create::create))
         .policy("os_compute_api:servers:create")
         .body(bodies::create_body),
     get("servers.show", "/servers/{id}", handler!(show))
         .policy_on_target("os_compute_api:servers:show")
-        .query(no_query),
+        .query(no_query)
+        .as_of(),
     put("servers.update", "/servers/{id}", handler!(change::update))
         .policy_on_target("os_compute_api:servers:update")
         .body(bodies::update_body),
@@ -73,7 +76,7 @@ pub(super) fn find(ctx: &Ctx, name: &str) -> Result<Found, Fault> {
 /// As [`find`]; `deleted` ones too where asked for.
 pub(super) fn find_where(ctx: &Ctx, name: &str, deleted: bool) -> Result<Found, Fault> {
     let id: InstanceId = ctx.id(name, |text| format!("Instance {text} could not be found."))?;
-    let row = ctx.house()?.views.servers.read(|servers| servers.get(id).cloned());
+    let row = ctx.views()?.servers.read(|servers| servers.get(id).cloned());
     let row = row.ok_or_else(|| reject::no_instance(id))?;
     let server = if deleted { row.instance.known() } else { row.instance.alive() };
     let server = server.ok_or_else(|| reject::no_instance(id))?;
@@ -106,17 +109,18 @@ pub(super) fn view(ctx: &Ctx, row: &Arc<ServerRow>, sees: &Arc<Sees>) -> Result<
     let house = ctx.house()?;
     let placed = row.server().and_then(|server| server.placement.as_ref()).map(|placed| placed.host);
     let name = |number| house.domain_name(number);
-    let view = house.views.hosts.read(|hosts| {
+    let views = ctx.views()?;
+    let view = views.hosts.read(|hosts| {
         let host = placed.and_then(|id| hosts.get(id));
         ServerView::new(Arc::clone(row), host, sees, name)
     });
-    let group = house.views.server_groups.read(|groups| groups.of_server(row.id).map(|group| group.definition.group));
+    let group = views.server_groups.read(|groups| groups.of_server(row.id).map(|group| group.definition.group));
     Ok(view.map(|view| ServerView { zone: placed.map(|host| zones::of_host(house, host)), group, ..view }))
 }
 
 /// The server as the read model shows it now, in full.
 pub(super) fn render(ctx: &Ctx, id: InstanceId, sees: &Arc<Sees>) -> Result<Value, Fault> {
-    let row = ctx.house()?.views.servers.read(|servers| servers.get(id).cloned());
+    let row = ctx.views()?.servers.read(|servers| servers.get(id).cloned());
     let row = row.ok_or_else(|| reject::no_instance(id))?;
     let view = view(ctx, &row, sees)?.ok_or_else(|| reject::no_instance(id))?;
     Ok(SERVER.render(&view, ctx.version))

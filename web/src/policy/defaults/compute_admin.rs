@@ -3,6 +3,8 @@
 use super::{RuleDefault, rule};
 
 pub(super) const RULES: &[RuleDefault] = &[
+    // Ours: questions about the past (`?as_of=`), besides the operation's own rule.
+    rule("os_compute_api:chronova:as_of", "rule:context_is_admin").project().guards("GET with as_of"),
     rule("compute:aggregates:images", "rule:context_is_admin").project().guards("POST /os-aggregates/{aggregate_id}/images"),
     rule("os_compute_api:extensions", "@").project().guards("GET /extensions; GET /extensions/{alias}"),
     rule("os_compute_api:limits", "@").project().guards("GET /limits"),

@@ -3,6 +3,8 @@
 use super::{RuleDefault, rule};
 
 pub(super) const RULES: &[RuleDefault] = &[
+    // Ours: questions about the past (`?as_of=`), besides the operation's own rule.
+    rule("placement:chronova:as_of", "role:admin").project().guards("GET with as_of"),
     rule("admin_api", "role:admin").project(),
     rule("service_api", "role:service").project().deprecates("rule:admin_api", "role:admin"),
     rule("admin_or_service_api", "role:admin or role:service").project().deprecates("rule:admin_api", "role:admin"),

@@ -1,0 +1,55 @@
+//! The moment that `--as-of` names.
+
+use std::fmt;
+use std::ops::ControlFlow;
+
+use chronova_events::envelope::{Position, Timestamp};
+use chronova_events::store::EventStore;
+
+use super::super::CommandFailure;
+use super::super::log_pages::walk;
+use super::super::when::AsOf;
+
+/// A position, and the time that it was then.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Past {
+    pub position: Position,
+    pub time: Timestamp,
+}
+
+impl fmt::Display for Past {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "position {}, {}", self.position, self.time)
+    }
+}
+
+/// As the API understands it: a time means the longest beginning of the log in which nothing is later.
+pub(super) async fn find(store: &dyn EventStore, as_of: AsOf, now: Timestamp) -> Result<Past, CommandFailure> {
+    match as_of {
+        AsOf::Position(position) => at_position(store, Position(position)).await,
+        AsOf::Time(when) => at_time(store, when.resolve(now), now).await,
+    }
+}
+
+async fn at_position(store: &dyn EventStore, position: Position) -> Result<Past, CommandFailure> {
+    let head = store.head();
+    if position > head {
+        return Err(CommandFailure::Usage(format!(
+            "position {position} is after the end of the log, which is at {head}"
+        )));
+    }
+    let last = store.read_all(Position(position.0.saturating_sub(1)), 1).await?;
+    let time = last.first().filter(|last| last.position == position).map(|last| last.recorded_at);
+    Ok(Past { position, time: time.unwrap_or_default() })
+}
+
+async fn at_time(store: &dyn EventStore, time: Timestamp, now: Timestamp) -> Result<Past, CommandFailure> {
+    if time > now {
+        return Err(CommandFailure::Usage(format!("{time} is in the future; it is {now}")));
+    }
+    let position = walk(store, Position::START, Position(u64::MAX), |recorded| {
+        Ok(if recorded.recorded_at > time { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })
+    .await?;
+    Ok(Past { position, time })
+}

@@ -1,0 +1,151 @@
+//! Restarts of the real binary: after a change of a read model's version, with a damaged checkpoint, and what was.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_debug_implementations,
+    unreachable_pub,
+    dead_code
+)]
+
+mod cloud;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints, Found, relabel};
+use cloud::{Client, Cloud, Furniture, pause};
+use serde_json::{Value, json};
+
+const LIST: &str = "/compute/v2.1/servers/detail?all_tenants=1";
+
+fn make(client: &Client, furniture: &Furniture, name: &str) -> String {
+    let server = json!({"server": {
+        "name": name,
+        "imageRef": furniture.image,
+        "flavorRef": furniture.flavor,
+        "networks": [{"uuid": furniture.network}],
+    }});
+    client.post("/compute/v2.1/servers", &server).unwrap().expect(202).text("/server/id")
+}
+
+/// A cloud with a few servers that nobody changes any more.
+fn settled() -> (Cloud, Vec<String>) {
+    let mut cloud = Cloud::new("sim://2?vcpus=64&memory_mib=65536&disk_gib=1000");
+    cloud.start();
+    let furniture = cloud.furnish();
+    cloud.wait("the hosts are up", |cloud| {
+        let hosts = cloud.client().get("/compute/v2.1/os-hypervisors").unwrap().expect(200);
+        hosts.body["hypervisors"].as_array().unwrap().iter().filter(|host| host["state"] == "up").count() == 2
+    });
+    let client = cloud.client();
+    let servers: Vec<String> = (0..5).map(|number| make(&client, &furniture, &format!("server-{number}"))).collect();
+    cloud.wait("the servers run", |cloud| {
+        let list = cloud.client().get(LIST).unwrap().expect(200).body;
+        list["servers"].as_array().unwrap().iter().filter(|server| server["status"] == "ACTIVE").count() == 5
+    });
+    (cloud, servers)
+}
+
+fn checkpoints(cloud: &Cloud) -> Vec<Found> {
+    Checkpoints::new(cloud.data().join("views"), CheckpointOptions::default()).list().0
+}
+
+fn newest(cloud: &Cloud) -> PathBuf {
+    checkpoints(cloud).pop().expect("a graceful end leaves a checkpoint").path
+}
+
+fn health(cloud: &Cloud) -> Value {
+    cloud.client().get("/healthz").unwrap().expect(200).body
+}
+
+/// Asks without a pause from now on until `over`; every answer there is must be the one expected.
+fn asking(client: Client, expected: Value, over: &Arc<AtomicBool>) -> std::thread::JoinHandle<u64> {
+    let over = Arc::clone(over);
+    std::thread::spawn(move || {
+        let mut answered = 0;
+        while !over.load(Ordering::SeqCst) {
+            // Nobody listens before the process is there; from then on nothing may fail.
+            match client.get(LIST) {
+                Ok(answer) => {
+                    assert_eq!(answer.expect(200).body, expected);
+                    answered += 1;
+                }
+                Err(error) => assert_eq!(answered, 0, "{error}"),
+            }
+        }
+        answered
+    })
+}
+
+#[test]
+fn a_changed_version_fails_no_request() {
+    let (mut cloud, _) = settled();
+    let before = cloud.client().get(LIST).unwrap().expect(200).body;
+    cloud.stop();
+    for name in ["servers", "hosts", "identities"] {
+        relabel(&newest(&cloud), name, 0).unwrap();
+    }
+    let over = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..3).map(|_| asking(cloud.client(), before.clone(), &over)).collect();
+    cloud.start();
+    let told = health(&cloud);
+    let remark = told["read_models"]["remarks"][0].as_str().unwrap_or_default().to_owned();
+    assert!(remark.contains("are rebuilt first: hosts, identities, servers"), "{told}");
+    pause(100);
+    over.store(true, Ordering::SeqCst);
+    for client in clients {
+        assert!(client.join().unwrap() > 0);
+    }
+    // The next start finds everything in its version.
+    cloud.stop();
+    cloud.start();
+    assert_eq!(health(&cloud)["read_models"]["remarks"], json!([]));
+    assert_eq!(cloud.client().get(LIST).unwrap().expect(200).body, before);
+}
+
+#[test]
+fn a_damaged_checkpoint_is_told_of_and_passed_over() {
+    let (mut cloud, _) = settled();
+    let before = cloud.client().get(LIST).unwrap().expect(200).body;
+    cloud.stop();
+    let file = newest(&cloud);
+    let mut bytes = std::fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 4;
+    std::fs::write(&file, bytes).unwrap();
+    cloud.start();
+    let told = health(&cloud)["read_models"]["remarks"][0].as_str().unwrap_or_default().to_owned();
+    assert!(told.contains("is not used") && told.contains("damaged"), "{told}");
+    assert!(cloud.log().contains("is not used"), "{}", cloud.log());
+    assert_eq!(cloud.client().get(LIST).unwrap().expect(200).body, before);
+    cloud.stop();
+    let (exit, text) = cloud.command(&["rebuild"]);
+    assert!(exit == 0 && text.starts_with("equal: "), "{text}");
+}
+
+#[test]
+fn the_past_outlives_restarts() {
+    let (mut cloud, servers) = settled();
+    let then = cloud.client().get(LIST).unwrap().expect(200).body;
+    let position = health(&cloud)["read_models"]["position"].as_u64().unwrap();
+    cloud.client().delete(&format!("/compute/v2.1/servers/{}", servers[0])).unwrap().expect(204);
+    cloud.wait("the server is gone", |cloud| {
+        cloud.client().get(LIST).unwrap().expect(200).body["servers"].as_array().unwrap().len() == 4
+    });
+    let as_of = format!("{LIST}&as_of={position}");
+    assert_eq!(cloud.client().get(&as_of).unwrap().expect(200).body, then);
+    cloud.kill();
+    cloud.start();
+    assert_eq!(cloud.client().get(&as_of).unwrap().expect(200).body, then);
+    let claim = format!("/placement/allocations/{}", servers[0]);
+    assert_eq!(cloud.client().get(&claim).unwrap().expect(200).body["allocations"], json!({}));
+    let held = cloud.client().get(&format!("{claim}?as_of={position}")).unwrap().expect(200).body;
+    assert_eq!(held["allocations"].as_object().unwrap().len(), 1, "{held}");
+    let (exit, story) = cloud.command(&["inspect", &servers[0], "--as-of", &position.to_string()]);
+    assert!(exit == 0 && story.contains("ACTIVE") && !story.contains("deleted"), "{story}");
+    let (exit, story) = cloud.command(&["inspect", &servers[0]]);
+    assert!(exit == 0 && story.contains("instance.deleted"), "{story}");
+}

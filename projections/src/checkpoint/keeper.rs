@@ -1,0 +1,101 @@
+//! Writes checkpoints while the server works: after so many events or so much time, from a fork, on a thread of its own.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use chronova_events::envelope::Position;
+
+use super::Checkpoints;
+use crate::views::Views;
+
+/// When a checkpoint is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeeperOptions {
+    /// After so many events.
+    pub events: u64,
+    /// After so long, if there was any event.
+    pub interval: Duration,
+    /// Never sooner after the one before: writing must not be all that the disk does.
+    pub pause: Duration,
+}
+
+impl Default for KeeperOptions {
+    fn default() -> Self {
+        Self { events: 250_000, interval: Duration::from_mins(10), pause: Duration::from_secs(30) }
+    }
+}
+
+/// What became of the latest checkpoint.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Kept {
+    pub position: Position,
+    pub bytes: u64,
+    pub took: Duration,
+    /// Checkpoints written since the process began.
+    pub written: u64,
+    /// Why the latest attempt failed; `None` when it did not.
+    pub failure: Option<String>,
+}
+
+/// Keeps checkpoints of live read models.
+#[derive(Debug)]
+pub struct Keeper {
+    views: Arc<Views>,
+    checkpoints: Arc<Checkpoints>,
+    options: KeeperOptions,
+    kept: Mutex<Kept>,
+}
+
+impl Keeper {
+    /// `from`: the position of the newest checkpoint that is there.
+    pub fn new(views: Arc<Views>, checkpoints: Arc<Checkpoints>, options: KeeperOptions, from: Position) -> Arc<Self> {
+        let kept = Mutex::new(Kept { position: from, ..Kept::default() });
+        Arc::new(Self { views, checkpoints, options, kept })
+    }
+
+    pub fn kept(&self) -> Kept {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Writes one whenever it is time to; for ever.
+    pub async fn keep(self: Arc<Self>) {
+        let look = self.options.pause.min(self.options.interval).min(Duration::from_secs(1));
+        let mut latest = Instant::now();
+        loop {
+            tokio::time::sleep(look.max(Duration::from_millis(1))).await;
+            let behind = self.views.position().0.saturating_sub(self.kept().position.0);
+            let waited = latest.elapsed();
+            let due = behind >= self.options.events.max(1) || (behind > 0 && waited >= self.options.interval);
+            if due && waited >= self.options.pause {
+                self.write().await;
+                latest = Instant::now();
+            }
+        }
+    }
+
+    /// Writes one now. Says whether it is there.
+    pub async fn write(&self) -> bool {
+        let (fork, checkpoints) = (self.views.fork(), Arc::clone(&self.checkpoints));
+        let begun = Instant::now();
+        let written = tokio::task::spawn_blocking(move || checkpoints.save(&fork)).await;
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let failure = match written {
+            Ok(Ok(found)) => {
+                (kept.position, kept.bytes, kept.took) = (found.mark.position, found.bytes, begun.elapsed());
+                kept.written += 1;
+                kept.failure = None;
+                let millis = u64::try_from(kept.took.as_millis()).unwrap_or(u64::MAX);
+                tracing::info!(position = %kept.position, bytes = kept.bytes, millis, "a checkpoint was written");
+                return true;
+            }
+            Ok(Err(error)) => match std::error::Error::source(&error) {
+                Some(source) => format!("{error}: {source}"),
+                None => error.to_string(),
+            },
+            Err(error) => error.to_string(),
+        };
+        tracing::warn!(failure, "no checkpoint could be written; the log has everything");
+        kept.failure = Some(failure);
+        false
+    }
+}

@@ -1,0 +1,340 @@
+//! Read models across restarts, and the proof that they equal a rebuild.
+//!
+//! A checkpoint is one file with every read model and the mark up to which it is folded ([`file`] has the format). It is
+//! written from a fork of the live read models, so nobody waits for it, and whole or not at all: temporary file, fsync,
+//! rename, fsync of the folder. Several are kept: the newest ones, in case one is damaged, and a thinned-out history
+//! ([`thin`]), from which questions about the past begin. The log remains the truth: what cannot be used is passed over
+//! for an older checkpoint or for the log itself, and that is said.
+
+mod compare;
+mod file;
+mod keeper;
+mod thin;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use chronova_events::envelope::{Position, Timestamp};
+use chronova_events::store::{EventStore, StoreError};
+use thiserror::Error;
+
+use crate::views::{Mark, Restored, Views};
+
+pub use compare::differences;
+pub use file::{Step, relabel};
+pub use keeper::{Keeper, KeeperOptions, Kept};
+
+const EXTENSION: &str = "checkpoint";
+/// What a version before this one left behind.
+const FORMER: &str = "views.checkpoint.json";
+
+#[derive(Debug, Error)]
+pub enum CheckpointError {
+    #[error("the checkpoint cannot be written or read")]
+    Io(#[from] io::Error),
+    #[error("a read model cannot be encoded: {0}")]
+    Encode(String),
+    #[error("{0}")]
+    Unusable(String),
+    #[error("the log cannot be read")]
+    Store(#[from] StoreError),
+}
+
+/// How many checkpoints are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CheckpointOptions {
+    /// The newest ones, whatever their distance.
+    pub newest: usize,
+    /// Older ones, as evenly spread over the log as can be.
+    pub history: usize,
+    /// Events that at least lie between two checkpoints of the history.
+    pub spacing: u64,
+    /// Bytes that all of them may take together; the newest are kept even so.
+    pub disk: u64,
+}
+
+impl Default for CheckpointOptions {
+    fn default() -> Self {
+        Self { newest: 2, history: 64, spacing: 250_000, disk: 8 << 30 }
+    }
+}
+
+/// A checkpoint on disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    pub path: PathBuf,
+    pub mark: Mark,
+    pub bytes: u64,
+}
+
+/// One that is there and is not used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    pub path: PathBuf,
+    pub reason: String,
+}
+
+/// Read models as they were found.
+#[derive(Debug)]
+pub struct Opened {
+    pub views: Views,
+    /// The checkpoint that they are from; `None`: they are empty.
+    pub from: Option<Found>,
+    /// Checkpoints that could not be used, newest first.
+    pub refused: Vec<Refused>,
+    /// Read models of another version that show what they can until they are rebuilt.
+    pub provisional: BTreeSet<&'static str>,
+    /// Read models that the checkpoint does not have in a form that can be shown.
+    pub absent: BTreeSet<&'static str>,
+}
+
+impl Opened {
+    fn empty() -> Self {
+        Self {
+            views: Views::new(),
+            from: None,
+            refused: Vec::new(),
+            provisional: BTreeSet::new(),
+            absent: BTreeSet::new(),
+        }
+    }
+
+    /// In words, one line each, what an operator should know.
+    pub fn remarks(&self) -> Vec<String> {
+        let mut remarks: Vec<String> = self
+            .refused
+            .iter()
+            .map(|refused| format!("the checkpoint {} is not used: {}", refused.path.display(), refused.reason))
+            .collect();
+        let names = |set: &BTreeSet<&'static str>| set.iter().copied().collect::<Vec<_>>().join(", ");
+        if !self.provisional.is_empty() {
+            remarks.push(format!(
+                "read models of another version are shown as they are while they are rebuilt: {}",
+                names(&self.provisional)
+            ));
+        }
+        if !self.absent.is_empty() {
+            remarks.push(format!("read models of another version are rebuilt first: {}", names(&self.absent)));
+        }
+        remarks
+    }
+}
+
+/// The folder of the checkpoints. One object per folder and process: writing and thinning out are done one at a time.
+#[derive(Debug)]
+pub struct Checkpoints {
+    folder: PathBuf,
+    options: CheckpointOptions,
+    writing: Mutex<()>,
+}
+
+impl Checkpoints {
+    pub fn new(folder: impl Into<PathBuf>, options: CheckpointOptions) -> Arc<Self> {
+        Arc::new(Self { folder: folder.into(), options, writing: Mutex::new(()) })
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub fn options(&self) -> &CheckpointOptions {
+        &self.options
+    }
+
+    /// Writes a checkpoint of `views`, which nobody folds meanwhile (a fork), and removes what is not kept any more.
+    /// Blocks.
+    pub fn save(&self, views: &Views) -> Result<Found, CheckpointError> {
+        self.save_by_steps(views, &mut |_| Ok(()))
+    }
+
+    /// As [`Checkpoints::save`], asking `before` each step whether to go on: tests end the process in between.
+    pub fn save_by_steps(
+        &self,
+        views: &Views,
+        before: &mut dyn FnMut(Step) -> io::Result<()>,
+    ) -> Result<Found, CheckpointError> {
+        let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        fs::create_dir_all(&self.folder)?;
+        let mark = views.marked();
+        let path = self.folder.join(format!("views-{:020}.{EXTENSION}", mark.position.0));
+        let bytes = file::write(views, &path, before)?;
+        before(Step::Thin)?;
+        self.thin()?;
+        Ok(Found { path, mark, bytes })
+    }
+
+    fn thin(&self) -> io::Result<()> {
+        let (found, _) = self.list();
+        for gone in thin::superfluous(&found, &self.options) {
+            fs::remove_file(&gone.path)?;
+        }
+        for leftover in self.files("tmp") {
+            fs::remove_file(leftover)?;
+        }
+        match fs::remove_file(self.folder.join(FORMER)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes every file of the folder: also one half written, so that it is not renamed into place afterwards. Waits
+    /// for a checkpoint that is being written.
+    pub fn discard_all(&self) -> io::Result<()> {
+        let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = match fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn files(&self, extension: &str) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(&self.folder) else { return Vec::new() };
+        let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        let mut paths: Vec<PathBuf> =
+            paths.filter(|path| path.extension().is_some_and(|found| found == extension)).collect();
+        paths.sort();
+        paths
+    }
+
+    /// The checkpoints that are there, oldest first, and those that cannot even be listed. Looks only at their tables.
+    pub fn list(&self) -> (Vec<Found>, Vec<Refused>) {
+        let (mut found, mut refused) = (Vec::new(), Vec::new());
+        for path in self.files(EXTENSION) {
+            match file::table(&path) {
+                Ok((table, bytes)) => found.push(Found { path, mark: table.mark, bytes }),
+                Err(error) => refused.push(Refused { path, reason: error.to_string() }),
+            }
+        }
+        found.sort_by_key(|found| found.mark.position);
+        (found, refused)
+    }
+
+    /// The newest checkpoint that `fits` and can be used; empty read models where there is none. Blocks.
+    pub fn load(&self, fits: impl Fn(&Mark) -> bool) -> Opened {
+        let (found, refused) = self.list();
+        let mut opened = Opened::empty();
+        opened.refused = refused.into_iter().rev().collect();
+        for candidate in found.into_iter().rev().filter(|found| fits(&found.mark)) {
+            match read(&candidate) {
+                Ok(read) => return Opened { refused: opened.refused, from: Some(candidate), ..read },
+                Err(error) => {
+                    opened.refused.push(Refused { path: candidate.path, reason: error.to_string() });
+                }
+            }
+        }
+        opened
+    }
+
+    /// As [`Checkpoints::load`], of those that are of this log: one that was cut off or exchanged is another.
+    pub async fn open(self: &Arc<Self>, store: &dyn EventStore) -> Result<Opened, CheckpointError> {
+        let (found, _) = self.list();
+        let mut strange = Vec::new();
+        for candidate in &found {
+            if let Err(reason) = belongs(store, &candidate.mark).await? {
+                strange.push(Refused { path: candidate.path.clone(), reason });
+            }
+        }
+        let positions: BTreeSet<Position> = found
+            .iter()
+            .filter(|found| !strange.iter().any(|refused| refused.path == found.path))
+            .map(|found| found.mark.position)
+            .collect();
+        let this = Arc::clone(self);
+        let loaded = tokio::task::spawn_blocking(move || this.load(|mark| positions.contains(&mark.position))).await;
+        let mut opened = loaded.map_err(io::Error::other)?;
+        strange.append(&mut opened.refused);
+        opened.refused = strange;
+        Ok(opened)
+    }
+
+    /// The newest usable checkpoint at or before a moment, if there is one with all read models in their current version.
+    pub(crate) fn nearest(&self, fits: impl Fn(&Mark) -> bool) -> Option<Views> {
+        let (found, _) = self.list();
+        found.iter().rev().filter(|found| fits(&found.mark)).find_map(|candidate| {
+            let opened = read(candidate).ok()?;
+            (opened.provisional.is_empty() && opened.absent.is_empty()).then_some(opened.views)
+        })
+    }
+}
+
+/// Whether the event at the mark is the one that it was.
+async fn belongs(store: &dyn EventStore, mark: &Mark) -> Result<Result<(), String>, StoreError> {
+    let (position, Some(event)) = (mark.position, mark.event) else { return Ok(Ok(())) };
+    let head = store.head();
+    if position > head {
+        return Ok(Err(format!("it is at position {position}, the log ends at {head}")));
+    }
+    let there = store.read_all(Position(position.0.saturating_sub(1)), 1).await?;
+    let same = there.first().is_some_and(|there| there.position == position && there.id == event);
+    Ok(if same { Ok(()) } else { Err(format!("the log has another event at position {position}")) })
+}
+
+/// Reads every read model, each on a thread of its own: decoding is what takes time.
+fn read(candidate: &Found) -> Result<Opened, CheckpointError> {
+    let (table, bytes) = file::read(&candidate.path)?;
+    let mut opened = Opened::empty();
+    let views = &opened.views;
+    let restored: Vec<(&str, Restored)> = std::thread::scope(|scope| {
+        let work = |section: &file::Section, range: std::ops::Range<usize>| match bytes
+            .get(range)
+            .filter(|bytes| crc32fast::hash(bytes) == section.checksum)
+        {
+            Some(bytes) => views.restore(&section.name, section.version, bytes),
+            None => Restored::Damaged,
+        };
+        let threads: Vec<_> = table
+            .ranges()
+            .map(|(section, range)| (section.name.as_str(), scope.spawn(move || work(section, range))))
+            .collect();
+        threads.into_iter().map(|(name, thread)| (name, thread.join().unwrap_or(Restored::Damaged))).collect()
+    });
+    if let Some((name, _)) = restored.iter().find(|(_, restored)| *restored == Restored::Damaged) {
+        return Err(CheckpointError::Unusable(format!("read model {name} is damaged")));
+    }
+    for name in Views::NAMES {
+        match restored.iter().find(|(found, _)| found == name).map(|(_, restored)| restored) {
+            Some(Restored::Current) => {}
+            Some(Restored::Provisional) => {
+                opened.provisional.insert(*name);
+            }
+            _ => {
+                opened.absent.insert(*name);
+            }
+        }
+    }
+    opened.views.set_mark(table.mark);
+    Ok(opened)
+}
+
+/// Writes a checkpoint of `views`, which must be standing still.
+pub fn save(views: &Views, folder: &Path) -> Result<Found, CheckpointError> {
+    Checkpoints::new(folder, CheckpointOptions::default()).save(views)
+}
+
+/// The read models of the newest usable checkpoint in `folder`, or empty ones.
+pub fn load(folder: &Path) -> Opened {
+    Checkpoints::new(folder, CheckpointOptions::default()).load(|_| true)
+}
+
+/// How many read models a checkpoint holds.
+pub fn count() -> usize {
+    Views::NAMES.len()
+}
+
+/// Whether a mark lies at or before a time.
+pub(crate) fn is_by(mark: &Mark, time: Timestamp) -> bool {
+    mark.moment <= time
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

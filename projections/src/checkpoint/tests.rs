@@ -1,0 +1,183 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::cell::Cell;
+
+use chronova_events::envelope::{Meta, NewEvent, StreamId};
+use chronova_events::registry;
+use chronova_events::store::Expected;
+use chronova_events::store::memory::MemoryStore;
+
+use super::*;
+use crate::runner::catch_up;
+
+/// A log with an event of every kind, `rounds` times over.
+pub(crate) async fn filled(rounds: u32) -> Arc<MemoryStore> {
+    let store = MemoryStore::new();
+    for (event, time) in (0..rounds).flat_map(|_| registry::samples()).zip(1_000..) {
+        let noun = event.kind().split_once('.').unwrap().0.to_owned();
+        let stream = StreamId::new(&noun, uuid::Uuid::from_u128(1));
+        let new = NewEvent::new(event, Timestamp(time), &Meta::system("test"));
+        store.append(&stream, Expected::Any, vec![new]).await.unwrap();
+    }
+    store
+}
+
+async fn views_at(store: &MemoryStore, position: u64) -> Views {
+    let views = Views::new();
+    for recorded in store.read_all(Position::START, usize::try_from(position).unwrap()).await.unwrap() {
+        views.apply(&[recorded]).unwrap();
+    }
+    views
+}
+
+fn same(left: &Views, right: &Views) {
+    assert_eq!(differences(left, right, 5), [""; 0]);
+    assert_eq!(left.marked(), right.marked());
+}
+
+const ALL: CheckpointOptions = CheckpointOptions { newest: 2, history: 64, spacing: 1, disk: u64::MAX };
+
+#[tokio::test]
+async fn what_is_loaded_is_what_was_saved() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(2).await;
+    let views = Views::new();
+    catch_up(&*store, &views).await.unwrap();
+    let found = save(&views, folder.path()).unwrap();
+    let opened = load(folder.path());
+    assert_eq!(opened.from.as_ref(), Some(&found));
+    assert_eq!((opened.remarks(), opened.provisional.len(), opened.absent.len()), (vec![], 0, 0));
+    same(&opened.views, &views);
+    assert!(load(&folder.path().join("nowhere")).from.is_none());
+}
+
+/// Ends the writing before each step in turn; the one before stays whole, and nothing that was begun is mistaken for one.
+#[tokio::test]
+async fn a_crash_between_any_two_steps_leaves_the_one_before() {
+    let store = filled(2).await;
+    let (old, new) = (views_at(&store, 20).await, views_at(&store, 40).await);
+    let mut last = 0;
+    for crash in 0.. {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = Checkpoints::new(folder.path(), ALL);
+        checkpoints.save(&old).unwrap();
+        let steps = Cell::new(0);
+        let renamed = Cell::new(false);
+        let written = checkpoints.save_by_steps(&new, &mut |step| {
+            if steps.get() == crash {
+                return Err(io::Error::other("power is gone"));
+            }
+            steps.set(steps.get() + 1);
+            renamed.set(renamed.get() || step == Step::Rename);
+            Ok(())
+        });
+        let opened = Checkpoints::new(folder.path(), ALL).load(|_| true);
+        same(&opened.views, if renamed.get() { &new } else { &old });
+        assert_eq!(opened.refused, []);
+        // The next one cleans up what the crash left.
+        checkpoints.save(&new).unwrap();
+        assert!(checkpoints.files("tmp").is_empty());
+        if written.is_ok() {
+            last = crash;
+            break;
+        }
+    }
+    // Create, each read model, table, sync, rename, sync of the folder, thinning out.
+    assert_eq!(last, Views::NAMES.len() + 6);
+}
+
+/// Cuts the newest file at every length that is interesting, as a lost fsync may.
+#[tokio::test]
+async fn one_that_was_cut_short_falls_back_to_the_one_before() {
+    let store = filled(2).await;
+    let (old, new) = (views_at(&store, 20).await, views_at(&store, 40).await);
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = Checkpoints::new(folder.path(), ALL);
+    checkpoints.save(&old).unwrap();
+    let newest = checkpoints.save(&new).unwrap().path;
+    let whole = fs::read(&newest).unwrap();
+    for length in [0, 1, 8, 12, 13, 28, whole.len() / 2, whole.len() - 17, whole.len() - 16, whole.len() - 1] {
+        fs::write(&newest, &whole[..length]).unwrap();
+        let opened = checkpoints.load(|_| true);
+        same(&opened.views, &old);
+        assert_eq!(opened.refused.len(), 1);
+        assert!(opened.remarks()[0].contains("is not used"), "{:?}", opened.remarks());
+    }
+    fs::write(&newest, [&whole[..], b"x"].concat()).unwrap();
+    same(&checkpoints.load(|_| true).views, &old);
+}
+
+/// Flips bits all over the file: none goes unseen.
+#[tokio::test]
+async fn no_flipped_bit_goes_unseen() {
+    let store = filled(1).await;
+    let (old, new) = (views_at(&store, 20).await, views_at(&store, 40).await);
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = Checkpoints::new(folder.path(), ALL);
+    checkpoints.save(&old).unwrap();
+    let newest = checkpoints.save(&new).unwrap().path;
+    let whole = fs::read(&newest).unwrap();
+    let edges = (0..64).chain(whole.len() * 8 - 1_024..whole.len() * 8);
+    for bit in edges.chain((0..whole.len() * 8).step_by(whole.len() * 8 / 300 + 1)) {
+        let mut flipped = whole.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&newest, &flipped).unwrap();
+        let opened = checkpoints.load(|_| true);
+        assert_eq!(opened.refused.len(), 1, "bit {bit}");
+        assert_eq!(opened.views.position(), Position(20), "bit {bit}");
+    }
+    fs::remove_file(checkpoints.list().0[0].path.clone()).unwrap();
+    let opened = checkpoints.load(|_| true);
+    assert!(opened.from.is_none());
+    same(&opened.views, &Views::new());
+}
+
+#[tokio::test]
+async fn one_of_another_log_is_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, other) = (filled(1).await, filled(2).await);
+    let checkpoints = Checkpoints::new(folder.path(), ALL);
+    checkpoints.save(&views_at(&log, 20).await).unwrap();
+    assert_eq!(checkpoints.open(&*log).await.unwrap().views.position(), Position(20));
+    // The same events, but not the same events.
+    let opened = checkpoints.open(&*other).await.unwrap();
+    assert!(opened.from.is_none() && opened.refused[0].reason.contains("another event at position 20"));
+    let opened = checkpoints.open(&*MemoryStore::new()).await.unwrap();
+    assert!(opened.refused[0].reason.contains("the log ends at 0"), "{:?}", opened.refused);
+}
+
+#[tokio::test]
+async fn the_nearest_one_serves_the_past() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(2).await;
+    let checkpoints = Checkpoints::new(folder.path(), ALL);
+    for position in [10, 20, 30] {
+        checkpoints.save(&views_at(&store, position).await).unwrap();
+    }
+    let at = |position: u64| checkpoints.nearest(|mark| mark.position.0 <= position).map(|views| views.position().0);
+    assert_eq!((at(9), at(10), at(29), at(99)), (None, Some(10), Some(20), Some(30)));
+}
+
+#[tokio::test]
+async fn a_keeper_writes_when_enough_has_happened() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(1).await;
+    let views = Arc::new(Views::new());
+    let checkpoints = Checkpoints::new(folder.path(), ALL);
+    let pause = std::time::Duration::from_millis(1);
+    let options = KeeperOptions { events: 10, interval: std::time::Duration::from_hours(1), pause };
+    let keeper = Keeper::new(Arc::clone(&views), checkpoints, options, Position::START);
+    let keeping = tokio::spawn(Arc::clone(&keeper).keep());
+    catch_up(&*store, &views).await.unwrap();
+    while keeper.kept().position < store.head() {
+        tokio::time::sleep(pause).await;
+    }
+    keeping.abort();
+    same(&load(folder.path()).views, &views);
+    // A folder that is a file: it says so and goes on.
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let bad = Keeper::new(views, Checkpoints::new(file, ALL), options, Position::START);
+    assert!(!bad.write().await);
+    assert!(bad.kept().failure.is_some());
+}

@@ -1,0 +1,374 @@
+//! Time travel: the read models as they were.
+//!
+//! A question names a position or a time. The read models of that moment are made from the nearest state at or before it
+//! (a checkpoint, an answer still held, or the live ones) and the events in between, and are held for the next question.
+//!
+//! A time means the longest beginning of the log in which nothing is later: clocks that go back now and then do not make
+//! two answers possible.
+//!
+//! Invariants: what is held and what is being made stays below a bound of memory; so many questions are worked on at the
+//! same time, so many wait, the others are turned away; two that ask for the same moment share the work.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chronova_events::envelope::{Position, Timestamp};
+use chronova_events::store::{EventStore, StoreError};
+use thiserror::Error;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::checkpoint::{Checkpoints, is_by};
+use crate::progress::Progress;
+use crate::replay::{Until, replay_while};
+use crate::runner::ProjectionError;
+use crate::views::{Mark, Views};
+
+/// A moment that somebody asks about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    Position(Position),
+    Time(Timestamp),
+}
+
+impl Moment {
+    /// Whether a state at `mark` is at or before the moment.
+    fn includes(self, mark: &Mark) -> bool {
+        match self {
+            Self::Position(position) => mark.position <= position,
+            Self::Time(time) => is_by(mark, time),
+        }
+    }
+
+    fn until(self) -> Until {
+        match self {
+            Self::Position(position) => Until::Position(position),
+            Self::Time(time) => Until::Time(time),
+        }
+    }
+}
+
+#[derive(Debug, Error)]
+pub enum HistoryError {
+    #[error("position {asked} is after the end of the log, which is at {head}")]
+    AfterHead { asked: Position, head: Position },
+    #[error("{asked} is in the future; it is {now}")]
+    Future { asked: Timestamp, now: Timestamp },
+    #[error("too many questions about the past are being answered")]
+    Busy,
+    #[error("the state of that moment takes more memory than the {limit} MiB that questions about the past may take")]
+    TooLarge { limit: u64 },
+    #[error(transparent)]
+    Projection(#[from] ProjectionError),
+}
+
+impl From<StoreError> for HistoryError {
+    fn from(error: StoreError) -> Self {
+        Self::Projection(error.into())
+    }
+}
+
+/// What questions about the past may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HistoryOptions {
+    /// States that are held for the next question.
+    pub held: usize,
+    /// Bytes that all states may take, held and in the making.
+    pub memory: u64,
+    /// States in the making at the same time.
+    pub at_once: usize,
+    /// Questions that wait for one of these places.
+    pub waiting: usize,
+    /// How long they wait.
+    pub patience: Duration,
+    /// So many events are folded sooner than a checkpoint is read, or than the live read models are forked, which makes
+    /// them copy what they change next.
+    pub near: u64,
+}
+
+impl Default for HistoryOptions {
+    fn default() -> Self {
+        Self { held: 4, memory: 4 << 30, at_once: 2, waiting: 32, patience: Duration::from_secs(30), near: 20_000 }
+    }
+}
+
+/// A state that is held.
+#[derive(Debug)]
+struct Held {
+    views: Arc<Views>,
+    mark: Mark,
+    weight: u64,
+    used: u64,
+}
+
+/// States held, and the bytes that are being added to them.
+#[derive(Debug, Default)]
+struct Shelf {
+    held: Vec<Held>,
+    clock: u64,
+}
+
+/// Answers questions about the past.
+pub struct History {
+    store: Arc<dyn EventStore>,
+    live: Arc<Views>,
+    checkpoints: Option<Arc<Checkpoints>>,
+    options: HistoryOptions,
+    shelf: Arc<Mutex<Shelf>>,
+    making: Arc<AtomicU64>,
+    places: Arc<Semaphore>,
+    waiting: AtomicUsize,
+    /// Raised when the past was changed: what was begun before is neither held nor kept.
+    forgotten: Arc<AtomicU64>,
+}
+
+impl std::fmt::Debug for History {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("History").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl History {
+    pub fn new(
+        store: Arc<dyn EventStore>,
+        live: Arc<Views>,
+        checkpoints: Option<Arc<Checkpoints>>,
+        options: HistoryOptions,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            live,
+            checkpoints,
+            options,
+            shelf: Arc::default(),
+            making: Arc::default(),
+            places: Arc::new(Semaphore::new(options.at_once.max(1))),
+            waiting: AtomicUsize::new(0),
+            forgotten: Arc::default(),
+        })
+    }
+
+    /// Lets go of every state of the past, held or kept on disk: what was in the log has been erased from it. Blocks.
+    pub fn forget(&self) -> std::io::Result<()> {
+        self.forgotten.fetch_add(1, Ordering::SeqCst);
+        self.shelf().held.clear();
+        self.checkpoints.as_ref().map_or(Ok(()), |checkpoints| checkpoints.discard_all())
+    }
+
+    /// How many states are held, and about how many bytes they take.
+    pub fn held(&self) -> (usize, u64) {
+        let shelf = self.shelf();
+        (shelf.held.len(), shelf.held.iter().map(|held| held.weight).sum())
+    }
+
+    /// The read models as of `moment`; `now` is by the clock of the house.
+    pub async fn at(&self, moment: Moment, now: Timestamp) -> Result<Arc<Views>, HistoryError> {
+        self.check(moment, now)?;
+        if let Some(views) = self.find(moment).await? {
+            return Ok(views);
+        }
+        let _place = self.place().await?;
+        // Somebody may have asked the same while this one waited.
+        if let Some(views) = self.find(moment).await? {
+            return Ok(views);
+        }
+        self.make(moment).await
+    }
+
+    fn check(&self, moment: Moment, now: Timestamp) -> Result<(), HistoryError> {
+        let head = self.store.head();
+        match moment {
+            Moment::Position(asked) if asked > head => Err(HistoryError::AfterHead { asked, head }),
+            Moment::Time(asked) if asked > now => Err(HistoryError::Future { asked, now }),
+            _ => Ok(()),
+        }
+    }
+
+    async fn place(&self) -> Result<OwnedSemaphorePermit, HistoryError> {
+        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+            return Ok(place);
+        }
+        let waiting = Waiting::join(&self.waiting, self.options.waiting).ok_or(HistoryError::Busy)?;
+        let place = tokio::time::timeout(self.options.patience, Arc::clone(&self.places).acquire_owned()).await;
+        drop(waiting);
+        place.ok().and_then(Result::ok).ok_or(HistoryError::Busy)
+    }
+
+    /// A held state of exactly this moment.
+    async fn find(&self, moment: Moment) -> Result<Option<Arc<Views>>, HistoryError> {
+        let Some((views, mark)) = self.shelf().nearest(moment) else { return Ok(None) };
+        let exact = match moment {
+            Moment::Position(position) => mark.position == position,
+            // Is the next event later?
+            Moment::Time(time) => {
+                let next = self.store.read_all(mark.position, 1).await?;
+                next.first().is_none_or(|next| next.recorded_at > time)
+            }
+        };
+        Ok(exact.then_some(views))
+    }
+
+    /// Makes the state, within the bounds, and holds it.
+    async fn make(&self, moment: Moment) -> Result<Arc<Views>, HistoryError> {
+        let forgotten = self.forgotten.load(Ordering::SeqCst);
+        let base = self.base(moment).await?;
+        let begin = base.position();
+        let progress = Progress::new("time travel", self.store.head().0.saturating_sub(begin.0));
+        let making = Making::begin(&self.making, &base);
+        let limit = self.options.memory;
+        let (shelf, sum, weight) = (Arc::clone(&self.shelf), Arc::clone(&self.making), Arc::clone(&making.weight));
+        let enough = move |views: &Views| {
+            let now = views.weight();
+            let before = weight.swap(now, Ordering::Relaxed);
+            sum.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+            !lock(&shelf).make_room(sum.load(Ordering::Relaxed), limit)
+        };
+        let made = replay_while(&*self.store, &base, moment.until(), &progress, enough.clone()).await;
+        match made {
+            Err(ProjectionError::Enough) => return Err(self.too_large()),
+            Err(error) => return Err(error.into()),
+            Ok(_) if enough(&base) => return Err(self.too_large()),
+            Ok(_) => {}
+        }
+        drop(making);
+        {
+            let mut shelf = self.shelf();
+            if self.forgotten.load(Ordering::SeqCst) == forgotten {
+                shelf.hold(&base, &self.options, self.making.load(Ordering::Relaxed));
+            }
+        }
+        self.remember(&base, begin, forgotten);
+        Ok(base)
+    }
+
+    fn too_large(&self) -> HistoryError {
+        HistoryError::TooLarge { limit: self.options.memory >> 20 }
+    }
+
+    /// The nearest state at or before the moment, to be folded further.
+    async fn base(&self, moment: Moment) -> Result<Arc<Views>, HistoryError> {
+        let held = self.shelf().nearest(moment);
+        let reached = held.as_ref().map_or(Position::START, |(_, mark)| mark.position);
+        let live = self.live.marked();
+        if moment.includes(&live) && live.position.0.saturating_sub(reached.0) > self.options.near {
+            return Ok(Arc::new(self.live.fork()));
+        }
+        let far = reached.0.saturating_add(self.options.near);
+        let closer = move |mark: &Mark| mark.position.0 > far && moment.includes(mark);
+        let loaded = match self.checkpoints.clone() {
+            Some(checkpoints) => tokio::task::spawn_blocking(move || checkpoints.nearest(closer))
+                .await
+                .map_err(|error| ProjectionError::Failed(error.to_string()))?,
+            None => None,
+        };
+        Ok(Arc::new(match (loaded, held) {
+            (Some(loaded), _) => loaded,
+            (None, Some((held, _))) => held.fork(),
+            (None, None) => Views::new(),
+        }))
+    }
+
+    /// A state that took long to make is kept as a checkpoint, so that it will not take long again.
+    fn remember(&self, views: &Arc<Views>, begin: Position, forgotten: u64) {
+        let Some(checkpoints) = self.checkpoints.clone() else { return };
+        if views.position().0.saturating_sub(begin.0) < checkpoints.options().spacing {
+            return;
+        }
+        let (fork, now) = (views.fork(), Arc::clone(&self.forgotten));
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = checkpoints.save(&fork) {
+                tracing::warn!(%error, "a checkpoint of the past could not be written");
+            }
+            if now.load(Ordering::SeqCst) != forgotten
+                && let Err(error) = checkpoints.discard_all()
+            {
+                tracing::error!(%error, "checkpoints with erased data could not be removed");
+            }
+        });
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        lock(&self.shelf)
+    }
+}
+
+fn lock(shelf: &Mutex<Shelf>) -> MutexGuard<'_, Shelf> {
+    shelf.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shelf {
+    /// The latest held state at or before the moment; it counts as used.
+    fn nearest(&mut self, moment: Moment) -> Option<(Arc<Views>, Mark)> {
+        self.clock += 1;
+        let found =
+            self.held.iter_mut().filter(|held| moment.includes(&held.mark)).max_by_key(|held| held.mark.position)?;
+        found.used = self.clock;
+        Some((Arc::clone(&found.views), found.mark))
+    }
+
+    fn hold(&mut self, views: &Arc<Views>, options: &HistoryOptions, others: u64) {
+        let (mark, weight) = (views.marked(), views.weight());
+        self.clock += 1;
+        self.held.retain(|held| held.mark.position != mark.position);
+        self.held.push(Held { views: Arc::clone(views), mark, weight, used: self.clock });
+        while self.held.len() > options.held.max(1) {
+            self.forget_one();
+        }
+        self.make_room(others, options.memory);
+    }
+
+    /// Lets go of held states until `needed` more bytes fit. Says whether they do.
+    fn make_room(&mut self, needed: u64, limit: u64) -> bool {
+        while !self.held.is_empty() && needed + self.held.iter().map(|held| held.weight).sum::<u64>() > limit {
+            self.forget_one();
+        }
+        needed <= limit
+    }
+
+    fn forget_one(&mut self) {
+        if let Some((at, _)) = self.held.iter().enumerate().min_by_key(|(_, held)| held.used) {
+            self.held.swap_remove(at);
+        }
+    }
+}
+
+/// The bytes of one state in the making, counted as long as it is.
+struct Making {
+    sum: Arc<AtomicU64>,
+    weight: Arc<AtomicU64>,
+}
+
+impl Making {
+    fn begin(sum: &Arc<AtomicU64>, views: &Views) -> Self {
+        let weight = views.weight();
+        sum.fetch_add(weight, Ordering::Relaxed);
+        Self { sum: Arc::clone(sum), weight: Arc::new(AtomicU64::new(weight)) }
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        self.sum.fetch_sub(self.weight.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// A question that waits, counted.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn join(count: &'a AtomicUsize, limit: usize) -> Option<Self> {
+        let before = count.fetch_add(1, Ordering::Relaxed);
+        // Leaves again where there is no place.
+        let joined = Self(count);
+        (before < limit).then_some(joined)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests;

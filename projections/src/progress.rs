@@ -1,0 +1,137 @@
+//! How far a long piece of work on the log has come: what, percent, events per second, when it will be done.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// One piece of work. Shared between who does it and who asks.
+#[derive(Debug)]
+pub struct Progress {
+    /// `replay`, `rebuild servers`.
+    pub what: String,
+    begun: Instant,
+    done: AtomicU64,
+    total: AtomicU64,
+}
+
+impl Progress {
+    /// `total` events, as far as is known now.
+    pub fn new(what: impl Into<String>, total: u64) -> Arc<Self> {
+        Arc::new(Self {
+            what: what.into(),
+            begun: Instant::now(),
+            done: AtomicU64::new(0),
+            total: AtomicU64::new(total),
+        })
+    }
+
+    pub fn add(&self, events: u64) {
+        self.done.fetch_add(events, Ordering::Relaxed);
+    }
+
+    /// The log grows while it is read.
+    pub fn expect(&self, total: u64) {
+        self.total.store(total, Ordering::Relaxed);
+    }
+
+    pub fn now(&self) -> Reading {
+        Reading::of(self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed), self.begun.elapsed())
+    }
+}
+
+/// Where a piece of work stands.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reading {
+    pub done: u64,
+    pub total: u64,
+    pub percent: f64,
+    pub events_per_second: f64,
+    /// Unknown before the first event.
+    pub eta: Option<Duration>,
+}
+
+impl Reading {
+    #[allow(clippy::cast_precision_loss, reason = "shares and rates for people")]
+    fn of(done: u64, total: u64, elapsed: Duration) -> Self {
+        let total = total.max(done);
+        let percent = if total == 0 { 100.0 } else { done as f64 * 100.0 / total as f64 };
+        let seconds = elapsed.as_secs_f64();
+        let events_per_second = if seconds > 0.0 { done as f64 / seconds } else { 0.0 };
+        let left = (total - done) as f64 / events_per_second;
+        let eta = Duration::try_from_secs_f64(left).ok();
+        Self { done, total, percent, events_per_second, eta }
+    }
+}
+
+impl fmt::Display for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1} % of {} events, {:.0} events/s", self.percent, self.total, self.events_per_second)?;
+        match self.eta {
+            Some(eta) => write!(f, ", done in {} s", eta.as_secs()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The work that is under way.
+#[derive(Debug, Default)]
+pub struct Works {
+    under_way: Mutex<Vec<Arc<Progress>>>,
+}
+
+impl Works {
+    /// Adds a piece of work; it is under way until what is returned is dropped.
+    pub fn begin(self: &Arc<Self>, progress: &Arc<Progress>) -> Ongoing {
+        self.lock().push(Arc::clone(progress));
+        Ongoing { works: Arc::clone(self), progress: Arc::clone(progress) }
+    }
+
+    pub fn under_way(&self) -> Vec<Arc<Progress>> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Progress>>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A piece of work while it is under way.
+#[derive(Debug)]
+pub struct Ongoing {
+    works: Arc<Works>,
+    progress: Arc<Progress>,
+}
+
+impl Drop for Ongoing {
+    fn drop(&mut self) {
+        self.works.lock().retain(|other| !Arc::ptr_eq(other, &self.progress));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_rates_and_ends() {
+        let half = Reading::of(500, 1_000, Duration::from_secs(5));
+        assert!((half.percent - 50.0).abs() < 1e-9 && (half.events_per_second - 100.0).abs() < 1e-9);
+        assert_eq!(half.eta, Some(Duration::from_secs(5)));
+        assert_eq!(half.to_string(), "50.0 % of 1000 events, 100 events/s, done in 5 s");
+        let begun = Reading::of(0, 10, Duration::from_secs(1));
+        assert_eq!((begun.eta, begun.to_string().as_str()), (None, "0.0 % of 10 events, 0 events/s"));
+        assert!((Reading::of(0, 0, Duration::ZERO).percent - 100.0).abs() < 1e-9);
+        assert_eq!(Reading::of(11, 10, Duration::from_secs(1)).total, 11);
+    }
+
+    #[test]
+    fn work_is_under_way_until_it_is_dropped() {
+        let works = Arc::new(Works::default());
+        let progress = Progress::new("replay", 1);
+        let ongoing = works.begin(&progress);
+        assert_eq!(works.under_way().len(), 1);
+        drop(ongoing);
+        assert!(works.under_way().is_empty());
+    }
+}

@@ -1,0 +1,114 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::*;
+use crate::checkpoint::{CheckpointOptions, Checkpoints, differences, relabel};
+use crate::lifelike::Lifelike;
+use crate::runner::{catch_up, follow};
+use chronova_events::envelope::{Meta, NewEvent, Timestamp};
+use chronova_events::store::Expected;
+use chronova_events::store::memory::MemoryStore;
+
+async fn live_on(store: &MemoryStore, life: &mut Lifelike, events: usize) {
+    for (stream, event) in life.take(events) {
+        let new = NewEvent::new(event, Timestamp(1), &Meta::system("test"));
+        store.append(&stream, Expected::Any, vec![new]).await.unwrap();
+    }
+}
+
+/// Events come in and readers look all the time while everything is rebuilt, again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn nobody_sees_a_read_model_being_exchanged() {
+    let store = MemoryStore::new();
+    let mut life = Lifelike::new(20, 1);
+    live_on(&store, &mut life, 2_000).await;
+    let live = Arc::new(Views::new());
+    catch_up(&*store, &live).await.unwrap();
+    let following = tokio::spawn(follow(Arc::clone(&store) as _, Arc::clone(&live)));
+    let over = Arc::new(AtomicBool::new(false));
+    let writing = {
+        let (store, over) = (Arc::clone(&store), Arc::clone(&over));
+        tokio::spawn(async move {
+            while !over.load(Ordering::SeqCst) {
+                live_on(&store, &mut life, 3).await;
+                tokio::task::yield_now().await;
+            }
+        })
+    };
+    let looks = Arc::new(AtomicU64::new(0));
+    let reading = {
+        let (live, over, looks) = (Arc::clone(&live), Arc::clone(&over), Arc::clone(&looks));
+        tokio::task::spawn_blocking(move || {
+            let (mut servers, mut requested) = (0, 0);
+            while !over.load(Ordering::SeqCst) {
+                let now = live.servers.read(|view| (view.all().count(), view.requested()));
+                assert!(now.0 >= servers && now.1 >= requested, "servers are never fewer: {now:?}");
+                assert_eq!(live.hosts.read(|hosts| hosts.all().count()), 100);
+                (servers, requested) = now;
+                looks.fetch_add(1, Ordering::SeqCst);
+            }
+        })
+    };
+    let works = Arc::new(Works::default());
+    let all: BTreeSet<&'static str> = Views::NAMES.iter().copied().collect();
+    for _ in 0..10 {
+        let before = looks.load(Ordering::SeqCst);
+        let rebuilt = beside(&*store, &live, &all, &works, 5).await.unwrap();
+        assert_eq!(rebuilt.differences, [""; 0]);
+        while looks.load(Ordering::SeqCst) == before {
+            tokio::task::yield_now().await;
+        }
+    }
+    over.store(true, Ordering::SeqCst);
+    writing.await.unwrap();
+    reading.await.unwrap();
+    assert!(live.wait_for(store.head(), std::time::Duration::from_mins(1)).await);
+    following.abort();
+    assert!(works.under_way().is_empty());
+    let alone = Views::new();
+    catch_up(&*store, &alone).await.unwrap();
+    assert_eq!(differences(&live, &alone, 5), [""; 0]);
+}
+
+/// A read model that is wrong is told of, and put right.
+#[tokio::test]
+async fn a_rebuild_puts_right_what_is_wrong_and_says_so() {
+    let store = MemoryStore::new();
+    live_on(&store, &mut Lifelike::new(5, 0), 500).await;
+    let live = Arc::new(Views::new());
+    let all = store.read_all(Position::START, 1_000).await.unwrap();
+    let but_some: Vec<_> = all.into_iter().filter(|event| &*event.kind != "instance.placed").collect();
+    live.apply(&but_some).unwrap();
+    let works = Arc::default();
+    let rebuilt = beside(&*store, &live, &BTreeSet::from(["servers"]), &works, 3).await.unwrap();
+    assert!(rebuilt.differences.len() == 3 && rebuilt.differences[0].starts_with("servers/"), "{rebuilt:?}");
+    let alone = Views::new();
+    catch_up(&*store, &alone).await.unwrap();
+    live.adopt(&alone, &BTreeSet::from(["server_groups"]));
+    assert_eq!(differences(&live, &alone, 5), [""; 0]);
+}
+
+/// A checkpoint of another version: the others are taken from it, these are filled from the log.
+#[tokio::test]
+async fn what_has_another_version_is_filled_from_the_log() {
+    let store = MemoryStore::new();
+    live_on(&store, &mut Lifelike::new(5, 1), 700).await;
+    let alone = Views::new();
+    catch_up(&*store, &alone).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = Checkpoints::new(folder.path(), CheckpointOptions::default());
+    let saved = checkpoints.save(&alone).unwrap();
+    for name in ["servers", "quotas"] {
+        relabel(&saved.path, name, 0).unwrap();
+    }
+    let opened = checkpoints.open(&*store).await.unwrap();
+    assert_eq!(opened.absent, BTreeSet::from(["quotas", "servers"]));
+    assert!(opened.remarks()[0].ends_with("are rebuilt first: quotas, servers"), "{:?}", opened.remarks());
+    assert!(differences(&opened.views, &alone, 100).iter().all(|line| !line.starts_with("hosts")));
+    fill(&*store, &opened.views, &opened.absent, &Arc::default()).await.unwrap();
+    assert_eq!(differences(&opened.views, &alone, 5), [""; 0]);
+    assert_eq!(opened.views.marked(), alone.marked());
+    // Questions about the past do not begin there.
+    assert!(checkpoints.nearest(|_| true).is_none());
+}

@@ -1,0 +1,134 @@
+//! Folding a long stretch of the log as fast as the machine can: one task reads ahead, threads decode, one folds in order.
+//!
+//! Invariants: events are folded in the order of the log, each once; at most [`AHEAD`] batches are in memory; nothing after
+//! the end that was asked for is folded.
+
+use std::sync::Arc;
+
+use chronova_events::envelope::{Position, Recorded, Timestamp};
+use chronova_events::registry::DecodeError;
+use chronova_events::store::EventStore;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::progress::Progress;
+use crate::runner::ProjectionError;
+use crate::views::Views;
+
+/// Events folded at once.
+pub const BATCH: usize = 4_096;
+/// Batches read before they are folded.
+const AHEAD: usize = 6;
+
+/// Where a replay ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// Where the log ends when the replay gets there.
+    Head,
+    /// With this event.
+    Position(Position),
+    /// Before the first event that is later than this.
+    Time(Timestamp),
+}
+
+impl Until {
+    /// Cuts off what lies beyond; says whether anything does.
+    fn cut(self, batch: &mut Vec<Arc<Recorded>>) -> bool {
+        let end = match self {
+            Self::Head => None,
+            Self::Position(last) => batch.iter().position(|recorded| recorded.position > last),
+            Self::Time(last) => batch.iter().position(|recorded| recorded.recorded_at > last),
+        };
+        if let Some(end) = end {
+            batch.truncate(end);
+        }
+        end.is_some()
+    }
+
+    fn is_reached(self, position: Position) -> bool {
+        matches!(self, Self::Position(last) if position >= last)
+    }
+}
+
+/// A batch whose events are being decoded.
+type Decoding = JoinHandle<Result<Vec<Arc<Recorded>>, DecodeError>>;
+
+/// Folds the log into `views`, from where they are. `enough` is asked before each batch is folded.
+pub async fn replay_while(
+    store: &dyn EventStore,
+    views: &Arc<Views>,
+    until: Until,
+    progress: &Arc<Progress>,
+    enough: impl Fn(&Views) -> bool + Send + 'static,
+) -> Result<Position, ProjectionError> {
+    let (sender, receiver) = mpsc::channel::<Decoding>(AHEAD);
+    let folding = tokio::spawn(fold(receiver, Arc::clone(views), Arc::clone(progress), enough));
+    let read = read(store, views, until, &sender).await;
+    drop(sender);
+    let folded = folding.await.map_err(|error| ProjectionError::Failed(error.to_string()))?;
+    // What the fold says comes first: it is what made the reading end.
+    folded?;
+    read?;
+    Ok(views.position())
+}
+
+/// Folds the log into `views`, from where they are to the end that is asked for.
+pub async fn replay(
+    store: &dyn EventStore,
+    views: &Arc<Views>,
+    until: Until,
+    progress: &Arc<Progress>,
+) -> Result<Position, ProjectionError> {
+    replay_while(store, views, until, progress, |_| false).await
+}
+
+async fn read(
+    store: &dyn EventStore,
+    views: &Arc<Views>,
+    until: Until,
+    sender: &mpsc::Sender<Decoding>,
+) -> Result<(), ProjectionError> {
+    let mut after = views.position();
+    while !until.is_reached(after) {
+        let mut batch = store.read_all(after, BATCH).await?;
+        let Some(last) = batch.last() else { break };
+        after = last.position;
+        let over = until.cut(&mut batch);
+        if !batch.is_empty() {
+            let views = Arc::clone(views);
+            let decoding = tokio::task::spawn_blocking(move || views.decode(&batch).map(|_| batch));
+            if sender.send(decoding).await.is_err() {
+                break;
+            }
+        }
+        if over {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn fold(
+    mut receiver: mpsc::Receiver<Decoding>,
+    views: Arc<Views>,
+    progress: Arc<Progress>,
+    enough: impl Fn(&Views) -> bool + Send + 'static,
+) -> Result<(), ProjectionError> {
+    let failed = |error: tokio::task::JoinError| ProjectionError::Failed(error.to_string());
+    while let Some(decoding) = receiver.recv().await {
+        let batch = decoding.await.map_err(failed)??;
+        if enough(&views) {
+            return Err(ProjectionError::Enough);
+        }
+        let (views, progress) = (Arc::clone(&views), Arc::clone(&progress));
+        let folding = tokio::task::spawn_blocking(move || {
+            let folded = views.apply(&batch);
+            progress.add(batch.len() as u64);
+            // Taken apart here, not where others wait.
+            drop(batch);
+            folded
+        });
+        folding.await.map_err(failed)??;
+    }
+    Ok(())
+}

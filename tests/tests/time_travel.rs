@@ -1,0 +1,344 @@
+//! What the API answered is what it answers about the past.
+//!
+//! Random traffic on a simulated fleet, while random questions are asked and their answers recorded with the position that
+//! the server tells; later, and after a restart from a checkpoint, the same questions are asked about these positions and
+//! times, and the answers compared byte for byte. A seed decides traffic and questions; every seed is printed.
+//! `CHRONOVA_TIME_TRAVEL_SEED` repeats one, `CHRONOVA_SOAK=1` runs many.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::test;
+use chronova_events::clock::{Clock, SystemClock};
+use chronova_events::envelope::Timestamp;
+use chronova_events::store::EventStore;
+use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints};
+use chronova_projections::history::{History, HistoryOptions};
+use chronova_tests::compute_api::{ADMIN, Api};
+use chronova_tests::world::Setting;
+use chronova_web::server::configure;
+use serde_json::{Value, json};
+
+const RUNS: u64 = 3;
+const ROUNDS: usize = 4;
+const REQUESTS_A_ROUND: usize = 12;
+const PROJECTS: [&str; 2] = ["alice:web", "bob:db"];
+
+/// SplitMix64.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % sides
+    }
+
+    fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+        &all[usize::try_from(self.roll(all.len() as u64)).unwrap()]
+    }
+}
+
+/// A question, and what came back.
+#[derive(Debug, Clone)]
+struct Question {
+    service: &'static str,
+    path: String,
+    version: &'static str,
+    token: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Answer {
+    status: u16,
+    body: String,
+}
+
+struct Told {
+    answer: Answer,
+    position: Option<String>,
+    as_of: Option<String>,
+}
+
+async fn ask(api: &Api, question: &Question, as_of: Option<&str>) -> Told {
+    let Question { service, path, version, token } = question;
+    let path = match as_of {
+        Some(moment) => format!("{path}{}as_of={moment}", if path.contains('?') { '&' } else { '?' }),
+        None => path.clone(),
+    };
+    let configured = configure(Arc::clone(&api.app), Arc::clone(&api.routers), None);
+    let serving = test::init_service(actix_web::App::new().configure(configured)).await;
+    let request = test::TestRequest::with_uri(&path)
+        .insert_header(("X-Auth-Token", *token))
+        .insert_header(("OpenStack-API-Version", format!("{service} {version}")));
+    let response = test::call_service(&serving, request.to_request()).await;
+    let header = |name: &str| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+    let (position, as_of) = (header("X-Chronova-Position"), header("X-Chronova-As-Of"));
+    let status = response.status().as_u16();
+    let body = String::from_utf8(test::read_body(response).await.to_vec()).unwrap();
+    Told { answer: Answer { status, body }, position, as_of }
+}
+
+/// Takes out what is explained to differ: links to the next page stay in the past; what hosts measure is no event.
+fn explained(answer: &Answer) -> Answer {
+    let mut body = answer.body.clone();
+    for (begin, ends) in [("as_of=", "&"), ("\"uptime\":", ",}"), ("\"disk_available_least\":", ",}")] {
+        while let Some(at) = body.find(begin) {
+            let length = body[at..].find(|letter| ends.contains(letter)).unwrap();
+            // The ampersand goes with what it ends.
+            body.replace_range(at..at + length + usize::from(ends == "&"), "");
+        }
+    }
+    Answer { status: answer.status, body }
+}
+
+fn question(dice: &mut Dice, servers: &[String], hosts: &[String]) -> Question {
+    let server = if servers.is_empty() { "no-such-server".to_owned() } else { dice.one_of(servers).clone() };
+    let host = dice.one_of(hosts).clone();
+    let compute =
+        ["2.1", "2.3", "2.9", "2.19", "2.26", "2.47", "2.53", "2.71", "2.73", "2.75", "2.87", "2.88", "2.100"];
+    let placement = ["1.9", "1.12", "1.28", "1.38"];
+    let compute_path = |path: String| format!("/compute/v2.1{path}");
+    let (service, path) = match dice.roll(16) {
+        0 => ("compute", compute_path("/servers".into())),
+        1 | 2 => ("compute", compute_path("/servers/detail?all_tenants=1".into())),
+        3 => ("compute", compute_path("/servers/detail?status=ACTIVE&all_tenants=1".into())),
+        4 => ("compute", compute_path("/servers/detail?sort_key=display_name&sort_dir=asc&all_tenants=1".into())),
+        5 => ("compute", compute_path("/servers?limit=2&all_tenants=1".into())),
+        6 => ("compute", compute_path("/servers/detail?deleted=True&all_tenants=1".into())),
+        7 | 8 => ("compute", compute_path(format!("/servers/{server}"))),
+        9 => ("compute", compute_path("/os-hypervisors".into())),
+        10 => ("compute", compute_path("/os-hypervisors/detail".into())),
+        11 => ("compute", compute_path(format!("/os-hypervisors/{host}"))),
+        12 => ("placement", format!("/placement/resource_providers/{host}/allocations")),
+        13 => ("placement", format!("/placement/resource_providers/{host}/usages")),
+        14 => ("placement", format!("/placement/allocations/{server}")),
+        _ => ("placement", format!("/placement/usages?project_id={}", dice.one_of(&["web", "db"]))),
+    };
+    let version = *if service == "compute" { dice.one_of(&compute) } else { dice.one_of(&placement) };
+    // Lists of one's own are asked by those whose they are; about the past only administrators ask.
+    Question { service, path, version, token: ADMIN }
+}
+
+async fn one(api: &Api, dice: &mut Dice, servers: &mut Vec<String>) {
+    let token = *dice.one_of(&PROJECTS);
+    if servers.len() < 3 || dice.roll(100) < 30 {
+        let name = format!("server {}", dice.roll(50));
+        let made = api.call("POST", "/servers", "2.90", token, Some(json!({"server": Api::wish(&name)}))).await;
+        if let Some(id) = made.body["server"]["id"].as_str() {
+            servers.push(id.to_owned());
+        }
+        return;
+    }
+    let path = format!("/servers/{}", dice.one_of(servers));
+    let act = async |body: Value| api.call("POST", &format!("{path}/action"), "2.73", ADMIN, Some(body)).await;
+    // Much of it is refused, which is an answer too.
+    match dice.roll(10) {
+        0 => drop(api.call("DELETE", &path, "2.1", ADMIN, None).await),
+        1 => drop(act(json!({"os-stop": null})).await),
+        2 => drop(act(json!({"os-start": null})).await),
+        3 => drop(act(json!({"reboot": {"type": "HARD"}})).await),
+        4 => drop(act(json!({"lock": {"locked_reason": "because"}})).await),
+        5 => drop(act(json!({"unlock": null})).await),
+        6 => {
+            let body = json!({"server": {"name": format!("renamed {}", dice.roll(50)), "description": "new"}});
+            drop(api.call("PUT", &path, "2.19", ADMIN, Some(body)).await);
+        }
+        7 => {
+            let body = json!({"metadata": {"key": format!("{}", dice.roll(9))}});
+            drop(api.call("POST", &format!("{path}/metadata"), "2.1", ADMIN, Some(body)).await);
+        }
+        8 => {
+            let host = usize::try_from(dice.roll(2)).unwrap();
+            match dice.roll(2) {
+                0 => api.world.fleet.kill_host(host),
+                _ => api.world.fleet.revive_host(host, false).unwrap(),
+            }
+        }
+        _ => {
+            let hosts = api.life.house().views.hosts.read(|view| view.all().map(|host| host.id).collect::<Vec<_>>());
+            let state = dice.one_of(&[json!({"status": "disabled"}), json!({"status": "enabled"})]).clone();
+            let path = format!("/os-services/{}", dice.one_of(&hosts));
+            drop(api.call("PUT", &path, "2.53", ADMIN, Some(state)).await);
+        }
+    }
+}
+
+/// What was asked, what came back, and the moment by which it can be asked again.
+struct Record {
+    question: Question,
+    answer: Answer,
+    moment: String,
+}
+
+fn hosts_of(api: &Api) -> Vec<String> {
+    api.life.house().views.hosts.read(|view| view.all().map(|host| host.id.to_string()).collect())
+}
+
+/// Asks a few questions; those whose answer is of one position are recorded.
+async fn record(api: &Api, dice: &mut Dice, servers: &[String], records: &mut Vec<Record>) {
+    for _ in 0..dice.roll(4) {
+        let question = question(dice, servers, &hosts_of(api));
+        let told = ask(api, &question, None).await;
+        assert!(told.as_of.is_none());
+        if let Some(moment) = told.position {
+            records.push(Record { question, answer: told.answer, moment });
+        }
+    }
+}
+
+/// When nothing is under way, the time is as good as the position.
+async fn record_by_time(api: &Api, dice: &mut Dice, servers: &[String], records: &mut Vec<Record>) {
+    for host in 0..2 {
+        api.world.fleet.revive_host(host, false).unwrap();
+    }
+    api.life.hosts_up(2).await;
+    api.life.settled().await;
+    for _ in 0..3 {
+        let question = question(dice, servers, &hosts_of(api));
+        let told = ask(api, &question, None).await;
+        let head = api.world.log.head();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let now: Timestamp = SystemClock.now();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let views = &api.life.house().views;
+        if told.position == Some(head.to_string()) && api.world.log.head() == head && views.position() == head {
+            records.push(Record { question, answer: told.answer, moment: now.to_string() });
+        }
+    }
+}
+
+async fn compare(api: &Api, records: &[Record], seed: u64, when: &str) {
+    for record in records {
+        let told = ask(api, &record.question, Some(&record.moment)).await;
+        let (then, now) = (explained(&record.answer), explained(&told.answer));
+        let Record { question, moment, .. } = record;
+        assert_eq!(now, then, "seed {seed}, {when}, as of {moment}: {question:?}");
+        assert!(told.as_of.is_some() && told.position.is_none());
+        assert!(moment.contains('T') || told.as_of.as_ref() == Some(moment), "{moment}: {:?}", told.as_of);
+    }
+}
+
+async fn run(seed: u64) {
+    eprintln!("CHRONOVA_TIME_TRAVEL_SEED={seed}");
+    let mut dice = Dice(seed);
+    let api = Api::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let options = CheckpointOptions { spacing: 20, ..CheckpointOptions::default() };
+    let checkpoints = Checkpoints::new(folder.path(), options);
+    let (mut servers, mut records) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        for _ in 0..REQUESTS_A_ROUND {
+            one(&api, &mut dice, &mut servers).await;
+            record(&api, &mut dice, &servers, &mut records).await;
+            tokio::time::sleep(Duration::from_micros(dice.roll(2_000))).await;
+            record(&api, &mut dice, &servers, &mut records).await;
+        }
+        record_by_time(&api, &mut dice, &servers, &mut records).await;
+        checkpoints.save(&api.life.house().views.fork()).unwrap();
+    }
+    let by_time = records.iter().filter(|record| record.moment.contains('T')).count();
+    assert!(records.len() > 40 && by_time > 3, "{} answers, {by_time} by time", records.len());
+    compare(&api, &records, seed, "in the same life").await;
+
+    // The next life begins with a checkpoint, and asks its checkpoints first.
+    let Api { world, life, .. } = api;
+    life.stop().await;
+    let views = checkpoints.open(&*world.log).await.unwrap().views;
+    assert!(views.position().0 > 0);
+    let life = world.begin(Setting { views: Some(views), ..Setting::default() }).await;
+    let (store, live) = (Arc::clone(&world.log) as Arc<dyn EventStore>, Arc::clone(&life.house().views));
+    let options = HistoryOptions { near: 0, held: 2, ..HistoryOptions::default() };
+    let history = History::new(store, live, Some(Arc::clone(&checkpoints)), options);
+    let api = Api::around(world, life, "", history);
+    compare(&api, &records, seed, "after a restart").await;
+    eprintln!("  {} answers, {by_time} of them by time, {} servers", records.len(), servers.len());
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn what_was_answered_is_answered_about_the_past() {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    if let Some(seed) = number("CHRONOVA_TIME_TRAVEL_SEED") {
+        return run(seed).await;
+    }
+    let runs = if std::env::var_os("CHRONOVA_SOAK").is_some() { 60 } else { RUNS };
+    for seed in 1..=runs {
+        run(seed).await;
+    }
+}
+
+fn about(service: &'static str, path: &str, version: &'static str, token: &'static str) -> Question {
+    Question { service, path: path.to_owned(), version, token }
+}
+
+#[actix_rt::test]
+async fn the_past_is_asked_for_properly_or_refused() {
+    let api = Api::start().await;
+    let id = api.server("alice:web", Api::wish("one")).await;
+    let list = about("compute", "/compute/v2.1/servers/detail?all_tenants=1", "2.100", ADMIN);
+    let told = |as_of: &str| {
+        let (api, list, as_of) = (&api, &list, as_of.to_owned());
+        async move { ask(api, list, Some(&as_of)).await.answer }
+    };
+    // Before the first event there is nothing, and a server that is not yet is not found.
+    for nothing in ["0", "1970-01-01T00:00:00Z"] {
+        let answer = told(nothing).await;
+        assert_eq!((answer.status, answer.body.as_str()), (200, r#"{"servers":[]}"#));
+        let show = about("compute", &format!("/compute/v2.1/servers/{id}"), "2.1", ADMIN);
+        assert_eq!(ask(&api, &show, Some(nothing)).await.answer.status, 404);
+        let hosts = about("compute", "/compute/v2.1/os-hypervisors/detail", "2.53", ADMIN);
+        assert_eq!(ask(&api, &hosts, Some(nothing)).await.answer.body, r#"{"hypervisors":[]}"#);
+        let usages = about("placement", "/placement/usages?project_id=web", "1.9", ADMIN);
+        assert_eq!(ask(&api, &usages, Some(nothing)).await.answer.body, r#"{"usages":{}}"#);
+    }
+    let after = api.world.log.head().0 + 1_000;
+    for (bad, words) in [
+        ("soon", "2026-01-31T12:00:00Z"),
+        ("-1", "whole number"),
+        ("2999-01-01T00:00:00Z", "in the future"),
+        (after.to_string().as_str(), "after the end of the log"),
+        ("1&as_of=2", "once only"),
+    ] {
+        let answer = told(bad).await;
+        assert!(answer.status == 400 && answer.body.contains(words), "{bad}: {answer:?}");
+        assert!(answer.body.starts_with(r#"{"badRequest":"#), "{answer:?}");
+    }
+    // Who may not ask is told so; the live answer stays theirs.
+    let own = about("compute", "/compute/v2.1/servers", "2.1", "alice:web");
+    assert_eq!(ask(&api, &own, Some("1")).await.answer.status, 403);
+    assert_eq!(ask(&api, &own, None).await.answer.status, 200);
+    // At every microversion alike, in both spellings; where it is not taken Nova's rules for strangers hold.
+    for version in ["2.1", "2.74", "2.75", "2.100"] {
+        let list = about("compute", "/compute/v2.1/servers/detail?all_tenants=1", version, ADMIN);
+        assert_eq!(ask(&api, &list, Some("0")).await.answer.body, r#"{"servers":[]}"#);
+        let full = about("compute", "/compute/v2.1/servers?chronova:as_of=0", version, ADMIN);
+        assert_eq!(ask(&api, &full, None).await.answer.body, r#"{"servers":[]}"#);
+    }
+    let services = about("compute", "/compute/v2.1/os-services", "2.75", ADMIN);
+    assert_eq!(ask(&api, &services, Some("0")).await.answer.status, 400);
+    // The pages of a past list stay in that past.
+    let page = about("compute", "/compute/v2.1/servers?limit=1&all_tenants=1", "2.1", ADMIN);
+    let head = api.world.log.head().to_string();
+    let answer = ask(&api, &page, Some(&head)).await.answer;
+    assert!(answer.body.contains(&format!("limit=1&all_tenants=1&as_of={head}&marker={id}")), "{answer:?}");
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn a_policy_file_opens_the_past_to_others() {
+    let api = Api::start_with("\"os_compute_api:chronova:as_of\": \"rule:project_reader_or_admin\"", None).await;
+    let id = api.server("alice:web", Api::wish("one")).await;
+    let others = api.server("bob:db", Api::wish("two")).await;
+    let head = api.world.log.head().to_string();
+    let own = about("compute", "/compute/v2.1/servers", "2.1", "alice:web");
+    let told = ask(&api, &own, Some(&head)).await.answer;
+    assert!(told.status == 200 && told.body.contains(&id) && !told.body.contains(&others), "{told:?}");
+    let show = about("compute", &format!("/compute/v2.1/servers/{others}"), "2.1", "alice:web");
+    assert_eq!(ask(&api, &show, Some(&head)).await.answer.status, 404);
+    api.stop().await;
+}

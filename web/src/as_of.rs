@@ -1,0 +1,147 @@
+//! Time travel over HTTP: `?as_of=` on the operations whose routes take it.
+//!
+//! The parameter is our own; no microversion of Nova or Placement has it, and no client of theirs sends it. It is taken out
+//! of the query string before the schema sees it, so that it works alike at every microversion, and `chronova:as_of` is
+//! its full name. An answer about the past says in `X-Chronova-As-Of` which position it is of; a live answer of the same
+//! operation says in `X-Chronova-Position` which position reproduces it.
+//!
+//! Invariant: who asks about the past has passed [`rule`] besides the operation's own rule. By default only
+//! administrators do: what others might have seen then depends on the roles that they had then.
+
+use std::sync::Arc;
+
+use chrono::DateTime;
+use chronova_events::envelope::{Position, Timestamp};
+use chronova_projections::history::{HistoryError, Moment};
+use chronova_projections::views::Views;
+
+use crate::app::App;
+use crate::fault::Fault;
+use crate::query::Query;
+use crate::route::Service;
+
+/// The policy rule of questions about the past.
+pub const fn rule(service: Service) -> &'static str {
+    match service {
+        Service::Placement => "placement:chronova:as_of",
+        _ => "os_compute_api:chronova:as_of",
+    }
+}
+
+/// On answers about the past.
+pub const AS_OF: &str = "X-Chronova-As-Of";
+/// On live answers that can be had again.
+pub const POSITION: &str = "X-Chronova-Position";
+const KEYS: [&str; 2] = ["as_of", "chronova:as_of"];
+/// How much of what somebody sent is said back.
+const SHOWN: usize = 64;
+
+/// Takes the moment out of the query, if one was asked for.
+pub(crate) fn take(query: &mut Query) -> Result<Option<Moment>, Fault> {
+    let values: Vec<&str> =
+        query.pairs().iter().filter(|(key, _)| KEYS.contains(&key.as_str())).map(|(_, value)| value.as_str()).collect();
+    let moment = match values.as_slice() {
+        [] => return Ok(None),
+        [value] => read(value)?,
+        _ => return Err(Fault::bad_request("as_of may be given once only.")),
+    };
+    query.retain(|key| !KEYS.contains(&key));
+    Ok(Some(moment))
+}
+
+fn read(text: &str) -> Result<Moment, Fault> {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return text.parse().map(|position| Moment::Position(Position(position))).map_err(|_| bad(text));
+    }
+    // An offset's plus sign that was not escaped has become a blank.
+    let at = DateTime::parse_from_rfc3339(text).or_else(|_| DateTime::parse_from_rfc3339(&text.replace(' ', "+")));
+    at.map(|at| Moment::Time(Timestamp(at.timestamp_micros()))).map_err(|_| bad(text))
+}
+
+fn bad(text: &str) -> Fault {
+    let shown: String = text.chars().take(SHOWN).collect();
+    Fault::bad_request(format!(
+        "Invalid as_of '{shown}': give a time as 2026-01-31T12:00:00Z, or a position of the log as a whole number."
+    ))
+}
+
+/// The read models of that moment.
+pub(crate) async fn views(app: &App, moment: Moment) -> Result<Arc<Views>, Fault> {
+    let history = app.history().ok_or_else(|| Fault::not_implemented("This server keeps no history to ask about."))?;
+    history.at(moment, app.house()?.clock.now()).await.map_err(fault)
+}
+
+fn fault(error: HistoryError) -> Fault {
+    match error {
+        HistoryError::AfterHead { asked, head } => Fault::bad_request(format!(
+            "Invalid as_of: position {asked} is after the end of the log, which is at {head}."
+        )),
+        HistoryError::Future { asked, now } => {
+            Fault::bad_request(format!("Invalid as_of: {asked} is in the future; it is {now}."))
+        }
+        HistoryError::Busy => Fault::too_many_requests(
+            "Too many questions about the past are being answered; ask again in a few seconds.",
+            5,
+        ),
+        error @ HistoryError::TooLarge { .. } => Fault::unavailable(format!("{}.", capital(&error.to_string()))),
+        HistoryError::Projection(error) => {
+            Fault::unavailable("The log cannot be read back to that moment now.").caused_by(chain(&error))
+        }
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn taken(text: &str) -> Result<(Option<Moment>, Query), Fault> {
+        let mut query = Query::parse(text).unwrap();
+        take(&mut query).map(|moment| (moment, query))
+    }
+
+    #[test]
+    fn positions_and_times() {
+        let noon = Moment::Time(Timestamp(1_769_860_800_000_000));
+        let moments = [
+            ("as_of=17", Moment::Position(Position(17))),
+            ("chronova:as_of=0", Moment::Position(Position(0))),
+            ("chronova%3Aas_of=17", Moment::Position(Position(17))),
+            ("as_of=2026-01-31T12:00:00Z", noon),
+            ("as_of=2026-01-31T13:00:00%2B01:00", noon),
+            ("as_of=2026-01-31T13:00:00+01:00", noon),
+            ("as_of=2026-01-31T12:00:00.000000Z", noon),
+        ];
+        for (text, moment) in moments {
+            let (found, rest) = taken(&format!("limit=2&{text}&name=x")).unwrap();
+            assert_eq!(found, Some(moment), "{text}");
+            assert_eq!(rest, Query::parse("limit=2&name=x").unwrap());
+        }
+        assert_eq!(taken("limit=2").unwrap().0, None);
+    }
+
+    #[test]
+    fn what_is_neither_is_told_what_to_write() {
+        for text in ["", "-1", "1.5", "now", "yesterday", "2026-01-31", "99999999999999999999", "0x10", "%00"] {
+            let fault = taken(&format!("as_of={text}")).unwrap_err();
+            assert!(fault.status == 400 && fault.message.contains("2026-01-31T12:00:00Z"), "{text}: {fault}");
+        }
+        assert!(taken(&format!("as_of={}", "x".repeat(10_000))).unwrap_err().message.len() < 250);
+        assert_eq!(taken("as_of=1&chronova:as_of=1").unwrap_err().status, 400);
+    }
+}

@@ -1,0 +1,122 @@
+//! The way in while the house is being opened.
+//!
+//! The listeners are bound before the read models are complete, because completing them may take a while (a replay of a
+//! long log, a rebuild after a change of version). Whoever comes in the meantime waits, and is served as soon as there is
+//! somebody to serve; only who has waited for long is asked to come again. `/healthz` tells from the first moment on how
+//! far things have come.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::watch;
+
+use crate::app::App;
+use crate::fault::{Fault, RenderContext, render};
+use crate::health::Tale;
+use crate::reply::Reply;
+use crate::route::Service;
+
+/// Who has waited for longer than this is asked to come again.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// What is behind the listeners: nothing yet, or the house.
+#[derive(Clone)]
+pub struct Door {
+    app: watch::Receiver<Option<Arc<App>>>,
+    /// What is told of the beginning.
+    tale: Tale,
+    patience: Duration,
+}
+
+impl std::fmt::Debug for Door {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Door").field("open", &self.app.borrow().is_some()).finish_non_exhaustive()
+    }
+}
+
+/// Opens a door, once.
+#[derive(Debug)]
+pub struct Opener(watch::Sender<Option<Arc<App>>>);
+
+impl Opener {
+    pub fn open(&self, app: &Arc<App>) {
+        self.0.send_replace(Some(Arc::clone(app)));
+    }
+}
+
+impl Door {
+    /// One that is open from the beginning.
+    pub fn open(app: Arc<App>) -> Self {
+        let (_, opened) = watch::channel(Some(app));
+        Self { app: opened, tale: Arc::new(|| json!(null)), patience: PATIENCE }
+    }
+
+    /// One that somebody else opens. `tale`: what `/healthz` tells until then, as `read_models`.
+    pub fn closed(tale: Tale) -> (Opener, Self) {
+        let (opener, app) = watch::channel(None);
+        (Opener(opener), Self { app, tale, patience: PATIENCE })
+    }
+
+    /// Another patience than a minute.
+    #[must_use]
+    pub fn patient(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// The house, as soon as there is one; otherwise what to answer instead.
+    pub(crate) async fn enter(&self, path: &str) -> Result<Arc<App>, Reply> {
+        if let Some(app) = &*self.app.borrow() {
+            return Ok(Arc::clone(app));
+        }
+        if path == "/healthz" {
+            return Err(Reply::json(503, json!({"status": "starting", "checks": {}, "read_models": (self.tale)()})));
+        }
+        let mut opened = self.app.clone();
+        let waited = tokio::time::timeout(self.patience, opened.wait_for(Option::is_some)).await;
+        let app = waited.ok().and_then(Result::ok).and_then(|app| app.clone());
+        app.ok_or_else(|| {
+            let fault = Fault::unavailable("The control plane is starting; /healthz tells how far it has come.")
+                .header("Retry-After", "10");
+            let context = RenderContext { service: Service::Compute, accept: "", version: None, request_id: "" };
+            render(&fault, &context)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::auth::Authentication;
+    use crate::config::WebConfig;
+    use crate::metrics::Metrics;
+    use crate::policy::{Enforcer, Overrides};
+    use crate::reply::ReplyBody;
+
+    fn app() -> Arc<App> {
+        let config = WebConfig::default();
+        let policy = Enforcer::new(&config.policy, &Overrides::parse("", "policy.yaml").unwrap()).unwrap();
+        let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
+        Arc::new(App::new(config, policy, Authentication::NoAuth, metrics))
+    }
+
+    #[actix_web::test]
+    async fn who_comes_early_waits_and_is_served() {
+        let (opener, door) = Door::closed(Arc::new(|| json!({"work": ["replay"]})));
+        let told = door.enter("/healthz").await.unwrap_err();
+        assert_eq!(told.status, 503);
+        assert!(matches!(told.body, ReplyBody::Json(told) if told["read_models"]["work"] == json!(["replay"])));
+        let sent_away = door.clone().patient(Duration::ZERO).enter("/compute/v2.1/servers").await.unwrap_err();
+        assert_eq!(sent_away.status, 503);
+        assert!(sent_away.headers.iter().any(|(name, _)| *name == "Retry-After"));
+        let app = app();
+        let (entered, ()) = tokio::join!(door.enter("/compute/v2.1/servers"), async {
+            tokio::task::yield_now().await;
+            opener.open(&app);
+        });
+        assert!(Arc::ptr_eq(&entered.unwrap(), &app));
+        assert!(door.enter("/healthz").await.is_ok());
+    }
+}
