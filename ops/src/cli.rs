@@ -20,6 +20,7 @@ struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "parsed once")]
 enum Command {
     /// Serve the APIs and drive the hosts.
     Serve(ServeArgs),
@@ -27,7 +28,10 @@ enum Command {
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Print the event log as JSON lines; works beside a running server.
+    #[command(args_conflicts_with_subcommands = true)]
     Audit {
+        #[command(subcommand)]
+        what: Option<AuditCommand>,
         #[command(flatten)]
         place: Place,
         #[command(flatten)]
@@ -72,6 +76,24 @@ pub struct Place {
 }
 
 #[derive(Debug, Subcommand)]
+enum AuditCommand {
+    /// Prove that the log is what was written: pages, checksums, the chain of hashes, payloads, snapshots, read models.
+    Verify {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        args: commands::verify::VerifyArgs,
+    },
+    /// Print the newest position and its hash: kept elsewhere, it proves later that nothing up to it was changed.
+    Head {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        args: commands::verify::HeadArgs,
+    },
+}
+
+#[derive(Debug, Subcommand)]
 enum ConfigCommand {
     /// Check configuration files and list everything there is to mend.
     Check {
@@ -94,7 +116,13 @@ pub fn run() -> ExitCode {
             crate::output::print(&config::reference::render());
             ExitCode::SUCCESS
         }
-        Command::Audit { place, args } => operate(&place, OperatorCommand::Audit(args)),
+        Command::Audit { what: None, place, args } => operate(&place, OperatorCommand::Audit(args)),
+        Command::Audit { what: Some(AuditCommand::Verify { place, args }), .. } => {
+            operate(&place, OperatorCommand::Verify(args))
+        }
+        Command::Audit { what: Some(AuditCommand::Head { place, args }), .. } => {
+            operate(&place, OperatorCommand::Head(args))
+        }
         Command::Inspect { place, args } => operate(&place, OperatorCommand::Inspect(args)),
         Command::Rebuild { place, args } => operate(&place, OperatorCommand::Rebuild(args)),
         Command::Bench(args) => bench::run(&args),
