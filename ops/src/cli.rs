@@ -20,6 +20,7 @@ struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "parsed once")]
 enum Command {
     /// Serve the APIs and drive the hosts.
     Serve(ServeArgs),
@@ -65,6 +66,20 @@ enum AuditAction {
         place: Place,
         #[command(flatten)]
         args: commands::audit::erase::Args,
+    },
+    /// Prove that the log is what was written: pages, checksums, the chain of hashes, payloads, snapshots, read models.
+    Verify {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        args: commands::verify::VerifyArgs,
+    },
+    /// Print the newest position and its hash: kept elsewhere, it proves later that nothing up to it was changed.
+    Head {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        args: commands::verify::HeadArgs,
     },
 }
 
@@ -125,6 +140,8 @@ fn audit(action: AuditAction) -> ExitCode {
         AuditAction::Erase { place, args } => {
             actix_rt::System::new().block_on(async { operate_on(&place, OperatorCommand::AuditErase(args)).await })
         }
+        AuditAction::Verify { place, args } => operate(&place, OperatorCommand::Verify(args)),
+        AuditAction::Head { place, args } => operate(&place, OperatorCommand::Head(args)),
     }
 }
 

@@ -8,6 +8,7 @@ pub mod audit;
 pub mod inspect;
 pub mod log_pages;
 pub mod rebuild;
+pub mod verify;
 pub mod when;
 
 use std::io::{self, Write};
@@ -76,6 +77,8 @@ pub enum OperatorCommand {
     AuditErase(audit::erase::Args),
     Inspect(inspect::Args),
     Rebuild(rebuild::Args),
+    Verify(verify::VerifyArgs),
+    Head(verify::HeadArgs),
 }
 
 /// Runs a command on the log in `data`, with its output on standard output and its complaints on standard error.
@@ -113,6 +116,8 @@ async fn execute(command: OperatorCommand, data: &DataDir, out: &mut dyn Write) 
             audit::erase::run(&args, store, data.views(), out).await
         }
         OperatorCommand::Inspect(args) => inspect::run(&args, &*read(&data.log())?, now, out).await,
+        OperatorCommand::Verify(args) => verify::run(&args, data, out).await,
+        OperatorCommand::Head(args) => verify::head(&args, &data.log(), out).await,
         OperatorCommand::Rebuild(args) => {
             let store = if args.replace { lock(&data.log()).await? } else { read(&data.log())? };
             rebuild::run(&args, &*store, &data.views(), out).await

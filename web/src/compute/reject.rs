@@ -22,9 +22,7 @@ use crate::schema::repr;
 pub(super) fn refused<R>(error: CommandError<R>, of: impl FnOnce(R) -> Fault) -> Fault {
     match error {
         CommandError::Rejected(reject) => of(reject),
-        CommandError::Unavailable(cause) => {
-            Fault::unavailable("The event log is not available; nothing was changed. Try again.").caused_by(cause)
-        }
+        CommandError::Unavailable(cause) => Fault::of_log(&cause),
     }
 }
 

@@ -10,6 +10,8 @@ mod render;
 use std::borrow::Cow;
 use std::fmt;
 
+use chronova_events::store::StoreError;
+
 use crate::route::Service;
 
 pub use render::{RenderContext, render};
@@ -152,6 +154,17 @@ impl Fault {
     /// 503
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(503, message)
+    }
+
+    /// 503: the event log did not take what was to be recorded. A full disk is said, because whoever reads it can help.
+    pub fn of_log(cause: &StoreError) -> Self {
+        let message = match cause {
+            StoreError::Full => {
+                "The disk of the event log is full; nothing was changed. It goes on by itself once there is room."
+            }
+            _ => "The event log is not available; nothing was changed. Try again.",
+        };
+        Self::unavailable(message).caused_by(cause)
     }
 
     /// 500: the cause goes to the log, the client learns only that it happened.

@@ -10,9 +10,7 @@ use crate::fault::Fault;
 pub(super) fn of_command(error: CommandError<IdentityReject>) -> Fault {
     match error {
         CommandError::Rejected(reject) => of(&reject),
-        CommandError::Unavailable(source) => {
-            Fault::unavailable("The identity service cannot store anything at the moment.").caused_by(source)
-        }
+        CommandError::Unavailable(source) => Fault::of_log(&source),
     }
 }
 

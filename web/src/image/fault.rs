@@ -11,9 +11,7 @@ use crate::fault::Fault;
 pub(super) fn of(image: ImageId, error: CommandError<ImageReject>) -> Fault {
     let reject = match error {
         CommandError::Rejected(reject) => reject,
-        CommandError::Unavailable(source) => {
-            return Fault::unavailable("The image service cannot store anything at the moment.").caused_by(source);
-        }
+        CommandError::Unavailable(source) => return Fault::of_log(&source),
     };
     match reject {
         ImageReject::NotFound => super::not_found(&image.to_string()),

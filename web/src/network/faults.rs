@@ -28,14 +28,10 @@ pub(super) fn invalid_input(reason: impl std::fmt::Display) -> Fault {
     Fault::bad_request(format!("Invalid input for operation: {reason}.")).key("InvalidInput")
 }
 
-fn unavailable(error: impl std::fmt::Display) -> Fault {
-    Fault::unavailable("The service is not available; try again.").caused_by(error)
-}
-
 pub(super) fn network(id: NetworkId) -> impl Fn(CommandError<NetworkReject>) -> Fault {
     move |error| match error {
         CommandError::Rejected(reject) => refused(id, &reject),
-        CommandError::Unavailable(error) => unavailable(error),
+        CommandError::Unavailable(error) => Fault::of_log(&error),
     }
 }
 
@@ -70,7 +66,7 @@ fn refused(id: NetworkId, reject: &NetworkReject) -> Fault {
 pub(super) fn security_group(error: CommandError<SecurityGroupReject>) -> Fault {
     let reject = match error {
         CommandError::Rejected(reject) => reject,
-        CommandError::Unavailable(error) => return unavailable(error),
+        CommandError::Unavailable(error) => return Fault::of_log(&error),
     };
     let (status, kind) = match &reject {
         SecurityGroupReject::NotFound(_) => (404, "SecurityGroupNotFound"),
@@ -89,6 +85,6 @@ pub(super) fn security_group(error: CommandError<SecurityGroupReject>) -> Fault 
 pub(super) fn quota(error: CommandError<NetworkQuotaReject>) -> Fault {
     match error {
         CommandError::Rejected(never) => match never {},
-        CommandError::Unavailable(error) => unavailable(error),
+        CommandError::Unavailable(error) => Fault::of_log(&error),
     }
 }

@@ -54,9 +54,7 @@ pub(super) fn nobody_allocates_from(id: impl Display) -> Fault {
 pub(super) fn ledger(error: CommandError<LedgerReject>, during: During<'_>) -> Fault {
     match error {
         CommandError::Rejected(reject) => of(reject, during),
-        CommandError::Unavailable(cause) => {
-            Fault::unavailable("The event log is not available; nothing was changed. Try again.").caused_by(cause)
-        }
+        CommandError::Unavailable(cause) => Fault::of_log(&cause),
     }
 }
 

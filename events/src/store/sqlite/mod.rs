@@ -7,7 +7,8 @@
 //! * **Readers** ([`reader`]): a few read-only connections on blocking threads; they never wait for the writer.
 //! * **Distrust of the disk**: every event has a checksum over envelope and payload ([`row`]) and its place in the chain
 //!   ([`crate::chain`]), positions and revisions are checked for gaps on every read, and a [`witness`] beside the file remembers how far the log once reached, because
-//!   SQLite takes a write-ahead log that was cut short for one that was never longer.
+//!   SQLite takes a write-ahead log that was cut short for one that was never longer. [`seals`] are for every bit besides;
+//!   [`verify`] looks at all of it.
 //! * **One process** ([`lock`]) that writes; [`read_only`] is for everybody else.
 //!
 //! The file's layout and its version are in [`schema`].
@@ -21,6 +22,9 @@ mod reader;
 mod row;
 mod schema;
 mod search;
+mod seals;
+pub mod verify;
+mod wal;
 mod witness;
 mod writer;
 

@@ -164,7 +164,9 @@ fn read_each(
     let mut statement = connection.prepare_cached(&sql).map_err(|e| error::explain(&e, after.0 + 1))?;
     let mut rows = statement.query([bound(after.0), bound(last)]).map_err(|e| error::explain(&e, after.0 + 1))?;
     let mut reader = RowReader::new(kinds);
-    while let Some(event) = next(&mut rows, &mut reader, expected.saturating_add(1))? {
+    // Not a step beyond the last: what is there may be damaged.
+    while expected < last {
+        let Some(event) = next(&mut rows, &mut reader, expected.saturating_add(1))? else { break };
         expected += 1;
         if event.position.0 != expected {
             return Err(missing(expected));

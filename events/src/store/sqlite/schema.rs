@@ -17,8 +17,9 @@ use uuid::Uuid;
 
 use super::lock::Lock;
 use super::row::{signed, unsigned};
+use super::seals::Seals;
 use super::witness::{Note, Witness};
-use super::{SqliteOptions, error, migrate, reader};
+use super::{SqliteOptions, error, migrate, reader, wal};
 use crate::chain::{Anchor, Chain, EventHash};
 use crate::envelope::Position;
 use crate::store::StoreError;
@@ -110,6 +111,7 @@ pub(super) struct Opened {
     pub(super) head: Anchor,
     pub(super) note: Note,
     pub(super) witness: Witness,
+    pub(super) seals: Seals,
     pub(super) path: PathBuf,
     pub(super) lock: Lock,
 }
@@ -148,7 +150,10 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<Opened, Store
     check_note(&witness, note, log, head.position)?;
     sync_recovered(path)?;
     let known = note.filter(|note| note.log == log).map_or(0, |note| note.file);
-    let file = match checkpoint(&connection, path, "TRUNCATE") {
+    let page_size: u32 =
+        connection.query_row("PRAGMA page_size", [], |row| row.get(0)).map_err(|e| error::explain(&e, 0))?;
+    let mut seals = Seals::open(path, log, page_size);
+    let file = match checkpoint(&connection, path, &mut seals, true) {
         Ok(size) => size.unwrap_or(known),
         Err(error) => {
             // A full disk, most likely: what is there can still be read.
@@ -158,7 +163,7 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<Opened, Store
     };
     let note = Note { log, head: head.position, file };
     witness.write(note);
-    Ok(Opened { connection, head, note, witness, path: path.clone(), lock })
+    Ok(Opened { connection, head, note, witness, seals, path: path.clone(), lock })
 }
 
 /// Looks at a log as [`open`] does, and touches nothing. Tells where it ends.
@@ -166,17 +171,22 @@ pub(super) fn open_read_only(path: &Path) -> Result<Anchor, StoreError> {
     let witness = Witness::beside(path);
     let note = witness.read();
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    match check_format(path, &connection)? {
-        Some(FORMAT) => {}
-        Some(found) => return Err(StoreError::OlderFormat { found, supported: FORMAT }),
-        None => return Err(StoreError::Io(format!("{} holds no log", path.display()))),
-    }
+    check_current(path, &connection)?;
     let log = log_id(&connection)?;
     // One transaction: the writer may be at work. The note was read before, and the log only grows.
     let transaction = connection.unchecked_transaction().map_err(|e| error::explain(&e, 0))?;
     let head = check_head(&transaction)?;
     check_note(&witness, note, log, head.position)?;
     Ok(head)
+}
+
+/// Refuses what is no log of the newest format, for those who may not migrate it.
+pub(super) fn check_current(path: &Path, connection: &Connection) -> Result<(), StoreError> {
+    match check_format(path, connection)? {
+        Some(FORMAT) => Ok(()),
+        Some(found) => Err(StoreError::OlderFormat { found, supported: FORMAT }),
+        None => Err(StoreError::Io(format!("{} holds no log", path.display()))),
+    }
 }
 
 /// What a killed process left in the write-ahead log may be in the kernel's memory only. It is about to be shown to
@@ -191,14 +201,29 @@ fn sync_recovered(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Moves what is in the write-ahead log into the data file, and tells the size that this file has for certain.
-pub(super) fn checkpoint(connection: &Connection, path: &Path, mode: &str) -> rusqlite::Result<Option<u64>> {
-    let sql = format!("PRAGMA wal_checkpoint({mode})");
-    let (busy, frames, done): (i64, i64, i64) =
-        connection.query_row(&sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+/// Moves what is in the write-ahead log into the data file, seals the pages, empties the write-ahead log if that is asked
+/// for, and tells the size that the data file has for certain.
+pub(super) fn checkpoint(
+    connection: &Connection,
+    path: &Path,
+    seals: &mut Seals,
+    truncate: bool,
+) -> rusqlite::Result<Option<u64>> {
+    let run = |mode: &str| {
+        connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+        })
+    };
+    let (busy, frames, done) = run("PASSIVE")?;
+    seals.renew(unsigned(done.max(0)));
     // A reader in an old part of it holds the rest back, until the next time.
-    let whole = busy == 0 && frames == done;
-    Ok(if whole { path.metadata().ok().map(|metadata| metadata.len()) } else { None })
+    if busy != 0 || frames != done {
+        return Ok(None);
+    }
+    if truncate {
+        run("TRUNCATE")?;
+    }
+    Ok(path.metadata().ok().map(|metadata| metadata.len()))
 }
 
 fn io(path: &Path, error: &std::io::Error) -> StoreError {
@@ -235,16 +260,51 @@ fn sync_folder(path: &Path) -> Result<(), StoreError> {
 }
 
 pub(super) fn connect(path: &Path, access: OpenFlags) -> Result<Connection, StoreError> {
-    let connect = || {
-        let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-        // An auditor's client may hold a lock for a moment.
-        connection.busy_timeout(Duration::from_secs(5))?;
-        connection.set_prepared_statement_cache_capacity(32);
-        // A log that is refused is left as it is, evidence included.
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        Ok(connection)
-    };
-    connect().map_err(|e| error::explain(&e, 0))
+    match connect_to(path, access) {
+        Err(error) if access == OpenFlags::SQLITE_OPEN_READ_ONLY && is_at_rest(path, &error) => {
+            let access = access | OpenFlags::SQLITE_OPEN_URI;
+            connect_to(Path::new(&immutable(path)), access).map_err(|e| error::explain(&e, 0))
+        }
+        connected => connected.map_err(|e| error::explain(&e, 0)),
+    }
+}
+
+fn connect_to(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    // An auditor's client may hold a lock for a moment.
+    connection.busy_timeout(Duration::from_secs(5))?;
+    connection.set_prepared_statement_cache_capacity(32);
+    // A log that is refused is left as it is, evidence included.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    // SQLite opens the files when it first reads.
+    connection.query_row("PRAGMA user_version", [], |_| Ok(()))?;
+    Ok(connection)
+}
+
+/// Readers share an index of the write-ahead log in a file. Where that cannot be made (read-only media) and there is no
+/// write-ahead log, the file can be read without: nobody is writing it.
+fn is_at_rest(path: &Path, error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{CannotOpen, ReadOnly};
+    let cannot = matches!(error.sqlite_error_code(), Some(CannotOpen | ReadOnly));
+    cannot && path.exists() && wal::path_of(path).metadata().map_or(true, |wal| wal.len() == 0)
+}
+
+/// The path as a URI that promises that nobody writes (<https://www.sqlite.org/uri.html>).
+fn immutable(path: &Path) -> String {
+    use std::fmt::Write;
+    use std::os::unix::ffi::OsStrExt;
+    let mut uri = "file:".to_owned();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'-' | b'_' | b'.' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => uri.push(char::from(*byte)),
+            other => {
+                // Writing to a string cannot fail.
+                let _ = write!(uri, "%{other:02x}");
+            }
+        }
+    }
+    uri.push_str("?immutable=1");
+    uri
 }
 
 /// The format of the log in this file, if one has been begun; nothing has been written so far.
@@ -294,7 +354,7 @@ fn begin(connection: &Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-fn log_id(connection: &Connection) -> Result<Uuid, StoreError> {
+pub(super) fn log_id(connection: &Connection) -> Result<Uuid, StoreError> {
     let bytes: Vec<u8> = connection
         .query_row("SELECT value FROM meta WHERE key = 'log_id'", [], |row| row.get(0))
         .map_err(|e| error::explain(&e, 0))?;

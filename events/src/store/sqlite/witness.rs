@@ -47,6 +47,14 @@ impl Note {
     }
 }
 
+/// The note as it is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Seen {
+    Missing,
+    Damaged,
+    Says(Note),
+}
+
 #[derive(Debug)]
 pub(super) struct Witness {
     path: PathBuf,
@@ -60,6 +68,15 @@ impl Witness {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What a verification finds beside the log.
+    pub(super) fn look(data: &Path) -> Seen {
+        match std::fs::read(Self::beside(data).path) {
+            Err(_) => Seen::Missing,
+            Ok(bytes) if bytes.len() != SIZE => Seen::Damaged,
+            Ok(bytes) => Note::from_bytes(&bytes).map_or(Seen::Damaged, Seen::Says),
+        }
     }
 
     pub(super) fn read(&self) -> Option<Note> {

@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::row::{INSERT, finish_checksum, insert, signed, unsigned};
 use super::schema::Opened;
+use super::seals::Seals;
 use super::witness::{Note, Witness};
 use super::{SqliteOptions, error, reader, schema};
 use crate::chain::{self, Anchor, Content, EventHash};
@@ -174,6 +175,7 @@ impl Revisions {
 pub(super) struct Writer {
     connection: Connection,
     witness: Witness,
+    seals: Seals,
     note: Note,
     /// The newest event, and its hash.
     head: Anchor,
@@ -203,6 +205,7 @@ impl Writer {
         Self {
             connection: opened.connection,
             witness: opened.witness,
+            seals: opened.seals,
             note: opened.note,
             head: opened.head,
             path: opened.path,
@@ -231,11 +234,11 @@ impl Writer {
 
             self.crowd = answered + queue.len();
             if self.pages >= self.options.checkpoint_pages {
-                self.checkpoint("PASSIVE");
+                self.checkpoint(false);
             }
         }
         if self.failed.is_none() {
-            self.checkpoint("TRUNCATE");
+            self.checkpoint(true);
         }
     }
 
@@ -333,7 +336,7 @@ impl Writer {
         }
         if *failure == StoreError::Full {
             // What was checkpointed need not be kept twice.
-            self.checkpoint("PASSIVE");
+            self.checkpoint(false);
         }
     }
 
@@ -503,9 +506,9 @@ impl Writer {
 
     /// Moves what is in the write-ahead log into the data file. A failure is none of the log: all is where it was, and
     /// the next checkpoint tries again.
-    fn checkpoint(&mut self, mode: &str) {
+    fn checkpoint(&mut self, truncate: bool) {
         self.pages = 0;
-        match schema::checkpoint(&self.connection, &self.path, mode) {
+        match schema::checkpoint(&self.connection, &self.path, &mut self.seals, truncate) {
             Ok(Some(size)) => {
                 self.note.file = size;
                 self.witness.write(self.note);

@@ -1,0 +1,251 @@
+//! One checksum for every page of the data file, beside it: `log.db.seals`.
+//!
+//! The checksums and hashes of events find every change of an event. A file holds more: pages of indexes, free space within
+//! pages, numbers of SQLite's own. A flipped bit there changes nothing that can be read today, and it is the first that a
+//! failing disk lets one see. So each page has its seal: CRC-32 over the page's number and its bytes, which finds every
+//! single flipped bit.
+//!
+//! Pages change only when a checkpoint moves them from the write-ahead log into the data file, so seals are written after
+//! each checkpoint and before the write-ahead log is used again, from the very bytes in it. After a crash in between, the
+//! frames are still there, and are sealed when the log is opened. A failure to seal is no failure of the log: the seals are
+//! then marked stale, and made anew from the file when it is opened the next time. Nothing is read from them except by a
+//! verification.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, Read};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use uuid::Uuid;
+
+use super::wal::{self, Trust};
+
+const MAGIC: &[u8; 8] = b"CHSEAL1\0";
+const HEADER: usize = 8 + 16 + 8 + 4 + 4 + 4;
+const ENTRY: u64 = 4;
+
+/// What stands at the beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) log: Uuid,
+    pub(super) pages: u64,
+    pub(super) page_size: u32,
+    /// Whether every page is as its seal says.
+    pub(super) current: bool,
+}
+
+impl Header {
+    fn to_bytes(self) -> [u8; HEADER] {
+        let mut bytes = [0; HEADER];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..24].copy_from_slice(self.log.as_bytes());
+        bytes[24..32].copy_from_slice(&self.pages.to_le_bytes());
+        bytes[32..36].copy_from_slice(&self.page_size.to_le_bytes());
+        bytes[36..40].copy_from_slice(&u32::from(self.current).to_le_bytes());
+        let sum = crc32fast::hash(&bytes[..40]);
+        bytes[40..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// `None` for what no version has written.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let number = |at: usize| bytes.get(at..at + 4)?.try_into().map(u32::from_le_bytes).ok();
+        let header = Self {
+            log: Uuid::from_slice(bytes.get(8..24)?).ok()?,
+            pages: bytes.get(24..32)?.try_into().map(u64::from_le_bytes).ok()?,
+            page_size: number(32)?,
+            current: number(36)? == 1,
+        };
+        (header.page_size >= 512 && header.to_bytes() == bytes[..HEADER]).then_some(header)
+    }
+}
+
+/// `log.db` -> `log.db.seals`.
+pub(super) fn path_of(data: &Path) -> PathBuf {
+    super::schema::beside(data, "seals")
+}
+
+/// The seal of a page; pages count from 1.
+pub(super) fn seal(page: u64, bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&page.to_le_bytes());
+    hasher.update(bytes);
+    hasher.finalize()
+}
+
+/// Calls `each` with the number and the bytes of every page after `after`.
+pub(super) fn pages(
+    data: &Path,
+    page_size: u32,
+    after: u64,
+    mut each: impl FnMut(u64, &[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    use std::io::Seek;
+    let mut file = File::open(data)?;
+    file.seek(io::SeekFrom::Start(after * u64::from(page_size)))?;
+    let mut file = BufReader::with_capacity(1 << 20, file);
+    let mut bytes = vec![0; page_size as usize];
+    for page in after + 1.. {
+        match file.read_exact(&mut bytes) {
+            Ok(()) => each(page, &bytes)?,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// All seals of a file, as a verification reads them. `None` when there is no such file, or none that any version wrote.
+pub(super) fn read(data: &Path) -> io::Result<Option<(Header, Vec<u32>)>> {
+    let bytes = match std::fs::read(path_of(data)) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let Some(header) = Header::from_bytes(&bytes) else {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "its first bytes are not what was written"));
+    };
+    let entries: Vec<u32> =
+        bytes[HEADER..].chunks_exact(4).map(|entry| u32::from_le_bytes(entry.try_into().unwrap_or_default())).collect();
+    Ok(Some((header, entries)))
+}
+
+/// The writer's side.
+#[derive(Debug)]
+pub(super) struct Seals {
+    data: PathBuf,
+    /// `None` after a failure: nothing is sealed until the log is opened anew.
+    file: Option<File>,
+    header: Header,
+}
+
+impl Seals {
+    /// Those that are there, if they can be gone on with.
+    pub(super) fn open(data: &Path, log: Uuid, page_size: u32) -> Self {
+        let fresh = Header { log, pages: 0, page_size, current: false };
+        let mut this = Self { data: data.to_owned(), file: None, header: fresh };
+        match this.attach() {
+            Ok(found) => this.header = found.filter(|header| header.log == log).unwrap_or(fresh),
+            Err(error) => this.give_up(&error),
+        }
+        if this.header.page_size != page_size {
+            this.header = fresh;
+        }
+        this
+    }
+
+    fn attach(&mut self) -> io::Result<Option<Header>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(path_of(&self.data))?;
+        let mut bytes = [0; HEADER];
+        let found = match file.read_exact_at(&mut bytes, 0) {
+            Ok(()) => Header::from_bytes(&bytes),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => None,
+            Err(error) => return Err(error),
+        };
+        self.file = Some(file);
+        Ok(found)
+    }
+
+    /// A checkpoint has moved the first `frames` frames of the write-ahead log into the data file.
+    pub(super) fn renew(&mut self, frames: u64) {
+        let renewed = match self.header.current {
+            true => self.absorb(frames),
+            false => self.rebuild(),
+        };
+        if let Err(error) = renewed {
+            self.give_up(&error);
+        }
+    }
+
+    fn absorb(&mut self, frames: u64) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        if frames == 0 {
+            return Ok(());
+        }
+        let mut fresh = BTreeMap::new();
+        wal::frames(&wal::path_of(&self.data), Trust::Frames(frames), |frame| {
+            fresh.insert(u64::from(frame.page), seal(frame.page.into(), frame.data));
+        })?;
+        let size = self.data.metadata()?.len() / u64::from(self.header.page_size);
+        if size > self.header.pages {
+            // The file has grown, by frames and by what SQLite leaves out on purpose (the page of its locks).
+            pages(&self.data, self.header.page_size, self.header.pages, |page, bytes| {
+                fresh.entry(page).or_insert_with(|| seal(page, bytes));
+                Ok(())
+            })?;
+            self.header.pages = size;
+        }
+        write(file, fresh)?;
+        self.finish()
+    }
+
+    /// From the data file itself.
+    fn rebuild(&mut self) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        file.set_len(0)?;
+        let mut some = BTreeMap::new();
+        self.header.pages = 0;
+        pages(&self.data, self.header.page_size, 0, |page, bytes| {
+            some.insert(page, seal(page, bytes));
+            self.header.pages = page;
+            if some.len() >= 1 << 16 { write(file, std::mem::take(&mut some)) } else { Ok(()) }
+        })?;
+        write(file, some)?;
+        self.header.current = true;
+        self.finish()
+    }
+
+    fn finish(&self) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        file.write_all_at(&self.header.to_bytes(), 0)?;
+        // Before the write-ahead log, from which these could be made again, is overwritten.
+        file.sync_data()
+    }
+
+    fn give_up(&mut self, error: &io::Error) {
+        tracing::warn!(path = %path_of(&self.data).display(), %error, "the pages of the log cannot be sealed");
+        self.header.current = false;
+        if let Some(file) = self.file.take() {
+            // Overwrites what is there, so even a full disk takes it.
+            let _ = file.write_all_at(&self.header.to_bytes(), 0);
+        }
+    }
+}
+
+/// Entries that stand together are written together.
+fn write(file: &File, seals: BTreeMap<u64, u32>) -> io::Result<()> {
+    let (mut first, mut bytes): (u64, Vec<u8>) = (0, Vec::new());
+    let put = |first: u64, bytes: &[u8]| match first {
+        0 => Ok(()),
+        _ => file.write_all_at(bytes, HEADER as u64 + (first - 1) * ENTRY),
+    };
+    for (page, seal) in seals {
+        if first + bytes.len() as u64 / ENTRY != page || first == 0 {
+            put(first, &bytes)?;
+            (first, bytes) = (page, Vec::new());
+        }
+        bytes.extend_from_slice(&seal.to_le_bytes());
+    }
+    put(first, &bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_read_as_it_was_written_and_no_other() {
+        let header = Header { log: Uuid::from_u128(7), pages: 42, page_size: 4096, current: true };
+        let bytes = header.to_bytes();
+        assert_eq!(Header::from_bytes(&bytes), Some(header));
+        for bit in 0..HEADER * 8 {
+            let mut flipped = bytes;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Header::from_bytes(&flipped), None, "bit {bit}");
+        }
+        assert_eq!(Header::from_bytes(&bytes[..20]), None);
+    }
+}

@@ -1,0 +1,285 @@
+//! Looks at every bit of a log, and tells where what is wrong is.
+//!
+//! Not one look, but several, each of which finds what the others cannot:
+//!
+//! * the **pages** of the data file against their seals ([`super::seals`]): any flipped bit, also where no event is;
+//! * the **write-ahead log** and the **note** of how far the log reached: a lost end;
+//! * **SQLite's own structures** (`PRAGMA integrity_check`): trees, indexes, free lists;
+//! * the **events**: checksum, chain, positions and revisions without gaps, each payload decoded by this program and encoded
+//!   again to the same bytes;
+//! * the **snapshots**;
+//! * **anchors** that were kept elsewhere: whoever can write the file can make all of the above fit again, but not these.
+//!
+//! Nothing is written, and a writer may be at work meanwhile: what it appends after the beginning is not looked at. Events
+//! are looked at by several threads, each with a connection of its own. A log that cannot be opened is looked at all the
+//! same, as far as it goes.
+
+mod pages;
+mod rows;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
+
+use super::row::unsigned;
+use super::witness::Seen;
+use super::{reader, schema};
+use crate::chain::{Anchor, EventHash};
+use crate::envelope::{Position, StreamId};
+use crate::store::StoreError;
+
+/// What to look at, and with how much force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerifyOptions {
+    /// Anchors that were kept elsewhere.
+    pub against: Vec<Anchor>,
+    /// Threads that look at events.
+    pub threads: usize,
+    /// How much damage is told; a lost disk would fill the terminal.
+    pub limit: usize,
+    /// Only files, pages and anchors, as fast as the disk reads: finds any flipped bit, but no forged event.
+    pub quick: bool,
+}
+
+impl Default for VerifyOptions {
+    fn default() -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { against: Vec::new(), threads, limit: 20, quick: false }
+    }
+}
+
+/// Something that is not as it was written.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Damage {
+    /// The event, or the first of those on the page.
+    pub position: Option<Position>,
+    pub stream: Option<StreamId>,
+    /// The page of the data file, from 1.
+    pub page: Option<u64>,
+    pub what: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(position) = self.position {
+            write!(f, "position {position}")?;
+            if let Some(stream) = &self.stream {
+                write!(f, " ({stream})")?;
+            }
+            write!(f, ": ")?;
+        }
+        f.write_str(&self.what)
+    }
+}
+
+/// What was looked at and what was found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Verification {
+    /// The end of what was looked at; `None` when that cannot be read.
+    pub head: Option<Anchor>,
+    pub events: u64,
+    pub streams: u64,
+    pub snapshots: u64,
+    /// Pages that were held against a seal.
+    pub pages: u64,
+    /// Events up to here got their hashes when the log was brought to the format with the chain, not when they happened.
+    pub chained_until: Position,
+    /// Anchors that fit.
+    pub anchors: Vec<Anchor>,
+    pub damages: Vec<Damage>,
+    /// Whether there is more damage than is told.
+    pub more: bool,
+    /// What could not be looked at and why, and what is worth knowing.
+    pub remarks: Vec<String>,
+}
+
+impl Verification {
+    /// Whether everything is as it was written.
+    pub fn is_whole(&self) -> bool {
+        self.damages.is_empty()
+    }
+}
+
+/// Collects damage from several threads.
+struct Findings {
+    limit: usize,
+    damages: Mutex<Vec<Damage>>,
+    more: AtomicBool,
+}
+
+impl Findings {
+    fn new(limit: usize) -> Self {
+        Self { limit: limit.max(1), damages: Mutex::default(), more: AtomicBool::new(false) }
+    }
+
+    /// Whether there is room for more.
+    fn add(&self, damage: Damage) -> bool {
+        let mut damages = self.damages.lock().unwrap_or_else(PoisonError::into_inner);
+        if damages.len() >= self.limit {
+            self.more.store(true, Ordering::Relaxed);
+            return false;
+        }
+        damages.push(damage);
+        true
+    }
+
+    fn of_log(&self, what: impl Into<String>) -> bool {
+        self.add(Damage { position: None, stream: None, page: None, what: what.into() })
+    }
+
+    fn is_full(&self) -> bool {
+        self.more.load(Ordering::Relaxed)
+    }
+}
+
+/// Looks at the log at `path`. An error means that it could not be looked at; damage is no error.
+pub fn verify(path: &Path, options: &VerifyOptions) -> Result<Verification, StoreError> {
+    let path = std::path::absolute(path).map_err(|e| StoreError::Io(format!("{}: {e}", path.display())))?;
+    path.metadata().map_err(|e| StoreError::Io(format!("{}: {e}", path.display())))?;
+    let findings = Findings::new(options.limit);
+    let mut found = Verification::default();
+    let bad_pages = pages::check(&path, &findings, &mut found);
+    pages::check_write_ahead(&path, &mut found);
+    match look(&path, options, &findings, &mut found) {
+        Ok(()) => {}
+        Err(StoreError::Corrupt { position, reason }) => {
+            let position = (position > 0).then_some(Position(position));
+            findings.add(Damage { position, stream: None, page: None, what: reason });
+        }
+        // Whatever it is called, a file with wrong pages is a damaged one.
+        Err(error) if !bad_pages.is_empty() => {
+            findings.of_log(error.to_string());
+        }
+        Err(error) => return Err(error),
+    }
+    for page in bad_pages {
+        findings.add(pages::locate(&path, page, found.head.map_or(Position(u64::MAX), |head| head.position)));
+    }
+    found.damages = findings.damages.into_inner().unwrap_or_else(PoisonError::into_inner);
+    // Where an event is named comes first.
+    found.damages.sort_by_key(|damage| (damage.position.is_none(), damage.page.is_some(), damage.position));
+    found.more = findings.more.into_inner();
+    Ok(found)
+}
+
+/// Everything that SQLite has to read for us.
+fn look(path: &Path, options: &VerifyOptions, findings: &Findings, found: &mut Verification) -> Result<(), StoreError> {
+    let note = super::witness::Witness::look(path);
+    let connection = schema::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    schema::check_current(path, &connection)?;
+    let log = schema::log_id(&connection)?;
+    let head = reader::head(&connection)?;
+    check_note(note, log, head, findings, found);
+    let explain = |e: rusqlite::Error| super::error::explain(&e, 0);
+    let last: Option<i64> =
+        connection.query_row("SELECT max(position) FROM events", [], |row| row.get(0)).map_err(explain)?;
+    let last = last.map_or(0, unsigned);
+    if last < head.0 {
+        let what = format!("the last event is {last}, and {head} were written");
+        findings.add(Damage { position: Some(Position(last + 1)), stream: None, page: None, what });
+    }
+    found.chained_until = chained_until(&connection).map_err(explain)?;
+    if !options.quick {
+        check_contents(path, head, options.threads, findings, found)?;
+        rows::check_snapshots(&connection, findings, found)?;
+    }
+    let hash = rows::hash_at(&connection, head)?;
+    found.head = hash.map(|hash| Anchor { position: head, hash });
+    for anchor in &options.against {
+        check_anchor(&connection, *anchor, head, findings, found)?;
+    }
+    Ok(())
+}
+
+/// SQLite's structures and the events, at the same time.
+fn check_contents(
+    path: &Path,
+    head: Position,
+    threads: usize,
+    findings: &Findings,
+    found: &mut Verification,
+) -> Result<(), StoreError> {
+    let structures = std::thread::scope(|scope| {
+        let structures = scope.spawn(|| check_structures(path, findings));
+        rows::check(path, head, threads, findings, found);
+        structures.join()
+    });
+    structures.map_err(|_| StoreError::Io("the check of the file's structure failed".to_owned()))?
+}
+
+fn chained_until(connection: &Connection) -> rusqlite::Result<Position> {
+    let sql = "SELECT value FROM meta WHERE key = 'chained_until'";
+    let found: Option<i64> = connection.query_row(sql, [], |row| row.get(0)).optional()?;
+    Ok(Position(found.map_or(0, unsigned)))
+}
+
+fn check_note(note: Seen, log: uuid::Uuid, head: Position, findings: &Findings, found: &mut Verification) {
+    match note {
+        Seen::Missing => {
+            found.remarks.push("there is no note of how far the log once reached (log.db.witness)".to_owned());
+        }
+        Seen::Damaged => {
+            findings.of_log("the note of how far the log reached (log.db.witness) is damaged");
+        }
+        Seen::Says(note) if note.log != log => {
+            findings.of_log("the note of how far the log reached (log.db.witness) is about another log");
+        }
+        Seen::Says(note) if note.head > head => {
+            let what = format!("the log ends at {head} and once reached {}: its end is lost", note.head);
+            findings.add(Damage { position: Some(Position(head.0 + 1)), stream: None, page: None, what });
+        }
+        Seen::Says(_) => {}
+    }
+}
+
+fn check_structures(path: &Path, findings: &Findings) -> Result<(), StoreError> {
+    let connection = schema::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let limit = findings.limit.min(10);
+    let read = || {
+        let mut statement = connection.prepare(&format!("PRAGMA integrity_check({limit})"))?;
+        let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
+        rows.collect::<rusqlite::Result<Vec<String>>>()
+    };
+    match read() {
+        Ok(problems) => {
+            for problem in problems.iter().filter(|problem| *problem != "ok") {
+                findings.of_log(format!("the file's structure: {problem}"));
+            }
+        }
+        Err(error) => {
+            findings.of_log(format!("the file's structure: {error}"));
+        }
+    }
+    Ok(())
+}
+
+fn check_anchor(
+    connection: &Connection,
+    anchor: Anchor,
+    head: Position,
+    findings: &Findings,
+    found: &mut Verification,
+) -> Result<(), StoreError> {
+    if anchor.position > head {
+        let what = format!("the log ends at {head}, before the anchor at {}", anchor.position);
+        findings.add(Damage { position: Some(anchor.position), stream: None, page: None, what });
+        return Ok(());
+    }
+    let hash = match anchor.position {
+        Position::START => Some(EventHash::START),
+        position => rows::hash_at(connection, position)?,
+    };
+    if hash == Some(anchor.hash) {
+        found.anchors.push(anchor);
+        return Ok(());
+    }
+    let hash = hash.map_or_else(|| "missing".to_owned(), |hash| hash.to_string());
+    let what =
+        format!("the anchor says {} and the hash is {hash}: the log is not the one that was anchored", anchor.hash);
+    findings.add(Damage { position: Some(anchor.position), stream: None, page: None, what });
+    Ok(())
+}

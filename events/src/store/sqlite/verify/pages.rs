@@ -1,0 +1,250 @@
+//! The files as bytes: pages against their seals, the write-ahead log against its own checksums.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
+
+use super::{Damage, Findings, Verification};
+use crate::envelope::Position;
+use crate::store::sqlite::row::unsigned;
+use crate::store::sqlite::schema::connect;
+use crate::store::sqlite::seals::{self, Header};
+use crate::store::sqlite::wal::{self, Trust};
+
+/// A writer at work moves pages and seals them a moment later: what looks wrong is looked at again.
+const LOOKS: usize = 5;
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// The pages that are not as their seals say; told by [`locate`] once more is known.
+pub(super) fn check(path: &Path, findings: &Findings, found: &mut Verification) -> Vec<u64> {
+    match compare(path, found) {
+        Ok(bad) => bad,
+        Err(error) => {
+            findings.of_log(format!("the seals of the pages (log.db.seals) cannot be used: {error}"));
+            Vec::new()
+        }
+    }
+}
+
+fn compare(path: &Path, found: &mut Verification) -> io::Result<Vec<u64>> {
+    let Some((header, _)) = seals::read(path)? else {
+        found
+            .remarks
+            .push("the pages have no seals (log.db.seals): free space in the file was not looked at".to_owned());
+        return Ok(Vec::new());
+    };
+    if !header.current {
+        found.remarks.push("the seals of the pages are stale: free space in the file was not looked at".to_owned());
+        return Ok(Vec::new());
+    }
+    let (mut bad, pages) = all(path)?;
+    found.pages = pages;
+    for _ in 1..LOOKS {
+        if bad.is_empty() {
+            break;
+        }
+        // Without a write-ahead log nothing is moved; it may just have been emptied.
+        let at_rest = wal::path_of(path).metadata().map_or(true, |wal| wal.len() == 0);
+        if !at_rest {
+            #[expect(clippy::disallowed_methods, reason = "a verification has threads of its own")]
+            std::thread::sleep(PAUSE);
+        }
+        bad = again(path, &bad)?;
+        if at_rest {
+            break;
+        }
+    }
+    Ok(bad)
+}
+
+/// Every page and every seal: those that do not fit, and how many there are.
+fn all(path: &Path) -> io::Result<(Vec<u64>, u64)> {
+    let Some((header, seals)) = seals::read(path)? else { return Ok((Vec::new(), 0)) };
+    let (mut bad, mut count) = (Vec::new(), 0);
+    let wanted = |page: u64| usize::try_from(page - 1).ok().and_then(|at| seals.get(at)).copied();
+    seals::pages(path, header.page_size, 0, |page, bytes| {
+        count = page;
+        if wanted(page) != Some(seals::seal(page, bytes)) {
+            bad.push(page);
+        }
+        Ok(())
+    })?;
+    // Pages that the file has lost, and seals of no page.
+    bad.extend(count + 1..=header.pages.max(seals.len() as u64));
+    if !bad.is_empty() {
+        explain(path, &header, &mut bad)?;
+    }
+    Ok((bad, count))
+}
+
+fn again(path: &Path, suspects: &[u64]) -> io::Result<Vec<u64>> {
+    let Some((header, seals)) = seals::read(path)? else { return Ok(suspects.to_vec()) };
+    let data = File::open(path)?;
+    let mut bytes = vec![0; header.page_size as usize];
+    let mut bad = Vec::new();
+    for page in suspects {
+        let wanted = usize::try_from(page - 1).ok().and_then(|at| seals.get(at)).copied();
+        let read = data.read_exact_at(&mut bytes, (page - 1) * u64::from(header.page_size));
+        if read.is_err() || wanted != Some(seals::seal(*page, &bytes)) {
+            bad.push(*page);
+        }
+    }
+    explain(path, &header, &mut bad)?;
+    Ok(bad)
+}
+
+/// A page that stands in the write-ahead log as it stands in the file was moved and not sealed yet: no damage.
+fn explain(path: &Path, header: &Header, bad: &mut Vec<u64>) -> io::Result<()> {
+    let mut moved: BTreeMap<u64, Vec<u32>> = bad.iter().map(|page| (*page, Vec::new())).collect();
+    wal::frames(&wal::path_of(path), Trust::Nothing, |frame| {
+        if let Some(seals) = moved.get_mut(&u64::from(frame.page)) {
+            seals.push(seals::seal(frame.page.into(), frame.data));
+        }
+    })?;
+    let data = File::open(path)?;
+    let mut bytes = vec![0; header.page_size as usize];
+    bad.retain(|page| {
+        let read = data.read_exact_at(&mut bytes, (page - 1) * u64::from(header.page_size));
+        let seals = moved.get(page).map_or(&[][..], Vec::as_slice);
+        // The last frame of a page may not have been moved yet, whereas the file has grown already.
+        !(read.is_ok() && seals.contains(&seals::seal(*page, &bytes)))
+    });
+    Ok(())
+}
+
+/// Frames that belong to no finished transaction. A crash leaves some; so does a flipped bit in the last one. Whether an
+/// event is lost with them is for the note of how far the log reached to say.
+pub(super) fn check_write_ahead(path: &Path, found: &mut Verification) {
+    for look in 1.. {
+        let unfinished = match wal::frames(&wal::path_of(path), Trust::Nothing, |_| ()) {
+            Ok(contents) => contents.unfinished,
+            Err(error) => {
+                found.remarks.push(format!("the write-ahead log cannot be read: {error}"));
+                return;
+            }
+        };
+        match (unfinished, look) {
+            (0, _) => return,
+            (_, LOOKS) => {
+                let what = "page(s) that belong to no finished transaction, as a crash leaves them";
+                found.remarks.push(format!("the write-ahead log ends with {unfinished} {what}"));
+                return;
+            }
+            #[expect(clippy::disallowed_methods, reason = "a verification has threads of its own")]
+            _ => std::thread::sleep(PAUSE),
+        }
+    }
+}
+
+/// What a page is, and which events are on it.
+pub(super) fn locate(path: &Path, page: u64, head: Position) -> Damage {
+    let fallback = |what: String| Damage { position: None, stream: None, page: Some(page), what };
+    let Ok(Some((header, _))) = seals::read(path) else {
+        return fallback(format!("page {page} is not as it was written"));
+    };
+    let mut bytes = vec![0; header.page_size as usize];
+    let read =
+        File::open(path).and_then(|file| file.read_exact_at(&mut bytes, (page - 1) * u64::from(header.page_size)));
+    if read.is_err() {
+        return fallback(format!("page {page} is missing from the data file"));
+    }
+    let Ok(connection) = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY) else {
+        return fallback(format!("page {page} is not as it was written"));
+    };
+    let Some((table, leaf)) = owner(&connection, page) else {
+        return fallback(format!(
+            "page {page} (of none of the tables: free, or the file's own) is not as it was written"
+        ));
+    };
+    let holder = if leaf == page { Some(bytes) } else { page_at(path, header.page_size, leaf) };
+    let positions = match (table.as_str(), holder) {
+        ("events", Some(holder)) => rowids(&holder, usize::from(leaf == 1) * 100, head),
+        _ => Vec::new(),
+    };
+    let Some((first, last)) = positions.iter().min().zip(positions.iter().max()) else {
+        return fallback(format!("page {page} (of {table}) is not as it was written"));
+    };
+    let position = Position(*first);
+    Damage {
+        position: Some(position),
+        stream: super::rows::by_index(&connection, position).map(|(stream, _)| stream),
+        page: Some(page),
+        what: format!("page {page} (events {first} to {last}) is not as it was written"),
+    }
+}
+
+fn page_at(path: &Path, size: u32, page: u64) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; size as usize];
+    File::open(path).and_then(|file| file.read_exact_at(&mut bytes, (page - 1) * u64::from(size))).ok()?;
+    Some(bytes)
+}
+
+/// The table or index that a page belongs to, and the leaf if it is an overflow page (its path is that of the leaf, `+`, a
+/// number): <https://www.sqlite.org/dbstat.html>.
+fn owner(connection: &Connection, page: u64) -> Option<(String, u64)> {
+    let find = |sql: &str, value: &dyn rusqlite::ToSql| {
+        connection
+            .query_row(sql, [value], |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)?))
+            })
+            .optional()
+            .ok()
+            .flatten()
+    };
+    let number = i64::try_from(page).ok()?;
+    let (table, path, _) = find("SELECT name, path, pageno FROM dbstat WHERE pageno = ?1", &number)?;
+    let Some((leaf, _)) = path.split_once('+') else { return Some((table, page)) };
+    let (_, _, leaf) = find("SELECT name, path, pageno FROM dbstat WHERE path = ?1 AND name = 'events'", &leaf)?;
+    Some((table, unsigned(leaf)))
+}
+
+/// The row numbers in a leaf of a table (<https://www.sqlite.org/fileformat2.html#b_tree_pages>), as far as they can be true.
+fn rowids(page: &[u8], offset: usize, head: Position) -> Vec<u64> {
+    const LEAF: u8 = 0x0d;
+    if page.get(offset) != Some(&LEAF) {
+        return Vec::new();
+    }
+    let short = |at: usize| page.get(at..at + 2).map(|pair| usize::from(pair[0]) << 8 | usize::from(pair[1]));
+    let cells = short(offset + 3).unwrap_or(0);
+    let row = |cell: usize| {
+        let (_, payload) = varint(page, short(offset + 8 + 2 * cell)?)?;
+        let (rowid, _) = varint(page, payload)?;
+        (1..=head.0).contains(&rowid).then_some(rowid)
+    };
+    (0..cells).filter_map(row).collect()
+}
+
+/// A number of up to nine bytes, and where the next thing begins.
+fn varint(bytes: &[u8], mut at: usize) -> Option<(u64, usize)> {
+    let mut value = 0;
+    for length in 1.. {
+        let byte = *bytes.get(at)?;
+        at += 1;
+        if length == 9 {
+            return Some((value << 8 | u64::from(byte), at));
+        }
+        value = value << 7 | u64::from(byte & 0x7f);
+        if byte & 0x80 == 0 {
+            return Some((value, at));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_sqlite() {
+        assert_eq!(varint(&[0x7f], 0), Some((0x7f, 1)));
+        assert_eq!(varint(&[0x81, 0x00], 0), Some((128, 2)));
+        assert_eq!(varint(&[0xff; 9], 0), Some((u64::MAX, 9)));
+        assert_eq!(varint(&[0x81], 0), None);
+    }
+}

@@ -1,0 +1,267 @@
+//! The events, by several threads, each taking the next part of the log.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
+
+use super::{Damage, Findings, Verification};
+use crate::chain::{Content, EventHash, link};
+use crate::codec::BINCODE_2;
+use crate::envelope::{Position, Recorded, StreamId};
+use crate::store::StoreError;
+use crate::store::sqlite::row::{COLUMNS, Kinds, RowReader, signed, unsigned};
+use crate::store::sqlite::schema::{bound, connect};
+use crate::store::sqlite::{error, reader};
+
+/// Events in one part.
+const PART: u64 = 8_192;
+
+/// What a part says of a stream: where it begins there, and with which revisions it begins and ends.
+#[derive(Debug, Clone, Copy)]
+struct Stretch {
+    position: Position,
+    first: u64,
+    last: u64,
+}
+
+#[derive(Debug, Default)]
+struct Part {
+    events: u64,
+    streams: HashMap<StreamId, Stretch>,
+}
+
+/// Looks at every event up to `head`.
+pub(super) fn check(path: &Path, head: Position, threads: usize, findings: &Findings, found: &mut Verification) {
+    let parts = head.0.div_ceil(PART);
+    let next = AtomicU64::new(0);
+    let done: Mutex<Vec<(u64, Part)>> = Mutex::default();
+    let work = || {
+        let worker = match Worker::open(path, findings) {
+            Ok(worker) => worker,
+            Err(error) => {
+                findings.of_log(error.to_string());
+                return;
+            }
+        };
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= parts || findings.is_full() {
+                return;
+            }
+            let part = worker.check(number * PART, head.0.min((number + 1) * PART));
+            done.lock().unwrap_or_else(PoisonError::into_inner).push((number, part));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.clamp(1, 64) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(number, _)| *number);
+    let mut streams: HashMap<StreamId, u64> = HashMap::new();
+    for (_, part) in done {
+        found.events += part.events;
+        for (stream, stretch) in part.streams {
+            let last = streams.entry(stream.clone()).or_default();
+            if stretch.first != *last + 1 {
+                let what = format!("{stream} goes on with revision {} instead of {}", stretch.first, *last + 1);
+                findings.add(Damage { position: Some(stretch.position), stream: Some(stream), page: None, what });
+            }
+            *last = stretch.last;
+        }
+    }
+    found.streams = streams.len() as u64;
+}
+
+/// One thread's view of the file.
+struct Worker<'a> {
+    connection: Connection,
+    kinds: Kinds,
+    findings: &'a Findings,
+}
+
+impl<'a> Worker<'a> {
+    fn open(path: &Path, findings: &'a Findings) -> Result<Self, StoreError> {
+        let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        let kinds = reader::kinds(&connection)?;
+        Ok(Self { connection, kinds, findings })
+    }
+
+    /// The events after `after` up to `last`.
+    fn check(&self, after: u64, last: u64) -> Part {
+        let mut part = Part::default();
+        let mut before = match after {
+            0 => Some(EventHash::START),
+            _ => hash_at(&self.connection, Position(after)).unwrap_or(None),
+        };
+        let mut at = after;
+        // Usually once; after a row that SQLite cannot get at, on with the next one.
+        while at < last {
+            let stopped = self.go(&mut at, last, &mut before, &mut part);
+            if let Err(error) = stopped {
+                let reason = match error {
+                    StoreError::Corrupt { reason, .. } => reason,
+                    other => other.to_string(),
+                };
+                at += 1;
+                before = None;
+                if !self.damaged(at, reason, &mut part) {
+                    return part;
+                }
+            }
+        }
+        part
+    }
+
+    fn go(&self, at: &mut u64, last: u64, before: &mut Option<EventHash>, part: &mut Part) -> Result<(), StoreError> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM events e LEFT JOIN streams s ON s.id = e.stream \
+             WHERE e.position > ?1 AND e.position <= ?2 ORDER BY e.position"
+        );
+        let explain = |e: rusqlite::Error| error::explain(&e, 0);
+        let mut statement = self.connection.prepare_cached(&sql).map_err(explain)?;
+        let mut rows = statement.query([bound(*at), bound(last)]).map_err(explain)?;
+        let mut reader = RowReader::new(&self.kinds);
+        while let Some(row) = rows.next().map_err(explain)? {
+            let position = row.get(0).map(unsigned).map_err(explain)?;
+            while *at + 1 < position.min(last + 1) {
+                *at += 1;
+                *before = None;
+                if !self.damaged(*at, "the event is missing".to_owned(), part) {
+                    *at = last;
+                    return Ok(());
+                }
+            }
+            *at = position;
+            part.events += 1;
+            let stored = row.get_ref(17).ok().and_then(|hash| hash.as_blob().ok()).and_then(EventHash::from_slice);
+            match reader.read(row, position).and_then(|event| Self::judge(&event, *before).map(|()| event)) {
+                Ok(event) => self.count(&event, part),
+                Err(error) => {
+                    let reason = match error {
+                        StoreError::Corrupt { reason, .. } => reason,
+                        other => other.to_string(),
+                    };
+                    if !self.damaged(position, reason, part) {
+                        *at = last;
+                        return Ok(());
+                    }
+                }
+            }
+            *before = stored;
+        }
+        while *at < last {
+            *at += 1;
+            if !self.damaged(*at, "the event is missing".to_owned(), part) {
+                *at = last;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the event is the next one of the chain and its payload can be read.
+    fn judge(event: &Recorded, before: Option<EventHash>) -> Result<(), StoreError> {
+        let corrupt = |reason: String| StoreError::Corrupt { position: event.position.0, reason };
+        if let Some(before) = before {
+            let hash = link(&before, event.position, event.revision, &Content::of(event).hash());
+            if event.hash != Some(hash) {
+                return Err(corrupt(reader::BROKEN.to_owned()));
+            }
+        }
+        let payload = event.event().map_err(|e| {
+            let source = std::error::Error::source(&e).map_or(String::new(), |source| format!(": {source}"));
+            corrupt(format!("{e}{source}"))
+        })?;
+        if event.codec != BINCODE_2 || event.version != payload.version() {
+            return Ok(());
+        }
+        match payload.encode() {
+            Ok(bytes) if bytes == event.data => Ok(()),
+            _ => Err(corrupt(format!("{} v{} is not encoded as this version does it", event.kind, event.version))),
+        }
+    }
+
+    fn count(&self, event: &Recorded, part: &mut Part) {
+        self.place(&event.stream, event.revision.0, event.position, part);
+    }
+
+    fn place(&self, stream: &StreamId, revision: u64, position: Position, part: &mut Part) {
+        let Some(stretch) = part.streams.get_mut(stream) else {
+            part.streams.insert(stream.clone(), Stretch { position, first: revision, last: revision });
+            return;
+        };
+        if revision != stretch.last + 1 {
+            let what = format!("{stream} goes on with revision {revision} instead of {}", stretch.last + 1);
+            self.findings.add(Damage { position: Some(position), stream: Some(stream.clone()), page: None, what });
+        }
+        stretch.last = revision;
+    }
+
+    /// Tells of an event that is not what it was, with the stream that the index has it in.
+    fn damaged(&self, position: u64, what: String, part: &mut Part) -> bool {
+        let position = Position(position);
+        let place = by_index(&self.connection, position);
+        if let Some((stream, revision)) = &place {
+            self.place(stream, *revision, position, part);
+        }
+        self.findings.add(Damage {
+            position: Some(position),
+            stream: place.map(|(stream, _)| stream),
+            page: None,
+            what,
+        })
+    }
+}
+
+/// Which stream an event is in, and as what, as the index knows it without the event.
+pub(super) fn by_index(connection: &Connection, position: Position) -> Option<(StreamId, u64)> {
+    let sql = "SELECT s.name, e.revision FROM events e INDEXED BY events_by_stream JOIN streams s ON s.id = e.stream \
+               WHERE +e.position = ?1";
+    let read = |row: &rusqlite::Row<'_>| Ok((StreamId::from_stored(row.get_ref(0)?.as_str()?), unsigned(row.get(1)?)));
+    connection.query_row(sql, [signed(position.0)], read).optional().ok().flatten()
+}
+
+pub(super) fn hash_at(connection: &Connection, position: Position) -> Result<Option<EventHash>, StoreError> {
+    if position == Position::START {
+        return Ok(Some(EventHash::START));
+    }
+    let read = |row: &rusqlite::Row<'_>| Ok(EventHash::from_slice(row.get_ref(0)?.as_blob()?));
+    connection
+        .prepare_cached("SELECT hash FROM events WHERE position = ?1")
+        .and_then(|mut statement| statement.query_row([bound(position.0)], read).optional())
+        .map(Option::flatten)
+        .map_err(|e| error::explain(&e, position.0))
+}
+
+/// Snapshots: whole, and of streams that came so far.
+pub(super) fn check_snapshots(
+    connection: &Connection,
+    findings: &Findings,
+    found: &mut Verification,
+) -> Result<(), StoreError> {
+    let explain = |e: rusqlite::Error| error::explain(&e, 0);
+    let sql = "SELECT n.stream, n.revision, n.data, n.checksum, (SELECT max(e.revision) FROM events e \
+               JOIN streams s ON s.id = e.stream WHERE s.name = n.stream) FROM snapshots n ORDER BY n.id";
+    let mut statement = connection.prepare(sql).map_err(explain)?;
+    let mut rows = statement.query([]).map_err(explain)?;
+    while let Some(row) = rows.next().map_err(explain)? {
+        found.snapshots += 1;
+        let read = || {
+            let sum = crc32fast::hash(row.get_ref(2)?.as_blob()?);
+            Ok::<_, rusqlite::Error>((row.get::<_, String>(0)?, unsigned(row.get(1)?), sum == row.get::<_, u32>(3)?))
+        };
+        let (stream, revision, whole) = read().map_err(explain)?;
+        let reached = row.get::<_, Option<i64>>(4).map_err(explain)?.map_or(0, unsigned);
+        if !whole {
+            findings.of_log(format!("the snapshot of {stream} is damaged"));
+        } else if revision > reached {
+            findings.of_log(format!("the snapshot of {stream} is of revision {revision}, and there are {reached}"));
+        }
+    }
+    Ok(())
+}

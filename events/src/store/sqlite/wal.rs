@@ -1,0 +1,129 @@
+//! Reads SQLite's write-ahead log as a file (<https://www.sqlite.org/fileformat2.html#walformat>).
+//!
+//! SQLite tells nobody which pages a checkpoint wrote, and takes a damaged frame for the end of the file without a word.
+//! Both matter here: [`super::seals`] has to know the pages, a verification has to find the damage.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+const HEADER: usize = 32;
+const FRAME: usize = 24;
+
+/// `log.db` -> `log.db-wal`.
+pub(super) fn path_of(data: &Path) -> PathBuf {
+    let mut name = data.as_os_str().to_owned();
+    name.push("-wal");
+    PathBuf::from(name)
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map_or(0, u32::from_be_bytes)
+}
+
+/// The running checksum of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Sum {
+    big_endian: bool,
+    parts: (u32, u32),
+}
+
+impl Sum {
+    fn add(&mut self, bytes: &[u8]) {
+        let number = |bytes: &[u8]| {
+            let bytes: [u8; 4] = bytes.try_into().unwrap_or_default();
+            if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+        };
+        let (mut first, mut second) = self.parts;
+        for pair in bytes.chunks_exact(8) {
+            first = first.wrapping_add(number(&pair[..4])).wrapping_add(second);
+            second = second.wrapping_add(number(&pair[4..])).wrapping_add(first);
+        }
+        self.parts = (first, second);
+    }
+
+    fn is(&self, bytes: &[u8], at: usize) -> bool {
+        self.parts == (word(bytes, at), word(bytes, at + 4))
+    }
+}
+
+/// One page as a transaction left it.
+#[derive(Debug)]
+pub(super) struct Frame<'a> {
+    pub(super) page: u32,
+    pub(super) data: &'a [u8],
+}
+
+/// What became of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Contents {
+    /// Frames of finished transactions.
+    pub(super) committed: u64,
+    /// Whole frames behind those that are of the same generation of the file: written and not finished, or damaged.
+    pub(super) unfinished: u64,
+}
+
+/// Whether frames are held against their checksums, or taken as they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// SQLite itself has just read this many.
+    Frames(u64),
+    Nothing,
+}
+
+/// Calls `each` for the frames of the write-ahead log at `path`. One that is missing or empty has none. Without trust only
+/// the number of committed frames is known after the last one: a frame counts once a frame behind it commits.
+pub(super) fn frames(path: &Path, trust: Trust, mut each: impl FnMut(&Frame<'_>)) -> io::Result<Contents> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Contents::default()),
+        Err(error) => return Err(error),
+    };
+    let mut file = BufReader::with_capacity(1 << 18, file);
+    let mut header = [0; HEADER];
+    if !whole(&mut file, &mut header)? || word(&header, 0) & !1 != 0x377f_0682 {
+        return Ok(Contents::default());
+    }
+    let mut sum = Sum { big_endian: word(&header, 0) & 1 == 1, parts: (0, 0) };
+    sum.add(&header[..24]);
+    if !sum.is(&header, 24) {
+        return Ok(Contents::default());
+    }
+    let salts = (word(&header, 16), word(&header, 20));
+    let mut buffer = vec![0; FRAME + word(&header, 8) as usize];
+    let (mut read, mut sound, mut number) = (Contents::default(), true, 0);
+    while whole(&mut file, &mut buffer)? {
+        number += 1;
+        let ours = (word(&buffer, 8), word(&buffer, 12)) == salts;
+        if let Trust::Frames(count) = trust {
+            if number > count {
+                break;
+            }
+        } else if sound {
+            sum.add(&buffer[..8]);
+            sum.add(&buffer[FRAME..]);
+            sound = ours && sum.is(&buffer, 16);
+        }
+        if !sound {
+            // What an earlier generation left is no frame of this one.
+            read.unfinished += u64::from(ours);
+            continue;
+        }
+        each(&Frame { page: word(&buffer, 0), data: &buffer[FRAME..] });
+        read.unfinished += 1;
+        if word(&buffer, 4) != 0 {
+            read.committed += read.unfinished;
+            read.unfinished = 0;
+        }
+    }
+    Ok(read)
+}
+
+/// Fills `buffer`; `false` at the end of the file, also in the middle of it.
+fn whole(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
+    match file.read_exact(buffer) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}

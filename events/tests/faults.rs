@@ -1,0 +1,247 @@
+//! What the log does when the disk under it fails: calls on its files fail, as told, in a child of this test.
+//!
+//! The child loads a small library (`preload/fault.c`) before the C library, so that it is SQLite's own system calls that
+//! fail. Skipped, with the reason printed, where there is no C compiler.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use chronova_events::envelope::{NewEvent, Position, Revision, StreamId, Timestamp};
+use chronova_events::store::conformance::{event, text};
+use chronova_events::store::sqlite::verify::{VerifyOptions, verify};
+use chronova_events::store::sqlite::{ReadOnlyLog, SqliteOptions, SqliteStore};
+use chronova_events::store::{AppendError, EventStore, Expected, StoreError};
+
+/// Where a child finds its log; set only for children.
+const LOG: &str = "CHRONOVA_TEST_LOG";
+/// Which scenario it plays.
+const SCENE: &str = "CHRONOVA_TEST_SCENE";
+/// The file that says what fails, for the library.
+const FAULT: &str = "CHRONOVA_FAULT";
+
+fn stream() -> StreamId {
+    StreamId::new("process", "a")
+}
+
+/// Lets calls fail from now on: `fsync 5`; or none: ``.
+fn fault(what: &str) {
+    std::fs::write(std::env::var_os(FAULT).unwrap(), what).unwrap();
+}
+
+async fn append(store: &dyn EventStore, what: &str) -> Result<(), StoreError> {
+    match store.append(&stream(), Expected::Any, vec![event(what)]).await {
+        Ok(_) => Ok(()),
+        Err(AppendError::Store(error)) => Err(error),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+async fn texts(store: &dyn EventStore) -> Vec<String> {
+    store.read_all(Position::START, usize::MAX).await.unwrap().iter().map(|event| text(event)).collect()
+}
+
+fn open(path: &Path) -> Arc<SqliteStore> {
+    SqliteStore::open(path, &SqliteOptions { checkpoint_pages: 30, ..SqliteOptions::default() }).unwrap()
+}
+
+/// Not a test but the process in which calls fail.
+#[tokio::test]
+async fn child() {
+    let Some(path) = std::env::var_os(LOG).map(PathBuf::from) else { return };
+    match std::env::var(SCENE).unwrap().as_str() {
+        "fsync" => failing_fsync(&path).await,
+        "full" => failing_write(&path, "write 28", &StoreError::Full).await,
+        "read-only" => failing_write(&path, "write 30", &StoreError::Io(String::new())).await,
+        "broken" => failing_write(&path, "write 5", &StoreError::Io(String::new())).await,
+        other => panic!("no scene {other}"),
+    }
+}
+
+/// After a failed fsync nobody can say what is on the disk: nothing is acknowledged any more, in this process.
+async fn failing_fsync(path: &Path) {
+    let store = open(path);
+    let mut acknowledged = Vec::new();
+    for n in 0..20 {
+        append(&*store, &format!("good {n}")).await.unwrap();
+        acknowledged.push(format!("good {n}"));
+    }
+    fault("fsync 5");
+    let refused = append(&*store, "in doubt").await.expect_err("it is not on the disk");
+    assert!(matches!(refused, StoreError::Io(_)), "{refused}");
+    fault("");
+    for _ in 0..5 {
+        // The kernel may have dropped the very pages that it could not write, and tells so only once.
+        assert_eq!(append(&*store, "later").await.expect_err("nothing is acknowledged any more"), refused);
+    }
+    assert_eq!(texts(&*store).await[..20], acknowledged[..], "reads go on");
+    store.close().await;
+    let store = open(path);
+    let found = texts(&*store).await;
+    assert_eq!(found[..20], acknowledged[..]);
+    assert!(found[20..].iter().all(|text| text == "in doubt") && found.len() <= 21, "{:?}", &found[20..]);
+    append(&*store, "after").await.unwrap();
+    store.close().await;
+    assert_eq!(verify(path, &VerifyOptions::default()).unwrap().damages, []);
+}
+
+/// Appends are refused, reads go on, and so do appends when the disk does.
+async fn failing_write(path: &Path, how: &str, expected: &StoreError) {
+    let store = open(path);
+    let mut acknowledged = Vec::new();
+    for round in 0..4 {
+        for n in 0..20 {
+            append(&*store, &format!("{round}/{n}")).await.unwrap();
+            acknowledged.push(format!("{round}/{n}"));
+        }
+        fault(how);
+        for _ in 0..3 {
+            let refused = append(&*store, "refused").await.expect_err("it cannot be written");
+            assert_eq!(std::mem::discriminant(&refused), std::mem::discriminant(expected), "{refused}");
+        }
+        assert_eq!(texts(&*store).await, acknowledged, "reads go on, and a refused event is none");
+        fault("");
+    }
+    append(&*store, "by itself").await.expect("it goes on by itself");
+    acknowledged.push("by itself".to_owned());
+    store.close().await;
+    let store = open(path);
+    assert_eq!(texts(&*store).await, acknowledged);
+    store.close().await;
+    assert_eq!(verify(path, &VerifyOptions::default()).unwrap().damages, []);
+}
+
+/// The library, or why there is none.
+fn library(folder: &Path) -> Result<PathBuf, String> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/preload/fault.c");
+    let library = folder.join("fault.so");
+    let output = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).output();
+    match output {
+        Ok(output) if output.status.success() => Ok(library),
+        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        Err(error) => Err(format!("cc: {error}")),
+    }
+}
+
+fn play(scene: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let library = match library(folder.path()) {
+        Ok(library) => library,
+        Err(reason) => {
+            println!("skipped: calls cannot be made to fail here: {reason}");
+            return;
+        }
+    };
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["child", "--exact", "--nocapture", "--test-threads=1"])
+        .env(LOG, folder.path().join("log.db"))
+        .env(SCENE, scene)
+        .env(FAULT, folder.path().join("fault"))
+        .env("LD_PRELOAD", library)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("1 passed"), "{said}");
+}
+
+#[test]
+fn a_failed_fsync_ends_all_appends() {
+    play("fsync");
+}
+
+#[test]
+fn a_full_disk_refuses_and_the_log_goes_on_when_there_is_room() {
+    play("full");
+}
+
+#[test]
+fn a_disk_that_became_read_only_refuses_and_reads_go_on() {
+    play("read-only");
+}
+
+#[test]
+fn a_disk_that_cannot_write_refuses_and_reads_go_on() {
+    play("broken");
+}
+
+/// A file system of its own that is then made read-only.
+struct Mounted(PathBuf, #[allow(dead_code)] tempfile::TempDir);
+
+impl Mounted {
+    /// `None` when this user may not mount.
+    fn new() -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_owned();
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", "size=16m", "tmpfs"]).arg(&path).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success()).then_some(Self(path, folder))
+    }
+
+    fn read_only(&self) {
+        assert!(Command::new("mount").args(["-o", "remount,ro"]).arg(&self.0).status().unwrap().success());
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[tokio::test]
+async fn a_log_on_a_read_only_file_system_can_be_read_and_verified_and_not_written() {
+    let Some(disk) = Mounted::new() else {
+        println!("skipped: mounting a file system needs root");
+        return;
+    };
+    // As a server leaves it, and as somebody copies it: the log, its seals and its note.
+    let (left, copied) = (disk.0.join("left/log.db"), disk.0.join("copied/log.db"));
+    let store = open(&left);
+    for n in 0..50 {
+        append(&*store, &n.to_string()).await.unwrap();
+    }
+    store.close().await;
+    std::fs::create_dir(copied.parent().unwrap()).unwrap();
+    for name in ["log.db", "log.db.seals", "log.db.witness"] {
+        std::fs::copy(left.with_file_name(name), copied.with_file_name(name)).unwrap();
+    }
+    disk.read_only();
+    for path in [left, copied] {
+        let refused = SqliteStore::open(&path, &SqliteOptions::default()).unwrap_err();
+        assert!(refused.to_string().to_lowercase().contains("read-only"), "{refused}");
+        let log = ReadOnlyLog::open(&path).unwrap();
+        assert_eq!(texts(&*log).await.len(), 50);
+        assert_eq!(log.read_stream(&stream(), Revision(40), 99).await.unwrap().len(), 10);
+        assert_eq!(verify(&path, &VerifyOptions::default()).unwrap().damages, []);
+    }
+}
+
+/// Positions and the chain are in the order of the appends, whatever the clock says.
+#[tokio::test]
+async fn a_clock_that_goes_backwards_disturbs_no_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.db");
+    let mut store = open(&path);
+    for n in 0..60_i64 {
+        // An hour back after every tenth event.
+        let at = Timestamp(1_769_860_800_000_000 + n * 1_000_000 - n / 10 * 3_600_000_000);
+        let new = NewEvent { recorded_at: at, ..event(n.to_string()) };
+        store.append(&stream(), Expected::Exact(Revision(n.unsigned_abs())), vec![new]).await.unwrap();
+        if n % 25 == 0 {
+            store.close().await;
+            store = open(&path);
+        }
+    }
+    let all = store.read_all(Position::START, usize::MAX).await.unwrap();
+    assert_eq!(texts(&*store).await, (0..60).map(|n| n.to_string()).collect::<Vec<_>>());
+    assert!(all.windows(2).any(|pair| pair[0].recorded_at > pair[1].recorded_at), "the clock did go backwards");
+    assert!(all.windows(2).all(|pair| pair[0].position < pair[1].position));
+    let mut subscription = store.subscribe(Position(30));
+    assert_eq!(subscription.next().await.unwrap()[0].position, Position(31));
+    store.close().await;
+    assert_eq!(verify(&path, &VerifyOptions::default()).unwrap().damages, []);
+}

@@ -1,0 +1,211 @@
+//! `chronova audit verify` and `chronova audit head`: the proof that the log is what was written, and the hash to keep.
+//!
+//! What is looked at, and how, is in [`chronova_events::store::sqlite::verify`]; here it is put into words, together with the
+//! comparison of the read models with a rebuild ([`super::rebuild`]).
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use chronova_events::chain::Anchor;
+use chronova_events::envelope::Position;
+use chronova_events::store::EventStore;
+use chronova_events::store::sqlite::ReadOnlyLog;
+use chronova_events::store::sqlite::verify::{Verification, VerifyOptions, verify};
+use serde_json::{Value, json};
+
+use super::{CommandFailure, DataDir, Exit, rebuild};
+
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct VerifyArgs {
+    /// A head that was kept elsewhere (`chronova audit head` prints it); may be repeated
+    #[arg(long, value_name = "POSITION:HASH")]
+    pub against: Vec<Anchor>,
+    /// A file with such heads, one a line; lines that begin with # are skipped; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub anchor_file: Vec<PathBuf>,
+    /// Only pages and anchors, as fast as the disk reads: finds any flipped bit, but no forged event
+    #[arg(long)]
+    pub quick: bool,
+    /// Do not compare the read models with a rebuild
+    #[arg(long)]
+    pub no_rebuild: bool,
+    /// Threads that look at events [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub threads: Option<u16>,
+    /// How much damage is told
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub limit: u16,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct HeadArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Prints the newest position and its hash.
+pub async fn head(args: &HeadArgs, log: &Path, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+    let anchor = ReadOnlyLog::open(log)?.anchor().await?.unwrap_or(Anchor::START);
+    match args.json {
+        true => writeln!(out, "{}", json!({"position": anchor.position.0, "hash": anchor.hash.to_string()}))?,
+        false => writeln!(out, "{anchor}")?,
+    }
+    Ok(Exit::Yes)
+}
+
+/// What became of the read models.
+struct Views {
+    equal: bool,
+    told: String,
+}
+
+/// Looks at everything and tells what is wrong.
+pub async fn run(args: &VerifyArgs, data: &DataDir, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+    let options = options(args)?;
+    let log = data.log();
+    let looking = tokio::task::spawn_blocking(move || verify(&log, &options));
+    let found = looking.await.map_err(|error| CommandFailure::Usage(error.to_string()))??;
+    let compare = !args.quick && !args.no_rebuild && found.is_whole();
+    let views = if compare { Some(compare_views(data).await?) } else { None };
+    match args.json {
+        true => writeln!(out, "{:#}", as_json(&found, views.as_ref()))?,
+        false => tell(args, &found, views.as_ref(), out)?,
+    }
+    let good = found.is_whole() && views.is_none_or(|views| views.equal);
+    Ok(if good { Exit::Yes } else { Exit::No })
+}
+
+fn options(args: &VerifyArgs) -> Result<VerifyOptions, CommandFailure> {
+    let mut options = VerifyOptions { limit: args.limit.into(), quick: args.quick, ..VerifyOptions::default() };
+    if let Some(threads) = args.threads {
+        options.threads = threads.into();
+    }
+    options.against.clone_from(&args.against);
+    for path in &args.anchor_file {
+        let wrong = |what: &dyn std::fmt::Display| CommandFailure::Usage(format!("{}: {what}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let before = options.against.len();
+        for line in lines {
+            options.against.push(line.parse().map_err(|error| wrong(&error))?);
+        }
+        if options.against.len() == before {
+            return Err(wrong(&"there is no anchor in it"));
+        }
+    }
+    Ok(options)
+}
+
+async fn compare_views(data: &DataDir) -> Result<Views, CommandFailure> {
+    let store = ReadOnlyLog::open(data.log())?;
+    let args = rebuild::Args { replace: false, limit: 20 };
+    let mut text = Vec::new();
+    let exit = rebuild::run(&args, &*store, &data.views(), &mut text).await?;
+    Ok(Views { equal: exit == Exit::Yes, told: String::from_utf8_lossy(&text).trim_end().to_owned() })
+}
+
+fn tell(
+    args: &VerifyArgs,
+    found: &Verification,
+    views: Option<&Views>,
+    out: &mut dyn Write,
+) -> Result<(), CommandFailure> {
+    if found.pages > 0 {
+        writeln!(out, "pages       {} held against their seals", found.pages)?;
+    }
+    if !args.quick {
+        writeln!(
+            out,
+            "events      {} in {} streams: checksums, chain, revisions, payloads",
+            found.events, found.streams
+        )?;
+        writeln!(out, "snapshots   {}", found.snapshots)?;
+    }
+    for anchor in &found.anchors {
+        writeln!(out, "anchor      {} holds", anchor.position)?;
+    }
+    if let Some(views) = views {
+        for (number, line) in views.told.lines().enumerate() {
+            writeln!(out, "{:12}{line}", if number == 0 { "read models" } else { "" })?;
+        }
+    }
+    if found.chained_until > Position::START {
+        writeln!(
+            out,
+            "note        events up to {} got their hashes when the log was brought to a newer format",
+            found.chained_until
+        )?;
+    }
+    for remark in &found.remarks {
+        writeln!(out, "note        {remark}")?;
+    }
+    for damage in &found.damages {
+        writeln!(out, "DAMAGE      {damage}")?;
+    }
+    if found.more {
+        writeln!(out, "            ... and more: raise --limit to see it")?;
+    }
+    if let Some(head) = found.head {
+        writeln!(out, "head        {head}")?;
+    }
+    let good = found.is_whole() && views.is_none_or(|views| views.equal);
+    writeln!(out, "{}", if good { "the log is whole" } else { "the log is NOT whole" })?;
+    Ok(())
+}
+
+fn as_json(found: &Verification, views: Option<&Views>) -> Value {
+    let damages: Vec<Value> = found
+        .damages
+        .iter()
+        .map(|damage| {
+            json!({
+                "position": damage.position.map(|position| position.0),
+                "stream": damage.stream.as_ref().map(ToString::to_string),
+                "page": damage.page,
+                "what": damage.what,
+            })
+        })
+        .collect();
+    json!({
+        "whole": found.is_whole() && views.is_none_or(|views| views.equal),
+        "head": found.head.map(|head| json!({"position": head.position.0, "hash": head.hash.to_string()})),
+        "events": found.events,
+        "streams": found.streams,
+        "snapshots": found.snapshots,
+        "pages": found.pages,
+        "chained_until": found.chained_until.0,
+        "anchors": found.anchors.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "read_models": views.map(|views| json!({"equal": views.equal, "told": views.told.lines().collect::<Vec<_>>()})),
+        "remarks": found.remarks,
+        "damages": damages,
+        "more_damages": found.more,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn anchors_come_from_files_and_arguments() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("anchors");
+        let hash = "0".repeat(64);
+        std::fs::write(&file, format!("# kept on paper\n7:{hash}\n\n 9:{hash}\n")).unwrap();
+        let against = vec![format!("3:{hash}").parse().unwrap()];
+        let mut args = VerifyArgs { against, anchor_file: vec![file.clone()], limit: 5, ..VerifyArgs::default() };
+        let positions: Vec<u64> = options(&args).unwrap().against.iter().map(|anchor| anchor.position.0).collect();
+        assert_eq!(positions, [3, 7, 9]);
+        for text in ["", "7\n", "x:y\n"] {
+            std::fs::write(&file, text).unwrap();
+            assert!(matches!(options(&args), Err(CommandFailure::Usage(_))), "{text}");
+        }
+        args.anchor_file = vec![folder.path().join("none")];
+        assert!(options(&args).is_err());
+    }
+}
