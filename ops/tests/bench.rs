@@ -44,6 +44,21 @@ fn the_disk() {
 }
 
 #[test]
+fn placement() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = bench(folder.path(), &["placement", "--runs", "1"]);
+    check(&report, 1);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+    let lines = report["lines"].as_array().unwrap();
+    let refused = |name: &str| {
+        let line = lines.iter().find(|line| line["name"].as_str().is_some_and(|line| line.ends_with(name))).unwrap();
+        line["figures"]["refused for want of room"].as_f64().unwrap()
+    };
+    // Half of the claims fit: no more and no fewer.
+    assert_eq!((refused("at once, one host"), refused("at once, 1,000 hosts")), (100.0, 0.0));
+}
+
+#[test]
 fn a_folder_that_cannot_be_written_to_is_said_at_once() {
     let output = Command::new(env!("CARGO_BIN_EXE_chronova"))
         .args(["bench", "disk", "--dir", "/nowhere/at/all"])

@@ -14,6 +14,8 @@ pub mod report;
 pub mod stats;
 
 mod disk;
+mod placement;
+mod world;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -93,6 +95,8 @@ impl Common {
 enum Which {
     /// What the disk does without this program: appends that wait until they are durable
     Disk(disk::Args),
+    /// The search for allocation candidates, and claims under contention
+    Placement(placement::Args),
 }
 
 /// Runs a benchmark and prints what it found.
@@ -116,6 +120,7 @@ fn measured(args: &Args) -> Result<String> {
     let machine = Machine::here(&folder);
     let mut report = match &args.which {
         Which::Disk(args) => disk::run(common, args),
+        Which::Placement(args) => placement::run(common, args),
     }?;
     report.settings.push(("runs", common.runs.to_string()));
     let whole = report::json(&report, &machine);

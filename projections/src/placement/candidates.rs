@@ -5,371 +5,92 @@
 //! Every answer is anchored in one tree. The rules are Placement's (API reference, "Allocation candidates" and the
 //! documents on provider trees and granular requests).
 //!
-//! The search is a proposal: the ledger's `decide` has the last word when the answer is claimed.
+//! The search first cuts sets of the index with each other ([`plan`]) until the trees are left that may serve every group,
+//! and then looks into one tree after the other ([`combine`]) until there are as many answers as were asked for. So a
+//! request that few can serve, or that is content with few answers, costs little however many providers there are.
+//!
+//! The result is a proposal: the ledger's `decide` has the last word when an answer is claimed.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod combine;
+mod plan;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use chronova_events::ids::ProviderId;
-use chronova_events::ledger::{Ledger, Provider};
-use uuid::Uuid;
+use chronova_events::ledger::Provider;
 
-use super::trees::Trees;
+use super::index::Index;
+pub use super::request::{AggregateFilter, Group, Request, TraitFilter};
+use super::slots::Slots;
 
-/// Traits that must be there (one of each set) and traits that must not.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TraitFilter {
-    pub required: Vec<BTreeSet<String>>,
-    pub forbidden: BTreeSet<String>,
-}
+/// More answers than any client can use; a request for combinations in a wide tree can have astronomically many.
+const MOST: usize = 100_000;
 
-impl TraitFilter {
-    pub fn is_empty(&self) -> bool {
-        self.required.is_empty() && self.forbidden.is_empty()
-    }
-
-    pub fn admits(&self, traits: &BTreeSet<String>) -> bool {
-        self.forbidden.is_disjoint(traits) && self.is_satisfied_by(traits)
-    }
-
-    fn is_satisfied_by(&self, traits: &BTreeSet<String>) -> bool {
-        self.required.iter().all(|any| !any.is_disjoint(traits))
-    }
-}
-
-/// Aggregates of which a provider must be a member (of one of each set), and of which it must not.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct AggregateFilter {
-    pub member_of: Vec<BTreeSet<Uuid>>,
-    pub forbidden: BTreeSet<Uuid>,
-}
-
-impl AggregateFilter {
-    pub fn includes(&self, provider: &Provider) -> bool {
-        self.member_of.iter().all(|any| !any.is_disjoint(&provider.aggregates))
-    }
-
-    pub fn excludes(&self, provider: &Provider) -> bool {
-        !self.forbidden.is_disjoint(&provider.aggregates)
-    }
-}
-
-/// One group of what is asked for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Group {
-    /// Empty for the group that several providers may serve together.
-    pub suffix: String,
-    pub resources: BTreeMap<String, u64>,
-    pub traits: TraitFilter,
-    pub aggregates: AggregateFilter,
-    /// Only from the tree of this provider.
-    pub in_tree: Option<ProviderId>,
-}
-
-/// What is asked for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Request {
-    pub groups: Vec<Group>,
-    pub limit: Option<usize>,
-    /// Groups with suffixes each get a provider of their own.
-    pub isolate: bool,
-    /// About the root of the tree.
-    pub root_traits: TraitFilter,
-    /// Suffixes whose providers must stand under one of themselves.
-    pub same_subtrees: Vec<BTreeSet<String>>,
-    /// Before 1.29 an answer uses at most one provider of a tree.
-    pub flat: bool,
-}
+/// Classes and amounts, sorted by class. Shared, because most answers to one request say the same.
+pub type Amounts = Arc<[(Arc<str>, u64)]>;
 
 /// One way to serve the request.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Candidate {
-    pub allocations: BTreeMap<ProviderId, BTreeMap<String, u64>>,
-    /// Which providers serve which group.
-    pub mappings: BTreeMap<String, BTreeSet<ProviderId>>,
+    /// Sorted by provider.
+    pub allocations: Vec<(ProviderId, Amounts)>,
+    /// Which providers serve which group: sorted by suffix, and within by id.
+    pub mappings: Vec<(Arc<str>, Vec<ProviderId>)>,
+}
+
+/// A provider that an answer describes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Described {
+    pub provider: Arc<Provider>,
+    pub root: ProviderId,
 }
 
 /// The answer.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Found {
     pub candidates: Vec<Candidate>,
-    /// The providers that the answer describes: all of the trees that the candidates use.
-    pub providers: BTreeSet<ProviderId>,
+    /// All of the trees that the candidates use, tree by tree.
+    pub providers: Vec<Described>,
 }
-
-/// How one group can be served from one tree: (provider, class, amount), and the providers.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Part {
-    amounts: BTreeMap<(ProviderId, String), u64>,
-    providers: BTreeSet<ProviderId>,
-}
-
-/// By anchor: the root of the tree that an answer belongs to.
-type Parts = BTreeMap<ProviderId, BTreeSet<Part>>;
-
-/// By anchor: the providers that have room.
-type ByAnchor<'a> = BTreeMap<ProviderId, Vec<&'a Provider>>;
 
 /// All ways to serve `request`, at most as many as it wants.
-pub fn search(ledger: &Ledger, request: &Request) -> Found {
-    let trees = Trees::of(ledger);
-    let search = Search { trees: &trees, request };
-    let mut parts: Vec<(&Group, Parts)> = Vec::new();
-    for group in &request.groups {
-        let found = if group.suffix.is_empty() { search.served_by_trees(group) } else { search.served_by_one(group) };
-        if found.is_empty() {
-            return Found::default();
-        }
-        parts.push((group, found));
-    }
-    let candidates = search.merge(&parts);
-    search.describe(candidates)
+pub fn search(index: &Index, request: &Request) -> Found {
+    let Some(plan) = plan::Plan::of(index, request) else { return Found::default() };
+    let candidates = combine::all(&plan, request.limit.unwrap_or(MOST).min(MOST));
+    let providers = describe(index, request, &candidates);
+    Found { candidates, providers }
 }
 
-struct Search<'a> {
-    trees: &'a Trees<'a>,
-    request: &'a Request,
+/// Before 1.29 clients see of a tree only the provider that is used.
+fn describe(index: &Index, request: &Request, candidates: &[Candidate]) -> Vec<Described> {
+    let used: Slots =
+        candidates.iter().flat_map(|one| &one.allocations).filter_map(|(id, _)| index.slot(*id)).collect();
+    let described = |slot| {
+        let (provider, root) = (index.provider(slot)?, index.id(index.root_of(slot))?);
+        Some(Described { provider: Arc::clone(provider), root })
+    };
+    if request.flat && !index.children().is_empty() {
+        return used.iter().filter_map(described).collect();
+    }
+    let roots: Slots = used.iter().map(|slot| index.root_of(slot)).collect();
+    roots.iter().flat_map(|root| index.tree(root)).filter_map(described).collect()
 }
 
-impl Search<'_> {
-    fn anchor_is_wanted(&self, root: ProviderId) -> bool {
-        let traits = &self.request.root_traits;
-        traits.is_empty() || self.trees.provider(root).is_some_and(|root| traits.admits(&root.traits))
-    }
-
-    fn is_in_tree(&self, group: &Group, id: ProviderId) -> bool {
-        group.in_tree.is_none_or(|wanted| self.trees.root(wanted) == self.trees.root(id))
-    }
-
-    /// One provider serves the whole group.
-    fn served_by_one(&self, group: &Group) -> Parts {
-        let mut parts = Parts::new();
-        for provider in self.trees.providers() {
-            let fits = group.resources.iter().all(|(class, amount)| has_room(provider, class, *amount));
-            if !fits
-                || !self.is_in_tree(group, provider.id)
-                || !group.traits.admits(&provider.traits)
-                || !group.aggregates.includes(provider)
-                || group.aggregates.excludes(provider)
-            {
-                continue;
-            }
-            let amounts = group.resources.iter().map(|(class, amount)| ((provider.id, class.clone()), *amount));
-            let part = Part { amounts: amounts.collect(), providers: BTreeSet::from([provider.id]) };
-            let mut anchors = BTreeSet::from([self.trees.root(provider.id)]);
-            if self.trees.sharing().contains(&provider.id) {
-                anchors.extend(self.trees.anchors(provider));
-            }
-            for anchor in anchors.into_iter().filter(|anchor| self.anchor_is_wanted(*anchor)) {
-                parts.entry(anchor).or_default().insert(part.clone());
-            }
-        }
-        parts
-    }
-
-    /// Providers of a tree, and those that share with it, serve the group together.
-    fn served_by_trees(&self, group: &Group) -> Parts {
-        let by_class: Vec<(&String, u64, ByAnchor<'_>)> = group
-            .resources
-            .iter()
-            .map(|(class, amount)| (class, *amount, self.with_room_by_anchor(group, class, *amount)))
-            .collect();
-        let Some((_, _, first)) = by_class.first() else { return Parts::new() };
-        let mut parts = Parts::new();
-        for anchor in first.keys() {
-            let choices: Option<Vec<&Vec<&Provider>>> =
-                by_class.iter().map(|(_, _, found)| found.get(anchor)).collect();
-            let Some(choices) = choices else { continue };
-            for chosen in Product::new(choices.iter().map(|choice| choice.len())) {
-                let providers: Vec<&Provider> = chosen.iter().zip(&choices).map(|(at, choice)| choice[*at]).collect();
-                let traits: BTreeSet<String> = providers.iter().flat_map(|one| one.traits.iter().cloned()).collect();
-                if !group.traits.admits(&traits) {
-                    continue;
-                }
-                let amounts = providers
-                    .iter()
-                    .zip(&by_class)
-                    .map(|(provider, (class, amount, _))| ((provider.id, (*class).clone()), *amount))
-                    .collect();
-                let part = Part { amounts, providers: providers.iter().map(|provider| provider.id).collect() };
-                parts.entry(*anchor).or_default().insert(part);
-            }
-        }
-        parts
-    }
-
-    fn with_room_by_anchor(&self, group: &Group, class: &str, amount: u64) -> ByAnchor<'_> {
-        let mut found = ByAnchor::new();
-        for provider in self.trees.providers() {
-            if !has_room(provider, class, amount) || !self.is_in_tree(group, provider.id) {
-                continue;
-            }
-            let mut anchors = BTreeSet::from([self.trees.root(provider.id)]);
-            // A tree that was asked for by name takes nothing from outside.
-            if group.in_tree.is_none()
-                && self.trees.sharing().contains(&provider.id)
-                && group.aggregates.includes(provider)
-            {
-                anchors.extend(self.trees.anchors(provider));
-            }
-            for anchor in anchors {
-                if self.anchor_is_wanted(anchor) && self.aggregates_admit(group, provider, anchor) {
-                    found.entry(anchor).or_default().push(provider);
-                }
-            }
-        }
-        found
-    }
-
-    /// A provider counts as a member of what the root of its tree is a member of.
-    fn aggregates_admit(&self, group: &Group, provider: &Provider, anchor: ProviderId) -> bool {
-        let root = self.trees.provider(anchor);
-        let filter = &group.aggregates;
-        (filter.includes(provider) || root.is_some_and(|root| filter.includes(root)))
-            && !filter.excludes(provider)
-            && !root.is_some_and(|root| filter.excludes(root))
-    }
-
-    /// One part per group, all in the same tree.
-    fn merge(&self, parts: &[(&Group, Parts)]) -> Vec<Candidate> {
-        let mut found: BTreeSet<Candidate> = BTreeSet::new();
-        let mut ordered = Vec::new();
-        let Some((_, first)) = parts.first() else { return ordered };
-        for anchor in first.keys() {
-            let choices: Option<Vec<(&Group, Vec<&Part>)>> = parts
-                .iter()
-                .map(|(group, by_anchor)| Some((*group, by_anchor.get(anchor)?.iter().collect())))
-                .collect();
-            let Some(choices) = choices else { continue };
-            for chosen in Product::new(choices.iter().map(|(_, parts)| parts.len())) {
-                let chosen: Vec<(&Group, &Part)> =
-                    chosen.iter().zip(&choices).map(|(at, (group, parts))| (*group, parts[*at])).collect();
-                let Some(candidate) = self.candidate(&chosen) else { continue };
-                if found.insert(candidate.clone()) {
-                    ordered.push(candidate);
-                }
-                if self.request.limit.is_some_and(|limit| ordered.len() >= limit) {
-                    return ordered;
-                }
-            }
-        }
-        ordered
-    }
-
-    fn candidate(&self, chosen: &[(&Group, &Part)]) -> Option<Candidate> {
-        let mut mappings: BTreeMap<String, BTreeSet<ProviderId>> = BTreeMap::new();
-        let mut allocations: BTreeMap<ProviderId, BTreeMap<String, u64>> = BTreeMap::new();
-        for (group, part) in chosen {
-            mappings.entry(group.suffix.clone()).or_default().extend(&part.providers);
-            for ((provider, class), amount) in &part.amounts {
-                let total = allocations.entry(*provider).or_default().entry(class.clone()).or_default();
-                *total = total.saturating_add(*amount);
-            }
-        }
-        let candidate = Candidate { allocations, mappings };
-        let good = self.is_isolated(chosen)
-            && self.is_in_subtrees(&candidate)
-            && self.fits_together(&candidate)
-            && !(self.request.flat && self.uses_a_tree_twice(&candidate));
-        good.then_some(candidate)
-    }
-
-    fn is_isolated(&self, chosen: &[(&Group, &Part)]) -> bool {
-        if !self.request.isolate {
-            return true;
-        }
-        let mut seen = BTreeSet::new();
-        chosen
-            .iter()
-            .filter(|(group, _)| !group.suffix.is_empty())
-            .all(|(_, part)| part.providers.iter().all(|provider| seen.insert(*provider)))
-    }
-
-    fn is_in_subtrees(&self, candidate: &Candidate) -> bool {
-        self.request.same_subtrees.iter().all(|suffixes| {
-            let providers: BTreeSet<ProviderId> =
-                suffixes.iter().filter_map(|suffix| candidate.mappings.get(suffix)).flatten().copied().collect();
-            let mut above = providers.iter().map(|provider| self.trees.ancestors(*provider));
-            let Some(first) = above.next() else { return true };
-            let common = above.fold(first, |common, next| &common & &next);
-            !common.is_disjoint(&providers)
-        })
-    }
-
-    /// Groups that were looked at one by one may together want more than a provider has.
-    fn fits_together(&self, candidate: &Candidate) -> bool {
-        candidate.allocations.iter().all(|(id, amounts)| {
-            let Some(provider) = self.trees.provider(*id) else { return false };
-            amounts.iter().all(|(class, amount)| {
-                let line = provider.inventories.get(class);
-                line.is_some_and(|line| *amount <= line.free() && *amount <= line.inventory.max_unit)
-            })
-        })
-    }
-
-    fn uses_a_tree_twice(&self, candidate: &Candidate) -> bool {
-        let mut roots = BTreeSet::new();
-        !candidate.allocations.keys().all(|provider| roots.insert(self.trees.root(*provider)))
-    }
-
-    fn describe(&self, candidates: Vec<Candidate>) -> Found {
-        let used: BTreeSet<ProviderId> =
-            candidates.iter().flat_map(|candidate| candidate.allocations.keys().copied()).collect();
-        let providers = if self.request.flat && self.trees.nested() {
-            used
-        } else {
-            let roots: BTreeSet<ProviderId> = used.iter().map(|provider| self.trees.root(*provider)).collect();
-            let all = self.trees.providers().map(|provider| provider.id);
-            all.filter(|provider| roots.contains(&self.trees.root(*provider))).collect()
-        };
-        Found { candidates, providers }
-    }
-}
-
-fn has_room(provider: &Provider, class: &str, amount: u64) -> bool {
-    provider.inventories.get(class).is_some_and(|line| line.admits(amount))
-}
-
-/// All ways to choose one of each, as indexes; the last varies fastest.
-struct Product {
-    lengths: Vec<usize>,
-    next: Option<Vec<usize>>,
-}
-
-impl Product {
-    fn new(lengths: impl Iterator<Item = usize>) -> Self {
-        let lengths: Vec<usize> = lengths.collect();
-        let next = lengths.iter().all(|length| *length > 0).then(|| vec![0; lengths.len()]);
-        Self { lengths, next }
-    }
-}
-
-impl Iterator for Product {
-    type Item = Vec<usize>;
-
-    fn next(&mut self) -> Option<Vec<usize>> {
-        let current = self.next.clone()?;
-        let at = self.next.as_mut()?;
-        let mut carried = true;
-        for (index, length) in at.iter_mut().zip(&self.lengths).rev() {
-            *index += 1;
-            if *index < *length {
-                carried = false;
-                break;
-            }
-            *index = 0;
-        }
-        if carried {
-            self.next = None;
-        }
-        Some(current)
+/// The providers of an answer, for those who look for one.
+impl Found {
+    pub fn provider_ids(&self) -> BTreeSet<ProviderId> {
+        self.providers.iter().map(|described| described.provider.id).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Placement;
     use super::*;
+    use uuid::Uuid;
+
     use chronova_events::envelope::Timestamp;
-    use chronova_events::fold::Fold;
     use chronova_events::ledger::{
         AggregatesReplaced, Inventory, InventoryReplaced, LedgerEvent, ProviderCreated, TraitsReplaced,
     };
@@ -408,8 +129,8 @@ mod tests {
     }
 
     /// Two hosts without disk, of which the first has two network cards, and a disk that both share.
-    fn ledger() -> Ledger {
-        let mut ledger = Ledger::default();
+    fn placement() -> Placement {
+        let mut placement = Placement::default();
         let all = [
             provider(1, None, &[("VCPU", 4)], &["HW_CPU_X86_AVX"], 90),
             provider(2, None, &[("VCPU", 8)], &[], 90),
@@ -418,9 +139,9 @@ mod tests {
             provider(3, None, &[("DISK_GB", 100)], &["MISC_SHARES_VIA_AGGREGATE"], 90),
         ];
         for event in all.iter().flatten() {
-            ledger.evolve(event, Timestamp(0));
+            placement.take_in(event, Timestamp(0));
         }
-        ledger
+        placement
     }
 
     fn group(suffix: &str, resources: &[(&str, u64)]) -> Group {
@@ -429,8 +150,8 @@ mod tests {
     }
 
     fn used(request: &Request) -> Vec<Vec<u128>> {
-        let found = search(&ledger(), request);
-        found.candidates.iter().map(|one| one.allocations.keys().map(|id| id.0.as_u128()).collect()).collect()
+        let found = search(&placement().index, request);
+        found.candidates.iter().map(|one| one.allocations.iter().map(|(id, _)| id.0.as_u128()).collect()).collect()
     }
 
     #[test]
@@ -468,8 +189,8 @@ mod tests {
     #[test]
     fn answers_describe_whole_trees() {
         let request = Request { groups: vec![group("A", &[("SRIOV_NET_VF", 2)])], ..Request::default() };
-        assert_eq!(search(&ledger(), &request).providers, BTreeSet::from([id(1), id(11), id(12)]));
+        assert_eq!(search(&placement().index, &request).provider_ids(), BTreeSet::from([id(1), id(11), id(12)]));
         let root = TraitFilter { required: vec![BTreeSet::from(["CUSTOM_NONE".to_owned()])], ..TraitFilter::default() };
-        assert_eq!(search(&ledger(), &Request { root_traits: root, ..request }), Found::default());
+        assert_eq!(search(&placement().index, &Request { root_traits: root, ..request }), Found::default());
     }
 }

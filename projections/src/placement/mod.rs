@@ -1,8 +1,11 @@
-//! The placement view: providers, inventories and allocations as the ledger recorded them, and the search for providers
-//! that could take a request ([`candidates`]).
+//! The placement view: providers, inventories and allocations as the ledger recorded them, an [`index`] of them, and the
+//! search for providers that could take a request ([`candidates`]).
 
 pub mod candidates;
-pub mod trees;
+pub mod column;
+pub mod index;
+pub mod request;
+pub mod slots;
 
 use chronova_events::envelope::Recorded;
 use chronova_events::fold::Fold;
@@ -11,10 +14,27 @@ use chronova_events::registry::{Event, NounEvent};
 use serde::{Deserialize, Serialize};
 
 use crate::Projection;
+use index::Index;
 
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(from = "Kept")]
 pub struct Placement {
     pub ledger: Ledger,
+    /// Follows the ledger; made anew from it when the view is read from a checkpoint.
+    #[serde(skip_serializing)]
+    pub index: Index,
+}
+
+/// What a checkpoint keeps.
+#[derive(Deserialize)]
+struct Kept {
+    ledger: Ledger,
+}
+
+impl From<Kept> for Placement {
+    fn from(Kept { ledger }: Kept) -> Self {
+        Self { index: Index::of(&ledger), ledger }
+    }
 }
 
 impl Projection for Placement {
@@ -24,11 +44,24 @@ impl Projection for Placement {
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         if let Some(event) = LedgerEvent::of(event) {
-            self.ledger.evolve(event, recorded.recorded_at);
+            self.take_in(event, recorded.recorded_at);
         }
     }
 
     fn weight(&self) -> u64 {
         self.ledger.providers.len() as u64 * 4_096 + self.ledger.consumers.len() as u64 * 1_024
+    }
+}
+
+impl Placement {
+    /// The view of a ledger.
+    pub fn of(ledger: Ledger) -> Self {
+        Kept { ledger }.into()
+    }
+
+    /// Takes in one event that was recorded at `at`.
+    pub fn take_in(&mut self, event: &LedgerEvent, at: chronova_events::envelope::Timestamp) {
+        let Self { ledger, index } = self;
+        index.follow(ledger, event, |ledger| ledger.evolve(event, at));
     }
 }

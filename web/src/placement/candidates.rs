@@ -1,15 +1,12 @@
 //! `/allocation_candidates`
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use chronova_events::ids::ProviderId;
 use chronova_events::ledger::Ledger;
-use chronova_projections::placement::candidates::{Found, Group, Request, TraitFilter, search};
-use serde_json::{Map, Value, json};
+use chronova_projections::placement::candidates::{Group, Request, TraitFilter, search};
 
-use super::views::{CANDIDATE, SUMMARY, SummaryView};
-use super::{answers, bodies, filters, snapshot, versions};
+use super::{answers, bodies, filters, versions, views};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -28,32 +25,21 @@ pub(super) const ROUTES: &[Route] = &[get("allocation_candidates.list", "/alloca
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     answers::check_accept(&ctx)?;
     let request = request(&ctx)?;
-    let ledger = snapshot(&ctx)?;
-    for group in &request.groups {
-        filters::check_classes(&ledger, group.resources.keys())?;
-        filters::check_traits(&ledger, &group.traits, "")?;
-    }
-    filters::check_traits(&ledger, &request.root_traits, "")?;
-    let found = search(&ledger, &request);
-    let body = json!({
-        "allocation_requests": CANDIDATE.render_all(&found.candidates, ctx.version),
-        "provider_summaries": summaries(&ctx, &ledger, &request, &found),
-    });
-    answers::show(&ctx, body, None)
+    let found = ctx.house()?.views.placement.read(|placement| {
+        check_names(&placement.ledger, &request)?;
+        Ok::<_, Fault>(search(&placement.index, &request))
+    })?;
+    let asked = request.groups.iter().flat_map(|group| group.resources.keys().cloned()).collect();
+    let body = views::candidates::body(&found, &asked, ctx.version);
+    answers::dated(&ctx, Reply::bytes(200, "application/json", body), None)
 }
 
-fn summaries(ctx: &Ctx, ledger: &Ledger, request: &Request, found: &Found) -> Value {
-    let asked: BTreeSet<String> = request.groups.iter().flat_map(|group| group.resources.keys().cloned()).collect();
-    let asked = Arc::new(asked);
-    let providers = found.providers.iter().filter_map(|id| ledger.providers.get(id));
-    let summaries: Map<String, Value> = providers
-        .map(|provider| {
-            let root = ledger.root_of(provider.id);
-            let view = SummaryView { provider: Arc::clone(provider), root, asked: Arc::clone(&asked) };
-            (provider.id.to_string(), SUMMARY.render(&view, ctx.version))
-        })
-        .collect();
-    Value::Object(summaries)
+fn check_names(ledger: &Ledger, request: &Request) -> Result<(), Fault> {
+    for group in &request.groups {
+        filters::check_classes(ledger, group.resources.keys())?;
+        filters::check_traits(ledger, &group.traits, "")?;
+    }
+    filters::check_traits(ledger, &request.root_traits, "")
 }
 
 /// What the query string asks for.

@@ -59,11 +59,6 @@ fn look<R>(ctx: &Ctx, look: impl FnOnce(&Ledger) -> R) -> Result<R, Fault> {
     Ok(ctx.views()?.placement.read(|placement| look(&placement.ledger)))
 }
 
-/// A copy of the ledger, for what takes longer. Its rows are shared.
-fn snapshot(ctx: &Ctx) -> Result<Ledger, Fault> {
-    look(ctx, Ledger::clone)
-}
-
 /// The provider that the path names.
 fn named_provider(ctx: &Ctx) -> Result<Arc<Provider>, Fault> {
     let id = provider_id(ctx)?;

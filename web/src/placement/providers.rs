@@ -6,12 +6,13 @@ use chronova_actors::ledger::{LedgerCommand, ParentChange};
 use chronova_events::ids::ProviderId;
 use chronova_events::ledger::{Ledger, Provider};
 use chronova_projections::placement::candidates::{AggregateFilter, TraitFilter};
-use chronova_projections::placement::trees::Trees;
+use chronova_projections::placement::index::Index;
+use chronova_projections::placement::slots::Slots;
 use serde_json::{Value, json};
 
 use super::reject::{During, no_provider};
 use super::views::{PROVIDER, ProviderView};
-use super::{answers, bodies, filters, look, provider_id, send, snapshot, versions};
+use super::{answers, bodies, filters, look, provider_id, send, versions};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -62,33 +63,41 @@ impl<'a> Filter<'a> {
         filters::check_traits(ledger, &self.traits, "Invalid trait(s) in \"required\" parameter: ")
     }
 
-    fn admits(&self, trees: &Trees<'_>, provider: &Provider) -> bool {
-        self.name.is_none_or(|name| provider.name == name)
-            && self.uuid.is_none_or(|uuid| provider.id == uuid)
-            && self
-                .in_tree
-                .is_none_or(|tree| trees.provider(tree).is_some() && trees.root(tree) == trees.root(provider.id))
-            && self.traits.admits(&provider.traits)
-            && self.aggregates.includes(provider)
-            && !self.aggregates.excludes(provider)
-            && self
-                .resources
-                .iter()
-                .all(|(class, amount)| provider.inventories.get(class).is_some_and(|line| line.admits(*amount)))
+    /// The providers that are wanted, by their numbers in the index.
+    fn find(&self, index: &Index) -> Slots {
+        let resources = self.resources.iter().map(|(class, amount)| (class.as_str(), *amount));
+        let mut found = index.fitting(resources, &self.traits, &self.aggregates);
+        if let Some(uuid) = self.uuid {
+            found.retain_all(&index.slot(uuid).into_iter().collect());
+        }
+        if let Some(tree) = self.in_tree {
+            let root = index.slot(tree).map(|slot| index.root_of(slot));
+            found.retain_all(&root.into_iter().flat_map(|root| index.tree(root)).collect());
+        }
+        if let Some(name) = self.name {
+            found.retain(|slot| index.provider(slot).is_some_and(|provider| provider.name == name));
+        }
+        found
     }
 }
 
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     answers::check_accept(&ctx)?;
     let filter = Filter::read(&ctx)?;
-    let ledger = snapshot(&ctx)?;
-    filter.check_names(&ledger)?;
-    let trees = Trees::of(&ledger);
-    let found = ledger.providers.values().filter(|provider| filter.admits(&trees, provider));
-    let views: Vec<ProviderView> =
-        found.map(|provider| view(&ctx, Arc::clone(provider), trees.root(provider.id))).collect();
+    let mut found = ctx.house()?.views.placement.read(|placement| {
+        filter.check_names(&placement.ledger)?;
+        Ok::<_, Fault>(rows(&placement.index, &filter.find(&placement.index)))
+    })?;
+    found.sort_unstable_by_key(|(provider, _)| provider.id);
+    let views: Vec<ProviderView> = found.into_iter().map(|(provider, root)| view(&ctx, provider, root)).collect();
     let modified = views.iter().map(|view| view.provider.updated_at).max();
     answers::show(&ctx, json!({"resource_providers": PROVIDER.render_all(&views, ctx.version)}), modified)
+}
+
+/// Providers with their roots.
+fn rows(index: &Index, slots: &Slots) -> Vec<(Arc<Provider>, ProviderId)> {
+    let row = |slot| Some((Arc::clone(index.provider(slot)?), index.id(index.root_of(slot))?));
+    slots.iter().filter_map(row).collect()
 }
 
 fn view(ctx: &Ctx, provider: Arc<Provider>, root: ProviderId) -> ProviderView {

@@ -1,11 +1,11 @@
 //! How things look, at each microversion.
 
-use std::collections::{BTreeMap, BTreeSet};
+pub(super) mod candidates;
+
 use std::sync::Arc;
 
 use chronova_events::ids::ProviderId;
 use chronova_events::ledger::{Allocation, Consumer, InventoryLine, Provider};
-use chronova_projections::placement::candidates::Candidate;
 use serde_json::{Map, Value, json};
 
 use crate::fields::{FieldTable, field};
@@ -60,30 +60,6 @@ pub(super) fn inventories(provider: &Provider) -> Value {
     json!({"resource_provider_generation": provider.generation, "inventories": by_class})
 }
 
-/// A provider in the answer to a search for candidates.
-#[derive(Debug)]
-pub(super) struct SummaryView {
-    pub provider: Arc<Provider>,
-    pub root: ProviderId,
-    /// Before 1.27 only what was asked for.
-    pub asked: Arc<BTreeSet<String>>,
-}
-
-pub(super) static SUMMARY: FieldTable<SummaryView> = FieldTable::new(&[
-    field("resources", |view: &SummaryView| resources(view, |class| view.asked.contains(class))).until(1, 26),
-    field("resources", |view: &SummaryView| resources(view, |_| true)).since(1, 27),
-    field("traits", |view: &SummaryView| json!(view.provider.traits)).since(1, 17),
-    field("parent_provider_uuid", |view: &SummaryView| json!(view.provider.parent.map(|id| id.to_string())))
-        .since(1, 29),
-    field("root_provider_uuid", |view: &SummaryView| json!(view.root.to_string())).since(1, 29),
-]);
-
-fn resources(view: &SummaryView, shown: impl Fn(&str) -> bool) -> Value {
-    let lines = view.provider.inventories.iter().filter(|(class, _)| shown(class));
-    let of = |line: &InventoryLine| json!({"capacity": line.inventory.capacity(), "used": line.used});
-    Value::Object(lines.map(|(class, line)| (class.clone(), of(line))).collect())
-}
-
 /// What a consumer is, beside its allocations.
 #[derive(Debug)]
 pub(super) struct ConsumerView {
@@ -130,32 +106,4 @@ pub(super) fn holder(consumer: Arc<Consumer>, provider: ProviderId, version: Mic
 
 fn amounts(resources: &[(String, u64)]) -> Value {
     Value::Object(resources.iter().map(|(class, amount)| (class.clone(), json!(amount))).collect())
-}
-
-/// One way to serve a request.
-pub(super) static CANDIDATE: FieldTable<Candidate> = FieldTable::new(&[
-    field("allocations", as_list).until(1, 11),
-    field("allocations", by_provider).since(1, 12),
-    field("mappings", |candidate: &Candidate| json!(ids(&candidate.mappings))).since(1, 34),
-]);
-
-fn as_list(candidate: &Candidate) -> Value {
-    let allocations = candidate.allocations.iter();
-    allocations
-        .map(|(provider, amounts)| json!({"resource_provider": {"uuid": provider.to_string()}, "resources": amounts}))
-        .collect()
-}
-
-fn by_provider(candidate: &Candidate) -> Value {
-    let allocations = candidate.allocations.iter();
-    Value::Object(
-        allocations.map(|(provider, amounts)| (provider.to_string(), json!({"resources": amounts}))).collect(),
-    )
-}
-
-fn ids(mappings: &BTreeMap<String, BTreeSet<ProviderId>>) -> BTreeMap<&str, Vec<String>> {
-    mappings
-        .iter()
-        .map(|(suffix, providers)| (suffix.as_str(), providers.iter().map(ToString::to_string).collect()))
-        .collect()
 }

@@ -1,0 +1,259 @@
+//! Looks into the trees that are left: which of their providers serve the request together.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use chronova_events::ids::ProviderId;
+
+use super::super::slots::{Slot, Slots};
+use super::plan::{Plan, Serves, Together};
+use super::{Amounts, Candidate};
+
+/// One way to serve one group in one tree: provider, class, amount; and the providers, those without amounts included.
+struct Part {
+    amounts: Vec<(Slot, usize, u64)>,
+    providers: Vec<Slot>,
+}
+
+/// Everything that serves the request, tree by tree, until there are `limit`.
+pub(super) fn all(plan: &Plan<'_>, limit: usize) -> Vec<Candidate> {
+    let mut search = Search {
+        plan,
+        limit,
+        found: Vec::new(),
+        // Only what is shared can be found in two trees.
+        seen: (!plan.shared.is_empty()).then(HashSet::new),
+        usual: Arc::from([]),
+    };
+    for anchor in plan.anchors.iter() {
+        if search.found.len() >= limit {
+            break;
+        }
+        search.look_into(anchor);
+    }
+    search.found
+}
+
+struct Search<'a> {
+    plan: &'a Plan<'a>,
+    limit: usize,
+    found: Vec<Candidate>,
+    seen: Option<HashSet<Candidate>>,
+    /// The amounts of the provider before, which are mostly those of the next one.
+    usual: Amounts,
+}
+
+impl Search<'_> {
+    fn look_into(&mut self, anchor: Slot) {
+        // The tree's own providers, and those that share with it.
+        let mut around: Vec<(Slot, bool)> = self.plan.index.tree(anchor).map(|slot| (slot, true)).collect();
+        let shared = self.plan.shared.iter().filter(|shared| shared.anchors.contains(anchor));
+        around.extend(
+            shared
+                .map(|shared| shared.slot)
+                .filter(|slot| self.plan.index.root_of(*slot) != anchor)
+                .map(|slot| (slot, false)),
+        );
+        let mut parts: Vec<Vec<Part>> = Vec::with_capacity(self.plan.groups.len());
+        for group in &self.plan.groups {
+            let found = match &group.serves {
+                Serves::One { providers, amounts } => {
+                    let fitting = around.iter().filter(|(slot, _)| providers.contains(*slot));
+                    let part = |slot: Slot| Part {
+                        amounts: amounts.iter().map(|(class, amount)| (slot, *class, *amount)).collect(),
+                        providers: vec![slot],
+                    };
+                    fitting.map(|(slot, _)| part(*slot)).collect()
+                }
+                Serves::Together(together) => combinations(together, anchor, &around),
+            };
+            if found.is_empty() {
+                return;
+            }
+            parts.push(found);
+        }
+        self.choose(&parts, &mut Vec::with_capacity(parts.len()));
+    }
+
+    /// Adds a part for the next group to those that are chosen, as long as they get on with each other.
+    fn choose<'p>(&mut self, parts: &'p [Vec<Part>], chosen: &mut Vec<&'p Part>) {
+        let Some(next) = parts.get(chosen.len()) else {
+            self.take(chosen);
+            return;
+        };
+        for part in next {
+            if self.found.len() >= self.limit {
+                return;
+            }
+            if self.is_apart(part, chosen) && self.fits_beside(part, chosen) {
+                chosen.push(part);
+                self.choose(parts, chosen);
+                chosen.pop();
+            }
+        }
+    }
+
+    /// Groups with suffixes each have a provider of their own where that is asked for.
+    fn is_apart(&self, part: &Part, chosen: &[&Part]) -> bool {
+        let named = |at: usize| !self.plan.groups[at].suffix.is_empty();
+        if !self.plan.request.isolate || !named(chosen.len()) {
+            return true;
+        }
+        let others = chosen.iter().enumerate().filter(|(at, _)| named(*at)).map(|(_, other)| other);
+        others.flat_map(|other| &other.providers).all(|slot| !part.providers.contains(slot))
+    }
+
+    /// Groups that were looked at one by one may together want more than a provider has.
+    fn fits_beside(&self, part: &Part, chosen: &[&Part]) -> bool {
+        part.amounts.iter().all(|(slot, class, amount)| {
+            let same =
+                chosen.iter().flat_map(|other| &other.amounts).filter(|(other, of, _)| other == slot && of == class);
+            let others = same.fold(0_u64, |sum, (_, _, amount)| sum.saturating_add(*amount));
+            if others == 0 {
+                return true;
+            }
+            let total = others.saturating_add(*amount);
+            let room = self.plan.index.class(&self.plan.classes[*class]).and_then(|column| column.room(*slot));
+            room.is_some_and(|room| total <= room.free && total <= room.max_unit)
+        })
+    }
+
+    fn take(&mut self, chosen: &[&Part]) {
+        if !self.is_in_subtrees(chosen) || (self.plan.request.flat && self.uses_a_tree_twice(chosen)) {
+            return;
+        }
+        let candidate = self.candidate(chosen);
+        if let Some(seen) = &mut self.seen
+            && !seen.insert(candidate.clone())
+        {
+            return;
+        }
+        self.found.push(candidate);
+    }
+
+    fn is_in_subtrees(&self, chosen: &[&Part]) -> bool {
+        let groups = &self.plan.groups;
+        self.plan.request.same_subtrees.iter().all(|suffixes| {
+            let named = groups.iter().zip(chosen).filter(|(group, _)| suffixes.contains(&*group.suffix));
+            let providers: BTreeSet<Slot> = named.flat_map(|(_, part)| part.providers.iter().copied()).collect();
+            let mut above = providers.iter().map(|slot| self.with_ancestors(*slot));
+            let Some(first) = above.next() else { return true };
+            let common = above.fold(first, |common, next| &common & &next);
+            !common.is_disjoint(&providers)
+        })
+    }
+
+    /// The provider and everything above it.
+    fn with_ancestors(&self, slot: Slot) -> BTreeSet<Slot> {
+        let mut found = BTreeSet::new();
+        let mut at = Some(slot);
+        while let Some(slot) = at.filter(|slot| found.insert(*slot)) {
+            let parent = self.plan.index.provider(slot).and_then(|provider| provider.parent);
+            at = parent.and_then(|parent| self.plan.index.slot(parent));
+        }
+        found
+    }
+
+    fn uses_a_tree_twice(&self, chosen: &[&Part]) -> bool {
+        let used: BTreeSet<Slot> = chosen.iter().flat_map(|part| &part.amounts).map(|(slot, _, _)| *slot).collect();
+        let mut roots = BTreeSet::new();
+        !used.into_iter().all(|slot| roots.insert(self.plan.index.root_of(slot)))
+    }
+
+    fn candidate(&mut self, chosen: &[&Part]) -> Candidate {
+        let id = |slot: Slot| self.plan.index.id(slot).unwrap_or(ProviderId(uuid::Uuid::nil()));
+        let mut amounts: Vec<(ProviderId, usize, u64)> = chosen
+            .iter()
+            .flat_map(|part| &part.amounts)
+            .map(|(slot, class, amount)| (id(*slot), *class, *amount))
+            .collect();
+        // Classes are numbered in the order of their names.
+        amounts.sort_unstable();
+        let groups = self.plan.groups.iter().zip(chosen);
+        let mappings = groups
+            .map(|(group, part)| {
+                let mut providers: Vec<ProviderId> = part.providers.iter().map(|slot| id(*slot)).collect();
+                providers.sort_unstable();
+                (Arc::clone(&group.suffix), providers)
+            })
+            .collect();
+        let by_provider = amounts.chunk_by(|a, b| a.0 == b.0);
+        let allocations = by_provider.map(|of_one| (of_one[0].0, self.amounts(of_one))).collect();
+        Candidate { allocations, mappings }
+    }
+
+    /// What one provider gives, each class once.
+    fn amounts(&mut self, of_one: &[(ProviderId, usize, u64)]) -> Amounts {
+        let classes = &self.plan.classes;
+        let by_class = || {
+            of_one.chunk_by(|a, b| a.1 == b.1).map(|same| {
+                let total = same.iter().fold(0_u64, |sum, (_, _, amount)| sum.saturating_add(*amount));
+                (&classes[same[0].1], total)
+            })
+        };
+        let usual = self.usual.iter().map(|(class, amount)| (class, *amount));
+        if !usual.eq(by_class()) {
+            self.usual = by_class().map(|(class, total)| (Arc::clone(class), total)).collect();
+        }
+        Arc::clone(&self.usual)
+    }
+}
+
+/// One provider for each class, in every way that has the traits.
+fn combinations(group: &Together, anchor: Slot, around: &[(Slot, bool)]) -> Vec<Part> {
+    let serving = |fitting: &Slots| -> Vec<Slot> {
+        let fits = around.iter().filter(|(slot, own)| fitting.contains(*slot) && group.admits(*slot, anchor, *own));
+        fits.map(|(slot, _)| *slot).collect()
+    };
+    let choices: Vec<Vec<Slot>> = group.classes.iter().map(|(_, _, fitting)| serving(fitting)).collect();
+    let mut parts = Vec::new();
+    for chosen in Product::new(choices.iter().map(Vec::len)) {
+        let slots: Vec<Slot> = chosen.iter().zip(&choices).map(|(at, choice)| choice[*at]).collect();
+        if !group.required.iter().all(|any| slots.iter().any(|slot| any.contains(*slot))) {
+            continue;
+        }
+        let amounts = slots.iter().zip(&group.classes).map(|(slot, (class, amount, _))| (*slot, *class, *amount));
+        let amounts = amounts.collect();
+        let mut providers = slots;
+        providers.sort_unstable();
+        providers.dedup();
+        parts.push(Part { amounts, providers });
+    }
+    parts
+}
+
+/// All ways to choose one of each, as indexes; the last varies fastest.
+struct Product {
+    lengths: Vec<usize>,
+    next: Option<Vec<usize>>,
+}
+
+impl Product {
+    fn new(lengths: impl Iterator<Item = usize>) -> Self {
+        let lengths: Vec<usize> = lengths.collect();
+        let next = lengths.iter().all(|length| *length > 0).then(|| vec![0; lengths.len()]);
+        Self { lengths, next }
+    }
+}
+
+impl Iterator for Product {
+    type Item = Vec<usize>;
+
+    fn next(&mut self) -> Option<Vec<usize>> {
+        let current = self.next.clone()?;
+        let at = self.next.as_mut()?;
+        let mut carried = true;
+        for (index, length) in at.iter_mut().zip(&self.lengths).rev() {
+            *index += 1;
+            if *index < *length {
+                carried = false;
+                break;
+            }
+            *index = 0;
+        }
+        if carried {
+            self.next = None;
+        }
+        Some(current)
+    }
+}

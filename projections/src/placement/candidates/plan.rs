@@ -1,0 +1,203 @@
+//! Cuts the index down to the trees that may serve every group, before any tree is looked into.
+
+use std::sync::Arc;
+
+use chronova_events::ids::ProviderId;
+
+use super::super::index::Index;
+use super::super::request::{Group, Request};
+use super::super::slots::{Slot, Slots};
+
+/// What a search looks at.
+pub(super) struct Plan<'a> {
+    pub(super) index: &'a Index,
+    pub(super) request: &'a Request,
+    pub(super) groups: Vec<GroupPlan>,
+    /// Every class that is asked for, sorted.
+    pub(super) classes: Vec<Arc<str>>,
+    /// Providers that share, and the trees that may use them.
+    pub(super) shared: Vec<Shared>,
+    /// The roots of the trees that are left.
+    pub(super) anchors: Slots,
+}
+
+/// A provider that trees other than its own may use.
+pub(super) struct Shared {
+    pub(super) slot: Slot,
+    pub(super) anchors: Slots,
+}
+
+/// What a group comes to.
+pub(super) struct GroupPlan {
+    pub(super) suffix: Arc<str>,
+    pub(super) serves: Serves,
+}
+
+pub(super) enum Serves {
+    /// One of these alone, with these amounts.
+    One { providers: Slots, amounts: Vec<(usize, u64)> },
+    /// Several together.
+    Together(Together),
+}
+
+/// A group that several providers of a tree may serve together.
+pub(super) struct Together {
+    /// Class (its place in [`Plan::classes`]), amount, and who has room for it.
+    pub(super) classes: Vec<(usize, u64, Slots)>,
+    /// For each set of traits of which one is required: who has one.
+    pub(super) required: Vec<Slots>,
+    /// Who is a member of the aggregates that are asked for.
+    members: Option<Slots>,
+    /// Who is in a forbidden aggregate.
+    banned: Slots,
+    /// A tree that was asked for by name takes nothing from outside.
+    alone: bool,
+}
+
+impl Together {
+    /// Whether `slot` may serve in the tree of `anchor`. A provider counts as a member of what the root of the tree is a
+    /// member of; one of another tree, which shares, is a member itself.
+    pub(super) fn admits(&self, slot: Slot, anchor: Slot, own: bool) -> bool {
+        let member =
+            self.members.as_ref().is_none_or(|members| members.contains(slot) || (own && members.contains(anchor)));
+        member && (own || !self.alone) && !self.banned.contains(slot) && !self.banned.contains(anchor)
+    }
+}
+
+impl<'a> Plan<'a> {
+    /// `None` where nothing can be found.
+    pub(super) fn of(index: &'a Index, request: &'a Request) -> Option<Self> {
+        let mut names: Vec<&str> =
+            request.groups.iter().flat_map(|group| group.resources.keys().map(String::as_str)).collect();
+        names.sort_unstable();
+        names.dedup();
+        let sharing = index.sharing().into_iter().flat_map(Slots::iter);
+        let shared: Vec<Shared> =
+            sharing.filter_map(|slot| Some(Shared { slot, anchors: index.anchors(index.provider(slot)?) })).collect();
+        let mut plan = Self {
+            index,
+            request,
+            groups: Vec::new(),
+            classes: names.iter().map(|name| Arc::from(*name)).collect(),
+            shared,
+            anchors: Slots::default(),
+        };
+        let mut anchors: Option<Slots> = None;
+        for group in &request.groups {
+            let planned = plan.group(group, &names)?;
+            let mut found = plan.anchors_of(&planned);
+            if let Some(before) = &anchors {
+                found.retain_all(before);
+            }
+            if found.is_empty() {
+                return None;
+            }
+            anchors = Some(found);
+            plan.groups.push(planned);
+        }
+        plan.anchors = anchors?;
+        plan.index.cut_by_traits(&mut plan.anchors, &request.root_traits);
+        Some(plan)
+    }
+
+    fn group(&self, group: &Group, names: &[&str]) -> Option<GroupPlan> {
+        let tree = match group.in_tree {
+            Some(wanted) => Some(self.tree(wanted)?),
+            None => None,
+        };
+        let number = |class: &String| names.binary_search(&class.as_str()).ok();
+        let mut classes = Vec::with_capacity(group.resources.len());
+        for (class, amount) in &group.resources {
+            let mut fitting = self.index.with_room(class, *amount);
+            if let Some(tree) = &tree {
+                fitting.retain_all(tree);
+            }
+            classes.push((number(class)?, *amount, fitting));
+        }
+        let serves = if group.suffix.is_empty() {
+            Serves::Together(self.together(group, classes))
+        } else {
+            self.one(group, classes)?
+        };
+        Some(GroupPlan { suffix: Arc::from(group.suffix.as_str()), serves })
+    }
+
+    fn tree(&self, id: ProviderId) -> Option<Slots> {
+        let root = self.index.root_of(self.index.slot(id)?);
+        Some(self.index.tree(root).collect())
+    }
+
+    fn one(&self, group: &Group, classes: Vec<(usize, u64, Slots)>) -> Option<Serves> {
+        // Placement begins a group without resources from the traits and aggregates that it requires, in whatever tree;
+        // one that requires none finds nothing.
+        if classes.is_empty() && group.traits.required.is_empty() && group.aggregates.member_of.is_empty() {
+            return None;
+        }
+        let amounts = classes.iter().map(|(class, amount, _)| (*class, *amount)).collect();
+        let mut sets = classes.into_iter().map(|(_, _, fitting)| fitting);
+        let mut providers = sets.next().unwrap_or_else(|| self.index.all().clone());
+        sets.for_each(|fitting| providers.retain_all(&fitting));
+        self.index.cut_by_traits(&mut providers, &group.traits);
+        if let Some(members) = self.index.members(&group.aggregates) {
+            providers.retain_all(&members);
+        }
+        providers.remove_all(&self.index.in_any_aggregate(&group.aggregates.forbidden));
+        Some(Serves::One { providers, amounts })
+    }
+
+    fn together(&self, group: &Group, mut classes: Vec<(usize, u64, Slots)>) -> Together {
+        if !group.traits.forbidden.is_empty() {
+            let forbidden = self.index.with_any_trait(&group.traits.forbidden);
+            for (_, _, fitting) in &mut classes {
+                fitting.remove_all(&forbidden);
+            }
+        }
+        Together {
+            classes,
+            required: group.traits.required.iter().map(|any| self.index.with_any_trait(any)).collect(),
+            members: self.index.members(&group.aggregates),
+            banned: self.index.in_any_aggregate(&group.aggregates.forbidden),
+            alone: group.in_tree.is_some(),
+        }
+    }
+
+    /// The trees in which this group may be served; a superset for groups that ask several providers for traits.
+    fn anchors_of(&self, group: &GroupPlan) -> Slots {
+        match &group.serves {
+            Serves::One { providers, .. } => self.anchors_with(providers, |_, _, _| true),
+            Serves::Together(together) => {
+                let of_class = |fitting: &Slots| {
+                    self.anchors_with(fitting, |slot, anchor, own| together.admits(slot, anchor, own))
+                };
+                let mut sets = together.classes.iter().map(|(_, _, fitting)| of_class(fitting));
+                let Some(mut anchors) = sets.next() else { return Slots::default() };
+                sets.for_each(|others| anchors.retain_all(&others));
+                for any in &together.required {
+                    anchors.retain_all(&self.anchors_with(any, |_, _, _| true));
+                }
+                anchors
+            }
+        }
+    }
+
+    /// The trees that `providers` belong to or share with, where `admits`.
+    fn anchors_with(&self, providers: &Slots, admits: impl Fn(Slot, Slot, bool) -> bool) -> Slots {
+        let mut anchors = Slots::default();
+        for slot in providers.iter() {
+            let root = self.index.root_of(slot);
+            if admits(slot, root, true) {
+                anchors.insert(root);
+            }
+        }
+        for shared in self.shared.iter().filter(|shared| providers.contains(shared.slot)) {
+            let others = shared
+                .anchors
+                .iter()
+                .filter(|anchor| admits(shared.slot, *anchor, self.index.root_of(shared.slot) == *anchor));
+            others.for_each(|anchor| {
+                anchors.insert(anchor);
+            });
+        }
+        anchors
+    }
+}

@@ -1,0 +1,197 @@
+//! One resource class over all providers: who has it and who has how much of it left.
+
+use std::collections::BTreeMap;
+
+use chronova_events::ledger::InventoryLine;
+
+use super::slots::{Slot, Slots};
+
+/// What is left of a class at one provider, and the units in which it is given out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Capacity that is not allocated.
+    pub free: u64,
+    pub min_unit: u64,
+    pub max_unit: u64,
+    pub step_size: u64,
+}
+
+impl Room {
+    pub fn of(line: &InventoryLine) -> Self {
+        let has = &line.inventory;
+        Self { free: line.free(), min_unit: has.min_unit, max_unit: has.max_unit, step_size: has.step_size.max(1) }
+    }
+
+    /// As [`InventoryLine::admits`].
+    pub fn admits(&self, amount: u64) -> bool {
+        amount <= self.most()
+            && amount >= self.min_unit
+            && (self.step_size == 1 || amount.is_multiple_of(self.step_size))
+    }
+
+    /// The most that one request can get.
+    fn most(&self) -> u64 {
+        self.free.min(self.max_unit)
+    }
+
+    /// Whether anything up to the most can be had.
+    fn is_plain(&self) -> bool {
+        self.min_unit <= 1 && self.step_size == 1
+    }
+}
+
+/// A class: its providers, sorted by how much they have left.
+///
+/// Providers whose most is about the same (to an eighth) share a shelf. Those on higher shelves than the amount's own fit
+/// without being looked at, those on lower ones do not.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Column {
+    members: Slots,
+    /// By slot; only those of members mean anything.
+    rooms: Vec<Room>,
+    shelves: BTreeMap<u16, Slots>,
+    /// Members with unit rules that a shelf does not tell of.
+    fussy: Slots,
+}
+
+/// Shelves grow by eighths of a power of two; amounts below 16 have shelves of their own.
+fn shelf(amount: u64) -> u16 {
+    if amount < 16 {
+        return u16::try_from(amount).unwrap_or(u16::MAX);
+    }
+    let power = amount.ilog2();
+    let eighth = (amount >> (power - 3)) & 7;
+    u16::try_from(u64::from(power - 2) * 8 + eighth).unwrap_or(u16::MAX)
+}
+
+impl Column {
+    /// Every provider that has the class at all.
+    pub fn members(&self) -> &Slots {
+        &self.members
+    }
+
+    pub fn room(&self, slot: Slot) -> Option<&Room> {
+        if self.members.contains(slot) { self.rooms.get(slot as usize) } else { None }
+    }
+
+    /// What a provider has left; nothing where it does not have the class.
+    pub fn free(&self, slot: Slot) -> u64 {
+        self.room(slot).map_or(0, |room| room.free)
+    }
+
+    /// The providers of which one request can get `amount`.
+    pub fn with_room(&self, amount: u64) -> Slots {
+        if amount == 0 {
+            // Below every unit that is usual; nobody asks for it, and the shelves do not tell.
+            let mut found = self.members.clone();
+            found.retain(|slot| self.rooms[slot as usize].admits(amount));
+            return found;
+        }
+        let own = shelf(amount);
+        let mut found = Slots::default();
+        let mut doubtful = Slots::default();
+        for (shelf, slots) in self.shelves.range(own..) {
+            if *shelf == own { &mut doubtful } else { &mut found }.extend_all(slots);
+        }
+        if !self.fussy.is_empty() {
+            let mut fussy = self.fussy.clone();
+            fussy.retain_all(&found);
+            found.remove_all(&fussy);
+            doubtful.extend_all(&fussy);
+        }
+        doubtful.retain(|slot| self.rooms[slot as usize].admits(amount));
+        found.extend_all(&doubtful);
+        found
+    }
+
+    pub(super) fn set(&mut self, slot: Slot, room: Room) {
+        let at = slot as usize;
+        if self.rooms.len() <= at {
+            self.rooms.resize(at + 1, Room::default());
+        }
+        let old = self.members.contains(slot).then(|| shelf(self.rooms[at].most()));
+        let new = shelf(room.most());
+        if old != Some(new) {
+            if let Some(old) = old {
+                self.take_off(old, slot);
+            }
+            self.members.insert(slot);
+            self.shelves.entry(new).or_default().insert(slot);
+        }
+        if room.is_plain() {
+            self.fussy.remove(slot)
+        } else {
+            self.fussy.insert(slot)
+        };
+        self.rooms[at] = room;
+    }
+
+    pub(super) fn clear(&mut self, slot: Slot) {
+        if self.members.remove(slot) {
+            let at = slot as usize;
+            self.take_off(shelf(self.rooms[at].most()), slot);
+            self.fussy.remove(slot);
+            self.rooms[at] = Room::default();
+        }
+    }
+
+    fn take_off(&mut self, shelf: u16, slot: Slot) {
+        if let Some(slots) = self.shelves.get_mut(&shelf) {
+            slots.remove(slot);
+            if slots.is_empty() {
+                self.shelves.remove(&shelf);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shelves_are_in_order_and_never_too_high() {
+        let mut last = 0;
+        for amount in (0..5_000).chain((13..63).map(|power| 1_u64 << power)).chain([u64::MAX]) {
+            let at = shelf(amount);
+            assert!(at >= last, "{amount}");
+            last = at;
+        }
+        assert_eq!((shelf(15), shelf(16), shelf(17), shelf(18)), (15, 16, 16, 17));
+        assert!(shelf(1024) < shelf(1152) && shelf(1024) == shelf(1151));
+    }
+
+    #[test]
+    fn who_has_room_is_who_admits() {
+        let mut column = Column::default();
+        let room = |free, min_unit, max_unit, step_size| Room { free, min_unit, max_unit, step_size };
+        for slot in 0..300_u32 {
+            let n = u64::from(slot);
+            column.set(slot, room(n * 7, 1 + n % 3 / 2 * 20, if n % 5 == 0 { 64 } else { 4_000 }, 1 + n % 7 / 6 * 3));
+        }
+        for slot in (0..300).step_by(3) {
+            column.set(slot, room(u64::from(slot), 1, 500, 1));
+        }
+        for slot in (0..300).step_by(11) {
+            column.clear(slot);
+        }
+        for amount in [0, 1, 2, 3, 15, 16, 17, 20, 24, 63, 64, 65, 100, 300, 1_000, 2_000, 2_093, 2_094, 9_999] {
+            let found: Vec<Slot> = column.with_room(amount).iter().collect();
+            let plain: Vec<Slot> = column
+                .members()
+                .iter()
+                .filter(|slot| column.room(*slot).is_some_and(|room| room.admits(amount)))
+                .collect();
+            assert_eq!(found, plain, "{amount}");
+        }
+        assert_eq!((column.free(3), column.free(0), column.free(9_999)), (3, 0, 0));
+    }
+
+    #[test]
+    fn what_was_cleared_leaves_nothing() {
+        let mut column = Column::default();
+        column.set(7, Room { free: 9, min_unit: 2, max_unit: 9, step_size: 1 });
+        column.clear(7);
+        assert_eq!((column.members.len(), column.shelves.len(), column.fussy.len()), (0, 0, 0));
+    }
+}

@@ -1,0 +1,449 @@
+//! Who has what, by class, free capacity, trait, aggregate and tree: what searches start from instead of from all
+//! providers.
+//!
+//! The index follows the ledger event by event and holds nothing that a fresh index of the same ledger would not
+//! ([`Index::of`]; a test holds it to that). Its answers are sets ([`Slots`]) that callers cut with each other, smallest
+//! questions first: the API's search for candidates and the scheduler's choice of hosts both begin here.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use chronova_events::ids::ProviderId;
+use chronova_events::ledger::standard::SHARES;
+use chronova_events::ledger::{Ledger, LedgerEvent, Provider};
+use uuid::Uuid;
+
+use super::column::{Column, Room};
+use super::request::{AggregateFilter, TraitFilter};
+use super::slots::{Slot, Slots};
+
+#[derive(Debug)]
+struct Row {
+    id: ProviderId,
+    /// `None` only while the ledger changes the provider, so that it need not copy it.
+    provider: Option<Arc<Provider>>,
+    root: Slot,
+    /// Of a root with children: everything in its tree, itself included, by id.
+    tree: Vec<Slot>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Index {
+    slots: HashMap<ProviderId, Slot>,
+    rows: Vec<Option<Row>>,
+    unused: BTreeSet<Slot>,
+    all: Slots,
+    children: Slots,
+    classes: HashMap<String, Column>,
+    traits: HashMap<String, Slots>,
+    aggregates: HashMap<Uuid, Slots>,
+}
+
+impl Index {
+    pub fn of(ledger: &Ledger) -> Self {
+        let mut index = Self::default();
+        for provider in ledger.providers.values() {
+            index.add(provider);
+        }
+        index.root(ledger, ledger.providers.keys().copied());
+        index
+    }
+
+    // ------------------------------------------------------------------------------------------------------- questions
+
+    /// Every provider.
+    pub fn all(&self) -> &Slots {
+        &self.all
+    }
+
+    pub fn slot(&self, id: ProviderId) -> Option<Slot> {
+        self.slots.get(&id).copied()
+    }
+
+    pub fn provider(&self, slot: Slot) -> Option<&Arc<Provider>> {
+        self.row(slot)?.provider.as_ref()
+    }
+
+    pub fn get(&self, id: ProviderId) -> Option<&Arc<Provider>> {
+        self.provider(self.slot(id)?)
+    }
+
+    pub fn id(&self, slot: Slot) -> Option<ProviderId> {
+        self.row(slot).map(|row| row.id)
+    }
+
+    /// The top of the provider's tree; itself where it has no parent.
+    pub fn root_of(&self, slot: Slot) -> Slot {
+        self.row(slot).map_or(slot, |row| row.root)
+    }
+
+    /// All of the tree that has this root, in the order of ids.
+    pub fn tree(&self, root: Slot) -> impl Iterator<Item = Slot> + '_ {
+        let tree = self.row(root).map_or(&[][..], |row| &row.tree);
+        tree.iter().copied().chain(tree.is_empty().then_some(root))
+    }
+
+    /// Providers that have a parent.
+    pub fn children(&self) -> &Slots {
+        &self.children
+    }
+
+    /// What is known of a resource class; `None` where no provider has it.
+    pub fn class(&self, class: &str) -> Option<&Column> {
+        self.classes.get(class)
+    }
+
+    /// Providers that can give `amount` of `class` to one request, by Placement's rules: unit bounds, step and capacity.
+    pub fn with_room(&self, class: &str, amount: u64) -> Slots {
+        self.class(class).map(|column| column.with_room(amount)).unwrap_or_default()
+    }
+
+    pub fn with_trait(&self, name: &str) -> Option<&Slots> {
+        self.traits.get(name)
+    }
+
+    /// Providers with at least one of these traits.
+    pub fn with_any_trait<'a>(&self, names: impl IntoIterator<Item = &'a String>) -> Slots {
+        union(names.into_iter().filter_map(|name| self.traits.get(name)))
+    }
+
+    pub fn in_aggregate(&self, aggregate: Uuid) -> Option<&Slots> {
+        self.aggregates.get(&aggregate)
+    }
+
+    pub fn in_any_aggregate<'a>(&self, aggregates: impl IntoIterator<Item = &'a Uuid>) -> Slots {
+        union(aggregates.into_iter().filter_map(|aggregate| self.aggregates.get(aggregate)))
+    }
+
+    /// Members of one of each set of aggregates; `None` where no membership is asked for.
+    pub fn members(&self, filter: &AggregateFilter) -> Option<Slots> {
+        let mut sets = filter.member_of.iter().map(|any| self.in_any_aggregate(any));
+        let first = sets.next()?;
+        Some(sets.fold(first, |found, other| cut(found, &other)))
+    }
+
+    /// Providers that others may use through an aggregate.
+    pub fn sharing(&self) -> Option<&Slots> {
+        self.traits.get(SHARES).filter(|slots| !slots.is_empty())
+    }
+
+    /// The trees that may use a sharing provider: those with a member in one of its aggregates. Empty for a provider in
+    /// no aggregate.
+    pub fn anchors(&self, sharing: &Provider) -> Slots {
+        self.in_any_aggregate(&sharing.aggregates).iter().map(|member| self.root_of(member)).collect()
+    }
+
+    /// Providers that have one trait of each required set and none of the forbidden ones, out of `among`.
+    pub fn cut_by_traits(&self, among: &mut Slots, filter: &TraitFilter) {
+        for any in &filter.required {
+            among.retain_all(&self.with_any_trait(any));
+        }
+        if !filter.forbidden.is_empty() {
+            among.remove_all(&self.with_any_trait(&filter.forbidden));
+        }
+    }
+
+    /// Providers that by themselves have all of this: what a request for a whole compute host comes to where hosts have
+    /// no trees and nothing is shared.
+    pub fn fitting<'a>(
+        &self,
+        resources: impl IntoIterator<Item = (&'a str, u64)>,
+        traits: &TraitFilter,
+        aggregates: &AggregateFilter,
+    ) -> Slots {
+        let mut sets = resources.into_iter().map(|(class, amount)| self.with_room(class, amount));
+        let first = sets.next().unwrap_or_else(|| self.all.clone());
+        let mut found = sets.fold(first, |found, other| cut(found, &other));
+        self.cut_by_traits(&mut found, traits);
+        if let Some(members) = self.members(aggregates) {
+            found.retain_all(&members);
+        }
+        if !aggregates.forbidden.is_empty() {
+            found.remove_all(&self.in_any_aggregate(&aggregates.forbidden));
+        }
+        found
+    }
+
+    // --------------------------------------------------------------------------------------------------------- changes
+
+    /// Folds `event` into `ledger` and follows.
+    pub(super) fn follow(&mut self, ledger: &mut Ledger, event: &LedgerEvent, evolve: impl FnOnce(&mut Ledger)) {
+        match event {
+            LedgerEvent::Claimed(_) | LedgerEvent::AllocationsReplaced(_) | LedgerEvent::Released(_) => {
+                let touched = holders(ledger, event);
+                // Whoever holds a row makes the ledger copy it; these are about to change.
+                for id in &touched {
+                    self.let_go(*id);
+                }
+                evolve(ledger);
+                for id in touched {
+                    self.recount(ledger, id);
+                }
+            }
+            LedgerEvent::ProviderCreated(created) => {
+                evolve(ledger);
+                self.renew(ledger, created.provider);
+                self.root(ledger, [created.provider]);
+            }
+            LedgerEvent::ProviderDeleted(deleted) => {
+                let around = self.around(deleted.provider);
+                evolve(ledger);
+                self.renew(ledger, deleted.provider);
+                self.root(ledger, around);
+            }
+            LedgerEvent::ProviderChanged(changed) => {
+                let before = self.get(changed.provider).and_then(|provider| provider.parent);
+                evolve(ledger);
+                self.renew(ledger, changed.provider);
+                if before != changed.parent {
+                    let around = self.around(changed.provider);
+                    self.root(ledger, around);
+                }
+            }
+            LedgerEvent::InventoryReplaced(replaced) => {
+                evolve(ledger);
+                self.renew(ledger, replaced.provider);
+            }
+            LedgerEvent::TraitsReplaced(replaced) => {
+                evolve(ledger);
+                self.renew(ledger, replaced.provider);
+            }
+            LedgerEvent::AggregatesReplaced(replaced) => {
+                evolve(ledger);
+                self.renew(ledger, replaced.provider);
+            }
+            LedgerEvent::ResourceClassRenamed(_) => {
+                evolve(ledger);
+                *self = Self::of(ledger);
+            }
+            LedgerEvent::ResourceClassCreated(_)
+            | LedgerEvent::ResourceClassDeleted(_)
+            | LedgerEvent::TraitCreated(_)
+            | LedgerEvent::TraitDeleted(_) => evolve(ledger),
+        }
+    }
+
+    fn row(&self, slot: Slot) -> Option<&Row> {
+        self.rows.get(slot as usize)?.as_ref()
+    }
+
+    fn row_mut(&mut self, slot: Slot) -> Option<&mut Row> {
+        self.rows.get_mut(slot as usize)?.as_mut()
+    }
+
+    fn let_go(&mut self, id: ProviderId) {
+        if let Some(row) = self.slot(id).and_then(|slot| self.row_mut(slot)) {
+            row.provider = None;
+        }
+    }
+
+    /// After a change of nothing but what is allocated.
+    fn recount(&mut self, ledger: &Ledger, id: ProviderId) {
+        let (Some(slot), Some(provider)) = (self.slot(id), ledger.providers.get(&id)) else { return };
+        for (class, line) in &provider.inventories {
+            if let Some(column) = self.classes.get_mut(class) {
+                column.set(slot, Room::of(line));
+            }
+        }
+        if let Some(row) = self.row_mut(slot) {
+            row.provider = Some(Arc::clone(provider));
+        }
+    }
+
+    /// After any change of one provider, apart from where it stands in a tree.
+    fn renew(&mut self, ledger: &Ledger, id: ProviderId) {
+        if let Some(slot) = self.slot(id)
+            && let Some(old) = self.row_mut(slot).and_then(|row| row.provider.take())
+        {
+            self.strike(slot, &old);
+        }
+        match (ledger.providers.get(&id), self.slot(id)) {
+            (Some(provider), _) => self.add(provider),
+            (None, Some(slot)) => {
+                self.slots.remove(&id);
+                self.rows[slot as usize] = None;
+                self.all.remove(slot);
+                self.children.remove(slot);
+                self.unused.insert(slot);
+            }
+            (None, None) => {}
+        }
+    }
+
+    fn strike(&mut self, slot: Slot, old: &Provider) {
+        for class in old.inventories.keys() {
+            if let Some(column) = self.classes.get_mut(class) {
+                column.clear(slot);
+                if column.members().is_empty() {
+                    self.classes.remove(class);
+                }
+            }
+        }
+        for name in &old.traits {
+            if let Some(slots) = self.traits.get_mut(name) {
+                slots.remove(slot);
+                if slots.is_empty() {
+                    self.traits.remove(name);
+                }
+            }
+        }
+        for aggregate in &old.aggregates {
+            if let Some(slots) = self.aggregates.get_mut(aggregate) {
+                slots.remove(slot);
+                if slots.is_empty() {
+                    self.aggregates.remove(aggregate);
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, provider: &Arc<Provider>) {
+        let slot = self.slot(provider.id).unwrap_or_else(|| self.new_slot(provider.id));
+        for (class, line) in &provider.inventories {
+            match self.classes.get_mut(class) {
+                Some(column) => column.set(slot, Room::of(line)),
+                None => self.classes.entry(class.clone()).or_default().set(slot, Room::of(line)),
+            }
+        }
+        for name in &provider.traits {
+            match self.traits.get_mut(name) {
+                Some(slots) => slots.insert(slot),
+                None => self.traits.entry(name.clone()).or_default().insert(slot),
+            };
+        }
+        for aggregate in &provider.aggregates {
+            self.aggregates.entry(*aggregate).or_default().insert(slot);
+        }
+        if provider.parent.is_some() {
+            self.children.insert(slot)
+        } else {
+            self.children.remove(slot)
+        };
+        if let Some(row) = self.row_mut(slot) {
+            row.provider = Some(Arc::clone(provider));
+        }
+    }
+
+    fn new_slot(&mut self, id: ProviderId) -> Slot {
+        let slot = self.unused.pop_first().unwrap_or_else(|| {
+            self.rows.push(None);
+            Slot::try_from(self.rows.len() - 1).unwrap_or(Slot::MAX)
+        });
+        self.rows[slot as usize] = Some(Row { id, provider: None, root: slot, tree: Vec::new() });
+        self.slots.insert(id, slot);
+        self.all.insert(slot);
+        slot
+    }
+
+    /// All of the tree that a provider is in, as far as the index knows.
+    fn around(&self, id: ProviderId) -> Vec<ProviderId> {
+        let Some(slot) = self.slot(id) else { return vec![] };
+        self.tree(self.root_of(slot)).filter_map(|member| self.id(member)).collect()
+    }
+
+    /// Finds the roots of these providers anew, and writes down the trees that they left and that they are in.
+    fn root(&mut self, ledger: &Ledger, ids: impl IntoIterator<Item = ProviderId>) {
+        let mut trees: BTreeMap<Slot, BTreeSet<ProviderId>> = BTreeMap::new();
+        let mut note = |index: &Self, root: Slot| {
+            trees.entry(root).or_insert_with(|| index.tree(root).filter_map(|member| index.id(member)).collect());
+        };
+        let mut moved = Vec::new();
+        for id in ids {
+            let Some(slot) = self.slot(id) else { continue };
+            let root = self.slot(ledger.root_of(id)).unwrap_or(slot);
+            note(self, self.root_of(slot));
+            note(self, root);
+            moved.push((id, slot, root));
+        }
+        for (id, slot, root) in moved {
+            if let Some(old) = trees.get_mut(&self.root_of(slot)) {
+                old.remove(&id);
+            }
+            trees.entry(root).or_default().insert(id);
+            if let Some(row) = self.row_mut(slot) {
+                row.root = root;
+            }
+        }
+        for (root, members) in trees {
+            let members: Vec<Slot> = members.iter().filter_map(|id| self.slot(*id)).collect();
+            // A provider that is alone, or is no root any more, needs no list.
+            let is_root = self.root_of(root) == root;
+            if let Some(row) = self.row_mut(root) {
+                row.tree = if is_root && members.len() > 1 { members } else { Vec::new() };
+            }
+        }
+    }
+}
+
+/// The index says the same, whatever the numbers that the providers have.
+impl PartialEq for Index {
+    fn eq(&self, other: &Self) -> bool {
+        let same = |mine: &Slots, theirs: &Slots| self.ids(mine) == other.ids(theirs);
+        same(&self.all, &other.all)
+            && same(&self.children, &other.children)
+            && self.named(&self.traits) == other.named(&other.traits)
+            && self.named(&self.aggregates) == other.named(&other.aggregates)
+            && self.rooms() == other.rooms()
+            && self.forest() == other.forest()
+            && self.ids(&self.all).into_iter().all(|id| self.get(id) == other.get(id))
+    }
+}
+
+impl Index {
+    fn ids(&self, slots: &Slots) -> BTreeSet<ProviderId> {
+        slots.iter().filter_map(|slot| self.id(slot)).collect()
+    }
+
+    fn named<K: ToString>(&self, sets: &HashMap<K, Slots>) -> BTreeMap<String, BTreeSet<ProviderId>> {
+        sets.iter().map(|(name, slots)| (name.to_string(), self.ids(slots))).collect()
+    }
+
+    fn rooms(&self) -> BTreeMap<(String, ProviderId), Room> {
+        let mut rooms = BTreeMap::new();
+        for (class, column) in &self.classes {
+            for slot in column.members().iter() {
+                if let (Some(id), Some(room)) = (self.id(slot), column.room(slot)) {
+                    rooms.insert((class.clone(), id), *room);
+                }
+            }
+        }
+        rooms
+    }
+
+    fn forest(&self) -> BTreeMap<ProviderId, (Option<ProviderId>, BTreeSet<ProviderId>)> {
+        let of = |slot: Slot| {
+            let root = self.root_of(slot);
+            let tree: Slots = self.tree(root).collect();
+            Some((self.id(slot)?, (self.id(root), self.ids(&tree))))
+        };
+        self.all.iter().filter_map(of).collect()
+    }
+}
+
+/// The providers whose usage an event changes: of what is held from now on, and of what was held before.
+fn holders(ledger: &Ledger, event: &LedgerEvent) -> BTreeSet<ProviderId> {
+    let (claims, released): (&[_], &[_]) = match event {
+        LedgerEvent::Claimed(claimed) => (std::slice::from_ref(claimed), &[]),
+        LedgerEvent::Released(released) => (&[], std::slice::from_ref(&released.consumer)),
+        LedgerEvent::AllocationsReplaced(replaced) => (&replaced.claims, &replaced.released),
+        _ => (&[], &[]),
+    };
+    let consumers = claims.iter().map(|claim| &claim.consumer).chain(released);
+    let before =
+        consumers.filter_map(|consumer| ledger.consumers.get(consumer)).flat_map(|held| &held.claim.allocations);
+    let after = claims.iter().flat_map(|claim| &claim.allocations);
+    before.chain(after).map(|allocation| allocation.provider).collect()
+}
+
+fn union<'a>(sets: impl Iterator<Item = &'a Slots>) -> Slots {
+    sets.fold(Slots::default(), |mut all, set| {
+        all.extend_all(set);
+        all
+    })
+}
+
+fn cut(mut found: Slots, other: &Slots) -> Slots {
+    found.retain_all(other);
+    found
+}

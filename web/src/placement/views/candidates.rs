@@ -1,0 +1,288 @@
+//! The answer to a search for candidates, written straight to bytes.
+//!
+//! With a thousand candidates it is megabytes of which most repeats; building it as a tree of JSON values first takes longer
+//! than the search. The tables are the history of the two resources, as the field tables of the other views are.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::ops::Range;
+use std::sync::Arc;
+
+use chronova_events::ids::ProviderId;
+use chronova_events::ledger::Provider;
+use chronova_projections::placement::candidates::{Amounts, Candidate, Described, Found};
+
+use crate::microversion::Microversion;
+
+/// One key, the versions that have it, and how its value is written.
+struct Written<V> {
+    name: &'static str,
+    since: Microversion,
+    until: Option<Microversion>,
+    write: fn(&V, &mut Page<'_>),
+}
+
+const fn written<V>(name: &'static str, write: fn(&V, &mut Page<'_>)) -> Written<V> {
+    Written { name, since: Microversion::NONE, until: None, write }
+}
+
+impl<V> Written<V> {
+    const fn since(self, major: u16, minor: u16) -> Self {
+        Self { since: Microversion::new(major, minor), ..self }
+    }
+
+    const fn until(self, major: u16, minor: u16) -> Self {
+        Self { until: Some(Microversion::new(major, minor)), ..self }
+    }
+}
+
+/// One way to serve a request.
+static CANDIDATE: &[Written<Candidate>] = &[
+    written("allocations", as_list).until(1, 11),
+    written("allocations", by_provider).since(1, 12),
+    written("mappings", mappings).since(1, 34),
+];
+
+/// A provider in the answer.
+static SUMMARY: &[Written<Described>] = &[
+    // Before 1.27 only what was asked for.
+    written("resources", |described: &Described, page| resources(described, page, true)).until(1, 26),
+    written("resources", |described: &Described, page| resources(described, page, false)).since(1, 27),
+    written("traits", |described: &Described, page| page.traits(&described.provider)).since(1, 17),
+    written("parent_provider_uuid", |described: &Described, page| match described.provider.parent {
+        Some(parent) => page.id(parent),
+        None => page.raw("null"),
+    })
+    .since(1, 29),
+    written("root_provider_uuid", |described: &Described, page| page.id(described.root)).since(1, 29),
+];
+
+/// The body of the answer; `asked` are the classes of the request.
+pub(in crate::placement) fn body(found: &Found, asked: &BTreeSet<String>, version: Microversion) -> Vec<u8> {
+    let size = found.candidates.len() * 256 + found.providers.len() * 1024;
+    let mut page = Page { bytes: Vec::with_capacity(size + 64), asked, last_traits: None };
+    let candidate = plan(CANDIDATE, version);
+    let summary = plan(SUMMARY, version);
+    page.raw("{\"allocation_requests\":");
+    page.list(&found.candidates, |one, page| page.fields(&candidate, one));
+    page.raw(",\"provider_summaries\":{");
+    for (at, described) in found.providers.iter().enumerate() {
+        page.key_id(at, described.provider.id);
+        page.fields(&summary, described);
+    }
+    page.raw("}}");
+    page.bytes
+}
+
+fn plan<V>(table: &'static [Written<V>], version: Microversion) -> Vec<&'static Written<V>> {
+    table.iter().filter(|field| version.within(field.since, field.until)).collect()
+}
+
+fn as_list(candidate: &Candidate, page: &mut Page<'_>) {
+    page.list(&candidate.allocations, |(provider, amounts), page| {
+        page.raw("{\"resource_provider\":{\"uuid\":");
+        page.id(*provider);
+        page.raw("},\"resources\":");
+        page.amounts(amounts);
+        page.raw("}");
+    });
+}
+
+fn by_provider(candidate: &Candidate, page: &mut Page<'_>) {
+    page.raw("{");
+    for (at, (provider, amounts)) in candidate.allocations.iter().enumerate() {
+        page.key_id(at, *provider);
+        page.raw("{\"resources\":");
+        page.amounts(amounts);
+        page.raw("}");
+    }
+    page.raw("}");
+}
+
+fn mappings(candidate: &Candidate, page: &mut Page<'_>) {
+    page.raw("{");
+    for (at, (suffix, providers)) in candidate.mappings.iter().enumerate() {
+        page.key(at, suffix);
+        page.list(providers, |provider, page| page.id(*provider));
+    }
+    page.raw("}");
+}
+
+fn resources(described: &Described, page: &mut Page<'_>, only_asked: bool) {
+    page.raw("{");
+    let asked = page.asked;
+    let lines = described.provider.inventories.iter().filter(|(class, _)| !only_asked || asked.contains(*class));
+    for (at, (class, line)) in lines.enumerate() {
+        page.key(at, class);
+        page.raw("{\"capacity\":");
+        page.number(line.inventory.capacity());
+        page.raw(",\"used\":");
+        page.number(line.used);
+        page.raw("}");
+    }
+    page.raw("}");
+}
+
+/// What is written so far.
+struct Page<'a> {
+    bytes: Vec<u8>,
+    asked: &'a BTreeSet<String>,
+    /// Hosts of one kind have the same traits: those of the provider before are copied.
+    last_traits: Option<(Arc<Provider>, Range<usize>)>,
+}
+
+impl Page<'_> {
+    fn raw(&mut self, text: &str) {
+        self.bytes.extend_from_slice(text.as_bytes());
+    }
+
+    fn text(&mut self, text: &str) {
+        // Writing to memory does not fail.
+        let _ = serde_json::to_writer(&mut self.bytes, text);
+    }
+
+    fn number(&mut self, number: u64) {
+        let _ = write!(self.bytes, "{number}");
+    }
+
+    fn id(&mut self, id: ProviderId) {
+        let mut digits = [0; uuid::fmt::Hyphenated::LENGTH];
+        let text = id.0.hyphenated().encode_lower(&mut digits);
+        self.bytes.push(b'"');
+        self.bytes.extend_from_slice(text.as_bytes());
+        self.bytes.push(b'"');
+    }
+
+    /// The key of the entry at `at` of an object.
+    fn key(&mut self, at: usize, key: &str) {
+        self.comma(at);
+        self.text(key);
+        self.raw(":");
+    }
+
+    fn key_id(&mut self, at: usize, id: ProviderId) {
+        self.comma(at);
+        self.id(id);
+        self.raw(":");
+    }
+
+    fn comma(&mut self, at: usize) {
+        if at > 0 {
+            self.raw(",");
+        }
+    }
+
+    fn list<T>(&mut self, items: &[T], write: impl Fn(&T, &mut Self)) {
+        self.raw("[");
+        for (at, item) in items.iter().enumerate() {
+            self.comma(at);
+            write(item, self);
+        }
+        self.raw("]");
+    }
+
+    fn fields<V>(&mut self, plan: &[&Written<V>], value: &V) {
+        self.raw("{");
+        for (at, field) in plan.iter().enumerate() {
+            self.key(at, field.name);
+            (field.write)(value, self);
+        }
+        self.raw("}");
+    }
+
+    fn amounts(&mut self, amounts: &Amounts) {
+        self.raw("{");
+        for (at, (class, amount)) in amounts.iter().enumerate() {
+            self.key(at, class);
+            self.number(*amount);
+        }
+        self.raw("}");
+    }
+
+    fn traits(&mut self, provider: &Arc<Provider>) {
+        if let Some((last, range)) = &self.last_traits
+            && last.traits == provider.traits
+        {
+            self.bytes.extend_from_within(range.clone());
+            return;
+        }
+        let begin = self.bytes.len();
+        self.raw("[");
+        for (at, name) in provider.traits.iter().enumerate() {
+            self.comma(at);
+            self.text(name);
+        }
+        self.raw("]");
+        self.last_traits = Some((Arc::clone(provider), begin..self.bytes.len()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use chronova_events::envelope::Timestamp;
+    use chronova_events::ledger::{Inventory, InventoryReplaced, ProviderCreated, TraitsReplaced};
+    use chronova_projections::placement::Placement;
+    use chronova_projections::placement::candidates::{Group, Request, search};
+    use serde_json::{Value, json};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::microversion::v;
+
+    fn id(n: u128) -> ProviderId {
+        ProviderId(Uuid::from_u128(n))
+    }
+
+    fn answer(version: Microversion) -> Value {
+        let mut placement = Placement::default();
+        let inventory = |class: &str| Inventory {
+            class: class.into(),
+            total: 8,
+            reserved: 0,
+            min_unit: 1,
+            max_unit: 8,
+            step_size: 1,
+            allocation_ratio: 2.0,
+        };
+        let traits = |of, names: &[&str]| TraitsReplaced {
+            provider: id(of),
+            traits: names.iter().map(ToString::to_string).collect(),
+        };
+        for n in 1..=3 {
+            let inventories = vec![inventory("CUSTOM_\"X"), inventory("VCPU")];
+            placement
+                .take_in(&ProviderCreated { provider: id(n), name: n.to_string(), parent: None }.into(), Timestamp(0));
+            placement.take_in(&InventoryReplaced { provider: id(n), inventories }.into(), Timestamp(0));
+        }
+        placement.take_in(&traits(1, &["A", "B"]).into(), Timestamp(0));
+        placement.take_in(&traits(2, &["A", "B"]).into(), Timestamp(0));
+        let group = Group { resources: [("VCPU".to_owned(), 3)].into(), ..Group::default() };
+        let found = search(&placement.index, &Request { groups: vec![group], ..Request::default() });
+        let asked = BTreeSet::from(["VCPU".to_owned()]);
+        serde_json::from_slice(&body(&found, &asked, version)).unwrap()
+    }
+
+    #[test]
+    fn each_version_has_its_form() {
+        let one = id(1).to_string();
+        let old = answer(v(1, 10));
+        let listed = json!({"allocations": [{"resource_provider": {"uuid": one}, "resources": {"VCPU": 3}}]});
+        assert_eq!(old["allocation_requests"][0], listed);
+        assert_eq!(old["provider_summaries"][&one], json!({"resources": {"VCPU": {"capacity": 16, "used": 0}}}));
+        let new = answer(v(1, 39));
+        let by_provider = json!({"allocations": {&one: {"resources": {"VCPU": 3}}}, "mappings": {"": [&one]}});
+        assert_eq!(new["allocation_requests"][0], by_provider);
+        let room = json!({"capacity": 16, "used": 0});
+        let summary = json!({
+            "resources": {"CUSTOM_\"X": &room, "VCPU": &room},
+            "traits": ["A", "B"],
+            "parent_provider_uuid": null,
+            "root_provider_uuid": &one,
+        });
+        assert_eq!(new["provider_summaries"][&one], summary);
+        assert_eq!(new["provider_summaries"][id(2).to_string()]["traits"], json!(["A", "B"]));
+        assert_eq!(new["provider_summaries"][id(3).to_string()]["traits"], json!([]));
+        assert_eq!(new["allocation_requests"].as_array().map(Vec::len), Some(3));
+    }
+}
