@@ -15,6 +15,7 @@ pub mod fold;
 pub mod ids;
 pub mod store;
 
+pub mod external;
 pub mod flavor;
 pub mod host;
 pub mod host_aggregate;

@@ -8,8 +8,8 @@ use thiserror::Error;
 
 use crate::codec::CodecError;
 use crate::{
-    flavor, host, host_aggregate, identity, image, instance, keypair, ledger, network, network_quota, process, quota,
-    security_group, server_group,
+    external, flavor, host, host_aggregate, identity, image, instance, keypair, ledger, network, network_quota,
+    process, quota, security_group, server_group,
 };
 
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -166,6 +166,11 @@ macro_rules! nouns {
             }
         }
 
+        /// Whether this is the name of a noun, and so the category of its streams.
+        pub fn is_noun(name: &str) -> bool {
+            [$( <$module::$enum>::NOUN ),+].contains(&name)
+        }
+
         /// Every kind of event, in the order of the nouns.
         pub fn catalogue() -> Vec<Entry> {
             let mut all = Vec::new();
@@ -183,6 +188,7 @@ macro_rules! nouns {
 }
 
 nouns! {
+    ExternalEvent in external,
     FlavorEvent in flavor,
     HostEvent in host,
     HostAggregateEvent in host_aggregate,
