@@ -36,6 +36,7 @@ pub mod server;
 pub mod tables;
 
 pub mod compute;
+pub mod eventstoredb;
 pub mod identity;
 pub mod image;
 pub mod metadata;

@@ -5,6 +5,7 @@
 //! subscriber sees every event once, in the order of positions.
 
 pub mod conformance;
+pub mod eventstoredb;
 pub mod faulty;
 pub mod memory;
 pub mod sqlite;
