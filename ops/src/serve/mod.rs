@@ -1,7 +1,9 @@
 //! `chronova serve`: the whole house, from the log to the listeners, and its orderly end.
 
+mod eventstoredb;
 mod gauges;
 mod identity;
+pub mod log_only;
 pub mod settings;
 mod wiring;
 

@@ -30,6 +30,7 @@ pub(super) struct House {
     pub app: AppState,
     pub runtime: Runtime,
     store: Arc<SqliteStore>,
+    log_server: Option<chronova_web::eventstoredb::Server>,
     folder: std::path::PathBuf,
 }
 
@@ -60,11 +61,15 @@ impl House {
         let runtime =
             Runtime::start(core, drivers(config)?, networks, Arc::clone(&images) as _, settings::actors(config)).await;
         let app = app(config, &runtime, identity_service, images, Arc::clone(&store) as _)?;
-        Ok(Self { app, runtime, store, folder })
+        let log_server = super::eventstoredb::open(config, Arc::clone(&store) as _).await?;
+        Ok(Self { app, runtime, store, log_server, folder })
     }
 
     /// Ends the work, takes in what was appended last, keeps a checkpoint, closes the log.
     pub(super) async fn close(self) -> Result<()> {
+        if let Some(server) = self.log_server {
+            server.stop().await;
+        }
         let views = Arc::clone(&self.runtime.house.views);
         self.runtime.stop().await;
         let store = self.store;
@@ -107,7 +112,7 @@ fn threads() -> usize {
 }
 
 /// Makes the folder, readable by its owner only.
-fn create_private(folder: &Path) -> std::io::Result<()> {
+pub(super) fn create_private(folder: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
