@@ -1,7 +1,7 @@
 # Sets a Debian 12 machine up for Chronova; sourced by ops/up.sh and ops/test.sh, run as root.
 #
 #   setup_packages build|guest|host   Debian packages; those that are there are left as they are
-#   setup_client                      the `openstack` client in .venv
+#   setup_client [NAME==VERSION...]   the `openstack` client in .venv, and further packages that are named
 #   setup_rust                        a toolchain new enough, or a sentence saying how to get one
 #   libvirt_start DIR                 virtlogd and libvirtd where none runs; what was started is written to DIR
 #   libvirt_stop DIR                  stops exactly what libvirt_start wrote to DIR
@@ -80,9 +80,14 @@ setup_packages() { # themes...
 
 CLIENT=(python-openstackclient osc-placement)
 
-setup_client() {
-  [ -x "$VENV/bin/openstack" ] && return 0
-  python3 -m venv "$VENV" && "$VENV/bin/pip" install --quiet --disable-pip-version-check "${CLIENT[@]}"
+setup_client() { # further packages, NAME==VERSION...
+  local name missing=()
+  [ -x "$VENV/bin/openstack" ] || missing+=("${CLIENT[@]}")
+  for name in "$@"; do
+    "$VENV/bin/pip" show --quiet "${name%%==*}" >/dev/null 2>&1 || missing+=("$name")
+  done
+  [ "${#missing[@]}" -gt 0 ] || return 0
+  python3 -m venv "$VENV" && "$VENV/bin/pip" install --quiet --disable-pip-version-check "${missing[@]}"
 }
 
 setup_rust() {

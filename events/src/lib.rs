@@ -17,6 +17,7 @@ pub mod sealed;
 pub mod store;
 
 pub mod erasure;
+pub mod external;
 pub mod flavor;
 pub mod host;
 pub mod host_aggregate;

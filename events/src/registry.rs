@@ -8,8 +8,8 @@ use thiserror::Error;
 
 use crate::codec::CodecError;
 use crate::{
-    erasure, flavor, host, host_aggregate, identity, image, instance, keypair, ledger, network, network_quota, process,
-    quota, security_group, server_group,
+    erasure, external, flavor, host, host_aggregate, identity, image, instance, keypair, ledger, network,
+    network_quota, process, quota, security_group, server_group,
 };
 
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -166,6 +166,11 @@ macro_rules! nouns {
             }
         }
 
+        /// Whether this is the name of a noun, and so the category of its streams.
+        pub fn is_noun(name: &str) -> bool {
+            [$( <$module::$enum>::NOUN ),+].contains(&name)
+        }
+
         /// Every kind of event, in the order of the nouns.
         pub fn catalogue() -> Vec<Entry> {
             let mut all = Vec::new();
@@ -184,6 +189,7 @@ macro_rules! nouns {
 
 nouns! {
     ErasureEvent in erasure,
+    ExternalEvent in external,
     FlavorEvent in flavor,
     HostEvent in host,
     HostAggregateEvent in host_aggregate,

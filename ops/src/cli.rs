@@ -24,6 +24,11 @@ struct Cli {
 enum Command {
     /// Serve the APIs and drive the hosts.
     Serve(ServeArgs),
+    /// Serve the event log alone, in EventStoreDB's protocol: for auditors, or for processes of Chronova that share it.
+    ServeLog {
+        #[command(flatten)]
+        place: Place,
+    },
     /// Look at the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -117,6 +122,9 @@ enum ConfigCommand {
 pub fn run() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(args) => serve(&args),
+        Command::ServeLog { place } => {
+            load(&place).map_or(ExitCode::from(2), |config| ended(serve::log_only::run(config)))
+        }
         Command::Config(ConfigCommand::Check { files }) => {
             let (text, good) = config::check(&files);
             crate::output::print(&text);
@@ -165,7 +173,11 @@ fn serve(args: &ServeArgs) -> ExitCode {
     if !args.listen.is_empty() {
         config.chronova.listen = config::Words(args.listen.clone());
     }
-    match serve::run(config) {
+    ended(serve::run(config))
+}
+
+fn ended(result: anyhow::Result<()>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             crate::output::complain(&format!("chronova: {error:#}\n"));

@@ -39,6 +39,7 @@ pub mod tables;
 
 pub mod audit;
 pub mod compute;
+pub mod eventstoredb;
 pub mod identity;
 pub mod image;
 pub mod metadata;

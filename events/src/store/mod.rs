@@ -6,6 +6,7 @@
 
 pub mod conformance;
 pub mod criteria;
+pub mod eventstoredb;
 pub mod faulty;
 pub mod memory;
 pub mod sqlite;

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -65,6 +66,22 @@ impl Tail {
         let mut recent = self.recent();
         recent.floor = *self.head.borrow();
         recent.events.clear();
+    }
+
+    /// Waits until the event at `position` is here, at most so long: it is durable, only the news of it is late.
+    pub async fn reached(&self, position: Position, patience: Duration) -> Result<(), StoreError> {
+        let mut head = self.head.subscribe();
+        let here = async {
+            while *head.borrow_and_update() < position && !self.is_closed() {
+                if head.changed().await.is_err() {
+                    break;
+                }
+            }
+        };
+        if tokio::time::timeout(patience, here).await.is_err() {
+            return Err(StoreError::Io(format!("the event at {position} was appended, and does not come back")));
+        }
+        if self.head() < position { Err(StoreError::Closed) } else { Ok(()) }
     }
 
     /// Nothing will follow: subscribers get what is still here, then [`StoreError::Closed`].

@@ -1,8 +1,10 @@
 //! `chronova serve`: the whole house, from the log to the listeners, and its orderly end.
 
+mod eventstoredb;
 mod gauges;
 mod identity;
 mod read_models;
+pub mod log_only;
 pub mod settings;
 mod wiring;
 

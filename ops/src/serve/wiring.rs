@@ -32,6 +32,7 @@ pub(super) struct House {
     pub runtime: Runtime,
     store: Arc<SqliteStore>,
     pub read_models: ReadModels,
+    log_server: Option<chronova_web::eventstoredb::Server>,
 }
 
 impl House {
@@ -63,11 +64,15 @@ impl House {
         }
         read_models.attend();
         let app = app(config, &runtime, identity_service, images, Arc::clone(&store) as _, &read_models)?;
-        Ok(Self { app, runtime, store, read_models })
+        let log_server = super::eventstoredb::open(config, Arc::clone(&store) as _).await?;
+        Ok(Self { app, runtime, store, read_models, log_server })
     }
 
     /// Ends the work, takes in what was appended last, keeps a checkpoint, closes the log.
     pub(super) async fn close(self) {
+        if let Some(server) = self.log_server {
+            server.stop().await;
+        }
         self.runtime.stop().await;
         self.read_models.close().await;
         self.store.close().await;
@@ -118,7 +123,7 @@ fn threads() -> usize {
 }
 
 /// Makes the folder, readable by its owner only.
-fn create_private(folder: &Path) -> std::io::Result<()> {
+pub(super) fn create_private(folder: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }

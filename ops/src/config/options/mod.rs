@@ -47,6 +47,7 @@ macro_rules! section {
 pub mod api;
 pub mod chronova;
 pub mod default;
+pub mod eventstoredb;
 pub mod libvirt;
 pub mod scheduling;
 pub mod services;
@@ -77,6 +78,7 @@ macro_rules! configuration {
 
 configuration! {
     chronova: chronova::Chronova,
+    eventstoredb: eventstoredb::EventStoreDb,
     default: default::Default,
     api: api::Api,
     oslo_policy: api::OsloPolicy,

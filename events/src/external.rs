@@ -1,0 +1,101 @@
+//! What programs other than Chronova keep in the same log: their own events, in streams of their own.
+//!
+//! The content is theirs and opaque here. No fold and no read model looks at it; it is in the log's order, under its
+//! checks, and in every audit. Their streams are those whose category is none of ours (see [`is_ours`]).
+
+use std::fmt::Write;
+
+use bytes::Bytes;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::registry::{NounEvent, is_noun};
+
+noun! {
+    /// What can happen outside.
+    ExternalEvent = "external" {
+        /// Another program recorded an event of its own.
+        ExternalRecorded = "recorded" @ 1,
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExternalRecorded {
+    /// What the other program calls it: `OrderPlaced`.
+    pub event_type: String,
+    /// `application/json`, or `application/octet-stream` for anything else.
+    pub content_type: String,
+    pub data: Content,
+    /// What the other program says about the event, in a form of its own.
+    pub metadata: Content,
+}
+
+/// Bytes of others. People are shown text where it is text.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Content(pub Bytes);
+
+impl Serialize for Content {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if !serializer.is_human_readable() {
+            return serializer.serialize_bytes(&self.0);
+        }
+        match std::str::from_utf8(&self.0) {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => serializer.serialize_str(&hexadecimal(&self.0)),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Bytes::deserialize(deserializer).map(Self)
+    }
+}
+
+/// `hex:00ff10`.
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold("hex:".to_owned(), |mut text, byte| {
+        // Writing to a text cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Whether streams of this category belong to Chronova: every noun keeps its events in the category of its name. Only
+/// events of that noun may stand there, because the noun's fold gives a meaning to each of them.
+pub fn is_ours(category: &str) -> bool {
+    category != ExternalEvent::NOUN && is_noun(category)
+}
+
+/// One example of each.
+pub fn samples() -> Vec<ExternalEvent> {
+    vec![
+        ExternalRecorded {
+            event_type: "OrderPlaced".into(),
+            content_type: "application/json".into(),
+            data: Content(Bytes::from_static(b"{\"order\":7}")),
+            metadata: Content(Bytes::from_static(&[0, 255])),
+        }
+        .into(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::registry::Event;
+
+    #[test]
+    fn text_is_shown_as_text_and_bytes_as_digits() {
+        let event = Event::from(samples().remove(0));
+        assert_eq!(event.json()["data"], "{\"order\":7}");
+        assert_eq!(event.json()["metadata"], "hex:00ff");
+    }
+
+    #[test]
+    fn our_categories_are_the_nouns() {
+        assert!(is_ours("instance") && is_ours("security_group"));
+        assert!(!is_ours("external") && !is_ours("orders") && !is_ours("") && !is_ours("Instance"));
+    }
+}

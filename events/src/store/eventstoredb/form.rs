@@ -1,0 +1,360 @@
+//! One event in EventStoreDB's terms.
+//!
+//! Our own events: the type is the kind (`instance.build_requested`), the data is the payload in our codec
+//! (`application/octet-stream`), and the custom metadata is a JSON object that carries the rest of the envelope, with
+//! EventStoreDB's names for correlation and causation. [`Form::readable`] has the payload as JSON instead, for people.
+//! Events of other programs are what those programs wrote, byte for byte.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use uuid::Uuid;
+
+use crate::codec::{BINCODE_2, MAX_PAYLOAD};
+use crate::envelope::{Cause, Meta, NewEvent, Position, Recorded, Revision, StreamId, Timestamp};
+use crate::external::{Content, ExternalEvent, ExternalRecorded, is_ours};
+use crate::ids::{EventId, ProcessId, ProjectId, RequestId, UserId};
+use crate::registry::{DecodeError, Event, NounEvent};
+use crate::store::{AppendError, encode_payload};
+
+pub const JSON: &str = "application/json";
+pub const BINARY: &str = "application/octet-stream";
+
+/// The longest name of a stream and of an event type that is taken from outside.
+pub const MAX_NAME: usize = 255;
+
+/// Why something is no event that may stand in its stream.
+#[derive(Debug, Error)]
+pub enum FormError {
+    #[error("`{0}` is no kind of event of the streams `{1}-...`")]
+    OtherNoun(String, String),
+    #[error("{kind} version {found} is not the version {expected} that is written here")]
+    OtherVersion { kind: String, found: u16, expected: u16 },
+    #[error("the metadata are not those of an event of Chronova: {0}")]
+    Metadata(String),
+    #[error("the event cannot be decoded")]
+    Payload(#[from] DecodeError),
+    #[error("the event's type is empty, begins with $, or is longer than {MAX_NAME} bytes")]
+    Name,
+    #[error("the content type `{0}` is neither {JSON} nor {BINARY}")]
+    ContentType(String),
+    #[error("an event of {size} bytes exceeds the limit of {limit}")]
+    TooLarge { size: usize, limit: usize },
+}
+
+/// An event as EventStoreDB's protocol carries it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Form {
+    pub event_type: String,
+    pub content_type: String,
+    pub metadata: Bytes,
+    pub data: Bytes,
+}
+
+/// The envelope of our own events, as JSON.
+#[derive(Debug, Serialize, Deserialize)]
+struct Envelope {
+    #[serde(rename = "$correlationId")]
+    correlation: Uuid,
+    #[serde(rename = "$causationId", default, skip_serializing_if = "Option::is_none")]
+    causation: Option<EventId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    request_id: Option<RequestId>,
+    cause: Who,
+    /// Microseconds since 1970.
+    recorded_at: i64,
+    version: u16,
+    codec: u8,
+    /// The event's place in the chain of hashes, for those who keep it; whoever reads a log makes no use of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hash: Option<String>,
+}
+
+/// [`Cause`] in the words of the metadata.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Who {
+    User { user: UserId, project: Option<ProjectId>, roles: Vec<String> },
+    Process(ProcessId),
+    System(String),
+}
+
+impl From<&Cause> for Who {
+    fn from(cause: &Cause) -> Self {
+        match cause.clone() {
+            Cause::User { user, project, roles } => Self::User { user, project, roles },
+            Cause::Process { process } => Self::Process(process),
+            Cause::System { part } => Self::System(part),
+        }
+    }
+}
+
+impl From<Who> for Cause {
+    fn from(who: Who) -> Self {
+        match who {
+            Who::User { user, project, roles } => Self::User { user, project, roles },
+            Who::Process(process) => Self::Process { process },
+            Who::System(part) => Self::System { part },
+        }
+    }
+}
+
+impl Envelope {
+    fn new(meta: &Meta, recorded_at: Timestamp, version: u16, codec: u8) -> Self {
+        Self {
+            correlation: meta.correlation,
+            causation: meta.causation,
+            request_id: meta.request_id.clone(),
+            cause: Who::from(&meta.cause),
+            recorded_at: recorded_at.0,
+            version,
+            codec,
+            hash: None,
+        }
+    }
+
+    fn to_json(&self) -> Bytes {
+        // Texts and numbers always are JSON.
+        serde_json::to_vec(self).unwrap_or_default().into()
+    }
+
+    fn into_meta(self) -> Meta {
+        let Self { request_id, correlation, causation, cause, .. } = self;
+        Meta { request_id, correlation, causation, cause: cause.into() }
+    }
+}
+
+impl Form {
+    /// An event about to be appended.
+    pub fn of_new(new: &NewEvent) -> Result<Self, AppendError> {
+        if let Some(ExternalEvent::ExternalRecorded(outside)) = ExternalEvent::of(&new.event) {
+            return Ok(Self::of_external(outside));
+        }
+        let data = encode_payload(new)?;
+        let envelope = Envelope::new(&new.meta, new.recorded_at, new.event.version(), BINCODE_2);
+        Ok(Self::ours(new.event.kind(), &envelope, data.into()))
+    }
+
+    /// An event of the log, exactly as it is kept.
+    pub fn of_recorded(recorded: &Recorded) -> Result<Self, DecodeError> {
+        if let Some(outside) = external(recorded)? {
+            return Ok(Self::of_external(&outside));
+        }
+        let mut envelope = Envelope::new(&recorded.meta, recorded.recorded_at, recorded.version, recorded.codec);
+        envelope.hash = recorded.hash.map(|hash| hash.to_string());
+        Ok(Self::ours(&recorded.kind, &envelope, recorded.data.clone()))
+    }
+
+    /// An event of the log for people: our payload as JSON.
+    pub fn readable(recorded: &Recorded) -> Result<Self, DecodeError> {
+        let form = Self::of_recorded(recorded)?;
+        if &*recorded.kind == OUTSIDE {
+            return Ok(form);
+        }
+        let data = recorded.event()?.json().to_string().into();
+        Ok(Self { content_type: JSON.to_owned(), data, ..form })
+    }
+
+    fn ours(kind: &str, envelope: &Envelope, data: Bytes) -> Self {
+        let (event_type, content_type) = (kind.to_owned(), BINARY.to_owned());
+        Self { event_type, content_type, metadata: envelope.to_json(), data }
+    }
+
+    fn of_external(outside: &ExternalRecorded) -> Self {
+        Self {
+            event_type: outside.event_type.clone(),
+            content_type: outside.content_type.clone(),
+            metadata: outside.metadata.0.clone(),
+            data: outside.data.0.clone(),
+        }
+    }
+
+    /// An event of ours that another process of ours wants to append to `stream`: known, whole, in its place, and in the
+    /// version that is written today.
+    pub fn into_ours(self, id: EventId, stream: &StreamId) -> Result<NewEvent, FormError> {
+        let noun = self.event_type.split_once('.').map_or("", |(noun, _)| noun);
+        if noun != stream.category() || !is_ours(noun) {
+            return Err(FormError::OtherNoun(self.event_type, stream.category().to_owned()));
+        }
+        check_size(self.data.len())?;
+        let envelope = self.envelope()?;
+        let event = Event::decode(&self.event_type, envelope.version, envelope.codec, &self.data)?;
+        if event.version() != envelope.version {
+            let (found, expected) = (envelope.version, event.version());
+            return Err(FormError::OtherVersion { kind: self.event_type, found, expected });
+        }
+        let recorded_at = Timestamp(envelope.recorded_at);
+        Ok(NewEvent { id, event: Arc::new(event), recorded_at, meta: Arc::new(envelope.into_meta()) })
+    }
+
+    /// An event of another program, recorded now by `who`.
+    pub fn into_external(self, id: EventId, now: Timestamp, meta: &Arc<Meta>) -> Result<NewEvent, FormError> {
+        if self.event_type.is_empty() || self.event_type.len() > MAX_NAME || self.event_type.starts_with('$') {
+            return Err(FormError::Name);
+        }
+        if ![JSON, BINARY].contains(&self.content_type.as_str()) {
+            return Err(FormError::ContentType(self.content_type));
+        }
+        // Room for the names and the lengths that are encoded with the content.
+        check_size(self.data.len() + self.metadata.len() + 2 * MAX_NAME)?;
+        let event = Event::from(ExternalEvent::from(self.outside()));
+        Ok(NewEvent { id, event: Arc::new(event), recorded_at: now, meta: Arc::clone(meta) })
+    }
+
+    fn outside(self) -> ExternalRecorded {
+        let Self { event_type, content_type, metadata, data } = self;
+        ExternalRecorded { event_type, content_type, data: Content(data), metadata: Content(metadata) }
+    }
+
+    fn envelope(&self) -> Result<Envelope, FormError> {
+        serde_json::from_slice(&self.metadata).map_err(|error| FormError::Metadata(error.to_string()))
+    }
+
+    /// What stands at `place` of a log that others keep. Whatever is not in a stream of ours is opaque.
+    pub fn into_recorded(self, place: Place) -> Result<Recorded, FormError> {
+        let Place { position, stream, revision, id, created } = place;
+        if is_ours(stream.category()) {
+            let envelope = self.envelope()?;
+            return Ok(Recorded {
+                position,
+                stream,
+                revision,
+                id,
+                kind: self.event_type.into(),
+                version: envelope.version,
+                codec: envelope.codec,
+                recorded_at: Timestamp(envelope.recorded_at),
+                meta: Arc::new(envelope.into_meta()),
+                data: self.data,
+                hash: None,
+                decoded: OnceLock::new(),
+            });
+        }
+        let event = ExternalEvent::from(self.outside());
+        let data = event.encode().map_err(|error| FormError::Metadata(error.to_string()))?;
+        let meta = Meta {
+            request_id: None,
+            correlation: id.0,
+            causation: None,
+            cause: Cause::System { part: "eventstoredb".to_owned() },
+        };
+        Ok(Recorded {
+            position,
+            stream,
+            revision,
+            id,
+            kind: OUTSIDE.into(),
+            version: event.version(),
+            codec: BINCODE_2,
+            recorded_at: created,
+            meta: Arc::new(meta),
+            data: data.into(),
+            hash: None,
+            decoded: OnceLock::from(Arc::new(Event::from(event))),
+        })
+    }
+}
+
+/// Where an event stands, in our terms.
+#[derive(Debug, Clone)]
+pub struct Place {
+    pub position: Position,
+    pub stream: StreamId,
+    pub revision: Revision,
+    pub id: EventId,
+    pub created: Timestamp,
+}
+
+/// The kind of all events of other programs.
+const OUTSIDE: &str = "external.recorded";
+
+fn external(recorded: &Recorded) -> Result<Option<ExternalRecorded>, DecodeError> {
+    if &*recorded.kind != OUTSIDE {
+        return Ok(None);
+    }
+    Ok(match ExternalEvent::of(recorded.event()?) {
+        Some(ExternalEvent::ExternalRecorded(outside)) => Some(outside.clone()),
+        None => None,
+    })
+}
+
+fn check_size(size: usize) -> Result<(), FormError> {
+    if size > MAX_PAYLOAD { Err(FormError::TooLarge { size, limit: MAX_PAYLOAD }) } else { Ok(()) }
+}
+
+/// The type that filters of clients look at: the other program's own for events of other programs.
+pub fn event_type(recorded: &Recorded) -> String {
+    match external(recorded) {
+        Ok(Some(outside)) => outside.event_type,
+        Ok(None) | Err(_) => recorded.kind.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::store::conformance::event;
+
+    fn place(stream: StreamId) -> Place {
+        let id = EventId(Uuid::nil());
+        Place { position: Position(7), stream, revision: Revision(3), id, created: Timestamp(5) }
+    }
+
+    #[test]
+    fn our_events_go_round_in_their_own_streams_only() {
+        let new = event("a step");
+        let form = Form::of_new(&new).unwrap();
+        assert_eq!((form.event_type.as_str(), form.content_type.as_str()), ("process.step_undone", BINARY));
+        let (there, elsewhere) = (StreamId::new("process", "x"), StreamId::new("instance", "x"));
+        let back = form.clone().into_ours(new.id, &there).unwrap();
+        assert_eq!(
+            (back.event, back.meta, back.recorded_at),
+            (Arc::clone(&new.event), new.meta.clone(), new.recorded_at)
+        );
+        assert!(matches!(form.clone().into_ours(new.id, &elsewhere), Err(FormError::OtherNoun(..))));
+        let read = form.clone().into_recorded(place(there)).unwrap();
+        assert_eq!((read.event().unwrap(), &read.meta), (&new.event, &new.meta));
+        assert_eq!(Form::of_recorded(&read).unwrap(), form);
+        let readable = Form::readable(&read).unwrap();
+        assert_eq!(readable.data, r#"{"step":"a step"}"#);
+        assert_eq!((readable.content_type.as_str(), &readable.metadata), (JSON, &form.metadata));
+    }
+
+    #[test]
+    fn what_does_not_decode_is_refused() {
+        let (new, stream) = (event("x"), StreamId::new("process", "x"));
+        let form = Form::of_new(&new).unwrap();
+        let broken = Form { data: Bytes::from_static(b"\xff\xff"), ..form.clone() };
+        assert!(matches!(broken.into_ours(new.id, &stream), Err(FormError::Payload(_))));
+        let unknown = Form { event_type: "process.dreamt".to_owned(), ..form.clone() };
+        assert!(matches!(unknown.into_ours(new.id, &stream), Err(FormError::Payload(_))));
+        let bare = Form { metadata: Bytes::from_static(b"{}"), ..form };
+        assert!(matches!(bare.into_ours(new.id, &stream), Err(FormError::Metadata(_))));
+    }
+
+    #[test]
+    fn events_of_others_are_kept_byte_for_byte() {
+        let theirs = Form {
+            // Not even the name of a kind of ours makes it ours.
+            event_type: "process.step_undone".to_owned(),
+            content_type: JSON.to_owned(),
+            metadata: Bytes::from_static(&[0, 255]),
+            data: Bytes::from_static(b"{}"),
+        };
+        let meta = Meta::system("test");
+        let new = theirs.clone().into_external(EventId(Uuid::nil()), Timestamp(1), &meta).unwrap();
+        assert_eq!(new.event.kind(), OUTSIDE);
+        assert_eq!(Form::of_new(&new).unwrap(), theirs);
+        let read = theirs.clone().into_recorded(place(StreamId::new("orders", "7"))).unwrap();
+        assert_eq!((&*read.kind, event_type(&read).as_str()), (OUTSIDE, "process.step_undone"));
+        assert_eq!(Form::readable(&read).unwrap(), theirs);
+        let odd = Form { content_type: "text/html".to_owned(), ..theirs.clone() };
+        assert!(matches!(odd.into_external(new.id, Timestamp(1), &meta), Err(FormError::ContentType(_))));
+        let large = Form { data: vec![0; MAX_PAYLOAD].into(), ..theirs };
+        assert!(matches!(large.into_external(new.id, Timestamp(1), &meta), Err(FormError::TooLarge { .. })));
+    }
+}

@@ -1,0 +1,92 @@
+//! The connection to the server, made anew when it is lost.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use eventstore::{Client, ClientSettings, Error};
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use crate::store::StoreError;
+
+pub(super) struct Remote {
+    settings: ClientSettings,
+    runtime: Handle,
+    /// How long a call goes on trying.
+    pub(super) patience: Duration,
+    /// The client, and how many there were before it.
+    current: Mutex<(Client, u64)>,
+}
+
+impl Remote {
+    /// Between two attempts.
+    pub(super) const PAUSE: Duration = Duration::from_millis(100);
+
+    pub(super) fn new(url: &str, patience: Duration) -> Result<Self, StoreError> {
+        let settings: ClientSettings = url.parse().map_err(|error: eventstore::ClientSettingsParseError| {
+            // The whole message would repeat the password.
+            StoreError::Io(format!("the address of the log is no esdb:// URL: {}", scrubbed(error.message(), url)))
+        })?;
+        let runtime = Handle::current();
+        let client = open(&runtime, &settings)?;
+        Ok(Self { settings, runtime, patience, current: Mutex::new((client, 0)) })
+    }
+
+    /// The client of the moment, and its number.
+    pub(super) fn client(&self) -> (Client, u64) {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Makes a new client in place of the one with this number, unless somebody has.
+    pub(super) fn renew(&self, number: u64) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.1 != number {
+            return;
+        }
+        match open(&self.runtime, &self.settings) {
+            Ok(client) => *current = (client, number + 1),
+            Err(error) => tracing::warn!(%error, "no new connection to the log can be made"),
+        }
+    }
+
+    /// Carries a call out, again and again while the server cannot be reached, for as long as patience lasts.
+    pub(super) async fn retry<T, Attempt>(&self, call: impl Fn(Client) -> Attempt) -> Result<T, Error>
+    where
+        Attempt: Future<Output = Result<T, Error>>,
+    {
+        let until = Instant::now() + self.patience;
+        loop {
+            let (client, number) = self.client();
+            let error = match call(client).await {
+                Err(error) if is_passing(&error) => error,
+                done => return done,
+            };
+            if Instant::now() >= until {
+                return Err(error);
+            }
+            tracing::debug!(%error, "the log cannot be reached; trying again");
+            tokio::time::sleep(Self::PAUSE).await;
+            self.renew(number);
+        }
+    }
+}
+
+fn open(runtime: &Handle, settings: &ClientSettings) -> Result<Client, StoreError> {
+    Client::with_runtime_handle(runtime.clone(), settings.clone()).map_err(|error| StoreError::Io(error.to_string()))
+}
+
+fn scrubbed<'a>(message: &'a str, url: &str) -> &'a str {
+    if message.contains(url) { "it cannot be parsed" } else { message }
+}
+
+/// Whether another attempt may meet a server.
+fn is_passing(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::ServerError(_)
+            | Error::ConnectionClosed
+            | Error::GrpcConnectionError(_)
+            | Error::NotLeaderException(_)
+            | Error::DeadlineExceeded
+    )
+}

@@ -1,0 +1,37 @@
+//! `chronova serve-log`: the event log and nothing else, for those who speak EventStoreDB's protocol.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use chronova_events::store::sqlite::SqliteStore;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{eventstoredb, settings, wiring};
+use crate::config::Config;
+use crate::telemetry::{LogSettings, Logging};
+
+/// Serves until SIGTERM or SIGINT.
+pub fn run(config: Config) -> Result<()> {
+    let _logging = Logging::start(&LogSettings::from_config(&config))?;
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve(config))
+}
+
+async fn serve(config: Config) -> Result<()> {
+    let folder = &config.chronova.data_dir;
+    wiring::create_private(folder).with_context(|| format!("cannot use the data folder {}", folder.display()))?;
+    let path = folder.join("log.db");
+    let store = SqliteStore::open(&path, &settings::log(&config))
+        .with_context(|| format!("cannot open the event log {}", path.display()))?;
+    let server = eventstoredb::open(&config, Arc::clone(&store) as _)
+        .await?
+        .context("[eventstoredb] listen is empty: there is nowhere to serve the log")?;
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("told to end");
+    server.stop().await;
+    store.close().await;
+    Ok(())
+}

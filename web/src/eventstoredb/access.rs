@@ -1,0 +1,143 @@
+//! Who may speak to the log, and what each may do.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use thiserror::Error;
+
+use crate::secret::{Secret, SecretHash};
+
+/// What a credential is good for; each right includes those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Right {
+    /// Reads everything; our payloads come as JSON.
+    Read,
+    /// Also appends events of its own, to streams that are not ours.
+    Write,
+    /// Another Chronova: reads our payloads in our codec, and appends to our streams.
+    Peer,
+}
+
+impl Right {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "read" => Some(Self::Read),
+            "write" => Some(Self::Write),
+            "peer" => Some(Self::Peer),
+            _ => None,
+        }
+    }
+}
+
+/// What is wrong with a line of the list of users. Passwords are not repeated.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum UserError {
+    #[error("user {0}: a user is NAME:RIGHT:PASSWORD, and RIGHT is read, write or peer")]
+    Form(usize),
+    #[error("user {0}: the password is shorter than {MIN_PASSWORD} characters")]
+    Short(usize),
+    #[error("user {0}: the name {1} is there twice")]
+    Twice(usize, String),
+    #[error("nobody is named who may connect")]
+    Nobody,
+}
+
+const MIN_PASSWORD: usize = 8;
+
+#[derive(Debug, Clone)]
+pub(super) struct User {
+    pub(super) name: String,
+    pub(super) right: Right,
+    password: SecretHash,
+}
+
+/// Everybody who may connect.
+#[derive(Debug, Clone)]
+pub struct Users(Vec<User>);
+
+impl Users {
+    /// From lines `NAME:RIGHT:PASSWORD`.
+    pub fn parse(lines: &[String]) -> Result<Self, UserError> {
+        let mut users: Vec<User> = Vec::with_capacity(lines.len());
+        for (index, line) in lines.iter().enumerate() {
+            let number = index + 1;
+            let mut parts = line.splitn(3, ':');
+            let (Some(name), Some(right), Some(password)) = (parts.next(), parts.next(), parts.next()) else {
+                return Err(UserError::Form(number));
+            };
+            let right = Right::parse(right.trim()).ok_or(UserError::Form(number))?;
+            if name.is_empty() {
+                return Err(UserError::Form(number));
+            }
+            if password.chars().count() < MIN_PASSWORD {
+                return Err(UserError::Short(number));
+            }
+            if users.iter().any(|user| user.name == name) {
+                return Err(UserError::Twice(number, name.to_owned()));
+            }
+            users.push(User { name: name.to_owned(), right, password: Secret::new(password).hash() });
+        }
+        if users.is_empty() { Err(UserError::Nobody) } else { Ok(Self(users)) }
+    }
+
+    /// The user whose credential this `Authorization` header carries: `Basic` with name and password, or `Bearer` with the
+    /// password alone. Every user is compared with, so that the time taken tells nobody who exists.
+    pub(super) fn admit(&self, header: &str) -> Option<&User> {
+        let (scheme, credential) = header.split_once(' ')?;
+        let decoded;
+        let (name, password) = if scheme.eq_ignore_ascii_case("basic") {
+            decoded = String::from_utf8(STANDARD.decode(credential.trim()).ok()?).ok()?;
+            let (name, password) = decoded.split_once(':')?;
+            (Some(name), password)
+        } else if scheme.eq_ignore_ascii_case("bearer") {
+            (None, credential.trim())
+        } else {
+            return None;
+        };
+        let given = Secret::new(password).hash();
+        let mut found = None;
+        for user in &self.0 {
+            let right_password = user.password == given;
+            let right_name = name.is_none_or(|name| name == user.name);
+            if right_password && right_name {
+                found = Some(user);
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn users(lines: &[&str]) -> Result<Users, UserError> {
+        Users::parse(&lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_credential_is_name_and_password_or_the_password_alone() {
+        let users = users(&["auditor:read:long enough", "shop:write:pass:with:colons"]).unwrap();
+        let basic = |text: &str| format!("Basic {}", STANDARD.encode(text));
+        let admitted = |header: &str| users.admit(header).map(|user| (user.name.as_str(), user.right));
+        assert_eq!(admitted(&basic("auditor:long enough")), Some(("auditor", Right::Read)));
+        assert_eq!(admitted(&basic("shop:pass:with:colons")), Some(("shop", Right::Write)));
+        assert_eq!(admitted("bearer pass:with:colons"), Some(("shop", Right::Write)));
+        for wrong in ["auditor:wrong", "nobody:long enough", "auditor:", "auditor", "shop:long enough"] {
+            assert_eq!(admitted(&basic(wrong)), None, "{wrong}");
+        }
+        for wrong in ["", "Basic", "Basic ???", "Bearer ", "Bearer auditor", "Digest x"] {
+            assert_eq!(admitted(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_list_with_mistakes_is_refused_without_repeating_passwords() {
+        assert_eq!(users(&["a:read"]).unwrap_err(), UserError::Form(1));
+        assert_eq!(users(&["a:read:12345678", "b:admin:12345678"]).unwrap_err(), UserError::Form(2));
+        assert_eq!(users(&["a:read:short"]).unwrap_err(), UserError::Short(1));
+        assert_eq!(users(&["a:read:12345678", "a:peer:87654321"]).unwrap_err(), UserError::Twice(2, "a".to_owned()));
+        assert_eq!(users(&[]).unwrap_err(), UserError::Nobody);
+    }
+}

@@ -1,0 +1,182 @@
+//! Taking events in: from other programs into streams of their own, from processes of ours into ours.
+
+use std::sync::Arc;
+
+use chronova_events::envelope::{Cause, Meta, NewEvent, Revision, StreamId};
+use chronova_events::external::is_ours;
+use chronova_events::ids::EventId;
+use chronova_events::store::eventstoredb::form::{Form, MAX_NAME};
+use chronova_events::store::{AppendError, Appended, Expected};
+use serde::Deserialize;
+use tonic::Status;
+use uuid::Uuid;
+
+use super::access::{Right, User};
+use super::service::Log;
+use super::status;
+use super::wire::{self, ExpectedRevision, ProposedMessage};
+
+/// The most events of one append; their bytes have the bound of [`Log::max_append_bytes`].
+pub(super) const MAX_EVENTS: usize = 4_096;
+
+/// How far back a repeated append with the expectation "any" is looked for.
+const REPEATED: u64 = 256;
+
+/// Why an append was not carried out.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// The stream is elsewhere than the client believes.
+    WrongVersion(Revision),
+    TooLarge(usize),
+    Status(Status),
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}
+
+/// The stream that a client names, if there can be such a stream.
+pub(super) fn stream_name(identifier: Option<wire::StreamIdentifier>) -> Result<String, Status> {
+    let name = identifier.map(|identifier| identifier.stream_name).unwrap_or_default();
+    match String::from_utf8(name.to_vec()) {
+        Ok(name) if !name.is_empty() && name.len() <= MAX_NAME => Ok(name),
+        _ => Err(Status::invalid_argument(format!("a stream has a name in UTF-8, of 1 to {MAX_NAME} bytes"))),
+    }
+}
+
+/// Checks that `user` may append to the stream of that name.
+fn permitted(user: &User, name: String) -> Result<StreamId, Status> {
+    if user.right < Right::Write {
+        return Err(Status::permission_denied("this credential may only read"));
+    }
+    if name.starts_with('$') {
+        return Err(Status::permission_denied("streams whose names begin with $ are not kept here"));
+    }
+    let stream = StreamId::from_stored(&name);
+    if is_ours(stream.category()) && user.right < Right::Peer {
+        return Err(Status::permission_denied(format!(
+            "streams of the category {} hold events of Chronova; other programs use other categories",
+            stream.category()
+        )));
+    }
+    Ok(stream)
+}
+
+/// Carries one append out.
+pub(super) async fn append(
+    log: &Log,
+    user: &User,
+    name: String,
+    expected: &ExpectedRevision,
+    proposed: Vec<ProposedMessage>,
+) -> Result<Appended, Refusal> {
+    let stream = permitted(user, name)?;
+    let size: usize = proposed.iter().map(|message| message.data.len() + message.custom_metadata.len()).sum();
+    if size > log.max_append_bytes {
+        return Err(Refusal::TooLarge(log.max_append_bytes));
+    }
+    if proposed.len() > MAX_EVENTS {
+        return Err(Status::invalid_argument(format!("one append has at most {MAX_EVENTS} events")).into());
+    }
+    let events =
+        proposed.into_iter().map(|message| take(log, user, &stream, message)).collect::<Result<Vec<_>, Status>>()?;
+    let expected = match expected {
+        ExpectedRevision::Revision(revision) => Expected::Exact(Revision(revision.saturating_add(1))),
+        ExpectedRevision::NoStream(_) => Expected::Exact(Revision::NONE),
+        ExpectedRevision::Any(_) => Expected::Any,
+        ExpectedRevision::StreamExists(_) => {
+            let there = log.store.read_stream(&stream, Revision::NONE, 1).await.map_err(|e| status::of_store(&e))?;
+            if there.is_empty() {
+                return Err(Refusal::WrongVersion(Revision::NONE));
+            }
+            Expected::Any
+        }
+    };
+    if expected == Expected::Any
+        && let Some(done) = done_recently(log, &stream, &events).await?
+    {
+        return Ok(done);
+    }
+    let ids: Vec<EventId> = events.iter().map(|event| event.id).collect();
+    match log.store.append(&stream, expected, events).await {
+        Ok(appended) => Ok(appended),
+        Err(AppendError::Conflict { expected, actual, .. }) => match done_at(log, &stream, expected, &ids).await? {
+            Some(done) => Ok(done),
+            None => Err(Refusal::WrongVersion(actual)),
+        },
+        Err(AppendError::TooLarge { limit, .. }) => Err(Refusal::TooLarge(limit)),
+        Err(AppendError::Encode(reason)) => Err(Status::invalid_argument(reason).into()),
+        Err(AppendError::Store(error)) => Err(status::of_store(&error).into()),
+    }
+}
+
+/// One proposed event, checked.
+fn take(log: &Log, user: &User, stream: &StreamId, mut message: ProposedMessage) -> Result<NewEvent, Status> {
+    let id = EventId(uuid_of(message.id).ok_or_else(|| Status::invalid_argument("an event has a UUID"))?);
+    let form = Form {
+        event_type: message.metadata.remove("type").unwrap_or_default(),
+        content_type: message.metadata.remove("content-type").unwrap_or_default(),
+        metadata: message.custom_metadata,
+        data: message.data,
+    };
+    let new = if is_ours(stream.category()) {
+        form.into_ours(id, stream)
+    } else {
+        let meta = meta_of(user, &form);
+        form.into_external(id, log.clock.now(), &meta)
+    };
+    new.map_err(|error| status::of_form(&error))
+}
+
+/// EventStoreDB's convention for metadata that are JSON.
+#[derive(Default, Deserialize)]
+struct Correlation {
+    #[serde(rename = "$correlationId")]
+    correlation: Option<Uuid>,
+}
+
+fn meta_of(user: &User, form: &Form) -> Arc<Meta> {
+    let known = serde_json::from_slice::<Correlation>(&form.metadata).unwrap_or_default().correlation;
+    Arc::new(Meta {
+        request_id: None,
+        correlation: known.unwrap_or_else(Uuid::new_v4),
+        causation: None,
+        cause: Cause::System { part: format!("eventstoredb/{}", user.name) },
+    })
+}
+
+pub(super) fn uuid_of(id: Option<wire::Uuid>) -> Option<Uuid> {
+    #[expect(clippy::cast_sign_loss, reason = "the two halves of a UUID travel as signed numbers")]
+    match id?.value? {
+        wire::UuidValue::Text(text) => Uuid::parse_str(&text).ok(),
+        wire::UuidValue::Structured(halves) => {
+            Some(Uuid::from_u64_pair(halves.most_significant_bits as u64, halves.least_significant_bits as u64))
+        }
+    }
+}
+
+/// Whether exactly these events stand after `expected`: the client repeats an append whose answer it has not seen. As in
+/// EventStoreDB, it gets that answer now.
+async fn done_at(
+    log: &Log,
+    stream: &StreamId,
+    expected: Revision,
+    ids: &[EventId],
+) -> Result<Option<Appended>, Refusal> {
+    let there = log.store.read_stream(stream, expected, ids.len()).await.map_err(|e| status::of_store(&e))?;
+    let same = !ids.is_empty() && there.iter().map(|event| event.id).eq(ids.iter().copied());
+    Ok(there.last().filter(|_| same).map(|last| Appended { revision: last.revision, position: last.position }))
+}
+
+/// The same where any revision was expected: among the stream's newest events.
+async fn done_recently(log: &Log, stream: &StreamId, events: &[NewEvent]) -> Result<Option<Appended>, Refusal> {
+    let Some(first) = events.first() else { return Ok(None) };
+    let last = log.last_revision(stream).await?;
+    let after = Revision(last.0.saturating_sub(REPEATED));
+    let recent = log.store.read_stream(stream, after, REPEATED as usize).await.map_err(|e| status::of_store(&e))?;
+    let Some(at) = recent.iter().position(|event| event.id == first.id) else { return Ok(None) };
+    let ids: Vec<EventId> = events.iter().map(|event| event.id).collect();
+    done_at(log, stream, Revision(recent[at].revision.0 - 1), &ids).await
+}

@@ -1,0 +1,204 @@
+//! The sockets: who may connect from where, how many at once, and the orderly end.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronova_events::clock::Clock;
+use chronova_events::store::EventStore;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use super::access::Users;
+use super::service::{self, Log};
+
+/// Calls that one connection may have under way; subscriptions have a bound of their own.
+const MAX_CALLS: u32 = 64;
+/// How long a client may take for the handshake of TLS.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// A client that does not answer a ping for so long is gone.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
+/// How long calls may take to end when the server does.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// How the log is served.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub listen: Vec<SocketAddr>,
+    pub users: Users,
+    pub tls: Option<TlsFiles>,
+    pub max_connections: usize,
+    pub max_subscriptions: usize,
+    pub max_append_bytes: usize,
+}
+
+/// A certificate (with those that sign it) and its private key, in PEM.
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+#[derive(Debug, Error)]
+pub enum StartError {
+    #[error("{0} can be reached from elsewhere, and without TLS credentials would travel in the clear")]
+    Exposed(SocketAddr),
+    #[error("cannot listen on {address}")]
+    Listen {
+        address: SocketAddr,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot use the certificate {certificate} with the key {key}: {reason}")]
+    Tls { certificate: PathBuf, key: PathBuf, reason: String },
+}
+
+/// A served log. It ends when told to; dropped, it ends at once.
+#[derive(Debug)]
+pub struct Server {
+    addresses: Vec<SocketAddr>,
+    ends: watch::Sender<bool>,
+    listeners: JoinSet<()>,
+}
+
+impl Server {
+    /// Where it listens, with the ports that were chosen.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Takes no more calls, ends those under way, and waits for them a little.
+    pub async fn stop(mut self) {
+        self.ends.send_replace(true);
+        while self.listeners.join_next().await.is_some() {}
+    }
+}
+
+/// Serves `store` until the server is stopped.
+pub async fn serve(store: Arc<dyn EventStore>, clock: Arc<dyn Clock>, options: Options) -> Result<Server, StartError> {
+    if options.tls.is_none()
+        && let Some(exposed) = options.listen.iter().find(|address| !address.ip().is_loopback())
+    {
+        return Err(StartError::Exposed(*exposed));
+    }
+    let tls = options.tls.as_ref().map(acceptor).transpose()?;
+    let (ends, ended) = watch::channel(false);
+    let log = Arc::new(Log {
+        store,
+        clock,
+        users: options.users,
+        max_append_bytes: options.max_append_bytes,
+        subscriptions: Arc::new(Semaphore::new(options.max_subscriptions)),
+        ends: ended,
+    });
+    let places = Arc::new(Semaphore::new(options.max_connections));
+    let (mut addresses, mut listeners) = (Vec::new(), JoinSet::new());
+    for address in options.listen {
+        let failed = |source| StartError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        addresses.push(listener.local_addr().map_err(failed)?);
+        listeners.spawn(accept(listener, tls.clone(), Arc::clone(&log), Arc::clone(&places)));
+    }
+    Ok(Server { addresses, ends, listeners })
+}
+
+fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, StartError> {
+    let failed =
+        |reason: String| StartError::Tls { certificate: files.certificate.clone(), key: files.key.clone(), reason };
+    let read = |path: &PathBuf| fs::read(path).map_err(|error| failed(format!("{}: {error}", path.display())));
+    let certificates = CertificateDer::pem_slice_iter(&read(&files.certificate)?)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| failed(error.to_string()))?;
+    let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?).map_err(|error| failed(error.to_string()))?;
+    // The provider is named, because another part of the program may have brought another one along.
+    let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(certificates, key))
+        .map_err(|error| failed(error.to_string()))?;
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Takes connections until the server ends, then waits for those that are left.
+async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, log: Arc<Log>, places: Arc<Semaphore>) {
+    let mut connections = JoinSet::new();
+    let mut ending = log.ending();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next() => continue,
+            () = ending.wait() => break,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // No more files, for example: that passes, and asking at once again would not help it.
+                tracing::warn!(%error, "a client of the log cannot be accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            tracing::warn!(%peer, "a client of the log is turned away: there are as many connections as are allowed");
+            continue;
+        };
+        let (tls, log) = (tls.clone(), Arc::clone(&log));
+        connections.spawn(async move {
+            if let Err(error) = connection(stream, tls, log).await {
+                tracing::debug!(%peer, error, "a client of the log has gone");
+            }
+            drop(place);
+        });
+    }
+    let _ = tokio::time::timeout(FAREWELL, async { while connections.join_next().await.is_some() {} }).await;
+}
+
+async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, log: Arc<Log>) -> Result<(), String> {
+    stream.set_nodelay(true).map_err(|error| error.to_string())?;
+    let local = stream.local_addr().map_err(|error| error.to_string())?;
+    match tls {
+        None => talk(stream, local, log).await,
+        Some(tls) => {
+            let accepted = tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await;
+            talk(accepted.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?, local, log).await
+        }
+    }
+}
+
+async fn talk(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    local: SocketAddr,
+    log: Arc<Log>,
+) -> Result<(), String> {
+    let mut ending = log.ending();
+    let service = service_fn(move |request| {
+        let log = Arc::clone(&log);
+        async move { Ok::<_, std::convert::Infallible>(service::answer(log, local, request).await) }
+    });
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_CALLS)
+        .max_header_list_size(16 << 10)
+        .keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_timeout(KEEP_ALIVE)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        ended = connection.as_mut() => return ended.map_err(|error| error.to_string()),
+        () = ending.wait() => connection.as_mut().graceful_shutdown(),
+    }
+    connection.await.map_err(|error| error.to_string())
+}

@@ -1,0 +1,410 @@
+//! Reads and subscriptions: of one stream, or of the whole log.
+//!
+//! EventStoreDB's rules about where a read begins, which clients rely on: a read forwards includes the place it is given; a
+//! subscription does not; a read backwards includes the revision, but not the position. Everything is read in pages, when
+//! the client takes it, so that a slow client costs one page and a lost one nothing.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use chronova_events::envelope::{Position, Recorded, Revision, StreamId};
+use chronova_events::store::tail::Subscription;
+use futures::stream::{self, BoxStream, StreamExt as _};
+use tokio::sync::OwnedSemaphorePermit;
+use tonic::Status;
+
+use super::access::{Right, User};
+use super::append::stream_name;
+use super::filter::Filter;
+use super::service::{Ending, Log};
+use super::show::{self, Shown};
+use super::status;
+use super::wire::{
+    AllOption, BACKWARDS, Checkpoint, ReadContent, ReadCount, ReadFilter, ReadFrom, ReadOptions, ReadResp,
+    RevisionOption, Standing, StreamNotFound, SubscriptionConfirmation, UuidForm,
+};
+
+/// Events read at once.
+const PAGE: usize = 256;
+
+pub(super) type Answers = BoxStream<'static, Result<ReadResp, Status>>;
+
+/// Begins what a client asks for.
+pub(super) async fn read(log: Arc<Log>, user: &User, options: Option<ReadOptions>) -> Result<Answers, Status> {
+    let options = options.ok_or_else(|| Status::invalid_argument("a read has options"))?;
+    let structured = matches!(options.uuid_option.and_then(|option| option.form), Some(UuidForm::Structured(_)));
+    let shown = Shown { exact: user.right == Right::Peer, structured };
+    let backwards = options.read_direction == BACKWARDS;
+    let filter = match options.filter {
+        Some(ReadFilter::Filter(filter)) => Some(Filter::parse(filter)?),
+        Some(ReadFilter::None(_)) | None => None,
+    };
+    match (options.from, options.count) {
+        (None, _) | (_, None) => Err(Status::invalid_argument("a read has a place to begin and a count")),
+        (Some(ReadFrom::Stream(_)), _) if filter.is_some() => {
+            Err(Status::invalid_argument("only reads of the whole log have a filter"))
+        }
+        (_, Some(ReadCount::Subscription(_))) if backwards => {
+            Err(Status::invalid_argument("a subscription goes forwards"))
+        }
+        (Some(ReadFrom::Stream(from)), Some(count)) => {
+            let name = stream_name(from.stream_identifier)?;
+            let at = from.revision.unwrap_or(RevisionOption::Start(super::wire::Empty {}));
+            let stream = StreamId::from_stored(&name);
+            match count {
+                ReadCount::Count(count) => {
+                    let reader = StreamReader::new(&log, stream, &at, backwards, count).await?;
+                    Ok(answers(Reading { log, shown, source: Source::Stream(reader), _place: None }))
+                }
+                ReadCount::Subscription(_) => {
+                    let place = Some(log.subscription()?);
+                    let follower = StreamFollower::new(&log, stream, &at).await?;
+                    Ok(answers(Reading { log, shown, source: Source::StreamLive(Box::new(follower)), _place: place }))
+                }
+            }
+        }
+        (Some(ReadFrom::All(from)), Some(count)) => {
+            let at = from.position.unwrap_or(AllOption::Start(super::wire::Empty {}));
+            match count {
+                ReadCount::Count(count) => {
+                    let reader = AllReader::new(&log, &at, backwards, count, filter);
+                    Ok(answers(Reading { log, shown, source: Source::All(reader), _place: None }))
+                }
+                ReadCount::Subscription(_) => {
+                    let place = Some(log.subscription()?);
+                    let follower = AllFollower::new(&log, &at, filter);
+                    Ok(answers(Reading { log, shown, source: Source::AllLive(Box::new(follower)), _place: place }))
+                }
+            }
+        }
+    }
+}
+
+/// What a page may hold.
+enum Item {
+    Event(Arc<Recorded>),
+    Other(ReadContent),
+}
+
+struct Reading {
+    log: Arc<Log>,
+    shown: Shown,
+    source: Source,
+    /// The place of a subscription; nothing for a read, which ends by itself.
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+enum Source {
+    Stream(StreamReader),
+    All(AllReader),
+    StreamLive(Box<StreamFollower>),
+    AllLive(Box<AllFollower>),
+}
+
+fn answers(reading: Reading) -> Answers {
+    let state = (reading, VecDeque::new());
+    stream::try_unfold(state, |(mut reading, mut page)| async move {
+        loop {
+            if let Some(item) = page.pop_front() {
+                let answer = match item {
+                    Item::Event(event) => ReadContent::Event(show::event(&event, reading.shown)?),
+                    Item::Other(content) => content,
+                };
+                return Ok(Some((ReadResp { content: Some(answer) }, (reading, page))));
+            }
+            match reading.source.next(&reading.log).await? {
+                Some(items) => page.extend(items),
+                None => return Ok(None),
+            }
+        }
+    })
+    .boxed()
+}
+
+impl Source {
+    /// The next items, possibly none yet; nothing at the end.
+    async fn next(&mut self, log: &Log) -> Result<Option<Vec<Item>>, Status> {
+        match self {
+            Self::Stream(reader) => reader.next(log).await,
+            Self::All(reader) => reader.next(log).await,
+            Self::StreamLive(follower) => follower.next(log).await.map(Some),
+            Self::AllLive(follower) => follower.next(log).await.map(Some),
+        }
+    }
+}
+
+async fn stream_page(
+    log: &Log,
+    stream: &StreamId,
+    after: Revision,
+    limit: usize,
+) -> Result<Vec<Arc<Recorded>>, Status> {
+    log.store.read_stream(stream, after, limit).await.map_err(|error| status::of_store(&error))
+}
+
+async fn all_page(log: &Log, after: Position, limit: usize) -> Result<Vec<Arc<Recorded>>, Status> {
+    log.store.read_all(after, limit).await.map_err(|error| status::of_store(&error))
+}
+
+/// As many as are asked for, and no more than a page.
+fn at_most(left: u64) -> usize {
+    usize::try_from(left).unwrap_or(PAGE).min(PAGE)
+}
+
+// ------------------------------------------------------------------------------------------------------- one stream
+
+struct StreamReader {
+    stream: StreamId,
+    /// Forwards: the revision before the next. Backwards: the next revision.
+    at: Revision,
+    backwards: bool,
+    left: u64,
+    found: bool,
+}
+
+impl StreamReader {
+    async fn new(log: &Log, stream: StreamId, at: &RevisionOption, backwards: bool, left: u64) -> Result<Self, Status> {
+        let found = !stream_page(log, &stream, Revision::NONE, 1).await?.is_empty();
+        let last = if found && (backwards || matches!(at, RevisionOption::End(_))) {
+            log.last_revision(&stream).await?
+        } else {
+            Revision::NONE
+        };
+        let at = match (at, backwards) {
+            (RevisionOption::Revision(revision), false) => Revision(*revision),
+            (RevisionOption::Revision(revision), true) => last.min(Revision(revision.saturating_add(1))),
+            (RevisionOption::Start(_), false) => Revision::NONE,
+            (RevisionOption::Start(_), true) => last.min(Revision(1)),
+            (RevisionOption::End(_), _) => last,
+        };
+        Ok(Self { stream, at, backwards, left, found })
+    }
+
+    async fn next(&mut self, log: &Log) -> Result<Option<Vec<Item>>, Status> {
+        if !self.found {
+            self.found = true;
+            self.left = 0;
+            let stream_identifier = Some(show::stream(&self.stream));
+            return Ok(Some(vec![Item::Other(ReadContent::StreamNotFound(StreamNotFound { stream_identifier }))]));
+        }
+        let limit = at_most(self.left);
+        if limit == 0 || self.backwards && self.at == Revision::NONE {
+            return Ok(None);
+        }
+        let page = if self.backwards {
+            let after = Revision(self.at.0.saturating_sub(limit as u64));
+            let count = usize::try_from(self.at.0 - after.0).unwrap_or(limit);
+            let mut page = stream_page(log, &self.stream, after, count).await?;
+            page.reverse();
+            self.at = after;
+            page
+        } else {
+            let page = stream_page(log, &self.stream, self.at, limit).await?;
+            self.at = page.last().map_or(self.at, |last| last.revision);
+            page
+        };
+        self.left -= page.len() as u64;
+        Ok((!page.is_empty()).then(|| page.into_iter().map(Item::Event).collect()))
+    }
+}
+
+struct StreamFollower {
+    stream: StreamId,
+    after: Revision,
+    /// From before the catching up, so that nothing is missed; what it repeats is told by its revision.
+    live: Subscription,
+    phase: Phase,
+    ending: Ending,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Confirm,
+    CatchUp,
+    Live,
+}
+
+impl StreamFollower {
+    async fn new(log: &Log, stream: StreamId, at: &RevisionOption) -> Result<Self, Status> {
+        let live = log.store.subscribe(log.store.head());
+        let after = match at {
+            RevisionOption::Revision(revision) => Revision(revision.saturating_add(1)),
+            RevisionOption::Start(_) => Revision::NONE,
+            RevisionOption::End(_) => log.last_revision(&stream).await?,
+        };
+        Ok(Self { stream, after, live, phase: Phase::Confirm, ending: log.ending() })
+    }
+
+    async fn next(&mut self, log: &Log) -> Result<Vec<Item>, Status> {
+        match self.phase {
+            Phase::Confirm => {
+                self.phase = Phase::CatchUp;
+                Ok(vec![confirmation()])
+            }
+            Phase::CatchUp => {
+                let page = stream_page(log, &self.stream, self.after, PAGE).await?;
+                if let Some(last) = page.last() {
+                    self.after = last.revision;
+                    return Ok(page.into_iter().map(Item::Event).collect());
+                }
+                self.phase = Phase::Live;
+                let stream_revision = self.after.0.checked_sub(1);
+                let standing = Standing { timestamp: Some(show::now(log)), stream_revision, position: None };
+                Ok(vec![Item::Other(ReadContent::CaughtUp(standing))])
+            }
+            Phase::Live => {
+                let batch = newest(&mut self.live, &mut self.ending).await?;
+                let (stream, after) = (&self.stream, &mut self.after);
+                let mut items = Vec::new();
+                for event in batch {
+                    if event.stream == *stream && event.revision > *after {
+                        *after = event.revision;
+                        items.push(Item::Event(event));
+                    }
+                }
+                Ok(items)
+            }
+        }
+    }
+}
+
+fn confirmation() -> Item {
+    let subscription_id = uuid::Uuid::new_v4().to_string();
+    Item::Other(ReadContent::Confirmation(SubscriptionConfirmation { subscription_id }))
+}
+
+/// Waits for events, unless the server ends. It says so with a status: a client takes a subscription that merely stops for
+/// one that may go on.
+async fn newest(live: &mut Subscription, ending: &mut Ending) -> Result<Vec<Arc<Recorded>>, Status> {
+    tokio::select! {
+        batch = live.next() => batch.map_err(|error| status::of_store(&error)),
+        () = ending.wait() => Err(status::ending()),
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------ the whole log
+
+struct AllReader {
+    /// Forwards: the position before the next. Backwards: the last position that may come.
+    at: Position,
+    backwards: bool,
+    left: u64,
+    filter: Option<Filter>,
+}
+
+impl AllReader {
+    fn new(log: &Log, at: &AllOption, backwards: bool, left: u64, filter: Option<Filter>) -> Self {
+        let head = log.store.head();
+        let at = match (at, backwards) {
+            (AllOption::Position(at), _) => Position(at.commit_position.saturating_sub(1)),
+            (AllOption::Start(_), _) => Position::START,
+            (AllOption::End(_), _) => head,
+        };
+        Self { at: if backwards { at.min(head) } else { at }, backwards, left, filter }
+    }
+
+    async fn next(&mut self, log: &Log) -> Result<Option<Vec<Item>>, Status> {
+        if self.left == 0 || self.backwards && self.at == Position::START {
+            return Ok(None);
+        }
+        let page = if self.backwards {
+            // Positions are numbers: a window of so many of them holds no more events.
+            let after = Position(self.at.0.saturating_sub(PAGE as u64));
+            let mut page = all_page(log, after, PAGE).await?;
+            page.retain(|event| event.position <= self.at);
+            page.reverse();
+            self.at = after;
+            page
+        } else {
+            let page = all_page(log, self.at, PAGE).await?;
+            let Some(last) = page.last() else { return Ok(None) };
+            self.at = last.position;
+            page
+        };
+        let admitted = page.into_iter().filter(|event| self.filter.as_ref().is_none_or(|filter| filter.admits(event)));
+        let items: Vec<Item> = admitted.take(at_most(self.left)).map(Item::Event).collect();
+        self.left -= items.len() as u64;
+        // None of a page may be wanted; other clients get their turn before the next is looked at.
+        tokio::task::yield_now().await;
+        Ok(Some(items))
+    }
+}
+
+struct AllFollower {
+    at: Position,
+    live: Subscription,
+    phase: Phase,
+    filter: Option<Filter>,
+    /// Events since the client was last told of a position.
+    silent: u64,
+    ending: Ending,
+}
+
+impl AllFollower {
+    fn new(log: &Log, at: &AllOption, filter: Option<Filter>) -> Self {
+        let at = match at {
+            AllOption::Position(at) => Position(at.commit_position),
+            AllOption::Start(_) => Position::START,
+            AllOption::End(_) => log.store.head(),
+        };
+        let live = log.store.subscribe(at);
+        Self { at, live, phase: Phase::Confirm, filter, silent: 0, ending: log.ending() }
+    }
+
+    async fn next(&mut self, log: &Log) -> Result<Vec<Item>, Status> {
+        match self.phase {
+            Phase::Confirm => {
+                self.phase = Phase::CatchUp;
+                Ok(vec![confirmation()])
+            }
+            Phase::CatchUp => {
+                let page = all_page(log, self.at, PAGE).await?;
+                if !page.is_empty() {
+                    return Ok(self.sift(page));
+                }
+                self.phase = Phase::Live;
+                self.live = log.store.subscribe(self.at);
+                let standing = self.standing(log);
+                Ok(vec![Item::Other(ReadContent::CaughtUp(standing))])
+            }
+            Phase::Live => {
+                let batch = newest(&mut self.live, &mut self.ending).await?;
+                // More at once than a page: the client cannot keep up with the log.
+                if batch.len() > PAGE * 8 {
+                    self.phase = Phase::CatchUp;
+                    let mut items = vec![Item::Other(ReadContent::FellBehind(self.standing(log)))];
+                    items.extend(self.sift(batch));
+                    return Ok(items);
+                }
+                Ok(self.sift(batch))
+            }
+        }
+    }
+
+    fn standing(&self, log: &Log) -> Standing {
+        let position = (self.at != Position::START).then(|| show::position(self.at));
+        Standing { timestamp: Some(show::now(log)), stream_revision: None, position }
+    }
+
+    /// Lets through what the filter admits, and now and then says how far it has come.
+    fn sift(&mut self, batch: Vec<Arc<Recorded>>) -> Vec<Item> {
+        let mut items = Vec::new();
+        for event in batch {
+            self.at = event.position;
+            self.silent += 1;
+            let Some(filter) = &self.filter else {
+                items.push(Item::Event(event));
+                continue;
+            };
+            if filter.admits(&event) {
+                items.push(Item::Event(event));
+            }
+            if self.silent >= filter.checkpoint_every {
+                self.silent = 0;
+                let super::wire::Position { commit_position, prepare_position } = show::position(self.at);
+                items.push(Item::Other(ReadContent::Checkpoint(Checkpoint { commit_position, prepare_position })));
+            }
+        }
+        items
+    }
+}

@@ -1,0 +1,352 @@
+//! Which call is which: from a path to what answers it.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronova_events::clock::Clock;
+use chronova_events::envelope::{Revision, StreamId};
+use chronova_events::store::{Appended, EventStore};
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
+use prost::Message as _;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tonic::body::BoxBody;
+use tonic::codegen::{Body, StdError, http};
+use tonic::{Code, Response, Status, Streaming};
+
+use super::access::{User, Users};
+use super::append::{self, MAX_EVENTS, Refusal};
+use super::call::{Call, grpc};
+use super::read::{self, Answers};
+use super::wire::{
+    self, AppendContent, AppendPosition, AppendReq, AppendResp, AppendResult, AppendSuccess, BatchAppendReq,
+    BatchAppendResp, BatchExpected, BatchResult, CurrentRevision, Empty, ExpectedRevision, ProposedMessage, ReadReq,
+};
+use super::{show, status};
+
+/// The version of EventStoreDB whose protocol is spoken; clients ask for it before anything else.
+const SPOKEN_VERSION: &str = "23.10.0-chronova";
+
+/// What a wrong credential costs, so that guessing is slow.
+const GUESS: Duration = Duration::from_millis(250);
+
+/// The log, as the calls see it.
+pub(super) struct Log {
+    pub(super) store: Arc<dyn EventStore>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) users: Users,
+    pub(super) max_append_bytes: usize,
+    pub(super) subscriptions: Arc<Semaphore>,
+    pub(super) ends: watch::Receiver<bool>,
+}
+
+/// Knows when the server ends.
+pub(super) struct Ending(watch::Receiver<bool>);
+
+impl Ending {
+    pub(super) async fn wait(&mut self) {
+        // A server that is gone without a word has ended as well.
+        let _ = self.0.wait_for(|ended| *ended).await;
+    }
+}
+
+impl Log {
+    pub(super) fn ending(&self) -> Ending {
+        Ending(self.ends.clone())
+    }
+
+    pub(super) fn subscription(&self) -> Result<OwnedSemaphorePermit, Status> {
+        Arc::clone(&self.subscriptions)
+            .try_acquire_owned()
+            .map_err(|_| Status::resource_exhausted("there are as many subscriptions as are allowed"))
+    }
+
+    /// The newest revision of a stream. The store only reads forwards, so it is searched for: revisions have no gaps.
+    pub(super) async fn last_revision(&self, stream: &StreamId) -> Result<Revision, Status> {
+        let exists = async |revision: u64| -> Result<bool, Status> {
+            let found = self.store.read_stream(stream, Revision(revision - 1), 1).await;
+            Ok(!found.map_err(|error| status::of_store(&error))?.is_empty())
+        };
+        if !exists(1).await? {
+            return Ok(Revision::NONE);
+        }
+        let (mut there, mut step) = (1_u64, 1_u64);
+        while exists(there + step).await? {
+            there += step;
+            step *= 2;
+        }
+        // It is at `there` or after it, and before `there + step`.
+        while step > 1 {
+            step /= 2;
+            if exists(there + step).await? {
+                there += step;
+            }
+        }
+        Ok(Revision(there))
+    }
+}
+
+const STREAMS: &str = "/event_store.client.streams.Streams/";
+
+/// Answers one call that came in on `local`.
+pub(super) async fn answer<B>(log: Arc<Log>, local: SocketAddr, request: http::Request<B>) -> http::Response<BoxBody>
+where
+    B: Body + Send + 'static,
+    B::Error: Into<StdError> + Send,
+{
+    let path = request.uri().path().to_owned();
+    let limit = log.max_append_bytes;
+    // Clients ask for this before they show a credential. It tells nothing of the log.
+    if path == "/event_store.client.server_features.ServerFeatures/GetSupportedMethods" {
+        return grpc(limit).unary(Call(|_: Empty| async { Ok(Response::new(supported())) }), request).await;
+    }
+    let Some(user) = user_of(&log, &request) else {
+        tokio::time::sleep(GUESS).await;
+        return Status::unauthenticated("a name and a password, or a bearer token, are needed").into_http();
+    };
+    tracing::debug!(target: "chronova_web::access", path, user = user.name, "called");
+    match path.strip_prefix(STREAMS) {
+        Some("Read") => {
+            let call = Call(move |request: ReadReq| {
+                let (log, user) = (Arc::clone(&log), user.clone());
+                async move { Ok::<Response<Answers>, Status>(Response::new(read::read(log, &user, request.options).await?)) }
+            });
+            grpc(limit).server_streaming(call, request).await
+        }
+        Some("Append") => {
+            let call = Call(move |requests: Streaming<AppendReq>| append(Arc::clone(&log), user.clone(), requests));
+            grpc(limit).client_streaming(call, request).await
+        }
+        Some("BatchAppend") => {
+            let call = Call(move |requests: Streaming<BatchAppendReq>| {
+                let answers = batches(Arc::clone(&log), user.clone(), requests);
+                async move { Ok::<_, Status>(Response::new(answers)) }
+            });
+            grpc(limit).streaming(call, request).await
+        }
+        Some("Delete" | "Tombstone") => {
+            Status::failed_precondition("the log only grows: no stream of it is ever deleted").into_http()
+        }
+        _ if path == "/event_store.client.gossip.Gossip/Read" => {
+            let call = Call(move |_: Empty| {
+                let members = cluster(&log, local);
+                async move { Ok(Response::new(members)) }
+            });
+            grpc(limit).unary(call, request).await
+        }
+        _ => Status::unimplemented(format!("{path} is not spoken here")).into_http(),
+    }
+}
+
+fn user_of<B>(log: &Log, request: &http::Request<B>) -> Option<User> {
+    let header = request.headers().get(http::header::AUTHORIZATION)?.to_str().ok()?;
+    log.users.admit(header).cloned()
+}
+
+/// What clients may ask for; in lower case, as EventStoreDB says it.
+fn supported() -> wire::SupportedMethods {
+    let streams = "event_store.client.streams.streams";
+    let methods = [
+        ("read", streams),
+        ("append", streams),
+        ("batchappend", streams),
+        ("read", "event_store.client.gossip.gossip"),
+    ];
+    let method = |(method, service): (&str, &str)| wire::SupportedMethod {
+        method_name: method.to_owned(),
+        service_name: service.to_owned(),
+        features: Vec::new(),
+    };
+    wire::SupportedMethods {
+        methods: methods.into_iter().map(method).collect(),
+        event_store_server_version: SPOKEN_VERSION.to_owned(),
+    }
+}
+
+/// A cluster of one: the address that the client has reached already.
+fn cluster(log: &Log, local: SocketAddr) -> wire::ClusterInfo {
+    let member = wire::MemberInfo {
+        instance_id: Some(show::uuid(uuid::Uuid::nil(), false)),
+        time_stamp: log.clock.now().0.saturating_mul(10),
+        state: wire::LEADER,
+        is_alive: true,
+        http_end_point: Some(wire::EndPoint { address: local.ip().to_string(), port: u32::from(local.port()) }),
+    };
+    wire::ClusterInfo { members: vec![member] }
+}
+
+// ---------------------------------------------------------------------------------------------------------- appending
+
+async fn append(log: Arc<Log>, user: User, mut requests: Streaming<AppendReq>) -> Result<Response<AppendResp>, Status> {
+    let incomplete = || Status::invalid_argument("an append begins with its options");
+    let Some(AppendContent::Options(options)) = requests.message().await?.and_then(|request| request.content) else {
+        return Err(incomplete());
+    };
+    let expected = options.expected.ok_or_else(incomplete)?;
+    let name = append::stream_name(options.stream_identifier)?;
+    let (mut proposed, mut size) = (Vec::new(), 0);
+    while let Some(request) = requests.message().await? {
+        if let Some(AppendContent::Proposed(message)) = request.content {
+            size += message.data.len() + message.custom_metadata.len();
+            if size > log.max_append_bytes || proposed.len() >= MAX_EVENTS {
+                return Err(too_large(&log));
+            }
+            proposed.push(message);
+        }
+    }
+    let result = match append::append(&log, &user, name, &expected, proposed).await {
+        Ok(appended) => AppendResult::Success(success(appended)),
+        Err(Refusal::WrongVersion(actual)) => AppendResult::WrongExpectedVersion(wrong_version(&expected, actual)),
+        Err(Refusal::TooLarge(_)) => return Err(too_large(&log)),
+        Err(Refusal::Status(status)) => return Err(status),
+    };
+    Ok(Response::new(AppendResp { result: Some(result) }))
+}
+
+fn too_large(log: &Log) -> Status {
+    let mut status = Status::invalid_argument(format!(
+        "an append has at most {} bytes and {MAX_EVENTS} events",
+        log.max_append_bytes
+    ));
+    // The header by which EventStoreDB's clients know this refusal.
+    let value = tonic::metadata::MetadataValue::from_static("maximum-append-size-exceeded");
+    status.metadata_mut().insert("exception", value);
+    status
+}
+
+fn success(appended: Appended) -> AppendSuccess {
+    // Nothing was appended to a stream that is not there.
+    let current = match appended.revision.0.checked_sub(1) {
+        Some(revision) => CurrentRevision::Revision(revision),
+        None => CurrentRevision::NoStream(Empty {}),
+    };
+    let position = AppendPosition::Position(show::position(appended.position));
+    AppendSuccess { current: Some(current), position: Some(position) }
+}
+
+fn wrong_version(expected: &ExpectedRevision, actual: Revision) -> wire::WrongExpectedVersion {
+    let current = match actual.0.checked_sub(1) {
+        Some(revision) => wire::WrongCurrent::Revision(revision),
+        None => wire::WrongCurrent::NoStream(Empty {}),
+    };
+    let expected = match expected {
+        ExpectedRevision::Revision(revision) => wire::WrongExpected::Revision(*revision),
+        ExpectedRevision::NoStream(_) => wire::WrongExpected::NoStream(Empty {}),
+        ExpectedRevision::Any(_) => wire::WrongExpected::Any(Empty {}),
+        ExpectedRevision::StreamExists(_) => wire::WrongExpected::StreamExists(Empty {}),
+    };
+    wire::WrongExpectedVersion { current: Some(current), expected: Some(expected) }
+}
+
+type BatchAnswers = BoxStream<'static, Result<BatchAppendResp, Status>>;
+
+/// Appends that are not complete yet, by their correlation.
+type Unfinished = BTreeMap<uuid::Uuid, (wire::AppendOptions, Vec<ProposedMessage>)>;
+
+/// How many appends of one call may be incomplete at the same time.
+const MAX_UNFINISHED: usize = 16;
+
+fn batches(log: Arc<Log>, user: User, requests: Streaming<BatchAppendReq>) -> BatchAnswers {
+    let state = (log, user, requests, Unfinished::new());
+    stream::try_unfold(state, |(log, user, mut requests, mut unfinished)| async move {
+        let mut ending = log.ending();
+        loop {
+            let request = tokio::select! {
+                request = requests.message() => request?,
+                () = ending.wait() => return Err(status::ending()),
+            };
+            let Some(request) = request else { return Ok(None) };
+            if let Some(answer) = batch(&log, &user, request, &mut unfinished).await? {
+                return Ok(Some((answer, (log, user, requests, unfinished))));
+            }
+        }
+    })
+    .boxed()
+}
+
+/// Takes one part of an append in; answers when it is complete.
+async fn batch(
+    log: &Log,
+    user: &User,
+    request: BatchAppendReq,
+    unfinished: &mut Unfinished,
+) -> Result<Option<BatchAppendResp>, Status> {
+    let correlation = append::uuid_of(request.correlation_id.clone())
+        .ok_or_else(|| Status::invalid_argument("an append has a correlation id"))?;
+    if let Some(options) = request.options {
+        unfinished.insert(correlation, (options, Vec::new()));
+    }
+    let Some((_, proposed)) = unfinished.get_mut(&correlation) else {
+        return Err(Status::invalid_argument("an append begins with its options"));
+    };
+    proposed.extend(request.proposed_messages);
+    let size: usize = unfinished.values().flat_map(|(_, part)| part).map(ProposedMessage::encoded_len).sum();
+    if unfinished.len() > MAX_UNFINISHED || size > 2 * log.max_append_bytes {
+        return Err(too_large(log));
+    }
+    if !request.is_final {
+        return Ok(None);
+    }
+    let Some((options, proposed)) = unfinished.remove(&correlation) else { return Ok(None) };
+    let expected = options.expected.clone().unwrap_or(ExpectedRevision::Any(Empty {}));
+    let done = match append::stream_name(options.stream_identifier.clone()) {
+        Ok(name) => append::append(log, user, name, &expected, proposed).await,
+        Err(status) => Err(Refusal::Status(status)),
+    };
+    let result = match done {
+        Ok(appended) => BatchResult::Success(success(appended)),
+        Err(refusal) => BatchResult::Error(detailed(&expected, &refusal)),
+    };
+    Ok(Some(BatchAppendResp {
+        correlation_id: request.correlation_id,
+        result: Some(result),
+        stream_identifier: options.stream_identifier,
+        expected: Some(match expected {
+            ExpectedRevision::Revision(revision) => BatchExpected::Revision(revision),
+            ExpectedRevision::NoStream(_) => BatchExpected::NoStream(Empty {}),
+            ExpectedRevision::Any(_) => BatchExpected::Any(Empty {}),
+            ExpectedRevision::StreamExists(_) => BatchExpected::StreamExists(Empty {}),
+        }),
+    }))
+}
+
+/// A refusal with the detail by which clients know it.
+fn detailed(expected: &ExpectedRevision, refusal: &Refusal) -> wire::RpcStatus {
+    let any = |name: &str, value: Vec<u8>| wire::Any {
+        type_url: format!("type.googleapis.com/event_store.client.{name}"),
+        value,
+    };
+    let (code, message, details) = match refusal {
+        Refusal::WrongVersion(actual) => {
+            let detail = wire::WrongVersionDetail {
+                current: Some(match actual.0.checked_sub(1) {
+                    Some(revision) => wire::DetailCurrent::Revision(revision),
+                    None => wire::DetailCurrent::NoStream(Empty {}),
+                }),
+                expected: Some(match expected {
+                    ExpectedRevision::Revision(revision) => wire::DetailExpected::Revision(*revision),
+                    ExpectedRevision::NoStream(_) => wire::DetailExpected::NoStream(Empty {}),
+                    ExpectedRevision::Any(_) => wire::DetailExpected::Any(Empty {}),
+                    ExpectedRevision::StreamExists(_) => wire::DetailExpected::StreamExists(Empty {}),
+                }),
+            };
+            let message = "wrong expected version".to_owned();
+            (Code::FailedPrecondition, message, any("WrongExpectedVersion", detail.encode_to_vec()))
+        }
+        Refusal::TooLarge(limit) => {
+            let detail = wire::TooLargeDetail { max_append_size: u32::try_from(*limit).unwrap_or(u32::MAX) };
+            let message = format!("an append has at most {limit} bytes");
+            (Code::InvalidArgument, message, any("MaximumAppendSizeExceeded", detail.encode_to_vec()))
+        }
+        Refusal::Status(status) if status.code() == Code::PermissionDenied => {
+            (status.code(), status.message().to_owned(), any("AccessDenied", Vec::new()))
+        }
+        Refusal::Status(status) => {
+            let detail = wire::BadRequestDetail { message: status.message().to_owned() };
+            (status.code(), status.message().to_owned(), any("BadRequest", detail.encode_to_vec()))
+        }
+    };
+    wire::RpcStatus { code: code as i32, message, details: Some(details) }
+}

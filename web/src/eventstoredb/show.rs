@@ -1,0 +1,71 @@
+//! How an event, a place and a time look to clients.
+
+use chronova_events::envelope::{Position, Recorded, StreamId};
+use chronova_events::store::eventstoredb::form::Form;
+use tonic::Status;
+use uuid::Uuid;
+
+use super::service::Log;
+use super::wire;
+
+/// In which form a client wants things.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shown {
+    /// Our payloads as they are kept, for processes of ours; JSON for everybody else.
+    pub(super) exact: bool,
+    /// UUIDs as two numbers instead of as text.
+    pub(super) structured: bool,
+}
+
+pub(super) fn uuid(id: Uuid, structured: bool) -> wire::Uuid {
+    let value = if structured {
+        let (most, least) = id.as_u64_pair();
+        #[expect(clippy::cast_possible_wrap, reason = "the two halves of a UUID travel as signed numbers")]
+        wire::UuidValue::Structured(wire::StructuredUuid {
+            most_significant_bits: most as i64,
+            least_significant_bits: least as i64,
+        })
+    } else {
+        wire::UuidValue::Text(id.to_string())
+    };
+    wire::Uuid { value: Some(value) }
+}
+
+pub(super) fn stream(stream: &StreamId) -> wire::StreamIdentifier {
+    wire::StreamIdentifier { stream_name: bytes::Bytes::copy_from_slice(stream.as_str().as_bytes()) }
+}
+
+/// Commit and prepare positions differ only in transactions, which are not spoken here.
+pub(super) fn position(at: Position) -> wire::Position {
+    wire::Position { commit_position: at.0, prepare_position: at.0 }
+}
+
+pub(super) fn now(log: &Log) -> wire::Timestamp {
+    let now = log.clock.now();
+    let nanos = i32::try_from(now.0.rem_euclid(1_000_000) * 1_000).unwrap_or_default();
+    wire::Timestamp { seconds: now.seconds(), nanos }
+}
+
+pub(super) fn event(recorded: &Recorded, shown: Shown) -> Result<wire::ReadEvent, Status> {
+    let form = if shown.exact { Form::of_recorded(recorded) } else { Form::readable(recorded) };
+    let form = form.map_err(|error| {
+        tracing::error!(position = recorded.position.0, %error, "an event of the log cannot be shown");
+        Status::data_loss(format!("the event at position {} cannot be decoded", recorded.position))
+    })?;
+    // Ticks of 100 nanoseconds.
+    let created = recorded.recorded_at.0.saturating_mul(10).to_string();
+    let metadata = [("type", form.event_type), ("content-type", form.content_type), ("created", created)];
+    let at = position(recorded.position);
+    let event = wire::RecordedEvent {
+        id: Some(uuid(recorded.id.0, shown.structured)),
+        stream_identifier: Some(stream(&recorded.stream)),
+        stream_revision: recorded.revision.0.saturating_sub(1),
+        prepare_position: at.prepare_position,
+        commit_position: at.commit_position,
+        metadata: metadata.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        custom_metadata: form.metadata,
+        data: form.data,
+    };
+    let position = Some(wire::EventPosition::Commit(at.commit_position));
+    Ok(wire::ReadEvent { event: Some(event), link: None, position })
+}

@@ -1,0 +1,34 @@
+//! What went wrong, as gRPC says it.
+
+use chronova_events::store::StoreError;
+use chronova_events::store::eventstoredb::form::FormError;
+use tonic::Status;
+
+/// The log's own troubles.
+pub(super) fn of_store(error: &StoreError) -> Status {
+    match error {
+        StoreError::Full => Status::resource_exhausted(error.to_string()),
+        StoreError::Corrupt { .. } => Status::data_loss(error.to_string()),
+        StoreError::Closed => Status::unavailable(error.to_string()),
+        _ => {
+            tracing::error!(%error, "the log cannot answer a client of EventStoreDB");
+            Status::internal("the log cannot be read or written")
+        }
+    }
+}
+
+/// Why a proposed event is not taken.
+pub(super) fn of_form(error: &FormError) -> Status {
+    let mut text = error.to_string();
+    if let Some(cause) = std::error::Error::source(error) {
+        text = format!("{text}: {cause}");
+    }
+    match error {
+        FormError::OtherVersion { .. } => Status::failed_precondition(text),
+        _ => Status::invalid_argument(text),
+    }
+}
+
+pub(super) fn ending() -> Status {
+    Status::unavailable("the server ends")
+}
