@@ -190,6 +190,12 @@ pub enum PowerAction {
     Stop,
     RebootSoft,
     RebootHard,
+    /// The guest's processors stand still; its memory stays where it is.
+    Pause,
+    Unpause,
+    /// The guest's memory goes to the host's disk, and the guest off.
+    Suspend,
+    Resume,
 }
 
 /// Nova's numbers: 0 NOSTATE, 1 RUNNING, 3 PAUSED, 4 SHUTDOWN, 6 CRASHED, 7 SUSPENDED.
@@ -376,5 +382,9 @@ pub fn samples() -> Vec<InstanceEvent> {
         TagsReplaced { tags: vec!["green".into()] }.into(),
         Locked { by_admin: true, reason: Some("audit".into()), request_id: None }.into(),
         Unlocked {}.into(),
+        PowerRequested { process, action: PowerAction::Pause }.into(),
+        PowerRequested { process, action: PowerAction::Unpause }.into(),
+        PowerRequested { process, action: PowerAction::Suspend }.into(),
+        PowerRequested { process, action: PowerAction::Resume }.into(),
     ]
 }
