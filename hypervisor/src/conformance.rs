@@ -79,6 +79,7 @@ pub async fn run(driver: Arc<dyn Driver>, fixture: Fixture) -> Outcome {
     let guest = trial.guest();
     let mut signals = trial.connected().await?;
     trial.spawn(&guest).await?;
+    trial.standstill(guest.instance, &mut signals).await?;
     trial.power(guest.instance, &mut signals).await?;
     trial.destroy(&guest, signals).await?;
     trial.clean_up().await
@@ -121,6 +122,10 @@ impl Trial {
         is_gone("start of an absent guest", &self.driver.start(absent).await)?;
         is_gone("stop of an absent guest", &self.driver.stop(absent, StopMode::Hard).await)?;
         is_gone("reboot of an absent guest", &self.driver.reboot_hard(absent).await)?;
+        is_gone("pause of an absent guest", &self.driver.pause(absent).await)?;
+        is_gone("end of the pause of an absent guest", &self.driver.unpause(absent).await)?;
+        is_gone("suspension of an absent guest", &self.driver.suspend(absent).await)?;
+        is_gone("resumption of an absent guest", &self.driver.resume(absent).await)?;
         is_gone("console of an absent guest", &self.driver.console_log(absent, 100).await)?;
         self.driver.destroy(absent).await.check("destroying an absent guest succeeds")
     }
@@ -260,11 +265,16 @@ impl Trial {
     }
 
     async fn ready(&self, instance: InstanceId) -> Outcome {
+        self.boots(instance, 1).await
+    }
+
+    /// Waits until the guest has said so often that it is ready.
+    async fn boots(&self, instance: InstanceId, count: usize) -> Outcome {
         let end = Instant::now() + self.fixture.patience;
         loop {
             let log = self.driver.console_log(instance, 65_536).await.check("console log")?;
             let text = String::from_utf8_lossy(&log);
-            if text.contains(&self.fixture.ready) {
+            if text.matches(&self.fixture.ready).count() >= count {
                 return Ok(());
             }
             require("the guest says it is ready", Instant::now() < end, &text)?;
@@ -294,6 +304,46 @@ impl Trial {
         self.is(instance, "hard reboot leaves it running", Running).await?;
         driver.reboot_soft(instance, seconds).await.check("soft reboot")?;
         self.is(instance, "soft reboot leaves it running", Running).await
+    }
+
+    /// Pause and suspension: the guest goes on from where it was.
+    async fn standstill(&self, instance: InstanceId, signals: &mut SignalStream) -> Outcome {
+        use PowerState::{Paused, Running, Shutdown};
+        let driver = &self.driver;
+        driver.unpause(instance).await.check("end of no pause")?;
+        driver.pause(instance).await.check("pause")?;
+        self.is(instance, "a paused guest is paused", Paused).await?;
+        self.hears(signals, HostSignal::Guest { instance, power: Paused }).await?;
+        driver.pause(instance).await.check("pause of a paused guest")?;
+        driver.unpause(instance).await.check("end of a pause")?;
+        self.is(instance, "a guest whose pause ended runs", Running).await?;
+        self.hears(signals, HostSignal::Guest { instance, power: Running }).await?;
+        driver.resume(instance).await.check("resumption of a running guest")?;
+        driver.suspend(instance).await.check("suspension")?;
+        self.is(instance, "a suspended guest is off", Shutdown).await?;
+        self.hears(signals, HostSignal::Guest { instance, power: Shutdown }).await?;
+        driver.suspend(instance).await.check("suspension of a suspended guest")?;
+        let pause = driver.pause(instance).await;
+        require("a guest that is off is not paused", matches!(pause, Err(DriverError::Failed { .. })), &pause)?;
+        driver.resume(instance).await.check("resumption")?;
+        self.is(instance, "a resumed guest runs", Running).await?;
+        self.hears(signals, HostSignal::Guest { instance, power: Running }).await?;
+        let log = self.driver.console_log(instance, 65_536).await.check("console log")?;
+        let text = String::from_utf8_lossy(&log);
+        let boots = text.matches(&self.fixture.ready).count();
+        require("it went on from where it was", boots == 1, boots)?;
+        driver.suspend(instance).await.check("second suspension")?;
+        driver.reboot_hard(instance).await.check("hard reboot of a suspended guest")?;
+        self.is(instance, "it runs", Running).await?;
+        self.boots(instance, 2).await?;
+        driver.pause(instance).await.check("second pause")?;
+        driver.reboot_hard(instance).await.check("hard reboot of a paused guest")?;
+        self.is(instance, "it runs again", Running).await?;
+        self.boots(instance, 3).await?;
+        driver.stop(instance, StopMode::Hard).await.check("stop")?;
+        let suspend = driver.suspend(instance).await;
+        require("a guest that is off is not suspended", matches!(suspend, Err(DriverError::Failed { .. })), &suspend)?;
+        driver.start(instance).await.check("start")
     }
 
     async fn hears(&self, signals: &mut SignalStream, wanted: HostSignal) -> Outcome {

@@ -112,6 +112,14 @@ pub trait Driver: Send + Sync + 'static {
     async fn reboot_soft(&self, instance: InstanceId, timeout_seconds: u32) -> DriverResult<()>;
     /// Pulls and starts the guest.
     async fn reboot_hard(&self, instance: InstanceId) -> DriverResult<()>;
+    /// Stops the guest's processors; its memory stays. Paused already is success.
+    async fn pause(&self, instance: InstanceId) -> DriverResult<()>;
+    /// Lets a paused guest go on. Running already is success.
+    async fn unpause(&self, instance: InstanceId) -> DriverResult<()>;
+    /// Saves the guest's memory on the host's disk and switches it off. Saved already is success.
+    async fn suspend(&self, instance: InstanceId) -> DriverResult<()>;
+    /// Lets a suspended guest go on from where it was. Running already is success.
+    async fn resume(&self, instance: InstanceId) -> DriverResult<()>;
 
     async fn guest(&self, instance: InstanceId) -> DriverResult<GuestStatus>;
     /// Every guest of ours on the host, running or not.

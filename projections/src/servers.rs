@@ -49,6 +49,10 @@ impl Action {
             "start" => "compute_start_instance",
             "stop" => "compute_stop_instance",
             "reboot" => "compute_reboot_instance",
+            "pause" => "compute_pause_instance",
+            "unpause" => "compute_unpause_instance",
+            "suspend" => "compute_suspend_instance",
+            "resume" => "compute_resume_instance",
             _ => return None,
         };
         Some(ActionStep {
@@ -120,7 +124,7 @@ impl ServerRow {
 
 impl Projection for Servers {
     const NAME: &'static str = "servers";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
     const NOUNS: &'static [&'static str] = &["instance", "process"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
@@ -204,6 +208,10 @@ fn action_of(event: &InstanceEvent) -> Option<(&'static str, Option<ProcessId>)>
                 PowerAction::Start => "start",
                 PowerAction::Stop => "stop",
                 PowerAction::RebootSoft | PowerAction::RebootHard => "reboot",
+                PowerAction::Pause => "pause",
+                PowerAction::Unpause => "unpause",
+                PowerAction::Suspend => "suspend",
+                PowerAction::Resume => "resume",
             };
             (name, Some(asked.process))
         }

@@ -130,6 +130,18 @@ impl Driver for Gate {
     async fn reboot_hard(&self, instance: InstanceId) -> DriverResult<()> {
         gated!(self, reboot_hard(instance))
     }
+    async fn pause(&self, instance: InstanceId) -> DriverResult<()> {
+        gated!(self, pause(instance))
+    }
+    async fn unpause(&self, instance: InstanceId) -> DriverResult<()> {
+        gated!(self, unpause(instance))
+    }
+    async fn suspend(&self, instance: InstanceId) -> DriverResult<()> {
+        gated!(self, suspend(instance))
+    }
+    async fn resume(&self, instance: InstanceId) -> DriverResult<()> {
+        gated!(self, resume(instance))
+    }
     async fn guest(&self, instance: InstanceId) -> DriverResult<GuestStatus> {
         gated!(self, guest(instance))
     }

@@ -128,7 +128,8 @@ async fn fails(case: &Case, step: &'static str, verdict: Verdict) {
     let expected = if case.definition.undoes { case.failed } else { case.to };
     let now = seen(&world).await;
     let possible = now == expected || (verdict == Verdict::FailAfter && case.failed_after.contains(&now));
-    assert!(possible, "{}: {step} {verdict:?}: {now}", case.definition.name);
+    let trail = world.trail().await;
+    assert!(possible, "{}: {step} {verdict:?}: {now}\n{trail}", case.definition.name);
 }
 
 async fn repeats(case: &Case, step: &'static str, way: Way) {

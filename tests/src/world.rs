@@ -15,8 +15,8 @@ use chronova_actors::process::interference::Interference;
 use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
 use chronova_actors::runtime::{Core, Runtime};
 use chronova_events::clock::SystemClock;
-use chronova_events::envelope::{Cause, Meta};
-use chronova_events::ids::{FlavorId, InstanceId, ProcessId, ProjectId, UserId};
+use chronova_events::envelope::{Cause, Meta, Position};
+use chronova_events::ids::{FlavorId, HostId, InstanceId, ProcessId, ProjectId, UserId};
 use chronova_events::instance::{
     BuildRequested, DiskConfig, FlavorSnapshot, Instance, Phase, PowerAction, RequestedNetworks, status,
 };
@@ -161,6 +161,13 @@ impl World {
         views.servers.read(|servers| servers.all().filter_map(|row| fault(row)).map(|f| format!("{:?}", f.0)).collect())
     }
 
+    /// The events of the servers and their processes, for the message of a failed assertion.
+    pub async fn trail(&self) -> String {
+        let events = self.log.read_all(Position::START, usize::MAX).await.unwrap();
+        let ours = events.iter().filter(|event| matches!(event.stream.category(), "instance" | "process"));
+        ours.filter_map(|event| event.event().ok()).map(|event| format!("{event:?}\n")).collect()
+    }
+
     /// One word for each server: what a user would see.
     pub async fn story(&self) -> Vec<(InstanceId, &'static str)> {
         let views = self.views().await;
@@ -181,7 +188,8 @@ impl Life {
         &self.runtime.house
     }
 
-    /// Waits until every host has been registered and is up.
+    /// Waits until every host has been registered, is up and has answered in this life: what a former life left in the log
+    /// says nothing of that.
     pub async fn hosts_up(&self, hosts: usize) {
         self.hosts_up_of(hosts, hosts).await;
     }
@@ -189,7 +197,8 @@ impl Life {
     /// Waits until `up` hosts are up and `known` hosts are registered.
     pub async fn hosts_up_of(&self, up: usize, known: usize) {
         self.until(|house| {
-            house.views.hosts.read(|view| view.all().filter(|host| host.up).count()) == up
+            let answers = |host: HostId| house.fleet.driver(host).is_some();
+            house.views.hosts.read(|view| view.all().filter(|host| host.up && answers(host.id)).count()) == up
                 && house.views.placement.read(|view| view.ledger.providers.len()) == known
         })
         .await;

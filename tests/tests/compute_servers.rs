@@ -41,6 +41,10 @@ async fn a_servers_life() {
         (json!({"os-start": null}), "ACTIVE"),
         (json!({"reboot": {"type": "HARD"}}), "ACTIVE"),
         (json!({"reboot": {"type": "SOFT"}}), "ACTIVE"),
+        (json!({"pause": null}), "PAUSED"),
+        (json!({"unpause": null}), "ACTIVE"),
+        (json!({"suspend": null}), "SUSPENDED"),
+        (json!({"resume": null}), "ACTIVE"),
     ] {
         let answer = act(body.clone()).await;
         assert_eq!(answer.status, 202, "{body}: {:?}", answer.body);
@@ -55,7 +59,8 @@ async fn a_servers_life() {
     let actions = api.get(&format!("{path}/os-instance-actions"), "2.58").await;
     let names: Vec<&str> =
         actions["instanceActions"].as_array().unwrap().iter().map(|a| a["action"].as_str().unwrap()).collect();
-    assert_eq!(names, ["reboot", "reboot", "start", "stop", "create"]);
+    let expected = ["resume", "suspend", "unpause", "pause", "reboot", "reboot", "start", "stop", "create"];
+    assert_eq!(names, expected);
 
     // Locked, it is not deleted by its owner.
     assert_eq!(act(json!({"lock": null})).await.status, 202);
@@ -294,8 +299,8 @@ async fn changes_show_at_once() {
     let forced = json!({"name": "f", "imageRef": IMAGE, "flavorRef": "1", "networks": [{"uuid": NETWORK}], "availability_zone": "nova:nowhere"});
     let refused = api.call("POST", "/servers", "2.1", ADMIN, Some(json!({"server": forced}))).await;
     assert_eq!((refused.status, refused.message()), (400, "Compute host nowhere could not be found."));
-    let pending = api.call("POST", &format!("{path}/action"), "2.1", USER, Some(json!({"pause": null}))).await;
-    assert_eq!((pending.status, pending.message()), (501, "pause_server.pause is not implemented by this release."));
+    let pending = api.call("POST", &format!("{path}/action"), "2.1", USER, Some(json!({"shelve": null}))).await;
+    assert_eq!((pending.status, pending.message()), (501, "shelve.shelve is not implemented by this release."));
     let unknown = api.call("POST", &format!("{path}/action"), "2.1", USER, Some(json!({"dance": null}))).await;
     assert_eq!((unknown.status, unknown.message()), (400, "There is no such action: dance"));
     api.stop().await;

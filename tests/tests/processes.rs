@@ -32,6 +32,22 @@ fn stopped(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
     .boxed_local()
 }
 
+fn paused(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        built(life, id).await;
+        life.power(id, PowerAction::Pause).await.unwrap();
+    }
+    .boxed_local()
+}
+
+fn suspended(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        built(life, id).await;
+        life.power(id, PowerAction::Suspend).await.unwrap();
+    }
+    .boxed_local()
+}
+
 #[actix_rt::test]
 async fn build_instance_is_proven() {
     let case = Case {
@@ -145,6 +161,39 @@ async fn hard_reboot_is_proven() {
         half_asked: &[],
     };
     prove(&case).await;
+}
+
+#[actix_rt::test]
+async fn pause_is_proven() {
+    let ask: Ask = |life, id| power(life, id, PowerAction::Pause);
+    prove(&case(built, ask, "ACTIVE", "PAUSED")).await;
+}
+
+#[actix_rt::test]
+async fn unpause_is_proven() {
+    let ask: Ask = |life, id| power(life, id, PowerAction::Unpause);
+    prove(&case(paused, ask, "PAUSED", "ACTIVE")).await;
+}
+
+#[actix_rt::test]
+async fn suspend_is_proven() {
+    let ask: Ask = |life, id| power(life, id, PowerAction::Suspend);
+    // Off without the record of a suspension is stopped; the memory is there and the next start reads it.
+    prove(&Case { failed_after: &["SHUTOFF"], ..case(built, ask, "ACTIVE", "SUSPENDED") }).await;
+}
+
+#[actix_rt::test]
+async fn resume_is_proven() {
+    let ask: Ask = |life, id| power(life, id, PowerAction::Resume);
+    prove(&case(suspended, ask, "SUSPENDED", "ACTIVE")).await;
+}
+
+type Before = for<'a> fn(&'a Life, InstanceId) -> LocalBoxFuture<'a, ()>;
+
+/// A process of one step that leaves the server what it was when it fails.
+fn case(before: Before, ask: Ask, from: &'static str, to: &'static str) -> Case {
+    let definition = &power::DEFINITION;
+    Case { definition, before, ask, from, to, failed: from, failed_after: &[], half_asked: &[] }
 }
 
 fn power(life: &Life, id: InstanceId, action: PowerAction) -> LocalBoxFuture<'_, Result<(), String>> {

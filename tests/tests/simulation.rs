@@ -97,8 +97,16 @@ async fn one(world: &World, life: &Life, dice: &mut Dice, wishes: &mut Wishes) {
             }
         }
         55..=79 => {
-            let action =
-                dice.one_of(&[PowerAction::Start, PowerAction::Stop, PowerAction::RebootSoft, PowerAction::RebootHard]);
+            let action = dice.one_of(&[
+                PowerAction::Start,
+                PowerAction::Stop,
+                PowerAction::RebootSoft,
+                PowerAction::RebootHard,
+                PowerAction::Pause,
+                PowerAction::Unpause,
+                PowerAction::Suspend,
+                PowerAction::Resume,
+            ]);
             // Refused in most states; what is accepted must come to an end.
             let _ = life.power(server, action).await;
         }
@@ -116,7 +124,7 @@ async fn one(world: &World, life: &Life, dice: &mut Dice, wishes: &mut Wishes) {
     }
 }
 
-/// No more faults, every host reachable; servers whose guests vanished are started, which makes them again.
+/// No more faults, every host reachable; servers that do not run are started, which makes vanished guests again.
 async fn heal(world: &World, life: &Life) {
     for host in 0..HOSTS {
         world.fleet.set_faults(host, FaultPlan::default());
@@ -126,12 +134,13 @@ async fn heal(world: &World, life: &Life) {
     life.settled().await;
     compared(world, life).await;
     life.settled().await;
-    let stopped: Vec<InstanceId> =
-        life.house().views.servers.read(|servers| {
-            servers.all().map(|row| row.id).filter(|server| life.status(*server) == "SHUTOFF").collect()
-        });
-    for server in stopped {
-        life.power(server, PowerAction::Start).await.unwrap();
+    let servers: Vec<InstanceId> = life.house().views.servers.read(|servers| servers.all().map(|row| row.id).collect());
+    for server in servers {
+        match life.status(server) {
+            "SHUTOFF" => life.power(server, PowerAction::Start).await.unwrap(),
+            "PAUSED" | "SUSPENDED" => life.power(server, PowerAction::RebootHard).await.unwrap(),
+            _ => {}
+        }
     }
     life.settled().await;
     // What the resync removes it removes by itself.

@@ -43,7 +43,11 @@ pub fn found(host: HostId, believed: Believed<'_>, seen: Power) -> Remedy {
 /// A server that should be on `host` has no guest there.
 pub fn missing(server: &Instance) -> Remedy {
     match server.alive() {
-        Some(alive) if alive.ongoing.is_none() && matches!(alive.phase, Phase::Active { .. }) => Remedy::Look,
+        Some(alive)
+            if alive.ongoing.is_none() && matches!(alive.phase, Phase::Active { .. } | Phase::Paused { .. }) =>
+        {
+            Remedy::Look
+        }
         _ => Remedy::Nothing,
     }
 }

@@ -16,11 +16,13 @@ const ELSEWHERE: HostId = HostId(Uuid::from_u128(2));
 const PROCESS: ProcessId = ProcessId(Uuid::from_u128(3));
 const SERVER: InstanceId = InstanceId(Uuid::from_u128(4));
 
-const PHASES: [Phase; 4] = [
+const PHASES: [Phase; 6] = [
     Phase::Building { process: PROCESS, stage: Stage::Spawning },
     Phase::Active { power: Power::Running },
     Phase::Stopped { power: Power::Shutdown },
     Phase::Error { power: Power::NoState },
+    Phase::Paused { power: Power::Paused },
+    Phase::Suspended { power: Power::Shutdown },
 ];
 
 fn server(phase: Phase, host: Option<HostId>) -> Alive {
@@ -91,7 +93,7 @@ fn a_servers_own_guest_is_looked_at_when_it_is_not_as_recorded() {
 fn a_missing_guest_stops_a_running_server_that_nobody_works_on() {
     for phase in PHASES {
         let expected = match phase {
-            Phase::Active { .. } => Remedy::Look,
+            Phase::Active { .. } | Phase::Paused { .. } => Remedy::Look,
             _ => Remedy::Nothing,
         };
         assert_eq!(missing(&alive(phase, Some(HERE))), expected, "{phase:?}");

@@ -1,16 +1,16 @@
 //! What may happen to a server.
 //!
-//! Which action is allowed in which state: nova `compute/api.py` (`check_instance_state`), `compute/vm_states.py`
-//! (`ALLOW_SOFT_REBOOT`, `ALLOW_HARD_REBOOT`).
+//! Which action is allowed in which state stands in the table of [`super::actions`].
 
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::{
     AccessAddressesChanged, Alive, BuildFailed, BuildSucceeded, DeleteRequested, Deleted, DescriptionChanged,
     DiskConfigChanged, HostnameChanged, Instance, InstanceEvent, Locked, MetadataReplaced, Ongoing, PersonalErased,
     Phase, PowerAction, PowerCompleted, PowerFailed, PowerObserved, PowerRequested, Renamed, TagsReplaced, Unlocked,
-    Unplaced, status,
+    Unplaced,
 };
 
+use super::actions::{Action, admit, check_lock};
 use super::{Asker, Change, InstanceCommand, InstanceReject, labels};
 
 type Decision = Result<Vec<InstanceEvent>, InstanceReject>;
@@ -44,15 +44,8 @@ fn one(event: impl Into<InstanceEvent>) -> Decision {
     Ok(vec![event.into()])
 }
 
-fn check_lock(server: &Alive, asker: Asker) -> Result<(), InstanceReject> {
-    match server.lock.is_some() && !asker.overrides_lock {
-        true => Err(InstanceReject::Locked),
-        false => Ok(()),
-    }
-}
-
 fn delete(server: &Alive, process: ProcessId, asker: Asker) -> Decision {
-    check_lock(server, asker)?;
+    admit(server, Action::Delete, asker)?;
     // A second delete is one and the same wish: Nova answers 204 to both.
     if matches!(server.ongoing, Some(Ongoing::Delete { .. })) {
         return Ok(vec![]);
@@ -65,35 +58,7 @@ fn delete(server: &Alive, process: ProcessId, asker: Asker) -> Decision {
 }
 
 fn power(server: &Alive, process: ProcessId, action: PowerAction, asker: Asker) -> Decision {
-    check_lock(server, asker)?;
-    let name = match action {
-        PowerAction::Start => "start",
-        PowerAction::Stop => "stop",
-        PowerAction::RebootSoft | PowerAction::RebootHard => "reboot",
-    };
-    let shown = status::of_alive(server);
-    let allowed: &[&str] = match action {
-        PowerAction::Start => &["stopped"],
-        PowerAction::Stop => &["active", "error"],
-        PowerAction::RebootSoft => &["active"],
-        PowerAction::RebootHard => &["active", "stopped", "error"],
-    };
-    if !allowed.contains(&shown.vm_state) {
-        return Err(InstanceReject::NotInState { action: name, attribute: "vm_state", value: shown.vm_state });
-    }
-    match (server.ongoing, shown.task_state) {
-        (None, _) => {}
-        // A hard reboot may overtake any reboot.
-        (Some(Ongoing::Power { action: PowerAction::RebootSoft | PowerAction::RebootHard, .. }), _)
-            if action == PowerAction::RebootHard => {}
-        (Some(_), task) => {
-            let value = task.unwrap_or("unknown");
-            return Err(InstanceReject::NotInState { action: name, attribute: "task_state", value });
-        }
-    }
-    if server.launched_at.is_none() {
-        return Err(InstanceReject::NeverLaunched { action: name });
-    }
+    admit(server, action.into(), asker)?;
     one(PowerRequested { process, action })
 }
 

@@ -1,18 +1,19 @@
 //! A server's metadata and tags, as they will be after a change.
 
-use chronova_events::instance::{Alive, Pairs, status};
+use chronova_events::instance::{Alive, Pairs};
 
+use super::actions::{Action, check_state};
 use super::{InstanceReject, MetadataChange, TagChange};
 
 /// Sorted by key, as events keep it.
 pub(super) fn metadata(server: &Alive, change: MetadataChange) -> Result<Pairs, InstanceReject> {
     let now = &server.request.metadata;
     let (mut after, limit, action) = match change {
-        MetadataChange::Replace { pairs, limit } => (pairs, limit, "update metadata"),
-        MetadataChange::Set { pairs, limit } => (merged(now, pairs), limit, "update metadata"),
-        MetadataChange::Remove { key } => (without(now, &key)?, None, "delete metadata"),
+        MetadataChange::Replace { pairs, limit } => (pairs, limit, Action::UpdateMetadata),
+        MetadataChange::Set { pairs, limit } => (merged(now, pairs), limit, Action::UpdateMetadata),
+        MetadataChange::Remove { key } => (without(now, &key)?, None, Action::DeleteMetadata),
     };
-    settled(server, action)?;
+    check_state(server, action)?;
     if let Some(limit) = limit.filter(|limit| after.len() > *limit) {
         return Err(InstanceReject::TooMuchMetadata { limit });
     }
@@ -42,17 +43,6 @@ pub(super) fn tags(server: &Alive, change: TagChange) -> Result<Vec<String>, Ins
         TagChange::Remove(tag) if !now.contains(&tag) => return Err(InstanceReject::NoSuchTag { tag }),
         TagChange::Remove(tag) => now.iter().filter(|known| **known != tag).cloned().collect(),
     };
-    settled(server, "update tags")?;
+    check_state(server, Action::UpdateTags)?;
     Ok(after)
-}
-
-/// Both are changed only of servers that are built and at rest.
-fn settled(server: &Alive, action: &'static str) -> Result<(), InstanceReject> {
-    let shown = status::of_alive(server);
-    let (attribute, value) = match (shown.vm_state, shown.task_state) {
-        ("active" | "stopped" | "paused" | "suspended", None) => return Ok(()),
-        ("active" | "stopped" | "paused" | "suspended", Some(task)) => ("task_state", task),
-        (state, _) => ("vm_state", state),
-    };
-    Err(InstanceReject::NotInState { action, attribute, value })
 }

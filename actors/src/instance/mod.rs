@@ -3,6 +3,7 @@
 //! Every state that commands lead to, and by which event: `states.txt`, which a test compares with the code. "active, Stop" is
 //! an active server with a stop under way.
 
+pub mod actions;
 pub mod decide;
 mod labels;
 

@@ -26,8 +26,16 @@ const STRANGER: ProcessId = ProcessId(Uuid::from_u128(6));
 const HOST: HostId = HostId(Uuid::from_u128(7));
 const ELSEWHERE: HostId = HostId(Uuid::from_u128(8));
 
-const ACTIONS: [PowerAction; 4] =
-    [PowerAction::Start, PowerAction::Stop, PowerAction::RebootSoft, PowerAction::RebootHard];
+const ACTIONS: [PowerAction; 8] = [
+    PowerAction::Start,
+    PowerAction::Stop,
+    PowerAction::RebootSoft,
+    PowerAction::RebootHard,
+    PowerAction::Pause,
+    PowerAction::Unpause,
+    PowerAction::Suspend,
+    PowerAction::Resume,
+];
 
 fn request() -> BuildRequested {
     let sample = samples().into_iter().find_map(|event| match event {
@@ -109,6 +117,14 @@ fn stopped() -> Given {
     active().and(power(PowerAction::Stop)).and(done(POWER, PowerAction::Stop))
 }
 
+fn paused() -> Given {
+    active().and(power(PowerAction::Pause)).and(done(POWER, PowerAction::Pause))
+}
+
+fn suspended() -> Given {
+    active().and(power(PowerAction::Suspend)).and(done(POWER, PowerAction::Suspend))
+}
+
 fn never_built() -> Given {
     building().and(Command::RecordBuildFailed { process: BUILD, fault: fault() })
 }
@@ -130,6 +146,10 @@ fn verb(action: PowerAction) -> &'static str {
         PowerAction::Start => "start",
         PowerAction::Stop => "stop",
         PowerAction::RebootSoft | PowerAction::RebootHard => "reboot",
+        PowerAction::Pause => "pause",
+        PowerAction::Unpause => "unpause",
+        PowerAction::Suspend => "suspend",
+        PowerAction::Resume => "resume",
     }
 }
 
@@ -159,12 +179,14 @@ fn what_is_not_there_cannot_be_found() {
 /// Nova: `check_instance_state` of `API.start`, `stop`, `_soft_reboot_instance` and `_hard_reboot_instance`.
 #[test]
 fn power_actions_are_allowed_where_nova_allows_them() {
-    use PowerAction::{RebootHard, RebootSoft, Start, Stop};
+    use PowerAction::{Pause, RebootHard, RebootSoft, Resume, Start, Stop, Suspend, Unpause};
     let allowed = |given: &Given| ACTIONS.into_iter().filter(|action| given.when(power(*action)).is_ok()).collect();
-    let table: [(&str, Given, Vec<PowerAction>); 4] = [
+    let table: [(&str, Given, Vec<PowerAction>); 6] = [
         ("building", building(), vec![]),
-        ("active", active(), vec![Stop, RebootSoft, RebootHard]),
+        ("active", active(), vec![Stop, RebootSoft, RebootHard, Pause, Suspend]),
         ("stopped", stopped(), vec![Start, RebootHard]),
+        ("paused", paused(), vec![RebootHard, Unpause]),
+        ("suspended", suspended(), vec![RebootHard, Resume]),
         ("error", never_built(), vec![]),
     ];
     for (name, given, expected) in table {
@@ -181,20 +203,31 @@ fn power_actions_are_allowed_where_nova_allows_them() {
     assert_eq!(never_built().when(power(RebootHard)), Err(Reject::NeverLaunched { action: "reboot" }));
 }
 
-/// Nova: only `task_state` None, except that a hard reboot overtakes a reboot (`task_states.ALLOW_REBOOT`).
+/// Nova: only `task_state` None, except that a hard reboot overtakes what is no start and no stop
+/// (`task_states.ALLOW_REBOOT`).
 #[test]
-fn while_something_is_under_way_only_a_hard_reboot_overtakes_reboots() {
+fn while_something_is_under_way_only_a_hard_reboot_overtakes_some_of_it() {
     let task = |action| match action {
         PowerAction::Start => "powering-on",
         PowerAction::Stop => "powering-off",
         PowerAction::RebootSoft => "rebooting",
         PowerAction::RebootHard => "rebooting_hard",
+        PowerAction::Pause => "pausing",
+        PowerAction::Unpause => "unpausing",
+        PowerAction::Suspend => "suspending",
+        PowerAction::Resume => "resuming",
     };
     for ongoing in ACTIONS {
-        let before = if ongoing == PowerAction::Start { stopped() } else { active() };
+        let before = match ongoing {
+            PowerAction::Start => stopped(),
+            PowerAction::Unpause => paused(),
+            PowerAction::Resume => suspended(),
+            _ => active(),
+        };
         let given = before.clone().and(power(ongoing));
         for wanted in ACTIONS.into_iter().filter(|wanted| before.when(power(*wanted)).is_ok()) {
-            let overtakes = wanted == PowerAction::RebootHard && verb(ongoing) == "reboot";
+            let overtakes =
+                wanted == PowerAction::RebootHard && !matches!(ongoing, PowerAction::Start | PowerAction::Stop);
             let expected = match overtakes {
                 true => Ok(vec!["instance.power_requested"]),
                 false => cannot(verb(wanted), "task_state", task(ongoing)),
@@ -278,6 +311,11 @@ fn what_a_host_tells_counts_from_the_servers_own_host_and_where_it_is_news() {
     assert_eq!(shown(active().and(seen(Power::Crashed))), "SHUTOFF");
     assert_eq!(shown(stopped().and(seen(Power::Running))), "ACTIVE");
     assert_eq!(shown(active().and(seen(Power::Paused))), "ACTIVE", "only the power state tells");
+    assert_eq!(shown(paused().and(seen(Power::Running))), "PAUSED", "the user asked for it");
+    assert_eq!(shown(suspended().and(seen(Power::Running))), "SUSPENDED");
+    assert_eq!(shown(paused().and(seen(Power::Shutdown))), "SHUTOFF", "its memory is gone");
+    let suspending = active().and(power(PowerAction::Suspend)).and(seen(Power::Shutdown));
+    assert_eq!(shown(suspending.and(failed(POWER, PowerAction::Suspend))), "SHUTOFF", "it is off all the same");
     let stopping = active().and(power(PowerAction::Stop)).and(seen(Power::Shutdown));
     assert_eq!(shown(stopping), "ACTIVE", "the process at work has the word");
 }
@@ -397,6 +435,8 @@ fn name(state: &Instance) -> String {
         Phase::Active { .. } => "active",
         Phase::Stopped { .. } => "stopped",
         Phase::Error { .. } => "error",
+        Phase::Paused { .. } => "paused",
+        Phase::Suspended { .. } => "suspended",
     };
     match server.ongoing {
         None => phase.to_owned(),

@@ -1,4 +1,4 @@
-//! Starts, stops or reboots a server.
+//! Starts, stops, reboots, pauses or suspends a server, or ends its pause or suspension.
 //!
 //! | step | does |
 //! |---|---|
@@ -60,17 +60,23 @@ async fn act(work: &Work) -> Result<Output, StepError> {
         return Err(StepError::fatal(500, "The server has no host.", ""));
     };
     let driver = work.driver(placed.host)?;
-    // As in Nova, what a guest needs of its host is made good whenever it starts from nothing.
-    if matches!(action, PowerAction::Start | PowerAction::RebootHard) {
+    // As in Nova, what a guest needs of its host is made good whenever its domain is started.
+    if matches!(action, PowerAction::Start | PowerAction::RebootHard | PowerAction::Resume) {
         guest::connect(work, placed.host, &server).await?;
     }
     match ask(driver.as_ref(), work, action).await {
         Ok(()) => Ok(Output::Nothing),
         Err(DriverError::NoSuchGuest(_)) if action == PowerAction::Stop => Ok(Output::Nothing),
+        // What was in its memory cannot be made again: a hard reboot can be asked for.
+        Err(error @ DriverError::NoSuchGuest(_)) if keeps_memory(action) => Err(error.into()),
         Err(DriverError::NoSuchGuest(_)) => revive(work, placed.host, &server).await,
         Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
         Err(error) => Err(error.into()),
     }
+}
+
+fn keeps_memory(action: PowerAction) -> bool {
+    matches!(action, PowerAction::Pause | PowerAction::Unpause | PowerAction::Suspend | PowerAction::Resume)
 }
 
 async fn ask(driver: &dyn Driver, work: &Work, action: PowerAction) -> DriverResult<()> {
@@ -82,6 +88,10 @@ async fn ask(driver: &dyn Driver, work: &Work, action: PowerAction) -> DriverRes
             driver.stop(instance, mode).await
         }
         PowerAction::RebootHard => driver.reboot_hard(instance).await,
+        PowerAction::Pause => driver.pause(instance).await,
+        PowerAction::Unpause => driver.unpause(instance).await,
+        PowerAction::Suspend => driver.suspend(instance).await,
+        PowerAction::Resume => driver.resume(instance).await,
         PowerAction::RebootSoft => match driver.reboot_soft(instance, options.soft_reboot_timeout).await {
             Err(DriverError::Unsupported(_) | DriverError::Failed { .. } | DriverError::Timeout { .. }) => {
                 driver.reboot_hard(instance).await

@@ -23,6 +23,9 @@
 //!                               +---------+
 //! ```
 //!
+//! From `Active` a pause leads to `Paused` and a suspension to `Suspended`; each has its way back, and a hard reboot leads
+//! out of both.
+//!
 //! While a process works on the server, `ongoing` says which. Nova's quadruple (`vm_state`, `task_state`, `power_state`,
 //! `status`) is derived in [`status`], never stored.
 
@@ -55,11 +58,11 @@ noun! {
         DeleteRequested = "delete_requested" @ 1,
         /// Nothing of the server is left.
         Deleted = "deleted" @ 1,
-        /// A user asked for a start, a stop or a reboot.
+        /// A user asked for a start, a stop, a reboot, a pause, a suspension, or the end of either.
         PowerRequested = "power_requested" @ 1,
-        /// The start, stop or reboot is done.
+        /// What was asked for is done.
         PowerCompleted = "power_completed" @ 1,
-        /// The start, stop or reboot could not be done.
+        /// What was asked for could not be done.
         PowerFailed = "power_failed" @ 1,
         /// The guest's power state changed by itself.
         PowerObserved = "power_observed" @ 1,

@@ -196,6 +196,12 @@ pub enum PowerAction {
     Stop,
     RebootSoft,
     RebootHard,
+    /// The guest's processors stand still; its memory stays where it is.
+    Pause,
+    Unpause,
+    /// The guest's memory goes to the host's disk, and the guest off.
+    Suspend,
+    Resume,
 }
 
 /// Nova's numbers: 0 NOSTATE, 1 RUNNING, 3 PAUSED, 4 SHUTDOWN, 6 CRASHED, 7 SUSPENDED.
@@ -391,5 +397,9 @@ pub fn samples() -> Vec<InstanceEvent> {
         Unlocked {}.into(),
         super::scheduled::sample(process).into(),
         PersonalErased { erasure: ErasureId(uuid(9)) }.into(),
+        PowerRequested { process, action: PowerAction::Pause }.into(),
+        PowerRequested { process, action: PowerAction::Unpause }.into(),
+        PowerRequested { process, action: PowerAction::Suspend }.into(),
+        PowerRequested { process, action: PowerAction::Resume }.into(),
     ]
 }

@@ -51,6 +51,14 @@ pub enum Phase {
     Error {
         power: Power,
     },
+    /// The guest is in memory and stands still.
+    Paused {
+        power: Power,
+    },
+    /// The guest is off; its memory is on the host's disk.
+    Suspended {
+        power: Power,
+    },
 }
 
 /// How far a build has come; the API shows it as `task_state`.
@@ -94,7 +102,7 @@ impl Instance {
 
 impl Fold for Instance {
     type Event = InstanceEvent;
-    const STATE_VERSION: u32 = 1;
+    const STATE_VERSION: u32 = 2;
 
     fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
         match (&mut *self, event) {
@@ -165,12 +173,20 @@ impl Alive {
                 self.finish(completed.process);
                 self.phase = match completed.action {
                     PowerAction::Stop => Phase::Stopped { power: Power::Shutdown },
-                    _ => Phase::Active { power: Power::Running },
+                    PowerAction::Pause => Phase::Paused { power: Power::Paused },
+                    PowerAction::Suspend => Phase::Suspended { power: Power::Shutdown },
+                    PowerAction::Start
+                    | PowerAction::RebootSoft
+                    | PowerAction::RebootHard
+                    | PowerAction::Unpause
+                    | PowerAction::Resume => Phase::Active { power: Power::Running },
                 };
             }
             InstanceEvent::PowerFailed(failed) => {
                 self.finish(failed.process);
                 self.fault = Some((failed.fault.clone(), at));
+                // What was seen meanwhile counts now.
+                self.observe(self.power());
             }
             InstanceEvent::PowerObserved(observed) => self.observe(observed.power),
             InstanceEvent::Renamed(renamed) => self.request.name.clone_from(&renamed.name),
@@ -203,7 +219,11 @@ impl Alive {
     pub fn power(&self) -> Power {
         match self.phase {
             Phase::Building { .. } => Power::NoState,
-            Phase::Active { power } | Phase::Stopped { power } | Phase::Error { power } => power,
+            Phase::Active { power }
+            | Phase::Stopped { power }
+            | Phase::Error { power }
+            | Phase::Paused { power }
+            | Phase::Suspended { power } => power,
         }
     }
 
@@ -220,15 +240,20 @@ impl Alive {
     }
 
     /// As Nova's power-state synchronisation does: a guest that stopped by itself is a stopped server, one that was
-    /// started behind our back is an active one. While a process works on the server, the process has the word.
+    /// started behind our back is an active one. A paused or suspended server stays so until it is asked back, but a
+    /// paused guest that is off has lost its memory. While a process works on the server, the process has the word.
     fn observe(&mut self, seen: Power) {
         let settled = self.ongoing.is_none();
         self.phase = match (self.phase, seen) {
-            (Phase::Active { .. }, Power::Shutdown | Power::Crashed) if settled => Phase::Stopped { power: seen },
+            (Phase::Active { .. } | Phase::Paused { .. }, Power::Shutdown | Power::Crashed) if settled => {
+                Phase::Stopped { power: seen }
+            }
             (Phase::Stopped { .. }, Power::Running) if settled => Phase::Active { power: seen },
             (Phase::Active { .. }, power) => Phase::Active { power },
             (Phase::Stopped { .. }, power) => Phase::Stopped { power },
             (Phase::Error { .. }, power) => Phase::Error { power },
+            (Phase::Paused { .. }, power) => Phase::Paused { power },
+            (Phase::Suspended { .. }, power) => Phase::Suspended { power },
             (building @ Phase::Building { .. }, _) => building,
         };
     }

@@ -18,6 +18,25 @@ pub struct Status {
     pub progress: u8,
 }
 
+/// Every `vm_state` a server that is not gone can have here.
+pub const VM_STATES: [&str; 6] = ["building", "active", "paused", "suspended", "stopped", "error"];
+
+/// Every `task_state`.
+pub const TASK_STATES: [&str; 12] = [
+    "scheduling",
+    "networking",
+    "spawning",
+    "powering-on",
+    "powering-off",
+    "rebooting",
+    "rebooting_hard",
+    "pausing",
+    "unpausing",
+    "suspending",
+    "resuming",
+    "deleting",
+];
+
 /// Nova's number of a power state.
 pub fn power_number(power: Power) -> u8 {
     match power {
@@ -48,18 +67,27 @@ pub fn of_alive(alive: &Alive) -> Status {
         Phase::Active { .. } => "active",
         Phase::Stopped { .. } => "stopped",
         Phase::Error { .. } => "error",
+        Phase::Paused { .. } => "paused",
+        Phase::Suspended { .. } => "suspended",
     };
     let task_state = task(alive);
-    let status = match (vm_state, task_state) {
+    let status = status_word(vm_state, task_state);
+    let progress = if status == "ACTIVE" { 100 } else { 0 };
+    Status { status, vm_state, task_state, power_state: power_number(alive.power()), progress }
+}
+
+/// The `status` of a `vm_state` and a `task_state`.
+pub fn status_word(vm_state: &str, task_state: Option<&str>) -> &'static str {
+    match (vm_state, task_state) {
         ("active", Some("rebooting")) => "REBOOT",
-        ("active" | "error" | "stopped", Some("rebooting_hard")) => "HARD_REBOOT",
+        ("active", Some("rebooting_hard")) => "HARD_REBOOT",
         ("building", _) => "BUILD",
         ("active", _) => "ACTIVE",
         ("stopped", _) => "SHUTOFF",
+        ("paused", _) => "PAUSED",
+        ("suspended", _) => "SUSPENDED",
         _ => "ERROR",
-    };
-    let progress = if status == "ACTIVE" { 100 } else { 0 };
-    Status { status, vm_state, task_state, power_state: power_number(alive.power()), progress }
+    }
 }
 
 fn task(alive: &Alive) -> Option<&'static str> {
@@ -70,6 +98,10 @@ fn task(alive: &Alive) -> Option<&'static str> {
             PowerAction::Stop => "powering-off",
             PowerAction::RebootSoft => "rebooting",
             PowerAction::RebootHard => "rebooting_hard",
+            PowerAction::Pause => "pausing",
+            PowerAction::Unpause => "unpausing",
+            PowerAction::Suspend => "suspending",
+            PowerAction::Resume => "resuming",
         }),
         (None, Phase::Building { stage, .. }) => Some(match stage {
             Stage::Scheduling => "scheduling",

@@ -10,6 +10,7 @@
 //! | `pool`, `images` | volumes, the image cache |
 //! | `network`, `nwfilter` | virtual networks, packet filters |
 //! | `domain` | the guest's life |
+//! | `saved` | a guest that stands still, in memory or on the disk |
 //!
 //! Invariants: no call touches the host's file system except as a volume of our pool; every call has a deadline; a
 //! domain without our metadata element is never touched.
@@ -26,6 +27,7 @@ mod network;
 mod node;
 mod nwfilter;
 mod pool;
+mod saved;
 mod watch;
 
 use std::fmt;
@@ -55,6 +57,9 @@ use crate::options::{ForwardMode, LibvirtOptions};
 const STOP_POLL: Duration = Duration::from_millis(500);
 /// How often the request is repeated: a guest that is still booting misses it. Nova retries every 10 s.
 const STOP_RETRY: Duration = Duration::from_secs(10);
+
+/// How much longer than other calls the saving and reading of a guest's memory may take.
+const SAVE_FACTOR: u32 = 5;
 
 /// Threads for questions, beside the configured ones.
 const QUESTIONERS: usize = 2;
@@ -301,9 +306,39 @@ impl Driver for LibvirtDriver {
         self.change("hard reboot", instance, self.options.call_deadline, move |connect, _| {
             let domain = domain::require(connect, instance)?;
             domain::pull(&domain)?;
+            saved::forget(&domain)?;
             domain::start(&domain)
         })
         .await
+    }
+
+    async fn pause(&self, instance: InstanceId) -> DriverResult<()> {
+        self.change("pause", instance, self.options.call_deadline, move |connect, _| {
+            saved::pause(&domain::require(connect, instance)?)
+        })
+        .await
+    }
+
+    async fn unpause(&self, instance: InstanceId) -> DriverResult<()> {
+        self.change("unpause", instance, self.options.call_deadline, move |connect, _| {
+            saved::unpause(&domain::require(connect, instance)?)
+        })
+        .await
+    }
+
+    async fn suspend(&self, instance: InstanceId) -> DriverResult<()> {
+        // The guest's whole memory is written to the host's disk.
+        let deadline = self.options.call_deadline * SAVE_FACTOR;
+        self.change("suspend", instance, deadline, move |connect, _| {
+            saved::suspend(&domain::require(connect, instance)?)
+        })
+        .await
+    }
+
+    async fn resume(&self, instance: InstanceId) -> DriverResult<()> {
+        let deadline = self.options.call_deadline * SAVE_FACTOR;
+        self.change("resume", instance, deadline, move |connect, _| saved::resume(&domain::require(connect, instance)?))
+            .await
     }
 
     async fn guest(&self, instance: InstanceId) -> DriverResult<GuestStatus> {

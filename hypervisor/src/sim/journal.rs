@@ -32,6 +32,12 @@ pub(super) enum Change {
     },
     On(InstanceId),
     Off(InstanceId),
+    Pause(InstanceId),
+    Unpause(InstanceId),
+    /// Off, with its memory on the disk.
+    Save(InstanceId),
+    /// On, with its memory from the disk.
+    Restore(InstanceId),
     Undefine(InstanceId),
     /// Disks without a domain.
     Leak(InstanceId),
@@ -52,6 +58,10 @@ impl Change {
             }
             Self::On(instance) => format!("{host} on {instance}\n"),
             Self::Off(instance) => format!("{host} off {instance}\n"),
+            Self::Pause(instance) => format!("{host} pause {instance}\n"),
+            Self::Unpause(instance) => format!("{host} unpause {instance}\n"),
+            Self::Save(instance) => format!("{host} save {instance}\n"),
+            Self::Restore(instance) => format!("{host} restore {instance}\n"),
             Self::Undefine(instance) => format!("{host} undefine {instance}\n"),
             Self::Leak(instance) => format!("{host} leak {instance}\n"),
             Self::Tidy(instance) => format!("{host} tidy {instance}\n"),
@@ -79,6 +89,10 @@ impl Change {
             }
             "on" => Self::On(rest.parse().ok()?),
             "off" => Self::Off(rest.parse().ok()?),
+            "pause" => Self::Pause(rest.parse().ok()?),
+            "unpause" => Self::Unpause(rest.parse().ok()?),
+            "save" => Self::Save(rest.parse().ok()?),
+            "restore" => Self::Restore(rest.parse().ok()?),
             "undefine" => Self::Undefine(rest.parse().ok()?),
             "leak" => Self::Leak(rest.parse().ok()?),
             "tidy" => Self::Tidy(rest.parse().ok()?),

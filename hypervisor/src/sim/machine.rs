@@ -29,9 +29,18 @@ pub struct SimGuest {
     pub power: PowerState,
     /// How often it was started in this process.
     pub boots: u32,
+    /// Whether its memory waits on the disk.
+    pub saved: bool,
     /// Whether it ignores the power button.
     pub deaf: bool,
     started: Instant,
+}
+
+impl SimGuest {
+    /// Whether it is in the machine's memory.
+    pub fn is_on(&self) -> bool {
+        matches!(self.power, PowerState::Running | PowerState::Paused)
+    }
 }
 
 /// The state of one machine.
@@ -130,6 +139,7 @@ impl Machine {
                     disk_gib: *disk_gib,
                     power: PowerState::Shutdown,
                     boots: 0,
+                    saved: false,
                     deaf: false,
                     started: Instant::now(),
                 };
@@ -138,15 +148,15 @@ impl Machine {
             Change::On(instance) => {
                 if let Some(guest) = self.guests.get_mut(instance) {
                     guest.power = PowerState::Running;
+                    guest.saved = false;
                     guest.boots += 1;
                     guest.started = Instant::now();
                 }
             }
-            Change::Off(instance) => {
-                if let Some(guest) = self.guests.get_mut(instance) {
-                    guest.power = PowerState::Shutdown;
-                }
-            }
+            Change::Off(instance) => self.put(*instance, PowerState::Shutdown, false),
+            Change::Pause(instance) => self.put(*instance, PowerState::Paused, false),
+            Change::Unpause(instance) | Change::Restore(instance) => self.put(*instance, PowerState::Running, false),
+            Change::Save(instance) => self.put(*instance, PowerState::Shutdown, true),
             Change::Undefine(instance) => {
                 self.guests.remove(instance);
             }
@@ -174,6 +184,13 @@ impl Machine {
         }
     }
 
+    fn put(&mut self, instance: InstanceId, power: PowerState, saved: bool) {
+        if let Some(guest) = self.guests.get_mut(&instance) {
+            guest.power = power;
+            guest.saved = saved;
+        }
+    }
+
     /// The shortest journal that gives this state.
     pub(super) fn lines(&self) -> String {
         let mut changes: Vec<Change> = Vec::new();
@@ -183,8 +200,14 @@ impl Machine {
         changes.extend(self.leaks.iter().copied().map(Change::Leak));
         for (instance, guest) in &self.guests {
             changes.push(Self::definition(*instance, guest));
-            if guest.power == PowerState::Running {
+            if guest.is_on() {
                 changes.push(Change::On(*instance));
+            }
+            if guest.power == PowerState::Paused {
+                changes.push(Change::Pause(*instance));
+            }
+            if guest.saved {
+                changes.push(Change::Save(*instance));
             }
         }
         changes.iter().map(|change| change.line(self.index)).collect()
@@ -248,7 +271,7 @@ impl Machine {
     }
 
     pub(super) fn usage(&self) -> HostUsage {
-        let running = || self.guests.values().filter(|guest| guest.power == PowerState::Running);
+        let running = || self.guests.values().filter(|guest| guest.is_on());
         let disk_used_gib = self.guests.values().map(|guest| guest.disk_gib).sum();
         HostUsage {
             memory_used_mib: 512 + running().map(|guest| guest.memory_mib).sum::<u64>(),
@@ -364,16 +387,18 @@ impl Machine {
     }
 
     pub(super) fn start(&mut self, instance: InstanceId) -> DriverResult<()> {
-        if self.guest(instance)?.power == PowerState::Running {
+        let guest = self.guest(instance)?;
+        if guest.is_on() {
             return Ok(());
         }
-        self.change(&Change::On(instance))?;
+        let saved = guest.saved;
+        self.change(&if saved { Change::Restore(instance) } else { Change::On(instance) })?;
         self.tell(HostSignal::Guest { instance, power: PowerState::Running });
         Ok(())
     }
 
     pub(super) fn power_off(&mut self, instance: InstanceId) -> DriverResult<()> {
-        if self.guest(instance)?.power == PowerState::Shutdown {
+        if !self.guest(instance)?.is_on() {
             return Ok(());
         }
         self.change(&Change::Off(instance))?;
@@ -381,18 +406,66 @@ impl Machine {
         Ok(())
     }
 
+    /// From nothing: what was in its memory is gone.
     pub(super) fn reboot(&mut self, instance: InstanceId) -> DriverResult<()> {
         self.power_off(instance)?;
+        if self.guest(instance)?.saved {
+            self.change(&Change::Off(instance))?;
+        }
         self.start(instance)
+    }
+
+    pub(super) fn pause(&mut self, instance: InstanceId) -> DriverResult<()> {
+        match self.guest(instance)?.power {
+            PowerState::Paused => Ok(()),
+            PowerState::Running => {
+                self.change(&Change::Pause(instance))?;
+                self.tell(HostSignal::Guest { instance, power: PowerState::Paused });
+                Ok(())
+            }
+            _ => Err(not_running("pause")),
+        }
+    }
+
+    pub(super) fn unpause(&mut self, instance: InstanceId) -> DriverResult<()> {
+        match self.guest(instance)?.power {
+            PowerState::Running => Ok(()),
+            PowerState::Paused => {
+                self.change(&Change::Unpause(instance))?;
+                self.tell(HostSignal::Guest { instance, power: PowerState::Running });
+                Ok(())
+            }
+            _ => Err(not_running("unpause")),
+        }
+    }
+
+    pub(super) fn suspend(&mut self, instance: InstanceId) -> DriverResult<()> {
+        let guest = self.guest(instance)?;
+        if guest.saved {
+            return Ok(());
+        }
+        if !guest.is_on() {
+            return Err(not_running("suspend"));
+        }
+        self.change(&Change::Save(instance))?;
+        self.tell(HostSignal::Guest { instance, power: PowerState::Shutdown });
+        Ok(())
+    }
+
+    pub(super) fn resume(&mut self, instance: InstanceId) -> DriverResult<()> {
+        match self.guest(instance)?.power {
+            PowerState::Paused => self.unpause(instance),
+            _ => self.start(instance),
+        }
     }
 
     /// How long until the guest would notice its power button; never, if it is deaf.
     pub(super) fn until_attentive(&self, instance: InstanceId) -> DriverResult<Option<Duration>> {
         self.require_alive()?;
         let guest = self.guest(instance)?;
-        let off = guest.power != PowerState::Running;
         let left = self.uri.boot.saturating_sub(guest.started.elapsed());
-        Ok(if off { Some(Duration::ZERO) } else { (!guest.deaf).then_some(left) })
+        let hears = !guest.deaf && guest.power != PowerState::Paused;
+        Ok(if guest.is_on() { hears.then_some(left) } else { Some(Duration::ZERO) })
     }
 
     pub(super) fn status(&self, instance: InstanceId) -> DriverResult<GuestStatus> {
@@ -443,8 +516,7 @@ impl Machine {
     /// Reachable again. After a power failure its guests are off; after a mere loss of the connection they run on.
     pub(super) fn revive(&mut self, guests_survived: bool) -> DriverResult<()> {
         if !guests_survived {
-            let running: Vec<_> =
-                self.guests.iter().filter(|(_, g)| g.power == PowerState::Running).map(|(id, _)| *id).collect();
+            let running: Vec<_> = self.guests.iter().filter(|(_, guest)| guest.is_on()).map(|(id, _)| *id).collect();
             for instance in running {
                 self.change(&Change::Off(instance))?;
             }
@@ -478,4 +550,8 @@ impl Machine {
         guest.deaf = deaf;
         Ok(())
     }
+}
+
+fn not_running(call: &'static str) -> DriverError {
+    DriverError::Failed { call, message: "the guest is not running".to_owned() }
 }

@@ -176,6 +176,22 @@ impl Driver for SimHost {
         self.perform(Call::RebootHard, |machine| machine.reboot(instance)).await
     }
 
+    async fn pause(&self, instance: InstanceId) -> DriverResult<()> {
+        self.perform(Call::Pause, |machine| machine.pause(instance)).await
+    }
+
+    async fn unpause(&self, instance: InstanceId) -> DriverResult<()> {
+        self.perform(Call::Unpause, |machine| machine.unpause(instance)).await
+    }
+
+    async fn suspend(&self, instance: InstanceId) -> DriverResult<()> {
+        self.perform(Call::Suspend, |machine| machine.suspend(instance)).await
+    }
+
+    async fn resume(&self, instance: InstanceId) -> DriverResult<()> {
+        self.perform(Call::Resume, |machine| machine.resume(instance)).await
+    }
+
     async fn guest(&self, instance: InstanceId) -> DriverResult<GuestStatus> {
         self.perform(Call::Guest, |machine| machine.status(instance)).await
     }

@@ -68,7 +68,7 @@ pub(super) fn instance(id: InstanceId, error: CommandError<InstanceReject>) -> F
             Fault::conflict(format!("Cannot '{action}' instance {id} while it is in {attribute} {value}"))
         }
         InstanceReject::NeverLaunched { action } => {
-            Fault::conflict(format!("Cannot '{action}' an instance which has never been active"))
+            Fault::conflict(format!("Instance {id} is in an invalid state for '{action}'"))
         }
         InstanceReject::TooMuchMetadata { limit } => {
             Fault::forbidden(format!("Maximum number of metadata items exceeds {limit}"))

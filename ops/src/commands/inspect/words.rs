@@ -134,6 +134,10 @@ fn power(action: PowerAction) -> &'static str {
         PowerAction::Stop => "stop",
         PowerAction::RebootSoft => "reboot (soft)",
         PowerAction::RebootHard => "reboot (hard)",
+        PowerAction::Pause => "pause",
+        PowerAction::Unpause => "unpause",
+        PowerAction::Suspend => "suspend",
+        PowerAction::Resume => "resume",
     }
 }
 

@@ -14,6 +14,22 @@ pub fn reboot_body() -> Schema {
     object([req("reboot", object([req("type", choice(["HARD", "Hard", "hard", "SOFT", "Soft", "soft"]))]))])
 }
 
+pub fn pause_server_pause_body() -> Schema {
+    object([req("pause", any())])
+}
+
+pub fn pause_server_unpause_body() -> Schema {
+    object([req("unpause", any())])
+}
+
+pub fn suspend_server_suspend_body() -> Schema {
+    object([req("suspend", any())])
+}
+
+pub fn suspend_server_resume_body() -> Schema {
+    object([req("resume", any())])
+}
+
 pub fn lock_server_lock_body() -> Schema {
     object([req(
         "lock",

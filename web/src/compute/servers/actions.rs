@@ -30,6 +30,18 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     action("servers.reboot", PATH, "reboot", handler!(reboot))
         .policy_on_target("os_compute_api:servers:reboot")
         .body(bodies::reboot_body),
+    action("pause_server.pause", PATH, "pause", handler!(pause))
+        .policy_on_target("os_compute_api:os-pause-server:pause")
+        .body(bodies::pause_server_pause_body),
+    action("pause_server.unpause", PATH, "unpause", handler!(unpause))
+        .policy_on_target("os_compute_api:os-pause-server:unpause")
+        .body(bodies::pause_server_unpause_body),
+    action("suspend_server.suspend", PATH, "suspend", handler!(suspend))
+        .policy_on_target("os_compute_api:os-suspend-server:suspend")
+        .body(bodies::suspend_server_suspend_body),
+    action("suspend_server.resume", PATH, "resume", handler!(resume))
+        .policy_on_target("os_compute_api:os-suspend-server:resume")
+        .body(bodies::suspend_server_resume_body),
     action("lock_server.lock", PATH, "lock", handler!(lock))
         .policy_on_target("os_compute_api:os-lock-server:lock")
         .body(bodies::lock_server_lock_body),
@@ -59,6 +71,22 @@ async fn stop(ctx: Ctx) -> Result<Reply, Fault> {
 async fn reboot(ctx: Ctx) -> Result<Reply, Fault> {
     let hard = ctx.action_body()["type"].as_str().is_some_and(|kind| kind.eq_ignore_ascii_case("HARD"));
     power(&ctx, if hard { PowerAction::RebootHard } else { PowerAction::RebootSoft }).await
+}
+
+async fn pause(ctx: Ctx) -> Result<Reply, Fault> {
+    power(&ctx, PowerAction::Pause).await
+}
+
+async fn unpause(ctx: Ctx) -> Result<Reply, Fault> {
+    power(&ctx, PowerAction::Unpause).await
+}
+
+async fn suspend(ctx: Ctx) -> Result<Reply, Fault> {
+    power(&ctx, PowerAction::Suspend).await
+}
+
+async fn resume(ctx: Ctx) -> Result<Reply, Fault> {
+    power(&ctx, PowerAction::Resume).await
 }
 
 async fn lock(ctx: Ctx) -> Result<Reply, Fault> {

@@ -1,0 +1,224 @@
+//! What may be asked of a server when: the one table.
+//!
+//! Each line is what Nova's `compute/api.py` demands of a server before it does something (`check_instance_lock`,
+//! `check_instance_state`), with the sets of `compute/vm_states.py` (`ALLOW_SOFT_REBOOT`, `ALLOW_HARD_REBOOT`,
+//! `ALLOW_TRIGGER_CRASH_DUMP`) and `compute/task_states.py` (`ALLOW_REBOOT`) written out. Decisions read it, and
+//! `docs/server-states.md` is made of it.
+
+use chronova_events::instance::{Alive, PowerAction, status};
+
+use super::{Asker, InstanceReject};
+
+/// Something that can be asked of a server and depends on what it is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Action {
+    Start,
+    Stop,
+    RebootSoft,
+    RebootHard,
+    Pause,
+    Unpause,
+    Suspend,
+    Resume,
+    Delete,
+    UpdateMetadata,
+    DeleteMetadata,
+    UpdateTags,
+}
+
+/// Which work under way an action can live with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tasks {
+    /// Whatever is under way.
+    Any,
+    /// Nothing, or one of these.
+    NoneOr(&'static [&'static str]),
+}
+
+/// A line of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Rule {
+    pub action: Action,
+    /// What refusals call it.
+    pub name: &'static str,
+    /// What tells it from others of that name.
+    pub kind: &'static str,
+    /// `None`: all of them.
+    pub vm_states: Option<&'static [&'static str]>,
+    pub tasks: Tasks,
+    /// Whether there must have been a guest once.
+    pub launched: bool,
+    /// Whether it is refused to users of a locked server.
+    pub heeds_lock: bool,
+}
+
+const NOTHING_UNDER_WAY: Tasks = Tasks::NoneOr(&[]);
+
+const fn rule(action: Action, name: &'static str, vm_states: &'static [&'static str]) -> Rule {
+    let (kind, tasks) = ("", NOTHING_UNDER_WAY);
+    Rule { action, name, kind, vm_states: Some(vm_states), tasks, launched: true, heeds_lock: true }
+}
+
+/// Overtaken by a hard reboot.
+const REBOOTABLE: Tasks = Tasks::NoneOr(&[
+    "rebooting",
+    "reboot_pending",
+    "reboot_started",
+    "resuming",
+    "rebooting_hard",
+    "unpausing",
+    "pausing",
+    "suspending",
+]);
+
+/// Where a server at rest can be.
+const BUILT: &[&str] = &["active", "paused", "suspended", "stopped"];
+
+pub const TABLE: &[Rule] = &[
+    rule(Action::Start, "start", &["stopped"]),
+    rule(Action::Stop, "stop", &["active", "error"]),
+    Rule { kind: "SOFT", ..rule(Action::RebootSoft, "reboot", &["active"]) },
+    Rule {
+        kind: "HARD",
+        tasks: REBOOTABLE,
+        ..rule(Action::RebootHard, "reboot", &["active", "stopped", "paused", "suspended", "error"])
+    },
+    rule(Action::Pause, "pause", &["active"]),
+    rule(Action::Unpause, "unpause", &["paused"]),
+    rule(Action::Suspend, "suspend", &["active"]),
+    rule(Action::Resume, "resume", &["suspended"]),
+    Rule { vm_states: None, tasks: Tasks::Any, launched: false, ..rule(Action::Delete, "delete", &[]) },
+    Rule { tasks: Tasks::Any, ..rule(Action::UpdateMetadata, "update metadata", BUILT) },
+    Rule { tasks: Tasks::Any, ..rule(Action::DeleteMetadata, "delete metadata", BUILT) },
+    Rule { tasks: Tasks::Any, launched: false, ..rule(Action::UpdateTags, "update tags", BUILT) },
+];
+
+impl Action {
+    pub fn rule(self) -> &'static Rule {
+        // Every action has its line: a test counts them.
+        TABLE.iter().find(|rule| rule.action == self).unwrap_or(&TABLE[0])
+    }
+
+    pub fn name(self) -> &'static str {
+        self.rule().name
+    }
+}
+
+impl From<PowerAction> for Action {
+    fn from(action: PowerAction) -> Self {
+        match action {
+            PowerAction::Start => Self::Start,
+            PowerAction::Stop => Self::Stop,
+            PowerAction::RebootSoft => Self::RebootSoft,
+            PowerAction::RebootHard => Self::RebootHard,
+            PowerAction::Pause => Self::Pause,
+            PowerAction::Unpause => Self::Unpause,
+            PowerAction::Suspend => Self::Suspend,
+            PowerAction::Resume => Self::Resume,
+        }
+    }
+}
+
+/// Whether `asker` may do this to the server now. The lock is looked at first, then the state, as Nova does.
+pub(super) fn admit(server: &Alive, action: Action, asker: Asker) -> Result<(), InstanceReject> {
+    if action.rule().heeds_lock {
+        check_lock(server, asker)?;
+    }
+    check_state(server, action)
+}
+
+pub(super) fn check_lock(server: &Alive, asker: Asker) -> Result<(), InstanceReject> {
+    match server.lock.is_some() && !asker.overrides_lock {
+        true => Err(InstanceReject::Locked),
+        false => Ok(()),
+    }
+}
+
+pub(super) fn check_state(server: &Alive, action: Action) -> Result<(), InstanceReject> {
+    let (rule, shown) = (action.rule(), status::of_alive(server));
+    let refused = |attribute, value| Err(InstanceReject::NotInState { action: rule.name, attribute, value });
+    if rule.vm_states.is_some_and(|allowed| !allowed.contains(&shown.vm_state)) {
+        return refused("vm_state", shown.vm_state);
+    }
+    match (rule.tasks, shown.task_state) {
+        (Tasks::NoneOr(tasks), Some(task)) if !tasks.contains(&task) => return refused("task_state", task),
+        _ => {}
+    }
+    match rule.launched && server.launched_at.is_none() {
+        true => Err(InstanceReject::NeverLaunched { action: rule.name }),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::fmt::Write as _;
+
+    /// The page, made of the table.
+    fn page() -> String {
+        let states = status::VM_STATES;
+        let mut page = String::from(
+            "# What may be asked of a server when\n\n\
+             Made from `actors/src/instance/actions.rs` by `cargo xtask gen`; do not edit.\n\n\
+             A request that is not allowed in the server's `vm_state`, or while something else is under way (`task_state`), is\n\
+             answered with 409 in these words: `Cannot 'ACTION' instance ID while it is in vm_state STATE` (or `task_state\n\
+             TASK`). Where a server must have run, one that never did gets 409 as well: `Instance ID is in an invalid state\n\
+             for 'ACTION'`. A locked server refuses its users everything marked so, with 409 `Instance ID is locked`.\n\n",
+        );
+        let head = states.map(|state| format!(" {state} |")).concat();
+        let _ = writeln!(page, "| action |{head} while under way | must have run | heeds the lock |");
+        let _ = writeln!(page, "|---|{}---|---|---|", ":---:|".repeat(states.len()));
+        for rule in TABLE {
+            let kind = if rule.kind.is_empty() { String::new() } else { format!(" ({})", rule.kind) };
+            let _ = write!(page, "| {}{kind} |", rule.name);
+            for state in states {
+                let allowed = rule.vm_states.is_none_or(|allowed| allowed.contains(&state));
+                let _ = write!(page, "{}|", if allowed { " yes " } else { " " });
+            }
+            let during = match rule.tasks {
+                Tasks::Any => "anything".to_owned(),
+                Tasks::NoneOr([]) => "nothing".to_owned(),
+                Tasks::NoneOr(tasks) => format!("nothing, {}", tasks.join(", ")),
+            };
+            let word = |holds| if holds { "yes" } else { "no" };
+            let _ = writeln!(page, " {during} | {} | {} |", word(rule.launched), word(rule.heeds_lock));
+        }
+        page.push_str(
+            "\n## Statuses\n\nWhat `status` shows, by `vm_state` and `task_state`; other tasks change nothing.\n\n",
+        );
+        page.push_str("| vm_state | task_state | status |\n|---|---|---|\n");
+        for state in states {
+            let plain = status::status_word(state, None);
+            let _ = writeln!(page, "| {state} | | {plain} |");
+            for task in status::TASK_STATES {
+                let word = status::status_word(state, Some(task));
+                if word != plain {
+                    let _ = writeln!(page, "| {state} | {task} | {word} |");
+                }
+            }
+        }
+        page
+    }
+
+    /// `cargo xtask gen` runs this with `EXPECTORATE=overwrite`.
+    #[test]
+    fn generated_server_states_are_current() {
+        expectorate::assert_contents(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/server-states.md"), &page());
+    }
+
+    #[test]
+    fn the_table_speaks_of_every_action_once_and_of_states_that_exist() {
+        let mut actions: Vec<Action> = TABLE.iter().map(|rule| rule.action).collect();
+        actions.sort_unstable();
+        actions.dedup();
+        assert_eq!(actions.len(), TABLE.len());
+        for rule in TABLE {
+            assert_eq!(rule.action.rule().action, rule.action);
+            for state in rule.vm_states.unwrap_or_default() {
+                assert!(status::VM_STATES.contains(state), "{state}");
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Guests that stand still: paused in the host's memory, or suspended to its disk (libvirt's "managed save", which every
+//! start of the domain reads back).
+
+use virt::domain::{Domain, DomainState};
+use virt::enumutil::Enum;
+
+use super::domain;
+use super::error::{Context, translate};
+use crate::driver::{DriverError, DriverResult};
+
+fn state(domain: &Domain, call: &'static str) -> DriverResult<Option<DomainState>> {
+    Ok(match domain.info().during(call)?.state {
+        Enum::Known(state) => Some(state),
+        Enum::Unknown(_) => None,
+    })
+}
+
+/// Paused already is success.
+pub(super) fn pause(domain: &Domain) -> DriverResult<()> {
+    const CALL: &str = "pause";
+    if state(domain, CALL)? == Some(DomainState::Paused) {
+        return Ok(());
+    }
+    domain.suspend().during(CALL)
+}
+
+/// Running already is success.
+pub(super) fn unpause(domain: &Domain) -> DriverResult<()> {
+    const CALL: &str = "unpause";
+    match state(domain, CALL)? {
+        Some(DomainState::Running | DomainState::Blocked) => Ok(()),
+        _ => domain.resume().during(CALL),
+    }
+}
+
+/// Saved already is success.
+pub(super) fn suspend(domain: &Domain) -> DriverResult<()> {
+    const CALL: &str = "suspend";
+    match domain.managed_save(0) {
+        Ok(()) => Ok(()),
+        Err(error) => match (domain.is_active().during(CALL)?, domain.has_managed_save(0).during(CALL)?) {
+            (false, true) => Ok(()),
+            (false, false) => Err(DriverError::Failed { call: CALL, message: "the guest is not running".to_owned() }),
+            (true, _) => Err(translate(CALL, &error)),
+        },
+    }
+}
+
+/// Running already is success. A guest that was saved while it stood still is let go on as well.
+pub(super) fn resume(domain: &Domain) -> DriverResult<()> {
+    const CALL: &str = "resume";
+    domain::start(domain)?;
+    match state(domain, CALL)? {
+        Some(DomainState::Paused) => domain.resume().during(CALL),
+        Some(DomainState::PMSuspended) => domain.pm_wakeup(0).during(CALL),
+        _ => Ok(()),
+    }
+}
+
+/// Gives up what was saved, so that the next start is one from nothing.
+pub(super) fn forget(domain: &Domain) -> DriverResult<()> {
+    const CALL: &str = "saved memory";
+    if domain.has_managed_save(0).during(CALL)? {
+        domain.managed_save_remove(0).during(CALL)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,55 @@
+#!/bin/bash
+# A real guest that stands still, in memory and on the host's disk, and goes on from where it was: seen on its own console.
+set -uo pipefail
+. "$(dirname "$0")/../testbed/house.sh"
+house_open actions 10.70
+house_furnish
+
+# The guest tells every second how far it has counted; only its memory knows the number.
+printf '#!/bin/sh\ntouch /run/tick\n' >"$WORK/user-data"
+boot actions-one --config-drive True --user-data "$WORK/user-data"
+ONE=$ID
+ready actions-one "the guest is booted"
+within 30 "the guest counts" said actions-one '^GUEST-TICK '
+tick() { console actions-one | grep -aoE '^GUEST-TICK [0-9]+' | tail -n 1 | cut -d' ' -f2; }
+beyond() { local now; now=$(tick); [ "${now:-0}" -gt "$1" ]; } # number
+
+# -------------------------------------------------------------------------------------------------------------- paused
+
+expect "a pause is asked for" os server pause actions-one
+within 30 "the server is PAUSED" is actions-one PAUSED
+same "libvirt says so too" "$(v domstate "$ONE")" paused
+like "its power state is Paused" "$(get server actions-one OS-EXT-STS:power_state)" '^(3|Paused)$'
+PAUSED=$(tick); sleep 3
+same "the guest counts no further" "$(tick)" "$PAUSED"
+like "a second pause is refused" "$(os server pause actions-one 2>&1)" "Cannot 'pause' instance $ONE while it is in vm_state paused"
+like "so is a stop" "$(os server stop actions-one 2>&1)" "Cannot 'stop' instance $ONE while it is in vm_state paused"
+expect "the end of the pause is asked for" os server unpause actions-one
+within 30 "the server is ACTIVE" is actions-one ACTIVE
+within 20 "the guest counts on" beyond "$PAUSED"
+
+# ----------------------------------------------------------------------------------------------------------- suspended
+
+expect "a suspension is asked for" os server suspend actions-one
+within 60 "the server is SUSPENDED" is actions-one SUSPENDED
+same "libvirt runs it no more" "$(v domstate "$ONE")" "shut off"
+same "its memory is on the disk" "$(v dominfo "$ONE" | sed -n 's/^Managed save: *//p')" yes
+SUSPENDED=$(tick)
+like "a start is refused" "$(os server start actions-one 2>&1)" "Cannot 'start' instance $ONE while it is in vm_state suspended"
+expect "its resumption is asked for" os server resume actions-one
+within 60 "the server is ACTIVE again" is actions-one ACTIVE
+within 20 "the guest counts on from there" beyond "$SUSPENDED"
+same "it was booted once" "$(count_said actions-one GUEST-READY)" 1
+
+# --------------------------------------------------------------------------------------------------------- a fresh start
+
+os server suspend actions-one; within 60 "it is suspended once more" is actions-one SUSPENDED
+expect "a hard reboot leads out of it" os server reboot --hard --wait actions-one
+same "nothing is kept on the disk" "$(v dominfo "$ONE" | sed -n 's/^Managed save: *//p')" no
+ready actions-one "the guest was booted anew" 2
+
+EVENTS=$(os server event list actions-one -f value -c Action)
+for action in pause unpause suspend resume reboot; do like "its events have $action" "$EVENTS" "^$action\$"; done
+expect "the server is deleted" os server delete --wait actions-one
+same "nothing is left on the host" "$(leftovers "$ONE")" ""
+verdict
