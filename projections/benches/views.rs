@@ -33,6 +33,7 @@ fn log() -> Vec<Arc<Recorded>> {
             meta: Arc::clone(&meta),
             data: event.encode().unwrap().into(),
             hash: None,
+            keys: None,
             decoded: OnceLock::new(),
         })
     };

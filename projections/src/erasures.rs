@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Projection;
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct ErasuresView {
     pub erasures: Erasures,
     /// Who asked, where it was a user.
@@ -21,6 +21,7 @@ pub struct ErasuresView {
 impl Projection for ErasuresView {
     const NAME: &'static str = "erasures";
     const VERSION: u32 = 1;
+    const NOUNS: &'static [&'static str] = &["erasure"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         let Some(event) = ErasureEvent::of(event) else { return };

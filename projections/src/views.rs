@@ -334,6 +334,7 @@ mod tests {
             meta: Meta::system("test"),
             data: event.encode().unwrap().into(),
             hash: None,
+            keys: None,
             decoded: OnceLock::new(),
         })
     }

@@ -232,7 +232,7 @@ fn what_lacks(look: &Look<'_>, needs: &[Need<'_>], set: &Slots) -> String {
 
 /// Asks the placement view, and takes the first way to serve the request on each host.
 fn in_trees(look: &Look<'_>, wanted: &Wanted, set: &Slots, found: &mut Found) {
-    let ledger = &look.placement.ledger;
+    let (ledger, index) = (&look.placement.ledger, &look.placement.index);
     let limit = look.options.max_placement_results.max(1);
     let narrowed = set.len() < look.fleet.hosts().len();
     let request = placement::Request {
@@ -243,15 +243,18 @@ fn in_trees(look: &Look<'_>, wanted: &Wanted, set: &Slots, found: &mut Found) {
         ..placement::Request::default()
     };
     let mut allocations = BTreeMap::new();
-    for candidate in placement::search(ledger, &request).candidates {
-        let roots = candidate.allocations.keys().map(|provider| ledger.root_of(*provider));
+    for candidate in placement::search(index, &request).candidates {
+        let roots = candidate.allocations.iter().map(|(provider, _)| ledger.root_of(*provider));
         let host =
             roots.filter_map(|root: ProviderId| look.fleet.slot(HostId(root.0))).find(|slot| set.contains(*slot));
         let Some(slot) = host.filter(|slot| !allocations.contains_key(slot)) else { continue };
         let own: Vec<Allocation> = candidate
             .allocations
             .into_iter()
-            .map(|(provider, resources)| Allocation { provider, resources: resources.into_iter().collect() })
+            .map(|(provider, resources)| {
+                let resources = resources.iter().map(|(class, amount)| (class.to_string(), *amount)).collect();
+                Allocation { provider, resources }
+            })
             .collect();
         allocations.insert(slot, own);
     }

@@ -3,8 +3,8 @@
 mod eventstoredb;
 mod gauges;
 mod identity;
-mod read_models;
 pub mod log_only;
+mod read_models;
 pub mod settings;
 mod wiring;
 

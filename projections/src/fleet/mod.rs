@@ -94,7 +94,7 @@ struct Held {
     amount: u64,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Fleet {
     rows: Vec<HostRow>,
     by_id: BTreeMap<HostId, Slot>,
@@ -521,9 +521,14 @@ fn move_between<K: Ord + Clone>(index: &mut BTreeMap<K, Slots>, slot: Slot, befo
 impl Projection for Fleet {
     const NAME: &'static str = "fleet";
     const VERSION: u32 = 1;
+    const NOUNS: &'static [&'static str] = &["host", "host_aggregate", "instance", "ledger", "process"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         self.take(recorded.stream.key(), event);
+    }
+
+    fn weight(&self) -> u64 {
+        self.rows.len() as u64 * 2_048
     }
 }
 

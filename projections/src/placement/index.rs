@@ -17,7 +17,7 @@ use super::column::{Column, Room};
 use super::request::{AggregateFilter, TraitFilter};
 use super::slots::{Slot, Slots};
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Row {
     id: ProviderId,
     /// `None` only while the ledger changes the provider, so that it need not copy it.
@@ -28,7 +28,7 @@ struct Row {
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Index {
     slots: HashMap<ProviderId, Slot>,
     rows: Vec<Option<Row>>,
@@ -220,7 +220,8 @@ impl Index {
             LedgerEvent::ResourceClassCreated(_)
             | LedgerEvent::ResourceClassDeleted(_)
             | LedgerEvent::TraitCreated(_)
-            | LedgerEvent::TraitDeleted(_) => evolve(ledger),
+            | LedgerEvent::TraitDeleted(_)
+            | LedgerEvent::GroupMemberPlaced(_) => evolve(ledger),
         }
     }
 

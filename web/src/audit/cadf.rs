@@ -147,6 +147,10 @@ fn power_verb(action: PowerAction) -> &'static str {
         PowerAction::Start => "start",
         PowerAction::Stop => "stop",
         PowerAction::RebootSoft | PowerAction::RebootHard => "start/reboot",
+        PowerAction::Pause => "stop/pause",
+        PowerAction::Unpause => "start/unpause",
+        PowerAction::Suspend => "stop/suspend",
+        PowerAction::Resume => "start/resume",
     }
 }
 

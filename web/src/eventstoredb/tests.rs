@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::{Revision, StreamId};
+use chronova_events::store::Expected;
 use chronova_events::store::conformance::event;
 use chronova_events::store::eventstoredb::form::Form;
 use chronova_events::store::memory::MemoryStore;
-use chronova_events::store::{EventStore, Expected};
 use futures::StreamExt as _;
 use tokio::sync::{Semaphore, watch};
 use tonic::Code;

@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use uuid::Uuid;
 
-use crate::codec::{BINCODE_2, MAX_PAYLOAD};
+use crate::codec::{BINCODE_2, MAX_PAYLOAD, SEALED};
 use crate::envelope::{Cause, Meta, NewEvent, Position, Recorded, Revision, StreamId, Timestamp};
 use crate::external::{Content, ExternalEvent, ExternalRecorded, is_ours};
 use crate::ids::{EventId, ProcessId, ProjectId, RequestId, UserId};
 use crate::registry::{DecodeError, Event, NounEvent};
-use crate::store::{AppendError, encode_payload};
+use crate::store::AppendError;
 
 pub const JSON: &str = "application/json";
 pub const BINARY: &str = "application/octet-stream";
@@ -132,18 +132,31 @@ impl Form {
         if let Some(ExternalEvent::ExternalRecorded(outside)) = ExternalEvent::of(&new.event) {
             return Ok(Self::of_external(outside));
         }
-        let data = encode_payload(new)?;
+        let data = clear(&new.event)?;
+        if data.len() > MAX_PAYLOAD {
+            return Err(AppendError::TooLarge { size: data.len(), limit: MAX_PAYLOAD });
+        }
         let envelope = Envelope::new(&new.meta, new.recorded_at, new.event.version(), BINCODE_2);
-        Ok(Self::ours(new.event.kind(), &envelope, data.into()))
+        Ok(Self::ours(new.event.kind(), &envelope, data))
     }
 
-    /// An event of the log, exactly as it is kept.
+    /// An event of the log, exactly as it is kept; but personal fields that are sealed there go out opened, because whoever
+    /// reads has no keys (see `docs/eventstoredb.md`).
     pub fn of_recorded(recorded: &Recorded) -> Result<Self, DecodeError> {
         if let Some(outside) = external(recorded)? {
             return Ok(Self::of_external(&outside));
         }
+        let hash = recorded.hash.map(|hash| hash.to_string());
+        if recorded.codec == SEALED {
+            let event = recorded.event()?;
+            let mut envelope = Envelope::new(&recorded.meta, recorded.recorded_at, event.version(), BINCODE_2);
+            envelope.hash = hash;
+            let damaged =
+                |source| DecodeError::Damaged { kind: recorded.kind.to_string(), version: event.version(), source };
+            return Ok(Self::ours(&recorded.kind, &envelope, event.encode().map_err(damaged)?.into()));
+        }
         let mut envelope = Envelope::new(&recorded.meta, recorded.recorded_at, recorded.version, recorded.codec);
-        envelope.hash = recorded.hash.map(|hash| hash.to_string());
+        envelope.hash = hash;
         Ok(Self::ours(&recorded.kind, &envelope, recorded.data.clone()))
     }
 
@@ -229,6 +242,7 @@ impl Form {
                 meta: Arc::new(envelope.into_meta()),
                 data: self.data,
                 hash: None,
+                keys: None,
                 decoded: OnceLock::new(),
             });
         }
@@ -252,9 +266,14 @@ impl Form {
             meta: Arc::new(meta),
             data: data.into(),
             hash: None,
+            keys: None,
             decoded: OnceLock::from(Arc::new(Event::from(event))),
         })
     }
+}
+
+fn clear(event: &Event) -> Result<Bytes, AppendError> {
+    event.encode().map(Bytes::from).map_err(|error| AppendError::Encode(error.to_string()))
 }
 
 /// Where an event stands, in our terms.

@@ -288,7 +288,7 @@ impl Writer {
         }
         if std::mem::take(&mut self.forgets) {
             // The old pages are in the write-ahead log, too, until it is begun anew.
-            self.checkpoint("TRUNCATE");
+            self.checkpoint(true);
         }
         match result {
             Ok(()) => answers.into_iter().for_each(Answer::give),

@@ -66,8 +66,7 @@ pub async fn run(
     let views = Arc::clone(&core.views);
     let following = tokio::spawn(runner::follow(Arc::clone(&store), Arc::clone(&views)));
     let checkpoints = Checkpoints::new(checkpoints, CheckpointOptions::default());
-    let history =
-        History::new(Arc::clone(&store), Arc::clone(&views), Some(checkpoints), HistoryOptions::default());
+    let history = History::new(Arc::clone(&store), Arc::clone(&views), Some(checkpoints), HistoryOptions::default());
     let eraser = Eraser { store, gateway: Arc::clone(&core.gateway), views, history: Some(history) };
     let done = erase(args, &eraser, out).await;
     core.gateway.stop();
