@@ -182,7 +182,15 @@ impl Mounted {
     }
 
     fn read_only(&self) {
-        assert!(Command::new("mount").args(["-o", "remount,ro"]).arg(&self.0).status().unwrap().success());
+        // The file system is busy until the last file written to is closed.
+        let remount = || Command::new("mount").args(["-o", "remount,ro"]).arg(&self.0).status().unwrap().success();
+        let done = (0..100).any(|_| {
+            remount() || {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                false
+            }
+        });
+        assert!(done, "the file system stays busy");
     }
 }
 

@@ -186,6 +186,10 @@ async fn a_servers_ports_get_and_lose_groups() {
 
     let network = json!({"network": {"name": "n"}});
     let network = api.ask("POST", "/network/v2.0/networks", "2.1", USER, Some(network)).await;
+    let subnet = json!({"subnet": {
+        "network_id": network.body["network"]["id"], "ip_version": 4, "cidr": "192.0.2.0/24",
+    }});
+    assert_eq!(api.ask("POST", "/network/v2.0/subnets", "2.1", USER, Some(subnet)).await.status, 201);
     let port = json!({"port": {"network_id": network.body["network"]["id"], "device_id": server}});
     let port = api.ask("POST", "/network/v2.0/ports", "2.1", USER, Some(port)).await;
     let port = port.body["port"]["id"].as_str().unwrap().to_owned();

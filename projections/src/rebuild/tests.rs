@@ -85,7 +85,7 @@ async fn a_rebuild_puts_right_what_is_wrong_and_says_so() {
     assert!(rebuilt.differences.len() == 3 && rebuilt.differences[0].starts_with("servers/"), "{rebuilt:?}");
     let alone = Views::new();
     catch_up(&*store, &alone).await.unwrap();
-    live.adopt(&alone, &BTreeSet::from(["server_groups"]));
+    live.adopt(&alone, &BTreeSet::from(["fleet", "server_groups"]));
     assert_eq!(differences(&live, &alone, 5), [""; 0]);
 }
 

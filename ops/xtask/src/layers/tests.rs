@@ -19,6 +19,8 @@ const BREAKS: &[(&str, &str, &str)] = &[
     ("rusqlite", "projections/src/checkpoint.rs", "fn f(c: &rusqlite::Connection) {}"),
     ("virt", "hypervisor/src/sim/mod.rs", "use virt::connect::Connect;"),
     ("virt", "ops/src/main.rs", "fn f() { virt_sys::virInitialize(); }"),
+    ("eventstoredb", "web/src/app.rs", "use tonic::Status;"),
+    ("eventstoredb", "events/src/store/sqlite/mod.rs", "fn f(client: &eventstore::Client) {}"),
     ("bincode", "events/src/registry.rs", "fn f() { bincode::serde::encode_to_vec(); }"),
     ("bincode", "projections/src/checkpoint.rs", "use bincode;"),
     ("pure", "actors/src/instance/decide.rs", "use std::time::{Duration, Instant};"),

@@ -6,11 +6,19 @@ use crate::schema::{
 
 pub fn images_query() -> Schema {
     query([
-        many("name", any()),
+        opt("name", any()),
+        opt("status", any()),
+        opt("changes-since", any()),
+        opt("server", any()),
+        opt("type", any()),
+        opt("minRam", any()),
+        opt("minDisk", any()),
+        opt("marker", any()),
         many("limit", positive_integer()),
         many("page_size", positive_integer()),
         many("offset", positive_integer()),
     ])
+    .pattern_property("^property-.*$", any())
 }
 
 /// Anything: what Nova does not know, it ignored.
