@@ -176,7 +176,7 @@ fn by_ending(last: &str) -> &'static str {
 /// What a noun is in the taxonomy of resources.
 const TYPES: &[(&str, &str)] = &[
     ("erasure", "data/security/erasure"),
-    ("external", "data"),
+    ("external", "data/external"),
     ("flavor", "compute/flavor"),
     ("host", "compute/node"),
     ("host_aggregate", "compute/node/aggregate"),
