@@ -14,6 +14,7 @@ pub mod report;
 pub mod stats;
 
 mod disk;
+mod log;
 mod placement;
 mod world;
 
@@ -97,6 +98,8 @@ enum Which {
     Disk(disk::Args),
     /// The search for allocation candidates, and claims under contention
     Placement(placement::Args),
+    /// The event log: durable appends by many writers, replay, rebuild, restart
+    Log(log::Args),
 }
 
 /// Runs a benchmark and prints what it found.
@@ -121,6 +124,7 @@ fn measured(args: &Args) -> Result<String> {
     let mut report = match &args.which {
         Which::Disk(args) => disk::run(common, args),
         Which::Placement(args) => placement::run(common, args),
+        Which::Log(args) => log::run(common, args),
     }?;
     report.settings.push(("runs", common.runs.to_string()));
     let whole = report::json(&report, &machine);

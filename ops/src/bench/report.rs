@@ -215,9 +215,16 @@ pub fn json(report: &Report, machine: &Machine) -> Value {
         "machine": machine,
         "warnings": machine.warnings(),
         "settings": settings,
+        "ratios": ratios(report),
         "lines": report.lines.iter().map(line_json).collect::<Vec<Value>>(),
         "notes": report.notes,
     })
+}
+
+/// `append.64.ratio_to_raw`: what part of the machine's limit each line reaches.
+fn ratios(report: &Report) -> Map<String, Value> {
+    let ratio = |line: &Line| Some((format!("{}.ratio_to_raw", line.name), json!(line.ratio()?)));
+    report.lines.iter().filter_map(ratio).collect()
 }
 
 fn line_json(line: &Line) -> Value {

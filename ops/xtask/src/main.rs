@@ -2,10 +2,12 @@
 //!
 //! * `layers`: the rules of ARCHITECTURE.md that a compiler does not know; `layers --list` says them with their reasons.
 //! * `gen [--check]`: writes the generated references under docs/, or checks that they are current.
+//! * `event new NOUN NAME`: begins a new event, as `event new instance ResizeConfirmed`.
 //! * `requirements`: counts docs/requirements by status.
 
 #![allow(clippy::print_stdout, reason = "a command-line tool")]
 
+mod event;
 mod generate;
 mod layers;
 mod requirements;
@@ -15,7 +17,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 
-const USAGE: &str = "usage: cargo xtask layers [--list] | gen [--check] | requirements";
+const USAGE: &str = "usage: cargo xtask layers [--list] | gen [--check] | event new NOUN NAME | requirements";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -38,6 +40,7 @@ fn run(arguments: &[&str]) -> anyhow::Result<bool> {
         ["layers", "--list"] => Ok(layers::list()),
         ["gen"] => generate::run(&root, false),
         ["gen", "--check"] => generate::run(&root, true),
+        ["event", "new", noun, name] => event::new(&root, noun, name),
         ["requirements"] => requirements::count(&root),
         _ => bail!("{USAGE}"),
     }

@@ -17,6 +17,7 @@ mod error;
 mod keys;
 mod lock;
 mod migrate;
+pub mod probe;
 mod read_only;
 mod reader;
 mod row;

@@ -1,0 +1,63 @@
+//! What SQLite itself does on this disk, for measurements: the same tables, index and bytes in the same batches, and nothing
+//! of ours. The limit that the log is put beside.
+
+use std::path::Path;
+
+use rusqlite::{Connection, params};
+
+use super::{SqliteOptions, error, schema};
+use crate::envelope::NewEvent;
+use crate::store::StoreError;
+
+/// A file with the layout of a log that is written without the log.
+#[derive(Debug)]
+pub struct Probe {
+    connection: Connection,
+    /// Revision of all streams that it writes to.
+    revision: i64,
+}
+
+impl Probe {
+    /// Begins a file at `path`.
+    pub fn begin(path: &Path) -> Result<Self, StoreError> {
+        let options = SqliteOptions::default();
+        let connection = schema::open(path, &options)?.connection;
+        // Checkpoints as often as the log makes them; here SQLite decides when.
+        let sql = format!("PRAGMA wal_autocheckpoint = {}", options.checkpoint_pages);
+        connection.query_row(&sql, [], |_| Ok(())).map_err(|e| error::explain(&e, 0))?;
+        Ok(Self { connection, revision: 0 })
+    }
+
+    /// One transaction with `event` in each of `batch` streams, durable when it returns.
+    pub fn insert(&mut self, event: &NewEvent, data: &[u8], batch: i64) -> Result<(), StoreError> {
+        self.revision += 1;
+        self.transaction(event, data, batch).map_err(|e| error::explain(&e, 0))
+    }
+
+    fn transaction(&mut self, event: &NewEvent, data: &[u8], batch: i64) -> rusqlite::Result<()> {
+        let transaction = self.connection.transaction()?;
+        {
+            let sql = "INSERT INTO events (stream, revision, id, kind, version, codec, recorded_at, request_id, correlation, \
+                       user, project, roles, data, checksum, hash) \
+                       VALUES (?1, ?2, ?3, 1, 1, 1, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 4000000000, ?11)";
+            let mut statement = transaction.prepare_cached(sql)?;
+            for stream in 0..batch {
+                statement.execute(params![
+                    stream,
+                    self.revision,
+                    event.id.0.as_bytes().as_slice(),
+                    event.recorded_at.0,
+                    "req-3b8f1ab0-6d2c-4a52-9d5e-3f2a7c3d9a10",
+                    event.meta.correlation.as_bytes().as_slice(),
+                    "5f4dcc3b5aa765d61d8327deb882cf99",
+                    "9f86d081884c7d659a2feaa0c55ad015",
+                    "[\"member\",\"reader\"]",
+                    data,
+                    [7_u8; 32].as_slice(),
+                ])?;
+            }
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! `chronova bench log`: how fast the log takes events durably, and how fast what it holds is read, folded and brought back.
+//!
+//! Beside each append stands what the machine does without this program, in the same run and by turns: plain SQLite with
+//! the same table, the same bytes and as many events in a transaction as there are writers; and the bytes alone, written
+//! to a file and synced.
+
+mod append;
+mod replay;
+
+use anyhow::Result;
+
+use super::Common;
+use super::report::Report;
+
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Args {
+    /// Numbers of writers that append at the same time
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1_u32, 8, 64, 512])]
+    writers: Vec<u32>,
+    /// Appends in one run, for each number of writers [default: about two seconds' worth on a fast disk]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    appends: Option<u32>,
+    /// Events of the log that is replayed, rebuilt and restarted with; 0 leaves this out
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(0..=100_000_000))]
+    events: u64,
+    /// Only the log of --events, no appends
+    #[arg(long)]
+    no_appends: bool,
+}
+
+pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
+    let events = common.sized(args.events, args.events.min(5_000));
+    let mut report = Report::new("log").setting("events", &events);
+    if !args.no_appends {
+        append::measure(common, args, &mut report)?;
+    }
+    if events > 0 {
+        replay::measure(common, events, &mut report)?;
+    }
+    report.notes.push("append.N: N writers, each waits until its event is durable; of raw: plain SQLite, N in a transaction".into());
+    report.notes.push("append.N.disk: the bytes of N events written to a file and synced, without SQLite".into());
+    if events > 0 {
+        report.notes.push("replay.fold: events of servers, decoded before, into their states, on one core".into());
+        report.notes.push("replay.projections: decoded events into all read models, on one core".into());
+        report.notes.push("rebuild: the log from the disk, decoded, into all read models; restart: log and checkpoint".into());
+    }
+    Ok(report)
+}

@@ -1,0 +1,131 @@
+//! The whole control plane on a disk that fills up, and the operator's proof of a log that it wrote.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
+
+mod cloud;
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use cloud::{Answer, Client, Cloud};
+use serde_json::{Value, json};
+
+const FLEET: &str = "sim://1?latency_ms=1";
+
+/// The data folder as a file system of its own, with little room.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// `None` when this user may not mount.
+    fn mount(at: PathBuf, size: &str) -> Option<Self> {
+        std::fs::create_dir_all(&at).unwrap();
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(&at).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success()).then_some(Self(at))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// A flavor with a description that takes room in the log.
+fn create_flavor(client: &Client, name: &str) -> Answer {
+    let flavor = json!({"flavor": {"name": name, "ram": 64, "vcpus": 1, "disk": 1, "description": "x".repeat(60_000)}});
+    client.post("/compute/v2.1/flavors", &flavor).unwrap()
+}
+
+fn flavors(client: &Client) -> Vec<String> {
+    let answer = client.get("/compute/v2.1/flavors?is_public=None").unwrap().expect(200);
+    answer.body["flavors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|flavor| flavor["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn on_a_full_disk_commands_are_refused_reads_go_on_and_room_is_enough_to_go_on() {
+    let mut cloud = Cloud::new(FLEET);
+    let Some(_disk) = SmallDisk::mount(cloud.data(), "12m") else {
+        println!("skipped: mounting a small file system needs root");
+        return;
+    };
+    cloud.start();
+    let client = cloud.client();
+    let ballast = cloud.data().join("ballast");
+    std::fs::write(&ballast, vec![1; 4 << 20]).unwrap();
+    let mut created = Vec::new();
+    let refused = loop {
+        let name = format!("f{}", created.len());
+        let answer = create_flavor(&client, &name);
+        match answer.status {
+            200 => created.push(name),
+            _ => break answer,
+        }
+        assert!(created.len() < 1_000, "the disk never became full");
+    };
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(refused.text("/serviceUnavailable/message").contains("disk of the event log is full"), "{refused:?}");
+    for name in ["again", "and again"] {
+        assert_eq!(create_flavor(&client, name).status, 503);
+    }
+    for name in &created {
+        assert!(flavors(&client).contains(name), "reads go on");
+    }
+    assert!(!flavors(&client).contains(&"again".to_owned()), "what was refused is not there");
+    std::fs::remove_file(&ballast).unwrap();
+    cloud.wait("the service goes on by itself", |cloud| create_flavor(&cloud.client(), "room").status == 200);
+    assert!(flavors(&client).contains(&"room".to_owned()));
+    cloud.stop();
+    let (code, text) = cloud.command(&["audit", "verify"]);
+    assert_eq!(code, 0, "{text}");
+}
+
+#[test]
+fn the_operator_proves_the_log_and_keeps_its_head() {
+    let mut cloud = Cloud::new(FLEET);
+    cloud.start();
+    cloud.furnish();
+    let (code, head) = cloud.command(&["audit", "head"]);
+    assert_eq!(code, 0, "{head}");
+    // Beside the running server.
+    let (code, text) = cloud.command(&["audit", "verify", "--against", head.trim()]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("the log is whole") && text.contains("holds"), "{text}");
+    cloud.furnish();
+    cloud.stop();
+    let anchors = cloud.folder.path().join("anchors");
+    std::fs::write(&anchors, format!("# kept on paper\n{head}")).unwrap();
+    let (code, text) = cloud.command(&["audit", "verify", "--json", "--anchor-file", &anchors.display().to_string()]);
+    assert_eq!(code, 0, "{text}");
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["whole"], true, "{text}");
+    assert_eq!(report["anchors"], json!([head.trim()]), "{text}");
+    assert_eq!(report["read_models"]["equal"], true, "{text}");
+    assert_eq!(report["events"], report["head"]["position"], "{text}");
+
+    let (position, hash) = head.trim().split_once(':').unwrap();
+    let digit = if hash.starts_with('0') { "1" } else { "0" };
+    let (code, text) = cloud.command(&["audit", "verify", "--against", &format!("{position}:{digit}{}", &hash[1..])]);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains(&format!("DAMAGE      position {position}: the anchor says")), "{text}");
+    let (code, _) = cloud.command(&["audit", "verify", "--against", "7"]);
+    assert_eq!(code, 2);
+
+    // One bit.
+    let log = cloud.data().join("log.db");
+    let mut bytes = std::fs::read(&log).unwrap();
+    let at =
+        bytes.windows(5).position(|window| window == b"tiny\0" || window == b"tiny\x01").unwrap_or(bytes.len() / 2);
+    bytes[at] ^= 4;
+    std::fs::write(&log, bytes).unwrap();
+    for args in [&["audit", "verify"][..], &["audit", "verify", "--quick"]] {
+        let (code, text) = cloud.command(args);
+        assert_eq!(code, 1, "{text}");
+        assert!(text.contains("DAMAGE") && text.contains("the log is NOT whole"), "{text}");
+    }
+}
