@@ -137,7 +137,26 @@ async fn one(api: &Api, dice: &mut Dice, servers: &mut Vec<String>) {
     let path = format!("/servers/{}", dice.one_of(servers));
     let act = async |body: Value| api.call("POST", &format!("{path}/action"), "2.73", ADMIN, Some(body)).await;
     // Much of it is refused, which is an answer too.
-    match dice.roll(10) {
+    match dice.roll(13) {
+        // Zones and groups are made of other read models than the servers that show them.
+        10 => {
+            let body = json!({"aggregate": {"name": format!("rack {}", dice.roll(3)), "availability_zone": "attic"}});
+            drop(api.call("POST", "/os-aggregates", "2.1", ADMIN, Some(body)).await);
+        }
+        11 => {
+            let host = dice.one_of(&host_names(api)).clone();
+            let verb = *dice.one_of(&["add_host", "remove_host"]);
+            let path = format!("/os-aggregates/{}/action", 1 + dice.roll(3));
+            drop(api.call("POST", &path, "2.1", ADMIN, Some(json!({verb: {"host": host}}))).await);
+        }
+        12 => {
+            let body = json!({"server_group": {"name": "g", "policy": "soft-affinity"}});
+            let made = api.call("POST", "/os-server-groups", "2.64", token, Some(body)).await;
+            let group = made.body["server_group"]["id"].clone();
+            let body = json!({"server": Api::wish("grouped"), "os:scheduler_hints": {"group": group}});
+            let made = api.call("POST", "/servers", "2.90", token, Some(body)).await;
+            servers.extend(made.body["server"]["id"].as_str().map(str::to_owned));
+        }
         0 => drop(api.call("DELETE", &path, "2.1", ADMIN, None).await),
         1 => drop(act(json!({"os-stop": null})).await),
         2 => drop(act(json!({"os-start": null})).await),
@@ -173,6 +192,10 @@ struct Record {
     question: Question,
     answer: Answer,
     moment: String,
+}
+
+fn host_names(api: &Api) -> Vec<String> {
+    api.life.house().views.hosts.read(|view| view.all().map(|host| host.hostname.clone()).collect())
 }
 
 fn hosts_of(api: &Api) -> Vec<String> {

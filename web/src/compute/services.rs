@@ -51,7 +51,7 @@ fn of_host(house: &House, host: &KnownHost) -> ServiceView {
         number: number_of(host.number),
         binary: COMPUTE,
         host: host.hostname.clone(),
-        zone: zones::of_host(house, host.id),
+        zone: zones::of_host(house, &house.views, host.id),
         enabled: host.enabled,
         disabled_reason: host.disabled_reason.clone(),
         up: host.answers(),

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use chronova_actors::house::House;
 use chronova_events::ids::HostId;
+use chronova_projections::views::Views;
 use serde_json::{Map, Value, json};
 
 use super::bodies::no_query;
@@ -26,9 +27,9 @@ pub(super) const ROUTES: &[Route] = &[
         .query(no_query),
 ];
 
-/// The zone that a host is in.
-pub(super) fn of_host(house: &House, host: HostId) -> String {
-    let own = house.views.host_aggregates.read(|aggregates| aggregates.zone_of(host).map(str::to_owned));
+/// The zone that a host is, or was, in.
+pub(super) fn of_host(house: &House, views: &Views, host: HostId) -> String {
+    let own = views.host_aggregates.read(|aggregates| aggregates.zone_of(host).map(str::to_owned));
     own.unwrap_or_else(|| house.options.availability_zone.clone())
 }
 
@@ -36,7 +37,7 @@ pub(super) fn of_host(house: &House, host: HostId) -> String {
 pub(super) fn takes_servers(house: &House, zone: &str) -> bool {
     let enabled: Vec<HostId> =
         house.views.hosts.read(|hosts| hosts.all().filter(|host| host.enabled).map(|host| host.id).collect());
-    enabled.into_iter().any(|host| of_host(house, host) == zone)
+    enabled.into_iter().any(|host| of_host(house, &house.views, host) == zone)
 }
 
 /// The zones in which a service is enabled, and those in which all are disabled.

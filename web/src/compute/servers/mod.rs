@@ -115,7 +115,7 @@ pub(super) fn view(ctx: &Ctx, row: &Arc<ServerRow>, sees: &Arc<Sees>) -> Result<
         ServerView::new(Arc::clone(row), host, sees, name)
     });
     let group = views.server_groups.read(|groups| groups.of_server(row.id).map(|group| group.definition.group));
-    Ok(view.map(|view| ServerView { zone: placed.map(|host| zones::of_host(house, host)), group, ..view }))
+    Ok(view.map(|view| ServerView { zone: placed.map(|host| zones::of_host(house, views, host)), group, ..view }))
 }
 
 /// The server as the read model shows it now, in full.
