@@ -19,10 +19,13 @@ pub struct Options {
     pub instance_name_template: String,
     /// `[DEFAULT] default_availability_zone`.
     pub availability_zone: String,
-    /// `[DEFAULT] cpu_allocation_ratio`, `ram_allocation_ratio`, `disk_allocation_ratio`.
+    /// The ratios that a new host begins with: `[DEFAULT] cpu_allocation_ratio`, `ram_allocation_ratio`,
+    /// `disk_allocation_ratio`, or their `initial_` like.
     pub cpu_allocation_ratio: f64,
     pub ram_allocation_ratio: f64,
     pub disk_allocation_ratio: f64,
+    /// Class and ratio where the option without `initial_` is set: every report of a host imposes it.
+    pub imposed_ratios: Vec<(String, f64)>,
     /// `[DEFAULT] reserved_host_cpus`, `reserved_host_memory_mb`, `reserved_host_disk_mb`.
     pub reserved_host_cpus: u64,
     pub reserved_host_memory_mb: u64,
@@ -61,6 +64,7 @@ impl Default for Options {
             cpu_allocation_ratio: 4.0,
             ram_allocation_ratio: 1.0,
             disk_allocation_ratio: 1.0,
+            imposed_ratios: Vec::new(),
             reserved_host_cpus: 0,
             reserved_host_memory_mb: 512,
             reserved_host_disk_mb: 0,

@@ -20,7 +20,7 @@ use crate::house::{House, Options};
 use crate::ports::{Images, Networks};
 use crate::process::interference::Interference;
 use crate::process::supervisor;
-use crate::reconcile::{filters, networks as host_networks, quota, server_groups};
+use crate::reconcile::{filters, networks as host_networks, placement, quota, server_groups};
 use crate::scheduler::Scheduler;
 
 /// The log, the read models that follow it, and the aggregates: what ports are made of.
@@ -83,7 +83,7 @@ impl Runtime {
                 break_down.send_replace(Some(error.to_string()));
             })
         };
-        let fleet = Fleet::new(views.hosts.read(|hosts| hosts.all().map(|host| host.number).max().unwrap_or(0)));
+        let fleet = Fleet::new(views.hosts.read(chronova_projections::hosts::Hosts::highest));
         let scheduler = Arc::new(Scheduler::default());
         let house =
             Arc::new(House { gateway, views, fleet, networks, images, clock, scheduler, options, interference });
@@ -91,6 +91,7 @@ impl Runtime {
         // No request is served yet: what nobody holds now, nobody will.
         quota::give_back(&house, &quota::plan(&house.views)).await;
         server_groups::leave(&house, &server_groups::plan(&house.views)).await;
+        placement::mirror(&house).await;
         let mut tasks = JoinSet::new();
         tasks.spawn(supervisor::supervise(Arc::clone(&house), Arc::clone(&store)));
         tasks.spawn(reconcile(Arc::clone(&house)));
@@ -145,5 +146,6 @@ async fn reconcile(house: Arc<House>) {
         let now = server_groups::plan(&house.views);
         server_groups::leave(&house, &now.intersection(&ghosts).cloned().collect()).await;
         ghosts = now;
+        placement::mirror(&house).await;
     }
 }

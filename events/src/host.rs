@@ -25,6 +25,8 @@ noun! {
         Disabled = "disabled" @ 1,
         /// An administrator says that the host is down, whatever it answers (2.11).
         ForcedDown = "forced_down" @ 1,
+        /// An administrator removed the host; one that still answers is registered anew.
+        Deregistered = "deregistered" @ 1,
     }
 }
 
@@ -88,6 +90,9 @@ pub struct ForcedDown {
     pub forced: bool,
 }
 
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Deregistered {}
+
 /// A host that was seen at least once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KnownHost {
@@ -112,7 +117,7 @@ impl KnownHost {
     }
 }
 
-/// A host: `None` until it was seen.
+/// A host: `None` until it was seen, and once it is removed.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Host(pub Option<Box<KnownHost>>);
 
@@ -138,10 +143,13 @@ impl Fold for Host {
             }));
             return;
         }
+        if let HostEvent::Deregistered(_) = event {
+            self.0 = None;
+        }
         let Some(host) = &mut self.0 else { return };
         host.updated_at = at;
         match event {
-            HostEvent::Registered(_) => {}
+            HostEvent::Registered(_) | HostEvent::Deregistered(_) => {}
             HostEvent::CapabilitiesChanged(changed) => {
                 host.hostname.clone_from(&changed.hostname);
                 host.uri.clone_from(&changed.uri);
@@ -203,5 +211,6 @@ pub fn samples() -> Vec<HostEvent> {
         Enabled {}.into(),
         Disabled { reason: Some("repair".into()) }.into(),
         ForcedDown { forced: true }.into(),
+        Deregistered {}.into(),
     ]
 }

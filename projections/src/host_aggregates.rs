@@ -6,9 +6,10 @@ use std::sync::Arc;
 use chronova_events::envelope::Recorded;
 use chronova_events::fold::Fold;
 use chronova_events::host_aggregate::{HostAggregate, HostAggregateEvent, HostAggregates};
-use chronova_events::ids::HostId;
+use chronova_events::ids::{HostAggregateId, HostId};
 use chronova_events::registry::{Event, NounEvent};
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::Projection;
 
@@ -17,6 +18,8 @@ pub struct HostAggregatesView {
     aggregates: HostAggregates,
     /// The numbers of the aggregates that a host is in.
     by_host: BTreeMap<HostId, BTreeSet<u64>>,
+    /// The ids of all that ever were.
+    ids: BTreeSet<HostAggregateId>,
 }
 
 impl HostAggregatesView {
@@ -45,6 +48,11 @@ impl HostAggregatesView {
         self.of_host(host).filter_map(|aggregate| aggregate.metadata.get(key)).map(String::as_str).collect()
     }
 
+    /// Whether this is the id of a host aggregate that is or was.
+    pub fn ever_had(&self, id: Uuid) -> bool {
+        self.ids.contains(&HostAggregateId(id))
+    }
+
     /// The zones that are, each once.
     pub fn zones(&self) -> BTreeSet<&str> {
         self.all().filter_map(|aggregate| aggregate.zone()).collect()
@@ -53,7 +61,7 @@ impl HostAggregatesView {
 
 impl Projection for HostAggregatesView {
     const NAME: &'static str = "host_aggregates";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         let Some(event) = HostAggregateEvent::of(event) else { return };
@@ -74,9 +82,11 @@ impl Projection for HostAggregatesView {
                     }
                 }
             }
+            HostAggregateEvent::HostAggregateCreated(created) => {
+                self.ids.insert(created.aggregate);
+            }
             // Only an aggregate without hosts is deleted.
-            HostAggregateEvent::HostAggregateCreated(_)
-            | HostAggregateEvent::HostAggregateRenamed(_)
+            HostAggregateEvent::HostAggregateRenamed(_)
             | HostAggregateEvent::HostAggregateMetadataReplaced(_)
             | HostAggregateEvent::HostAggregateDeleted(_) => {}
         }

@@ -15,6 +15,7 @@ use crate::Projection;
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Hosts {
     by_id: BTreeMap<HostId, Arc<Host>>,
+    highest: u64,
 }
 
 impl Hosts {
@@ -31,19 +32,22 @@ impl Hosts {
         self.by_id.values().filter_map(|host| host.0.as_deref())
     }
 
-    /// How many hosts were ever registered.
-    pub fn count(&self) -> u64 {
-        self.by_id.len() as u64
+    /// The highest number that a host ever had.
+    pub fn highest(&self) -> u64 {
+        self.highest
     }
 }
 
 impl Projection for Hosts {
     const NAME: &'static str = "hosts";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const NOUNS: &'static [&'static str] = &["host"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         let Some(event) = HostEvent::of(event) else { return };
+        if let HostEvent::Registered(registered) = event {
+            self.highest = self.highest.max(registered.number);
+        }
         if let Ok(id) = recorded.stream.key().parse() {
             Arc::make_mut(self.by_id.entry(id).or_default()).evolve(event, recorded.recorded_at);
         }

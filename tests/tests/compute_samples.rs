@@ -286,6 +286,11 @@ async fn question(
             Some(("POST", "/os-aggregates/1/action".into(), ADMIN, Some(metadata)))
         }
         "aggregates.add_host" | "aggregates.remove_host" => Some(host_in_aggregate(api, operation).await),
+        "hosts.index" => get("/os-hosts".into()),
+        "hosts.show" => {
+            let services = api.get("/os-services?binary=nova-compute", "2.1").await;
+            get(format!("/os-hosts/{}", services["services"][0]["host"].as_str()?))
+        }
         "server_groups.index" => get("/os-server-groups".into()),
         "server_groups.show" => {
             let id = api.get("/os-server-groups", version).await["server_groups"][0]["id"].clone();

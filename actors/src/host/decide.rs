@@ -1,6 +1,6 @@
 //! What is recorded of a host: changes only, never heartbeats.
 
-use chronova_events::host::{CameUp, Disabled, Enabled, ForcedDown, Host, HostEvent, WentDown};
+use chronova_events::host::{CameUp, Deregistered, Disabled, Enabled, ForcedDown, Host, HostEvent, WentDown};
 
 use super::{HostCommand, HostReject, changed};
 
@@ -8,6 +8,7 @@ pub fn decide(state: &Host, command: HostCommand) -> Result<Vec<HostEvent>, Host
     let Some(host) = &state.0 else {
         return match command {
             HostCommand::Report(report) => Ok(vec![report.into()]),
+            HostCommand::Deregister => Ok(vec![]),
             _ => Err(HostReject::NotFound),
         };
     };
@@ -28,6 +29,7 @@ pub fn decide(state: &Host, command: HostCommand) -> Result<Vec<HostEvent>, Host
             events.push(Disabled { reason }.into());
         }
         HostCommand::ForceDown { forced } if host.forced_down != forced => events.push(ForcedDown { forced }.into()),
+        HostCommand::Deregister => events.push(Deregistered {}.into()),
         HostCommand::ReportDown { .. }
         | HostCommand::Enable
         | HostCommand::Disable { .. }

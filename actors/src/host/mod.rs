@@ -31,6 +31,8 @@ pub enum HostCommand {
     ForceDown {
         forced: bool,
     },
+    /// The host is no more, or nobody wants to hear of it; unknown already is success.
+    Deregister,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

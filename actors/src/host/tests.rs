@@ -91,3 +91,12 @@ fn a_host_forced_down_is_down_whatever_it_answers() {
     assert!(!forced.clone().and(Command::Report(report())).answers());
     assert!(forced.and(Command::ForceDown { forced: false }).answers());
 }
+
+#[test]
+fn a_host_that_was_removed_is_registered_anew() {
+    let gone = up().and(Command::Deregister);
+    assert_eq!(gone.0.0, None);
+    assert_eq!(gone.when(Command::Deregister), Ok(vec![]), "removed already");
+    assert_eq!(gone.when(Command::Enable), Err(Reject::NotFound));
+    assert_eq!(gone.when(Command::Report(report())), Ok(vec!["host.registered"]));
+}

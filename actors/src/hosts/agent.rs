@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chronova_events::envelope::{Meta, Position};
-use chronova_events::host::{Capabilities, Registered};
+use chronova_events::host::{Capabilities, KnownHost, Registered};
 use chronova_events::ids::{HostId, InstanceId, ProviderId};
 use chronova_events::instance::{Instance, Power};
 use chronova_events::ledger::Inventory;
@@ -19,6 +19,7 @@ use crate::host::{HostAggregate, HostCommand};
 use crate::house::{House, Options};
 use crate::instance::{InstanceAggregate, InstanceCommand};
 use crate::ledger::{CELL, LedgerAggregate, LedgerCommand};
+use crate::reconcile::placement;
 
 /// Heartbeats that may fail before a host counts as down.
 const MISSED_BEATS: u32 = 2;
@@ -95,27 +96,46 @@ impl Agent {
     }
 
     async fn report(&self, found: &HostCapabilities) -> Result<(), String> {
-        let known = self.house.views.hosts.read(|hosts| hosts.get(found.host).map(|host| host.number));
+        let known = self.house.views.hosts.read(|hosts| hosts.get(found.host).cloned());
+        let provider = ProviderId(found.host.0);
+        let gone = self.gone(provider, known.as_ref(), found);
+        let options = &self.house.options;
         let report = Registered {
             host: found.host,
-            number: known.unwrap_or_else(|| self.house.fleet.next_number()),
+            number: known.map(|host| host.number).unwrap_or_else(|| self.house.fleet.next_number()),
             hostname: found.hostname.clone(),
             uri: self.driver.uri().to_owned(),
             capabilities: capabilities(found),
         };
         // Capacity first: a host that is up can be scheduled to.
         let inventory = LedgerCommand::Report {
-            provider: ProviderId(found.host.0),
+            provider,
             name: found.hostname.clone(),
-            inventories: inventories(found, &self.house.options),
+            inventories: inventories(found, options),
             traits: found.traits.clone(),
         };
         let meta = Meta::system("host-watch");
         let gateway = &self.house.gateway;
-        gateway.send::<LedgerAggregate>(&CELL, inventory, Arc::clone(&meta)).await.map_err(|e| e.to_string())?;
+        let impose = LedgerCommand::ImposeRatios { provider, ratios: options.imposed_ratios.clone() };
+        let lost = LedgerCommand::AdjustTraits { provider, add: vec![], remove: gone };
+        for command in [inventory, impose, lost] {
+            gateway.send::<LedgerAggregate>(&CELL, command, Arc::clone(&meta)).await.map_err(|e| e.to_string())?;
+        }
         let up = HostCommand::Report(report);
         gateway.send::<HostAggregate>(&found.host, up, meta).await.map_err(|e| e.to_string())?;
         Ok(())
+    }
+
+    /// Traits that the host reported before and has no more, and whatever somebody says of its driver that is not so
+    /// (`COMPUTE_...`). Other traits that others gave it are theirs.
+    fn gone(&self, provider: ProviderId, known: Option<&KnownHost>, found: &HostCapabilities) -> Vec<String> {
+        let shown =
+            self.house.views.placement.read(|view| {
+                view.ledger.providers.get(&provider).map(|known| known.traits.clone()).unwrap_or_default()
+            });
+        let reported = |name: &String| known.is_some_and(|host| host.capabilities.traits.contains(name));
+        let of_driver = |name: &String| name.starts_with("COMPUTE_") && name != placement::DISABLED;
+        shown.into_iter().filter(|name| !found.traits.contains(name) && (reported(name) || of_driver(name))).collect()
     }
 
     async fn mourn(&mut self, reason: &str) {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use chronova_events::ids::{HostId, ImageId, ProjectId};
+use chronova_events::ids::HostId;
 use chronova_events::instance::ImageSnapshot;
 use chronova_hypervisor::driver::ImageSource;
 use futures::StreamExt;
@@ -17,16 +17,9 @@ use crate::process::guest::{Source, image_ref};
 /// take the image service's whole line.
 const AT_ONCE: usize = 1;
 
-/// Has each of `hosts` fetch `images`, as far as `project` may see them.
-pub async fn cache(house: Arc<House>, hosts: Vec<HostId>, images: Vec<ImageId>, project: ProjectId, is_admin: bool) {
-    let mut found = Vec::new();
-    for image in images {
-        match house.images.find(image, &project, is_admin).await {
-            Ok(image) => found.push(image),
-            Err(error) => tracing::warn!(%image, %error, "an image cannot be brought to hosts"),
-        }
-    }
-    futures::stream::iter(hosts).for_each_concurrent(AT_ONCE, |host| bring(&house, host, &found)).await;
+/// Has each of `hosts` fetch `images`.
+pub async fn cache(house: Arc<House>, hosts: Vec<HostId>, images: Vec<ImageSnapshot>) {
+    futures::stream::iter(hosts).for_each_concurrent(AT_ONCE, |host| bring(&house, host, &images)).await;
 }
 
 async fn bring(house: &House, host: HostId, images: &[ImageSnapshot]) {

@@ -8,13 +8,20 @@ use chronova_events::ledger::{
     Inventory, InventoryReplaced, Ledger, LedgerEvent, Provider, ProviderCreated, Released, TraitsReplaced,
 };
 
-use super::{LedgerCommand, LedgerReject, ServerClaim, allocations, claims, inventories, names, providers};
+use super::{LedgerCommand, LedgerReject, ServerClaim, allocations, claims, inventories, mirror, names, providers};
 
 pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>, LedgerReject> {
     match command {
         LedgerCommand::Report { provider, name, inventories, traits } => {
             report(state, provider, name, inventories, traits)
         }
+        LedgerCommand::AdjustTraits { provider, add, remove } => {
+            Ok(mirror::adjust_traits(state, provider, add, &remove))
+        }
+        LedgerCommand::AdjustAggregates { provider, add, remove } => {
+            Ok(mirror::adjust_aggregates(state, provider, add, &remove))
+        }
+        LedgerCommand::ImposeRatios { provider, ratios } => Ok(mirror::impose_ratios(state, provider, &ratios)),
         LedgerCommand::Claim(claim) => claims::admit(state, vec![ServerClaim { claim, group: None }]),
         LedgerCommand::ClaimAll { claims } => claims::admit(state, claims),
         LedgerCommand::Release { consumer } => Ok(match state.consumers.contains_key(&consumer) {
@@ -82,7 +89,13 @@ fn report(
         .map(|known| known.inventories.iter().map(|(class, line)| (class.clone(), line.inventory.clone())).collect())
         .unwrap_or_default();
     let before = merged.clone();
-    merged.extend(inventories.into_iter().map(|inventory| (inventory.class.clone(), inventory)));
+    for mut inventory in inventories {
+        // A ratio that is there was set by a client of Placement, or is the one that the class began with.
+        if let Some(had) = merged.get(&inventory.class) {
+            inventory.allocation_ratio = had.allocation_ratio;
+        }
+        merged.insert(inventory.class.clone(), inventory);
+    }
     if merged != before {
         events.push(InventoryReplaced { provider, inventories: merged.into_values().collect() }.into());
     }

@@ -1,13 +1,14 @@
 //! The placement ledger: the only place where capacity is claimed.
 //!
-//! Two kinds of callers. The processes and the host agents of this program use [`LedgerCommand::Report`], `Claim` and
-//! `Release`, which can be repeated without harm. Clients of the Placement API use the rest, whose rules (generations as
+//! Two kinds of callers. The processes, host agents and reconcilers of this program use [`LedgerCommand::Report`], the
+//! commands of `mirror`, `Claim` and `Release`, which can be repeated without harm. Clients of the Placement API use the rest, whose rules (generations as
 //! optimistic locks, inventories that are in use, capacity) are the API's own; their file is named after what they change.
 
 mod allocations;
 mod claims;
 pub mod decide;
 mod inventories;
+mod mirror;
 mod names;
 mod providers;
 
@@ -31,12 +32,30 @@ pub enum LedgerAggregate {}
 #[derive(Debug, Clone)]
 pub enum LedgerCommand {
     /// Makes sure that the provider of a compute host is there, with this inventory and these standard traits; traits
-    /// and classes that others set stay.
+    /// and classes that others set stay. The allocation ratios are those that a class begins with: what it has by then
+    /// is whoever changed it last.
     Report {
         provider: ProviderId,
         name: String,
         inventories: Vec<Inventory>,
         traits: Vec<String>,
+    },
+    /// Adds and removes traits of a host's provider, whatever others it has; no such provider is success.
+    AdjustTraits {
+        provider: ProviderId,
+        add: Vec<String>,
+        remove: Vec<String>,
+    },
+    /// Adds and removes aggregates of a host's provider, whatever others it is in; no such provider is success.
+    AdjustAggregates {
+        provider: ProviderId,
+        add: Vec<uuid::Uuid>,
+        remove: Vec<uuid::Uuid>,
+    },
+    /// The allocation ratios by class that the configuration insists on.
+    ImposeRatios {
+        provider: ProviderId,
+        ratios: Vec<(String, f64)>,
     },
     /// Takes capacity for a consumer that holds nothing yet; repeating the same claim is harmless.
     Claim(Claimed),

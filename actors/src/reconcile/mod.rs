@@ -4,5 +4,6 @@
 
 pub mod filters;
 pub mod networks;
+pub mod placement;
 pub mod quota;
 pub mod server_groups;

@@ -54,12 +54,20 @@ pub fn actors(config: &Config) -> Options {
     let default = &config.default;
     // A ratio of 0.0 or none means "the initial one", as in Nova.
     let ratio = |set: Option<f64>, initial: f64| set.filter(|ratio| *ratio > 0.0).unwrap_or(initial);
+    let set = [
+        ("DISK_GB", default.disk_allocation_ratio),
+        ("MEMORY_MB", default.ram_allocation_ratio),
+        ("VCPU", default.cpu_allocation_ratio),
+    ];
+    let imposed =
+        set.into_iter().filter_map(|(class, set)| Some((class.to_owned(), set.filter(|ratio| *ratio > 0.0)?)));
     Options {
         instance_name_template: default.instance_name_template.clone(),
         availability_zone: default.default_availability_zone.clone(),
         cpu_allocation_ratio: ratio(default.cpu_allocation_ratio, default.initial_cpu_allocation_ratio),
         ram_allocation_ratio: ratio(default.ram_allocation_ratio, default.initial_ram_allocation_ratio),
         disk_allocation_ratio: ratio(default.disk_allocation_ratio, default.initial_disk_allocation_ratio),
+        imposed_ratios: imposed.collect(),
         reserved_host_cpus: u64::from(default.reserved_host_cpus),
         reserved_host_memory_mb: default.reserved_host_memory_mb,
         reserved_host_disk_mb: default.reserved_host_disk_mb,

@@ -6,8 +6,11 @@ use std::sync::Arc;
 
 use chronova_actors::host_aggregate::{AllHostAggregates, HostAggregateCommand, HostAggregatesAggregate, Occupants};
 use chronova_actors::hosts::images;
+use chronova_actors::ports::PortError;
+use chronova_actors::reconcile::placement;
 use chronova_events::host_aggregate::{HostAggregate, ZONE_KEY};
 use chronova_events::ids::{HostAggregateId, HostId, ImageId};
+use chronova_events::instance::ImageSnapshot;
 use serde_json::json;
 
 use super::bodies::{aggregates as bodies, no_query};
@@ -65,11 +68,12 @@ fn find(ctx: &Ctx, number: u64) -> Result<Arc<HostAggregate>, Fault> {
 }
 
 async fn send(ctx: &Ctx, action: AggregateAction<'_>, command: HostAggregateCommand) -> Result<(), Fault> {
-    let permit = ctx.permit()?;
-    dispatch::send::<HostAggregatesAggregate>(ctx.house()?, &permit, &AllHostAggregates, command)
+    let (house, permit) = (ctx.house()?, ctx.permit()?);
+    dispatch::send::<HostAggregatesAggregate>(house, &permit, &AllHostAggregates, command)
         .await
-        .map(|_| ())
-        .map_err(|error| reject::aggregate(action, error))
+        .map_err(|error| reject::aggregate(action, error))?;
+    placement::mirror(house).await;
+    Ok(())
 }
 
 fn shown(ctx: &Ctx, number: u64) -> Result<Reply, Fault> {
@@ -164,8 +168,8 @@ async fn remove_host(ctx: Ctx) -> Result<Reply, Fault> {
     shown(&ctx, number)
 }
 
-async fn cache_images(ctx: Ctx) -> Result<Reply, Fault> {
-    let number = number(&ctx)?;
+/// The images to be cached, each once. One that is not there is refused, as Nova does before it asks any host.
+async fn images_asked(ctx: &Ctx) -> Result<Vec<ImageSnapshot>, Fault> {
     let asked = ctx.body["cache"].as_array().into_iter().flatten().filter_map(|image| image["id"].as_str());
     let mut ids: Vec<ImageId> = asked.filter_map(|id| id.parse().ok()).collect();
     let count = ids.len();
@@ -174,8 +178,22 @@ async fn cache_images(ctx: Ctx) -> Result<Reply, Fault> {
     if ids.len() < count {
         return Err(Fault::bad_request("Duplicate images in request"));
     }
-    let hosts = find(&ctx, number)?.hosts.iter().map(|(host, _)| *host).collect();
     let project = ctx.caller().project.clone().unwrap_or_else(|| "".into());
-    tokio::spawn(images::cache(Arc::clone(ctx.house()?), hosts, ids, project, ctx.caller().is_admin));
+    let mut images = Vec::new();
+    for id in ids {
+        let found = ctx.house()?.images.find(id, &project, ctx.caller().is_admin).await;
+        images.push(found.map_err(|error| match error {
+            PortError::Unavailable(_) => reject::image(error),
+            _ => Fault::bad_request(format!("Image {id} could not be found.")),
+        })?);
+    }
+    Ok(images)
+}
+
+async fn cache_images(ctx: Ctx) -> Result<Reply, Fault> {
+    let number = number(&ctx)?;
+    let hosts = find(&ctx, number)?.hosts.iter().map(|(host, _)| *host).collect();
+    let wanted = images_asked(&ctx).await?;
+    tokio::spawn(images::cache(Arc::clone(ctx.house()?), hosts, wanted));
     Ok(Reply::empty(202))
 }

@@ -49,12 +49,12 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 /// What the host tells by its heartbeats, which are no events: the past does not know it.
-fn measured(ctx: &Ctx, host: HostId) -> Result<Option<HostUsage>, Fault> {
+pub(super) fn measured(ctx: &Ctx, host: HostId) -> Result<Option<HostUsage>, Fault> {
     let member = ctx.house()?.fleet.member(host).filter(|_| !ctx.is_past());
     Ok(member.map(|member| member.usage().0))
 }
 
-fn load(views: &Views, host: &KnownHost, told: Option<&HostUsage>) -> Load {
+pub(super) fn load(views: &Views, host: &KnownHost, told: Option<&HostUsage>) -> Load {
     let has = &host.capabilities;
     let used = |class: &str| {
         views.placement.read(|view| {

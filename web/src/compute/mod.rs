@@ -12,6 +12,7 @@ pub mod config;
 mod empty;
 mod extensions;
 mod flavors;
+mod hosts;
 mod hypervisors;
 mod keypairs;
 mod keys;
@@ -40,6 +41,7 @@ pub const ROUTES: &[&[Route]] = &[
     empty::ROUTES,
     extensions::ROUTES,
     flavors::ROUTES,
+    hosts::ROUTES,
     hypervisors::ROUTES,
     keypairs::ROUTES,
     proxies::image_metadata::ROUTES,

@@ -8,6 +8,7 @@ use chronova_actors::host::HostReject;
 use chronova_actors::host_aggregate::HostAggregateReject;
 use chronova_actors::instance::InstanceReject;
 use chronova_actors::keypair::KeypairReject;
+use chronova_actors::ledger::LedgerReject;
 use chronova_actors::ports::PortError;
 use chronova_actors::quota::{Overdrawn, QuotaReject};
 use chronova_actors::server_group::ServerGroupReject;
@@ -52,6 +53,20 @@ pub(super) fn cannot_remove_host(host: &str, number: u64) -> Fault {
 
 pub(super) fn no_server_group(id: impl Display) -> Fault {
     Fault::not_found(format!("Instance group {id} could not be found."))
+}
+
+pub(super) fn hosts_instances() -> Fault {
+    Fault::conflict(
+        "Unable to delete compute service that is hosting instances. Migrate or delete the instances first.",
+    )
+}
+
+/// What the ledger has against the end of a host's provider; one that is gone already is none.
+pub(super) fn provider_stays(error: CommandError<LedgerReject>) -> Result<(), Fault> {
+    match error {
+        CommandError::Rejected(LedgerReject::NoSuchProvider(_)) => Ok(()),
+        error => Err(refused(error, |_| hosts_instances())),
+    }
 }
 
 pub(super) fn no_marker(marker: &str) -> Fault {

@@ -4,21 +4,25 @@
 //! two services that clients expect of one, `nova-scheduler` and `nova-conductor`.
 
 use chronova_actors::host::{HostAggregate, HostCommand};
+use chronova_actors::host_aggregate::{AllHostAggregates, HostAggregateCommand, HostAggregatesAggregate};
 use chronova_actors::house::House;
+use chronova_actors::ledger::{CELL, LedgerAggregate, LedgerCommand};
+use chronova_actors::reconcile::placement;
 use chronova_events::envelope::Timestamp;
 use chronova_events::host::KnownHost;
-use chronova_events::ids::HostId;
+use chronova_events::ids::{HostId, ProviderId};
 use serde_json::{Map, Value, json};
 
 use super::bodies::hosts as bodies;
+use super::reject::{self, AggregateAction};
 use super::views::service::{SERVICE, ServiceView};
-use super::{reject, versions, zones};
+use super::{versions, zones};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
 use crate::handler;
 use crate::reply::Reply;
-use crate::route::{Route, get, put};
+use crate::route::{Route, delete, get, put};
 use crate::schema::is_true;
 
 pub(super) const ROUTES: &[Route] = &[
@@ -28,6 +32,7 @@ pub(super) const ROUTES: &[Route] = &[
     put("services.update", "/os-services/{id}", handler!(update))
         .policy("os_compute_api:os-services:update")
         .body(bodies::services_update_body),
+    delete("services.delete", "/os-services/{id}", handler!(remove)).policy("os_compute_api:os-services:delete"),
 ];
 
 /// The control plane's own, numbered before the hosts.
@@ -102,11 +107,10 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn send(ctx: &Ctx, host: HostId, command: HostCommand) -> Result<(), Fault> {
-    let permit = ctx.permit()?;
-    dispatch::send::<HostAggregate>(ctx.house()?, &permit, &host, command)
-        .await
-        .map(|_| ())
-        .map_err(|error| reject::host(host, error))
+    let (house, permit) = (ctx.house()?, ctx.permit()?);
+    dispatch::send::<HostAggregate>(house, &permit, &host, command).await.map_err(|error| reject::host(host, error))?;
+    placement::mirror(house).await;
+    Ok(())
 }
 
 /// Until 2.52: `PUT /os-services/enable` and its like, with host and binary in the body.
@@ -180,4 +184,60 @@ async fn update_by_id(ctx: &Ctx) -> Result<Reply, Fault> {
     let service = all(ctx)?.into_iter().find(|service| service.id == id);
     let service = service.ok_or_else(|| reject::no_host(id))?;
     Ok(Reply::ok(json!({"service": SERVICE.render(&service, ctx.version)})))
+}
+
+/// The service that the path names, by number or, from 2.53 on, by UUID.
+fn find(ctx: &Ctx) -> Result<ServiceView, Fault> {
+    let text = ctx.param("id");
+    let found = if versions::hosts_have_uuids(ctx.version) {
+        let id: HostId = text.parse().map_err(|_| Fault::bad_request(format!("Invalid uuid {text}")))?;
+        all(ctx)?.into_iter().find(|service| service.id == id)
+    } else {
+        let not_a_number = || Fault::bad_request("Invalid input received: id must be an integer");
+        let number: i64 = text.trim().parse().map_err(|_| not_a_number())?;
+        all(ctx)?.into_iter().find(|service| i64::try_from(service.number) == Ok(number))
+    };
+    found.ok_or_else(|| Fault::not_found(format!("Service {text} not found.")))
+}
+
+/// The claims on the host are the ledger's to know: it removes the provider first, or refuses, so that no server lands on
+/// a host that is going. Each step may be found done when the request is repeated after a crash.
+async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
+    let service = find(&ctx)?;
+    if service.binary != COMPUTE {
+        return Err(Fault::bad_request(format!(
+            "Deleting a {} service is not supported. Only nova-compute services can be deleted.",
+            service.binary
+        )));
+    }
+    let (house, permit, host) = (ctx.house()?, ctx.permit()?, service.id);
+    if house.views.servers.read(|servers| servers.on_host(host).next().is_some()) {
+        return Err(reject::hosts_instances());
+    }
+    for provider in tree(house, host) {
+        let command = LedgerCommand::DeleteProvider { provider };
+        let gone = dispatch::send::<LedgerAggregate>(house, &permit, &CELL, command).await;
+        gone.map(|_| ()).or_else(reject::provider_stays)?;
+    }
+    let forget = HostAggregateCommand::ForgetHost { host };
+    dispatch::send::<HostAggregatesAggregate>(house, &permit, &AllHostAggregates, forget)
+        .await
+        .map_err(|error| reject::aggregate(AggregateAction::RemoveHost(&service.host), error))?;
+    send(&ctx, host, HostCommand::Deregister).await?;
+    Ok(Reply::empty(204))
+}
+
+/// The provider of a host and all below it, leaves first.
+fn tree(house: &House, host: HostId) -> Vec<ProviderId> {
+    let root = ProviderId(host.0);
+    house.views.placement.read(|view| {
+        let mut left: Vec<ProviderId> =
+            view.ledger.providers.keys().copied().filter(|id| view.ledger.is_below(*id, root)).collect();
+        let above = |id: ProviderId| {
+            let parent = |id: &ProviderId| view.ledger.providers.get(id).and_then(|provider| provider.parent);
+            std::iter::successors(Some(id), parent).take(view.ledger.providers.len()).count()
+        };
+        left.sort_by_cached_key(|id| std::cmp::Reverse(above(*id)));
+        left
+    })
 }

@@ -1,4 +1,6 @@
-//! Hypervisors, services, availability zones.
+//! Hypervisors, services, hosts.
+
+use serde_json::json;
 
 use crate::schema::{
     Schema, array, choice, date_time, hostname, loose_boolean, many, non_negative_integer, object, opt, query, req,
@@ -50,4 +52,14 @@ pub fn migrations_index_query() -> Schema {
         single("project_id", string()).since(2, 80),
     ])
     .strict_since(2, 59)
+}
+
+pub fn hosts_index_query() -> Schema {
+    query([many("zone", string())])
+}
+
+pub fn hosts_update_body() -> Schema {
+    let switch = || choice(["enable", "disable", "Enable", "Disable", "ENABLE", "DISABLE"]);
+    object([opt("status", switch()), opt("maintenance_mode", switch())])
+        .with("anyOf", json!([{"required": ["status"]}, {"required": ["maintenance_mode"]}]))
 }

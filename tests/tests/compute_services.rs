@@ -1,0 +1,223 @@
+//! What of hosts and their services shows in Placement, and the end of a service; `os-hosts`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeSet;
+
+use chronova_actors::host::{HostAggregate, HostCommand};
+use chronova_actors::host_aggregate::{AllHostAggregates, HostAggregateCommand, HostAggregatesAggregate};
+use chronova_actors::ledger::{CELL, LedgerAggregate, LedgerCommand, Reserve};
+use chronova_events::envelope::Meta;
+use chronova_events::host::Registered;
+use chronova_events::ids::{HostAggregateId, HostId, ProviderId};
+use chronova_events::ledger::Provider;
+use chronova_tests::compute_api::{ADMIN, Answer, Api};
+use chronova_tests::world::{Life, World};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+const DISABLED: &str = "COMPUTE_STATUS_DISABLED";
+
+fn is(answer: &Answer, status: u16, words: &str) {
+    assert!(answer.status == status && answer.message() == words, "{} {}", answer.status, answer.body);
+}
+
+fn provider(life: &Life, host: HostId) -> Provider {
+    life.house().views.placement.read(|view| (*view.ledger.providers[&ProviderId(host.0)]).clone())
+}
+
+async fn ledger(life: &Life, command: LedgerCommand) {
+    life.house().gateway.send::<LedgerAggregate>(&CELL, command, Meta::system("test")).await.unwrap();
+}
+
+async fn compute(api: &Api) -> Vec<(HostId, String)> {
+    let list = api.get("/os-services?binary=nova-compute", "2.53").await;
+    let service = |service: &Value| {
+        (service["id"].as_str().unwrap().parse().unwrap(), service["host"].as_str().unwrap().to_owned())
+    };
+    list["services"].as_array().unwrap().iter().map(service).collect()
+}
+
+#[actix_rt::test]
+async fn aggregates_and_disabled_hosts_show_in_placement() {
+    let api = Api::start().await;
+    let (host, name) = compute(&api).await.remove(0);
+    let theirs = Uuid::from_u128(7);
+    let set = LedgerCommand::SetAggregates { provider: ProviderId(host.0), generation: None, aggregates: vec![theirs] };
+    ledger(&api.life, set).await;
+    let made = api.call("POST", "/os-aggregates", "2.41", ADMIN, Some(json!({"aggregate": {"name": "a"}}))).await;
+    let uuid: Uuid = made.body["aggregate"]["uuid"].as_str().unwrap().parse().unwrap();
+    let act = async |verb: &str| {
+        let body = json!({verb: {"host": name}});
+        let answer = api.call("POST", "/os-aggregates/1/action", "2.1", ADMIN, Some(body)).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        provider(&api.life, host)
+    };
+    let before = provider(&api.life, host).generation;
+    let with = act("add_host").await;
+    assert_eq!((with.aggregates, with.generation), (BTreeSet::from([theirs, uuid]), before + 1));
+    assert_eq!(act("remove_host").await.aggregates, BTreeSet::from([theirs]), "what others set stays");
+
+    let switch = async |status: &str| {
+        let body = json!({"status": status});
+        let answer = api.call("PUT", &format!("/os-services/{host}"), "2.53", ADMIN, Some(body)).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        provider(&api.life, host).traits
+    };
+    let traits = provider(&api.life, host).traits;
+    let disabled = switch("disabled").await;
+    assert_eq!(disabled.difference(&traits).collect::<Vec<_>>(), [DISABLED]);
+    assert_eq!(switch("enabled").await, traits);
+    api.stop().await;
+}
+
+/// A crash between the decision and its mirror; and a client that removes what is mirrored.
+#[actix_rt::test]
+async fn what_shows_in_placement_is_put_right() {
+    let world = World::new(1);
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    let host = world.fleet.uri().host_id(0);
+    let gateway = &life.house().gateway;
+    let aggregate = HostAggregateId::random();
+    let name = world.fleet.hostname(0);
+    let occupants = chronova_actors::host_aggregate::Occupants::new();
+    for command in [
+        HostAggregateCommand::Create { aggregate, name: "a".into(), zone: None },
+        HostAggregateCommand::AddHost { number: 1, host, hostname: name, occupants },
+    ] {
+        gateway.send::<HostAggregatesAggregate>(&AllHostAggregates, command, Meta::system("test")).await.unwrap();
+    }
+    let disable = HostCommand::Disable { reason: None };
+    gateway.send::<HostAggregate>(&host, disable, Meta::system("test")).await.unwrap();
+    life.stop().await;
+
+    let life = world.live(None, None).await;
+    let shows = |house: &chronova_actors::house::House| {
+        house.views.placement.read(|view| {
+            let provider = &view.ledger.providers[&ProviderId(host.0)];
+            provider.aggregates.contains(&aggregate.0) && provider.traits.contains(DISABLED)
+        })
+    };
+    life.until(shows).await;
+    ledger(&life, LedgerCommand::SetTraits { provider: ProviderId(host.0), generation: None, traits: vec![] }).await;
+    let none = LedgerCommand::SetAggregates { provider: ProviderId(host.0), generation: None, aggregates: vec![] };
+    ledger(&life, none).await;
+    life.until(shows).await;
+    life.stop().await;
+}
+
+#[actix_rt::test]
+async fn reports_keep_what_placement_clients_set_and_drop_what_the_host_lost() {
+    let mut world = World::new(1);
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    let host = world.fleet.uri().host_id(0);
+    let id = ProviderId(host.0);
+    let known = provider(&life, host);
+    let mut vcpu = known.inventories["VCPU"].inventory.clone();
+    let first = vcpu.allocation_ratio;
+    vcpu.allocation_ratio = 9.0;
+    let generation = known.generation;
+    ledger(&life, LedgerCommand::UpdateInventory { provider: id, generation, inventory: vcpu, reserve: Reserve::All })
+        .await;
+    // The host once said that it could do this; somebody else says that it is fast.
+    let now = life.house().views.hosts.read(|hosts| hosts.get(host).unwrap().clone());
+    let mut capabilities = now.capabilities.clone();
+    capabilities.traits.push("HW_CPU_X86_AVX512F".into());
+    let report = Registered { host, number: now.number, hostname: now.hostname, uri: now.uri, capabilities };
+    life.house().gateway.send::<HostAggregate>(&host, HostCommand::Report(report), Meta::system("test")).await.unwrap();
+    ledger(&life, LedgerCommand::CreateTrait { name: "CUSTOM_FAST".into() }).await;
+    let add = vec!["CUSTOM_FAST".to_owned(), "HW_CPU_X86_AVX512F".to_owned(), "HW_GPU_API_VULKAN".to_owned()];
+    let add = [add, vec!["COMPUTE_VOLUME_EXTEND".to_owned(), DISABLED.to_owned()]].concat();
+    ledger(&life, LedgerCommand::AdjustTraits { provider: id, add, remove: vec![] }).await;
+    life.stop().await;
+
+    let life = world.live(None, None).await;
+    let lost = |house: &chronova_actors::house::House| {
+        house.views.placement.read(|view| !view.ledger.providers[&id].traits.contains("HW_CPU_X86_AVX512F"))
+    };
+    life.until(lost).await;
+    let known = provider(&life, host);
+    assert!(known.traits.contains("CUSTOM_FAST") && known.traits.contains("HW_GPU_API_VULKAN"), "{:?}", known.traits);
+    assert!(known.traits.contains("COMPUTE_NODE"));
+    assert!(!known.traits.contains("COMPUTE_VOLUME_EXTEND"), "no driver says so");
+    assert!((known.inventories["VCPU"].inventory.allocation_ratio - 9.0).abs() < f64::EPSILON, "the client's ratio");
+    life.stop().await;
+
+    world.options.imposed_ratios = vec![("VCPU".to_owned(), first)];
+    let life = world.live(None, None).await;
+    let imposed = |house: &chronova_actors::house::House| {
+        house.views.placement.read(|view| {
+            (view.ledger.providers[&id].inventories["VCPU"].inventory.allocation_ratio - first).abs() < f64::EPSILON
+        })
+    };
+    life.until(imposed).await;
+    life.stop().await;
+}
+
+#[actix_rt::test]
+async fn a_service_ends_only_without_servers_and_takes_its_traces_along() {
+    let api = Api::start().await;
+    let services = compute(&api).await;
+    let (host, name) = services[0].clone();
+    api.call("POST", "/os-aggregates", "2.1", ADMIN, Some(json!({"aggregate": {"name": "a"}}))).await;
+    let add = json!({"add_host": {"host": name}});
+    api.call("POST", "/os-aggregates/1/action", "2.1", ADMIN, Some(add)).await;
+    let mut wish = Api::wish("there");
+    wish["host"] = json!(name);
+    let server = api.server(ADMIN, wish).await;
+    let delete =
+        async |version: &str, id: &str| api.call("DELETE", &format!("/os-services/{id}"), version, ADMIN, None).await;
+    let denied = api.call("DELETE", &format!("/os-services/{host}"), "2.53", "alice:web", None).await;
+    is(&denied, 403, "Policy doesn't allow os_compute_api:os-services:delete to be performed.");
+    is(&delete("2.53", "1").await, 400, "Invalid uuid 1");
+    is(&delete("2.1", "x").await, 400, "Invalid input received: id must be an integer");
+    is(&delete("2.1", "99").await, 404, "Service 99 not found.");
+    let busy = "Unable to delete compute service that is hosting instances. Migrate or delete the instances first.";
+    is(&delete("2.53", &host.to_string()).await, 409, busy);
+    assert_eq!(compute(&api).await.len(), 2);
+
+    assert_eq!(api.call("DELETE", &format!("/servers/{server}"), "2.1", ADMIN, None).await.status, 204);
+    api.life.settled().await;
+    assert_eq!(delete("2.53", &host.to_string()).await.status, 204);
+    assert_eq!(compute(&api).await, services[1..]);
+    assert_eq!(api.get("/os-aggregates/1", "2.1").await["aggregate"]["hosts"], json!([]));
+    let left = api.life.house().views.placement.read(|view| view.ledger.providers.len());
+    assert_eq!(left, 1, "its provider is gone");
+    let nova = delete("2.53", &host.to_string()).await;
+    is(&nova, 404, &format!("Service {host} not found."));
+    // By number, as it was until 2.52; the control plane's own services stay.
+    assert_eq!(delete("2.1", "1").await.status, 400);
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn hosts_of_old_show_their_resources() {
+    let api = Api::start().await;
+    let (_, name) = compute(&api).await.remove(0);
+    let mut wish = Api::wish("there");
+    wish["host"] = json!(name);
+    api.server(ADMIN, wish).await;
+    let list = api.get("/os-hosts", "2.42").await["hosts"].as_array().unwrap().clone();
+    let services: Vec<_> = list.iter().map(|host| host["service"].as_str().unwrap()).collect();
+    assert_eq!(services, ["conductor", "scheduler", "compute", "compute"]);
+    let here = api.get("/os-hosts?zone=nova", "2.1").await["hosts"].as_array().unwrap().len();
+    assert_eq!(here, 2);
+    let shown = api.get(&format!("/os-hosts/{name}"), "2.1").await["host"].clone();
+    let line = |at: usize| {
+        let resource = &shown[at]["resource"];
+        (resource["project"].as_str().unwrap().to_owned(), resource["cpu"].as_u64().unwrap())
+    };
+    let lines: Vec<_> = (0..4).map(line).collect();
+    let of = |project: &str, cpu| (project.to_owned(), cpu);
+    assert_eq!(lines, [of("(total)", 8), of("(used_now)", 1), of("(used_max)", 1), of("admin", 1)]);
+    let ask = async |method: &str, path: &str, body| api.call(method, path, "2.1", ADMIN, body).await;
+    is(&ask("GET", "/os-hosts/nowhere", None).await, 404, "Compute host nowhere could not be found.");
+    let unsupported = "The requested functionality is not supported.";
+    is(&ask("GET", &format!("/os-hosts/{name}/reboot"), None).await, 501, unsupported);
+    is(&ask("PUT", &format!("/os-hosts/{name}"), Some(json!({"status": "disable"}))).await, 501, unsupported);
+    assert_eq!(ask("PUT", &format!("/os-hosts/{name}"), Some(json!({}))).await.status, 400);
+    assert_eq!(api.call("GET", "/os-hosts", "2.43", ADMIN, None).await.status, 404);
+    api.stop().await;
+}

@@ -1,0 +1,90 @@
+//! `os-hosts`, until 2.42: the services by host, and what of a host each project uses. Hosts are not switched on, off
+//! or into maintenance through this API: no driver of Nova's for libvirt did that either, and the answer is the same.
+
+use std::collections::BTreeMap;
+
+use chronova_events::host::KnownHost;
+use serde_json::{Value, json};
+
+use super::bodies::hosts as bodies;
+use super::{hypervisors, reject, services};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, get, put};
+
+pub(super) const ROUTES: &[Route] = &[
+    get("hosts.index", "/os-hosts", handler!(index))
+        .until(2, 42)
+        .policy("os_compute_api:os-hosts:list")
+        .query(bodies::hosts_index_query),
+    get("hosts.show", "/os-hosts/{id}", handler!(show)).until(2, 42).policy("os_compute_api:os-hosts:show"),
+    put("hosts.update", "/os-hosts/{id}", handler!(unsupported))
+        .until(2, 42)
+        .policy("os_compute_api:os-hosts:update")
+        .body(bodies::hosts_update_body),
+    get("hosts.reboot", "/os-hosts/{id}/reboot", handler!(unsupported))
+        .until(2, 42)
+        .policy("os_compute_api:os-hosts:reboot"),
+    get("hosts.shutdown", "/os-hosts/{id}/shutdown", handler!(unsupported))
+        .until(2, 42)
+        .policy("os_compute_api:os-hosts:shutdown"),
+    get("hosts.startup", "/os-hosts/{id}/startup", handler!(unsupported))
+        .until(2, 42)
+        .policy("os_compute_api:os-hosts:start"),
+];
+
+/// The services that are enabled.
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    let zone = ctx.query.last("zone").filter(|zone| !zone.is_empty());
+    let services = services::all(&ctx)?;
+    let listed = services.iter().filter(|service| service.enabled && zone.is_none_or(|zone| zone == service.zone));
+    let listed: Vec<Value> = listed
+        .map(|service| {
+            let topic = service.binary.strip_prefix("nova-").unwrap_or(service.binary);
+            json!({"host_name": service.host, "service": topic, "zone": service.zone})
+        })
+        .collect();
+    Ok(Reply::ok(json!({"hosts": listed})))
+}
+
+fn find(ctx: &Ctx) -> Result<KnownHost, Fault> {
+    let name = ctx.param("id");
+    let host = ctx.views()?.hosts.read(|hosts| hosts.named(name).cloned());
+    host.ok_or_else(|| reject::no_host(name))
+}
+
+async fn unsupported(ctx: Ctx) -> Result<Reply, Fault> {
+    find(&ctx)?;
+    Err(Fault::not_implemented("The requested functionality is not supported."))
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let host = find(&ctx)?;
+    let views = ctx.views()?;
+    let load = hypervisors::load(views, &host, hypervisors::measured(&ctx, host.id)?.as_ref());
+    let line = |project: &str, cpu: u64, memory: u64, disk: u64| {
+        json!({"resource": {
+            "host": host.hostname, "project": project, "cpu": cpu, "memory_mb": memory, "disk_gb": disk,
+        }})
+    };
+    let mut most = (0, 0, 0);
+    let mut projects: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
+    views.servers.read(|servers| {
+        for request in servers.on_host(host.id).filter_map(|row| row.server()).map(|server| &server.request) {
+            let flavor = &request.flavor;
+            let disk = u64::from(flavor.root_gib) + u64::from(flavor.ephemeral_gib);
+            for sum in [&mut most, projects.entry(request.project.to_string()).or_default()] {
+                *sum = (sum.0 + u64::from(flavor.vcpus), sum.1 + flavor.memory_mib, sum.2 + disk);
+            }
+        }
+    });
+    let mut lines = vec![
+        line("(total)", load.vcpus, load.memory_mib, load.disk_gib),
+        line("(used_now)", load.vcpus_used, load.memory_used_mib, load.disk_used_gib),
+        line("(used_max)", most.0, most.1, most.2),
+    ];
+    lines.extend(projects.iter().map(|(project, (cpu, memory, disk))| line(project, *cpu, *memory, *disk)));
+    Ok(Reply::ok(json!({"host": lines})))
+}
