@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronova_events::clock::Clock;
+use chronova_events::store::EventStore;
 use chronova_projections::views::Views;
 
 use crate::gateway::Gateway;
@@ -94,6 +95,8 @@ pub struct House {
     pub images: Arc<dyn Images>,
     pub clock: Arc<dyn Clock>,
     pub scheduler: Arc<Scheduler>,
+    /// Read where nothing is kept in memory: what was decided, and why.
+    pub log: Arc<dyn EventStore>,
     pub options: Options,
     /// Only in proofs; `None` in a control plane.
     pub interference: Option<Arc<dyn Interference>>,

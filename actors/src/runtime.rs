@@ -85,8 +85,18 @@ impl Runtime {
         };
         let fleet = Fleet::new(views.hosts.read(chronova_projections::hosts::Hosts::highest));
         let scheduler = Arc::new(Scheduler::default());
-        let house =
-            Arc::new(House { gateway, views, fleet, networks, images, clock, scheduler, options, interference });
+        let house = Arc::new(House {
+            gateway,
+            views,
+            fleet,
+            networks,
+            images,
+            clock,
+            scheduler,
+            log: Arc::clone(&store),
+            options,
+            interference,
+        });
         retire(&house, &drivers).await;
         // No request is served yet: what nobody holds now, nobody will.
         quota::give_back(&house, &quota::plan(&house.views)).await;

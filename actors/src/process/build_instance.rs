@@ -97,6 +97,9 @@ async fn claim_host(work: &Work) -> Result<Output, StepError> {
         user: server.request.user.clone(),
         process: work.running.process,
         attempt: work.running.attempt,
+        reservation: server.request.reservation.clone(),
+        batch: server.request.batch,
+        launch_index: server.request.launch_index,
         meta: work.meta.clone(),
     };
     match house.scheduler.place(house, &asked).await {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use chronova_events::ids::InstanceId;
 use chronova_events::server_group::Policy;
-use chronova_projections::fleet::{AggregateRow, Fleet, HostRow, Line, Slot, Slots};
+use chronova_projections::fleet::{AggregateRow, Column, Fleet, HostRow, Line, Slot, Slots};
 use chronova_projections::placement::Placement;
 use chronova_projections::server_groups::ServerGroupsView;
 use chronova_projections::servers::Servers;
@@ -36,6 +36,10 @@ pub struct Look<'a> {
     pub options: &'a SchedulerOptions,
     pub group: Option<Group>,
     pub hints: Hints,
+    /// What every weigher asks of every host, looked up once.
+    memory: Option<&'a Column>,
+    cpus: Option<&'a Column>,
+    disk: Option<&'a Column>,
 }
 
 /// The server group of the request.
@@ -63,7 +67,19 @@ impl<'a> Look<'a> {
     pub fn new(sources: Sources<'a>, request: &'a Request, options: &'a SchedulerOptions) -> Self {
         let Sources { fleet, groups, placement, servers, pending } = sources;
         let hints = Hints::of(request, fleet);
-        let mut look = Self { fleet, placement, servers, pending, request, options, group: None, hints };
+        let mut look = Self {
+            fleet,
+            placement,
+            servers,
+            pending,
+            request,
+            options,
+            group: None,
+            hints,
+            memory: fleet.column("MEMORY_MB"),
+            cpus: fleet.column("VCPU"),
+            disk: fleet.column("DISK_GB"),
+        };
         look.group = look.find_group(groups);
         look
     }
@@ -127,7 +143,13 @@ pub struct Seen<'a> {
 
 impl<'a> Seen<'a> {
     pub fn line(&self, class: &str) -> Option<&'a Line> {
-        self.look.fleet.line(class, self.slot)
+        let column = match class {
+            "MEMORY_MB" => self.look.memory,
+            "VCPU" => self.look.cpus,
+            "DISK_GB" => self.look.disk,
+            _ => self.look.fleet.column(class),
+        };
+        column?.line(self.slot)
     }
 
     /// Capacity left without any allocation ratio, as Nova's `free_ram_mb` and `free_disk_gb`: below zero on a host that

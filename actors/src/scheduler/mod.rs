@@ -7,7 +7,8 @@
 //! | who has it, from the indexes | [`candidates`] | allocation candidates |
 //! | who will do | [`filters`] | filters |
 //! | who is best | [`weighers`] | weighers |
-//! | who gets it | [`placing`] | claim, alternates |
+//! | who gets it | [`placing`] and `batch` | claim, alternates |
+//! | what was decided | [`history`] | |
 //!
 //! [`choose`] is pure: the same read models, request and options give the same decision, whether it is made now, in a
 //! what-if or in a replay. A decision is a proposal made from views that may lag; what must hold (capacity, server groups)
@@ -15,8 +16,10 @@
 //!
 //! Filters and weighers are tables: adding one is a value and a line.
 
+mod batch;
 pub mod candidates;
 pub mod filters;
+pub mod history;
 pub mod look;
 pub mod options;
 pub mod pending;

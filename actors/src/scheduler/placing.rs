@@ -15,6 +15,7 @@ use chronova_events::instance::{RefusedHost, Scheduled};
 use chronova_events::ledger::Claimed;
 use chronova_events::server_group::Policy;
 
+use super::batch::Batches;
 use super::pending::Entry;
 use super::{Chosen, Decision, Pending, Reasons, Request, choose};
 use crate::aggregate::CommandError;
@@ -22,15 +23,16 @@ use crate::house::House;
 use crate::ledger::{CELL, GroupPolicy, GroupRule, LedgerAggregate, LedgerCommand, LedgerReject, ServerClaim};
 
 /// How often a choice is made anew for one server before the step is given back to its process.
-const ROUNDS: usize = 4;
+pub(super) const ROUNDS: usize = 4;
 /// How long a request waits for what is on its way to others, and for its own server to be in the views.
-const PATIENCE: Duration = Duration::from_secs(5);
-const BEAT: Duration = Duration::from_millis(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const BEAT: Duration = Duration::from_millis(5);
 
 /// Makes the decisions of a cell.
 #[derive(Debug, Default)]
 pub struct Scheduler {
     pending: Mutex<Pending>,
+    pub(super) batches: Mutex<Batches>,
 }
 
 /// A server that needs a host, and who asks.
@@ -42,6 +44,10 @@ pub struct Asked {
     pub user: UserId,
     pub process: ProcessId,
     pub attempt: u32,
+    /// Servers that were asked for together share it.
+    pub reservation: String,
+    pub batch: u32,
+    pub launch_index: u32,
     pub meta: Arc<Meta>,
 }
 
@@ -73,7 +79,22 @@ pub struct Ticket {
     kept: bool,
 }
 
+impl NotPlaced {
+    /// The same for another server.
+    pub(super) fn again(&self) -> Self {
+        match self {
+            Self::NoHost { reasons, lost } => Self::NoHost { reasons: reasons.clone(), lost: lost.clone() },
+            Self::NotNow(reason) => Self::NotNow(reason.clone()),
+        }
+    }
+}
+
 impl Ticket {
+    /// The claim is in the log.
+    pub(super) fn claimed(&self, position: Position) {
+        self.scheduler.lock().claimed(self.number, position);
+    }
+
     /// The placement is in the log.
     pub fn placed(mut self, position: Position) {
         self.kept = true;
@@ -90,7 +111,7 @@ impl Drop for Ticket {
 }
 
 /// What became of a claim.
-enum Answer {
+pub(super) enum Answer {
     Admitted(Position),
     Refused(String),
 }
@@ -106,11 +127,15 @@ impl Scheduler {
     /// No host will do, or the log is not available.
     pub async fn place(self: &Arc<Self>, house: &House, asked: &Asked) -> Result<Seat, NotPlaced> {
         until(|| house.views.servers.read(|servers| servers.get(asked.server).is_some())).await;
+        // Another attempt is for one server alone.
+        if asked.batch > 1 && asked.attempt == 1 {
+            return self.place_together(house, asked).await;
+        }
         let mut lost: Vec<RefusedHost> = Vec::new();
-        for _ in 0..ROUNDS {
+        for round in 1..=ROUNDS {
             let (decision, ticket, newest) = self.decide(house, &asked.request);
             let Some(mut ticket) = ticket else {
-                if self.others_settle(house, newest).await {
+                if round < ROUNDS && self.others_settle(house, newest).await {
                     continue;
                 }
                 return Err(NotPlaced::NoHost { reasons: decision.reasons, lost });
@@ -120,9 +145,9 @@ impl Scheduler {
                 if at > 0 {
                     ticket = self.reserve(&asked.request, &ranked[at]);
                 }
-                match claim(house, asked, &ranked[at]).await? {
+                match claim_all(house, &[(asked, &ranked[at])]).await? {
                     Answer::Admitted(position) => {
-                        self.lock().claimed(ticket.number, position);
+                        ticket.claimed(position);
                         let chosen = ranked[at].clone();
                         let scheduled = reasons.record(asked.process, asked.attempt, &ranked[at..], lost);
                         return Ok(Seat { chosen, scheduled, ticket });
@@ -140,7 +165,11 @@ impl Scheduler {
     }
 
     /// Decides, and keeps the choice in view of those who decide next. Also says which decision on its way is the newest.
-    fn decide(self: &Arc<Self>, house: &House, request: &Request) -> (Decision, Option<Ticket>, Option<u64>) {
+    pub(super) fn decide(
+        self: &Arc<Self>,
+        house: &House,
+        request: &Request,
+    ) -> (Decision, Option<Ticket>, Option<u64>) {
         let mut pending = self.lock();
         pending.forget(house.views.position());
         let newest = pending.newest();
@@ -151,13 +180,20 @@ impl Scheduler {
         (decision, ticket, newest)
     }
 
+    /// The newest decision that the read models do not show yet.
+    pub(super) fn newest(&self, house: &House) -> Option<u64> {
+        let mut pending = self.lock();
+        pending.forget(house.views.position());
+        pending.newest()
+    }
+
     fn reserve(self: &Arc<Self>, request: &Request, chosen: &Chosen) -> Ticket {
         let number = self.lock().add(entry(request, chosen));
         Ticket { scheduler: Arc::clone(self), number, kept: false }
     }
 
     /// Waits until the decisions up to `newest` are in the views or given up; `false` if there were none.
-    async fn others_settle(&self, house: &House, newest: Option<u64>) -> bool {
+    pub(super) async fn others_settle(&self, house: &House, newest: Option<u64>) -> bool {
         let Some(newest) = newest else { return false };
         until(|| {
             let mut pending = self.lock();
@@ -218,19 +254,30 @@ fn claim_of(house: &House, asked: &Asked, chosen: &Chosen) -> ServerClaim {
     ServerClaim { claim, group }
 }
 
-async fn claim(house: &House, asked: &Asked, chosen: &Chosen) -> Result<Answer, NotPlaced> {
-    let command = LedgerCommand::ClaimAll { claims: vec![claim_of(house, asked, chosen)] };
-    match house.gateway.send::<LedgerAggregate>(&CELL, command, Arc::clone(&asked.meta)).await {
+/// Claims a host for each, for all of them or none.
+pub(super) async fn claim_all(house: &House, chosen: &[(&Asked, &Chosen)]) -> Result<Answer, NotPlaced> {
+    let Some((first, _)) = chosen.first() else { return Ok(Answer::Refused("nobody asks".to_owned())) };
+    let claims = chosen.iter().map(|(asked, chosen)| claim_of(house, asked, chosen)).collect();
+    let command = LedgerCommand::ClaimAll { claims };
+    match house.gateway.send::<LedgerAggregate>(&CELL, command, Arc::clone(&first.meta)).await {
         Ok(committed) => Ok(Answer::Admitted(committed.position)),
         Err(CommandError::Rejected(LedgerReject::HoldsOther(consumer))) => {
             // A claim from before a crash, for a host that was not recorded: given back, and a host claimed anew.
             let release = LedgerCommand::Release { consumer };
-            let released = house.gateway.send::<LedgerAggregate>(&CELL, release, Arc::clone(&asked.meta)).await;
+            let released = house.gateway.send::<LedgerAggregate>(&CELL, release, Arc::clone(&first.meta)).await;
             released.map_err(|error| NotPlaced::NotNow(error.to_string()))?;
             Ok(Answer::Refused("the server held something else from before".to_owned()))
         }
         Err(CommandError::Rejected(reject)) => Ok(Answer::Refused(reject.to_string())),
         Err(error @ CommandError::Unavailable(_)) => Err(NotPlaced::NotNow(error.to_string())),
+    }
+}
+
+/// Gives back what was claimed for a server that nobody waits for any more.
+pub(super) async fn give_back(house: &House, asked: &Asked) {
+    let release = LedgerCommand::Release { consumer: ConsumerId::new(asked.server.to_string()) };
+    if let Err(error) = house.gateway.send::<LedgerAggregate>(&CELL, release, Arc::clone(&asked.meta)).await {
+        tracing::error!(server = %asked.server, %error, "what was claimed for a build called off could not be given back");
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod index;
 mod past;
+mod scheduling;
 mod story;
 mod table;
 mod words;
@@ -23,7 +24,8 @@ pub use story::{Chapter, Line, Story};
 
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Args {
-    /// A server's UUID, the beginning of it, or its name; or `process ID`, `host NAME`, `request ID`
+    /// A server's UUID, the beginning of it, or its name; or `process ID`, `host NAME`, `request ID`,
+    /// `scheduling SERVER` (why it is where it is, or nowhere)
     #[arg(required = true, num_args = 1..=2, value_name = "[KIND] NAME")]
     pub subject: Vec<String>,
     /// The story as it could be told then: a time (2026-01-31T12:00:00Z, 15m ago as `15m`) or a position of the log
@@ -52,7 +54,7 @@ pub async fn run(
     };
     let (until, now) = past.map_or((Position(u64::MAX), now), |past| (past.position, past.time));
     let index = Index::read(store, until).await?;
-    let candidates = index.find(kind, name)?;
+    let candidates = index.find(if kind == "scheduling" { "server" } else { kind }, name)?;
     let subject = match candidates.as_slice() {
         [subject] => subject.clone(),
         [] => {
@@ -68,6 +70,9 @@ pub async fn run(
             return Ok(Exit::No);
         }
     };
+    if let ("scheduling", index::Subject::Server(server)) = (kind, &subject) {
+        return scheduling::tell(store, (*server, &index.title(&subject)), now, args.json, out).await;
+    }
     let mut story = story::tell(store, &index, &subject, until, now).await?;
     story.facts.splice(0..0, past.map(|past| ("as of".to_owned(), past.to_string())));
     if args.json {

@@ -11,6 +11,7 @@ mod filters;
 mod list;
 pub(super) mod metadata;
 pub(super) mod parts;
+mod scheduling;
 pub(super) mod security_groups;
 pub(super) mod tags;
 
@@ -47,6 +48,9 @@ pub(super) const ROUTES: &[Route] = &[
         .policy_on_target("os_compute_api:servers:show")
         .query(no_query)
         .as_of(),
+    get("servers.scheduling", "/servers/{id}/chronova:scheduling", handler!(scheduling::show))
+        .policy_on_target("os_compute_api:os-extended-server-attributes")
+        .query(no_query),
     put("servers.update", "/servers/{id}", handler!(change::update))
         .policy_on_target("os_compute_api:servers:update")
         .body(bodies::update_body),

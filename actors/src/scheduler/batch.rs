@@ -1,0 +1,137 @@
+//! Servers that were asked for together are placed together, or not at all.
+//!
+//! Each server of a request has a process of its own. The processes meet here; the last to come decides for all, one server
+//! after the other, each seeing where the ones before it go (so groups hold within the request, and servers spread), and
+//! claims everything with one command. Whoever waits longer than [`PATIENCE`] for the others takes those who are there: what
+//! is missing was called off, or has its host from before a crash.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::placing::{Answer, Asked, BEAT, NotPlaced, PATIENCE, ROUNDS, Scheduler, Seat, Ticket, claim_all, give_back};
+use super::{Decision, Reasons};
+use crate::house::House;
+
+/// By reservation.
+pub(super) type Batches = BTreeMap<String, Vec<Member>>;
+
+/// One server of a request that waits for the others.
+#[derive(Debug)]
+pub(super) struct Member {
+    asked: Asked,
+    reply: oneshot::Sender<Result<Seat, NotPlaced>>,
+}
+
+impl Scheduler {
+    /// Waits for the other servers of the request, and for the decision on all.
+    pub(super) async fn place_together(self: &Arc<Self>, house: &House, asked: &Asked) -> Result<Seat, NotPlaced> {
+        let (reply, mut answer) = oneshot::channel();
+        if let Some(complete) = self.join(asked.clone(), reply) {
+            self.seat_all(house, complete).await;
+        }
+        let gone = |_| NotPlaced::NotNow("the servers of the request lost each other".to_owned());
+        if let Ok(answer) = timeout(PATIENCE, &mut answer).await {
+            return answer.map_err(gone)?;
+        }
+        let present = self.batches.lock().unwrap_or_else(PoisonError::into_inner).remove(&asked.reservation);
+        if let Some(present) = present {
+            self.seat_all(house, present).await;
+        }
+        match timeout(PATIENCE * 4, answer).await {
+            Ok(answer) => answer.map_err(gone)?,
+            Err(_) => Err(NotPlaced::NotNow("the servers of the request are still being placed".to_owned())),
+        }
+    }
+
+    /// Takes its place among the waiting; everybody, if nobody is missing any more.
+    fn join(&self, asked: Asked, reply: oneshot::Sender<Result<Seat, NotPlaced>>) -> Option<Vec<Member>> {
+        let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = batches.entry(asked.reservation.clone()).or_default();
+        waiting.retain(|other| other.asked.server != asked.server);
+        let (size, reservation) = (asked.batch, asked.reservation.clone());
+        waiting.push(Member { asked, reply });
+        if u32::try_from(waiting.len()).is_ok_and(|here| here < size) {
+            return None;
+        }
+        batches.remove(&reservation)
+    }
+
+    async fn seat_all(self: &Arc<Self>, house: &House, mut members: Vec<Member>) {
+        members.sort_by_key(|member| member.asked.launch_index);
+        for round in 1..=ROUNDS {
+            let (seats, newest) = self.decide_all(house, &members);
+            let seats = match seats {
+                Ok(seats) => seats,
+                Err(_) if round < ROUNDS && self.others_settle(house, newest).await => continue,
+                Err(reasons) => {
+                    for member in members {
+                        let none = NotPlaced::NoHost { reasons: (*reasons).clone(), lost: Vec::new() };
+                        let _ = member.reply.send(Err(none));
+                    }
+                    return;
+                }
+            };
+            let chosen: Vec<_> = members
+                .iter()
+                .zip(&seats)
+                .map(|(member, (decision, _))| (&member.asked, &decision.ranked[0]))
+                .collect();
+            match claim_all(house, &chosen).await {
+                Ok(Answer::Admitted(position)) => {
+                    for (member, (decision, ticket)) in members.into_iter().zip(seats) {
+                        ticket.claimed(position);
+                        hand_over(house, member, decision, ticket).await;
+                    }
+                    return;
+                }
+                // What refused the claims is in the log; the views show it in a moment.
+                Ok(Answer::Refused(_)) => {
+                    drop(seats);
+                    tokio::time::sleep(BEAT).await;
+                }
+                Err(error) => {
+                    for member in members {
+                        let _ = member.reply.send(Err(error.again()));
+                    }
+                    return;
+                }
+            }
+        }
+        for member in members {
+            let taken = NotPlaced::NotNow("every host that seemed to fit was taken meanwhile".to_owned());
+            let _ = member.reply.send(Err(taken));
+        }
+    }
+
+    /// Decides for one after the other; the reasons of the first for which there is no host, if there is one.
+    #[allow(clippy::type_complexity, reason = "the seats of all or the reasons of one, and what was on its way before")]
+    fn decide_all(
+        self: &Arc<Self>,
+        house: &House,
+        members: &[Member],
+    ) -> (Result<Vec<(Decision, Ticket)>, Box<Reasons>>, Option<u64>) {
+        let newest = self.newest(house);
+        let mut seats = Vec::with_capacity(members.len());
+        for member in members {
+            let (decision, ticket, _) = self.decide(house, &member.asked.request);
+            match ticket {
+                Some(ticket) => seats.push((decision, ticket)),
+                None => return (Err(Box::new(decision.reasons)), newest),
+            }
+        }
+        (Ok(seats), newest)
+    }
+}
+
+/// Tells a process where its server goes. One that has been called off meanwhile no longer listens: its claim is given back.
+async fn hand_over(house: &House, member: Member, decision: Decision, ticket: Ticket) {
+    let Member { asked, reply } = member;
+    let Some(chosen) = decision.ranked.first().cloned() else { return };
+    let scheduled = decision.reasons.record(asked.process, asked.attempt, &decision.ranked, Vec::new());
+    if reply.send(Ok(Seat { chosen, scheduled, ticket })).is_err() {
+        give_back(house, &asked).await;
+    }
+}

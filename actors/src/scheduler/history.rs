@@ -1,0 +1,37 @@
+//! What was decided for a server, from the log: nothing of it is kept in memory.
+
+use std::sync::Arc;
+
+use chronova_events::envelope::{Revision, StreamId, Timestamp};
+use chronova_events::ids::InstanceId;
+use chronova_events::instance::{InstanceEvent, Scheduled};
+use chronova_events::registry::NounEvent;
+use chronova_events::store::{EventStore, StoreError};
+
+/// Events read at once.
+const PAGE: usize = 512;
+
+/// Every decision on a server and its time, oldest first.
+///
+/// # Errors
+/// The log cannot be read.
+pub async fn decisions(store: &dyn EventStore, server: InstanceId) -> Result<Vec<(Timestamp, Scheduled)>, StoreError> {
+    let stream = StreamId::new("instance", server);
+    let mut found = Vec::new();
+    let mut after = Revision::NONE;
+    loop {
+        let page: Vec<Arc<_>> = store.read_stream(&stream, after, PAGE).await?;
+        for recorded in &page {
+            after = recorded.revision;
+            let event = recorded
+                .event()
+                .map_err(|error| StoreError::Corrupt { position: recorded.position.0, reason: error.to_string() })?;
+            if let Some(InstanceEvent::Scheduled(scheduled)) = InstanceEvent::of(event) {
+                found.push((recorded.recorded_at, scheduled.clone()));
+            }
+        }
+        if page.len() < PAGE {
+            return Ok(found);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! `chronova inspect scheduling SERVER`: every decision on where the server goes, with its reasons.
+
+use std::io::{self, Write};
+
+use chronova_actors::scheduler::history;
+use chronova_events::envelope::Timestamp;
+use chronova_events::ids::InstanceId;
+use chronova_events::instance::Scheduled;
+use chronova_events::store::EventStore;
+
+use super::super::{CommandFailure, Exit};
+
+pub(super) async fn tell(
+    store: &dyn EventStore,
+    (server, title): (InstanceId, &str),
+    until: Timestamp,
+    as_json: bool,
+    out: &mut dyn Write,
+) -> Result<Exit, CommandFailure> {
+    let mut decisions = history::decisions(store, server).await?;
+    decisions.retain(|(at, _)| *at <= until);
+    if as_json {
+        let all: Vec<&Scheduled> = decisions.iter().map(|(_, decision)| decision).collect();
+        writeln!(out, "{}", serde_json::to_string_pretty(&all).map_err(io::Error::from)?)?;
+        return Ok(Exit::Yes);
+    }
+    writeln!(out, "{title}")?;
+    if decisions.is_empty() {
+        writeln!(out, "no decision on it is in the log")?;
+    }
+    for (at, decision) in &decisions {
+        writeln!(out)?;
+        write_decision(*at, decision, out)?;
+    }
+    Ok(Exit::Yes)
+}
+
+fn write_decision(at: Timestamp, decision: &Scheduled, out: &mut dyn Write) -> io::Result<()> {
+    let chosen = decision.weighed.iter().find(|weighed| Some(weighed.host) == decision.chosen);
+    let result = chosen.map_or("no host would do", |weighed| weighed.hostname.as_str());
+    writeln!(out, "{at}  attempt {}: {result}", decision.attempt)?;
+    let wanted: Vec<String> = decision.wanted.iter().map(|(class, amount)| format!("{amount} {class}")).collect();
+    writeln!(out, "  asked for   {}", wanted.join(", "))?;
+    if !decision.required.is_empty() {
+        writeln!(out, "  required    {}", decision.required.join(", "))?;
+    }
+    writeln!(out, "  {:<34} {:>6}", "hosts", decision.hosts)?;
+    for check in &decision.checks {
+        writeln!(out, "  {:<34} {:>6} left", check.name, check.left)?;
+        for refused in &check.refused {
+            writeln!(out, "      {}: {}", refused.hostname, refused.reason)?;
+        }
+    }
+    for weighed in &decision.weighed {
+        let parts: Vec<String> = weighed
+            .parts
+            .iter()
+            .map(|part| format!("{} {:+.3} ({})", part.weigher.trim_end_matches("Weigher"), part.weight, part.value))
+            .collect();
+        writeln!(out, "  weight {:+.3}  {}  {}", weighed.weight, weighed.hostname, parts.join(", "))?;
+    }
+    if !decision.alternates.is_empty() {
+        writeln!(out, "  alternates  {}", decision.alternates.join(", "))?;
+    }
+    for lost in &decision.lost {
+        writeln!(out, "  lost        {}: {}", lost.hostname, lost.reason)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! Placing servers when many ask at once: groups hold, requests for several servers are placed whole, nobody storms the
+//! ledger, and the reasons are on record.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use chronova_actors::instance::{InstanceAggregate, InstanceCommand};
+use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
+use chronova_actors::server_group::{ServerGroupAggregate, ServerGroupCommand};
+use chronova_events::envelope::{Meta, Position};
+use chronova_events::ids::{InstanceId, ServerGroupId};
+use chronova_events::instance::{BuildRequested, InstanceEvent, Scheduled};
+use chronova_events::ledger::LedgerEvent;
+use chronova_events::registry::{Event, NounEvent};
+use chronova_events::server_group::{Policy, ServerGroupCreated};
+use chronova_events::store::EventStore;
+use chronova_hypervisor::sim::SimUri;
+use chronova_tests::world::{Life, World, build_request};
+use futures::future::join_all;
+use uuid::Uuid;
+
+const GROUP: ServerGroupId = ServerGroupId(Uuid::from_u128(77));
+
+fn id(n: u128) -> InstanceId {
+    InstanceId(Uuid::from_u128(n))
+}
+
+/// Large enough to never be full.
+fn roomy(hosts: usize) -> World {
+    World::of(SimUri { vcpus: 64, memory_mib: 65_536, disk_gib: 1_000, ..SimUri::new(hosts) })
+}
+
+async fn life(world: &World) -> Life {
+    let life = world.live(None, None).await;
+    life.hosts_up(world.fleet.len()).await;
+    life
+}
+
+async fn group(life: &Life, policy: Policy, max_server_per_host: Option<u32>, members: impl Iterator<Item = u128>) {
+    let gateway = &life.house().gateway;
+    let meta = || Meta::system("test");
+    let group = ServerGroupCreated {
+        group: GROUP,
+        project: "p".into(),
+        user: "u".into(),
+        name: "g".into(),
+        policy,
+        max_server_per_host,
+    };
+    let create = ServerGroupCommand::Create { group, limit: -1 };
+    gateway.send::<ServerGroupAggregate>(&"p".into(), create, meta()).await.unwrap();
+    let instances = members.map(id).collect();
+    let join = ServerGroupCommand::Join { group: GROUP, user: "u".into(), instances, limit: -1 };
+    gateway.send::<ServerGroupAggregate>(&"p".into(), join, meta()).await.unwrap();
+}
+
+/// Asks for a server as the API does, with something of its own.
+async fn build(life: &Life, n: u128, with: impl FnOnce(&mut BuildRequested)) {
+    let mut request = build_request(id(n));
+    with(&mut request);
+    let gateway = &life.house().gateway;
+    let reserve = QuotaCommand::Reserve {
+        project: request.project.clone(),
+        instances: vec![request.instance],
+        cores: request.flavor.vcpus,
+        memory_mib: request.flavor.memory_mib,
+        defaults: DefaultLimits { instances: -1, cores: -1, memory_mib: -1 },
+    };
+    gateway.send::<QuotaAggregate>(&"p".into(), reserve, Meta::system("test")).await.unwrap();
+    let command = InstanceCommand::Build(Box::new(request));
+    gateway.send::<InstanceAggregate>(&id(n), command, Meta::system("test")).await.unwrap();
+}
+
+fn in_group(request: &mut BuildRequested) {
+    request.scheduler_hints = vec![("group".to_owned(), vec![GROUP.to_string()])];
+}
+
+/// How many servers each host has.
+fn per_host(world: &World) -> Vec<usize> {
+    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+    for hosts in world.fleet.whereabouts().into_values() {
+        *counts.entry(hosts[0]).or_default() += 1;
+    }
+    counts.into_values().collect()
+}
+
+async fn events(world: &World) -> Vec<Arc<Event>> {
+    let recorded = world.log.read_all(Position::START, 100_000).await.unwrap();
+    recorded.iter().map(|recorded| Arc::clone(recorded.event().unwrap())).collect()
+}
+
+async fn decisions(world: &World) -> Vec<Scheduled> {
+    let scheduled = |event: &Arc<Event>| match InstanceEvent::of(event) {
+        Some(InstanceEvent::Scheduled(scheduled)) => Some(scheduled.clone()),
+        _ => None,
+    };
+    events(world).await.iter().filter_map(scheduled).collect()
+}
+
+#[actix_rt::test]
+async fn an_anti_affinity_group_holds_under_parallel_requests() {
+    const HOSTS: usize = 50;
+    const WISHES: u128 = 200;
+    let world = roomy(HOSTS);
+    let life = life(&world).await;
+    group(&life, Policy::AntiAffinity, None, 1..=WISHES).await;
+    join_all((1..=WISHES).map(|n| build(&life, n, in_group))).await;
+    life.settled().await;
+    let active = (1..=WISHES).filter(|n| life.status(id(*n)) == "ACTIVE").count();
+    assert_eq!(active, HOSTS, "one for each host");
+    assert_eq!(per_host(&world), vec![1; HOSTS], "never two on a host");
+    for n in (1..=WISHES).filter(|n| life.status(id(*n)) != "ACTIVE") {
+        assert_eq!(life.status(id(n)), "ERROR");
+        let fault = life.fault(id(n));
+        assert!(fault.starts_with("No valid host was found. ") && fault.contains("anti-affinity group g"), "{fault}");
+        assert!(!fault.contains("sim-"), "no host is named: {fault}");
+    }
+    // No storm: what is on its way to a host is seen by those who decide next, so that hardly a claim is in vain.
+    let decisions = decisions(&world).await;
+    assert_eq!(decisions.len(), usize::try_from(WISHES).unwrap(), "one decision for each server");
+    let lost: usize = decisions.iter().map(|decision| decision.lost.len()).sum();
+    assert!(lost <= HOSTS, "{lost} claims were in vain");
+    let claims = events(&world)
+        .await
+        .iter()
+        .filter(|event| matches!(LedgerEvent::of(event), Some(LedgerEvent::Claimed(_))))
+        .count();
+    assert_eq!(claims, HOSTS, "as many claims as servers that were placed");
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn a_rule_admits_more_members_per_host_and_affinity_keeps_them_together() {
+    let world = roomy(3);
+    let life_1 = life(&world).await;
+    group(&life_1, Policy::AntiAffinity, Some(2), 1..=10).await;
+    join_all((1..=10).map(|n| build(&life_1, n, in_group))).await;
+    life_1.settled().await;
+    assert_eq!(per_host(&world), [2, 2, 2]);
+    life_1.stop().await;
+    let world = roomy(3);
+    let life = life(&world).await;
+    group(&life, Policy::Affinity, None, 1..=10).await;
+    join_all((1..=10).map(|n| build(&life, n, in_group))).await;
+    life.settled().await;
+    assert_eq!(per_host(&world), [10]);
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn servers_asked_for_together_are_placed_together_or_not_at_all() {
+    let world = World::of(SimUri { vcpus: 1, memory_mib: 8_192, disk_gib: 100, ..SimUri::new(3) });
+    // 4 CPUs a host.
+    let life = life(&world).await;
+    let together = async |first: u128, count: u128| {
+        join_all((0..count).map(|n| {
+            build(&life, first + n, move |request| {
+                request.batch = u32::try_from(count).unwrap();
+                request.launch_index = u32::try_from(n).unwrap();
+                request.reservation = format!("r-{first}");
+            })
+        }))
+        .await;
+        life.settled().await;
+        let statuses: BTreeSet<&str> = (first..first + count).map(|n| life.status(id(n))).collect();
+        statuses.into_iter().collect::<Vec<_>>()
+    };
+    assert_eq!(together(1, 6).await, ["ACTIVE"]);
+    assert_eq!(per_host(&world), [2, 2, 2], "they see each other and spread");
+    assert_eq!(together(100, 7).await, ["ERROR"], "six would fit");
+    assert_eq!(together(200, 6).await, ["ACTIVE"], "and the seven took nothing with them");
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn a_decision_is_on_record_with_its_reasons() {
+    let world = roomy(3);
+    let life = life(&world).await;
+    build(&life, 1, |_| {}).await;
+    life.settled().await;
+    build(&life, 2, |request| request.flavor.memory_mib = 1_000_000).await;
+    life.settled().await;
+    let decisions = decisions(&world).await;
+    let (found, none) = (&decisions[0], &decisions[1]);
+    assert_eq!((found.hosts, found.attempt, found.alternates.len()), (3, 1, 2));
+    assert_eq!(found.chosen, Some(found.weighed[0].host));
+    assert!(found.checks.iter().any(|check| check.name == "ComputeFilter" && check.left == 3), "{found:?}");
+    assert_eq!((none.chosen, none.checks.last().unwrap().left), (None, 0));
+    let refused = &none.checks.last().unwrap().refused;
+    assert_eq!(refused.len(), 3);
+    let words = "RAM: wants 1000000 MiB, free ";
+    assert!(refused.iter().all(|refused| refused.reason.starts_with(words)), "{refused:?}");
+    assert!(
+        life.fault(id(2)).contains("no host that would do has 1000000 MiB of memory free"),
+        "{}",
+        life.fault(id(2))
+    );
+    life.stop().await;
+}
