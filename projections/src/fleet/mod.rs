@@ -289,9 +289,13 @@ impl Fleet {
         if let HostEvent::CapabilitiesChanged(changed) = event {
             self.rename(slot, &changed.hostname);
         }
+        if let HostEvent::Deregistered(_) = event {
+            self.rows[slot as usize].facts = None;
+            return self.judge(slot);
+        }
         let Some(facts) = &mut self.rows[slot as usize].facts else { return };
         match event {
-            HostEvent::Registered(_) => {}
+            HostEvent::Registered(_) | HostEvent::Deregistered(_) => {}
             HostEvent::CapabilitiesChanged(changed) => facts.capabilities = Arc::new(changed.capabilities.clone()),
             HostEvent::CameUp(_) => facts.up = true,
             HostEvent::WentDown(_) => facts.up = false,

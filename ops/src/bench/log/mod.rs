@@ -37,12 +37,16 @@ pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
     if events > 0 {
         replay::measure(common, events, &mut report)?;
     }
-    report.notes.push("append.N: N writers, each waits until its event is durable; of raw: plain SQLite, N in a transaction".into());
+    report.notes.push(
+        "append.N: N writers, each waits until its event is durable; of raw: plain SQLite, N in a transaction".into(),
+    );
     report.notes.push("append.N.disk: the bytes of N events written to a file and synced, without SQLite".into());
     if events > 0 {
         report.notes.push("replay.fold: events of servers, decoded before, into their states, on one core".into());
         report.notes.push("replay.projections: decoded events into all read models, on one core".into());
-        report.notes.push("rebuild: the log from the disk, decoded, into all read models; restart: log and checkpoint".into());
+        report
+            .notes
+            .push("rebuild: the log from the disk, decoded, into all read models; restart: log and checkpoint".into());
     }
     Ok(report)
 }

@@ -81,7 +81,8 @@ fn as_one(meter: Meter, operations: u64, began: Instant) -> Run {
 async fn fold(path: &Path) -> Result<Run> {
     let store = SqliteStore::open(path, &SqliteOptions::default())?;
     let all = store.read_all(Position::START, SAMPLE).await?;
-    let mut streams: std::collections::BTreeMap<&str, Vec<(&InstanceEvent, Timestamp)>> = std::collections::BTreeMap::new();
+    let mut streams: std::collections::BTreeMap<&str, Vec<(&InstanceEvent, Timestamp)>> =
+        std::collections::BTreeMap::new();
     for recorded in &all {
         if let Some(event) = InstanceEvent::of(recorded.event()?) {
             streams.entry(recorded.stream.as_str()).or_default().push((event, recorded.recorded_at));
