@@ -320,7 +320,7 @@ impl Model {
                 return None;
             }
         }
-        let good = self.is_isolated(request, &mappings)
+        let good = Self::is_isolated(request, &mappings)
             && self.is_in_subtrees(request, &mappings)
             && holding.iter().all(|(number, amounts)| self.fits(*number, amounts))
             && !(request.flat && self.uses_a_tree_twice(&holding));
@@ -350,7 +350,7 @@ impl Model {
             && !group.aggregates.has_forbidden(&provider.aggregates)
     }
 
-    fn is_isolated(&self, request: &Request, mappings: &BTreeMap<&'static str, BTreeSet<Number>>) -> bool {
+    fn is_isolated(request: &Request, mappings: &BTreeMap<&'static str, BTreeSet<Number>>) -> bool {
         let named: Vec<&BTreeSet<Number>> =
             mappings.iter().filter(|(suffix, _)| !suffix.is_empty()).map(|(_, providers)| providers).collect();
         let distinct: BTreeSet<Number> = named.iter().flat_map(|providers| providers.iter().copied()).collect();
