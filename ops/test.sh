@@ -1,5 +1,7 @@
 #!/bin/bash
-# ops/test.sh [STAGE...]   every check of the project, from nothing; all stages, or those that are named
+# ops/test.sh [--soak] [STAGE...]   every check of the project, from nothing; all stages, or those that are named
+#
+# --soak runs the longer variants of tests that have one: hundreds of kills, thousands of flipped bits.
 #
 # As root on Debian 12. Ends with `N passed, N failed` and exits 1 if anything failed. A stage that cannot run here says
 # why and counts as skipped. Settings, from the environment:
@@ -8,6 +10,9 @@
 set -uo pipefail
 . "$(dirname "$0")/setup.sh"
 cd "$TOP" || exit 2
+
+# Tests look for this themselves.
+if [ "${1:-}" = --soak ]; then export CHRONOVA_SOAK=1; shift; fi
 
 ALL_STAGES=(setup format lint layers licences build unit docs real)
 STAGES=("${@:-${ALL_STAGES[@]}}")

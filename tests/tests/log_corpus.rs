@@ -1,7 +1,8 @@
 //! Logs of released versions open, verify and rebuild for ever.
 //!
 //! `tests/golden/logs` has one compressed log of each released version and file format, and in `heads.txt` the head of each:
-//! position and hash, which no later version may come to see differently. A release adds its own with
+//! position and hash, which no later version may come to see differently. Where personal fields are sealed, the keys lie
+//! beside it. A release adds its own with
 //! `CHRONOVA_BLESS=1 cargo test -p chronova-tests --test log_corpus`: every kind of event, and a short life of a cloud on
 //! simulated hosts. What is there is never written again.
 
@@ -61,6 +62,10 @@ async fn lives(name: &str, packed: &Path) -> Anchor {
     let decoder = StreamingDecoder::new(std::fs::File::open(packed).unwrap()).unwrap();
     decoder.take(LARGEST).read_to_end(&mut bytes).unwrap();
     std::fs::write(&path, bytes).unwrap();
+    let keys = folder().join(format!("{name}.log.db.keys"));
+    if keys.exists() {
+        std::fs::copy(keys, path.with_file_name("log.db.keys")).unwrap();
+    }
     let store = SqliteStore::open(&path, &SqliteOptions::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
     let views = Views::new();
     let end = runner::catch_up(&*store, &views).await.unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -106,6 +111,8 @@ async fn bless() {
         store.close().await;
         let packed_bytes = compress_to_vec(&*std::fs::read(&path).unwrap(), CompressionLevel::Fastest);
         std::fs::write(&packed, packed_bytes).unwrap();
+        let keys = folder().join(concat!(env!("CARGO_PKG_VERSION"), ".log.db.keys"));
+        std::fs::copy(path.with_file_name("log.db.keys"), keys).unwrap();
     }
     let mut heads = heads();
     for (name, path) in logs() {
