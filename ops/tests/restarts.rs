@@ -99,6 +99,16 @@ fn a_changed_version_fails_no_request() {
     for client in clients {
         assert!(client.join().unwrap() > 0);
     }
+    // One that can show what the version before left does not even make them wait.
+    cloud.stop();
+    relabel(&newest(&cloud), "placement", 1).unwrap();
+    cloud.start();
+    let told = health(&cloud)["read_models"]["remarks"][0].as_str().unwrap_or_default().to_owned();
+    assert!(told.contains("while they are rebuilt: placement"), "{told}");
+    cloud.wait("it is rebuilt and kept", |cloud| {
+        health(cloud)["read_models"]["checkpoint"]["position"].as_u64() > Some(0)
+    });
+    assert_eq!(cloud.client().get(LIST).unwrap().expect(200).body, before);
     // The next start finds everything in its version.
     cloud.stop();
     cloud.start();

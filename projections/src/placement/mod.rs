@@ -7,9 +7,14 @@ pub mod index;
 pub mod request;
 pub mod slots;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use chronova_events::codec;
 use chronova_events::envelope::Recorded;
 use chronova_events::fold::Fold;
-use chronova_events::ledger::{Ledger, LedgerEvent};
+use chronova_events::ids::{ConsumerId, ProviderId};
+use chronova_events::ledger::{Consumer, Ledger, LedgerEvent, Provider};
 use chronova_events::registry::{Event, NounEvent};
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +36,20 @@ struct Kept {
     ledger: Ledger,
 }
 
+/// What a checkpoint of version 1 kept.
+#[derive(Deserialize)]
+struct KeptFirst {
+    ledger: FirstLedger,
+}
+
+#[derive(Deserialize)]
+struct FirstLedger {
+    providers: BTreeMap<ProviderId, Arc<Provider>>,
+    consumers: BTreeMap<ConsumerId, Arc<Consumer>>,
+    classes: BTreeSet<String>,
+    traits: BTreeSet<String>,
+}
+
 impl From<Kept> for Placement {
     fn from(Kept { ledger }: Kept) -> Self {
         Self { index: Index::of(&ledger), ledger }
@@ -46,6 +65,14 @@ impl Projection for Placement {
         if let Some(event) = LedgerEvent::of(event) {
             self.take_in(event, recorded.recorded_at);
         }
+    }
+
+    /// Version 1 knew nothing of server groups. Whose members are where matters only to proposals: the ledger's `decide`,
+    /// which has the last word, does not read this.
+    fn older(version: u32, bytes: &[u8]) -> Option<Self> {
+        let KeptFirst { ledger } = if version == 1 { codec::decode_snapshot(bytes).ok()? } else { return None };
+        let FirstLedger { providers, consumers, classes, traits } = ledger;
+        Some(Self::of(Ledger { providers, consumers, classes, traits, ..Ledger::default() }))
     }
 
     fn weight(&self) -> u64 {

@@ -89,6 +89,27 @@ async fn a_rebuild_puts_right_what_is_wrong_and_says_so() {
     assert_eq!(differences(&live, &alone, 5), [""; 0]);
 }
 
+/// A read model that can show what an older version left does so until it is rebuilt.
+#[tokio::test]
+async fn what_can_be_shown_meanwhile_is_shown_meanwhile() {
+    let store = MemoryStore::new();
+    live_on(&store, &mut Lifelike::new(5, 1), 700).await;
+    let alone = Views::new();
+    catch_up(&*store, &alone).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = Checkpoints::new(folder.path(), CheckpointOptions::default());
+    let saved = checkpoints.save(&alone).unwrap();
+    relabel(&saved.path, "placement", 1).unwrap();
+    let opened = checkpoints.open(&*store).await.unwrap();
+    assert_eq!((opened.provisional.clone(), opened.absent.len()), (BTreeSet::from(["placement"]), 0));
+    assert!(opened.remarks()[0].ends_with("while they are rebuilt: placement"), "{:?}", opened.remarks());
+    let live = Arc::new(opened.views);
+    assert!(live.placement.read(|view| view.ledger.providers.len()) == 100);
+    let rebuilt = beside(&*store, &live, &opened.provisional, &Arc::default(), 5).await.unwrap();
+    assert_eq!(rebuilt.differences, [""; 0]);
+    assert_eq!(differences(&live, &alone, 5), [""; 0]);
+}
+
 /// A checkpoint of another version: the others are taken from it, these are filled from the log.
 #[tokio::test]
 async fn what_has_another_version_is_filled_from_the_log() {
