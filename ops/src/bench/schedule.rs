@@ -139,6 +139,9 @@ fn asked(server: InstanceId) -> Asked {
         user: build.user,
         process: build.process,
         attempt: 1,
+        reservation: build.reservation,
+        batch: 1,
+        launch_index: 0,
         meta: Meta::system("bench"),
     }
 }

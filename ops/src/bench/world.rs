@@ -68,6 +68,7 @@ impl World {
             fleet: Fleet::new(0),
             clock: core.clock,
             scheduler: Arc::default(),
+            log: core.store,
             options,
             interference: None,
         };
