@@ -48,6 +48,13 @@ enum Command {
         #[command(flatten)]
         args: commands::rebuild::Args,
     },
+    /// Say what the scheduler would do, or would have done, without doing it.
+    Schedule {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        args: Box<commands::schedule::Args>,
+    },
     /// Measure this program on this machine.
     Bench(bench::Args),
 }
@@ -138,8 +145,16 @@ pub fn run() -> ExitCode {
         Command::Audit(Audit { action: Some(action), .. }) => audit(action),
         Command::Inspect { place, args } => operate(&place, OperatorCommand::Inspect(args)),
         Command::Rebuild { place, args } => operate(&place, OperatorCommand::Rebuild(args)),
+        Command::Schedule { place, args } => schedule(&place, *args),
         Command::Bench(args) => bench::run(&args),
     }
+}
+
+/// By the configuration of the server, unless the replay names another one.
+fn schedule(place: &Place, args: commands::schedule::Args) -> ExitCode {
+    let Some(config) = load(place) else { return ExitCode::from(2) };
+    let rules = commands::schedule::Rules::of(&config);
+    operate(place, OperatorCommand::Schedule(Box::new((args, rules))))
 }
 
 fn audit(action: AuditAction) -> ExitCode {

@@ -2,7 +2,7 @@
 //!
 //! [`config`] reads nova.conf-format files against one table of options; [`telemetry`] sets up logs and metrics; [`serve`]
 //! puts the rooms of the house together; [`cli`] is the command line; [`commands`] holds what operators ask of a log;
-//! [`bench`] measures.
+//! [`bench`] measures; [`simulated`] knows hosts that nobody drives.
 
 pub mod bench;
 pub mod cli;
@@ -10,4 +10,5 @@ pub mod commands;
 pub mod config;
 pub mod output;
 pub mod serve;
+pub mod simulated;
 pub mod telemetry;

@@ -59,6 +59,19 @@ fn placement() {
 }
 
 #[test]
+fn schedule() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = bench(folder.path(), &["schedule", "--runs", "1"]);
+    check(&report, 1);
+    let names: Vec<&str> =
+        report["lines"].as_array().unwrap().iter().filter_map(|line| line["name"].as_str()).collect();
+    let all = ["decide, 20 hosts, default filters", "place, 20 hosts, default filters"]
+        .into_iter()
+        .chain(["decide, 20 hosts, all filters", "place, 20 hosts, all filters"]);
+    assert_eq!(names, all.collect::<Vec<_>>());
+}
+
+#[test]
 fn a_folder_that_cannot_be_written_to_is_said_at_once() {
     let output = Command::new(env!("CARGO_BIN_EXE_chronova"))
         .args(["bench", "disk", "--dir", "/nowhere/at/all"])

@@ -298,7 +298,8 @@ pub fn power(state: PowerState) -> Power {
     }
 }
 
-fn capabilities(found: &HostCapabilities) -> Capabilities {
+/// What a host is, as the log keeps it.
+pub fn capabilities(found: &HostCapabilities) -> Capabilities {
     Capabilities {
         hypervisor_type: found.hypervisor_type.clone(),
         hypervisor_version: found.hypervisor_version,
@@ -320,7 +321,7 @@ fn capabilities(found: &HostCapabilities) -> Capabilities {
 }
 
 /// What a host offers: Nova's `update_provider_tree` of the libvirt driver.
-fn inventories(found: &HostCapabilities, options: &Options) -> Vec<Inventory> {
+pub fn inventories(found: &HostCapabilities, options: &Options) -> Vec<Inventory> {
     let line = |class: &str, total: u64, reserved: u64, allocation_ratio: f64| Inventory {
         class: class.to_owned(),
         total,

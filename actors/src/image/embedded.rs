@@ -62,7 +62,7 @@ fn is_bootable(format: &str) -> bool {
     matches!(format, "raw" | "qcow2" | "iso")
 }
 
-fn snapshot(image: &Record) -> Result<ImageSnapshot, PortError> {
+pub fn snapshot(image: &Record) -> Result<ImageSnapshot, PortError> {
     let Content::Active(stored) = &image.content else {
         return Err(PortError::Invalid(format!("Image {} is not active.", image.id)));
     };

@@ -16,6 +16,7 @@ pub mod stats;
 mod disk;
 mod log;
 mod placement;
+mod schedule;
 mod world;
 
 use std::path::PathBuf;
@@ -100,6 +101,8 @@ enum Which {
     Placement(placement::Args),
     /// The event log: durable appends by many writers, replay, rebuild, restart
     Log(log::Args),
+    /// Decisions about where servers go, with and without the claim
+    Schedule(schedule::Args),
 }
 
 /// Runs a benchmark and prints what it found.
@@ -125,6 +128,7 @@ fn measured(args: &Args) -> Result<String> {
         Which::Disk(args) => disk::run(common, args),
         Which::Placement(args) => placement::run(common, args),
         Which::Log(args) => log::run(common, args),
+        Which::Schedule(args) => schedule::run(common, args),
     }?;
     report.settings.push(("runs", common.runs.to_string()));
     let whole = report::json(&report, &machine);

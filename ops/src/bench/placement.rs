@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use chronova_actors::aggregate::{Aggregate as _, CommandError};
 use chronova_actors::house::Options;
 use chronova_actors::ledger::{CELL, LedgerAggregate, LedgerCommand};
@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use super::meter::Meter;
 use super::report::{Aim, Line, Report, thousands};
-use super::world::World;
+use super::world::{Filling, World};
 use super::{Common, in_system, raw};
 
 #[derive(Debug, Clone, clap::Args)]
@@ -117,14 +117,14 @@ fn search_lines(common: &Common, report: &mut Report, shape: Shape, hosts: usize
     let scratch = common.scratch()?;
     let name = |what: &str| format!("{what}, {} hosts, {}", count(hosts), shape.name());
     let (searched, selective, requested, rare, bytes) = in_system(async {
-        let stream = LedgerAggregate::stream(&CELL);
-        let world = World::open(scratch.path(), &stream, fleet(shape, hosts), Options::default()).await?;
+        let world = World::open(scratch.path(), filling(fleet(shape, hosts)), Options::default()).await?;
         let placement = &world.house().views.placement;
         let look = |rare: bool| {
             let request = shape.request(rare);
             let searched = |_| {
                 let found = placement.read(|placement| search(&placement.index, &request));
-                if found.candidates.is_empty() { bail!("nothing is found") } else { Ok(()) }
+                anyhow::ensure!(!found.candidates.is_empty(), "nothing is found");
+                Ok(())
             };
             common.repeat_warm(&name("search"), || super::meter::measure(times, searched))
         };
@@ -221,7 +221,7 @@ async fn claim_run(
             .to_vec(),
     };
     events.extend((0..1_000).map(|n| LedgerEvent::from(wide(n))));
-    let world = World::open(folder, &LedgerAggregate::stream(&CELL), events, Options::default()).await?;
+    let world = World::open(folder, filling(events), Options::default()).await?;
     let (next, refused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let mut tasks = tokio::task::JoinSet::new();
     let meter = Meter::start();
@@ -287,6 +287,10 @@ fn inventory(class: &str, total: u64) -> Inventory {
         step_size: 1,
         allocation_ratio: 1.0,
     }
+}
+
+fn filling(events: Vec<LedgerEvent>) -> Filling {
+    vec![(LedgerAggregate::stream(&CELL), events.into_iter().map(Into::into).collect())]
 }
 
 /// The events that make the hosts.

@@ -10,60 +10,78 @@ use actix_web::body::to_bytes;
 use actix_web::test::{TestRequest, call_service, init_service};
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
+use chronova_actors::hosts::fleet::Fleet;
 use chronova_actors::house::{House, Options};
 use chronova_actors::image::embedded::EmbeddedImages;
 use chronova_actors::image::files::ImageFiles;
 use chronova_actors::network::service::EmbeddedNetworks;
-use chronova_actors::runtime::{Core, Runtime};
+use chronova_actors::runtime::Core;
 use chronova_events::clock::{Clock as _, SystemClock};
 use chronova_events::envelope::{Meta, NewEvent, StreamId};
 use chronova_events::registry::Event;
 use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
 use chronova_events::store::{EventStore, Expected};
+use chronova_projections::runner;
 use chronova_projections::views::Views;
 use chronova_web::auth::Authentication;
 use chronova_web::metrics::Metrics;
 use chronova_web::policy::Enforcer;
 use chronova_web::server::configure;
 use chronova_web::tables::Routers;
+use futures::{StreamExt as _, TryStreamExt as _};
+use tokio::task::JoinHandle;
 
 /// Events in one append while the log is filled.
 const CHUNK: usize = 5_000;
 
+/// Events to begin a log with, by stream.
+pub(super) type Filling = Vec<(StreamId, Vec<Event>)>;
+
+/// Streams that are filled at the same time.
+const AT_ONCE: usize = 512;
+
 pub(super) struct World {
-    runtime: Runtime,
+    house: Arc<House>,
     store: Arc<SqliteStore>,
+    following: JoinHandle<()>,
 }
 
 impl World {
-    /// Begins a log in `folder` with these events in one stream, and a control plane on it.
-    pub(super) async fn open<E: Into<Event>>(
-        folder: &Path,
-        stream: &StreamId,
-        events: Vec<E>,
-        options: Options,
-    ) -> Result<Self> {
+    /// Begins a log in `folder` with these events, and a control plane on it. No process runs and no host is looked after.
+    pub(super) async fn open(folder: &Path, filling: Filling, options: Options) -> Result<Self> {
         let store = SqliteStore::open(folder.join("log.db"), &SqliteOptions::default())?;
-        let (now, meta) = (SystemClock.now(), Meta::system("bench"));
-        let mut events = events.into_iter().map(|event| NewEvent::new(event, now, &meta)).peekable();
-        while events.peek().is_some() {
-            store.append(stream, Expected::Any, events.by_ref().take(CHUNK).collect()).await?;
-        }
+        let streams = filling.into_iter().map(|(stream, events)| fill(&store, stream, events));
+        futures::stream::iter(streams).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await?;
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
-        let store_of_core = Arc::clone(&store) as Arc<dyn EventStore>;
-        let core = Core::start(store_of_core, Arc::new(SystemClock), Views::new(), threads).await?;
-        let networks = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
-        let images = EmbeddedImages::new(ImageFiles::open(folder, u64::MAX)?, Arc::clone(&core.views));
-        let runtime = Runtime::start(core, Vec::new(), networks, images, options).await;
-        Ok(Self { runtime, store })
+        let log = Arc::clone(&store) as Arc<dyn EventStore>;
+        let core = Core::start(Arc::clone(&log), Arc::new(SystemClock), Views::new(), threads).await?;
+        let views = Arc::clone(&core.views);
+        let following = tokio::spawn(async move {
+            let error = runner::follow(log, views).await;
+            tracing::debug!(%error, "the read models follow no longer");
+        });
+        let house = House {
+            networks: EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views)),
+            images: EmbeddedImages::new(ImageFiles::open(folder, u64::MAX)?, Arc::clone(&core.views)),
+            gateway: core.gateway,
+            views: core.views,
+            fleet: Fleet::new(0),
+            clock: core.clock,
+            scheduler: Arc::default(),
+            log: core.store,
+            options,
+            interference: None,
+        };
+        Ok(Self { house: Arc::new(house), store, following })
     }
 
     pub(super) fn house(&self) -> &Arc<House> {
-        &self.runtime.house
+        &self.house
     }
 
     pub(super) async fn close(self) {
-        self.runtime.stop().await;
+        self.house.gateway.stop();
+        self.following.abort();
         self.store.close().await;
     }
 
@@ -77,6 +95,15 @@ impl World {
         routers.compile_all().map_err(anyhow::Error::msg)?;
         Ok(Api { app: Arc::new(app.with_house(Arc::clone(self.house()))), routers })
     }
+}
+
+async fn fill(store: &SqliteStore, stream: StreamId, events: Vec<Event>) -> Result<()> {
+    let (now, meta) = (SystemClock.now(), Meta::system("bench"));
+    let mut events = events.into_iter().map(|event| NewEvent::new(event, now, &meta)).peekable();
+    while events.peek().is_some() {
+        store.append(&stream, Expected::Any, events.by_ref().take(CHUNK).collect()).await?;
+    }
+    Ok(())
 }
 
 /// The API, called without a network.

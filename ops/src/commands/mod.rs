@@ -8,6 +8,7 @@ pub mod audit;
 pub mod inspect;
 pub mod log_pages;
 pub mod rebuild;
+pub mod schedule;
 pub mod verify;
 pub mod when;
 
@@ -79,6 +80,7 @@ pub enum OperatorCommand {
     Rebuild(rebuild::Args),
     Verify(verify::VerifyArgs),
     Head(verify::HeadArgs),
+    Schedule(Box<(schedule::Args, schedule::Rules)>),
 }
 
 /// Runs a command on the log in `data`, with its output on standard output and its complaints on standard error.
@@ -118,6 +120,10 @@ async fn execute(command: OperatorCommand, data: &DataDir, out: &mut dyn Write) 
         OperatorCommand::Inspect(args) => inspect::run(&args, &*read(&data.log())?, now, out).await,
         OperatorCommand::Verify(args) => verify::run(&args, data, out).await,
         OperatorCommand::Head(args) => verify::head(&args, &data.log(), out).await,
+        OperatorCommand::Schedule(asked) => {
+            let (args, rules) = *asked;
+            schedule::run(&args, &rules, &*read(&data.log())?, now, out).await
+        }
         OperatorCommand::Rebuild(args) => {
             let store = if args.replace { lock(&data.log()).await? } else { read(&data.log())? };
             rebuild::run(&args, &*store, &data.views(), out).await

@@ -1,0 +1,38 @@
+//! The hosts of a simulated fleet as they would have registered, for those who look at decisions without driving hosts.
+
+use chronova_actors::aggregate::Aggregate as _;
+use chronova_actors::host::HostAggregate;
+use chronova_actors::hosts::agent;
+use chronova_actors::house::Options;
+use chronova_actors::ledger::{CELL, LedgerAggregate};
+use chronova_events::envelope::StreamId;
+use chronova_events::host::{CameUp, HostEvent, Registered};
+use chronova_events::ids::ProviderId;
+use chronova_events::ledger::{InventoryReplaced, LedgerEvent, ProviderCreated, TraitsReplaced};
+use chronova_events::registry::Event;
+use chronova_hypervisor::driver::DriverError;
+use chronova_hypervisor::sim::{SimFleet, SimUri};
+
+/// What is recorded when every host of the fleet has been seen once: the ledger's events first, then each host's.
+pub async fn registrations(fleet: &SimUri, options: &Options) -> Result<Vec<(StreamId, Vec<Event>)>, DriverError> {
+    let mut ledger: Vec<LedgerEvent> = Vec::new();
+    let mut hosts = Vec::new();
+    for (driver, number) in SimFleet::new(fleet.clone()).drivers().into_iter().zip(1..) {
+        let found = driver.capabilities().await?;
+        let provider = ProviderId(found.host.0);
+        ledger.push(ProviderCreated { provider, name: found.hostname.clone(), parent: None }.into());
+        ledger.push(InventoryReplaced { provider, inventories: agent::inventories(&found, options) }.into());
+        ledger.push(TraitsReplaced { provider, traits: found.traits.clone() }.into());
+        let registered = Registered {
+            host: found.host,
+            number,
+            hostname: found.hostname.clone(),
+            uri: driver.uri().to_owned(),
+            capabilities: agent::capabilities(&found),
+        };
+        let events = [HostEvent::from(registered), HostEvent::from(CameUp {})].map(Event::from);
+        hosts.push((HostAggregate::stream(&found.host), events.to_vec()));
+    }
+    let ledger = (LedgerAggregate::stream(&CELL), ledger.into_iter().map(Event::from).collect());
+    Ok(std::iter::once(ledger).chain(hosts).collect())
+}

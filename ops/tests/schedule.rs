@@ -1,0 +1,245 @@
+#![allow(clippy::unwrap_used)]
+//! What-ifs and replays of the scheduler's decisions, on logs made for the purpose.
+
+use std::sync::Arc;
+
+use chronova::commands::Exit;
+use chronova::commands::schedule::{Args, Rules, run};
+use chronova::config::Config;
+use chronova::simulated::registrations;
+use chronova_events::envelope::{Meta, NewEvent, StreamId, Timestamp};
+use chronova_events::flavor::FlavorCreated;
+use chronova_events::host::HostEvent;
+use chronova_events::ids::{ConsumerId, FlavorId, HostId, InstanceId, ProviderId};
+use chronova_events::instance::{BuildRequested, InstanceEvent, Placed, Scheduled};
+use chronova_events::ledger::{Allocation, Claimed, LedgerEvent, Released};
+use chronova_events::registry::{Event, NounEvent};
+use chronova_events::store::memory::MemoryStore;
+use chronova_events::store::{EventStore, Expected};
+use chronova_hypervisor::sim::SimUri;
+use clap::Parser;
+use uuid::Uuid;
+
+/// A log to which a second is added with every event.
+struct Past {
+    log: Arc<MemoryStore>,
+    now: i64,
+    hosts: Vec<(HostId, String)>,
+}
+
+const SECOND: i64 = 1_000_000;
+
+impl Past {
+    /// Hosts of 8 CPUs and 8 GiB, and a flavor `small` of one CPU and 1 GiB.
+    async fn with_hosts(hosts: usize) -> Self {
+        let uri = fleet(hosts);
+        let mut past = Self { log: MemoryStore::new(), now: 0, hosts: Vec::new() };
+        for (stream, events) in registrations(&uri, &rules("").options).await.unwrap() {
+            for event in events {
+                if let Some(HostEvent::Registered(registered)) = HostEvent::of(&event) {
+                    past.hosts.push((registered.host, registered.hostname.clone()));
+                }
+                past.record(&stream, event).await;
+            }
+        }
+        let flavor = FlavorCreated {
+            flavor: FlavorId::new("1"),
+            name: "small".into(),
+            vcpus: 1,
+            memory_mib: 1024,
+            root_gib: 1,
+            ephemeral_gib: 0,
+            swap_mib: 0,
+            rxtx_factor: 1.0,
+            public: true,
+            disabled: false,
+            description: None,
+        };
+        past.record(&StreamId::new("flavor", "catalogue"), chronova_events::flavor::FlavorEvent::from(flavor)).await;
+        past
+    }
+
+    async fn record(&mut self, stream: &StreamId, event: impl Into<Event>) {
+        self.now += SECOND;
+        let new = NewEvent::new(event, Timestamp(self.now), &Meta::system("test"));
+        self.log.append(stream, Expected::Any, vec![new]).await.unwrap();
+    }
+
+    async fn ledger(&mut self, event: impl Into<LedgerEvent>) {
+        self.record(&StreamId::new("ledger", "cell1"), event.into()).await;
+    }
+
+    async fn server(&mut self, server: InstanceId, event: impl Into<InstanceEvent>) {
+        self.record(&StreamId::new("instance", server), event.into()).await;
+    }
+
+    /// A server of the flavor that was placed there, or nowhere.
+    async fn built(&mut self, number: u128, host: Option<usize>, memory_mib: u64) -> InstanceId {
+        let server = InstanceId(Uuid::from_u128(number));
+        let sample =
+            |is: fn(&InstanceEvent) -> bool| chronova_events::instance::samples().into_iter().find(is).unwrap();
+        let InstanceEvent::BuildRequested(mut request) =
+            sample(|event| matches!(event, InstanceEvent::BuildRequested(_)))
+        else {
+            panic!("no sample")
+        };
+        request = request_for(request, server, memory_mib);
+        let process = request.process;
+        self.server(server, InstanceEvent::BuildRequested(request.clone())).await;
+        if let Some(host) = host {
+            let provider = ProviderId(self.hosts[host].0.0);
+            let resources = vec![("DISK_GB".into(), 1), ("MEMORY_MB".into(), memory_mib), ("VCPU".into(), 1)];
+            self.ledger(Claimed {
+                consumer: ConsumerId::new(server.to_string()),
+                project: request.project.clone(),
+                user: request.user.clone(),
+                consumer_type: Some("INSTANCE".into()),
+                allocations: vec![Allocation { provider, resources }],
+            })
+            .await;
+        }
+        let InstanceEvent::Scheduled(scheduled) = sample(|event| matches!(event, InstanceEvent::Scheduled(_))) else {
+            panic!("no sample")
+        };
+        let chosen = host.map(|host| self.hosts[host].0);
+        self.server(server, InstanceEvent::from(Scheduled { process, chosen, ..scheduled })).await;
+        if let Some(host) = host {
+            let (host, hostname) = self.hosts[host].clone();
+            let placed = Placed { process, host, hostname, attempt: 1, availability_zone: "nova".into() };
+            self.server(server, InstanceEvent::from(placed)).await;
+        }
+        server
+    }
+
+    /// What the command says to these arguments, and how it ends.
+    async fn ask(&self, config: &str, arguments: &[&str]) -> (String, Exit) {
+        let args = Asked::try_parse_from(std::iter::once(&"schedule").chain(arguments)).unwrap().args;
+        let mut out = Vec::new();
+        let exit = run(&args, &rules(config), self.log.as_ref(), Timestamp(self.now), &mut out).await.unwrap();
+        (String::from_utf8(out).unwrap(), exit)
+    }
+}
+
+fn request_for(sample: BuildRequested, instance: InstanceId, memory_mib: u64) -> BuildRequested {
+    let mut request = sample;
+    request.instance = instance;
+    request.name = format!("server-{}", instance.0.as_u128());
+    request.batch = 1;
+    request.flavor.name = format!("of-{memory_mib}");
+    (request.flavor.vcpus, request.flavor.memory_mib, request.flavor.root_gib) = (1, memory_mib, 1);
+    (request.flavor.ephemeral_gib, request.flavor.swap_mib) = (0, 0);
+    request.flavor.extra_specs.clear();
+    (request.image, request.availability_zone, request.forced_host) = (None, None, None);
+    request.scheduler_hints.clear();
+    request
+}
+
+fn fleet(hosts: usize) -> SimUri {
+    SimUri { vcpus: 8, memory_mib: 8_192, disk_gib: 100, ..SimUri::new(hosts) }
+}
+
+fn rules(config: &str) -> Rules {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("chronova.conf");
+    std::fs::write(&file, config).unwrap();
+    let loaded: Config = chronova::config::load(&[file]).unwrap().config;
+    Rules::of(&loaded)
+}
+
+#[derive(Parser)]
+struct Asked {
+    #[command(flatten)]
+    args: Args,
+}
+
+#[tokio::test]
+async fn a_what_if_says_where_and_why() {
+    let mut past = Past::with_hosts(3).await;
+    past.built(1, Some(0), 4096).await;
+    let (text, exit) = past.ask("", &["--dry-run", "--flavor", "small"]).await;
+    assert_eq!(exit, Exit::Yes);
+    assert!(text.contains("flavor small wants DISK_GB 1, MEMORY_MB 1024, VCPU 1"), "{text}");
+    // The first host is fuller than the others.
+    assert!(text.contains("goes to sim-0002; alternates: sim-0003, sim-0001"), "{text}");
+    let (text, exit) = past.ask("", &["--dry-run", "--flavor", "small", "--availability-zone", "nova:sim-0001"]).await;
+    assert_eq!((exit, text.lines().last().unwrap()), (Exit::Yes, "goes to sim-0001"));
+    let (text, exit) =
+        past.ask("", &["--dry-run", "--flavor", "small", "--extra-spec", "resources:MEMORY_MB=9000"]).await;
+    assert_eq!(exit, Exit::No);
+    assert!(text.contains("goes nowhere: "), "{text}");
+}
+
+#[tokio::test]
+async fn many_servers_fill_the_hosts_one_after_the_other() {
+    let past = Past::with_hosts(2).await;
+    let arguments = ["--dry-run", "--flavor", "small", "--count", "20"];
+    let (text, exit) = past.ask("", &arguments).await;
+    // 512 MiB of each are the host's own, so seven fit.
+    assert_eq!(exit, Exit::No, "{text}");
+    assert_eq!(text.matches("goes to ").count(), 14, "{text}");
+    assert!(text.contains("server 15: goes nowhere"), "{text}");
+    let args = Asked::try_parse_from(["schedule", "--dry-run", "--flavor", "none"]).unwrap().args;
+    let refused = run(&args, &rules(""), past.log.as_ref(), Timestamp(0), &mut Vec::new()).await.unwrap_err();
+    assert_eq!(refused.to_string(), "there is no flavor none");
+}
+
+#[tokio::test]
+async fn a_replay_with_another_configuration_packs_otherwise() {
+    let mut past = Past::with_hosts(2).await;
+    // As the default configuration does: the emptiest host first, by name among equals.
+    for (number, host) in [(1, 0), (2, 1), (3, 0), (4, 1)] {
+        past.built(number, Some(host), 1024).await;
+    }
+    let (text, exit) = past.ask("", &["--replay"]).await;
+    assert_eq!(exit, Exit::Yes, "{text}");
+    assert!(text.contains("same host 4, another host 0, placed only now 0, refused only now 0"), "{text}");
+    let stack = "[filter_scheduler]\nram_weight_multiplier = -1.0\ncpu_weight_multiplier = 0\ndisk_weight_multiplier = 0\n\
+                 num_instances_weight_multiplier = 0\n";
+    let (text, exit) = past.ask(stack, &["--replay"]).await;
+    assert_eq!(exit, Exit::No, "{text}");
+    assert!(text.contains("same host 2, another host 2"), "{text}");
+    let row = |name: &str| -> Vec<String> {
+        let line = text.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+        line.trim_start().trim_start_matches(name).split_whitespace().map(str::to_owned).collect()
+    };
+    assert_eq!(row("hosts in use").join(" "), "2 of 2 1 of 2");
+    assert_eq!(row("room for more of-1024"), ["10", "10"]);
+}
+
+#[tokio::test]
+async fn a_replay_takes_what_was_refused_and_refuses_what_was_taken() {
+    let mut past = Past::with_hosts(2).await;
+    past.built(1, Some(0), 1024).await;
+    // Two of 6 GiB fit; the second was refused, for whatever reason there was.
+    past.built(2, Some(1), 6_144).await;
+    past.built(3, None, 6_144).await;
+    let (text, _) = past.ask("", &["--replay"]).await;
+    assert!(text.contains("same host 2, another host 0, placed only now 1, refused only now 0"), "{text}");
+    assert!(text.contains("no host -> sim-0001"), "{text}");
+    let (text, exit) =
+        past.ask("", &["--replay", "--fleet", "sim://1?vcpus=8&memory_mib=4096&disk_gib=100&name=new"]).await;
+    assert_eq!(exit, Exit::No);
+    assert!(text.contains("sim-0001 -> new-0001"), "{text}");
+    assert!(text.contains("sim-0002 -> no host ("), "{text}");
+    assert!(text.contains("same host 0, another host 1, placed only now 0, refused only now 1"), "{text}");
+}
+
+#[tokio::test]
+async fn what_is_older_stays_and_what_was_given_back_is_free() {
+    let mut past = Past::with_hosts(2).await;
+    // All on one host, which the scheduler would not have done.
+    let first = past.built(1, Some(0), 7_000).await;
+    past.ledger(Released { consumer: ConsumerId::new(first.to_string()) }).await;
+    past.built(2, Some(0), 7_000).await;
+    let since = Timestamp(past.now + SECOND / 2).to_utc().to_rfc3339();
+    past.built(3, Some(0), 512).await;
+    let (text, _) = past.ask("", &["--replay", "--since", &since, "--json"]).await;
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&report["requests"], &report["other_host"]), (&1.into(), &1.into()), "{text}");
+    assert_eq!(report["differences"][0]["is"], "sim-0002");
+    assert_eq!(report["replayed"]["claimed"]["MEMORY_MB"][0], 7_512);
+    let (text, _) = past.ask("", &["--replay", "--json"]).await;
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["requests"], 3);
+    assert_eq!(report["replayed"]["claimed"]["MEMORY_MB"][0], 7_512, "the first was given back in both histories");
+}
