@@ -44,6 +44,8 @@ pub struct Options {
     pub heartbeat: Duration,
     /// How often what is on a host is compared with what should be.
     pub resync: Duration,
+    /// `[DEFAULT] reclaim_instance_interval`: how long deleted servers can be restored; zero deletes at once.
+    pub reclaim_interval: Duration,
     /// How long changes of security groups are gathered before running guests get new filters.
     pub filter_pause: Duration,
     /// How often the reconcilers run.
@@ -76,6 +78,7 @@ impl Default for Options {
             scheduler: SchedulerOptions::default(),
             heartbeat: Duration::from_secs(10),
             resync: Duration::from_mins(1),
+            reclaim_interval: Duration::ZERO,
             filter_pause: Duration::from_secs(1),
             reconcile: Duration::from_mins(1),
             retry_base: Duration::from_millis(100),

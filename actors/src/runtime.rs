@@ -20,7 +20,7 @@ use crate::house::{House, Options};
 use crate::ports::{Images, Networks};
 use crate::process::interference::Interference;
 use crate::process::supervisor;
-use crate::reconcile::{filters, networks as host_networks, placement, quota, server_groups};
+use crate::reconcile::{filters, networks as host_networks, placement, quota, reclaim, server_groups};
 use crate::scheduler::Scheduler;
 
 /// The log, the read models that follow it, and the aggregates: what ports are made of.
@@ -105,6 +105,10 @@ impl Runtime {
         let mut tasks = JoinSet::new();
         tasks.spawn(supervisor::supervise(Arc::clone(&house), Arc::clone(&store)));
         tasks.spawn(reconcile(Arc::clone(&house)));
+        tasks.spawn({
+            let house = Arc::clone(&house);
+            async move { reclaim::keep(&house).await }
+        });
         tasks.spawn(filters::keep(Arc::clone(&house), Arc::clone(&store)));
         let (from, again) = (house.views.position(), house.options.resync);
         tasks.spawn(host_networks::keep(Arc::clone(&store), from, drivers.clone(), again));

@@ -79,6 +79,7 @@ pub async fn run(driver: Arc<dyn Driver>, fixture: Fixture) -> Outcome {
     let guest = trial.guest();
     let mut signals = trial.connected().await?;
     trial.spawn(&guest).await?;
+    trial.diagnostics(&guest).await?;
     trial.standstill(guest.instance, &mut signals).await?;
     trial.power(guest.instance, &mut signals).await?;
     trial.destroy(&guest, signals).await?;
@@ -126,6 +127,8 @@ impl Trial {
         is_gone("end of the pause of an absent guest", &self.driver.unpause(absent).await)?;
         is_gone("suspension of an absent guest", &self.driver.suspend(absent).await)?;
         is_gone("resumption of an absent guest", &self.driver.resume(absent).await)?;
+        is_gone("interruption of an absent guest", &self.driver.interrupt(absent).await)?;
+        is_gone("diagnostics of an absent guest", &self.driver.diagnostics(absent).await)?;
         is_gone("console of an absent guest", &self.driver.console_log(absent, 100).await)?;
         self.driver.destroy(absent).await.check("destroying an absent guest succeeds")
     }
@@ -306,6 +309,14 @@ impl Trial {
         self.is(instance, "soft reboot leaves it running", Running).await
     }
 
+    async fn diagnostics(&self, guest: &GuestSpec) -> Outcome {
+        let found = self.driver.diagnostics(guest.instance).await.check("diagnostics")?;
+        require("its memory is what it was given", found.memory_max_kib == guest.memory_mib * 1024, &found)?;
+        require("each processor has its time", found.cpu_nanoseconds.len() == guest.vcpus as usize, &found)?;
+        require("its disks are counted", !found.disks.is_empty(), &found)?;
+        require("the hypervisor has a name", ["kvm", "qemu"].contains(&found.hypervisor.as_str()), &found)
+    }
+
     /// Pause and suspension: the guest goes on from where it was.
     async fn standstill(&self, instance: InstanceId, signals: &mut SignalStream) -> Outcome {
         use PowerState::{Paused, Running, Shutdown};
@@ -342,6 +353,10 @@ impl Trial {
         self.boots(instance, 3).await?;
         driver.stop(instance, StopMode::Hard).await.check("stop")?;
         let suspend = driver.suspend(instance).await;
+        let found = driver.diagnostics(instance).await;
+        require("a guest that is off has no diagnostics", matches!(found, Err(DriverError::Failed { .. })), &found)?;
+        let interrupt = driver.interrupt(instance).await;
+        require("a guest that is off is not interrupted", interrupt.is_err(), &interrupt)?;
         require("a guest that is off is not suspended", matches!(suspend, Err(DriverError::Failed { .. })), &suspend)?;
         driver.start(instance).await.check("start")
     }

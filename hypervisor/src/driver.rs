@@ -14,7 +14,7 @@ use futures::Stream;
 use thiserror::Error;
 
 use crate::guest::{
-    FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, PowerState,
+    Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, PowerState,
 };
 
 #[derive(Debug, Error)]
@@ -126,6 +126,11 @@ pub trait Driver: Send + Sync + 'static {
     async fn guests(&self) -> DriverResult<Vec<GuestStatus>>;
     /// Disk volumes of ours whose guest is not defined: leftovers to be removed.
     async fn orphans(&self) -> DriverResult<Vec<InstanceId>>;
+
+    /// Sends the guest a non-maskable interrupt, at which an operating system prepared for it writes a dump and reboots.
+    async fn interrupt(&self, instance: InstanceId) -> DriverResult<()>;
+    /// What the guest has used so far; `Failed` for one that does not run.
+    async fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics>;
 
     /// The last `max_bytes` of the serial console's log.
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes>;

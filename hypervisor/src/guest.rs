@@ -137,6 +137,50 @@ pub struct GuestStatus {
     pub power: PowerState,
 }
 
+/// What a running guest has used so far. Counters begin with the guest's start.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Diagnostics {
+    /// `kvm` or `qemu`.
+    pub hypervisor: String,
+    /// In order of the processors, nanoseconds of each.
+    pub cpu_nanoseconds: Vec<u64>,
+    pub memory_max_kib: u64,
+    pub memory_kib: u64,
+    /// What the host's memory statistics say, by libvirt's names (`actual`, `rss`, ...), in KiB or counts.
+    pub memory: Vec<(String, u64)>,
+    pub disks: Vec<DiskCounters>,
+    pub nics: Vec<NicCounters>,
+}
+
+/// -1 where the host does not count.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DiskCounters {
+    /// `vda`
+    pub device: String,
+    pub read_requests: i64,
+    pub read_bytes: i64,
+    pub write_requests: i64,
+    pub write_bytes: i64,
+    pub errors: i64,
+}
+
+/// -1 where the host does not count. Received and sent are meant from the guest's side, as the host's end of the cable
+/// counts them: what the host calls received.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NicCounters {
+    /// The host's end of the cable.
+    pub device: String,
+    pub mac: String,
+    pub rx_bytes: i64,
+    pub rx_packets: i64,
+    pub rx_errors: i64,
+    pub rx_drop: i64,
+    pub tx_bytes: i64,
+    pub tx_packets: i64,
+    pub tx_errors: i64,
+    pub tx_drop: i64,
+}
+
 /// What a host is and has.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostCapabilities {

@@ -39,6 +39,9 @@ pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<Pending> {
         InstanceEvent::DeleteRequested(asked) => {
             (asked.process, Task::DeleteInstance { instance, cancels: asked.cancels })
         }
+        InstanceEvent::SoftDeleteRequested(asked) => (asked.process, Task::SoftDelete { instance }),
+        InstanceEvent::RestoreRequested(asked) => (asked.process, Task::Restore { instance }),
+        InstanceEvent::CrashDumpRequested(asked) => (asked.process, Task::CrashDump { instance }),
         InstanceEvent::PowerRequested(asked) => (asked.process, Task::Power { instance, action: asked.action }),
         _ => return None,
     };

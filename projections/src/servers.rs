@@ -49,6 +49,8 @@ impl Action {
             "start" => "compute_start_instance",
             "stop" => "compute_stop_instance",
             "reboot" => "compute_reboot_instance",
+            "restore" => "compute_restore_instance",
+            "trigger_crash_dump" => "compute_trigger_crash_dump",
             "pause" => "compute_pause_instance",
             "unpause" => "compute_unpause_instance",
             "suspend" => "compute_suspend_instance",
@@ -124,7 +126,7 @@ impl ServerRow {
 
 impl Projection for Servers {
     const NAME: &'static str = "servers";
-    const VERSION: u32 = 3;
+    const VERSION: u32 = 4;
     const NOUNS: &'static [&'static str] = &["instance", "process"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
@@ -215,6 +217,10 @@ fn action_of(event: &InstanceEvent) -> Option<(&'static str, Option<ProcessId>)>
             };
             (name, Some(asked.process))
         }
+        // Nova calls both deletions so.
+        InstanceEvent::SoftDeleteRequested(asked) => ("delete", Some(asked.process)),
+        InstanceEvent::RestoreRequested(asked) => ("restore", Some(asked.process)),
+        InstanceEvent::CrashDumpRequested(asked) => ("trigger_crash_dump", Some(asked.process)),
         InstanceEvent::Locked(_) => ("lock", None),
         InstanceEvent::Unlocked(_) => ("unlock", None),
         _ => return None,

@@ -51,7 +51,11 @@ impl Api {
 
     /// `policy` is what `policy.yaml` says.
     pub async fn start_with(policy: &str, interference: Option<Arc<dyn Interference>>) -> Self {
-        let world = World::new(2);
+        Self::start_of(World::new(2), policy, interference).await
+    }
+
+    /// In a world of two hosts.
+    pub async fn start_of(world: World, policy: &str, interference: Option<Arc<dyn Interference>>) -> Self {
         let life = world.live(None, interference).await;
         life.hosts_up(2).await;
         let (store, live) = (Arc::clone(&world.log) as Arc<dyn EventStore>, Arc::clone(&life.house().views));

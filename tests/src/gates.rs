@@ -11,7 +11,7 @@ use bytes::Bytes;
 use chronova_events::ids::{InstanceId, NetworkId};
 use chronova_hypervisor::driver::{Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use chronova_hypervisor::guest::{
-    FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec,
+    Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec,
 };
 use futures::StreamExt;
 use tokio::sync::watch;
@@ -150,6 +150,12 @@ impl Driver for Gate {
     }
     async fn orphans(&self) -> DriverResult<Vec<InstanceId>> {
         gated!(self, orphans())
+    }
+    async fn interrupt(&self, instance: InstanceId) -> DriverResult<()> {
+        gated!(self, interrupt(instance))
+    }
+    async fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics> {
+        gated!(self, diagnostics(instance))
     }
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
         gated!(self, console_log(instance, max_bytes))

@@ -125,7 +125,10 @@ impl World {
                 if let Some(alive) = row.instance.alive() {
                     assert!(alive.ongoing.is_none(), "{} is stuck in {:?}", row.id, alive.ongoing);
                     assert!(!matches!(alive.phase, Phase::Building { .. }), "{} is stuck in building", row.id);
-                    living.push(row.id);
+                    // What can be restored counts for nothing until then.
+                    if !alive.is_soft_deleted() {
+                        living.push(row.id);
+                    }
                     if alive.placement.is_some() {
                         placed.push(row.id);
                     }
@@ -165,7 +168,9 @@ impl World {
     pub async fn trail(&self) -> String {
         let events = self.log.read_all(Position::START, usize::MAX).await.unwrap();
         let ours = events.iter().filter(|event| matches!(event.stream.category(), "instance" | "process"));
-        ours.filter_map(|event| event.event().ok()).map(|event| format!("{event:?}\n")).collect()
+        let lines: Vec<String> =
+            ours.filter_map(|event| event.event().ok()).map(|event| format!("{event:?}")).collect();
+        lines.join("\n")
     }
 
     /// One word for each server: what a user would see.
@@ -241,6 +246,11 @@ impl Life {
 
     /// Asks for a server as the API does: quota first, then the server.
     pub async fn build(&self, instance: InstanceId) -> Result<(), String> {
+        self.reserve(instance).await?;
+        self.instance(instance, InstanceCommand::Build(Box::new(build_request(instance)))).await
+    }
+
+    async fn reserve(&self, instance: InstanceId) -> Result<(), String> {
         let gateway = &self.house().gateway;
         let request = build_request(instance);
         let reserve = QuotaCommand::Reserve {
@@ -252,17 +262,34 @@ impl Life {
         };
         let project = request.project.clone();
         gateway.send::<QuotaAggregate>(&project, reserve, user_meta()).await.map_err(|e| e.to_string())?;
-        self.instance(instance, InstanceCommand::Build(Box::new(request))).await
+        Ok(())
     }
 
     pub async fn delete(&self, instance: InstanceId) -> Result<(), String> {
         let process = ProcessId::random();
-        self.instance(instance, InstanceCommand::Delete { process, asker: ADMIN }).await
+        self.instance(instance, InstanceCommand::Delete { process, force: false, asker: ADMIN }).await
     }
 
     pub async fn power(&self, instance: InstanceId, action: PowerAction) -> Result<(), String> {
         let process = ProcessId::random();
         self.instance(instance, InstanceCommand::Power { process, action, asker: ADMIN }).await
+    }
+
+    pub async fn soft_delete(&self, instance: InstanceId) -> Result<(), String> {
+        let process = ProcessId::random();
+        self.instance(instance, InstanceCommand::SoftDelete { process, asker: ADMIN }).await
+    }
+
+    /// Asks for a deleted server back as the API does: quota first, then the server.
+    pub async fn restore(&self, instance: InstanceId) -> Result<(), String> {
+        self.reserve(instance).await?;
+        let process = ProcessId::random();
+        self.instance(instance, InstanceCommand::Restore { process, asker: ADMIN }).await
+    }
+
+    pub async fn crash_dump(&self, instance: InstanceId) -> Result<(), String> {
+        let process = ProcessId::random();
+        self.instance(instance, InstanceCommand::TriggerCrashDump { process, asker: ADMIN }).await
     }
 
     /// What a user would see.

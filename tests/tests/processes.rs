@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use chronova_actors::process::{build_instance, delete_instance, power};
+use chronova_actors::process::{build_instance, crash_dump, delete_instance, power, restore, soft_delete};
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::PowerAction;
 use chronova_tests::process_harness::{Case, prove};
-use chronova_tests::world::Life;
+use chronova_tests::world::{Life, World};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 
@@ -36,6 +36,15 @@ fn paused(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
     async move {
         built(life, id).await;
         life.power(id, PowerAction::Pause).await.unwrap();
+    }
+    .boxed_local()
+}
+
+fn soft_deleted(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        built(life, id).await;
+        life.soft_delete(id).await.unwrap();
+        life.settled().await;
     }
     .boxed_local()
 }
@@ -186,6 +195,46 @@ async fn suspend_is_proven() {
 async fn resume_is_proven() {
     let ask: Ask = |life, id| power(life, id, PowerAction::Resume);
     prove(&case(suspended, ask, "SUSPENDED", "ACTIVE")).await;
+}
+
+#[actix_rt::test]
+async fn crash_dump_is_proven() {
+    let ask: Ask = |life, id| life.crash_dump(id).boxed_local();
+    prove(&Case { definition: &crash_dump::DEFINITION, ..case(built, ask, "ACTIVE", "ACTIVE") }).await;
+}
+
+#[actix_rt::test]
+async fn soft_delete_is_proven() {
+    let ask: Ask = |life, id| life.soft_delete(id).boxed_local();
+    prove(&Case { definition: &soft_delete::DEFINITION, ..case(built, ask, "ACTIVE", "SOFT_DELETED") }).await;
+}
+
+#[actix_rt::test]
+async fn restore_is_proven() {
+    let ask: Ask = |life, id| life.restore(id).boxed_local();
+    prove(&Case { definition: &restore::DEFINITION, ..case(soft_deleted, ask, "SOFT_DELETED", "ACTIVE") }).await;
+}
+
+/// A deleted server is gone for good when its time is over, even if the control plane was down meanwhile.
+#[actix_rt::test]
+async fn what_nobody_restores_is_reclaimed() {
+    let mut world = World::new(2);
+    let id = InstanceId::random();
+    let life = world.live(None, None).await;
+    life.hosts_up(2).await;
+    soft_deleted(&life, id).await;
+    life.settled().await;
+    assert_eq!(life.status(id), "SOFT_DELETED");
+    life.stop().await;
+    world.check().await;
+    world.options.reclaim_interval = std::time::Duration::from_millis(20);
+    let life = world.live(None, None).await;
+    life.hosts_up(2).await;
+    life.shows(id, "DELETED").await;
+    life.settled().await;
+    life.stop().await;
+    world.check().await;
+    assert!(world.fleet.whereabouts().is_empty());
 }
 
 type Before = for<'a> fn(&'a Life, InstanceId) -> LocalBoxFuture<'a, ()>;

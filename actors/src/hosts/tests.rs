@@ -16,13 +16,14 @@ const ELSEWHERE: HostId = HostId(Uuid::from_u128(2));
 const PROCESS: ProcessId = ProcessId(Uuid::from_u128(3));
 const SERVER: InstanceId = InstanceId(Uuid::from_u128(4));
 
-const PHASES: [Phase; 6] = [
+const PHASES: [Phase; 7] = [
     Phase::Building { process: PROCESS, stage: Stage::Spawning },
     Phase::Active { power: Power::Running },
     Phase::Stopped { power: Power::Shutdown },
     Phase::Error { power: Power::NoState },
     Phase::Paused { power: Power::Paused },
     Phase::Suspended { power: Power::Shutdown },
+    Phase::SoftDeleted { power: Power::Shutdown, since: Timestamp(7) },
 ];
 
 fn server(phase: Phase, host: Option<HostId>) -> Alive {

@@ -20,7 +20,14 @@ pub enum Action {
     Unpause,
     Suspend,
     Resume,
+    TriggerCrashDump,
+    Diagnose,
     Delete,
+    SoftDelete,
+    Restore,
+    ForceDelete,
+    InjectNetworkInfo,
+    ResetState,
     UpdateMetadata,
     DeleteMetadata,
     UpdateTags,
@@ -46,6 +53,8 @@ pub struct Rule {
     /// `None`: all of them.
     pub vm_states: Option<&'static [&'static str]>,
     pub tasks: Tasks,
+    /// Whether it must be on a host; looked at before its state.
+    pub on_host: bool,
     /// Whether there must have been a guest once.
     pub launched: bool,
     /// Whether it is refused to users of a locked server.
@@ -56,7 +65,7 @@ const NOTHING_UNDER_WAY: Tasks = Tasks::NoneOr(&[]);
 
 const fn rule(action: Action, name: &'static str, vm_states: &'static [&'static str]) -> Rule {
     let (kind, tasks) = ("", NOTHING_UNDER_WAY);
-    Rule { action, name, kind, vm_states: Some(vm_states), tasks, launched: true, heeds_lock: true }
+    Rule { action, name, kind, vm_states: Some(vm_states), tasks, on_host: false, launched: true, heeds_lock: true }
 }
 
 /// Overtaken by a hard reboot.
@@ -71,12 +80,17 @@ const REBOOTABLE: Tasks = Tasks::NoneOr(&[
     "suspending",
 ]);
 
+/// Allowed whatever the server does.
+const fn always(action: Action, name: &'static str) -> Rule {
+    Rule { vm_states: None, tasks: Tasks::Any, launched: false, ..rule(action, name, &[]) }
+}
+
 /// Where a server at rest can be.
 const BUILT: &[&str] = &["active", "paused", "suspended", "stopped"];
 
 pub const TABLE: &[Rule] = &[
-    rule(Action::Start, "start", &["stopped"]),
-    rule(Action::Stop, "stop", &["active", "error"]),
+    Rule { on_host: true, ..rule(Action::Start, "start", &["stopped"]) },
+    Rule { on_host: true, ..rule(Action::Stop, "stop", &["active", "error"]) },
     Rule { kind: "SOFT", ..rule(Action::RebootSoft, "reboot", &["active"]) },
     Rule {
         kind: "HARD",
@@ -87,7 +101,14 @@ pub const TABLE: &[Rule] = &[
     rule(Action::Unpause, "unpause", &["paused"]),
     rule(Action::Suspend, "suspend", &["active"]),
     rule(Action::Resume, "resume", &["suspended"]),
-    Rule { vm_states: None, tasks: Tasks::Any, launched: false, ..rule(Action::Delete, "delete", &[]) },
+    Rule { on_host: true, ..rule(Action::TriggerCrashDump, "trigger_crash_dump", &["active", "paused", "error"]) },
+    Rule { on_host: true, heeds_lock: false, ..always(Action::Diagnose, "get_diagnostics") },
+    always(Action::Delete, "delete"),
+    Rule { kind: "to be restored", launched: true, ..always(Action::SoftDelete, "delete") },
+    rule(Action::Restore, "restore", &["soft-delete"]),
+    always(Action::ForceDelete, "forceDelete"),
+    always(Action::InjectNetworkInfo, "injectNetworkInfo"),
+    Rule { heeds_lock: false, ..always(Action::ResetState, "os-resetState") },
     Rule { tasks: Tasks::Any, ..rule(Action::UpdateMetadata, "update metadata", BUILT) },
     Rule { tasks: Tasks::Any, ..rule(Action::DeleteMetadata, "delete metadata", BUILT) },
     Rule { tasks: Tasks::Any, launched: false, ..rule(Action::UpdateTags, "update tags", BUILT) },
@@ -120,7 +141,7 @@ impl From<PowerAction> for Action {
 }
 
 /// Whether `asker` may do this to the server now. The lock is looked at first, then the state, as Nova does.
-pub(super) fn admit(server: &Alive, action: Action, asker: Asker) -> Result<(), InstanceReject> {
+pub fn admit(server: &Alive, action: Action, asker: Asker) -> Result<(), InstanceReject> {
     if action.rule().heeds_lock {
         check_lock(server, asker)?;
     }
@@ -134,8 +155,11 @@ pub(super) fn check_lock(server: &Alive, asker: Asker) -> Result<(), InstanceRej
     }
 }
 
-pub(super) fn check_state(server: &Alive, action: Action) -> Result<(), InstanceReject> {
+pub fn check_state(server: &Alive, action: Action) -> Result<(), InstanceReject> {
     let (rule, shown) = (action.rule(), status::of_alive(server));
+    if rule.on_host && server.placement.is_none() {
+        return Err(InstanceReject::NotReady);
+    }
     let refused = |attribute, value| Err(InstanceReject::NotInState { action: rule.name, attribute, value });
     if rule.vm_states.is_some_and(|allowed| !allowed.contains(&shown.vm_state)) {
         return refused("vm_state", shown.vm_state);
@@ -165,11 +189,12 @@ mod tests {
              A request that is not allowed in the server's `vm_state`, or while something else is under way (`task_state`), is\n\
              answered with 409 in these words: `Cannot 'ACTION' instance ID while it is in vm_state STATE` (or `task_state\n\
              TASK`). Where a server must have run, one that never did gets 409 as well: `Instance ID is in an invalid state\n\
-             for 'ACTION'`. A locked server refuses its users everything marked so, with 409 `Instance ID is locked`.\n\n",
+             for 'ACTION'`; where it must be on a host, one that is on none gets 409 `Instance ID is not ready`. A locked server refuses its users everything marked so, with 409 `Instance ID is locked`.\n\n",
         );
         let head = states.map(|state| format!(" {state} |")).concat();
-        let _ = writeln!(page, "| action |{head} while under way | must have run | heeds the lock |");
-        let _ = writeln!(page, "|---|{}---|---|---|", ":---:|".repeat(states.len()));
+        let _ =
+            writeln!(page, "| action |{head} while under way | must be on a host | must have run | heeds the lock |");
+        let _ = writeln!(page, "|---|{}---|---|---|---|", ":---:|".repeat(states.len()));
         for rule in TABLE {
             let kind = if rule.kind.is_empty() { String::new() } else { format!(" ({})", rule.kind) };
             let _ = write!(page, "| {}{kind} |", rule.name);
@@ -183,7 +208,13 @@ mod tests {
                 Tasks::NoneOr(tasks) => format!("nothing, {}", tasks.join(", ")),
             };
             let word = |holds| if holds { "yes" } else { "no" };
-            let _ = writeln!(page, " {during} | {} | {} |", word(rule.launched), word(rule.heeds_lock));
+            let _ = writeln!(
+                page,
+                " {during} | {} | {} | {} |",
+                word(rule.on_host),
+                word(rule.launched),
+                word(rule.heeds_lock)
+            );
         }
         page.push_str(
             "\n## Statuses\n\nWhat `status` shows, by `vm_state` and `task_state`; other tasks change nothing.\n\n",

@@ -2,11 +2,13 @@
 //!
 //! Which action is allowed in which state stands in the table of [`super::actions`].
 
+use chronova_events::envelope::Timestamp;
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::{
-    AccessAddressesChanged, Alive, BuildFailed, BuildSucceeded, DeleteRequested, Deleted, DescriptionChanged,
-    DiskConfigChanged, HostnameChanged, Instance, InstanceEvent, Locked, MetadataReplaced, Ongoing, PersonalErased,
-    Phase, PowerAction, PowerCompleted, PowerFailed, PowerObserved, PowerRequested, Renamed, TagsReplaced, Unlocked,
+    AccessAddressesChanged, Alive, BuildFailed, BuildSucceeded, CrashDumpRequested, DeleteRequested, Deleted,
+    DescriptionChanged, DiskConfigChanged, HostnameChanged, Instance, InstanceEvent, Locked, MetadataReplaced, Ongoing,
+    PersonalErased, Phase, PowerAction, PowerCompleted, PowerFailed, PowerObserved, PowerRequested, Renamed,
+    RestoreFailed, RestoreRequested, Restored, SoftDeleteRequested, SoftDeleted, StateDeclared, TagsReplaced, Unlocked,
     Unplaced,
 };
 
@@ -31,7 +33,19 @@ pub fn decide(state: &Instance, command: InstanceCommand) -> Decision {
             true => Ok(vec![]),
             false => Err(InstanceReject::Exists),
         },
-        InstanceCommand::Delete { process, asker } => delete(server, process, asker),
+        InstanceCommand::Delete { process, force, asker } => delete(server, process, force, asker),
+        InstanceCommand::SoftDelete { process, asker } => soft_delete(server, process, asker),
+        InstanceCommand::Restore { process, asker } => {
+            admit(server, Action::Restore, asker).and_then(|()| one(RestoreRequested { process }))
+        }
+        InstanceCommand::Reclaim { process, deleted_by } => reclaim(server, process, deleted_by),
+        InstanceCommand::TriggerCrashDump { process, asker } => {
+            admit(server, Action::TriggerCrashDump, asker).and_then(|()| one(CrashDumpRequested { process }))
+        }
+        InstanceCommand::DeclareState { state } => one(StateDeclared { state }),
+        InstanceCommand::InjectNetworkInfo { asker } => {
+            admit(server, Action::InjectNetworkInfo, asker).map(|()| vec![])
+        }
         InstanceCommand::Power { process, action, asker } => power(server, process, action, asker),
         InstanceCommand::Change { changes, asker } => change(server, changes, asker),
         InstanceCommand::Lock { lock: wanted } => lock(server, wanted),
@@ -44,17 +58,36 @@ fn one(event: impl Into<InstanceEvent>) -> Decision {
     Ok(vec![event.into()])
 }
 
-fn delete(server: &Alive, process: ProcessId, asker: Asker) -> Decision {
-    admit(server, Action::Delete, asker)?;
+fn delete(server: &Alive, process: ProcessId, force: bool, asker: Asker) -> Decision {
+    admit(server, if force { Action::ForceDelete } else { Action::Delete }, asker)?;
     // A second delete is one and the same wish: Nova answers 204 to both.
     if matches!(server.ongoing, Some(Ongoing::Delete { .. })) {
         return Ok(vec![]);
     }
-    let cancels = match server.phase {
-        Phase::Building { process, .. } => Some(process),
-        _ => None,
-    };
-    one(DeleteRequested { process, cancels })
+    one(DeleteRequested { process, cancels: server.building() })
+}
+
+/// Nova deletes for good what never was active.
+fn soft_delete(server: &Alive, process: ProcessId, asker: Asker) -> Decision {
+    match admit(server, Action::SoftDelete, asker) {
+        Err(InstanceReject::NeverLaunched { .. }) => return delete(server, process, false, asker),
+        other => other?,
+    }
+    // One and the same wish, again.
+    let ends = matches!(server.ongoing, Some(Ongoing::Delete { .. } | Ongoing::SoftDelete { .. }));
+    match ends || (server.is_soft_deleted() && server.ongoing.is_none()) {
+        true => Ok(vec![]),
+        false => one(SoftDeleteRequested { process }),
+    }
+}
+
+fn reclaim(server: &Alive, process: ProcessId, deleted_by: Timestamp) -> Decision {
+    match (server.phase, server.ongoing) {
+        (Phase::SoftDeleted { since, .. }, None) if since <= deleted_by => {
+            one(DeleteRequested { process, cancels: None })
+        }
+        _ => Ok(vec![]),
+    }
 }
 
 fn power(server: &Alive, process: ProcessId, action: PowerAction, asker: Asker) -> Decision {
@@ -115,10 +148,7 @@ fn unlock(server: &Alive, by_admin: bool) -> Decision {
 }
 
 fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
-    let built_by = match server.phase {
-        Phase::Building { process, .. } => Some(process),
-        _ => None,
-    };
+    let built_by = server.building();
     let at_work = server.ongoing.map(|ongoing| ongoing.process());
     let turn = |of: Option<ProcessId>, process| match of == Some(process) {
         true => Ok(()),
@@ -163,6 +193,18 @@ fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
             _ => turn(built_by, process).and_then(|()| one(BuildFailed { process, fault })),
         },
         InstanceCommand::RecordDeleted { process } => turn(at_work, process).and_then(|()| one(Deleted { process })),
+        InstanceCommand::RecordSoftDeleted { process } => match at_work == Some(process) {
+            true => one(SoftDeleted { process }),
+            false => Ok(vec![]),
+        },
+        InstanceCommand::RecordRestored { process } => match at_work == Some(process) {
+            true => one(Restored { process }),
+            false => Ok(vec![]),
+        },
+        InstanceCommand::RecordRestoreFailed { process, fault } => match at_work == Some(process) {
+            true => one(RestoreFailed { process, fault }),
+            false => Ok(vec![]),
+        },
         InstanceCommand::RecordPowerDone { process, action } => match at_work == Some(process) {
             true => one(PowerCompleted { process, action }),
             // Done before, or overtaken: the record stands for nothing any more.
@@ -182,6 +224,12 @@ fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
         InstanceCommand::Build(_)
         | InstanceCommand::Delete { .. }
         | InstanceCommand::Power { .. }
+        | InstanceCommand::SoftDelete { .. }
+        | InstanceCommand::Restore { .. }
+        | InstanceCommand::Reclaim { .. }
+        | InstanceCommand::TriggerCrashDump { .. }
+        | InstanceCommand::DeclareState { .. }
+        | InstanceCommand::InjectNetworkInfo { .. }
         | InstanceCommand::Change { .. }
         | InstanceCommand::Lock { .. }
         | InstanceCommand::Unlock { .. }

@@ -10,11 +10,11 @@ mod labels;
 #[cfg(test)]
 mod tests;
 
-use chronova_events::envelope::StreamId;
+use chronova_events::envelope::{StreamId, Timestamp};
 use chronova_events::ids::{ErasureId, HostId, InstanceId, ProcessId};
 use chronova_events::instance::{
-    BuildRequested, DiskConfig, FaultInfo, Instance, InstanceEvent, Locked, NetworkAllocated, Pairs, Placed, Power,
-    PowerAction, Scheduled,
+    BuildRequested, DeclaredState, DiskConfig, FaultInfo, Instance, InstanceEvent, Locked, NetworkAllocated, Pairs,
+    Placed, Power, PowerAction, Scheduled,
 };
 use thiserror::Error;
 
@@ -29,11 +29,39 @@ pub enum InstanceCommand {
     Build(Box<BuildRequested>),
     Delete {
         process: ProcessId,
+        /// Nova's `forceDelete`.
+        force: bool,
         asker: Asker,
     },
     Power {
         process: ProcessId,
         action: PowerAction,
+        asker: Asker,
+    },
+    /// Deletes so that it can be restored; for good, where there never was a guest.
+    SoftDelete {
+        process: ProcessId,
+        asker: Asker,
+    },
+    Restore {
+        process: ProcessId,
+        asker: Asker,
+    },
+    /// Deletes for good what was deleted by then and not restored.
+    Reclaim {
+        process: ProcessId,
+        deleted_by: Timestamp,
+    },
+    TriggerCrashDump {
+        process: ProcessId,
+        asker: Asker,
+    },
+    /// Nova's `reset_state`.
+    DeclareState {
+        state: DeclaredState,
+    },
+    /// Changes nothing: what hosts are driven here has nothing of networks to put into a running guest.
+    InjectNetworkInfo {
         asker: Asker,
     },
     Change {
@@ -72,6 +100,16 @@ pub enum InstanceCommand {
     },
     RecordDeleted {
         process: ProcessId,
+    },
+    RecordSoftDeleted {
+        process: ProcessId,
+    },
+    RecordRestored {
+        process: ProcessId,
+    },
+    RecordRestoreFailed {
+        process: ProcessId,
+        fault: FaultInfo,
     },
     RecordPowerDone {
         process: ProcessId,
@@ -134,6 +172,9 @@ pub enum InstanceReject {
     /// Nova's words: Cannot 'action' instance while it is in `attribute` `value`.
     #[error("cannot {action} while the server is in {attribute} {value}")]
     NotInState { action: &'static str, attribute: &'static str, value: &'static str },
+    /// Nova's `check_instance_host`.
+    #[error("the server is on no host")]
+    NotReady,
     /// Nova's `must_have_launched`: there never was a guest to work on.
     #[error("cannot {action}: the server never ran")]
     NeverLaunched { action: &'static str },

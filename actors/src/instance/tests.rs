@@ -7,8 +7,8 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold;
 use chronova_events::ids::{HostId, InstanceId, ProcessId};
 use chronova_events::instance::{
-    BuildRequested, DiskConfig, FaultInfo, Instance, InstanceEvent, Locked, NetworkAllocated, Ongoing, Pairs, Phase,
-    Placed, Power, PowerAction, samples, status,
+    BuildRequested, DeclaredState, DiskConfig, FaultInfo, Instance, InstanceEvent, Locked, NetworkAllocated, Ongoing,
+    Pairs, Phase, Placed, Power, PowerAction, samples, status,
 };
 use chronova_events::registry::NounEvent;
 use uuid::Uuid;
@@ -23,6 +23,8 @@ const DELETE: ProcessId = ProcessId(Uuid::from_u128(3));
 const POWER: ProcessId = ProcessId(Uuid::from_u128(4));
 const OVERTAKING: ProcessId = ProcessId(Uuid::from_u128(5));
 const STRANGER: ProcessId = ProcessId(Uuid::from_u128(6));
+const SOFT_DELETE: ProcessId = ProcessId(Uuid::from_u128(9));
+const RESTORE: ProcessId = ProcessId(Uuid::from_u128(10));
 const HOST: HostId = HostId(Uuid::from_u128(7));
 const ELSEWHERE: HostId = HostId(Uuid::from_u128(8));
 
@@ -70,7 +72,7 @@ fn failed(process: ProcessId, action: PowerAction) -> Command {
 }
 
 fn delete() -> Command {
-    Command::Delete { process: DELETE, asker: USER }
+    Command::Delete { process: DELETE, force: false, asker: USER }
 }
 
 fn seen(power: Power) -> Command {
@@ -193,13 +195,15 @@ fn power_actions_are_allowed_where_nova_allows_them() {
         let found: Vec<PowerAction> = allowed(&given);
         assert_eq!(found, expected, "{name}");
     }
-    assert_eq!(building().when(power(Stop)), cannot("stop", "vm_state", "building"));
+    let underway = building().and(Command::RecordPlaced(placed()));
+    assert_eq!(underway.when(power(Stop)), cannot("stop", "vm_state", "building"));
+    assert_eq!(building().when(power(Stop)), Err(Reject::NotReady), "no host yet, which counts first");
+    assert_eq!(building().when(power(Suspend)), cannot("suspend", "vm_state", "building"));
     assert_eq!(active().when(power(Start)), cannot("start", "vm_state", "active"));
     assert_eq!(stopped().when(power(Stop)), cannot("stop", "vm_state", "stopped"));
     assert_eq!(stopped().when(power(RebootSoft)), cannot("reboot", "vm_state", "stopped"));
-    assert_eq!(never_built().when(power(Start)), cannot("start", "vm_state", "error"));
+    assert_eq!(never_built().when(power(Start)), Err(Reject::NotReady));
     // Allowed in this state, but `must_have_launched`.
-    assert_eq!(never_built().when(power(Stop)), Err(Reject::NeverLaunched { action: "stop" }));
     assert_eq!(never_built().when(power(RebootHard)), Err(Reject::NeverLaunched { action: "reboot" }));
 }
 
@@ -242,6 +246,95 @@ fn while_something_is_under_way_only_a_hard_reboot_overtakes_some_of_it() {
     }
 }
 
+fn declare(state: DeclaredState) -> Command {
+    Command::DeclareState { state }
+}
+
+#[test]
+fn an_administrator_declares_a_state_whatever_it_was() {
+    let shown = |given: &Given| {
+        let status = status::of(&given.0).unwrap();
+        (status.vm_state, status.task_state)
+    };
+    let locked_and_busy =
+        active().and(lock(true)).and(Command::Power { process: POWER, action: PowerAction::Pause, asker: ADMIN });
+    for given in [building(), active(), stopped(), paused(), suspended(), never_built(), locked_and_busy.clone()] {
+        assert_eq!(shown(&given.clone().and(declare(DeclaredState::Error))), ("error", None));
+        assert_eq!(shown(&given.and(declare(DeclaredState::Active))), ("active", None));
+    }
+    // What was under way does not come back.
+    let given = locked_and_busy.and(declare(DeclaredState::Error));
+    assert_eq!(given.when(done(POWER, PowerAction::Pause)), Ok(vec![]));
+    // A build and a delete go on to their ends.
+    let given = building().and(declare(DeclaredState::Error)).and(Command::RecordPlaced(placed()));
+    assert_eq!(shown(&given.clone().and(Command::RecordBuilt { process: BUILD })), ("active", None));
+    let deleting_it = given.and(delete());
+    let cancels = deleting_it.0.alive().unwrap().ongoing;
+    assert_eq!(cancels, Some(Ongoing::Delete { process: DELETE, cancels: Some(BUILD) }));
+    let given = deleting(active()).and(declare(DeclaredState::Active));
+    assert_eq!(shown(&given), ("active", Some("deleting")));
+    assert_eq!(given.when(Command::RecordDeleted { process: DELETE }), Ok(vec!["instance.deleted"]));
+}
+
+fn soft_delete() -> Command {
+    Command::SoftDelete { process: SOFT_DELETE, asker: USER }
+}
+
+fn restore() -> Command {
+    Command::Restore { process: RESTORE, asker: USER }
+}
+
+fn soft_deleted() -> Given {
+    active().and(soft_delete()).and(Command::RecordSoftDeleted { process: SOFT_DELETE })
+}
+
+#[test]
+fn what_is_deleted_softly_comes_back_or_is_reclaimed() {
+    for given in [active(), stopped(), paused(), suspended(), active().and(power(PowerAction::Stop))] {
+        assert_eq!(given.when(soft_delete()), Ok(vec!["instance.soft_delete_requested"]));
+        assert_eq!(given.and(soft_delete()).when(soft_delete()), Ok(vec![]), "one and the same wish");
+    }
+    for given in [building(), never_built()] {
+        assert_eq!(given.when(soft_delete()), Ok(vec!["instance.delete_requested"]), "there is nothing to restore");
+    }
+    assert_eq!(deleting(active()).when(soft_delete()), Ok(vec![]));
+    assert_eq!(soft_deleted().when(soft_delete()), Ok(vec![]));
+    assert_eq!(active().and(lock(false)).when(soft_delete()), Err(Reject::Locked));
+    assert_eq!(active().when(restore()), cannot("restore", "vm_state", "active"));
+    assert_eq!(soft_deleted().when(power(PowerAction::Start)), cannot("start", "vm_state", "soft-delete"));
+    assert_eq!(soft_deleted().when(restore()), Ok(vec!["instance.restore_requested"]));
+    assert_eq!(soft_deleted().when(delete()), Ok(vec!["instance.delete_requested"]));
+    let restoring = soft_deleted().and(restore());
+    assert_eq!(restoring.when(restore()), cannot("restore", "task_state", "restoring"));
+    let vm_state = |given: Given| status::of(&given.0).unwrap().vm_state;
+    assert_eq!(vm_state(restoring.clone().and(Command::RecordRestored { process: RESTORE })), "active");
+    let failed = Command::RecordRestoreFailed { process: RESTORE, fault: fault() };
+    assert_eq!(vm_state(restoring.clone().and(failed)), "soft-delete");
+    // Reclaimed when its time has come, and only where nobody is bringing it back.
+    let reclaim = |at| Command::Reclaim { process: STRANGER, deleted_by: Timestamp(at) };
+    assert_eq!(soft_deleted().when(reclaim(6)), Ok(vec![]));
+    assert_eq!(soft_deleted().when(reclaim(7)), Ok(vec!["instance.delete_requested"]));
+    assert_eq!(restoring.when(reclaim(7)), Ok(vec![]));
+    assert_eq!(active().when(reclaim(7)), Ok(vec![]));
+}
+
+#[test]
+fn a_crash_dump_is_asked_of_guests_that_are_in_memory_or_may_be() {
+    let dump = || Command::TriggerCrashDump { process: STRANGER, asker: USER };
+    for given in [active(), paused(), active().and(declare(DeclaredState::Error))] {
+        assert_eq!(given.when(dump()), Ok(vec!["instance.crash_dump_requested"]));
+    }
+    assert_eq!(stopped().when(dump()), cannot("trigger_crash_dump", "vm_state", "stopped"));
+    assert_eq!(suspended().when(dump()), cannot("trigger_crash_dump", "vm_state", "suspended"));
+    assert_eq!(never_built().when(dump()), Err(Reject::NotReady));
+    let pausing = active().and(power(PowerAction::Pause));
+    assert_eq!(pausing.when(dump()), cannot("trigger_crash_dump", "task_state", "pausing"));
+    assert_eq!(active().and(lock(false)).when(dump()), Err(Reject::Locked));
+    let inject = || Command::InjectNetworkInfo { asker: USER };
+    assert_eq!(never_built().when(inject()), Ok(vec![]));
+    assert_eq!(active().and(lock(false)).when(inject()), Err(Reject::Locked));
+}
+
 #[test]
 fn who_was_overtaken_records_nothing_any_more() {
     let soft = PowerAction::RebootSoft;
@@ -259,7 +352,7 @@ fn who_was_overtaken_records_nothing_any_more() {
 fn a_delete_is_possible_anywhere_and_only_once() {
     for given in [building(), active(), stopped(), never_built()] {
         assert_eq!(given.when(delete()), Ok(vec!["instance.delete_requested"]));
-        let again = Command::Delete { process: STRANGER, asker: USER };
+        let again = Command::Delete { process: STRANGER, force: true, asker: USER };
         assert_eq!(deleting(given.clone()).when(again), Ok(vec![]), "one and the same wish");
         let by_another = Command::RecordDeleted { process: STRANGER };
         assert_eq!(deleting(given.clone()).when(by_another.clone()), Err(Reject::Superseded));
@@ -332,7 +425,7 @@ fn a_lock_keeps_users_out_and_only_who_may_takes_it_off() {
         assert_eq!(given.when(delete()), Err(Reject::Locked));
         assert_eq!(given.when(rename(USER)), Err(Reject::Locked));
         assert_eq!(given.when(rename(ADMIN)), Ok(vec!["instance.renamed"]));
-        let by_override = Command::Delete { process: DELETE, asker: ADMIN };
+        let by_override = Command::Delete { process: DELETE, force: false, asker: ADMIN };
         assert_eq!(given.when(by_override), Ok(vec!["instance.delete_requested"]));
         assert_eq!(given.when(Command::Unlock { by_admin: true }), Ok(vec!["instance.unlocked"]));
         assert_eq!(given.when(lock(false)), Ok(vec![]), "an owner's lock on top of a lock changes nothing");
@@ -437,10 +530,13 @@ fn name(state: &Instance) -> String {
         Phase::Error { .. } => "error",
         Phase::Paused { .. } => "paused",
         Phase::Suspended { .. } => "suspended",
+        Phase::SoftDeleted { .. } => "soft-deleted",
     };
     match server.ongoing {
         None => phase.to_owned(),
         Some(Ongoing::Delete { .. }) => format!("{phase}, deleting"),
+        Some(Ongoing::SoftDelete { .. }) => format!("{phase}, soft-deleting"),
+        Some(Ongoing::Restore { .. }) => format!("{phase}, restoring"),
         Some(Ongoing::Power { action, .. }) => format!("{phase}, {action:?}"),
     }
 }
@@ -455,6 +551,13 @@ fn commands(state: &Instance) -> Vec<Command> {
         Command::RecordDeleted { process: DELETE },
         seen(Power::Running),
         seen(Power::Shutdown),
+        declare(DeclaredState::Active),
+        declare(DeclaredState::Error),
+        soft_delete(),
+        Command::RecordSoftDeleted { process: SOFT_DELETE },
+        restore(),
+        Command::RecordRestored { process: RESTORE },
+        Command::RecordRestoreFailed { process: RESTORE, fault: fault() },
     ];
     // A build fails when it has given everything back.
     match state.alive().is_some_and(|server| server.placement.is_some()) {

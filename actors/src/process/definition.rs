@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use thiserror::Error;
 
 use super::plan::Shape;
-use super::{build_instance, delete_instance, power};
+use super::{build_instance, crash_dump, delete_instance, power, restore, soft_delete};
 use crate::aggregate::CommandError;
 use crate::house::{House, Options};
 use crate::instance::{InstanceAggregate, InstanceReject};
@@ -74,6 +74,9 @@ impl Definition {
             Task::BuildInstance { .. } => &build_instance::DEFINITION,
             Task::DeleteInstance { .. } => &delete_instance::DEFINITION,
             Task::Power { .. } => &power::DEFINITION,
+            Task::CrashDump { .. } => &crash_dump::DEFINITION,
+            Task::SoftDelete { .. } => &soft_delete::DEFINITION,
+            Task::Restore { .. } => &restore::DEFINITION,
         }
     }
 

@@ -8,9 +8,10 @@
 //! | [`perform`] | does what the plan says and records it |
 //! | [`interference`] | how the proofs make steps fail and repeat |
 //! | [`supervisor`] | begins what was asked for, and goes on with it after a crash |
-//! | `build_instance`, `delete_instance`, `power` | the processes |
+//! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore` | the processes |
 
 pub mod build_instance;
+pub mod crash_dump;
 pub mod decide;
 pub mod definition;
 pub mod delete_instance;
@@ -19,6 +20,8 @@ pub mod interference;
 pub mod perform;
 pub mod plan;
 pub mod power;
+pub mod restore;
+pub mod soft_delete;
 pub mod supervisor;
 
 use chronova_events::envelope::StreamId;

@@ -102,7 +102,7 @@ async fn ask(driver: &dyn Driver, work: &Work, action: PowerAction) -> DriverRes
 }
 
 /// The domain is not defined any more; its disks may well be there.
-async fn revive(work: &Work, host: HostId, server: &Alive) -> Result<Output, StepError> {
+pub(super) async fn revive(work: &Work, host: HostId, server: &Alive) -> Result<Output, StepError> {
     guest::prepare(work, host, server).await?;
     guest::spawn(work, host, server).await?;
     // A delete may have come meanwhile and found no guest to remove.

@@ -6,4 +6,5 @@ pub mod filters;
 pub mod networks;
 pub mod placement;
 pub mod quota;
+pub mod reclaim;
 pub mod server_groups;

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, ProjectId};
+use chronova_events::instance::Alive;
 use chronova_projections::views::Views;
 
 use crate::house::House;
@@ -20,7 +21,9 @@ pub type Held = BTreeSet<(ProjectId, InstanceId)>;
 pub fn plan(views: &Views) -> Held {
     views.quotas.read(|quotas| {
         views.servers.read(|servers| {
-            let lives = |id: &InstanceId| servers.get(*id).is_some_and(|row| row.instance.alive().is_some());
+            // A deleted server holds room only while it is being restored.
+            let holds = |server: &Alive| !server.is_soft_deleted() || server.ongoing.is_some();
+            let lives = |id: &InstanceId| servers.get(*id).is_some_and(|row| row.instance.alive().is_some_and(holds));
             quotas
                 .by_project
                 .iter()

@@ -30,13 +30,17 @@
 //! `status`) is derived in [`status`], never stored.
 
 pub(crate) mod older;
+mod operator;
 mod payloads;
 mod scheduled;
+mod soft_delete;
 mod state;
 pub mod status;
 
+pub use operator::{CrashDumpRequested, DeclaredState, StateDeclared};
 pub use payloads::*;
 pub use scheduled::*;
+pub use soft_delete::{RestoreFailed, RestoreRequested, Restored, SoftDeleteRequested, SoftDeleted};
 pub use state::{Alive, Instance, Ongoing, Phase, Stage};
 
 noun! {
@@ -84,6 +88,20 @@ noun! {
         Locked = "locked" @ 1,
         /// The lock was taken off.
         Unlocked = "unlocked" @ 1,
+        /// An administrator said what state the server is in, whatever it was.
+        StateDeclared = "state_declared" @ 1,
+        /// A user asked for an interrupt at which the guest writes a dump of itself.
+        CrashDumpRequested = "crash_dump_requested" @ 1,
+        /// A user asked for the end of the server where deleted servers can be restored for a while.
+        SoftDeleteRequested = "soft_delete_requested" @ 1,
+        /// The server is off and out of sight.
+        SoftDeleted = "soft_deleted" @ 1,
+        /// A user asked for a deleted server back.
+        RestoreRequested = "restore_requested" @ 1,
+        /// The server is back.
+        Restored = "restored" @ 1,
+        /// The server could not be brought back; it is deleted as before.
+        RestoreFailed = "restore_failed" @ 1,
         /// The scheduler decided where the server goes, or that it goes nowhere, and why.
         Scheduled = "scheduled" @ 1,
         /// The personal fields of all events of this server so far were erased.

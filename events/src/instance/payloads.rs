@@ -298,7 +298,7 @@ pub fn samples() -> Vec<InstanceEvent> {
     let process = ProcessId(uuid(2));
     let fault = FaultInfo { code: 500, message: "No valid host was found.".into(), details: "0 of 3 hosts".into() };
     let pairs = |k: &str, v: &str| vec![(k.to_owned(), v.to_owned())];
-    vec![
+    let mut all = vec![
         BuildRequested {
             instance: InstanceId(uuid(1)),
             process,
@@ -401,5 +401,8 @@ pub fn samples() -> Vec<InstanceEvent> {
         PowerRequested { process, action: PowerAction::Unpause }.into(),
         PowerRequested { process, action: PowerAction::Suspend }.into(),
         PowerRequested { process, action: PowerAction::Resume }.into(),
-    ]
+    ];
+    all.extend(super::operator::samples());
+    all.extend(super::soft_delete::samples());
+    all
 }

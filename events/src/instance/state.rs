@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::InstanceEvent;
+use super::operator::DeclaredState;
 use super::payloads::{BuildRequested, DeleteRequested, FaultInfo, Locked, NicInfo, Placed, Power, PowerAction};
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
@@ -28,6 +29,8 @@ pub struct Alive {
     pub placement: Option<Placed>,
     pub nics: Vec<NicInfo>,
     pub phase: Phase,
+    /// A build that goes on although an administrator said that the server is in another state.
+    pub build: Option<ProcessId>,
     /// The process that is changing the server now.
     pub ongoing: Option<Ongoing>,
     pub fault: Option<(FaultInfo, Timestamp)>,
@@ -59,6 +62,11 @@ pub enum Phase {
     Suspended {
         power: Power,
     },
+    /// Deleted since then, and not yet for good.
+    SoftDeleted {
+        power: Power,
+        since: Timestamp,
+    },
 }
 
 /// How far a build has come; the API shows it as `task_state`.
@@ -73,12 +81,17 @@ pub enum Stage {
 pub enum Ongoing {
     Power { process: ProcessId, action: PowerAction },
     Delete { process: ProcessId, cancels: Option<ProcessId> },
+    SoftDelete { process: ProcessId },
+    Restore { process: ProcessId },
 }
 
 impl Ongoing {
     pub fn process(&self) -> ProcessId {
         match self {
-            Self::Power { process, .. } | Self::Delete { process, .. } => *process,
+            Self::Power { process, .. }
+            | Self::Delete { process, .. }
+            | Self::SoftDelete { process }
+            | Self::Restore { process } => *process,
         }
     }
 }
@@ -102,7 +115,7 @@ impl Instance {
 
 impl Fold for Instance {
     type Event = InstanceEvent;
-    const STATE_VERSION: u32 = 2;
+    const STATE_VERSION: u32 = 3;
 
     fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
         match (&mut *self, event) {
@@ -133,6 +146,7 @@ impl Alive {
             placement: None,
             nics: Vec::new(),
             phase: Phase::Building { process: request.process, stage: Stage::Scheduling },
+            build: None,
             ongoing: None,
             fault: None,
             lock: None,
@@ -157,10 +171,12 @@ impl Alive {
             }
             InstanceEvent::BuildSucceeded(_) => {
                 self.phase = Phase::Active { power: Power::Running };
+                self.build = None;
                 self.launched_at = Some(at);
             }
             InstanceEvent::BuildFailed(failed) => {
                 self.phase = Phase::Error { power: Power::NoState };
+                self.build = None;
                 self.fault = Some((failed.fault.clone(), at));
             }
             InstanceEvent::DeleteRequested(DeleteRequested { process, cancels }) => {
@@ -201,7 +217,27 @@ impl Alive {
             InstanceEvent::TagsReplaced(replaced) => self.request.tags.clone_from(&replaced.tags),
             InstanceEvent::Locked(locked) => self.lock = Some(locked.clone()),
             InstanceEvent::Unlocked(_) => self.lock = None,
+            InstanceEvent::SoftDeleteRequested(requested) => {
+                self.ongoing = Some(Ongoing::SoftDelete { process: requested.process });
+            }
+            InstanceEvent::SoftDeleted(deleted) => {
+                self.finish(deleted.process);
+                self.phase = Phase::SoftDeleted { power: Power::Shutdown, since: at };
+            }
+            InstanceEvent::RestoreRequested(requested) => {
+                self.ongoing = Some(Ongoing::Restore { process: requested.process });
+            }
+            InstanceEvent::Restored(restored) => {
+                self.finish(restored.process);
+                self.phase = Phase::Active { power: Power::Running };
+            }
+            InstanceEvent::RestoreFailed(failed) => {
+                self.finish(failed.process);
+                self.fault = Some((failed.fault.clone(), at));
+            }
+            InstanceEvent::StateDeclared(declared) => self.declare(declared.state),
             InstanceEvent::BuildRequested(_)
+            | InstanceEvent::CrashDumpRequested(_)
             | InstanceEvent::Deleted(_)
             | InstanceEvent::PersonalErased(_)
             | InstanceEvent::Scheduled(_) => {}
@@ -223,8 +259,33 @@ impl Alive {
             | Phase::Stopped { power }
             | Phase::Error { power }
             | Phase::Paused { power }
-            | Phase::Suspended { power } => power,
+            | Phase::Suspended { power }
+            | Phase::SoftDeleted { power, .. } => power,
         }
+    }
+
+    /// The build at work on the server.
+    pub fn building(&self) -> Option<ProcessId> {
+        match self.phase {
+            Phase::Building { process, .. } => Some(process),
+            _ => self.build,
+        }
+    }
+
+    /// Whether the server counts for nothing any more and can be brought back.
+    pub fn is_soft_deleted(&self) -> bool {
+        matches!(self.phase, Phase::SoftDeleted { .. })
+    }
+
+    /// What is under way is forgotten, except what cannot be: a build goes on to its end, and so does a delete.
+    fn declare(&mut self, state: DeclaredState) {
+        self.build = self.building();
+        let power = self.power();
+        self.phase = match state {
+            DeclaredState::Active => Phase::Active { power },
+            DeclaredState::Error => Phase::Error { power },
+        };
+        self.ongoing = self.ongoing.filter(|ongoing| matches!(ongoing, Ongoing::Delete { .. }));
     }
 
     fn stage(&mut self, to: Stage) {
@@ -254,6 +315,7 @@ impl Alive {
             (Phase::Error { .. }, power) => Phase::Error { power },
             (Phase::Paused { .. }, power) => Phase::Paused { power },
             (Phase::Suspended { .. }, power) => Phase::Suspended { power },
+            (Phase::SoftDeleted { since, .. }, power) => Phase::SoftDeleted { power, since },
             (building @ Phase::Building { .. }, _) => building,
         };
     }

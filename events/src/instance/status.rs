@@ -19,10 +19,10 @@ pub struct Status {
 }
 
 /// Every `vm_state` a server that is not gone can have here.
-pub const VM_STATES: [&str; 6] = ["building", "active", "paused", "suspended", "stopped", "error"];
+pub const VM_STATES: [&str; 7] = ["building", "active", "paused", "suspended", "stopped", "error", "soft-delete"];
 
 /// Every `task_state`.
-pub const TASK_STATES: [&str; 12] = [
+pub const TASK_STATES: [&str; 14] = [
     "scheduling",
     "networking",
     "spawning",
@@ -35,6 +35,8 @@ pub const TASK_STATES: [&str; 12] = [
     "suspending",
     "resuming",
     "deleting",
+    "soft-deleting",
+    "restoring",
 ];
 
 /// Nova's number of a power state.
@@ -69,6 +71,7 @@ pub fn of_alive(alive: &Alive) -> Status {
         Phase::Error { .. } => "error",
         Phase::Paused { .. } => "paused",
         Phase::Suspended { .. } => "suspended",
+        Phase::SoftDeleted { .. } => "soft-delete",
     };
     let task_state = task(alive);
     let status = status_word(vm_state, task_state);
@@ -86,6 +89,7 @@ pub fn status_word(vm_state: &str, task_state: Option<&str>) -> &'static str {
         ("stopped", _) => "SHUTOFF",
         ("paused", _) => "PAUSED",
         ("suspended", _) => "SUSPENDED",
+        ("soft-delete", _) => "SOFT_DELETED",
         _ => "ERROR",
     }
 }
@@ -93,6 +97,8 @@ pub fn status_word(vm_state: &str, task_state: Option<&str>) -> &'static str {
 fn task(alive: &Alive) -> Option<&'static str> {
     match (alive.ongoing, alive.phase) {
         (Some(Ongoing::Delete { .. }), _) => Some("deleting"),
+        (Some(Ongoing::SoftDelete { .. }), _) => Some("soft-deleting"),
+        (Some(Ongoing::Restore { .. }), _) => Some("restoring"),
         (Some(Ongoing::Power { action, .. }), _) => Some(match action {
             PowerAction::Start => "powering-on",
             PowerAction::Stop => "powering-off",

@@ -40,6 +40,9 @@ pub enum Task {
     BuildInstance { instance: InstanceId },
     DeleteInstance { instance: InstanceId, cancels: Option<ProcessId> },
     Power { instance: InstanceId, action: PowerAction },
+    CrashDump { instance: InstanceId },
+    SoftDelete { instance: InstanceId },
+    Restore { instance: InstanceId },
 }
 
 impl Task {
@@ -49,15 +52,21 @@ impl Task {
             Self::BuildInstance { .. } => "build_instance",
             Self::DeleteInstance { .. } => "delete_instance",
             Self::Power { .. } => "power",
+            Self::CrashDump { .. } => "crash_dump",
+            Self::SoftDelete { .. } => "soft_delete",
+            Self::Restore { .. } => "restore",
         }
     }
 
     /// The server that the process works on.
     pub fn instance(&self) -> InstanceId {
         match self {
-            Self::BuildInstance { instance } | Self::DeleteInstance { instance, .. } | Self::Power { instance, .. } => {
-                *instance
-            }
+            Self::BuildInstance { instance }
+            | Self::DeleteInstance { instance, .. }
+            | Self::Power { instance, .. }
+            | Self::CrashDump { instance }
+            | Self::SoftDelete { instance }
+            | Self::Restore { instance } => *instance,
         }
     }
 }
@@ -144,5 +153,8 @@ pub fn samples() -> Vec<ProcessEvent> {
         Restarted { excluded: Some(host) }.into(),
         CalledOff { by: ProcessId(uuid(4)) }.into(),
         Finished { outcome: Outcome::Succeeded }.into(),
+        Started { process, task: Task::CrashDump { instance: InstanceId(uuid(2)) } }.into(),
+        Started { process, task: Task::SoftDelete { instance: InstanceId(uuid(2)) } }.into(),
+        Started { process, task: Task::Restore { instance: InstanceId(uuid(2)) } }.into(),
     ]
 }

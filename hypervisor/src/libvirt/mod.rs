@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `connection` | open, keepalive, reconnect with backoff; one thread per host |
 //! | `lane`, `gates` | the bounded threads on which a host's calls block; what must not overlap |
-//! | `events`, `node` | the only unsafe code: what the bindings lack |
+//! | `events`, `node`, `counters` | the only unsafe code: what the bindings lack |
 //! | `watch` | lifecycle events -> host signals |
 //! | `capabilities` | what the host is, has and uses |
 //! | `pool`, `images` | volumes, the image cache |
@@ -17,6 +17,7 @@
 
 mod capabilities;
 mod connection;
+mod counters;
 mod domain;
 mod error;
 mod events;
@@ -49,7 +50,7 @@ use self::lane::Lane;
 use crate::domain_xml::HostFacts;
 use crate::driver::{Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use crate::guest::{
-    FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, PowerState,
+    Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, PowerState,
 };
 use crate::options::{ForwardMode, LibvirtOptions};
 
@@ -360,6 +361,14 @@ impl Driver for LibvirtDriver {
         let mut orphans = self.ask("orphans", domain::orphans).await?;
         orphans.retain(|instance| !self.guests.is_busy(instance));
         Ok(orphans)
+    }
+
+    async fn interrupt(&self, instance: InstanceId) -> DriverResult<()> {
+        self.call("interrupt", move |connect, _| counters::interrupt(&domain::require(connect, instance)?)).await
+    }
+
+    async fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics> {
+        self.ask("diagnostics", move |connect, _| counters::diagnostics(&domain::require(connect, instance)?)).await
     }
 
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {

@@ -41,6 +41,8 @@ calls! {
     Guests = "guests",
     Orphans = "orphans",
     ConsoleLog = "console_log",
+    Interrupt = "interrupt",
+    Diagnostics = "diagnostics",
 }
 
 /// What a fault does.

@@ -13,7 +13,10 @@ use super::faults::{Call, Chance, Effect, FaultPlan};
 use super::journal::{Change, Journal};
 use super::uri::SimUri;
 use crate::driver::{DriverError, DriverResult, HostSignal};
-use crate::guest::{CpuInfo, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, PowerState};
+use crate::guest::{
+    CpuInfo, Diagnostics, DiskCounters, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
+    PowerState,
+};
 use crate::traits;
 
 /// Signals a listener may lag behind; kept small because a fleet has many machines.
@@ -31,6 +34,8 @@ pub struct SimGuest {
     pub boots: u32,
     /// Whether its memory waits on the disk.
     pub saved: bool,
+    /// How often it was interrupted in this process.
+    pub interrupts: u32,
     /// Whether it ignores the power button.
     pub deaf: bool,
     started: Instant,
@@ -140,6 +145,7 @@ impl Machine {
                     power: PowerState::Shutdown,
                     boots: 0,
                     saved: false,
+                    interrupts: 0,
                     deaf: false,
                     started: Instant::now(),
                 };
@@ -499,6 +505,33 @@ impl Machine {
         let from = text.len().saturating_sub(max);
         // ASCII but for the name; a cut character is the caller's business, as on a real console.
         Ok(Bytes::from(text.into_bytes()).slice(from..))
+    }
+
+    pub(super) fn interrupt(&mut self, instance: InstanceId) -> DriverResult<()> {
+        let guest = self.guests.get_mut(&instance).ok_or(DriverError::NoSuchGuest(instance))?;
+        if !guest.is_on() {
+            return Err(not_running("interrupt"));
+        }
+        guest.interrupts += 1;
+        Ok(())
+    }
+
+    /// As much as a simulation knows: that it runs, and on what.
+    pub(super) fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics> {
+        let guest = self.guest(instance)?;
+        if !guest.is_on() {
+            return Err(not_running("diagnostics"));
+        }
+        let kib = guest.memory_mib * 1024;
+        Ok(Diagnostics {
+            hypervisor: if self.uri.kvm { "kvm" } else { "qemu" }.to_owned(),
+            cpu_nanoseconds: vec![0; guest.vcpus as usize],
+            memory_max_kib: kib,
+            memory_kib: kib,
+            memory: vec![("actual".to_owned(), kib)],
+            disks: vec![DiskCounters { device: "vda".to_owned(), ..DiskCounters::default() }],
+            nics: Vec::new(),
+        })
     }
 
     // What happens to the machine.

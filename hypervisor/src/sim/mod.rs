@@ -33,7 +33,9 @@ use tokio::time::sleep;
 
 use self::machine::Machine;
 use crate::driver::{Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
-use crate::guest::{FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec};
+use crate::guest::{
+    Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec,
+};
 
 /// How many seconds a lost reply claims to have waited.
 const LOST_AFTER: u64 = 60;
@@ -202,6 +204,14 @@ impl Driver for SimHost {
 
     async fn orphans(&self) -> DriverResult<Vec<InstanceId>> {
         self.perform(Call::Orphans, |machine| Ok(machine.orphans())).await
+    }
+
+    async fn interrupt(&self, instance: InstanceId) -> DriverResult<()> {
+        self.perform(Call::Interrupt, |machine| machine.interrupt(instance)).await
+    }
+
+    async fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics> {
+        self.perform(Call::Diagnostics, |machine| machine.diagnostics(instance)).await
     }
 
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {

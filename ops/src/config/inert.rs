@@ -25,7 +25,6 @@ const INERT: &[(&str, &str)] = &[
     ("DEFAULT", "pointer_model"),
     ("DEFAULT", "preallocate_images"),
     ("DEFAULT", "reboot_timeout"),
-    ("DEFAULT", "reclaim_instance_interval"),
     ("DEFAULT", "rescue_timeout"),
     ("DEFAULT", "resize_confirm_window"),
     ("DEFAULT", "resume_guests_state_on_host_boot"),

@@ -54,6 +54,7 @@ pub const ROUTES: &[&[Route]] = &[
     servers::ROUTES,
     servers::action_log::ROUTES,
     servers::actions::ROUTES,
+    servers::admin::ROUTES,
     servers::metadata::ROUTES,
     servers::parts::ROUTES,
     servers::security_groups::ROUTES,

@@ -75,13 +75,18 @@ pub(super) fn no_marker(marker: &str) -> Fault {
 
 /// `action` is the API's name for what was asked (`stop`, `reboot`, `delete`).
 pub(super) fn instance(id: InstanceId, error: CommandError<InstanceReject>) -> Fault {
-    refused(error, |reject| match reject {
+    refused(error, |reject| instance_reject(id, reject))
+}
+
+pub(super) fn instance_reject(id: InstanceId, reject: InstanceReject) -> Fault {
+    match reject {
         InstanceReject::NotFound => no_instance(id),
         InstanceReject::Exists => Fault::conflict(format!("Instance {id} already exists.")),
         InstanceReject::Locked => Fault::conflict(format!("Instance {id} is locked")),
         InstanceReject::NotInState { action, attribute, value } => {
             Fault::conflict(format!("Cannot '{action}' instance {id} while it is in {attribute} {value}"))
         }
+        InstanceReject::NotReady => Fault::conflict(format!("Instance {id} is not ready")),
         InstanceReject::NeverLaunched { action } => {
             Fault::conflict(format!("Instance {id} is in an invalid state for '{action}'"))
         }
@@ -96,7 +101,7 @@ pub(super) fn instance(id: InstanceId, error: CommandError<InstanceReject>) -> F
         InstanceReject::Superseded => {
             Fault::conflict(format!("Instance {id} is being worked on by another request. Try again."))
         }
-    })
+    }
 }
 
 pub(super) fn quota(error: CommandError<QuotaReject>) -> Fault {

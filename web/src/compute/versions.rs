@@ -101,3 +101,8 @@ pub(super) const fn usage_comes_in_pages(version: Microversion) -> bool {
 pub(super) const fn services_can_be_forced_down(version: Microversion) -> bool {
     version.at_least(v(2, 11))
 }
+
+/// Diagnostics have one form for all hypervisors.
+pub(super) const fn diagnostics_are_standard(version: Microversion) -> bool {
+    version.at_least(v(2, 48))
+}

@@ -20,6 +20,10 @@ pub(super) fn deed(event: &Event) -> Option<&'static str> {
         InstanceEvent::DeleteRequested(_) => "delete",
         InstanceEvent::PowerRequested(asked) => power(asked.action),
         InstanceEvent::PowerObserved(_) => "power state seen",
+        InstanceEvent::CrashDumpRequested(_) => "crash dump",
+        InstanceEvent::StateDeclared(_) => "reset state",
+        InstanceEvent::SoftDeleteRequested(_) => "delete",
+        InstanceEvent::RestoreRequested(_) => "restore",
         InstanceEvent::Locked(_) => "lock",
         InstanceEvent::Unlocked(_) => "unlock",
         _ => return None,
@@ -30,7 +34,13 @@ pub(super) fn deed(event: &Event) -> Option<&'static str> {
 pub(super) fn is_trouble(event: &Event) -> bool {
     match event {
         Event::InstanceEvent(event) => {
-            matches!(event, InstanceEvent::BuildFailed(_) | InstanceEvent::PowerFailed(_) | InstanceEvent::Unplaced(_))
+            matches!(
+                event,
+                InstanceEvent::BuildFailed(_)
+                    | InstanceEvent::PowerFailed(_)
+                    | InstanceEvent::RestoreFailed(_)
+                    | InstanceEvent::Unplaced(_)
+            )
         }
         Event::ProcessEvent(event) => match event {
             ProcessEvent::StepFailed(_)

@@ -30,6 +30,26 @@ pub fn suspend_server_resume_body() -> Schema {
     object([req("resume", any())])
 }
 
+pub fn admin_actions_os_reset_state_body() -> Schema {
+    object([req("os-resetState", object([req("state", choice(["active", "error"]))]))])
+}
+
+pub fn admin_actions_inject_network_info_body() -> Schema {
+    object([req("injectNetworkInfo", any())])
+}
+
+pub fn servers_trigger_crash_dump_body() -> Schema {
+    object([req("trigger_crash_dump", any().types(["null"]))])
+}
+
+pub fn deferred_delete_force_delete_body() -> Schema {
+    object([req("forceDelete", any())])
+}
+
+pub fn deferred_delete_restore_body() -> Schema {
+    object([req("restore", any())])
+}
+
 pub fn lock_server_lock_body() -> Schema {
     object([req(
         "lock",

@@ -42,6 +42,12 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     action("suspend_server.resume", PATH, "resume", handler!(resume))
         .policy_on_target("os_compute_api:os-suspend-server:resume")
         .body(bodies::suspend_server_resume_body),
+    action("deferred_delete.restore", PATH, "restore", handler!(super::change::restore))
+        .policy_on_target("os_compute_api:os-deferred-delete:restore")
+        .body(bodies::deferred_delete_restore_body),
+    action("deferred_delete.forceDelete", PATH, "forceDelete", handler!(super::change::force_delete))
+        .policy_on_target("os_compute_api:os-deferred-delete:force")
+        .body(bodies::deferred_delete_force_delete_body),
     action("lock_server.lock", PATH, "lock", handler!(lock))
         .policy_on_target("os_compute_api:os-lock-server:lock")
         .body(bodies::lock_server_lock_body),
@@ -129,7 +135,7 @@ async fn console_output(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// The server's host, where it has one that answers.
-fn driver(ctx: &Ctx, found: &Found) -> Result<Arc<dyn Driver>, Fault> {
+pub(super) fn driver(ctx: &Ctx, found: &Found) -> Result<Arc<dyn Driver>, Fault> {
     let not_ready = || Fault::conflict(format!("Instance {} is not ready", found.id));
     let placed = found.server()?.placement.as_ref().ok_or_else(not_ready)?;
     ctx.house()?.fleet.driver(placed.host).ok_or_else(not_ready)

@@ -1,6 +1,8 @@
 //! `PUT /servers/{id}` and `DELETE /servers/{id}`.
 
+use chronova_actors::instance::actions::{self, Action};
 use chronova_actors::instance::{Asker, Change, InstanceAggregate, InstanceCommand};
+use chronova_actors::quota::{QuotaAggregate, QuotaCommand};
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::DiskConfig;
 use serde_json::{Value, json};
@@ -69,9 +71,41 @@ fn changes(ctx: &Ctx, found: &Found) -> Result<Vec<Change>, Fault> {
     Ok(changes)
 }
 
+/// The room in the quota is taken first, as for a new server.
+pub(super) async fn restore(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = super::find(&ctx, "id")?;
+    let (server, asker) = (found.server()?, asker(&ctx, &found));
+    let refused = |error| reject::instance_reject(found.id, error);
+    actions::admit(server, Action::Restore, asker).map_err(refused)?;
+    let project = server.request.project.clone();
+    let reserve = QuotaCommand::Reserve {
+        project: project.clone(),
+        instances: vec![found.id],
+        cores: server.request.flavor.vcpus,
+        memory_mib: server.request.flavor.memory_mib,
+        defaults: ctx.app.compute.config.default_limits(),
+    };
+    dispatch::send::<QuotaAggregate>(ctx.house()?, &found.permit, &project, reserve).await.map_err(reject::quota)?;
+    // Refused after all, the room goes back by itself: nobody holds it.
+    send(&ctx, &found, InstanceCommand::Restore { process: ProcessId::random(), asker }).await?;
+    Ok(Reply::empty(202))
+}
+
+/// Nova's `forceDelete`: whatever the server does, and for good.
+pub(super) async fn force_delete(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = super::find(&ctx, "id")?;
+    let command = InstanceCommand::Delete { process: ProcessId::random(), force: true, asker: asker(&ctx, &found) };
+    send(&ctx, &found, command).await?;
+    Ok(Reply::empty(202))
+}
+
 pub(super) async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     let found = super::find(&ctx, "id")?;
-    let command = InstanceCommand::Delete { process: ProcessId::random(), asker: asker(&ctx, &found) };
+    let (process, asker) = (ProcessId::random(), asker(&ctx, &found));
+    let command = match ctx.house()?.options.reclaim_interval.is_zero() {
+        true => InstanceCommand::Delete { process, force: false, asker },
+        false => InstanceCommand::SoftDelete { process, asker },
+    };
     send(&ctx, &found, command).await?;
     Ok(Reply::empty(204))
 }

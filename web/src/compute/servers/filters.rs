@@ -57,6 +57,8 @@ pub(super) struct Wanted {
     /// Deleted servers instead of, or (with `changes-since`) besides, the live ones.
     pub deleted: Deleted,
     holds: Vec<Holds>,
+    /// Whether servers that can still be restored are among those that are not deleted.
+    pub soft_deleted: bool,
     /// Nothing can match: a status that does not exist, a flavor that does not exist.
     pub nothing: bool,
 }
@@ -71,10 +73,12 @@ pub(super) enum Deleted {
 impl Wanted {
     pub(super) fn holds(&self, row: &ServerRow) -> bool {
         let Some(server) = row.instance.known() else { return false };
+        // Out of sight, as if they were gone.
+        let soft = server.is_soft_deleted();
         let gone = row.instance.alive().is_none();
         let listed = match self.deleted {
-            Deleted::No => !gone,
-            Deleted::Only => gone,
+            Deleted::No => !gone && (!soft || self.soft_deleted),
+            Deleted::Only => gone || soft,
             Deleted::Both => true,
         };
         let Some(shown) = status::of(&row.instance) else { return false };
@@ -92,7 +96,7 @@ impl Wanted {
         let query = |key: &str| ctx.query.last(key).filter(|_| allowed(key));
 
         let project = project(ctx, list_all, &allowed)?;
-        let mut wanted = Self { project, deleted: Deleted::No, holds: Vec::new(), nothing: false };
+        let mut wanted = Self { project, deleted: Deleted::No, soft_deleted: false, holds: Vec::new(), nothing: false };
         let mut status_deleted = false;
         let statuses: Vec<&str> = ctx.query.all("status").filter(|_| allowed("status")).collect();
         if !statuses.is_empty() {
@@ -105,7 +109,8 @@ impl Wanted {
         {
             return Err(Fault::bad_request("The value of changes-since must be less than or equal to changes-before."));
         }
-        wanted.deleted = match query("deleted").or_else(|| query("soft_deleted")) {
+        wanted.soft_deleted = query("soft_deleted").map_or(Ok(false), |text| truth(text, "soft_deleted"))?;
+        wanted.deleted = match query("deleted") {
             _ if status_deleted => Deleted::Only,
             Some(text) => {
                 if truth(text, "deleted")? {

@@ -5,6 +5,7 @@
 
 pub(super) mod action_log;
 pub(super) mod actions;
+pub(super) mod admin;
 mod change;
 mod create;
 mod filters;

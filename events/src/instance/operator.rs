@@ -1,0 +1,31 @@
+//! What administrators and debuggers do to a server.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::ProcessId;
+
+/// The state that an administrator says a server is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DeclaredState {
+    Active,
+    Error,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StateDeclared {
+    pub state: DeclaredState,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CrashDumpRequested {
+    pub process: ProcessId,
+}
+
+/// One example of each.
+pub(super) fn samples() -> Vec<super::InstanceEvent> {
+    vec![
+        StateDeclared { state: DeclaredState::Active }.into(),
+        StateDeclared { state: DeclaredState::Error }.into(),
+        CrashDumpRequested { process: ProcessId(uuid::Uuid::from_u128(2)) }.into(),
+    ]
+}

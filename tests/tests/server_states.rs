@@ -1,0 +1,343 @@
+//! Every action in every state, through the API: allowed or refused, and in which words.
+//!
+//! What is expected is written down here once more, from Nova's `compute/api.py` and not from this program's own table.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use chronova_tests::compute_api::{ADMIN, Answer, Api};
+use chronova_tests::world::World;
+use serde_json::{Value, json};
+
+/// An action and what Nova demands of the server.
+struct Act {
+    name: &'static str,
+    body: &'static str,
+    vm_states: &'static str,
+    /// Besides none; `*` for all.
+    task_states: &'static str,
+}
+
+const ANY: &str = "*";
+const REBOOTABLE: &str = "rebooting rebooting_hard pausing unpausing suspending resuming";
+
+const fn act(name: &'static str, body: &'static str, vm_states: &'static str, task_states: &'static str) -> Act {
+    Act { name, body, vm_states, task_states }
+}
+
+const ACTS: &[Act] = &[
+    act("start", r#"{"os-start": null}"#, "stopped", ""),
+    act("stop", r#"{"os-stop": null}"#, "active error", ""),
+    act("reboot", r#"{"reboot": {"type": "SOFT"}}"#, "active", ""),
+    act("reboot", r#"{"reboot": {"type": "HARD"}}"#, "active stopped paused suspended error", REBOOTABLE),
+    act("pause", r#"{"pause": null}"#, "active", ""),
+    act("unpause", r#"{"unpause": null}"#, "paused", ""),
+    act("suspend", r#"{"suspend": null}"#, "active", ""),
+    act("resume", r#"{"resume": null}"#, "suspended", ""),
+    act("trigger_crash_dump", r#"{"trigger_crash_dump": null}"#, "active paused error", ""),
+    act("restore", r#"{"restore": null}"#, "soft-delete", ""),
+    act("forceDelete", r#"{"forceDelete": null}"#, ANY, ANY),
+    act("injectNetworkInfo", r#"{"injectNetworkInfo": null}"#, ANY, ANY),
+    act("os-resetState", r#"{"os-resetState": {"state": "active"}}"#, ANY, ANY),
+    act("lock", r#"{"lock": null}"#, ANY, ANY),
+    act("delete", "", ANY, ANY),
+    act("update metadata", "", "active paused suspended stopped", ANY),
+    act("get_diagnostics", "", ANY, ANY),
+];
+
+/// How a server gets where it is to be: what is asked of it, and the driver call that is held up meanwhile.
+struct Situation {
+    vm_state: &'static str,
+    task_state: &'static str,
+    /// Of the guest, as diagnostics name it.
+    power: &'static str,
+    before: &'static str,
+    hold: &'static str,
+    last: &'static str,
+}
+
+const fn rest(vm_state: &'static str, power: &'static str, before: &'static str) -> Situation {
+    Situation { vm_state, task_state: "", power, before, hold: "", last: "" }
+}
+
+const fn during(
+    vm_state: &'static str,
+    task_state: &'static str,
+    power: &'static str,
+    before: &'static str,
+    hold: &'static str,
+    last: &'static str,
+) -> Situation {
+    Situation { vm_state, task_state, power, before, hold, last }
+}
+
+const STOP: &str = r#"{"os-stop": null}"#;
+const PAUSE: &str = r#"{"pause": null}"#;
+const SUSPEND: &str = r#"{"suspend": null}"#;
+
+const STATES: &[Situation] = &[
+    rest("active", "running", ""),
+    rest("stopped", "shutdown", STOP),
+    rest("paused", "paused", PAUSE),
+    rest("suspended", "shutdown", SUSPEND),
+    rest("error", "running", r#"{"os-resetState": {"state": "error"}}"#),
+    during("building", "spawning", "pending", "", "spawn", ""),
+    during("active", "powering-off", "running", "", "stop", STOP),
+    during("stopped", "powering-on", "shutdown", STOP, "start", r#"{"os-start": null}"#),
+    during("active", "rebooting", "running", "", "reboot_soft", r#"{"reboot": {"type": "SOFT"}}"#),
+    during("active", "rebooting_hard", "running", "", "reboot_hard", r#"{"reboot": {"type": "HARD"}}"#),
+    during("active", "pausing", "running", "", "pause", PAUSE),
+    during("paused", "unpausing", "paused", PAUSE, "unpause", r#"{"unpause": null}"#),
+    during("active", "suspending", "running", "", "suspend", SUSPEND),
+    during("suspended", "resuming", "shutdown", SUSPEND, "resume", r#"{"resume": null}"#),
+    during("active", "deleting", "running", "", "destroy", r#"{"forceDelete": null}"#),
+];
+
+async fn action(api: &Api, id: &str, body: &str) -> Answer {
+    let body: Value = serde_json::from_str(body).unwrap();
+    api.call("POST", &format!("/servers/{id}/action"), "2.100", ADMIN, Some(body)).await
+}
+
+async fn ask(api: &Api, id: &str, act: &Act) -> Answer {
+    let path = format!("/servers/{id}");
+    match act.name {
+        "delete" => api.call("DELETE", &path, "2.100", ADMIN, None).await,
+        "get_diagnostics" => api.call("GET", &format!("{path}/diagnostics"), "2.48", ADMIN, None).await,
+        "update metadata" => {
+            let body = json!({"metadata": {"a": "b"}});
+            api.call("POST", &format!("{path}/metadata"), "2.100", ADMIN, Some(body)).await
+        }
+        _ => action(api, id, act.body).await,
+    }
+}
+
+/// The status, and the message of a refusal.
+fn expected(act: &Act, state: &Situation, id: &str) -> (u16, String) {
+    let named = |list: &str, word: &str| list == ANY || list.split(' ').any(|one| one == word);
+    let refused = |attribute: &str, value: &str| {
+        (409, format!("Cannot '{}' instance {id} while it is in {attribute} {value}", act.name))
+    };
+    if !named(act.vm_states, state.vm_state) {
+        return refused("vm_state", state.vm_state);
+    }
+    if !state.task_state.is_empty() && !named(act.task_states, state.task_state) {
+        return refused("task_state", state.task_state);
+    }
+    match act.name {
+        "get_diagnostics" if state.power != "running" => refused("power state", state.power),
+        "get_diagnostics" | "update metadata" => (200, String::new()),
+        "delete" => (204, String::new()),
+        _ => (202, String::new()),
+    }
+}
+
+/// A server in this state, but for what is held up.
+async fn server(api: &Api, state: &Situation) -> String {
+    let wish = json!({"name": "s", "imageRef": chronova_tests::compute_api::IMAGE, "flavorRef": "small",
+        "networks": [{"uuid": chronova_tests::compute_api::NETWORK}]});
+    let made = api.call("POST", "/servers", "2.1", ADMIN, Some(json!({"server": wish}))).await;
+    assert_eq!(made.status, 202, "{:?}", made.body);
+    let id = made.body["server"]["id"].as_str().unwrap().to_owned();
+    if state.vm_state == "building" {
+        return id;
+    }
+    api.life.settled().await;
+    if !state.before.is_empty() {
+        assert_eq!(action(api, &id, state.before).await.status, 202);
+        api.life.settled().await;
+    }
+    id
+}
+
+async fn in_state(api: &Api, state: &Situation) {
+    let hold = !state.hold.is_empty();
+    let (mut wrong, building) = (Vec::new(), state.vm_state == "building");
+    if building {
+        api.world.brakes.hold(state.hold);
+    }
+    // Refusals leave the server as it is: they share one.
+    let mut subjects = vec![(server(api, state).await, Vec::new())];
+    for act in ACTS {
+        match expected(act, state, "").0 {
+            409 => subjects[0].1.push(act),
+            _ => subjects.push((server(api, state).await, vec![act])),
+        }
+    }
+    if hold {
+        api.world.brakes.hold(state.hold);
+    }
+    for (id, acts) in &subjects {
+        if hold && !building {
+            assert_eq!(action(api, id, state.last).await.status, 202);
+        }
+        let shown = async || {
+            let server = api.get(&format!("/servers/{id}"), "2.1").await["server"].take();
+            let word = |key: &str| server[key].as_str().unwrap_or_default().to_owned();
+            (word("OS-EXT-STS:vm_state"), word("OS-EXT-STS:task_state"))
+        };
+        let wanted = (state.vm_state.to_owned(), state.task_state.to_owned());
+        for _ in 0..5_000 {
+            if shown().await == wanted {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        assert_eq!(shown().await, wanted);
+        for act in acts {
+            let (status, message) = expected(act, state, id);
+            let answer = ask(api, id, act).await;
+            if answer.status != status || answer.message() != message {
+                let body = act.body;
+                wrong.push(format!("{} {body} in {wanted:?}: {} {}", act.name, answer.status, answer.message()));
+            }
+        }
+    }
+    if hold {
+        api.world.brakes.release(state.hold);
+    }
+    for (id, _) in &subjects {
+        let answer = action(api, id, r#"{"forceDelete": null}"#).await.status;
+        assert!([202, 404].contains(&answer), "{answer}");
+    }
+    api.life.settled().await;
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[actix_rt::test]
+async fn every_action_in_every_state_is_answered_as_nova_does() {
+    let api = Api::start().await;
+    api.flavor("small", 1, 0).await;
+    let limits = json!({"quota_set": {"instances": -1, "cores": -1}});
+    assert_eq!(api.call("PUT", "/os-quota-sets/admin", "2.1", ADMIN, Some(limits)).await.status, 200);
+    for state in STATES {
+        in_state(&api, state).await;
+    }
+    api.world.check().await;
+    api.stop().await;
+}
+
+/// Nova: `check_instance_lock` comes before the state, and administrators pass it.
+#[actix_rt::test]
+async fn a_locked_server_refuses_its_users_whatever_heeds_the_lock() {
+    let api = Api::start().await;
+    let user = "alice:web";
+    let id = api.server(user, Api::wish("s")).await;
+    let path = format!("/servers/{id}/action");
+    let lock = api.call("POST", &path, "2.1", user, Some(json!({"lock": null}))).await;
+    assert_eq!(lock.status, 202);
+    let locked = (409, format!("Instance {id} is locked"));
+    for act in ACTS.iter().filter(|act| !act.body.is_empty()) {
+        let body: Value = serde_json::from_str(act.body).unwrap();
+        let answer = api.call("POST", &path, "2.100", user, Some(body)).await;
+        let answer = (answer.status, answer.message().to_owned());
+        match act.name {
+            "lock" => assert_eq!(answer.0, 202),
+            // For administrators alone.
+            "os-resetState" | "injectNetworkInfo" => assert_eq!(answer.0, 403),
+            name => assert_eq!(answer, locked, "{name}"),
+        }
+    }
+    assert_eq!(action(&api, &id, r#"{"injectNetworkInfo": null}"#).await.status, 202);
+    assert_eq!(action(&api, &id, PAUSE).await.status, 202, "an administrator passes");
+    api.life.settled().await;
+    assert_eq!(api.life.status(id.parse().unwrap()), "PAUSED");
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn diagnostics_have_their_two_forms() {
+    let api = Api::start().await;
+    let id = api.server(ADMIN, Api::wish("s")).await;
+    let path = format!("/servers/{id}/diagnostics");
+    let own = api.get(&path, "2.47").await;
+    assert_eq!((&own["memory"], &own["cpu0_time"]), (&json!(512 * 1024), &json!(0)));
+    assert!(own.get("vda_read_req").is_some());
+    let standard = api.get(&path, "2.48").await;
+    let keys: Vec<&String> = standard.as_object().unwrap().keys().collect();
+    let expected = [
+        "config_drive",
+        "cpu_details",
+        "disk_details",
+        "driver",
+        "hypervisor",
+        "hypervisor_os",
+        "memory_details",
+        "nic_details",
+        "num_cpus",
+        "num_disks",
+        "num_nics",
+        "state",
+        "uptime",
+    ];
+    let mut sorted = keys.clone();
+    sorted.sort();
+    assert_eq!(sorted, expected);
+    assert_eq!(standard["memory_details"], json!({"maximum": 512, "used": 512}));
+    assert_eq!((&standard["state"], &standard["driver"]), (&json!("running"), &json!("libvirt")));
+    let user = "alice:web";
+    let own = api.server(user, Api::wish("t")).await;
+    let refused = api.call("GET", &format!("/servers/{own}/diagnostics"), "2.48", user, None).await;
+    assert_eq!(refused.status, 403, "for administrators");
+    // No guest has a way to leave a password.
+    let path = format!("/servers/{own}/os-server-password");
+    assert_eq!(api.call("GET", &path, "2.1", user, None).await.body, json!({"password": ""}));
+    assert_eq!(api.call("DELETE", &path, "2.1", user, None).await.status, 204);
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn deleted_servers_can_be_restored_for_a_while() {
+    let mut world = World::new(2);
+    world.options.reclaim_interval = std::time::Duration::from_hours(1);
+    let api = Api::start_of(world, "", None).await;
+    let user = "alice:web";
+    let id = api.server(user, Api::wish("s")).await;
+    let path = format!("/servers/{id}");
+    let listed = async |token: &str, query: &str| {
+        let list = api.call("GET", &format!("/servers{query}"), "2.1", token, None).await;
+        list.body["servers"].as_array().unwrap().len()
+    };
+    let act = async |body: Value| api.call("POST", &format!("{path}/action"), "2.1", user, Some(body)).await;
+    assert_eq!(api.call("DELETE", &path, "2.1", user, None).await.status, 204);
+    api.life.settled().await;
+    let shown = api.call("GET", &path, "2.1", user, None).await.body;
+    assert_eq!(
+        (&shown["server"]["status"], &shown["server"]["OS-EXT-STS:vm_state"]),
+        (&json!("SOFT_DELETED"), &json!("soft-delete"))
+    );
+    assert_eq!(api.call("DELETE", &path, "2.1", user, None).await.status, 204, "once more, the same wish");
+    assert_eq!(listed(user, "").await, 0);
+    assert_eq!(listed(ADMIN, "?all_tenants=1").await, 0);
+    assert_eq!(listed(ADMIN, "?all_tenants=1&soft_deleted=true").await, 1);
+    assert_eq!(listed(ADMIN, "?all_tenants=1&deleted=true").await, 1);
+    let refused = act(json!({"os-start": null})).await;
+    let words = format!("Cannot 'start' instance {id} while it is in vm_state soft-delete");
+    assert_eq!((refused.status, refused.message()), (409, words.as_str()));
+    // It holds no room, and needs some to come back.
+    let quota = async |instances: i64| {
+        let limits = json!({"quota_set": {"instances": instances, "force": true}});
+        assert_eq!(api.call("PUT", "/os-quota-sets/web", "2.1", ADMIN, Some(limits)).await.status, 200);
+    };
+    let used = api.call("GET", "/limits", "2.1", user, None).await.body;
+    assert_eq!(used["limits"]["absolute"]["totalInstancesUsed"], 0);
+    quota(0).await;
+    let refused = act(json!({"restore": null})).await;
+    assert_eq!(refused.status, 403, "{:?}", refused.body);
+    quota(1).await;
+    assert_eq!(act(json!({"restore": null})).await.status, 202);
+    api.life.settled().await;
+    let shown = api.call("GET", &path, "2.1", user, None).await.body;
+    assert_eq!(shown["server"]["status"], "ACTIVE");
+    assert_eq!(act(json!({"restore": null})).await.status, 409);
+    // Deleted again, and this time for good.
+    assert_eq!(api.call("DELETE", &path, "2.1", user, None).await.status, 204);
+    api.life.settled().await;
+    assert_eq!(act(json!({"forceDelete": null})).await.status, 202);
+    api.life.settled().await;
+    assert_eq!(api.call("GET", &path, "2.1", user, None).await.status, 404);
+    let actions = api.get(&format!("{path}/os-instance-actions"), "2.58").await;
+    let names: Vec<&str> =
+        actions["instanceActions"].as_array().unwrap().iter().map(|a| a["action"].as_str().unwrap()).collect();
+    assert_eq!(names, ["delete", "delete", "restore", "delete", "create"]);
+    api.world.check().await;
+    api.stop().await;
+}

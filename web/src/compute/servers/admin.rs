@@ -1,0 +1,110 @@
+//! What administrators and debuggers do to a server: its state said anew, its guest interrupted, its counters read.
+
+use chronova_actors::instance::InstanceCommand;
+use chronova_actors::instance::actions::{Action, check_state};
+use chronova_events::ids::ProcessId;
+use chronova_events::instance::{DeclaredState, Power};
+use chronova_hypervisor::driver::DriverError;
+use serde_json::json;
+
+use super::change::{asker, send};
+use super::find;
+use crate::compute::bodies::{no_query, server_actions as bodies};
+use crate::compute::views::diagnostics;
+use crate::compute::{reject, versions};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, action, delete, get};
+
+const PATH: &str = "/servers/{id}/action";
+
+pub(in crate::compute) const ROUTES: &[Route] = &[
+    action("admin_actions.os-resetState", PATH, "os-resetState", handler!(reset_state))
+        .policy_on_target("os_compute_api:os-admin-actions:reset_state")
+        .body(bodies::admin_actions_os_reset_state_body),
+    action("admin_actions.injectNetworkInfo", PATH, "injectNetworkInfo", handler!(inject_network_info))
+        .policy_on_target("os_compute_api:os-admin-actions:inject_network_info")
+        .body(bodies::admin_actions_inject_network_info_body),
+    action("servers.trigger_crash_dump", PATH, "trigger_crash_dump", handler!(trigger_crash_dump))
+        .since(2, 17)
+        .policy_on_target("os_compute_api:servers:trigger_crash_dump")
+        .body(bodies::servers_trigger_crash_dump_body),
+    get("server_diagnostics.index", "/servers/{server_id}/diagnostics", handler!(diagnose))
+        .policy_on_target("os_compute_api:os-server-diagnostics")
+        .query(no_query),
+    get("server_password.index", "/servers/{server_id}/os-server-password", handler!(password))
+        .policy_on_target("os_compute_api:os-server-password:show")
+        .query(no_query),
+    delete("server_password.clear", "/servers/{server_id}/os-server-password", handler!(clear_password))
+        .policy_on_target("os_compute_api:os-server-password:clear"),
+];
+
+/// Neither a lock nor a state is in the way.
+async fn reset_state(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "id")?;
+    let state = match ctx.action_body()["state"].as_str() {
+        Some("active") => DeclaredState::Active,
+        _ => DeclaredState::Error,
+    };
+    send(&ctx, &found, InstanceCommand::DeclareState { state }).await?;
+    Ok(Reply::empty(202))
+}
+
+async fn inject_network_info(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "id")?;
+    send(&ctx, &found, InstanceCommand::InjectNetworkInfo { asker: asker(&ctx, &found) }).await?;
+    Ok(Reply::empty(202))
+}
+
+async fn trigger_crash_dump(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "id")?;
+    let command = InstanceCommand::TriggerCrashDump { process: ProcessId::random(), asker: asker(&ctx, &found) };
+    send(&ctx, &found, command).await?;
+    Ok(Reply::empty(202))
+}
+
+async fn diagnose(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "server_id")?;
+    let server = found.server()?;
+    check_state(server, Action::Diagnose).map_err(|reject| reject::instance_reject(found.id, reject))?;
+    if server.power() != Power::Running {
+        return Err(not_running(found.id, server.power()));
+    }
+    let driver = super::actions::driver(&ctx, &found)?;
+    let seen = driver.diagnostics(found.id).await.map_err(|error| match error {
+        DriverError::NoSuchGuest(_) | DriverError::Failed { .. } => not_running(found.id, Power::Shutdown),
+        DriverError::Unsupported(_) => Fault::not_implemented("The requested functionality is not supported."),
+        other => Fault::conflict(format!("Instance {} is not ready", found.id)).caused_by(other),
+    })?;
+    let now = ctx.house()?.clock.now();
+    Ok(Reply::ok(match versions::diagnostics_are_standard(ctx.version) {
+        true => diagnostics::standard(&seen, server, now),
+        false => diagnostics::of_libvirt(&seen),
+    }))
+}
+
+/// Nova's names of power states (`power_state.STATE_MAP`).
+fn not_running(id: impl std::fmt::Display, power: Power) -> Fault {
+    let state = match power {
+        Power::NoState => "pending",
+        Power::Running => "running",
+        Power::Paused => "paused",
+        Power::Shutdown => "shutdown",
+        Power::Crashed => "crashed",
+        Power::Suspended => "suspended",
+    };
+    Fault::conflict(format!("Cannot 'get_diagnostics' instance {id} while it is in power state {state}"))
+}
+
+/// What a guest encrypted and posted to the metadata service. That service is not served, so no guest ever did.
+async fn password(ctx: Ctx) -> Result<Reply, Fault> {
+    find(&ctx, "server_id")?;
+    Ok(Reply::ok(json!({"password": ""})))
+}
+
+async fn clear_password(ctx: Ctx) -> Result<Reply, Fault> {
+    find(&ctx, "server_id")?;
+    Ok(Reply::empty(204))
+}
