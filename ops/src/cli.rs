@@ -79,6 +79,37 @@ enum AuditAction {
         #[command(flatten)]
         args: commands::audit::erase::Args,
     },
+    /// Write a part of the log to a signed file that a third party can verify.
+    Export {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        args: commands::audit::export::Args,
+    },
+    /// Verify such a file with nothing but a public key.
+    VerifyExport {
+        #[command(flatten)]
+        args: commands::audit::export::VerifyArgs,
+    },
+    /// Make the pair of keys that signs exports.
+    Keygen {
+        #[command(flatten)]
+        args: commands::audit::export::keys::Args,
+    },
+    /// Copy old events to compressed files that prove themselves.
+    Archive {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        args: commands::audit::archive::Args,
+    },
+    /// Verify an archive, and against the log where there is one.
+    VerifyArchive {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        args: commands::audit::archive::VerifyArgs,
+    },
     /// Prove that the log is what was written: pages, checksums, the chain of hashes, payloads, snapshots, read models.
     Verify {
         #[command(flatten)]
@@ -163,14 +194,28 @@ fn audit(action: AuditAction) -> ExitCode {
         AuditAction::Erase { place, args } => {
             actix_rt::System::new().block_on(async { operate_on(&place, OperatorCommand::AuditErase(args)).await })
         }
+        AuditAction::Export { place, args } => operate(&place, OperatorCommand::AuditExport(args)),
+        // A third party has neither configuration nor data.
+        AuditAction::VerifyExport { args } => operate_alone(OperatorCommand::AuditVerifyExport(args)),
+        AuditAction::Keygen { args } => operate_alone(OperatorCommand::AuditKeygen(args)),
+        AuditAction::Archive { place, args } => operate(&place, OperatorCommand::AuditArchive(args)),
+        AuditAction::VerifyArchive { place, args } => operate(&place, OperatorCommand::AuditVerifyArchive(args)),
         AuditAction::Verify { place, args } => operate(&place, OperatorCommand::Verify(args)),
         AuditAction::Head { place, args } => operate(&place, OperatorCommand::Head(args)),
     }
 }
 
 fn operate(place: &Place, command: OperatorCommand) -> ExitCode {
+    block_on(operate_on(place, command))
+}
+
+fn operate_alone(command: OperatorCommand) -> ExitCode {
+    block_on(async { ExitCode::from(commands::run(command, &DataDir(PathBuf::new())).await as u8) })
+}
+
+fn block_on(work: impl Future<Output = ExitCode>) -> ExitCode {
     match tokio::runtime::Builder::new_current_thread().enable_time().build() {
-        Ok(runtime) => runtime.block_on(operate_on(place, command)),
+        Ok(runtime) => runtime.block_on(work),
         Err(error) => {
             crate::output::complain(&format!("chronova: {error}\n"));
             ExitCode::from(2)

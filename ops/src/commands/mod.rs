@@ -19,6 +19,7 @@ use std::sync::Arc;
 use chronova_events::clock::{Clock, SystemClock};
 use chronova_events::envelope::Recorded;
 use chronova_events::registry::DecodeError;
+use chronova_events::sealed::keys::KeyRing;
 use chronova_events::store::sqlite::{ReadOnlyLog, SqliteOptions, SqliteStore};
 use chronova_events::store::{EventStore, StoreError};
 use thiserror::Error;
@@ -31,6 +32,16 @@ impl DataDir {
     /// The event log.
     pub fn log(&self) -> PathBuf {
         self.0.join("log.db")
+    }
+
+    /// The keys of the log's personal fields.
+    pub fn keys(&self) -> PathBuf {
+        self.0.join("log.db.keys")
+    }
+
+    /// The archive of the log, unless another folder is named.
+    pub fn archive(&self) -> PathBuf {
+        self.0.join("archive")
     }
 
     /// The folder of the read models' checkpoint.
@@ -76,6 +87,11 @@ pub enum Exit {
 pub enum OperatorCommand {
     Audit(audit::Args),
     AuditErase(audit::erase::Args),
+    AuditExport(audit::export::Args),
+    AuditVerifyExport(audit::export::VerifyArgs),
+    AuditKeygen(audit::export::keys::Args),
+    AuditArchive(audit::archive::Args),
+    AuditVerifyArchive(audit::archive::VerifyArgs),
     Inspect(inspect::Args),
     Rebuild(rebuild::Args),
     Verify(verify::VerifyArgs),
@@ -107,6 +123,25 @@ pub async fn run(command: OperatorCommand, data: &DataDir) -> Exit {
 async fn execute(command: OperatorCommand, data: &DataDir, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let now = SystemClock.now();
     match command {
+        OperatorCommand::Audit(audit::Args { archive: Some(folder), .. }) if !folder.is_dir() => {
+            Err(CommandFailure::Usage(format!("{} is no folder", folder.display())))
+        }
+        OperatorCommand::Audit(args) if args.archive.is_some() => {
+            let keys = KeyRing::open_read_only(data.keys()).map_err(StoreError::from)?;
+            audit::archive::list(&args, &args.archive.clone().unwrap_or_default(), &keys, now, out)
+        }
+        OperatorCommand::AuditExport(args) => audit::export::run(&args, &*read(&data.log())?, now, out).await,
+        OperatorCommand::AuditVerifyExport(args) => audit::export::verify(&args, out),
+        OperatorCommand::AuditKeygen(args) => audit::export::keys::run(&args, out),
+        OperatorCommand::AuditArchive(args) => {
+            let folder = args.out.clone().unwrap_or_else(|| data.archive());
+            audit::archive::run(&args, &*read(&data.log())?, &folder, now, out).await
+        }
+        OperatorCommand::AuditVerifyArchive(args) => {
+            let folder = args.folder.unwrap_or_else(|| data.archive());
+            let store = if data.log().exists() { Some(read(&data.log())?) } else { None };
+            audit::archive::verify(store.as_deref(), &folder, out).await
+        }
         OperatorCommand::Audit(args) => audit::run(&args, &*read(&data.log())?, now, out).await,
         OperatorCommand::AuditErase(args) => {
             let store = lock(&data.log()).await.map_err(|error| match error {

@@ -2,7 +2,9 @@
 //!
 //! Without a further word it lists events. A filter given twice takes what either takes; different filters must all agree.
 
+pub mod archive;
 pub mod erase;
+pub mod export;
 
 use std::io::Write;
 use std::time::Duration;
@@ -88,6 +90,9 @@ pub struct Args {
     /// The form of the listing
     #[arg(long, short = 'o', value_enum, value_name = "FORM", default_value_t)]
     pub output: Output,
+    /// List what is in the archive in this folder instead of the log
+    #[arg(long, value_name = "DIR", conflicts_with = "follow")]
+    pub archive: Option<std::path::PathBuf>,
     /// Go on with what is recorded from now on
     #[arg(long, short)]
     pub follow: bool,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
@@ -11,9 +11,12 @@ use super::{Damage, Findings, Verification};
 use crate::chain::{Content, EventHash, link};
 use crate::codec::BINCODE_2;
 use crate::envelope::{Position, Recorded, StreamId};
+use crate::sealed::keys::KeyRing;
+use crate::sealed::{self, Personal};
 use crate::store::StoreError;
+use crate::store::sqlite::keys::SUFFIX;
 use crate::store::sqlite::row::{COLUMNS, Kinds, RowReader, signed, unsigned};
-use crate::store::sqlite::schema::{bound, connect};
+use crate::store::sqlite::schema::{beside, bound, connect};
 use crate::store::sqlite::{error, reader};
 
 /// Events in one part.
@@ -31,6 +34,9 @@ struct Stretch {
 struct Part {
     events: u64,
     streams: HashMap<StreamId, Stretch>,
+    /// Events whose personal fields were erased, and whose keys are lost.
+    erased: u64,
+    lost: u64,
 }
 
 /// Looks at every event up to `head`.
@@ -64,7 +70,10 @@ pub(super) fn check(path: &Path, head: Position, threads: usize, findings: &Find
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     done.sort_by_key(|(number, _)| *number);
     let mut streams: HashMap<StreamId, u64> = HashMap::new();
+    let (mut erased, mut lost) = (0, 0);
     for (_, part) in done {
+        erased += part.erased;
+        lost += part.lost;
         found.events += part.events;
         for (stream, stretch) in part.streams {
             let last = streams.entry(stream.clone()).or_default();
@@ -76,12 +85,23 @@ pub(super) fn check(path: &Path, head: Position, threads: usize, findings: &Find
         }
     }
     found.streams = streams.len() as u64;
+    if erased > 0 {
+        found.remarks.push(format!("the personal fields of {erased} events were erased on purpose"));
+    }
+    if lost > 0 {
+        let file = beside(path, SUFFIX);
+        found.remarks.push(format!(
+            "the personal fields of {lost} events cannot be read: their keys are not in {} (the events themselves are whole)",
+            file.display()
+        ));
+    }
 }
 
 /// One thread's view of the file.
 struct Worker<'a> {
     connection: Connection,
     kinds: Kinds,
+    keys: Arc<KeyRing>,
     findings: &'a Findings,
 }
 
@@ -89,7 +109,8 @@ impl<'a> Worker<'a> {
     fn open(path: &Path, findings: &'a Findings) -> Result<Self, StoreError> {
         let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         let kinds = reader::kinds(&connection)?;
-        Ok(Self { connection, kinds, findings })
+        let keys = KeyRing::open_read_only(beside(path, SUFFIX))?;
+        Ok(Self { connection, kinds, keys, findings })
     }
 
     /// The events after `after` up to `last`.
@@ -187,6 +208,11 @@ impl<'a> Worker<'a> {
     }
 
     fn count(&self, event: &Recorded, part: &mut Part) {
+        match sealed::state(Some(&self.keys), event.codec, &event.data) {
+            Personal::Clear | Personal::Sealed => {}
+            Personal::Erased => part.erased += 1,
+            Personal::Lost => part.lost += 1,
+        }
         self.place(&event.stream, event.revision.0, event.position, part);
     }
 

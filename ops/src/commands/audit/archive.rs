@@ -1,0 +1,334 @@
+//! `chronova audit archive`: old events in compressed files that can be verified and listed without the log.
+//!
+//! A segment is a file of JSON lines (zstd), one stored event each, and beside it a manifest: positions, the chain before and
+//! at its end, SHA-256 of the file. A manifest is written after its segment and whole, so a segment without one does not
+//! count. Segments follow each other without gaps. Nothing is removed from the log: an archive is a copy that proves itself.
+//! Personal fields are sealed in it as they are in the log, under the same keys, so an erasure reaches it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use chronova_events::chain::EventHash;
+use chronova_events::envelope::{Position, Recorded, Timestamp};
+use chronova_events::sealed::keys::KeyRing;
+use chronova_events::store::EventStore;
+use chronova_events::store::criteria::Criteria;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::super::when::{NoTime, When};
+use super::super::{CommandFailure, Exit};
+use super::export::hash_at;
+use super::export::record::Entry;
+
+const FORMAT: &str = "chronova-archive";
+const VERSION: u32 = 1;
+/// Events in one segment.
+const SEGMENT: u64 = 250_000;
+const PAGE: usize = 1_024;
+const LONGEST_LINE: u64 = 16 << 20;
+
+/// Up to where: a position or a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Before {
+    Position(u64),
+    Time(When),
+}
+
+impl FromStr for Before {
+    type Err = NoTime;
+
+    fn from_str(text: &str) -> Result<Self, NoTime> {
+        text.parse().map(Self::Position).or_else(|_| text.parse().map(Self::Time))
+    }
+}
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// Archive what is before this position, or was recorded before this time
+    #[arg(long, value_name = "POSITION|TIME")]
+    pub before: Before,
+    /// The archive's folder; goes on where the archive there ends [default: `archive` in the data directory]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct VerifyArgs {
+    /// The archive's folder [default: `archive` in the data directory]
+    #[arg(value_name = "DIR")]
+    pub folder: Option<PathBuf>,
+}
+
+/// What stands beside a segment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    format: String,
+    version: u32,
+    file: String,
+    pub first: u64,
+    pub last: u64,
+    /// The chain before the first event and at the last one.
+    before: String,
+    pub end: String,
+    sha256: String,
+    archived_at: String,
+}
+
+fn at(path: &Path) -> impl Fn(std::io::Error) -> CommandFailure + '_ {
+    move |error| CommandFailure::Usage(format!("{}: {error}", path.display()))
+}
+
+/// The segments of an archive, in order.
+pub fn manifests(folder: &Path) -> Result<Vec<Manifest>, CommandFailure> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(at(folder))? {
+        let path = entry.map_err(at(folder))?.path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            let text = std::fs::read(&path).map_err(at(&path))?;
+            let manifest: Manifest = serde_json::from_slice(&text)
+                .map_err(|error| CommandFailure::Usage(format!("{}: {error}", path.display())))?;
+            if manifest.format == FORMAT {
+                all.push(manifest);
+            }
+        }
+    }
+    all.sort_by_key(|manifest| manifest.first);
+    Ok(all)
+}
+
+/// Archives what `args` say.
+pub async fn run(
+    args: &Args,
+    store: &dyn EventStore,
+    folder: &Path,
+    now: Timestamp,
+    out: &mut dyn Write,
+) -> Result<Exit, CommandFailure> {
+    std::fs::create_dir_all(folder).map_err(at(folder))?;
+    let known = manifests(folder)?;
+    let mut next = known.last().map_or(1, |manifest| manifest.last + 1);
+    if let Some(newest) = known.last()
+        && hash_at(store, newest.last).await?.to_string() != newest.end
+    {
+        let text = format!("the archive in {} is one of another log", folder.display());
+        return Err(CommandFailure::Usage(text));
+    }
+    let end = match args.before {
+        Before::Position(position) => position,
+        Before::Time(when) => first_at(store, when.resolve(now)).await?,
+    };
+    let last = end.saturating_sub(1).min(store.head().0);
+    if next > last {
+        writeln!(out, "nothing to archive: {} positions are in the archive", next - 1)?;
+        return Ok(Exit::Yes);
+    }
+    while next <= last {
+        let manifest = segment(store, folder, next, last.min(next + SEGMENT - 1), now).await?;
+        writeln!(out, "{}: positions {} to {}", manifest.file, manifest.first, manifest.last)?;
+        next = manifest.last + 1;
+    }
+    Ok(Exit::Yes)
+}
+
+/// The first position recorded at or after `time`. Clocks may go back: positions before it are older, not all behind it.
+async fn first_at(store: &dyn EventStore, time: Timestamp) -> Result<u64, CommandFailure> {
+    let since = Criteria { since: Some(time), ..Criteria::default() };
+    let mut at = Position::START;
+    loop {
+        let found = store.search(at, 1, &since).await?;
+        if let Some(first) = found.events.first() {
+            return Ok(first.position.0);
+        }
+        if found.until == at {
+            return Ok(at.0 + 1);
+        }
+        at = found.until;
+    }
+}
+
+async fn segment(
+    store: &dyn EventStore,
+    folder: &Path,
+    first: u64,
+    last: u64,
+    now: Timestamp,
+) -> Result<Manifest, CommandFailure> {
+    let name = format!("log-{first:020}-{last:020}.jsonl.zst");
+    let (target, temporary) = (folder.join(&name), folder.join(format!("{name}.tmp")));
+    let file = File::create(&temporary).map_err(at(&temporary))?;
+    let mut lines = zstd::Encoder::new(BufWriter::new(file), 9).map_err(at(&temporary))?;
+    let mut position = first - 1;
+    while position < last {
+        let page =
+            store.read_all(Position(position), PAGE.min(usize::try_from(last - position).unwrap_or(PAGE))).await?;
+        for recorded in &page {
+            serde_json::to_writer(&mut lines, &Entry::shown(recorded, None)).map_err(std::io::Error::other)?;
+            lines.write_all(b"\n")?;
+            position = recorded.position.0;
+        }
+        if page.is_empty() {
+            return Err(CommandFailure::Usage(format!("the log ends at position {position}")));
+        }
+    }
+    let file = lines.finish()?.into_inner().map_err(std::io::IntoInnerError::into_error)?;
+    file.sync_all()?;
+    let manifest = Manifest {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        file: name,
+        first,
+        last,
+        before: hash_at(store, first - 1).await?.to_string(),
+        end: hash_at(store, last).await?.to_string(),
+        sha256: sha256(&temporary)?,
+        archived_at: now.to_string(),
+    };
+    std::fs::rename(&temporary, &target).map_err(at(&target))?;
+    let described = target.with_extension("").with_extension("json");
+    let temporary = described.with_extension("tmp");
+    let mut file = File::create(&temporary).map_err(at(&temporary))?;
+    serde_json::to_writer_pretty(&mut file, &manifest).map_err(std::io::Error::other)?;
+    file.write_all(b"\n").and_then(|()| file.sync_all()).map_err(at(&temporary))?;
+    std::fs::rename(&temporary, &described).map_err(at(&described))?;
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(at(folder))?;
+    Ok(manifest)
+}
+
+fn sha256(path: &Path) -> Result<String, CommandFailure> {
+    let mut file = File::open(path).map_err(at(path))?;
+    let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 16]);
+    loop {
+        match file.read(&mut buffer).map_err(at(path))? {
+            0 => break,
+            read => hash.update(&buffer[..read]),
+        }
+    }
+    Ok(hash.finalize().iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}")))
+}
+
+/// Calls `each` for every event of a segment, one at a time.
+fn read_segment(
+    folder: &Path,
+    manifest: &Manifest,
+    mut each: impl FnMut(Entry) -> Result<(), CommandFailure>,
+) -> Result<(), CommandFailure> {
+    // The manifest names a file beside itself, and nothing else.
+    let path = folder.join(Path::new(&manifest.file).file_name().unwrap_or_default());
+    let file = File::open(&path).map_err(at(&path))?;
+    let mut lines = BufReader::new(zstd::Decoder::new(file).map_err(at(&path))?);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        (&mut lines).take(LONGEST_LINE).read_until(b'\n', &mut line).map_err(at(&path))?;
+        if line.is_empty() {
+            return Ok(());
+        }
+        let entry = serde_json::from_slice(&line)
+            .map_err(|error| CommandFailure::Usage(format!("{}: {error}", path.display())))?;
+        each(entry)?;
+    }
+}
+
+/// Verifies an archive: by itself, and against the log where there is one.
+pub async fn verify(
+    store: Option<&dyn EventStore>,
+    folder: &Path,
+    out: &mut dyn Write,
+) -> Result<Exit, CommandFailure> {
+    let all = manifests(folder)?;
+    let mut chain = all.first().map_or_else(String::new, |first| first.before.clone());
+    let mut next = all.first().map_or(1, |first| first.first);
+    for manifest in &all {
+        let problem = match check(folder, manifest, &chain, next) {
+            Ok(problem) => problem,
+            Err(failure) => Some(failure.to_string()),
+        };
+        if let Some(problem) = problem {
+            writeln!(out, "NOT valid: {}: {problem}", manifest.file)?;
+            return Ok(Exit::No);
+        }
+        if let Some(store) = store
+            && hash_at(store, manifest.last).await?.to_string() != manifest.end
+        {
+            writeln!(out, "NOT valid: {}: the log says something else", manifest.file)?;
+            return Ok(Exit::No);
+        }
+        chain.clone_from(&manifest.end);
+        next = manifest.last + 1;
+    }
+    let with = if store.is_some() { ", as the log has them" } else { "" };
+    let first = all.first().map_or(0, |manifest| manifest.first);
+    writeln!(out, "valid: {} segments, positions {first} to {}{with}", all.len(), next - 1)?;
+    Ok(Exit::Yes)
+}
+
+/// What is wrong with a segment.
+fn check(folder: &Path, manifest: &Manifest, chain: &str, next: u64) -> Result<Option<String>, CommandFailure> {
+    if manifest.first != next || manifest.before != chain {
+        return Ok(Some(format!("it does not follow position {}", next - 1)));
+    }
+    let path = folder.join(Path::new(&manifest.file).file_name().unwrap_or_default());
+    if sha256(&path)? != manifest.sha256 {
+        return Ok(Some("the file is not what was written".to_owned()));
+    }
+    let Ok(mut hash) = manifest.before.parse::<EventHash>() else { return Ok(Some("malformed".to_owned())) };
+    let (mut position, mut problem) = (manifest.first, None);
+    read_segment(folder, manifest, |entry| {
+        if problem.is_none() {
+            match entry.follows(&hash, position) {
+                Ok(next) => hash = next,
+                Err(reason) => problem = Some(reason),
+            }
+            position += 1;
+        }
+        Ok(())
+    })?;
+    if problem.is_none() && (position != manifest.last + 1 || hash.to_string() != manifest.end) {
+        problem = Some(format!("it ends at position {}", position - 1));
+    }
+    Ok(problem)
+}
+
+/// Lists the events of an archive as `chronova audit` lists those of the log.
+pub fn list(
+    args: &super::Args,
+    folder: &Path,
+    keys: &Arc<KeyRing>,
+    now: Timestamp,
+    out: &mut dyn Write,
+) -> Result<Exit, CommandFailure> {
+    let mut criteria = args.criteria(now);
+    let all = manifests(folder)?;
+    let within = |recorded: &Recorded| recorded.position > args.after() && recorded.position <= args.last();
+    let each = |look: &mut dyn FnMut(&Recorded) -> Result<(), CommandFailure>| {
+        for manifest in &all {
+            read_segment(folder, manifest, |entry| {
+                let recorded = entry.recorded(Some(keys));
+                look(&recorded.ok_or_else(|| CommandFailure::Usage(format!("{} is malformed", manifest.file)))?)
+            })?;
+        }
+        Ok::<(), CommandFailure>(())
+    };
+    if !criteria.things.is_empty() {
+        each(&mut |recorded| {
+            criteria.learn_from(recorded);
+            Ok(())
+        })?;
+    }
+    let format = args.output.format();
+    if let Some(head) = format.head() {
+        out.write_all(head.as_bytes())?;
+    }
+    each(&mut |recorded| {
+        if within(recorded) && criteria.admits(recorded) {
+            let line = format.line(recorded).map_err(|source| CommandFailure::decode(recorded, source))?;
+            out.write_all(line.as_bytes())?;
+        }
+        Ok(())
+    })?;
+    Ok(Exit::Yes)
+}

@@ -1,0 +1,281 @@
+//! `chronova audit export` and `verify-export`: a part of the log that a third party can verify without us.
+//!
+//! One file of JSON lines: a head, then every position of the range in order, then the signature. An event that is not part
+//! of what was asked for stands there as the hash of its content, so that the chain links over it and nothing of it is
+//! told. The signature is ed25519 over the SHA-256 of all lines before it. Personal fields are sealed in the stored bytes and
+//! left out of the readable form, unless asked for.
+
+pub mod keys;
+pub mod record;
+mod select;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Read as _, Write};
+use std::path::PathBuf;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chronova_events::chain::{Anchor, EventHash};
+use chronova_events::envelope::{Position, Recorded, Timestamp};
+use chronova_events::sealed;
+use chronova_events::store::EventStore;
+use chronova_web::audit::line::{json_line, shown};
+use ed25519_dalek::{Signature, Signer as _, SigningKey, Verifier as _};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::super::log_pages::payload;
+use super::super::when::When;
+use super::super::{CommandFailure, Exit};
+use record::Entry;
+use select::Selection;
+
+const FORMAT: &str = "chronova-export";
+const VERSION: u32 = 1;
+/// A line is an event; its payload is a mebibyte at the most, in base64 and once more as JSON.
+const LONGEST_LINE: u64 = 16 << 20;
+
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Args {
+    /// Only what was recorded from then on: 2026-01-31T12:00:00Z, 2026-01-31, 15m (ago)
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<When>,
+    /// Only what was recorded before then
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<When>,
+    /// Only what was done in this project (id), for it, and to its servers
+    #[arg(long, value_name = "ID")]
+    pub project: Option<String>,
+    /// Show personal fields in the readable form, too
+    #[arg(long)]
+    pub personal: bool,
+    /// The private key that signs, in PEM: see `chronova audit keygen`
+    #[arg(long, value_name = "FILE")]
+    pub sign_key: PathBuf,
+    /// The file to write; must not be there
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+}
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct VerifyArgs {
+    /// The export
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The public key of whoever is to have signed it, in PEM
+    #[arg(long, value_name = "FILE")]
+    pub public_key: PathBuf,
+    /// POSITION:HASH known from elsewhere: the export must agree with it
+    #[arg(long, value_name = "ANCHOR")]
+    pub anchor: Vec<Anchor>,
+}
+
+/// The first line.
+#[derive(Debug, Serialize, Deserialize)]
+struct Head {
+    format: String,
+    version: u32,
+    exported_at: String,
+    selection: Value,
+    first: u64,
+    last: u64,
+    /// The chain before the first event, and at the last one.
+    before: String,
+    end: String,
+    public_key: String,
+}
+
+/// The last line.
+#[derive(Debug, Serialize, Deserialize)]
+struct Seal {
+    algorithm: String,
+    signature: String,
+}
+
+const ALGORITHM: &str = "ed25519 over SHA-256 of all lines before this one";
+
+/// Writes what is signed, and remembers its hash.
+struct Signed<W> {
+    file: W,
+    hash: Sha256,
+}
+
+impl<W: Write> Signed<W> {
+    fn line(&mut self, value: &impl Serialize) -> Result<(), CommandFailure> {
+        let mut text = serde_json::to_vec(value).map_err(std::io::Error::other)?;
+        text.push(b'\n');
+        self.hash.update(&text);
+        Ok(self.file.write_all(&text)?)
+    }
+
+    fn seal(mut self, key: &SigningKey) -> Result<W, CommandFailure> {
+        let signature = key.sign(&self.hash.finalize());
+        let seal = Seal { algorithm: ALGORITHM.to_owned(), signature: STANDARD.encode(signature.to_bytes()) };
+        serde_json::to_writer(&mut self.file, &seal).map_err(std::io::Error::other)?;
+        self.file.write_all(b"\n")?;
+        Ok(self.file)
+    }
+}
+
+/// Writes an export.
+pub async fn run(
+    args: &Args,
+    store: &dyn EventStore,
+    now: Timestamp,
+    out: &mut dyn Write,
+) -> Result<Exit, CommandFailure> {
+    let key = keys::signing_key(&args.sign_key)?;
+    let Some(selection) = Selection::find(args, store, now).await? else {
+        writeln!(out, "nothing to export")?;
+        return Ok(Exit::No);
+    };
+    let (first, last) = (selection.first, selection.last);
+    let head = Head {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        exported_at: now.to_string(),
+        selection: json!({
+            "project": args.project,
+            "since": args.since.map(|when| when.resolve(now).to_string()),
+            "until": args.until.map(|when| when.resolve(now).to_string()),
+        }),
+        first,
+        last,
+        before: hash_at(store, first - 1).await?.to_string(),
+        end: hash_at(store, last).await?.to_string(),
+        public_key: STANDARD.encode(key.verifying_key().as_bytes()),
+    };
+    let wrong = |error: std::io::Error| CommandFailure::Usage(format!("{}: {error}", args.out.display()));
+    let file = File::options().write(true).create_new(true).open(&args.out).map_err(wrong)?;
+    let mut signed = Signed { file: BufWriter::new(file), hash: Sha256::new() };
+    signed.line(&head)?;
+    let (mut events, mut omitted, mut at) = (0_u64, 0_u64, first - 1);
+    while at < last {
+        let page = store.read_all(Position(at), 1_024).await?;
+        for recorded in page.iter().filter(|recorded| recorded.position.0 <= last) {
+            if selection.admits(recorded) {
+                events += 1;
+                signed.line(&Entry::shown(recorded, Some(readable(recorded, args.personal)?)))?;
+            } else {
+                omitted += 1;
+                signed.line(&Entry::omitted(recorded))?;
+            }
+        }
+        match page.last() {
+            Some(end) => at = end.position.0,
+            None => break,
+        }
+    }
+    let file = signed.seal(&key)?.into_inner().map_err(std::io::IntoInnerError::into_error)?;
+    file.sync_all()?;
+    let path = args.out.display();
+    writeln!(out, "{path}: positions {first} to {last}, {events} events, {omitted} represented by their hashes")?;
+    Ok(Exit::Yes)
+}
+
+/// The event for people, with its personal fields only if asked for.
+fn readable(recorded: &Recorded, personal: bool) -> Result<Value, CommandFailure> {
+    let event = payload(recorded)?;
+    let mut line = json_line(recorded).map_err(|source| CommandFailure::decode(recorded, source))?;
+    if !personal {
+        line["payload"] = shown(&sealed::without_personal(event));
+    }
+    Ok(line)
+}
+
+/// The chain at a position.
+pub async fn hash_at(store: &dyn EventStore, position: u64) -> Result<EventHash, CommandFailure> {
+    let Some(before) = position.checked_sub(1) else { return Ok(EventHash::START) };
+    let found = store.read_all(Position(before), 1).await?;
+    let hash = found.first().filter(|recorded| recorded.position.0 == position).and_then(|recorded| recorded.hash);
+    hash.ok_or_else(|| CommandFailure::Usage(format!("the log has no hash at position {position}")))
+}
+
+/// Verifies an export, with nothing but the file and the public key.
+pub fn verify(args: &VerifyArgs, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+    let key = keys::verifying_key(&args.public_key)?;
+    let file =
+        File::open(&args.file).map_err(|error| CommandFailure::Usage(format!("{}: {error}", args.file.display())))?;
+    match check(BufReader::new(file), &key, &args.anchor)? {
+        Ok(found) => {
+            writeln!(out, "valid: {found}")?;
+            Ok(Exit::Yes)
+        }
+        Err(reason) => {
+            writeln!(out, "NOT valid: {reason}")?;
+            Ok(Exit::No)
+        }
+    }
+}
+
+/// What is proved, or what is wrong.
+fn check(
+    mut file: impl BufRead,
+    key: &ed25519_dalek::VerifyingKey,
+    anchors: &[Anchor],
+) -> Result<Result<String, String>, CommandFailure> {
+    let mut hash = Sha256::new();
+    let (mut current, mut next) = (Vec::new(), Vec::new());
+    read_line(&mut file, &mut current)?;
+    let Ok(head) = serde_json::from_slice::<Head>(&current) else { return Ok(Err("it has no head".to_owned())) };
+    if head.format != FORMAT || head.version != VERSION {
+        return Ok(Err(format!("it is {} version {}, not {FORMAT} version {VERSION}", head.format, head.version)));
+    }
+    let Ok(mut chain) = head.before.parse::<EventHash>() else { return Ok(Err("its head is malformed".to_owned())) };
+    let (mut position, mut events, mut omitted, mut proved) = (head.first, 0_u64, 0_u64, Vec::new());
+    hash.update(&current);
+    read_line(&mut file, &mut current)?;
+    loop {
+        read_line(&mut file, &mut next)?;
+        if next.is_empty() {
+            break;
+        }
+        hash.update(&current);
+        let Ok(entry) = serde_json::from_slice::<Entry>(&current) else {
+            return Ok(Err(format!("position {position} is malformed")));
+        };
+        chain = match entry.follows(&chain, position) {
+            Ok(hash) => hash,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        for anchor in anchors.iter().filter(|anchor| anchor.position.0 == position) {
+            if anchor.hash != chain {
+                return Ok(Err(format!("position {position} does not agree with the anchor {anchor}")));
+            }
+            proved.push(anchor.to_string());
+        }
+        if entry.stored.is_some() {
+            events += 1
+        } else {
+            omitted += 1
+        }
+        position += 1;
+        std::mem::swap(&mut current, &mut next);
+    }
+    if position != head.last.saturating_add(1) || chain.to_string() != head.end {
+        return Ok(Err(format!("it ends at position {}, not at {}", position.saturating_sub(1), head.last)));
+    }
+    if let Some(missing) = anchors.iter().find(|anchor| !proved.contains(&anchor.to_string())) {
+        return Ok(Err(format!("the anchor {missing} is outside of its positions")));
+    }
+    let signature = serde_json::from_slice::<Seal>(&current).ok().and_then(|seal| STANDARD.decode(seal.signature).ok());
+    let signature = signature.and_then(|bytes| Signature::from_slice(&bytes).ok());
+    let Some(signature) = signature else { return Ok(Err("it has no signature".to_owned())) };
+    if key.verify(&hash.finalize(), &signature).is_err() {
+        return Ok(Err("the signature is not one of this key".to_owned()));
+    }
+    let (first, last) = (head.first, head.last);
+    Ok(Ok(format!(
+        "positions {first} to {last}, {events} events, {omitted} represented by their hashes\n\
+         chain: {} to {last}:{}\nexported at {}",
+        head.before, head.end, head.exported_at
+    )))
+}
+
+/// One line with its end; nothing at the end of the file.
+fn read_line(file: &mut impl BufRead, line: &mut Vec<u8>) -> Result<(), CommandFailure> {
+    line.clear();
+    file.take(LONGEST_LINE).read_until(b'\n', line)?;
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! Events outside the log: everything that their hashes are made of, as JSON, and back.
+
+use std::sync::{Arc, OnceLock};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chronova_events::chain::{Content, EventHash, link};
+use chronova_events::codec;
+use chronova_events::envelope::{Cause, Meta, Position, Recorded, Revision, StreamId, Timestamp};
+use chronova_events::ids::EventId;
+use chronova_events::sealed::keys::KeyRing;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+/// One event of a file: shown, or left out and represented by the hash of its content.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Entry {
+    pub position: u64,
+    pub revision: u64,
+    /// Its place in the chain.
+    pub hash: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stored: Option<Stored>,
+    /// The same for people; proved by the signature only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event: Option<Value>,
+    /// Of an event that was left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+}
+
+/// What the log keeps of an event; the payload's bytes in base64.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Stored {
+    pub id: Uuid,
+    pub stream: String,
+    pub kind: String,
+    pub version: u16,
+    pub codec: u8,
+    /// Microseconds since 1970.
+    pub recorded_at: i64,
+    pub request_id: Option<String>,
+    pub correlation: Uuid,
+    pub causation: Option<Uuid>,
+    pub cause: StoredCause,
+    pub data: String,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StoredCause {
+    User { user: String, project: Option<String>, roles: Vec<String> },
+    Process { process: Uuid },
+    System { part: String },
+}
+
+impl Stored {
+    pub fn of(recorded: &Recorded) -> Self {
+        let meta = &recorded.meta;
+        Self {
+            id: recorded.id.0,
+            stream: recorded.stream.as_str().to_owned(),
+            kind: recorded.kind.to_string(),
+            version: recorded.version,
+            codec: recorded.codec,
+            recorded_at: recorded.recorded_at.0,
+            request_id: meta.request_id.as_ref().map(ToString::to_string),
+            correlation: meta.correlation,
+            causation: meta.causation.map(|id| id.0),
+            cause: match &meta.cause {
+                Cause::User { user, project, roles } => StoredCause::User {
+                    user: user.to_string(),
+                    project: project.as_ref().map(ToString::to_string),
+                    roles: roles.clone(),
+                },
+                Cause::Process { process } => StoredCause::Process { process: process.0 },
+                Cause::System { part } => StoredCause::System { part: part.clone() },
+            },
+            data: STANDARD.encode(&recorded.data),
+        }
+    }
+
+    fn meta(&self) -> Meta {
+        Meta {
+            request_id: self.request_id.as_deref().map(Into::into),
+            correlation: self.correlation,
+            causation: self.causation.map(EventId),
+            cause: match &self.cause {
+                StoredCause::User { user, project, roles } => Cause::User {
+                    user: user.as_str().into(),
+                    project: project.as_deref().map(Into::into),
+                    roles: roles.clone(),
+                },
+                StoredCause::Process { process } => {
+                    Cause::Process { process: chronova_events::ids::ProcessId(*process) }
+                }
+                StoredCause::System { part } => Cause::System { part: part.clone() },
+            },
+        }
+    }
+}
+
+impl Entry {
+    /// An event that is shown, with a form for people where there is one.
+    pub fn shown(recorded: &Recorded, event: Option<Value>) -> Self {
+        Self { stored: Some(Stored::of(recorded)), event, ..Self::bare(recorded) }
+    }
+
+    /// An event that is left out. Its content's hash tells nothing: a random id is part of the content.
+    pub fn omitted(recorded: &Recorded) -> Self {
+        Self { content: Some(Content::of(recorded).hash().to_string()), ..Self::bare(recorded) }
+    }
+
+    fn bare(recorded: &Recorded) -> Self {
+        Self {
+            position: recorded.position.0,
+            revision: recorded.revision.0,
+            hash: recorded.hash.unwrap_or_default().to_string(),
+            stored: None,
+            event: None,
+            content: None,
+        }
+    }
+
+    /// The event as the log would give it; `None` for one that was left out or is malformed.
+    pub fn recorded(&self, keys: Option<&Arc<KeyRing>>) -> Option<Recorded> {
+        let stored = self.stored.as_ref()?;
+        let sealed = stored.codec == codec::SEALED;
+        Some(Recorded {
+            position: Position(self.position),
+            stream: StreamId::from_stored(&stored.stream),
+            revision: Revision(self.revision),
+            id: EventId(stored.id),
+            kind: Arc::from(stored.kind.as_str()),
+            version: stored.version,
+            codec: stored.codec,
+            recorded_at: Timestamp(stored.recorded_at),
+            meta: Arc::new(stored.meta()),
+            data: STANDARD.decode(&stored.data).ok()?.into(),
+            hash: self.hash.parse().ok(),
+            keys: keys.filter(|_| sealed).cloned(),
+            decoded: OnceLock::new(),
+        })
+    }
+
+    /// Whether this is what follows `before` at `position` in the chain; then its own hash.
+    pub fn follows(&self, before: &EventHash, position: u64) -> Result<EventHash, String> {
+        let wrong = |what: &str| format!("position {position}: {what}");
+        if self.position != position {
+            return Err(wrong(&format!("position {} stands in its place", self.position)));
+        }
+        let content = match (&self.stored, &self.content) {
+            (Some(_), None) => self.recorded(None).map(|recorded| Content::of(&recorded).hash()),
+            (None, Some(content)) => content.parse().ok(),
+            _ => None,
+        };
+        let content = content.ok_or_else(|| wrong("it is malformed"))?;
+        let hash = link(before, Position(position), Revision(self.revision), &content);
+        if self.hash == hash.to_string() { Ok(hash) } else { Err(wrong("it is not what the chain says")) }
+    }
+}

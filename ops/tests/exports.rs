@@ -1,0 +1,193 @@
+//! Exports and archives: what they prove, to whom, and that a changed byte is found.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[allow(dead_code, reason = "shared with other tests")]
+mod log;
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use chronova::commands::audit::{self, archive, export};
+use chronova::commands::{CommandFailure, Exit};
+use chronova_events::envelope::{Meta, NewEvent, Timestamp};
+use chronova_events::ids::InstanceId;
+use chronova_events::instance::{InstanceEvent, Renamed};
+use chronova_events::sealed::Subject;
+use chronova_events::sealed::keys::KeyRing;
+use chronova_events::store::memory::MemoryStore;
+use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
+use chronova_events::store::{EventStore, Expected};
+use log::{NOON, WEB, filled};
+
+const NOW: Timestamp = Timestamp(NOON + 60_000_000);
+
+fn text(out: Vec<u8>) -> String {
+    String::from_utf8(out).unwrap()
+}
+
+fn make_key(folder: &Path) {
+    let args = export::keys::Args { out: folder.join("key") };
+    assert_eq!(export::keys::run(&args, &mut Vec::new()).unwrap(), Exit::Yes);
+    assert!(matches!(export::keys::run(&args, &mut Vec::new()), Err(CommandFailure::Usage(_))), "never over a key");
+}
+
+async fn exported(folder: &Path, name: &str, args: export::Args, store: &dyn EventStore) -> String {
+    let args = export::Args { sign_key: folder.join("key"), out: folder.join(name), ..args };
+    let mut out = Vec::new();
+    assert_eq!(export::run(&args, store, NOW, &mut out).await.unwrap(), Exit::Yes);
+    text(out)
+}
+
+fn verified(folder: &Path, name: &str, anchors: &[&str]) -> (Exit, String) {
+    let anchor = anchors.iter().map(|anchor| anchor.parse().unwrap()).collect();
+    let args = export::VerifyArgs { file: folder.join(name), public_key: folder.join("key.pub"), anchor };
+    let mut out = Vec::new();
+    let exit = export::verify(&args, &mut out).unwrap();
+    (exit, text(out))
+}
+
+#[tokio::test]
+async fn an_export_proves_itself_and_a_changed_one_does_not() {
+    let store = filled().await;
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    make_key(folder);
+    let said = exported(folder, "all", export::Args::default(), &*store).await;
+    assert!(said.contains(" 0 represented by their hashes"), "{said}");
+    let anchor = store.anchor().await.unwrap().unwrap().to_string();
+    assert_eq!(verified(folder, "all", &[&anchor]).0, Exit::Yes);
+    let wrong = anchor.replace(':', ":0").chars().take(anchor.len()).collect::<String>();
+    assert_eq!(verified(folder, "all", &[&wrong]).0, Exit::No);
+    assert_eq!(
+        verified(folder, "all", &["9999:0000000000000000000000000000000000000000000000000000000000000000"]).0,
+        Exit::No
+    );
+    // Every kind of change: a byte anywhere, a line less, the end missing, another key.
+    let whole = std::fs::read(folder.join("all")).unwrap();
+    for at in (0..whole.len()).step_by(whole.len() / 97) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        std::fs::write(folder.join("changed"), bytes).unwrap();
+        let (exit, said) = verified(folder, "changed", &[]);
+        assert_eq!(exit, Exit::No, "byte {at}: {said}");
+    }
+    let lines: Vec<&str> = std::str::from_utf8(&whole).unwrap().lines().collect();
+    for left_out in [1, lines.len() / 2, lines.len() - 2, lines.len() - 1] {
+        let rest: Vec<&str> = lines.iter().enumerate().filter(|(n, _)| *n != left_out).map(|(_, line)| *line).collect();
+        std::fs::write(folder.join("changed"), rest.join("\n") + "\n").unwrap();
+        assert_eq!(verified(folder, "changed", &[]).0, Exit::No, "line {left_out}");
+    }
+    std::fs::remove_file(folder.join("key")).unwrap();
+    std::fs::remove_file(folder.join("key.pub")).unwrap();
+    make_key(folder);
+    let (exit, said) = verified(folder, "all", &[]);
+    assert!(exit == Exit::No && said.contains("signature"), "{said}");
+}
+
+#[tokio::test]
+async fn an_export_of_a_project_shows_its_own_and_links_over_the_rest() {
+    let store = filled().await;
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    make_key(folder);
+    let lines = store.read_all(chronova_events::envelope::Position::START, 1_000).await.unwrap();
+    let project = lines.iter().find_map(|recorded| match &recorded.meta.cause {
+        chronova_events::envelope::Cause::User { project: Some(project), .. } => Some(project.to_string()),
+        _ => None,
+    });
+    let args = export::Args { project, ..export::Args::default() };
+    let said = exported(folder, "project", args, &*store).await;
+    let (exit, proved) = verified(folder, "project", &[]);
+    assert_eq!(exit, Exit::Yes, "{proved}");
+    let whole = std::fs::read_to_string(folder.join("project")).unwrap();
+    assert!(whole.contains(WEB), "its servers are in it");
+    assert!(whole.contains("\"content\":") && !said.contains(" 0 represented"), "{said}");
+    // The same by a third party: Python and openssl, without our program.
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/verify_export.py");
+    let run =
+        |file: &str| Command::new("python3").arg(&script).arg(folder.join(file)).arg(folder.join("key.pub")).output();
+    if Command::new("openssl").arg("version").output().is_err() {
+        eprintln!("skipped the third party's half: there is no openssl");
+        return;
+    }
+    let Ok(output) = run("project") else {
+        eprintln!("skipped the third party's half: there is no python3");
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.starts_with("valid: "), "{said}");
+    std::fs::write(folder.join("changed"), whole.replacen("\"revision\":1", "\"revision\":2", 1)).unwrap();
+    assert!(!run("changed").unwrap().status.success());
+    // Even where only what the chain does not cover was changed.
+    std::fs::write(folder.join("changed"), whole.replacen("\"outcome\":\"success\"", "\"outcome\":\"failure\"", 1))
+        .unwrap();
+    assert!(!run("changed").unwrap().status.success());
+}
+
+#[tokio::test]
+async fn an_archive_is_listed_verified_and_erased_with_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, kept) = (folder.path().join("log.db"), folder.path().join("archive"));
+    let store = SqliteStore::open(&path, &SqliteOptions::default()).unwrap();
+    let server = InstanceId(uuid::Uuid::from_u128(1));
+    let stream = chronova_events::envelope::StreamId::new("instance", server);
+    for n in 0..20 {
+        let event = InstanceEvent::from(Renamed { name: format!("annas-{n}") });
+        let event = NewEvent::new(event, Timestamp(NOON + n), &Meta::system("test"));
+        store.append(&stream, Expected::Any, vec![event]).await.unwrap();
+    }
+    let archived = async |before: &str| {
+        let args = archive::Args { before: before.parse().unwrap(), out: None };
+        let mut out = Vec::new();
+        assert_eq!(archive::run(&args, &*store, &kept, NOW, &mut out).await.unwrap(), Exit::Yes);
+        text(out)
+    };
+    assert!(archived("11").await.contains("positions 1 to 10"));
+    assert!(archived("11").await.contains("nothing to archive: 10 positions"));
+    assert!(archived("2030-01-01").await.contains("positions 11 to 20"));
+    let verify = async || {
+        let mut out = Vec::new();
+        let exit = archive::verify(Some(&*store as &dyn EventStore), &kept, &mut out).await.unwrap();
+        (exit, text(out))
+    };
+    assert_eq!(verify().await, (Exit::Yes, "valid: 2 segments, positions 1 to 20, as the log has them\n".to_owned()));
+    let list = |keys: &Arc<KeyRing>| {
+        let mut out = Vec::new();
+        archive::list(&audit::Args::default(), &kept, keys, NOW, &mut out).unwrap();
+        text(out)
+    };
+    let mut live = Vec::new();
+    audit::run(&audit::Args::default(), &*store, NOW, &mut live).await.unwrap();
+    assert_eq!(list(store.keys().unwrap()), text(live), "the archive says what the log says");
+    assert!(list(store.keys().unwrap()).contains("annas-19"));
+    let keys = Arc::clone(store.keys().unwrap());
+    keys.destroy(&Subject::Server(server), keys.next()).unwrap();
+    let after = list(&keys);
+    assert!(!after.contains("annas-") && after.contains("\"personal\":\"erased\""));
+    assert_eq!(verify().await.0, Exit::Yes, "erasing changes no byte of it");
+    let segment = std::fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().path());
+    let segment = segment.into_iter().find(|path| path.extension().is_some_and(|ext| ext == "zst")).unwrap();
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&segment, bytes).unwrap();
+    assert_eq!(verify().await.0, Exit::No);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn an_archive_of_another_log_is_not_gone_on_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = archive::Args { before: "5".parse().unwrap(), out: None };
+    let store = filled().await;
+    archive::run(&args, &*store, folder.path(), NOW, &mut Vec::new()).await.unwrap();
+    let other = MemoryStore::new();
+    let stream = chronova_events::envelope::StreamId::new("instance", uuid::Uuid::from_u128(1));
+    for _ in 0..9 {
+        let event = InstanceEvent::from(Renamed { name: "x".into() });
+        other.append(&stream, Expected::Any, vec![NewEvent::new(event, NOW, &Meta::system("test"))]).await.unwrap();
+    }
+    let refused = archive::run(&args, &*other, folder.path(), NOW, &mut Vec::new()).await.unwrap_err();
+    assert!(refused.to_string().contains("another log"), "{refused}");
+}
