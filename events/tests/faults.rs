@@ -181,6 +181,7 @@ impl Mounted {
         command.status().is_ok_and(|status| status.success()).then_some(Self(path, folder))
     }
 
+    #[expect(clippy::disallowed_methods, reason = "a test that waits for the system")]
     fn read_only(&self) {
         // The file system is busy until the last file written to is closed.
         let remount = || Command::new("mount").args(["-o", "remount,ro"]).arg(&self.0).status().unwrap().success();

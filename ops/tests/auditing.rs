@@ -1,7 +1,6 @@
 //! The log over HTTP and from the command line, with the real binary: following, paging, erasing.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-#[allow(dead_code, reason = "shared with other tests")]
 mod cloud;
 
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -116,9 +117,8 @@ async fn bless() {
     }
     let mut heads = heads();
     for (name, path) in logs() {
-        if !heads.contains_key(&name) {
-            let head = lives(&name, &path).await;
-            heads.insert(name, head);
+        if let Entry::Vacant(new) = heads.entry(name.clone()) {
+            new.insert(lives(&name, &path).await);
         }
     }
     let lines: Vec<String> = heads.iter().map(|(name, head)| format!("{name} {head}\n")).collect();

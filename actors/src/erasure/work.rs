@@ -27,6 +27,7 @@ use thiserror::Error;
 use super::{Archive, ErasureAggregate, ErasureCommand};
 use crate::aggregate::{Aggregate, CommandError};
 use crate::gateway::Gateway;
+use crate::house::House;
 use crate::identity::{IdentityAggregate, IdentityCommand, Realm};
 use crate::instance::{InstanceAggregate, InstanceCommand, InstanceReject};
 use crate::keypair::{KeypairAggregate, KeypairCommand};
@@ -110,6 +111,16 @@ impl std::fmt::Debug for Eraser {
 }
 
 impl Eraser {
+    /// Of a house, and the log that it lives on.
+    pub fn of(house: &House, store: &Arc<dyn EventStore>, history: Option<&Arc<History>>) -> Self {
+        Self {
+            store: Arc::clone(store),
+            gateway: Arc::clone(&house.gateway),
+            views: Arc::clone(&house.views),
+            history: history.cloned(),
+        }
+    }
+
     /// Erases what `plan` says; returns when nothing of it can be read any more.
     pub async fn erase(&self, plan: Plan, reason: String, meta: &Arc<Meta>) -> Result<ErasureCompleted, ErasureError> {
         let keys = self.keys()?;

@@ -102,7 +102,7 @@ impl Agent {
         let options = &self.house.options;
         let report = Registered {
             host: found.host,
-            number: known.map(|host| host.number).unwrap_or_else(|| self.house.fleet.next_number()),
+            number: known.map_or_else(|| self.house.fleet.next_number(), |host| host.number),
             hostname: found.hostname.clone(),
             uri: self.driver.uri().to_owned(),
             capabilities: capabilities(found),

@@ -1,5 +1,7 @@
 //! A cloud in a temporary folder: the real binary, a simulated fleet that survives it, and a plain HTTP client.
 
+#![allow(dead_code, unreachable_pub, reason = "some tests use this of it, and some that")]
+
 use std::io::Read as _;
 use std::net::TcpListener;
 use std::path::PathBuf;

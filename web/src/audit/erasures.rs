@@ -109,12 +109,7 @@ async fn list(ctx: Ctx) -> Result<Reply, Fault> {
 
 fn eraser(ctx: &Ctx) -> Result<Eraser, Fault> {
     let (house, app) = (ctx.house()?, &ctx.app);
-    Ok(Eraser {
-        store: std::sync::Arc::clone(app.log()?),
-        gateway: std::sync::Arc::clone(&house.gateway),
-        views: std::sync::Arc::clone(&house.views),
-        history: app.history().cloned(),
-    })
+    Ok(Eraser::of(house, app.log()?, app.history()))
 }
 
 fn whose(whose: &Whose) -> Value {

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Asked, String> {
-        Asked::parse(&Query::parse(text).unwrap()).map_err(|fault| fault.message.to_string())
+        Asked::parse(&Query::parse(text).unwrap()).map_err(|fault| fault.message.clone())
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::wire::{self, ExpectedRevision, ProposedMessage};
 pub(super) const MAX_EVENTS: usize = 4_096;
 
 /// How far back a repeated append with the expectation "any" is looked for.
-const REPEATED: u64 = 256;
+const REPEATED: u16 = 256;
 
 /// Why an append was not carried out.
 #[derive(Debug)]
@@ -47,14 +47,14 @@ pub(super) fn stream_name(identifier: Option<wire::StreamIdentifier>) -> Result<
 }
 
 /// Checks that `user` may append to the stream of that name.
-fn permitted(user: &User, name: String) -> Result<StreamId, Status> {
+fn permitted(user: &User, name: &str) -> Result<StreamId, Status> {
     if user.right < Right::Write {
         return Err(Status::permission_denied("this credential may only read"));
     }
     if name.starts_with('$') {
         return Err(Status::permission_denied("streams whose names begin with $ are not kept here"));
     }
-    let stream = StreamId::from_stored(&name);
+    let stream = StreamId::from_stored(name);
     if is_ours(stream.category()) && user.right < Right::Peer {
         return Err(Status::permission_denied(format!(
             "streams of the category {} hold events of Chronova; other programs use other categories",
@@ -72,7 +72,7 @@ pub(super) async fn append(
     expected: &ExpectedRevision,
     proposed: Vec<ProposedMessage>,
 ) -> Result<Appended, Refusal> {
-    let stream = permitted(user, name)?;
+    let stream = permitted(user, &name)?;
     let size: usize = proposed.iter().map(|message| message.data.len() + message.custom_metadata.len()).sum();
     if size > log.max_append_bytes {
         return Err(Refusal::TooLarge(log.max_append_bytes));
@@ -174,8 +174,8 @@ async fn done_at(
 async fn done_recently(log: &Log, stream: &StreamId, events: &[NewEvent]) -> Result<Option<Appended>, Refusal> {
     let Some(first) = events.first() else { return Ok(None) };
     let last = log.last_revision(stream).await?;
-    let after = Revision(last.0.saturating_sub(REPEATED));
-    let recent = log.store.read_stream(stream, after, REPEATED as usize).await.map_err(|e| status::of_store(&e))?;
+    let after = Revision(last.0.saturating_sub(REPEATED.into()));
+    let recent = log.store.read_stream(stream, after, REPEATED.into()).await.map_err(|e| status::of_store(&e))?;
     let Some(at) = recent.iter().position(|event| event.id == first.id) else { return Ok(None) };
     let ids: Vec<EventId> = events.iter().map(|event| event.id).collect();
     done_at(log, stream, Revision(recent[at].revision.0 - 1), &ids).await

@@ -9,6 +9,12 @@
 //! appends, patterns, connections, subscriptions) has a bound. What is refused, and why, is told in
 //! `docs/eventstoredb.md`.
 
+#![allow(
+    clippy::result_large_err,
+    clippy::large_enum_variant,
+    reason = "the protocol's messages and statuses are as large as they are"
+)]
+
 mod access;
 mod append;
 mod call;

@@ -293,10 +293,8 @@ fn external(recorded: &Recorded) -> Result<Option<ExternalRecorded>, DecodeError
     if &*recorded.kind != OUTSIDE {
         return Ok(None);
     }
-    Ok(match ExternalEvent::of(recorded.event()?) {
-        Some(ExternalEvent::ExternalRecorded(outside)) => Some(outside.clone()),
-        None => None,
-    })
+    let event = ExternalEvent::of(recorded.event()?);
+    Ok(event.map(|ExternalEvent::ExternalRecorded(outside)| outside.clone()))
 }
 
 fn check_size(size: usize) -> Result<(), FormError> {

@@ -246,9 +246,9 @@ fn check(
             proved.push(anchor.to_string());
         }
         if entry.stored.is_some() {
-            events += 1
+            events += 1;
         } else {
-            omitted += 1
+            omitted += 1;
         }
         position += 1;
         std::mem::swap(&mut current, &mut next);

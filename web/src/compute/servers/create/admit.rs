@@ -42,7 +42,7 @@ pub(super) async fn admit(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Admit
         house.networks.check_auto(&project).await.map_err(reject::network)?;
     }
     let group = group(ctx, house, wish)?;
-    Ok(Admitted { project, flavor, image, key, availability_zone, forced_host, requested_host, group })
+    Ok(Admitted { project, flavor, image, key, availability_zone, forced_host, group, requested_host })
 }
 
 /// The group of the scheduler hint `group`. Another project's group is as unknown as one that is not there, except for
