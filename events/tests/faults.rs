@@ -214,8 +214,9 @@ async fn a_log_on_a_read_only_file_system_can_be_read_and_verified_and_not_writt
         append(&*store, &n.to_string()).await.unwrap();
     }
     store.close().await;
+    drop(store);
     std::fs::create_dir(copied.parent().unwrap()).unwrap();
-    for name in ["log.db", "log.db.seals", "log.db.witness"] {
+    for name in ["log.db", "log.db.keys", "log.db.seals", "log.db.witness"] {
         std::fs::copy(left.with_file_name(name), copied.with_file_name(name)).unwrap();
     }
     disk.read_only();

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use chronova::commands::audit::{self, archive, export};
 use chronova::commands::{CommandFailure, Exit};
-use chronova_events::envelope::{Meta, NewEvent, Timestamp};
-use chronova_events::ids::InstanceId;
+use chronova_events::envelope::{Cause, Meta, NewEvent, StreamId, Timestamp};
+use chronova_events::ids::{EventId, InstanceId};
 use chronova_events::instance::{InstanceEvent, Renamed};
 use chronova_events::sealed::Subject;
 use chronova_events::sealed::keys::KeyRing;
@@ -96,6 +96,17 @@ async fn an_export_of_a_project_shows_its_own_and_links_over_the_rest() {
         chronova_events::envelope::Cause::User { project: Some(project), .. } => Some(project.to_string()),
         _ => None,
     });
+    // Something that is none of the project's business, and then something of the project again.
+    let own =
+        lines.iter().rfind(|recorded| matches!(recorded.meta.cause, Cause::User { project: Some(_), .. })).unwrap();
+    let foreign = Arc::clone(lines[0].event().unwrap());
+    for (stream, event, meta) in [
+        (StreamId::new("host", "elsewhere"), foreign, Meta::system("test")),
+        (own.stream.clone(), Arc::clone(own.event().unwrap()), Arc::clone(&own.meta)),
+    ] {
+        let event = NewEvent { id: EventId::random(), event, recorded_at: NOW, meta };
+        store.append(&stream, Expected::Any, vec![event]).await.unwrap();
+    }
     let args = export::Args { project, ..export::Args::default() };
     let said = exported(folder, "project", args, &*store).await;
     let (exit, proved) = verified(folder, "project", &[]);

@@ -194,7 +194,7 @@ async fn a_replay_with_another_configuration_packs_otherwise() {
     assert_eq!(exit, Exit::Yes, "{text}");
     assert!(text.contains("same host 4, another host 0, placed only now 0, refused only now 0"), "{text}");
     let stack = "[filter_scheduler]\nram_weight_multiplier = -1.0\ncpu_weight_multiplier = 0\ndisk_weight_multiplier = 0\n\
-                 num_instances_weight_multiplier = 0\n";
+                 io_ops_weight_multiplier = 0\nnum_instances_weight_multiplier = 0\n";
     let (text, exit) = past.ask(stack, &["--replay"]).await;
     assert_eq!(exit, Exit::No, "{text}");
     assert!(text.contains("same host 2, another host 2"), "{text}");

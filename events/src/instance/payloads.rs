@@ -294,11 +294,18 @@ pub struct PersonalErased {
 
 /// One example of each.
 pub fn samples() -> Vec<InstanceEvent> {
+    let mut all = of_servers();
+    all.extend(super::operator::samples());
+    all.extend(super::soft_delete::samples());
+    all
+}
+
+fn of_servers() -> Vec<InstanceEvent> {
     let uuid = |n: u128| uuid::Uuid::from_u128(n);
     let process = ProcessId(uuid(2));
     let fault = FaultInfo { code: 500, message: "No valid host was found.".into(), details: "0 of 3 hosts".into() };
     let pairs = |k: &str, v: &str| vec![(k.to_owned(), v.to_owned())];
-    let mut all = vec![
+    vec![
         BuildRequested {
             instance: InstanceId(uuid(1)),
             process,
@@ -401,8 +408,5 @@ pub fn samples() -> Vec<InstanceEvent> {
         PowerRequested { process, action: PowerAction::Unpause }.into(),
         PowerRequested { process, action: PowerAction::Suspend }.into(),
         PowerRequested { process, action: PowerAction::Resume }.into(),
-    ];
-    all.extend(super::operator::samples());
-    all.extend(super::soft_delete::samples());
-    all
+    ]
 }

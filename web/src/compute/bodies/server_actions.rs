@@ -1,6 +1,6 @@
 //! What can be asked of a server through its `action` path.
 
-use crate::schema::{Schema, any, choice, null_or, object, opt, req, string};
+use crate::schema::{Schema, any, choice, null, null_or, object, opt, req, string};
 
 pub fn start_body() -> Schema {
     object([req("os-start", any())])
@@ -39,7 +39,7 @@ pub fn admin_actions_inject_network_info_body() -> Schema {
 }
 
 pub fn servers_trigger_crash_dump_body() -> Schema {
-    object([req("trigger_crash_dump", any().types(["null"]))])
+    object([req("trigger_crash_dump", null())])
 }
 
 pub fn deferred_delete_force_delete_body() -> Schema {
