@@ -14,13 +14,20 @@ within 30 "the guest counts" said actions-one '^GUEST-TICK '
 tick() { console actions-one | grep -aoE '^GUEST-TICK [0-9]+' | tail -n 1 | cut -d' ' -f2; }
 beyond() { local now; now=$(tick); [ "${now:-0}" -gt "$1" ]; } # number
 
+# ------------------------------------------------------------------------------------------- looked at, and interrupted
+
+DIAGNOSTICS=$(os server show --diagnostics actions-one -f value 2>&1 | tr -d "\n")
+like "its diagnostics count its disks and its memory" "$DIAGNOSTICS" "read_bytes.*'maximum': 160"
+expect "a crash dump is asked for" os server dump create actions-one
+within 20 "the guest heard the interrupt" said actions-one 'NMI received'
+
 # -------------------------------------------------------------------------------------------------------------- paused
 
 expect "a pause is asked for" os server pause actions-one
 within 30 "the server is PAUSED" is actions-one PAUSED
 same "libvirt says so too" "$(v domstate "$ONE")" paused
 like "its power state is Paused" "$(get server actions-one OS-EXT-STS:power_state)" '^(3|Paused)$'
-PAUSED=$(tick); sleep 3
+PAUSED=$(tick); sleep 2
 same "the guest counts no further" "$(tick)" "$PAUSED"
 like "a second pause is refused" "$(os server pause actions-one 2>&1)" "Cannot 'pause' instance $ONE while it is in vm_state paused"
 like "so is a stop" "$(os server stop actions-one 2>&1)" "Cannot 'stop' instance $ONE while it is in vm_state paused"
@@ -46,7 +53,6 @@ same "it was booted once" "$(count_said actions-one GUEST-READY)" 1
 os server suspend actions-one; within 60 "it is suspended once more" is actions-one SUSPENDED
 expect "a hard reboot leads out of it" os server reboot --hard --wait actions-one
 same "nothing is kept on the disk" "$(v dominfo "$ONE" | sed -n 's/^Managed save: *//p')" no
-ready actions-one "the guest was booted anew" 2
 
 EVENTS=$(os server event list actions-one -f value -c Action)
 for action in pause unpause suspend resume reboot; do like "its events have $action" "$EVENTS" "^$action\$"; done
