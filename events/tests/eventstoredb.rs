@@ -80,6 +80,7 @@ impl Served {
         }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "the tests that connect run on several threads")]
     fn connect(&self) -> Arc<EventStoreDb> {
         let options = self.options("test:a-long-password");
         tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(EventStoreDb::connect(&options)))
