@@ -53,9 +53,6 @@ server_pid() {
 
 healthy() { curl -fsS -m 5 -o /dev/null "http://$LISTEN/healthz" 2>/dev/null; }
 
-# A beginning of names that no guest of an earlier data directory has on this host, and the server's number.
-guest_names() { printf 'instance-%s-%%08x' "$(od -An -N4 -tx4 /dev/urandom | tr -d ' ')"; }
-
 server_start() {
   local pid
   if pid=$(server_pid) && healthy; then
@@ -67,7 +64,7 @@ server_start() {
   if [ ! -e "$CONF" ]; then
     printf '%s\n' '# Written by ops/up.sh at the first start; yours to change. All options: docs/configuration.md' \
       '[DEFAULT]' '# Names that no guest of an earlier data directory has on this host.' \
-      "instance_name_template = $(guest_names)" '[chronova]' 'hypervisors = qemu:///system' >"$CONF"
+      'instance_name_template = instance-%(uuid)s' '[chronova]' 'hypervisors = qemu:///system' >"$CONF"
   fi
   "$BIN" config check "$CONF" >"$RUN/config-check" 2>&1 || { cat "$RUN/config-check" >&2; die "$CONF has errors"; }
   setsid "$BIN" serve --data-dir "$DATA" --listen "$LISTEN" --config-file "$CONF" \

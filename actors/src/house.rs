@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronova_events::clock::Clock;
+use chronova_events::ids::InstanceId;
 use chronova_events::store::EventStore;
 use chronova_projections::views::Views;
 
 use crate::gateway::Gateway;
+use crate::guest_name::NameTemplate;
 use crate::hosts::fleet::Fleet;
 use crate::ports::{Images, Networks};
 use crate::process::interference::Interference;
@@ -16,8 +18,8 @@ use crate::scheduler::{Scheduler, SchedulerOptions};
 /// The options of this crate; what each means stands in the reference of `nova.conf` options.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// `[DEFAULT] instance_name_template`: `%x` and `%d` forms of the server's number.
-    pub instance_name_template: String,
+    /// `[DEFAULT] instance_name_template`.
+    pub instance_name_template: NameTemplate,
     /// `[DEFAULT] default_availability_zone`.
     pub availability_zone: String,
     /// The ratios that a new host begins with: `[DEFAULT] cpu_allocation_ratio`, `ram_allocation_ratio`,
@@ -62,7 +64,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            instance_name_template: "instance-%08x".to_owned(),
+            instance_name_template: NameTemplate::default(),
             availability_zone: "nova".to_owned(),
             cpu_allocation_ratio: 4.0,
             ram_allocation_ratio: 1.0,
@@ -113,32 +115,7 @@ impl std::fmt::Debug for House {
 
 impl House {
     /// The libvirt name of a server's domain.
-    pub fn domain_name(&self, number: u64) -> String {
-        domain_name(&self.options.instance_name_template, number)
-    }
-}
-
-/// Fills in `%d`, `%x` and their zero-padded forms (`%08x`).
-fn domain_name(template: &str, number: u64) -> String {
-    let Some((before, after)) = template.split_once('%') else { return format!("{template}{number}") };
-    let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let width: usize = after[..digits].parse().unwrap_or(0);
-    let rest = &after[digits..];
-    match rest.chars().next() {
-        Some('x') => format!("{before}{number:0width$x}{}", &rest[1..]),
-        Some('d') => format!("{before}{number:0width$}{}", &rest[1..]),
-        _ => format!("{template}{number}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::domain_name;
-
-    #[test]
-    fn the_template_is_filled_in_as_printf_does() {
-        assert_eq!(domain_name("instance-%08x", 255), "instance-000000ff");
-        assert_eq!(domain_name("vm%d.cloud", 7), "vm7.cloud");
-        assert_eq!(domain_name("plain-", 7), "plain-7");
+    pub fn domain_name(&self, server: InstanceId, number: u64) -> String {
+        self.options.instance_name_template.fill(server, number)
     }
 }

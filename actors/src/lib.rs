@@ -12,6 +12,7 @@ pub mod shell;
 pub mod config_drive;
 pub mod erasure;
 pub mod flavor;
+pub mod guest_name;
 pub mod host;
 pub mod host_aggregate;
 pub mod hosts;

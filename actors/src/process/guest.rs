@@ -40,7 +40,7 @@ pub(super) async fn spawn(work: &Work, host: HostId, server: &Alive) -> Result<(
     let realisation = work.house.networks.realise(&server.nics).await?;
     let spec = GuestSpec {
         instance: work.instance_id(),
-        domain_name: work.house.domain_name(server.request.number),
+        domain_name: work.house.domain_name(work.instance_id(), server.request.number),
         display_name: server.request.name.clone(),
         flavor_name: server.request.flavor.name.clone(),
         project: server.request.project.clone(),

@@ -5,6 +5,8 @@
 
 use std::path::PathBuf;
 
+use chronova_actors::guest_name::{InvalidTemplate, NameTemplate};
+
 /// Where an option, its name and its meaning come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
@@ -210,6 +212,14 @@ impl OptionValue for String {
     fn parse(raw: &[String], def: &OptionDef) -> Result<Self, String> {
         def.check_choice(last(raw))?;
         Ok(last(raw).to_owned())
+    }
+}
+
+impl OptionValue for NameTemplate {
+    const KIND: Kind = Kind::Text;
+
+    fn parse(raw: &[String], _: &OptionDef) -> Result<Self, String> {
+        last(raw).parse().map_err(|error: InvalidTemplate| error.to_string())
     }
 }
 

@@ -98,7 +98,9 @@ fn servers_of(house: &House, views: &Views, host: HostId) -> Vec<(String, String
     views.servers.read(|servers| {
         servers
             .on_host(host)
-            .filter_map(|row| Some((house.domain_name(row.instance.alive()?.request.number), row.id.to_string())))
+            .filter_map(|row| {
+                Some((house.domain_name(row.id, row.instance.alive()?.request.number), row.id.to_string()))
+            })
             .collect()
     })
 }

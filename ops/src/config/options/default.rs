@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use chronova_actors::guest_name::NameTemplate;
+
 use super::super::option::Default::{HostAddress, HostName, Text};
 
 section! {
@@ -46,10 +48,10 @@ section! {
             default: Text("$state_path/instances"),
             help: "Directory of the libvirt storage pool that holds instances' disks on each compute host.",
         }
-        instance_name_template: String {
+        instance_name_template: NameTemplate {
             default: Text("instance-%08x"),
-            help: "Template of the name that the hypervisor knows an instance by. The directive is replaced by the \
-                   instance's number; `%(uuid)s` stands for its id.",
+            help: "Template of the name that the hypervisor knows an instance by: one of `%d`, `%x` (padded: `%08x`), \
+                   `%(id)d` and `%(id)x` for the instance's number, or `%(uuid)s` for its id.",
         }
         osapi_compute_unique_server_name_scope: String {
             default: Text(""), choices: &["", "project", "global"],

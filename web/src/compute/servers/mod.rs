@@ -113,7 +113,7 @@ pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Arc<Sees> {
 pub(super) fn view(ctx: &Ctx, row: &Arc<ServerRow>, sees: &Arc<Sees>) -> Result<Option<ServerView>, Fault> {
     let house = ctx.house()?;
     let placed = row.server().and_then(|server| server.placement.as_ref()).map(|placed| placed.host);
-    let name = |number| house.domain_name(number);
+    let name = |number| house.domain_name(row.id, number);
     let views = ctx.views()?;
     let view = views.hosts.read(|hosts| {
         let host = placed.and_then(|id| hosts.get(id));

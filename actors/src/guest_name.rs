@@ -1,0 +1,113 @@
+//! `[DEFAULT] instance_name_template`: the name that a host's libvirt knows a guest by.
+//!
+//! One directive, as in Python's `%`: the server's number (`%d`, `%x`, `%08x`, `%(id)d`) or its id (`%(uuid)s`). Without a
+//! directive the number is put behind, so that no two guests have one name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use chronova_events::ids::InstanceId;
+use thiserror::Error;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NameTemplate {
+    before: String,
+    field: Field,
+    after: String,
+    /// As it was written.
+    text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Field {
+    Decimal { width: usize },
+    Hexadecimal { width: usize },
+    Uuid,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{0}` is not a template of names: it may have one of %d, %x (padded: %08x), %(id)d, %(id)x and %(uuid)s")]
+pub struct InvalidTemplate(String);
+
+impl NameTemplate {
+    pub fn fill(&self, server: InstanceId, number: u64) -> String {
+        let Self { before, after, .. } = self;
+        match self.field {
+            Field::Decimal { width } => format!("{before}{number:0width$}{after}"),
+            Field::Hexadecimal { width } => format!("{before}{number:0width$x}{after}"),
+            Field::Uuid => format!("{before}{server}{after}"),
+        }
+    }
+}
+
+impl Default for NameTemplate {
+    /// Nova's.
+    fn default() -> Self {
+        Self {
+            before: "instance-".to_owned(),
+            field: Field::Hexadecimal { width: 8 },
+            after: String::new(),
+            text: "instance-%08x".to_owned(),
+        }
+    }
+}
+
+impl FromStr for NameTemplate {
+    type Err = InvalidTemplate;
+
+    fn from_str(text: &str) -> Result<Self, InvalidTemplate> {
+        let invalid = || InvalidTemplate(text.to_owned());
+        let (before, directive) = text.split_once('%').unwrap_or((text, "d"));
+        let (key, rest) = match directive.strip_prefix('(') {
+            Some(named) => named.split_once(')').ok_or_else(invalid)?,
+            None => ("id", directive),
+        };
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        // A name is at most as long as a file name; a wider number would be no name.
+        let width = rest[..digits].parse().ok().filter(|width| *width <= 32);
+        let width = if digits == 0 { Some(0) } else { width }.ok_or_else(invalid)?;
+        let mut kind = rest[digits..].chars();
+        let field = match (key, kind.next()) {
+            ("id", Some('d')) => Field::Decimal { width },
+            ("id", Some('x')) => Field::Hexadecimal { width },
+            ("uuid", Some('s')) if digits == 0 => Field::Uuid,
+            _ => return Err(invalid()),
+        };
+        let after = kind.as_str();
+        if after.contains('%') {
+            return Err(invalid());
+        }
+        Ok(Self { before: before.to_owned(), field, after: after.to_owned(), text: text.to_owned() })
+    }
+}
+
+impl fmt::Display for NameTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_template_is_filled_in_as_python_does() {
+        let server = InstanceId(uuid::Uuid::from_u128(7));
+        let name = |template: &str, number| template.parse::<NameTemplate>().unwrap().fill(server, number);
+        assert_eq!(name("instance-%08x", 255), "instance-000000ff");
+        assert_eq!(name("vm%d.cloud", 7), "vm7.cloud");
+        assert_eq!(name("vm%(id)03d", 7), "vm007");
+        assert_eq!(name("guest-%(uuid)s", 7), "guest-00000000-0000-0000-0000-000000000007");
+        assert_eq!(name("plain-", 7), "plain-7");
+        assert_eq!(NameTemplate::default(), "instance-%08x".parse().unwrap());
+    }
+
+    #[test]
+    fn what_cannot_be_filled_in_is_refused() {
+        for text in ["%", "%s", "%(uuid)", "%(uuid)d", "%(uuid)08s", "%(name)s", "%(id", "%d-%d", "100%%", "%999d"] {
+            assert_eq!(text.parse::<NameTemplate>(), Err(InvalidTemplate(text.to_owned())));
+        }
+    }
+}
