@@ -29,6 +29,7 @@ pub mod quotas;
 pub mod security_groups;
 pub mod server_groups;
 pub mod servers;
+pub mod slots;
 
 use chronova_events::envelope::Recorded;
 use chronova_events::registry::Event;

@@ -1,13 +1,16 @@
-//! Sets of providers as bits: a provider's number in the [`super::index::Index`] is its bit.
+//! Sets of hosts or providers as bits: the number that a row has in its table is its bit.
 //!
-//! Sets of ten thousand providers are cut and joined in about a hundred machine words, which is why the index answers
-//! with sets and not with lists.
+//! Sets of ten thousand are cut and joined in about a hundred and sixty machine words, which is why the indexes of
+//! [`crate::fleet`] and [`crate::placement`] answer with sets and not with lists.
 
-/// The number that a provider has as long as it exists.
+use serde::{Deserialize, Serialize};
+
+/// The number that a host or provider has as long as it exists.
 pub type Slot = u32;
 
 /// A set of slots.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(from = "Vec<u64>", into = "Vec<u64>")]
 pub struct Slots {
     /// The last word is never empty, so that equal sets are equal words.
     words: Vec<u64>,
@@ -54,6 +57,14 @@ impl Slots {
         self.len -= 1;
         self.trim();
         true
+    }
+
+    pub fn set(&mut self, slot: Slot, is_in: bool) {
+        if is_in {
+            self.insert(slot)
+        } else {
+            self.remove(slot)
+        };
     }
 
     /// What is in both.
@@ -125,6 +136,20 @@ impl Slots {
 #[allow(clippy::cast_possible_truncation)] // slots are made as u32
 fn number(word: usize, bit: usize) -> Slot {
     (word * BITS + bit) as Slot
+}
+
+impl From<Vec<u64>> for Slots {
+    fn from(words: Vec<u64>) -> Self {
+        let mut set = Self { words, len: 0 };
+        set.recount();
+        set
+    }
+}
+
+impl From<Slots> for Vec<u64> {
+    fn from(set: Slots) -> Self {
+        set.words
+    }
 }
 
 impl PartialEq for Slots {

@@ -51,9 +51,9 @@ fn find_wanted(look: &Look<'_>, wanted: &Wanted) -> Found {
     let mut found = Found { totals: wanted.totals(), hosts: count(set.len()), ..Found::default() };
     for narrowing in narrowings(look, wanted) {
         let before = set.clone();
-        set.keep(&narrowing.hosts);
+        set.retain_all(&narrowing.hosts);
         let mut gone = before;
-        gone.drop_all(&set);
+        gone.remove_all(&set);
         let refused = gone.iter().take(EXAMPLES).map(|slot| RefusedHost {
             hostname: look.fleet.row(slot).name.clone(),
             reason: (narrowing.says)(look, slot, &narrowing.words),

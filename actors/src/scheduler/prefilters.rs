@@ -80,7 +80,7 @@ fn in_aggregates<'a>(look: &'a Look<'_>, which: impl Fn(&AggregateRow) -> bool +
     let mut hosts = Slots::default();
     for (_, aggregate) in look.fleet.aggregates().filter(|(_, aggregate)| which(aggregate)) {
         found = true;
-        hosts.add_all(&aggregate.hosts);
+        hosts.extend_all(&aggregate.hosts);
     }
     found.then_some(hosts)
 }
@@ -119,7 +119,7 @@ fn zone(look: &Look<'_>, all: &mut Narrowings) {
         None if *zone == look.request.default_zone => {
             let mut hosts = look.fleet.hosts().clone();
             if let Some(others) = in_aggregates(look, |aggregate| aggregate.zone().is_some()) {
-                hosts.drop_all(&others);
+                hosts.remove_all(&others);
             }
             hosts
         }
@@ -152,9 +152,9 @@ fn compute_status(look: &Look<'_>, all: &mut Narrowings) {
         return;
     }
     let mut hosts = look.fleet.hosts().clone();
-    hosts.keep(look.fleet.enabled());
+    hosts.retain_all(look.fleet.enabled());
     if let Some(disabled) = look.fleet.with_trait("COMPUTE_STATUS_DISABLED") {
-        hosts.drop_all(disabled);
+        hosts.remove_all(disabled);
     }
     all.push(Narrowing {
         name: "compute status",
@@ -178,7 +178,7 @@ fn isolated_aggregates(look: &Look<'_>, wanted: &Wanted, all: &mut Narrowings) {
     });
     let Some(isolated) = isolated else { return };
     let mut hosts = look.fleet.hosts().clone();
-    hosts.drop_all(&isolated);
+    hosts.remove_all(&isolated);
     all.push(Narrowing {
         name: "isolated aggregates",
         words: "no aggregate kept for other traits".to_owned(),
@@ -236,7 +236,7 @@ fn group_traits(look: &Look<'_>, wanted: &Wanted, all: &mut Narrowings) {
         for forbidden in &traits.forbidden {
             let mut hosts = look.fleet.hosts().clone();
             if let Some(with) = look.fleet.with_trait(forbidden) {
-                hosts.drop_all(with);
+                hosts.remove_all(with);
             }
             all.push(Narrowing {
                 name: "traits",
@@ -256,7 +256,7 @@ fn with_trait(look: &Look<'_>, name: &'static str, required: &str) -> Narrowing 
 fn with_any_trait(look: &Look<'_>, name: &'static str, any: &BTreeSet<String>) -> Narrowing {
     let mut hosts = Slots::default();
     for with in any.iter().filter_map(|name| look.fleet.with_trait(name)) {
-        hosts.add_all(with);
+        hosts.extend_all(with);
     }
     let names = any.iter().map(String::as_str).collect::<Vec<_>>().join(" or ");
     Narrowing {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use chronova_events::ledger::Inventory;
 use serde::{Deserialize, Serialize};
 
-use super::slots::{Slot, Slots};
+use crate::slots::{Slot, Slots};
 
 /// What one host has of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

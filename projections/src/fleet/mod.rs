@@ -7,7 +7,6 @@
 //! It is a read model as any other and may lag: the ledger's `decide` has the last word.
 
 mod columns;
-mod slots;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,8 +25,8 @@ use uuid::Uuid;
 
 use crate::Projection;
 
+pub use crate::slots::{Slot, Slots};
 pub use columns::{Column, Line};
-pub use slots::{Slot, Slots};
 
 /// A compute host, or another provider of resources (`facts` is `None`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -180,7 +179,7 @@ impl Fleet {
         let mut zones: BTreeMap<&str, Slots> = BTreeMap::new();
         for row in self.aggregates.values() {
             if let Some(zone) = row.zone() {
-                zones.entry(zone).or_default().add_all(&row.hosts);
+                zones.entry(zone).or_default().extend_all(&row.hosts);
             }
         }
         zones

@@ -22,7 +22,7 @@ use chronova_events::ledger::Provider;
 
 use super::index::Index;
 pub use super::request::{AggregateFilter, Group, Request, TraitFilter};
-use super::slots::Slots;
+use crate::slots::Slots;
 
 /// More answers than any client can use; a request for combinations in a wide tree can have astronomically many.
 const MOST: usize = 100_000;

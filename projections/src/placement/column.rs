@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use chronova_events::ledger::InventoryLine;
 
-use super::slots::{Slot, Slots};
+use crate::slots::{Slot, Slots};
 
 /// What is left of a class at one provider, and the units in which it is given out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::column::{Column, Room};
 use super::request::{AggregateFilter, TraitFilter};
-use super::slots::{Slot, Slots};
+use crate::slots::{Slot, Slots};
 
 #[derive(Debug, Clone)]
 struct Row {

@@ -5,7 +5,6 @@ pub mod candidates;
 pub mod column;
 pub mod index;
 pub mod request;
-pub mod slots;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

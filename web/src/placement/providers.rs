@@ -7,7 +7,7 @@ use chronova_events::ids::ProviderId;
 use chronova_events::ledger::{Ledger, Provider};
 use chronova_projections::placement::candidates::{AggregateFilter, TraitFilter};
 use chronova_projections::placement::index::Index;
-use chronova_projections::placement::slots::Slots;
+use chronova_projections::slots::Slots;
 use serde_json::{Value, json};
 
 use super::reject::{During, no_provider};

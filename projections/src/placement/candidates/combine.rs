@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use chronova_events::ids::ProviderId;
 
-use super::super::slots::{Slot, Slots};
 use super::plan::{Plan, Serves, Together};
 use super::{Amounts, Candidate};
+use crate::slots::{Slot, Slots};
 
 /// One way to serve one group in one tree: provider, class, amount; and the providers, those without amounts included.
 struct Part {

@@ -6,7 +6,7 @@ use chronova_events::ids::ProviderId;
 
 use super::super::index::Index;
 use super::super::request::{Group, Request};
-use super::super::slots::{Slot, Slots};
+use crate::slots::{Slot, Slots};
 
 /// What a search looks at.
 pub(super) struct Plan<'a> {
