@@ -19,7 +19,7 @@ use crate::host::{HostAggregate, HostCommand};
 use crate::house::{House, Options};
 use crate::instance::{InstanceAggregate, InstanceCommand};
 use crate::ledger::{CELL, LedgerAggregate, LedgerCommand};
-use crate::reconcile::placement;
+use crate::reconcile::{placement, volumes};
 
 /// Heartbeats that may fail before a host counts as down.
 const MISSED_BEATS: u32 = 2;
@@ -254,6 +254,7 @@ impl Agent {
         for (instance, remedy) in missing {
             self.apply(member, instance, remedy).await;
         }
+        volumes::sweep(&self.house, member.host, &self.driver).await;
     }
 
     async fn caught_up(&self, position: Position) -> bool {

@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use thiserror::Error;
 
 use super::plan::Shape;
-use super::{build_instance, crash_dump, delete_instance, power, restore, soft_delete};
+use super::{build_instance, crash_dump, delete_instance, power, restore, soft_delete, volume};
 use crate::aggregate::CommandError;
 use crate::house::{House, Options};
 use crate::instance::{InstanceAggregate, InstanceReject};
@@ -77,6 +77,7 @@ impl Definition {
             Task::CrashDump { .. } => &crash_dump::DEFINITION,
             Task::SoftDelete { .. } => &soft_delete::DEFINITION,
             Task::Restore { .. } => &restore::DEFINITION,
+            Task::Volume { work, .. } => volume::definition(*work),
         }
     }
 

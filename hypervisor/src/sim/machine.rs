@@ -52,7 +52,7 @@ impl SimGuest {
 #[derive(Debug)]
 pub(super) struct Machine {
     index: usize,
-    uri: Arc<SimUri>,
+    pub(super) uri: Arc<SimUri>,
     host: HostId,
     hostname: String,
     journal: Option<Arc<Journal>>,
@@ -66,6 +66,8 @@ pub(super) struct Machine {
     images: BTreeSet<String>,
     networks: BTreeSet<NetworkId>,
     filters: BTreeSet<String>,
+    /// The volume service's volumes: bytes and content.
+    pub(super) volumes: BTreeMap<String, (u64, String)>,
     /// As they were last given in this process; not kept.
     pub(super) filter_specs: BTreeMap<String, FilterSpec>,
     signals: Option<broadcast::Sender<HostSignal>>,
@@ -90,6 +92,7 @@ impl Machine {
             images: BTreeSet::new(),
             networks: BTreeSet::new(),
             filters: BTreeSet::new(),
+            volumes: BTreeMap::new(),
             filter_specs: BTreeMap::new(),
             signals: None,
             image_gate: Arc::default(),
@@ -124,7 +127,7 @@ impl Machine {
     }
 
     /// Persists a change, then makes it.
-    fn change(&mut self, change: &Change) -> DriverResult<()> {
+    pub(super) fn change(&mut self, change: &Change) -> DriverResult<()> {
         if let Some(journal) = &self.journal {
             let failed = |error| DriverError::Failed { call: "state file", message: format!("{error}") };
             journal.append(&change.line(self.index)).map_err(failed)?;
@@ -187,6 +190,12 @@ impl Machine {
             Change::NoFilter(name) => {
                 self.filters.remove(name);
             }
+            Change::Volume { name, size, content } => {
+                self.volumes.insert(name.clone(), (*size, content.clone()));
+            }
+            Change::NoVolume(name) => {
+                self.volumes.remove(name);
+            }
         }
     }
 
@@ -204,6 +213,11 @@ impl Machine {
         changes.extend(self.networks.iter().copied().map(Change::Network));
         changes.extend(self.filters.iter().cloned().map(Change::Filter));
         changes.extend(self.leaks.iter().copied().map(Change::Leak));
+        changes.extend(self.volumes.iter().map(|(name, (size, content))| Change::Volume {
+            name: name.clone(),
+            size: *size,
+            content: content.clone(),
+        }));
         for (instance, guest) in &self.guests {
             changes.push(Self::definition(*instance, guest));
             if guest.is_on() {
