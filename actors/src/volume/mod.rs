@@ -5,7 +5,8 @@
 //! | [`decide`] | what may happen to a volume |
 //! | [`attach`] | the same, for its attachments |
 //! | [`snapshots`] | the same, for its snapshots |
-//! | [`service`] | the embedded volume service: quota first, then the volume; the port for the compute side |
+//! | [`service`] | the embedded volume service: quota first, then the volume |
+//! | [`port`] | the same, for the compute side |
 //!
 //! ```text
 //! creating -> available -> reserved -> attaching -> in-use -> detaching -> available
@@ -20,6 +21,7 @@
 
 pub mod attach;
 pub mod decide;
+pub mod port;
 pub mod service;
 pub mod snapshots;
 #[cfg(test)]

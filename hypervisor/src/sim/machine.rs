@@ -190,12 +190,7 @@ impl Machine {
             Change::NoFilter(name) => {
                 self.filters.remove(name);
             }
-            Change::Volume { name, size, content } => {
-                self.volumes.insert(name.clone(), (*size, content.clone()));
-            }
-            Change::NoVolume(name) => {
-                self.volumes.remove(name);
-            }
+            Change::Volume { .. } | Change::NoVolume(_) => self.apply_to_volumes(change),
         }
     }
 
@@ -213,11 +208,7 @@ impl Machine {
         changes.extend(self.networks.iter().copied().map(Change::Network));
         changes.extend(self.filters.iter().cloned().map(Change::Filter));
         changes.extend(self.leaks.iter().copied().map(Change::Leak));
-        changes.extend(self.volumes.iter().map(|(name, (size, content))| Change::Volume {
-            name: name.clone(),
-            size: *size,
-            content: content.clone(),
-        }));
+        changes.extend(self.volume_changes());
         for (instance, guest) in &self.guests {
             changes.push(Self::definition(*instance, guest));
             if guest.is_on() {

@@ -16,6 +16,28 @@ const GIB: u64 = 1 << 30;
 const SECTOR: usize = 512;
 
 impl Machine {
+    pub(super) fn apply_to_volumes(&mut self, change: &Change) {
+        match change {
+            Change::Volume { name, size, content } => {
+                self.volumes.insert(name.clone(), (*size, content.clone()));
+            }
+            Change::NoVolume(name) => {
+                self.volumes.remove(name);
+            }
+            _ => {}
+        }
+    }
+
+    /// What gives the volumes as they are.
+    pub(super) fn volume_changes(&self) -> impl Iterator<Item = Change> {
+        let change = |(name, (size, content)): (&String, &(u64, String))| Change::Volume {
+            name: name.clone(),
+            size: *size,
+            content: content.clone(),
+        };
+        self.volumes.iter().map(change)
+    }
+
     fn pool_status(&self) -> PoolStatus {
         let used: u64 = self.volumes.values().map(|(size, _)| size).sum();
         let capacity = self.uri.disk_gib * GIB;
