@@ -94,6 +94,11 @@ pub(super) fn find_where(ctx: &Ctx, name: &str, deleted: bool) -> Result<Found, 
     Ok(Found { id, row, permit, target })
 }
 
+/// In the one spelling in which Nova keeps addresses. The schema let only addresses through.
+fn one_spelling(address: String) -> String {
+    address.parse::<std::net::IpAddr>().map_or(address, |parsed| parsed.to_string())
+}
+
 /// What the caller sees of servers; asked once per request.
 pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Arc<Sees> {
     let own = ctx.own_target();
@@ -120,7 +125,10 @@ pub(super) fn view(ctx: &Ctx, row: &Arc<ServerRow>, sees: &Arc<Sees>) -> Result<
         ServerView::new(Arc::clone(row), host, sees, name)
     });
     let group = views.server_groups.read(|groups| groups.of_server(row.id).map(|group| group.definition.group));
-    Ok(view.map(|view| ServerView { zone: placed.map(|host| zones::of_host(house, views, host)), group, ..view }))
+    let zone = placed.map(|host| zones::of_host(house, views, host));
+    let known = row.server().filter(|_| !sees.brief);
+    let security_groups = known.map_or_else(Vec::new, |server| security_groups::names(views, row.id, server));
+    Ok(view.map(|view| ServerView { zone, group, security_groups, ..view }))
 }
 
 /// The server as the read model shows it now, in full.
