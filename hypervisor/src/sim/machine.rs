@@ -60,6 +60,8 @@ pub(super) struct Machine {
     pub(super) faults: FaultPlan,
     pub(super) calls: BTreeMap<Call, u64>,
     alive: bool,
+    /// Of this process, as long as it runs.
+    up_since: Instant,
     tear: bool,
     pub(super) guests: BTreeMap<InstanceId, SimGuest>,
     leaks: BTreeSet<InstanceId>,
@@ -86,6 +88,7 @@ impl Machine {
             uri: Arc::clone(uri),
             calls: BTreeMap::new(),
             alive: true,
+            up_since: Instant::now(),
             tear: false,
             guests: BTreeMap::new(),
             leaks: BTreeSet::new(),
@@ -289,7 +292,7 @@ impl Machine {
             disk_used_gib,
             disk_free_gib: self.uri.disk_gib.saturating_sub(disk_used_gib),
             running_guests: u32::try_from(running().count()).unwrap_or(u32::MAX),
-            uptime_seconds: None,
+            uptime_seconds: Some(self.up_since.elapsed().as_secs()),
         }
     }
 
@@ -501,7 +504,7 @@ impl Machine {
         let booting = guest.power == PowerState::Running && guest.started.elapsed() < self.uri.boot;
         let mut text = String::new();
         for boot in 1..=guest.boots {
-            text.push_str("Booting simulated guest\n");
+            text.push_str("Booting simulated guest\nkernel: up\ninit: up\n");
             if boot < guest.boots || !booting {
                 use std::fmt::Write as _;
                 let _ = writeln!(text, "GUEST-READY name={} uuid={instance} boots={boot}", guest.domain_name);
@@ -561,6 +564,7 @@ impl Machine {
         }
         if !self.alive {
             self.alive = true;
+            self.up_since = Instant::now();
             self.tell(HostSignal::Connected);
         }
         Ok(())

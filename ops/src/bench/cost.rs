@@ -79,7 +79,8 @@ async fn open(folder: &std::path::Path) -> Result<(World, Api, InstanceId)> {
     let options = Options::default();
     let mut filling = registrations(&SimUri::new(HOSTS), &options).await?;
     let uri = SimUri::new(HOSTS);
-    let ids: Vec<InstanceId> = (0..SERVERS).map(|number| InstanceId::derive(uuid::Uuid::nil(), &number.to_string())).collect();
+    let ids: Vec<InstanceId> =
+        (0..SERVERS).map(|number| InstanceId::derive(uuid::Uuid::nil(), &number.to_string())).collect();
     for (number, id) in ids.iter().enumerate() {
         let mut request = schedule::build(*id);
         (request.project, request.name) = (ProjectId::new("admin"), format!("server-{number}"));

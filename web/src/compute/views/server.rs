@@ -52,6 +52,8 @@ pub struct ServerView {
     pub zone: Option<String>,
     /// The server group that it is a member of.
     pub group: Option<ServerGroupId>,
+    /// Of all its ports, each once, by name.
+    pub security_groups: Vec<String>,
 }
 
 /// What a view has from elsewhere than the row and [`Sees`]: with these it says which text is right.
@@ -61,6 +63,7 @@ pub struct Beside {
     instance_name: String,
     zone: Option<String>,
     group: Option<ServerGroupId>,
+    security_groups: Vec<String>,
 }
 
 impl ServerView {
@@ -68,8 +71,14 @@ impl ServerView {
     /// is made to say here which of them it is.
     pub fn beside(&self) -> Beside {
         // `status` follows from the row.
-        let Self { row: _, status: _, sees: _, host_status, instance_name, zone, group } = self;
-        Beside { host_status, instance_name: instance_name.clone(), zone: zone.clone(), group: *group }
+        let Self { row: _, status: _, sees: _, host_status, instance_name, zone, group, security_groups } = self;
+        Beside {
+            host_status,
+            instance_name: instance_name.clone(),
+            zone: zone.clone(),
+            group: *group,
+            security_groups: security_groups.clone(),
+        }
     }
 
     /// `None` for a row whose server was never asked for.
@@ -83,7 +92,8 @@ impl ServerView {
         let server = row.server()?;
         let host_status = if server.placement.is_some() { host_status(host) } else { "" };
         let instance_name = name(server.request.number);
-        Some(Self { row, status, sees: Arc::clone(sees), host_status, instance_name, zone: None, group: None })
+        let (sees, zone, group, security_groups) = (Arc::clone(sees), None, None, Vec::new());
+        Some(Self { row, status, sees, host_status, instance_name, zone, group, security_groups })
     }
 
     fn with(&self, show: impl FnOnce(&Alive) -> Value) -> Value {
@@ -140,19 +150,6 @@ pub fn addresses(nics: &[NicInfo], extended: bool) -> Value {
         }
     }
     Value::Object(networks)
-}
-
-/// The security groups of all interfaces, each once; before there are interfaces, those asked for.
-pub fn security_groups(server: &Alive) -> Vec<&str> {
-    let mut names: Vec<&str> = Vec::new();
-    let bound = server.nics.iter().flat_map(|nic| &nic.security_groups);
-    let asked = server.request.security_groups.iter().filter(|_| server.nics.is_empty());
-    for name in bound.chain(asked) {
-        if !names.contains(&name.as_str()) {
-            names.push(name);
-        }
-    }
-    names
 }
 
 pub fn disk_config(config: DiskConfig) -> &'static str {
@@ -307,10 +304,8 @@ pub static SERVER: FieldTable<ServerView> = FieldTable::new(&[
     field("key_name", |v: &ServerView| v.with(|s| json!(s.request.key.as_ref().map(|key| &key.name)))).when(full),
     field("OS-SRV-USG:launched_at", |v: &ServerView| v.with(|s| micros(s.launched_at))).when(full),
     field("OS-SRV-USG:terminated_at", |v: &ServerView| v.with(|s| micros(s.terminated_at))).when(full),
-    field("security_groups", |v: &ServerView| {
-        v.with(|s| security_groups(s).into_iter().map(|name| json!({"name": name})).collect())
-    })
-    .when(|v| !v.sees.brief && v.is(|s| !security_groups(s).is_empty())),
+    field("security_groups", |v: &ServerView| v.security_groups.iter().map(|name| json!({"name": name})).collect())
+        .when(|v| !v.sees.brief && !v.security_groups.is_empty()),
     field("OS-EXT-STS:task_state", |v: &ServerView| json!(v.status.task_state)).when(full),
     field("OS-EXT-STS:vm_state", |v: &ServerView| json!(v.status.vm_state)).when(full),
     field("OS-EXT-STS:power_state", |v: &ServerView| json!(v.status.power_state)).when(full),
