@@ -55,7 +55,7 @@ pub struct ServerView {
 }
 
 /// What a view has from elsewhere than the row and [`Sees`]: with these it says which text is right.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Beside {
     host_status: &'static str,
     instance_name: String,
@@ -63,15 +63,24 @@ pub struct Beside {
     group: Option<ServerGroupId>,
 }
 
-impl ServerView {
-    /// Everything that is shown and follows neither from the row nor from what the caller sees. Whoever adds to the view
-    /// is made to say here which of them it is.
-    pub fn beside(&self) -> Beside {
-        // `status` follows from the row.
-        let Self { row: _, status: _, sees: _, host_status, instance_name, zone, group } = self;
-        Beside { host_status, instance_name: instance_name.clone(), zone: zone.clone(), group: *group }
+impl Beside {
+    /// Whoever adds to the view is made to say here what it follows from: the row, what the caller sees, or neither.
+    pub fn of(view: &ServerView) -> Self {
+        let ServerView { row: _, status: _, sees: _, host_status, instance_name, zone, group } = view;
+        Self { host_status, instance_name: instance_name.clone(), zone: zone.clone(), group: *group }
     }
 
+    /// Whether it is so in another view.
+    pub fn is_in(&self, view: &ServerView) -> bool {
+        let Self { host_status, instance_name, zone, group } = self;
+        view.host_status == *host_status
+            && view.instance_name == *instance_name
+            && view.zone == *zone
+            && view.group == *group
+    }
+}
+
+impl ServerView {
     /// `None` for a row whose server was never asked for.
     pub fn new(
         row: Arc<ServerRow>,
