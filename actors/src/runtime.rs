@@ -20,7 +20,7 @@ use crate::house::{House, Options};
 use crate::ports::{Images, Networks};
 use crate::process::interference::Interference;
 use crate::process::supervisor;
-use crate::reconcile::{filters, networks as host_networks, placement, quota, reclaim, server_groups};
+use crate::reconcile::{filters, interfaces, networks as host_networks, placement, quota, reclaim, server_groups};
 use crate::scheduler::Scheduler;
 
 /// The log, the read models that follow it, and the aggregates: what ports are made of.
@@ -110,6 +110,7 @@ impl Runtime {
             async move { reclaim::keep(&house).await }
         });
         tasks.spawn(filters::keep(Arc::clone(&house), Arc::clone(&store)));
+        tasks.spawn(interfaces::keep(Arc::clone(&house), Arc::clone(&store)));
         let (from, again) = (house.views.position(), house.options.resync);
         tasks.spawn(host_networks::keep(Arc::clone(&store), from, drivers.clone(), again));
         for driver in drivers {

@@ -14,6 +14,7 @@ pub mod replay;
 pub mod runner;
 pub mod views;
 
+pub mod consoles;
 pub mod erasures;
 pub mod flavors;
 pub mod fleet;

@@ -14,7 +14,9 @@ use futures::future::BoxFuture;
 use thiserror::Error;
 
 use super::plan::Shape;
-use super::{build_instance, crash_dump, delete_instance, power, restore, soft_delete};
+use super::{
+    attach_interface, build_instance, crash_dump, delete_instance, detach_interface, power, restore, soft_delete,
+};
 use crate::aggregate::CommandError;
 use crate::house::{House, Options};
 use crate::instance::{InstanceAggregate, InstanceReject};
@@ -77,6 +79,8 @@ impl Definition {
             Task::CrashDump { .. } => &crash_dump::DEFINITION,
             Task::SoftDelete { .. } => &soft_delete::DEFINITION,
             Task::Restore { .. } => &restore::DEFINITION,
+            Task::AttachInterface { .. } => &attach_interface::DEFINITION,
+            Task::DetachInterface { .. } => &detach_interface::DEFINITION,
         }
     }
 

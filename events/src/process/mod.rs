@@ -7,8 +7,8 @@ mod state;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{HostId, InstanceId, ProcessId};
-use crate::instance::{FaultInfo, NicInfo, PowerAction};
+use crate::ids::{HostId, InstanceId, PortId, ProcessId};
+use crate::instance::{FaultInfo, NicInfo, PowerAction, RequestedNic};
 
 pub use state::{Failure, Process, Running, StepRecord};
 
@@ -43,6 +43,8 @@ pub enum Task {
     CrashDump { instance: InstanceId },
     SoftDelete { instance: InstanceId },
     Restore { instance: InstanceId },
+    AttachInterface { instance: InstanceId, wanted: RequestedNic },
+    DetachInterface { instance: InstanceId, port: PortId },
 }
 
 impl Task {
@@ -55,6 +57,8 @@ impl Task {
             Self::CrashDump { .. } => "crash_dump",
             Self::SoftDelete { .. } => "soft_delete",
             Self::Restore { .. } => "restore",
+            Self::AttachInterface { .. } => "attach_interface",
+            Self::DetachInterface { .. } => "detach_interface",
         }
     }
 
@@ -66,7 +70,9 @@ impl Task {
             | Self::Power { instance, .. }
             | Self::CrashDump { instance }
             | Self::SoftDelete { instance }
-            | Self::Restore { instance } => *instance,
+            | Self::Restore { instance }
+            | Self::AttachInterface { instance, .. }
+            | Self::DetachInterface { instance, .. } => *instance,
         }
     }
 }
@@ -156,5 +162,15 @@ pub fn samples() -> Vec<ProcessEvent> {
         Started { process, task: Task::CrashDump { instance: InstanceId(uuid(2)) } }.into(),
         Started { process, task: Task::SoftDelete { instance: InstanceId(uuid(2)) } }.into(),
         Started { process, task: Task::Restore { instance: InstanceId(uuid(2)) } }.into(),
+        Started {
+            process,
+            task: Task::AttachInterface {
+                instance: InstanceId(uuid(2)),
+                wanted: RequestedNic { network: None, port: Some(PortId(uuid(6))), fixed_ip: None, tag: None },
+            },
+        }
+        .into(),
+        Started { process, task: Task::DetachInterface { instance: InstanceId(uuid(2)), port: PortId(uuid(6)) } }
+            .into(),
     ]
 }

@@ -43,6 +43,9 @@ calls! {
     ConsoleLog = "console_log",
     Interrupt = "interrupt",
     Diagnostics = "diagnostics",
+    AttachNic = "attach_nic",
+    DetachNic = "detach_nic",
+    VncAddress = "vnc_address",
 }
 
 /// What a fault does.

@@ -47,6 +47,9 @@ pub(super) enum Change {
     NoNetwork(NetworkId),
     Filter(String),
     NoFilter(String),
+    /// One more interface, by its MAC.
+    Plug(InstanceId, String),
+    Unplug(InstanceId, String),
 }
 
 impl Change {
@@ -70,6 +73,8 @@ impl Change {
             Self::NoNetwork(network) => format!("{host} no-network {network}\n"),
             Self::Filter(name) => format!("{host} filter {name}\n"),
             Self::NoFilter(name) => format!("{host} no-filter {name}\n"),
+            Self::Plug(instance, mac) => format!("{host} plug {instance} {mac}\n"),
+            Self::Unplug(instance, mac) => format!("{host} unplug {instance} {mac}\n"),
         }
     }
 
@@ -101,6 +106,10 @@ impl Change {
             "no-network" => Self::NoNetwork(rest.parse().ok()?),
             "filter" => Self::Filter(rest.to_owned()),
             "no-filter" => Self::NoFilter(rest.to_owned()),
+            "plug" => rest.split_once(' ').and_then(|(id, mac)| Some(Self::Plug(id.parse().ok()?, mac.to_owned())))?,
+            "unplug" => {
+                rest.split_once(' ').and_then(|(id, mac)| Some(Self::Unplug(id.parse().ok()?, mac.to_owned())))?
+            }
             _ => return None,
         };
         Some((host.parse().ok()?, change))
