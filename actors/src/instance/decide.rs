@@ -49,7 +49,7 @@ pub fn decide(state: &Instance, command: InstanceCommand) -> Decision {
         InstanceCommand::AttachNic { process, wanted, asker } => interfaces::attach(server, process, wanted, asker),
         InstanceCommand::DetachNic { process, port, asker } => interfaces::detach(server, process, port, asker),
         InstanceCommand::LoseNic { process, port } => interfaces::lose(server, process, port),
-        InstanceCommand::RefreshNics { nics } => interfaces::refresh(server, nics),
+        InstanceCommand::RefreshNics { nics } => interfaces::refresh(server, &nics),
         InstanceCommand::Power { process, action, asker } => power(server, process, action, asker),
         InstanceCommand::Change { changes, asker } => change(server, changes, asker),
         InstanceCommand::Lock { lock: wanted } => lock(server, wanted),

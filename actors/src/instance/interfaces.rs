@@ -35,7 +35,7 @@ pub(super) fn lose(server: &Alive, process: ProcessId, port: PortId) -> Decision
 }
 
 /// Only what the server has: what came or went meanwhile stays as its own process left it.
-pub(super) fn refresh(server: &Alive, nics: Vec<NicInfo>) -> Decision {
+pub(super) fn refresh(server: &Alive, nics: &[NicInfo]) -> Decision {
     let now: Vec<NicInfo> = server
         .nics
         .iter()
