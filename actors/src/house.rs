@@ -11,7 +11,7 @@ use chronova_projections::views::Views;
 use crate::gateway::Gateway;
 use crate::guest_name::NameTemplate;
 use crate::hosts::fleet::Fleet;
-use crate::ports::{Images, Networks};
+use crate::ports::{Images, Networks, Volumes};
 use crate::process::interference::Interference;
 use crate::scheduler::{Scheduler, SchedulerOptions};
 
@@ -98,6 +98,7 @@ pub struct House {
     pub fleet: Arc<Fleet>,
     pub networks: Arc<dyn Networks>,
     pub images: Arc<dyn Images>,
+    pub volumes: Arc<dyn Volumes>,
     pub clock: Arc<dyn Clock>,
     pub scheduler: Arc<Scheduler>,
     /// Read where nothing is kept in memory: what was decided, and why.

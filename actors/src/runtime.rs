@@ -17,7 +17,7 @@ use crate::gateway::Gateway;
 use crate::host::{HostAggregate, HostCommand};
 use crate::hosts::{agent, fleet::Fleet};
 use crate::house::{House, Options};
-use crate::ports::{Images, Networks};
+use crate::ports::{Images, Networks, Volumes};
 use crate::process::interference::Interference;
 use crate::process::supervisor;
 use crate::reconcile::{filters, networks as host_networks, placement, quota, reclaim, server_groups};
@@ -71,6 +71,7 @@ impl Runtime {
         drivers: Vec<Arc<dyn Driver>>,
         networks: Arc<dyn Networks>,
         images: Arc<dyn Images>,
+        volumes: Arc<dyn Volumes>,
         options: Options,
     ) -> Self {
         let Core { store, clock, views, gateway, interference } = core;
@@ -91,6 +92,7 @@ impl Runtime {
             fleet,
             networks,
             images,
+            volumes,
             clock,
             scheduler,
             log: Arc::clone(&store),

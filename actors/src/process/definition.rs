@@ -91,8 +91,10 @@ impl Definition {
 }
 
 impl Work {
+    /// The server that the process works on. By the table of processes no step of a server's process is ever run for
+    /// anything else; a volume's would get the id that no server has.
     pub fn instance_id(&self) -> InstanceId {
-        self.running.task.instance()
+        self.running.task.instance().unwrap_or(InstanceId(uuid::Uuid::nil()))
     }
 
     /// The server as it is now; `None` if it is gone.

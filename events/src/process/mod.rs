@@ -7,7 +7,7 @@ mod state;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{HostId, InstanceId, ProcessId};
+use crate::ids::{HostId, InstanceId, ProcessId, VolumeId};
 use crate::instance::{FaultInfo, NicInfo, PowerAction};
 
 pub use state::{Failure, Process, Running, StepRecord};
@@ -45,6 +45,22 @@ pub enum Task {
     Restore { instance: InstanceId },
 }
 
+/// What a process works on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    Server(InstanceId),
+    Volume(VolumeId),
+}
+
+impl std::fmt::Display for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Server(id) => id.fmt(f),
+            Self::Volume(id) => id.fmt(f),
+        }
+    }
+}
+
 impl Task {
     /// The process's name, as `chronova inspect` and the metrics show it.
     pub fn name(&self) -> &'static str {
@@ -58,15 +74,23 @@ impl Task {
         }
     }
 
-    /// The server that the process works on.
-    pub fn instance(&self) -> InstanceId {
+    /// What the process works on.
+    pub fn subject(&self) -> Subject {
         match self {
             Self::BuildInstance { instance }
             | Self::DeleteInstance { instance, .. }
             | Self::Power { instance, .. }
             | Self::CrashDump { instance }
             | Self::SoftDelete { instance }
-            | Self::Restore { instance } => *instance,
+            | Self::Restore { instance } => Subject::Server(*instance),
+        }
+    }
+
+    /// The server that the process works on, if it is a server's.
+    pub fn instance(&self) -> Option<InstanceId> {
+        match self.subject() {
+            Subject::Server(instance) => Some(instance),
+            Subject::Volume(_) => None,
         }
     }
 }

@@ -8,6 +8,7 @@ use chronova_actors::erasure::work::Eraser;
 use chronova_actors::image::embedded::EmbeddedImages;
 use chronova_actors::image::files::ImageFiles;
 use chronova_actors::network::service::EmbeddedNetworks;
+use chronova_actors::ports::NoVolumes;
 use chronova_actors::runtime::{Core, Runtime};
 use chronova_events::clock::SystemClock;
 use chronova_events::store::EventStore;
@@ -49,8 +50,9 @@ impl House {
             .context("the folder of the images cannot be used")?;
         let images = EmbeddedImages::new(files, Arc::clone(&core.views));
         images.recover(&core.gateway).await.context("the images cannot be put in order")?;
-        let runtime =
-            Runtime::start(core, drivers(config)?, networks, Arc::clone(&images) as _, settings::actors(config)).await;
+        let (drivers, options) = (drivers(config)?, settings::actors(config));
+        let volumes = Arc::new(NoVolumes);
+        let runtime = Runtime::start(core, drivers, networks, Arc::clone(&images) as _, volumes, options).await;
         let eraser = Eraser {
             store: Arc::clone(&store) as _,
             gateway: Arc::clone(&runtime.house.gateway),
