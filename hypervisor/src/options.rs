@@ -60,6 +60,10 @@ pub struct LibvirtOptions {
     pub call_deadline: Duration,
     /// How long a transfer (image upload) may go without making progress.
     pub transfer_stall: Duration,
+    /// `[libvirt] device_detach_attempts`: how often a guest is asked to let go of a disk.
+    pub detach_attempts: u32,
+    /// `[libvirt] device_detach_timeout`: how long it may take each time.
+    pub detach_timeout: Duration,
     /// Calls in flight per host; more wait in line.
     pub workers: usize,
     /// Keepalive: seconds between probes, and probes missed until the connection counts as dead.
@@ -82,6 +86,8 @@ impl Default for LibvirtOptions {
             forward: ForwardMode::Auto,
             call_deadline: Duration::from_mins(1),
             transfer_stall: Duration::from_mins(1),
+            detach_attempts: 8,
+            detach_timeout: Duration::from_secs(20),
             workers: 6,
             keepalive: (5, 3),
             reconnect_max: Duration::from_secs(30),

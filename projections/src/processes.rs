@@ -7,7 +7,7 @@ use chronova_events::envelope::{Meta, Recorded};
 use chronova_events::fold::Fold;
 use chronova_events::ids::{EventId, InstanceId, ProcessId};
 use chronova_events::instance::InstanceEvent;
-use chronova_events::process::{Process, ProcessEvent, Task};
+use chronova_events::process::{DiskTask, Process, ProcessEvent, Task};
 use chronova_events::registry::Event;
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +43,20 @@ pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<Pending> {
         InstanceEvent::RestoreRequested(asked) => (asked.process, Task::Restore { instance }),
         InstanceEvent::CrashDumpRequested(asked) => (asked.process, Task::CrashDump { instance }),
         InstanceEvent::PowerRequested(asked) => (asked.process, Task::Power { instance, action: asked.action }),
+        InstanceEvent::VolumeAttachRequested(asked) => {
+            let device = &asked.device;
+            let (volume, attachment) = (device.volume?, device.attachment?);
+            (asked.process, Task::AttachVolume(DiskTask { instance, device: device.id, volume, attachment }))
+        }
+        InstanceEvent::VolumeDetachRequested(asked) => {
+            let (device, volume, attachment) = (asked.device, asked.volume, asked.attachment);
+            (asked.process, Task::DetachVolume(DiskTask { instance, device, volume, attachment }))
+        }
+        InstanceEvent::VolumeSwapRequested(asked) => {
+            let (device, volume, attachment) = (asked.device, asked.old, asked.old_attachment);
+            let disk = DiskTask { instance, device, volume, attachment };
+            (asked.process, Task::SwapVolume { disk, new: asked.new, new_attachment: asked.new_attachment })
+        }
         _ => return None,
     };
     let (meta, asked_by) = (Arc::clone(&recorded.meta), recorded.id);

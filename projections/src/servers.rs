@@ -55,6 +55,9 @@ impl Action {
             "unpause" => "compute_unpause_instance",
             "suspend" => "compute_suspend_instance",
             "resume" => "compute_resume_instance",
+            "attach_volume" => "compute_attach_volume",
+            "detach_volume" => "compute_detach_volume",
+            "swap_volume" => "compute_swap_volume",
             _ => return None,
         };
         Some(ActionStep {
@@ -126,7 +129,7 @@ impl ServerRow {
 
 impl Projection for Servers {
     const NAME: &'static str = "servers";
-    const VERSION: u32 = 4;
+    const VERSION: u32 = 5;
     const NOUNS: &'static [&'static str] = &["instance", "process"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
@@ -221,6 +224,9 @@ fn action_of(event: &InstanceEvent) -> Option<(&'static str, Option<ProcessId>)>
         InstanceEvent::SoftDeleteRequested(asked) => ("delete", Some(asked.process)),
         InstanceEvent::RestoreRequested(asked) => ("restore", Some(asked.process)),
         InstanceEvent::CrashDumpRequested(asked) => ("trigger_crash_dump", Some(asked.process)),
+        InstanceEvent::VolumeAttachRequested(asked) => ("attach_volume", Some(asked.process)),
+        InstanceEvent::VolumeDetachRequested(asked) => ("detach_volume", Some(asked.process)),
+        InstanceEvent::VolumeSwapRequested(asked) => ("swap_volume", Some(asked.process)),
         InstanceEvent::Locked(_) => ("lock", None),
         InstanceEvent::Unlocked(_) => ("unlock", None),
         _ => return None,

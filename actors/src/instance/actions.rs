@@ -31,6 +31,9 @@ pub enum Action {
     UpdateMetadata,
     DeleteMetadata,
     UpdateTags,
+    AttachVolume,
+    DetachVolume,
+    SwapVolume,
 }
 
 /// Which work under way an action can live with.
@@ -88,6 +91,9 @@ const fn always(action: Action, name: &'static str) -> Rule {
 /// Where a server at rest can be.
 const BUILT: &[&str] = &["active", "paused", "suspended", "stopped"];
 
+/// Where volumes come and go.
+const WITH_VOLUMES: &[&str] = &["active", "paused", "stopped", "soft-delete"];
+
 pub const TABLE: &[Rule] = &[
     Rule { on_host: true, ..rule(Action::Start, "start", &["stopped"]) },
     Rule { on_host: true, ..rule(Action::Stop, "stop", &["active", "error"]) },
@@ -112,6 +118,9 @@ pub const TABLE: &[Rule] = &[
     Rule { tasks: Tasks::Any, ..rule(Action::UpdateMetadata, "update metadata", BUILT) },
     Rule { tasks: Tasks::Any, ..rule(Action::DeleteMetadata, "delete metadata", BUILT) },
     Rule { tasks: Tasks::Any, launched: false, ..rule(Action::UpdateTags, "update tags", BUILT) },
+    rule(Action::AttachVolume, "attach_volume", WITH_VOLUMES),
+    rule(Action::DetachVolume, "detach_volume", WITH_VOLUMES),
+    rule(Action::SwapVolume, "swap_volume", &["active", "paused"]),
 ];
 
 impl Action {

@@ -14,7 +14,9 @@ use futures::future::BoxFuture;
 use thiserror::Error;
 
 use super::plan::Shape;
-use super::{build_instance, crash_dump, delete_instance, power, restore, soft_delete};
+use super::{
+    attach_volume, build_instance, crash_dump, delete_instance, detach_volume, power, restore, soft_delete, swap_volume,
+};
 use crate::aggregate::CommandError;
 use crate::house::{House, Options};
 use crate::instance::{InstanceAggregate, InstanceReject};
@@ -77,6 +79,9 @@ impl Definition {
             Task::CrashDump { .. } => &crash_dump::DEFINITION,
             Task::SoftDelete { .. } => &soft_delete::DEFINITION,
             Task::Restore { .. } => &restore::DEFINITION,
+            Task::AttachVolume(_) => &attach_volume::DEFINITION,
+            Task::DetachVolume(_) => &detach_volume::DEFINITION,
+            Task::SwapVolume { .. } => &swap_volume::DEFINITION,
         }
     }
 

@@ -43,6 +43,10 @@ calls! {
     ConsoleLog = "console_log",
     Interrupt = "interrupt",
     Diagnostics = "diagnostics",
+    AttachDisk = "attach_disk",
+    DetachDisk = "detach_disk",
+    SwapDisk = "swap_disk",
+    Disks = "disks",
 }
 
 /// What a fault does.

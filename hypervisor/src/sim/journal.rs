@@ -39,6 +39,9 @@ pub(super) enum Change {
     /// On, with its memory from the disk.
     Restore(InstanceId),
     Undefine(InstanceId),
+    /// A volume, by its serial.
+    Plug(InstanceId, String),
+    Unplug(InstanceId, String),
     /// Disks without a domain.
     Leak(InstanceId),
     Tidy(InstanceId),
@@ -63,6 +66,10 @@ impl Change {
             Self::Save(instance) => format!("{host} save {instance}\n"),
             Self::Restore(instance) => format!("{host} restore {instance}\n"),
             Self::Undefine(instance) => format!("{host} undefine {instance}\n"),
+            Self::Plug(instance, serial) => format!("{host} plug {instance} {}\n", serial.replace(['\n', '\r'], " ")),
+            Self::Unplug(instance, serial) => {
+                format!("{host} unplug {instance} {}\n", serial.replace(['\n', '\r'], " "))
+            }
             Self::Leak(instance) => format!("{host} leak {instance}\n"),
             Self::Tidy(instance) => format!("{host} tidy {instance}\n"),
             Self::Image(checksum) => format!("{host} image {checksum}\n"),
@@ -94,6 +101,8 @@ impl Change {
             "save" => Self::Save(rest.parse().ok()?),
             "restore" => Self::Restore(rest.parse().ok()?),
             "undefine" => Self::Undefine(rest.parse().ok()?),
+            "plug" => disk(rest).map(|(instance, serial)| Self::Plug(instance, serial))?,
+            "unplug" => disk(rest).map(|(instance, serial)| Self::Unplug(instance, serial))?,
             "leak" => Self::Leak(rest.parse().ok()?),
             "tidy" => Self::Tidy(rest.parse().ok()?),
             "image" => Self::Image(rest.to_owned()),
@@ -105,6 +114,11 @@ impl Change {
         };
         Some((host.parse().ok()?, change))
     }
+}
+
+fn disk(words: &str) -> Option<(InstanceId, String)> {
+    let (instance, serial) = words.split_once(' ')?;
+    Some((instance.parse().ok()?, serial.to_owned()))
 }
 
 #[derive(Debug)]

@@ -38,6 +38,10 @@ pub struct SimGuest {
     pub interrupts: u32,
     /// Whether it ignores the power button.
     pub deaf: bool,
+    /// Whether it keeps the disks that are to be taken from it.
+    pub clings: bool,
+    /// The serials of its volumes.
+    pub volumes: BTreeSet<String>,
     started: Instant,
 }
 
@@ -147,6 +151,8 @@ impl Machine {
                     saved: false,
                     interrupts: 0,
                     deaf: false,
+                    clings: false,
+                    volumes: BTreeSet::new(),
                     started: Instant::now(),
                 };
                 self.guests.insert(*instance, guest);
@@ -165,6 +171,16 @@ impl Machine {
             Change::Save(instance) => self.put(*instance, PowerState::Shutdown, true),
             Change::Undefine(instance) => {
                 self.guests.remove(instance);
+            }
+            Change::Plug(instance, serial) => {
+                if let Some(guest) = self.guests.get_mut(instance) {
+                    guest.volumes.insert(serial.clone());
+                }
+            }
+            Change::Unplug(instance, serial) => {
+                if let Some(guest) = self.guests.get_mut(instance) {
+                    guest.volumes.remove(serial);
+                }
             }
             Change::Leak(instance) => {
                 self.leaks.insert(*instance);
@@ -206,6 +222,7 @@ impl Machine {
         changes.extend(self.leaks.iter().copied().map(Change::Leak));
         for (instance, guest) in &self.guests {
             changes.push(Self::definition(*instance, guest));
+            changes.extend(guest.volumes.iter().map(|serial| Change::Plug(*instance, serial.clone())));
             if guest.is_on() {
                 changes.push(Change::On(*instance));
             }
@@ -337,7 +354,7 @@ impl Machine {
             self.change(&Change::Leak(instance))?;
             return Err(DriverError::Failed { call: "spawn", message: "simulated fault half way".to_owned() });
         }
-        let disk = spec.root.as_ref().map_or(0, |root| root.size_gib) + spec.ephemeral_gib;
+        let disk = spec.root.as_ref().map_or(0, |root| root.size_gib) + spec.ephemerals_gib.iter().sum::<u32>();
         self.change(&Change::Define {
             instance,
             vcpus: spec.vcpus,
@@ -345,10 +362,52 @@ impl Machine {
             disk_gib: disk.into(),
             name: spec.domain_name.clone(),
         })?;
+        for disk in &spec.volumes {
+            self.change(&Change::Plug(instance, disk.serial.clone()))?;
+        }
         if self.leaks.contains(&instance) {
             self.change(&Change::Tidy(instance))?;
         }
         self.start(instance)
+    }
+
+    pub(super) fn attach_disk(&mut self, instance: InstanceId, serial: &str) -> DriverResult<()> {
+        match self.guest(instance)?.volumes.contains(serial) {
+            true => Ok(()),
+            false => self.change(&Change::Plug(instance, serial.to_owned())),
+        }
+    }
+
+    pub(super) fn detach_disk(&mut self, instance: InstanceId, serial: &str) -> DriverResult<()> {
+        let guest = self.guest(instance)?;
+        if !guest.volumes.contains(serial) {
+            return Ok(());
+        }
+        if guest.is_on() && guest.clings {
+            let message = format!("the guest keeps the disk {serial}");
+            return Err(DriverError::Failed { call: "disk detachment", message });
+        }
+        self.change(&Change::Unplug(instance, serial.to_owned()))
+    }
+
+    pub(super) fn swap_disk(&mut self, instance: InstanceId, old: &str, new: &str) -> DriverResult<()> {
+        let guest = self.guest(instance)?;
+        if guest.volumes.contains(new) {
+            return self.detach_disk(instance, old);
+        }
+        if !guest.is_on() {
+            return Err(not_running("disk exchange"));
+        }
+        if !guest.volumes.contains(old) {
+            let message = format!("the guest has no disk {old}");
+            return Err(DriverError::Failed { call: "disk exchange", message });
+        }
+        self.change(&Change::Plug(instance, new.to_owned()))?;
+        self.change(&Change::Unplug(instance, old.to_owned()))
+    }
+
+    pub(super) fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
+        Ok(self.guest(instance)?.volumes.iter().cloned().collect())
     }
 
     fn require_surroundings(&self, spec: &GuestSpec) -> DriverResult<()> {
@@ -575,6 +634,12 @@ impl Machine {
         self.guest(instance)?;
         self.change(&Change::Undefine(instance))?;
         self.tell(HostSignal::GuestGone { instance });
+        Ok(())
+    }
+
+    pub(super) fn set_clinging(&mut self, instance: InstanceId, clings: bool) -> DriverResult<()> {
+        let guest = self.guests.get_mut(&instance).ok_or(DriverError::NoSuchGuest(instance))?;
+        guest.clings = clings;
         Ok(())
     }
 

@@ -72,6 +72,8 @@ pub fn actors(config: &Config) -> Options {
         reserved_host_memory_mb: default.reserved_host_memory_mb,
         reserved_host_disk_mb: default.reserved_host_disk_mb,
         shutdown_timeout: default.shutdown_timeout,
+        volume_looks: default.block_device_allocate_retries,
+        volume_pause: Duration::from_secs(default.block_device_allocate_retries_interval.into()),
         reclaim_interval: Duration::from_secs(default.reclaim_instance_interval.into()),
         soft_reboot_timeout: config.libvirt.wait_soft_reboot_seconds,
         max_concurrent_builds: default.max_concurrent_builds as usize,
@@ -150,6 +152,8 @@ pub fn drivers(config: &Config) -> DriverOptions {
         vnc_listen: config.vnc.server_listen.clone(),
         forward: ForwardMode::Auto,
         call_deadline: Duration::from_secs(u64::from(config.chronova.driver_timeout)),
+        detach_attempts: libvirt.device_detach_attempts,
+        detach_timeout: Duration::from_secs(libvirt.device_detach_timeout.into()),
         workers: config.chronova.driver_threads as usize,
         ..LibvirtOptions::default()
     };
@@ -178,6 +182,8 @@ pub fn compute(config: &Config) -> Compute {
         password_length: default.password_length as usize,
         enable_instance_password: config.api.enable_instance_password,
         force_config_drive: default.force_config_drive,
+        max_local_block_devices: default.max_local_block_devices,
+        max_disk_devices: usize::try_from(config.compute.max_disk_devices_to_attach).ok(),
         host: default.host.clone(),
     })
 }

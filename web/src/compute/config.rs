@@ -19,6 +19,10 @@ pub struct ComputeConfig {
     pub enable_instance_password: bool,
     /// `[DEFAULT] force_config_drive`
     pub force_config_drive: bool,
+    /// `[DEFAULT] max_local_block_devices`; below zero there is no bound.
+    pub max_local_block_devices: i32,
+    /// `[compute] max_disk_devices_to_attach`; `None`: no bound.
+    pub max_disk_devices: Option<usize>,
     /// The host name under which the control plane's own services are listed.
     pub host: String,
 }
@@ -50,6 +54,8 @@ impl Default for ComputeConfig {
             password_length: 12,
             enable_instance_password: true,
             force_config_drive: false,
+            max_local_block_devices: 3,
+            max_disk_devices: None,
             host: "chronova".to_owned(),
         }
     }

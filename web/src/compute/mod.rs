@@ -7,6 +7,7 @@
 //! too and say so.
 
 mod aggregates;
+mod assisted_snapshots;
 pub mod bodies;
 pub mod config;
 mod empty;
@@ -38,6 +39,7 @@ use crate::route::Route;
 /// The tables of all resources.
 pub const ROUTES: &[&[Route]] = &[
     aggregates::ROUTES,
+    assisted_snapshots::ROUTES,
     empty::ROUTES,
     extensions::ROUTES,
     flavors::ROUTES,
@@ -49,6 +51,7 @@ pub const ROUTES: &[&[Route]] = &[
     proxies::networks::ROUTES,
     proxies::security_group_rules::ROUTES,
     proxies::security_groups::ROUTES,
+    proxies::volumes::ROUTES,
     quotas::ROUTES,
     server_groups::ROUTES,
     servers::ROUTES,
@@ -59,6 +62,8 @@ pub const ROUTES: &[&[Route]] = &[
     servers::parts::ROUTES,
     servers::security_groups::ROUTES,
     servers::tags::ROUTES,
+    servers::volumes::ROUTES,
+    servers::volumes_boot::ROUTES,
     services::ROUTES,
     unserved::GONE,
     unserved::NOT_YET,

@@ -9,3 +9,4 @@ pub(super) mod images;
 pub(super) mod networks;
 pub(super) mod security_group_rules;
 pub(super) mod security_groups;
+pub(super) mod volumes;

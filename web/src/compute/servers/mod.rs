@@ -15,6 +15,8 @@ pub(super) mod parts;
 mod scheduling;
 pub(super) mod security_groups;
 pub(super) mod tags;
+pub(super) mod volumes;
+pub(super) mod volumes_boot;
 
 use std::sync::Arc;
 
