@@ -15,7 +15,8 @@ use thiserror::Error;
 
 use super::plan::Shape;
 use super::{
-    attach_volume, build_instance, crash_dump, delete_instance, detach_volume, power, restore, soft_delete, swap_volume,
+    attach_volume, build_instance, crash_dump, delete_instance, detach_volume, power, restore, soft_delete,
+    swap_volume, volume,
 };
 use crate::aggregate::CommandError;
 use crate::house::{House, Options};
@@ -79,6 +80,7 @@ impl Definition {
             Task::CrashDump { .. } => &crash_dump::DEFINITION,
             Task::SoftDelete { .. } => &soft_delete::DEFINITION,
             Task::Restore { .. } => &restore::DEFINITION,
+            Task::Volume { work, .. } => volume::definition(*work),
             Task::AttachVolume(_) => &attach_volume::DEFINITION,
             Task::DetachVolume(_) => &detach_volume::DEFINITION,
             Task::SwapVolume { .. } => &swap_volume::DEFINITION,

@@ -8,7 +8,7 @@
 //! | [`perform`] | does what the plan says and records it |
 //! | [`interference`] | how the proofs make steps fail and repeat |
 //! | [`supervisor`] | begins what was asked for, and goes on with it after a crash |
-//! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore` | the processes |
+//! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore`, [`volume`] | the processes |
 //! | `attach_volume`, `detach_volume`, `swap_volume` | those of a server's volumes; `disks` and `build_volumes` are theirs |
 
 pub mod attach_volume;
@@ -29,6 +29,7 @@ pub mod restore;
 pub mod soft_delete;
 pub mod supervisor;
 pub mod swap_volume;
+pub mod volume;
 
 use chronova_events::envelope::StreamId;
 use chronova_events::ids::{HostId, ProcessId};

@@ -7,7 +7,7 @@ mod state;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{AttachmentId, BlockDeviceId, HostId, InstanceId, ProcessId, VolumeId};
+use crate::ids::{AttachmentId, BlockDeviceId, HostId, ImageId, InstanceId, ProcessId, SnapshotId, VolumeId};
 use crate::instance::{BlockConnection, FaultInfo, NicInfo, PowerAction};
 
 pub use state::{Failure, Process, Running, StepRecord};
@@ -57,6 +57,10 @@ pub enum Task {
     Restore {
         instance: InstanceId,
     },
+    Volume {
+        volume: VolumeId,
+        work: VolumeWork,
+    },
     AttachVolume(DiskTask),
     DetachVolume(DiskTask),
     /// `new` takes the place of `disk`.
@@ -74,6 +78,41 @@ pub struct DiskTask {
     pub device: BlockDeviceId,
     pub volume: VolumeId,
     pub attachment: AttachmentId,
+}
+
+/// What a process does for a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum VolumeWork {
+    Create,
+    Delete {
+        cancels: Option<ProcessId>,
+    },
+    Extend {
+        size_gb: u32,
+    },
+    CreateSnapshot {
+        snapshot: SnapshotId,
+    },
+    DeleteSnapshot {
+        snapshot: SnapshotId,
+    },
+    /// Its content becomes an image's.
+    Upload {
+        image: ImageId,
+    },
+}
+
+impl VolumeWork {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create_volume",
+            Self::Delete { .. } => "delete_volume",
+            Self::Extend { .. } => "extend_volume",
+            Self::CreateSnapshot { .. } => "create_snapshot",
+            Self::DeleteSnapshot { .. } => "delete_snapshot",
+            Self::Upload { .. } => "upload_volume",
+        }
+    }
 }
 
 /// What a process works on.
@@ -102,6 +141,7 @@ impl Task {
             Self::CrashDump { .. } => "crash_dump",
             Self::SoftDelete { .. } => "soft_delete",
             Self::Restore { .. } => "restore",
+            Self::Volume { work, .. } => work.name(),
             Self::AttachVolume(_) => "attach_volume",
             Self::DetachVolume(_) => "detach_volume",
             Self::SwapVolume { .. } => "swap_volume",
@@ -120,6 +160,7 @@ impl Task {
             Self::AttachVolume(disk) | Self::DetachVolume(disk) | Self::SwapVolume { disk, .. } => {
                 Subject::Server(disk.instance)
             }
+            Self::Volume { volume, .. } => Subject::Volume(*volume),
         }
     }
 
@@ -233,6 +274,7 @@ pub fn samples() -> Vec<ProcessEvent> {
         Started { process, task: Task::CrashDump { instance: InstanceId(uuid(2)) } }.into(),
         Started { process, task: Task::SoftDelete { instance: InstanceId(uuid(2)) } }.into(),
         Started { process, task: Task::Restore { instance: InstanceId(uuid(2)) } }.into(),
+        Started { process, task: Task::Volume { volume: VolumeId(uuid(5)), work: VolumeWork::Create } }.into(),
         Started { process, task: Task::AttachVolume(disk) }.into(),
         Started { process, task: Task::DetachVolume(disk) }.into(),
         Started { process, task: Task::SwapVolume { disk, new: VolumeId(uuid(13)), new_attachment } }.into(),

@@ -8,8 +8,8 @@ use chronova_actors::erasure::work::Eraser;
 use chronova_actors::image::embedded::EmbeddedImages;
 use chronova_actors::image::files::ImageFiles;
 use chronova_actors::network::service::EmbeddedNetworks;
-use chronova_actors::ports::NoVolumes;
 use chronova_actors::runtime::{Core, Runtime};
+use chronova_actors::volume::service::EmbeddedVolumes;
 use chronova_events::clock::SystemClock;
 use chronova_events::store::EventStore;
 use chronova_events::store::sqlite::SqliteStore;
@@ -51,8 +51,10 @@ impl House {
         let images = EmbeddedImages::new(files, Arc::clone(&core.views));
         images.recover(&core.gateway).await.context("the images cannot be put in order")?;
         let (drivers, options) = (drivers(config)?, settings::actors(config));
-        let volumes = Arc::new(NoVolumes);
-        let runtime = Runtime::start(core, drivers, networks, Arc::clone(&images) as _, volumes, options).await;
+        let (gateway, views) = (Arc::clone(&core.gateway), Arc::clone(&core.views));
+        let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, options.volume.clone());
+        let runtime =
+            Runtime::start(core, drivers, networks, Arc::clone(&images) as _, Arc::clone(&volumes) as _, options).await;
         let eraser = Eraser {
             store: Arc::clone(&store) as _,
             gateway: Arc::clone(&runtime.house.gateway),

@@ -24,6 +24,9 @@ pub(super) fn deed(event: &Event) -> Option<&'static str> {
         InstanceEvent::StateDeclared(_) => "reset state",
         InstanceEvent::SoftDeleteRequested(_) => "delete",
         InstanceEvent::RestoreRequested(_) => "restore",
+        InstanceEvent::VolumeAttachRequested(_) => "attach volume",
+        InstanceEvent::VolumeDetachRequested(_) => "detach volume",
+        InstanceEvent::VolumeSwapRequested(_) => "swap volume",
         InstanceEvent::Locked(_) => "lock",
         InstanceEvent::Unlocked(_) => "unlock",
         _ => return None,
@@ -39,6 +42,9 @@ pub(super) fn is_trouble(event: &Event) -> bool {
                 InstanceEvent::BuildFailed(_)
                     | InstanceEvent::PowerFailed(_)
                     | InstanceEvent::RestoreFailed(_)
+                    | InstanceEvent::VolumeAttachFailed(_)
+                    | InstanceEvent::VolumeDetachFailed(_)
+                    | InstanceEvent::VolumeSwapFailed(_)
                     | InstanceEvent::Unplaced(_)
             )
         }
@@ -105,6 +111,7 @@ fn process(event: &ProcessEvent) -> String {
         ProcessEvent::StepDone(done) => match &done.output {
             Output::Host { hostname, .. } => format!("{}: host {hostname}", done.step),
             Output::Nics(nics) => format!("{}: {}", done.step, addresses(nics)),
+            Output::Connected(way) => format!("{}: {} in pool {}", done.step, way.volume, way.pool),
             Output::Nothing => done.step.clone(),
         },
         ProcessEvent::StepFailed(failed) => {
