@@ -1,5 +1,6 @@
 //! One task per host: registers it, feels its pulse, turns what it tells into commands.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chronova_events::envelope::{Meta, Position};
@@ -243,11 +244,11 @@ impl Agent {
             let remedy = self.believing(instance, |believed| plan::orphaned(member.host, believed, instance));
             self.apply(member, instance, remedy).await;
         }
+        let present: BTreeSet<InstanceId> = guests.iter().map(|guest| guest.instance).collect();
         let missing: Vec<_> = self.house.views.servers.read(|servers| {
-            let absent = |id: InstanceId| guests.iter().all(|guest| guest.instance != id);
             servers
                 .on_host(member.host)
-                .filter(|row| absent(row.id))
+                .filter(|row| !present.contains(&row.id))
                 .map(|row| (row.id, plan::missing(&row.instance)))
                 .collect()
         });
