@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::driver::{ByteStream, Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
 use crate::guest::{
     FilterRule, FilterSpec, GuestSpec, ImageFormat, ImageRef, NetworkSpec, Nic, PowerState, Reservation, RootDisk,
+    VolumeDisk,
 };
 
 /// What a host is tried with.
@@ -36,6 +37,8 @@ pub struct Fixture {
     pub patience: Duration,
     /// Whether the host can filter packets.
     pub filters: bool,
+    /// Two volumes of the same size that are on the host, where it has some.
+    pub volumes: Option<[VolumeDisk; 2]>,
 }
 
 #[derive(Debug, Error)]
@@ -82,6 +85,7 @@ pub async fn run(driver: Arc<dyn Driver>, fixture: Fixture) -> Outcome {
     trial.diagnostics(&guest).await?;
     trial.standstill(guest.instance, &mut signals).await?;
     trial.power(guest.instance, &mut signals).await?;
+    trial.disks(guest.instance).await?;
     trial.destroy(&guest, signals).await?;
     trial.clean_up().await
 }
@@ -230,8 +234,9 @@ impl Trial {
             vcpus: 1,
             memory_mib: self.fixture.memory_mib,
             root: Some(RootDisk { image: self.fixture.image.clone(), size_gib: 1 }),
-            ephemeral_gib: 1,
+            ephemerals_gib: vec![1],
             swap_mib: 16,
+            volumes: vec![],
             nics: vec![nic],
             config_drive: Some(self.fixture.config_drive.clone()),
             hardware: Vec::new(),
@@ -271,6 +276,11 @@ impl Trial {
         self.boots(instance, 1).await
     }
 
+    async fn boot_count(&self, instance: InstanceId) -> Result<usize, Violation> {
+        let log = self.driver.console_log(instance, 65_536).await.check("console log")?;
+        Ok(String::from_utf8_lossy(&log).matches(&self.fixture.ready).count())
+    }
+
     /// Waits until the guest has said so often that it is ready.
     async fn boots(&self, instance: InstanceId, count: usize) -> Outcome {
         let end = Instant::now() + self.fixture.patience;
@@ -307,6 +317,41 @@ impl Trial {
         self.is(instance, "hard reboot leaves it running", Running).await?;
         driver.reboot_soft(instance, seconds).await.check("soft reboot")?;
         self.is(instance, "soft reboot leaves it running", Running).await
+    }
+
+    /// Volumes come and go, whether the guest is on or off, and are there when it is started again.
+    async fn disks(&self, instance: InstanceId) -> Outcome {
+        let Some([one, two]) = &self.fixture.volumes else { return Ok(()) };
+        let driver = &self.driver;
+        let has = async |check: &'static str, wanted: &[&str]| {
+            let found = driver.disks(instance).await.check(check)?;
+            require(check, found == wanted, &found)
+        };
+        let absent = InstanceId::random();
+        is_gone("a disk for an absent guest", &driver.attach_disk(absent, one).await)?;
+        is_gone("a disk from an absent guest", &driver.detach_disk(absent, &one.serial).await)?;
+        driver.detach_disk(instance, &one.serial).await.check("detachment of what is not there")?;
+        driver.attach_disk(instance, one).await.check("attachment to a running guest")?;
+        driver.attach_disk(instance, one).await.check("attachment again")?;
+        has("it has the disk", &[&one.serial]).await?;
+        let before = self.boot_count(instance).await?;
+        driver.reboot_hard(instance).await.check("hard reboot with a disk")?;
+        self.boots(instance, before + 1).await?;
+        has("it has the disk after a reboot", &[&one.serial]).await?;
+        driver.swap_disk(instance, &one.serial, two).await.check("exchange")?;
+        has("it has the other disk", &[&two.serial]).await?;
+        driver.swap_disk(instance, &one.serial, two).await.check("exchange again")?;
+        driver.detach_disk(instance, &two.serial).await.check("detachment from a running guest")?;
+        driver.detach_disk(instance, &two.serial).await.check("detachment again")?;
+        has("it has no disk", &[]).await?;
+        driver.stop(instance, StopMode::Hard).await.check("stop")?;
+        driver.attach_disk(instance, one).await.check("attachment to a stopped guest")?;
+        has("a stopped guest has the disk", &[&one.serial]).await?;
+        let swap = driver.swap_disk(instance, &one.serial, two).await;
+        require("no exchange under a stopped guest", matches!(swap, Err(DriverError::Failed { .. })), &swap)?;
+        driver.detach_disk(instance, &one.serial).await.check("detachment from a stopped guest")?;
+        has("a stopped guest has no disk", &[]).await?;
+        driver.start(instance).await.check("start without the disk")
     }
 
     async fn diagnostics(&self, guest: &GuestSpec) -> Outcome {
