@@ -2,6 +2,8 @@
 //!
 //! It uses the public interface only and leaves the host as it found it, unless it fails.
 
+mod volumes;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -78,6 +80,7 @@ pub async fn run(driver: Arc<dyn Driver>, fixture: Fixture) -> Outcome {
     trial.host().await?;
     trial.absent_guest().await?;
     trial.image().await?;
+    trial.volumes().await?;
     trial.surroundings().await?;
     let guest = trial.guest();
     let mut signals = trial.connected().await?;
