@@ -34,3 +34,6 @@ pub mod quota;
 pub mod quota_class;
 pub mod security_group;
 pub mod server_group;
+pub mod volume;
+pub mod volume_quota;
+pub mod volume_type;

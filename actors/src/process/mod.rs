@@ -8,7 +8,7 @@
 //! | [`perform`] | does what the plan says and records it |
 //! | [`interference`] | how the proofs make steps fail and repeat |
 //! | [`supervisor`] | begins what was asked for, and goes on with it after a crash |
-//! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore`, `attach_interface`, `detach_interface` | the processes |
+//! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore`, `attach_interface`, `detach_interface`, [`volume`] | the processes |
 
 pub mod attach_interface;
 pub mod build_instance;
@@ -25,6 +25,7 @@ pub mod power;
 pub mod restore;
 pub mod soft_delete;
 pub mod supervisor;
+pub mod volume;
 
 use chronova_events::envelope::StreamId;
 use chronova_events::ids::{HostId, ProcessId};
