@@ -20,7 +20,7 @@ use crate::guest::{
 use crate::traits;
 
 /// Signals a listener may lag behind; kept small because a fleet has many machines.
-const SIGNALS: usize = 256;
+const SIGNALS: usize = 64;
 
 /// A guest on a simulated machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +64,8 @@ pub(super) struct Machine {
     pub(super) faults: FaultPlan,
     pub(super) calls: BTreeMap<Call, u64>,
     alive: bool,
+    /// Of this process, as long as it runs.
+    up_since: Instant,
     tear: bool,
     pub(super) guests: BTreeMap<InstanceId, SimGuest>,
     leaks: BTreeSet<InstanceId>,
@@ -90,6 +92,7 @@ impl Machine {
             uri: Arc::clone(uri),
             calls: BTreeMap::new(),
             alive: true,
+            up_since: Instant::now(),
             tear: false,
             guests: BTreeMap::new(),
             leaks: BTreeSet::new(),
@@ -306,7 +309,7 @@ impl Machine {
             disk_used_gib,
             disk_free_gib: self.uri.disk_gib.saturating_sub(disk_used_gib),
             running_guests: u32::try_from(running().count()).unwrap_or(u32::MAX),
-            uptime_seconds: None,
+            uptime_seconds: Some(self.up_since.elapsed().as_secs()),
         }
     }
 
@@ -545,7 +548,7 @@ impl Machine {
         let booting = guest.power == PowerState::Running && guest.started.elapsed() < self.uri.boot;
         let mut text = String::new();
         for boot in 1..=guest.boots {
-            text.push_str("Booting simulated guest\n");
+            text.push_str("Booting simulated guest\nkernel: up\ninit: up\n");
             if boot < guest.boots || !booting {
                 use std::fmt::Write as _;
                 let _ = writeln!(text, "GUEST-READY name={} uuid={instance} boots={boot}", guest.domain_name);
@@ -616,6 +619,7 @@ impl Machine {
         }
         if !self.alive {
             self.alive = true;
+            self.up_since = Instant::now();
             self.tell(HostSignal::Connected);
         }
         Ok(())

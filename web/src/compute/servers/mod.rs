@@ -106,10 +106,15 @@ pub(super) fn find_where(ctx: &Ctx, name: &str, deleted: bool) -> Result<Found, 
     Ok(Found { id, row, permit, target })
 }
 
+/// In the one spelling in which Nova keeps addresses. The schema let only addresses through.
+fn one_spelling(address: String) -> String {
+    address.parse::<std::net::IpAddr>().map_or(address, |parsed| parsed.to_string())
+}
+
 /// What the caller sees of servers; asked once per request.
 pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Arc<Sees> {
     let own = ctx.own_target();
-    Arc::new(Sees {
+    ctx.app.compute.rendered.same(Sees {
         // The same for every path: what was written for one request is right for another.
         links: Links { path: String::new(), ..ctx.links.clone() },
         extended: ctx.allows("os_compute_api:os-extended-server-attributes", &own),
@@ -132,8 +137,8 @@ pub(super) struct Viewer<'a> {
 }
 
 impl<'a> Viewer<'a> {
-    pub(super) fn new(ctx: &'a Ctx, groups: bool) -> Result<Self, Fault> {
-        let sees = sees(ctx, groups, false);
+    pub(super) fn new(ctx: &'a Ctx, groups: bool, brief: bool) -> Result<Self, Fault> {
+        let sees = sees(ctx, groups, brief);
         Ok(Self { house: ctx.house()?, views: ctx.views()?, sees, hosts: HashMap::new() })
     }
 
@@ -152,6 +157,9 @@ impl<'a> Viewer<'a> {
         if self.sees.groups {
             view.group =
                 self.views.server_groups.read(|groups| groups.of_server(row.id).map(|group| group.definition.group));
+        }
+        if let (false, Some(server)) = (self.sees.brief, row.server()) {
+            view.security_groups = security_groups::names(self.views, row.id, server);
         }
         Some(view)
     }
