@@ -86,6 +86,7 @@ pub async fn run(driver: Arc<dyn Driver>, fixture: Fixture) -> Outcome {
     let mut signals = trial.connected().await?;
     trial.spawn(&guest).await?;
     trial.diagnostics(&guest).await?;
+    trial.interfaces(&guest).await?;
     trial.standstill(guest.instance, &mut signals).await?;
     trial.power(guest.instance, &mut signals).await?;
     trial.disks(guest.instance).await?;
@@ -136,6 +137,9 @@ impl Trial {
         is_gone("resumption of an absent guest", &self.driver.resume(absent).await)?;
         is_gone("interruption of an absent guest", &self.driver.interrupt(absent).await)?;
         is_gone("diagnostics of an absent guest", &self.driver.diagnostics(absent).await)?;
+        is_gone("attachment to an absent guest", &self.driver.attach_nic(absent, &self.nic(), &[]).await)?;
+        is_gone("detachment from an absent guest", &self.driver.detach_nic(absent, "fa:16:3e:c0:ff:01").await)?;
+        is_gone("VNC address of an absent guest", &self.driver.vnc_address(absent).await)?;
         is_gone("console of an absent guest", &self.driver.console_log(absent, 100).await)?;
         self.driver.destroy(absent).await.check("destroying an absent guest succeeds")
     }
@@ -218,15 +222,18 @@ impl Trial {
         NetworkSpec { reservations, ..self.fixture.network.clone() }
     }
 
-    fn guest(&self) -> GuestSpec {
-        let nic = Nic {
+    fn nic(&self) -> Nic {
+        Nic {
             port: Self::port(),
             network: self.fixture.network.network,
             mac: Self::mac(),
             mtu: self.fixture.network.mtu,
             filter: self.fixture.filters.then(|| self.filter().name),
             tap: "tapc0f00000-00".to_owned(),
-        };
+        }
+    }
+
+    fn guest(&self) -> GuestSpec {
         GuestSpec {
             instance: InstanceId::random(),
             domain_name: "instance-c0f00001".to_owned(),
@@ -241,6 +248,7 @@ impl Trial {
             swap_mib: 16,
             volumes: vec![],
             nics: vec![nic],
+            nics: vec![self.nic()],
             config_drive: Some(self.fixture.config_drive.clone()),
             hardware: Vec::new(),
         }
@@ -365,6 +373,33 @@ impl Trial {
         require("the hypervisor has a name", ["kvm", "qemu"].contains(&found.hypervisor.as_str()), &found)
     }
 
+    /// One more interface for a running guest, and one less.
+    async fn interfaces(&self, guest: &GuestSpec) -> Outcome {
+        let (driver, instance) = (&self.driver, guest.instance);
+        let more = Nic {
+            port: PortId(uuid::Uuid::from_u128(0xc0f0_0000_0000_0000_0000_0000_0000_0002)),
+            mac: "fa:16:3e:c0:ff:02".to_owned(),
+            filter: None,
+            tap: "tapc0f00000-01".to_owned(),
+            ..self.nic()
+        };
+        let has = async || {
+            let found = driver.diagnostics(instance).await.check("diagnostics")?;
+            Ok::<bool, Violation>(found.nics.iter().any(|nic| nic.mac.eq_ignore_ascii_case(&more.mac)))
+        };
+        driver.attach_nic(instance, &more, &guest.hardware).await.check("attachment of an interface")?;
+        driver.attach_nic(instance, &more, &guest.hardware).await.check("attachment again")?;
+        require("a running guest has what was attached", has().await?, &more)?;
+        driver.reboot_hard(instance).await.check("hard reboot")?;
+        require("and has it after a restart", has().await?, &more)?;
+        self.boots(instance, 2).await?;
+        driver.detach_nic(instance, &more.mac).await.check("detachment of an interface")?;
+        driver.detach_nic(instance, &more.mac).await.check("detachment again")?;
+        require("what was detached is gone", !has().await?, &more)?;
+        let console = driver.vnc_address(instance).await.check("VNC address")?;
+        require("its console has an address", !console.host.is_empty() && console.port > 0, &console)
+    }
+
     /// Pause and suspension: the guest goes on from where it was.
     async fn standstill(&self, instance: InstanceId, signals: &mut SignalStream) -> Outcome {
         use PowerState::{Paused, Running, Shutdown};
@@ -390,15 +425,15 @@ impl Trial {
         let log = self.driver.console_log(instance, 65_536).await.check("console log")?;
         let text = String::from_utf8_lossy(&log);
         let boots = text.matches(&self.fixture.ready).count();
-        require("it went on from where it was", boots == 1, boots)?;
+        require("it went on from where it was", boots == 2, boots)?;
         driver.suspend(instance).await.check("second suspension")?;
         driver.reboot_hard(instance).await.check("hard reboot of a suspended guest")?;
         self.is(instance, "it runs", Running).await?;
-        self.boots(instance, 2).await?;
+        self.boots(instance, 3).await?;
         driver.pause(instance).await.check("second pause")?;
         driver.reboot_hard(instance).await.check("hard reboot of a paused guest")?;
         self.is(instance, "it runs again", Running).await?;
-        self.boots(instance, 3).await?;
+        self.boots(instance, 4).await?;
         driver.stop(instance, StopMode::Hard).await.check("stop")?;
         let suspend = driver.suspend(instance).await;
         let found = driver.diagnostics(instance).await;
