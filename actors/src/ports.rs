@@ -1,5 +1,7 @@
-//! What the processes need of networks and images, whoever provides them: the embedded services, or real Neutron and
-//! Glance.
+//! What the processes need of networks, images and volumes, whoever provides them: the embedded services, or real Neutron,
+//! Glance and Cinder.
+
+pub mod volumes;
 
 use std::sync::Arc;
 
@@ -7,9 +9,13 @@ use async_trait::async_trait;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, ProjectId};
 use chronova_events::instance::{ImageSnapshot, NicInfo, RequestedNetworks};
-use chronova_hypervisor::driver::ImageSource;
+use chronova_hypervisor::driver::{ByteStream, ImageSource};
 use chronova_hypervisor::guest::{FilterSpec, NetworkSpec, Nic};
 use thiserror::Error;
+
+pub use volumes::{
+    AttachmentInfo, Connection, NewContent, NewSnapshot, NewVolume, NoVolumes, SnapshotInfo, VolumeInfo, Volumes,
+};
 
 /// Why a service did not do what was asked.
 #[derive(Debug, Clone, Error)]
@@ -85,4 +91,9 @@ pub trait Networks: Send + Sync + 'static {
 pub trait Images: ImageSource + 'static {
     /// The image as a server of `project` would be made from it; only an active one that the project can see.
     async fn find(&self, image: ImageId, project: &ProjectId, is_admin: bool) -> Result<ImageSnapshot, PortError>;
+
+    /// Stores the bytes of an image announced before. Stored already is success.
+    async fn upload(&self, image: ImageId, _bytes: ByteStream, _meta: Arc<Meta>) -> Result<(), PortError> {
+        Err(PortError::Invalid(format!("Image {image} takes no bytes.")))
+    }
 }

@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use thiserror::Error;
 
 use super::plan::Shape;
-use super::{build_instance, crash_dump, delete_instance, power, restore, soft_delete};
+use super::{build_instance, crash_dump, delete_instance, power, restore, soft_delete, volume};
 use crate::aggregate::CommandError;
 use crate::house::{House, Options};
 use crate::instance::{InstanceAggregate, InstanceReject};
@@ -77,6 +77,7 @@ impl Definition {
             Task::CrashDump { .. } => &crash_dump::DEFINITION,
             Task::SoftDelete { .. } => &soft_delete::DEFINITION,
             Task::Restore { .. } => &restore::DEFINITION,
+            Task::Volume { work, .. } => volume::definition(*work),
         }
     }
 
@@ -91,8 +92,10 @@ impl Definition {
 }
 
 impl Work {
+    /// The server that the process works on. By the table of processes no step of a server's process is ever run for
+    /// anything else; a volume's would get the id that no server has.
     pub fn instance_id(&self) -> InstanceId {
-        self.running.task.instance()
+        self.running.task.instance().unwrap_or(InstanceId(uuid::Uuid::nil()))
     }
 
     /// The server as it is now; `None` if it is gone.

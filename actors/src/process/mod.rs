@@ -8,7 +8,7 @@
 //! | [`perform`] | does what the plan says and records it |
 //! | [`interference`] | how the proofs make steps fail and repeat |
 //! | [`supervisor`] | begins what was asked for, and goes on with it after a crash |
-//! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore` | the processes |
+//! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore`, [`volume`] | the processes |
 
 pub mod build_instance;
 pub mod crash_dump;
@@ -23,6 +23,7 @@ pub mod power;
 pub mod restore;
 pub mod soft_delete;
 pub mod supervisor;
+pub mod volume;
 
 use chronova_events::envelope::StreamId;
 use chronova_events::ids::{HostId, ProcessId};

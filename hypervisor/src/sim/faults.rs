@@ -43,6 +43,12 @@ calls! {
     ConsoleLog = "console_log",
     Interrupt = "interrupt",
     Diagnostics = "diagnostics",
+    VolumePool = "volume_pool",
+    Volumes = "volumes",
+    CreateVolume = "create_volume",
+    DeleteVolume = "delete_volume",
+    ResizeVolume = "resize_volume",
+    ReadVolume = "read_volume",
 }
 
 /// What a fault does.

@@ -13,6 +13,7 @@ mod fleet;
 mod journal;
 mod machine;
 mod uri;
+mod volumes;
 
 pub use faults::{Call, Effect, FaultPlan, FaultRule, When};
 pub use fleet::SimFleet;
