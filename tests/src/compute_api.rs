@@ -70,7 +70,8 @@ impl Api {
         let config = WebConfig::default();
         let policy = Enforcer::new(&config.policy, &Overrides::parse(policy, "policy.yaml").unwrap()).unwrap();
         let app = App::new(config, policy, Authentication::NoAuth, Metrics::new(prometheus::Registry::new()).unwrap());
-        let app = Arc::new(app.with_house(Arc::clone(life.house())).with_history(history));
+        let app = app.with_house(Arc::clone(life.house())).with_volumes(Arc::clone(&life.volumes));
+        let app = Arc::new(app.with_history(history));
         Self { world, life, app, routers: Arc::new(Routers::all()) }
     }
 

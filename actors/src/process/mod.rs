@@ -97,4 +97,8 @@ impl Aggregate for ProcessAggregate {
     fn decide(state: &Process, command: ProcessCommand) -> Result<Vec<ProcessEvent>, ProcessReject> {
         decide::decide(state, command)
     }
+
+    fn is_over(state: &Process) -> bool {
+        matches!(state, Process::Finished { .. })
+    }
 }

@@ -20,7 +20,7 @@ use crate::guest::{
 use crate::traits;
 
 /// Signals a listener may lag behind; kept small because a fleet has many machines.
-const SIGNALS: usize = 256;
+const SIGNALS: usize = 64;
 
 /// A guest on a simulated machine.
 #[derive(Debug, Clone, PartialEq, Eq)]

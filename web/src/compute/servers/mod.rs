@@ -106,7 +106,7 @@ fn one_spelling(address: String) -> String {
 /// What the caller sees of servers; asked once per request.
 pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Arc<Sees> {
     let own = ctx.own_target();
-    Arc::new(Sees {
+    ctx.app.compute.rendered.same(Sees {
         // The same for every path: what was written for one request is right for another.
         links: Links { path: String::new(), ..ctx.links.clone() },
         extended: ctx.allows("os_compute_api:os-extended-server-attributes", &own),
@@ -152,6 +152,9 @@ impl<'a> Viewer<'a> {
         if self.sees.groups {
             view.group =
                 self.views.server_groups.read(|groups| groups.of_server(row.id).map(|group| group.definition.group));
+        }
+        if let (false, Some(server)) = (self.sees.brief, row.server()) {
+            view.security_groups = security_groups::names(self.views, row.id, server);
         }
         Some(view)
     }

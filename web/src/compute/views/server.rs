@@ -57,7 +57,7 @@ pub struct ServerView {
 }
 
 /// What a view has from elsewhere than the row and [`Sees`]: with these it says which text is right.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Beside {
     host_status: &'static str,
     instance_name: String,
@@ -66,13 +66,11 @@ pub struct Beside {
     security_groups: Vec<String>,
 }
 
-impl ServerView {
-    /// Everything that is shown and follows neither from the row nor from what the caller sees. Whoever adds to the view
-    /// is made to say here which of them it is.
-    pub fn beside(&self) -> Beside {
-        // `status` follows from the row.
-        let Self { row: _, status: _, sees: _, host_status, instance_name, zone, group, security_groups } = self;
-        Beside {
+impl Beside {
+    /// Whoever adds to the view is made to say here what it follows from: the row, what the caller sees, or neither.
+    pub fn of(view: &ServerView) -> Self {
+        let ServerView { row: _, status: _, sees: _, host_status, instance_name, zone, group, security_groups } = view;
+        Self {
             host_status,
             instance_name: instance_name.clone(),
             zone: zone.clone(),
@@ -81,6 +79,18 @@ impl ServerView {
         }
     }
 
+    /// Whether it is so in another view.
+    pub fn is_in(&self, view: &ServerView) -> bool {
+        let Self { host_status, instance_name, zone, group, security_groups } = self;
+        view.host_status == *host_status
+            && view.instance_name == *instance_name
+            && view.zone == *zone
+            && view.group == *group
+            && view.security_groups == *security_groups
+    }
+}
+
+impl ServerView {
     /// `None` for a row whose server was never asked for.
     pub fn new(
         row: Arc<ServerRow>,
