@@ -14,7 +14,10 @@ use futures::future::BoxFuture;
 use thiserror::Error;
 
 use super::plan::Shape;
-use super::{build_instance, crash_dump, delete_instance, power, restore, soft_delete, volume};
+use super::{
+    attach_interface, build_instance, crash_dump, delete_instance, detach_interface, power, restore, soft_delete,
+    volume,
+};
 use crate::aggregate::CommandError;
 use crate::house::{House, Options};
 use crate::instance::{InstanceAggregate, InstanceReject};
@@ -78,6 +81,8 @@ impl Definition {
             Task::SoftDelete { .. } => &soft_delete::DEFINITION,
             Task::Restore { .. } => &restore::DEFINITION,
             Task::Volume { work, .. } => volume::definition(*work),
+            Task::AttachInterface { .. } => &attach_interface::DEFINITION,
+            Task::DetachInterface { .. } => &detach_interface::DEFINITION,
         }
     }
 

@@ -236,9 +236,15 @@ impl Alive {
                 self.fault = Some((failed.fault.clone(), at));
             }
             InstanceEvent::StateDeclared(declared) => self.declare(declared.state),
+            InstanceEvent::NicAttached(attached) => self.nics.push(attached.nic.clone()),
+            InstanceEvent::NicDetached(detached) => self.nics.retain(|nic| nic.port != detached.port),
+            InstanceEvent::NicsRefreshed(refreshed) => self.nics.clone_from(&refreshed.nics),
             InstanceEvent::BuildRequested(_)
             | InstanceEvent::CrashDumpRequested(_)
             | InstanceEvent::Deleted(_)
+            | InstanceEvent::NicAttachRequested(_)
+            | InstanceEvent::NicDetachFailed(_)
+            | InstanceEvent::NicDetachRequested(_)
             | InstanceEvent::PersonalErased(_)
             | InstanceEvent::Scheduled(_) => {}
         }

@@ -49,6 +49,9 @@ calls! {
     DeleteVolume = "delete_volume",
     ResizeVolume = "resize_volume",
     ReadVolume = "read_volume",
+    AttachNic = "attach_nic",
+    DetachNic = "detach_nic",
+    VncAddress = "vnc_address",
 }
 
 /// What a fault does.
