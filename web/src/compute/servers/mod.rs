@@ -156,6 +156,9 @@ impl<'a> Viewer<'a> {
             });
             (view.host_status, view.zone) = (status, Some(zone.clone()));
         }
+        if let Some(server) = row.server().filter(|_| !self.sees.brief) {
+            view.security_groups = security_groups::names(self.views, row.id, server);
+        }
         if self.sees.groups {
             view.group =
                 self.views.server_groups.read(|groups| groups.of_server(row.id).map(|group| group.definition.group));
