@@ -11,6 +11,7 @@ use chronova_projections::views::Views;
 use crate::gateway::Gateway;
 use crate::guest_name::NameTemplate;
 use crate::hosts::fleet::Fleet;
+use crate::passwords::Passwords;
 use crate::ports::{Images, Networks};
 use crate::process::interference::Interference;
 use crate::scheduler::{Scheduler, SchedulerOptions};
@@ -48,6 +49,8 @@ pub struct Options {
     pub resync: Duration,
     /// `[DEFAULT] reclaim_instance_interval`: how long deleted servers can be restored; zero deletes at once.
     pub reclaim_interval: Duration,
+    /// `[DEFAULT] shelved_offload_time`: how long shelved servers stay on their hosts; `None` for ever.
+    pub shelved_offload: Option<Duration>,
     /// How long changes of security groups are gathered before running guests get new filters.
     pub filter_pause: Duration,
     /// How often the reconcilers run.
@@ -81,6 +84,7 @@ impl Default for Options {
             heartbeat: Duration::from_secs(10),
             resync: Duration::from_mins(1),
             reclaim_interval: Duration::ZERO,
+            shelved_offload: Some(Duration::ZERO),
             filter_pause: Duration::from_secs(1),
             reconcile: Duration::from_mins(1),
             retry_base: Duration::from_millis(100),
@@ -99,6 +103,8 @@ pub struct House {
     pub networks: Arc<dyn Networks>,
     pub images: Arc<dyn Images>,
     pub clock: Arc<dyn Clock>,
+    /// Passwords on their way to guests; in memory only.
+    pub passwords: Passwords,
     pub scheduler: Arc<Scheduler>,
     /// Read where nothing is kept in memory: what was decided, and why.
     pub log: Arc<dyn EventStore>,

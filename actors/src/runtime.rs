@@ -17,10 +17,11 @@ use crate::gateway::Gateway;
 use crate::host::{HostAggregate, HostCommand};
 use crate::hosts::{agent, fleet::Fleet};
 use crate::house::{House, Options};
+use crate::passwords::Passwords;
 use crate::ports::{Images, Networks};
 use crate::process::interference::Interference;
 use crate::process::supervisor;
-use crate::reconcile::{filters, networks as host_networks, placement, quota, reclaim, server_groups};
+use crate::reconcile::{filters, networks as host_networks, placement, quota, reclaim, server_groups, shelved};
 use crate::scheduler::Scheduler;
 
 /// The log, the read models that follow it, and the aggregates: what ports are made of.
@@ -92,6 +93,7 @@ impl Runtime {
             networks,
             images,
             clock,
+            passwords: Passwords::default(),
             scheduler,
             log: Arc::clone(&store),
             options,
@@ -108,6 +110,10 @@ impl Runtime {
         tasks.spawn({
             let house = Arc::clone(&house);
             async move { reclaim::keep(&house).await }
+        });
+        tasks.spawn({
+            let house = Arc::clone(&house);
+            async move { shelved::keep(&house).await }
         });
         tasks.spawn(filters::keep(Arc::clone(&house), Arc::clone(&store)));
         let (from, again) = (house.views.position(), house.options.resync);

@@ -126,7 +126,7 @@ impl ServerRow {
 
 impl Projection for Servers {
     const NAME: &'static str = "servers";
-    const VERSION: u32 = 4;
+    const VERSION: u32 = 5;
     const NOUNS: &'static [&'static str] = &["instance", "process"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
@@ -221,6 +221,16 @@ fn action_of(event: &InstanceEvent) -> Option<(&'static str, Option<ProcessId>)>
         InstanceEvent::SoftDeleteRequested(asked) => ("delete", Some(asked.process)),
         InstanceEvent::RestoreRequested(asked) => ("restore", Some(asked.process)),
         InstanceEvent::CrashDumpRequested(asked) => ("trigger_crash_dump", Some(asked.process)),
+        InstanceEvent::SnapshotRequested(asked) => {
+            (if asked.backup.is_some() { "createBackup" } else { "createImage" }, Some(asked.process))
+        }
+        InstanceEvent::RebuildRequested(asked) => ("rebuild", Some(asked.process)),
+        InstanceEvent::RescueRequested(asked) => ("rescue", Some(asked.process)),
+        InstanceEvent::UnrescueRequested(asked) => ("unrescue", Some(asked.process)),
+        InstanceEvent::ShelveRequested(asked) => ("shelve", Some(asked.process)),
+        InstanceEvent::OffloadRequested(asked) => ("shelveOffload", Some(asked.process)),
+        InstanceEvent::UnshelveRequested(asked) => ("unshelve", Some(asked.process)),
+        InstanceEvent::PasswordChangeRequested(asked) => ("changePassword", Some(asked.process)),
         InstanceEvent::Locked(_) => ("lock", None),
         InstanceEvent::Unlocked(_) => ("unlock", None),
         _ => return None,

@@ -8,17 +8,19 @@ use std::time::Duration;
 
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::house::{House, Options};
+use chronova_actors::instance::work::WorkCommand;
 use chronova_actors::instance::{Asker, InstanceAggregate, InstanceCommand};
 use chronova_actors::network::service::EmbeddedNetworks;
-use chronova_actors::ports::Networks;
+use chronova_actors::ports::{ImageDraft, Networks};
 use chronova_actors::process::interference::Interference;
 use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
 use chronova_actors::runtime::{Core, Runtime};
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::{Cause, Meta, Position};
-use chronova_events::ids::{FlavorId, HostId, InstanceId, ProcessId, ProjectId, UserId};
+use chronova_events::ids::{FlavorId, HostId, ImageId, InstanceId, ProcessId, ProjectId, UserId};
 use chronova_events::instance::{
-    BuildRequested, DiskConfig, FlavorSnapshot, Instance, Phase, PowerAction, RequestedNetworks, status,
+    BuildRequested, DiskConfig, FlavorSnapshot, Instance, Phase, PowerAction, RebuildRequested, RequestedNetworks,
+    Rotation, UnshelveRequested, status,
 };
 use chronova_events::process::Process;
 use chronova_events::store::EventStore;
@@ -42,6 +44,7 @@ pub struct World {
     pub log: Arc<MemoryStore>,
     pub fleet: Arc<SimFleet>,
     pub network: Arc<OneNetwork>,
+    pub images: Arc<OneImage>,
     pub options: Options,
     pub brakes: Arc<Brakes>,
 }
@@ -73,6 +76,7 @@ impl World {
             resync: Duration::from_millis(200),
             reconcile: Duration::from_millis(50),
             filter_pause: Duration::from_millis(20),
+            shelved_offload: None,
             retry_base: Duration::from_millis(1),
             retry_cap: Duration::from_millis(20),
             ..Options::default()
@@ -81,6 +85,7 @@ impl World {
             log: MemoryStore::new(),
             fleet: SimFleet::new(uri),
             network: Arc::default(),
+            images: Arc::default(),
             options,
             brakes: Arc::default(),
         }
@@ -103,7 +108,8 @@ impl World {
             true => EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views)),
             false => Arc::clone(&self.network) as Arc<dyn Networks>,
         };
-        let runtime = Runtime::start(core, drivers, networks, Arc::new(OneImage), self.options.clone()).await;
+        let runtime =
+            Runtime::start(core, drivers, networks, Arc::clone(&self.images) as _, self.options.clone()).await;
         Life { runtime, store: fused }
     }
 
@@ -120,6 +126,7 @@ impl World {
         assert!(views.processes.read(Processes::is_empty), "no process is left unfinished");
         let mut living = Vec::new();
         let mut placed = Vec::new();
+        let mut away = Vec::new();
         views.servers.read(|servers| {
             for row in servers.all() {
                 if let Some(alive) = row.instance.alive() {
@@ -132,6 +139,9 @@ impl World {
                     if alive.placement.is_some() {
                         placed.push(row.id);
                     }
+                    if alive.is_offloaded() {
+                        away.push(row.id);
+                    }
                 }
             }
         });
@@ -140,12 +150,19 @@ impl World {
         assert_eq!(guests, placed, "domains are the servers that have a host");
         assert_eq!(self.fleet.doubles(), [], "no guest runs twice");
         assert_eq!(self.fleet.leaks(), [], "no disk is left behind");
+        assert_eq!(self.fleet.copies(), [], "no copy of a disk is left behind");
+        assert_eq!(self.images.unfinished(), [], "no image is left without its bytes");
         let mut ports = self.network.holders();
         views.networks.read(|view| {
             ports.extend(view.ports().filter_map(|port| port.binding().device.parse::<InstanceId>().ok()));
         });
         ports.sort();
-        assert_eq!(ports, placed, "ports are those of the servers that have a host");
+        let mut connected: Vec<InstanceId> = placed.iter().chain(&away).copied().collect();
+        connected.sort();
+        assert_eq!(ports, connected, "ports are those of the servers that have a host, or left it for a while");
+        away.sort();
+        let unbound: Vec<InstanceId> = self.network.unbound().into_iter().filter(|id| connected.contains(id)).collect();
+        assert_eq!(unbound, away, "ports are on the host that the server is on");
         let mut claims: Vec<InstanceId> =
             views.placement.read(|view| view.ledger.consumers.keys().map(|c| c.as_str().parse().unwrap()).collect());
         claims.sort();
@@ -246,8 +263,13 @@ impl Life {
 
     /// Asks for a server as the API does: quota first, then the server.
     pub async fn build(&self, instance: InstanceId) -> Result<(), String> {
+        self.build_of(build_request(instance)).await
+    }
+
+    pub async fn build_of(&self, request: BuildRequested) -> Result<(), String> {
+        let instance = request.instance;
         self.reserve(instance).await?;
-        self.instance(instance, InstanceCommand::Build(Box::new(build_request(instance)))).await
+        self.instance(instance, InstanceCommand::Build(Box::new(request))).await
     }
 
     async fn reserve(&self, instance: InstanceId) -> Result<(), String> {
@@ -285,6 +307,89 @@ impl Life {
         self.reserve(instance).await?;
         let process = ProcessId::random();
         self.instance(instance, InstanceCommand::Restore { process, asker: ADMIN }).await
+    }
+
+    /// Asks for work on a server's disks or its place.
+    pub async fn work(&self, instance: InstanceId, command: WorkCommand) -> Result<(), String> {
+        self.instance(instance, InstanceCommand::Work(Box::new(command))).await
+    }
+
+    /// Asks for an image as the API does: the image first, without bytes, then the server.
+    pub async fn snapshot(&self, instance: InstanceId, backup: Option<Rotation>) -> Result<ImageId, String> {
+        let image = self.draft(instance, backup.as_ref()).await?;
+        let snapshot = WorkCommand::Snapshot { process: ProcessId::random(), image, backup, asker: ADMIN };
+        self.or_drop(image, self.work(instance, snapshot).await).await
+    }
+
+    pub async fn shelve(&self, instance: InstanceId) -> Result<ImageId, String> {
+        let image = self.draft(instance, None).await?;
+        let shelve = WorkCommand::Shelve { process: ProcessId::random(), image, asker: ADMIN };
+        self.or_drop(image, self.work(instance, shelve).await).await
+    }
+
+    async fn draft(&self, instance: InstanceId, backup: Option<&Rotation>) -> Result<ImageId, String> {
+        let image = ImageId::random();
+        let mut properties = vec![("instance_uuid".to_owned(), instance.to_string())];
+        properties.extend(backup.map(|backup| ("backup_type".to_owned(), backup.kind.clone())));
+        let owner = ProjectId::new("p");
+        let (name, format) = ("copy".to_owned(), "qcow2".to_owned());
+        let draft = ImageDraft { image, name, owner, format, min_disk_gib: 1, min_memory_mib: 0, properties };
+        self.house().images.create(draft, user_meta()).await.map_err(|error| error.to_string())?;
+        Ok(image)
+    }
+
+    async fn or_drop(&self, image: ImageId, asked: Result<(), String>) -> Result<ImageId, String> {
+        if asked.is_err() {
+            let _ = self.house().images.delete(image, user_meta()).await;
+        }
+        asked.map(|()| image)
+    }
+
+    pub async fn rebuild(&self, instance: InstanceId) -> Result<(), String> {
+        let now = build_request(instance);
+        let request = RebuildRequested {
+            process: ProcessId::random(),
+            image: OneImage::snapshot(),
+            other_image: false,
+            preserve_ephemeral: false,
+            name: "rebuilt".to_owned(),
+            hostname: now.hostname,
+            description: now.description,
+            key: now.key,
+            user_data: now.user_data,
+            metadata: now.metadata,
+            trusted_certs: now.trusted_certs,
+            disk_config: now.disk_config,
+            access_ip_v4: now.access_ip_v4,
+            access_ip_v6: now.access_ip_v6,
+        };
+        self.work(instance, WorkCommand::Rebuild { request, asker: ADMIN }).await
+    }
+
+    pub async fn rescue(&self, instance: InstanceId) -> Result<(), String> {
+        let image = OneImage::snapshot();
+        self.work(instance, WorkCommand::Rescue { process: ProcessId::random(), image, asker: ADMIN }).await
+    }
+
+    pub async fn unrescue(&self, instance: InstanceId) -> Result<(), String> {
+        self.work(instance, WorkCommand::Unrescue { process: ProcessId::random(), asker: ADMIN }).await
+    }
+
+    pub async fn offload(&self, instance: InstanceId) -> Result<(), String> {
+        self.work(instance, WorkCommand::Offload { process: ProcessId::random(), asker: ADMIN }).await
+    }
+
+    pub async fn unshelve(&self, instance: InstanceId) -> Result<(), String> {
+        let request = UnshelveRequested { process: ProcessId::random(), availability_zone: None, host: None };
+        self.work(instance, WorkCommand::Unshelve { request, asker: ADMIN }).await
+    }
+
+    /// Asks for a password as the API does: the password first, in memory, then the server.
+    pub async fn change_password(&self, instance: InstanceId, password: &str) -> Result<(), String> {
+        let process = ProcessId::random();
+        // Nobody waits for the answer here.
+        let _told = self.house().passwords.lend(process, password.to_owned());
+        self.work(instance, WorkCommand::ChangePassword { process, asker: ADMIN }).await
     }
 
     pub async fn crash_dump(&self, instance: InstanceId) -> Result<(), String> {

@@ -31,6 +31,15 @@ pub enum Action {
     UpdateMetadata,
     DeleteMetadata,
     UpdateTags,
+    CreateImage,
+    CreateBackup,
+    Rebuild,
+    Rescue,
+    Unrescue,
+    Shelve,
+    ShelveOffload,
+    Unshelve,
+    ChangePassword,
 }
 
 /// Which work under way an action can live with.
@@ -112,6 +121,16 @@ pub const TABLE: &[Rule] = &[
     Rule { tasks: Tasks::Any, ..rule(Action::UpdateMetadata, "update metadata", BUILT) },
     Rule { tasks: Tasks::Any, ..rule(Action::DeleteMetadata, "delete metadata", BUILT) },
     Rule { tasks: Tasks::Any, launched: false, ..rule(Action::UpdateTags, "update tags", BUILT) },
+    // The lock is meant against changes, and these change nothing.
+    Rule { heeds_lock: false, ..rule(Action::CreateImage, "createImage", BUILT) },
+    Rule { heeds_lock: false, ..rule(Action::CreateBackup, "createBackup", BUILT) },
+    rule(Action::Rebuild, "rebuild", &["active", "stopped", "error"]),
+    rule(Action::Rescue, "rescue", &["active", "stopped", "error"]),
+    rule(Action::Unrescue, "unrescue", &["rescued"]),
+    rule(Action::Shelve, "shelve", BUILT),
+    rule(Action::ShelveOffload, "shelveOffload", &["shelved"]),
+    rule(Action::Unshelve, "unshelve", &["shelved", "shelved_offloaded"]),
+    rule(Action::ChangePassword, "changePassword", &["active"]),
 ];
 
 impl Action {

@@ -6,6 +6,7 @@
 pub mod actions;
 pub mod decide;
 mod labels;
+pub mod work;
 
 #[cfg(test)]
 mod tests;
@@ -74,6 +75,8 @@ pub enum InstanceCommand {
     Unlock {
         by_admin: bool,
     },
+    /// What changes its disks or its place.
+    Work(Box<work::WorkCommand>),
     /// The personal data so far is being erased; the server may be long gone.
     Erase {
         erasure: ErasureId,

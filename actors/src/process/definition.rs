@@ -14,7 +14,10 @@ use futures::future::BoxFuture;
 use thiserror::Error;
 
 use super::plan::Shape;
-use super::{build_instance, crash_dump, delete_instance, power, restore, soft_delete};
+use super::{
+    build_instance, change_password, crash_dump, delete_instance, offload, power, rebuild, rescue, restore, shelve,
+    snapshot, soft_delete, unrescue, unshelve,
+};
 use crate::aggregate::CommandError;
 use crate::house::{House, Options};
 use crate::instance::{InstanceAggregate, InstanceReject};
@@ -77,6 +80,14 @@ impl Definition {
             Task::CrashDump { .. } => &crash_dump::DEFINITION,
             Task::SoftDelete { .. } => &soft_delete::DEFINITION,
             Task::Restore { .. } => &restore::DEFINITION,
+            Task::Snapshot { .. } => &snapshot::DEFINITION,
+            Task::Rebuild { .. } => &rebuild::DEFINITION,
+            Task::Rescue { .. } => &rescue::DEFINITION,
+            Task::Unrescue { .. } => &unrescue::DEFINITION,
+            Task::Shelve { .. } => &shelve::DEFINITION,
+            Task::Offload { .. } => &offload::DEFINITION,
+            Task::Unshelve { .. } => &unshelve::DEFINITION,
+            Task::ChangePassword { .. } => &change_password::DEFINITION,
         }
     }
 

@@ -6,6 +6,7 @@
 //! | `destroy_guest` | removes domain and disks; a host that is down does it when it is back |
 //! | `release_network` | deletes the ports made for the server, unbinds the others |
 //! | `release_claim` | gives the resources back to the ledger |
+//! | `delete_shelved_image` | deletes the image that a shelved server's disk was kept as |
 //! | `release_quota` | gives the room back to the project, and the place in a server group to the group |
 
 use std::time::Duration;
@@ -15,7 +16,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, Work, settled};
-use super::{ProcessAggregate, ProcessCommand, ProcessReject, build_instance, guest};
+use super::{ProcessAggregate, ProcessCommand, ProcessReject, build_instance, guest, imaging};
 use crate::aggregate::CommandError;
 use crate::instance::{InstanceAggregate, InstanceCommand};
 use crate::quota::{QuotaAggregate, QuotaCommand};
@@ -28,6 +29,7 @@ pub const DEFINITION: Definition = Definition {
         Step { name: "destroy_guest", run: |work| destroy_guest(work).boxed(), undo: None },
         Step { name: "release_network", run: |work| release_network(work).boxed(), undo: None },
         Step { name: "release_claim", run: |work| release_claim(work).boxed(), undo: None },
+        Step { name: "delete_shelved_image", run: |work| delete_shelved_image(work).boxed(), undo: None },
         Step { name: "release_quota", run: |work| release_quota(work).boxed(), undo: None },
     ],
     undoes: false,
@@ -82,6 +84,13 @@ async fn release_network(work: &Work) -> Result<Output, StepError> {
 
 async fn release_claim(work: &Work) -> Result<Output, StepError> {
     build_instance::release_claim(work).await.map(|()| Output::Nothing)
+}
+
+async fn delete_shelved_image(work: &Work) -> Result<Output, StepError> {
+    if let Some(image) = work.server().await?.and_then(|server| server.shelved) {
+        imaging::drop_image(work, image).await?;
+    }
+    Ok(Output::Nothing)
 }
 
 async fn release_quota(work: &Work) -> Result<Output, StepError> {

@@ -8,21 +8,33 @@
 //! | [`perform`] | does what the plan says and records it |
 //! | [`interference`] | how the proofs make steps fail and repeat |
 //! | [`supervisor`] | begins what was asked for, and goes on with it after a crash |
+//! | `turn`, `guest`, `imaging` | what several processes do |
 //! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore` | the processes |
+//! | `snapshot`, `rebuild`, `rescue`, `unrescue`, `shelve`, `offload`, `unshelve`, `change_password` | and these |
 
 pub mod build_instance;
+pub mod change_password;
 pub mod crash_dump;
 pub mod decide;
 pub mod definition;
 pub mod delete_instance;
 pub(crate) mod guest;
+mod imaging;
 pub mod interference;
+pub mod offload;
 pub mod perform;
 pub mod plan;
 pub mod power;
+pub mod rebuild;
+pub mod rescue;
 pub mod restore;
+pub mod shelve;
+pub mod snapshot;
 pub mod soft_delete;
 pub mod supervisor;
+mod turn;
+pub mod unrescue;
+pub mod unshelve;
 
 use chronova_events::envelope::StreamId;
 use chronova_events::ids::{HostId, ProcessId};

@@ -7,8 +7,8 @@ mod state;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{HostId, InstanceId, ProcessId};
-use crate::instance::{FaultInfo, NicInfo, PowerAction};
+use crate::ids::{HostId, ImageId, InstanceId, ProcessId};
+use crate::instance::{FaultInfo, ImageSnapshot, NicInfo, PowerAction, Rotation};
 
 pub use state::{Failure, Process, Running, StepRecord};
 
@@ -43,6 +43,14 @@ pub enum Task {
     CrashDump { instance: InstanceId },
     SoftDelete { instance: InstanceId },
     Restore { instance: InstanceId },
+    Snapshot { instance: InstanceId, image: ImageId, backup: Option<Rotation> },
+    Rebuild { instance: InstanceId, preserve_ephemeral: bool, other_image: bool },
+    Rescue { instance: InstanceId },
+    Unrescue { instance: InstanceId },
+    Shelve { instance: InstanceId, image: ImageId },
+    Offload { instance: InstanceId },
+    Unshelve { instance: InstanceId },
+    ChangePassword { instance: InstanceId },
 }
 
 impl Task {
@@ -55,6 +63,14 @@ impl Task {
             Self::CrashDump { .. } => "crash_dump",
             Self::SoftDelete { .. } => "soft_delete",
             Self::Restore { .. } => "restore",
+            Self::Snapshot { .. } => "snapshot",
+            Self::Rebuild { .. } => "rebuild",
+            Self::Rescue { .. } => "rescue",
+            Self::Unrescue { .. } => "unrescue",
+            Self::Shelve { .. } => "shelve",
+            Self::Offload { .. } => "offload",
+            Self::Unshelve { .. } => "unshelve",
+            Self::ChangePassword { .. } => "change_password",
         }
     }
 
@@ -66,7 +82,15 @@ impl Task {
             | Self::Power { instance, .. }
             | Self::CrashDump { instance }
             | Self::SoftDelete { instance }
-            | Self::Restore { instance } => *instance,
+            | Self::Restore { instance }
+            | Self::Snapshot { instance, .. }
+            | Self::Rebuild { instance, .. }
+            | Self::Rescue { instance }
+            | Self::Unrescue { instance }
+            | Self::Shelve { instance, .. }
+            | Self::Offload { instance }
+            | Self::Unshelve { instance }
+            | Self::ChangePassword { instance } => *instance,
         }
     }
 }
@@ -83,6 +107,7 @@ pub enum Output {
     Nothing,
     Host { host: HostId, hostname: String },
     Nics(Vec<NicInfo>),
+    Image(Box<ImageSnapshot>),
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -144,7 +169,7 @@ pub fn samples() -> Vec<ProcessEvent> {
     let fault = FaultInfo { code: 500, message: "no room".into(), details: "disk full".into() };
     let step = || "spawn_guest".to_owned();
     let host = HostId(uuid(3));
-    vec![
+    let mut all: Vec<ProcessEvent> = vec![
         Started { process, task: Task::BuildInstance { instance: InstanceId(uuid(2)) } }.into(),
         StepDone { step: step(), output: Output::Host { host, hostname: "h1".into() } }.into(),
         StepFailed { step: step(), elsewhere: true, host: Some(host), fault }.into(),
@@ -156,5 +181,25 @@ pub fn samples() -> Vec<ProcessEvent> {
         Started { process, task: Task::CrashDump { instance: InstanceId(uuid(2)) } }.into(),
         Started { process, task: Task::SoftDelete { instance: InstanceId(uuid(2)) } }.into(),
         Started { process, task: Task::Restore { instance: InstanceId(uuid(2)) } }.into(),
+    ];
+    all.extend(of_images(process));
+    all
+}
+
+fn of_images(process: ProcessId) -> impl Iterator<Item = ProcessEvent> {
+    let uuid = uuid::Uuid::from_u128;
+    let (instance, image) = (InstanceId(uuid(2)), ImageId(uuid(9)));
+    let backup = Some(Rotation { kind: "daily".into(), keep: 7 });
+    [
+        Task::Snapshot { instance, image, backup },
+        Task::Rebuild { instance, preserve_ephemeral: true, other_image: false },
+        Task::Rescue { instance },
+        Task::Unrescue { instance },
+        Task::Shelve { instance, image },
+        Task::Offload { instance },
+        Task::Unshelve { instance },
+        Task::ChangePassword { instance },
     ]
+    .into_iter()
+    .map(move |task| Started { process, task }.into())
 }

@@ -44,6 +44,10 @@ impl HostFacts {
 /// Renders the domain XML.
 pub fn render(guest: &GuestSpec, host: &HostFacts) -> Result<String, HardwareError> {
     let hardware = Hardware::parse(&guest.hardware, host)?;
+    let hardware = match guest.rescue.as_ref().and_then(|rescue| rescue.stable.as_ref()) {
+        Some(place) => hardware.with_rescue(place, host)?,
+        None => hardware,
+    };
     Ok(domain(guest, host, &hardware).render())
 }
 
@@ -67,11 +71,14 @@ fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
 }
 
 fn os(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
-    let from_iso = guest.root.as_ref().is_some_and(|root| root.image.format == ImageFormat::Iso);
+    let rescue = guest.rescue.as_ref();
+    // A disk added for a rescue says by itself that it comes first; libvirt admits only one of the two ways.
+    let by_order = rescue.is_some_and(|rescue| rescue.stable.is_some());
+    let from_iso = rescue.is_none() && guest.root.as_ref().is_some_and(|root| root.image.format == ImageFormat::Iso);
     Element::new("os")
         .attr_if("firmware", hardware.uefi.then_some("efi"))
         .child(Element::leaf("type", "hvm").attr("arch", &host.arch).attr("machine", &hardware.machine_type))
-        .child(Element::new("boot").attr("dev", if from_iso { "cdrom" } else { "hd" }))
+        .children((!by_order).then(|| Element::new("boot").attr("dev", if from_iso { "cdrom" } else { "hd" })))
         .children(host.is_x86().then(|| Element::new("smbios").attr("mode", "sysinfo")))
 }
 

@@ -43,6 +43,11 @@ calls! {
     ConsoleLog = "console_log",
     Interrupt = "interrupt",
     Diagnostics = "diagnostics",
+    Reshape = "reshape",
+    CopyRoot = "copy_root",
+    ReadCopy = "read_copy",
+    RemoveCopy = "remove_copy",
+    SetPassword = "set_password",
 }
 
 /// What a fault does.

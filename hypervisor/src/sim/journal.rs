@@ -9,7 +9,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use chronova_events::ids::{InstanceId, NetworkId};
+use chronova_events::ids::{ImageId, InstanceId, NetworkId};
 use thiserror::Error;
 
 #[derive(Debug, Error)]
@@ -47,6 +47,12 @@ pub(super) enum Change {
     NoNetwork(NetworkId),
     Filter(String),
     NoFilter(String),
+    /// Started from a rescue disk, or from its own again.
+    Rescue(InstanceId),
+    NoRescue(InstanceId),
+    /// A copy of a guest's disk.
+    Copy(InstanceId, ImageId),
+    NoCopy(InstanceId, ImageId),
 }
 
 impl Change {
@@ -70,6 +76,10 @@ impl Change {
             Self::NoNetwork(network) => format!("{host} no-network {network}\n"),
             Self::Filter(name) => format!("{host} filter {name}\n"),
             Self::NoFilter(name) => format!("{host} no-filter {name}\n"),
+            Self::Rescue(instance) => format!("{host} rescue {instance}\n"),
+            Self::NoRescue(instance) => format!("{host} no-rescue {instance}\n"),
+            Self::Copy(instance, image) => format!("{host} copy {instance} {image}\n"),
+            Self::NoCopy(instance, image) => format!("{host} no-copy {instance} {image}\n"),
         }
     }
 
@@ -101,6 +111,13 @@ impl Change {
             "no-network" => Self::NoNetwork(rest.parse().ok()?),
             "filter" => Self::Filter(rest.to_owned()),
             "no-filter" => Self::NoFilter(rest.to_owned()),
+            "rescue" => Self::Rescue(rest.parse().ok()?),
+            "no-rescue" => Self::NoRescue(rest.parse().ok()?),
+            "copy" | "no-copy" => {
+                let (instance, image) = rest.split_once(' ')?;
+                let (instance, image) = (instance.parse().ok()?, image.parse().ok()?);
+                if kind == "copy" { Self::Copy(instance, image) } else { Self::NoCopy(instance, image) }
+            }
             _ => return None,
         };
         Some((host.parse().ok()?, change))

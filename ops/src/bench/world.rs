@@ -62,11 +62,16 @@ impl World {
         });
         let house = House {
             networks: EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views)),
-            images: EmbeddedImages::new(ImageFiles::open(folder, u64::MAX)?, Arc::clone(&core.views)),
+            images: EmbeddedImages::new(
+                ImageFiles::open(folder, u64::MAX)?,
+                Arc::clone(&core.views),
+                Arc::clone(&core.gateway),
+            ),
             gateway: core.gateway,
             views: core.views,
             fleet: Fleet::new(0),
             clock: core.clock,
+            passwords: Default::default(),
             scheduler: Arc::default(),
             log: core.store,
             options,

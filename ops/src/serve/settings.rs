@@ -72,6 +72,8 @@ pub fn actors(config: &Config) -> Options {
         reserved_host_memory_mb: default.reserved_host_memory_mb,
         reserved_host_disk_mb: default.reserved_host_disk_mb,
         shutdown_timeout: default.shutdown_timeout,
+        // -1 is for ever.
+        shelved_offload: u64::try_from(default.shelved_offload_time).ok().map(Duration::from_secs),
         reclaim_interval: Duration::from_secs(default.reclaim_instance_interval.into()),
         soft_reboot_timeout: config.libvirt.wait_soft_reboot_seconds,
         max_concurrent_builds: default.max_concurrent_builds as usize,

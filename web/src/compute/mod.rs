@@ -59,6 +59,7 @@ pub const ROUTES: &[&[Route]] = &[
     servers::parts::ROUTES,
     servers::security_groups::ROUTES,
     servers::tags::ROUTES,
+    servers::work::ROUTES,
     services::ROUTES,
     unserved::GONE,
     unserved::NOT_YET,

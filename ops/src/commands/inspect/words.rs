@@ -26,6 +26,15 @@ pub(super) fn deed(event: &Event) -> Option<&'static str> {
         InstanceEvent::RestoreRequested(_) => "restore",
         InstanceEvent::Locked(_) => "lock",
         InstanceEvent::Unlocked(_) => "unlock",
+        InstanceEvent::SnapshotRequested(asked) if asked.backup.is_some() => "backup",
+        InstanceEvent::SnapshotRequested(_) => "image",
+        InstanceEvent::RebuildRequested(_) => "rebuild",
+        InstanceEvent::RescueRequested(_) => "rescue",
+        InstanceEvent::UnrescueRequested(_) => "unrescue",
+        InstanceEvent::ShelveRequested(_) => "shelve",
+        InstanceEvent::OffloadRequested(_) => "offload",
+        InstanceEvent::UnshelveRequested(_) => "unshelve",
+        InstanceEvent::PasswordChangeRequested(_) => "password",
         _ => return None,
     })
 }
@@ -39,6 +48,13 @@ pub(super) fn is_trouble(event: &Event) -> bool {
                 InstanceEvent::BuildFailed(_)
                     | InstanceEvent::PowerFailed(_)
                     | InstanceEvent::RestoreFailed(_)
+                    | InstanceEvent::SnapshotFailed(_)
+                    | InstanceEvent::RebuildFailed(_)
+                    | InstanceEvent::RescueFailed(_)
+                    | InstanceEvent::UnrescueFailed(_)
+                    | InstanceEvent::ShelveFailed(_)
+                    | InstanceEvent::UnshelveFailed(_)
+                    | InstanceEvent::PasswordChangeFailed(_)
                     | InstanceEvent::Unplaced(_)
             )
         }
@@ -105,6 +121,7 @@ fn process(event: &ProcessEvent) -> String {
         ProcessEvent::StepDone(done) => match &done.output {
             Output::Host { hostname, .. } => format!("{}: host {hostname}", done.step),
             Output::Nics(nics) => format!("{}: {}", done.step, addresses(nics)),
+            Output::Image(image) => format!("{}: image {}", done.step, image.id),
             Output::Nothing => done.step.clone(),
         },
         ProcessEvent::StepFailed(failed) => {

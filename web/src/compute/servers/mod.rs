@@ -15,6 +15,7 @@ pub(super) mod parts;
 mod scheduling;
 pub(super) mod security_groups;
 pub(super) mod tags;
+pub(super) mod work;
 
 use std::sync::Arc;
 
@@ -92,6 +93,16 @@ pub(super) fn find_where(ctx: &Ctx, name: &str, deleted: bool) -> Result<Found, 
     let target = Target::owned(&project, &user);
     let permit = ctx.authorize(&target)?;
     Ok(Found { id, row, permit, target })
+}
+
+/// The password that a server is said to have: what was asked for, or one made up. Told once and kept nowhere; `None`
+/// where passwords are not told.
+pub(super) fn new_password(ctx: &Ctx, asked: &Value) -> Option<String> {
+    let config = &ctx.app.compute.config;
+    config.enable_instance_password.then(|| match asked.as_str() {
+        Some(password) => password.to_owned(),
+        None => create::password(config.password_length),
+    })
 }
 
 /// What the caller sees of servers; asked once per request.

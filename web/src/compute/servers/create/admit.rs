@@ -4,9 +4,10 @@ use chronova_actors::house::House;
 use chronova_events::ids::{FlavorId, ProjectId, ServerGroupId};
 use chronova_events::instance::{FlavorSnapshot, ImageSnapshot, KeySnapshot};
 use chronova_events::server_group::ServerGroupCreated;
+use serde_json::Value;
 
 use super::wish::Wish;
-use crate::compute::{reject, zones};
+use crate::compute::{quotas, reject, zones};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 
@@ -33,8 +34,8 @@ pub(super) async fn admit(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Admit
     parts(ctx, wish)?;
     let Destination { zone: availability_zone, forced: forced_host, requested: requested_host } =
         destination(ctx, house, wish)?;
-    limits(ctx, house, &project, wish)?;
-    let key = key(ctx, house, wish)?;
+    limits(ctx, &project, &ctx.body["server"])?;
+    let key = wish.key_name.as_deref().map(|name| key(ctx, house, name)).transpose()?;
     let flavor = flavor(ctx, house, wish)?;
     let image = image(ctx, house, wish, &project, &flavor).await?;
     house.networks.check(&project, &wish.networks, &wish.security_groups).await.map_err(reject::network)?;
@@ -124,46 +125,57 @@ fn destination(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Destination, Fau
     Ok(Destination { zone, forced, requested })
 }
 
-/// `[quota]`: how much metadata and how many files a server may have.
-fn limits(ctx: &Ctx, house: &House, project: &ProjectId, wish: &Wish) -> Result<(), Fault> {
-    let limit = |resource: &str| {
-        let own = house
-            .views
-            .quotas
-            .read(|quotas| quotas.by_project.get(project).and_then(|quota| quota.limits.get(resource).copied()));
-        own.unwrap_or_else(|| ctx.app.compute.config.limit(resource))
+/// `[quota]`: how much metadata and how many files a server may have. `server` is the part of the body that says so.
+pub(in crate::compute::servers) fn limits(ctx: &Ctx, project: &ProjectId, server: &Value) -> Result<(), Fault> {
+    let limit = |resource: &str| quotas::limit(ctx, project, resource);
+    let over = |resource: &str, amount: usize| -> Result<bool, Fault> {
+        Ok(usize::try_from(limit(resource)?).is_ok_and(|limit| amount > limit))
     };
-    let over = |resource: &str, amount: usize| usize::try_from(limit(resource)).is_ok_and(|limit| amount > limit);
-    if over("metadata_items", wish.metadata.len()) {
-        let most = limit("metadata_items");
+    if over("metadata_items", server.get("metadata").and_then(Value::as_object).map_or(0, serde_json::Map::len))? {
+        let most = limit("metadata_items")?;
         return Err(Fault::forbidden(format!("Maximum number of metadata items exceeds {most}")));
     }
-    if over("injected_files", wish.personality.len()) {
+    let personality = personality(server);
+    if over("injected_files", personality.len())? {
         return Err(Fault::forbidden("Personality file limit exceeded"));
     }
-    for (path, size) in &wish.personality {
-        if over("injected_file_path_bytes", path.len()) {
-            let most = limit("injected_file_path_bytes");
+    for (path, size) in &personality {
+        if over("injected_file_path_bytes", path.len())? {
+            let most = limit("injected_file_path_bytes")?;
             return Err(Fault::forbidden(format!("Personality file path exceeds maximum {most}")));
         }
-        if over("injected_file_content_bytes", *size) {
-            let most = limit("injected_file_content_bytes");
+        if over("injected_file_content_bytes", *size)? {
+            let most = limit("injected_file_content_bytes")?;
             return Err(Fault::forbidden(format!("Personality file content exceeds maximum {most}")));
         }
     }
-    if !wish.personality.is_empty() {
-        tracing::warn!(files = wish.personality.len(), "personality files are not put into guests");
+    if !personality.is_empty() {
+        tracing::warn!(files = personality.len(), "personality files are not put into guests");
     }
     Ok(())
 }
 
-fn key(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Option<KeySnapshot>, Fault> {
-    let Some(name) = &wish.key_name else { return Ok(None) };
+/// Path and size of each file.
+fn personality(server: &Value) -> Vec<(String, usize)> {
+    use base64::Engine as _;
+    let engine = base64::engine::general_purpose::STANDARD;
+    let files = server.get("personality").and_then(Value::as_array).into_iter().flatten();
+    files
+        .map(|file| {
+            let text = |key: &str| file.get(key).and_then(Value::as_str).unwrap_or_default();
+            let contents: String = text("contents").split_whitespace().collect();
+            (text("path").to_owned(), engine.decode(contents).map_or(0, |bytes| bytes.len()))
+        })
+        .collect()
+}
+
+/// A key pair of the caller's.
+pub(in crate::compute::servers) fn key(ctx: &Ctx, house: &House, name: &str) -> Result<KeySnapshot, Fault> {
     let found = house.views.keypairs.read(|keypairs| {
         let key = &keypairs.by_user.get(&ctx.caller().user)?.by_name.get(name)?.definition;
         Some(KeySnapshot { name: key.name.clone(), kind: key.kind.clone(), public_key: key.public_key.clone() })
     });
-    found.map(Some).ok_or_else(|| Fault::bad_request("Invalid key_name provided."))
+    found.ok_or_else(|| Fault::bad_request("Invalid key_name provided."))
 }
 
 fn flavor(ctx: &Ctx, house: &House, wish: &Wish) -> Result<FlavorSnapshot, Fault> {
@@ -196,15 +208,21 @@ async fn image(
 ) -> Result<Option<ImageSnapshot>, Fault> {
     let Some(id) = wish.image else { return Ok(None) };
     let image = house.images.find(id, project, ctx.caller().is_admin).await.map_err(reject::image)?;
+    fits(&image, flavor)?;
+    // The root disk takes the image's size, which the project does not pay for.
+    if flavor.root_gib == 0 && !ctx.allows("os_compute_api:servers:create:zero_disk_flavor", &ctx.own_target()) {
+        return Err(Fault::forbidden("Only volume-backed servers are allowed for flavors with zero disk."));
+    }
+    Ok(Some(image))
+}
+
+/// Whether a server of this flavor can be made from an image: Nova's `_validate_flavor_image`.
+pub(in crate::compute::servers) fn fits(image: &ImageSnapshot, flavor: &FlavorSnapshot) -> Result<(), Fault> {
     if image.min_memory_mib > flavor.memory_mib {
         return Err(Fault::bad_request("Flavor's memory is too small for requested image."));
     }
     if flavor.root_gib == 0 {
-        // The root disk takes the image's size, which the project does not pay for.
-        if !ctx.allows("os_compute_api:servers:create:zero_disk_flavor", &ctx.own_target()) {
-            return Err(Fault::forbidden("Only volume-backed servers are allowed for flavors with zero disk."));
-        }
-        return Ok(Some(image));
+        return Ok(());
     }
     let disk = u64::from(flavor.root_gib) * GIB;
     let size = image.size.max(image.virtual_size);
@@ -220,5 +238,5 @@ async fn image(
              minimum size is {least} bytes."
         )));
     }
-    Ok(Some(image))
+    Ok(())
 }
