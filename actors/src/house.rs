@@ -12,9 +12,10 @@ use crate::gateway::Gateway;
 use crate::guest_name::NameTemplate;
 use crate::hosts::fleet::Fleet;
 use crate::passwords::Passwords;
-use crate::ports::{Images, Networks};
+use crate::ports::{Images, Networks, Volumes};
 use crate::process::interference::Interference;
 use crate::scheduler::{Scheduler, SchedulerOptions};
+use crate::volume::service::VolumeOptions;
 
 /// The options of this crate; what each means stands in the reference of `nova.conf` options.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,6 +61,8 @@ pub struct Options {
     pub retry_cap: Duration,
     /// How often a step that undoes itself is tried before it counts as failed.
     pub step_tries: u32,
+    /// `[volume]`: the embedded volume service.
+    pub volume: VolumeOptions,
     /// Processes at work at the same time.
     pub max_processes: usize,
 }
@@ -90,6 +93,7 @@ impl Default for Options {
             retry_base: Duration::from_millis(100),
             retry_cap: Duration::from_secs(5),
             step_tries: 5,
+            volume: VolumeOptions::default(),
             max_processes: 4_096,
         }
     }
@@ -102,6 +106,7 @@ pub struct House {
     pub fleet: Arc<Fleet>,
     pub networks: Arc<dyn Networks>,
     pub images: Arc<dyn Images>,
+    pub volumes: Arc<dyn Volumes>,
     pub clock: Arc<dyn Clock>,
     /// Passwords on their way to guests; in memory only.
     pub passwords: Passwords,

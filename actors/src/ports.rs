@@ -1,5 +1,7 @@
-//! What the processes need of networks and images, whoever provides them: the embedded services, or real Neutron and
-//! Glance.
+//! What the processes need of networks, images and volumes, whoever provides them: the embedded services, or real Neutron,
+//! Glance and Cinder.
+
+pub mod volumes;
 
 use std::sync::Arc;
 
@@ -10,6 +12,10 @@ use chronova_events::instance::{ImageSnapshot, NicInfo, Pairs, RequestedNetworks
 use chronova_hypervisor::driver::{ByteStream, ImageSource};
 use chronova_hypervisor::guest::{FilterSpec, NetworkSpec, Nic};
 use thiserror::Error;
+
+pub use volumes::{
+    AttachmentInfo, Connection, NewContent, NewSnapshot, NewVolume, NoVolumes, SnapshotInfo, VolumeInfo, Volumes,
+};
 
 /// Why a service did not do what was asked.
 #[derive(Debug, Clone, Error)]

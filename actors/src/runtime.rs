@@ -18,10 +18,12 @@ use crate::host::{HostAggregate, HostCommand};
 use crate::hosts::{agent, fleet::Fleet};
 use crate::house::{House, Options};
 use crate::passwords::Passwords;
-use crate::ports::{Images, Networks};
+use crate::ports::{Images, Networks, Volumes};
 use crate::process::interference::Interference;
 use crate::process::supervisor;
-use crate::reconcile::{filters, networks as host_networks, placement, quota, reclaim, server_groups, shelved};
+use crate::reconcile::{
+    filters, networks as host_networks, placement, quota, reclaim, server_groups, shelved, volumes as host_volumes,
+};
 use crate::scheduler::Scheduler;
 
 /// The log, the read models that follow it, and the aggregates: what ports are made of.
@@ -72,6 +74,7 @@ impl Runtime {
         drivers: Vec<Arc<dyn Driver>>,
         networks: Arc<dyn Networks>,
         images: Arc<dyn Images>,
+        volumes: Arc<dyn Volumes>,
         options: Options,
     ) -> Self {
         let Core { store, clock, views, gateway, interference } = core;
@@ -92,6 +95,7 @@ impl Runtime {
             fleet,
             networks,
             images,
+            volumes,
             clock,
             passwords: Passwords::default(),
             scheduler,
@@ -103,6 +107,7 @@ impl Runtime {
         // No request is served yet: what nobody holds now, nobody will.
         quota::give_back(&house, &quota::plan(&house.views)).await;
         server_groups::leave(&house, &server_groups::plan(&house.views)).await;
+        host_volumes::give_back(&house, &host_volumes::plan(&house.views)).await;
         placement::mirror(&house).await;
         let mut tasks = JoinSet::new();
         tasks.spawn(supervisor::supervise(Arc::clone(&house), Arc::clone(&store)));
@@ -157,6 +162,7 @@ async fn retire(house: &House, drivers: &[Arc<dyn Driver>]) {
 async fn reconcile(house: Arc<House>) {
     let mut suspects = quota::Held::new();
     let mut ghosts = server_groups::Ghosts::new();
+    let mut idle = std::collections::BTreeSet::new();
     loop {
         tokio::time::sleep(house.options.reconcile).await;
         let now = quota::plan(&house.views);
@@ -166,6 +172,9 @@ async fn reconcile(house: Arc<House>) {
         let now = server_groups::plan(&house.views);
         server_groups::leave(&house, &now.intersection(&ghosts).cloned().collect()).await;
         ghosts = now;
+        let now = host_volumes::plan(&house.views);
+        host_volumes::give_back(&house, &now.intersection(&idle).cloned().collect()).await;
+        idle = now;
         placement::mirror(&house).await;
     }
 }

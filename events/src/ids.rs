@@ -103,6 +103,8 @@ macro_rules! text_ids {
 }
 
 uuid_ids! {
+    /// One attachment of a volume to a server.
+    AttachmentId,
     /// One erasure of personal data.
     ErasureId,
     /// One recorded event.
@@ -129,10 +131,16 @@ uuid_ids! {
     SecurityGroupRuleId,
     /// A server group.
     ServerGroupId,
+    /// A snapshot of a volume.
+    SnapshotId,
     /// A subnet.
     SubnetId,
     /// One attempt at sending an image's bytes.
     UploadId,
+    /// A volume.
+    VolumeId,
+    /// A volume type.
+    VolumeTypeId,
 }
 
 text_ids! {

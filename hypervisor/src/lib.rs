@@ -15,5 +15,6 @@ pub mod libvirt;
 pub mod options;
 pub mod sim;
 mod traits;
+pub mod volume_store;
 pub mod volumes;
 pub mod xml;

@@ -11,7 +11,7 @@ use chronova_actors::house::{House, Options};
 use chronova_actors::instance::work::WorkCommand;
 use chronova_actors::instance::{Asker, InstanceAggregate, InstanceCommand};
 use chronova_actors::network::service::EmbeddedNetworks;
-use chronova_actors::ports::{ImageDraft, Networks};
+use chronova_actors::ports::{ImageDraft, Networks, NoVolumes};
 use chronova_actors::process::interference::Interference;
 use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
 use chronova_actors::runtime::{Core, Runtime};
@@ -108,8 +108,8 @@ impl World {
             true => EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views)),
             false => Arc::clone(&self.network) as Arc<dyn Networks>,
         };
-        let runtime =
-            Runtime::start(core, drivers, networks, Arc::clone(&self.images) as _, self.options.clone()).await;
+        let (images, volumes) = (Arc::clone(&self.images), Arc::new(NoVolumes));
+        let runtime = Runtime::start(core, drivers, networks, images, volumes, self.options.clone()).await;
         Life { runtime, store: fused }
     }
 

@@ -16,7 +16,7 @@ use thiserror::Error;
 use super::plan::Shape;
 use super::{
     build_instance, change_password, crash_dump, delete_instance, offload, power, rebuild, rescue, restore, shelve,
-    snapshot, soft_delete, unrescue, unshelve,
+    snapshot, soft_delete, unrescue, unshelve, volume,
 };
 use crate::aggregate::CommandError;
 use crate::house::{House, Options};
@@ -80,6 +80,7 @@ impl Definition {
             Task::CrashDump { .. } => &crash_dump::DEFINITION,
             Task::SoftDelete { .. } => &soft_delete::DEFINITION,
             Task::Restore { .. } => &restore::DEFINITION,
+            Task::Volume { work, .. } => volume::definition(*work),
             Task::Snapshot { .. } => &snapshot::DEFINITION,
             Task::Rebuild { .. } => &rebuild::DEFINITION,
             Task::Rescue { .. } => &rescue::DEFINITION,
@@ -102,8 +103,10 @@ impl Definition {
 }
 
 impl Work {
+    /// The server that the process works on. By the table of processes no step of a server's process is ever run for
+    /// anything else; a volume's would get the id that no server has.
     pub fn instance_id(&self) -> InstanceId {
-        self.running.task.instance()
+        self.running.task.instance().unwrap_or(InstanceId(uuid::Uuid::nil()))
     }
 
     /// The server as it is now; `None` if it is gone.

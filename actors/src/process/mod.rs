@@ -9,7 +9,7 @@
 //! | [`interference`] | how the proofs make steps fail and repeat |
 //! | [`supervisor`] | begins what was asked for, and goes on with it after a crash |
 //! | `turn`, `guest`, `imaging` | what several processes do |
-//! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore` | the processes |
+//! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore`, [`volume`] | the processes |
 //! | `snapshot`, `rebuild`, `rescue`, `unrescue`, `shelve`, `offload`, `unshelve`, `change_password` | and these |
 
 pub mod build_instance;
@@ -35,6 +35,7 @@ pub mod supervisor;
 mod turn;
 pub mod unrescue;
 pub mod unshelve;
+pub mod volume;
 
 use chronova_events::envelope::StreamId;
 use chronova_events::ids::{HostId, ProcessId};

@@ -9,3 +9,4 @@ pub mod quota;
 pub mod reclaim;
 pub mod server_groups;
 pub mod shelved;
+pub mod volumes;

@@ -7,7 +7,7 @@ mod state;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{HostId, ImageId, InstanceId, ProcessId};
+use crate::ids::{HostId, ImageId, InstanceId, ProcessId, SnapshotId, VolumeId};
 use crate::instance::{FaultInfo, ImageSnapshot, NicInfo, PowerAction, Rotation};
 
 pub use state::{Failure, Process, Running, StepRecord};
@@ -43,6 +43,7 @@ pub enum Task {
     CrashDump { instance: InstanceId },
     SoftDelete { instance: InstanceId },
     Restore { instance: InstanceId },
+    Volume { volume: VolumeId, work: VolumeWork },
     Snapshot { instance: InstanceId, image: ImageId, backup: Option<Rotation> },
     Rebuild { instance: InstanceId, preserve_ephemeral: bool, other_image: bool },
     Rescue { instance: InstanceId },
@@ -51,6 +52,57 @@ pub enum Task {
     Offload { instance: InstanceId },
     Unshelve { instance: InstanceId },
     ChangePassword { instance: InstanceId },
+}
+
+/// What a process does for a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum VolumeWork {
+    Create,
+    Delete {
+        cancels: Option<ProcessId>,
+    },
+    Extend {
+        size_gb: u32,
+    },
+    CreateSnapshot {
+        snapshot: SnapshotId,
+    },
+    DeleteSnapshot {
+        snapshot: SnapshotId,
+    },
+    /// Its content becomes an image's.
+    Upload {
+        image: ImageId,
+    },
+}
+
+impl VolumeWork {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create_volume",
+            Self::Delete { .. } => "delete_volume",
+            Self::Extend { .. } => "extend_volume",
+            Self::CreateSnapshot { .. } => "create_snapshot",
+            Self::DeleteSnapshot { .. } => "delete_snapshot",
+            Self::Upload { .. } => "upload_volume",
+        }
+    }
+}
+
+/// What a process works on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    Server(InstanceId),
+    Volume(VolumeId),
+}
+
+impl std::fmt::Display for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Server(id) => id.fmt(f),
+            Self::Volume(id) => id.fmt(f),
+        }
+    }
 }
 
 impl Task {
@@ -63,6 +115,7 @@ impl Task {
             Self::CrashDump { .. } => "crash_dump",
             Self::SoftDelete { .. } => "soft_delete",
             Self::Restore { .. } => "restore",
+            Self::Volume { work, .. } => work.name(),
             Self::Snapshot { .. } => "snapshot",
             Self::Rebuild { .. } => "rebuild",
             Self::Rescue { .. } => "rescue",
@@ -74,8 +127,8 @@ impl Task {
         }
     }
 
-    /// The server that the process works on.
-    pub fn instance(&self) -> InstanceId {
+    /// What the process works on.
+    pub fn subject(&self) -> Subject {
         match self {
             Self::BuildInstance { instance }
             | Self::DeleteInstance { instance, .. }
@@ -90,7 +143,16 @@ impl Task {
             | Self::Shelve { instance, .. }
             | Self::Offload { instance }
             | Self::Unshelve { instance }
-            | Self::ChangePassword { instance } => *instance,
+            | Self::ChangePassword { instance } => Subject::Server(*instance),
+            Self::Volume { volume, .. } => Subject::Volume(*volume),
+        }
+    }
+
+    /// The server that the process works on, if it is a server's.
+    pub fn instance(&self) -> Option<InstanceId> {
+        match self.subject() {
+            Subject::Server(instance) => Some(instance),
+            Subject::Volume(_) => None,
         }
     }
 }
@@ -181,6 +243,7 @@ pub fn samples() -> Vec<ProcessEvent> {
         Started { process, task: Task::CrashDump { instance: InstanceId(uuid(2)) } }.into(),
         Started { process, task: Task::SoftDelete { instance: InstanceId(uuid(2)) } }.into(),
         Started { process, task: Task::Restore { instance: InstanceId(uuid(2)) } }.into(),
+        Started { process, task: Task::Volume { volume: VolumeId(uuid(5)), work: VolumeWork::Create } }.into(),
     ];
     all.extend(of_images(process));
     all

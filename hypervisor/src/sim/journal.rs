@@ -47,6 +47,13 @@ pub(super) enum Change {
     NoNetwork(NetworkId),
     Filter(String),
     NoFilter(String),
+    /// A volume of the volume service: bytes, and what its content is.
+    Volume {
+        name: String,
+        size: u64,
+        content: String,
+    },
+    NoVolume(String),
     /// Started from a rescue disk, or from its own again.
     Rescue(InstanceId),
     NoRescue(InstanceId),
@@ -76,6 +83,8 @@ impl Change {
             Self::NoNetwork(network) => format!("{host} no-network {network}\n"),
             Self::Filter(name) => format!("{host} filter {name}\n"),
             Self::NoFilter(name) => format!("{host} no-filter {name}\n"),
+            Self::Volume { name, size, content } => format!("{host} volume {name} {size} {content}\n"),
+            Self::NoVolume(name) => format!("{host} no-volume {name}\n"),
             Self::Rescue(instance) => format!("{host} rescue {instance}\n"),
             Self::NoRescue(instance) => format!("{host} no-rescue {instance}\n"),
             Self::Copy(instance, image) => format!("{host} copy {instance} {image}\n"),
@@ -111,6 +120,15 @@ impl Change {
             "no-network" => Self::NoNetwork(rest.parse().ok()?),
             "filter" => Self::Filter(rest.to_owned()),
             "no-filter" => Self::NoFilter(rest.to_owned()),
+            "volume" => {
+                let mut words = rest.splitn(3, ' ');
+                Self::Volume {
+                    name: words.next()?.to_owned(),
+                    size: words.next()?.parse().ok()?,
+                    content: words.next()?.to_owned(),
+                }
+            }
+            "no-volume" => Self::NoVolume(rest.to_owned()),
             "rescue" => Self::Rescue(rest.parse().ok()?),
             "no-rescue" => Self::NoRescue(rest.parse().ok()?),
             "copy" | "no-copy" => {

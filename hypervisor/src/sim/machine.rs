@@ -59,7 +59,7 @@ impl SimGuest {
 #[derive(Debug)]
 pub(super) struct Machine {
     index: usize,
-    uri: Arc<SimUri>,
+    pub(super) uri: Arc<SimUri>,
     host: HostId,
     hostname: String,
     journal: Option<Arc<Journal>>,
@@ -74,6 +74,8 @@ pub(super) struct Machine {
     images: BTreeSet<String>,
     networks: BTreeSet<NetworkId>,
     filters: BTreeSet<String>,
+    /// The volume service's volumes: bytes and content.
+    pub(super) volumes: BTreeMap<String, (u64, String)>,
     /// As they were last given in this process; not kept.
     pub(super) filter_specs: BTreeMap<String, FilterSpec>,
     signals: Option<broadcast::Sender<HostSignal>>,
@@ -99,6 +101,7 @@ impl Machine {
             images: BTreeSet::new(),
             networks: BTreeSet::new(),
             filters: BTreeSet::new(),
+            volumes: BTreeMap::new(),
             filter_specs: BTreeMap::new(),
             signals: None,
             image_gate: Arc::default(),
@@ -133,7 +136,7 @@ impl Machine {
     }
 
     /// Persists a change, then makes it.
-    fn change(&mut self, change: &Change) -> DriverResult<()> {
+    pub(super) fn change(&mut self, change: &Change) -> DriverResult<()> {
         if let Some(journal) = &self.journal {
             let failed = |error| DriverError::Failed { call: "state file", message: format!("{error}") };
             journal.append(&change.line(self.index)).map_err(failed)?;
@@ -200,6 +203,7 @@ impl Machine {
             Change::NoFilter(name) => {
                 self.filters.remove(name);
             }
+            Change::Volume { .. } | Change::NoVolume(_) => self.apply_to_volumes(change),
             Change::Rescue(instance) => self.put_rescued(*instance, true),
             Change::NoRescue(instance) => self.put_rescued(*instance, false),
             Change::Copy(instance, copy) => {
@@ -231,6 +235,7 @@ impl Machine {
         changes.extend(self.networks.iter().copied().map(Change::Network));
         changes.extend(self.filters.iter().cloned().map(Change::Filter));
         changes.extend(self.leaks.iter().copied().map(Change::Leak));
+        changes.extend(self.volume_changes());
         for (instance, guest) in &self.guests {
             changes.push(Self::definition(*instance, guest));
             if guest.is_on() {

@@ -67,6 +67,7 @@ impl World {
                 Arc::clone(&core.views),
                 Arc::clone(&core.gateway),
             ),
+            volumes: Arc::new(chronova_actors::ports::NoVolumes),
             gateway: core.gateway,
             views: core.views,
             fleet: Fleet::new(0),

@@ -9,6 +9,7 @@ use chronova_actors::image::embedded::EmbeddedImages;
 use chronova_actors::image::files::ImageFiles;
 use chronova_actors::network::service::EmbeddedNetworks;
 use chronova_actors::runtime::{Core, Runtime};
+use chronova_actors::volume::service::EmbeddedVolumes;
 use chronova_events::clock::SystemClock;
 use chronova_events::store::EventStore;
 use chronova_events::store::sqlite::SqliteStore;
@@ -49,8 +50,11 @@ impl House {
             .context("the folder of the images cannot be used")?;
         let images = EmbeddedImages::new(files, Arc::clone(&core.views), Arc::clone(&core.gateway));
         images.recover(&core.gateway).await.context("the images cannot be put in order")?;
+        let (drivers, options) = (drivers(config)?, settings::actors(config));
+        let (gateway, views) = (Arc::clone(&core.gateway), Arc::clone(&core.views));
+        let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, options.volume.clone());
         let runtime =
-            Runtime::start(core, drivers(config)?, networks, Arc::clone(&images) as _, settings::actors(config)).await;
+            Runtime::start(core, drivers, networks, Arc::clone(&images) as _, Arc::clone(&volumes) as _, options).await;
         let eraser = Eraser {
             store: Arc::clone(&store) as _,
             gateway: Arc::clone(&runtime.house.gateway),

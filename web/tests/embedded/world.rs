@@ -13,6 +13,7 @@ use chronova_actors::identity::passwords::{Password, Passwords};
 use chronova_actors::image::embedded::EmbeddedImages;
 use chronova_actors::image::files::ImageFiles;
 use chronova_actors::network::service::EmbeddedNetworks;
+use chronova_actors::ports::NoVolumes;
 use chronova_actors::runtime::{Core, Runtime};
 use chronova_events::clock::Clock;
 use chronova_events::envelope::Timestamp;
@@ -99,7 +100,9 @@ impl World {
         let images = EmbeddedImages::new(files, Arc::clone(&core.views), Arc::clone(&core.gateway));
         images.recover(&core.gateway).await.unwrap();
         let networks = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
-        let runtime = Runtime::start(core, vec![], networks, Arc::clone(&images) as _, Options::default()).await;
+        let runtime =
+            Runtime::start(core, vec![], networks, Arc::clone(&images) as _, Arc::new(NoVolumes), Options::default())
+                .await;
         assert!(runtime.house.views.wait_for(store.head(), Duration::from_secs(10)).await);
         let config = WebConfig::default();
         let policy = Enforcer::new(&config.policy, &Overrides::default()).unwrap();

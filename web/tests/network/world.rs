@@ -7,7 +7,7 @@ use actix_web::test::{self, TestRequest};
 use async_trait::async_trait;
 use chronova_actors::house::{House, Options};
 use chronova_actors::network::service::EmbeddedNetworks;
-use chronova_actors::ports::{ImageDraft, Images, PortError};
+use chronova_actors::ports::{ImageDraft, Images, NoVolumes, PortError};
 use chronova_actors::runtime::{Core, Runtime};
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::Meta;
@@ -67,7 +67,8 @@ impl World {
     pub async fn on(store: Arc<MemoryStore>) -> Self {
         let core = Core::start(store, Arc::new(SystemClock), Views::new(), 1).await.unwrap();
         let networks = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
-        let runtime = Runtime::start(core, vec![], networks, Arc::new(NoImages), Options::default()).await;
+        let runtime =
+            Runtime::start(core, vec![], networks, Arc::new(NoImages), Arc::new(NoVolumes), Options::default()).await;
         let config = WebConfig::default();
         let policy = Enforcer::new(&config.policy, &Overrides::default()).unwrap();
         let app = App::new(config, policy, Authentication::NoAuth, Metrics::new(prometheus::Registry::new()).unwrap());

@@ -9,7 +9,7 @@ use chronova_events::fold::Fold;
 use chronova_events::host::{Host, HostEvent};
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::{Instance, InstanceEvent, status};
-use chronova_events::process::{Outcome, Process, ProcessEvent};
+use chronova_events::process::{Outcome, Process, ProcessEvent, Task};
 use chronova_events::registry::{Event, NounEvent};
 use chronova_events::store::EventStore;
 use serde::Serialize;
@@ -112,11 +112,19 @@ async fn requests_of(
     Ok(requests)
 }
 
+/// What a process's subject is called.
+fn subject_word(task: &Task) -> &'static str {
+    match task.subject() {
+        chronova_events::process::Subject::Server(_) => "server",
+        chronova_events::process::Subject::Volume(_) => "volume",
+    }
+}
+
 /// The server that a stream is about.
 fn server_of(stream: &StreamId, index: &Index) -> Option<InstanceId> {
     match stream.category() {
         "instance" => stream.key().parse().ok(),
-        "process" => Some(index.processes.get(&stream.key().parse().ok()?)?.instance()),
+        "process" => index.processes.get(&stream.key().parse().ok()?)?.instance(),
         _ => None,
     }
 }
@@ -258,11 +266,11 @@ fn facts(subject: &Subject, events: &[Arc<Recorded>], now: Timestamp) -> Result<
         Subject::Process(id) => match folded::<Process, ProcessEvent>(events, &id.to_string())? {
             Process::Absent => vec![pair("state", "asked for, not begun".to_owned())],
             Process::Finished { task, outcome, .. } => vec![
-                pair("server", task.instance().to_string()),
+                pair(subject_word(&task), task.subject().to_string()),
                 pair("state", format!("finished: {}", words::outcome(outcome))),
             ],
             Process::Running(run) => vec![
-                pair("server", run.task.instance().to_string()),
+                pair(subject_word(&run.task), run.task.subject().to_string()),
                 pair("state", format!("at work for {:.3} s, attempt {}", age(run.started_at, now), run.attempt)),
                 pair("done", run.done.iter().map(|record| record.step.as_str()).collect::<Vec<_>>().join(", ")),
                 pair("stuck", format!("{} times at the step now due", run.stuck)),

@@ -117,7 +117,7 @@ fn instance(event: &InstanceEvent) -> Option<String> {
 
 fn process(event: &ProcessEvent) -> String {
     match event {
-        ProcessEvent::Started(started) => format!("{} of {}", started.task.name(), started.task.instance()),
+        ProcessEvent::Started(started) => format!("{} of {}", started.task.name(), started.task.subject()),
         ProcessEvent::StepDone(done) => match &done.output {
             Output::Host { hostname, .. } => format!("{}: host {hostname}", done.step),
             Output::Nics(nics) => format!("{}: {}", done.step, addresses(nics)),

@@ -19,7 +19,7 @@ use crate::fields::{FieldTable, field};
 use crate::links::Links;
 
 /// What the caller may see of servers, and how they are to be shown.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sees {
     pub links: Links,
     /// `os_compute_api:os-extended-server-attributes`
@@ -54,7 +54,24 @@ pub struct ServerView {
     pub group: Option<ServerGroupId>,
 }
 
+/// What a view has from elsewhere than the row and [`Sees`]: with these it says which text is right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Beside {
+    host_status: &'static str,
+    instance_name: String,
+    zone: Option<String>,
+    group: Option<ServerGroupId>,
+}
+
 impl ServerView {
+    /// Everything that is shown and follows neither from the row nor from what the caller sees. Whoever adds to the view
+    /// is made to say here which of them it is.
+    pub fn beside(&self) -> Beside {
+        // `status` follows from the row.
+        let Self { row: _, status: _, sees: _, host_status, instance_name, zone, group } = self;
+        Beside { host_status, instance_name: instance_name.clone(), zone: zone.clone(), group: *group }
+    }
+
     /// `None` for a row whose server was never asked for.
     pub fn new(
         row: Arc<ServerRow>,
@@ -64,14 +81,7 @@ impl ServerView {
     ) -> Option<Self> {
         let status = status::of(&row.instance)?;
         let server = row.server()?;
-        let host_status = match (&server.placement, host) {
-            (None, _) => "",
-            (Some(_), None) => "UNKNOWN",
-            (Some(_), Some(host)) if !host.enabled => "MAINTENANCE",
-            (Some(_), Some(host)) if host.forced_down => "DOWN",
-            (Some(_), Some(host)) if !host.up => "UNKNOWN",
-            (Some(_), Some(_)) => "UP",
-        };
+        let host_status = if server.placement.is_some() { host_status(host) } else { "" };
         let instance_name = name(server.request.number);
         Some(Self { row, status, sees: Arc::clone(sees), host_status, instance_name, zone: None, group: None })
     }
@@ -86,6 +96,17 @@ impl ServerView {
 
     fn id(&self) -> String {
         self.row.id.to_string()
+    }
+}
+
+/// How the host of a server is, as far as is known.
+pub fn host_status(host: Option<&KnownHost>) -> &'static str {
+    match host {
+        None => "UNKNOWN",
+        Some(host) if !host.enabled => "MAINTENANCE",
+        Some(host) if host.forced_down => "DOWN",
+        Some(host) if !host.up => "UNKNOWN",
+        Some(_) => "UP",
     }
 }
 

@@ -1,0 +1,266 @@
+//! What the processes and the compute API need of volumes: the embedded volume service, or real Cinder.
+//!
+//! Every change is idempotent under the ids that the caller chose (derive them from the process's id): asked for twice, it
+//! is done once. What takes time (`create`, `create_snapshot`, `delete`) is only accepted here; the caller looks with
+//! `find` until the status says how it ended.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chronova_events::envelope::{Meta, Timestamp};
+use chronova_events::ids::{AttachmentId, HostId, ImageId, InstanceId, ProjectId, SnapshotId, UserId, VolumeId};
+use chronova_events::instance::ImageSnapshot;
+
+use super::PortError;
+
+/// A volume, as far as a server's owner may see it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VolumeInfo {
+    pub id: VolumeId,
+    pub project: ProjectId,
+    pub user: UserId,
+    pub name: String,
+    pub description: Option<String>,
+    pub size_gb: u32,
+    /// Cinder's word: `creating`, `available`, `reserved`, `in-use`, `detaching`, `error`, ...
+    pub status: String,
+    pub bootable: bool,
+    pub multiattach: bool,
+    pub encrypted: bool,
+    pub readonly: bool,
+    pub availability_zone: String,
+    /// The type's name.
+    pub volume_type: String,
+    pub metadata: Vec<(String, String)>,
+    pub snapshot: Option<SnapshotId>,
+    pub source: Option<VolumeId>,
+    /// The image that the content came from, with its properties as they were then (or were changed since).
+    pub image: Option<ImageSnapshot>,
+    pub attachments: Vec<AttachmentInfo>,
+    /// The only host that reaches the volume; `None`: every host does.
+    pub host: Option<HostId>,
+    pub created_at: Timestamp,
+}
+
+/// One attachment of a volume.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AttachmentInfo {
+    pub id: AttachmentId,
+    pub instance: Option<InstanceId>,
+    /// The host name; none before `connect`.
+    pub host: Option<String>,
+    /// `/dev/vdb`; none before it is known.
+    pub device: Option<String>,
+    /// Whether the guest has it: `complete` was said.
+    pub attached: bool,
+}
+
+/// A snapshot of a volume.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SnapshotInfo {
+    pub id: SnapshotId,
+    pub volume: VolumeId,
+    pub project: ProjectId,
+    pub name: String,
+    pub description: Option<String>,
+    pub size_gb: u32,
+    /// Cinder's word: `creating`, `available`, `deleting`, `error`, ...
+    pub status: String,
+    pub metadata: Vec<(String, String)>,
+    pub created_at: Timestamp,
+}
+
+/// What a new volume begins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NewContent {
+    Blank,
+    Image(ImageId),
+    Snapshot(SnapshotId),
+    Volume(VolumeId),
+}
+
+/// A volume to be made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewVolume {
+    pub volume: VolumeId,
+    pub project: ProjectId,
+    pub user: UserId,
+    pub name: String,
+    pub description: Option<String>,
+    /// `None`: as large as what it is made from.
+    pub size_gb: Option<u32>,
+    pub content: NewContent,
+    /// Name or id; `None`: the default type.
+    pub volume_type: Option<String>,
+    pub availability_zone: Option<String>,
+    pub metadata: Vec<(String, String)>,
+    /// The host that must reach it; `None`: the service chooses.
+    pub host: Option<HostId>,
+}
+
+/// A snapshot to be made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewSnapshot {
+    pub snapshot: SnapshotId,
+    pub volume: VolumeId,
+    pub project: ProjectId,
+    pub user: UserId,
+    pub name: String,
+    pub description: Option<String>,
+    /// Also while a server has the volume.
+    pub force: bool,
+    pub metadata: Vec<(String, String)>,
+}
+
+/// How a host reaches an attached volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Connection {
+    /// The libvirt pool, and the volume's name in it.
+    pub pool: String,
+    pub volume: String,
+    /// `raw` or `qcow2`.
+    pub format: String,
+    /// What the guest sees as the disk's serial number: the volume's id.
+    pub serial: String,
+    pub readonly: bool,
+    /// Several guests may have it at the same time (`<shareable/>`).
+    pub shareable: bool,
+}
+
+/// The volume service. Refusals carry Cinder's words; `Invalid` is what Cinder answers with 400, `Forbidden` includes a
+/// quota that is used up.
+#[async_trait]
+pub trait Volumes: Send + Sync + 'static {
+    /// The volume, if `project` may see it.
+    async fn find(&self, volume: VolumeId, project: &ProjectId, is_admin: bool) -> Result<VolumeInfo, PortError>;
+
+    /// All volumes that `project` has, newest first; of all projects if `all` is said.
+    async fn list(&self, project: &ProjectId, all: bool) -> Result<Vec<VolumeInfo>, PortError>;
+
+    async fn find_snapshot(
+        &self,
+        snapshot: SnapshotId,
+        project: &ProjectId,
+        is_admin: bool,
+    ) -> Result<SnapshotInfo, PortError>;
+
+    /// All snapshots that `project` has, newest first; of all projects if `all` is said.
+    async fn list_snapshots(&self, project: &ProjectId, all: bool) -> Result<Vec<SnapshotInfo>, PortError>;
+
+    /// Accepts a new volume: it is `creating`, and then `available` or `error`. Quota is taken here.
+    async fn create(&self, wanted: NewVolume, meta: Arc<Meta>) -> Result<VolumeInfo, PortError>;
+
+    /// Accepts the end of a volume; gone already is success.
+    async fn delete(&self, volume: VolumeId, meta: Arc<Meta>) -> Result<(), PortError>;
+
+    /// Accepts a new snapshot: it is `creating`, and then `available` or `error`.
+    async fn create_snapshot(&self, wanted: NewSnapshot, meta: Arc<Meta>) -> Result<SnapshotInfo, PortError>;
+
+    /// Accepts the end of a snapshot; gone already is success.
+    async fn delete_snapshot(&self, snapshot: SnapshotId, meta: Arc<Meta>) -> Result<(), PortError>;
+
+    /// Keeps the volume for a server: `reserved`. `Invalid` when the volume is in no state for it.
+    async fn reserve(
+        &self,
+        attachment: AttachmentId,
+        volume: VolumeId,
+        instance: InstanceId,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError>;
+
+    /// Says which host (by its name) and which device, and hears how the host reaches the volume: `attaching`.
+    async fn connect(
+        &self,
+        volume: VolumeId,
+        attachment: AttachmentId,
+        host: &str,
+        device: Option<&str>,
+        meta: Arc<Meta>,
+    ) -> Result<Connection, PortError>;
+
+    /// The guest has it: `in-use`.
+    async fn complete(&self, volume: VolumeId, attachment: AttachmentId, meta: Arc<Meta>) -> Result<(), PortError>;
+
+    /// The volume is about to be taken from a guest: `detaching`. `Invalid` unless it is `in-use`.
+    async fn begin_detaching(&self, volume: VolumeId, meta: Arc<Meta>) -> Result<(), PortError>;
+
+    /// It stays after all: `in-use` again.
+    async fn roll_detaching(&self, volume: VolumeId, meta: Arc<Meta>) -> Result<(), PortError>;
+
+    /// Ends an attachment, complete or not: the volume is `available` again when none is left. Gone already is success.
+    async fn release(&self, volume: VolumeId, attachment: AttachmentId, meta: Arc<Meta>) -> Result<(), PortError>;
+}
+
+/// Where there is no volume service: every answer says so.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoVolumes;
+
+fn none<T>() -> Result<T, PortError> {
+    Err(PortError::Unavailable("There is no volume service.".to_owned()))
+}
+
+#[async_trait]
+impl Volumes for NoVolumes {
+    async fn find(&self, _: VolumeId, _: &ProjectId, _: bool) -> Result<VolumeInfo, PortError> {
+        none()
+    }
+
+    async fn list(&self, _: &ProjectId, _: bool) -> Result<Vec<VolumeInfo>, PortError> {
+        none()
+    }
+
+    async fn find_snapshot(&self, _: SnapshotId, _: &ProjectId, _: bool) -> Result<SnapshotInfo, PortError> {
+        none()
+    }
+
+    async fn list_snapshots(&self, _: &ProjectId, _: bool) -> Result<Vec<SnapshotInfo>, PortError> {
+        none()
+    }
+
+    async fn create(&self, _: NewVolume, _: Arc<Meta>) -> Result<VolumeInfo, PortError> {
+        none()
+    }
+
+    async fn delete(&self, _: VolumeId, _: Arc<Meta>) -> Result<(), PortError> {
+        none()
+    }
+
+    async fn create_snapshot(&self, _: NewSnapshot, _: Arc<Meta>) -> Result<SnapshotInfo, PortError> {
+        none()
+    }
+
+    async fn delete_snapshot(&self, _: SnapshotId, _: Arc<Meta>) -> Result<(), PortError> {
+        none()
+    }
+
+    async fn reserve(&self, _: AttachmentId, _: VolumeId, _: InstanceId, _: Arc<Meta>) -> Result<(), PortError> {
+        none()
+    }
+
+    async fn connect(
+        &self,
+        _: VolumeId,
+        _: AttachmentId,
+        _: &str,
+        _: Option<&str>,
+        _: Arc<Meta>,
+    ) -> Result<Connection, PortError> {
+        none()
+    }
+
+    async fn complete(&self, _: VolumeId, _: AttachmentId, _: Arc<Meta>) -> Result<(), PortError> {
+        none()
+    }
+
+    async fn begin_detaching(&self, _: VolumeId, _: Arc<Meta>) -> Result<(), PortError> {
+        none()
+    }
+
+    async fn roll_detaching(&self, _: VolumeId, _: Arc<Meta>) -> Result<(), PortError> {
+        none()
+    }
+
+    async fn release(&self, _: VolumeId, _: AttachmentId, _: Arc<Meta>) -> Result<(), PortError> {
+        none()
+    }
+}
