@@ -57,13 +57,17 @@ pub(super) fn begin(
     }
     abort(&guest)?;
     remove_from(&pool, instance, copy)?;
-    match guest.is_active().during(CALL)? {
-        true => back_up(&guest, options, instance, copy, quiesce).map(|()| Begun::Running),
-        false => {
-            clone(&pool, instance, copy)?;
-            mark(&pool, instance, copy).map(Begun::Complete)
-        }
+    let root = pool::lookup(&pool, &volumes::root(instance))?.ok_or_else(no_disk)?;
+    let capacity = root.info().during(CALL)?.capacity;
+    // Flattened, since the new volume names no backing one.
+    let xml = pool::volume_xml(&volumes::copy(instance, copy), capacity, "qcow2", "0600", None);
+    if guest.is_active().during(CALL)? {
+        // Made by the pool, which so knows it, and filled by QEMU.
+        StorageVol::create_xml(&pool, &xml, 0).during(CALL)?;
+        return back_up(&guest, options, instance, copy, quiesce).map(|()| Begun::Running);
     }
+    StorageVol::create_xml_from(&pool, &xml, &root, 0).during(CALL)?;
+    mark(&pool, instance, copy).map(Begun::Complete)
 }
 
 /// Looks at a copy that the host makes.
@@ -85,12 +89,7 @@ pub(super) fn progress(
         remove_from(&pool, instance, copy)?;
         return Err(failed("the host gave the copy up"));
     }
-    // Made by QEMU behind the pool's back; a pool with volumes on their way in or out is not looked through now.
-    pool::refresh(&pool);
-    match pool::lookup(&pool, &volumes::copy(instance, copy))? {
-        Some(_) => mark(&pool, instance, copy).map(Begun::Complete),
-        None => Ok(Begun::Running),
-    }
+    mark(&pool, instance, copy).map(Begun::Complete)
 }
 
 pub(super) fn remove(
@@ -106,12 +105,7 @@ pub(super) fn remove(
 }
 
 fn remove_from(pool: &StoragePool, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
-    let name = volumes::copy(instance, copy);
-    if pool::lookup(pool, &name)?.is_none() {
-        // QEMU may have made it since the pool was last looked through.
-        pool::refresh(pool);
-    }
-    for name in [volumes::copy_complete(instance, copy), name] {
+    for name in [volumes::copy_complete(instance, copy), volumes::copy(instance, copy)] {
         if let Some(volume) = pool::lookup(pool, &name)? {
             pool::delete(&volume)?;
         }
@@ -130,21 +124,9 @@ fn complete(pool: &StoragePool, instance: InstanceId, copy: ImageId) -> DriverRe
 fn mark(pool: &StoragePool, instance: InstanceId, copy: ImageId) -> DriverResult<DiskCopy> {
     let volume = pool::lookup(pool, &volumes::copy(instance, copy))?;
     let volume = volume.ok_or_else(|| failed("the copy is not in the pool"))?;
-    let size = file_size(&volume)?;
+    let size = pool::physical_size(&volume)?;
     pool::create_raw(pool, &volumes::copy_complete(instance, copy), 0, "0600")?;
     Ok(DiskCopy { size })
-}
-
-fn file_size(volume: &StorageVol) -> DriverResult<u64> {
-    pool::physical_size(volume)
-}
-
-/// The pool's own copy of a disk that nobody writes: flattened, since the new volume names no backing one.
-fn clone(pool: &StoragePool, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
-    let root = pool::lookup(pool, &volumes::root(instance))?.ok_or_else(no_disk)?;
-    let capacity = root.info().during(CALL)?.capacity;
-    let xml = pool::volume_xml(&volumes::copy(instance, copy), capacity, "qcow2", "0600", None);
-    StorageVol::create_xml_from(pool, &xml, &root, 0).during(CALL).map(drop)
 }
 
 fn no_disk() -> DriverError {
@@ -163,8 +145,10 @@ fn back_up(
     let xml = backup_xml(&guest.xml_desc(0).during(CALL)?, &root, &target)?;
     let xml = CString::new(xml).map_err(|_| failed("a path has a zero byte"))?;
     let frozen = freeze(guest, quiesce)?;
+    // The file is there, formatted.
+    let flags = sys::VIR_DOMAIN_BACKUP_BEGIN_REUSE_EXTERNAL;
     // SAFETY: the domain is alive, the text lives until the call returns, and a null checkpoint asks for none.
-    let begun = unsafe { sys::virDomainBackupBegin(guest.as_ptr(), xml.as_ptr(), ptr::null(), 0) };
+    let begun = unsafe { sys::virDomainBackupBegin(guest.as_ptr(), xml.as_ptr(), ptr::null(), flags) };
     let begun = if begun == 0 { Ok(()) } else { Err(translate(CALL, &Error::last_error())) };
     if frozen {
         thaw(guest);
