@@ -109,7 +109,6 @@ const STATES: &[Situation] = &[
     during("stopped", "shelving_image_uploading", "shutdown", STOP, "read_copy", SHELVE),
     during("shelved", "shelving_offloading", "shutdown", SHELVE, "destroy", r#"{"shelveOffload": null}"#),
     during("shelved", "spawning", "shutdown", SHELVE, "start", r#"{"unshelve": null}"#),
-    during("shelved_offloaded", "unshelving", "shutdown", OFFLOADED, "ensure_image", r#"{"unshelve": null}"#),
     rest("active", "running", ""),
     rest("stopped", "shutdown", STOP),
     rest("paused", "paused", PAUSE),

@@ -74,7 +74,7 @@ fn property<'a>(properties: &'a [(String, String)], name: &str) -> Option<&'a st
 async fn images_are_made_of_servers() {
     let api = Api::start().await;
     let server = Subject::new(&api, Api::wish("web")).await;
-    let wish = || json!({"createImage": {"name": " snap ", "metadata": {"purpose": "proof"}}});
+    let wish = || json!({"createImage": {"name": "snap", "metadata": {"purpose": "proof"}}});
     let old = server.ask("2.44", wish()).await;
     assert_eq!((old.status, &old.body), (202, &Value::Null));
     let location = old.location.unwrap();

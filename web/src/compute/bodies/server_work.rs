@@ -2,8 +2,8 @@
 
 use super::printable;
 use crate::schema::{
-    Schema, any, array, base64, choice, hostname, ipv4, ipv6, loose_boolean, metadata, name, null_or, object, opt, req,
-    string, uuid,
+    Schema, any, array, base64, choice, hostname, ipv4, ipv6, loose_boolean, metadata, name, null, null_or, object,
+    one_of, opt, req, string, uuid,
 };
 
 pub fn create_image_body() -> Schema {
@@ -36,7 +36,7 @@ pub fn rebuild_body() -> Schema {
             opt("accessIPv6", ipv6()),
             opt("personality", array(object([opt("path", string()), opt("contents", base64())]))).until(2, 56),
             opt("description", null_or(printable().min_length(0).max_length(255))).since(2, 19),
-            opt("key_name", null_or(name())).since(2, 54),
+            opt("key_name", one_of([string().min_length(1).max_length(255), null()])).since(2, 54),
             opt("user_data", null_or(string().format("base64").max_length(65535))).since(2, 57),
             opt(
                 "trusted_image_certificates",
