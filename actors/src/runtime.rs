@@ -22,7 +22,8 @@ use crate::ports::{Images, Networks, Volumes};
 use crate::process::interference::Interference;
 use crate::process::supervisor;
 use crate::reconcile::{
-    filters, networks as host_networks, placement, quota, reclaim, server_groups, shelved, volumes as host_volumes,
+    filters, interfaces, networks as host_networks, placement, quota, reclaim, server_groups, shelved,
+    volumes as host_volumes,
 };
 use crate::scheduler::Scheduler;
 
@@ -121,6 +122,7 @@ impl Runtime {
             async move { shelved::keep(&house).await }
         });
         tasks.spawn(filters::keep(Arc::clone(&house), Arc::clone(&store)));
+        tasks.spawn(interfaces::keep(Arc::clone(&house), Arc::clone(&store)));
         let (from, again) = (house.views.position(), house.options.resync);
         tasks.spawn(host_networks::keep(Arc::clone(&store), from, drivers.clone(), again));
         for driver in drivers {

@@ -47,6 +47,12 @@ pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<Pending> {
         InstanceEvent::RestoreRequested(asked) => (asked.process, Task::Restore { instance }),
         InstanceEvent::CrashDumpRequested(asked) => (asked.process, Task::CrashDump { instance }),
         InstanceEvent::PowerRequested(asked) => (asked.process, Task::Power { instance, action: asked.action }),
+        InstanceEvent::NicAttachRequested(asked) => {
+            (asked.process, Task::AttachInterface { instance, wanted: asked.wanted.clone() })
+        }
+        InstanceEvent::NicDetachRequested(asked) => {
+            (asked.process, Task::DetachInterface { instance, port: asked.port })
+        }
         InstanceEvent::SnapshotRequested(asked) => {
             (asked.process, Task::Snapshot { instance, image: asked.image, backup: asked.backup.clone() })
         }
@@ -89,6 +95,11 @@ fn asked_for_volume(recorded: &Recorded, event: &VolumeEvent) -> Option<Pending>
 impl Processes {
     pub fn pending(&self) -> impl Iterator<Item = &Pending> {
         self.pending.values()
+    }
+
+    /// Whether the process was asked for and has not finished.
+    pub fn is_pending(&self, process: ProcessId) -> bool {
+        self.pending.contains_key(&process)
     }
 
     pub fn len(&self) -> usize {

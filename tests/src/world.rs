@@ -3,6 +3,7 @@
 //! The log, the hosts, the ports and the images are the world; a [`Life`] is one life of the control plane in it. A life
 //! ends by [`Life::stop`] or by its fuse; the next one begins with what the log and the hosts remember.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,16 +12,18 @@ use chronova_actors::house::{House, Options};
 use chronova_actors::instance::work::WorkCommand;
 use chronova_actors::instance::{Asker, InstanceAggregate, InstanceCommand};
 use chronova_actors::network::service::EmbeddedNetworks;
-use chronova_actors::ports::{ImageDraft, Networks, NoVolumes};
+use chronova_actors::ports::{ImageDraft, Networks};
 use chronova_actors::process::interference::Interference;
 use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
 use chronova_actors::runtime::{Core, Runtime};
+use chronova_actors::volume::service::EmbeddedVolumes;
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::{Cause, Meta, Position};
 use chronova_events::ids::{FlavorId, HostId, ImageId, InstanceId, ProcessId, ProjectId, UserId};
+use chronova_events::ids::{FlavorId, HostId, InstanceId, PortId, ProcessId, ProjectId, UserId};
 use chronova_events::instance::{
-    BuildRequested, DiskConfig, FlavorSnapshot, Instance, Phase, PowerAction, RebuildRequested, RequestedNetworks,
-    Rotation, UnshelveRequested, status,
+    Alive, BuildRequested, DiskConfig, FlavorSnapshot, Instance, Phase, PowerAction, RebuildRequested,
+    RequestedNetworks, RequestedNic, Rotation, UnshelveRequested, status,
 };
 use chronova_events::process::Process;
 use chronova_events::store::EventStore;
@@ -108,9 +111,11 @@ impl World {
             true => EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views)),
             false => Arc::clone(&self.network) as Arc<dyn Networks>,
         };
-        let (images, volumes) = (Arc::clone(&self.images), Arc::new(NoVolumes));
-        let runtime = Runtime::start(core, drivers, networks, images, volumes, self.options.clone()).await;
-        Life { runtime, store: fused }
+        let images = Arc::clone(&self.images);
+        let (gateway, views, options) = (Arc::clone(&core.gateway), Arc::clone(&core.views), self.options.clone());
+        let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, options.volume.clone());
+        let runtime = Runtime::start(core, drivers, networks, images, Arc::clone(&volumes) as _, options).await;
+        Life { runtime, store: fused, volumes }
     }
 
     /// What the log says, folded afresh.
@@ -126,6 +131,7 @@ impl World {
         assert!(views.processes.read(Processes::is_empty), "no process is left unfinished");
         let mut living = Vec::new();
         let mut placed = Vec::new();
+        let mut connected = Vec::new();
         let mut away = Vec::new();
         views.servers.read(|servers| {
             for row in servers.all() {
@@ -138,6 +144,10 @@ impl World {
                     }
                     if alive.placement.is_some() {
                         placed.push(row.id);
+                        // Interfaces can be taken away, all of them.
+                        if !alive.nics.is_empty() {
+                            connected.push(row.id);
+                        }
                     }
                     if alive.is_offloaded() {
                         away.push(row.id);
@@ -146,6 +156,7 @@ impl World {
             }
         });
         placed.sort();
+        connected.sort();
         let guests: Vec<InstanceId> = self.fleet.whereabouts().into_keys().collect();
         assert_eq!(guests, placed, "domains are the servers that have a host");
         assert_eq!(self.fleet.doubles(), [], "no guest runs twice");
@@ -157,9 +168,16 @@ impl World {
             ports.extend(view.ports().filter_map(|port| port.binding().device.parse::<InstanceId>().ok()));
         });
         ports.sort();
-        let mut connected: Vec<InstanceId> = placed.iter().chain(&away).copied().collect();
+        ports.dedup();
+        connected.extend(&away);
         connected.sort();
-        assert_eq!(ports, connected, "ports are those of the servers that have a host, or left it for a while");
+        assert_eq!(ports, connected, "ports are those of the servers that have an interface and a host, or left it");
+        views.servers.read(|servers| {
+            for row in servers.all() {
+                let Some(server) = row.instance.alive().filter(|server| server.placement.is_some()) else { continue };
+                self.check_interfaces(&views, row.id, server);
+            }
+        });
         away.sort();
         let unbound: Vec<InstanceId> = self.network.unbound().into_iter().filter(|id| connected.contains(id)).collect();
         assert_eq!(unbound, away, "ports are on the host that the server is on");
@@ -172,6 +190,22 @@ impl World {
         held.sort();
         living.sort();
         assert_eq!(held, living, "quota is held by the living servers");
+        crate::volumes::check(&views, &self.fleet);
+    }
+
+    /// What the server shows, what its guest has and what the network service bound to it are the same interfaces.
+    fn check_interfaces(&self, views: &Views, id: InstanceId, server: &Alive) {
+        let macs: BTreeSet<String> = server.nics.iter().map(|nic| nic.mac.clone()).collect();
+        let guests = (0..self.fleet.len()).find_map(|host| self.fleet.guests(host).remove(&id));
+        assert_eq!(guests.map(|guest| guest.nics), Some(macs), "the guest of {id} has the server's interfaces");
+        let ports: BTreeSet<PortId> = server.nics.iter().map(|nic| nic.port).collect();
+        let mut bound: BTreeSet<PortId> = self.network.ports_of(id).into_iter().collect();
+        bound.extend(
+            views
+                .networks
+                .read(|view| view.of_device(&id.to_string()).map(|port| port.created.port).collect::<Vec<_>>()),
+        );
+        assert_eq!(bound, ports, "the ports of {id} are its interfaces");
     }
 
     /// The faults of the servers, for the message of a failed assertion.
@@ -203,6 +237,7 @@ impl World {
 pub struct Life {
     pub runtime: Runtime,
     pub store: Arc<FuseStore>,
+    pub volumes: Arc<EmbeddedVolumes>,
 }
 
 impl Life {
@@ -397,6 +432,21 @@ impl Life {
         self.instance(instance, InstanceCommand::TriggerCrashDump { process, asker: ADMIN }).await
     }
 
+    /// Asks for one more interface.
+    pub async fn attach_nic(&self, instance: InstanceId) -> Result<(), String> {
+        let wanted = RequestedNic { network: None, port: None, fixed_ip: None, tag: None };
+        let process = ProcessId::random();
+        self.instance(instance, InstanceCommand::AttachNic { process, wanted, asker: ADMIN }).await
+    }
+
+    /// Asks for the end of the server's last interface.
+    pub async fn detach_nic(&self, instance: InstanceId) -> Result<(), String> {
+        let now = self.instance_now(instance);
+        let port = now.alive().and_then(|server| server.nics.last()).map(|nic| nic.port).ok_or("no interface")?;
+        let process = ProcessId::random();
+        self.instance(instance, InstanceCommand::DetachNic { process, port, asker: ADMIN }).await
+    }
+
     /// What a user would see.
     pub fn status(&self, instance: InstanceId) -> &'static str {
         status::of(&self.instance_now(instance)).map_or("ABSENT", |status| status.status)
@@ -432,7 +482,7 @@ impl Life {
 
 const ADMIN: Asker = Asker { overrides_lock: true };
 
-fn user_meta() -> Arc<Meta> {
+pub(crate) fn user_meta() -> Arc<Meta> {
     let cause = Cause::User { user: UserId::new("u"), project: Some(ProjectId::new("p")), roles: vec![] };
     Arc::new(Meta { request_id: None, correlation: Uuid::new_v4(), causation: None, cause })
 }

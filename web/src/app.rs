@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use chronova_actors::house::House;
 use chronova_actors::image::embedded::EmbeddedImages;
+use chronova_actors::volume::service::EmbeddedVolumes;
 use chronova_events::store::EventStore;
 use chronova_projections::history::History;
 
@@ -17,6 +18,7 @@ use crate::health::Health;
 use crate::identity::IdentityService;
 use crate::metrics::Metrics;
 use crate::policy::Enforcer;
+use crate::rate::RateLimits;
 
 /// The state shared by all workers. Services add their fields here.
 pub struct App {
@@ -29,10 +31,13 @@ pub struct App {
     pub compute: Compute,
     /// The live feeds of the log.
     pub feeds: Feeds,
+    /// How fast projects may ask, where that is limited.
+    pub(crate) rate_limits: Option<RateLimits>,
     log: Option<Arc<dyn EventStore>>,
     house: Option<Arc<House>>,
     identity: Option<Arc<IdentityService>>,
     images: Option<Arc<EmbeddedImages>>,
+    volumes: Option<Arc<EmbeddedVolumes>>,
     history: Option<Arc<History>>,
 }
 
@@ -45,6 +50,7 @@ impl std::fmt::Debug for App {
 impl App {
     pub fn new(config: WebConfig, policy: Enforcer, authentication: Authentication, metrics: Metrics) -> Self {
         let feeds = Feeds::new(config.max_feeds);
+        let rate_limits = RateLimits::new(config.rate_limit, config.rate_limit_burst);
         Self {
             config,
             policy,
@@ -53,10 +59,12 @@ impl App {
             health: Health::default(),
             compute: Compute::default(),
             feeds,
+            rate_limits,
             log: None,
             house: None,
             identity: None,
             images: None,
+            volumes: None,
             history: None,
         }
     }
@@ -102,6 +110,18 @@ impl App {
     /// The embedded image service, unless another one does its work.
     pub fn images(&self) -> Result<&Arc<EmbeddedImages>, Fault> {
         self.images.as_ref().ok_or_else(|| Fault::not_found("The image service is elsewhere."))
+    }
+
+    /// Adds the embedded volume service.
+    #[must_use]
+    pub fn with_volumes(mut self, volumes: Arc<EmbeddedVolumes>) -> Self {
+        self.volumes = Some(volumes);
+        self
+    }
+
+    /// The embedded volume service, unless another one does its work.
+    pub fn volumes(&self) -> Result<&Arc<EmbeddedVolumes>, Fault> {
+        self.volumes.as_ref().ok_or_else(|| Fault::not_found("The volume service is elsewhere."))
     }
 
     /// Lets operations that take `as_of` be asked about the past.

@@ -31,6 +31,8 @@ pub enum Action {
     UpdateMetadata,
     DeleteMetadata,
     UpdateTags,
+    AttachInterface,
+    DetachInterface,
     CreateImage,
     CreateBackup,
     Rebuild,
@@ -97,6 +99,9 @@ const fn always(action: Action, name: &'static str) -> Rule {
 /// Where a server at rest can be.
 const BUILT: &[&str] = &["active", "paused", "suspended", "stopped"];
 
+/// Where interfaces come and go.
+const PLUGGABLE: &[&str] = &["active", "paused", "stopped"];
+
 pub const TABLE: &[Rule] = &[
     Rule { on_host: true, ..rule(Action::Start, "start", &["stopped"]) },
     Rule { on_host: true, ..rule(Action::Stop, "stop", &["active", "error"]) },
@@ -120,6 +125,8 @@ pub const TABLE: &[Rule] = &[
     Rule { heeds_lock: false, ..always(Action::ResetState, "os-resetState") },
     Rule { tasks: Tasks::Any, ..rule(Action::UpdateMetadata, "update metadata", BUILT) },
     Rule { tasks: Tasks::Any, ..rule(Action::DeleteMetadata, "delete metadata", BUILT) },
+    rule(Action::AttachInterface, "attach_interface", PLUGGABLE),
+    rule(Action::DetachInterface, "detach_interface", PLUGGABLE),
     Rule { tasks: Tasks::Any, launched: false, ..rule(Action::UpdateTags, "update tags", BUILT) },
     // The lock is meant against changes, and these change nothing.
     Rule { heeds_lock: false, ..rule(Action::CreateImage, "createImage", BUILT) },

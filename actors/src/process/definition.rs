@@ -15,8 +15,8 @@ use thiserror::Error;
 
 use super::plan::Shape;
 use super::{
-    build_instance, change_password, crash_dump, delete_instance, offload, power, rebuild, rescue, restore, shelve,
-    snapshot, soft_delete, unrescue, unshelve, volume,
+    attach_interface, build_instance, change_password, crash_dump, delete_instance, detach_interface, offload, power,
+    rebuild, rescue, restore, shelve, snapshot, soft_delete, unrescue, unshelve, volume,
 };
 use crate::aggregate::CommandError;
 use crate::house::{House, Options};
@@ -81,6 +81,8 @@ impl Definition {
             Task::SoftDelete { .. } => &soft_delete::DEFINITION,
             Task::Restore { .. } => &restore::DEFINITION,
             Task::Volume { work, .. } => volume::definition(*work),
+            Task::AttachInterface { .. } => &attach_interface::DEFINITION,
+            Task::DetachInterface { .. } => &detach_interface::DEFINITION,
             Task::Snapshot { .. } => &snapshot::DEFINITION,
             Task::Rebuild { .. } => &rebuild::DEFINITION,
             Task::Rescue { .. } => &rescue::DEFINITION,

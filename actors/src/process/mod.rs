@@ -9,15 +9,18 @@
 //! | [`interference`] | how the proofs make steps fail and repeat |
 //! | [`supervisor`] | begins what was asked for, and goes on with it after a crash |
 //! | `turn`, `guest`, `imaging` | what several processes do |
-//! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore`, [`volume`] | the processes |
+//! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore` | the processes |
+//! | `attach_interface`, `detach_interface`, [`volume`] | and these |
 //! | `snapshot`, `rebuild`, `rescue`, `unrescue`, `shelve`, `offload`, `unshelve`, `change_password` | and these |
 
+pub mod attach_interface;
 pub mod build_instance;
 pub mod change_password;
 pub mod crash_dump;
 pub mod decide;
 pub mod definition;
 pub mod delete_instance;
+pub mod detach_interface;
 pub(crate) mod guest;
 mod imaging;
 pub mod interference;
@@ -108,5 +111,9 @@ impl Aggregate for ProcessAggregate {
 
     fn decide(state: &Process, command: ProcessCommand) -> Result<Vec<ProcessEvent>, ProcessReject> {
         decide::decide(state, command)
+    }
+
+    fn is_over(state: &Process) -> bool {
+        matches!(state, Process::Finished { .. })
     }
 }

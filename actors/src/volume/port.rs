@@ -163,7 +163,7 @@ impl Volumes for EmbeddedVolumes {
         device: Option<&str>,
         meta: Arc<Meta>,
     ) -> Result<Connection, PortError> {
-        let way = self
+        let (way, _) = self
             .connection(volume, attachment, (host, device), AttachMode::ReadWrite, meta)
             .await
             .map_err(VolumeError::port)?;

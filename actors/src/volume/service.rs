@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use chronova_events::envelope::{Meta, Position};
-use chronova_events::ids::{AttachmentId, HostId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, VolumeId};
+use chronova_events::ids::{AttachmentId, HostId, ImageId, ProcessId, ProjectId, SnapshotId, VolumeId};
 use chronova_events::volume::{
-    AttachMode, Snapshot, SnapshotRequested, VolumeCreated, VolumeImage, VolumeRecord, VolumeSource, VolumeStatus,
+    AttachMode, SnapshotRequested, VolumeCreated, VolumeImage, VolumeRecord, VolumeSource, VolumeStatus,
 };
 use chronova_events::volume_type::{DEFAULT_TYPE, VolumeType};
 use chronova_hypervisor::volumes;
@@ -379,12 +379,12 @@ impl EmbeddedVolumes {
         (host, device): (&str, Option<&str>),
         mode: AttachMode,
         meta: Arc<Meta>,
-    ) -> Answer<Connection> {
+    ) -> Answer<(Connection, Position)> {
         let (host, device, shared) = (host.to_owned(), device.map(str::to_owned), self.options.shared);
         let connect = VolumeCommand::Connect { attachment, host, device, mode, shared };
-        self.command(volume, connect, meta).await?;
+        let done = self.command(volume, connect, meta).await?;
         let now = self.look(volume).await?;
-        Ok(self.way_to(&now, mode))
+        Ok((self.way_to(&now, mode), done.position))
     }
 
     /// How hosts reach a volume.

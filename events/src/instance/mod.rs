@@ -31,6 +31,7 @@
 //! `status`) is derived in [`status`], never stored.
 
 mod imaging;
+mod interfaces;
 pub(crate) mod older;
 mod operator;
 mod password;
@@ -44,6 +45,9 @@ mod state;
 pub mod status;
 
 pub use imaging::{Rotation, SnapshotFailed, SnapshotRequested, SnapshotTaken, WorkAdvanced, WorkStage};
+pub use interfaces::{
+    NicAttachRequested, NicAttached, NicDetachFailed, NicDetachRequested, NicDetached, NicsRefreshed,
+};
 pub use operator::{CrashDumpRequested, DeclaredState, StateDeclared};
 pub use password::{PasswordChangeFailed, PasswordChangeRequested, PasswordChanged};
 pub use payloads::*;
@@ -119,6 +123,18 @@ noun! {
         Scheduled = "scheduled" @ 1,
         /// The personal fields of all events of this server so far were erased.
         PersonalErased = "personal_erased" @ 1,
+        /// A user asked for one more network interface.
+        NicAttachRequested = "nic_attach_requested" @ 1,
+        /// The server has one more interface, and its guest, too.
+        NicAttached = "nic_attached" @ 1,
+        /// A user asked for the end of an interface, or the network service deleted its port.
+        NicDetachRequested = "nic_detach_requested" @ 1,
+        /// The server has the interface no more.
+        NicDetached = "nic_detached" @ 1,
+        /// The guest did not let go of the interface; the server keeps it.
+        NicDetachFailed = "nic_detach_failed" @ 1,
+        /// The network service changed something about the interfaces: they are these now.
+        NicsRefreshed = "nics_refreshed" @ 1,
         /// A user asked for an image of the server's disk.
         SnapshotRequested = "snapshot_requested" @ 1,
         /// Work under way has come to its next stage.

@@ -300,6 +300,9 @@ impl Alive {
                 self.fault = Some((failed.fault.clone(), at));
             }
             InstanceEvent::StateDeclared(declared) => self.declare(declared.state),
+            InstanceEvent::NicAttached(attached) => self.nics.push(attached.nic.clone()),
+            InstanceEvent::NicDetached(detached) => self.nics.retain(|nic| nic.port != detached.port),
+            InstanceEvent::NicsRefreshed(refreshed) => self.nics.clone_from(&refreshed.nics),
             InstanceEvent::WorkAdvanced(advanced) => {
                 if let Some(ongoing) = self.ongoing.as_mut().filter(|ongoing| ongoing.process() == advanced.process) {
                     ongoing.advance(advanced.stage);
@@ -396,6 +399,9 @@ impl Alive {
             InstanceEvent::BuildRequested(_)
             | InstanceEvent::CrashDumpRequested(_)
             | InstanceEvent::Deleted(_)
+            | InstanceEvent::NicAttachRequested(_)
+            | InstanceEvent::NicDetachFailed(_)
+            | InstanceEvent::NicDetachRequested(_)
             | InstanceEvent::PersonalErased(_)
             | InstanceEvent::Scheduled(_) => {}
         }

@@ -7,8 +7,8 @@ mod state;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{HostId, ImageId, InstanceId, ProcessId, SnapshotId, VolumeId};
-use crate::instance::{FaultInfo, ImageSnapshot, NicInfo, PowerAction, Rotation};
+use crate::ids::{HostId, ImageId, InstanceId, PortId, ProcessId, SnapshotId, VolumeId};
+use crate::instance::{FaultInfo, ImageSnapshot, NicInfo, PowerAction, RequestedNic, Rotation};
 
 pub use state::{Failure, Process, Running, StepRecord};
 
@@ -44,6 +44,8 @@ pub enum Task {
     SoftDelete { instance: InstanceId },
     Restore { instance: InstanceId },
     Volume { volume: VolumeId, work: VolumeWork },
+    AttachInterface { instance: InstanceId, wanted: RequestedNic },
+    DetachInterface { instance: InstanceId, port: PortId },
     Snapshot { instance: InstanceId, image: ImageId, backup: Option<Rotation> },
     Rebuild { instance: InstanceId, preserve_ephemeral: bool, other_image: bool },
     Rescue { instance: InstanceId },
@@ -116,6 +118,8 @@ impl Task {
             Self::SoftDelete { .. } => "soft_delete",
             Self::Restore { .. } => "restore",
             Self::Volume { work, .. } => work.name(),
+            Self::AttachInterface { .. } => "attach_interface",
+            Self::DetachInterface { .. } => "detach_interface",
             Self::Snapshot { .. } => "snapshot",
             Self::Rebuild { .. } => "rebuild",
             Self::Rescue { .. } => "rescue",
@@ -136,6 +140,8 @@ impl Task {
             | Self::CrashDump { instance }
             | Self::SoftDelete { instance }
             | Self::Restore { instance }
+            | Self::AttachInterface { instance, .. }
+            | Self::DetachInterface { instance, .. }
             | Self::Snapshot { instance, .. }
             | Self::Rebuild { instance, .. }
             | Self::Rescue { instance }
@@ -244,6 +250,16 @@ pub fn samples() -> Vec<ProcessEvent> {
         Started { process, task: Task::SoftDelete { instance: InstanceId(uuid(2)) } }.into(),
         Started { process, task: Task::Restore { instance: InstanceId(uuid(2)) } }.into(),
         Started { process, task: Task::Volume { volume: VolumeId(uuid(5)), work: VolumeWork::Create } }.into(),
+        Started {
+            process,
+            task: Task::AttachInterface {
+                instance: InstanceId(uuid(2)),
+                wanted: RequestedNic { network: None, port: Some(PortId(uuid(6))), fixed_ip: None, tag: None },
+            },
+        }
+        .into(),
+        Started { process, task: Task::DetachInterface { instance: InstanceId(uuid(2)), port: PortId(uuid(6)) } }
+            .into(),
     ];
     all.extend(of_images(process));
     all

@@ -54,6 +54,9 @@ pub(super) enum Change {
         content: String,
     },
     NoVolume(String),
+    /// One more interface, by its MAC.
+    Plug(InstanceId, String),
+    Unplug(InstanceId, String),
     /// Started from a rescue disk, or from its own again.
     Rescue(InstanceId),
     NoRescue(InstanceId),
@@ -85,6 +88,8 @@ impl Change {
             Self::NoFilter(name) => format!("{host} no-filter {name}\n"),
             Self::Volume { name, size, content } => format!("{host} volume {name} {size} {content}\n"),
             Self::NoVolume(name) => format!("{host} no-volume {name}\n"),
+            Self::Plug(instance, mac) => format!("{host} plug {instance} {mac}\n"),
+            Self::Unplug(instance, mac) => format!("{host} unplug {instance} {mac}\n"),
             Self::Rescue(instance) => format!("{host} rescue {instance}\n"),
             Self::NoRescue(instance) => format!("{host} no-rescue {instance}\n"),
             Self::Copy(instance, image) => format!("{host} copy {instance} {image}\n"),
@@ -129,6 +134,10 @@ impl Change {
                 }
             }
             "no-volume" => Self::NoVolume(rest.to_owned()),
+            "plug" => rest.split_once(' ').and_then(|(id, mac)| Some(Self::Plug(id.parse().ok()?, mac.to_owned())))?,
+            "unplug" => {
+                rest.split_once(' ').and_then(|(id, mac)| Some(Self::Unplug(id.parse().ok()?, mac.to_owned())))?
+            }
             "rescue" => Self::Rescue(rest.parse().ok()?),
             "no-rescue" => Self::NoRescue(rest.parse().ok()?),
             "copy" | "no-copy" => {

@@ -39,7 +39,7 @@ const HOSTS: usize = 100;
 const EVENTS: usize = 2_000;
 
 const REQUESTS: [(&str, &str, &str); 6] = [
-    ("versions", "/compute/", "compute 2.96"),
+    ("versions", "/compute/v2.1/", "compute 2.96"),
     ("flavors-detail", "/compute/v2.1/flavors/detail", "compute 2.96"),
     ("servers-detail-100", "/compute/v2.1/servers/detail", "compute 2.96"),
     ("servers-100", "/compute/v2.1/servers", "compute 2.96"),

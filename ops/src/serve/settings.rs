@@ -6,6 +6,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use chronova_actors::house::Options;
 use chronova_actors::scheduler::{Multipliers, PrefilterOptions, SchedulerOptions, options};
+use chronova_actors::volume::service::VolumeOptions;
+use chronova_actors::volume_quota::VolumeLimits;
 use chronova_events::store::sqlite::SqliteOptions;
 use chronova_hypervisor::connect::DriverOptions;
 use chronova_hypervisor::options::{CpuMode, ForwardMode, LibvirtOptions, VirtType};
@@ -80,7 +82,23 @@ pub fn actors(config: &Config) -> Options {
         max_attempts: config.scheduler.max_attempts,
         scheduler: scheduler(config),
         heartbeat: Duration::from_secs(u64::from(default.report_interval)),
+        volume: volumes(config),
         ..Options::default()
+    }
+}
+
+fn volumes(config: &Config) -> VolumeOptions {
+    let volume = &config.volume;
+    VolumeOptions {
+        pool: volume.pool.clone(),
+        shared: volume.shared,
+        availability_zone: volume.storage_availability_zone.clone(),
+        limits: VolumeLimits {
+            volumes: volume.quota_volumes,
+            snapshots: volume.quota_snapshots,
+            gigabytes: volume.quota_gigabytes,
+            per_volume_gigabytes: volume.per_volume_size_limit,
+        },
     }
 }
 
@@ -149,9 +167,13 @@ pub fn drivers(config: &Config) -> DriverOptions {
         cpu_models: libvirt.cpu_models.clone(),
         // `x86_64=q35,aarch64=virt`: the driver takes the one for x86_64.
         machine_type: libvirt.hw_machine_type.iter().find_map(|pair| pair.strip_prefix("x86_64=")).map(str::to_owned),
+        volume_pool_name: config.volume.pool.clone(),
+        volume_pool_path: config.volume.pool_path.clone(),
         vnc_listen: config.vnc.server_listen.clone(),
         forward: ForwardMode::Auto,
         call_deadline: Duration::from_secs(u64::from(config.chronova.driver_timeout)),
+        device_detach_attempts: libvirt.device_detach_attempts,
+        device_detach_timeout: Duration::from_secs(u64::from(libvirt.device_detach_timeout)),
         workers: config.chronova.driver_threads as usize,
         ..LibvirtOptions::default()
     };
@@ -180,6 +202,9 @@ pub fn compute(config: &Config) -> Compute {
         password_length: default.password_length as usize,
         enable_instance_password: config.api.enable_instance_password,
         force_config_drive: default.force_config_drive,
+        vnc_enabled: config.vnc.enabled,
+        novncproxy_base_url: config.vnc.novncproxy_base_url.clone(),
+        console_token_ttl: config.consoleauth.token_ttl,
         host: default.host.clone(),
     })
 }
@@ -193,6 +218,10 @@ pub fn web(config: &Config) -> WebConfig {
         glance_link_prefix: config.api.glance_link_prefix.clone(),
         max_limit: u64::from(config.api.max_limit),
         max_feeds: config.chronova.max_feeds as usize,
+        enable_proxy_headers_parsing: config.oslo_middleware.enable_proxy_headers_parsing,
+        trusted_proxies: config.chronova.trusted_proxies.iter().filter_map(|word| network(word)).collect(),
+        rate_limit: config.chronova.rate_limit,
+        rate_limit_burst: config.chronova.rate_limit_burst,
         cors: CorsConfig {
             allowed_origin: cors.allowed_origin.clone(),
             allow_credentials: cors.allow_credentials,
@@ -209,6 +238,12 @@ pub fn web(config: &Config) -> WebConfig {
         },
         ..WebConfig::default()
     }
+}
+
+/// An address, or a network of them; what is neither was told when the configuration was read.
+fn network(word: &str) -> Option<ipnet::IpNet> {
+    let alone = || word.parse::<std::net::IpAddr>().ok().map(ipnet::IpNet::from);
+    word.parse().ok().or_else(alone)
 }
 
 /// Every address to listen on, the ones for all services first.

@@ -67,7 +67,7 @@ impl House {
             tracing::info!(resumed, "completed erasures of personal data that were interrupted");
         }
         read_models.attend();
-        let app = app(config, &runtime, identity_service, images, Arc::clone(&store) as _, &read_models)?;
+        let app = app(config, &runtime, identity_service, (images, volumes), Arc::clone(&store) as _, &read_models)?;
         let log_server = super::eventstoredb::open(config, Arc::clone(&store) as _).await?;
         Ok(Self { app, runtime, store, read_models, log_server })
     }
@@ -87,7 +87,7 @@ fn app(
     config: &Config,
     runtime: &Runtime,
     identity: Arc<IdentityService>,
-    images: Arc<EmbeddedImages>,
+    (images, volumes): (Arc<EmbeddedImages>, Arc<EmbeddedVolumes>),
     store: Arc<dyn EventStore>,
     read_models: &ReadModels,
 ) -> Result<AppState> {
@@ -104,7 +104,11 @@ fn app(
     let metrics = Metrics::new(registry)?;
     let house = Arc::clone(&runtime.house);
     let mut app = App::new(web, policy, authentication, metrics).with_house(house).with_log(log);
-    app = app.with_identity(identity).with_images(images).with_history(Arc::clone(&read_models.history));
+    app = app
+        .with_identity(identity)
+        .with_images(images)
+        .with_volumes(volumes)
+        .with_history(Arc::clone(&read_models.history));
     app.compute = settings::compute(config);
     let broken = runtime.broken();
     app.health = Health::default()

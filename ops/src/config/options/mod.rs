@@ -83,8 +83,10 @@ configuration! {
     api: api::Api,
     oslo_policy: api::OsloPolicy,
     cors: api::Cors,
+    oslo_middleware: api::OsloMiddleware,
     quota: api::Quota,
     vnc: libvirt::Vnc,
+    consoleauth: libvirt::ConsoleAuth,
     libvirt: libvirt::Libvirt,
     compute: libvirt::Compute,
     image_cache: libvirt::ImageCache,
@@ -97,6 +99,7 @@ configuration! {
     security_compliance: services::SecurityCompliance,
     glance: services::Glance,
     neutron: services::Neutron,
+    volume: services::Volume,
 }
 
 /// The option of that name, whatever the case of its section; `-` and `_` are one, as in oslo.
