@@ -11,6 +11,7 @@ use chronova_projections::views::Views;
 use crate::gateway::Gateway;
 use crate::guest_name::NameTemplate;
 use crate::hosts::fleet::Fleet;
+use crate::passwords::Passwords;
 use crate::ports::{Images, Networks, Volumes};
 use crate::process::interference::Interference;
 use crate::scheduler::{Scheduler, SchedulerOptions};
@@ -53,6 +54,8 @@ pub struct Options {
     pub volume_looks: u32,
     /// `[DEFAULT] block_device_allocate_retries_interval`.
     pub volume_pause: Duration,
+    /// `[DEFAULT] shelved_offload_time`: how long shelved servers stay on their hosts; `None` for ever.
+    pub shelved_offload: Option<Duration>,
     /// How long changes of security groups are gathered before running guests get new filters.
     pub filter_pause: Duration,
     /// How often the reconcilers run.
@@ -90,6 +93,7 @@ impl Default for Options {
             reclaim_interval: Duration::ZERO,
             volume_looks: 60,
             volume_pause: Duration::from_secs(3),
+            shelved_offload: Some(Duration::ZERO),
             filter_pause: Duration::from_secs(1),
             reconcile: Duration::from_mins(1),
             retry_base: Duration::from_millis(100),
@@ -110,6 +114,8 @@ pub struct House {
     pub images: Arc<dyn Images>,
     pub volumes: Arc<dyn Volumes>,
     pub clock: Arc<dyn Clock>,
+    /// Passwords on their way to guests; in memory only.
+    pub passwords: Passwords,
     pub scheduler: Arc<Scheduler>,
     /// Read where nothing is kept in memory: what was decided, and why.
     pub log: Arc<dyn EventStore>,

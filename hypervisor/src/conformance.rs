@@ -11,15 +11,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chronova_events::ids::{InstanceId, PortId};
+use chronova_events::ids::{ImageId, InstanceId, PortId};
 use futures::StreamExt as _;
 use thiserror::Error;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::driver::{ByteStream, Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
 use crate::guest::{
-    FilterRule, FilterSpec, GuestSpec, ImageFormat, ImageRef, NetworkSpec, Nic, PowerState, Reservation, RootDisk,
-    VolumeDisk,
+    FilterRule, FilterSpec, GuestSpec, ImageFormat, ImageRef, NetworkSpec, Nic, PowerState, Quiesce, Renew, RescueDisk,
+    RescuePlace, Reservation, RootDisk, VolumeDisk,
 };
 
 /// What a host is tried with.
@@ -88,6 +88,8 @@ pub async fn run(driver: Arc<dyn Driver>, fixture: Fixture) -> Outcome {
     trial.diagnostics(&guest).await?;
     trial.interfaces(&guest).await?;
     trial.standstill(guest.instance, &mut signals).await?;
+    trial.copies(guest.instance).await?;
+    trial.shapes(&guest).await?;
     trial.power(guest.instance, &mut signals).await?;
     trial.disks(guest.instance).await?;
     trial.destroy(&guest, signals).await?;
@@ -247,10 +249,10 @@ impl Trial {
             ephemerals_gib: vec![1],
             swap_mib: 16,
             volumes: vec![],
-            nics: vec![nic],
             nics: vec![self.nic()],
             config_drive: Some(self.fixture.config_drive.clone()),
             hardware: Vec::new(),
+            rescue: None,
         }
     }
 
@@ -442,6 +444,65 @@ impl Trial {
         require("a guest that is off is not interrupted", interrupt.is_err(), &interrupt)?;
         require("a guest that is off is not suspended", matches!(suspend, Err(DriverError::Failed { .. })), &suspend)?;
         driver.start(instance).await.check("start")
+    }
+
+    /// Copies of the root disk, of a guest that runs and of one that is off.
+    async fn copies(&self, instance: InstanceId) -> Outcome {
+        let driver = &self.driver;
+        let [live, off] = [1, 2].map(|n| ImageId(uuid::Uuid::from_u128(0xc0f0 << 64 | n)));
+        self.copy(instance, live).await?;
+        self.is(instance, "a copied guest runs on", PowerState::Running).await?;
+        driver.stop(instance, StopMode::Hard).await.check("stop before a copy")?;
+        self.copy(instance, off).await?;
+        self.is(instance, "a copied guest stays off", PowerState::Shutdown).await?;
+        let absent = driver.copy_root(InstanceId::random(), live, Quiesce::No).await;
+        is_gone("copy of an absent guest", &absent)?;
+        driver.start(instance).await.check("start after a copy")
+    }
+
+    async fn copy(&self, instance: InstanceId, copy: ImageId) -> Outcome {
+        let driver = &self.driver;
+        let none = driver.read_copy(instance, copy).await;
+        let none = match none {
+            Ok(mut stream) => stream.next().await.is_none_or(|chunk| chunk.is_err()),
+            Err(_) => true,
+        };
+        require("what was not copied is not read", none, copy)?;
+        let made = driver.copy_root(instance, copy, Quiesce::IfPossible).await.check("copy")?;
+        let again = driver.copy_root(instance, copy, Quiesce::IfPossible).await.check("copy again")?;
+        require("a copy is made once", made == again, (made, again))?;
+        let mut content = driver.read_copy(instance, copy).await.check("read copy")?;
+        let (mut size, mut magic) = (0_u64, Vec::<u8>::new());
+        while let Some(chunk) = content.next().await {
+            let chunk = chunk.map_err(|error| violation("read copy", error))?;
+            magic.extend(chunk.iter().take(4_usize.saturating_sub(magic.len())));
+            size += chunk.len() as u64;
+        }
+        require("all of a copy is read", size == made.size, (size, made))?;
+        require("a copy is a qcow2 file", magic == b"QFI\xfb", &magic)?;
+        driver.remove_copy(instance, copy).await.check("copy removal")?;
+        driver.remove_copy(instance, copy).await.check("copy removal again")
+    }
+
+    /// Other definitions of a guest: from a rescue disk, from its own again, from a new one.
+    async fn shapes(&self, guest: &GuestSpec) -> Outcome {
+        let (driver, instance) = (&self.driver, guest.instance);
+        for stable in [None, Some(RescuePlace { cdrom: false, bus: None })] {
+            let rescue = Some(RescueDisk { image: self.fixture.image.clone(), stable });
+            let rescued = GuestSpec { rescue, ..guest.clone() };
+            driver.reshape(&rescued, Renew::Nothing).await.check("rescue")?;
+            self.is(instance, "a rescued guest runs", PowerState::Running).await?;
+            driver.reshape(&rescued, Renew::Nothing).await.check("rescue again")?;
+            driver.reshape(guest, Renew::Nothing).await.check("end of a rescue")?;
+            self.is(instance, "it runs from its own disk", PowerState::Running).await?;
+        }
+        for renew in [Renew::Root, Renew::All] {
+            driver.reshape(guest, renew).await.check("new disks")?;
+            self.is(instance, "a guest with new disks runs", PowerState::Running).await?;
+        }
+        let listed = driver.guests().await.check("guests")?;
+        let seen = listed.iter().filter(|status| status.instance == instance).count();
+        require("it is the one guest that it was", seen == 1, &listed)
     }
 
     async fn hears(&self, signals: &mut SignalStream, wanted: HostSignal) -> Outcome {

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chronova_events::ids::{InstanceId, NetworkId};
+use chronova_events::ids::{ImageId, InstanceId, NetworkId};
 use futures::Stream;
 use thiserror::Error;
 
 use crate::guest::{
-    ConsoleAddress, Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
-    NetworkSpec, Nic, PowerState, VolumeDisk,
+    ConsoleAddress, Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
+    NetworkSpec, Nic, PowerState, Quiesce, Renew, VolumeDisk,
 };
 use crate::volume_store::VolumeStore;
 
@@ -105,7 +105,10 @@ pub trait Driver: VolumeStore + Send + Sync + 'static {
     /// Creates disks and domain and starts it. Image, networks and filters are there already. A second call with the
     /// same spec finishes what a first began.
     async fn spawn(&self, guest: &GuestSpec) -> DriverResult<()>;
-    /// Removes domain, disks, config drive and console log. Gone already is success.
+    /// Gives a guest another definition: pulls it where it runs, makes anew what `renew` says and what it lacks, makes or
+    /// removes the rescue disk, and starts it. Made where it is missing. A second call does all of it again.
+    async fn reshape(&self, guest: &GuestSpec, renew: Renew) -> DriverResult<()>;
+    /// Removes domain, disks, copies of disks, config drive and console log. Gone already is success.
     async fn destroy(&self, instance: InstanceId) -> DriverResult<()>;
 
     async fn start(&self, instance: InstanceId) -> DriverResult<()>;
@@ -135,6 +138,16 @@ pub trait Driver: VolumeStore + Send + Sync + 'static {
     async fn guests(&self) -> DriverResult<Vec<GuestStatus>>;
     /// Disk volumes of ours whose guest is not defined: leftovers to be removed.
     async fn orphans(&self) -> DriverResult<Vec<InstanceId>>;
+
+    /// Copies the guest's root disk, as it is at one moment, into one file on the host, named by `copy`. The guest goes on
+    /// meanwhile. Copied already is success.
+    async fn copy_root(&self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<DiskCopy>;
+    /// The bytes of a copy that is complete.
+    async fn read_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<ByteStream>;
+    /// Removes a copy, complete or not. Gone already is success.
+    async fn remove_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<()>;
+    /// Has the agent inside the guest set a user's password; `Unsupported` where no agent answers.
+    async fn set_password(&self, instance: InstanceId, user: &str, password: &str) -> DriverResult<()>;
 
     /// Sends the guest a non-maskable interrupt, at which an operating system prepared for it writes a dump and reboots.
     async fn interrupt(&self, instance: InstanceId) -> DriverResult<()>;

@@ -29,6 +29,52 @@ pub struct GuestSpec {
     pub config_drive: Option<bytes::Bytes>,
     /// Image properties that shape the hardware (`hw_disk_bus`, `hw_vif_model`, `hw_machine_type`, ...), sorted.
     pub hardware: Vec<(String, String)>,
+    /// What the guest is started from while it is rescued.
+    pub rescue: Option<RescueDisk>,
+}
+
+/// The disk of a rescue: a copy of an image, made for the time of the rescue.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RescueDisk {
+    pub image: ImageRef,
+    /// `None`: the rescue disk is the first one, the guest's root the second, and there are no others. Else the guest
+    /// keeps all its disks in their places and is started from one more.
+    pub stable: Option<RescuePlace>,
+}
+
+/// Where the rescue disk is added to the others: image properties `hw_rescue_device` and `hw_rescue_bus`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RescuePlace {
+    pub cdrom: bool,
+    /// `None`: the bus of the guest's other disks.
+    pub bus: Option<String>,
+}
+
+/// Which disks of a guest are made anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Renew {
+    /// None: what is there stays, what is missing is made.
+    Nothing,
+    /// The root disk.
+    Root,
+    /// All of them.
+    All,
+}
+
+/// Whether a guest's file systems are brought to rest, through the agent inside it, while a copy of its disk begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quiesce {
+    No,
+    IfPossible,
+    /// No copy without it.
+    Required,
+}
+
+/// A copy of a guest's root disk on its host: one qcow2 file that needs no other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskCopy {
+    /// Bytes of the file.
+    pub size: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

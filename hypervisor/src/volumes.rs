@@ -4,7 +4,7 @@
 //! Invariant: a guest's volumes begin with its id and an underscore, so that a host can be searched for them without
 //! any other record.
 
-use chronova_events::ids::{InstanceId, NetworkId, SnapshotId, VolumeId};
+use chronova_events::ids::{ImageId, InstanceId, NetworkId, SnapshotId, VolumeId};
 
 use crate::guest::ImageRef;
 
@@ -36,6 +36,21 @@ pub fn swap(instance: InstanceId) -> String {
 
 pub fn config_drive(instance: InstanceId) -> String {
     format!("{instance}_disk.config")
+}
+
+/// The disk that a rescued guest is started from.
+pub fn rescue(instance: InstanceId) -> String {
+    format!("{instance}_disk.rescue")
+}
+
+/// A copy of the root disk, on its way to become an image.
+pub fn copy(instance: InstanceId, copy: ImageId) -> String {
+    format!("{instance}_copy.{copy}")
+}
+
+/// An empty volume that is made when the [`copy`] is complete.
+pub fn copy_complete(instance: InstanceId, copy: ImageId) -> String {
+    format!("{instance}_copy.{copy}{COMPLETE_SUFFIX}")
 }
 
 pub fn console_log(instance: InstanceId) -> String {

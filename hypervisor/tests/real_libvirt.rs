@@ -149,6 +149,7 @@ fn empty_guest() -> GuestSpec {
         nics: Vec::new(),
         config_drive: None,
         hardware: Vec::new(),
+        rescue: None,
     }
 }
 

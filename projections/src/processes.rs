@@ -67,6 +67,19 @@ pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<Pending> {
             let disk = DiskTask { instance, device, volume, attachment };
             (asked.process, Task::SwapVolume { disk, new: asked.new, new_attachment: asked.new_attachment })
         }
+        InstanceEvent::SnapshotRequested(asked) => {
+            (asked.process, Task::Snapshot { instance, image: asked.image, backup: asked.backup.clone() })
+        }
+        InstanceEvent::RebuildRequested(asked) => {
+            let (preserve_ephemeral, other_image) = (asked.preserve_ephemeral, asked.other_image);
+            (asked.process, Task::Rebuild { instance, preserve_ephemeral, other_image })
+        }
+        InstanceEvent::RescueRequested(asked) => (asked.process, Task::Rescue { instance }),
+        InstanceEvent::UnrescueRequested(asked) => (asked.process, Task::Unrescue { instance }),
+        InstanceEvent::ShelveRequested(asked) => (asked.process, Task::Shelve { instance, image: asked.image }),
+        InstanceEvent::OffloadRequested(asked) => (asked.process, Task::Offload { instance }),
+        InstanceEvent::UnshelveRequested(asked) => (asked.process, Task::Unshelve { instance }),
+        InstanceEvent::PasswordChangeRequested(asked) => (asked.process, Task::ChangePassword { instance }),
         _ => return None,
     };
     let (meta, asked_by) = (Arc::clone(&recorded.meta), recorded.id);

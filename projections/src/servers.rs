@@ -258,6 +258,16 @@ fn action_of(event: &InstanceEvent) -> Option<(&'static str, Option<ProcessId>)>
         InstanceEvent::VolumeAttachRequested(asked) => ("attach_volume", Some(asked.process)),
         InstanceEvent::VolumeDetachRequested(asked) => ("detach_volume", Some(asked.process)),
         InstanceEvent::VolumeSwapRequested(asked) => ("swap_volume", Some(asked.process)),
+        InstanceEvent::SnapshotRequested(asked) => {
+            (if asked.backup.is_some() { "createBackup" } else { "createImage" }, Some(asked.process))
+        }
+        InstanceEvent::RebuildRequested(asked) => ("rebuild", Some(asked.process)),
+        InstanceEvent::RescueRequested(asked) => ("rescue", Some(asked.process)),
+        InstanceEvent::UnrescueRequested(asked) => ("unrescue", Some(asked.process)),
+        InstanceEvent::ShelveRequested(asked) => ("shelve", Some(asked.process)),
+        InstanceEvent::OffloadRequested(asked) => ("shelveOffload", Some(asked.process)),
+        InstanceEvent::UnshelveRequested(asked) => ("unshelve", Some(asked.process)),
+        InstanceEvent::PasswordChangeRequested(asked) => ("changePassword", Some(asked.process)),
         InstanceEvent::Locked(_) => ("lock", None),
         InstanceEvent::Unlocked(_) => ("unlock", None),
         _ => return None,

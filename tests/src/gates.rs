@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chronova_events::ids::{InstanceId, NetworkId};
+use chronova_events::ids::{ImageId, InstanceId, NetworkId};
 use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use chronova_hypervisor::guest::{
-    ConsoleAddress, Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
-    NetworkSpec, Nic, VolumeDisk,
+    ConsoleAddress, Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
+    NetworkSpec, Nic, Quiesce, Renew, VolumeDisk,
 };
 use chronova_hypervisor::volume_store::{PoolStatus, PoolVolume, VolumeContent, VolumeStore};
 use futures::StreamExt;
@@ -116,6 +116,21 @@ impl Driver for Gate {
     }
     async fn spawn(&self, guest: &GuestSpec) -> DriverResult<()> {
         gated!(self, spawn(guest))
+    }
+    async fn reshape(&self, guest: &GuestSpec, renew: Renew) -> DriverResult<()> {
+        gated!(self, reshape(guest, renew))
+    }
+    async fn copy_root(&self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<DiskCopy> {
+        gated!(self, copy_root(instance, copy, quiesce))
+    }
+    async fn read_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<ByteStream> {
+        gated!(self, read_copy(instance, copy))
+    }
+    async fn remove_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
+        gated!(self, remove_copy(instance, copy))
+    }
+    async fn set_password(&self, instance: InstanceId, user: &str, password: &str) -> DriverResult<()> {
+        gated!(self, set_password(instance, user, password))
     }
     async fn destroy(&self, instance: InstanceId) -> DriverResult<()> {
         gated!(self, destroy(instance))

@@ -12,7 +12,6 @@ const FREE: &[&str] =
 
 /// Samples that show what this release cannot have, and why.
 const NOT_HERE: &[(&str, &str)] = &[
-    ("os-rescue/", "servers cannot be rescued"),
     ("os-volume_attachments/", "there are no volumes"),
     ("os-migrations/", "there are no migrations"),
     ("v2.69/", "all hosts belong to the one cell that answers"),
@@ -288,6 +287,18 @@ async fn question(
         }
         "servers.index" => get("/servers".into()),
         "servers.detail" => Some(("GET", "/servers/detail".into(), who(sample, "servers"), None)),
+        "servers.show" if sample.contains("get-resp-rescue") => {
+            let other = api.server("many:many", Api::wish("rescued")).await;
+            let path = format!("/servers/{other}/action");
+            api.call("POST", &path, "2.1", "many:many", Some(json!({"rescue": null}))).await;
+            api.life.settled().await;
+            Some((
+                "GET",
+                format!("/servers/{other}"),
+                if who(sample, "server") == ADMIN { ADMIN } else { "many:many" },
+                None,
+            ))
+        }
         "servers.show" => Some(("GET", format!("/servers/{server}"), who(sample, "server"), None)),
         "servers.update" => {
             let name = json!({"server": {"name": "new-server-test"}});
@@ -402,10 +413,31 @@ async fn question(
             };
             Some(("POST", "/os-server-groups".into(), "many:many", Some(json!({"server_group": group}))))
         }
+        "servers.rebuild" => work(api, server, who(sample, "server"), json!({"rebuild": {"imageRef": IMAGE}})).await,
+        "servers.createImage" => work(api, server, ADMIN, json!({"createImage": {"name": "i"}})).await,
+        "create_backup.createBackup" => {
+            let backup = json!({"createBackup": {"name": "b", "backup_type": "weekly", "rotation": 1}});
+            work(api, server, ADMIN, backup).await
+        }
+        "rescue.rescue" => {
+            let other = api.server("many:many", Api::wish("rescued")).await;
+            work(api, &other, "many:many", json!({"rescue": null})).await
+        }
         "server_metadata.index" => get(format!("/servers/{server}/metadata")),
         "server_metadata.show" => get(format!("/servers/{server}/metadata/foo")),
         _ => None,
     }
+}
+
+/// Something asked of a server that is doing nothing else.
+async fn work(
+    api: &Api,
+    server: &str,
+    who: &'static str,
+    body: Value,
+) -> Option<(&'static str, String, &'static str, Option<Value>)> {
+    api.life.settled().await;
+    Some(("POST", format!("/servers/{server}/action"), who, Some(body)))
 }
 
 /// A host that is not in the second aggregate, and one that is.

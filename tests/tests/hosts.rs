@@ -236,6 +236,7 @@ fn stray(n: u128) -> GuestSpec {
         nics: vec![],
         config_drive: None,
         hardware: vec![],
+        rescue: None,
     }
 }
 

@@ -3,13 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use chronova_actors::process::{
-    attach_interface, attach_volume, build_instance, crash_dump, delete_instance, detach_interface, detach_volume,
-    power, restore, soft_delete, swap_volume,
+    attach_interface, attach_volume, build_instance, change_password, crash_dump, delete_instance, detach_interface,
+    detach_volume, offload, power, rebuild, rescue, restore, shelve, snapshot, soft_delete, swap_volume, unrescue,
+    unshelve,
 };
 use chronova_events::ids::InstanceId;
-use chronova_events::instance::PowerAction;
+use chronova_events::instance::{PowerAction, Rotation};
 use chronova_tests::process_harness::{Case, prove};
-use chronova_tests::world::{Life, World};
+use chronova_tests::world::{Life, World, build_request};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 
@@ -47,6 +48,43 @@ fn soft_deleted(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
     async move {
         built(life, id).await;
         life.soft_delete(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+fn built_with_agent(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        let mut request = build_request(id);
+        let properties = request.image.as_mut().map(|image| &mut image.properties);
+        properties.unwrap().push(("hw_qemu_guest_agent".to_owned(), "yes".to_owned()));
+        life.build_of(request).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+fn rescued(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        built(life, id).await;
+        life.rescue(id).await.unwrap();
+    }
+    .boxed_local()
+}
+
+fn shelved(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        built(life, id).await;
+        life.shelve(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+fn offloaded(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        shelved(life, id).await;
+        life.offload(id).await.unwrap();
         life.settled().await;
     }
     .boxed_local()
@@ -216,6 +254,135 @@ async fn soft_delete_is_proven() {
 async fn restore_is_proven() {
     let ask: Ask = |life, id| life.restore(id).boxed_local();
     prove(&Case { definition: &restore::DEFINITION, ..case(soft_deleted, ask, "SOFT_DELETED", "ACTIVE") }).await;
+}
+
+#[actix_rt::test]
+async fn snapshot_is_proven() {
+    let ask: Ask = |life, id| async move { life.snapshot(id, None).await.map(drop) }.boxed_local();
+    prove(&Case { definition: &snapshot::DEFINITION, ..case(built, ask, "ACTIVE", "ACTIVE") }).await;
+}
+
+#[actix_rt::test]
+async fn backup_is_proven() {
+    let backup = || Some(Rotation { kind: "daily".to_owned(), keep: 1 });
+    let ask: Ask = |life, id| {
+        let backup = Some(Rotation { kind: "daily".to_owned(), keep: 1 });
+        async move { life.snapshot(id, backup).await.map(drop) }.boxed_local()
+    };
+    prove(&Case { definition: &snapshot::DEFINITION, ..case(stopped, ask, "SHUTOFF", "SHUTOFF") }).await;
+
+    // Of three, the newest is kept.
+    let (world, id) = (World::new(2), InstanceId::random());
+    let life = world.live(None, None).await;
+    life.hosts_up(2).await;
+    built(&life, id).await;
+    let mut last = None;
+    for _ in 0..3 {
+        last = Some(life.snapshot(id, backup()).await.unwrap());
+        life.settled().await;
+    }
+    assert_eq!(world.images.made().into_keys().collect::<Vec<_>>(), Vec::from_iter(last));
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn rebuild_is_proven() {
+    let ask: Ask = |life, id| life.rebuild(id).boxed_local();
+    let definition = &rebuild::DEFINITION;
+    prove(&Case { definition, failed: "ERROR", ..case(built, ask, "ACTIVE", "ACTIVE") }).await;
+    prove(&Case { definition, failed: "ERROR", ..case(stopped, ask, "SHUTOFF", "SHUTOFF") }).await;
+}
+
+#[actix_rt::test]
+async fn rescue_is_proven() {
+    let ask: Ask = |life, id| life.rescue(id).boxed_local();
+    prove(&Case { definition: &rescue::DEFINITION, ..case(built, ask, "ACTIVE", "RESCUE") }).await;
+    prove(&Case { definition: &rescue::DEFINITION, ..case(stopped, ask, "SHUTOFF", "RESCUE") }).await;
+}
+
+#[actix_rt::test]
+async fn unrescue_is_proven() {
+    let ask: Ask = |life, id| life.unrescue(id).boxed_local();
+    prove(&Case { definition: &unrescue::DEFINITION, ..case(rescued, ask, "RESCUE", "ACTIVE") }).await;
+}
+
+#[actix_rt::test]
+async fn shelve_is_proven() {
+    let ask: Ask = |life, id| async move { life.shelve(id).await.map(drop) }.boxed_local();
+    prove(&Case { definition: &shelve::DEFINITION, ..case(built, ask, "ACTIVE", "SHELVED") }).await;
+}
+
+#[actix_rt::test]
+async fn offload_is_proven() {
+    let ask: Ask = |life, id| life.offload(id).boxed_local();
+    prove(&Case { definition: &offload::DEFINITION, ..case(shelved, ask, "SHELVED", "SHELVED_OFFLOADED") }).await;
+}
+
+#[actix_rt::test]
+async fn unshelve_is_proven() {
+    let ask: Ask = |life, id| life.unshelve(id).boxed_local();
+    let definition = &unshelve::DEFINITION;
+    prove(&Case { definition, ..case(shelved, ask, "SHELVED", "ACTIVE") }).await;
+    prove(&Case { definition, ..case(offloaded, ask, "SHELVED_OFFLOADED", "ACTIVE") }).await;
+}
+
+#[actix_rt::test]
+async fn delete_during_unshelve_is_proven() {
+    let case = Case {
+        definition: &delete_instance::DEFINITION,
+        before: offloaded,
+        ask: |life, id| {
+            async move {
+                life.unshelve(id).await?;
+                life.delete(id).await
+            }
+            .boxed_local()
+        },
+        from: "SHELVED_OFFLOADED",
+        to: "DELETED",
+        failed: "DELETED",
+        failed_after: &[],
+        half_asked: &["ACTIVE"],
+    };
+    prove(&case).await;
+}
+
+#[actix_rt::test]
+async fn change_password_is_proven() {
+    let ask: Ask = |life, id| life.change_password(id, "s3cret").boxed_local();
+    let definition = &change_password::DEFINITION;
+    prove(&Case { definition, ..case(built_with_agent, ask, "ACTIVE", "ACTIVE") }).await;
+}
+
+/// Shelved servers leave their hosts when their time is over, even if the control plane was down meanwhile.
+#[actix_rt::test]
+async fn what_is_shelved_leaves_its_host_in_time() {
+    let mut world = World::new(2);
+    let id = InstanceId::random();
+    let life = world.live(None, None).await;
+    life.hosts_up(2).await;
+    shelved(&life, id).await;
+    assert_eq!(life.status(id), "SHELVED");
+    life.stop().await;
+    world.check().await;
+    world.options.shelved_offload = Some(std::time::Duration::from_millis(20));
+    let life = world.live(None, None).await;
+    life.hosts_up(2).await;
+    life.shows(id, "SHELVED_OFFLOADED").await;
+    life.settled().await;
+    assert_eq!(world.images.made().len(), 1, "its disk");
+    life.unshelve(id).await.unwrap();
+    life.shows(id, "ACTIVE").await;
+    life.settled().await;
+    assert!(world.images.made().is_empty(), "its disk is on a host again");
+    life.shelve(id).await.unwrap();
+    life.shows(id, "SHELVED_OFFLOADED").await;
+    life.delete(id).await.unwrap();
+    life.settled().await;
+    assert!(world.images.made().is_empty(), "a server takes its disk along");
+    life.stop().await;
+    world.check().await;
 }
 
 fn with_two_interfaces(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {

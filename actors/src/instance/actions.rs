@@ -36,6 +36,15 @@ pub enum Action {
     AttachVolume,
     DetachVolume,
     SwapVolume,
+    CreateImage,
+    CreateBackup,
+    Rebuild,
+    Rescue,
+    Unrescue,
+    Shelve,
+    ShelveOffload,
+    Unshelve,
+    ChangePassword,
 }
 
 /// Which work under way an action can live with.
@@ -127,6 +136,16 @@ pub const TABLE: &[Rule] = &[
     rule(Action::AttachVolume, "attach_volume", WITH_VOLUMES),
     rule(Action::DetachVolume, "detach_volume", WITH_VOLUMES),
     rule(Action::SwapVolume, "swap_volume", &["active", "paused"]),
+    // The lock is meant against changes, and these change nothing.
+    Rule { heeds_lock: false, ..rule(Action::CreateImage, "createImage", BUILT) },
+    Rule { heeds_lock: false, ..rule(Action::CreateBackup, "createBackup", BUILT) },
+    rule(Action::Rebuild, "rebuild", &["active", "stopped", "error"]),
+    rule(Action::Rescue, "rescue", &["active", "stopped", "error"]),
+    rule(Action::Unrescue, "unrescue", &["rescued"]),
+    rule(Action::Shelve, "shelve", BUILT),
+    rule(Action::ShelveOffload, "shelveOffload", &["shelved"]),
+    rule(Action::Unshelve, "unshelve", &["shelved", "shelved_offloaded"]),
+    rule(Action::ChangePassword, "changePassword", &["active"]),
 ];
 
 impl Action {

@@ -13,7 +13,7 @@ use chronova_events::instance::{
 };
 
 use super::actions::{Action, admit, check_lock};
-use super::{Asker, Change, InstanceCommand, InstanceReject, interfaces, labels, volumes};
+use super::{Asker, Change, InstanceCommand, InstanceReject, interfaces, labels, volumes, work};
 
 pub(super) type Decision = Result<Vec<InstanceEvent>, InstanceReject>;
 
@@ -60,6 +60,7 @@ pub fn decide(state: &Instance, command: InstanceCommand) -> Decision {
         InstanceCommand::Volume(command) => volumes::decide(server, command),
         InstanceCommand::Lock { lock: wanted } => lock(server, wanted),
         InstanceCommand::Unlock { by_admin } => unlock(server, by_admin),
+        InstanceCommand::Work(command) => work::decide(server, *command),
         record => record_of(server, record),
     }
 }
@@ -74,7 +75,7 @@ fn delete(server: &Alive, process: ProcessId, force: bool, asker: Asker) -> Deci
     if matches!(server.ongoing, Some(Ongoing::Delete { .. })) {
         return Ok(vec![]);
     }
-    one(DeleteRequested { process, cancels: server.building() })
+    one(DeleteRequested { process, cancels: server.placing() })
 }
 
 /// Nova deletes for good what never was active.
@@ -82,6 +83,10 @@ fn soft_delete(server: &Alive, process: ProcessId, asker: Asker) -> Decision {
     match admit(server, Action::SoftDelete, asker) {
         Err(InstanceReject::NeverLaunched { .. }) => return delete(server, process, false, asker),
         other => other?,
+    }
+    // There is no guest that could be switched off and on again.
+    if server.is_offloaded() {
+        return delete(server, process, false, asker);
     }
     // One and the same wish, again.
     let ends = matches!(server.ongoing, Some(Ongoing::Delete { .. } | Ongoing::SoftDelete { .. }));
@@ -159,6 +164,7 @@ fn unlock(server: &Alive, by_admin: bool) -> Decision {
 
 fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
     let built_by = server.building();
+    let placed_by = server.placing();
     let at_work = server.ongoing.map(|ongoing| ongoing.process());
     let turn = |of: Option<ProcessId>, process| match of == Some(process) {
         true => Ok(()),
@@ -169,11 +175,11 @@ fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
             if server.placement.as_ref().is_some_and(|now| now.host == placed.host && now.process == placed.process) {
                 return Ok(vec![]);
             }
-            turn(built_by, placed.process)?;
+            turn(placed_by, placed.process)?;
             one(placed)
         }
         InstanceCommand::RecordScheduled { placed, scheduled } => {
-            turn(built_by, scheduled.process)?;
+            turn(placed_by, scheduled.process)?;
             match placed {
                 Some(placed) if server.placement.as_ref().is_some_and(|now| now.host == placed.host) => Ok(vec![]),
                 Some(placed) => Ok(vec![(*scheduled).into(), placed.into()]),
@@ -184,7 +190,7 @@ fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
             if server.placement.is_none() {
                 return Ok(vec![]);
             }
-            turn(built_by, process)?;
+            turn(placed_by, process)?;
             one(Unplaced { process, host, reason })
         }
         InstanceCommand::RecordNetwork(allocated) => {
@@ -231,7 +237,7 @@ fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
         }
         InstanceCommand::Observe { host, power } => {
             let here = server.placement.as_ref().is_some_and(|placed| placed.host == host);
-            match here && built_by.is_none() && server.power() != power {
+            match here && placed_by.is_none() && server.power() != power {
                 true => one(PowerObserved { host, power }),
                 false => Ok(vec![]),
             }
@@ -254,6 +260,7 @@ fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
         | InstanceCommand::Change { .. }
         | InstanceCommand::Lock { .. }
         | InstanceCommand::Unlock { .. }
+        | InstanceCommand::Work(_)
         | InstanceCommand::Erase { .. } => Ok(vec![]),
     }
 }

@@ -9,6 +9,7 @@ pub mod disks;
 mod interfaces;
 mod labels;
 mod volumes;
+pub mod work;
 
 #[cfg(test)]
 mod tests;
@@ -102,6 +103,8 @@ pub enum InstanceCommand {
     Unlock {
         by_admin: bool,
     },
+    /// What changes its disks or its place.
+    Work(Box<work::WorkCommand>),
     /// The personal data so far is being erased; the server may be long gone.
     Erase {
         erasure: ErasureId,

@@ -17,6 +17,7 @@ use super::decide::decide;
 use super::{Asker, Change, InstanceCommand as Command, InstanceReject as Reject, MetadataChange, TagChange};
 
 mod labels;
+mod work;
 
 const USER: Asker = Asker { overrides_lock: false };
 const ADMIN: Asker = Asker { overrides_lock: true };
@@ -494,6 +495,9 @@ fn name(state: &Instance) -> String {
         Phase::Paused { .. } => "paused",
         Phase::Suspended { .. } => "suspended",
         Phase::SoftDeleted { .. } => "soft-deleted",
+        Phase::Rescued { .. } => "rescued",
+        Phase::Shelved { .. } => "shelved",
+        Phase::Offloaded { .. } => "offloaded",
     };
     match server.ongoing {
         None => phase.to_owned(),
@@ -501,6 +505,15 @@ fn name(state: &Instance) -> String {
         Some(Ongoing::SoftDelete { .. }) => format!("{phase}, soft-deleting"),
         Some(Ongoing::Restore { .. }) => format!("{phase}, restoring"),
         Some(Ongoing::Power { action, .. }) => format!("{phase}, {action:?}"),
+        Some(Ongoing::Snapshot { backup: false, .. }) => format!("{phase}, being copied"),
+        Some(Ongoing::Snapshot { backup: true, .. }) => format!("{phase}, being backed up"),
+        Some(Ongoing::Rebuild { .. }) => format!("{phase}, rebuilding"),
+        Some(Ongoing::Rescue { .. }) => format!("{phase}, rescuing"),
+        Some(Ongoing::Unrescue { .. }) => format!("{phase}, unrescuing"),
+        Some(Ongoing::Shelve { .. }) => format!("{phase}, shelving"),
+        Some(Ongoing::Offload { .. }) => format!("{phase}, offloading"),
+        Some(Ongoing::Unshelve { .. }) => format!("{phase}, unshelving"),
+        Some(Ongoing::ChangePassword { .. }) => format!("{phase}, changing the password"),
     }
 }
 
@@ -522,6 +535,7 @@ fn commands(state: &Instance) -> Vec<Command> {
         Command::RecordRestored { process: RESTORE },
         Command::RecordRestoreFailed { process: RESTORE, fault: fault() },
     ];
+    all.extend(work::commands(state));
     // A build fails when it has given everything back.
     match state.alive().is_some_and(|server| server.placement.is_some()) {
         true => all.push(Command::RecordUnplaced { process: BUILD, host: HOST, reason: String::new() }),
@@ -544,11 +558,20 @@ fn commands(state: &Instance) -> Vec<Command> {
     all
 }
 
+/// What decisions depend on: two states of a kind lead to the same ones.
+fn kind_of(state: &Instance) -> String {
+    let flags = state.alive().map(|server| {
+        let (built, build) = (server.launched_at.is_some(), server.building().is_some());
+        (server.power(), server.placement.is_some(), built, build, server.ongoing.map(|ongoing| ongoing.process()))
+    });
+    format!("{} {flags:?}", name(state))
+}
+
 /// The diagram in `chronova_events::instance`, as the code has it.
 #[test]
 fn the_reachable_states_are_these() {
     let mut lines: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    let mut seen: Vec<Instance> = vec![Instance::Absent];
+    let mut seen: BTreeSet<String> = BTreeSet::new();
     let mut open = VecDeque::from([Instance::Absent]);
     while let Some(state) = open.pop_front() {
         for command in commands(&state) {
@@ -560,8 +583,7 @@ fn the_reachable_states_are_these() {
                 if name(&next) != name(&state) {
                     lines.entry(name(&state)).or_default().insert(format!("{kind} -> {}", name(&next)));
                 }
-                if !seen.contains(&next) {
-                    seen.push(next.clone());
+                if seen.insert(kind_of(&next)) {
                     open.push_back(next);
                 }
             }

@@ -73,7 +73,7 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
 
 /// What the user is told. Where hosts were tried in vain: Nova's `MaxRetriesExceeded`; what the last one said is in the
 /// details.
-fn fault(work: &Work) -> FaultInfo {
+pub(super) fn fault(work: &Work) -> FaultInfo {
     let Some(failure) = &work.running.failure else { return StepError::Again("unknown".to_owned()).fault() };
     match failure.elsewhere && work.house.options.max_attempts > 1 {
         true => exhausted(work, &format!("{} {}", failure.fault.message, failure.fault.details)),
@@ -91,12 +91,17 @@ fn exhausted(work: &Work, details: &str) -> FaultInfo {
 
 async fn claim_host(work: &Work) -> Result<Output, StepError> {
     let server = work.present_server().await?;
+    let request = Request::of_build(&server.request, &work.running.excluded, &work.house.options.availability_zone);
+    claim(work, &server, request).await
+}
+
+/// Has the scheduler choose a host, and records it.
+pub(super) async fn claim(work: &Work, server: &Alive, mut request: Request) -> Result<Output, StepError> {
     let house = &work.house;
     // A host that this very process chose before a crash stays chosen: its claim is in the ledger.
     if let Some(placed) = server.placement.as_ref().filter(|placed| placed.process == work.running.process) {
         return Ok(Output::Host { host: placed.host, hostname: placed.hostname.clone() });
     }
-    let mut request = Request::of_build(&server.request, &work.running.excluded, &house.options.availability_zone);
     request.dice = dice();
     request.image = server.hardware_image().cloned();
     if server.is_volume_backed() {
@@ -159,7 +164,7 @@ pub(super) async fn release_claim(work: &Work) -> Result<(), StepError> {
     Ok(())
 }
 
-async fn release_host(work: &Work) -> Result<(), StepError> {
+pub(super) async fn release_host(work: &Work) -> Result<(), StepError> {
     release_claim(work).await?;
     let Some(server) = work.server().await? else { return Ok(()) };
     let Some(placed) = server.placement else { return Ok(()) };

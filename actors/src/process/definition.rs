@@ -15,8 +15,9 @@ use thiserror::Error;
 
 use super::plan::Shape;
 use super::{
-    attach_interface, attach_volume, build_instance, crash_dump, delete_instance, detach_interface, detach_volume,
-    power, restore, soft_delete, swap_volume, volume,
+    attach_interface, attach_volume, build_instance, change_password, crash_dump, delete_instance, detach_interface,
+    detach_volume, offload, power, rebuild, rescue, restore, shelve, snapshot, soft_delete, swap_volume, unrescue,
+    unshelve, volume,
 };
 use crate::aggregate::CommandError;
 use crate::house::{House, Options};
@@ -86,6 +87,14 @@ impl Definition {
             Task::AttachVolume(_) => &attach_volume::DEFINITION,
             Task::DetachVolume(_) => &detach_volume::DEFINITION,
             Task::SwapVolume { .. } => &swap_volume::DEFINITION,
+            Task::Snapshot { .. } => &snapshot::DEFINITION,
+            Task::Rebuild { .. } => &rebuild::DEFINITION,
+            Task::Rescue { .. } => &rescue::DEFINITION,
+            Task::Unrescue { .. } => &unrescue::DEFINITION,
+            Task::Shelve { .. } => &shelve::DEFINITION,
+            Task::Offload { .. } => &offload::DEFINITION,
+            Task::Unshelve { .. } => &unshelve::DEFINITION,
+            Task::ChangePassword { .. } => &change_password::DEFINITION,
         }
     }
 

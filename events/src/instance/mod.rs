@@ -24,17 +24,23 @@
 //! ```
 //!
 //! From `Active` a pause leads to `Paused` and a suspension to `Suspended`; each has its way back, and a hard reboot leads
-//! out of both.
+//! out of both. A rescue leads to `Rescued` and back, shelving to `Shelved`, from there offloading to `Offloaded`, and
+//! unshelving from either back to `Active`.
 //!
 //! While a process works on the server, `ongoing` says which. Nova's quadruple (`vm_state`, `task_state`, `power_state`,
 //! `status`) is derived in [`status`], never stored.
 
 mod block;
+mod imaging;
 mod interfaces;
 pub(crate) mod older;
 mod operator;
+mod password;
 mod payloads;
+mod rebuild;
+mod rescue;
 mod scheduled;
+mod shelving;
 mod soft_delete;
 mod state;
 pub mod status;
@@ -44,12 +50,19 @@ pub use block::{
     VolumeAttachFailed, VolumeAttachRequested, VolumeAttached, VolumeDeletionChanged, VolumeDetachFailed,
     VolumeDetachRequested, VolumeDetached, VolumeSwapFailed, VolumeSwapRequested, VolumeSwapped,
 };
+pub use imaging::{Rotation, SnapshotFailed, SnapshotRequested, SnapshotTaken, WorkAdvanced, WorkStage};
 pub use interfaces::{
     NicAttachRequested, NicAttached, NicDetachFailed, NicDetachRequested, NicDetached, NicsRefreshed,
 };
 pub use operator::{CrashDumpRequested, DeclaredState, StateDeclared};
+pub use password::{PasswordChangeFailed, PasswordChangeRequested, PasswordChanged};
 pub use payloads::*;
+pub use rebuild::{RebuildFailed, RebuildRequested, Rebuilt};
+pub use rescue::{RescueFailed, RescueRequested, Rescued, UnrescueFailed, UnrescueRequested, Unrescued};
 pub use scheduled::*;
+pub use shelving::{
+    OffloadRequested, Offloaded, ShelveFailed, ShelveRequested, Shelved, UnshelveFailed, UnshelveRequested, Unshelved,
+};
 pub use soft_delete::{RestoreFailed, RestoreRequested, Restored, SoftDeleteRequested, SoftDeleted};
 pub use state::{Alive, Instance, Ongoing, Phase, Stage};
 
@@ -152,5 +165,53 @@ noun! {
         VolumeSwapFailed = "volume_swap_failed" @ 1,
         /// Whether a volume ends with the server was decided anew.
         VolumeDeletionChanged = "volume_deletion_changed" @ 1,
+        /// A user asked for an image of the server's disk.
+        SnapshotRequested = "snapshot_requested" @ 1,
+        /// Work under way has come to its next stage.
+        WorkAdvanced = "work_advanced" @ 1,
+        /// The image has its bytes.
+        SnapshotTaken = "snapshot_taken" @ 1,
+        /// The image could not be made; nothing is left of it.
+        SnapshotFailed = "snapshot_failed" @ 1,
+        /// A user asked for the server to be made anew from an image.
+        RebuildRequested = "rebuild_requested" @ 1,
+        /// The server is made anew.
+        Rebuilt = "rebuilt" @ 1,
+        /// The server could not be made anew.
+        RebuildFailed = "rebuild_failed" @ 1,
+        /// A user asked for the server to be started from a rescue disk.
+        RescueRequested = "rescue_requested" @ 1,
+        /// The server runs from the rescue disk.
+        Rescued = "rescued" @ 1,
+        /// The server could not be started from the rescue disk; it is what it was.
+        RescueFailed = "rescue_failed" @ 1,
+        /// A user asked for the end of the rescue.
+        UnrescueRequested = "unrescue_requested" @ 1,
+        /// The server runs from its own disk again.
+        Unrescued = "unrescued" @ 1,
+        /// The rescue could not be ended.
+        UnrescueFailed = "unrescue_failed" @ 1,
+        /// A user asked for the server to be put away.
+        ShelveRequested = "shelve_requested" @ 1,
+        /// The server is off, and its disk is kept as an image.
+        Shelved = "shelved" @ 1,
+        /// The server could not be put away.
+        ShelveFailed = "shelve_failed" @ 1,
+        /// The shelved server is to leave its host.
+        OffloadRequested = "offload_requested" @ 1,
+        /// The shelved server is on no host any more.
+        Offloaded = "offloaded" @ 1,
+        /// A user asked for a shelved server back.
+        UnshelveRequested = "unshelve_requested" @ 1,
+        /// The server is back.
+        Unshelved = "unshelved" @ 1,
+        /// The server could not be brought back; it is shelved as before.
+        UnshelveFailed = "unshelve_failed" @ 1,
+        /// A user asked for a new password of the guest's administrator.
+        PasswordChangeRequested = "password_change_requested" @ 1,
+        /// The guest has the new password.
+        PasswordChanged = "password_changed" @ 1,
+        /// The guest has no new password.
+        PasswordChangeFailed = "password_change_failed" @ 1,
     }
 }

@@ -4,13 +4,15 @@ use serde::{Deserialize, Serialize};
 
 use super::InstanceEvent;
 use super::block::{self, Disk};
+use super::imaging::WorkStage;
 use super::operator::DeclaredState;
 use super::payloads::{
     BuildRequested, DeleteRequested, FaultInfo, ImageSnapshot, Locked, NicInfo, Placed, Power, PowerAction,
 };
+use super::rebuild::RebuildRequested;
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
-use crate::ids::{ProcessId, VolumeId};
+use crate::ids::{ImageId, ProcessId, VolumeId};
 
 /// A server: not yet asked for, alive, or gone.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -42,6 +44,12 @@ pub struct Alive {
     pub ongoing: Option<Ongoing>,
     pub fault: Option<(FaultInfo, Timestamp)>,
     pub lock: Option<Locked>,
+    /// What the root disk is made of, where that is not the image that was asked for: after a shelving.
+    pub root: Option<ImageSnapshot>,
+    /// What a server in rescue, or on its way there, is started from.
+    pub rescue: Option<ImageSnapshot>,
+    /// The image that a shelved server's disk is kept as, or is being copied to.
+    pub shelved: Option<ImageId>,
 }
 
 /// Where a server stands when nobody is changing it.
@@ -74,6 +82,19 @@ pub enum Phase {
         power: Power,
         since: Timestamp,
     },
+    /// The guest runs from the rescue disk.
+    Rescued {
+        power: Power,
+    },
+    /// The guest is off, and its disk is kept as an image.
+    Shelved {
+        power: Power,
+        since: Timestamp,
+    },
+    /// There is no guest; its disk is kept as an image.
+    Offloaded {
+        power: Power,
+    },
 }
 
 /// How far a build has come; the API shows it as `task_state`.
@@ -90,6 +111,14 @@ pub enum Ongoing {
     Delete { process: ProcessId, cancels: Option<ProcessId> },
     SoftDelete { process: ProcessId },
     Restore { process: ProcessId },
+    Snapshot { process: ProcessId, image: ImageId, backup: bool, stage: WorkStage },
+    Rebuild { process: ProcessId, stage: WorkStage },
+    Rescue { process: ProcessId },
+    Unrescue { process: ProcessId },
+    Shelve { process: ProcessId, stage: WorkStage },
+    Offload { process: ProcessId },
+    Unshelve { process: ProcessId, stage: WorkStage },
+    ChangePassword { process: ProcessId },
 }
 
 impl Ongoing {
@@ -98,7 +127,36 @@ impl Ongoing {
             Self::Power { process, .. }
             | Self::Delete { process, .. }
             | Self::SoftDelete { process }
-            | Self::Restore { process } => *process,
+            | Self::Restore { process }
+            | Self::Snapshot { process, .. }
+            | Self::Rebuild { process, .. }
+            | Self::Rescue { process }
+            | Self::Unrescue { process }
+            | Self::Shelve { process, .. }
+            | Self::Offload { process }
+            | Self::Unshelve { process, .. }
+            | Self::ChangePassword { process } => *process,
+        }
+    }
+
+    /// How far it has come, where that is told.
+    pub fn stage(&self) -> Option<WorkStage> {
+        match self {
+            Self::Snapshot { stage, .. }
+            | Self::Rebuild { stage, .. }
+            | Self::Shelve { stage, .. }
+            | Self::Unshelve { stage, .. } => Some(*stage),
+            _ => None,
+        }
+    }
+
+    fn advance(&mut self, to: WorkStage) {
+        match self {
+            Self::Snapshot { stage, .. }
+            | Self::Rebuild { stage, .. }
+            | Self::Shelve { stage, .. }
+            | Self::Unshelve { stage, .. } => *stage = to,
+            _ => {}
         }
     }
 }
@@ -159,6 +217,9 @@ impl Alive {
             ongoing: None,
             fault: None,
             lock: None,
+            root: None,
+            rescue: None,
+            shelved: None,
         }
     }
 
@@ -172,7 +233,10 @@ impl Alive {
             }
             InstanceEvent::Unplaced(_) => {
                 self.placement = None;
-                self.nics.clear();
+                // A shelved server that finds no host keeps its ports.
+                if self.building().is_some() {
+                    self.nics.clear();
+                }
                 self.stage(Stage::Scheduling);
             }
             InstanceEvent::NetworkAllocated(allocated) => {
@@ -197,6 +261,9 @@ impl Alive {
             }
             InstanceEvent::PowerCompleted(completed) => {
                 self.finish(completed.process);
+                if completed.action == PowerAction::RebootHard {
+                    self.rescue = None;
+                }
                 self.phase = match completed.action {
                     PowerAction::Stop => Phase::Stopped { power: Power::Shutdown },
                     PowerAction::Pause => Phase::Paused { power: Power::Paused },
@@ -208,12 +275,7 @@ impl Alive {
                     | PowerAction::Resume => Phase::Active { power: Power::Running },
                 };
             }
-            InstanceEvent::PowerFailed(failed) => {
-                self.finish(failed.process);
-                self.fault = Some((failed.fault.clone(), at));
-                // What was seen meanwhile counts now.
-                self.observe(self.power());
-            }
+            InstanceEvent::PowerFailed(failed) => self.fail(failed.process, &failed.fault, at),
             InstanceEvent::PowerObserved(observed) => self.observe(observed.power),
             InstanceEvent::Renamed(renamed) => self.request.name.clone_from(&renamed.name),
             InstanceEvent::DescriptionChanged(changed) => self.request.description.clone_from(&changed.description),
@@ -250,6 +312,99 @@ impl Alive {
             InstanceEvent::NicDetached(detached) => self.nics.retain(|nic| nic.port != detached.port),
             InstanceEvent::NicsRefreshed(refreshed) => self.nics.clone_from(&refreshed.nics),
             InstanceEvent::BlockDevicesMapped(mapped) => self.boot_image.clone_from(&mapped.image),
+            InstanceEvent::WorkAdvanced(advanced) => {
+                if let Some(ongoing) = self.ongoing.as_mut().filter(|ongoing| ongoing.process() == advanced.process) {
+                    ongoing.advance(advanced.stage);
+                }
+            }
+            InstanceEvent::SnapshotRequested(asked) => {
+                let (process, image, backup) = (asked.process, asked.image, asked.backup.is_some());
+                self.ongoing = Some(Ongoing::Snapshot { process, image, backup, stage: WorkStage::Begun });
+            }
+            InstanceEvent::SnapshotTaken(taken) => self.settle(taken.process),
+            InstanceEvent::SnapshotFailed(failed) => self.fail(failed.process, &failed.fault, at),
+            InstanceEvent::RebuildRequested(asked) => self.rebuild(asked),
+            InstanceEvent::Rebuilt(rebuilt) => {
+                self.finish(rebuilt.process);
+                self.launched_at = Some(at);
+                self.phase = match self.phase {
+                    Phase::Stopped { .. } => Phase::Stopped { power: Power::Shutdown },
+                    _ => Phase::Active { power: Power::Running },
+                };
+            }
+            InstanceEvent::RebuildFailed(failed) => {
+                self.fail(failed.process, &failed.fault, at);
+                self.phase = Phase::Error { power: self.power() };
+            }
+            InstanceEvent::RescueRequested(asked) => {
+                self.ongoing = Some(Ongoing::Rescue { process: asked.process });
+                self.rescue = Some(asked.image.clone());
+            }
+            InstanceEvent::Rescued(rescued) => {
+                self.finish(rescued.process);
+                self.phase = Phase::Rescued { power: Power::Running };
+            }
+            InstanceEvent::RescueFailed(failed) => {
+                self.rescue = None;
+                self.fail(failed.process, &failed.fault, at);
+            }
+            InstanceEvent::UnrescueRequested(asked) => {
+                self.ongoing = Some(Ongoing::Unrescue { process: asked.process });
+            }
+            InstanceEvent::Unrescued(unrescued) => {
+                self.finish(unrescued.process);
+                self.rescue = None;
+                self.phase = Phase::Active { power: Power::Running };
+            }
+            InstanceEvent::UnrescueFailed(failed) => self.fail(failed.process, &failed.fault, at),
+            InstanceEvent::ShelveRequested(asked) => {
+                self.ongoing = Some(Ongoing::Shelve { process: asked.process, stage: WorkStage::Begun });
+                self.shelved = Some(asked.image);
+            }
+            InstanceEvent::Shelved(shelved) => {
+                self.finish(shelved.process);
+                self.phase = Phase::Shelved { power: Power::Shutdown, since: at };
+            }
+            InstanceEvent::ShelveFailed(failed) => {
+                self.shelved = None;
+                self.fail(failed.process, &failed.fault, at);
+            }
+            InstanceEvent::OffloadRequested(asked) => {
+                self.ongoing = Some(Ongoing::Offload { process: asked.process });
+            }
+            InstanceEvent::Offloaded(offloaded) => {
+                self.finish(offloaded.process);
+                self.placement = None;
+                self.phase = Phase::Offloaded { power: Power::Shutdown };
+            }
+            InstanceEvent::UnshelveRequested(asked) => {
+                self.ongoing = Some(Ongoing::Unshelve { process: asked.process, stage: WorkStage::Begun });
+                self.request.availability_zone.clone_from(&asked.availability_zone);
+                // Forced once, when it was made: never again.
+                self.request.forced_host = None;
+                self.request.requested_host.clone_from(&asked.host);
+            }
+            InstanceEvent::Unshelved(unshelved) => {
+                self.finish(unshelved.process);
+                self.shelved = None;
+                if unshelved.root.is_some() {
+                    self.root.clone_from(&unshelved.root);
+                    self.launched_at = Some(at);
+                }
+                self.phase = Phase::Active { power: Power::Running };
+            }
+            InstanceEvent::UnshelveFailed(failed) => {
+                self.fail(failed.process, &failed.fault, at);
+                // Whatever an administrator said meanwhile.
+                if self.placement.is_none() && self.shelved.is_some() {
+                    self.phase = Phase::Offloaded { power: Power::Shutdown };
+                }
+            }
+            InstanceEvent::PasswordChangeRequested(asked) => {
+                self.ongoing = Some(Ongoing::ChangePassword { process: asked.process });
+            }
+            InstanceEvent::PasswordChanged(changed) => self.settle(changed.process),
+            InstanceEvent::PasswordChangeFailed(failed) => self.fail(failed.process, &failed.fault, at),
             InstanceEvent::BuildRequested(_)
             | InstanceEvent::BlockDevicesPrepared(_)
             | InstanceEvent::CrashDumpRequested(_)
@@ -288,7 +443,10 @@ impl Alive {
             | Phase::Error { power }
             | Phase::Paused { power }
             | Phase::Suspended { power }
-            | Phase::SoftDeleted { power, .. } => power,
+            | Phase::SoftDeleted { power, .. }
+            | Phase::Rescued { power }
+            | Phase::Shelved { power, .. }
+            | Phase::Offloaded { power } => power,
         }
     }
 
@@ -320,7 +478,8 @@ impl Alive {
         matches!(self.phase, Phase::SoftDeleted { .. })
     }
 
-    /// What is under way is forgotten, except what cannot be: a build goes on to its end, and so does a delete.
+    /// What is under way is forgotten, except what cannot be: a build goes on to its end, and so does a
+    /// delete, or what takes the server off its host or to one.
     fn declare(&mut self, state: DeclaredState) {
         self.build = self.building();
         let power = self.power();
@@ -328,7 +487,57 @@ impl Alive {
             DeclaredState::Active => Phase::Active { power },
             DeclaredState::Error => Phase::Error { power },
         };
-        self.ongoing = self.ongoing.filter(|ongoing| matches!(ongoing, Ongoing::Delete { .. }));
+        self.ongoing = self.ongoing.filter(|ongoing| {
+            matches!(ongoing, Ongoing::Delete { .. } | Ongoing::Offload { .. } | Ongoing::Unshelve { .. })
+        });
+    }
+
+    /// The image that the root disk is made of.
+    pub fn root_image(&self) -> Option<&ImageSnapshot> {
+        self.root.as_ref().or(self.request.image.as_ref())
+    }
+
+    /// Whether it is shelved and on no host.
+    pub fn is_offloaded(&self) -> bool {
+        matches!(self.phase, Phase::Offloaded { .. })
+    }
+
+    /// The process that may choose a host for the server now.
+    pub fn placing(&self) -> Option<ProcessId> {
+        self.building().or(match self.ongoing {
+            Some(Ongoing::Unshelve { process, .. }) => Some(process),
+            // Called off, it gives back what it took.
+            Some(Ongoing::Delete { cancels, .. }) => cancels,
+            _ => None,
+        })
+    }
+
+    fn rebuild(&mut self, asked: &RebuildRequested) {
+        self.ongoing = Some(Ongoing::Rebuild { process: asked.process, stage: WorkStage::Begun });
+        let request = &mut self.request;
+        request.image = Some(asked.image.clone());
+        request.name.clone_from(&asked.name);
+        request.hostname.clone_from(&asked.hostname);
+        request.description.clone_from(&asked.description);
+        request.key.clone_from(&asked.key);
+        request.user_data.clone_from(&asked.user_data);
+        request.metadata.clone_from(&asked.metadata);
+        request.trusted_certs.clone_from(&asked.trusted_certs);
+        request.disk_config = asked.disk_config;
+        request.access_ip_v4.clone_from(&asked.access_ip_v4);
+        request.access_ip_v6.clone_from(&asked.access_ip_v6);
+        self.root = None;
+    }
+
+    /// The process is done and the server is what it was; what was seen meanwhile counts now.
+    fn settle(&mut self, process: ProcessId) {
+        self.finish(process);
+        self.observe(self.power());
+    }
+
+    fn fail(&mut self, process: ProcessId, fault: &FaultInfo, at: Timestamp) {
+        self.settle(process);
+        self.fault = Some((fault.clone(), at));
     }
 
     fn stage(&mut self, to: Stage) {
@@ -359,6 +568,9 @@ impl Alive {
             (Phase::Paused { .. }, power) => Phase::Paused { power },
             (Phase::Suspended { .. }, power) => Phase::Suspended { power },
             (Phase::SoftDeleted { since, .. }, power) => Phase::SoftDeleted { power, since },
+            (Phase::Rescued { .. }, power) => Phase::Rescued { power },
+            (Phase::Shelved { since, .. }, power) => Phase::Shelved { power, since },
+            (Phase::Offloaded { .. }, power) => Phase::Offloaded { power },
             (building @ Phase::Building { .. }, _) => building,
         };
     }

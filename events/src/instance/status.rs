@@ -2,6 +2,7 @@
 //!
 //! Source: nova `api/openstack/common.py` (`_STATE_MAP`), `compute/vm_states.py`, `compute/task_states.py`.
 
+use super::imaging::WorkStage;
 use super::payloads::{Power, PowerAction};
 use super::state::{Alive, Instance, Ongoing, Phase, Stage};
 
@@ -19,10 +20,21 @@ pub struct Status {
 }
 
 /// Every `vm_state` a server that is not gone can have here.
-pub const VM_STATES: [&str; 7] = ["building", "active", "paused", "suspended", "stopped", "error", "soft-delete"];
+pub const VM_STATES: [&str; 10] = [
+    "building",
+    "active",
+    "paused",
+    "suspended",
+    "stopped",
+    "error",
+    "soft-delete",
+    "rescued",
+    "shelved",
+    "shelved_offloaded",
+];
 
 /// Every `task_state`.
-pub const TASK_STATES: [&str; 14] = [
+pub const TASK_STATES: [&str; 30] = [
     "scheduling",
     "networking",
     "spawning",
@@ -37,6 +49,22 @@ pub const TASK_STATES: [&str; 14] = [
     "deleting",
     "soft-deleting",
     "restoring",
+    "image_snapshot_pending",
+    "image_snapshot",
+    "image_backup",
+    "image_pending_upload",
+    "image_uploading",
+    "rebuilding",
+    "rebuild_block_device_mapping",
+    "rebuild_spawning",
+    "rescuing",
+    "unrescuing",
+    "shelving",
+    "shelving_image_pending_upload",
+    "shelving_image_uploading",
+    "shelving_offloading",
+    "unshelving",
+    "updating_password",
 ];
 
 /// Nova's number of a power state.
@@ -72,6 +100,9 @@ pub fn of_alive(alive: &Alive) -> Status {
         Phase::Paused { .. } => "paused",
         Phase::Suspended { .. } => "suspended",
         Phase::SoftDeleted { .. } => "soft-delete",
+        Phase::Rescued { .. } => "rescued",
+        Phase::Shelved { .. } => "shelved",
+        Phase::Offloaded { .. } => "shelved_offloaded",
     };
     let task_state = task(alive);
     let status = status_word(vm_state, task_state);
@@ -84,12 +115,19 @@ pub fn status_word(vm_state: &str, task_state: Option<&str>) -> &'static str {
     match (vm_state, task_state) {
         ("active", Some("rebooting")) => "REBOOT",
         ("active", Some("rebooting_hard")) => "HARD_REBOOT",
+        ("active", Some("updating_password")) => "PASSWORD",
+        ("active" | "stopped" | "error", Some("rebuilding" | "rebuild_block_device_mapping" | "rebuild_spawning")) => {
+            "REBUILD"
+        }
         ("building", _) => "BUILD",
         ("active", _) => "ACTIVE",
         ("stopped", _) => "SHUTOFF",
         ("paused", _) => "PAUSED",
         ("suspended", _) => "SUSPENDED",
         ("soft-delete", _) => "SOFT_DELETED",
+        ("rescued", _) => "RESCUE",
+        ("shelved", _) => "SHELVED",
+        ("shelved_offloaded", _) => "SHELVED_OFFLOADED",
         _ => "ERROR",
     }
 }
@@ -109,6 +147,31 @@ fn task(alive: &Alive) -> Option<&'static str> {
             PowerAction::Suspend => "suspending",
             PowerAction::Resume => "resuming",
         }),
+        (Some(Ongoing::Snapshot { backup, stage, .. }), _) => Some(match (stage, backup) {
+            (WorkStage::PendingUpload, _) => "image_pending_upload",
+            (WorkStage::Uploading, _) => "image_uploading",
+            (_, true) => "image_backup",
+            (WorkStage::Begun, false) => "image_snapshot_pending",
+            (_, false) => "image_snapshot",
+        }),
+        (Some(Ongoing::Rebuild { stage, .. }), _) => Some(match stage {
+            WorkStage::Disks => "rebuild_block_device_mapping",
+            WorkStage::Spawning => "rebuild_spawning",
+            _ => "rebuilding",
+        }),
+        (Some(Ongoing::Rescue { .. }), _) => Some("rescuing"),
+        (Some(Ongoing::Unrescue { .. }), _) => Some("unrescuing"),
+        (Some(Ongoing::Shelve { stage, .. }), _) => Some(match stage {
+            WorkStage::PendingUpload => "shelving_image_pending_upload",
+            WorkStage::Uploading => "shelving_image_uploading",
+            _ => "shelving",
+        }),
+        (Some(Ongoing::Offload { .. }), _) => Some("shelving_offloading"),
+        (Some(Ongoing::Unshelve { stage, .. }), _) => Some(match stage {
+            WorkStage::Spawning => "spawning",
+            _ => "unshelving",
+        }),
+        (Some(Ongoing::ChangePassword { .. }), _) => Some("updating_password"),
         (None, Phase::Building { stage, .. }) => Some(match stage {
             Stage::Scheduling => "scheduling",
             Stage::Networking => "networking",

@@ -8,7 +8,7 @@ mod state;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AttachmentId, BlockDeviceId, HostId, ImageId, InstanceId, PortId, ProcessId, SnapshotId, VolumeId};
-use crate::instance::{BlockConnection, FaultInfo, NicInfo, PowerAction, RequestedNic};
+use crate::instance::{BlockConnection, FaultInfo, ImageSnapshot, NicInfo, PowerAction, RequestedNic, Rotation};
 
 pub use state::{Failure, Process, Running, StepRecord};
 
@@ -76,6 +76,35 @@ pub enum Task {
     DetachInterface {
         instance: InstanceId,
         port: PortId,
+    },
+    Snapshot {
+        instance: InstanceId,
+        image: ImageId,
+        backup: Option<Rotation>,
+    },
+    Rebuild {
+        instance: InstanceId,
+        preserve_ephemeral: bool,
+        other_image: bool,
+    },
+    Rescue {
+        instance: InstanceId,
+    },
+    Unrescue {
+        instance: InstanceId,
+    },
+    Shelve {
+        instance: InstanceId,
+        image: ImageId,
+    },
+    Offload {
+        instance: InstanceId,
+    },
+    Unshelve {
+        instance: InstanceId,
+    },
+    ChangePassword {
+        instance: InstanceId,
     },
 }
 
@@ -155,6 +184,14 @@ impl Task {
             Self::AttachVolume(_) => "attach_volume",
             Self::DetachVolume(_) => "detach_volume",
             Self::SwapVolume { .. } => "swap_volume",
+            Self::Snapshot { .. } => "snapshot",
+            Self::Rebuild { .. } => "rebuild",
+            Self::Rescue { .. } => "rescue",
+            Self::Unrescue { .. } => "unrescue",
+            Self::Shelve { .. } => "shelve",
+            Self::Offload { .. } => "offload",
+            Self::Unshelve { .. } => "unshelve",
+            Self::ChangePassword { .. } => "change_password",
         }
     }
 
@@ -168,7 +205,15 @@ impl Task {
             | Self::SoftDelete { instance }
             | Self::Restore { instance }
             | Self::AttachInterface { instance, .. }
-            | Self::DetachInterface { instance, .. } => Subject::Server(*instance),
+            | Self::DetachInterface { instance, .. }
+            | Self::Snapshot { instance, .. }
+            | Self::Rebuild { instance, .. }
+            | Self::Rescue { instance }
+            | Self::Unrescue { instance }
+            | Self::Shelve { instance, .. }
+            | Self::Offload { instance }
+            | Self::Unshelve { instance }
+            | Self::ChangePassword { instance } => Subject::Server(*instance),
             Self::AttachVolume(disk) | Self::DetachVolume(disk) | Self::SwapVolume { disk, .. } => {
                 Subject::Server(disk.instance)
             }
@@ -202,6 +247,7 @@ pub enum Output {
     Nics(Vec<NicInfo>),
     /// How a host reaches a volume.
     Connected(BlockConnection),
+    Image(Box<ImageSnapshot>),
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -274,7 +320,7 @@ pub fn samples() -> Vec<ProcessEvent> {
         readonly: false,
         shareable: false,
     };
-    vec![
+    let mut all: Vec<ProcessEvent> = vec![
         Started { process, task: Task::BuildInstance { instance: InstanceId(uuid(2)) } }.into(),
         StepDone { step: step(), output: Output::Host { host, hostname: "h1".into() } }.into(),
         StepFailed { step: step(), elsewhere: true, host: Some(host), fault }.into(),
@@ -301,5 +347,25 @@ pub fn samples() -> Vec<ProcessEvent> {
         Started { process, task: Task::DetachVolume(disk) }.into(),
         Started { process, task: Task::SwapVolume { disk, new: VolumeId(uuid(13)), new_attachment } }.into(),
         StepDone { step: step(), output: Output::Connected(connection) }.into(),
+    ];
+    all.extend(of_images(process));
+    all
+}
+
+fn of_images(process: ProcessId) -> impl Iterator<Item = ProcessEvent> {
+    let uuid = uuid::Uuid::from_u128;
+    let (instance, image) = (InstanceId(uuid(2)), ImageId(uuid(9)));
+    let backup = Some(Rotation { kind: "daily".into(), keep: 7 });
+    [
+        Task::Snapshot { instance, image, backup },
+        Task::Rebuild { instance, preserve_ephemeral: true, other_image: false },
+        Task::Rescue { instance },
+        Task::Unrescue { instance },
+        Task::Shelve { instance, image },
+        Task::Offload { instance },
+        Task::Unshelve { instance },
+        Task::ChangePassword { instance },
     ]
+    .into_iter()
+    .map(move |task| Started { process, task }.into())
 }

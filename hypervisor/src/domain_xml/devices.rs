@@ -39,30 +39,48 @@ impl Names {
 }
 
 fn disks(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Element> {
-    let mut names = Names::beside(&guest.volumes);
+    // Nova's first form of a rescue: the rescue disk, the root, and nothing else of what the guest has.
+    let only_root = guest.rescue.as_ref().is_some_and(|rescue| rescue.stable.is_none());
+    let attached = if only_root { &[] } else { guest.volumes.as_slice() };
+    let mut names = Names::beside(attached);
     let mut disks = Vec::new();
     let path = |volume: String| format!("{}/{volume}", host.pool_path);
+    let qcow2 =
+        |volume: String, bus: DiskBus, names: &mut Names| disk(&path(volume), "qcow2", host, bus, names.next(bus));
+    if only_root {
+        disks.push(qcow2(volumes::rescue(guest.instance), hardware.disk_bus, &mut names));
+    }
     if let Some(root) = &guest.root {
         disks.push(if root.image.format == ImageFormat::Iso {
-            cdrom(&path(volumes::base(&root.image)), hardware, &mut names)
+            cdrom(&path(volumes::base(&root.image)), "raw", hardware.cdrom_bus, &mut names)
         } else {
-            disk(&path(volumes::root(guest.instance)), "qcow2", host, hardware, &mut names)
+            qcow2(volumes::root(guest.instance), hardware.disk_bus, &mut names)
         });
     }
-    for number in 0..guest.ephemerals_gib.len() {
-        disks.push(disk(&path(volumes::ephemeral(guest.instance, number)), "qcow2", host, hardware, &mut names));
+    if !only_root {
+        for number in 0..guest.ephemerals_gib.len() {
+            disks.push(qcow2(volumes::ephemeral(guest.instance, number), hardware.disk_bus, &mut names));
+        }
     }
-    if guest.swap_mib > 0 {
-        disks.push(disk(&path(volumes::swap(guest.instance)), "qcow2", host, hardware, &mut names));
+    if guest.swap_mib > 0 && !only_root {
+        disks.push(qcow2(volumes::swap(guest.instance), hardware.disk_bus, &mut names));
     }
-    disks.extend(guest.volumes.iter().map(|disk| volume(disk, host.direct_io)));
+    disks.extend(attached.iter().map(|disk| volume(disk, host.direct_io)));
     if guest.config_drive.is_some() {
-        disks.push(cdrom(&path(volumes::config_drive(guest.instance)), hardware, &mut names));
+        disks.push(cdrom(&path(volumes::config_drive(guest.instance)), "raw", hardware.cdrom_bus, &mut names));
+    }
+    if let Some(place) = guest.rescue.as_ref().and_then(|rescue| rescue.stable.as_ref()) {
+        let rescue = volumes::rescue(guest.instance);
+        let added = match place.cdrom {
+            true => cdrom(&path(rescue), "qcow2", hardware.rescue_bus, &mut names),
+            false => qcow2(rescue, hardware.rescue_bus, &mut names),
+        };
+        disks.push(added.child(Element::new("boot").attr("order", 1)));
     }
     disks
 }
 
-fn disk(path: &str, format: &str, host: &HostFacts, hardware: &Hardware, names: &mut Names) -> Element {
+fn disk(path: &str, format: &str, host: &HostFacts, bus: DiskBus, name: String) -> Element {
     // Without O_DIRECT `none` cannot open the file; `writeback` keeps flushes honest (Nova falls back the same way).
     let cache = if host.direct_io { "none" } else { "writeback" };
     Element::new("disk")
@@ -70,7 +88,7 @@ fn disk(path: &str, format: &str, host: &HostFacts, hardware: &Hardware, names: 
         .attr("device", "disk")
         .child(Element::new("driver").attr("name", "qemu").attr("type", format).attr("cache", cache))
         .child(Element::new("source").attr("file", path))
-        .child(Element::new("target").attr("dev", names.next(hardware.disk_bus)).attr("bus", hardware.disk_bus.name()))
+        .child(Element::new("target").attr("dev", name).attr("bus", bus.name()))
 }
 
 /// A volume as a disk. As long as the guest is on, it is known by its serial number.
@@ -89,15 +107,13 @@ pub(crate) fn volume(disk: &VolumeDisk, direct_io: bool) -> Element {
         .child(Element::leaf("serial", &disk.serial))
 }
 
-fn cdrom(path: &str, hardware: &Hardware, names: &mut Names) -> Element {
+fn cdrom(path: &str, format: &str, bus: DiskBus, names: &mut Names) -> Element {
     Element::new("disk")
         .attr("type", "file")
         .attr("device", "cdrom")
-        .child(Element::new("driver").attr("name", "qemu").attr("type", "raw"))
+        .child(Element::new("driver").attr("name", "qemu").attr("type", format))
         .child(Element::new("source").attr("file", path))
-        .child(
-            Element::new("target").attr("dev", names.next(hardware.cdrom_bus)).attr("bus", hardware.cdrom_bus.name()),
-        )
+        .child(Element::new("target").attr("dev", names.next(bus)).attr("bus", bus.name()))
         .child(Element::new("readonly"))
 }
 
@@ -105,7 +121,9 @@ fn cdrom(path: &str, hardware: &Hardware, names: &mut Names) -> Element {
 fn controllers(guest: &GuestSpec, hardware: &Hardware) -> Option<Element> {
     let cdrom = guest.config_drive.is_some() && hardware.cdrom_bus == DiskBus::Scsi;
     let volume = guest.volumes.iter().any(|disk| disk.bus == DiskBus::Scsi.name());
-    (hardware.disk_bus == DiskBus::Scsi || cdrom || volume)
+    let rescue = guest.rescue.as_ref().is_some_and(|rescue| rescue.stable.is_some());
+    let rescue = rescue && hardware.rescue_bus == DiskBus::Scsi;
+    (hardware.disk_bus == DiskBus::Scsi || cdrom || volume || rescue)
         .then(|| Element::new("controller").attr("type", "scsi").attr("index", 0).attr("model", "virtio-scsi"))
 }
 

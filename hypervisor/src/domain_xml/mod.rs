@@ -44,6 +44,10 @@ impl HostFacts {
 /// Renders the domain XML.
 pub fn render(guest: &GuestSpec, host: &HostFacts) -> Result<String, HardwareError> {
     let hardware = Hardware::parse(&guest.hardware, host)?;
+    let hardware = match guest.rescue.as_ref().and_then(|rescue| rescue.stable.as_ref()) {
+        Some(place) => hardware.with_rescue(place, host)?,
+        None => hardware,
+    };
     Ok(domain(guest, host, &hardware).render())
 }
 
@@ -78,9 +82,14 @@ fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
 }
 
 fn os(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
-    let from_iso = guest.root.as_ref().is_some_and(|root| root.image.format == ImageFormat::Iso);
-    // libvirt takes either kinds of devices or an order of devices.
-    let by_kind = guest.volumes.iter().all(|disk| disk.boot_order.is_none());
+    let rescue = guest.rescue.as_ref();
+    let from_iso = rescue.is_none() && guest.root.as_ref().is_some_and(|root| root.image.format == ImageFormat::Iso);
+    // libvirt takes either kinds of devices or an order of devices. A disk added for a rescue says by itself that it
+    // comes first; a rescue without it has none of the volumes.
+    let by_kind = match rescue {
+        Some(rescue) => rescue.stable.is_none(),
+        None => guest.volumes.iter().all(|disk| disk.boot_order.is_none()),
+    };
     Element::new("os")
         .attr_if("firmware", hardware.uefi.then_some("efi"))
         .child(Element::leaf("type", "hvm").attr("arch", &host.arch).attr("machine", &hardware.machine_type))

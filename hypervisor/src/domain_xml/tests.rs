@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::guest::{ImageRef, Nic, RootDisk, VolumeDisk};
+use crate::guest::{ImageRef, Nic, RescueDisk, RescuePlace, RootDisk, VolumeDisk};
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId};
 use uuid::Uuid;
 
@@ -50,6 +50,7 @@ fn guest() -> GuestSpec {
         nics: vec![nic],
         config_drive: Some(bytes::Bytes::new()),
         hardware: Vec::new(),
+        rescue: None,
     }
 }
 
@@ -179,4 +180,32 @@ fn topology_always_multiplies_to_the_number_of_cpus() {
             }
         }
     }
+}
+
+fn rescued(stable: Option<RescuePlace>) -> GuestSpec {
+    let mut guest = guest();
+    guest.ephemerals_gib = vec![1];
+    let image = guest.root.as_ref().map(|root| root.image.clone());
+    guest.rescue = image.map(|image| RescueDisk { image, stable });
+    guest
+}
+
+#[test]
+fn a_rescued_guest_has_its_root_as_the_second_disk() {
+    let xml = golden("rescue", &rescued(None), &host());
+    let at = |name: &str| xml.find(name).unwrap_or(usize::MAX);
+    assert!(at("_disk.rescue") < at("dev='vda'") && at("dev='vda'") < at("_disk'") && at("_disk'") < at("dev='vdb'"));
+    assert!(!xml.contains("_disk.eph0"), "no other disks");
+}
+
+#[test]
+fn a_guest_rescued_with_stable_devices_keeps_all_of_them_in_place() {
+    let place = RescuePlace { cdrom: true, bus: Some("sata".to_owned()) };
+    let xml = golden("rescue-stable", &rescued(Some(place)), &host());
+    assert!(!xml.contains("<boot dev"), "the order of the devices counts");
+    let place = RescuePlace { cdrom: false, bus: Some("ide".to_owned()) };
+    let q35 = HostFacts { machine_type: Some("q35".to_owned()), ..host() };
+    assert!(render(&rescued(Some(place)), &q35).is_err(), "a board without IDE");
+    let place = RescuePlace { cdrom: false, bus: Some("scsi".to_owned()) };
+    assert!(render(&rescued(Some(place)), &host()).unwrap().contains("virtio-scsi"));
 }

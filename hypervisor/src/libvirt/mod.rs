@@ -5,12 +5,14 @@
 //! | `connection` | open, keepalive, reconnect with backoff; one thread per host |
 //! | `lane`, `gates` | the bounded threads on which a host's calls block; what must not overlap |
 //! | `events`, `node`, `counters`, `volumes`, `blockcopy` | the only unsafe code: what the bindings lack |
+//! | `events`, `node`, `counters`, `snapshot`, `volumes` | the only unsafe code: what the bindings lack |
 //! | `watch` | lifecycle events -> host signals |
 //! | `capabilities` | what the host is, has and uses |
 //! | `pool`, `images` | volumes, the image cache |
 //! | `network`, `nwfilter` | virtual networks, packet filters |
 //! | `domain` | the guest's life |
 //! | `volumes` | the volume service's volumes |
+//! | `snapshot` | copies of a guest's disk |
 //! | `saved` | a guest that stands still, in memory or on the disk |
 //! | `nics` | interfaces of a guest that exists already |
 //! | `disks`, `blockcopy` | volumes plugged in, pulled out, exchanged under a running guest |
@@ -35,6 +37,7 @@ mod node;
 mod nwfilter;
 mod pool;
 mod saved;
+mod snapshot;
 mod volumes;
 mod watch;
 
@@ -45,7 +48,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chronova_events::ids::{InstanceId, NetworkId};
+use chronova_events::ids::{ImageId, InstanceId, NetworkId};
 use tokio::time::{Instant, sleep};
 use virt::connect::Connect;
 
@@ -55,10 +58,10 @@ use self::gates::Gates;
 use self::images::Images;
 use self::lane::Lane;
 use crate::domain_xml::{self, HostFacts};
-use crate::driver::{Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
+use crate::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use crate::guest::{
-    ConsoleAddress, Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
-    NetworkSpec, Nic, PowerState, VolumeDisk,
+    ConsoleAddress, Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
+    NetworkSpec, Nic, PowerState, Quiesce, Renew, VolumeDisk,
 };
 use crate::options::{ForwardMode, LibvirtOptions};
 
@@ -75,6 +78,12 @@ const SAVE_FACTOR: u32 = 5;
 
 /// How often a guest that was asked to let go of a disk is looked at, and a disk that is being copied.
 const DISK_POLL: Duration = Duration::from_millis(250);
+/// How often a copy of a disk that the host makes is looked at.
+const COPY_POLL: Duration = Duration::from_millis(250);
+/// How long the beginning of a copy may take: a disk that nobody writes is copied whole in that one call.
+const COPY_LIMIT: Duration = Duration::from_hours(1);
+/// Chunks of a copy between the host and its reader.
+const COPY_DEPTH: usize = 8;
 
 /// Threads for questions, beside the configured ones.
 const QUESTIONERS: usize = 2;
@@ -306,6 +315,21 @@ impl Driver for LibvirtDriver {
         .await
     }
 
+    async fn reshape(&self, guest: &GuestSpec, renew: Renew) -> DriverResult<()> {
+        let known = self.known().await?;
+        let (spec, link) = (guest.clone(), Arc::clone(&self.link));
+        let direct_io = Arc::clone(&self.direct_io);
+        self.change("reshape", guest.instance, self.options.call_deadline * 3, move |connect, options| {
+            let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
+            if domain::reshape(connect, options, &facts, &spec, renew)? == domain::Lesson::NoDirectIo {
+                direct_io.store(false, Ordering::Relaxed);
+            }
+            link.roll().ours.insert(spec.instance);
+            Ok(())
+        })
+        .await
+    }
+
     async fn destroy(&self, instance: InstanceId) -> DriverResult<()> {
         let link = Arc::clone(&self.link);
         self.change("destroy", instance, self.options.call_deadline, move |connect, options| {
@@ -441,6 +465,60 @@ impl Driver for LibvirtDriver {
         let mut orphans = self.ask("orphans", domain::orphans).await?;
         orphans.retain(|instance| !self.guests.is_busy(instance));
         Ok(orphans)
+    }
+
+    async fn copy_root(&self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<DiskCopy> {
+        let pass = self.guests.enter(&instance, "disk copy", self.options.call_deadline).await?;
+        let mut begun = self
+            .call_within("disk copy", COPY_LIMIT, move |connect, options| {
+                let _until_begun = pass;
+                snapshot::begin(connect, options, instance, copy, quiesce)
+            })
+            .await?;
+        // Others may change the guest meanwhile; one that is destroyed ends the copy.
+        let end = Instant::now() + COPY_LIMIT;
+        while Instant::now() < end {
+            if let snapshot::Begun::Complete(done) = begun {
+                return Ok(done);
+            }
+            sleep(COPY_POLL).await;
+            begun = self
+                .ask("disk copy", move |connect, options| snapshot::progress(connect, options, instance, copy))
+                .await?;
+        }
+        Err(DriverError::Timeout { call: "disk copy", seconds: COPY_LIMIT.as_secs() })
+    }
+
+    async fn read_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<ByteStream> {
+        let connect = self.link.connect().await?;
+        let options = Arc::clone(&self.options);
+        let (out, chunks) = tokio::sync::mpsc::channel(COPY_DEPTH);
+        // Nobody waits for the result: what goes wrong is the last thing that the reader reads.
+        let sent = self.lane.start("read copy", move || {
+            if let Err(error) = snapshot::send(&connect, &options, instance, copy, &out) {
+                let _ = out.blocking_send(Err(std::io::Error::other(error)));
+            }
+            Ok(())
+        })?;
+        let state = (chunks, sent);
+        Ok(Box::pin(futures::stream::unfold(state, |(mut chunks, sent)| async move {
+            chunks.recv().await.map(|chunk| (chunk, (chunks, sent)))
+        })))
+    }
+
+    async fn remove_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
+        self.change("copy removal", instance, self.options.call_deadline, move |connect, options| {
+            snapshot::remove(connect, options, instance, copy)
+        })
+        .await
+    }
+
+    async fn set_password(&self, instance: InstanceId, user: &str, password: &str) -> DriverResult<()> {
+        let (user, password) = (user.to_owned(), password.to_owned());
+        self.call("set password", move |connect, _| {
+            snapshot::set_password(&domain::require(connect, instance)?, &user, &password)
+        })
+        .await
     }
 
     async fn interrupt(&self, instance: InstanceId) -> DriverResult<()> {

@@ -56,6 +56,11 @@ calls! {
     DetachDisk = "detach_disk",
     SwapDisk = "swap_disk",
     Disks = "disks",
+    Reshape = "reshape",
+    CopyRoot = "copy_root",
+    ReadCopy = "read_copy",
+    RemoveCopy = "remove_copy",
+    SetPassword = "set_password",
 }
 
 /// What a fault does.

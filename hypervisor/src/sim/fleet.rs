@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use chronova_events::ids::InstanceId;
+use chronova_events::ids::{ImageId, InstanceId};
 
 use super::SimHost;
 use super::faults::{Call, FaultPlan};
@@ -113,6 +113,13 @@ impl SimFleet {
         (0..self.len())
             .flat_map(|host| self.machine(host).orphans().into_iter().map(move |instance| (host, instance)))
             .collect()
+    }
+
+    /// Copies of guests' disks that are left on the hosts.
+    pub fn copies(&self) -> Vec<(usize, InstanceId, ImageId)> {
+        let of =
+            |host| self.machine(host).copies().iter().map(|(guest, copy)| (host, *guest, *copy)).collect::<Vec<_>>();
+        (0..self.len()).flat_map(of).collect()
     }
 
     /// The packet filters of a host, by name, as they were last given in this process.

@@ -9,7 +9,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use chronova_events::ids::{InstanceId, NetworkId};
+use chronova_events::ids::{ImageId, InstanceId, NetworkId};
 use thiserror::Error;
 
 #[derive(Debug, Error)]
@@ -60,6 +60,12 @@ pub(super) enum Change {
     /// One more interface, by its MAC.
     PlugNic(InstanceId, String),
     UnplugNic(InstanceId, String),
+    /// Started from a rescue disk, or from its own again.
+    Rescue(InstanceId),
+    NoRescue(InstanceId),
+    /// A copy of a guest's disk.
+    Copy(InstanceId, ImageId),
+    NoCopy(InstanceId, ImageId),
 }
 
 impl Change {
@@ -91,6 +97,10 @@ impl Change {
             Self::NoVolume(name) => format!("{host} no-volume {name}\n"),
             Self::PlugNic(instance, mac) => format!("{host} plug-nic {instance} {mac}\n"),
             Self::UnplugNic(instance, mac) => format!("{host} unplug-nic {instance} {mac}\n"),
+            Self::Rescue(instance) => format!("{host} rescue {instance}\n"),
+            Self::NoRescue(instance) => format!("{host} no-rescue {instance}\n"),
+            Self::Copy(instance, image) => format!("{host} copy {instance} {image}\n"),
+            Self::NoCopy(instance, image) => format!("{host} no-copy {instance} {image}\n"),
         }
     }
 
@@ -135,6 +145,13 @@ impl Change {
             "no-volume" => Self::NoVolume(rest.to_owned()),
             "plug-nic" => device(rest).map(|(instance, mac)| Self::PlugNic(instance, mac))?,
             "unplug-nic" => device(rest).map(|(instance, mac)| Self::UnplugNic(instance, mac))?,
+            "rescue" => Self::Rescue(rest.parse().ok()?),
+            "no-rescue" => Self::NoRescue(rest.parse().ok()?),
+            "copy" | "no-copy" => {
+                let (instance, image) = rest.split_once(' ')?;
+                let (instance, image) = (instance.parse().ok()?, image.parse().ok()?);
+                if kind == "copy" { Self::Copy(instance, image) } else { Self::NoCopy(instance, image) }
+            }
             _ => return None,
         };
         Some((host.parse().ok()?, change))

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use chronova_events::ids::{HostId, InstanceId, NetworkId};
+use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use super::faults::{Call, Chance, Effect, FaultPlan};
 use super::journal::{Change, Journal};
+use super::qcow2;
 use super::uri::SimUri;
 use crate::driver::{DriverError, DriverResult, HostSignal};
 use crate::guest::{
     ConsoleAddress, CpuInfo, Diagnostics, DiskCounters, FilterSpec, GuestSpec, GuestStatus, HostCapabilities,
-    HostUsage, ImageRef, Nic, NicCounters, PowerState,
+    HostUsage, ImageRef, Nic, NicCounters, PowerState, Quiesce, Renew,
 };
 use crate::traits;
 
@@ -44,6 +45,12 @@ pub struct SimGuest {
     pub clings: bool,
     /// The serials of its volumes.
     pub volumes: BTreeSet<String>,
+    /// Whether it was started from a rescue disk.
+    pub rescued: bool,
+    /// How often its root disk was made in this process.
+    pub disks: u32,
+    /// The user whose password was set last in this process, and the password.
+    pub password: Option<(String, String)>,
     started: Instant,
 }
 
@@ -71,6 +78,7 @@ pub(super) struct Machine {
     tear: bool,
     pub(super) guests: BTreeMap<InstanceId, SimGuest>,
     leaks: BTreeSet<InstanceId>,
+    copies: BTreeSet<(InstanceId, ImageId)>,
     images: BTreeSet<String>,
     networks: BTreeSet<NetworkId>,
     filters: BTreeSet<String>,
@@ -98,6 +106,7 @@ impl Machine {
             tear: false,
             guests: BTreeMap::new(),
             leaks: BTreeSet::new(),
+            copies: BTreeSet::new(),
             images: BTreeSet::new(),
             networks: BTreeSet::new(),
             filters: BTreeSet::new(),
@@ -162,6 +171,9 @@ impl Machine {
                     nics: BTreeSet::new(),
                     clings: false,
                     volumes: BTreeSet::new(),
+                    rescued: false,
+                    disks: 1,
+                    password: None,
                     started: Instant::now(),
                 };
                 self.guests.insert(*instance, guest);
@@ -180,6 +192,7 @@ impl Machine {
             Change::Save(instance) => self.put(*instance, PowerState::Shutdown, true),
             Change::Undefine(instance) => {
                 self.guests.remove(instance);
+                self.copies.retain(|(of, _)| of != instance);
             }
             Change::Plug(instance, serial) => {
                 if let Some(guest) = self.guests.get_mut(instance) {
@@ -223,6 +236,14 @@ impl Machine {
                     guest.nics.remove(mac);
                 }
             }
+            Change::Rescue(instance) => self.put_rescued(*instance, true),
+            Change::NoRescue(instance) => self.put_rescued(*instance, false),
+            Change::Copy(instance, copy) => {
+                self.copies.insert((*instance, *copy));
+            }
+            Change::NoCopy(instance, copy) => {
+                self.copies.remove(&(*instance, *copy));
+            }
         }
     }
 
@@ -230,6 +251,12 @@ impl Machine {
         if let Some(guest) = self.guests.get_mut(&instance) {
             guest.power = power;
             guest.saved = saved;
+        }
+    }
+
+    fn put_rescued(&mut self, instance: InstanceId, rescued: bool) {
+        if let Some(guest) = self.guests.get_mut(&instance) {
+            guest.rescued = rescued;
         }
     }
 
@@ -254,7 +281,11 @@ impl Machine {
             if guest.saved {
                 changes.push(Change::Save(*instance));
             }
+            if guest.rescued {
+                changes.push(Change::Rescue(*instance));
+            }
         }
+        changes.extend(self.copies.iter().map(|(instance, copy)| Change::Copy(*instance, *copy)));
         changes.iter().map(|change| change.line(self.index)).collect()
     }
 
@@ -435,13 +466,85 @@ impl Machine {
         Ok(self.guest(instance)?.volumes.iter().cloned().collect())
     }
 
+    /// Off, another definition, on.
+    pub(super) fn reshape(&mut self, spec: &GuestSpec, renew: Renew) -> DriverResult<()> {
+        let instance = spec.instance;
+        if !self.guests.contains_key(&instance) {
+            self.spawn(spec)?;
+        }
+        if let Some(rescue) = &spec.rescue
+            && !self.has_image(&rescue.image)
+        {
+            return Err(not_cached(&rescue.image));
+        }
+        if let (Renew::Root | Renew::All, Some(root)) = (renew, &spec.root) {
+            if !self.has_image(&root.image) {
+                return Err(not_cached(&root.image));
+            }
+            if let Some(guest) = self.guests.get_mut(&instance) {
+                guest.disks += 1;
+            }
+        }
+        self.power_off(instance)?;
+        let rescued = self.guest(instance)?.rescued;
+        match spec.rescue.is_some() {
+            true if !rescued => self.change(&Change::Rescue(instance))?,
+            false if rescued => self.change(&Change::NoRescue(instance))?,
+            _ => {}
+        }
+        self.reboot(instance)
+    }
+
+    pub(super) fn copy_root(&mut self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<()> {
+        let guest = self.guest(instance)?;
+        if quiesce == Quiesce::Required && guest.power == PowerState::Paused {
+            let message = "the agent inside the guest does not answer".to_owned();
+            return Err(DriverError::Failed { call: "quiesce", message });
+        }
+        match self.copies.contains(&(instance, copy)) {
+            true => Ok(()),
+            false => self.change(&Change::Copy(instance, copy)),
+        }
+    }
+
+    /// As much as tells two disks apart: whose it is, and how often it was made.
+    pub(super) fn copied(&self, instance: InstanceId, copy: ImageId) -> DriverResult<Bytes> {
+        let guest = self.guest(instance)?;
+        if !self.copies.contains(&(instance, copy)) {
+            return Err(DriverError::Failed { call: "read copy", message: "there is no such copy".to_owned() });
+        }
+        Ok(qcow2::empty(guest.disk_gib.max(1) << 30, &format!("{instance} {}", guest.disks)))
+    }
+
+    pub(super) fn remove_copy(&mut self, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
+        match self.copies.contains(&(instance, copy)) {
+            true => self.change(&Change::NoCopy(instance, copy)),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn copies(&self) -> &BTreeSet<(InstanceId, ImageId)> {
+        &self.copies
+    }
+
+    pub(super) fn set_password(&mut self, instance: InstanceId, user: &str, password: &str) -> DriverResult<()> {
+        let guest = self.guests.get_mut(&instance).ok_or(DriverError::NoSuchGuest(instance))?;
+        if guest.power != PowerState::Running {
+            return Err(not_running("set password"));
+        }
+        if guest.deaf {
+            return Err(DriverError::Unsupported("no agent answers inside the guest".to_owned()));
+        }
+        guest.password = Some((user.to_owned(), password.to_owned()));
+        Ok(())
+    }
+
     fn require_surroundings(&self, spec: &GuestSpec) -> DriverResult<()> {
         let failed = |message: String| Err(DriverError::Failed { call: "spawn", message });
         if let Some(root) = &spec.root
             && !self.has_image(&root.image)
         {
-            let image = root.image.id.to_string();
-            return Err(DriverError::BadImage { image, reason: "it is not in the host's cache".to_owned() });
+            return Err(not_cached(&root.image));
         }
         for nic in &spec.nics {
             self.require_cable("spawn", nic)?;
@@ -709,6 +812,10 @@ impl Machine {
         guest.deaf = deaf;
         Ok(())
     }
+}
+
+fn not_cached(image: &ImageRef) -> DriverError {
+    DriverError::BadImage { image: image.id.to_string(), reason: "it is not in the host's cache".to_owned() }
 }
 
 fn not_running(call: &'static str) -> DriverError {

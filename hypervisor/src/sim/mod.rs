@@ -12,6 +12,7 @@ mod faults;
 mod fleet;
 mod journal;
 mod machine;
+mod qcow2;
 mod uri;
 mod volumes;
 
@@ -27,16 +28,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chronova_events::ids::{InstanceId, NetworkId};
+use chronova_events::ids::{ImageId, InstanceId, NetworkId};
 use futures::{StreamExt as _, stream};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::sleep;
 
 use self::machine::Machine;
-use crate::driver::{Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
+use crate::driver::{ByteStream, Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
 use crate::guest::{
-    ConsoleAddress, Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
-    NetworkSpec, Nic, VolumeDisk,
+    ConsoleAddress, Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
+    NetworkSpec, Nic, Quiesce, Renew, VolumeDisk,
 };
 
 /// How many seconds a lost reply claims to have waited.
@@ -147,6 +148,10 @@ impl Driver for SimHost {
         self.perform(Call::Spawn, |machine| machine.spawn(guest)).await
     }
 
+    async fn reshape(&self, guest: &GuestSpec, renew: Renew) -> DriverResult<()> {
+        self.perform(Call::Reshape, |machine| machine.reshape(guest, renew)).await
+    }
+
     async fn destroy(&self, instance: InstanceId) -> DriverResult<()> {
         self.perform(Call::Destroy, |machine| machine.destroy(instance)).await
     }
@@ -214,6 +219,28 @@ impl Driver for SimHost {
 
     async fn orphans(&self) -> DriverResult<Vec<InstanceId>> {
         self.perform(Call::Orphans, |machine| Ok(machine.orphans())).await
+    }
+
+    async fn copy_root(&self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<DiskCopy> {
+        self.perform(Call::CopyRoot, |machine| {
+            machine.copy_root(instance, copy, quiesce)?;
+            Ok(DiskCopy { size: machine.copied(instance, copy)?.len() as u64 })
+        })
+        .await
+    }
+
+    async fn read_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<ByteStream> {
+        let content = self.perform(Call::ReadCopy, |machine| machine.copied(instance, copy)).await?;
+        let chunks: Vec<_> = content.chunks(64 * 1024).map(|chunk| Ok(content.slice_ref(chunk))).collect();
+        Ok(Box::pin(stream::iter(chunks)))
+    }
+
+    async fn remove_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
+        self.perform(Call::RemoveCopy, |machine| machine.remove_copy(instance, copy)).await
+    }
+
+    async fn set_password(&self, instance: InstanceId, user: &str, password: &str) -> DriverResult<()> {
+        self.perform(Call::SetPassword, |machine| machine.set_password(instance, user, password)).await
     }
 
     async fn interrupt(&self, instance: InstanceId) -> DriverResult<()> {

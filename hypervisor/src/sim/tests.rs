@@ -26,6 +26,7 @@ fn guest(n: u128) -> GuestSpec {
         nics: Vec::new(),
         config_drive: None,
         hardware: Vec::new(),
+        rescue: None,
     }
 }
 

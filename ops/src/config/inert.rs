@@ -29,7 +29,6 @@ const INERT: &[(&str, &str)] = &[
     ("DEFAULT", "running_deleted_instance_action"),
     ("DEFAULT", "running_deleted_instance_poll_interval"),
     ("DEFAULT", "service_down_time"),
-    ("DEFAULT", "shelved_offload_time"),
     ("DEFAULT", "sync_power_state_interval"),
     ("DEFAULT", "use_cow_images"),
     ("DEFAULT", "vif_plugging_is_fatal"),

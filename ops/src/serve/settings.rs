@@ -76,6 +76,8 @@ pub fn actors(config: &Config) -> Options {
         shutdown_timeout: default.shutdown_timeout,
         volume_looks: default.block_device_allocate_retries,
         volume_pause: Duration::from_secs(default.block_device_allocate_retries_interval.into()),
+        // -1 is for ever.
+        shelved_offload: u64::try_from(default.shelved_offload_time).ok().map(Duration::from_secs),
         reclaim_interval: Duration::from_secs(default.reclaim_instance_interval.into()),
         soft_reboot_timeout: config.libvirt.wait_soft_reboot_seconds,
         max_concurrent_builds: default.max_concurrent_builds as usize,

@@ -75,6 +75,7 @@ pub const ROUTES: &[&[Route]] = &[
     servers::tags::ROUTES,
     servers::volumes::ROUTES,
     servers::volumes_boot::ROUTES,
+    servers::work::ROUTES,
     services::ROUTES,
     unserved::GONE,
     unserved::NOT_YET,

@@ -8,7 +8,7 @@ use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
 use crate::reply::Reply;
-use crate::route::{Method, Route, action, delete, get, gone, gone_action, post, put};
+use crate::route::{Method, Route, action, delete, gone, gone_action};
 
 async fn not_yet(ctx: Ctx) -> Result<Reply, Fault> {
     Err(Fault::not_implemented(format!("{} is not implemented by this release.", ctx.route.op)))
@@ -86,21 +86,12 @@ pub const NOT_YET: &[Route] = &[
     action("volumes_boot.resize", "/os-volumes_boot/{id}/action", "resize", handler!(not_yet)).until(2, 102),
     action("volumes_boot.revertResize", "/os-volumes_boot/{id}/action", "revertResize", handler!(not_yet))
         .until(2, 102),
-    action("admin_password.changePassword", "/servers/{id}/action", "changePassword", handler!(not_yet)),
     action("servers.confirmResize", "/servers/{id}/action", "confirmResize", handler!(not_yet)),
-    action("create_backup.createBackup", "/servers/{id}/action", "createBackup", handler!(not_yet)),
-    action("servers.createImage", "/servers/{id}/action", "createImage", handler!(not_yet)),
     action("evacuate.evacuate", "/servers/{id}/action", "evacuate", handler!(not_yet)),
     action("migrate_server.migrate", "/servers/{id}/action", "migrate", handler!(not_yet)),
     action("migrate_server.os-migrateLive", "/servers/{id}/action", "os-migrateLive", handler!(not_yet)),
-    action("servers.rebuild", "/servers/{id}/action", "rebuild", handler!(not_yet)),
-    action("rescue.rescue", "/servers/{id}/action", "rescue", handler!(not_yet)),
     action("servers.resize", "/servers/{id}/action", "resize", handler!(not_yet)),
     action("servers.revertResize", "/servers/{id}/action", "revertResize", handler!(not_yet)),
-    action("shelve.shelve", "/servers/{id}/action", "shelve", handler!(not_yet)),
-    action("shelve.shelveOffload", "/servers/{id}/action", "shelveOffload", handler!(not_yet)),
-    action("rescue.unrescue", "/servers/{id}/action", "unrescue", handler!(not_yet)),
-    action("shelve.unshelve", "/servers/{id}/action", "unshelve", handler!(not_yet)),
     delete("server_migrations.delete", "/servers/{server_id}/migrations/{id}", handler!(not_yet)).since(2, 24),
     action(
         "server_migrations.force_complete",

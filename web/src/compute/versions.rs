@@ -7,6 +7,31 @@ pub(super) const fn update_answers_briefly(version: Microversion) -> bool {
     !version.at_least(v(2, 75))
 }
 
+/// Images made of servers are named in the body of the answer, and no longer in its `Location`.
+pub(super) const fn images_are_named_in_the_body(version: Microversion) -> bool {
+    version.at_least(v(2, 45))
+}
+
+/// Metadata of images made of servers counts for the quota of metadata.
+pub(super) const fn image_metadata_counts_for_quota(version: Microversion) -> bool {
+    !version.at_least(v(2, 39))
+}
+
+/// A rebuild can give a server another key pair, and shows it.
+pub(super) const fn rebuild_changes_keys(version: Microversion) -> bool {
+    version.at_least(v(2, 54))
+}
+
+/// A rebuild can give a server other user data, and shows it.
+pub(super) const fn rebuild_changes_user_data(version: Microversion) -> bool {
+    version.at_least(v(2, 57))
+}
+
+/// Where a shelved server is to go can be said.
+pub(super) const fn unshelving_has_a_destination(version: Microversion) -> bool {
+    version.at_least(v(2, 77))
+}
+
 /// Hosts, hypervisors and services are known by UUIDs instead of numbers.
 pub(super) const fn hosts_have_uuids(version: Microversion) -> bool {
     version.at_least(v(2, 53))

@@ -32,6 +32,15 @@ pub(super) fn deed(event: &Event) -> Option<&'static str> {
         InstanceEvent::VolumeSwapRequested(_) => "swap volume",
         InstanceEvent::Locked(_) => "lock",
         InstanceEvent::Unlocked(_) => "unlock",
+        InstanceEvent::SnapshotRequested(asked) if asked.backup.is_some() => "backup",
+        InstanceEvent::SnapshotRequested(_) => "image",
+        InstanceEvent::RebuildRequested(_) => "rebuild",
+        InstanceEvent::RescueRequested(_) => "rescue",
+        InstanceEvent::UnrescueRequested(_) => "unrescue",
+        InstanceEvent::ShelveRequested(_) => "shelve",
+        InstanceEvent::OffloadRequested(_) => "offload",
+        InstanceEvent::UnshelveRequested(_) => "unshelve",
+        InstanceEvent::PasswordChangeRequested(_) => "password",
         _ => return None,
     })
 }
@@ -49,6 +58,13 @@ pub(super) fn is_trouble(event: &Event) -> bool {
                     | InstanceEvent::VolumeAttachFailed(_)
                     | InstanceEvent::VolumeDetachFailed(_)
                     | InstanceEvent::VolumeSwapFailed(_)
+                    | InstanceEvent::SnapshotFailed(_)
+                    | InstanceEvent::RebuildFailed(_)
+                    | InstanceEvent::RescueFailed(_)
+                    | InstanceEvent::UnrescueFailed(_)
+                    | InstanceEvent::ShelveFailed(_)
+                    | InstanceEvent::UnshelveFailed(_)
+                    | InstanceEvent::PasswordChangeFailed(_)
                     | InstanceEvent::Unplaced(_)
             )
         }
@@ -121,6 +137,7 @@ fn process(event: &ProcessEvent) -> String {
             Output::Host { hostname, .. } => format!("{}: host {hostname}", done.step),
             Output::Nics(nics) => format!("{}: {}", done.step, addresses(nics)),
             Output::Connected(way) => format!("{}: {} in pool {}", done.step, way.volume, way.pool),
+            Output::Image(image) => format!("{}: image {}", done.step, image.id),
             Output::Nothing => done.step.clone(),
         },
         ProcessEvent::StepFailed(failed) => {

@@ -19,6 +19,7 @@ pub(super) mod shares;
 pub(super) mod tags;
 pub(super) mod volumes;
 pub(super) mod volumes_boot;
+pub(super) mod work;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -111,6 +112,16 @@ pub(super) fn find_where(ctx: &Ctx, name: &str, deleted: bool) -> Result<Found, 
 /// In the one spelling in which Nova keeps addresses. The schema let only addresses through.
 fn one_spelling(address: String) -> String {
     address.parse::<std::net::IpAddr>().map_or(address, |parsed| parsed.to_string())
+}
+
+/// The password that a server is said to have: what was asked for, or one made up. Told once and kept nowhere; `None`
+/// where passwords are not told.
+pub(super) fn new_password(ctx: &Ctx, asked: &Value) -> Option<String> {
+    let config = &ctx.app.compute.config;
+    config.enable_instance_password.then(|| match asked.as_str() {
+        Some(password) => password.to_owned(),
+        None => create::password(config.password_length),
+    })
 }
 
 /// What the caller sees of servers; asked once per request.

@@ -31,6 +31,9 @@ use chronova_events::ids::{InstanceId, ProcessId};
 use chronova_events::instance::{BlockDevicesMapped, BuildRequested};
 use serde_json::{Value, json};
 
+pub(super) use self::admit::{fits, key, limits};
+pub(super) use self::names::password;
+
 use self::admit::Admitted;
 use self::wish::Wish;
 use crate::compute::views::server::disk_config;

@@ -35,8 +35,6 @@ pub(super) struct Wish {
     pub access_ip_v4: Option<String>,
     pub access_ip_v6: Option<String>,
     pub trusted_certs: Vec<String>,
-    /// Path and size of each.
-    pub personality: Vec<(String, usize)>,
     pub min_count: u32,
     pub max_count: u32,
     pub return_reservation_id: bool,
@@ -83,7 +81,6 @@ impl Wish {
             access_ip_v4: text("accessIPv4").map(super::super::one_spelling),
             access_ip_v6: text("accessIPv6").map(super::super::one_spelling),
             trusted_certs: texts(server.get("trusted_image_certificates")),
-            personality: personality(server),
             min_count,
             max_count,
             return_reservation_id: truth("return_reservation_id"),
@@ -231,20 +228,4 @@ fn hints(body: &Value) -> Vec<(String, Vec<String>)> {
         .collect();
     list.sort();
     list
-}
-
-fn personality(server: &Map<String, Value>) -> Vec<(String, usize)> {
-    use base64::Engine as _;
-    let engine = base64::engine::general_purpose::STANDARD;
-    server
-        .get("personality")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .map(|file| {
-            let text = |key: &str| file.get(key).and_then(Value::as_str).unwrap_or_default();
-            let contents: String = text("contents").split_whitespace().collect();
-            (text("path").to_owned(), engine.decode(contents).map_or(0, |bytes| bytes.len()))
-        })
-        .collect()
 }
