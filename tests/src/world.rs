@@ -19,8 +19,7 @@ use chronova_actors::runtime::{Core, Runtime};
 use chronova_actors::volume::service::EmbeddedVolumes;
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::{Cause, Meta, Position};
-use chronova_events::ids::{FlavorId, HostId, ImageId, InstanceId, ProcessId, ProjectId, UserId};
-use chronova_events::ids::{FlavorId, HostId, InstanceId, PortId, ProcessId, ProjectId, UserId};
+use chronova_events::ids::{FlavorId, HostId, ImageId, InstanceId, PortId, ProcessId, ProjectId, UserId};
 use chronova_events::instance::{
     Alive, BuildRequested, DiskConfig, FlavorSnapshot, Instance, Phase, PowerAction, RebuildRequested,
     RequestedNetworks, RequestedNic, Rotation, UnshelveRequested, status,

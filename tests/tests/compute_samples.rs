@@ -242,7 +242,12 @@ async fn question(
             let path = format!("/servers/{other}/action");
             api.call("POST", &path, "2.1", "many:many", Some(json!({"rescue": null}))).await;
             api.life.settled().await;
-            Some(("GET", format!("/servers/{other}"), if who(sample, "server") == ADMIN { ADMIN } else { "many:many" }, None))
+            Some((
+                "GET",
+                format!("/servers/{other}"),
+                if who(sample, "server") == ADMIN { ADMIN } else { "many:many" },
+                None,
+            ))
         }
         "servers.show" => Some(("GET", format!("/servers/{server}"), who(sample, "server"), None)),
         "servers.update" => {

@@ -53,10 +53,8 @@ use self::connection::{Keeper, Link};
 use self::gates::Gates;
 use self::images::Images;
 use self::lane::Lane;
-use crate::domain_xml::HostFacts;
 use crate::domain_xml::{self, HostFacts};
 use crate::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
-use crate::driver::{Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use crate::guest::{
     ConsoleAddress, Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
     NetworkSpec, Nic, PowerState, Quiesce, Renew,
