@@ -50,6 +50,10 @@ pub struct Options {
     pub resync: Duration,
     /// `[DEFAULT] reclaim_instance_interval`: how long deleted servers can be restored; zero deletes at once.
     pub reclaim_interval: Duration,
+    /// `[DEFAULT] block_device_allocate_retries`: how often a new volume is looked at until it is there.
+    pub volume_looks: u32,
+    /// `[DEFAULT] block_device_allocate_retries_interval`.
+    pub volume_pause: Duration,
     /// `[DEFAULT] shelved_offload_time`: how long shelved servers stay on their hosts; `None` for ever.
     pub shelved_offload: Option<Duration>,
     /// How long changes of security groups are gathered before running guests get new filters.
@@ -87,6 +91,8 @@ impl Default for Options {
             heartbeat: Duration::from_secs(10),
             resync: Duration::from_mins(1),
             reclaim_interval: Duration::ZERO,
+            volume_looks: 60,
+            volume_pause: Duration::from_secs(3),
             shelved_offload: Some(Duration::ZERO),
             filter_pause: Duration::from_secs(1),
             reconcile: Duration::from_mins(1),

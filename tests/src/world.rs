@@ -21,8 +21,8 @@ use chronova_events::clock::SystemClock;
 use chronova_events::envelope::{Cause, Meta, Position};
 use chronova_events::ids::{FlavorId, HostId, ImageId, InstanceId, PortId, ProcessId, ProjectId, UserId};
 use chronova_events::instance::{
-    Alive, BuildRequested, DiskConfig, FlavorSnapshot, Instance, Phase, PowerAction, RebuildRequested,
-    RequestedNetworks, RequestedNic, Rotation, UnshelveRequested, status,
+    Alive, BlockDevicesMapped, BuildRequested, DiskConfig, FlavorSnapshot, Instance, Phase, PowerAction,
+    RebuildRequested, RequestedNetworks, RequestedNic, Rotation, UnshelveRequested, status,
 };
 use chronova_events::process::Process;
 use chronova_events::store::EventStore;
@@ -77,6 +77,8 @@ impl World {
             heartbeat: Duration::from_millis(200),
             resync: Duration::from_millis(200),
             reconcile: Duration::from_millis(50),
+            volume_pause: Duration::from_millis(2),
+            volume_looks: 2_000,
             filter_pause: Duration::from_millis(20),
             shelved_offload: None,
             retry_base: Duration::from_millis(1),
@@ -190,6 +192,7 @@ impl World {
         living.sort();
         assert_eq!(held, living, "quota is held by the living servers");
         crate::volumes::check(&views, &self.fleet);
+        crate::volumes::check_disks(&views, &self.fleet);
     }
 
     /// What the server shows, what its guest has and what the network service bound to it are the same interfaces.
@@ -304,6 +307,14 @@ impl Life {
         let instance = request.instance;
         self.reserve(instance).await?;
         self.instance(instance, InstanceCommand::Build(Box::new(request))).await
+    }
+
+    /// As `build`, with disks beyond those of image and flavor.
+    pub async fn build_mapped(&self, request: BuildRequested, mapped: BlockDevicesMapped) -> Result<(), String> {
+        let instance = request.instance;
+        self.reserve(instance).await?;
+        let (request, mapped) = (Box::new(request), Box::new(mapped));
+        self.instance(instance, InstanceCommand::BuildMapped { request, mapped }).await
     }
 
     async fn reserve(&self, instance: InstanceId) -> Result<(), String> {
@@ -468,7 +479,7 @@ impl Life {
         (0..world.fleet.len()).find(|host| world.fleet.uri().host_id(*host) == placed.host)
     }
 
-    async fn instance(&self, instance: InstanceId, command: InstanceCommand) -> Result<(), String> {
+    pub(crate) async fn instance(&self, instance: InstanceId, command: InstanceCommand) -> Result<(), String> {
         let sent = self.house().gateway.send::<InstanceAggregate>(&instance, command, user_meta()).await;
         sent.map(|_| ()).map_err(|error: CommandError<_>| error.to_string())
     }
@@ -479,7 +490,7 @@ impl Life {
     }
 }
 
-const ADMIN: Asker = Asker { overrides_lock: true };
+pub(crate) const ADMIN: Asker = Asker { overrides_lock: true };
 
 pub(crate) fn user_meta() -> Arc<Meta> {
     let cause = Cause::User { user: UserId::new("u"), project: Some(ProjectId::new("p")), roles: vec![] };

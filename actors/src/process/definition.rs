@@ -15,8 +15,9 @@ use thiserror::Error;
 
 use super::plan::Shape;
 use super::{
-    attach_interface, build_instance, change_password, crash_dump, delete_instance, detach_interface, offload, power,
-    rebuild, rescue, restore, shelve, snapshot, soft_delete, unrescue, unshelve, volume,
+    attach_interface, attach_volume, build_instance, change_password, crash_dump, delete_instance, detach_interface,
+    detach_volume, offload, power, rebuild, rescue, restore, shelve, snapshot, soft_delete, swap_volume, unrescue,
+    unshelve, volume,
 };
 use crate::aggregate::CommandError;
 use crate::house::{House, Options};
@@ -83,6 +84,9 @@ impl Definition {
             Task::Volume { work, .. } => volume::definition(*work),
             Task::AttachInterface { .. } => &attach_interface::DEFINITION,
             Task::DetachInterface { .. } => &detach_interface::DEFINITION,
+            Task::AttachVolume(_) => &attach_volume::DEFINITION,
+            Task::DetachVolume(_) => &detach_volume::DEFINITION,
+            Task::SwapVolume { .. } => &swap_volume::DEFINITION,
             Task::Snapshot { .. } => &snapshot::DEFINITION,
             Task::Rebuild { .. } => &rebuild::DEFINITION,
             Task::Rescue { .. } => &rescue::DEFINITION,

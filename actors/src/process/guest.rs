@@ -8,7 +8,9 @@ use chronova_hypervisor::driver::{DriverError, ImageSource, StopMode};
 use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RescueDisk, RescuePlace, RootDisk};
 
 use super::definition::{StepError, Work};
+use super::disks::volumes;
 use crate::config_drive;
+use crate::instance::disks;
 use crate::ports::Images;
 
 /// Brings image, networks and filters to the host.
@@ -112,7 +114,7 @@ async fn spec(work: &Work, server: &Alive, rescue: Option<&ImageSnapshot>) -> Re
     // A guest rescued by the rescue image alone has the hardware that this image asks for.
     let shape = match (rescue, &rescue_disk) {
         (Some(image), Some(disk)) if disk.stable.is_none() => Some(image),
-        _ => server.request.image.as_ref(),
+        _ => server.hardware_image(),
     };
     Ok(GuestSpec {
         instance: work.instance_id(),
@@ -126,8 +128,9 @@ async fn spec(work: &Work, server: &Alive, rescue: Option<&ImageSnapshot>) -> Re
         root: server
             .root_image()
             .map(|image| RootDisk { image: image_ref(image), size_gib: server.request.flavor.root_gib }),
-        ephemeral_gib: server.request.flavor.ephemeral_gib,
-        swap_mib: server.request.flavor.swap_mib,
+        ephemerals_gib: disks::ephemerals(server),
+        swap_mib: disks::swap(server),
+        volumes: volumes(server),
         nics: realisation.nics,
         config_drive: match server.request.config_drive {
             true => Some(

@@ -11,16 +11,21 @@
 //! | `turn`, `guest`, `imaging` | what several processes do |
 //! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore` | the processes |
 //! | `attach_interface`, `detach_interface`, [`volume`] | and these |
+//! | `attach_volume`, `detach_volume`, `swap_volume` | those of a server's volumes; `disks` and `build_volumes` are theirs |
 //! | `snapshot`, `rebuild`, `rescue`, `unrescue`, `shelve`, `offload`, `unshelve`, `change_password` | and these |
 
 pub mod attach_interface;
+pub mod attach_volume;
 pub mod build_instance;
+mod build_volumes;
 pub mod change_password;
 pub mod crash_dump;
 pub mod decide;
 pub mod definition;
 pub mod delete_instance;
 pub mod detach_interface;
+pub mod detach_volume;
+mod disks;
 pub(crate) mod guest;
 mod imaging;
 pub mod interference;
@@ -35,6 +40,7 @@ pub mod shelve;
 pub mod snapshot;
 pub mod soft_delete;
 pub mod supervisor;
+pub mod swap_volume;
 mod turn;
 pub mod unrescue;
 pub mod unshelve;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::InstanceEvent;
+use super::block::{self, Disk};
 use super::imaging::WorkStage;
 use super::operator::DeclaredState;
 use super::payloads::{
@@ -11,7 +12,7 @@ use super::payloads::{
 use super::rebuild::RebuildRequested;
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
-use crate::ids::{ImageId, ProcessId};
+use crate::ids::{ImageId, ProcessId, VolumeId};
 
 /// A server: not yet asked for, alive, or gone.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -32,6 +33,10 @@ pub struct Alive {
     pub terminated_at: Option<Timestamp>,
     pub placement: Option<Placed>,
     pub nics: Vec<NicInfo>,
+    /// Volumes, and the disks that were asked for beyond those of image and flavor. Empty: image and flavor say it all.
+    pub disks: Vec<Disk>,
+    /// What the content of a root disk that is a volume came from.
+    pub boot_image: Option<ImageSnapshot>,
     pub phase: Phase,
     /// A build that goes on although an administrator said that the server is in another state.
     pub build: Option<ProcessId>,
@@ -205,6 +210,8 @@ impl Alive {
             terminated_at: None,
             placement: None,
             nics: Vec::new(),
+            disks: Vec::new(),
+            boot_image: None,
             phase: Phase::Building { process: request.process, stage: Stage::Scheduling },
             build: None,
             ongoing: None,
@@ -218,6 +225,7 @@ impl Alive {
 
     fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
         self.updated_at = at;
+        block::evolve(&mut self.disks, event);
         match event {
             InstanceEvent::Placed(placed) => {
                 self.placement = Some(placed.clone());
@@ -303,6 +311,7 @@ impl Alive {
             InstanceEvent::NicAttached(attached) => self.nics.push(attached.nic.clone()),
             InstanceEvent::NicDetached(detached) => self.nics.retain(|nic| nic.port != detached.port),
             InstanceEvent::NicsRefreshed(refreshed) => self.nics.clone_from(&refreshed.nics),
+            InstanceEvent::BlockDevicesMapped(mapped) => self.boot_image.clone_from(&mapped.image),
             InstanceEvent::WorkAdvanced(advanced) => {
                 if let Some(ongoing) = self.ongoing.as_mut().filter(|ongoing| ongoing.process() == advanced.process) {
                     ongoing.advance(advanced.stage);
@@ -397,13 +406,24 @@ impl Alive {
             InstanceEvent::PasswordChanged(changed) => self.settle(changed.process),
             InstanceEvent::PasswordChangeFailed(failed) => self.fail(failed.process, &failed.fault, at),
             InstanceEvent::BuildRequested(_)
+            | InstanceEvent::BlockDevicesPrepared(_)
             | InstanceEvent::CrashDumpRequested(_)
             | InstanceEvent::Deleted(_)
             | InstanceEvent::NicAttachRequested(_)
             | InstanceEvent::NicDetachFailed(_)
             | InstanceEvent::NicDetachRequested(_)
             | InstanceEvent::PersonalErased(_)
-            | InstanceEvent::Scheduled(_) => {}
+            | InstanceEvent::Scheduled(_)
+            | InstanceEvent::VolumeAttachFailed(_)
+            | InstanceEvent::VolumeAttachRequested(_)
+            | InstanceEvent::VolumeAttached(_)
+            | InstanceEvent::VolumeDeletionChanged(_)
+            | InstanceEvent::VolumeDetachFailed(_)
+            | InstanceEvent::VolumeDetachRequested(_)
+            | InstanceEvent::VolumeDetached(_)
+            | InstanceEvent::VolumeSwapFailed(_)
+            | InstanceEvent::VolumeSwapRequested(_)
+            | InstanceEvent::VolumeSwapped(_) => {}
         }
     }
 
@@ -436,6 +456,21 @@ impl Alive {
             Phase::Building { process, .. } => Some(process),
             _ => self.build,
         }
+    }
+
+    /// The disk that is this volume.
+    pub fn disk_of(&self, volume: VolumeId) -> Option<&Disk> {
+        self.disks.iter().find(|disk| disk.device.volume == Some(volume))
+    }
+
+    /// Whether the root disk is a volume.
+    pub fn is_volume_backed(&self) -> bool {
+        self.disks.iter().any(|disk| disk.device.is_root() && disk.device.is_volume())
+    }
+
+    /// The image whose properties shape the hardware.
+    pub fn hardware_image(&self) -> Option<&ImageSnapshot> {
+        self.request.image.as_ref().or(self.boot_image.as_ref())
     }
 
     /// Whether the server counts for nothing any more and can be brought back.

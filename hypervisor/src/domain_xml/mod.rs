@@ -13,7 +13,7 @@ mod metadata;
 pub use hardware::{DiskBus, Hardware, HardwareError, VifModel};
 pub use metadata::NAMESPACE;
 
-use crate::guest::{GuestSpec, ImageFormat, Nic};
+use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
 use crate::options::CpuMode;
 use crate::xml::Element;
 
@@ -57,6 +57,11 @@ pub fn render_interface(nic: &Nic, properties: &[(String, String)], host: &HostF
     Ok(devices::interface(nic, host, &hardware).render())
 }
 
+/// Renders one volume as a disk, for a guest that is defined already.
+pub fn render_disk(disk: &VolumeDisk, direct_io: bool) -> String {
+    devices::volume(disk, direct_io).render()
+}
+
 fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
     Element::new("domain")
         .attr("type", if host.kvm { "kvm" } else { "qemu" })
@@ -78,8 +83,10 @@ fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
 
 fn os(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
     let rescue = guest.rescue.as_ref();
-    // A disk added for a rescue says by itself that it comes first; libvirt admits only one of the two ways.
+    // A disk added for a rescue, as a volume to boot from, says by itself that it comes first: libvirt takes either
+    // kinds of devices or an order of devices.
     let by_order = rescue.is_some_and(|rescue| rescue.stable.is_some());
+    let by_order = by_order || guest.volumes.iter().any(|disk| disk.boot_order.is_some());
     let from_iso = rescue.is_none() && guest.root.as_ref().is_some_and(|root| root.image.format == ImageFormat::Iso);
     Element::new("os")
         .attr_if("firmware", hardware.uefi.then_some("efi"))

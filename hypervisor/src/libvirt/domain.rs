@@ -129,7 +129,8 @@ pub(super) fn reshape(
     let pool = pool::open(connect, options)?;
     let instance = guest.instance;
     let root = [volumes::root(instance)];
-    let others = [volumes::ephemeral(instance), volumes::swap(instance)];
+    let ephemerals = (0..guest.ephemerals_gib.len()).map(|number| volumes::ephemeral(instance, number));
+    let others = ephemerals.chain([volumes::swap(instance)]);
     let renewed = match renew {
         Renew::Nothing => vec![],
         Renew::Root => root.to_vec(),
@@ -188,8 +189,8 @@ fn provide_volumes(
     if let Some(rescue) = &guest.rescue {
         provide_rescue(pool, options, guest.instance, rescue)?;
     }
-    if guest.ephemeral_gib > 0 {
-        pool::ensure_disk(pool, &volumes::ephemeral(guest.instance), u64::from(guest.ephemeral_gib) * GIB, None)?;
+    for (number, gib) in guest.ephemerals_gib.iter().enumerate() {
+        pool::ensure_disk(pool, &volumes::ephemeral(guest.instance, number), u64::from(*gib) * GIB, None)?;
     }
     if guest.swap_mib > 0 {
         pool::ensure_disk(pool, &volumes::swap(guest.instance), u64::from(guest.swap_mib) * MIB, None)?;

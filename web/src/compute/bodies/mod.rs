@@ -14,6 +14,7 @@ pub mod server_groups;
 pub mod server_parts;
 pub mod server_work;
 pub mod servers;
+pub mod volume_attachments;
 
 use crate::schema::{Schema, object, query, string};
 

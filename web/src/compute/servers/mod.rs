@@ -17,6 +17,8 @@ mod scheduling;
 pub(super) mod security_groups;
 pub(super) mod shares;
 pub(super) mod tags;
+pub(super) mod volumes;
+pub(super) mod volumes_boot;
 pub(super) mod work;
 
 use std::collections::HashMap;
@@ -164,6 +166,9 @@ impl<'a> Viewer<'a> {
                 (status, zones::of_host(self.house, self.views, host))
             });
             (view.host_status, view.zone) = (status, Some(zone.clone()));
+        }
+        if let Some(server) = row.server().filter(|_| !self.sees.brief) {
+            view.security_groups = security_groups::names(self.views, row.id, server);
         }
         if self.sees.groups {
             view.group =
