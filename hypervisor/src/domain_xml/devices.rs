@@ -39,14 +39,13 @@ impl Names {
 }
 
 fn disks(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Element> {
-    // Nova's first form of a rescue: the rescue disk, the root, and nothing else of what the guest has.
-    let only_root = guest.rescue.as_ref().is_some_and(|rescue| rescue.stable.is_none());
-    let attached = if only_root { &[] } else { guest.volumes.as_slice() };
-    let mut names = Names::beside(attached);
+    let mut names = Names::beside(&guest.volumes);
     let mut disks = Vec::new();
     let path = |volume: String| format!("{}/{volume}", host.pool_path);
     let qcow2 =
         |volume: String, bus: DiskBus, names: &mut Names| disk(&path(volume), "qcow2", host, bus, names.next(bus));
+    // Nova's first form of a rescue: the rescue disk, the root, and nothing else of what the guest has.
+    let only_root = guest.rescue.as_ref().is_some_and(|rescue| rescue.stable.is_none());
     if only_root {
         disks.push(qcow2(volumes::rescue(guest.instance), hardware.disk_bus, &mut names));
     }
@@ -57,15 +56,14 @@ fn disks(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Elemen
             qcow2(volumes::root(guest.instance), hardware.disk_bus, &mut names)
         });
     }
-    if !only_root {
-        for number in 0..guest.ephemerals_gib.len() {
-            disks.push(qcow2(volumes::ephemeral(guest.instance, number), hardware.disk_bus, &mut names));
-        }
+    let ephemerals = if only_root { 0 } else { guest.ephemerals_gib.len() };
+    for number in 0..ephemerals {
+        disks.push(qcow2(volumes::ephemeral(guest.instance, number), hardware.disk_bus, &mut names));
     }
     if guest.swap_mib > 0 && !only_root {
         disks.push(qcow2(volumes::swap(guest.instance), hardware.disk_bus, &mut names));
     }
-    disks.extend(attached.iter().map(|disk| volume(disk, host.direct_io)));
+    disks.extend(guest.volumes.iter().map(|disk| volume(disk, host.direct_io)));
     if guest.config_drive.is_some() {
         disks.push(cdrom(&path(volumes::config_drive(guest.instance)), "raw", hardware.cdrom_bus, &mut names));
     }

@@ -83,17 +83,15 @@ fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
 
 fn os(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
     let rescue = guest.rescue.as_ref();
+    // A disk added for a rescue, as a volume to boot from, says by itself that it comes first: libvirt takes either
+    // kinds of devices or an order of devices.
+    let by_order = rescue.is_some_and(|rescue| rescue.stable.is_some());
+    let by_order = by_order || guest.volumes.iter().any(|disk| disk.boot_order.is_some());
     let from_iso = rescue.is_none() && guest.root.as_ref().is_some_and(|root| root.image.format == ImageFormat::Iso);
-    // libvirt takes either kinds of devices or an order of devices. A disk added for a rescue says by itself that it
-    // comes first; a rescue without it has none of the volumes.
-    let by_kind = match rescue {
-        Some(rescue) => rescue.stable.is_none(),
-        None => guest.volumes.iter().all(|disk| disk.boot_order.is_none()),
-    };
     Element::new("os")
         .attr_if("firmware", hardware.uefi.then_some("efi"))
         .child(Element::leaf("type", "hvm").attr("arch", &host.arch).attr("machine", &hardware.machine_type))
-        .children(by_kind.then(|| Element::new("boot").attr("dev", if from_iso { "cdrom" } else { "hd" })))
+        .children((!by_order).then(|| Element::new("boot").attr("dev", if from_iso { "cdrom" } else { "hd" })))
         .children(host.is_x86().then(|| Element::new("smbios").attr("mode", "sysinfo")))
 }
 

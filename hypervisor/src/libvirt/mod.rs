@@ -4,8 +4,7 @@
 //! |---|---|
 //! | `connection` | open, keepalive, reconnect with backoff; one thread per host |
 //! | `lane`, `gates` | the bounded threads on which a host's calls block; what must not overlap |
-//! | `events`, `node`, `counters`, `volumes`, `blockcopy` | the only unsafe code: what the bindings lack |
-//! | `events`, `node`, `counters`, `snapshot`, `volumes` | the only unsafe code: what the bindings lack |
+//! | `events`, `node`, `counters`, `snapshot`, `volumes`, `blockcopy` | the only unsafe code: what the bindings lack |
 //! | `watch` | lifecycle events -> host signals |
 //! | `capabilities` | what the host is, has and uses |
 //! | `pool`, `images` | volumes, the image cache |

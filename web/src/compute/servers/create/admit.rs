@@ -218,34 +218,37 @@ async fn find_image(
     house.images.find(id, project, ctx.caller().is_admin).await.map(Some).map_err(reject::image)
 }
 
-/// What has no image to boot from has nothing to compare.
+/// Nova: `_validate_flavor_image_nostatus`. What has no image to boot from has nothing to compare.
 fn check_image(ctx: &Ctx, flavor: &FlavorSnapshot, disks: &Disks, found: Option<&ImageSnapshot>) -> Result<(), Fault> {
     let Some(image) = disks.boot_image.as_ref() else { return Ok(()) };
+    if image.min_memory_mib > flavor.memory_mib {
+        return Err(Fault::bad_request("Flavor's memory is too small for requested image."));
+    }
     if disks.volume_backed || found.is_none() {
-        enough_memory(image, flavor)?;
         return volumes::check_min_disk(disks);
     }
-    fits(image, flavor)?;
-    // The root disk takes the image's size, which the project does not pay for.
-    match flavor.root_gib > 0 || ctx.allows("os_compute_api:servers:create:zero_disk_flavor", &ctx.own_target()) {
-        true => Ok(()),
-        false => Err(Fault::forbidden("Only volume-backed servers are allowed for flavors with zero disk.")),
-    }
-}
-
-fn enough_memory(image: &ImageSnapshot, flavor: &FlavorSnapshot) -> Result<(), Fault> {
-    match image.min_memory_mib > flavor.memory_mib {
-        true => Err(Fault::bad_request("Flavor's memory is too small for requested image.")),
-        false => Ok(()),
-    }
-}
-
-/// Whether a server of this flavor can be made from an image: Nova's `_validate_flavor_image_nostatus`.
-pub(in crate::compute::servers) fn fits(image: &ImageSnapshot, flavor: &FlavorSnapshot) -> Result<(), Fault> {
-    enough_memory(image, flavor)?;
     if flavor.root_gib == 0 {
-        return Ok(());
+        // The root disk takes the image's size, which the project does not pay for.
+        return match ctx.allows("os_compute_api:servers:create:zero_disk_flavor", &ctx.own_target()) {
+            true => Ok(()),
+            false => Err(Fault::forbidden("Only volume-backed servers are allowed for flavors with zero disk.")),
+        };
     }
+    fits_disk(image, flavor)
+}
+
+/// Whether a server that has this flavor can be made anew from an image.
+pub(in crate::compute::servers) fn fits(image: &ImageSnapshot, flavor: &FlavorSnapshot) -> Result<(), Fault> {
+    if image.min_memory_mib > flavor.memory_mib {
+        return Err(Fault::bad_request("Flavor's memory is too small for requested image."));
+    }
+    match flavor.root_gib {
+        0 => Ok(()),
+        _ => fits_disk(image, flavor),
+    }
+}
+
+fn fits_disk(image: &ImageSnapshot, flavor: &FlavorSnapshot) -> Result<(), Fault> {
     let disk = u64::from(flavor.root_gib) * GIB;
     let size = image.size.max(image.virtual_size);
     if size > disk {

@@ -92,6 +92,10 @@ fn set(pairs: &mut Pairs, key: &str, value: &str) {
 /// Makes the image, without bytes: whoever asked is told its id.
 pub(super) async fn draft(ctx: &Ctx, found: &Found, name: &str, kind: &str, metadata: Pairs) -> Result<ImageId, Fault> {
     let server = found.server()?;
+    if server.request.image.is_none() {
+        // An image of what boots from a volume is made of snapshots of its volumes.
+        return Err(Fault::not_implemented("Images of volume-backed servers are not implemented by this release."));
+    }
     let draft = ImageDraft {
         image: ImageId::random(),
         name: name.to_owned(),
