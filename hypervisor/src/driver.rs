@@ -14,7 +14,8 @@ use futures::Stream;
 use thiserror::Error;
 
 use crate::guest::{
-    Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, PowerState,
+    ConsoleAddress, Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
+    NetworkSpec, Nic, PowerState, VolumeDisk,
 };
 use crate::volume_store::VolumeStore;
 
@@ -122,6 +123,13 @@ pub trait Driver: VolumeStore + Send + Sync + 'static {
     /// Lets a suspended guest go on from where it was. Running already is success.
     async fn resume(&self, instance: InstanceId) -> DriverResult<()>;
 
+    /// Gives the guest one more interface, now (where it is in memory) and for every later start. Network and filter are on
+    /// the host already; `hardware` is the image's, as in [`GuestSpec`]. There already is success.
+    async fn attach_nic(&self, instance: InstanceId, nic: &Nic, hardware: &[(String, String)]) -> DriverResult<()>;
+    /// Takes the interface with this MAC from the guest. A running guest must let go of it: it is asked again and again, and
+    /// `Failed` says that it did not, and has the interface as before. Gone already is success.
+    async fn detach_nic(&self, instance: InstanceId, mac: &str) -> DriverResult<()>;
+
     async fn guest(&self, instance: InstanceId) -> DriverResult<GuestStatus>;
     /// Every guest of ours on the host, running or not.
     async fn guests(&self) -> DriverResult<Vec<GuestStatus>>;
@@ -133,8 +141,23 @@ pub trait Driver: VolumeStore + Send + Sync + 'static {
     /// What the guest has used so far; `Failed` for one that does not run.
     async fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics>;
 
+    /// Gives the guest a volume as one more disk: at once if it is on, and whenever it is started. It has it already:
+    /// success.
+    async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()>;
+    /// Takes the volume with this serial from the guest. One that is on has to let go of it and is asked more than once;
+    /// `Failed` when it keeps it. It does not have it: success.
+    async fn detach_disk(&self, instance: InstanceId, serial: &str) -> DriverResult<()>;
+    /// Copies what is on the volume `old` to `new`, which is not smaller, and lets the guest, which is on and goes on,
+    /// have `new` in its place. It has `new` already: success.
+    async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()>;
+    /// The serials of the volumes that the guest has when it is started next, sorted.
+    async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>>;
+
     /// The last `max_bytes` of the serial console's log.
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes>;
+
+    /// Where the VNC console of a running guest listens; `Failed` for one that has none or does not run.
+    async fn vnc_address(&self, instance: InstanceId) -> DriverResult<ConsoleAddress>;
 
     /// What the host tells from now on; begins with `Connected` or `Disconnected`.
     fn watch(&self) -> SignalStream;

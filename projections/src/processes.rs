@@ -7,7 +7,7 @@ use chronova_events::envelope::{Meta, Recorded};
 use chronova_events::fold::Fold;
 use chronova_events::ids::{EventId, InstanceId, ProcessId, VolumeId};
 use chronova_events::instance::InstanceEvent;
-use chronova_events::process::{Process, ProcessEvent, Task, VolumeWork};
+use chronova_events::process::{DiskTask, Process, ProcessEvent, Task, VolumeWork};
 use chronova_events::registry::Event;
 use chronova_events::volume::VolumeEvent;
 use serde::{Deserialize, Serialize};
@@ -47,6 +47,26 @@ pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<Pending> {
         InstanceEvent::RestoreRequested(asked) => (asked.process, Task::Restore { instance }),
         InstanceEvent::CrashDumpRequested(asked) => (asked.process, Task::CrashDump { instance }),
         InstanceEvent::PowerRequested(asked) => (asked.process, Task::Power { instance, action: asked.action }),
+        InstanceEvent::NicAttachRequested(asked) => {
+            (asked.process, Task::AttachInterface { instance, wanted: asked.wanted.clone() })
+        }
+        InstanceEvent::NicDetachRequested(asked) => {
+            (asked.process, Task::DetachInterface { instance, port: asked.port })
+        }
+        InstanceEvent::VolumeAttachRequested(asked) => {
+            let device = &asked.device;
+            let (volume, attachment) = (device.volume?, device.attachment?);
+            (asked.process, Task::AttachVolume(DiskTask { instance, device: device.id, volume, attachment }))
+        }
+        InstanceEvent::VolumeDetachRequested(asked) => {
+            let (device, volume, attachment) = (asked.device, asked.volume, asked.attachment);
+            (asked.process, Task::DetachVolume(DiskTask { instance, device, volume, attachment }))
+        }
+        InstanceEvent::VolumeSwapRequested(asked) => {
+            let (device, volume, attachment) = (asked.device, asked.old, asked.old_attachment);
+            let disk = DiskTask { instance, device, volume, attachment };
+            (asked.process, Task::SwapVolume { disk, new: asked.new, new_attachment: asked.new_attachment })
+        }
         _ => return None,
     };
     let (meta, asked_by) = (Arc::clone(&recorded.meta), recorded.id);
@@ -76,6 +96,11 @@ fn asked_for_volume(recorded: &Recorded, event: &VolumeEvent) -> Option<Pending>
 impl Processes {
     pub fn pending(&self) -> impl Iterator<Item = &Pending> {
         self.pending.values()
+    }
+
+    /// Whether the process was asked for and has not finished.
+    pub fn is_pending(&self, process: ProcessId) -> bool {
+        self.pending.contains_key(&process)
     }
 
     pub fn len(&self) -> usize {

@@ -11,7 +11,8 @@ use bytes::Bytes;
 use chronova_events::ids::{InstanceId, NetworkId};
 use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use chronova_hypervisor::guest::{
-    Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec,
+    ConsoleAddress, Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
+    NetworkSpec, Nic, VolumeDisk,
 };
 use chronova_hypervisor::volume_store::{PoolStatus, PoolVolume, VolumeContent, VolumeStore};
 use futures::StreamExt;
@@ -143,6 +144,12 @@ impl Driver for Gate {
     async fn resume(&self, instance: InstanceId) -> DriverResult<()> {
         gated!(self, resume(instance))
     }
+    async fn attach_nic(&self, instance: InstanceId, nic: &Nic, hardware: &[(String, String)]) -> DriverResult<()> {
+        gated!(self, attach_nic(instance, nic, hardware))
+    }
+    async fn detach_nic(&self, instance: InstanceId, mac: &str) -> DriverResult<()> {
+        gated!(self, detach_nic(instance, mac))
+    }
     async fn guest(&self, instance: InstanceId) -> DriverResult<GuestStatus> {
         gated!(self, guest(instance))
     }
@@ -158,8 +165,23 @@ impl Driver for Gate {
     async fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics> {
         gated!(self, diagnostics(instance))
     }
+    async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()> {
+        gated!(self, attach_disk(instance, disk))
+    }
+    async fn detach_disk(&self, instance: InstanceId, serial: &str) -> DriverResult<()> {
+        gated!(self, detach_disk(instance, serial))
+    }
+    async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
+        gated!(self, swap_disk(instance, old, new))
+    }
+    async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
+        gated!(self, disks(instance))
+    }
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
         gated!(self, console_log(instance, max_bytes))
+    }
+    async fn vnc_address(&self, instance: InstanceId) -> DriverResult<ConsoleAddress> {
+        gated!(self, vnc_address(instance))
     }
     fn watch(&self) -> SignalStream {
         let dead = Arc::clone(&self.dead);

@@ -8,6 +8,7 @@
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$HERE/../../ops/setup.sh"
+. "$HERE/console.sh"
 FAILED=0
 VIRSH=(virsh -q -c qemu:///system)
 v() { "${VIRSH[@]}" "$@" 2>/dev/null; }

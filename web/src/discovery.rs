@@ -13,7 +13,7 @@ pub(crate) fn document(service: Service, path: &str, links: &Links) -> Option<Re
     let path = path.trim_end_matches('/');
     match (service, path) {
         (Service::Compute, "") => {
-            Some(Reply::json(300, json!({"versions": [compute_v2(root, false), compute_v21(root, false)]})))
+            Some(Reply::ok(json!({"versions": [compute_v2(root, false), compute_v21(root, false)]})))
         }
         (Service::Compute, "/v2") => Some(Reply::ok(json!({"version": compute_v2(root, true)}))),
         (Service::Compute, "/v2.1") => Some(Reply::ok(json!({"version": compute_v21(root, true)}))),

@@ -31,6 +31,11 @@ pub enum Action {
     UpdateMetadata,
     DeleteMetadata,
     UpdateTags,
+    AttachInterface,
+    DetachInterface,
+    AttachVolume,
+    DetachVolume,
+    SwapVolume,
 }
 
 /// Which work under way an action can live with.
@@ -88,6 +93,11 @@ const fn always(action: Action, name: &'static str) -> Rule {
 /// Where a server at rest can be.
 const BUILT: &[&str] = &["active", "paused", "suspended", "stopped"];
 
+/// Where interfaces come and go.
+const PLUGGABLE: &[&str] = &["active", "paused", "stopped"];
+/// Where volumes come and go.
+const WITH_VOLUMES: &[&str] = &["active", "paused", "stopped", "soft-delete"];
+
 pub const TABLE: &[Rule] = &[
     Rule { on_host: true, ..rule(Action::Start, "start", &["stopped"]) },
     Rule { on_host: true, ..rule(Action::Stop, "stop", &["active", "error"]) },
@@ -111,7 +121,12 @@ pub const TABLE: &[Rule] = &[
     Rule { heeds_lock: false, ..always(Action::ResetState, "os-resetState") },
     Rule { tasks: Tasks::Any, ..rule(Action::UpdateMetadata, "update metadata", BUILT) },
     Rule { tasks: Tasks::Any, ..rule(Action::DeleteMetadata, "delete metadata", BUILT) },
+    rule(Action::AttachInterface, "attach_interface", PLUGGABLE),
+    rule(Action::DetachInterface, "detach_interface", PLUGGABLE),
     Rule { tasks: Tasks::Any, launched: false, ..rule(Action::UpdateTags, "update tags", BUILT) },
+    rule(Action::AttachVolume, "attach_volume", WITH_VOLUMES),
+    rule(Action::DetachVolume, "detach_volume", WITH_VOLUMES),
+    rule(Action::SwapVolume, "swap_volume", &["active", "paused"]),
 ];
 
 impl Action {

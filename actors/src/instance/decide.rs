@@ -6,20 +6,23 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::{
     AccessAddressesChanged, Alive, BuildFailed, BuildSucceeded, CrashDumpRequested, DeleteRequested, Deleted,
-    DescriptionChanged, DiskConfigChanged, HostnameChanged, Instance, InstanceEvent, Locked, MetadataReplaced, Ongoing,
-    PersonalErased, Phase, PowerAction, PowerCompleted, PowerFailed, PowerObserved, PowerRequested, Renamed,
-    RestoreFailed, RestoreRequested, Restored, SoftDeleteRequested, SoftDeleted, StateDeclared, TagsReplaced, Unlocked,
-    Unplaced,
+    DescriptionChanged, DiskConfigChanged, HostnameChanged, Instance, InstanceEvent, Locked, MetadataReplaced,
+    NicDetachFailed, Ongoing, PersonalErased, Phase, PowerAction, PowerCompleted, PowerFailed, PowerObserved,
+    PowerRequested, Renamed, RestoreFailed, RestoreRequested, Restored, SoftDeleteRequested, SoftDeleted,
+    StateDeclared, TagsReplaced, Unlocked, Unplaced,
 };
 
 use super::actions::{Action, admit, check_lock};
-use super::{Asker, Change, InstanceCommand, InstanceReject, labels};
+use super::{Asker, Change, InstanceCommand, InstanceReject, interfaces, labels, volumes};
 
-type Decision = Result<Vec<InstanceEvent>, InstanceReject>;
+pub(super) type Decision = Result<Vec<InstanceEvent>, InstanceReject>;
 
 pub fn decide(state: &Instance, command: InstanceCommand) -> Decision {
     let (server, command) = match (state, command) {
         (Instance::Absent, InstanceCommand::Build(request)) => return one(*request),
+        (Instance::Absent, InstanceCommand::BuildMapped { request, mapped }) => {
+            return Ok(vec![(*request).into(), (*mapped).into()]);
+        }
         (Instance::Absent, _) => return Err(InstanceReject::NotFound),
         (Instance::Alive(_) | Instance::Deleted(_), InstanceCommand::Erase { erasure }) => {
             return one(PersonalErased { erasure });
@@ -29,10 +32,12 @@ pub fn decide(state: &Instance, command: InstanceCommand) -> Decision {
         (Instance::Alive(server), command) => (server, command),
     };
     match command {
-        InstanceCommand::Build(request) => match server.request.process == request.process {
-            true => Ok(vec![]),
-            false => Err(InstanceReject::Exists),
-        },
+        InstanceCommand::Build(request) | InstanceCommand::BuildMapped { request, .. } => {
+            match server.request.process == request.process {
+                true => Ok(vec![]),
+                false => Err(InstanceReject::Exists),
+            }
+        }
         InstanceCommand::Delete { process, force, asker } => delete(server, process, force, asker),
         InstanceCommand::SoftDelete { process, asker } => soft_delete(server, process, asker),
         InstanceCommand::Restore { process, asker } => {
@@ -46,15 +51,20 @@ pub fn decide(state: &Instance, command: InstanceCommand) -> Decision {
         InstanceCommand::InjectNetworkInfo { asker } => {
             admit(server, Action::InjectNetworkInfo, asker).map(|()| vec![])
         }
+        InstanceCommand::AttachNic { process, wanted, asker } => interfaces::attach(server, process, wanted, asker),
+        InstanceCommand::DetachNic { process, port, asker } => interfaces::detach(server, process, port, asker),
+        InstanceCommand::LoseNic { process, port } => interfaces::lose(server, process, port),
+        InstanceCommand::RefreshNics { nics } => interfaces::refresh(server, &nics),
         InstanceCommand::Power { process, action, asker } => power(server, process, action, asker),
         InstanceCommand::Change { changes, asker } => change(server, changes, asker),
+        InstanceCommand::Volume(command) => volumes::decide(server, command),
         InstanceCommand::Lock { lock: wanted } => lock(server, wanted),
         InstanceCommand::Unlock { by_admin } => unlock(server, by_admin),
         record => record_of(server, record),
     }
 }
 
-fn one(event: impl Into<InstanceEvent>) -> Decision {
+pub(super) fn one(event: impl Into<InstanceEvent>) -> Decision {
     Ok(vec![event.into()])
 }
 
@@ -214,6 +224,11 @@ fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
             true => one(PowerFailed { process, action, fault }),
             false => Ok(vec![]),
         },
+        InstanceCommand::RecordNicAttached { process, nic } => interfaces::attached(server, process, nic),
+        InstanceCommand::RecordNicDetached { process, port } => interfaces::detached(server, process, port),
+        InstanceCommand::RecordNicDetachFailed { process, port, fault } => {
+            one(NicDetachFailed { process, port, fault })
+        }
         InstanceCommand::Observe { host, power } => {
             let here = server.placement.as_ref().is_some_and(|placed| placed.host == host);
             match here && built_by.is_none() && server.power() != power {
@@ -222,6 +237,8 @@ fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
             }
         }
         InstanceCommand::Build(_)
+        | InstanceCommand::BuildMapped { .. }
+        | InstanceCommand::Volume(_)
         | InstanceCommand::Delete { .. }
         | InstanceCommand::Power { .. }
         | InstanceCommand::SoftDelete { .. }
@@ -230,6 +247,10 @@ fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
         | InstanceCommand::TriggerCrashDump { .. }
         | InstanceCommand::DeclareState { .. }
         | InstanceCommand::InjectNetworkInfo { .. }
+        | InstanceCommand::AttachNic { .. }
+        | InstanceCommand::DetachNic { .. }
+        | InstanceCommand::LoseNic { .. }
+        | InstanceCommand::RefreshNics { .. }
         | InstanceCommand::Change { .. }
         | InstanceCommand::Lock { .. }
         | InstanceCommand::Unlock { .. }

@@ -14,7 +14,10 @@ use futures::future::BoxFuture;
 use thiserror::Error;
 
 use super::plan::Shape;
-use super::{build_instance, crash_dump, delete_instance, power, restore, soft_delete, volume};
+use super::{
+    attach_interface, attach_volume, build_instance, crash_dump, delete_instance, detach_interface, detach_volume,
+    power, restore, soft_delete, swap_volume, volume,
+};
 use crate::aggregate::CommandError;
 use crate::house::{House, Options};
 use crate::instance::{InstanceAggregate, InstanceReject};
@@ -78,6 +81,11 @@ impl Definition {
             Task::SoftDelete { .. } => &soft_delete::DEFINITION,
             Task::Restore { .. } => &restore::DEFINITION,
             Task::Volume { work, .. } => volume::definition(*work),
+            Task::AttachInterface { .. } => &attach_interface::DEFINITION,
+            Task::DetachInterface { .. } => &detach_interface::DEFINITION,
+            Task::AttachVolume(_) => &attach_volume::DEFINITION,
+            Task::DetachVolume(_) => &detach_volume::DEFINITION,
+            Task::SwapVolume { .. } => &swap_volume::DEFINITION,
         }
     }
 

@@ -49,6 +49,13 @@ calls! {
     DeleteVolume = "delete_volume",
     ResizeVolume = "resize_volume",
     ReadVolume = "read_volume",
+    AttachNic = "attach_nic",
+    DetachNic = "detach_nic",
+    VncAddress = "vnc_address",
+    AttachDisk = "attach_disk",
+    DetachDisk = "detach_disk",
+    SwapDisk = "swap_disk",
+    Disks = "disks",
 }
 
 /// What a fault does.

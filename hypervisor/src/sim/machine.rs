@@ -14,13 +14,13 @@ use super::journal::{Change, Journal};
 use super::uri::SimUri;
 use crate::driver::{DriverError, DriverResult, HostSignal};
 use crate::guest::{
-    CpuInfo, Diagnostics, DiskCounters, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
-    PowerState,
+    ConsoleAddress, CpuInfo, Diagnostics, DiskCounters, FilterSpec, GuestSpec, GuestStatus, HostCapabilities,
+    HostUsage, ImageRef, Nic, NicCounters, PowerState,
 };
 use crate::traits;
 
 /// Signals a listener may lag behind; kept small because a fleet has many machines.
-const SIGNALS: usize = 256;
+const SIGNALS: usize = 64;
 
 /// A guest on a simulated machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +38,12 @@ pub struct SimGuest {
     pub interrupts: u32,
     /// Whether it ignores the power button.
     pub deaf: bool,
+    /// The MACs of its interfaces.
+    pub nics: BTreeSet<String>,
+    /// Whether it keeps devices that it is asked to let go of.
+    pub clings: bool,
+    /// The serials of its volumes.
+    pub volumes: BTreeSet<String>,
     started: Instant,
 }
 
@@ -60,6 +66,8 @@ pub(super) struct Machine {
     pub(super) faults: FaultPlan,
     pub(super) calls: BTreeMap<Call, u64>,
     alive: bool,
+    /// Of this process, as long as it runs.
+    up_since: Instant,
     tear: bool,
     pub(super) guests: BTreeMap<InstanceId, SimGuest>,
     leaks: BTreeSet<InstanceId>,
@@ -86,6 +94,7 @@ impl Machine {
             uri: Arc::clone(uri),
             calls: BTreeMap::new(),
             alive: true,
+            up_since: Instant::now(),
             tear: false,
             guests: BTreeMap::new(),
             leaks: BTreeSet::new(),
@@ -150,6 +159,9 @@ impl Machine {
                     saved: false,
                     interrupts: 0,
                     deaf: false,
+                    nics: BTreeSet::new(),
+                    clings: false,
+                    volumes: BTreeSet::new(),
                     started: Instant::now(),
                 };
                 self.guests.insert(*instance, guest);
@@ -168,6 +180,16 @@ impl Machine {
             Change::Save(instance) => self.put(*instance, PowerState::Shutdown, true),
             Change::Undefine(instance) => {
                 self.guests.remove(instance);
+            }
+            Change::Plug(instance, serial) => {
+                if let Some(guest) = self.guests.get_mut(instance) {
+                    guest.volumes.insert(serial.clone());
+                }
+            }
+            Change::Unplug(instance, serial) => {
+                if let Some(guest) = self.guests.get_mut(instance) {
+                    guest.volumes.remove(serial);
+                }
             }
             Change::Leak(instance) => {
                 self.leaks.insert(*instance);
@@ -191,6 +213,16 @@ impl Machine {
                 self.filters.remove(name);
             }
             Change::Volume { .. } | Change::NoVolume(_) => self.apply_to_volumes(change),
+            Change::PlugNic(instance, mac) => {
+                if let Some(guest) = self.guests.get_mut(instance) {
+                    guest.nics.insert(mac.clone());
+                }
+            }
+            Change::UnplugNic(instance, mac) => {
+                if let Some(guest) = self.guests.get_mut(instance) {
+                    guest.nics.remove(mac);
+                }
+            }
         }
     }
 
@@ -211,6 +243,8 @@ impl Machine {
         changes.extend(self.volume_changes());
         for (instance, guest) in &self.guests {
             changes.push(Self::definition(*instance, guest));
+            changes.extend(guest.nics.iter().map(|mac| Change::PlugNic(*instance, mac.clone())));
+            changes.extend(guest.volumes.iter().map(|serial| Change::Plug(*instance, serial.clone())));
             if guest.is_on() {
                 changes.push(Change::On(*instance));
             }
@@ -289,7 +323,7 @@ impl Machine {
             disk_used_gib,
             disk_free_gib: self.uri.disk_gib.saturating_sub(disk_used_gib),
             running_guests: u32::try_from(running().count()).unwrap_or(u32::MAX),
-            uptime_seconds: None,
+            uptime_seconds: Some(self.up_since.elapsed().as_secs()),
         }
     }
 
@@ -342,7 +376,7 @@ impl Machine {
             self.change(&Change::Leak(instance))?;
             return Err(DriverError::Failed { call: "spawn", message: "simulated fault half way".to_owned() });
         }
-        let disk = spec.root.as_ref().map_or(0, |root| root.size_gib) + spec.ephemeral_gib;
+        let disk = spec.root.as_ref().map_or(0, |root| root.size_gib) + spec.ephemerals_gib.iter().sum::<u32>();
         self.change(&Change::Define {
             instance,
             vcpus: spec.vcpus,
@@ -350,10 +384,55 @@ impl Machine {
             disk_gib: disk.into(),
             name: spec.domain_name.clone(),
         })?;
+        for nic in &spec.nics {
+            self.change(&Change::PlugNic(instance, nic.mac.clone()))?;
+        }
+        for disk in &spec.volumes {
+            self.change(&Change::Plug(instance, disk.serial.clone()))?;
+        }
         if self.leaks.contains(&instance) {
             self.change(&Change::Tidy(instance))?;
         }
         self.start(instance)
+    }
+
+    pub(super) fn attach_disk(&mut self, instance: InstanceId, serial: &str) -> DriverResult<()> {
+        match self.guest(instance)?.volumes.contains(serial) {
+            true => Ok(()),
+            false => self.change(&Change::Plug(instance, serial.to_owned())),
+        }
+    }
+
+    pub(super) fn detach_disk(&mut self, instance: InstanceId, serial: &str) -> DriverResult<()> {
+        let guest = self.guest(instance)?;
+        if !guest.volumes.contains(serial) {
+            return Ok(());
+        }
+        if guest.is_on() && guest.clings {
+            let message = format!("the guest keeps the disk {serial}");
+            return Err(DriverError::Failed { call: "disk detachment", message });
+        }
+        self.change(&Change::Unplug(instance, serial.to_owned()))
+    }
+
+    pub(super) fn swap_disk(&mut self, instance: InstanceId, old: &str, new: &str) -> DriverResult<()> {
+        let guest = self.guest(instance)?;
+        if guest.volumes.contains(new) {
+            return self.detach_disk(instance, old);
+        }
+        if !guest.is_on() {
+            return Err(not_running("disk exchange"));
+        }
+        if !guest.volumes.contains(old) {
+            let message = format!("the guest has no disk {old}");
+            return Err(DriverError::Failed { call: "disk exchange", message });
+        }
+        self.change(&Change::Plug(instance, new.to_owned()))?;
+        self.change(&Change::Unplug(instance, old.to_owned()))
+    }
+
+    pub(super) fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
+        Ok(self.guest(instance)?.volumes.iter().cloned().collect())
     }
 
     fn require_surroundings(&self, spec: &GuestSpec) -> DriverResult<()> {
@@ -365,19 +444,43 @@ impl Machine {
             return Err(DriverError::BadImage { image, reason: "it is not in the host's cache".to_owned() });
         }
         for nic in &spec.nics {
-            if !self.networks.contains(&nic.network) {
-                return failed(format!("network {} is not on this host", nic.network));
-            }
-            if let Some(filter) = &nic.filter
-                && !self.filters.contains(filter)
-            {
-                return failed(format!("filter {filter} is not on this host"));
-            }
+            self.require_cable("spawn", nic)?;
         }
         if self.guests.values().any(|guest| guest.domain_name == spec.domain_name) {
             return failed(format!("domain '{}' already exists", spec.domain_name));
         }
         Ok(())
+    }
+
+    fn require_cable(&self, call: &'static str, nic: &Nic) -> DriverResult<()> {
+        let failed = |message: String| Err(DriverError::Failed { call, message });
+        if !self.networks.contains(&nic.network) {
+            return failed(format!("network {} is not on this host", nic.network));
+        }
+        match &nic.filter {
+            Some(filter) if !self.filters.contains(filter) => failed(format!("filter {filter} is not on this host")),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn attach_nic(&mut self, instance: InstanceId, nic: &Nic) -> DriverResult<()> {
+        if self.guest(instance)?.nics.contains(&nic.mac) {
+            return Ok(());
+        }
+        self.require_cable("attach_nic", nic)?;
+        self.change(&Change::PlugNic(instance, nic.mac.clone()))
+    }
+
+    pub(super) fn detach_nic(&mut self, instance: InstanceId, mac: &str) -> DriverResult<()> {
+        let guest = self.guest(instance)?;
+        if !guest.nics.contains(mac) {
+            return Ok(());
+        }
+        if guest.clings && guest.is_on() {
+            let message = "the guest did not let go of the device".to_owned();
+            return Err(DriverError::Failed { call: "detach_nic", message });
+        }
+        self.change(&Change::UnplugNic(instance, mac.to_owned()))
     }
 
     pub(super) fn destroy(&mut self, instance: InstanceId) -> DriverResult<()> {
@@ -501,7 +604,7 @@ impl Machine {
         let booting = guest.power == PowerState::Running && guest.started.elapsed() < self.uri.boot;
         let mut text = String::new();
         for boot in 1..=guest.boots {
-            text.push_str("Booting simulated guest\n");
+            text.push_str("Booting simulated guest\nkernel: up\ninit: up\n");
             if boot < guest.boots || !booting {
                 use std::fmt::Write as _;
                 let _ = writeln!(text, "GUEST-READY name={} uuid={instance} boots={boot}", guest.domain_name);
@@ -521,6 +624,17 @@ impl Machine {
         Ok(())
     }
 
+    /// As libvirt numbers displays: from 5900 on, by the guests that run.
+    pub(super) fn vnc_address(&self, instance: InstanceId) -> DriverResult<ConsoleAddress> {
+        if !self.guest(instance)?.is_on() {
+            return Err(not_running("vnc_address"));
+        }
+        let running = self.guests.iter().filter(|(_, guest)| guest.is_on());
+        let display = running.take_while(|(id, _)| **id != instance).count();
+        let port = u16::try_from(display).unwrap_or_default().saturating_add(5_900);
+        Ok(ConsoleAddress { host: "127.0.0.1".to_owned(), port })
+    }
+
     /// As much as a simulation knows: that it runs, and on what.
     pub(super) fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics> {
         let guest = self.guest(instance)?;
@@ -535,7 +649,7 @@ impl Machine {
             memory_kib: kib,
             memory: vec![("actual".to_owned(), kib)],
             disks: vec![DiskCounters { device: "vda".to_owned(), ..DiskCounters::default() }],
-            nics: Vec::new(),
+            nics: guest.nics.iter().map(|mac| NicCounters { mac: mac.clone(), ..NicCounters::default() }).collect(),
         })
     }
 
@@ -561,6 +675,7 @@ impl Machine {
         }
         if !self.alive {
             self.alive = true;
+            self.up_since = Instant::now();
             self.tell(HostSignal::Connected);
         }
         Ok(())
@@ -580,6 +695,12 @@ impl Machine {
         self.guest(instance)?;
         self.change(&Change::Undefine(instance))?;
         self.tell(HostSignal::GuestGone { instance });
+        Ok(())
+    }
+
+    pub(super) fn set_clings(&mut self, instance: InstanceId, clings: bool) -> DriverResult<()> {
+        let guest = self.guests.get_mut(&instance).ok_or(DriverError::NoSuchGuest(instance))?;
+        guest.clings = clings;
         Ok(())
     }
 

@@ -35,7 +35,8 @@ use tokio::time::sleep;
 use self::machine::Machine;
 use crate::driver::{Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
 use crate::guest::{
-    Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec,
+    ConsoleAddress, Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
+    NetworkSpec, Nic, VolumeDisk,
 };
 
 /// How many seconds a lost reply claims to have waited.
@@ -195,6 +196,14 @@ impl Driver for SimHost {
         self.perform(Call::Resume, |machine| machine.resume(instance)).await
     }
 
+    async fn attach_nic(&self, instance: InstanceId, nic: &Nic, _: &[(String, String)]) -> DriverResult<()> {
+        self.perform(Call::AttachNic, |machine| machine.attach_nic(instance, nic)).await
+    }
+
+    async fn detach_nic(&self, instance: InstanceId, mac: &str) -> DriverResult<()> {
+        self.perform(Call::DetachNic, |machine| machine.detach_nic(instance, mac)).await
+    }
+
     async fn guest(&self, instance: InstanceId) -> DriverResult<GuestStatus> {
         self.perform(Call::Guest, |machine| machine.status(instance)).await
     }
@@ -215,8 +224,28 @@ impl Driver for SimHost {
         self.perform(Call::Diagnostics, |machine| machine.diagnostics(instance)).await
     }
 
+    async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()> {
+        self.perform(Call::AttachDisk, |machine| machine.attach_disk(instance, &disk.serial)).await
+    }
+
+    async fn detach_disk(&self, instance: InstanceId, serial: &str) -> DriverResult<()> {
+        self.perform(Call::DetachDisk, |machine| machine.detach_disk(instance, serial)).await
+    }
+
+    async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
+        self.perform(Call::SwapDisk, |machine| machine.swap_disk(instance, old, &new.serial)).await
+    }
+
+    async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
+        self.perform(Call::Disks, |machine| machine.disks(instance)).await
+    }
+
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
         self.perform(Call::ConsoleLog, |machine| machine.console(instance, max_bytes)).await
+    }
+
+    async fn vnc_address(&self, instance: InstanceId) -> DriverResult<ConsoleAddress> {
+        self.perform(Call::VncAddress, |machine| machine.vnc_address(instance)).await
     }
 
     fn watch(&self) -> SignalStream {

@@ -87,7 +87,7 @@ impl Reads<'_> {
     pub(super) fn small(&self) -> Result<Vec<Line>> {
         let within = |micros| Aim::P50Within(Duration::from_micros(micros));
         Ok(vec![
-            self.get("GET / (versions)", "/compute/", 1)?,
+            self.get("GET / (versions)", "/", 1)?,
             self.get("GET flavors/detail", "/compute/v2.1/flavors/detail", 1)?.aim(within(200)),
             self.get("GET auth/projects", "/identity/v3/auth/projects", 1)?.aim(within(200)),
             self.get("GET flavors/detail", "/compute/v2.1/flavors/detail", 8)?,

@@ -32,7 +32,7 @@ pub(super) struct Args {
 }
 
 /// First pause between two looks at a server; it grows by a half.
-const LOOK: Duration = Duration::from_millis(2);
+const LOOK: Duration = Duration::from_millis(4);
 const LONGEST_LOOK: Duration = Duration::from_millis(50);
 /// A server that takes longer never comes.
 const PATIENCE: Duration = Duration::from_mins(10);

@@ -39,7 +39,7 @@ const HOSTS: usize = 100;
 const EVENTS: usize = 2_000;
 
 const REQUESTS: [(&str, &str, &str); 6] = [
-    ("versions", "/compute/", "compute 2.96"),
+    ("versions", "/compute/v2.1/", "compute 2.96"),
     ("flavors-detail", "/compute/v2.1/flavors/detail", "compute 2.96"),
     ("servers-detail-100", "/compute/v2.1/servers/detail", "compute 2.96"),
     ("servers-100", "/compute/v2.1/servers", "compute 2.96"),
@@ -79,7 +79,8 @@ async fn open(folder: &std::path::Path) -> Result<(World, Api, InstanceId)> {
     let options = Options::default();
     let mut filling = registrations(&SimUri::new(HOSTS), &options).await?;
     let uri = SimUri::new(HOSTS);
-    let ids: Vec<InstanceId> = (0..SERVERS).map(|number| InstanceId::derive(uuid::Uuid::nil(), &number.to_string())).collect();
+    let ids: Vec<InstanceId> =
+        (0..SERVERS).map(|number| InstanceId::derive(uuid::Uuid::nil(), &number.to_string())).collect();
     for (number, id) in ids.iter().enumerate() {
         let mut request = schedule::build(*id);
         (request.project, request.name) = (ProjectId::new("admin"), format!("server-{number}"));

@@ -44,17 +44,19 @@ async fn filled(data: &Path, servers: usize, projects: usize) -> Result<()> {
         let chunk: Vec<Copied> =
             (first..servers.min(first + CHUNK)).map(|number| pattern.copy(number, &project)).collect::<Result<_>>()?;
         let mut lines: BTreeMap<String, String> = BTreeMap::new();
-        let mut appends: Vec<(StreamId, Vec<NewEvent>)> = Vec::with_capacity(2 * chunk.len() + 2);
+        let (mut servers, mut processes) = (Vec::with_capacity(chunk.len()), Vec::with_capacity(chunk.len()));
         let (mut ledger, mut quota) = (Vec::new(), Vec::new());
         for copied in chunk {
             lines.entry(copied.fleet).or_default().push_str(&copied.guest);
             ledger.extend(copied.ledger);
             quota.extend(copied.quota);
-            appends.push((StreamId::new("instance", copied.id), copied.instance));
-            appends.push((StreamId::new("process", copied.process_id), copied.process));
+            servers.push((StreamId::new("instance", copied.id), copied.instance));
+            processes.push((StreamId::new("process", copied.process_id), copied.process));
         }
         append(&store, vec![(StreamId::new("quota", &project), quota)]).await?;
-        append(&store, appends).await?;
+        // A process that ended before it was asked for would never have ended.
+        append(&store, servers).await?;
+        append(&store, processes).await?;
         append(&store, vec![(pattern.ledger.clone(), ledger)]).await?;
         for (fleet, lines) in &lines {
             journal(data, fleet, lines)?;

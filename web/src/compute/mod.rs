@@ -7,10 +7,14 @@
 //! too and say so.
 
 mod aggregates;
+mod assisted_snapshots;
 pub mod bodies;
 pub mod config;
+mod consoles;
 mod empty;
 mod extensions;
+mod external_events;
+mod extra_specs;
 mod flavors;
 mod hosts;
 mod hypervisors;
@@ -27,6 +31,7 @@ mod services;
 pub mod state;
 pub mod unserved;
 mod usage;
+mod usage_audit;
 mod versions;
 pub mod views;
 mod zones;
@@ -39,30 +44,41 @@ use crate::route::Route;
 /// The tables of all resources.
 pub const ROUTES: &[&[Route]] = &[
     aggregates::ROUTES,
+    consoles::ROUTES,
+    assisted_snapshots::ROUTES,
     empty::ROUTES,
     extensions::ROUTES,
+    external_events::ROUTES,
     flavors::ROUTES,
     hosts::ROUTES,
     hypervisors::ROUTES,
     keypairs::ROUTES,
+    proxies::baremetal::ROUTES,
+    proxies::floating_ips::ROUTES,
     proxies::image_metadata::ROUTES,
     proxies::images::ROUTES,
     proxies::networks::ROUTES,
     proxies::security_group_rules::ROUTES,
     proxies::security_groups::ROUTES,
+    proxies::volumes::ROUTES,
     quotas::ROUTES,
     server_groups::ROUTES,
     servers::ROUTES,
     servers::action_log::ROUTES,
     servers::actions::ROUTES,
     servers::admin::ROUTES,
+    servers::interfaces::ROUTES,
     servers::metadata::ROUTES,
     servers::parts::ROUTES,
     servers::security_groups::ROUTES,
+    servers::shares::ROUTES,
     servers::tags::ROUTES,
+    servers::volumes::ROUTES,
+    servers::volumes_boot::ROUTES,
     services::ROUTES,
     unserved::GONE,
     unserved::NOT_YET,
     usage::ROUTES,
+    usage_audit::ROUTES,
     zones::ROUTES,
 ];

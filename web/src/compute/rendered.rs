@@ -52,15 +52,39 @@ struct Shard {
 pub(super) struct Rendered {
     shards: Vec<RwLock<Shard>>,
     hasher: RandomState,
+    /// What callers saw last: most see the same, and what is the same one need not be compared.
+    sees: RwLock<Vec<Arc<Sees>>>,
 }
+
+/// Ways to see servers that are remembered.
+const SIGHTS: usize = 64;
 
 impl Default for Rendered {
     fn default() -> Self {
-        Self { shards: (0..SHARDS).map(|_| RwLock::default()).collect(), hasher: RandomState::new() }
+        Self {
+            shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            hasher: RandomState::new(),
+            sees: RwLock::default(),
+        }
     }
 }
 
 impl Rendered {
+    /// The same as `sees`, and the same one as before if there was one.
+    pub(super) fn same(&self, sees: Sees) -> Arc<Sees> {
+        let known = |all: &[Arc<Sees>]| all.iter().find(|known| ***known == sees).cloned();
+        if let Some(known) = known(&self.sees.read().unwrap_or_else(PoisonError::into_inner)) {
+            return known;
+        }
+        let mut all = self.sees.write().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= SIGHTS {
+            all.clear();
+        }
+        let new = Arc::new(sees);
+        all.push(Arc::clone(&new));
+        new
+    }
+
     /// Appends `view` as `table` shows it at `version`.
     pub(super) fn write(
         &self,
@@ -79,7 +103,7 @@ impl Rendered {
         let entry = Entry {
             row: Arc::downgrade(&view.row),
             sees: Arc::clone(&view.sees),
-            beside: view.beside(),
+            beside: Beside::of(view),
             text: out[from..].into(),
         };
         self.shards[at].write().unwrap_or_else(PoisonError::into_inner).keep(key, entry);
@@ -110,7 +134,7 @@ impl Entry {
     fn is_of(&self, view: &ServerView) -> bool {
         std::ptr::eq(self.row.as_ptr(), Arc::as_ptr(&view.row))
             && (Arc::ptr_eq(&self.sees, &view.sees) || self.sees == view.sees)
-            && self.beside == view.beside()
+            && self.beside.is_in(view)
     }
 }
 

@@ -14,7 +14,7 @@ use super::client::{Client, Target, VERSIONS};
 use super::{pause, process};
 
 /// How long a start may take: a large log is folded meanwhile.
-const PATIENCE: Duration = Duration::from_mins(60);
+const PATIENCE: Duration = Duration::from_hours(1);
 
 pub(crate) struct Cloud {
     folder: TempDir,

@@ -19,7 +19,7 @@ pub(crate) fn same_bytes(body: &[u8], clients: usize, time: Duration) -> Result<
         actix_rt::System::new().block_on(async move {
             let server = HttpServer::new(move || {
                 let body = body.clone();
-                actix_web::App::new().default_service(web::to(move || answer(body.clone())))
+                actix_web::App::new().default_service(web::to(move || std::future::ready(answer(body.clone()))))
             });
             let workers = std::thread::available_parallelism().map_or(2, usize::from);
             let server = server.workers(workers).disable_signals().listen(listener)?.run();
@@ -34,7 +34,7 @@ pub(crate) fn same_bytes(body: &[u8], clients: usize, time: Duration) -> Result<
     measured
 }
 
-async fn answer(body: Bytes) -> HttpResponse {
+fn answer(body: Bytes) -> HttpResponse {
     HttpResponse::Ok().content_type("application/json").body(body)
 }
 

@@ -24,6 +24,12 @@ pub(super) fn deed(event: &Event) -> Option<&'static str> {
         InstanceEvent::StateDeclared(_) => "reset state",
         InstanceEvent::SoftDeleteRequested(_) => "delete",
         InstanceEvent::RestoreRequested(_) => "restore",
+        InstanceEvent::NicAttachRequested(_) => "attach interface",
+        InstanceEvent::NicDetachRequested(_) => "detach interface",
+        InstanceEvent::NicsRefreshed(_) => "addresses refreshed",
+        InstanceEvent::VolumeAttachRequested(_) => "attach volume",
+        InstanceEvent::VolumeDetachRequested(_) => "detach volume",
+        InstanceEvent::VolumeSwapRequested(_) => "swap volume",
         InstanceEvent::Locked(_) => "lock",
         InstanceEvent::Unlocked(_) => "unlock",
         _ => return None,
@@ -39,6 +45,10 @@ pub(super) fn is_trouble(event: &Event) -> bool {
                 InstanceEvent::BuildFailed(_)
                     | InstanceEvent::PowerFailed(_)
                     | InstanceEvent::RestoreFailed(_)
+                    | InstanceEvent::NicDetachFailed(_)
+                    | InstanceEvent::VolumeAttachFailed(_)
+                    | InstanceEvent::VolumeDetachFailed(_)
+                    | InstanceEvent::VolumeSwapFailed(_)
                     | InstanceEvent::Unplaced(_)
             )
         }
@@ -95,6 +105,11 @@ fn instance(event: &InstanceEvent) -> Option<String> {
             format!("{}: {fault}", power(failed.action))
         }
         InstanceEvent::PowerObserved(seen) => format!("{:?} on host {}", seen.power, seen.host),
+        InstanceEvent::NicAttached(attached) => addresses(std::slice::from_ref(&attached.nic)),
+        InstanceEvent::NicDetachFailed(failed) => {
+            fault(failed.fault.code, &failed.fault.message, &failed.fault.details)
+        }
+        InstanceEvent::NicsRefreshed(refreshed) => addresses(&refreshed.nics),
         _ => return None,
     })
 }
@@ -105,6 +120,7 @@ fn process(event: &ProcessEvent) -> String {
         ProcessEvent::StepDone(done) => match &done.output {
             Output::Host { hostname, .. } => format!("{}: host {hostname}", done.step),
             Output::Nics(nics) => format!("{}: {}", done.step, addresses(nics)),
+            Output::Connected(way) => format!("{}: {} in pool {}", done.step, way.volume, way.pool),
             Output::Nothing => done.step.clone(),
         },
         ProcessEvent::StepFailed(failed) => {

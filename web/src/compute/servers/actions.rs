@@ -66,15 +66,15 @@ async fn power(ctx: &Ctx, action: PowerAction) -> Result<Reply, Fault> {
     Ok(Reply::empty(202))
 }
 
-async fn start(ctx: Ctx) -> Result<Reply, Fault> {
+pub(super) async fn start(ctx: Ctx) -> Result<Reply, Fault> {
     power(&ctx, PowerAction::Start).await
 }
 
-async fn stop(ctx: Ctx) -> Result<Reply, Fault> {
+pub(super) async fn stop(ctx: Ctx) -> Result<Reply, Fault> {
     power(&ctx, PowerAction::Stop).await
 }
 
-async fn reboot(ctx: Ctx) -> Result<Reply, Fault> {
+pub(super) async fn reboot(ctx: Ctx) -> Result<Reply, Fault> {
     let hard = ctx.action_body()["type"].as_str().is_some_and(|kind| kind.eq_ignore_ascii_case("HARD"));
     power(&ctx, if hard { PowerAction::RebootHard } else { PowerAction::RebootSoft }).await
 }
@@ -151,14 +151,13 @@ fn unreadable(found: &Found, error: DriverError) -> Fault {
     }
 }
 
-/// The last `lines` lines.
+/// The last `lines` lines. As Nova counts: what follows the last line break is a line too, be it empty.
 fn tail(text: &str, lines: Option<usize>) -> &str {
     let Some(lines) = lines else { return text };
-    let body = text.strip_suffix('\n').unwrap_or(text);
     if lines == 0 {
         return "";
     }
-    match body.rmatch_indices('\n').nth(lines - 1) {
+    match text.rmatch_indices('\n').nth(lines - 1) {
         Some((at, _)) => &text[at + 1..],
         None => text,
     }
@@ -172,7 +171,8 @@ mod tests {
     fn the_tail_of_a_log() {
         let log = "one\ntwo\nthree\n";
         assert_eq!(tail(log, None), log);
-        assert_eq!(tail(log, Some(2)), "two\nthree\n");
+        assert_eq!(tail(log, Some(2)), "three\n");
+        assert_eq!(tail(log, Some(3)), "two\nthree\n");
         assert_eq!(tail(log, Some(9)), log);
         assert_eq!(tail(log, Some(0)), "");
         assert_eq!(tail("one\ntwo", Some(1)), "two");

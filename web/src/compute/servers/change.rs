@@ -57,8 +57,8 @@ fn changes(ctx: &Ctx, found: &Found) -> Result<Vec<Change>, Fault> {
     }
     if server.get("accessIPv4").is_some() || server.get("accessIPv6").is_some() {
         changes.push(Change::AccessAddresses {
-            v4: text("accessIPv4").or_else(|| now.access_ip_v4.clone()),
-            v6: text("accessIPv6").or_else(|| now.access_ip_v6.clone()),
+            v4: text("accessIPv4").map(super::one_spelling).or_else(|| now.access_ip_v4.clone()),
+            v6: text("accessIPv6").map(super::one_spelling).or_else(|| now.access_ip_v6.clone()),
         });
     }
     if let Some(zone) = server.get("pinned_availability_zone")
@@ -83,7 +83,7 @@ pub(super) async fn restore(ctx: Ctx) -> Result<Reply, Fault> {
         instances: vec![found.id],
         cores: server.request.flavor.vcpus,
         memory_mib: server.request.flavor.memory_mib,
-        defaults: ctx.app.compute.config.default_limits(),
+        defaults: crate::compute::quotas::default_limits(&ctx)?,
     };
     dispatch::send::<QuotaAggregate>(ctx.house()?, &found.permit, &project, reserve).await.map_err(reject::quota)?;
     // Refused after all, the room goes back by itself: nobody holds it.

@@ -10,7 +10,7 @@ use chronova_events::instance::Alive;
 use chronova_events::instance::status;
 use chronova_projections::servers::ServerRow;
 
-use super::filters::{Deleted, Wanted};
+use super::filters::{self, Deleted, Wanted};
 use crate::compute::paging::{self, Page};
 use crate::compute::versions;
 use crate::compute::views::server::{BRIEF, SERVER, ServerView};
@@ -45,7 +45,7 @@ fn text(
     collection: &str,
     table: &'static FieldTable<ServerView>,
 ) -> Result<Vec<u8>, Fault> {
-    let mut viewer = super::Viewer::new(ctx, false)?;
+    let mut viewer = super::Viewer::new(ctx, false, collection == "servers")?;
     let mut out = Vec::with_capacity(64 + page.items.len() * ROW);
     out.extend_from_slice(b"{\"servers\":[");
     let mut shown = 0;
@@ -110,25 +110,71 @@ fn no_marker(marker: &str) -> Fault {
     Fault::bad_request(format!("marker [{marker}] not found"))
 }
 
-/// Keys and whether each descends; empty for the default, newest first.
+/// Keys of the schema by which Nova does not sort; it ignores them.
+const NOT_SORTED_BY: &[&str] = &[
+    "architecture",
+    "cell_name",
+    "cleaned",
+    "default_ephemeral_device",
+    "default_swap_device",
+    "deleted",
+    "deleted_at",
+    "disable_terminate",
+    "ephemeral_gb",
+    "ephemeral_key_uuid",
+    "id",
+    "key_data",
+    "launched_on",
+    "memory_mb",
+    "os_type",
+    "reservation_id",
+    "root_gb",
+    "shutdown_terminate",
+    "user_data",
+    "vcpus",
+    "vm_mode",
+];
+
+/// Keys and whether each descends; empty for the default, newest first. What Nova's database adds is added here: the time
+/// of creation at the end, in the direction that came first.
 fn order(ctx: &Ctx) -> Result<Vec<(String, bool)>, Fault> {
-    let mut directions = ctx.query.all("sort_dir");
-    let mut order = Vec::new();
-    for key in ctx.query.all("sort_key") {
-        if matches!(key, "host" | "node") && !ctx.caller().is_admin {
-            return Err(Fault::forbidden("Only administrators can sort servers by host or node"));
-        }
-        let descends = match directions.next() {
-            None | Some("desc") => true,
-            Some("asc") => false,
-            Some(other) => return Err(Fault::bad_request(format!("Unknown sort direction: {other}"))),
-        };
-        if key != "locked" || versions::sorts_by_locked(ctx.version) {
-            order.push((key.to_owned(), descends));
+    let descends = |text: &str| match text.trim() {
+        "desc" => Ok(true),
+        "asc" => Ok(false),
+        _ => Err(filters::invalid("Unknown sort direction, must be 'desc' or 'asc'")),
+    };
+    let mut keys: Vec<&str> = ctx.query.all("sort_key").map(str::trim).collect();
+    let mut directions: Vec<&str> = ctx.query.all("sort_dir").collect();
+    if keys.is_empty() {
+        keys.push("created_at");
+    }
+    let mut index = 0;
+    while let Some(key) = keys.get(index) {
+        if NOT_SORTED_BY.contains(key) || (*key == "locked" && !versions::sorts_by_locked(ctx.version)) {
+            // Taken out with its direction.
+            if index < directions.len() {
+                directions.remove(index);
+            }
+            keys.remove(index);
+        } else if matches!(*key, "host" | "node") && !ctx.caller().is_admin {
+            return Err(Fault::forbidden(format!("Only administrators can sort servers by {key}")));
+        } else {
+            index += 1;
         }
     }
-    if order.is_empty() && ctx.query.first("sort_dir") == Some("asc") {
-        order.push(("created_at".to_owned(), false));
+    let directions: Vec<bool> = directions.into_iter().map(descends).collect::<Result<_, _>>()?;
+    if directions.len() > keys.len() {
+        return Err(filters::invalid("Sort direction size exceeds sort key size"));
+    }
+    let first = directions.first().copied().unwrap_or(true);
+    let directions = directions.into_iter().chain(std::iter::repeat(first));
+    let mut order: Vec<(String, bool)> = keys.into_iter().map(str::to_owned).zip(directions).collect();
+    if !order.iter().any(|(key, _)| key == "created_at") {
+        order.push(("created_at".to_owned(), first));
+    }
+    // The order in which the read model has them anyway.
+    if matches!(&order[..], [(key, true)] if key == "created_at") {
+        order.clear();
     }
     Ok(order)
 }
@@ -141,8 +187,9 @@ fn compare(order: &[(String, bool)], a: &Arc<ServerRow>, b: &Arc<ServerRow>) -> 
             return if *descends { ordering.reverse() } else { ordering };
         }
     }
-    // Nova ends every order with the newest first.
-    (right.created_at, b.id).cmp(&(left.created_at, a.id))
+    // Among equals the order is that of the ids, and turns with the order.
+    let turned = order.first().is_none_or(|(_, descends)| *descends);
+    if turned { (right.created_at, b.id).cmp(&(left.created_at, a.id)) } else { a.id.cmp(&b.id) }
 }
 
 fn by_key(key: &str, (a, left): (&ServerRow, &Alive), (b, right): (&ServerRow, &Alive)) -> Ordering {

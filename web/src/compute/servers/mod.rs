@@ -9,12 +9,16 @@ pub(super) mod admin;
 mod change;
 mod create;
 mod filters;
+pub(super) mod interfaces;
 mod list;
 pub(super) mod metadata;
 pub(super) mod parts;
 mod scheduling;
 pub(super) mod security_groups;
+pub(super) mod shares;
 pub(super) mod tags;
+pub(super) mod volumes;
+pub(super) mod volumes_boot;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,6 +26,7 @@ use std::sync::Arc;
 use chronova_actors::house::House;
 use chronova_events::ids::{HostId, InstanceId};
 use chronova_events::instance::Alive;
+use chronova_hypervisor::driver::Driver;
 use chronova_projections::servers::ServerRow;
 use chronova_projections::views::Views;
 use serde_json::{Value, json};
@@ -64,22 +69,27 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 /// A server that the caller may know of, and the permit for the route's rule.
-pub(super) struct Found {
-    pub(super) id: InstanceId,
+pub(in crate::compute) struct Found {
+    pub(in crate::compute) id: InstanceId,
     pub(super) row: Arc<ServerRow>,
-    pub(super) permit: Permit,
+    pub(in crate::compute) permit: Permit,
     pub(super) target: Target,
 }
 
 impl Found {
-    pub(super) fn server(&self) -> Result<&Alive, Fault> {
+    pub(in crate::compute) fn server(&self) -> Result<&Alive, Fault> {
         self.row.instance.known().ok_or_else(|| reject::no_instance(self.id))
     }
 }
 
 /// The live server that the path parameter `name` names.
-pub(super) fn find(ctx: &Ctx, name: &str) -> Result<Found, Fault> {
+pub(in crate::compute) fn find(ctx: &Ctx, name: &str) -> Result<Found, Fault> {
     find_where(ctx, name, false)
+}
+
+/// The driver of the server's host, where it has one that answers.
+pub(in crate::compute) fn host_driver(ctx: &Ctx, found: &Found) -> Result<Arc<dyn Driver>, Fault> {
+    actions::driver(ctx, found)
 }
 
 /// As [`find`]; `deleted` ones too where asked for.
@@ -98,10 +108,15 @@ pub(super) fn find_where(ctx: &Ctx, name: &str, deleted: bool) -> Result<Found, 
     Ok(Found { id, row, permit, target })
 }
 
+/// In the one spelling in which Nova keeps addresses. The schema let only addresses through.
+fn one_spelling(address: String) -> String {
+    address.parse::<std::net::IpAddr>().map_or(address, |parsed| parsed.to_string())
+}
+
 /// What the caller sees of servers; asked once per request.
 pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Arc<Sees> {
     let own = ctx.own_target();
-    Arc::new(Sees {
+    ctx.app.compute.rendered.same(Sees {
         // The same for every path: what was written for one request is right for another.
         links: Links { path: String::new(), ..ctx.links.clone() },
         extended: ctx.allows("os_compute_api:os-extended-server-attributes", &own),
@@ -124,8 +139,8 @@ pub(super) struct Viewer<'a> {
 }
 
 impl<'a> Viewer<'a> {
-    pub(super) fn new(ctx: &'a Ctx, groups: bool) -> Result<Self, Fault> {
-        let sees = sees(ctx, groups, false);
+    pub(super) fn new(ctx: &'a Ctx, groups: bool, brief: bool) -> Result<Self, Fault> {
+        let sees = sees(ctx, groups, brief);
         Ok(Self { house: ctx.house()?, views: ctx.views()?, sees, hosts: HashMap::new() })
     }
 
@@ -141,9 +156,15 @@ impl<'a> Viewer<'a> {
             });
             (view.host_status, view.zone) = (status, Some(zone.clone()));
         }
+        if let Some(server) = row.server().filter(|_| !self.sees.brief) {
+            view.security_groups = security_groups::names(self.views, row.id, server);
+        }
         if self.sees.groups {
             view.group =
                 self.views.server_groups.read(|groups| groups.of_server(row.id).map(|group| group.definition.group));
+        }
+        if let (false, Some(server)) = (self.sees.brief, row.server()) {
+            view.security_groups = security_groups::names(self.views, row.id, server);
         }
         Some(view)
     }

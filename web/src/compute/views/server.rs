@@ -10,9 +10,11 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::host::KnownHost;
 use chronova_events::ids::ServerGroupId;
 use chronova_events::instance::status::{self, Status};
-use chronova_events::instance::{Alive, DiskConfig, NicInfo, Pairs};
+use chronova_events::instance::{Alive, Disk, DiskConfig, NicInfo, Pairs};
 use chronova_projections::servers::ServerRow;
 use serde_json::{Map, Value, json};
+
+use chronova_actors::instance::disks::root_name;
 
 use super::host_id;
 use crate::fields::{FieldTable, field};
@@ -52,26 +54,45 @@ pub struct ServerView {
     pub zone: Option<String>,
     /// The server group that it is a member of.
     pub group: Option<ServerGroupId>,
+    /// Of all its ports, each once, by name.
+    pub security_groups: Vec<String>,
 }
 
 /// What a view has from elsewhere than the row and [`Sees`]: with these it says which text is right.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Beside {
     host_status: &'static str,
     instance_name: String,
     zone: Option<String>,
     group: Option<ServerGroupId>,
+    security_groups: Vec<String>,
+}
+
+impl Beside {
+    /// Whoever adds to the view is made to say here what it follows from: the row, what the caller sees, or neither.
+    pub fn of(view: &ServerView) -> Self {
+        let ServerView { row: _, status: _, sees: _, host_status, instance_name, zone, group, security_groups } = view;
+        Self {
+            host_status,
+            instance_name: instance_name.clone(),
+            zone: zone.clone(),
+            group: *group,
+            security_groups: security_groups.clone(),
+        }
+    }
+
+    /// Whether it is so in another view.
+    pub fn is_in(&self, view: &ServerView) -> bool {
+        let Self { host_status, instance_name, zone, group, security_groups } = self;
+        view.host_status == *host_status
+            && view.instance_name == *instance_name
+            && view.zone == *zone
+            && view.group == *group
+            && view.security_groups == *security_groups
+    }
 }
 
 impl ServerView {
-    /// Everything that is shown and follows neither from the row nor from what the caller sees. Whoever adds to the view
-    /// is made to say here which of them it is.
-    pub fn beside(&self) -> Beside {
-        // `status` follows from the row.
-        let Self { row: _, status: _, sees: _, host_status, instance_name, zone, group } = self;
-        Beside { host_status, instance_name: instance_name.clone(), zone: zone.clone(), group: *group }
-    }
-
     /// `None` for a row whose server was never asked for.
     pub fn new(
         row: Arc<ServerRow>,
@@ -83,7 +104,8 @@ impl ServerView {
         let server = row.server()?;
         let host_status = if server.placement.is_some() { host_status(host) } else { "" };
         let instance_name = name(server.request.number);
-        Some(Self { row, status, sees: Arc::clone(sees), host_status, instance_name, zone: None, group: None })
+        let (sees, zone, group, security_groups) = (Arc::clone(sees), None, None, Vec::new());
+        Some(Self { row, status, sees, host_status, instance_name, zone, group, security_groups })
     }
 
     fn with(&self, show: impl FnOnce(&Alive) -> Value) -> Value {
@@ -142,24 +164,23 @@ pub fn addresses(nics: &[NicInfo], extended: bool) -> Value {
     Value::Object(networks)
 }
 
-/// The security groups of all interfaces, each once; before there are interfaces, those asked for.
-pub fn security_groups(server: &Alive) -> Vec<&str> {
-    let mut names: Vec<&str> = Vec::new();
-    let bound = server.nics.iter().flat_map(|nic| &nic.security_groups);
-    let asked = server.request.security_groups.iter().filter(|_| server.nics.is_empty());
-    for name in bound.chain(asked) {
-        if !names.contains(&name.as_str()) {
-            names.push(name);
-        }
-    }
-    names
-}
-
 pub fn disk_config(config: DiskConfig) -> &'static str {
     match config {
         DiskConfig::Auto => "AUTO",
         DiskConfig::Manual => "MANUAL",
     }
+}
+
+/// The volumes that the server has or is being given.
+fn volumes(server: &Alive, deletion: bool) -> Value {
+    let shown = |disk: &Disk| {
+        let mut shown = json!({"id": disk.device.volume?});
+        if deletion {
+            shown["delete_on_termination"] = json!(disk.device.delete_on_termination);
+        }
+        Some(shown)
+    };
+    server.disks.iter().filter_map(shown).collect()
 }
 
 fn image(view: &ServerView, properties: bool) -> Value {
@@ -299,7 +320,9 @@ pub static SERVER: FieldTable<ServerView> = FieldTable::new(&[
     field("OS-EXT-SRV-ATTR:hostname", |v: &ServerView| v.with(|s| json!(s.request.hostname))).since(2, 90),
     field("OS-EXT-SRV-ATTR:kernel_id", |_| json!("")).since(2, 3).when(extended),
     field("OS-EXT-SRV-ATTR:ramdisk_id", |_| json!("")).since(2, 3).when(extended),
-    field("OS-EXT-SRV-ATTR:root_device_name", |_| json!("/dev/vda")).since(2, 3).when(extended),
+    field("OS-EXT-SRV-ATTR:root_device_name", |v: &ServerView| v.with(|s| json!(root_name(s))))
+        .since(2, 3)
+        .when(extended),
     field("OS-EXT-SRV-ATTR:user_data", |v: &ServerView| v.with(|s| json!(s.request.user_data)))
         .since(2, 3)
         .when(extended),
@@ -307,14 +330,15 @@ pub static SERVER: FieldTable<ServerView> = FieldTable::new(&[
     field("key_name", |v: &ServerView| v.with(|s| json!(s.request.key.as_ref().map(|key| &key.name)))).when(full),
     field("OS-SRV-USG:launched_at", |v: &ServerView| v.with(|s| micros(s.launched_at))).when(full),
     field("OS-SRV-USG:terminated_at", |v: &ServerView| v.with(|s| micros(s.terminated_at))).when(full),
-    field("security_groups", |v: &ServerView| {
-        v.with(|s| security_groups(s).into_iter().map(|name| json!({"name": name})).collect())
-    })
-    .when(|v| !v.sees.brief && v.is(|s| !security_groups(s).is_empty())),
+    field("security_groups", |v: &ServerView| v.security_groups.iter().map(|name| json!({"name": name})).collect())
+        .when(|v| !v.sees.brief && !v.security_groups.is_empty()),
     field("OS-EXT-STS:task_state", |v: &ServerView| json!(v.status.task_state)).when(full),
     field("OS-EXT-STS:vm_state", |v: &ServerView| json!(v.status.vm_state)).when(full),
     field("OS-EXT-STS:power_state", |v: &ServerView| json!(v.status.power_state)).when(full),
-    field("os-extended-volumes:volumes_attached", |_| json!([])).when(full),
+    field("os-extended-volumes:volumes_attached", |v: &ServerView| v.with(|s| volumes(s, false)))
+        .until(2, 2)
+        .when(full),
+    field("os-extended-volumes:volumes_attached", |v: &ServerView| v.with(|s| volumes(s, true))).since(2, 3).when(full),
     field("locked", |v: &ServerView| v.with(|s| json!(s.lock.is_some()))).since(2, 9),
     field("locked_reason", |v: &ServerView| v.with(|s| json!(s.lock.as_ref().and_then(|lock| lock.reason.as_ref()))))
         .since(2, 73),

@@ -2,11 +2,12 @@
 
 use chronova_actors::house::House;
 use chronova_events::ids::{FlavorId, ProjectId, ServerGroupId};
-use chronova_events::instance::{FlavorSnapshot, ImageSnapshot, KeySnapshot};
+use chronova_events::instance::{BlockDevicesMapped, FlavorSnapshot, ImageSnapshot, KeySnapshot};
 use chronova_events::server_group::ServerGroupCreated;
 
+use super::volumes::{self, Disks};
 use super::wish::Wish;
-use crate::compute::{reject, zones};
+use crate::compute::{quotas, reject, zones};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 
@@ -17,6 +18,8 @@ pub(super) struct Admitted {
     pub project: ProjectId,
     pub flavor: FlavorSnapshot,
     pub image: Option<ImageSnapshot>,
+    /// The disks, where image and flavor do not say it all.
+    pub mapped: Option<BlockDevicesMapped>,
     pub key: Option<KeySnapshot>,
     pub availability_zone: Option<String>,
     pub forced_host: Option<String>,
@@ -33,16 +36,22 @@ pub(super) async fn admit(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Admit
     parts(ctx, wish)?;
     let Destination { zone: availability_zone, forced: forced_host, requested: requested_host } =
         destination(ctx, house, wish)?;
-    limits(ctx, house, &project, wish)?;
+    limits(ctx, &project, wish)?;
     let key = key(ctx, house, wish)?;
     let flavor = flavor(ctx, house, wish)?;
-    let image = image(ctx, house, wish, &project, &flavor).await?;
+    let found = find_image(ctx, house, wish, &project).await?;
+    let (devices, mut disks) = volumes::plan(ctx, house, wish, &project, &flavor, found.as_ref()).await?;
+    check_image(ctx, &flavor, &disks, found.as_ref())?;
+    volumes::admit(ctx, house, &project, &flavor, devices, &mut disks).await?;
+    // A server on a volume has no image of its own, even if its volume is made from one.
+    let image = found.filter(|_| !disks.volume_backed);
     house.networks.check(&project, &wish.networks, &wish.security_groups).await.map_err(reject::network)?;
     if ctx.body["server"]["networks"] == "auto" {
         house.networks.check_auto(&project).await.map_err(reject::network)?;
     }
     let group = group(ctx, house, wish)?;
-    Ok(Admitted { project, flavor, image, key, availability_zone, forced_host, group, requested_host })
+    let mapped = disks.mapped;
+    Ok(Admitted { project, flavor, image, mapped, key, availability_zone, forced_host, group, requested_host })
 }
 
 /// The group of the scheduler hint `group`. Another project's group is as unknown as one that is not there, except for
@@ -125,29 +134,25 @@ fn destination(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Destination, Fau
 }
 
 /// `[quota]`: how much metadata and how many files a server may have.
-fn limits(ctx: &Ctx, house: &House, project: &ProjectId, wish: &Wish) -> Result<(), Fault> {
-    let limit = |resource: &str| {
-        let own = house
-            .views
-            .quotas
-            .read(|quotas| quotas.by_project.get(project).and_then(|quota| quota.limits.get(resource).copied()));
-        own.unwrap_or_else(|| ctx.app.compute.config.limit(resource))
+fn limits(ctx: &Ctx, project: &ProjectId, wish: &Wish) -> Result<(), Fault> {
+    let limit = |resource: &str| quotas::limit(ctx, project, resource);
+    let over = |resource: &str, amount: usize| -> Result<bool, Fault> {
+        Ok(usize::try_from(limit(resource)?).is_ok_and(|limit| amount > limit))
     };
-    let over = |resource: &str, amount: usize| usize::try_from(limit(resource)).is_ok_and(|limit| amount > limit);
-    if over("metadata_items", wish.metadata.len()) {
-        let most = limit("metadata_items");
+    if over("metadata_items", wish.metadata.len())? {
+        let most = limit("metadata_items")?;
         return Err(Fault::forbidden(format!("Maximum number of metadata items exceeds {most}")));
     }
-    if over("injected_files", wish.personality.len()) {
+    if over("injected_files", wish.personality.len())? {
         return Err(Fault::forbidden("Personality file limit exceeded"));
     }
     for (path, size) in &wish.personality {
-        if over("injected_file_path_bytes", path.len()) {
-            let most = limit("injected_file_path_bytes");
+        if over("injected_file_path_bytes", path.len())? {
+            let most = limit("injected_file_path_bytes")?;
             return Err(Fault::forbidden(format!("Personality file path exceeds maximum {most}")));
         }
-        if over("injected_file_content_bytes", *size) {
-            let most = limit("injected_file_content_bytes");
+        if over("injected_file_content_bytes", *size)? {
+            let most = limit("injected_file_content_bytes")?;
             return Err(Fault::forbidden(format!("Personality file content exceeds maximum {most}")));
         }
     }
@@ -187,24 +192,31 @@ fn flavor(ctx: &Ctx, house: &House, wish: &Wish) -> Result<FlavorSnapshot, Fault
     })
 }
 
-async fn image(
+async fn find_image(
     ctx: &Ctx,
     house: &House,
     wish: &Wish,
     project: &ProjectId,
-    flavor: &FlavorSnapshot,
 ) -> Result<Option<ImageSnapshot>, Fault> {
     let Some(id) = wish.image else { return Ok(None) };
-    let image = house.images.find(id, project, ctx.caller().is_admin).await.map_err(reject::image)?;
+    house.images.find(id, project, ctx.caller().is_admin).await.map(Some).map_err(reject::image)
+}
+
+/// Nova: `_validate_flavor_image_nostatus`. What has no image to boot from has nothing to compare.
+fn check_image(ctx: &Ctx, flavor: &FlavorSnapshot, disks: &Disks, found: Option<&ImageSnapshot>) -> Result<(), Fault> {
+    let Some(image) = disks.boot_image.as_ref() else { return Ok(()) };
     if image.min_memory_mib > flavor.memory_mib {
         return Err(Fault::bad_request("Flavor's memory is too small for requested image."));
     }
+    if disks.volume_backed || found.is_none() {
+        return volumes::check_min_disk(disks);
+    }
     if flavor.root_gib == 0 {
         // The root disk takes the image's size, which the project does not pay for.
-        if !ctx.allows("os_compute_api:servers:create:zero_disk_flavor", &ctx.own_target()) {
-            return Err(Fault::forbidden("Only volume-backed servers are allowed for flavors with zero disk."));
-        }
-        return Ok(Some(image));
+        return match ctx.allows("os_compute_api:servers:create:zero_disk_flavor", &ctx.own_target()) {
+            true => Ok(()),
+            false => Err(Fault::forbidden("Only volume-backed servers are allowed for flavors with zero disk.")),
+        };
     }
     let disk = u64::from(flavor.root_gib) * GIB;
     let size = image.size.max(image.virtual_size);
@@ -214,11 +226,11 @@ async fn image(
         )));
     }
     let least = u64::from(image.min_disk_gib) * GIB;
-    if least > disk {
-        return Err(Fault::bad_request(format!(
+    match least > disk {
+        true => Err(Fault::bad_request(format!(
             "Flavor's disk is smaller than the minimum size specified in image metadata. Flavor disk is {disk} bytes, \
              minimum size is {least} bytes."
-        )));
+        ))),
+        false => Ok(()),
     }
-    Ok(Some(image))
 }
