@@ -49,6 +49,10 @@ pub struct Options {
     pub resync: Duration,
     /// `[DEFAULT] reclaim_instance_interval`: how long deleted servers can be restored; zero deletes at once.
     pub reclaim_interval: Duration,
+    /// `[DEFAULT] block_device_allocate_retries`: how often a new volume is looked at until it is there.
+    pub volume_looks: u32,
+    /// `[DEFAULT] block_device_allocate_retries_interval`.
+    pub volume_pause: Duration,
     /// How long changes of security groups are gathered before running guests get new filters.
     pub filter_pause: Duration,
     /// How often the reconcilers run.
@@ -84,6 +88,8 @@ impl Default for Options {
             heartbeat: Duration::from_secs(10),
             resync: Duration::from_mins(1),
             reclaim_interval: Duration::ZERO,
+            volume_looks: 60,
+            volume_pause: Duration::from_secs(3),
             filter_pause: Duration::from_secs(1),
             reconcile: Duration::from_mins(1),
             retry_base: Duration::from_millis(100),

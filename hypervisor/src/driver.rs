@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use crate::guest::{
     ConsoleAddress, Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
-    NetworkSpec, Nic, PowerState,
+    NetworkSpec, Nic, PowerState, VolumeDisk,
 };
 use crate::volume_store::VolumeStore;
 
@@ -140,6 +140,18 @@ pub trait Driver: VolumeStore + Send + Sync + 'static {
     async fn interrupt(&self, instance: InstanceId) -> DriverResult<()>;
     /// What the guest has used so far; `Failed` for one that does not run.
     async fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics>;
+
+    /// Gives the guest a volume as one more disk: at once if it is on, and whenever it is started. It has it already:
+    /// success.
+    async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()>;
+    /// Takes the volume with this serial from the guest. One that is on has to let go of it and is asked more than once;
+    /// `Failed` when it keeps it. It does not have it: success.
+    async fn detach_disk(&self, instance: InstanceId, serial: &str) -> DriverResult<()>;
+    /// Copies what is on the volume `old` to `new`, which is not smaller, and lets the guest, which is on and goes on,
+    /// have `new` in its place. It has `new` already: success.
+    async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()>;
+    /// The serials of the volumes that the guest has when it is started next, sorted.
+    async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>>;
 
     /// The last `max_bytes` of the serial console's log.
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes>;

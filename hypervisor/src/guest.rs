@@ -19,8 +19,11 @@ pub struct GuestSpec {
     pub memory_mib: u64,
     /// Root disk; `None` for a guest with no local root.
     pub root: Option<RootDisk>,
-    pub ephemeral_gib: u32,
+    /// Empty disks, in the order in which the guest sees them.
+    pub ephemerals_gib: Vec<u32>,
     pub swap_mib: u32,
+    /// Volumes of the volume service. One of them is the root disk where `root` is none.
+    pub volumes: Vec<VolumeDisk>,
     pub nics: Vec<Nic>,
     /// The config drive as a finished ISO9660 image, when the guest is to have one.
     pub config_drive: Option<bytes::Bytes>,
@@ -33,6 +36,29 @@ pub struct RootDisk {
     pub image: ImageRef,
     /// Flavor's `root_gb`; 0 means "as large as the image".
     pub size_gib: u32,
+}
+
+/// A disk that is a volume of the volume service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeDisk {
+    /// What the guest sees as the disk's serial number: the volume's id. It tells the guest's volumes apart.
+    pub serial: String,
+    /// The libvirt pool, and the volume's name in it.
+    pub pool: String,
+    pub volume: String,
+    /// `raw` or `qcow2`.
+    pub format: String,
+    pub readonly: bool,
+    /// Other guests may have it at the same time.
+    pub shareable: bool,
+    /// `vdb`
+    pub device: String,
+    /// `virtio`, `scsi`, `ide`, ...
+    pub bus: String,
+    /// `disk`, `cdrom`, `lun`.
+    pub kind: String,
+    /// From 1: the guest tries to boot from it, in this order.
+    pub boot_order: Option<u32>,
 }
 
 /// An image as a host's cache sees it: content is identified by checksum, not by id.

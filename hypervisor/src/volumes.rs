@@ -25,8 +25,9 @@ pub fn root(instance: InstanceId) -> String {
     format!("{instance}_disk")
 }
 
-pub fn ephemeral(instance: InstanceId) -> String {
-    format!("{instance}_disk.eph0")
+/// The guest's `number`th empty disk, from 0.
+pub fn ephemeral(instance: InstanceId, number: usize) -> String {
+    format!("{instance}_disk.eph{number}")
 }
 
 pub fn swap(instance: InstanceId) -> String {
@@ -94,7 +95,7 @@ mod tests {
     fn a_guests_volumes_name_their_guest() {
         let id = InstanceId::random();
         for name in
-            [root(id), ephemeral(id), swap(id), config_drive(id), console_log(id), format!("{}.0", console_log(id))]
+            [root(id), ephemeral(id, 0), swap(id), config_drive(id), console_log(id), format!("{}.0", console_log(id))]
         {
             assert_eq!(owner(&name), Some(id), "{name}");
         }

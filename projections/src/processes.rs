@@ -7,7 +7,7 @@ use chronova_events::envelope::{Meta, Recorded};
 use chronova_events::fold::Fold;
 use chronova_events::ids::{EventId, InstanceId, ProcessId, VolumeId};
 use chronova_events::instance::InstanceEvent;
-use chronova_events::process::{Process, ProcessEvent, Task, VolumeWork};
+use chronova_events::process::{DiskTask, Process, ProcessEvent, Task, VolumeWork};
 use chronova_events::registry::Event;
 use chronova_events::volume::VolumeEvent;
 use serde::{Deserialize, Serialize};
@@ -52,6 +52,20 @@ pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<Pending> {
         }
         InstanceEvent::NicDetachRequested(asked) => {
             (asked.process, Task::DetachInterface { instance, port: asked.port })
+        }
+        InstanceEvent::VolumeAttachRequested(asked) => {
+            let device = &asked.device;
+            let (volume, attachment) = (device.volume?, device.attachment?);
+            (asked.process, Task::AttachVolume(DiskTask { instance, device: device.id, volume, attachment }))
+        }
+        InstanceEvent::VolumeDetachRequested(asked) => {
+            let (device, volume, attachment) = (asked.device, asked.volume, asked.attachment);
+            (asked.process, Task::DetachVolume(DiskTask { instance, device, volume, attachment }))
+        }
+        InstanceEvent::VolumeSwapRequested(asked) => {
+            let (device, volume, attachment) = (asked.device, asked.old, asked.old_attachment);
+            let disk = DiskTask { instance, device, volume, attachment };
+            (asked.process, Task::SwapVolume { disk, new: asked.new, new_attachment: asked.new_attachment })
         }
         _ => return None,
     };

@@ -58,6 +58,9 @@ impl Action {
             "resume" => "compute_resume_instance",
             "attach_interface" => "compute_attach_interface",
             "detach_interface" => "compute_detach_interface",
+            "attach_volume" => "compute_attach_volume",
+            "detach_volume" => "compute_detach_volume",
+            "swap_volume" => "compute_swap_volume",
             _ => return None,
         };
         Some(ActionStep {
@@ -252,6 +255,9 @@ fn action_of(event: &InstanceEvent) -> Option<(&'static str, Option<ProcessId>)>
         InstanceEvent::CrashDumpRequested(asked) => ("trigger_crash_dump", Some(asked.process)),
         InstanceEvent::NicAttachRequested(asked) => ("attach_interface", Some(asked.process)),
         InstanceEvent::NicDetachRequested(asked) => ("detach_interface", Some(asked.process)),
+        InstanceEvent::VolumeAttachRequested(asked) => ("attach_volume", Some(asked.process)),
+        InstanceEvent::VolumeDetachRequested(asked) => ("detach_volume", Some(asked.process)),
+        InstanceEvent::VolumeSwapRequested(asked) => ("swap_volume", Some(asked.process)),
         InstanceEvent::Locked(_) => ("lock", None),
         InstanceEvent::Unlocked(_) => ("unlock", None),
         _ => return None,

@@ -12,7 +12,7 @@ use chronova_events::ids::{InstanceId, NetworkId};
 use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use chronova_hypervisor::guest::{
     ConsoleAddress, Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
-    NetworkSpec, Nic,
+    NetworkSpec, Nic, VolumeDisk,
 };
 use chronova_hypervisor::volume_store::{PoolStatus, PoolVolume, VolumeContent, VolumeStore};
 use futures::StreamExt;
@@ -164,6 +164,18 @@ impl Driver for Gate {
     }
     async fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics> {
         gated!(self, diagnostics(instance))
+    }
+    async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()> {
+        gated!(self, attach_disk(instance, disk))
+    }
+    async fn detach_disk(&self, instance: InstanceId, serial: &str) -> DriverResult<()> {
+        gated!(self, detach_disk(instance, serial))
+    }
+    async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
+        gated!(self, swap_disk(instance, old, new))
+    }
+    async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
+        gated!(self, disks(instance))
     }
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
         gated!(self, console_log(instance, max_bytes))

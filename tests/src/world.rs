@@ -20,8 +20,8 @@ use chronova_events::clock::SystemClock;
 use chronova_events::envelope::{Cause, Meta, Position};
 use chronova_events::ids::{FlavorId, HostId, InstanceId, PortId, ProcessId, ProjectId, UserId};
 use chronova_events::instance::{
-    Alive, BuildRequested, DiskConfig, FlavorSnapshot, Instance, Phase, PowerAction, RequestedNetworks, RequestedNic,
-    status,
+    Alive, BlockDevicesMapped, BuildRequested, DiskConfig, FlavorSnapshot, Instance, Phase, PowerAction,
+    RequestedNetworks, RequestedNic, status,
 };
 use chronova_events::process::Process;
 use chronova_events::store::EventStore;
@@ -75,6 +75,8 @@ impl World {
             heartbeat: Duration::from_millis(200),
             resync: Duration::from_millis(200),
             reconcile: Duration::from_millis(50),
+            volume_pause: Duration::from_millis(2),
+            volume_looks: 2_000,
             filter_pause: Duration::from_millis(20),
             retry_base: Duration::from_millis(1),
             retry_cap: Duration::from_millis(20),
@@ -175,6 +177,7 @@ impl World {
         living.sort();
         assert_eq!(held, living, "quota is held by the living servers");
         crate::volumes::check(&views, &self.fleet);
+        crate::volumes::check_disks(&views, &self.fleet);
     }
 
     /// What the server shows, what its guest has and what the network service bound to it are the same interfaces.
@@ -286,6 +289,14 @@ impl Life {
         self.instance(instance, InstanceCommand::Build(Box::new(build_request(instance)))).await
     }
 
+    /// As `build`, with disks beyond those of image and flavor.
+    pub async fn build_mapped(&self, request: BuildRequested, mapped: BlockDevicesMapped) -> Result<(), String> {
+        let instance = request.instance;
+        self.reserve(instance).await?;
+        let (request, mapped) = (Box::new(request), Box::new(mapped));
+        self.instance(instance, InstanceCommand::BuildMapped { request, mapped }).await
+    }
+
     async fn reserve(&self, instance: InstanceId) -> Result<(), String> {
         let gateway = &self.house().gateway;
         let request = build_request(instance);
@@ -365,7 +376,7 @@ impl Life {
         (0..world.fleet.len()).find(|host| world.fleet.uri().host_id(*host) == placed.host)
     }
 
-    async fn instance(&self, instance: InstanceId, command: InstanceCommand) -> Result<(), String> {
+    pub(crate) async fn instance(&self, instance: InstanceId, command: InstanceCommand) -> Result<(), String> {
         let sent = self.house().gateway.send::<InstanceAggregate>(&instance, command, user_meta()).await;
         sent.map(|_| ()).map_err(|error: CommandError<_>| error.to_string())
     }
@@ -376,7 +387,7 @@ impl Life {
     }
 }
 
-const ADMIN: Asker = Asker { overrides_lock: true };
+pub(crate) const ADMIN: Asker = Asker { overrides_lock: true };
 
 pub(crate) fn user_meta() -> Arc<Meta> {
     let cause = Cause::User { user: UserId::new("u"), project: Some(ProjectId::new("p")), roles: vec![] };

@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use chronova_actors::process::{
-    attach_interface, build_instance, crash_dump, delete_instance, detach_interface, power, restore, soft_delete,
+    attach_interface, attach_volume, build_instance, crash_dump, delete_instance, detach_interface, detach_volume,
+    power, restore, soft_delete, swap_volume,
 };
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::PowerAction;
@@ -226,6 +227,14 @@ fn with_two_interfaces(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
     .boxed_local()
 }
 
+fn built_on_volumes(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        life.build_on_volumes(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
 #[actix_rt::test]
 async fn attach_interface_is_proven() {
     let ask: Ask = |life, id| life.attach_nic(id).boxed_local();
@@ -259,6 +268,94 @@ async fn delete_during_attach_is_proven() {
         half_asked: &["ACTIVE"],
     };
     prove(&case).await;
+}
+
+fn beside_a_volume(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        built(life, id).await;
+        life.volume_beside(id, 1).await;
+    }
+    .boxed_local()
+}
+
+fn with_a_volume(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        beside_a_volume(life, id).await;
+        life.attach(id, 1).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+fn with_two_volumes(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        with_a_volume(life, id).await;
+        life.volume_beside(id, 2).await;
+    }
+    .boxed_local()
+}
+
+#[actix_rt::test]
+async fn build_on_volumes_is_proven() {
+    let case = Case {
+        definition: &build_instance::DEFINITION,
+        before: nothing,
+        ask: |life, id| life.build_on_volumes(id).boxed_local(),
+        from: "ABSENT",
+        to: "ACTIVE",
+        failed: "ERROR",
+        failed_after: &[],
+        half_asked: &[],
+    };
+    prove(&case).await;
+}
+
+#[actix_rt::test]
+async fn delete_with_volumes_is_proven() {
+    let ask: Ask = |life, id| life.delete(id).boxed_local();
+    let definition = &delete_instance::DEFINITION;
+    prove(&Case { definition, ..case(built_on_volumes, ask, "ACTIVE", "DELETED") }).await;
+}
+
+#[actix_rt::test]
+async fn attach_volume_is_proven() {
+    let ask: Ask = |life, id| life.attach(id, 1).boxed_local();
+    prove(&Case { definition: &attach_volume::DEFINITION, ..case(beside_a_volume, ask, "ACTIVE", "ACTIVE") }).await;
+}
+
+#[actix_rt::test]
+async fn detach_volume_is_proven() {
+    let ask: Ask = |life, id| life.detach(id, 1).boxed_local();
+    prove(&Case { definition: &detach_volume::DEFINITION, ..case(with_a_volume, ask, "ACTIVE", "ACTIVE") }).await;
+}
+
+#[actix_rt::test]
+async fn swap_volume_is_proven() {
+    let ask: Ask = |life, id| life.swap(id, 1, 2).boxed_local();
+    prove(&Case { definition: &swap_volume::DEFINITION, ..case(with_two_volumes, ask, "ACTIVE", "ACTIVE") }).await;
+}
+
+/// A delete that comes while a volume is being attached, at whatever step: nothing is left, and the volume is free.
+#[actix_rt::test]
+async fn a_delete_during_an_attachment_gives_the_volume_back() {
+    for held in ["attach_disk", "attach_disk:answer"] {
+        let world = World::new(2);
+        let id = InstanceId::random();
+        let life = world.live(None, None).await;
+        life.hosts_up(2).await;
+        beside_a_volume(&life, id).await;
+        world.brakes.hold(held);
+        life.attach(id, 1).await.unwrap();
+        world.brakes.reached(held).await;
+        life.delete(id).await.unwrap();
+        life.shows(id, "DELETED").await;
+        world.brakes.release(held);
+        life.settled().await;
+        life.stop().await;
+        world.check().await;
+        let word = chronova_tests::volumes::word(&world.views().await, chronova_tests::volumes::nth_volume(id, 1));
+        assert_eq!(word, "available", "{held}");
+    }
 }
 
 /// A deleted server is gone for good when its time is over, even if the control plane was down meanwhile.

@@ -33,6 +33,9 @@ pub enum Action {
     UpdateTags,
     AttachInterface,
     DetachInterface,
+    AttachVolume,
+    DetachVolume,
+    SwapVolume,
 }
 
 /// Which work under way an action can live with.
@@ -92,6 +95,8 @@ const BUILT: &[&str] = &["active", "paused", "suspended", "stopped"];
 
 /// Where interfaces come and go.
 const PLUGGABLE: &[&str] = &["active", "paused", "stopped"];
+/// Where volumes come and go.
+const WITH_VOLUMES: &[&str] = &["active", "paused", "stopped", "soft-delete"];
 
 pub const TABLE: &[Rule] = &[
     Rule { on_host: true, ..rule(Action::Start, "start", &["stopped"]) },
@@ -119,6 +124,9 @@ pub const TABLE: &[Rule] = &[
     rule(Action::AttachInterface, "attach_interface", PLUGGABLE),
     rule(Action::DetachInterface, "detach_interface", PLUGGABLE),
     Rule { tasks: Tasks::Any, launched: false, ..rule(Action::UpdateTags, "update tags", BUILT) },
+    rule(Action::AttachVolume, "attach_volume", WITH_VOLUMES),
+    rule(Action::DetachVolume, "detach_volume", WITH_VOLUMES),
+    rule(Action::SwapVolume, "swap_volume", &["active", "paused"]),
 ];
 
 impl Action {

@@ -13,13 +13,16 @@ use chronova_events::instance::{
 };
 
 use super::actions::{Action, admit, check_lock};
-use super::{Asker, Change, InstanceCommand, InstanceReject, interfaces, labels};
+use super::{Asker, Change, InstanceCommand, InstanceReject, interfaces, labels, volumes};
 
-type Decision = Result<Vec<InstanceEvent>, InstanceReject>;
+pub(super) type Decision = Result<Vec<InstanceEvent>, InstanceReject>;
 
 pub fn decide(state: &Instance, command: InstanceCommand) -> Decision {
     let (server, command) = match (state, command) {
         (Instance::Absent, InstanceCommand::Build(request)) => return one(*request),
+        (Instance::Absent, InstanceCommand::BuildMapped { request, mapped }) => {
+            return Ok(vec![(*request).into(), (*mapped).into()]);
+        }
         (Instance::Absent, _) => return Err(InstanceReject::NotFound),
         (Instance::Alive(_) | Instance::Deleted(_), InstanceCommand::Erase { erasure }) => {
             return one(PersonalErased { erasure });
@@ -29,10 +32,12 @@ pub fn decide(state: &Instance, command: InstanceCommand) -> Decision {
         (Instance::Alive(server), command) => (server, command),
     };
     match command {
-        InstanceCommand::Build(request) => match server.request.process == request.process {
-            true => Ok(vec![]),
-            false => Err(InstanceReject::Exists),
-        },
+        InstanceCommand::Build(request) | InstanceCommand::BuildMapped { request, .. } => {
+            match server.request.process == request.process {
+                true => Ok(vec![]),
+                false => Err(InstanceReject::Exists),
+            }
+        }
         InstanceCommand::Delete { process, force, asker } => delete(server, process, force, asker),
         InstanceCommand::SoftDelete { process, asker } => soft_delete(server, process, asker),
         InstanceCommand::Restore { process, asker } => {
@@ -52,13 +57,14 @@ pub fn decide(state: &Instance, command: InstanceCommand) -> Decision {
         InstanceCommand::RefreshNics { nics } => interfaces::refresh(server, &nics),
         InstanceCommand::Power { process, action, asker } => power(server, process, action, asker),
         InstanceCommand::Change { changes, asker } => change(server, changes, asker),
+        InstanceCommand::Volume(command) => volumes::decide(server, command),
         InstanceCommand::Lock { lock: wanted } => lock(server, wanted),
         InstanceCommand::Unlock { by_admin } => unlock(server, by_admin),
         record => record_of(server, record),
     }
 }
 
-fn one(event: impl Into<InstanceEvent>) -> Decision {
+pub(super) fn one(event: impl Into<InstanceEvent>) -> Decision {
     Ok(vec![event.into()])
 }
 
@@ -231,6 +237,8 @@ fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
             }
         }
         InstanceCommand::Build(_)
+        | InstanceCommand::BuildMapped { .. }
+        | InstanceCommand::Volume(_)
         | InstanceCommand::Delete { .. }
         | InstanceCommand::Power { .. }
         | InstanceCommand::SoftDelete { .. }

@@ -4,8 +4,10 @@
 //! |---|---|---|
 //! | `claim_host` | chooses a host, claims its resources in the ledger, records the host | release, record |
 //! | `allocate_network` | makes or binds the ports | deleting or unbinding them |
+//! | `prepare_volumes` | makes volumes, waits for them, reserves and connects them | giving them back, deleting those made |
 //! | `prepare_host` | image into the host's cache; networks and filters on the host | (kept: a cache, and shared) |
 //! | `spawn_guest` | disks, domain, start | destroying the guest |
+//! | `complete_volumes` | tells the volume service that the guest has its volumes | (with the attachments) |
 //!
 //! A host that fails is given up and the build tries another, `[scheduler] max_attempts` in all.
 
@@ -16,7 +18,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, Work, settled};
-use super::guest;
+use super::{build_volumes, guest};
 use crate::instance::{InstanceAggregate, InstanceCommand};
 use crate::ledger::{CELL, LedgerAggregate, LedgerCommand};
 use crate::ports::NicsWanted;
@@ -36,12 +38,18 @@ pub const DEFINITION: Definition = Definition {
             run: |work| allocate_network(work).boxed(),
             undo: Some(|work| release_network(work).boxed()),
         },
+        Step {
+            name: "prepare_volumes",
+            run: |work| prepare_volumes(work).boxed(),
+            undo: Some(|work| build_volumes::undo(work).boxed()),
+        },
         Step { name: "prepare_host", run: |work| prepare_host(work).boxed(), undo: None },
         Step {
             name: "spawn_guest",
             run: |work| spawn_guest(work).boxed(),
             undo: Some(|work| destroy_guest(work).boxed()),
         },
+        Step { name: "complete_volumes", run: |work| build_volumes::complete(work).boxed(), undo: None },
     ],
     undoes: true,
     max_attempts: |options| options.max_attempts.max(1),
@@ -90,6 +98,15 @@ async fn claim_host(work: &Work) -> Result<Output, StepError> {
     }
     let mut request = Request::of_build(&server.request, &work.running.excluded, &house.options.availability_zone);
     request.dice = dice();
+    request.image = server.hardware_image().cloned();
+    if server.is_volume_backed() {
+        // The root disk takes no room on the host.
+        request.flavor.root_gib = 0;
+    }
+    if let Some(only) = build_volumes::only_host(work, &server).await? {
+        let name = house.views.hosts.read(|hosts| hosts.get(only).map(|host| host.hostname.clone()));
+        request.requested_host = request.requested_host.or(name);
+    }
     let asked = Asked {
         request,
         server: work.instance_id(),
@@ -179,6 +196,11 @@ pub(super) async fn release_network(work: &Work) -> Result<(), StepError> {
     let Some(server) = work.server().await? else { return Ok(()) };
     work.house.networks.release(work.instance_id(), &server.request.project, work.meta.clone()).await?;
     Ok(())
+}
+
+async fn prepare_volumes(work: &Work) -> Result<Output, StepError> {
+    let (host, hostname) = host(work)?;
+    build_volumes::prepare(work, host, &hostname).await
 }
 
 async fn prepare_host(work: &Work) -> Result<Output, StepError> {

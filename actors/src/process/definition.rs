@@ -15,8 +15,8 @@ use thiserror::Error;
 
 use super::plan::Shape;
 use super::{
-    attach_interface, build_instance, crash_dump, delete_instance, detach_interface, power, restore, soft_delete,
-    volume,
+    attach_interface, attach_volume, build_instance, crash_dump, delete_instance, detach_interface, detach_volume,
+    power, restore, soft_delete, swap_volume, volume,
 };
 use crate::aggregate::CommandError;
 use crate::house::{House, Options};
@@ -83,6 +83,9 @@ impl Definition {
             Task::Volume { work, .. } => volume::definition(*work),
             Task::AttachInterface { .. } => &attach_interface::DEFINITION,
             Task::DetachInterface { .. } => &detach_interface::DEFINITION,
+            Task::AttachVolume(_) => &attach_volume::DEFINITION,
+            Task::DetachVolume(_) => &detach_volume::DEFINITION,
+            Task::SwapVolume { .. } => &swap_volume::DEFINITION,
         }
     }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `call_off_build` | calls off a build still at work, and waits until it has undone what it did |
 //! | `destroy_guest` | removes domain and disks; a host that is down does it when it is back |
+//! | `release_volumes` | gives the volumes back, deletes those that end with the server |
 //! | `release_network` | deletes the ports made for the server, unbinds the others |
 //! | `release_claim` | gives the resources back to the ledger |
 //! | `release_quota` | gives the room back to the project, and the place in a server group to the group |
@@ -16,7 +17,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, Work, settled};
-use super::{ProcessAggregate, ProcessCommand, ProcessReject, build_instance, guest};
+use super::{ProcessAggregate, ProcessCommand, ProcessReject, build_instance, build_volumes, guest};
 use crate::aggregate::CommandError;
 use crate::instance::{InstanceAggregate, InstanceCommand};
 use crate::quota::{QuotaAggregate, QuotaCommand};
@@ -27,6 +28,7 @@ pub const DEFINITION: Definition = Definition {
     steps: &[
         Step { name: "call_off_build", run: |work| call_off_build(work).boxed(), undo: None },
         Step { name: "destroy_guest", run: |work| destroy_guest(work).boxed(), undo: None },
+        Step { name: "release_volumes", run: |work| build_volumes::give_back(work).boxed(), undo: None },
         Step { name: "release_network", run: |work| release_network(work).boxed(), undo: None },
         Step { name: "release_claim", run: |work| release_claim(work).boxed(), undo: None },
         Step { name: "release_quota", run: |work| release_quota(work).boxed(), undo: None },

@@ -8,7 +8,9 @@ use chronova_hypervisor::driver::{DriverError, ImageSource};
 use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, RootDisk};
 
 use super::definition::{StepError, Work};
+use super::disks::volumes;
 use crate::config_drive;
+use crate::instance::disks;
 use crate::ports::Images;
 
 /// Brings image, networks and filters to the host.
@@ -52,8 +54,9 @@ pub(super) async fn spawn(work: &Work, host: HostId, server: &Alive) -> Result<(
             .image
             .as_ref()
             .map(|image| RootDisk { image: image_ref(image), size_gib: server.request.flavor.root_gib }),
-        ephemeral_gib: server.request.flavor.ephemeral_gib,
-        swap_mib: server.request.flavor.swap_mib,
+        ephemerals_gib: disks::ephemerals(server),
+        swap_mib: disks::swap(server),
+        volumes: volumes(server),
         nics: realisation.nics,
         config_drive: match server.request.config_drive {
             true => Some(
@@ -62,7 +65,7 @@ pub(super) async fn spawn(work: &Work, host: HostId, server: &Alive) -> Result<(
             ),
             false => None,
         },
-        hardware: server.request.image.as_ref().map(|image| image.properties.clone()).unwrap_or_default(),
+        hardware: server.hardware_image().map(|image| image.properties.clone()).unwrap_or_default(),
     };
     let member = work.house.fleet.member(host);
     let _turn = match &member {

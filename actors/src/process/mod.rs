@@ -9,14 +9,19 @@
 //! | [`interference`] | how the proofs make steps fail and repeat |
 //! | [`supervisor`] | begins what was asked for, and goes on with it after a crash |
 //! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore`, `attach_interface`, `detach_interface`, [`volume`] | the processes |
+//! | `attach_volume`, `detach_volume`, `swap_volume` | those of a server's volumes; `disks` and `build_volumes` are theirs |
 
 pub mod attach_interface;
+pub mod attach_volume;
 pub mod build_instance;
+mod build_volumes;
 pub mod crash_dump;
 pub mod decide;
 pub mod definition;
 pub mod delete_instance;
 pub mod detach_interface;
+pub mod detach_volume;
+mod disks;
 pub(crate) mod guest;
 pub mod interference;
 pub mod perform;
@@ -25,6 +30,7 @@ pub mod power;
 pub mod restore;
 pub mod soft_delete;
 pub mod supervisor;
+pub mod swap_volume;
 pub mod volume;
 
 use chronova_events::envelope::StreamId;

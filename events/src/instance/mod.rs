@@ -29,6 +29,7 @@
 //! While a process works on the server, `ongoing` says which. Nova's quadruple (`vm_state`, `task_state`, `power_state`,
 //! `status`) is derived in [`status`], never stored.
 
+mod block;
 mod interfaces;
 pub(crate) mod older;
 mod operator;
@@ -38,6 +39,11 @@ mod soft_delete;
 mod state;
 pub mod status;
 
+pub use block::{
+    BlockConnection, BlockDevice, BlockDevicesMapped, BlockDevicesPrepared, BlockPlace, BlockSource, Disk, DiskWork,
+    VolumeAttachFailed, VolumeAttachRequested, VolumeAttached, VolumeDeletionChanged, VolumeDetachFailed,
+    VolumeDetachRequested, VolumeDetached, VolumeSwapFailed, VolumeSwapRequested, VolumeSwapped,
+};
 pub use interfaces::{
     NicAttachRequested, NicAttached, NicDetachFailed, NicDetachRequested, NicDetached, NicsRefreshed,
 };
@@ -122,5 +128,29 @@ noun! {
         NicDetachFailed = "nic_detach_failed" @ 1,
         /// The network service changed something about the interfaces: they are these now.
         NicsRefreshed = "nics_refreshed" @ 1,
+        /// The disks that the server was asked for with, beyond those of its image and flavor.
+        BlockDevicesMapped = "block_devices_mapped" @ 1,
+        /// A build made, reserved or connected the server's volumes, or gave them back.
+        BlockDevicesPrepared = "block_devices_prepared" @ 1,
+        /// A user asked for a volume to become a disk of the server.
+        VolumeAttachRequested = "volume_attach_requested" @ 1,
+        /// The guest has the volume.
+        VolumeAttached = "volume_attached" @ 1,
+        /// The guest could not be given the volume; it is free again.
+        VolumeAttachFailed = "volume_attach_failed" @ 1,
+        /// A user asked for a volume to be taken from the server.
+        VolumeDetachRequested = "volume_detach_requested" @ 1,
+        /// The guest does not have the volume any more.
+        VolumeDetached = "volume_detached" @ 1,
+        /// The guest kept the volume.
+        VolumeDetachFailed = "volume_detach_failed" @ 1,
+        /// Another volume is to take the place of one of the server's, with its content.
+        VolumeSwapRequested = "volume_swap_requested" @ 1,
+        /// The guest has the other volume.
+        VolumeSwapped = "volume_swapped" @ 1,
+        /// The guest goes on with the volume that it had.
+        VolumeSwapFailed = "volume_swap_failed" @ 1,
+        /// Whether a volume ends with the server was decided anew.
+        VolumeDeletionChanged = "volume_deletion_changed" @ 1,
     }
 }

@@ -298,6 +298,7 @@ pub fn samples() -> Vec<InstanceEvent> {
     all.extend(super::operator::samples());
     all.extend(super::soft_delete::samples());
     all.extend(super::interfaces::samples());
+    all.extend(super::block::samples());
     all
 }
 

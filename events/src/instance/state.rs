@@ -3,11 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::InstanceEvent;
+use super::block::{self, Disk};
 use super::operator::DeclaredState;
-use super::payloads::{BuildRequested, DeleteRequested, FaultInfo, Locked, NicInfo, Placed, Power, PowerAction};
+use super::payloads::{
+    BuildRequested, DeleteRequested, FaultInfo, ImageSnapshot, Locked, NicInfo, Placed, Power, PowerAction,
+};
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
-use crate::ids::ProcessId;
+use crate::ids::{ProcessId, VolumeId};
 
 /// A server: not yet asked for, alive, or gone.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -28,6 +31,10 @@ pub struct Alive {
     pub terminated_at: Option<Timestamp>,
     pub placement: Option<Placed>,
     pub nics: Vec<NicInfo>,
+    /// Volumes, and the disks that were asked for beyond those of image and flavor. Empty: image and flavor say it all.
+    pub disks: Vec<Disk>,
+    /// What the content of a root disk that is a volume came from.
+    pub boot_image: Option<ImageSnapshot>,
     pub phase: Phase,
     /// A build that goes on although an administrator said that the server is in another state.
     pub build: Option<ProcessId>,
@@ -115,7 +122,7 @@ impl Instance {
 
 impl Fold for Instance {
     type Event = InstanceEvent;
-    const STATE_VERSION: u32 = 3;
+    const STATE_VERSION: u32 = 4;
 
     fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
         match (&mut *self, event) {
@@ -145,6 +152,8 @@ impl Alive {
             terminated_at: None,
             placement: None,
             nics: Vec::new(),
+            disks: Vec::new(),
+            boot_image: None,
             phase: Phase::Building { process: request.process, stage: Stage::Scheduling },
             build: None,
             ongoing: None,
@@ -155,6 +164,7 @@ impl Alive {
 
     fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
         self.updated_at = at;
+        block::evolve(&mut self.disks, event);
         match event {
             InstanceEvent::Placed(placed) => {
                 self.placement = Some(placed.clone());
@@ -239,14 +249,26 @@ impl Alive {
             InstanceEvent::NicAttached(attached) => self.nics.push(attached.nic.clone()),
             InstanceEvent::NicDetached(detached) => self.nics.retain(|nic| nic.port != detached.port),
             InstanceEvent::NicsRefreshed(refreshed) => self.nics.clone_from(&refreshed.nics),
+            InstanceEvent::BlockDevicesMapped(mapped) => self.boot_image.clone_from(&mapped.image),
             InstanceEvent::BuildRequested(_)
+            | InstanceEvent::BlockDevicesPrepared(_)
             | InstanceEvent::CrashDumpRequested(_)
             | InstanceEvent::Deleted(_)
             | InstanceEvent::NicAttachRequested(_)
             | InstanceEvent::NicDetachFailed(_)
             | InstanceEvent::NicDetachRequested(_)
             | InstanceEvent::PersonalErased(_)
-            | InstanceEvent::Scheduled(_) => {}
+            | InstanceEvent::Scheduled(_)
+            | InstanceEvent::VolumeAttachFailed(_)
+            | InstanceEvent::VolumeAttachRequested(_)
+            | InstanceEvent::VolumeAttached(_)
+            | InstanceEvent::VolumeDeletionChanged(_)
+            | InstanceEvent::VolumeDetachFailed(_)
+            | InstanceEvent::VolumeDetachRequested(_)
+            | InstanceEvent::VolumeDetached(_)
+            | InstanceEvent::VolumeSwapFailed(_)
+            | InstanceEvent::VolumeSwapRequested(_)
+            | InstanceEvent::VolumeSwapped(_) => {}
         }
     }
 
@@ -276,6 +298,21 @@ impl Alive {
             Phase::Building { process, .. } => Some(process),
             _ => self.build,
         }
+    }
+
+    /// The disk that is this volume.
+    pub fn disk_of(&self, volume: VolumeId) -> Option<&Disk> {
+        self.disks.iter().find(|disk| disk.device.volume == Some(volume))
+    }
+
+    /// Whether the root disk is a volume.
+    pub fn is_volume_backed(&self) -> bool {
+        self.disks.iter().any(|disk| disk.device.is_root() && disk.device.is_volume())
+    }
+
+    /// The image whose properties shape the hardware.
+    pub fn hardware_image(&self) -> Option<&ImageSnapshot> {
+        self.request.image.as_ref().or(self.boot_image.as_ref())
     }
 
     /// Whether the server counts for nothing any more and can be brought back.

@@ -7,8 +7,8 @@ mod state;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{HostId, ImageId, InstanceId, PortId, ProcessId, SnapshotId, VolumeId};
-use crate::instance::{FaultInfo, NicInfo, PowerAction, RequestedNic};
+use crate::ids::{AttachmentId, BlockDeviceId, HostId, ImageId, InstanceId, PortId, ProcessId, SnapshotId, VolumeId};
+use crate::instance::{BlockConnection, FaultInfo, NicInfo, PowerAction, RequestedNic};
 
 pub use state::{Failure, Process, Running, StepRecord};
 
@@ -37,15 +37,55 @@ noun! {
 /// What a process is to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Task {
-    BuildInstance { instance: InstanceId },
-    DeleteInstance { instance: InstanceId, cancels: Option<ProcessId> },
-    Power { instance: InstanceId, action: PowerAction },
-    CrashDump { instance: InstanceId },
-    SoftDelete { instance: InstanceId },
-    Restore { instance: InstanceId },
-    Volume { volume: VolumeId, work: VolumeWork },
-    AttachInterface { instance: InstanceId, wanted: RequestedNic },
-    DetachInterface { instance: InstanceId, port: PortId },
+    BuildInstance {
+        instance: InstanceId,
+    },
+    DeleteInstance {
+        instance: InstanceId,
+        cancels: Option<ProcessId>,
+    },
+    Power {
+        instance: InstanceId,
+        action: PowerAction,
+    },
+    CrashDump {
+        instance: InstanceId,
+    },
+    SoftDelete {
+        instance: InstanceId,
+    },
+    Restore {
+        instance: InstanceId,
+    },
+    Volume {
+        volume: VolumeId,
+        work: VolumeWork,
+    },
+    AttachVolume(DiskTask),
+    DetachVolume(DiskTask),
+    /// `new` takes the place of `disk`.
+    SwapVolume {
+        disk: DiskTask,
+        new: VolumeId,
+        new_attachment: AttachmentId,
+    },
+    AttachInterface {
+        instance: InstanceId,
+        wanted: RequestedNic,
+    },
+    DetachInterface {
+        instance: InstanceId,
+        port: PortId,
+    },
+}
+
+/// Work on one disk of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskTask {
+    pub instance: InstanceId,
+    pub device: BlockDeviceId,
+    pub volume: VolumeId,
+    pub attachment: AttachmentId,
 }
 
 /// What a process does for a volume.
@@ -112,6 +152,9 @@ impl Task {
             Self::Volume { work, .. } => work.name(),
             Self::AttachInterface { .. } => "attach_interface",
             Self::DetachInterface { .. } => "detach_interface",
+            Self::AttachVolume(_) => "attach_volume",
+            Self::DetachVolume(_) => "detach_volume",
+            Self::SwapVolume { .. } => "swap_volume",
         }
     }
 
@@ -126,6 +169,9 @@ impl Task {
             | Self::Restore { instance }
             | Self::AttachInterface { instance, .. }
             | Self::DetachInterface { instance, .. } => Subject::Server(*instance),
+            Self::AttachVolume(disk) | Self::DetachVolume(disk) | Self::SwapVolume { disk, .. } => {
+                Subject::Server(disk.instance)
+            }
             Self::Volume { volume, .. } => Subject::Volume(*volume),
         }
     }
@@ -149,8 +195,13 @@ pub struct Started {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Output {
     Nothing,
-    Host { host: HostId, hostname: String },
+    Host {
+        host: HostId,
+        hostname: String,
+    },
     Nics(Vec<NicInfo>),
+    /// How a host reaches a volume.
+    Connected(BlockConnection),
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -212,6 +263,17 @@ pub fn samples() -> Vec<ProcessEvent> {
     let fault = FaultInfo { code: 500, message: "no room".into(), details: "disk full".into() };
     let step = || "spawn_guest".to_owned();
     let host = HostId(uuid(3));
+    let (device, volume) = (BlockDeviceId(uuid(10)), VolumeId(uuid(11)));
+    let disk = DiskTask { instance: InstanceId(uuid(2)), device, volume, attachment: AttachmentId(uuid(12)) };
+    let new_attachment = AttachmentId(uuid(14));
+    let connection = BlockConnection {
+        pool: "volumes".into(),
+        volume: "volume-1".into(),
+        format: "raw".into(),
+        serial: volume.to_string(),
+        readonly: false,
+        shareable: false,
+    };
     vec![
         Started { process, task: Task::BuildInstance { instance: InstanceId(uuid(2)) } }.into(),
         StepDone { step: step(), output: Output::Host { host, hostname: "h1".into() } }.into(),
@@ -235,5 +297,9 @@ pub fn samples() -> Vec<ProcessEvent> {
         .into(),
         Started { process, task: Task::DetachInterface { instance: InstanceId(uuid(2)), port: PortId(uuid(6)) } }
             .into(),
+        Started { process, task: Task::AttachVolume(disk) }.into(),
+        Started { process, task: Task::DetachVolume(disk) }.into(),
+        Started { process, task: Task::SwapVolume { disk, new: VolumeId(uuid(13)), new_attachment } }.into(),
+        StepDone { step: step(), output: Output::Connected(connection) }.into(),
     ]
 }

@@ -1,7 +1,7 @@
 //! The `<devices>` element.
 
 use super::{DiskBus, Hardware, HostFacts};
-use crate::guest::{GuestSpec, ImageFormat, Nic};
+use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
 use crate::volumes;
 use crate::xml::Element;
 
@@ -19,26 +19,27 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
         .child(balloon())
 }
 
-/// Hands out device names per prefix: `vda`, `vdb`; IDE and SATA share nothing but SCSI, SATA and USB share `sd`.
-#[derive(Default)]
-struct Names(Vec<(&'static str, u8)>);
+/// Hands out device names per prefix: `vda`, `vdb`; SCSI, SATA and USB share `sd`. Names that volumes have are passed over.
+struct Names(Vec<String>);
 
 impl Names {
+    fn beside(volumes: &[VolumeDisk]) -> Self {
+        Self(volumes.iter().map(|disk| disk.device.clone()).collect())
+    }
+
     fn next(&mut self, bus: DiskBus) -> String {
         let prefix = bus.prefix();
-        let index = if let Some((_, used)) = self.0.iter_mut().find(|(known, _)| *known == prefix) {
-            *used += 1;
-            *used
-        } else {
-            self.0.push((prefix, 0));
-            0
-        };
-        format!("{prefix}{}", char::from(b'a' + index))
+        let free = |name: &String| !self.0.contains(name);
+        let name = (b'a'..=b'z').map(|letter| format!("{prefix}{}", char::from(letter))).find(free);
+        // More than 26 local disks are refused long before.
+        let name = name.unwrap_or_else(|| format!("{prefix}aa"));
+        self.0.push(name.clone());
+        name
     }
 }
 
 fn disks(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Element> {
-    let mut names = Names::default();
+    let mut names = Names::beside(&guest.volumes);
     let mut disks = Vec::new();
     let path = |volume: String| format!("{}/{volume}", host.pool_path);
     if let Some(root) = &guest.root {
@@ -48,12 +49,13 @@ fn disks(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Elemen
             disk(&path(volumes::root(guest.instance)), "qcow2", host, hardware, &mut names)
         });
     }
-    if guest.ephemeral_gib > 0 {
-        disks.push(disk(&path(volumes::ephemeral(guest.instance)), "qcow2", host, hardware, &mut names));
+    for number in 0..guest.ephemerals_gib.len() {
+        disks.push(disk(&path(volumes::ephemeral(guest.instance, number)), "qcow2", host, hardware, &mut names));
     }
     if guest.swap_mib > 0 {
         disks.push(disk(&path(volumes::swap(guest.instance)), "qcow2", host, hardware, &mut names));
     }
+    disks.extend(guest.volumes.iter().map(|disk| volume(disk, host.direct_io)));
     if guest.config_drive.is_some() {
         disks.push(cdrom(&path(volumes::config_drive(guest.instance)), hardware, &mut names));
     }
@@ -71,6 +73,22 @@ fn disk(path: &str, format: &str, host: &HostFacts, hardware: &Hardware, names: 
         .child(Element::new("target").attr("dev", names.next(hardware.disk_bus)).attr("bus", hardware.disk_bus.name()))
 }
 
+/// A volume as a disk. As long as the guest is on, it is known by its serial number.
+pub(crate) fn volume(disk: &VolumeDisk, direct_io: bool) -> Element {
+    // What several guests write to must not be cached by any host.
+    let cache = if direct_io || disk.shareable { "none" } else { "writeback" };
+    Element::new("disk")
+        .attr("type", "volume")
+        .attr("device", &disk.kind)
+        .child(Element::new("driver").attr("name", "qemu").attr("type", &disk.format).attr("cache", cache))
+        .child(Element::new("source").attr("pool", &disk.pool).attr("volume", &disk.volume))
+        .child(Element::new("target").attr("dev", &disk.device).attr("bus", &disk.bus))
+        .children(disk.boot_order.map(|order| Element::new("boot").attr("order", order)))
+        .children((disk.readonly || disk.kind == "cdrom").then(|| Element::new("readonly")))
+        .children(disk.shareable.then(|| Element::new("shareable")))
+        .child(Element::leaf("serial", &disk.serial))
+}
+
 fn cdrom(path: &str, hardware: &Hardware, names: &mut Names) -> Element {
     Element::new("disk")
         .attr("type", "file")
@@ -86,7 +104,8 @@ fn cdrom(path: &str, hardware: &Hardware, names: &mut Names) -> Element {
 /// libvirt's own default SCSI controller is an LSI that current systems cannot drive.
 fn controllers(guest: &GuestSpec, hardware: &Hardware) -> Option<Element> {
     let cdrom = guest.config_drive.is_some() && hardware.cdrom_bus == DiskBus::Scsi;
-    (hardware.disk_bus == DiskBus::Scsi || cdrom)
+    let volume = guest.volumes.iter().any(|disk| disk.bus == DiskBus::Scsi.name());
+    (hardware.disk_bus == DiskBus::Scsi || cdrom || volume)
         .then(|| Element::new("controller").attr("type", "scsi").attr("index", 0).attr("model", "virtio-scsi"))
 }
 

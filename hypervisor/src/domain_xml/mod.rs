@@ -13,7 +13,7 @@ mod metadata;
 pub use hardware::{DiskBus, Hardware, HardwareError, VifModel};
 pub use metadata::NAMESPACE;
 
-use crate::guest::{GuestSpec, ImageFormat, Nic};
+use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
 use crate::options::CpuMode;
 use crate::xml::Element;
 
@@ -53,6 +53,11 @@ pub fn render_interface(nic: &Nic, properties: &[(String, String)], host: &HostF
     Ok(devices::interface(nic, host, &hardware).render())
 }
 
+/// Renders one volume as a disk, for a guest that is defined already.
+pub fn render_disk(disk: &VolumeDisk, direct_io: bool) -> String {
+    devices::volume(disk, direct_io).render()
+}
+
 fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
     Element::new("domain")
         .attr("type", if host.kvm { "kvm" } else { "qemu" })
@@ -74,10 +79,12 @@ fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
 
 fn os(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
     let from_iso = guest.root.as_ref().is_some_and(|root| root.image.format == ImageFormat::Iso);
+    // libvirt takes either kinds of devices or an order of devices.
+    let by_kind = guest.volumes.iter().all(|disk| disk.boot_order.is_none());
     Element::new("os")
         .attr_if("firmware", hardware.uefi.then_some("efi"))
         .child(Element::leaf("type", "hvm").attr("arch", &host.arch).attr("machine", &hardware.machine_type))
-        .child(Element::new("boot").attr("dev", if from_iso { "cdrom" } else { "hd" }))
+        .children(by_kind.then(|| Element::new("boot").attr("dev", if from_iso { "cdrom" } else { "hd" })))
         .children(host.is_x86().then(|| Element::new("smbios").attr("mode", "sysinfo")))
 }
 

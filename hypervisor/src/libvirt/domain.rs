@@ -151,8 +151,8 @@ fn provide_volumes(
     if let Some(root) = &guest.root {
         provide_root(pool, options, guest.instance, root)?;
     }
-    if guest.ephemeral_gib > 0 {
-        pool::ensure_disk(pool, &volumes::ephemeral(guest.instance), u64::from(guest.ephemeral_gib) * GIB, None)?;
+    for (number, gib) in guest.ephemerals_gib.iter().enumerate() {
+        pool::ensure_disk(pool, &volumes::ephemeral(guest.instance, number), u64::from(*gib) * GIB, None)?;
     }
     if guest.swap_mib > 0 {
         pool::ensure_disk(pool, &volumes::swap(guest.instance), u64::from(guest.swap_mib) * MIB, None)?;

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `connection` | open, keepalive, reconnect with backoff; one thread per host |
 //! | `lane`, `gates` | the bounded threads on which a host's calls block; what must not overlap |
-//! | `events`, `node`, `counters`, `volumes` | the only unsafe code: what the bindings lack |
+//! | `events`, `node`, `counters`, `volumes`, `blockcopy` | the only unsafe code: what the bindings lack |
 //! | `watch` | lifecycle events -> host signals |
 //! | `capabilities` | what the host is, has and uses |
 //! | `pool`, `images` | volumes, the image cache |
@@ -13,13 +13,16 @@
 //! | `volumes` | the volume service's volumes |
 //! | `saved` | a guest that stands still, in memory or on the disk |
 //! | `nics` | interfaces of a guest that exists already |
+//! | `disks`, `blockcopy` | volumes plugged in, pulled out, exchanged under a running guest |
 //!
 //! Invariants: no call touches the host's file system except as a volume of our pool; every call has a deadline; a
 //! domain without our metadata element is never touched.
 
+mod blockcopy;
 mod capabilities;
 mod connection;
 mod counters;
+mod disks;
 mod domain;
 mod error;
 mod events;
@@ -55,7 +58,7 @@ use crate::domain_xml::{self, HostFacts};
 use crate::driver::{Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use crate::guest::{
     ConsoleAddress, Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
-    NetworkSpec, Nic, PowerState,
+    NetworkSpec, Nic, PowerState, VolumeDisk,
 };
 use crate::options::{ForwardMode, LibvirtOptions};
 
@@ -69,6 +72,9 @@ const DETACH_POLL: Duration = Duration::from_millis(250);
 
 /// How much longer than other calls the saving and reading of a guest's memory may take.
 const SAVE_FACTOR: u32 = 5;
+
+/// How often a guest that was asked to let go of a disk is looked at, and a disk that is being copied.
+const DISK_POLL: Duration = Duration::from_millis(250);
 
 /// Threads for questions, beside the configured ones.
 const QUESTIONERS: usize = 2;
@@ -193,6 +199,31 @@ impl LibvirtDriver {
             }
             sleep(STOP_POLL.min(end - now)).await;
         }
+    }
+
+    /// Asks the guest for the disk as often as Nova does, and waits each time.
+    async fn wring(&self, instance: InstanceId, serial: &str) -> DriverResult<()> {
+        for attempt in 1..=self.options.device_detach_attempts.max(1) {
+            let asked = serial.to_owned();
+            let gone = self
+                .ask("disk detachment", move |connect, _| disks::ask_for(&domain::require(connect, instance)?, &asked));
+            let end = Instant::now() + self.options.device_detach_timeout;
+            let mut gone = gone.await?;
+            while !gone && Instant::now() < end {
+                sleep(DISK_POLL).await;
+                let wanted = serial.to_owned();
+                let look = self.ask("disk lookup", move |connect, _| {
+                    disks::still_has(&domain::require(connect, instance)?, &wanted)
+                });
+                gone = !look.await?;
+            }
+            if gone {
+                return Ok(());
+            }
+            tracing::info!(%instance, serial, attempt, "the guest has not let go of a disk");
+        }
+        let message = format!("the guest keeps the disk {serial}");
+        Err(DriverError::Failed { call: "disk detachment", message })
     }
 
     /// As `call`, alone with the guest.
@@ -418,6 +449,50 @@ impl Driver for LibvirtDriver {
 
     async fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics> {
         self.ask("diagnostics", move |connect, _| counters::diagnostics(&domain::require(connect, instance)?)).await
+    }
+
+    async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()> {
+        let (disk, direct_io) = (disk.clone(), Arc::clone(&self.direct_io));
+        self.change("disk attachment", instance, self.options.call_deadline, move |connect, _| {
+            let domain = domain::require(connect, instance)?;
+            let direct = direct_io.load(Ordering::Relaxed);
+            match disks::attach(&domain, &disk, direct) {
+                Err(DriverError::Failed { message, .. }) if direct && message.contains("O_DIRECT") => {
+                    direct_io.store(false, Ordering::Relaxed);
+                    disks::forget(&domain, &disk.serial)?;
+                    disks::attach(&domain, &disk, false)
+                }
+                result => result,
+            }
+        })
+        .await
+    }
+
+    async fn detach_disk(&self, instance: InstanceId, serial: &str) -> DriverResult<()> {
+        let forgotten = serial.to_owned();
+        self.change("disk detachment", instance, self.options.call_deadline, move |connect, _| {
+            disks::forget(&domain::require(connect, instance)?, &forgotten)
+        })
+        .await?;
+        self.wring(instance, serial).await
+    }
+
+    async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
+        loop {
+            let (old, new) = (old.to_owned(), new.clone());
+            let direct = self.direct_io.load(Ordering::Relaxed);
+            let step = self.call("disk exchange", move |connect, _| {
+                disks::exchange(&domain::require(connect, instance)?, &old, &new, direct)
+            });
+            if step.await? == disks::Exchange::Done {
+                return Ok(());
+            }
+            sleep(DISK_POLL).await;
+        }
+    }
+
+    async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
+        self.ask("disks", move |connect, _| disks::serials(&domain::require(connect, instance)?)).await
     }
 
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {

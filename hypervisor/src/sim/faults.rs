@@ -52,6 +52,10 @@ calls! {
     AttachNic = "attach_nic",
     DetachNic = "detach_nic",
     VncAddress = "vnc_address",
+    AttachDisk = "attach_disk",
+    DetachDisk = "detach_disk",
+    SwapDisk = "swap_disk",
+    Disks = "disks",
 }
 
 /// What a fault does.

@@ -177,6 +177,18 @@ impl SimFleet {
         self.machine(host).set_clings(instance, clings)
     }
 
+    /// The volumes of every guest, by their serials, sorted.
+    pub fn disks(&self) -> Vec<(InstanceId, String)> {
+        let of = |host| {
+            let machine = self.machine(host);
+            let guests = machine.guests.iter();
+            guests.flat_map(|(id, guest)| guest.volumes.iter().map(|serial| (*id, serial.clone()))).collect::<Vec<_>>()
+        };
+        let mut all: Vec<_> = (0..self.len()).flat_map(of).collect();
+        all.sort();
+        all
+    }
+
     /// The guest ignores its power button from now on.
     pub fn set_deaf(&self, host: usize, instance: InstanceId, deaf: bool) -> DriverResult<()> {
         self.machine(host).set_deaf(instance, deaf)

@@ -39,6 +39,9 @@ pub(super) enum Change {
     /// On, with its memory from the disk.
     Restore(InstanceId),
     Undefine(InstanceId),
+    /// A volume, by its serial.
+    Plug(InstanceId, String),
+    Unplug(InstanceId, String),
     /// Disks without a domain.
     Leak(InstanceId),
     Tidy(InstanceId),
@@ -55,8 +58,8 @@ pub(super) enum Change {
     },
     NoVolume(String),
     /// One more interface, by its MAC.
-    Plug(InstanceId, String),
-    Unplug(InstanceId, String),
+    PlugNic(InstanceId, String),
+    UnplugNic(InstanceId, String),
 }
 
 impl Change {
@@ -73,6 +76,10 @@ impl Change {
             Self::Save(instance) => format!("{host} save {instance}\n"),
             Self::Restore(instance) => format!("{host} restore {instance}\n"),
             Self::Undefine(instance) => format!("{host} undefine {instance}\n"),
+            Self::Plug(instance, serial) => format!("{host} plug {instance} {}\n", serial.replace(['\n', '\r'], " ")),
+            Self::Unplug(instance, serial) => {
+                format!("{host} unplug {instance} {}\n", serial.replace(['\n', '\r'], " "))
+            }
             Self::Leak(instance) => format!("{host} leak {instance}\n"),
             Self::Tidy(instance) => format!("{host} tidy {instance}\n"),
             Self::Image(checksum) => format!("{host} image {checksum}\n"),
@@ -82,8 +89,8 @@ impl Change {
             Self::NoFilter(name) => format!("{host} no-filter {name}\n"),
             Self::Volume { name, size, content } => format!("{host} volume {name} {size} {content}\n"),
             Self::NoVolume(name) => format!("{host} no-volume {name}\n"),
-            Self::Plug(instance, mac) => format!("{host} plug {instance} {mac}\n"),
-            Self::Unplug(instance, mac) => format!("{host} unplug {instance} {mac}\n"),
+            Self::PlugNic(instance, mac) => format!("{host} plug-nic {instance} {mac}\n"),
+            Self::UnplugNic(instance, mac) => format!("{host} unplug-nic {instance} {mac}\n"),
         }
     }
 
@@ -108,6 +115,8 @@ impl Change {
             "save" => Self::Save(rest.parse().ok()?),
             "restore" => Self::Restore(rest.parse().ok()?),
             "undefine" => Self::Undefine(rest.parse().ok()?),
+            "plug" => device(rest).map(|(instance, serial)| Self::Plug(instance, serial))?,
+            "unplug" => device(rest).map(|(instance, serial)| Self::Unplug(instance, serial))?,
             "leak" => Self::Leak(rest.parse().ok()?),
             "tidy" => Self::Tidy(rest.parse().ok()?),
             "image" => Self::Image(rest.to_owned()),
@@ -124,14 +133,17 @@ impl Change {
                 }
             }
             "no-volume" => Self::NoVolume(rest.to_owned()),
-            "plug" => rest.split_once(' ').and_then(|(id, mac)| Some(Self::Plug(id.parse().ok()?, mac.to_owned())))?,
-            "unplug" => {
-                rest.split_once(' ').and_then(|(id, mac)| Some(Self::Unplug(id.parse().ok()?, mac.to_owned())))?
-            }
+            "plug-nic" => device(rest).map(|(instance, mac)| Self::PlugNic(instance, mac))?,
+            "unplug-nic" => device(rest).map(|(instance, mac)| Self::UnplugNic(instance, mac))?,
             _ => return None,
         };
         Some((host.parse().ok()?, change))
     }
+}
+
+fn device(words: &str) -> Option<(InstanceId, String)> {
+    let (instance, name) = words.split_once(' ')?;
+    Some((instance.parse().ok()?, name.to_owned()))
 }
 
 #[derive(Debug)]

@@ -42,6 +42,8 @@ pub struct SimGuest {
     pub nics: BTreeSet<String>,
     /// Whether it keeps devices that it is asked to let go of.
     pub clings: bool,
+    /// The serials of its volumes.
+    pub volumes: BTreeSet<String>,
     started: Instant,
 }
 
@@ -159,6 +161,7 @@ impl Machine {
                     deaf: false,
                     nics: BTreeSet::new(),
                     clings: false,
+                    volumes: BTreeSet::new(),
                     started: Instant::now(),
                 };
                 self.guests.insert(*instance, guest);
@@ -177,6 +180,16 @@ impl Machine {
             Change::Save(instance) => self.put(*instance, PowerState::Shutdown, true),
             Change::Undefine(instance) => {
                 self.guests.remove(instance);
+            }
+            Change::Plug(instance, serial) => {
+                if let Some(guest) = self.guests.get_mut(instance) {
+                    guest.volumes.insert(serial.clone());
+                }
+            }
+            Change::Unplug(instance, serial) => {
+                if let Some(guest) = self.guests.get_mut(instance) {
+                    guest.volumes.remove(serial);
+                }
             }
             Change::Leak(instance) => {
                 self.leaks.insert(*instance);
@@ -200,12 +213,12 @@ impl Machine {
                 self.filters.remove(name);
             }
             Change::Volume { .. } | Change::NoVolume(_) => self.apply_to_volumes(change),
-            Change::Plug(instance, mac) => {
+            Change::PlugNic(instance, mac) => {
                 if let Some(guest) = self.guests.get_mut(instance) {
                     guest.nics.insert(mac.clone());
                 }
             }
-            Change::Unplug(instance, mac) => {
+            Change::UnplugNic(instance, mac) => {
                 if let Some(guest) = self.guests.get_mut(instance) {
                     guest.nics.remove(mac);
                 }
@@ -230,7 +243,8 @@ impl Machine {
         changes.extend(self.volume_changes());
         for (instance, guest) in &self.guests {
             changes.push(Self::definition(*instance, guest));
-            changes.extend(guest.nics.iter().map(|mac| Change::Plug(*instance, mac.clone())));
+            changes.extend(guest.nics.iter().map(|mac| Change::PlugNic(*instance, mac.clone())));
+            changes.extend(guest.volumes.iter().map(|serial| Change::Plug(*instance, serial.clone())));
             if guest.is_on() {
                 changes.push(Change::On(*instance));
             }
@@ -362,7 +376,7 @@ impl Machine {
             self.change(&Change::Leak(instance))?;
             return Err(DriverError::Failed { call: "spawn", message: "simulated fault half way".to_owned() });
         }
-        let disk = spec.root.as_ref().map_or(0, |root| root.size_gib) + spec.ephemeral_gib;
+        let disk = spec.root.as_ref().map_or(0, |root| root.size_gib) + spec.ephemerals_gib.iter().sum::<u32>();
         self.change(&Change::Define {
             instance,
             vcpus: spec.vcpus,
@@ -371,12 +385,54 @@ impl Machine {
             name: spec.domain_name.clone(),
         })?;
         for nic in &spec.nics {
-            self.change(&Change::Plug(instance, nic.mac.clone()))?;
+            self.change(&Change::PlugNic(instance, nic.mac.clone()))?;
+        }
+        for disk in &spec.volumes {
+            self.change(&Change::Plug(instance, disk.serial.clone()))?;
         }
         if self.leaks.contains(&instance) {
             self.change(&Change::Tidy(instance))?;
         }
         self.start(instance)
+    }
+
+    pub(super) fn attach_disk(&mut self, instance: InstanceId, serial: &str) -> DriverResult<()> {
+        match self.guest(instance)?.volumes.contains(serial) {
+            true => Ok(()),
+            false => self.change(&Change::Plug(instance, serial.to_owned())),
+        }
+    }
+
+    pub(super) fn detach_disk(&mut self, instance: InstanceId, serial: &str) -> DriverResult<()> {
+        let guest = self.guest(instance)?;
+        if !guest.volumes.contains(serial) {
+            return Ok(());
+        }
+        if guest.is_on() && guest.clings {
+            let message = format!("the guest keeps the disk {serial}");
+            return Err(DriverError::Failed { call: "disk detachment", message });
+        }
+        self.change(&Change::Unplug(instance, serial.to_owned()))
+    }
+
+    pub(super) fn swap_disk(&mut self, instance: InstanceId, old: &str, new: &str) -> DriverResult<()> {
+        let guest = self.guest(instance)?;
+        if guest.volumes.contains(new) {
+            return self.detach_disk(instance, old);
+        }
+        if !guest.is_on() {
+            return Err(not_running("disk exchange"));
+        }
+        if !guest.volumes.contains(old) {
+            let message = format!("the guest has no disk {old}");
+            return Err(DriverError::Failed { call: "disk exchange", message });
+        }
+        self.change(&Change::Plug(instance, new.to_owned()))?;
+        self.change(&Change::Unplug(instance, old.to_owned()))
+    }
+
+    pub(super) fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
+        Ok(self.guest(instance)?.volumes.iter().cloned().collect())
     }
 
     fn require_surroundings(&self, spec: &GuestSpec) -> DriverResult<()> {
@@ -412,7 +468,7 @@ impl Machine {
             return Ok(());
         }
         self.require_cable("attach_nic", nic)?;
-        self.change(&Change::Plug(instance, nic.mac.clone()))
+        self.change(&Change::PlugNic(instance, nic.mac.clone()))
     }
 
     pub(super) fn detach_nic(&mut self, instance: InstanceId, mac: &str) -> DriverResult<()> {
@@ -424,7 +480,7 @@ impl Machine {
             let message = "the guest did not let go of the device".to_owned();
             return Err(DriverError::Failed { call: "detach_nic", message });
         }
-        self.change(&Change::Unplug(instance, mac.to_owned()))
+        self.change(&Change::UnplugNic(instance, mac.to_owned()))
     }
 
     pub(super) fn destroy(&mut self, instance: InstanceId) -> DriverResult<()> {

@@ -36,7 +36,7 @@ use self::machine::Machine;
 use crate::driver::{Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
 use crate::guest::{
     ConsoleAddress, Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
-    NetworkSpec, Nic,
+    NetworkSpec, Nic, VolumeDisk,
 };
 
 /// How many seconds a lost reply claims to have waited.
@@ -222,6 +222,22 @@ impl Driver for SimHost {
 
     async fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics> {
         self.perform(Call::Diagnostics, |machine| machine.diagnostics(instance)).await
+    }
+
+    async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()> {
+        self.perform(Call::AttachDisk, |machine| machine.attach_disk(instance, &disk.serial)).await
+    }
+
+    async fn detach_disk(&self, instance: InstanceId, serial: &str) -> DriverResult<()> {
+        self.perform(Call::DetachDisk, |machine| machine.detach_disk(instance, serial)).await
+    }
+
+    async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
+        self.perform(Call::SwapDisk, |machine| machine.swap_disk(instance, old, &new.serial)).await
+    }
+
+    async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
+        self.perform(Call::Disks, |machine| machine.disks(instance)).await
     }
 
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {

@@ -9,7 +9,6 @@ use super::option::OptionDef;
 /// (section, name), sorted.
 const INERT: &[(&str, &str)] = &[
     ("DEFAULT", "allow_resize_to_same_host"),
-    ("DEFAULT", "block_device_allocate_retries"),
     ("DEFAULT", "config_drive_format"),
     ("DEFAULT", "enable_new_services"),
     ("DEFAULT", "graceful_shutdown_timeout"),
@@ -17,7 +16,6 @@ const INERT: &[(&str, &str)] = &[
     ("DEFAULT", "instances_path"),
     ("DEFAULT", "max_concurrent_live_migrations"),
     ("DEFAULT", "max_concurrent_snapshots"),
-    ("DEFAULT", "max_local_block_devices"),
     ("DEFAULT", "network_allocate_retries"),
     ("DEFAULT", "osapi_compute_listen"),
     ("DEFAULT", "osapi_compute_listen_port"),
@@ -46,7 +44,6 @@ const INERT: &[(&str, &str)] = &[
     ("compute", "cpu_dedicated_set"),
     ("compute", "cpu_shared_set"),
     ("compute", "image_type_exclude_list"),
-    ("compute", "max_disk_devices_to_attach"),
     ("compute", "shutdown_retry_interval"),
     ("compute", "vmdk_allowed_types"),
     ("filter_scheduler", "available_filters"),

@@ -74,6 +74,8 @@ pub fn actors(config: &Config) -> Options {
         reserved_host_memory_mb: default.reserved_host_memory_mb,
         reserved_host_disk_mb: default.reserved_host_disk_mb,
         shutdown_timeout: default.shutdown_timeout,
+        volume_looks: default.block_device_allocate_retries,
+        volume_pause: Duration::from_secs(default.block_device_allocate_retries_interval.into()),
         reclaim_interval: Duration::from_secs(default.reclaim_instance_interval.into()),
         soft_reboot_timeout: config.libvirt.wait_soft_reboot_seconds,
         max_concurrent_builds: default.max_concurrent_builds as usize,
@@ -203,6 +205,8 @@ pub fn compute(config: &Config) -> Compute {
         vnc_enabled: config.vnc.enabled,
         novncproxy_base_url: config.vnc.novncproxy_base_url.clone(),
         console_token_ttl: config.consoleauth.token_ttl,
+        max_local_block_devices: default.max_local_block_devices,
+        max_disk_devices: usize::try_from(config.compute.max_disk_devices_to_attach).ok(),
         host: default.host.clone(),
     })
 }

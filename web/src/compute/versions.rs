@@ -102,6 +102,36 @@ pub(super) const fn services_can_be_forced_down(version: Microversion) -> bool {
     version.at_least(v(2, 11))
 }
 
+/// Volumes that several servers may have can be attached.
+pub(super) const fn volumes_may_be_shared(version: Microversion) -> bool {
+    version.at_least(v(2, 60))
+}
+
+/// Volumes are attached while nobody waits: the answer says nothing of the device.
+pub(super) const fn volumes_are_attached_in_the_background(version: Microversion) -> bool {
+    version.at_least(v(2, 101))
+}
+
+/// Attachments show their tags.
+pub(super) const fn attachments_have_tags(version: Microversion) -> bool {
+    version.at_least(v(2, 70))
+}
+
+/// Attachments show whether the volume ends with the server.
+pub(super) const fn attachments_show_deletion(version: Microversion) -> bool {
+    version.at_least(v(2, 79))
+}
+
+/// An attachment can be changed without another volume taking its place.
+pub(super) const fn attachments_can_be_changed(version: Microversion) -> bool {
+    version.at_least(v(2, 85))
+}
+
+/// Attachments without an id in the volume service are not shown.
+pub(super) const fn attachments_have_ids(version: Microversion) -> bool {
+    version.at_least(v(2, 89))
+}
+
 /// Diagnostics have one form for all hypervisors.
 pub(super) const fn diagnostics_are_standard(version: Microversion) -> bool {
     version.at_least(v(2, 48))

@@ -27,6 +27,9 @@ pub(super) fn deed(event: &Event) -> Option<&'static str> {
         InstanceEvent::NicAttachRequested(_) => "attach interface",
         InstanceEvent::NicDetachRequested(_) => "detach interface",
         InstanceEvent::NicsRefreshed(_) => "addresses refreshed",
+        InstanceEvent::VolumeAttachRequested(_) => "attach volume",
+        InstanceEvent::VolumeDetachRequested(_) => "detach volume",
+        InstanceEvent::VolumeSwapRequested(_) => "swap volume",
         InstanceEvent::Locked(_) => "lock",
         InstanceEvent::Unlocked(_) => "unlock",
         _ => return None,
@@ -43,6 +46,9 @@ pub(super) fn is_trouble(event: &Event) -> bool {
                     | InstanceEvent::PowerFailed(_)
                     | InstanceEvent::RestoreFailed(_)
                     | InstanceEvent::NicDetachFailed(_)
+                    | InstanceEvent::VolumeAttachFailed(_)
+                    | InstanceEvent::VolumeDetachFailed(_)
+                    | InstanceEvent::VolumeSwapFailed(_)
                     | InstanceEvent::Unplaced(_)
             )
         }
@@ -114,6 +120,7 @@ fn process(event: &ProcessEvent) -> String {
         ProcessEvent::StepDone(done) => match &done.output {
             Output::Host { hostname, .. } => format!("{}: host {hostname}", done.step),
             Output::Nics(nics) => format!("{}: {}", done.step, addresses(nics)),
+            Output::Connected(way) => format!("{}: {} in pool {}", done.step, way.volume, way.pool),
             Output::Nothing => done.step.clone(),
         },
         ProcessEvent::StepFailed(failed) => {

@@ -13,6 +13,7 @@ pub mod server_actions;
 pub mod server_groups;
 pub mod server_parts;
 pub mod servers;
+pub mod volume_attachments;
 
 use crate::schema::{Schema, object, query, string};
 

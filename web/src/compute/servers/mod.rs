@@ -17,6 +17,8 @@ mod scheduling;
 pub(super) mod security_groups;
 pub(super) mod shares;
 pub(super) mod tags;
+pub(super) mod volumes;
+pub(super) mod volumes_boot;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -2,9 +2,10 @@
 
 use chronova_actors::house::House;
 use chronova_events::ids::{FlavorId, ProjectId, ServerGroupId};
-use chronova_events::instance::{FlavorSnapshot, ImageSnapshot, KeySnapshot};
+use chronova_events::instance::{BlockDevicesMapped, FlavorSnapshot, ImageSnapshot, KeySnapshot};
 use chronova_events::server_group::ServerGroupCreated;
 
+use super::volumes::{self, Disks};
 use super::wish::Wish;
 use crate::compute::{quotas, reject, zones};
 use crate::ctx::Ctx;
@@ -17,6 +18,8 @@ pub(super) struct Admitted {
     pub project: ProjectId,
     pub flavor: FlavorSnapshot,
     pub image: Option<ImageSnapshot>,
+    /// The disks, where image and flavor do not say it all.
+    pub mapped: Option<BlockDevicesMapped>,
     pub key: Option<KeySnapshot>,
     pub availability_zone: Option<String>,
     pub forced_host: Option<String>,
@@ -36,13 +39,19 @@ pub(super) async fn admit(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Admit
     limits(ctx, &project, wish)?;
     let key = key(ctx, house, wish)?;
     let flavor = flavor(ctx, house, wish)?;
-    let image = image(ctx, house, wish, &project, &flavor).await?;
+    let found = find_image(ctx, house, wish, &project).await?;
+    let (devices, mut disks) = volumes::plan(ctx, house, wish, &project, &flavor, found.as_ref()).await?;
+    check_image(ctx, &flavor, &disks, found.as_ref())?;
+    volumes::admit(ctx, house, &project, &flavor, devices, &mut disks).await?;
+    // A server on a volume has no image of its own, even if its volume is made from one.
+    let image = found.filter(|_| !disks.volume_backed);
     house.networks.check(&project, &wish.networks, &wish.security_groups).await.map_err(reject::network)?;
     if ctx.body["server"]["networks"] == "auto" {
         house.networks.check_auto(&project).await.map_err(reject::network)?;
     }
     let group = group(ctx, house, wish)?;
-    Ok(Admitted { project, flavor, image, key, availability_zone, forced_host, group, requested_host })
+    let mapped = disks.mapped;
+    Ok(Admitted { project, flavor, image, mapped, key, availability_zone, forced_host, group, requested_host })
 }
 
 /// The group of the scheduler hint `group`. Another project's group is as unknown as one that is not there, except for
@@ -183,24 +192,31 @@ fn flavor(ctx: &Ctx, house: &House, wish: &Wish) -> Result<FlavorSnapshot, Fault
     })
 }
 
-async fn image(
+async fn find_image(
     ctx: &Ctx,
     house: &House,
     wish: &Wish,
     project: &ProjectId,
-    flavor: &FlavorSnapshot,
 ) -> Result<Option<ImageSnapshot>, Fault> {
     let Some(id) = wish.image else { return Ok(None) };
-    let image = house.images.find(id, project, ctx.caller().is_admin).await.map_err(reject::image)?;
+    house.images.find(id, project, ctx.caller().is_admin).await.map(Some).map_err(reject::image)
+}
+
+/// Nova: `_validate_flavor_image_nostatus`. What has no image to boot from has nothing to compare.
+fn check_image(ctx: &Ctx, flavor: &FlavorSnapshot, disks: &Disks, found: Option<&ImageSnapshot>) -> Result<(), Fault> {
+    let Some(image) = disks.boot_image.as_ref() else { return Ok(()) };
     if image.min_memory_mib > flavor.memory_mib {
         return Err(Fault::bad_request("Flavor's memory is too small for requested image."));
     }
+    if disks.volume_backed || found.is_none() {
+        return volumes::check_min_disk(disks);
+    }
     if flavor.root_gib == 0 {
         // The root disk takes the image's size, which the project does not pay for.
-        if !ctx.allows("os_compute_api:servers:create:zero_disk_flavor", &ctx.own_target()) {
-            return Err(Fault::forbidden("Only volume-backed servers are allowed for flavors with zero disk."));
-        }
-        return Ok(Some(image));
+        return match ctx.allows("os_compute_api:servers:create:zero_disk_flavor", &ctx.own_target()) {
+            true => Ok(()),
+            false => Err(Fault::forbidden("Only volume-backed servers are allowed for flavors with zero disk.")),
+        };
     }
     let disk = u64::from(flavor.root_gib) * GIB;
     let size = image.size.max(image.virtual_size);
@@ -210,11 +226,11 @@ async fn image(
         )));
     }
     let least = u64::from(image.min_disk_gib) * GIB;
-    if least > disk {
-        return Err(Fault::bad_request(format!(
+    match least > disk {
+        true => Err(Fault::bad_request(format!(
             "Flavor's disk is smaller than the minimum size specified in image metadata. Flavor disk is {disk} bytes, \
              minimum size is {least} bytes."
-        )));
+        ))),
+        false => Ok(()),
     }
-    Ok(Some(image))
 }
