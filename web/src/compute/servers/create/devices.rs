@@ -68,6 +68,15 @@ impl Mappings {
             true => of_old(old)?,
             false => of_new(new, image_given)?,
         };
+        // An image becomes a local disk only as the root of a server that is made from this very image.
+        let booted: Option<ImageId> = server.get("imageRef").and_then(Value::as_str).and_then(|id| id.parse().ok());
+        let is_other = |one: &Mapped| match (one.device.source, one.device.place) {
+            (BlockSource::Image(id), BlockPlace::Local) => booted != Some(id),
+            _ => false,
+        };
+        if devices.iter().any(is_other) {
+            return Err(invalid("Mapping image to local is not supported."));
+        }
         Ok(Self { devices, legacy, given: !old.is_empty() || !new.is_empty() })
     }
 }
