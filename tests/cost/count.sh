@@ -11,6 +11,7 @@ BIN=${CHRONOVA_BIN:-../../target/debug/chronova}
 MOST=10 # percent
 command -v valgrind >/dev/null || { echo "valgrind is not installed"; exit 77; }
 [ -x "$BIN" ] || { echo "no program at $BIN"; exit 77; }
+[ -n "${CHRONOVA_BLESS:-}" ] || [ -s instructions.txt ] || { echo "no figures yet: CHRONOVA_BLESS=1 writes them"; exit 77; }
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/chronova-cost.XXXXXX")
 trap 'rm -rf "$work"' EXIT

@@ -23,6 +23,16 @@ sim_open() {
 
 sim_client() {
   command -v openstack >/dev/null || cannot "no openstack client on the PATH"
+  # One password for all commands: to check one takes longer than most commands do.
+  local password user token
+  password=$(sed -n 's/^ *password: "\{0,1\}\([^"]*\).*/\1/p' "$DATA/clouds.yaml")
+  user='"user":{"name":"admin","domain":{"id":"default"},"password":"'$password'"}'
+  token=$(curl -sSi -H 'Content-Type: application/json' "$URL/identity/v3/auth/tokens" -d '{"auth":{"identity":{"methods":["password"],
+    "password":{'"$user"'}},"scope":{"project":{"name":"admin","domain":{"id":"default"}}}}}' | tr -d '\r' | sed -n 's/^x-subject-token: //Ip')
+  [ -n "$token" ] || { bad "a token is given"; exit 1; }
+  printf '%s\n' 'clouds:' '  chronova:' '    auth_type: v3token' '    auth:' "      auth_url: $URL/identity/v3" "      token: $token" \
+    '      project_name: admin' '      project_domain_id: default' '    region_name: RegionOne' >"$WORK/clouds.yaml"
+  export OS_CLIENT_CONFIG_FILE=$WORK/clouds.yaml
   PYTHON=$(dirname "$(readlink -f "$(command -v openstack)")")/python3
   "$PYTHON" "$HERE/client.py" serve "$WORK/client" >"$WORK/client.log" 2>&1 &
   CLIENT=$!

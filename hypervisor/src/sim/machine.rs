@@ -80,8 +80,8 @@ pub(super) struct Machine {
     leaks: BTreeSet<InstanceId>,
     copies: BTreeSet<(InstanceId, ImageId)>,
     images: BTreeSet<String>,
-    networks: BTreeSet<NetworkId>,
-    filters: BTreeSet<String>,
+    pub(super) networks: BTreeSet<NetworkId>,
+    pub(super) filters: BTreeSet<String>,
     /// The volume service's volumes: bytes and content.
     pub(super) volumes: BTreeMap<String, (u64, String)>,
     /// As they were last given in this process; not kept.
@@ -555,37 +555,6 @@ impl Machine {
         Ok(())
     }
 
-    fn require_cable(&self, call: &'static str, nic: &Nic) -> DriverResult<()> {
-        let failed = |message: String| Err(DriverError::Failed { call, message });
-        if !self.networks.contains(&nic.network) {
-            return failed(format!("network {} is not on this host", nic.network));
-        }
-        match &nic.filter {
-            Some(filter) if !self.filters.contains(filter) => failed(format!("filter {filter} is not on this host")),
-            _ => Ok(()),
-        }
-    }
-
-    pub(super) fn attach_nic(&mut self, instance: InstanceId, nic: &Nic) -> DriverResult<()> {
-        if self.guest(instance)?.nics.contains(&nic.mac) {
-            return Ok(());
-        }
-        self.require_cable("attach_nic", nic)?;
-        self.change(&Change::PlugNic(instance, nic.mac.clone()))
-    }
-
-    pub(super) fn detach_nic(&mut self, instance: InstanceId, mac: &str) -> DriverResult<()> {
-        let guest = self.guest(instance)?;
-        if !guest.nics.contains(mac) {
-            return Ok(());
-        }
-        if guest.clings && guest.is_on() {
-            let message = "the guest did not let go of the device".to_owned();
-            return Err(DriverError::Failed { call: "detach_nic", message });
-        }
-        self.change(&Change::UnplugNic(instance, mac.to_owned()))
-    }
-
     pub(super) fn destroy(&mut self, instance: InstanceId) -> DriverResult<()> {
         let torn = std::mem::take(&mut self.tear);
         let known = self.guests.contains_key(&instance);
@@ -599,7 +568,7 @@ impl Machine {
         if self.leaks.contains(&instance) { self.change(&Change::Tidy(instance)) } else { Ok(()) }
     }
 
-    fn guest(&self, instance: InstanceId) -> DriverResult<&SimGuest> {
+    pub(super) fn guest(&self, instance: InstanceId) -> DriverResult<&SimGuest> {
         self.guests.get(&instance).ok_or(DriverError::NoSuchGuest(instance))
     }
 
@@ -727,35 +696,6 @@ impl Machine {
         Ok(())
     }
 
-    /// As libvirt numbers displays: from 5900 on, by the guests that run.
-    pub(super) fn vnc_address(&self, instance: InstanceId) -> DriverResult<ConsoleAddress> {
-        if !self.guest(instance)?.is_on() {
-            return Err(not_running("vnc_address"));
-        }
-        let running = self.guests.iter().filter(|(_, guest)| guest.is_on());
-        let display = running.take_while(|(id, _)| **id != instance).count();
-        let port = u16::try_from(display).unwrap_or_default().saturating_add(5_900);
-        Ok(ConsoleAddress { host: "127.0.0.1".to_owned(), port })
-    }
-
-    /// As much as a simulation knows: that it runs, and on what.
-    pub(super) fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics> {
-        let guest = self.guest(instance)?;
-        if !guest.is_on() {
-            return Err(not_running("diagnostics"));
-        }
-        let kib = guest.memory_mib * 1024;
-        Ok(Diagnostics {
-            hypervisor: if self.uri.kvm { "kvm" } else { "qemu" }.to_owned(),
-            cpu_nanoseconds: vec![0; guest.vcpus as usize],
-            memory_max_kib: kib,
-            memory_kib: kib,
-            memory: vec![("actual".to_owned(), kib)],
-            disks: vec![DiskCounters { device: "vda".to_owned(), ..DiskCounters::default() }],
-            nics: guest.nics.iter().map(|mac| NicCounters { mac: mac.clone(), ..NicCounters::default() }).collect(),
-        })
-    }
-
     // What happens to the machine.
 
     /// Power off, guests and all; what the caller of the moment sees.
@@ -801,12 +741,6 @@ impl Machine {
         Ok(())
     }
 
-    pub(super) fn set_clings(&mut self, instance: InstanceId, clings: bool) -> DriverResult<()> {
-        let guest = self.guests.get_mut(&instance).ok_or(DriverError::NoSuchGuest(instance))?;
-        guest.clings = clings;
-        Ok(())
-    }
-
     pub(super) fn set_deaf(&mut self, instance: InstanceId, deaf: bool) -> DriverResult<()> {
         let guest = self.guests.get_mut(&instance).ok_or(DriverError::NoSuchGuest(instance))?;
         guest.deaf = deaf;
@@ -818,6 +752,6 @@ fn not_cached(image: &ImageRef) -> DriverError {
     DriverError::BadImage { image: image.id.to_string(), reason: "it is not in the host's cache".to_owned() }
 }
 
-fn not_running(call: &'static str) -> DriverError {
+pub(super) fn not_running(call: &'static str) -> DriverError {
     DriverError::Failed { call, message: "the guest is not running".to_owned() }
 }

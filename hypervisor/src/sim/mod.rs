@@ -8,6 +8,7 @@
 //! Invariants: without latency no call waits or spawns anything; the same seed and the same calls give the same
 //! outcomes; a spawn needs its image, networks and filters, as on a real host.
 
+mod devices;
 mod faults;
 mod fleet;
 mod journal;

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use chronova_events::clock::Clock;
 use chronova_events::envelope::Position;
 use chronova_events::store::EventStore;
 use chronova_tests::compute_api::{ADMIN, Api};

@@ -35,6 +35,7 @@ pub(super) fn view(ctx: &Ctx, volume: Arc<VolumeRecord>) -> Result<VolumeView, F
     let target = target(&volume);
     Ok(VolumeView {
         type_name: kind.map(|kind| kind.name.clone()),
+        pool: ctx.app.volumes()?.options.pool.clone(),
         links: ctx.links.pair("volumes", &volume.created.volume.to_string()),
         inner: ctx.allows("volume_extension:volume_host_attribute", &target),
         image_metadata: ctx.allows("volume_extension:volume_image_metadata:show", &target),
