@@ -247,7 +247,6 @@ impl Trial {
             ephemerals_gib: vec![1],
             swap_mib: 16,
             volumes: vec![],
-            nics: vec![nic],
             nics: vec![self.nic()],
             config_drive: Some(self.fixture.config_drive.clone()),
             hardware: Vec::new(),
