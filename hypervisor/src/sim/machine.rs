@@ -15,8 +15,7 @@ use super::qcow2;
 use super::uri::SimUri;
 use crate::driver::{DriverError, DriverResult, HostSignal};
 use crate::guest::{
-    ConsoleAddress, CpuInfo, Diagnostics, DiskCounters, FilterSpec, GuestSpec, GuestStatus, HostCapabilities,
-    HostUsage, ImageRef, Nic, NicCounters, PowerState, Quiesce, Renew,
+    CpuInfo, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, PowerState, Quiesce, Renew,
 };
 use crate::traits;
 

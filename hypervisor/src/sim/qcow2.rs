@@ -4,12 +4,14 @@ use bytes::Bytes;
 
 const CLUSTER: usize = 65_536;
 const CLUSTER_BITS: u32 = 16;
+/// Entries of the first-level table that one cluster holds.
+const MOST_L1: u32 = 8_192;
 /// What one entry of the first-level table stands for: a cluster of second-level entries of one cluster each.
 const PER_L1: u64 = (CLUSTER as u64 / 8) * CLUSTER as u64;
 
 /// An empty disk of `size` bytes.
 pub(super) fn empty(size: u64, note: &str) -> Bytes {
-    let entries = u32::try_from(size.div_ceil(PER_L1)).unwrap_or(u32::MAX).min(CLUSTER as u32 / 8);
+    let entries = u32::try_from(size.div_ceil(PER_L1)).unwrap_or(u32::MAX).min(MOST_L1);
     // Header, first-level table, reference count table, reference counts.
     let mut file = vec![0_u8; 4 * CLUSTER];
     let mut at = 0;
