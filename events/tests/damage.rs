@@ -390,3 +390,39 @@ async fn closing_answers_what_waits_and_ends_everything() {
     let again = open(&path).expect("the lock is free although the old handle still exists");
     assert_eq!(again.verify().await.unwrap().events, acknowledged as u64);
 }
+
+/// The index by stream follows in steps; what it does not have yet is read all the same.
+#[tokio::test]
+async fn a_stream_is_whole_on_both_sides_of_the_end_of_its_index() {
+    const STREAMS: u64 = 7;
+    const APPENDS: u64 = 12;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.db");
+    let store = open(&path).unwrap();
+    for round in 0..APPENDS {
+        for n in 0..STREAMS {
+            let events = (0..100).map(|at| event(format!("{round} {at}"))).collect();
+            let appended = store.append(&stream(n), Expected::Exact(Revision(round * 100)), events).await.unwrap();
+            assert_eq!(appended.revision, Revision((round + 1) * 100));
+        }
+    }
+    // Some of 8,400 events are in the index, some are not.
+    let beside = chronova_events::store::sqlite::ReadOnlyLog::open(&path).unwrap();
+    for n in 0..STREAMS {
+        let all = store.read_stream(&stream(n), Revision::NONE, usize::MAX).await.unwrap();
+        let revisions: Vec<u64> = all.iter().map(|event| event.revision.0).collect();
+        assert_eq!(revisions, (1..=APPENDS * 100).collect::<Vec<_>>());
+        assert_eq!(
+            contents(&beside.read_stream(&stream(n), Revision::NONE, usize::MAX).await.unwrap()),
+            contents(&all)
+        );
+        let middle = store.read_stream(&stream(n), Revision(1_150), 30).await.unwrap();
+        assert_eq!(contents(&middle), contents(&all[1_150..1_180]));
+    }
+    store.verify().await.unwrap();
+    store.close().await;
+    let store = open(&path).unwrap();
+    assert_eq!(store.read_stream(&stream(3), Revision(1_199), 9).await.unwrap().len(), 1);
+    assert_eq!(store.verify().await.unwrap().events, STREAMS * APPENDS * 100);
+    store.close().await;
+}
