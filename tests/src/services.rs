@@ -208,7 +208,7 @@ impl Images for OneImage {
         Ok(ImageSnapshot {
             id: image,
             name: made.draft.name.clone(),
-            checksum: Sha512::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect(),
+            checksum: format!("{:x}", Sha512::digest(bytes)),
             format: made.draft.format.clone(),
             size: bytes.len() as u64,
             virtual_size: 1 << 30,

@@ -408,7 +408,7 @@ impl Life {
             access_ip_v4: now.access_ip_v4,
             access_ip_v6: now.access_ip_v6,
         };
-        self.work(instance, WorkCommand::Rebuild { request, asker: ADMIN }).await
+        self.work(instance, WorkCommand::Rebuild { request: Box::new(request), asker: ADMIN }).await
     }
 
     pub async fn rescue(&self, instance: InstanceId) -> Result<(), String> {

@@ -325,12 +325,6 @@ async fn question(
             let limits = json!({"quota_class_set": {"key_pairs": 100}});
             Some(("PUT", "/os-quota-class-sets/other".into(), ADMIN, Some(limits)))
         }
-        "quota_classes.update" => {
-            let class = json!({"quota_class_set": {"instances": 20, "cores": 50}});
-            Some(("PUT", "/os-quota-class-sets/default".into(), ADMIN, Some(class)))
-        }
-        "instance_usage_audit_log.index" => get("/os-instance_usage_audit_log".into()),
-        "instance_usage_audit_log.show" => get("/os-instance_usage_audit_log/2026-01-01%2000:00:00".into()),
         "quota_classes.show" => get("/os-quota-class-sets/default".into()),
         "security_groups.ServerSecurityGroup.index" => get(format!("/servers/{server}/os-security-groups")),
         "images.index" => get("/images".into()),

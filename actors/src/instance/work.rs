@@ -25,7 +25,7 @@ pub enum WorkCommand {
         asker: Asker,
     },
     Rebuild {
-        request: RebuildRequested,
+        request: Box<RebuildRequested>,
         asker: Asker,
     },
     Rescue {
@@ -123,7 +123,7 @@ pub(super) fn decide(server: &Alive, command: WorkCommand) -> Decision {
         }
         WorkCommand::Rebuild { request, asker } => {
             let other_image = server.request.image.as_ref().is_none_or(|image| image.id != request.image.id);
-            asked(Action::Rebuild, asker, RebuildRequested { other_image, ..request }.into())
+            asked(Action::Rebuild, asker, RebuildRequested { other_image, ..*request }.into())
         }
         WorkCommand::Rescue { process, image, asker } => {
             asked(Action::Rescue, asker, RescueRequested { process, image }.into())

@@ -108,7 +108,7 @@ pub(super) async fn claim(work: &Work, server: &Alive, mut request: Request) -> 
         // The root disk takes no room on the host.
         request.flavor.root_gib = 0;
     }
-    if let Some(only) = build_volumes::only_host(work, &server).await? {
+    if let Some(only) = build_volumes::only_host(work, server).await? {
         let name = house.views.hosts.read(|hosts| hosts.get(only).map(|host| host.hostname.clone()));
         request.requested_host = request.requested_host.or(name);
     }

@@ -72,7 +72,7 @@ impl World {
             views: core.views,
             fleet: Fleet::new(0),
             clock: core.clock,
-            passwords: Default::default(),
+            passwords: chronova_actors::passwords::Passwords::default(),
             scheduler: Arc::default(),
             log: core.store,
             options,

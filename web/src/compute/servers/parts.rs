@@ -6,7 +6,7 @@ use chronova_projections::networks::Networks;
 use serde_json::{Map, Value, json};
 
 use super::{Found, find};
-use crate::compute::bodies::{no_query, server_parts as bodies};
+use crate::compute::bodies::no_query;
 use crate::compute::versions;
 use crate::compute::views::security_group;
 use crate::compute::views::server::addresses;

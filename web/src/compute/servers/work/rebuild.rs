@@ -27,7 +27,7 @@ pub(super) async fn rebuild(ctx: Ctx) -> Result<Reply, Fault> {
     let image = image(&ctx, &found, &body).await?;
     let request = request(&body, found.server()?, key, image);
     create::limits(&ctx, &found.server()?.request.project, &body)?;
-    ask(&ctx, &found, WorkCommand::Rebuild { request, asker: asker(&ctx, &found) }).await?;
+    ask(&ctx, &found, WorkCommand::Rebuild { request: Box::new(request), asker: asker(&ctx, &found) }).await?;
     answer(&ctx, &found, &body)
 }
 
