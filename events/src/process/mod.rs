@@ -304,6 +304,12 @@ pub struct Finished {
 
 /// One example of each.
 pub fn samples() -> Vec<ProcessEvent> {
+    let mut all = of_all();
+    all.extend(of_images(ProcessId(uuid::Uuid::from_u128(1))));
+    all
+}
+
+fn of_all() -> Vec<ProcessEvent> {
     let uuid = uuid::Uuid::from_u128;
     let process = ProcessId(uuid(1));
     let fault = FaultInfo { code: 500, message: "no room".into(), details: "disk full".into() };
@@ -320,7 +326,7 @@ pub fn samples() -> Vec<ProcessEvent> {
         readonly: false,
         shareable: false,
     };
-    let mut all: Vec<ProcessEvent> = vec![
+    vec![
         Started { process, task: Task::BuildInstance { instance: InstanceId(uuid(2)) } }.into(),
         StepDone { step: step(), output: Output::Host { host, hostname: "h1".into() } }.into(),
         StepFailed { step: step(), elsewhere: true, host: Some(host), fault }.into(),
@@ -347,9 +353,7 @@ pub fn samples() -> Vec<ProcessEvent> {
         Started { process, task: Task::DetachVolume(disk) }.into(),
         Started { process, task: Task::SwapVolume { disk, new: VolumeId(uuid(13)), new_attachment } }.into(),
         StepDone { step: step(), output: Output::Connected(connection) }.into(),
-    ];
-    all.extend(of_images(process));
-    all
+    ]
 }
 
 fn of_images(process: ProcessId) -> impl Iterator<Item = ProcessEvent> {

@@ -1,4 +1,4 @@
-//! Interfaces of a simulated guest that exists already, its counters and its console.
+//! Interfaces and volumes of a simulated guest that exists already, its counters and its console.
 
 use chronova_events::ids::InstanceId;
 
@@ -24,7 +24,7 @@ impl Machine {
             return Ok(());
         }
         self.require_cable("attach_nic", nic)?;
-        self.change(&Change::Plug(instance, nic.mac.clone()))
+        self.change(&Change::PlugNic(instance, nic.mac.clone()))
     }
 
     pub(super) fn detach_nic(&mut self, instance: InstanceId, mac: &str) -> DriverResult<()> {
@@ -36,7 +36,7 @@ impl Machine {
             let message = "the guest did not let go of the device".to_owned();
             return Err(DriverError::Failed { call: "detach_nic", message });
         }
-        self.change(&Change::Unplug(instance, mac.to_owned()))
+        self.change(&Change::UnplugNic(instance, mac.to_owned()))
     }
 
     /// As libvirt numbers displays: from 5900 on, by the guests that run.
@@ -72,5 +72,44 @@ impl Machine {
             disks: vec![DiskCounters { device: "vda".to_owned(), ..DiskCounters::default() }],
             nics: guest.nics.iter().map(|mac| NicCounters { mac: mac.clone(), ..NicCounters::default() }).collect(),
         })
+    }
+
+    pub(super) fn attach_disk(&mut self, instance: InstanceId, serial: &str) -> DriverResult<()> {
+        match self.guest(instance)?.volumes.contains(serial) {
+            true => Ok(()),
+            false => self.change(&Change::Plug(instance, serial.to_owned())),
+        }
+    }
+
+    pub(super) fn detach_disk(&mut self, instance: InstanceId, serial: &str) -> DriverResult<()> {
+        let guest = self.guest(instance)?;
+        if !guest.volumes.contains(serial) {
+            return Ok(());
+        }
+        if guest.is_on() && guest.clings {
+            let message = format!("the guest keeps the disk {serial}");
+            return Err(DriverError::Failed { call: "disk detachment", message });
+        }
+        self.change(&Change::Unplug(instance, serial.to_owned()))
+    }
+
+    pub(super) fn swap_disk(&mut self, instance: InstanceId, old: &str, new: &str) -> DriverResult<()> {
+        let guest = self.guest(instance)?;
+        if guest.volumes.contains(new) {
+            return self.detach_disk(instance, old);
+        }
+        if !guest.is_on() {
+            return Err(not_running("disk exchange"));
+        }
+        if !guest.volumes.contains(old) {
+            let message = format!("the guest has no disk {old}");
+            return Err(DriverError::Failed { call: "disk exchange", message });
+        }
+        self.change(&Change::Plug(instance, new.to_owned()))?;
+        self.change(&Change::Unplug(instance, old.to_owned()))
+    }
+
+    pub(super) fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
+        Ok(self.guest(instance)?.volumes.iter().cloned().collect())
     }
 }

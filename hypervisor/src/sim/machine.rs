@@ -11,13 +11,9 @@ use tokio::time::Instant;
 
 use super::faults::{Call, Chance, Effect, FaultPlan};
 use super::journal::{Change, Journal};
-use super::qcow2;
 use super::uri::SimUri;
 use crate::driver::{DriverError, DriverResult, HostSignal};
-use crate::guest::{
-    CpuInfo, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, PowerState, Quiesce, Renew,
-};
-use crate::traits;
+use crate::guest::{FilterSpec, GuestSpec, GuestStatus, ImageRef, PowerState};
 
 /// Signals a listener may lag behind; kept small because a fleet has many machines.
 const SIGNALS: usize = 64;
@@ -65,20 +61,20 @@ impl SimGuest {
 pub(super) struct Machine {
     index: usize,
     pub(super) uri: Arc<SimUri>,
-    host: HostId,
-    hostname: String,
+    pub(super) host: HostId,
+    pub(super) hostname: String,
     journal: Option<Arc<Journal>>,
     chance: Chance,
     pub(super) faults: FaultPlan,
     pub(super) calls: BTreeMap<Call, u64>,
     alive: bool,
     /// Of this process, as long as it runs.
-    up_since: Instant,
+    pub(super) up_since: Instant,
     tear: bool,
     pub(super) guests: BTreeMap<InstanceId, SimGuest>,
     leaks: BTreeSet<InstanceId>,
-    copies: BTreeSet<(InstanceId, ImageId)>,
-    images: BTreeSet<String>,
+    pub(super) copies: BTreeSet<(InstanceId, ImageId)>,
+    pub(super) images: BTreeSet<String>,
     pub(super) networks: BTreeSet<NetworkId>,
     pub(super) filters: BTreeSet<String>,
     /// The volume service's volumes: bytes and content.
@@ -253,7 +249,7 @@ impl Machine {
         }
     }
 
-    fn put_rescued(&mut self, instance: InstanceId, rescued: bool) {
+    pub(super) fn put_rescued(&mut self, instance: InstanceId, rescued: bool) {
         if let Some(guest) = self.guests.get_mut(&instance) {
             guest.rescued = rescued;
         }
@@ -318,79 +314,6 @@ impl Machine {
 
     // What a call does.
 
-    pub(super) fn capabilities(&self) -> HostCapabilities {
-        let features = ["aes", "avx", "avx2", "sse", "sse2", "sse4.1", "sse4.2", "ssse3", "vmx"];
-        let cpu = CpuInfo {
-            arch: "x86_64".to_owned(),
-            model: "Skylake-Server-IBRS".to_owned(),
-            vendor: "Intel".to_owned(),
-            sockets: 1,
-            cores: self.uri.vcpus,
-            threads: 1,
-            features: features.map(str::to_owned).to_vec(),
-        };
-        HostCapabilities {
-            host: self.host,
-            hostname: self.hostname.clone(),
-            hypervisor_type: "QEMU".to_owned(),
-            hypervisor_version: 7_002_000,
-            libvirt_version: 9_000_000,
-            host_ip: "127.0.0.1".to_owned(),
-            vcpus: self.uri.vcpus,
-            memory_mib: self.uri.memory_mib,
-            disk_gib: self.uri.disk_gib,
-            traits: traits::of_host(&cpu, &["virtio".to_owned(), "vga".to_owned()], true),
-            cpu,
-            kvm: self.uri.kvm,
-        }
-    }
-
-    pub(super) fn usage(&self) -> HostUsage {
-        let running = || self.guests.values().filter(|guest| guest.is_on());
-        let disk_used_gib = self.guests.values().map(|guest| guest.disk_gib).sum();
-        HostUsage {
-            memory_used_mib: 512 + running().map(|guest| guest.memory_mib).sum::<u64>(),
-            disk_used_gib,
-            disk_free_gib: self.uri.disk_gib.saturating_sub(disk_used_gib),
-            running_guests: u32::try_from(running().count()).unwrap_or(u32::MAX),
-            uptime_seconds: Some(self.up_since.elapsed().as_secs()),
-        }
-    }
-
-    pub(super) fn images(&self) -> &BTreeSet<String> {
-        &self.images
-    }
-
-    pub(super) fn has_image(&self, image: &ImageRef) -> bool {
-        self.images.contains(&image.checksum)
-    }
-
-    pub(super) fn keep_image(&mut self, image: &ImageRef) -> DriverResult<()> {
-        self.require_alive()?;
-        self.change(&Change::Image(image.checksum.clone()))
-    }
-
-    pub(super) fn keep_network(&mut self, network: NetworkId) -> DriverResult<()> {
-        if self.networks.contains(&network) { Ok(()) } else { self.change(&Change::Network(network)) }
-    }
-
-    pub(super) fn drop_network(&mut self, network: NetworkId) -> DriverResult<()> {
-        if self.networks.contains(&network) { self.change(&Change::NoNetwork(network)) } else { Ok(()) }
-    }
-
-    pub(super) fn keep_filter(&mut self, filter: &FilterSpec) -> DriverResult<()> {
-        if !self.filters.contains(&filter.name) {
-            self.change(&Change::Filter(filter.name.clone()))?;
-        }
-        self.filter_specs.insert(filter.name.clone(), filter.clone());
-        Ok(())
-    }
-
-    pub(super) fn drop_filter(&mut self, name: &str) -> DriverResult<()> {
-        self.filter_specs.remove(name);
-        if self.filters.contains(name) { self.change(&Change::NoFilter(name.to_owned())) } else { Ok(()) }
-    }
-
     pub(super) fn tear_next(&mut self, call: Call) {
         self.tear = matches!(call, Call::Spawn | Call::Destroy);
     }
@@ -424,134 +347,6 @@ impl Machine {
             self.change(&Change::Tidy(instance))?;
         }
         self.start(instance)
-    }
-
-    pub(super) fn attach_disk(&mut self, instance: InstanceId, serial: &str) -> DriverResult<()> {
-        match self.guest(instance)?.volumes.contains(serial) {
-            true => Ok(()),
-            false => self.change(&Change::Plug(instance, serial.to_owned())),
-        }
-    }
-
-    pub(super) fn detach_disk(&mut self, instance: InstanceId, serial: &str) -> DriverResult<()> {
-        let guest = self.guest(instance)?;
-        if !guest.volumes.contains(serial) {
-            return Ok(());
-        }
-        if guest.is_on() && guest.clings {
-            let message = format!("the guest keeps the disk {serial}");
-            return Err(DriverError::Failed { call: "disk detachment", message });
-        }
-        self.change(&Change::Unplug(instance, serial.to_owned()))
-    }
-
-    pub(super) fn swap_disk(&mut self, instance: InstanceId, old: &str, new: &str) -> DriverResult<()> {
-        let guest = self.guest(instance)?;
-        if guest.volumes.contains(new) {
-            return self.detach_disk(instance, old);
-        }
-        if !guest.is_on() {
-            return Err(not_running("disk exchange"));
-        }
-        if !guest.volumes.contains(old) {
-            let message = format!("the guest has no disk {old}");
-            return Err(DriverError::Failed { call: "disk exchange", message });
-        }
-        self.change(&Change::Plug(instance, new.to_owned()))?;
-        self.change(&Change::Unplug(instance, old.to_owned()))
-    }
-
-    pub(super) fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
-        Ok(self.guest(instance)?.volumes.iter().cloned().collect())
-    }
-
-    /// Off, another definition, on.
-    pub(super) fn reshape(&mut self, spec: &GuestSpec, renew: Renew) -> DriverResult<()> {
-        let instance = spec.instance;
-        if !self.guests.contains_key(&instance) {
-            self.spawn(spec)?;
-        }
-        if let Some(rescue) = &spec.rescue
-            && !self.has_image(&rescue.image)
-        {
-            return Err(not_cached(&rescue.image));
-        }
-        if let (Renew::Root | Renew::All, Some(root)) = (renew, &spec.root) {
-            if !self.has_image(&root.image) {
-                return Err(not_cached(&root.image));
-            }
-            if let Some(guest) = self.guests.get_mut(&instance) {
-                guest.disks += 1;
-            }
-        }
-        self.power_off(instance)?;
-        let rescued = self.guest(instance)?.rescued;
-        match spec.rescue.is_some() {
-            true if !rescued => self.change(&Change::Rescue(instance))?,
-            false if rescued => self.change(&Change::NoRescue(instance))?,
-            _ => {}
-        }
-        self.reboot(instance)
-    }
-
-    pub(super) fn copy_root(&mut self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<()> {
-        let guest = self.guest(instance)?;
-        if quiesce == Quiesce::Required && guest.power == PowerState::Paused {
-            let message = "the agent inside the guest does not answer".to_owned();
-            return Err(DriverError::Failed { call: "quiesce", message });
-        }
-        match self.copies.contains(&(instance, copy)) {
-            true => Ok(()),
-            false => self.change(&Change::Copy(instance, copy)),
-        }
-    }
-
-    /// As much as tells two disks apart: whose it is, and how often it was made.
-    pub(super) fn copied(&self, instance: InstanceId, copy: ImageId) -> DriverResult<Bytes> {
-        let guest = self.guest(instance)?;
-        if !self.copies.contains(&(instance, copy)) {
-            return Err(DriverError::Failed { call: "read copy", message: "there is no such copy".to_owned() });
-        }
-        Ok(qcow2::empty(guest.disk_gib.max(1) << 30, &format!("{instance} {}", guest.disks)))
-    }
-
-    pub(super) fn remove_copy(&mut self, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
-        match self.copies.contains(&(instance, copy)) {
-            true => self.change(&Change::NoCopy(instance, copy)),
-            false => Ok(()),
-        }
-    }
-
-    pub(super) fn copies(&self) -> &BTreeSet<(InstanceId, ImageId)> {
-        &self.copies
-    }
-
-    pub(super) fn set_password(&mut self, instance: InstanceId, user: &str, password: &str) -> DriverResult<()> {
-        let guest = self.guests.get_mut(&instance).ok_or(DriverError::NoSuchGuest(instance))?;
-        if guest.power != PowerState::Running {
-            return Err(not_running("set password"));
-        }
-        if guest.deaf {
-            return Err(DriverError::Unsupported("no agent answers inside the guest".to_owned()));
-        }
-        guest.password = Some((user.to_owned(), password.to_owned()));
-        Ok(())
-    }
-
-    fn require_surroundings(&self, spec: &GuestSpec) -> DriverResult<()> {
-        let failed = |message: String| Err(DriverError::Failed { call: "spawn", message });
-        if let Some(root) = &spec.root
-            && !self.has_image(&root.image)
-        {
-            return Err(not_cached(&root.image));
-        }
-        for nic in &spec.nics {
-            self.require_cable("spawn", nic)?;
-        }
-        if self.guests.values().any(|guest| guest.domain_name == spec.domain_name) {
-            return failed(format!("domain '{}' already exists", spec.domain_name));
-        }
-        Ok(())
     }
 
     pub(super) fn destroy(&mut self, instance: InstanceId) -> DriverResult<()> {
@@ -747,7 +542,7 @@ impl Machine {
     }
 }
 
-fn not_cached(image: &ImageRef) -> DriverError {
+pub(super) fn not_cached(image: &ImageRef) -> DriverError {
     DriverError::BadImage { image: image.id.to_string(), reason: "it is not in the host's cache".to_owned() }
 }
 

@@ -14,8 +14,10 @@ mod fleet;
 mod journal;
 mod machine;
 mod qcow2;
+mod surroundings;
 mod uri;
 mod volumes;
+mod work;
 
 pub use faults::{Call, Effect, FaultPlan, FaultRule, When};
 pub use fleet::SimFleet;

@@ -12,6 +12,7 @@ use crate::world::{Cloud, Operation, operations};
 const APART: &[(&str, &str)] = &[
     ("flavors.detail", "the rule is that of a field, and whoever it refuses does not see the field"),
     ("flavors.show", "the rule is that of a field, and whoever it refuses does not see the field"),
+    ("volume_attachments.update", "the rule lets services in; whoever is no administrator has no servers of others"),
 ];
 
 /// Whose things the path names: something of the owner's, or the caller's own.
@@ -19,6 +20,7 @@ fn target(operation: &Operation<'_>, person: &Person) -> (String, String) {
     let (user, project) = person.token.split_once(':').unwrap_or_default();
     let of_owner = [
         "/servers/{",
+        "/os-volumes_boot/{",
         "/os-server-groups/{",
         "/os-security-groups/{",
         "/os-security-group-rules/{",

@@ -287,7 +287,7 @@ impl Cloud {
         }
         self.api.life.settled().await;
         match operation.path().split('/').nth(1).unwrap() {
-            "servers" if operation.path() != "/servers" => {
+            "servers" | "os-volumes_boot" if operation.path().contains('{') => {
                 let path = format!("/servers/{}/action", self.server);
                 self.api.call("POST", &path, "2.1", ADMIN, Some(json!({"forceDelete": null}))).await;
                 self.api.life.settled().await;

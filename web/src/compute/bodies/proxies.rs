@@ -31,6 +31,11 @@ pub fn volumes_query() -> Schema {
     query([many("limit", non_negative_integer()), many("offset", non_negative_integer())])
 }
 
+/// In GiB, or a text that holds as much.
+fn volume_size() -> Schema {
+    any().types(["integer", "string"]).pattern("^[0-9]+$").min(1)
+}
+
 pub fn volume_body() -> Schema {
     object([req(
         "volume",
@@ -38,7 +43,7 @@ pub fn volume_body() -> Schema {
             opt("volume_type", string()),
             opt("metadata", object([]).open()),
             opt("snapshot_id", string()),
-            req("size", positive_integer()),
+            req("size", volume_size()),
             opt("availability_zone", string()),
             opt("display_name", string()),
             opt("display_description", string()),
