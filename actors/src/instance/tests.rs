@@ -591,8 +591,7 @@ fn the_reachable_states_are_these() {
     }
     let mut drawn = String::new();
     for (from, edges) in lines {
-        drawn.push_str(&from);
-        drawn.push('\n');
+        drawn.extend([from.as_str(), "\n"]);
         for edge in edges {
             drawn.extend(["    ", &edge, "\n"]);
         }

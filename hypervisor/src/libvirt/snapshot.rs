@@ -211,8 +211,8 @@ fn is_copying(guest: &Domain) -> DriverResult<bool> {
     if !guest.is_active().during(CALL)? {
         return Ok(false);
     }
-    match guest.job_stats(0) {
-        Ok(job) => Ok(job.r#type != sys::VIR_DOMAIN_JOB_NONE.cast_signed()),
+    match job(guest, 0) {
+        Ok(kind) => Ok(kind != sys::VIR_DOMAIN_JOB_NONE.cast_signed()),
         // It went off between the two questions.
         Err(error) if number(&error) == Some(ErrorNumber::OperationInvalid) => Ok(false),
         Err(error) => Err(translate(CALL, &error)),
@@ -222,7 +222,21 @@ fn is_copying(guest: &Domain) -> DriverResult<bool> {
 /// Whether the job that ended last ended well. libvirt tells it once, or for as long as the guest runs.
 fn succeeded(guest: &Domain) -> bool {
     let flags = sys::VIR_DOMAIN_JOB_STATS_COMPLETED | sys::VIR_DOMAIN_JOB_STATS_KEEP_COMPLETED;
-    guest.job_stats(flags).is_ok_and(|job| job.r#type == sys::VIR_DOMAIN_JOB_COMPLETED.cast_signed())
+    job(guest, flags).is_ok_and(|kind| kind == sys::VIR_DOMAIN_JOB_COMPLETED.cast_signed())
+}
+
+/// What kind of job the guest has. The binding's own call makes a vector of the list that libvirt gives, which is none
+/// where there is no job: that ends the whole program.
+fn job(guest: &Domain, flags: u32) -> Result<i32, Error> {
+    let (mut kind, mut list, mut count) = (0, ptr::null_mut(), 0);
+    // SAFETY: the domain is alive, and the three places that the call writes to live until it returns.
+    let got = unsafe { sys::virDomainGetJobStats(guest.as_ptr(), &raw mut kind, &raw mut list, &raw mut count, flags) };
+    if got < 0 {
+        return Err(Error::last_error());
+    }
+    // SAFETY: the list is libvirt's, `count` long, or null, which the call takes; nobody else has it.
+    unsafe { sys::virTypedParamsFree(list, count) };
+    Ok(kind)
 }
 
 /// Ends a copy that is being made; none is success.
