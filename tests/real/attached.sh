@@ -3,7 +3,7 @@
 # by another guest; servers that boot from volumes, and what is left when they end.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/house.sh"
-house_open attached 10.71
+house_open attached 10.72
 house_furnish
 
 volume_is() { [ "$(get volume "$1" status)" = "$2" ]; } # volume, status

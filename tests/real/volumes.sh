@@ -5,7 +5,7 @@ set -uo pipefail
 POOL=chronova-volumes-$$ POOL_PATH=/var/lib/libvirt/chronova-volumes-$$
 HOUSE_CONF=$(printf '%s\n' '[volume]' "pool = $POOL" "pool_path = $POOL_PATH" 'quota_volumes = 8')
 . "$(dirname "$0")/../testbed/house.sh"
-house_open volumes 10.68
+house_open volumes 10.73
 drop_pool() {
   v pool-refresh "$POOL"
   for volume in $(v vol-list "$POOL" | awk '{print $1}'); do v vol-delete "$volume" "$POOL"; done
