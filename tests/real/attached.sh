@@ -2,6 +2,8 @@
 # Volumes and real guests: plugged into a running guest and written to from inside, there after a reboot, pulled out, read
 # by another guest; servers that boot from volumes, and what is left when they end.
 set -uo pipefail
+# It takes minutes.
+[ -n "${CHRONOVA_SOAK:-}" ] || { echo "only with --soak"; exit 77; }
 . "$(dirname "$0")/../testbed/house.sh"
 house_open attached 10.72
 house_furnish
