@@ -2,6 +2,8 @@
 # What becomes of a real guest's disk: an image of it while it runs and while it is off, a rescue beside it, a rebuild over
 # it, a shelving away from its host and back. Seen from inside the guest, over its serial console.
 set -uo pipefail
+# It takes minutes.
+[ -n "${CHRONOVA_SOAK:-}" ] || { echo "only with --soak"; exit 77; }
 . "$(dirname "$0")/../testbed/house.sh"
 house_open images 10.71
 printf 'shelved_offload_time = -1\n' >"$WORK/more" # shelved servers stay until they are told to leave
