@@ -48,6 +48,10 @@ pub struct Options {
     pub resync: Duration,
     /// `[DEFAULT] reclaim_instance_interval`: how long deleted servers can be restored; zero deletes at once.
     pub reclaim_interval: Duration,
+    /// `[DEFAULT] allow_resize_to_same_host`.
+    pub allow_resize_to_same_host: bool,
+    /// `[DEFAULT] resize_confirm_window`: how long a move waits to be confirmed; zero waits for ever.
+    pub resize_confirm_window: Duration,
     /// How long changes of security groups are gathered before running guests get new filters.
     pub filter_pause: Duration,
     /// How often the reconcilers run.
@@ -81,6 +85,8 @@ impl Default for Options {
             heartbeat: Duration::from_secs(10),
             resync: Duration::from_mins(1),
             reclaim_interval: Duration::ZERO,
+            allow_resize_to_same_host: false,
+            resize_confirm_window: Duration::ZERO,
             filter_pause: Duration::from_secs(1),
             reconcile: Duration::from_mins(1),
             retry_base: Duration::from_millis(100),

@@ -82,6 +82,15 @@ pub trait Networks: Send + Sync + 'static {
     /// Deletes the ports made for the server and unbinds the others. None left is success.
     async fn release(&self, instance: InstanceId, project: &ProjectId, meta: Arc<Meta>) -> Result<(), PortError>;
 
+    /// Takes the server's ports to a host, or off every host; they stay the server's. None is success.
+    async fn rebind(
+        &self,
+        instance: InstanceId,
+        host: Option<&str>,
+        availability_zone: &str,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError>;
+
     /// How the interfaces look from a host.
     async fn realise(&self, nics: &[NicInfo]) -> Result<Realisation, PortError>;
 }

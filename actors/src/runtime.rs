@@ -20,7 +20,7 @@ use crate::house::{House, Options};
 use crate::ports::{Images, Networks, Volumes};
 use crate::process::interference::Interference;
 use crate::process::supervisor;
-use crate::reconcile::{filters, networks as host_networks, placement, quota, reclaim, server_groups};
+use crate::reconcile::{filters, moved, networks as host_networks, placement, quota, reclaim, server_groups};
 use crate::scheduler::Scheduler;
 
 /// The log, the read models that follow it, and the aggregates: what ports are made of.
@@ -102,6 +102,7 @@ impl Runtime {
         retire(&house, &drivers).await;
         // No request is served yet: what nobody holds now, nobody will.
         quota::give_back(&house, &quota::plan(&house.views)).await;
+        quota::settle(&house, &quota::misfits(&house.views)).await;
         server_groups::leave(&house, &server_groups::plan(&house.views)).await;
         placement::mirror(&house).await;
         let mut tasks = JoinSet::new();
@@ -152,6 +153,7 @@ async fn retire(house: &House, drivers: &[Arc<dyn Driver>]) {
 
 async fn reconcile(house: Arc<House>) {
     let mut suspects = quota::Held::new();
+    let mut misfits = quota::Misfits::new();
     let mut ghosts = server_groups::Ghosts::new();
     loop {
         tokio::time::sleep(house.options.reconcile).await;
@@ -159,6 +161,10 @@ async fn reconcile(house: Arc<House>) {
         let leaked = now.intersection(&suspects).cloned().collect();
         quota::give_back(&house, &leaked).await;
         suspects = now;
+        let now = quota::misfits(&house.views);
+        quota::settle(&house, &now.intersection(&misfits).cloned().collect()).await;
+        misfits = now;
+        moved::confirm(&house).await;
         let now = server_groups::plan(&house.views);
         server_groups::leave(&house, &now.intersection(&ghosts).cloned().collect()).await;
         ghosts = now;

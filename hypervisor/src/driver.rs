@@ -16,6 +16,7 @@ use thiserror::Error;
 use crate::guest::{
     Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, PowerState,
 };
+use crate::moves::Moves;
 
 #[derive(Debug, Error)]
 pub enum DriverError {
@@ -85,7 +86,7 @@ pub type SignalStream = Pin<Box<dyn Stream<Item = HostSignal> + Send>>;
 
 /// One compute host.
 #[async_trait]
-pub trait Driver: Send + Sync + 'static {
+pub trait Driver: Moves + Send + Sync + 'static {
     /// The URI this driver was made from, without credentials; for logs.
     fn uri(&self) -> &str;
 

@@ -9,10 +9,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use chronova_events::ids::{InstanceId, NetworkId};
-use chronova_hypervisor::driver::{Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
+use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use chronova_hypervisor::guest::{
     Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec,
 };
+use chronova_hypervisor::moves::{DiskFile, Moves};
 use futures::StreamExt;
 use tokio::sync::watch;
 
@@ -84,6 +85,25 @@ macro_rules! gated {
         $self.check()?;
         result
     }};
+}
+
+#[async_trait]
+impl Moves for Gate {
+    async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<DiskFile>> {
+        gated!(self, disks(instance))
+    }
+    async fn read_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<ByteStream> {
+        gated!(self, read_disk(instance, disk))
+    }
+    async fn receive_disk(&self, instance: InstanceId, disk: &DiskFile, content: ByteStream) -> DriverResult<()> {
+        gated!(self, receive_disk(instance, disk, content))
+    }
+    async fn remove_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<()> {
+        gated!(self, remove_disk(instance, disk))
+    }
+    async fn install(&self, guest: &GuestSpec, on: bool) -> DriverResult<()> {
+        gated!(self, install(guest, on))
+    }
 }
 
 #[async_trait]

@@ -61,6 +61,10 @@ impl Networks for OneNetwork {
         Ok(())
     }
 
+    async fn rebind(&self, _: InstanceId, _: Option<&str>, _: &str, _: Arc<Meta>) -> Result<(), PortError> {
+        Ok(())
+    }
+
     async fn realise(&self, nics: &[NicInfo]) -> Result<Realisation, PortError> {
         let nics = nics.iter().map(|nic| Nic {
             port: nic.port,

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "compute_servers/moves.rs"]
+mod moves;
+
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 use serde_json::{Value, json};
 

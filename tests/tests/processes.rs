@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use chronova_actors::process::{build_instance, crash_dump, delete_instance, power, restore, soft_delete};
+use chronova_actors::process::{
+    build_instance, confirm_resize, crash_dump, delete_instance, move_instance, power, restore, revert_resize,
+    soft_delete,
+};
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::PowerAction;
 use chronova_tests::process_harness::{Case, prove};
@@ -213,6 +216,60 @@ async fn soft_delete_is_proven() {
 async fn restore_is_proven() {
     let ask: Ask = |life, id| life.restore(id).boxed_local();
     prove(&Case { definition: &restore::DEFINITION, ..case(soft_deleted, ask, "SOFT_DELETED", "ACTIVE") }).await;
+}
+
+fn resized(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        built(life, id).await;
+        life.resize(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+#[actix_rt::test]
+async fn resize_is_proven() {
+    let ask: Ask = |life, id| life.resize(id).boxed_local();
+    prove(&Case { definition: &move_instance::DEFINITION, ..case(built, ask, "ACTIVE", "VERIFY_RESIZE") }).await;
+}
+
+#[actix_rt::test]
+async fn migration_of_a_stopped_server_is_proven() {
+    let ask: Ask = |life, id| life.migrate(id).boxed_local();
+    prove(&Case { definition: &move_instance::DEFINITION, ..case(stopped, ask, "SHUTOFF", "VERIFY_RESIZE") }).await;
+}
+
+#[actix_rt::test]
+async fn confirm_resize_is_proven() {
+    let ask: Ask = |life, id| life.confirm_resize(id).boxed_local();
+    prove(&Case { definition: &confirm_resize::DEFINITION, ..case(resized, ask, "VERIFY_RESIZE", "ACTIVE") }).await;
+}
+
+#[actix_rt::test]
+async fn revert_resize_is_proven() {
+    let ask: Ask = |life, id| life.revert_resize(id).boxed_local();
+    prove(&Case { definition: &revert_resize::DEFINITION, ..case(resized, ask, "VERIFY_RESIZE", "ACTIVE") }).await;
+}
+
+#[actix_rt::test]
+async fn delete_of_a_resized_server_is_proven() {
+    let ask: Ask = |life, id| life.delete(id).boxed_local();
+    let definition = &delete_instance::DEFINITION;
+    prove(&Case { definition, failed: "DELETED", ..case(resized, ask, "VERIFY_RESIZE", "DELETED") }).await;
+}
+
+#[actix_rt::test]
+async fn delete_during_a_resize_is_proven() {
+    let ask: Ask = |life, id| {
+        async move {
+            life.resize(id).await?;
+            life.delete(id).await
+        }
+        .boxed_local()
+    };
+    let half_asked: &[&str] = &["VERIFY_RESIZE"];
+    let definition = &delete_instance::DEFINITION;
+    prove(&Case { definition, failed: "DELETED", half_asked, ..case(built, ask, "ACTIVE", "DELETED") }).await;
 }
 
 /// A deleted server is gone for good when its time is over, even if the control plane was down meanwhile.

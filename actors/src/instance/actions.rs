@@ -31,6 +31,10 @@ pub enum Action {
     UpdateMetadata,
     DeleteMetadata,
     UpdateTags,
+    Resize,
+    Migrate,
+    ConfirmResize,
+    RevertResize,
 }
 
 /// Which work under way an action can live with.
@@ -112,6 +116,10 @@ pub const TABLE: &[Rule] = &[
     Rule { tasks: Tasks::Any, ..rule(Action::UpdateMetadata, "update metadata", BUILT) },
     Rule { tasks: Tasks::Any, ..rule(Action::DeleteMetadata, "delete metadata", BUILT) },
     Rule { tasks: Tasks::Any, launched: false, ..rule(Action::UpdateTags, "update tags", BUILT) },
+    rule(Action::Resize, "resize", &["active", "stopped"]),
+    rule(Action::Migrate, "migrate", &["active", "stopped"]),
+    rule(Action::ConfirmResize, "confirmResize", &["resized"]),
+    rule(Action::RevertResize, "revertResize", &["resized"]),
 ];
 
 impl Action {

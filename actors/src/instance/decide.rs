@@ -9,11 +9,11 @@ use chronova_events::instance::{
     DescriptionChanged, DiskConfigChanged, HostnameChanged, Instance, InstanceEvent, Locked, MetadataReplaced, Ongoing,
     PersonalErased, Phase, PowerAction, PowerCompleted, PowerFailed, PowerObserved, PowerRequested, Renamed,
     RestoreFailed, RestoreRequested, Restored, SoftDeleteRequested, SoftDeleted, StateDeclared, TagsReplaced, Unlocked,
-    Unplaced,
+    Unplaced, status,
 };
 
 use super::actions::{Action, admit, check_lock};
-use super::{Asker, Change, InstanceCommand, InstanceReject, labels};
+use super::{Asker, Change, InstanceCommand, InstanceReject, labels, moving};
 
 type Decision = Result<Vec<InstanceEvent>, InstanceReject>;
 
@@ -50,6 +50,7 @@ pub fn decide(state: &Instance, command: InstanceCommand) -> Decision {
         InstanceCommand::Change { changes, asker } => change(server, changes, asker),
         InstanceCommand::Lock { lock: wanted } => lock(server, wanted),
         InstanceCommand::Unlock { by_admin } => unlock(server, by_admin),
+        InstanceCommand::Move(command) => moving::decide(server, *command),
         record => record_of(server, record),
     }
 }
@@ -64,7 +65,7 @@ fn delete(server: &Alive, process: ProcessId, force: bool, asker: Asker) -> Deci
     if matches!(server.ongoing, Some(Ongoing::Delete { .. })) {
         return Ok(vec![]);
     }
-    one(DeleteRequested { process, cancels: server.building() })
+    one(DeleteRequested { process, cancels: server.interruptible() })
 }
 
 /// Nova deletes for good what never was active.
@@ -72,6 +73,14 @@ fn soft_delete(server: &Alive, process: ProcessId, asker: Asker) -> Decision {
     match admit(server, Action::SoftDelete, asker) {
         Err(InstanceReject::NeverLaunched { .. }) => return delete(server, process, false, asker),
         other => other?,
+    }
+    // What can be restored is on one host and has one flavor.
+    if server.moving.is_some() {
+        let (attribute, value) = match status::of_alive(server) {
+            status::Status { task_state: Some(task), .. } => ("task_state", task),
+            shown => ("vm_state", shown.vm_state),
+        };
+        return Err(InstanceReject::NotInState { action: "delete", attribute, value });
     }
     // One and the same wish, again.
     let ends = matches!(server.ongoing, Some(Ongoing::Delete { .. } | Ongoing::SoftDelete { .. }));
@@ -233,6 +242,7 @@ fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
         | InstanceCommand::Change { .. }
         | InstanceCommand::Lock { .. }
         | InstanceCommand::Unlock { .. }
+        | InstanceCommand::Move(_)
         | InstanceCommand::Erase { .. } => Ok(vec![]),
     }
 }

@@ -6,6 +6,7 @@
 pub mod actions;
 pub mod decide;
 mod labels;
+pub mod moving;
 
 #[cfg(test)]
 mod tests;
@@ -74,6 +75,8 @@ pub enum InstanceCommand {
     Unlock {
         by_admin: bool,
     },
+    /// Another flavor, another host; boxed, because it is large.
+    Move(Box<moving::MoveCommand>),
     /// The personal data so far is being erased; the server may be long gone.
     Erase {
         erasure: ErasureId,
@@ -178,6 +181,9 @@ pub enum InstanceReject {
     /// Nova's `must_have_launched`: there never was a guest to work on.
     #[error("cannot {action}: the server never ran")]
     NeverLaunched { action: &'static str },
+    /// Nova's `MigrationNotFoundByStatus`.
+    #[error("the server was not moved")]
+    NotMoved,
     #[error("more than {limit} metadata items")]
     TooMuchMetadata { limit: usize },
     #[error("no metadata item of this name")]

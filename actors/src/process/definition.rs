@@ -14,7 +14,10 @@ use futures::future::BoxFuture;
 use thiserror::Error;
 
 use super::plan::Shape;
-use super::{build_instance, crash_dump, delete_instance, power, restore, soft_delete};
+use super::{
+    build_instance, confirm_resize, crash_dump, delete_instance, move_instance, power, restore, revert_resize,
+    soft_delete,
+};
 use crate::aggregate::CommandError;
 use crate::house::{House, Options};
 use crate::instance::{InstanceAggregate, InstanceReject};
@@ -77,6 +80,9 @@ impl Definition {
             Task::CrashDump { .. } => &crash_dump::DEFINITION,
             Task::SoftDelete { .. } => &soft_delete::DEFINITION,
             Task::Restore { .. } => &restore::DEFINITION,
+            Task::MoveInstance { .. } => &move_instance::DEFINITION,
+            Task::ConfirmResize { .. } => &confirm_resize::DEFINITION,
+            Task::RevertResize { .. } => &revert_resize::DEFINITION,
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! | step | does |
 //! |---|---|
-//! | `call_off_build` | calls off a build still at work, and waits until it has undone what it did |
-//! | `destroy_guest` | removes domain and disks; a host that is down does it when it is back |
+//! | `call_off_build` | calls off a build or a move still at work, and waits until it has undone what it did |
+//! | `destroy_guest` | removes domain and disks, at both ends of a move; a host that is down does it when it is back |
 //! | `release_network` | deletes the ports made for the server, unbinds the others |
 //! | `release_claim` | gives the resources back to the ledger |
 //! | `release_quota` | gives the room back to the project, and the place in a server group to the group |
@@ -15,7 +15,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, Work, settled};
-use super::{ProcessAggregate, ProcessCommand, ProcessReject, build_instance, guest};
+use super::{ProcessAggregate, ProcessCommand, ProcessReject, build_instance, guest, move_instance, moving};
 use crate::aggregate::CommandError;
 use crate::instance::{InstanceAggregate, InstanceCommand};
 use crate::quota::{QuotaAggregate, QuotaCommand};
@@ -70,8 +70,12 @@ async fn call_off_build(work: &Work) -> Result<Output, StepError> {
 }
 
 async fn destroy_guest(work: &Work) -> Result<Output, StepError> {
-    if let Some(placed) = work.server().await?.and_then(|server| server.placement) {
+    let Some(server) = work.server().await? else { return Ok(Output::Nothing) };
+    if let Some(placed) = &server.placement {
         guest::destroy(work, placed.host).await?;
+    }
+    if let Some(moving) = &server.moving {
+        move_instance::clean_up(work, moving).await?;
     }
     Ok(Output::Nothing)
 }
@@ -81,7 +85,11 @@ async fn release_network(work: &Work) -> Result<Output, StepError> {
 }
 
 async fn release_claim(work: &Work) -> Result<Output, StepError> {
-    build_instance::release_claim(work).await.map(|()| Output::Nothing)
+    build_instance::release_claim(work).await?;
+    if let Some(moving) = work.server().await?.and_then(|server| server.moving) {
+        moving::release(work, moving.migration).await?;
+    }
+    Ok(Output::Nothing)
 }
 
 async fn release_quota(work: &Work) -> Result<Output, StepError> {

@@ -37,8 +37,30 @@ pub(super) async fn connect(work: &Work, host: HostId, server: &Alive) -> Result
 /// Creates and starts the guest.
 pub(super) async fn spawn(work: &Work, host: HostId, server: &Alive) -> Result<(), StepError> {
     let driver = work.driver(host)?;
+    let spec = spec(work, server).await?;
+    let _turn = turn_of(work, host).await;
+    driver.spawn(&spec).await?;
+    Ok(())
+}
+
+/// Defines the guest over disks that are there, and starts it if it is to be `on`.
+pub(super) async fn install(work: &Work, host: HostId, server: &Alive, on: bool) -> Result<(), StepError> {
+    let driver = work.driver(host)?;
+    let spec = spec(work, server).await?;
+    let _turn = turn_of(work, host).await;
+    driver.install(&spec, on).await?;
+    Ok(())
+}
+
+/// No more guests are made on a host at once than it can bear.
+async fn turn_of(work: &Work, host: HostId) -> Option<tokio::sync::OwnedSemaphorePermit> {
+    let member = work.house.fleet.member(host)?;
+    Arc::clone(&member.builds).acquire_owned().await.ok()
+}
+
+async fn spec(work: &Work, server: &Alive) -> Result<GuestSpec, StepError> {
     let realisation = work.house.networks.realise(&server.nics).await?;
-    let spec = GuestSpec {
+    Ok(GuestSpec {
         instance: work.instance_id(),
         domain_name: work.house.domain_name(work.instance_id(), server.request.number),
         display_name: server.request.name.clone(),
@@ -63,14 +85,7 @@ pub(super) async fn spawn(work: &Work, host: HostId, server: &Alive) -> Result<(
             false => None,
         },
         hardware: server.request.image.as_ref().map(|image| image.properties.clone()).unwrap_or_default(),
-    };
-    let member = work.house.fleet.member(host);
-    let _turn = match &member {
-        Some(member) => member.builds.acquire().await.ok(),
-        None => None,
-    };
-    driver.spawn(&spec).await?;
-    Ok(())
+    })
 }
 
 /// Removes the guest. A host that does not answer is no obstacle: what is left there is removed when the host is compared

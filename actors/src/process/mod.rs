@@ -9,18 +9,23 @@
 //! | [`interference`] | how the proofs make steps fail and repeat |
 //! | [`supervisor`] | begins what was asked for, and goes on with it after a crash |
 //! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore` | the processes |
+//! | `move_instance`, `confirm_resize`, `revert_resize` | moves; [`moving`] is what they share |
 
 pub mod build_instance;
+pub mod confirm_resize;
 pub mod crash_dump;
 pub mod decide;
 pub mod definition;
 pub mod delete_instance;
 pub(crate) mod guest;
 pub mod interference;
+pub mod move_instance;
+pub(crate) mod moving;
 pub mod perform;
 pub mod plan;
 pub mod power;
 pub mod restore;
+pub mod revert_resize;
 pub mod soft_delete;
 pub mod supervisor;
 

@@ -3,11 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::InstanceEvent;
+use super::moving::{Moving, Resized};
 use super::operator::DeclaredState;
 use super::payloads::{BuildRequested, DeleteRequested, FaultInfo, Locked, NicInfo, Placed, Power, PowerAction};
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
-use crate::ids::ProcessId;
+use crate::ids::{HostId, ProcessId};
 
 /// A server: not yet asked for, alive, or gone.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -35,6 +36,8 @@ pub struct Alive {
     pub ongoing: Option<Ongoing>,
     pub fault: Option<(FaultInfo, Timestamp)>,
     pub lock: Option<Locked>,
+    /// A move under way, or done and neither confirmed nor reverted.
+    pub moving: Option<Box<Moving>>,
 }
 
 /// Where a server stands when nobody is changing it.
@@ -67,6 +70,11 @@ pub enum Phase {
         power: Power,
         since: Timestamp,
     },
+    /// Moved since then, and neither confirmed nor reverted.
+    Resized {
+        power: Power,
+        since: Timestamp,
+    },
 }
 
 /// How far a build has come; the API shows it as `task_state`.
@@ -83,6 +91,9 @@ pub enum Ongoing {
     Delete { process: ProcessId, cancels: Option<ProcessId> },
     SoftDelete { process: ProcessId },
     Restore { process: ProcessId },
+    Move { process: ProcessId },
+    Confirm { process: ProcessId },
+    Revert { process: ProcessId },
 }
 
 impl Ongoing {
@@ -91,7 +102,10 @@ impl Ongoing {
             Self::Power { process, .. }
             | Self::Delete { process, .. }
             | Self::SoftDelete { process }
-            | Self::Restore { process } => *process,
+            | Self::Restore { process }
+            | Self::Move { process }
+            | Self::Confirm { process }
+            | Self::Revert { process } => *process,
         }
     }
 }
@@ -115,7 +129,7 @@ impl Instance {
 
 impl Fold for Instance {
     type Event = InstanceEvent;
-    const STATE_VERSION: u32 = 3;
+    const STATE_VERSION: u32 = 5;
 
     fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
         match (&mut *self, event) {
@@ -150,6 +164,7 @@ impl Alive {
             ongoing: None,
             fault: None,
             lock: None,
+            moving: None,
         }
     }
 
@@ -236,6 +251,58 @@ impl Alive {
                 self.fault = Some((failed.fault.clone(), at));
             }
             InstanceEvent::StateDeclared(declared) => self.declare(declared.state),
+            InstanceEvent::MoveRequested(requested) => {
+                self.moving = Some(Box::new(Moving::begin(requested, matches!(self.phase, Phase::Active { .. }))));
+                self.ongoing = Some(Ongoing::Move { process: requested.process });
+                if let Some(disk_config) = requested.disk_config {
+                    self.request.disk_config = disk_config;
+                }
+            }
+            InstanceEvent::MoveTargeted(targeted) => self.aim(Some(targeted.target.clone())),
+            InstanceEvent::MoveUntargeted(_) => self.aim(None),
+            InstanceEvent::MoveAdvanced(advanced) => {
+                if let Some(moving) = &mut self.moving {
+                    moving.stage = advanced.stage;
+                }
+            }
+            InstanceEvent::Resized(resized) => self.arrive(resized, at),
+            InstanceEvent::MoveFailed(failed) => {
+                let turn = self.ongoing.is_some_and(|ongoing| ongoing.process() == failed.process);
+                self.finish(failed.process);
+                self.fault = Some((failed.fault.clone(), at));
+                let moving = self.moving.take();
+                if turn && matches!(self.phase, Phase::Active { .. } | Phase::Stopped { .. }) {
+                    self.settle(moving.is_some_and(|moving| moving.was_active));
+                }
+            }
+            InstanceEvent::ConfirmRequested(requested) => {
+                self.ongoing = Some(Ongoing::Confirm { process: requested.process });
+            }
+            InstanceEvent::ResizeConfirmed(confirmed) => {
+                self.finish(confirmed.process);
+                self.moving = None;
+                if let Phase::Resized { power, .. } = self.phase {
+                    self.phase = match power {
+                        Power::Shutdown | Power::Crashed => Phase::Stopped { power },
+                        _ => Phase::Active { power },
+                    };
+                }
+            }
+            InstanceEvent::RevertRequested(requested) => {
+                self.ongoing = Some(Ongoing::Revert { process: requested.process });
+            }
+            InstanceEvent::ResizeReverted(reverted) => {
+                self.finish(reverted.process);
+                self.placement = Some(reverted.placed.clone());
+                if let Some(moving) = self.moving.take() {
+                    self.request.flavor = moving.old_flavor;
+                    self.settle(moving.was_active);
+                }
+            }
+            InstanceEvent::RevertFailed(failed) => {
+                self.finish(failed.process);
+                self.fault = Some((failed.fault.clone(), at));
+            }
             InstanceEvent::BuildRequested(_)
             | InstanceEvent::CrashDumpRequested(_)
             | InstanceEvent::Deleted(_)
@@ -260,7 +327,8 @@ impl Alive {
             | Phase::Error { power }
             | Phase::Paused { power }
             | Phase::Suspended { power }
-            | Phase::SoftDeleted { power, .. } => power,
+            | Phase::SoftDeleted { power, .. }
+            | Phase::Resized { power, .. } => power,
         }
     }
 
@@ -272,12 +340,51 @@ impl Alive {
         }
     }
 
+    /// The process that has to be called off before the server can be deleted: its build, or its move.
+    pub fn interruptible(&self) -> Option<ProcessId> {
+        let moving = self.ongoing.filter(|ongoing| {
+            matches!(ongoing, Ongoing::Move { .. } | Ongoing::Confirm { .. } | Ongoing::Revert { .. })
+        });
+        self.building().or(moving.map(|ongoing| ongoing.process()))
+    }
+
+    /// Whether something of the server may be on the host.
+    pub fn concerns(&self, host: HostId) -> bool {
+        self.placement.as_ref().is_some_and(|placed| placed.host == host)
+            || self.moving.as_ref().is_some_and(|moving| moving.concerns(host))
+    }
+
+    fn aim(&mut self, at: Option<Placed>) {
+        if let Some(moving) = &mut self.moving {
+            moving.target = at;
+        }
+    }
+
+    fn arrive(&mut self, resized: &Resized, at: Timestamp) {
+        self.finish(resized.process);
+        self.placement = Some(resized.placed.clone());
+        self.launched_at = Some(at);
+        if let Some(moving) = &self.moving {
+            self.request.flavor = moving.new_flavor.clone();
+            let power = if moving.was_active { Power::Running } else { Power::Shutdown };
+            self.phase = Phase::Resized { power, since: at };
+        }
+    }
+
+    /// As it was before a move.
+    fn settle(&mut self, active: bool) {
+        self.phase = match active {
+            true => Phase::Active { power: Power::Running },
+            false => Phase::Stopped { power: Power::Shutdown },
+        };
+    }
+
     /// Whether the server counts for nothing any more and can be brought back.
     pub fn is_soft_deleted(&self) -> bool {
         matches!(self.phase, Phase::SoftDeleted { .. })
     }
 
-    /// What is under way is forgotten, except what cannot be: a build goes on to its end, and so does a delete.
+    /// What is under way is forgotten, except what cannot be: a build goes on to its end, and so do a delete and a move.
     fn declare(&mut self, state: DeclaredState) {
         self.build = self.building();
         let power = self.power();
@@ -285,7 +392,12 @@ impl Alive {
             DeclaredState::Active => Phase::Active { power },
             DeclaredState::Error => Phase::Error { power },
         };
-        self.ongoing = self.ongoing.filter(|ongoing| matches!(ongoing, Ongoing::Delete { .. }));
+        self.ongoing = self.ongoing.filter(|ongoing| {
+            matches!(
+                ongoing,
+                Ongoing::Delete { .. } | Ongoing::Move { .. } | Ongoing::Confirm { .. } | Ongoing::Revert { .. }
+            )
+        });
     }
 
     fn stage(&mut self, to: Stage) {
@@ -316,6 +428,7 @@ impl Alive {
             (Phase::Paused { .. }, power) => Phase::Paused { power },
             (Phase::Suspended { .. }, power) => Phase::Suspended { power },
             (Phase::SoftDeleted { since, .. }, power) => Phase::SoftDeleted { power, since },
+            (Phase::Resized { since, .. }, power) => Phase::Resized { power, since },
             (building @ Phase::Building { .. }, _) => building,
         };
     }

@@ -2,6 +2,7 @@
 //!
 //! Source: nova `api/openstack/common.py` (`_STATE_MAP`), `compute/vm_states.py`, `compute/task_states.py`.
 
+use super::moving::MoveStage;
 use super::payloads::{Power, PowerAction};
 use super::state::{Alive, Instance, Ongoing, Phase, Stage};
 
@@ -19,10 +20,11 @@ pub struct Status {
 }
 
 /// Every `vm_state` a server that is not gone can have here.
-pub const VM_STATES: [&str; 7] = ["building", "active", "paused", "suspended", "stopped", "error", "soft-delete"];
+pub const VM_STATES: [&str; 8] =
+    ["building", "active", "paused", "suspended", "stopped", "error", "soft-delete", "resized"];
 
 /// Every `task_state`.
-pub const TASK_STATES: [&str; 14] = [
+pub const TASK_STATES: [&str; 20] = [
     "scheduling",
     "networking",
     "spawning",
@@ -37,6 +39,12 @@ pub const TASK_STATES: [&str; 14] = [
     "deleting",
     "soft-deleting",
     "restoring",
+    "resize_prep",
+    "resize_migrating",
+    "resize_migrated",
+    "resize_finish",
+    "resize_confirming",
+    "resize_reverting",
 ];
 
 /// Nova's number of a power state.
@@ -72,6 +80,7 @@ pub fn of_alive(alive: &Alive) -> Status {
         Phase::Paused { .. } => "paused",
         Phase::Suspended { .. } => "suspended",
         Phase::SoftDeleted { .. } => "soft-delete",
+        Phase::Resized { .. } => "resized",
     };
     let task_state = task(alive);
     let status = status_word(vm_state, task_state);
@@ -84,6 +93,11 @@ pub fn status_word(vm_state: &str, task_state: Option<&str>) -> &'static str {
     match (vm_state, task_state) {
         ("active", Some("rebooting")) => "REBOOT",
         ("active", Some("rebooting_hard")) => "HARD_REBOOT",
+        ("active" | "stopped", Some("resize_prep" | "resize_migrating" | "resize_migrated" | "resize_finish")) => {
+            "RESIZE"
+        }
+        ("resized", Some("resize_reverting")) => "REVERT_RESIZE",
+        ("resized", _) => "VERIFY_RESIZE",
         ("building", _) => "BUILD",
         ("active", _) => "ACTIVE",
         ("stopped", _) => "SHUTOFF",
@@ -99,6 +113,14 @@ fn task(alive: &Alive) -> Option<&'static str> {
         (Some(Ongoing::Delete { .. }), _) => Some("deleting"),
         (Some(Ongoing::SoftDelete { .. }), _) => Some("soft-deleting"),
         (Some(Ongoing::Restore { .. }), _) => Some("restoring"),
+        (Some(Ongoing::Confirm { .. }), _) => Some("resize_confirming"),
+        (Some(Ongoing::Revert { .. }), _) => Some("resize_reverting"),
+        (Some(Ongoing::Move { .. }), _) => Some(match alive.moving.as_ref().map(|moving| moving.stage) {
+            None | Some(MoveStage::Preparing) => "resize_prep",
+            Some(MoveStage::Migrating) => "resize_migrating",
+            Some(MoveStage::Migrated) => "resize_migrated",
+            Some(MoveStage::Finishing) => "resize_finish",
+        }),
         (Some(Ongoing::Power { action, .. }), _) => Some(match action {
             PowerAction::Start => "powering-on",
             PowerAction::Stop => "powering-off",

@@ -43,6 +43,9 @@ pub enum Task {
     CrashDump { instance: InstanceId },
     SoftDelete { instance: InstanceId },
     Restore { instance: InstanceId },
+    MoveInstance { instance: InstanceId },
+    ConfirmResize { instance: InstanceId, migration: ProcessId },
+    RevertResize { instance: InstanceId, migration: ProcessId },
 }
 
 /// What a process works on.
@@ -71,6 +74,9 @@ impl Task {
             Self::CrashDump { .. } => "crash_dump",
             Self::SoftDelete { .. } => "soft_delete",
             Self::Restore { .. } => "restore",
+            Self::MoveInstance { .. } => "move_instance",
+            Self::ConfirmResize { .. } => "confirm_resize",
+            Self::RevertResize { .. } => "revert_resize",
         }
     }
 
@@ -82,7 +88,10 @@ impl Task {
             | Self::Power { instance, .. }
             | Self::CrashDump { instance }
             | Self::SoftDelete { instance }
-            | Self::Restore { instance } => Subject::Server(*instance),
+            | Self::Restore { instance }
+            | Self::MoveInstance { instance }
+            | Self::ConfirmResize { instance, .. }
+            | Self::RevertResize { instance, .. } => Subject::Server(*instance),
         }
     }
 
@@ -180,5 +189,8 @@ pub fn samples() -> Vec<ProcessEvent> {
         Started { process, task: Task::CrashDump { instance: InstanceId(uuid(2)) } }.into(),
         Started { process, task: Task::SoftDelete { instance: InstanceId(uuid(2)) } }.into(),
         Started { process, task: Task::Restore { instance: InstanceId(uuid(2)) } }.into(),
+        Started { process, task: Task::MoveInstance { instance: InstanceId(uuid(2)) } }.into(),
+        Started { process, task: Task::ConfirmResize { instance: InstanceId(uuid(2)), migration: process } }.into(),
+        Started { process, task: Task::RevertResize { instance: InstanceId(uuid(2)), migration: process } }.into(),
     ]
 }

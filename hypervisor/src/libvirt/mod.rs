@@ -10,6 +10,7 @@
 //! | `pool`, `images` | volumes, the image cache |
 //! | `network`, `nwfilter` | virtual networks, packet filters |
 //! | `domain` | the guest's life |
+//! | `moves` | disks read and written, domains defined over disks that exist |
 //! | `saved` | a guest that stands still, in memory or on the disk |
 //!
 //! Invariants: no call touches the host's file system except as a volume of our pool; every call has a deadline; a
@@ -24,6 +25,7 @@ mod events;
 mod gates;
 mod images;
 mod lane;
+mod moves;
 mod network;
 mod node;
 mod nwfilter;

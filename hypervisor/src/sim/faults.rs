@@ -43,6 +43,11 @@ calls! {
     ConsoleLog = "console_log",
     Interrupt = "interrupt",
     Diagnostics = "diagnostics",
+    Disks = "disks",
+    ReadDisk = "read_disk",
+    ReceiveDisk = "receive_disk",
+    RemoveDisk = "remove_disk",
+    Install = "install",
 }
 
 /// What a fault does.

@@ -42,6 +42,9 @@ pub(super) enum Change {
     /// Disks without a domain.
     Leak(InstanceId),
     Tidy(InstanceId),
+    /// A copy of the disk is set aside.
+    Keep(InstanceId),
+    Unkeep(InstanceId),
     Image(String),
     Network(NetworkId),
     NoNetwork(NetworkId),
@@ -65,6 +68,8 @@ impl Change {
             Self::Undefine(instance) => format!("{host} undefine {instance}\n"),
             Self::Leak(instance) => format!("{host} leak {instance}\n"),
             Self::Tidy(instance) => format!("{host} tidy {instance}\n"),
+            Self::Keep(instance) => format!("{host} keep {instance}\n"),
+            Self::Unkeep(instance) => format!("{host} unkeep {instance}\n"),
             Self::Image(checksum) => format!("{host} image {checksum}\n"),
             Self::Network(network) => format!("{host} network {network}\n"),
             Self::NoNetwork(network) => format!("{host} no-network {network}\n"),
@@ -96,6 +101,8 @@ impl Change {
             "undefine" => Self::Undefine(rest.parse().ok()?),
             "leak" => Self::Leak(rest.parse().ok()?),
             "tidy" => Self::Tidy(rest.parse().ok()?),
+            "keep" => Self::Keep(rest.parse().ok()?),
+            "unkeep" => Self::Unkeep(rest.parse().ok()?),
             "image" => Self::Image(rest.to_owned()),
             "network" => Self::Network(rest.parse().ok()?),
             "no-network" => Self::NoNetwork(rest.parse().ok()?),

@@ -1,5 +1,7 @@
 //! One simulated machine: what it holds and what the driver's calls do to it.
 
+pub(super) mod moves;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +65,8 @@ pub(super) struct Machine {
     tear: bool,
     pub(super) guests: BTreeMap<InstanceId, SimGuest>,
     leaks: BTreeSet<InstanceId>,
+    /// Guests of which a copy of the disk is set aside.
+    pub(super) kept: BTreeSet<InstanceId>,
     images: BTreeSet<String>,
     networks: BTreeSet<NetworkId>,
     filters: BTreeSet<String>,
@@ -87,6 +91,7 @@ impl Machine {
             tear: false,
             guests: BTreeMap::new(),
             leaks: BTreeSet::new(),
+            kept: BTreeSet::new(),
             images: BTreeSet::new(),
             networks: BTreeSet::new(),
             filters: BTreeSet::new(),
@@ -163,8 +168,15 @@ impl Machine {
             Change::Pause(instance) => self.put(*instance, PowerState::Paused, false),
             Change::Unpause(instance) | Change::Restore(instance) => self.put(*instance, PowerState::Running, false),
             Change::Save(instance) => self.put(*instance, PowerState::Shutdown, true),
+            Change::Keep(instance) => {
+                self.kept.insert(*instance);
+            }
+            Change::Unkeep(instance) => {
+                self.kept.remove(instance);
+            }
             Change::Undefine(instance) => {
                 self.guests.remove(instance);
+                self.kept.remove(instance);
             }
             Change::Leak(instance) => {
                 self.leaks.insert(*instance);
@@ -204,6 +216,7 @@ impl Machine {
         changes.extend(self.networks.iter().copied().map(Change::Network));
         changes.extend(self.filters.iter().cloned().map(Change::Filter));
         changes.extend(self.leaks.iter().copied().map(Change::Leak));
+        changes.extend(self.kept.iter().copied().map(Change::Keep));
         for (instance, guest) in &self.guests {
             changes.push(Self::definition(*instance, guest));
             if guest.is_on() {

@@ -12,6 +12,7 @@ mod faults;
 mod fleet;
 mod journal;
 mod machine;
+mod moves;
 mod uri;
 
 pub use faults::{Call, Effect, FaultPlan, FaultRule, When};

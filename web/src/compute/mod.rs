@@ -9,13 +9,13 @@
 mod aggregates;
 pub mod bodies;
 pub mod config;
-mod empty;
 mod extensions;
 mod flavors;
 mod hosts;
 mod hypervisors;
 mod keypairs;
 mod keys;
+mod migrations;
 mod paging;
 mod proxies;
 mod quotas;
@@ -38,12 +38,12 @@ use crate::route::Route;
 /// The tables of all resources.
 pub const ROUTES: &[&[Route]] = &[
     aggregates::ROUTES,
-    empty::ROUTES,
     extensions::ROUTES,
     flavors::ROUTES,
     hosts::ROUTES,
     hypervisors::ROUTES,
     keypairs::ROUTES,
+    migrations::ROUTES,
     proxies::image_metadata::ROUTES,
     proxies::images::ROUTES,
     proxies::networks::ROUTES,
@@ -56,6 +56,7 @@ pub const ROUTES: &[&[Route]] = &[
     servers::actions::ROUTES,
     servers::admin::ROUTES,
     servers::metadata::ROUTES,
+    servers::moves::ROUTES,
     servers::parts::ROUTES,
     servers::security_groups::ROUTES,
     servers::tags::ROUTES,

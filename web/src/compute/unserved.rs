@@ -136,11 +136,9 @@ pub const NOT_YET: &[Route] = &[
     action("multinic.addFixedIp", "/servers/{id}/action", "addFixedIp", handler!(not_yet)).until(2, 43),
     action("floating_ips.addFloatingIp", "/servers/{id}/action", "addFloatingIp", handler!(not_yet)).until(2, 43),
     action("admin_password.changePassword", "/servers/{id}/action", "changePassword", handler!(not_yet)),
-    action("servers.confirmResize", "/servers/{id}/action", "confirmResize", handler!(not_yet)),
     action("create_backup.createBackup", "/servers/{id}/action", "createBackup", handler!(not_yet)),
     action("servers.createImage", "/servers/{id}/action", "createImage", handler!(not_yet)),
     action("evacuate.evacuate", "/servers/{id}/action", "evacuate", handler!(not_yet)),
-    action("migrate_server.migrate", "/servers/{id}/action", "migrate", handler!(not_yet)),
     action("remote_consoles.os-getSPICEConsole", "/servers/{id}/action", "os-getSPICEConsole", handler!(not_yet))
         .until(2, 5),
     action("remote_consoles.os-getSerialConsole", "/servers/{id}/action", "os-getSerialConsole", handler!(not_yet))
@@ -152,15 +150,11 @@ pub const NOT_YET: &[Route] = &[
     action("multinic.removeFixedIp", "/servers/{id}/action", "removeFixedIp", handler!(not_yet)).until(2, 43),
     action("floating_ips.removeFloatingIp", "/servers/{id}/action", "removeFloatingIp", handler!(not_yet)).until(2, 43),
     action("rescue.rescue", "/servers/{id}/action", "rescue", handler!(not_yet)),
-    action("servers.resize", "/servers/{id}/action", "resize", handler!(not_yet)),
-    action("servers.revertResize", "/servers/{id}/action", "revertResize", handler!(not_yet)),
     action("shelve.shelve", "/servers/{id}/action", "shelve", handler!(not_yet)),
     action("shelve.shelveOffload", "/servers/{id}/action", "shelveOffload", handler!(not_yet)),
     action("rescue.unrescue", "/servers/{id}/action", "unrescue", handler!(not_yet)),
     action("shelve.unshelve", "/servers/{id}/action", "unshelve", handler!(not_yet)),
-    get("server_migrations.index", "/servers/{server_id}/migrations", handler!(not_yet)).since(2, 23),
     delete("server_migrations.delete", "/servers/{server_id}/migrations/{id}", handler!(not_yet)).since(2, 24),
-    get("server_migrations.show", "/servers/{server_id}/migrations/{id}", handler!(not_yet)).since(2, 23),
     action(
         "server_migrations.force_complete",
         "/servers/{server_id}/migrations/{id}/action",

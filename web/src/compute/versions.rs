@@ -106,3 +106,18 @@ pub(super) const fn services_can_be_forced_down(version: Microversion) -> bool {
 pub(super) const fn diagnostics_are_standard(version: Microversion) -> bool {
     version.at_least(v(2, 48))
 }
+
+/// A cold migration can name its destination.
+pub(super) const fn migrate_names_a_host(version: Microversion) -> bool {
+    version.at_least(v(2, 56))
+}
+
+/// Migrations come in pages.
+pub(super) const fn migrations_are_paged(version: Microversion) -> bool {
+    version.at_least(v(2, 59))
+}
+
+/// Migrations show, and can be found by, who asked for them.
+pub(super) const fn migrations_have_askers(version: Microversion) -> bool {
+    version.at_least(v(2, 80))
+}

@@ -20,6 +20,7 @@ use async_trait::async_trait;
 use chronova_events::envelope::{Meta, Position};
 use chronova_events::ids::{InstanceId, NetworkId, ProjectId};
 use chronova_events::instance::{NicInfo, RequestedNetworks};
+use chronova_events::network::PortBinding;
 use chronova_projections::views::Views;
 
 use super::{NetworkAggregate, NetworkCommand, NetworkReject};
@@ -113,6 +114,31 @@ impl Networks for EmbeddedNetworks {
             seen = seen.max(self.send(network, command, &meta).await.map_err(port_error)?);
         }
         self.touched(|touched| touched.remove(&instance));
+        self.see(seen).await
+    }
+
+    async fn rebind(
+        &self,
+        instance: InstanceId,
+        host: Option<&str>,
+        availability_zone: &str,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        let device = instance.to_string();
+        let ports = self.views.networks.read(|view| {
+            let of = |port: &chronova_events::network::Port| (port.created.clone(), port.binding().clone());
+            view.of_device(&device).map(|port| of(port)).collect::<Vec<_>>()
+        });
+        let mut seen = Position::START;
+        for (created, now) in ports {
+            let owner = match host {
+                Some(_) => format!("compute:{availability_zone}"),
+                None => now.owner.clone(),
+            };
+            let binding = PortBinding { owner, host: host.unwrap_or_default().to_owned(), ..now };
+            let command = NetworkCommand::BindPort { port: created.port, project: created.project, binding };
+            seen = seen.max(self.send(created.network, command, &meta).await.map_err(port_error)?);
+        }
         self.see(seen).await
     }
 

@@ -1,6 +1,6 @@
 //! What can be asked of a server through its `action` path.
 
-use crate::schema::{Schema, any, choice, null, null_or, object, opt, req, string};
+use crate::schema::{Schema, any, choice, hostname, null, null_or, object, opt, req, string};
 
 pub fn start_body() -> Schema {
     object([req("os-start", any())])
@@ -66,4 +66,26 @@ pub fn console_output_get_console_output_body() -> Schema {
         "os-getConsoleOutput",
         object([opt("length", any().types(["integer", "string", "null"]).pattern("^-?[0-9]+$").min(-1))]),
     )])
+}
+
+pub fn servers_resize_body() -> Schema {
+    object([req(
+        "resize",
+        object([
+            req("flavorRef", any().types(["string", "integer"]).min_length(1)),
+            opt("OS-DCF:diskConfig", choice(["AUTO", "MANUAL"])),
+        ]),
+    )])
+}
+
+pub fn servers_confirm_resize_body() -> Schema {
+    object([req("confirmResize", any())])
+}
+
+pub fn servers_revert_resize_body() -> Schema {
+    object([req("revertResize", any())])
+}
+
+pub fn migrate_server_migrate_body() -> Schema {
+    object([req("migrate", any().from(2, 56, null_or(object([opt("host", null_or(hostname()))]))))])
 }

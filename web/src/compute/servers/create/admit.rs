@@ -35,7 +35,7 @@ pub(super) async fn admit(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Admit
         destination(ctx, house, wish)?;
     limits(ctx, house, &project, wish)?;
     let key = key(ctx, house, wish)?;
-    let flavor = flavor(ctx, house, wish)?;
+    let flavor = visible_flavor(ctx, house, &wish.flavor)?;
     let image = image(ctx, house, wish, &project, &flavor).await?;
     house.networks.check(&project, &wish.networks, &wish.security_groups).await.map_err(reject::network)?;
     if ctx.body["server"]["networks"] == "auto" {
@@ -166,8 +166,9 @@ fn key(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Option<KeySnapshot>, Fau
     found.map(Some).ok_or_else(|| Fault::bad_request("Invalid key_name provided."))
 }
 
-fn flavor(ctx: &Ctx, house: &House, wish: &Wish) -> Result<FlavorSnapshot, Fault> {
-    let id = FlavorId::new(&wish.flavor);
+/// A flavor that the caller may use.
+pub(in crate::compute::servers) fn visible_flavor(ctx: &Ctx, house: &House, id: &str) -> Result<FlavorSnapshot, Fault> {
+    let id = FlavorId::new(id);
     let flavor = house.views.flavors.read(|view| view.flavors.by_id.get(&id).cloned());
     let visible = flavor.filter(|flavor| {
         let own = ctx.caller().project.as_ref().is_some_and(|project| flavor.visible_to(project));

@@ -29,6 +29,7 @@ use chronova_events::instance::BuildRequested;
 use serde_json::{Value, json};
 
 use self::admit::Admitted;
+pub(super) use self::admit::visible_flavor;
 use self::wish::Wish;
 use crate::compute::views::server::disk_config;
 use crate::compute::{quotas, reject};
