@@ -33,6 +33,12 @@ pub trait Aggregate: Send + Sync + 'static {
     /// What happens when `command` meets `state`: events, or a refusal. An empty list says "that is so already", which
     /// makes a repeated command harmless. Pure.
     fn decide(state: &Self::State, command: Self::Command) -> Result<Vec<EventOf<Self>>, Self::Reject>;
+
+    /// Whether nothing more is expected to happen to it: its actor leaves memory at once. Whoever asks after all finds it
+    /// in the log.
+    fn is_over(_state: &Self::State) -> bool {
+        false
+    }
 }
 
 /// What became of a command that was accepted. Everything in it is durable.

@@ -62,6 +62,9 @@ gateway! {
     quotas: crate::quota::QuotaAggregate,
     security_groups: crate::security_group::SecurityGroupAggregate,
     server_groups: crate::server_group::ServerGroupAggregate,
+    volumes: crate::volume::VolumeAggregate,
+    volume_quotas: crate::volume_quota::VolumeQuotaAggregate,
+    volume_types: crate::volume_type::VolumeTypeAggregate,
 }
 
 impl Gateway {

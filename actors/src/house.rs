@@ -14,6 +14,7 @@ use crate::hosts::fleet::Fleet;
 use crate::ports::{Images, Networks, Volumes};
 use crate::process::interference::Interference;
 use crate::scheduler::{Scheduler, SchedulerOptions};
+use crate::volume::service::VolumeOptions;
 
 /// The options of this crate; what each means stands in the reference of `nova.conf` options.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,6 +62,8 @@ pub struct Options {
     pub retry_cap: Duration,
     /// How often a step that undoes itself is tried before it counts as failed.
     pub step_tries: u32,
+    /// `[volume]`: the embedded volume service.
+    pub volume: VolumeOptions,
     /// Processes at work at the same time.
     pub max_processes: usize,
 }
@@ -92,6 +95,7 @@ impl Default for Options {
             retry_base: Duration::from_millis(100),
             retry_cap: Duration::from_secs(5),
             step_tries: 5,
+            volume: VolumeOptions::default(),
             max_processes: 4_096,
         }
     }

@@ -31,3 +31,6 @@ pub mod runtime;
 pub mod scheduler;
 pub mod security_group;
 pub mod server_group;
+pub mod volume;
+pub mod volume_quota;
+pub mod volume_type;

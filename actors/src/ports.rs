@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, ProjectId};
 use chronova_events::instance::{ImageSnapshot, NicInfo, RequestedNetworks};
-use chronova_hypervisor::driver::ImageSource;
+use chronova_hypervisor::driver::{ByteStream, ImageSource};
 use chronova_hypervisor::guest::{FilterSpec, NetworkSpec, Nic};
 use thiserror::Error;
 
@@ -100,4 +100,9 @@ pub trait Networks: Send + Sync + 'static {
 pub trait Images: ImageSource + 'static {
     /// The image as a server of `project` would be made from it; only an active one that the project can see.
     async fn find(&self, image: ImageId, project: &ProjectId, is_admin: bool) -> Result<ImageSnapshot, PortError>;
+
+    /// Stores the bytes of an image announced before. Stored already is success.
+    async fn upload(&self, image: ImageId, _bytes: ByteStream, _meta: Arc<Meta>) -> Result<(), PortError> {
+        Err(PortError::Invalid(format!("Image {image} takes no bytes.")))
+    }
 }

@@ -20,7 +20,9 @@ use crate::house::{House, Options};
 use crate::ports::{Images, Networks, Volumes};
 use crate::process::interference::Interference;
 use crate::process::supervisor;
-use crate::reconcile::{filters, moved, networks as host_networks, placement, quota, reclaim, server_groups};
+use crate::reconcile::{
+    filters, moved, networks as host_networks, placement, quota, reclaim, server_groups, volumes as host_volumes,
+};
 use crate::scheduler::Scheduler;
 
 /// The log, the read models that follow it, and the aggregates: what ports are made of.
@@ -104,6 +106,7 @@ impl Runtime {
         quota::give_back(&house, &quota::plan(&house.views)).await;
         quota::settle(&house, &quota::misfits(&house.views)).await;
         server_groups::leave(&house, &server_groups::plan(&house.views)).await;
+        host_volumes::give_back(&house, &host_volumes::plan(&house.views)).await;
         placement::mirror(&house).await;
         let mut tasks = JoinSet::new();
         tasks.spawn(supervisor::supervise(Arc::clone(&house), Arc::clone(&store)));
@@ -155,6 +158,7 @@ async fn reconcile(house: Arc<House>) {
     let mut suspects = quota::Held::new();
     let mut misfits = quota::Misfits::new();
     let mut ghosts = server_groups::Ghosts::new();
+    let mut idle = std::collections::BTreeSet::new();
     loop {
         tokio::time::sleep(house.options.reconcile).await;
         let now = quota::plan(&house.views);
@@ -168,6 +172,9 @@ async fn reconcile(house: Arc<House>) {
         let now = server_groups::plan(&house.views);
         server_groups::leave(&house, &now.intersection(&ghosts).cloned().collect()).await;
         ghosts = now;
+        let now = host_volumes::plan(&house.views);
+        host_volumes::give_back(&house, &now.intersection(&idle).cloned().collect()).await;
+        idle = now;
         placement::mirror(&house).await;
     }
 }

@@ -32,3 +32,6 @@ pub mod process;
 pub mod quota;
 pub mod security_group;
 pub mod server_group;
+pub mod volume;
+pub mod volume_quota;
+pub mod volume_type;

@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::codec::CodecError;
 use crate::{
     erasure, external, flavor, host, host_aggregate, identity, image, instance, keypair, ledger, network,
-    network_quota, process, quota, security_group, server_group,
+    network_quota, process, quota, security_group, server_group, volume, volume_quota, volume_type,
 };
 
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -204,4 +204,7 @@ nouns! {
     QuotaEvent in quota,
     SecurityGroupEvent in security_group,
     ServerGroupEvent in server_group,
+    VolumeEvent in volume,
+    VolumeQuotaEvent in volume_quota,
+    VolumeTypeEvent in volume_type,
 }

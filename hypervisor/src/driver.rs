@@ -17,6 +17,7 @@ use crate::guest::{
     Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, PowerState,
 };
 use crate::moves::Moves;
+use crate::volume_store::VolumeStore;
 
 #[derive(Debug, Error)]
 pub enum DriverError {
@@ -86,7 +87,7 @@ pub type SignalStream = Pin<Box<dyn Stream<Item = HostSignal> + Send>>;
 
 /// One compute host.
 #[async_trait]
-pub trait Driver: Moves + Send + Sync + 'static {
+pub trait Driver: Moves + VolumeStore + Send + Sync + 'static {
     /// The URI this driver was made from, without credentials; for logs.
     fn uri(&self) -> &str;
 

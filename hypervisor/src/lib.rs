@@ -16,5 +16,6 @@ pub mod moves;
 pub mod options;
 pub mod sim;
 mod traits;
+pub mod volume_store;
 pub mod volumes;
 pub mod xml;

@@ -51,6 +51,10 @@ pub struct LibvirtOptions {
     pub pool_name: String,
     /// The pool's directory on the host.
     pub pool_path: String,
+    /// The storage pool that holds the volumes of the volume service; created where absent.
+    pub volume_pool_name: String,
+    /// That pool's directory on the host.
+    pub volume_pool_path: String,
     /// `[vnc] server_listen`.
     pub vnc_listen: String,
     /// The address under which consoles are reached; `None` takes the URI's host, or loopback for a local URI.
@@ -77,6 +81,8 @@ impl Default for LibvirtOptions {
             machine_type: None,
             pool_name: "chronova".to_owned(),
             pool_path: "/var/lib/libvirt/chronova".to_owned(),
+            volume_pool_name: "chronova-volumes".to_owned(),
+            volume_pool_path: "/var/lib/libvirt/chronova-volumes".to_owned(),
             vnc_listen: "127.0.0.1".to_owned(),
             host_ip: None,
             forward: ForwardMode::Auto,

@@ -4,7 +4,7 @@
 //! Invariant: a guest's volumes begin with its id and an underscore, so that a host can be searched for them without
 //! any other record.
 
-use chronova_events::ids::{InstanceId, NetworkId};
+use chronova_events::ids::{InstanceId, NetworkId, SnapshotId, VolumeId};
 
 use crate::guest::ImageRef;
 
@@ -52,6 +52,35 @@ pub fn owner(volume: &str) -> Option<InstanceId> {
     rest.starts_with('_').then(|| id.parse().ok())?
 }
 
+const VOLUME_PREFIX: &str = "volume-";
+const SNAPSHOT_PREFIX: &str = "snapshot-";
+
+/// A volume of the volume service, as Cinder names it.
+pub fn volume(volume: VolumeId) -> String {
+    format!("{VOLUME_PREFIX}{volume}")
+}
+
+/// A snapshot of a volume.
+pub fn snapshot(snapshot: SnapshotId) -> String {
+    format!("{SNAPSHOT_PREFIX}{snapshot}")
+}
+
+/// What a volume of the volume service's pool is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    Volume(VolumeId),
+    Snapshot(SnapshotId),
+}
+
+/// What a name in the volume service's pool stands for, if it is one of ours.
+pub fn kept(name: &str) -> Option<Kept> {
+    match (name.strip_prefix(VOLUME_PREFIX), name.strip_prefix(SNAPSHOT_PREFIX)) {
+        (Some(id), _) => id.parse().ok().map(Kept::Volume),
+        (_, Some(id)) => id.parse().ok().map(Kept::Snapshot),
+        _ => None,
+    }
+}
+
 /// libvirt's name for a virtual network on a host.
 pub fn network_name(network: NetworkId) -> String {
     format!("chronova-{}", &network.hex()[..8])
@@ -76,6 +105,16 @@ mod tests {
         }
         for name in ["base-0123", "", "chronova", &id.to_string(), &format!("{id}disk")] {
             assert_eq!(owner(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_volume_services_names_say_what_they_are() {
+        let (id, of) = (VolumeId::random(), SnapshotId::random());
+        assert_eq!(kept(&volume(id)), Some(Kept::Volume(id)));
+        assert_eq!(kept(&snapshot(of)), Some(Kept::Snapshot(of)));
+        for name in ["volume-", "volume-1", "base-0123", &format!("{}.copy", volume(id))] {
+            assert_eq!(kept(name), None, "{name}");
         }
     }
 

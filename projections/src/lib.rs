@@ -13,6 +13,7 @@ pub mod rebuild;
 pub mod replay;
 pub mod runner;
 pub mod views;
+pub mod volumes;
 
 pub mod erasures;
 pub mod flavors;

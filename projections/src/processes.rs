@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use chronova_events::envelope::{Meta, Recorded};
 use chronova_events::fold::Fold;
-use chronova_events::ids::{EventId, InstanceId, ProcessId};
+use chronova_events::ids::{EventId, InstanceId, ProcessId, VolumeId};
 use chronova_events::instance::InstanceEvent;
-use chronova_events::process::{Process, ProcessEvent, Task};
+use chronova_events::process::{Process, ProcessEvent, Task, VolumeWork};
 use chronova_events::registry::Event;
+use chronova_events::volume::VolumeEvent;
 use serde::{Deserialize, Serialize};
 
 use crate::Projection;
@@ -32,6 +33,9 @@ pub struct Processes {
 
 /// The process that an event asks for, if it asks for one.
 pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<Pending> {
+    if let Event::VolumeEvent(event) = event {
+        return asked_for_volume(recorded, event);
+    }
     let Event::InstanceEvent(event) = event else { return None };
     let instance: InstanceId = recorded.stream.key().parse().ok()?;
     let (process, task) = match event {
@@ -56,6 +60,26 @@ pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<Pending> {
     Some(Pending { process, task, meta, asked_by, state: Process::Absent })
 }
 
+/// The process that an event of a volume asks for.
+fn asked_for_volume(recorded: &Recorded, event: &VolumeEvent) -> Option<Pending> {
+    let volume: VolumeId = recorded.stream.key().parse().ok()?;
+    let (process, work) = match event {
+        VolumeEvent::VolumeCreated(asked) => (asked.process, VolumeWork::Create),
+        VolumeEvent::DeleteRequested(asked) => (asked.process, VolumeWork::Delete { cancels: asked.cancels }),
+        VolumeEvent::ExtendRequested(asked) => (asked.process, VolumeWork::Extend { size_gb: asked.size_gb }),
+        VolumeEvent::UploadRequested(asked) => (asked.process, VolumeWork::Upload { image: asked.image }),
+        VolumeEvent::SnapshotRequested(asked) => {
+            (asked.process, VolumeWork::CreateSnapshot { snapshot: asked.snapshot })
+        }
+        VolumeEvent::SnapshotDeleteRequested(asked) => {
+            (asked.process, VolumeWork::DeleteSnapshot { snapshot: asked.snapshot })
+        }
+        _ => return None,
+    };
+    let (meta, asked_by) = (Arc::clone(&recorded.meta), recorded.id);
+    Some(Pending { process, task: Task::Volume { volume, work }, meta, asked_by, state: Process::Absent })
+}
+
 impl Processes {
     pub fn pending(&self) -> impl Iterator<Item = &Pending> {
         self.pending.values()
@@ -77,8 +101,8 @@ impl Processes {
 
 impl Projection for Processes {
     const NAME: &'static str = "processes";
-    const VERSION: u32 = 1;
-    const NOUNS: &'static [&'static str] = &["instance", "process"];
+    const VERSION: u32 = 2;
+    const NOUNS: &'static [&'static str] = &["instance", "process", "volume"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         if let Some(pending) = asked_for(recorded, event) {

@@ -1,6 +1,7 @@
 //! The servers: what `GET /servers` and `os-instance-actions` show.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use chronova_events::envelope::{Cause, Recorded, Timestamp};
@@ -88,6 +89,8 @@ pub struct Servers {
     by_id: BTreeMap<InstanceId, Arc<ServerRow>>,
     /// Servers that are not deleted, by project.
     by_project: BTreeMap<ProjectId, BTreeSet<(Timestamp, InstanceId)>>,
+    /// Servers that are not deleted, of all projects.
+    by_age: BTreeSet<(Timestamp, InstanceId)>,
     /// Servers that are not deleted, by host.
     by_host: BTreeMap<HostId, BTreeSet<InstanceId>>,
     /// Which server an unfinished process works on.
@@ -108,6 +111,28 @@ impl Servers {
     /// A project's servers that are not deleted, newest first: Nova's default order.
     pub fn of_project(&self, project: &ProjectId) -> impl Iterator<Item = &Arc<ServerRow>> {
         self.by_project.get(project).into_iter().flatten().rev().filter_map(|(_, id)| self.by_id.get(id))
+    }
+
+    /// The servers that are not deleted, of a project or of all, newest first, from behind `after` on; `None` if that is
+    /// none of them. Finding the place costs the same wherever it is.
+    pub fn newest(
+        &self,
+        project: Option<&ProjectId>,
+        after: Option<InstanceId>,
+    ) -> Option<impl Iterator<Item = &Arc<ServerRow>>> {
+        static NONE: BTreeSet<(Timestamp, InstanceId)> = BTreeSet::new();
+        let set = match project {
+            Some(project) => self.by_project.get(project).unwrap_or(&NONE),
+            None => &self.by_age,
+        };
+        let end = match after {
+            Some(id) => {
+                let key = (self.by_id.get(&id)?.server()?.created_at, id);
+                Bound::Excluded(*set.get(&key)?)
+            }
+            None => Bound::Unbounded,
+        };
+        Some(set.range((Bound::Unbounded, end)).rev().filter_map(|(_, id)| self.by_id.get(id)))
     }
 
     pub fn on_host(&self, host: HostId) -> impl Iterator<Item = &Arc<ServerRow>> {
@@ -178,8 +203,10 @@ impl Servers {
             (InstanceEvent::BuildRequested(request), _) => {
                 self.requested = self.requested.max(request.number);
                 self.by_project.entry(request.project.clone()).or_default().insert((at, id));
+                self.by_age.insert((at, id));
             }
             (InstanceEvent::Deleted(_), Instance::Deleted(gone)) => {
+                self.by_age.remove(&(gone.created_at, id));
                 if let Some(ids) = self.by_project.get_mut(&gone.request.project) {
                     ids.remove(&(gone.created_at, id));
                 }

@@ -222,6 +222,7 @@ views! {
     security_groups: crate::security_groups::SecurityGroupsView,
     server_groups: crate::server_groups::ServerGroupsView,
     servers: crate::servers::Servers,
+    volumes: crate::volumes::VolumesView,
 }
 
 impl Default for Views {

@@ -70,7 +70,8 @@ impl Api {
         let config = WebConfig::default();
         let policy = Enforcer::new(&config.policy, &Overrides::parse(policy, "policy.yaml").unwrap()).unwrap();
         let app = App::new(config, policy, Authentication::NoAuth, Metrics::new(prometheus::Registry::new()).unwrap());
-        let app = Arc::new(app.with_house(Arc::clone(life.house())).with_history(history));
+        let app = app.with_house(Arc::clone(life.house())).with_volumes(Arc::clone(&life.volumes));
+        let app = Arc::new(app.with_history(history));
         Self { world, life, app, routers: Arc::new(Routers::all()) }
     }
 
@@ -91,12 +92,28 @@ impl Api {
 
     /// As `call`, of any service: `path` begins with the service's prefix.
     pub async fn ask(&self, method: &str, path: &str, version: &str, token: &str, body: Option<Value>) -> Answer {
+        self.ask_as(method, path, version, token, None, body).await
+    }
+
+    /// As `ask`, with these roles instead of those that come with the name.
+    pub async fn ask_as(
+        &self,
+        method: &str,
+        path: &str,
+        version: &str,
+        token: &str,
+        roles: Option<&str>,
+        body: Option<Value>,
+    ) -> Answer {
         let configured = configure(Arc::clone(&self.app), Arc::clone(&self.routers), None);
         let service = test::init_service(actix_web::App::new().configure(configured)).await;
         let mut request = test::TestRequest::with_uri(path)
             .method(method.parse().unwrap())
             .insert_header(("X-Auth-Token", token))
             .insert_header(("OpenStack-API-Version", format!("compute {version}")));
+        if let Some(roles) = roles {
+            request = request.insert_header(("X-Roles", roles));
+        }
         if let Some(body) = body {
             request = request.set_json(body);
         }

@@ -14,6 +14,7 @@ use chronova_hypervisor::guest::{
     Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec,
 };
 use chronova_hypervisor::moves::{DiskFile, Moves};
+use chronova_hypervisor::volume_store::{PoolStatus, PoolVolume, VolumeContent, VolumeStore};
 use futures::StreamExt;
 use tokio::sync::watch;
 
@@ -186,5 +187,27 @@ impl Driver for Gate {
             let alive = !dead.load(Ordering::SeqCst);
             async move { alive }
         }))
+    }
+}
+
+#[async_trait]
+impl VolumeStore for Gate {
+    async fn volume_pool(&self) -> DriverResult<PoolStatus> {
+        gated!(self, volume_pool())
+    }
+    async fn volumes(&self) -> DriverResult<Vec<PoolVolume>> {
+        gated!(self, volumes())
+    }
+    async fn create_volume(&self, name: &str, size: u64, content: &VolumeContent) -> DriverResult<()> {
+        gated!(self, create_volume(name, size, content))
+    }
+    async fn delete_volume(&self, name: &str) -> DriverResult<()> {
+        gated!(self, delete_volume(name))
+    }
+    async fn resize_volume(&self, name: &str, size: u64, user: Option<InstanceId>) -> DriverResult<()> {
+        gated!(self, resize_volume(name, size, user))
+    }
+    async fn read_volume(&self, name: &str, user: Option<InstanceId>) -> DriverResult<ByteStream> {
+        gated!(self, read_volume(name, user))
     }
 }

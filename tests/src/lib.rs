@@ -11,4 +11,5 @@ pub mod gates;
 pub mod placement_model;
 pub mod process_harness;
 pub mod services;
+pub mod volumes;
 pub mod world;

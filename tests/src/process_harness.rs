@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use chronova_actors::process::definition::Definition;
 use chronova_actors::process::interference::{Interference, Verdict, Way};
-use chronova_events::ids::InstanceId;
+use chronova_events::ids::{InstanceId, VolumeId};
 use futures::future::LocalBoxFuture;
 use uuid::Uuid;
 
@@ -55,7 +55,10 @@ async fn prepared(case: &Case) -> World {
 }
 
 async fn seen(world: &World) -> &'static str {
-    world.story().await.first().map_or("ABSENT", |(_, status)| status)
+    match world.story().await.first() {
+        Some((_, status)) => status,
+        None => crate::volumes::word(&world.views().await, VolumeId(subject().0)),
+    }
 }
 
 /// Proves a case.

@@ -11,10 +11,11 @@ use chronova_actors::house::{House, Options};
 use chronova_actors::instance::moving::MoveCommand;
 use chronova_actors::instance::{Asker, InstanceAggregate, InstanceCommand};
 use chronova_actors::network::service::EmbeddedNetworks;
-use chronova_actors::ports::{Networks, NoVolumes};
+use chronova_actors::ports::Networks;
 use chronova_actors::process::interference::Interference;
 use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
 use chronova_actors::runtime::{Core, Runtime};
+use chronova_actors::volume::service::EmbeddedVolumes;
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::{Cause, Meta, Position};
 use chronova_events::ids::{FlavorId, HostId, InstanceId, ProcessId, ProjectId, UserId};
@@ -104,9 +105,11 @@ impl World {
             true => EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views)),
             false => Arc::clone(&self.network) as Arc<dyn Networks>,
         };
-        let (images, volumes) = (Arc::new(OneImage), Arc::new(NoVolumes));
-        let runtime = Runtime::start(core, drivers, networks, images, volumes, self.options.clone()).await;
-        Life { runtime, store: fused }
+        let images = Arc::new(OneImage);
+        let (gateway, views, options) = (Arc::clone(&core.gateway), Arc::clone(&core.views), self.options.clone());
+        let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, options.volume.clone());
+        let runtime = Runtime::start(core, drivers, networks, images, Arc::clone(&volumes) as _, options).await;
+        Life { runtime, store: fused, volumes }
     }
 
     /// What the log says, folded afresh.
@@ -175,6 +178,7 @@ impl World {
         held.sort();
         living.sort();
         assert_eq!(held, living, "quota is held by the living servers");
+        crate::volumes::check(&views, &self.fleet);
     }
 
     /// The faults of the servers, for the message of a failed assertion.
@@ -206,6 +210,7 @@ impl World {
 pub struct Life {
     pub runtime: Runtime,
     pub store: Arc<FuseStore>,
+    pub volumes: Arc<EmbeddedVolumes>,
 }
 
 impl Life {
@@ -384,7 +389,7 @@ impl Life {
 
 const ADMIN: Asker = Asker { overrides_lock: true };
 
-fn user_meta() -> Arc<Meta> {
+pub(crate) fn user_meta() -> Arc<Meta> {
     let cause = Cause::User { user: UserId::new("u"), project: Some(ProjectId::new("p")), roles: vec![] };
     Arc::new(Meta { request_id: None, correlation: Uuid::new_v4(), causation: None, cause })
 }

@@ -124,7 +124,7 @@ async fn security_groups_in_the_old_form_until_2_35() {
     let path = format!("/os-security-groups/{id}");
     assert_eq!(
         (&made.body["security_group"]["name"], &made.body["security_group"]["rules"]),
-        (&json!("web"), &json!([]))
+        (&json!(" web "), &json!([]))
     );
     refused(&ask("POST", "/os-security-groups", group(" ")).await, 400, "Security group name cannot be empty");
     assert_eq!(ask("POST", "/os-security-groups", group("default")).await.status, 400);
@@ -143,7 +143,7 @@ async fn security_groups_in_the_old_form_until_2_35() {
     assert_eq!(added.body["security_group_rule"], expected);
     assert_eq!(rule(ssh).await.status, 400, "it is there already");
     let from_group = rule(json!({"parent_group_id": id, "group_id": id})).await;
-    assert_eq!(from_group.body["security_group_rule"]["group"], json!({"name": "web", "tenant_id": "project"}));
+    assert_eq!(from_group.body["security_group_rule"]["group"], json!({"name": " web ", "tenant_id": "project"}));
     let nothing = rule(json!({"parent_group_id": id})).await;
     refused(&nothing, 400, "Not enough parameters to build a valid rule.");
     assert_eq!(rule(json!({"parent_group_id": "nonsense"})).await.status, 400);

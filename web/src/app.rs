@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use chronova_actors::house::House;
 use chronova_actors::image::embedded::EmbeddedImages;
+use chronova_actors::volume::service::EmbeddedVolumes;
 use chronova_events::store::EventStore;
 use chronova_projections::history::History;
 
@@ -33,6 +34,7 @@ pub struct App {
     house: Option<Arc<House>>,
     identity: Option<Arc<IdentityService>>,
     images: Option<Arc<EmbeddedImages>>,
+    volumes: Option<Arc<EmbeddedVolumes>>,
     history: Option<Arc<History>>,
 }
 
@@ -57,6 +59,7 @@ impl App {
             house: None,
             identity: None,
             images: None,
+            volumes: None,
             history: None,
         }
     }
@@ -102,6 +105,18 @@ impl App {
     /// The embedded image service, unless another one does its work.
     pub fn images(&self) -> Result<&Arc<EmbeddedImages>, Fault> {
         self.images.as_ref().ok_or_else(|| Fault::not_found("The image service is elsewhere."))
+    }
+
+    /// Adds the embedded volume service.
+    #[must_use]
+    pub fn with_volumes(mut self, volumes: Arc<EmbeddedVolumes>) -> Self {
+        self.volumes = Some(volumes);
+        self
+    }
+
+    /// The embedded volume service, unless another one does its work.
+    pub fn volumes(&self) -> Result<&Arc<EmbeddedVolumes>, Fault> {
+        self.volumes.as_ref().ok_or_else(|| Fault::not_found("The volume service is elsewhere."))
     }
 
     /// Lets operations that take `as_of` be asked about the past.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::links::Links;
-use crate::microversion::{COMPUTE, PLACEMENT};
+use crate::microversion::{COMPUTE, PLACEMENT, VOLUME};
 use crate::reply::Reply;
 use crate::route::Service;
 
@@ -13,7 +13,7 @@ pub(crate) fn document(service: Service, path: &str, links: &Links) -> Option<Re
     let path = path.trim_end_matches('/');
     match (service, path) {
         (Service::Compute, "") => {
-            Some(Reply::json(300, json!({"versions": [compute_v2(root, false), compute_v21(root, false)]})))
+            Some(Reply::ok(json!({"versions": [compute_v2(root, false), compute_v21(root, false)]})))
         }
         (Service::Compute, "/v2") => Some(Reply::ok(json!({"version": compute_v2(root, true)}))),
         (Service::Compute, "/v2.1") => Some(Reply::ok(json!({"version": compute_v21(root, true)}))),
@@ -123,8 +123,8 @@ fn volume_v3(root: &str) -> Value {
     json!({
         "id": "v3.0",
         "status": "CURRENT",
-        "version": "3.70",
-        "min_version": "3.0",
+        "version": VOLUME.max.to_string(),
+        "min_version": VOLUME.min.to_string(),
         "updated": "2022-03-30T00:00:00Z",
         "links": [
             {"rel": "describedby", "type": "text/html", "href": "https://docs.openstack.org/"},

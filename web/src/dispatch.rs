@@ -9,7 +9,7 @@ use std::time::Duration;
 use chronova_actors::aggregate::{CommandError, Committed};
 use chronova_actors::gateway::Reachable;
 use chronova_actors::house::House;
-use chronova_events::envelope::{Cause, Meta};
+use chronova_events::envelope::{Cause, Meta, Position};
 use uuid::Uuid;
 
 use crate::policy::Permit;
@@ -27,10 +27,15 @@ pub async fn send<A: Reachable>(
     command: A::Command,
 ) -> Result<Committed, CommandError<A::Reject>> {
     let committed = house.gateway.send::<A>(id, command, meta(permit)).await?;
-    if !house.views.wait_for(committed.position, READ_YOUR_WRITES).await {
-        tracing::warn!(position = %committed.position, "the read models lag behind");
-    }
+    shown(house, committed.position).await;
     Ok(committed)
+}
+
+/// Waits until the read models show what was accepted at `position` by a service that sends commands of its own.
+pub async fn shown(house: &House, position: Position) {
+    if !house.views.wait_for(position, READ_YOUR_WRITES).await {
+        tracing::warn!(%position, "the read models lag behind");
+    }
 }
 
 /// What the events will say about who asked and why.

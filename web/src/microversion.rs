@@ -85,17 +85,16 @@ pub const COMPUTE: Span = Span { service_type: "compute", min: v(2, 1), max: v(2
 /// Placement 1.0 to 1.39.
 pub const PLACEMENT: Span = Span { service_type: "placement", min: v(1, 0), max: v(1, 39) };
 
+/// Volume 3.0 to 3.67.
+pub const VOLUME: Span = Span { service_type: "volume", min: v(3, 0), max: v(3, 67) };
+
 /// The versions of `service`, where it has any.
 pub const fn span(service: Service) -> Option<Span> {
     match service {
         Service::Compute => Some(COMPUTE),
         Service::Placement => Some(PLACEMENT),
-        Service::Identity
-        | Service::Image
-        | Service::Network
-        | Service::Volume
-        | Service::Metadata
-        | Service::Chronova => None,
+        Service::Volume => Some(VOLUME),
+        Service::Identity | Service::Image | Service::Network | Service::Metadata | Service::Chronova => None,
     }
 }
 
@@ -104,12 +103,10 @@ pub fn negotiate(service: Service, headers: &HeaderMap) -> Result<Microversion, 
     match service {
         Service::Compute => negotiate_compute(headers),
         Service::Placement => negotiate_placement(headers),
-        Service::Identity
-        | Service::Image
-        | Service::Network
-        | Service::Volume
-        | Service::Metadata
-        | Service::Chronova => Ok(Microversion::NONE),
+        Service::Volume => negotiate_volume(headers),
+        Service::Identity | Service::Image | Service::Network | Service::Metadata | Service::Chronova => {
+            Ok(Microversion::NONE)
+        }
     }
 }
 
@@ -134,6 +131,26 @@ fn negotiate_compute(headers: &HeaderMap) -> Result<Microversion, Fault> {
     Err(Fault::not_acceptable(format!(
         "Version {wanted} is not supported by the API. Minimum is {} and maximum is {}.",
         COMPUTE.min, COMPUTE.max
+    )))
+}
+
+/// Cinder: as Nova, with one header and words of its own.
+fn negotiate_volume(headers: &HeaderMap) -> Result<Microversion, Fault> {
+    let Some(wanted) = listed(headers, VOLUME.service_type) else { return Ok(VOLUME.min) };
+    if wanted == "latest" {
+        return Ok(VOLUME.max);
+    }
+    let version = strict(&wanted).ok_or_else(|| {
+        Fault::bad_request(format!(
+            "API Version String {wanted} is of invalid format. Must be of format MajorNum.MinorNum."
+        ))
+    })?;
+    if version.within(VOLUME.min, Some(VOLUME.max)) {
+        return Ok(version);
+    }
+    Err(Fault::not_acceptable(format!(
+        "Version {wanted} is not supported by the API. Minimum is {} and maximum is {}.",
+        VOLUME.min, VOLUME.max
     )))
 }
 

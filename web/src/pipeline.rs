@@ -125,6 +125,10 @@ fn find<'a>(routers: &'a Routers, incoming: &Incoming) -> Result<Matched<'a>, Fa
             (rest.is_empty() || rest.starts_with('/')).then_some((rest, *legacy))
         })
         .ok_or_else(Fault::no_route)?;
+    // Nova's routes know no slash at the end: what would name a resource there names none.
+    if service == Service::Compute && rest.ends_with('/') {
+        return Err(Fault::no_route());
+    }
     let path = address::segments(rest).ok_or_else(Fault::no_route)?;
     let mut others = std::collections::BTreeSet::new();
     // First without the project, then with it: `/v2.1/servers` and `/v2.1/{project_id}/servers` are the same.

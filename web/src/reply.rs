@@ -58,6 +58,11 @@ impl Reply {
         Self { status, headers: Vec::new(), body: ReplyBody::Json(body) }
     }
 
+    /// JSON that is text already.
+    pub fn json_text(status: u16, text: Vec<u8>) -> Self {
+        Self::bytes(status, "application/json", text)
+    }
+
     /// JSON from anything that serialises.
     pub fn serialize<T: Serialize>(status: u16, body: &T) -> Result<Self, Fault> {
         serde_json::to_value(body).map(|value| Self::json(status, value)).map_err(Fault::internal)

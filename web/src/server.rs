@@ -221,7 +221,13 @@ fn common_headers(service: Service, facts: &Facts, request_id: &str) -> Vec<(&'s
             headers.push(("Vary", HEADER.to_owned()));
         }
         Service::Identity => headers.push(("Vary", "X-Auth-Token".to_owned())),
-        Service::Image | Service::Network | Service::Volume | Service::Metadata | Service::Chronova => {}
+        Service::Volume => {
+            if let Some(version) = facts.version {
+                headers.push((HEADER, format!("volume {version}")));
+            }
+            headers.push(("Vary", HEADER.to_owned()));
+        }
+        Service::Image | Service::Network | Service::Metadata | Service::Chronova => {}
     }
     headers
 }

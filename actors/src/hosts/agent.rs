@@ -1,5 +1,6 @@
 //! One task per host: registers it, feels its pulse, turns what it tells into commands.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chronova_events::envelope::{Meta, Position};
@@ -19,7 +20,7 @@ use crate::host::{HostAggregate, HostCommand};
 use crate::house::{House, Options};
 use crate::instance::{InstanceAggregate, InstanceCommand};
 use crate::ledger::{CELL, LedgerAggregate, LedgerCommand};
-use crate::reconcile::placement;
+use crate::reconcile::{placement, volumes};
 
 /// Heartbeats that may fail before a host counts as down.
 const MISSED_BEATS: u32 = 2;
@@ -243,17 +244,18 @@ impl Agent {
             let remedy = self.believing(instance, |believed| plan::orphaned(member.host, believed, instance));
             self.apply(member, instance, remedy).await;
         }
+        let present: BTreeSet<InstanceId> = guests.iter().map(|guest| guest.instance).collect();
         let missing: Vec<_> = self.house.views.servers.read(|servers| {
-            let absent = |id: InstanceId| guests.iter().all(|guest| guest.instance != id);
             servers
                 .on_host(member.host)
-                .filter(|row| absent(row.id))
+                .filter(|row| !present.contains(&row.id))
                 .map(|row| (row.id, plan::missing(&row.instance)))
                 .collect()
         });
         for (instance, remedy) in missing {
             self.apply(member, instance, remedy).await;
         }
+        volumes::sweep(&self.house, member.host, &self.driver).await;
     }
 
     async fn caught_up(&self, position: Position) -> bool {

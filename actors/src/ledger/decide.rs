@@ -83,7 +83,7 @@ fn report(
     let mut events = Vec::new();
     let known = state.providers.get(&provider);
     if known.is_none() {
-        if state.providers.values().any(|other| other.name == name) {
+        if state.named(&name).is_some() {
             return Err(LedgerReject::NameTaken(name));
         }
         events.push(ProviderCreated { provider, name, parent: None }.into());

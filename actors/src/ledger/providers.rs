@@ -22,7 +22,7 @@ pub(super) fn create(state: &Ledger, id: ProviderId, name: String, parent: Optio
     if state.providers.contains_key(&id) {
         return Err(LedgerReject::ProviderExists(id));
     }
-    if state.providers.values().any(|other| other.name == name) {
+    if state.named(&name).is_some() {
         return Err(LedgerReject::NameTaken(name));
     }
     Ok(vec![ProviderCreated { provider: id, name, parent }.into()])
@@ -49,7 +49,7 @@ pub(super) fn update(state: &Ledger, id: ProviderId, name: String, change: Paren
     if parent.is_none() && known.parent.is_some() && !may_move {
         return Err(LedgerReject::Unparenting);
     }
-    if state.providers.values().any(|other| other.id != id && other.name == name) {
+    if state.named(&name).is_some_and(|other| other != id) {
         return Err(LedgerReject::NameTaken(name));
     }
     if known.name == name && known.parent == parent {

@@ -16,7 +16,7 @@ use thiserror::Error;
 use super::plan::Shape;
 use super::{
     build_instance, confirm_resize, crash_dump, delete_instance, move_instance, power, restore, revert_resize,
-    soft_delete,
+    soft_delete, volume,
 };
 use crate::aggregate::CommandError;
 use crate::house::{House, Options};
@@ -80,6 +80,7 @@ impl Definition {
             Task::CrashDump { .. } => &crash_dump::DEFINITION,
             Task::SoftDelete { .. } => &soft_delete::DEFINITION,
             Task::Restore { .. } => &restore::DEFINITION,
+            Task::Volume { work, .. } => volume::definition(*work),
             Task::MoveInstance { .. } => &move_instance::DEFINITION,
             Task::ConfirmResize { .. } => &confirm_resize::DEFINITION,
             Task::RevertResize { .. } => &revert_resize::DEFINITION,

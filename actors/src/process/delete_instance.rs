@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use chronova_events::ids::ProcessId;
 use chronova_events::process::{Outcome, Output, Process, Task};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -50,13 +51,20 @@ fn conclude(work: &Work, _: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
 }
 
 async fn call_off_build(work: &Work) -> Result<Output, StepError> {
-    let Task::DeleteInstance { cancels: Some(build), .. } = work.running.task else { return Ok(Output::Nothing) };
+    match work.running.task {
+        Task::DeleteInstance { cancels: Some(build), .. } => call_off(work, build).await,
+        _ => Ok(Output::Nothing),
+    }
+}
+
+/// Calls off a process still at work, and waits until it has undone what it did.
+pub(super) async fn call_off(work: &Work, build: ProcessId) -> Result<Output, StepError> {
     let gateway = &work.house.gateway;
     let call = ProcessCommand::CallOff { by: work.running.process };
     match gateway.send::<ProcessAggregate>(&build, call, work.meta.clone()).await {
         Ok(_) => {}
         Err(CommandError::Rejected(ProcessReject::NotStarted)) => {
-            return Err(StepError::Again("the build has not begun yet".to_owned()));
+            return Err(StepError::Again("what is called off has not begun yet".to_owned()));
         }
         Err(error) => return Err(error.into()),
     }
@@ -66,7 +74,7 @@ async fn call_off_build(work: &Work) -> Result<Output, StepError> {
         }
         tokio::time::sleep(POLL).await;
     }
-    Err(StepError::Again("the build is still undoing what it did".to_owned()))
+    Err(StepError::Again("what is called off is still undoing what it did".to_owned()))
 }
 
 async fn destroy_guest(work: &Work) -> Result<Output, StepError> {

@@ -8,7 +8,7 @@
 //! | [`perform`] | does what the plan says and records it |
 //! | [`interference`] | how the proofs make steps fail and repeat |
 //! | [`supervisor`] | begins what was asked for, and goes on with it after a crash |
-//! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore` | the processes |
+//! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore`, [`volume`] | the processes |
 //! | `move_instance`, `confirm_resize`, `revert_resize` | moves; [`moving`] is what they share |
 
 pub mod build_instance;
@@ -28,6 +28,7 @@ pub mod restore;
 pub mod revert_resize;
 pub mod soft_delete;
 pub mod supervisor;
+pub mod volume;
 
 use chronova_events::envelope::StreamId;
 use chronova_events::ids::{HostId, ProcessId};
@@ -100,5 +101,9 @@ impl Aggregate for ProcessAggregate {
 
     fn decide(state: &Process, command: ProcessCommand) -> Result<Vec<ProcessEvent>, ProcessReject> {
         decide::decide(state, command)
+    }
+
+    fn is_over(state: &Process) -> bool {
+        matches!(state, Process::Finished { .. })
     }
 }

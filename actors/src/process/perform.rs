@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronova_events::envelope::Meta;
+use chronova_events::envelope::{Meta, Revision};
+use chronova_events::fold::Fold as _;
 use chronova_events::ids::{HostId, ProcessId};
-use chronova_events::process::{Process, Running};
+use chronova_events::process::{Process, ProcessEvent, Running};
+use chronova_events::registry::NounEvent as _;
+use chronova_events::store::StoreError;
 use chronova_projections::processes::Pending;
 
 use super::definition::{Definition, StepError, Work};
@@ -21,7 +24,8 @@ const STUCK_RECORDS: u32 = 3;
 pub async fn perform(house: Arc<House>, pending: Pending) {
     let meta = pending.meta.by_process(pending.process, Some(pending.asked_by));
     let definition = Definition::of(&pending.task);
-    let mut performance = Performance { house, process: pending.process, definition, meta, tries: 0 };
+    let mut performance =
+        Performance { house, process: pending.process, definition, meta, tries: 0, known: None, seen: Revision::NONE };
     let start = ProcessCommand::Start { process: pending.process, task: pending.task };
     while let Err(error) = performance.record(start.clone()).await {
         tracing::debug!(process = %performance.process, %error, "a process cannot begin yet");
@@ -38,12 +42,16 @@ struct Performance {
     meta: Arc<Meta>,
     /// How often the step now due was tried in vain.
     tries: u32,
+    /// The state after the newest record, as long as nobody else writes to the process.
+    known: Option<Process>,
+    /// Of the newest record.
+    seen: Revision,
 }
 
 impl Performance {
     /// Performs one `Next`; says whether there is more to do.
     async fn advance(&mut self) -> bool {
-        let running = match self.house.gateway.look::<ProcessAggregate>(&self.process).await {
+        let running = match self.state().await {
             Ok(Process::Running(running)) => *running,
             Ok(Process::Finished { .. }) => return false,
             Ok(Process::Absent) => {
@@ -74,6 +82,16 @@ impl Performance {
             }
         }
         true
+    }
+
+    /// Asks for the state only when it cannot follow from what was recorded here.
+    async fn state(&mut self) -> Result<Process, StoreError> {
+        if let Some(known) = &self.known {
+            return Ok(known.clone());
+        }
+        let process = self.house.gateway.look::<ProcessAggregate>(&self.process).await?;
+        // What else was recorded meanwhile makes the next revision another one than is expected, and so leads here again.
+        Ok(self.known.insert(process).clone())
     }
 
     async fn run(&mut self, name: &'static str, running: Running) {
@@ -125,8 +143,21 @@ impl Performance {
         }
     }
 
-    async fn record(&self, command: ProcessCommand) -> Result<(), StepError> {
-        self.house.gateway.send::<ProcessAggregate>(&self.process, command, Arc::clone(&self.meta)).await?;
+    async fn record(&mut self, command: ProcessCommand) -> Result<(), StepError> {
+        let known = self.known.take();
+        let gateway = &self.house.gateway;
+        let committed = gateway.send::<ProcessAggregate>(&self.process, command, Arc::clone(&self.meta)).await?;
+        let next = Revision(self.seen.0 + committed.events.len() as u64);
+        self.seen = committed.revision;
+        // Somebody called it off, say: the state is another one than follows from this record.
+        if let Some(mut process) = known
+            && next == committed.revision
+        {
+            for event in committed.events.iter().filter_map(|event| ProcessEvent::of(event)) {
+                process.evolve(event, self.house.clock.now());
+            }
+            self.known = Some(process);
+        }
         Ok(())
     }
 

@@ -9,3 +9,4 @@ pub mod placement;
 pub mod quota;
 pub mod reclaim;
 pub mod server_groups;
+pub mod volumes;

@@ -16,7 +16,7 @@ pub fn decide(
         SecurityGroupCommand::EnsureDefault { project } => Ok(ensure_default(state, &project)),
         SecurityGroupCommand::Create { created, limit } => create(state, created, limit),
         SecurityGroupCommand::Change { group, patch } => change(state, group, patch),
-        SecurityGroupCommand::Delete { group } => delete(state, group),
+        SecurityGroupCommand::Delete { group, default_too } => delete(state, group, default_too),
         SecurityGroupCommand::AddRules { rules, limit } => add_rules(state, rules, limit),
         SecurityGroupCommand::RemoveRule { rule } => remove_rule(state, rule),
     }
@@ -127,9 +127,13 @@ fn change(
     Ok(vec![GroupSettingsReplaced { group, settings }.into()])
 }
 
-fn delete(state: &SecurityGroups, group: SecurityGroupId) -> Result<Vec<SecurityGroupEvent>, SecurityGroupReject> {
+fn delete(
+    state: &SecurityGroups,
+    group: SecurityGroupId,
+    default_too: bool,
+) -> Result<Vec<SecurityGroupEvent>, SecurityGroupReject> {
     let known = find(state, group)?;
-    if known.id() == default_group(known.project()) {
+    if known.id() == default_group(known.project()) && !default_too {
         return Err(SecurityGroupReject::CannotRemoveDefault);
     }
     let others = state.by_id.values().filter(|other| other.id() != group);

@@ -36,6 +36,8 @@ pub enum SecurityGroupCommand {
     /// Takes the rules along, and the project's rules that let its members in.
     Delete {
         group: SecurityGroupId,
+        /// Whether the default group may go, as administrators may take it away; it comes back when it is needed.
+        default_too: bool,
     },
     /// All or none.
     AddRules {

@@ -99,7 +99,7 @@ fn the_default_group_keeps_its_name_and_stays() {
     assert_eq!(given.when(rename(group(1), "default")), Err(SecurityGroupReject::DefaultExists));
     assert_eq!(given.when(rename(group(1), "web")), Ok(vec![]));
     assert_eq!(
-        given.when(SecurityGroupCommand::Delete { group: default }),
+        given.when(SecurityGroupCommand::Delete { group: default, default_too: false }),
         Err(SecurityGroupReject::CannotRemoveDefault)
     );
 }
@@ -111,7 +111,7 @@ fn a_deleted_group_takes_along_the_rules_that_let_its_members_in() {
     to_web.traffic.remote_group = Some(group(1));
     let given = Given::default().and(create(1, "web")).and(add(vec![to_web.clone()]));
     assert_eq!(given.0.rules, 7);
-    let given = given.and(SecurityGroupCommand::Delete { group: group(1) });
+    let given = given.and(SecurityGroupCommand::Delete { group: group(1), default_too: false });
     assert_eq!(given.0.rules, 4);
     assert!(!given.0.by_id[&to_web.group].rules.contains_key(&to_web.rule));
 }

@@ -206,6 +206,9 @@ impl<A: Aggregate> Entity<A> {
         }
         self.keep_snapshot();
         self.flush(ctx);
+        if A::is_over(&self.state) && self.queue.is_empty() && self.in_flight.is_empty() {
+            ctx.stop();
+        }
     }
 
     /// The append failed: nothing decided since then counts.

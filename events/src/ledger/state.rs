@@ -13,6 +13,7 @@ use crate::ids::{ConsumerId, ProviderId, ServerGroupId};
 
 /// All providers and consumers of a cell. Rows are shared (`Arc`) so that a copy of the state is cheap.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(from = "Kept")]
 pub struct Ledger {
     pub providers: BTreeMap<ProviderId, Arc<Provider>>,
     pub consumers: BTreeMap<ConsumerId, Arc<Consumer>>,
@@ -22,6 +23,28 @@ pub struct Ledger {
     pub groups: BTreeMap<ServerGroupId, BTreeMap<ConsumerId, ProviderId>>,
     /// The group that a consumer counts for.
     pub member_of: BTreeMap<ConsumerId, ServerGroupId>,
+    /// Whose each name is; made anew from the providers wherever a ledger is read.
+    #[serde(skip_serializing)]
+    names: BTreeMap<String, ProviderId>,
+}
+
+/// What a snapshot or a checkpoint keeps of a ledger.
+#[derive(Deserialize)]
+struct Kept {
+    providers: BTreeMap<ProviderId, Arc<Provider>>,
+    consumers: BTreeMap<ConsumerId, Arc<Consumer>>,
+    classes: BTreeSet<String>,
+    traits: BTreeSet<String>,
+    groups: BTreeMap<ServerGroupId, BTreeMap<ConsumerId, ProviderId>>,
+    member_of: BTreeMap<ConsumerId, ServerGroupId>,
+}
+
+impl From<Kept> for Ledger {
+    fn from(kept: Kept) -> Self {
+        let Kept { providers, consumers, classes, traits, groups, member_of } = kept;
+        let names = providers.values().map(|provider| (provider.name.clone(), provider.id)).collect();
+        Self { providers, consumers, classes, traits, groups, member_of, names }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -87,17 +110,24 @@ impl Fold for Ledger {
                     traits: BTreeSet::new(),
                     aggregates: BTreeSet::new(),
                 };
+                self.names.insert(created.name.clone(), created.provider);
                 self.providers.insert(created.provider, Arc::new(provider));
             }
             LedgerEvent::ProviderChanged(changed) => {
                 // A new name or parent is no new generation: Placement's PUT /resource_providers/{uuid}.
+                if let Some(known) = self.providers.get(&changed.provider).filter(|known| known.name != changed.name) {
+                    self.names.remove(&known.name);
+                    self.names.insert(changed.name.clone(), changed.provider);
+                }
                 self.change(changed.provider, at, |provider| {
                     provider.name.clone_from(&changed.name);
                     provider.parent = changed.parent;
                 });
             }
             LedgerEvent::ProviderDeleted(deleted) => {
-                self.providers.remove(&deleted.provider);
+                if let Some(gone) = self.providers.remove(&deleted.provider) {
+                    self.names.remove(&gone.name);
+                }
             }
             LedgerEvent::InventoryReplaced(replaced) => self.change(replaced.provider, at, |provider| {
                 let old = std::mem::take(&mut provider.inventories);
@@ -149,6 +179,22 @@ impl Fold for Ledger {
 }
 
 impl Ledger {
+    /// What was kept before there were server groups.
+    pub fn of_first(
+        providers: BTreeMap<ProviderId, Arc<Provider>>,
+        consumers: BTreeMap<ConsumerId, Arc<Consumer>>,
+        classes: BTreeSet<String>,
+        traits: BTreeSet<String>,
+    ) -> Self {
+        let (groups, member_of) = (BTreeMap::new(), BTreeMap::new());
+        Kept { providers, consumers, classes, traits, groups, member_of }.into()
+    }
+
+    /// The provider of a name.
+    pub fn named(&self, name: &str) -> Option<ProviderId> {
+        self.names.get(name).copied()
+    }
+
     pub fn knows_class(&self, name: &str) -> bool {
         standard::is_standard_class(name) || self.classes.contains(name)
     }

@@ -7,7 +7,7 @@ mod state;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{HostId, InstanceId, ProcessId, VolumeId};
+use crate::ids::{HostId, ImageId, InstanceId, ProcessId, SnapshotId, VolumeId};
 use crate::instance::{FaultInfo, NicInfo, PowerAction};
 
 pub use state::{Failure, Process, Running, StepRecord};
@@ -43,9 +43,45 @@ pub enum Task {
     CrashDump { instance: InstanceId },
     SoftDelete { instance: InstanceId },
     Restore { instance: InstanceId },
+    Volume { volume: VolumeId, work: VolumeWork },
     MoveInstance { instance: InstanceId },
     ConfirmResize { instance: InstanceId, migration: ProcessId },
     RevertResize { instance: InstanceId, migration: ProcessId },
+}
+
+/// What a process does for a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum VolumeWork {
+    Create,
+    Delete {
+        cancels: Option<ProcessId>,
+    },
+    Extend {
+        size_gb: u32,
+    },
+    CreateSnapshot {
+        snapshot: SnapshotId,
+    },
+    DeleteSnapshot {
+        snapshot: SnapshotId,
+    },
+    /// Its content becomes an image's.
+    Upload {
+        image: ImageId,
+    },
+}
+
+impl VolumeWork {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create_volume",
+            Self::Delete { .. } => "delete_volume",
+            Self::Extend { .. } => "extend_volume",
+            Self::CreateSnapshot { .. } => "create_snapshot",
+            Self::DeleteSnapshot { .. } => "delete_snapshot",
+            Self::Upload { .. } => "upload_volume",
+        }
+    }
 }
 
 /// What a process works on.
@@ -74,6 +110,7 @@ impl Task {
             Self::CrashDump { .. } => "crash_dump",
             Self::SoftDelete { .. } => "soft_delete",
             Self::Restore { .. } => "restore",
+            Self::Volume { work, .. } => work.name(),
             Self::MoveInstance { .. } => "move_instance",
             Self::ConfirmResize { .. } => "confirm_resize",
             Self::RevertResize { .. } => "revert_resize",
@@ -92,6 +129,7 @@ impl Task {
             | Self::MoveInstance { instance }
             | Self::ConfirmResize { instance, .. }
             | Self::RevertResize { instance, .. } => Subject::Server(*instance),
+            Self::Volume { volume, .. } => Subject::Volume(*volume),
         }
     }
 
@@ -189,6 +227,7 @@ pub fn samples() -> Vec<ProcessEvent> {
         Started { process, task: Task::CrashDump { instance: InstanceId(uuid(2)) } }.into(),
         Started { process, task: Task::SoftDelete { instance: InstanceId(uuid(2)) } }.into(),
         Started { process, task: Task::Restore { instance: InstanceId(uuid(2)) } }.into(),
+        Started { process, task: Task::Volume { volume: VolumeId(uuid(5)), work: VolumeWork::Create } }.into(),
         Started { process, task: Task::MoveInstance { instance: InstanceId(uuid(2)) } }.into(),
         Started { process, task: Task::ConfirmResize { instance: InstanceId(uuid(2)), migration: process } }.into(),
         Started { process, task: Task::RevertResize { instance: InstanceId(uuid(2)), migration: process } }.into(),

@@ -4,12 +4,13 @@
 //! |---|---|
 //! | `connection` | open, keepalive, reconnect with backoff; one thread per host |
 //! | `lane`, `gates` | the bounded threads on which a host's calls block; what must not overlap |
-//! | `events`, `node`, `counters` | the only unsafe code: what the bindings lack |
+//! | `events`, `node`, `counters`, `volumes` | the only unsafe code: what the bindings lack |
 //! | `watch` | lifecycle events -> host signals |
 //! | `capabilities` | what the host is, has and uses |
 //! | `pool`, `images` | volumes, the image cache |
 //! | `network`, `nwfilter` | virtual networks, packet filters |
 //! | `domain` | the guest's life |
+//! | `volumes` | the volume service's volumes |
 //! | `moves` | disks read and written, domains defined over disks that exist |
 //! | `saved` | a guest that stands still, in memory or on the disk |
 //!
@@ -31,6 +32,7 @@ mod node;
 mod nwfilter;
 mod pool;
 mod saved;
+mod volumes;
 mod watch;
 
 use std::fmt;
@@ -77,6 +79,8 @@ pub struct LibvirtDriver {
     /// For questions, so that they are answered while many guests are being made.
     questions: Lane,
     images: Images,
+    /// One change at a time per volume of the volume service.
+    volumes: Gates<String>,
     /// What was learnt of the host, with the connection it was learnt on.
     known: Mutex<Option<(Arc<Connect>, Arc<Known>)>>,
     /// Whether the pool's files can be opened past the page cache; learnt from the first refusal.
@@ -105,6 +109,7 @@ impl LibvirtDriver {
             lane: Lane::new(uri, options.workers),
             questions: Lane::new(uri, QUESTIONERS),
             images: Images::new(),
+            volumes: Gates::new(),
             known: Mutex::default(),
             direct_io: Arc::new(AtomicBool::new(true)),
             forward: tokio::sync::Mutex::new(options.forward),

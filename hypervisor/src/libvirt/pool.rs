@@ -22,8 +22,27 @@ const CALL: &str = "storage pool";
 pub(super) fn open(connect: &Connect, options: &LibvirtOptions) -> DriverResult<StoragePool> {
     let pool = match found(CALL, connect.lookup_storage_pool_by_name(&options.pool_name))? {
         Some(pool) => pool,
-        None => define(connect, options)?,
+        // The pool takes the host's UUID as its own. From then on it is the host's identity: libvirt's host UUID comes
+        // from the firmware and is random at each start of libvirtd where the firmware has none, the pool's is on its disk.
+        None => {
+            let host = super::capabilities::host_uuid(connect)?;
+            define(connect, &options.pool_name, &options.pool_path, host.map(|uuid| uuid.to_string()))?
+        }
     };
+    started(pool)
+}
+
+/// The pool of the volume service, started; defined where it does not exist. An operator may have defined one of another
+/// type under the name.
+pub(super) fn open_volumes(connect: &Connect, options: &LibvirtOptions) -> DriverResult<StoragePool> {
+    let pool = match found(CALL, connect.lookup_storage_pool_by_name(&options.volume_pool_name))? {
+        Some(pool) => pool,
+        None => define(connect, &options.volume_pool_name, &options.volume_pool_path, None)?,
+    };
+    started(pool)
+}
+
+fn started(pool: StoragePool) -> DriverResult<StoragePool> {
     if !pool.is_active().during(CALL)? {
         // Not built yet, or its directory was removed while it was stopped.
         let _ = pool.build(0);
@@ -36,16 +55,13 @@ pub(super) fn open(connect: &Connect, options: &LibvirtOptions) -> DriverResult<
     Ok(pool)
 }
 
-/// The pool takes the host's UUID as its own. From then on it is the host's identity: libvirt's host UUID comes from
-/// the firmware and is random at each start of libvirtd where the firmware has none, the pool's is on its disk.
-fn define(connect: &Connect, options: &LibvirtOptions) -> DriverResult<StoragePool> {
-    let host = super::capabilities::host_uuid(connect)?;
+fn define(connect: &Connect, name: &str, path: &str, uuid: Option<String>) -> DriverResult<StoragePool> {
     let permissions = Element::new("permissions").child(Element::leaf("mode", "0711"));
-    let target = Element::new("target").child(Element::leaf("path", &options.pool_path)).child(permissions);
+    let target = Element::new("target").child(Element::leaf("path", path)).child(permissions);
     let xml = Element::new("pool")
         .attr("type", "dir")
-        .child(Element::leaf("name", &options.pool_name))
-        .children(host.map(|uuid| Element::leaf("uuid", uuid)))
+        .child(Element::leaf("name", name))
+        .children(uuid.map(|uuid| Element::leaf("uuid", uuid)))
         .child(target)
         .render();
     match connect.define_storage_pool_xml(&xml, 0) {
@@ -54,7 +70,7 @@ fn define(connect: &Connect, options: &LibvirtOptions) -> DriverResult<StoragePo
             Ok(pool)
         }
         // Somebody else defined it at the same moment.
-        Err(error) => match connect.lookup_storage_pool_by_name(&options.pool_name) {
+        Err(error) => match connect.lookup_storage_pool_by_name(name) {
             Ok(pool) => Ok(pool),
             Err(_) => Err(translate(CALL, &error)),
         },

@@ -136,6 +136,11 @@ impl SimFleet {
         self.machine(host).filter_specs.clone()
     }
 
+    /// The volume service's volumes on a host, with their bytes.
+    pub fn volumes(&self, host: usize) -> BTreeMap<String, u64> {
+        self.machine(host).volumes.iter().map(|(name, (size, _))| (name.clone(), *size)).collect()
+    }
+
     /// The images in a host's cache, by checksum.
     pub fn images(&self, host: usize) -> BTreeSet<String> {
         self.machine(host).images().clone()

@@ -50,6 +50,13 @@ pub(super) enum Change {
     NoNetwork(NetworkId),
     Filter(String),
     NoFilter(String),
+    /// A volume of the volume service: bytes, and what its content is.
+    Volume {
+        name: String,
+        size: u64,
+        content: String,
+    },
+    NoVolume(String),
 }
 
 impl Change {
@@ -75,6 +82,8 @@ impl Change {
             Self::NoNetwork(network) => format!("{host} no-network {network}\n"),
             Self::Filter(name) => format!("{host} filter {name}\n"),
             Self::NoFilter(name) => format!("{host} no-filter {name}\n"),
+            Self::Volume { name, size, content } => format!("{host} volume {name} {size} {content}\n"),
+            Self::NoVolume(name) => format!("{host} no-volume {name}\n"),
         }
     }
 
@@ -108,6 +117,15 @@ impl Change {
             "no-network" => Self::NoNetwork(rest.parse().ok()?),
             "filter" => Self::Filter(rest.to_owned()),
             "no-filter" => Self::NoFilter(rest.to_owned()),
+            "volume" => {
+                let mut words = rest.splitn(3, ' ');
+                Self::Volume {
+                    name: words.next()?.to_owned(),
+                    size: words.next()?.parse().ok()?,
+                    content: words.next()?.to_owned(),
+                }
+            }
+            "no-volume" => Self::NoVolume(rest.to_owned()),
             _ => return None,
         };
         Some((host.parse().ok()?, change))

@@ -22,7 +22,7 @@ use crate::guest::{
 use crate::traits;
 
 /// Signals a listener may lag behind; kept small because a fleet has many machines.
-const SIGNALS: usize = 256;
+const SIGNALS: usize = 64;
 
 /// A guest on a simulated machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl SimGuest {
 #[derive(Debug)]
 pub(super) struct Machine {
     index: usize,
-    uri: Arc<SimUri>,
+    pub(super) uri: Arc<SimUri>,
     host: HostId,
     hostname: String,
     journal: Option<Arc<Journal>>,
@@ -62,6 +62,8 @@ pub(super) struct Machine {
     pub(super) faults: FaultPlan,
     pub(super) calls: BTreeMap<Call, u64>,
     alive: bool,
+    /// Of this process, as long as it runs.
+    up_since: Instant,
     tear: bool,
     pub(super) guests: BTreeMap<InstanceId, SimGuest>,
     leaks: BTreeSet<InstanceId>,
@@ -70,6 +72,8 @@ pub(super) struct Machine {
     images: BTreeSet<String>,
     networks: BTreeSet<NetworkId>,
     filters: BTreeSet<String>,
+    /// The volume service's volumes: bytes and content.
+    pub(super) volumes: BTreeMap<String, (u64, String)>,
     /// As they were last given in this process; not kept.
     pub(super) filter_specs: BTreeMap<String, FilterSpec>,
     signals: Option<broadcast::Sender<HostSignal>>,
@@ -88,6 +92,7 @@ impl Machine {
             uri: Arc::clone(uri),
             calls: BTreeMap::new(),
             alive: true,
+            up_since: Instant::now(),
             tear: false,
             guests: BTreeMap::new(),
             leaks: BTreeSet::new(),
@@ -95,6 +100,7 @@ impl Machine {
             images: BTreeSet::new(),
             networks: BTreeSet::new(),
             filters: BTreeSet::new(),
+            volumes: BTreeMap::new(),
             filter_specs: BTreeMap::new(),
             signals: None,
             image_gate: Arc::default(),
@@ -129,7 +135,7 @@ impl Machine {
     }
 
     /// Persists a change, then makes it.
-    fn change(&mut self, change: &Change) -> DriverResult<()> {
+    pub(super) fn change(&mut self, change: &Change) -> DriverResult<()> {
         if let Some(journal) = &self.journal {
             let failed = |error| DriverError::Failed { call: "state file", message: format!("{error}") };
             journal.append(&change.line(self.index)).map_err(failed)?;
@@ -199,6 +205,7 @@ impl Machine {
             Change::NoFilter(name) => {
                 self.filters.remove(name);
             }
+            Change::Volume { .. } | Change::NoVolume(_) => self.apply_to_volumes(change),
         }
     }
 
@@ -216,6 +223,7 @@ impl Machine {
         changes.extend(self.networks.iter().copied().map(Change::Network));
         changes.extend(self.filters.iter().cloned().map(Change::Filter));
         changes.extend(self.leaks.iter().copied().map(Change::Leak));
+        changes.extend(self.volume_changes());
         changes.extend(self.kept.iter().copied().map(Change::Keep));
         for (instance, guest) in &self.guests {
             changes.push(Self::definition(*instance, guest));
@@ -297,7 +305,7 @@ impl Machine {
             disk_used_gib,
             disk_free_gib: self.uri.disk_gib.saturating_sub(disk_used_gib),
             running_guests: u32::try_from(running().count()).unwrap_or(u32::MAX),
-            uptime_seconds: None,
+            uptime_seconds: Some(self.up_since.elapsed().as_secs()),
         }
     }
 
@@ -509,7 +517,7 @@ impl Machine {
         let booting = guest.power == PowerState::Running && guest.started.elapsed() < self.uri.boot;
         let mut text = String::new();
         for boot in 1..=guest.boots {
-            text.push_str("Booting simulated guest\n");
+            text.push_str("Booting simulated guest\nkernel: up\ninit: up\n");
             if boot < guest.boots || !booting {
                 use std::fmt::Write as _;
                 let _ = writeln!(text, "GUEST-READY name={} uuid={instance} boots={boot}", guest.domain_name);
@@ -569,6 +577,7 @@ impl Machine {
         }
         if !self.alive {
             self.alive = true;
+            self.up_since = Instant::now();
             self.tell(HostSignal::Connected);
         }
         Ok(())

@@ -14,6 +14,7 @@ mod journal;
 mod machine;
 mod moves;
 mod uri;
+mod volumes;
 
 pub use faults::{Call, Effect, FaultPlan, FaultRule, When};
 pub use fleet::SimFleet;

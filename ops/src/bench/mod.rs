@@ -1,7 +1,7 @@
 //! `chronova bench`: how fast, how much CPU, how much memory, on this machine.
 //!
-//! Every benchmark runs in this process, without network between: what is measured is this program, and a limit of the
-//! machine (`raw`) stands beside it where there is one. A benchmark prints what it ran on and with which settings, does
+//! What is measured is this program, in this process or (`api`, `boot`, `mix`, `scale`, `aims`: see [`live`]) as a server of
+//! its own over HTTP on the loopback, and a limit of the machine (`raw`) stands beside it where there is one. A benchmark prints what it ran on and with which settings, does
 //! everything `--runs` times and prints the medians. It writes only to a folder of its own, which it removes.
 //!
 //! Adding one: a file with `Args` and `fn run(&Common, &Args) -> anyhow::Result<Report>`, a variant of [`Which`] and its
@@ -13,9 +13,17 @@ pub mod raw;
 pub mod report;
 pub mod stats;
 
+mod aims;
+mod api;
+mod boot;
+mod cost;
 mod disk;
+mod filling;
+mod live;
 mod log;
+mod mix;
 mod placement;
+mod scale;
 mod schedule;
 mod world;
 
@@ -103,6 +111,18 @@ enum Which {
     Log(log::Args),
     /// Decisions about where servers go, with and without the claim
     Schedule(schedule::Args),
+    /// Reading over HTTP: lists, details, allocation candidates, each beside an actix handler with the same bytes
+    Api(api::Args),
+    /// Servers built and deleted over HTTP, by several clients, on a durable log
+    Boot(boot::Args),
+    /// Reads, actions, creations and deletions mixed
+    Mix(mix::Args),
+    /// Many hosts and many servers in one process
+    Scale(scale::Args),
+    /// Fixed work for a counter of instructions
+    Cost(cost::Args),
+    /// Everything that this program is to reach, in one table beside Nova
+    Aims(aims::Args),
 }
 
 /// Runs a benchmark and prints what it found.
@@ -129,6 +149,12 @@ fn measured(args: &Args) -> Result<String> {
         Which::Placement(args) => placement::run(common, args),
         Which::Log(args) => log::run(common, args),
         Which::Schedule(args) => schedule::run(common, args),
+        Which::Api(args) => api::run(common, args),
+        Which::Boot(args) => boot::run(common, args),
+        Which::Mix(args) => mix::run(common, args),
+        Which::Scale(args) => scale::run(common, args),
+        Which::Cost(args) => cost::run(common, args),
+        Which::Aims(args) => aims::run(common, args),
     }?;
     report.settings.push(("runs", common.runs.to_string()));
     let whole = report::json(&report, &machine);

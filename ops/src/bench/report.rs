@@ -82,7 +82,7 @@ impl Line {
         self.middle(|run| run.latencies.percentile(percent).map(micros))
     }
 
-    fn max(&self) -> Option<f64> {
+    pub fn max(&self) -> Option<f64> {
         self.middle(|run| run.latencies.max().map(micros))
     }
 
@@ -99,7 +99,7 @@ impl Line {
         self.middle(|run| Some(count(run.resident_kib) / 1024.0))
     }
 
-    fn ratio(&self) -> Option<f64> {
+    pub fn ratio(&self) -> Option<f64> {
         let (_, raw) = self.raw.filter(|(_, raw)| *raw > 0.0)?;
         Some(self.per_second()? / raw)
     }
@@ -108,6 +108,8 @@ impl Line {
         Some(match self.aim? {
             Aim::PerSecond(wanted) => self.per_second()? >= wanted,
             Aim::P50Within(wanted) => self.percentile(50)? <= micros(wanted),
+            Aim::CpuWithin(wanted) => self.cpu()? <= micros(wanted),
+            Aim::OfRaw(wanted) => self.ratio()? >= wanted,
         })
     }
 }
@@ -119,6 +121,10 @@ pub enum Aim {
     PerSecond(f64),
     /// Half of all operations within.
     P50Within(Duration),
+    /// At most so much CPU for one.
+    CpuWithin(Duration),
+    /// At least this part of what the machine does.
+    OfRaw(f64),
 }
 
 impl std::fmt::Display for Aim {
@@ -126,6 +132,8 @@ impl std::fmt::Display for Aim {
         match self {
             Self::PerSecond(wanted) => write!(f, ">= {}/s", rate(Some(*wanted))),
             Self::P50Within(wanted) => write!(f, "p50 <= {}", time(Some(micros(*wanted)))),
+            Self::CpuWithin(wanted) => write!(f, "CPU <= {}", time(Some(micros(*wanted)))),
+            Self::OfRaw(wanted) => write!(f, ">= {wanted} of raw"),
         }
     }
 }

@@ -146,7 +146,7 @@ fn asked(server: InstanceId) -> Asked {
     }
 }
 
-fn build(instance: InstanceId) -> BuildRequested {
+pub(super) fn build(instance: InstanceId) -> BuildRequested {
     BuildRequested {
         instance,
         process: ProcessId::derive(instance.0, "build"),

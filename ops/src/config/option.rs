@@ -20,6 +20,8 @@ pub enum Origin {
     Glance,
     /// As in Neutron, for the embedded network service.
     Neutron,
+    /// As in Cinder, for the embedded volume service.
+    Cinder,
     /// Chronova's own.
     Chronova,
 }
@@ -30,6 +32,7 @@ impl Origin {
             Self::Nova => "Nova",
             Self::Oslo => "oslo",
             Self::Keystone => "Keystone",
+            Self::Cinder => "Cinder",
             Self::Glance => "Glance",
             Self::Neutron => "Neutron",
             Self::Chronova => "Chronova",

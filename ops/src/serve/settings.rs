@@ -6,6 +6,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use chronova_actors::house::Options;
 use chronova_actors::scheduler::{Multipliers, PrefilterOptions, SchedulerOptions, options};
+use chronova_actors::volume::service::VolumeOptions;
+use chronova_actors::volume_quota::VolumeLimits;
 use chronova_events::store::sqlite::SqliteOptions;
 use chronova_hypervisor::connect::DriverOptions;
 use chronova_hypervisor::options::{CpuMode, ForwardMode, LibvirtOptions, VirtType};
@@ -80,7 +82,23 @@ pub fn actors(config: &Config) -> Options {
         max_attempts: config.scheduler.max_attempts,
         scheduler: scheduler(config),
         heartbeat: Duration::from_secs(u64::from(default.report_interval)),
+        volume: volumes(config),
         ..Options::default()
+    }
+}
+
+fn volumes(config: &Config) -> VolumeOptions {
+    let volume = &config.volume;
+    VolumeOptions {
+        pool: volume.pool.clone(),
+        shared: volume.shared,
+        availability_zone: volume.storage_availability_zone.clone(),
+        limits: VolumeLimits {
+            volumes: volume.quota_volumes,
+            snapshots: volume.quota_snapshots,
+            gigabytes: volume.quota_gigabytes,
+            per_volume_gigabytes: volume.per_volume_size_limit,
+        },
     }
 }
 
@@ -149,6 +167,8 @@ pub fn drivers(config: &Config) -> DriverOptions {
         cpu_models: libvirt.cpu_models.clone(),
         // `x86_64=q35,aarch64=virt`: the driver takes the one for x86_64.
         machine_type: libvirt.hw_machine_type.iter().find_map(|pair| pair.strip_prefix("x86_64=")).map(str::to_owned),
+        volume_pool_name: config.volume.pool.clone(),
+        volume_pool_path: config.volume.pool_path.clone(),
         vnc_listen: config.vnc.server_listen.clone(),
         forward: ForwardMode::Auto,
         call_deadline: Duration::from_secs(u64::from(config.chronova.driver_timeout)),

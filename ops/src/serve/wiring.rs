@@ -8,8 +8,8 @@ use chronova_actors::erasure::work::Eraser;
 use chronova_actors::image::embedded::EmbeddedImages;
 use chronova_actors::image::files::ImageFiles;
 use chronova_actors::network::service::EmbeddedNetworks;
-use chronova_actors::ports::NoVolumes;
 use chronova_actors::runtime::{Core, Runtime};
+use chronova_actors::volume::service::EmbeddedVolumes;
 use chronova_events::clock::SystemClock;
 use chronova_events::store::EventStore;
 use chronova_events::store::sqlite::SqliteStore;
@@ -51,8 +51,10 @@ impl House {
         let images = EmbeddedImages::new(files, Arc::clone(&core.views));
         images.recover(&core.gateway).await.context("the images cannot be put in order")?;
         let (drivers, options) = (drivers(config)?, settings::actors(config));
-        let volumes = Arc::new(NoVolumes);
-        let runtime = Runtime::start(core, drivers, networks, Arc::clone(&images) as _, volumes, options).await;
+        let (gateway, views) = (Arc::clone(&core.gateway), Arc::clone(&core.views));
+        let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, options.volume.clone());
+        let runtime =
+            Runtime::start(core, drivers, networks, Arc::clone(&images) as _, Arc::clone(&volumes) as _, options).await;
         let eraser = Eraser {
             store: Arc::clone(&store) as _,
             gateway: Arc::clone(&runtime.house.gateway),
@@ -65,7 +67,7 @@ impl House {
             tracing::info!(resumed, "completed erasures of personal data that were interrupted");
         }
         read_models.attend();
-        let app = app(config, &runtime, identity_service, images, Arc::clone(&store) as _, &read_models)?;
+        let app = app(config, &runtime, identity_service, (images, volumes), Arc::clone(&store) as _, &read_models)?;
         let log_server = super::eventstoredb::open(config, Arc::clone(&store) as _).await?;
         Ok(Self { app, runtime, store, read_models, log_server })
     }
@@ -85,7 +87,7 @@ fn app(
     config: &Config,
     runtime: &Runtime,
     identity: Arc<IdentityService>,
-    images: Arc<EmbeddedImages>,
+    (images, volumes): (Arc<EmbeddedImages>, Arc<EmbeddedVolumes>),
     store: Arc<dyn EventStore>,
     read_models: &ReadModels,
 ) -> Result<AppState> {
@@ -102,7 +104,11 @@ fn app(
     let metrics = Metrics::new(registry)?;
     let house = Arc::clone(&runtime.house);
     let mut app = App::new(web, policy, authentication, metrics).with_house(house).with_log(log);
-    app = app.with_identity(identity).with_images(images).with_history(Arc::clone(&read_models.history));
+    app = app
+        .with_identity(identity)
+        .with_images(images)
+        .with_volumes(volumes)
+        .with_history(Arc::clone(&read_models.history));
     app.compute = settings::compute(config);
     let broken = runtime.broken();
     app.health = Health::default()

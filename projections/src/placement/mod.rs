@@ -71,7 +71,7 @@ impl Projection for Placement {
     fn older(version: u32, bytes: &[u8]) -> Option<Self> {
         let KeptFirst { ledger } = if version == 1 { codec::decode_snapshot(bytes).ok()? } else { return None };
         let FirstLedger { providers, consumers, classes, traits } = ledger;
-        Some(Self::of(Ledger { providers, consumers, classes, traits, ..Ledger::default() }))
+        Some(Self::of(Ledger::of_first(providers, consumers, classes, traits)))
     }
 
     fn weight(&self) -> u64 {

@@ -20,6 +20,7 @@ mod paging;
 mod proxies;
 mod quotas;
 mod reject;
+mod rendered;
 mod server_groups;
 mod servers;
 mod services;

@@ -38,6 +38,11 @@ pub(super) fn cut<T>(ctx: &Ctx, all: Vec<T>, is: impl Fn(&T, &str) -> bool) -> R
 
 /// Adds `{name}: [{"rel": "next"}]` to a reply.
 pub(super) fn link(ctx: &Ctx, reply: &mut Map<String, Value>, name: &str, collection: &str, marker: &str) {
+    reply.insert(name.to_owned(), next(ctx, collection, marker));
+}
+
+/// `[{"rel": "next"}]`
+pub(super) fn next(ctx: &Ctx, collection: &str, marker: &str) -> Value {
     let href = ctx.links.next(collection, &ctx.page_query(), marker);
-    reply.insert(name.to_owned(), json!([{"rel": "next", "href": href}]));
+    json!([{"rel": "next", "href": href}])
 }

@@ -31,12 +31,14 @@ pub struct Catalogue {
 }
 
 /// Type, name, description and path of the services that one port has.
-const ON_ONE_PORT: [(&str, &str, &str, &str); 5] = [
+const ON_ONE_PORT: [(&str, &str, &str, &str); 7] = [
+    ("block-storage", "cinder", "Block Storage", "/volume/v3"),
     ("compute", "nova", "Compute", "/compute/v2.1"),
     ("identity", "keystone", "Identity", "/identity"),
     ("image", "glance", "Image", "/image"),
     ("network", "neutron", "Network", "/network"),
     ("placement", "placement", "Placement", "/placement"),
+    ("volumev3", "cinderv3", "Block Storage", "/volume/v3/$(project_id)s"),
 ];
 
 impl Catalogue {

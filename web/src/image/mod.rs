@@ -92,3 +92,19 @@ pub(crate) async fn command(
     let house = ctx.app.house()?;
     dispatch::send::<ImageAggregate>(house, permit, &image, command).await.map_err(|error| fault::of(image, error))
 }
+
+/// An image that another service of this cloud is about to fill, under the image service's own rules.
+pub(crate) async fn announce(
+    ctx: &Ctx,
+    permit: &Permit,
+    created: chronova_events::image::ImageCreated,
+) -> Result<(), Fault> {
+    command(ctx, permit, created.image, ImageCommand::Create(created)).await.map(drop)
+}
+
+/// Takes back what was announced in vain.
+pub(crate) async fn withdraw(ctx: &Ctx, permit: &Permit, image: ImageId) {
+    if let Err(error) = command(ctx, permit, image, ImageCommand::Delete).await {
+        tracing::warn!(%image, %error, "an image that nobody will fill could not be removed");
+    }
+}

@@ -121,10 +121,12 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
 async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     let row = targets::find_group(&ctx, ctx.param("id"))?;
     let permit = ctx.authorize(&targets::group(&row))?;
-    if row.id() != default_group(row.project()) && in_use(&ctx, &row)? {
+    // Neutron lets administrators take a project's default group away.
+    let default_too = ctx.caller().is_admin;
+    if (default_too || row.id() != default_group(row.project())) && in_use(&ctx, &row)? {
         return Err(used(&row));
     }
-    send(&ctx, &permit, row.project(), SecurityGroupCommand::Delete { group: row.id() }).await?;
+    send(&ctx, &permit, row.project(), SecurityGroupCommand::Delete { group: row.id(), default_too }).await?;
     Ok(Reply::empty(204))
 }
 

@@ -97,6 +97,7 @@ configuration! {
     security_compliance: services::SecurityCompliance,
     glance: services::Glance,
     neutron: services::Neutron,
+    volume: services::Volume,
 }
 
 /// The option of that name, whatever the case of its section; `-` and `_` are one, as in oslo.

@@ -70,3 +70,43 @@ section! {
         }
     }
 }
+
+section! {
+    /// Volume service: where volumes are kept, and how many a project may have.
+    Volume = "volume" from Chronova {
+        pool: String {
+            default: Text("chronova-volumes"),
+            help: "libvirt storage pool that holds the volumes, on each host. Where a host has none of that name, one of \
+                   files is made in pool_path.",
+        }
+        pool_path: String {
+            default: Text("/var/lib/libvirt/chronova-volumes"),
+            help: "Directory of the pool, on each host.",
+        }
+        shared: bool {
+            default: Text("false"),
+            help: "Whether the pool is the same storage on every host (a shared file system, Ceph). Otherwise a volume \
+                   is reached from the host on which it was made, and from no other.",
+        }
+        storage_availability_zone: String {
+            default: Text("nova"), origin: super::super::Origin::Cinder,
+            help: "Availability zone of all volumes. In Cinder this option stands in [DEFAULT].",
+        }
+        quota_volumes: i64 {
+            default: Text("10"), min: Some(-1.0), origin: super::super::Origin::Cinder,
+            help: "Volumes of a project; -1 is no bound. In Cinder this option stands in [DEFAULT].",
+        }
+        quota_snapshots: i64 {
+            default: Text("10"), min: Some(-1.0), origin: super::super::Origin::Cinder,
+            help: "Snapshots of a project; -1 is no bound. In Cinder this option stands in [DEFAULT].",
+        }
+        quota_gigabytes: i64 {
+            default: Text("1000"), min: Some(-1.0), unit: "GiB", origin: super::super::Origin::Cinder,
+            help: "Volumes and snapshots of a project together; -1 is no bound. In Cinder this option stands in [DEFAULT].",
+        }
+        per_volume_size_limit: i64 {
+            default: Text("-1"), min: Some(-1.0), unit: "GiB", origin: super::super::Origin::Cinder,
+            help: "Largest volume; -1 is no bound. In Cinder this option stands in [DEFAULT].",
+        }
+    }
+}

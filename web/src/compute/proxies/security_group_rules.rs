@@ -126,7 +126,8 @@ fn cidr(value: &Value) -> Result<IpNet, Fault> {
     if net.prefix_len() == 0 && !net.addr().is_unspecified() {
         return Err(Fault::bad_request(format!("Bad prefix for network in cidr {text}")));
     }
-    Ok(net.trunc())
+    // As it was written: Neutron keeps the bits of the host, too.
+    Ok(net)
 }
 
 #[cfg(test)]

@@ -151,14 +151,13 @@ fn unreadable(found: &Found, error: DriverError) -> Fault {
     }
 }
 
-/// The last `lines` lines.
+/// The last `lines` lines. As Nova counts: what follows the last line break is a line too, be it empty.
 fn tail(text: &str, lines: Option<usize>) -> &str {
     let Some(lines) = lines else { return text };
-    let body = text.strip_suffix('\n').unwrap_or(text);
     if lines == 0 {
         return "";
     }
-    match body.rmatch_indices('\n').nth(lines - 1) {
+    match text.rmatch_indices('\n').nth(lines - 1) {
         Some((at, _)) => &text[at + 1..],
         None => text,
     }
@@ -172,7 +171,8 @@ mod tests {
     fn the_tail_of_a_log() {
         let log = "one\ntwo\nthree\n";
         assert_eq!(tail(log, None), log);
-        assert_eq!(tail(log, Some(2)), "two\nthree\n");
+        assert_eq!(tail(log, Some(2)), "three\n");
+        assert_eq!(tail(log, Some(3)), "two\nthree\n");
         assert_eq!(tail(log, Some(9)), log);
         assert_eq!(tail(log, Some(0)), "");
         assert_eq!(tail("one\ntwo", Some(1)), "two");

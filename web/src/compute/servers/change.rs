@@ -57,8 +57,8 @@ fn changes(ctx: &Ctx, found: &Found) -> Result<Vec<Change>, Fault> {
     }
     if server.get("accessIPv4").is_some() || server.get("accessIPv6").is_some() {
         changes.push(Change::AccessAddresses {
-            v4: text("accessIPv4").or_else(|| now.access_ip_v4.clone()),
-            v6: text("accessIPv6").or_else(|| now.access_ip_v6.clone()),
+            v4: text("accessIPv4").map(super::one_spelling).or_else(|| now.access_ip_v4.clone()),
+            v6: text("accessIPv6").map(super::one_spelling).or_else(|| now.access_ip_v6.clone()),
         });
     }
     if let Some(zone) = server.get("pinned_availability_zone")

@@ -3,6 +3,8 @@
 //! Source: nova `api/openstack/compute/servers.py` (`_get_servers`), `db/main/api.py` (which filters are exact, which are
 //! patterns). Filters that the caller may not use are ignored, as Nova does.
 
+use std::collections::BTreeSet;
+
 use chronova_events::envelope::Timestamp;
 use chronova_events::ids::{FlavorId, ProjectId};
 use chronova_events::instance::Alive;
@@ -43,6 +45,43 @@ const FOR_ALL: &[(&str, Microversion)] = &[
     ("vm_state", v(2, 83)),
     ("progress", v(2, 83)),
     ("user_id", v(2, 83)),
+];
+
+const REBUILDING: &[&str] = &["rebuilding", "rebuild_block_device_mapping", "rebuild_spawning"];
+
+/// In which states and with which tasks a server has a status; no tasks: whatever the task. Source: nova
+/// `api/openstack/common.py` (`_STATE_MAP`).
+const STATUSES: &[(&str, &[&str], &[&str])] = &[
+    ("ACTIVE", &["active"], &[]),
+    ("BUILD", &["building"], &[]),
+    ("DELETED", &["deleted"], &[]),
+    ("ERROR", &["error"], &[]),
+    ("HARD_REBOOT", &["active"], &["rebooting_hard", "reboot_pending_hard", "reboot_started_hard"]),
+    ("MIGRATING", &["active", "paused"], &["migrating"]),
+    ("PASSWORD", &["active"], &["updating_password"]),
+    ("PAUSED", &["paused"], &[]),
+    ("REBOOT", &["active"], &["rebooting", "reboot_pending", "reboot_started"]),
+    ("REBUILD", &["active", "error", "stopped"], REBUILDING),
+    ("RESCUE", &["rescued"], &[]),
+    ("RESIZE", &["active", "stopped"], &["resize_prep", "resize_migrating", "resize_migrated", "resize_finish"]),
+    ("REVERT_RESIZE", &["resized"], &["resize_reverting"]),
+    ("SHELVED", &["shelved"], &[]),
+    ("SHELVED_OFFLOADED", &["shelved_offloaded"], &[]),
+    ("SHUTOFF", &["stopped"], &[]),
+    ("SOFT_DELETED", &["soft-delete"], &[]),
+    ("SUSPENDED", &["suspended"], &[]),
+    ("VERIFY_RESIZE", &["resized"], &[]),
+];
+
+/// What Nova's schema lets through and its code refuses: other tables than that of servers.
+const OF_OTHER_TABLES: &[&str] = &[
+    "block_device_mapping",
+    "services",
+    "metadata",
+    "system_metadata",
+    "info_cache",
+    "security_groups",
+    "pci_devices",
 ];
 
 /// Parameters that are not filters.
@@ -109,17 +148,14 @@ impl Wanted {
         {
             return Err(Fault::bad_request("The value of changes-since must be less than or equal to changes-before."));
         }
-        wanted.soft_deleted = query("soft_deleted").map_or(Ok(false), |text| truth(text, "soft_deleted"))?;
+        // Nova never reads what it says, only that something was said.
+        wanted.soft_deleted = query("soft_deleted").is_some_and(|text| !text.is_empty());
         wanted.deleted = match query("deleted") {
             _ if status_deleted => Deleted::Only,
-            Some(text) => {
-                if truth(text, "deleted")? {
-                    Deleted::Only
-                } else {
-                    Deleted::No
-                }
-            }
-            None if since.is_some() => Deleted::Both,
+            Some(text) if is_on(text) => Deleted::Only,
+            Some(_) => Deleted::No,
+            // What changed includes what is gone.
+            None if since.is_some() || before.is_some() => Deleted::Both,
             None => Deleted::No,
         };
         if let Some(since) = since {
@@ -134,6 +170,9 @@ impl Wanted {
                 continue;
             }
             seen.push(key);
+            if OF_OTHER_TABLES.contains(&key.as_str()) || key.starts_with('_') {
+                return Err(Fault::bad_request(format!("Invalid filter field: {key}.")));
+            }
             if let Some(value) = ctx.query.last(key) {
                 wanted.by(ctx, key, value)?;
             }
@@ -145,41 +184,25 @@ impl Wanted {
         self.holds.push(Box::new(holds));
     }
 
-    /// Says whether deleted servers are asked for.
+    /// Says whether deleted servers, and nothing else, are asked for.
     fn by_status(&mut self, ctx: &Ctx, statuses: &[&str]) -> Result<bool, Fault> {
-        const KNOWN: &[&str] = &[
-            "ACTIVE",
-            "BUILD",
-            "DELETED",
-            "ERROR",
-            "HARD_REBOOT",
-            "MIGRATING",
-            "PASSWORD",
-            "PAUSED",
-            "REBOOT",
-            "REBUILD",
-            "RESCUE",
-            "RESIZE",
-            "REVERT_RESIZE",
-            "SHELVED",
-            "SHELVED_OFFLOADED",
-            "SHUTOFF",
-            "SOFT_DELETED",
-            "SUSPENDED",
-            "VERIFY_RESIZE",
-            "UNKNOWN",
-        ];
         let asked: Vec<String> = statuses.iter().map(|status| status.to_uppercase()).collect();
-        let known: Vec<String> = asked.into_iter().filter(|status| KNOWN.contains(&status.as_str())).collect();
-        if known.is_empty() && versions::unknown_status_is_refused(ctx.version) {
+        let meant = || STATUSES.iter().filter(|(status, _, _)| asked.iter().any(|asked| asked == status));
+        let states: BTreeSet<&str> = meant().flat_map(|(_, states, _)| states.iter().copied()).collect();
+        // A status that needs no task is one whatever goes on: a server that reboots is found as ACTIVE, too.
+        let any_task = meant().any(|(_, _, tasks)| tasks.is_empty());
+        let tasks: BTreeSet<&str> = meant().flat_map(|(_, _, tasks)| tasks.iter().copied()).collect();
+        if states.is_empty() && versions::unknown_status_is_refused(ctx.version) {
             return Err(Fault::bad_request("Invalid status value"));
         }
-        self.nothing |= known.is_empty();
-        let deleted = known.iter().any(|status| status == "DELETED");
+        self.nothing |= states.is_empty();
+        let deleted = states.iter().eq(["deleted"].iter());
         if deleted && !ctx.caller().is_admin {
             return Err(Fault::forbidden("Only administrators may list deleted instances"));
         }
-        self.when(move |_, _, shown| known.iter().any(|status| status == shown.status));
+        self.when(move |_, _, shown| {
+            states.contains(shown.vm_state) && (any_task || shown.task_state.is_some_and(|task| tasks.contains(task)))
+        });
         Ok(deleted)
     }
 
@@ -224,15 +247,19 @@ impl Wanted {
             }
             "vm_state" => self.when(move |_, _, shown| shown.vm_state == text),
             "task_state" => self.when(move |_, _, shown| shown.task_state.unwrap_or_default() == text),
-            "power_state" => self.when(move |_, _, shown| shown.power_state.to_string() == text),
-            "progress" => self.when(move |_, _, _| text == "0"),
-            "launch_index" => self.when(move |_, s, _| s.request.launch_index.to_string() == text),
+            "power_state" => {
+                let regex = regex(value)?;
+                self.when(move |_, _, shown| regex.is_match(&shown.power_state.to_string()).unwrap_or(false));
+            }
+            "progress" => self.matching(value, |_| Some("0".to_owned()))?,
+            "launch_index" => self.matching(value, |s| Some(s.request.launch_index.to_string()))?,
+            // Nova keeps the word that was sent, which is what a pattern is held against.
             "config_drive" => {
-                let on = is_on(value);
-                self.when(move |_, s, _| s.request.config_drive == on);
+                let word = |s: &Alive| if s.request.config_drive { "True" } else { "" };
+                self.matching(value, move |s| Some(word(s).to_owned()))?;
             }
             "locked" => {
-                let locked = truth(value, "locked")?;
+                let locked = truth(value)?;
                 self.when(move |_, s, _| s.lock.is_some() == locked);
             }
             "locked_by" => self.when(move |_, s, _| {
@@ -273,26 +300,26 @@ impl Wanted {
     }
 }
 
-/// The project that is listed. Asking for another one, or for all, needs the right to.
+/// The project that is listed. Naming one counts only where all are asked for, which needs the right to: whoever names
+/// one alone gets their own, as in Nova.
 fn project(ctx: &Ctx, list_all: &'static str, allowed: &impl Fn(&str) -> bool) -> Result<Option<ProjectId>, Fault> {
     let own = ctx.caller().project.clone();
-    let asked = ctx.query.last("tenant_id").or_else(|| ctx.query.last("project_id"));
-    let asked = asked.filter(|_| allowed("project_id")).map(ProjectId::new);
     let all = match ctx.query.last("all_tenants") {
         // `?all_tenants` without a value is a yes.
         Some("") => true,
-        Some(text) => truth(text, "all_tenants")?,
-        None => asked.is_some() && asked != own,
+        Some(text) => truth(text)?,
+        None => false,
     };
-    if all {
-        let target = match &own {
-            Some(project) => crate::policy::Target::default().project(project),
-            None => crate::policy::Target::default(),
-        };
-        ctx.authorize_rule(list_all, &target)?;
-        return Ok(asked);
+    if !all {
+        return Ok(own);
     }
-    Ok(own)
+    let target = match &own {
+        Some(project) => crate::policy::Target::default().project(project),
+        None => crate::policy::Target::default(),
+    };
+    ctx.authorize_rule(list_all, &target)?;
+    let asked = ctx.query.last("tenant_id").or_else(|| ctx.query.last("project_id"));
+    Ok(asked.filter(|_| allowed("project_id")).map(ProjectId::new))
 }
 
 fn regex(pattern: &str) -> Result<Regex, Fault> {
@@ -300,12 +327,20 @@ fn regex(pattern: &str) -> Result<Regex, Fault> {
 }
 
 /// oslo's `bool_from_string` in its strict form.
-fn truth(text: &str, name: &str) -> Result<bool, Fault> {
+fn truth(text: &str) -> Result<bool, Fault> {
     match text.trim().to_ascii_lowercase().as_str() {
         "1" | "t" | "true" | "on" | "y" | "yes" => Ok(true),
         "0" | "f" | "false" | "off" | "n" | "no" => Ok(false),
-        _ => Err(Fault::bad_request(format!("Invalid value '{text}' for the query parameter '{name}'."))),
+        _ => Err(invalid(&format!(
+            "Unrecognized value '{text}', acceptable values are: '0', '1', 'f', 'false', 'n', 'no', 'off', 'on', 't', \
+             'true', 'y', 'yes'"
+        ))),
     }
+}
+
+/// Nova's words for what no schema could refuse.
+pub(super) fn invalid(reason: &str) -> Fault {
+    Fault::bad_request(format!("Invalid input received: {reason}"))
 }
 
 fn is_on(text: &str) -> bool {
@@ -351,7 +386,7 @@ mod tests {
 
     #[test]
     fn truth_is_strict() {
-        assert!(truth("True", "x").unwrap() && !truth("0", "x").unwrap());
-        assert_eq!(truth("maybe", "x").unwrap_err().status, 400);
+        assert!(truth("True").unwrap() && !truth("0").unwrap());
+        assert_eq!(truth("maybe").unwrap_err().status, 400);
     }
 }

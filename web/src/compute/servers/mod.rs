@@ -17,19 +17,23 @@ mod scheduling;
 pub(super) mod security_groups;
 pub(super) mod tags;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use chronova_events::ids::InstanceId;
+use chronova_actors::house::House;
+use chronova_events::ids::{HostId, InstanceId};
 use chronova_events::instance::Alive;
 use chronova_projections::servers::ServerRow;
+use chronova_projections::views::Views;
 use serde_json::{Value, json};
 
 use super::bodies::{no_query, servers as bodies};
-use super::views::server::{SERVER, Sees, ServerView};
+use super::views::server::{SERVER, Sees, ServerView, host_status};
 use super::{reject, zones};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
+use crate::links::Links;
 use crate::policy::{Permit, Target};
 use crate::reply::Reply;
 use crate::route::{Route, delete, get, post, put};
@@ -95,11 +99,17 @@ pub(super) fn find_where(ctx: &Ctx, name: &str, deleted: bool) -> Result<Found, 
     Ok(Found { id, row, permit, target })
 }
 
+/// In the one spelling in which Nova keeps addresses. The schema let only addresses through.
+fn one_spelling(address: String) -> String {
+    address.parse::<std::net::IpAddr>().map_or(address, |parsed| parsed.to_string())
+}
+
 /// What the caller sees of servers; asked once per request.
 pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Arc<Sees> {
     let own = ctx.own_target();
-    Arc::new(Sees {
-        links: ctx.links.clone(),
+    ctx.app.compute.rendered.same(Sees {
+        // The same for every path: what was written for one request is right for another.
+        links: Links { path: String::new(), ..ctx.links.clone() },
         extended: ctx.allows("os_compute_api:os-extended-server-attributes", &own),
         host_status: ctx.allows("os_compute_api:servers:show:host_status", &own),
         host_status_unknown: ctx.allows("os_compute_api:servers:show:host_status:unknown-only", &own),
@@ -110,18 +120,48 @@ pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Arc<Sees> {
     })
 }
 
+/// Makes views of rows with what they need of other read models.
+pub(super) struct Viewer<'a> {
+    house: &'a House,
+    views: &'a Views,
+    sees: Arc<Sees>,
+    /// What was found of hosts already: whether each answers, and its zone.
+    hosts: HashMap<HostId, (&'static str, String)>,
+}
+
+impl<'a> Viewer<'a> {
+    pub(super) fn new(ctx: &'a Ctx, groups: bool, brief: bool) -> Result<Self, Fault> {
+        let sees = sees(ctx, groups, brief);
+        Ok(Self { house: ctx.house()?, views: ctx.views()?, sees, hosts: HashMap::new() })
+    }
+
+    /// `None` for a row whose server was never asked for.
+    pub(super) fn view(&mut self, row: &Arc<ServerRow>) -> Option<ServerView> {
+        let placed = row.server().and_then(|server| server.placement.as_ref()).map(|placed| placed.host);
+        let name = |number| self.house.domain_name(row.id, number);
+        let mut view = ServerView::new(Arc::clone(row), None, &self.sees, name)?;
+        if let Some(host) = placed {
+            let (status, zone) = self.hosts.entry(host).or_insert_with(|| {
+                let status = self.views.hosts.read(|hosts| host_status(hosts.get(host)));
+                (status, zones::of_host(self.house, self.views, host))
+            });
+            (view.host_status, view.zone) = (status, Some(zone.clone()));
+        }
+        if self.sees.groups {
+            view.group =
+                self.views.server_groups.read(|groups| groups.of_server(row.id).map(|group| group.definition.group));
+        }
+        if let (false, Some(server)) = (self.sees.brief, row.server()) {
+            view.security_groups = security_groups::names(self.views, row.id, server);
+        }
+        Some(view)
+    }
+}
+
 /// A row with what the view needs of other read models.
 pub(super) fn view(ctx: &Ctx, row: &Arc<ServerRow>, sees: &Arc<Sees>) -> Result<Option<ServerView>, Fault> {
-    let house = ctx.house()?;
-    let placed = row.server().and_then(|server| server.placement.as_ref()).map(|placed| placed.host);
-    let name = |number| house.domain_name(row.id, number);
-    let views = ctx.views()?;
-    let view = views.hosts.read(|hosts| {
-        let host = placed.and_then(|id| hosts.get(id));
-        ServerView::new(Arc::clone(row), host, sees, name)
-    });
-    let group = views.server_groups.read(|groups| groups.of_server(row.id).map(|group| group.definition.group));
-    Ok(view.map(|view| ServerView { zone: placed.map(|host| zones::of_host(house, views, host)), group, ..view }))
+    let (house, views) = (ctx.house()?, ctx.views()?);
+    Ok(Viewer { house, views, sees: Arc::clone(sees), hosts: HashMap::new() }.view(row))
 }
 
 /// The server as the read model shows it now, in full.

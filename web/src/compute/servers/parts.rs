@@ -9,7 +9,7 @@ use super::find;
 use crate::compute::bodies::{no_query, server_parts as bodies};
 use crate::compute::versions;
 use crate::compute::views::security_group;
-use crate::compute::views::server::{addresses, security_groups};
+use crate::compute::views::server::addresses;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -99,6 +99,7 @@ async fn groups(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
     let server = found.server()?;
     let project = &server.request.project;
+    let names = super::security_groups::names(ctx.views()?, found.id, server);
     let list: Vec<Value> = ctx.house()?.views.security_groups.read(|view| {
         let named = |name: &str| {
             let own = || view.of_project(project)?.by_id.values().find(|group| group.settings().name == name);
@@ -109,7 +110,7 @@ async fn groups(ctx: Ctx) -> Result<Reply, Fault> {
             // An external network service told no more than the name.
             None => json!({"id": name, "name": name, "tenant_id": project, "description": "", "rules": []}),
         };
-        security_groups(server).into_iter().map(shown).collect()
+        names.iter().map(|name| shown(name)).collect()
     });
     Ok(Reply::ok(json!({"security_groups": list})))
 }

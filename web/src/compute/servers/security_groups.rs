@@ -1,11 +1,14 @@
 //! `addSecurityGroup` and `removeSecurityGroup`: the groups of all of a server's ports. Source: nova
 //! `network/security_group_api.py` (`add_to_instance`, `remove_from_instance`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chronova_actors::network::{NetworkAggregate, NetworkCommand, NetworkReject, PortPatch};
-use chronova_events::ids::SecurityGroupId;
+use chronova_events::ids::{InstanceId, SecurityGroupId};
+use chronova_events::instance::Alive;
 use chronova_events::network::Port;
+use chronova_projections::views::Views;
 
 use super::{Found, find};
 use crate::compute::bodies::proxies as bodies;
@@ -27,6 +30,27 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .policy_on_target("os_compute_api:os-security-groups:remove")
         .body(bodies::remove_security_group_body),
 ];
+
+/// The groups of a server's ports by name, each once. As they are now: a port changes its groups without its server
+/// hearing of it. An external network service has told them when the ports were bound.
+pub(in crate::compute) fn names(views: &Views, id: InstanceId, server: &Alive) -> Vec<String> {
+    let bound: Option<Vec<SecurityGroupId>> = views.networks.read(|networks| {
+        let device = id.to_string();
+        let mut ports = networks.of_device(&device).peekable();
+        ports.peek()?;
+        Some(ports.flat_map(|port| port.settings().security_groups.iter().copied()).collect())
+    });
+    let mut names: Vec<String> = match bound {
+        Some(ids) => views.security_groups.read(|groups| {
+            let name = |id: SecurityGroupId| groups.get(id).map(|group| group.settings().name.clone());
+            ids.into_iter().filter_map(name).collect()
+        }),
+        None => server.nics.iter().flat_map(|nic| nic.security_groups.iter().cloned()).collect(),
+    };
+    let mut seen = BTreeSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    names
+}
 
 async fn add(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;

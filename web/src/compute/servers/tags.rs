@@ -88,6 +88,10 @@ async fn remove_all(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
+    // Nova's schema of the body is "nothing", which the dispatcher has no word for.
+    if !ctx.body.is_null() {
+        return Err(Fault::bad_request(format!("{} is not of type 'null'", crate::schema::repr(&ctx.body))));
+    }
     let found = find(&ctx, "server_id")?;
     let tag = ctx.param("id").to_owned();
     if tag.chars().count() > LONGEST || tag.contains([',', '/']) {

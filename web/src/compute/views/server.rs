@@ -19,7 +19,7 @@ use crate::fields::{FieldTable, field};
 use crate::links::Links;
 
 /// What the caller may see of servers, and how they are to be shown.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sees {
     pub links: Links,
     /// `os_compute_api:os-extended-server-attributes`
@@ -52,6 +52,42 @@ pub struct ServerView {
     pub zone: Option<String>,
     /// The server group that it is a member of.
     pub group: Option<ServerGroupId>,
+    /// Of all its ports, each once, by name.
+    pub security_groups: Vec<String>,
+}
+
+/// What a view has from elsewhere than the row and [`Sees`]: with these it says which text is right.
+#[derive(Debug)]
+pub struct Beside {
+    host_status: &'static str,
+    instance_name: String,
+    zone: Option<String>,
+    group: Option<ServerGroupId>,
+    security_groups: Vec<String>,
+}
+
+impl Beside {
+    /// Whoever adds to the view is made to say here what it follows from: the row, what the caller sees, or neither.
+    pub fn of(view: &ServerView) -> Self {
+        let ServerView { row: _, status: _, sees: _, host_status, instance_name, zone, group, security_groups } = view;
+        Self {
+            host_status,
+            instance_name: instance_name.clone(),
+            zone: zone.clone(),
+            group: *group,
+            security_groups: security_groups.clone(),
+        }
+    }
+
+    /// Whether it is so in another view.
+    pub fn is_in(&self, view: &ServerView) -> bool {
+        let Self { host_status, instance_name, zone, group, security_groups } = self;
+        view.host_status == *host_status
+            && view.instance_name == *instance_name
+            && view.zone == *zone
+            && view.group == *group
+            && view.security_groups == *security_groups
+    }
 }
 
 impl ServerView {
@@ -64,16 +100,10 @@ impl ServerView {
     ) -> Option<Self> {
         let status = status::of(&row.instance)?;
         let server = row.server()?;
-        let host_status = match (&server.placement, host) {
-            (None, _) => "",
-            (Some(_), None) => "UNKNOWN",
-            (Some(_), Some(host)) if !host.enabled => "MAINTENANCE",
-            (Some(_), Some(host)) if host.forced_down => "DOWN",
-            (Some(_), Some(host)) if !host.up => "UNKNOWN",
-            (Some(_), Some(_)) => "UP",
-        };
+        let host_status = if server.placement.is_some() { host_status(host) } else { "" };
         let instance_name = name(server.request.number);
-        Some(Self { row, status, sees: Arc::clone(sees), host_status, instance_name, zone: None, group: None })
+        let (sees, zone, group, security_groups) = (Arc::clone(sees), None, None, Vec::new());
+        Some(Self { row, status, sees, host_status, instance_name, zone, group, security_groups })
     }
 
     fn with(&self, show: impl FnOnce(&Alive) -> Value) -> Value {
@@ -86,6 +116,17 @@ impl ServerView {
 
     fn id(&self) -> String {
         self.row.id.to_string()
+    }
+}
+
+/// How the host of a server is, as far as is known.
+pub fn host_status(host: Option<&KnownHost>) -> &'static str {
+    match host {
+        None => "UNKNOWN",
+        Some(host) if !host.enabled => "MAINTENANCE",
+        Some(host) if host.forced_down => "DOWN",
+        Some(host) if !host.up => "UNKNOWN",
+        Some(_) => "UP",
     }
 }
 
@@ -119,19 +160,6 @@ pub fn addresses(nics: &[NicInfo], extended: bool) -> Value {
         }
     }
     Value::Object(networks)
-}
-
-/// The security groups of all interfaces, each once; before there are interfaces, those asked for.
-pub fn security_groups(server: &Alive) -> Vec<&str> {
-    let mut names: Vec<&str> = Vec::new();
-    let bound = server.nics.iter().flat_map(|nic| &nic.security_groups);
-    let asked = server.request.security_groups.iter().filter(|_| server.nics.is_empty());
-    for name in bound.chain(asked) {
-        if !names.contains(&name.as_str()) {
-            names.push(name);
-        }
-    }
-    names
 }
 
 pub fn disk_config(config: DiskConfig) -> &'static str {
@@ -286,10 +314,8 @@ pub static SERVER: FieldTable<ServerView> = FieldTable::new(&[
     field("key_name", |v: &ServerView| v.with(|s| json!(s.request.key.as_ref().map(|key| &key.name)))).when(full),
     field("OS-SRV-USG:launched_at", |v: &ServerView| v.with(|s| micros(s.launched_at))).when(full),
     field("OS-SRV-USG:terminated_at", |v: &ServerView| v.with(|s| micros(s.terminated_at))).when(full),
-    field("security_groups", |v: &ServerView| {
-        v.with(|s| security_groups(s).into_iter().map(|name| json!({"name": name})).collect())
-    })
-    .when(|v| !v.sees.brief && v.is(|s| !security_groups(s).is_empty())),
+    field("security_groups", |v: &ServerView| v.security_groups.iter().map(|name| json!({"name": name})).collect())
+        .when(|v| !v.sees.brief && !v.security_groups.is_empty()),
     field("OS-EXT-STS:task_state", |v: &ServerView| json!(v.status.task_state)).when(full),
     field("OS-EXT-STS:vm_state", |v: &ServerView| json!(v.status.vm_state)).when(full),
     field("OS-EXT-STS:power_state", |v: &ServerView| json!(v.status.power_state)).when(full),

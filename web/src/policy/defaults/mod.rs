@@ -8,6 +8,7 @@ mod image;
 mod network;
 mod own;
 mod placement;
+mod volume;
 
 use crate::auth::Caller;
 use crate::route::Service;
@@ -90,6 +91,7 @@ pub const fn of(service: Service) -> &'static [&'static [RuleDefault]] {
         Service::Image => &[image::RULES],
         Service::Network => &[network::RULES],
         Service::Chronova => &[own::RULES],
-        Service::Volume | Service::Metadata => &[],
+        Service::Volume => &[volume::RULES],
+        Service::Metadata => &[],
     }
 }

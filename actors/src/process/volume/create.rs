@@ -1,0 +1,151 @@
+//! Makes a volume.
+//!
+//! | step | does | undone by |
+//! |---|---|---|
+//! | `choose_host` | chooses where the bytes go: where they must, or where most is free | (nothing is left) |
+//! | `make_content` | the image into the host's cache, the volume into the host's pool | deleting the volume |
+//!
+//! A host that fails is given up and another is tried, where the volume is not bound to one.
+
+use std::sync::Arc;
+
+use chronova_events::ids::{HostId, VolumeId};
+use chronova_events::process::{Outcome, Output};
+use chronova_events::volume::{Volume, VolumeRecord, VolumeSource};
+use chronova_hypervisor::driver::{Driver, ImageSource};
+use chronova_hypervisor::volume_store::VolumeContent;
+use chronova_hypervisor::volumes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::super::definition::{Definition, Step, StepError, Work};
+use super::super::guest::{Source, image_ref};
+use super::{GIB, user};
+use crate::volume::{VolumeAggregate, VolumeCommand};
+
+pub const DEFINITION: Definition = Definition {
+    name: "create_volume",
+    steps: &[
+        Step { name: "choose_host", run: |work| choose_host(work).boxed(), undo: None },
+        Step {
+            name: "make_content",
+            run: |work| make_content(work).boxed(),
+            undo: Some(|work| remove_content(work).boxed()),
+        },
+    ],
+    undoes: true,
+    max_attempts: |options| options.max_attempts.max(1),
+    conclude,
+};
+
+fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    async move {
+        let process = work.running.process;
+        match outcome {
+            Outcome::Succeeded => {
+                let Some((host, hostname)) = work.running.host() else { return Ok(()) };
+                let pool = work.driver(host)?.volume_pool().await.map_err(again)?;
+                let (hostname, format) = (hostname.to_owned(), pool.format);
+                work.tell_volume(VolumeCommand::RecordReady { process, host, hostname, format }).await
+            }
+            Outcome::Failed => {
+                let failure = work.running.failure.as_ref();
+                let fault = failure.map_or_else(|| again("unknown").fault(), |failure| failure.fault.clone());
+                work.tell_volume(VolumeCommand::RecordFailed { process, fault }).await
+            }
+            // Whoever called it off goes on with the volume.
+            Outcome::CalledOff => Ok(()),
+        }
+    }
+    .boxed()
+}
+
+fn again(error: impl std::fmt::Display) -> StepError {
+    StepError::Again(error.to_string())
+}
+
+async fn choose_host(work: &Work) -> Result<Output, StepError> {
+    let volume = work.present_volume().await?;
+    let candidates: Vec<(HostId, String)> = work.house.views.hosts.read(|hosts| {
+        let all = hosts.all().filter(|host| host.answers());
+        let bound = |id: HostId| volume.created.host.is_none_or(|only| only == id);
+        let usable = all.filter(|host| bound(host.id) && !work.running.excluded.contains(&host.id));
+        usable.map(|host| (host.id, host.hostname.clone())).collect()
+    });
+    let needed = u64::from(volume.size_gb) * GIB;
+    let mut best: Option<(u64, HostId, String)> = None;
+    let mut silent = 0;
+    for (host, hostname) in candidates {
+        let Some(driver) = work.house.fleet.driver(host) else {
+            silent += 1;
+            continue;
+        };
+        match driver.volume_pool().await {
+            // A pool of files grows as it is written to: free space says where, not whether.
+            Ok(pool) if best.as_ref().is_none_or(|(free, ..)| pool.free > *free) && pool.capacity >= needed => {
+                best = Some((pool.free, host, hostname));
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::debug!(%host, %error, "a host cannot say what its volume pool has");
+                silent += u32::from(error.is_transient());
+            }
+        }
+    }
+    match best {
+        Some((_, host, hostname)) => Ok(Output::Host { host, hostname }),
+        None if silent > 0 => Err(StepError::Again("no host has answered yet".to_owned())),
+        None => Err(StepError::fatal(500, "No valid backend was found. No weighed backends available", "")),
+    }
+}
+
+async fn make_content(work: &Work) -> Result<Output, StepError> {
+    let volume = work.present_volume().await?;
+    let Some((host, _)) = work.running.host() else { return Err(again("no host was chosen")) };
+    let driver = work.driver(host)?;
+    let content = content(work, &volume, &driver).await?;
+    let name = volumes::volume(work.volume_id());
+    let made = driver.create_volume(&name, u64::from(volume.size_gb) * GIB, &content).await;
+    made.map_err(|error| if error.is_transient() { again(error) } else { error.into() })?;
+    Ok(Output::Nothing)
+}
+
+async fn content(work: &Work, volume: &VolumeRecord, driver: &Arc<dyn Driver>) -> Result<VolumeContent, StepError> {
+    match volume.created.source {
+        VolumeSource::Blank => Ok(VolumeContent::Blank),
+        VolumeSource::Image(_) => {
+            let Some(image) = &volume.created.image else { return Err(again("the image is not known")) };
+            let image = image_ref(&image.snapshot);
+            let source: Arc<dyn ImageSource> = Arc::new(Source(Arc::clone(&work.house.images)));
+            driver.ensure_image(&image, source).await?;
+            Ok(VolumeContent::Image(image))
+        }
+        VolumeSource::Snapshot { snapshot, of } => {
+            let known = look(work, of).await?.is_some_and(|of| of.snapshots.contains_key(&snapshot));
+            match known {
+                true => Ok(VolumeContent::Copy { of: volumes::snapshot(snapshot), user: None }),
+                false => Err(StepError::fatal(404, &format!("Snapshot {snapshot} could not be found."), "")),
+            }
+        }
+        VolumeSource::Volume(of) => match look(work, of).await? {
+            Some(source) => Ok(VolumeContent::Copy { of: volumes::volume(of), user: user(&source) }),
+            None => Err(StepError::fatal(404, &format!("Volume {of} could not be found."), "")),
+        },
+    }
+}
+
+async fn look(work: &Work, volume: VolumeId) -> Result<Option<Arc<VolumeRecord>>, StepError> {
+    match work.house.gateway.look::<VolumeAggregate>(&volume).await? {
+        Volume::Here(record) => Ok(Some(record)),
+        Volume::Unknown | Volume::Deleted => Ok(None),
+    }
+}
+
+/// Where the host is gone, what it holds is removed when it is compared with the log on its return.
+async fn remove_content(work: &Work) -> Result<(), StepError> {
+    let Some((host, _)) = work.running.host() else { return Ok(()) };
+    match work.reach(host)? {
+        Some(driver) => driver.delete_volume(&volumes::volume(work.volume_id())).await.map_err(again),
+        None => Ok(()),
+    }
+}

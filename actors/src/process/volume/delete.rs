@@ -1,0 +1,67 @@
+//! Deletes a volume. Goes forward only: each step is tried until it succeeds.
+//!
+//! | step | does |
+//! |---|---|
+//! | `call_off` | calls off what is still at work on it, and waits until that has undone what it did |
+//! | `remove_content` | removes snapshots and volume from the pool; a host that is down does it when it is back |
+//! | `release_quota` | gives the room back to the project |
+
+use chronova_events::process::{Outcome, Output, Task, VolumeWork};
+use chronova_hypervisor::volumes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::super::definition::{Definition, Step, StepError, Work};
+use super::super::delete_instance;
+use crate::volume::VolumeCommand;
+use crate::volume_quota::VolumeQuotaCommand;
+
+pub const DEFINITION: Definition = Definition {
+    name: "delete_volume",
+    steps: &[
+        Step { name: "call_off", run: |work| call_off(work).boxed(), undo: None },
+        Step { name: "remove_content", run: |work| remove_content(work).boxed(), undo: None },
+        Step { name: "release_quota", run: |work| release_quota(work).boxed(), undo: None },
+    ],
+    undoes: false,
+    max_attempts: |_| 1,
+    conclude,
+};
+
+fn conclude(work: &Work, _: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    work.tell_volume(VolumeCommand::RecordDeleted { process: work.running.process }).boxed()
+}
+
+async fn call_off(work: &Work) -> Result<Output, StepError> {
+    match work.running.task {
+        Task::Volume { work: VolumeWork::Delete { cancels: Some(other) }, .. } => {
+            delete_instance::call_off(work, other).await
+        }
+        _ => Ok(Output::Nothing),
+    }
+}
+
+async fn remove_content(work: &Work) -> Result<Output, StepError> {
+    let Some(volume) = work.volume().await? else { return Ok(Output::Nothing) };
+    // Without a place nothing was ever made of it, or what was made has been undone.
+    let Some((host, _)) = &volume.place else { return Ok(Output::Nothing) };
+    let Some(driver) = work.reach(*host)? else { return Ok(Output::Nothing) };
+    let snapshots = volume.snapshots.keys().map(|snapshot| volumes::snapshot(*snapshot));
+    for name in snapshots.chain([volumes::volume(work.volume_id())]) {
+        driver.delete_volume(&name).await.map_err(|error| StepError::Again(error.to_string()))?;
+    }
+    Ok(Output::Nothing)
+}
+
+async fn release_quota(work: &Work) -> Result<Output, StepError> {
+    let Some(volume) = work.volume().await? else { return Ok(Output::Nothing) };
+    for snapshot in volume.snapshots.values() {
+        let project = snapshot.requested.project.clone();
+        let snapshot = snapshot.requested.snapshot;
+        work.volume_quota(&project, VolumeQuotaCommand::ReleaseSnapshot { project: project.clone(), snapshot }).await?;
+    }
+    let project = volume.created.project.clone();
+    let release = VolumeQuotaCommand::ReleaseVolume { project: project.clone(), volume: work.volume_id() };
+    work.volume_quota(&project, release).await?;
+    Ok(Output::Nothing)
+}

@@ -1,0 +1,68 @@
+//! Makes a volume larger.
+//!
+//! | step | does | undone by |
+//! |---|---|---|
+//! | `resize` | enlarges it in the pool, or through the guest that has it, which sees the new size at once | (a disk is never made smaller) |
+//!
+//! Room for the new size was taken before; where it fails, the volume keeps the size that it had and gives the room back.
+
+use chronova_events::process::{Outcome, Output, Task, VolumeWork};
+use chronova_hypervisor::volumes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::super::definition::{Definition, Step, StepError, Work};
+use super::{GIB, here, user};
+use crate::volume::VolumeCommand;
+use crate::volume_quota::VolumeQuotaCommand;
+
+pub const DEFINITION: Definition = Definition {
+    name: "extend_volume",
+    steps: &[Step { name: "resize", run: |work| resize(work).boxed(), undo: None }],
+    undoes: true,
+    max_attempts: |_| 1,
+    conclude,
+};
+
+fn wanted(work: &Work) -> Option<u32> {
+    match work.running.task {
+        Task::Volume { work: VolumeWork::Extend { size_gb }, .. } => Some(size_gb),
+        _ => None,
+    }
+}
+
+fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    async move {
+        let process = work.running.process;
+        match (outcome, wanted(work), &work.running.failure) {
+            (Outcome::Succeeded, Some(size_gb), _) => {
+                work.tell_volume(VolumeCommand::RecordExtended { process, size_gb }).await
+            }
+            (Outcome::Failed, _, Some(failure)) => {
+                give_back(work).await?;
+                work.tell_volume(VolumeCommand::RecordFailed { process, fault: failure.fault.clone() }).await
+            }
+            // Whoever called it off deletes the volume.
+            _ => Ok(()),
+        }
+    }
+    .boxed()
+}
+
+async fn give_back(work: &Work) -> Result<(), StepError> {
+    let Some(volume) = work.volume().await? else { return Ok(()) };
+    let (project, size_gb) = (volume.created.project.clone(), volume.size_gb);
+    let shrink = VolumeQuotaCommand::ShrinkVolume { project: project.clone(), volume: work.volume_id(), size_gb };
+    work.volume_quota(&project, shrink).await
+}
+
+async fn resize(work: &Work) -> Result<Output, StepError> {
+    let volume = work.present_volume().await?;
+    let (Some((host, _)), Some(size_gb)) = (&volume.place, wanted(work)) else {
+        return Err(StepError::fatal(409, "The volume has no content.", ""));
+    };
+    let driver = work.must_reach(*host)?;
+    let name = volumes::volume(work.volume_id());
+    driver.resize_volume(&name, u64::from(size_gb) * GIB, user(&volume)).await.map_err(here)?;
+    Ok(Output::Nothing)
+}

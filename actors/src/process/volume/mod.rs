@@ -1,0 +1,125 @@
+//! What takes time with volumes.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`create`] | makes a volume: blank, from an image, as a copy |
+//! | [`delete`] | removes it, with its snapshots where that was asked for |
+//! | [`extend`] | makes it larger |
+//! | [`snapshot`] | makes and removes snapshots |
+//! | [`upload`] | makes an image of its content |
+//!
+//! A volume's bytes are on one host, or on storage that all hosts share; then any host that answers does the work.
+
+pub mod create;
+pub mod delete;
+pub mod extend;
+pub mod snapshot;
+pub mod upload;
+
+use std::sync::Arc;
+
+use chronova_events::ids::{HostId, InstanceId, ProjectId, SnapshotId, VolumeId};
+use chronova_events::process::{Subject, VolumeWork};
+use chronova_events::volume::{Snapshot, Volume, VolumeRecord};
+use chronova_hypervisor::driver::{Driver, DriverError};
+
+use super::definition::{Definition, StepError, Work};
+use crate::aggregate::CommandError;
+use crate::volume::{VolumeAggregate, VolumeCommand, VolumeReject};
+use crate::volume_quota::{VolumeQuotaAggregate, VolumeQuotaCommand};
+
+pub(super) const GIB: u64 = 1 << 30;
+
+/// The definition of a volume's process.
+pub fn definition(work: VolumeWork) -> &'static Definition {
+    match work {
+        VolumeWork::Create => &create::DEFINITION,
+        VolumeWork::Delete { .. } => &delete::DEFINITION,
+        VolumeWork::Extend { .. } => &extend::DEFINITION,
+        VolumeWork::CreateSnapshot { .. } => &snapshot::CREATE,
+        VolumeWork::DeleteSnapshot { .. } => &snapshot::DELETE,
+        VolumeWork::Upload { .. } => &upload::DEFINITION,
+    }
+}
+
+impl Work {
+    /// The volume that the process works on.
+    pub(super) fn volume_id(&self) -> VolumeId {
+        match self.running.task.subject() {
+            Subject::Volume(volume) => volume,
+            // By the table of processes no step of a volume's process is ever run for a server.
+            Subject::Server(_) => VolumeId(uuid::Uuid::nil()),
+        }
+    }
+
+    /// The volume as it is now; `None` if it is gone.
+    pub(super) async fn volume(&self) -> Result<Option<Arc<VolumeRecord>>, StepError> {
+        match self.house.gateway.look::<VolumeAggregate>(&self.volume_id()).await? {
+            Volume::Here(record) => Ok(Some(record)),
+            Volume::Unknown | Volume::Deleted => Ok(None),
+        }
+    }
+
+    pub(super) async fn present_volume(&self) -> Result<Arc<VolumeRecord>, StepError> {
+        self.volume().await?.ok_or_else(|| StepError::fatal(404, "The volume is gone.", ""))
+    }
+
+    /// A snapshot of the volume, which must be there.
+    pub(super) async fn present_snapshot(&self, id: SnapshotId) -> Result<(Arc<VolumeRecord>, Snapshot), StepError> {
+        let record = self.present_volume().await?;
+        let known = record.snapshots.get(&id).cloned();
+        known.map(|known| (record, known)).ok_or_else(|| StepError::fatal(404, "The snapshot is gone.", ""))
+    }
+
+    /// Tells the volume how something ended. That nobody waits for it any more is no error.
+    pub(super) async fn tell_volume(&self, command: VolumeCommand) -> Result<(), StepError> {
+        let sent = self.house.gateway.send::<VolumeAggregate>(&self.volume_id(), command, self.meta.clone()).await;
+        match sent {
+            Ok(_)
+            | Err(CommandError::Rejected(
+                VolumeReject::NotFound | VolumeReject::NoSnapshot(_) | VolumeReject::Superseded,
+            )) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) async fn volume_quota(&self, project: &ProjectId, command: VolumeQuotaCommand) -> Result<(), StepError> {
+        self.house.gateway.send::<VolumeQuotaAggregate>(project, command, self.meta.clone()).await?;
+        Ok(())
+    }
+
+    /// A driver that reaches what is on `host`; `None` while nobody does who would answer.
+    pub(super) fn reach(&self, host: HostId) -> Result<Option<Arc<dyn Driver>>, StepError> {
+        if self.host_answers(host)? {
+            return self.driver(host).map(Some);
+        }
+        if !self.house.options.volume.shared {
+            return Ok(None);
+        }
+        let others: Vec<HostId> = self
+            .house
+            .views
+            .hosts
+            .read(|hosts| hosts.all().filter(|host| host.answers()).map(|host| host.id).collect());
+        Ok(others.into_iter().find_map(|other| self.house.fleet.driver(other)))
+    }
+
+    /// The same, for what cannot wait until the host is back.
+    pub(super) fn must_reach(&self, host: HostId) -> Result<Arc<dyn Driver>, StepError> {
+        let nobody = || StepError::fatal(500, "The host of the volume does not answer.", &host.to_string());
+        self.reach(host)?.ok_or_else(nobody)
+    }
+}
+
+/// The guest that has the volume, if one has.
+pub(super) fn user(volume: &VolumeRecord) -> Option<InstanceId> {
+    volume.attachments.values().find(|attachment| attachment.complete).and_then(|attachment| attachment.instance)
+}
+
+/// The same call may succeed in a moment, or never.
+pub(super) fn here(error: DriverError) -> StepError {
+    match error.is_transient() {
+        true => StepError::Again(error.to_string()),
+        false => StepError::Fatal(StepError::from(error).fault()),
+    }
+}

@@ -1,0 +1,106 @@
+//! Makes and removes snapshots: whole copies in the volume's pool.
+//!
+//! | process | step | does | undone by |
+//! |---|---|---|---|
+//! | `create_snapshot` | `copy` | copies the volume as it is at a moment, through the guest that has it where one has | deleting the copy |
+//! | `delete_snapshot` | `remove_copy` | deletes the copy; a host that is down does it when it is back | (goes forward only) |
+//! | | `release_quota` | gives the room back to the project | |
+
+use chronova_events::ids::SnapshotId;
+use chronova_events::process::{Outcome, Output, Task, VolumeWork};
+use chronova_hypervisor::volume_store::VolumeContent;
+use chronova_hypervisor::volumes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::super::definition::{Definition, Step, StepError, Work};
+use super::{GIB, here, user};
+use crate::volume::VolumeCommand;
+use crate::volume_quota::VolumeQuotaCommand;
+
+pub const CREATE: Definition = Definition {
+    name: "create_snapshot",
+    steps: &[Step { name: "copy", run: |work| copy(work).boxed(), undo: Some(|work| remove(work).boxed()) }],
+    undoes: true,
+    max_attempts: |_| 1,
+    conclude: conclude_create,
+};
+
+pub const DELETE: Definition = Definition {
+    name: "delete_snapshot",
+    steps: &[
+        Step { name: "remove_copy", run: |work| remove_copy(work).boxed(), undo: None },
+        Step { name: "release_quota", run: |work| release_quota(work).boxed(), undo: None },
+    ],
+    undoes: false,
+    max_attempts: |_| 1,
+    conclude: conclude_delete,
+};
+
+fn id(work: &Work) -> Result<SnapshotId, StepError> {
+    match work.running.task {
+        Task::Volume {
+            work: VolumeWork::CreateSnapshot { snapshot } | VolumeWork::DeleteSnapshot { snapshot },
+            ..
+        } => Ok(snapshot),
+        _ => Err(StepError::fatal(500, "The process is not about a snapshot.", "")),
+    }
+}
+
+fn conclude_create(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    async move {
+        let (snapshot, process) = (id(work)?, work.running.process);
+        let record = match (outcome, &work.running.failure) {
+            (Outcome::Succeeded, _) => VolumeCommand::RecordSnapshotReady { snapshot, process },
+            (_, Some(failure)) => {
+                VolumeCommand::RecordSnapshotFailed { snapshot, process, fault: failure.fault.clone() }
+            }
+            _ => return Ok(()),
+        };
+        work.tell_volume(record).await
+    }
+    .boxed()
+}
+
+fn conclude_delete(work: &Work, _: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    async move {
+        let (snapshot, process) = (id(work)?, work.running.process);
+        work.tell_volume(VolumeCommand::RecordSnapshotDeleted { snapshot, process }).await
+    }
+    .boxed()
+}
+
+async fn copy(work: &Work) -> Result<Output, StepError> {
+    let (volume, snapshot) = work.present_snapshot(id(work)?).await?;
+    let Some((host, _)) = &volume.place else {
+        return Err(StepError::fatal(409, "The volume has no content.", ""));
+    };
+    let content = VolumeContent::Copy { of: volumes::volume(work.volume_id()), user: user(&volume) };
+    let name = volumes::snapshot(snapshot.requested.snapshot);
+    let size = u64::from(snapshot.size_gb) * GIB;
+    work.must_reach(*host)?.create_volume(&name, size, &content).await.map_err(here)?;
+    Ok(Output::Nothing)
+}
+
+async fn remove(work: &Work) -> Result<(), StepError> {
+    let Some(volume) = work.volume().await? else { return Ok(()) };
+    let Some((host, _)) = &volume.place else { return Ok(()) };
+    let Some(driver) = work.reach(*host)? else { return Ok(()) };
+    let name = volumes::snapshot(id(work)?);
+    driver.delete_volume(&name).await.map_err(|error| StepError::Again(error.to_string()))
+}
+
+async fn remove_copy(work: &Work) -> Result<Output, StepError> {
+    remove(work).await.map(|()| Output::Nothing)
+}
+
+async fn release_quota(work: &Work) -> Result<Output, StepError> {
+    let snapshot = id(work)?;
+    let Some(volume) = work.volume().await? else { return Ok(Output::Nothing) };
+    if let Some(known) = volume.snapshots.get(&snapshot) {
+        let project = known.requested.project.clone();
+        let release = VolumeQuotaCommand::ReleaseSnapshot { project: project.clone(), snapshot };
+        work.volume_quota(&project, release).await?;
+    }
+    Ok(Output::Nothing)
+}

@@ -1,0 +1,95 @@
+//! What may happen to a volume's attachments.
+
+use chronova_events::ids::{AttachmentId, InstanceId};
+use chronova_events::volume::{
+    AttachMode, Attachment, AttachmentCompleted, AttachmentConnected, AttachmentReleased, AttachmentReserved,
+    StatusChanged, VolumeRecord, VolumeStatus,
+};
+
+use super::decide::{Decided, invalid};
+use super::{VolumeCommand, VolumeReject};
+
+pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> Decided {
+    let volume = record.created.volume;
+    let known = |id: AttachmentId| record.attachments.get(&id).ok_or(VolumeReject::NoAttachment(id));
+    let goes = |status| Ok(vec![StatusChanged { volume, status }.into()]);
+    match command {
+        VolumeCommand::Reserve { attachment, instance, mode } => reserve(record, attachment, instance, mode),
+        VolumeCommand::Connect { attachment, host, device, mode, shared } => {
+            let now = known(attachment)?;
+            reachable(record, &host, shared)?;
+            if is_connected(now, &host, device.as_ref(), mode) {
+                return Ok(vec![]);
+            }
+            Ok(vec![AttachmentConnected { volume, attachment, host, device, mode }.into()])
+        }
+        VolumeCommand::Complete { attachment } => match known(attachment)? {
+            now if now.complete && record.status == VolumeStatus::InUse => Ok(vec![]),
+            now if now.complete => Ok(vec![]),
+            _ => Ok(vec![AttachmentCompleted { volume, attachment }.into()]),
+        },
+        // Gone already is success.
+        VolumeCommand::Release { attachment } if !record.attachments.contains_key(&attachment) => Ok(vec![]),
+        VolumeCommand::Release { attachment } => Ok(vec![AttachmentReleased { volume, attachment }.into()]),
+        VolumeCommand::Keep => match record.status {
+            VolumeStatus::Available => goes(VolumeStatus::Reserved),
+            VolumeStatus::InUse if record.created.multiattach => goes(VolumeStatus::Reserved),
+            now => Err(invalid(format!(
+                "Volume {volume} status must be available to reserve, but the current status is {}.",
+                now.as_str()
+            ))),
+        },
+        VolumeCommand::LetGo => match record.status {
+            VolumeStatus::Reserved => goes(record.status_of_attachments()),
+            _ => Ok(vec![]),
+        },
+        VolumeCommand::BeginDetaching => match record.status {
+            VolumeStatus::InUse => goes(VolumeStatus::Detaching),
+            _ => Err(invalid(
+                "Unable to detach volume. Volume status must be 'in-use' and attach_status must be 'attached' to detach.",
+            )),
+        },
+        VolumeCommand::RollDetaching => match record.status {
+            VolumeStatus::Detaching => goes(VolumeStatus::InUse),
+            _ => Ok(vec![]),
+        },
+        _ => Ok(vec![]),
+    }
+}
+
+/// The volume is kept for a server. One that several servers may have can be kept while it is in use; a second attachment
+/// to the same server (it is about to move) is always possible.
+fn reserve(record: &VolumeRecord, attachment: AttachmentId, instance: Option<InstanceId>, mode: AttachMode) -> Decided {
+    let volume = record.created.volume;
+    if record.attachments.contains_key(&attachment) {
+        return Ok(vec![]);
+    }
+    let (fits, words) = match record.created.multiattach {
+        true => (
+            matches!(record.status, VolumeStatus::Available | VolumeStatus::InUse),
+            "available or in-use or downloading",
+        ),
+        false => (record.status == VolumeStatus::Available, "available or downloading"),
+    };
+    let states = [VolumeStatus::Reserved, VolumeStatus::Attaching, VolumeStatus::InUse];
+    let same = instance.is_some()
+        && states.contains(&record.status)
+        && record.attachments.values().all(|other| other.instance == instance);
+    if !(fits || same) {
+        return Err(invalid(format!("Volume {volume} status must be {words}")));
+    }
+    Ok(vec![AttachmentReserved { volume, attachment, instance, mode }.into()])
+}
+
+fn reachable(record: &VolumeRecord, host: &str, shared: bool) -> Result<(), VolumeReject> {
+    match &record.place {
+        Some((_, on)) if !shared && on != host => {
+            Err(VolumeReject::OutOfReach { volume: record.created.volume, on: on.clone(), from: host.to_owned() })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_connected(now: &Attachment, host: &str, device: Option<&String>, mode: AttachMode) -> bool {
+    now.host.as_deref() == Some(host) && now.device.as_ref() == device && now.mode == mode
+}

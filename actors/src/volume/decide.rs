@@ -1,0 +1,242 @@
+//! What may happen to a volume. The rules are Cinder's.
+
+use chronova_events::ids::ProcessId;
+use chronova_events::volume::{
+    DeleteRequested, ExtendRequested, ImageMetadataReplaced, Pairs, SnapshotStatus, StatusReset, UploadEnded,
+    UploadRequested, Volume, VolumeCreated, VolumeDeleted, VolumeDescribed, VolumeEvent, VolumeExtended, VolumeFailed,
+    VolumeFlagged, VolumeImage, VolumeReady, VolumeRecord, VolumeStatus,
+};
+
+use super::{Description, MAX_PAIRS, PairsChange, VolumeCommand, VolumeReject, attach, snapshots};
+
+pub(super) type Decided = Result<Vec<VolumeEvent>, VolumeReject>;
+
+pub fn decide(state: &Volume, command: VolumeCommand) -> Decided {
+    match (state, command) {
+        (Volume::Unknown, VolumeCommand::Create(created)) => Ok(vec![sorted(*created)?.into()]),
+        (Volume::Here(record), VolumeCommand::Create(created)) if record.created.process == created.process => {
+            Ok(vec![])
+        }
+        (_, VolumeCommand::Create(created)) => Err(VolumeReject::IdTaken(created.volume)),
+        (Volume::Deleted, VolumeCommand::RecordDeleted { .. } | VolumeCommand::Release { .. }) => Ok(vec![]),
+        (Volume::Here(record), command) => on_volume(record, command),
+        (Volume::Unknown | Volume::Deleted, _) => Err(VolumeReject::NotFound),
+    }
+}
+
+fn sorted(mut created: VolumeCreated) -> Result<VolumeCreated, VolumeReject> {
+    created.metadata = merged(&[], PairsChange::Replace(created.metadata)).map_err(VolumeReject::TooManyPairs)?;
+    Ok(created)
+}
+
+/// What becomes of `now`; refused with the number that would be too many. Removing what is not there changes nothing.
+pub(super) fn merged(now: &[(String, String)], change: PairsChange) -> Result<Pairs, usize> {
+    let mut pairs: std::collections::BTreeMap<String, String> = now.iter().cloned().collect();
+    match change {
+        PairsChange::Merge(more) => pairs.extend(more),
+        PairsChange::Replace(others) => pairs = others.into_iter().collect(),
+        PairsChange::Remove(key) => {
+            pairs.remove(&key);
+        }
+    }
+    match pairs.len() {
+        many if many > MAX_PAIRS => Err(many),
+        _ => Ok(pairs.into_iter().collect()),
+    }
+}
+
+pub(super) fn has(pairs: &[(String, String)], key: &str) -> bool {
+    pairs.iter().any(|(known, _)| known == key)
+}
+
+pub(super) fn invalid(reason: impl Into<String>) -> VolumeReject {
+    VolumeReject::InvalidVolume(reason.into())
+}
+
+/// Only the process at work may say how its work ended.
+fn by(record: &VolumeRecord, process: ProcessId) -> Result<(), VolumeReject> {
+    if record.ongoing == Some(process) { Ok(()) } else { Err(VolumeReject::Superseded) }
+}
+
+fn on_volume(record: &VolumeRecord, command: VolumeCommand) -> Decided {
+    let volume = record.created.volume;
+    match command {
+        VolumeCommand::Create(created) => Err(VolumeReject::IdTaken(created.volume)),
+        VolumeCommand::RecordReady { process, host, hostname, format } => {
+            by(record, process)?;
+            Ok(vec![VolumeReady { volume, process, host, hostname, format }.into()])
+        }
+        VolumeCommand::RecordFailed { process, fault } => {
+            by(record, process)?;
+            Ok(vec![VolumeFailed { volume, process, fault }.into()])
+        }
+        VolumeCommand::Describe(description) => describe(record, description),
+        VolumeCommand::Flag { bootable, readonly } => {
+            let now = (bootable.unwrap_or(record.bootable), readonly.unwrap_or(record.readonly));
+            if readonly.is_some() && record.status != VolumeStatus::Available {
+                return Err(invalid(format!(
+                    "Volume {volume} status must be available to update readonly flag, but current status is: {}.",
+                    record.status.as_str()
+                )));
+            }
+            if now == (record.bootable, record.readonly) {
+                return Ok(vec![]);
+            }
+            Ok(vec![VolumeFlagged { volume, bootable: now.0, readonly: now.1 }.into()])
+        }
+        VolumeCommand::ChangeImageMetadata(change) => change_image(record, change),
+        VolumeCommand::Extend { process, size_gb, attached } => extend(record, process, size_gb, attached),
+        VolumeCommand::RecordExtended { process, size_gb } => {
+            by(record, process)?;
+            Ok(vec![VolumeExtended { volume, process, size_gb }.into()])
+        }
+        VolumeCommand::Upload { process, image, force } => upload(record, process, image, force),
+        VolumeCommand::RecordUploaded { process } => {
+            by(record, process)?;
+            Ok(vec![UploadEnded { volume, process }.into()])
+        }
+        VolumeCommand::Reset { status, detached } => Ok(vec![StatusReset { volume, status, detached }.into()]),
+        VolumeCommand::Delete { process, force, cascade } => delete(record, process, force, cascade),
+        VolumeCommand::RecordDeleted { process } => {
+            by(record, process)?;
+            Ok(vec![VolumeDeleted { volume, process }.into()])
+        }
+        command @ (VolumeCommand::Reserve { .. }
+        | VolumeCommand::Connect { .. }
+        | VolumeCommand::Complete { .. }
+        | VolumeCommand::Release { .. }
+        | VolumeCommand::Keep
+        | VolumeCommand::LetGo
+        | VolumeCommand::BeginDetaching
+        | VolumeCommand::RollDetaching) => attach::decide(record, command),
+        command => snapshots::decide(record, command),
+    }
+}
+
+fn describe(record: &VolumeRecord, change: Description) -> Decided {
+    let volume = record.created.volume;
+    if let Some(PairsChange::Remove(key)) = &change.metadata
+        && !has(&record.metadata, key)
+    {
+        return Err(VolumeReject::NoMetadata(volume, key.clone()));
+    }
+    let metadata = match change.metadata {
+        Some(change) => merged(&record.metadata, change).map_err(VolumeReject::TooManyPairs)?,
+        None => record.metadata.clone(),
+    };
+    let name = change.name.unwrap_or_else(|| record.name.clone());
+    let description = change.description.unwrap_or_else(|| record.description.clone());
+    if (&name, &description, &metadata) == (&record.name, &record.description, &record.metadata) {
+        return Ok(vec![]);
+    }
+    Ok(vec![VolumeDescribed { volume, name, description, metadata }.into()])
+}
+
+/// The properties are what may be changed; what the image was at the time stays.
+fn change_image(record: &VolumeRecord, change: PairsChange) -> Decided {
+    let volume = record.created.volume;
+    let now = record.image.as_ref().map(|image| image.extra.clone()).unwrap_or_default();
+    if let PairsChange::Remove(key) = &change
+        && !has(&now, key)
+    {
+        return Err(VolumeReject::NoMetadata(volume, key.clone()));
+    }
+    let extra = merged(&now, change).map_err(VolumeReject::TooManyPairs)?;
+    let image = match &record.image {
+        Some(image) => VolumeImage { snapshot: image.snapshot.clone(), extra },
+        // Nothing is known of an image: what is set stands for itself.
+        None => VolumeImage { snapshot: no_image(), extra },
+    };
+    if record.image.as_ref() == Some(&image) {
+        return Ok(vec![]);
+    }
+    Ok(vec![ImageMetadataReplaced { volume, image: Some(image) }.into()])
+}
+
+fn no_image() -> chronova_events::instance::ImageSnapshot {
+    chronova_events::instance::ImageSnapshot {
+        id: chronova_events::ids::ImageId(uuid::Uuid::nil()),
+        name: String::new(),
+        checksum: String::new(),
+        format: String::new(),
+        size: 0,
+        virtual_size: 0,
+        min_memory_mib: 0,
+        min_disk_gib: 0,
+        properties: Vec::new(),
+    }
+}
+
+fn extend(record: &VolumeRecord, process: ProcessId, size_gb: u32, attached: bool) -> Decided {
+    let volume = record.created.volume;
+    if record.ongoing == Some(process) {
+        return Ok(vec![]);
+    }
+    let wanted = if attached && record.status == VolumeStatus::InUse { "in-use" } else { "available" };
+    if record.status.as_str() != wanted || record.ongoing.is_some() {
+        return Err(invalid(format!(
+            "Volume {volume} status must be '{}' to extend, currently {}.",
+            if attached { "available or in-use" } else { "available" },
+            record.status.as_str()
+        )));
+    }
+    if size_gb <= record.size_gb {
+        return Err(VolumeReject::InvalidInput(format!(
+            "New size for extend must be greater than current size. (current: {}, extended: {size_gb}).",
+            record.size_gb
+        )));
+    }
+    if let Some(attachment) = record.attachments.values().next()
+        && record.attachments.len() > 1
+    {
+        let first = attachment.instance.map(|id| id.to_string()).unwrap_or_default();
+        return Err(invalid(format!("Volume {volume} is attached to several servers ({first} and others).")));
+    }
+    Ok(vec![ExtendRequested { volume, process, size_gb }.into()])
+}
+
+fn upload(record: &VolumeRecord, process: ProcessId, image: chronova_events::ids::ImageId, force: bool) -> Decided {
+    let volume = record.created.volume;
+    if record.ongoing == Some(process) {
+        return Ok(vec![]);
+    }
+    let fits = match record.status {
+        VolumeStatus::Available => true,
+        VolumeStatus::InUse => force,
+        _ => false,
+    };
+    if !fits || record.ongoing.is_some() {
+        let wanted = if force { "available or in-use" } else { "available" };
+        return Err(invalid(format!("Volume {volume} status must be {wanted}")));
+    }
+    Ok(vec![UploadRequested { volume, process, image }.into()])
+}
+
+fn delete(record: &VolumeRecord, process: ProcessId, force: bool, cascade: bool) -> Decided {
+    if record.ongoing == Some(process) || (record.status == VolumeStatus::Deleting && record.ongoing.is_some()) {
+        return Ok(vec![]);
+    }
+    let fits = matches!(
+        record.status,
+        VolumeStatus::Available | VolumeStatus::Error | VolumeStatus::ErrorDeleting | VolumeStatus::ErrorExtending
+    );
+    let busy = |status: SnapshotStatus| matches!(status, SnapshotStatus::Creating | SnapshotStatus::Deleting);
+    if cascade && record.snapshots.values().any(|snapshot| busy(snapshot.status)) {
+        let words = "Snapshot status must be available or error to be deleted with its volume.";
+        return Err(invalid(words));
+    }
+    let held = !record.attachments.is_empty() || (!record.snapshots.is_empty() && !cascade);
+    if held || !(fits || force) {
+        let status = match force {
+            true => "must not be migrating".to_owned(),
+            false => "status must be available or error or error_restoring or error_extending or error_managing and \
+                      must not be migrating"
+                .to_owned(),
+        };
+        return Err(invalid(format!(
+            "Volume {status}, attached, belong to a group, have snapshots, awaiting a transfer, or be disassociated from \
+             snapshots after volume transfer."
+        )));
+    }
+    Ok(vec![DeleteRequested { volume: record.created.volume, process, cancels: record.ongoing }.into()])
+}

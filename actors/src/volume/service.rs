@@ -1,0 +1,458 @@
+//! The embedded volume service: what its API and the compute side ask of it.
+//!
+//! Quota is taken before the volume or snapshot is asked for; what was taken in vain (a refusal, a crash in between) is
+//! given back here or by reconciling. The bytes are made, copied and removed by processes; see [`crate::process::volume`].
+
+use std::sync::Arc;
+
+use chronova_events::envelope::{Meta, Position};
+use chronova_events::ids::{AttachmentId, HostId, ImageId, ProcessId, ProjectId, SnapshotId, VolumeId};
+use chronova_events::volume::{
+    AttachMode, SnapshotRequested, VolumeCreated, VolumeImage, VolumeRecord, VolumeSource, VolumeStatus,
+};
+use chronova_events::volume_type::{DEFAULT_TYPE, VolumeType};
+use chronova_hypervisor::volumes;
+use chronova_projections::views::Views;
+use thiserror::Error;
+
+use super::{VolumeAggregate, VolumeCommand, VolumeReject};
+use crate::aggregate::{CommandError, Committed};
+use crate::gateway::Gateway;
+use crate::ports::{Connection, Images, NewContent, NewSnapshot, NewVolume, PortError};
+use crate::volume_quota::{VolumeLimits, VolumeQuotaAggregate, VolumeQuotaCommand, VolumeQuotaReject};
+
+const GIB: u64 = 1 << 30;
+
+/// `[volume]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeOptions {
+    /// The libvirt pool.
+    pub pool: String,
+    /// Whether every host that has the pool reaches every volume.
+    pub shared: bool,
+    pub availability_zone: String,
+    pub limits: VolumeLimits,
+}
+
+impl Default for VolumeOptions {
+    fn default() -> Self {
+        Self {
+            pool: "chronova-volumes".to_owned(),
+            shared: false,
+            availability_zone: "nova".to_owned(),
+            limits: VolumeLimits::default(),
+        }
+    }
+}
+
+/// Why the service did not do what was asked. In Cinder's words.
+#[derive(Debug, Clone, Error)]
+pub enum VolumeError {
+    #[error("{0}")]
+    NotFound(String),
+    #[error("{0}")]
+    Invalid(String),
+    #[error("{0}")]
+    OverQuota(VolumeQuotaReject),
+    #[error("{0}")]
+    Conflict(String),
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+impl VolumeError {
+    pub(super) fn no_volume(volume: VolumeId) -> Self {
+        Self::NotFound(format!("Volume {volume} could not be found."))
+    }
+
+    pub(super) fn no_snapshot(snapshot: SnapshotId) -> Self {
+        Self::NotFound(format!("Snapshot {snapshot} could not be found."))
+    }
+
+    /// As the compute side hears it.
+    pub(super) fn port(self) -> PortError {
+        match self {
+            Self::NotFound(message) => PortError::NotFound(message),
+            Self::Invalid(message) => PortError::Invalid(message),
+            Self::OverQuota(reject) => PortError::Forbidden(reject.to_string()),
+            Self::Conflict(message) => PortError::Conflict(message),
+            Self::Unavailable(message) => PortError::Unavailable(message),
+        }
+    }
+
+    /// A refusal by `volume`.
+    pub fn of(volume: VolumeId, error: CommandError<VolumeReject>) -> Self {
+        let reject = match error {
+            CommandError::Rejected(reject) => reject,
+            CommandError::Unavailable(error) => return Self::Unavailable(error.to_string()),
+        };
+        match reject {
+            VolumeReject::NotFound => Self::no_volume(volume),
+            VolumeReject::NoSnapshot(_)
+            | VolumeReject::NoAttachment(_)
+            | VolumeReject::NoMetadata(..)
+            | VolumeReject::NoSnapshotMetadata(..) => Self::NotFound(reject.to_string()),
+            VolumeReject::IdTaken(_) | VolumeReject::Superseded => Self::Conflict(reject.to_string()),
+            VolumeReject::InvalidVolume(_)
+            | VolumeReject::InvalidSnapshot(_)
+            | VolumeReject::InvalidInput(_)
+            | VolumeReject::TooManyPairs(_)
+            | VolumeReject::OutOfReach { .. } => Self::Invalid(reject.to_string()),
+        }
+    }
+}
+
+impl From<CommandError<VolumeQuotaReject>> for VolumeError {
+    fn from(error: CommandError<VolumeQuotaReject>) -> Self {
+        match error {
+            CommandError::Rejected(reject) => Self::OverQuota(reject),
+            CommandError::Unavailable(error) => Self::Unavailable(error.to_string()),
+        }
+    }
+}
+
+impl From<PortError> for VolumeError {
+    fn from(error: PortError) -> Self {
+        match error {
+            PortError::NotFound(message) => Self::NotFound(message),
+            PortError::Invalid(message) | PortError::Forbidden(message) => Self::Invalid(message),
+            PortError::Conflict(message) => Self::Conflict(message),
+            PortError::Unavailable(message) => Self::Unavailable(message),
+        }
+    }
+}
+
+type Answer<T> = Result<T, VolumeError>;
+
+/// What a new volume is made of, looked up.
+struct Origin {
+    source: VolumeSource,
+    /// It can be no smaller.
+    least_gb: u32,
+    bootable: bool,
+    image: Option<VolumeImage>,
+    host: Option<HostId>,
+    volume_type: Option<Arc<VolumeType>>,
+}
+
+/// The service.
+pub struct EmbeddedVolumes {
+    gateway: Arc<Gateway>,
+    pub(super) views: Arc<Views>,
+    images: Arc<dyn Images>,
+    pub options: VolumeOptions,
+}
+
+impl std::fmt::Debug for EmbeddedVolumes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EmbeddedVolumes").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl EmbeddedVolumes {
+    pub fn new(gateway: Arc<Gateway>, views: Arc<Views>, images: Arc<dyn Images>, options: VolumeOptions) -> Arc<Self> {
+        Arc::new(Self { gateway, views, images, options })
+    }
+
+    /// The volume, as the log says at this moment.
+    pub async fn look(&self, volume: VolumeId) -> Answer<Arc<VolumeRecord>> {
+        let state = self.gateway.look::<VolumeAggregate>(&volume).await;
+        let state = state.map_err(|error| VolumeError::Unavailable(error.to_string()))?;
+        state.here().cloned().ok_or_else(|| VolumeError::no_volume(volume))
+    }
+
+    /// Has a volume decide.
+    pub async fn command(&self, volume: VolumeId, command: VolumeCommand, meta: Arc<Meta>) -> Answer<Committed> {
+        let sent = self.gateway.send::<VolumeAggregate>(&volume, command, meta).await;
+        sent.map_err(|error| VolumeError::of(volume, error))
+    }
+
+    async fn quota(&self, project: &ProjectId, command: VolumeQuotaCommand, meta: Arc<Meta>) -> Answer<()> {
+        self.gateway.send::<VolumeQuotaAggregate>(project, command, meta).await?;
+        Ok(())
+    }
+
+    /// Quota, then the volume. Answers where the log says so.
+    pub async fn accept(&self, wanted: NewVolume, is_admin: bool, meta: Arc<Meta>) -> Answer<Position> {
+        let origin = self.origin(&wanted, is_admin).await?;
+        let kind = self.volume_type(wanted.volume_type.as_deref(), &wanted.project, is_admin, &origin)?;
+        let size_gb = sized(&wanted, &origin)?;
+        let zone = wanted.availability_zone.clone().unwrap_or_else(|| self.options.availability_zone.clone());
+        if zone != self.options.availability_zone {
+            return Err(VolumeError::Invalid(format!(
+                "Invalid input received: Availability zone '{zone}' is invalid."
+            )));
+        }
+        let created = VolumeCreated {
+            volume: wanted.volume,
+            process: ProcessId::derive(wanted.volume.0, "create"),
+            project: wanted.project.clone(),
+            user: wanted.user,
+            name: wanted.name,
+            description: wanted.description,
+            size_gb,
+            source: origin.source,
+            volume_type: kind.id,
+            multiattach: kind.multiattach(),
+            availability_zone: zone,
+            metadata: wanted.metadata,
+            bootable: origin.bootable,
+            image: origin.image,
+            host: origin.host.or(wanted.host),
+        };
+        let (volume, project) = (wanted.volume, wanted.project);
+        let defaults = self.options.limits;
+        let take = VolumeQuotaCommand::TakeVolume { project: project.clone(), volume, size_gb, defaults };
+        self.quota(&project, take, Arc::clone(&meta)).await?;
+        match self.command(volume, VolumeCommand::Create(Box::new(created)), Arc::clone(&meta)).await {
+            Ok(done) => Ok(done.position),
+            Err(error) => {
+                // Whoever has the id has its room too: only what nobody has is given back.
+                if self.look(volume).await.is_err() {
+                    let release = VolumeQuotaCommand::ReleaseVolume { project: project.clone(), volume };
+                    self.quota(&project, release, meta).await?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn origin(&self, wanted: &NewVolume, is_admin: bool) -> Answer<Origin> {
+        let blank = Origin {
+            source: VolumeSource::Blank,
+            least_gb: 1,
+            bootable: false,
+            image: None,
+            host: None,
+            volume_type: None,
+        };
+        match wanted.content {
+            NewContent::Blank => Ok(blank),
+            NewContent::Image(image) => self.of_image(image, &wanted.project, is_admin, blank).await,
+            NewContent::Snapshot(snapshot) => {
+                let known = self.views.volumes.read(|view| view.of_snapshot(snapshot));
+                let of = known.filter(|of| is_admin || of.snapshots[&snapshot].requested.project == wanted.project);
+                let of = of.ok_or_else(|| VolumeError::no_snapshot(snapshot))?;
+                if of.snapshots[&snapshot].status.as_str() != "available" {
+                    let words = "Invalid snapshot: Originating snapshot status must be one of 'available' values";
+                    return Err(VolumeError::Invalid(words.to_owned()));
+                }
+                let least_gb = of.snapshots[&snapshot].size_gb;
+                let source = VolumeSource::Snapshot { snapshot, of: of.created.volume };
+                Ok(Origin { source, least_gb, ..self.like(&of) })
+            }
+            NewContent::Volume(volume) => {
+                let known = self.views.volumes.read(|view| view.get(volume));
+                let of = known.filter(|of| is_admin || of.created.project == wanted.project);
+                let of = of.ok_or_else(|| VolumeError::no_volume(volume))?;
+                if !matches!(of.status, VolumeStatus::Available | VolumeStatus::InUse) {
+                    return Err(VolumeError::Invalid(
+                        "Invalid volume: Originating volume status must be one of 'available, in-use' values"
+                            .to_owned(),
+                    ));
+                }
+                Ok(Origin { source: VolumeSource::Volume(volume), ..self.like(&of) })
+            }
+        }
+    }
+
+    /// What a copy of a volume takes over.
+    fn like(&self, of: &VolumeRecord) -> Origin {
+        Origin {
+            source: VolumeSource::Blank,
+            least_gb: of.size_gb,
+            bootable: of.bootable,
+            image: of.image.clone(),
+            host: of.place.as_ref().map(|(host, _)| *host).filter(|_| !self.options.shared),
+            volume_type: self.views.volumes.read(|view| view.types.by_id.get(&of.created.volume_type).cloned()),
+        }
+    }
+
+    async fn of_image(&self, image: ImageId, project: &ProjectId, is_admin: bool, blank: Origin) -> Answer<Origin> {
+        let found = self.images.find(image, project, is_admin).await.map_err(|error| match error {
+            // Cinder takes an image that cannot be used for a mistake in the request.
+            PortError::NotFound(_) => VolumeError::Invalid(format!(
+                "Invalid image identifier or unable to access requested image. Image {image} could not be found."
+            )),
+            other => other.into(),
+        })?;
+        let bytes = found.virtual_size.max(found.size);
+        let least_gb = u32::try_from(bytes.div_ceil(GIB)).unwrap_or(u32::MAX).max(1);
+        let extra = image_metadata(&found);
+        Ok(Origin {
+            source: VolumeSource::Image(image),
+            least_gb,
+            bootable: true,
+            image: Some(VolumeImage { snapshot: found, extra }),
+            ..blank
+        })
+    }
+
+    fn volume_type(
+        &self,
+        wanted: Option<&str>,
+        project: &ProjectId,
+        is_admin: bool,
+        origin: &Origin,
+    ) -> Answer<Arc<VolumeType>> {
+        self.views.volumes.read(|view| match (wanted, &origin.volume_type) {
+            (None, Some(of)) => Ok(Arc::clone(of)),
+            (None, None) => view.types.by_id.get(&DEFAULT_TYPE).cloned().ok_or_else(|| no_type("__DEFAULT__")),
+            (Some(text), _) => {
+                let by_id = text.parse().ok().and_then(|id| view.types.by_id.get(&id));
+                let known = by_id.or_else(|| view.types.named(text)).filter(|t| is_admin || t.visible_to(project));
+                known.cloned().ok_or_else(|| no_type(text))
+            }
+        })
+    }
+
+    /// Quota, then the snapshot.
+    pub async fn accept_snapshot(&self, wanted: NewSnapshot, meta: Arc<Meta>) -> Answer<Position> {
+        let of = self.look(wanted.volume).await?;
+        let (snapshot, project) = (wanted.snapshot, wanted.project.clone());
+        let (size_gb, defaults) = (of.size_gb, self.options.limits);
+        let take = VolumeQuotaCommand::TakeSnapshot { project: project.clone(), snapshot, size_gb, defaults };
+        self.quota(&project, take, Arc::clone(&meta)).await?;
+        let asked = SnapshotRequested {
+            volume: wanted.volume,
+            snapshot,
+            process: ProcessId::derive(snapshot.0, "create"),
+            project: wanted.project,
+            user: wanted.user,
+            name: wanted.name,
+            description: wanted.description,
+            metadata: wanted.metadata,
+        };
+        let command = VolumeCommand::Snapshot { asked, force: wanted.force };
+        match self.command(wanted.volume, command, Arc::clone(&meta)).await {
+            Ok(done) => Ok(done.position),
+            Err(error) => {
+                let release = VolumeQuotaCommand::ReleaseSnapshot { project: project.clone(), snapshot };
+                self.quota(&project, release, meta).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Quota, then the larger volume.
+    pub async fn extend(&self, volume: VolumeId, size_gb: u32, attached: bool, meta: Arc<Meta>) -> Answer<Position> {
+        let now = self.look(volume).await?;
+        let project = now.created.project.clone();
+        let process = ProcessId::random();
+        if size_gb > now.size_gb {
+            let defaults = self.options.limits;
+            let take = VolumeQuotaCommand::TakeVolume { project: project.clone(), volume, size_gb, defaults };
+            self.quota(&project, take, Arc::clone(&meta)).await?;
+        }
+        let command = VolumeCommand::Extend { process, size_gb, attached };
+        match self.command(volume, command, Arc::clone(&meta)).await {
+            Ok(done) => Ok(done.position),
+            Err(error) => {
+                // Another extension may be at work meanwhile: what the volume has then is right.
+                let size_gb = self.look(volume).await.map_or(now.size_gb, |now| now.size_gb);
+                let shrink = VolumeQuotaCommand::ShrinkVolume { project: project.clone(), volume, size_gb };
+                self.quota(&project, shrink, meta).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Accepts the end of a volume.
+    pub async fn remove(&self, volume: VolumeId, force: bool, cascade: bool, meta: Arc<Meta>) -> Answer<Position> {
+        let process = ProcessId::random();
+        Ok(self.command(volume, VolumeCommand::Delete { process, force, cascade }, meta).await?.position)
+    }
+
+    /// Accepts the end of a snapshot.
+    pub async fn remove_snapshot(&self, snapshot: SnapshotId, force: bool, meta: Arc<Meta>) -> Answer<Position> {
+        let of = self.views.volumes.read(|view| view.of_snapshot(snapshot));
+        let of = of.ok_or_else(|| VolumeError::no_snapshot(snapshot))?;
+        let command = VolumeCommand::DeleteSnapshot { snapshot, process: ProcessId::random(), force };
+        Ok(self.command(of.created.volume, command, meta).await?.position)
+    }
+
+    /// Says which host and device, and how the host reaches the volume.
+    pub async fn connection(
+        &self,
+        volume: VolumeId,
+        attachment: AttachmentId,
+        (host, device): (&str, Option<&str>),
+        mode: AttachMode,
+        meta: Arc<Meta>,
+    ) -> Answer<(Connection, Position)> {
+        let (host, device, shared) = (host.to_owned(), device.map(str::to_owned), self.options.shared);
+        let connect = VolumeCommand::Connect { attachment, host, device, mode, shared };
+        let done = self.command(volume, connect, meta).await?;
+        let now = self.look(volume).await?;
+        Ok((self.way_to(&now, mode), done.position))
+    }
+
+    /// How hosts reach a volume.
+    pub fn way_to(&self, volume: &VolumeRecord, mode: AttachMode) -> Connection {
+        let id = volume.created.volume;
+        Connection {
+            pool: self.options.pool.clone(),
+            volume: volumes::volume(id),
+            format: volume.format.clone(),
+            serial: id.to_string(),
+            readonly: volume.readonly || mode == AttachMode::ReadOnly,
+            shareable: volume.created.multiattach,
+        }
+    }
+}
+
+fn no_type(text: &str) -> VolumeError {
+    VolumeError::NotFound(format!("Volume type with name {text} could not be found."))
+}
+
+/// What Glance shows of an image, as volumes keep it.
+fn image_metadata(image: &chronova_events::instance::ImageSnapshot) -> Vec<(String, String)> {
+    let own = [
+        ("checksum", image.checksum.clone()),
+        ("container_format", "bare".to_owned()),
+        ("disk_format", image.format.clone()),
+        ("image_id", image.id.to_string()),
+        ("image_name", image.name.clone()),
+        ("min_disk", image.min_disk_gib.to_string()),
+        ("min_ram", image.min_memory_mib.to_string()),
+        ("size", image.size.to_string()),
+    ];
+    let mut all: Vec<(String, String)> = own.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    all.extend(image.properties.iter().cloned());
+    all.sort();
+    all
+}
+
+/// How large the volume is to be; refused where that is smaller than what it is made from.
+fn sized(wanted: &NewVolume, origin: &Origin) -> Answer<u32> {
+    let invalid = |words: String| Err(VolumeError::Invalid(format!("Invalid input received: {words}")));
+    let (least, size) = (origin.least_gb, wanted.size_gb);
+    match (&origin.source, size) {
+        (_, Some(0)) => invalid("Volume size '0' must be an integer and greater than 0".to_owned()),
+        (VolumeSource::Blank | VolumeSource::Image(_), None) => {
+            invalid("Volume size 'None' must be an integer and greater than 0".to_owned())
+        }
+        (_, None) => Ok(least),
+        (VolumeSource::Snapshot { .. }, Some(size)) if size < least => invalid(format!(
+            "Volume size '{size}'GB cannot be smaller than the snapshot size {least}GB. They must be >= original snapshot \
+             size."
+        )),
+        (VolumeSource::Volume(_), Some(size)) if size < least => invalid(format!(
+            "Volume size '{size}'GB cannot be smaller than original volume size  {least}GB. They must be >= original \
+             volume size."
+        )),
+        (VolumeSource::Image(_), Some(size)) if size < least => {
+            invalid(format!("Size of specified image {least}GB is larger than volume size {size}GB."))
+        }
+        (VolumeSource::Image(_), Some(size)) => {
+            let disk = origin.image.as_ref().map_or(0, |image| image.snapshot.min_disk_gib);
+            match size < disk {
+                true => {
+                    invalid(format!("Volume size {size}GB cannot be smaller than the image minDisk size {disk}GB."))
+                }
+                false => Ok(size),
+            }
+        }
+        (_, Some(size)) => Ok(size),
+    }
+}

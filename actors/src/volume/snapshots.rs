@@ -1,0 +1,98 @@
+//! What may happen to a volume's snapshots.
+
+use chronova_events::ids::{ProcessId, SnapshotId};
+use chronova_events::volume::{
+    Snapshot, SnapshotDeleteRequested, SnapshotDeleted, SnapshotDescribed, SnapshotFailed, SnapshotReady,
+    SnapshotRequested, SnapshotReset, SnapshotStatus, VolumeRecord, VolumeStatus,
+};
+
+use super::decide::{Decided, has, invalid, merged};
+use super::{Description, PairsChange, VolumeCommand, VolumeReject};
+
+pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> Decided {
+    let volume = record.created.volume;
+    let known = |id: SnapshotId| record.snapshots.get(&id).ok_or(VolumeReject::NoSnapshot(id));
+    match command {
+        VolumeCommand::Snapshot { asked, force } => request(record, asked, force),
+        VolumeCommand::RecordSnapshotReady { snapshot, process } => {
+            by(known(snapshot)?, process)?;
+            Ok(vec![SnapshotReady { volume, snapshot, process }.into()])
+        }
+        VolumeCommand::RecordSnapshotFailed { snapshot, process, fault } => {
+            by(known(snapshot)?, process)?;
+            Ok(vec![SnapshotFailed { volume, snapshot, process, fault }.into()])
+        }
+        VolumeCommand::DescribeSnapshot { snapshot, description } => describe(record, known(snapshot)?, description),
+        VolumeCommand::ResetSnapshot { snapshot, status } => {
+            known(snapshot)?;
+            Ok(vec![SnapshotReset { volume, snapshot, status }.into()])
+        }
+        VolumeCommand::DeleteSnapshot { snapshot, process, force } => {
+            let now = known(snapshot)?;
+            if now.process == Some(process) || (now.status == SnapshotStatus::Deleting && now.process.is_some()) {
+                return Ok(vec![]);
+            }
+            let fits = matches!(now.status, SnapshotStatus::Available | SnapshotStatus::Error);
+            // What is being made is not taken away under its maker.
+            if now.process.is_some() || !(fits || force) {
+                return Err(VolumeReject::InvalidSnapshot(
+                    "Snapshot status must be available or error and must not be part of a group.".to_owned(),
+                ));
+            }
+            Ok(vec![SnapshotDeleteRequested { volume, snapshot, process }.into()])
+        }
+        // Gone already is success.
+        VolumeCommand::RecordSnapshotDeleted { snapshot, .. } if !record.snapshots.contains_key(&snapshot) => {
+            Ok(vec![])
+        }
+        VolumeCommand::RecordSnapshotDeleted { snapshot, process } => {
+            by(known(snapshot)?, process)?;
+            Ok(vec![SnapshotDeleted { volume, snapshot, process }.into()])
+        }
+        _ => Ok(vec![]),
+    }
+}
+
+fn by(snapshot: &Snapshot, process: ProcessId) -> Result<(), VolumeReject> {
+    if snapshot.process == Some(process) { Ok(()) } else { Err(VolumeReject::Superseded) }
+}
+
+fn request(record: &VolumeRecord, mut asked: SnapshotRequested, force: bool) -> Decided {
+    if record.snapshots.contains_key(&asked.snapshot) {
+        return Ok(vec![]);
+    }
+    let fits = match record.status {
+        VolumeStatus::Available => true,
+        VolumeStatus::InUse => force,
+        _ => false,
+    };
+    if !fits {
+        return Err(invalid(format!(
+            "Volume {} status must be {}, but current status is: {}.",
+            asked.volume,
+            if force { "available or in-use" } else { "available" },
+            record.status.as_str()
+        )));
+    }
+    asked.metadata = merged(&[], PairsChange::Replace(asked.metadata)).map_err(VolumeReject::TooManyPairs)?;
+    Ok(vec![asked.into()])
+}
+
+fn describe(record: &VolumeRecord, now: &Snapshot, change: Description) -> Decided {
+    let (volume, snapshot) = (record.created.volume, now.requested.snapshot);
+    if let Some(PairsChange::Remove(key)) = &change.metadata
+        && !has(&now.metadata, key)
+    {
+        return Err(VolumeReject::NoSnapshotMetadata(snapshot, key.clone()));
+    }
+    let metadata = match change.metadata {
+        Some(change) => merged(&now.metadata, change).map_err(VolumeReject::TooManyPairs)?,
+        None => now.metadata.clone(),
+    };
+    let name = change.name.unwrap_or_else(|| now.name.clone());
+    let description = change.description.unwrap_or_else(|| now.description.clone());
+    if (&name, &description, &metadata) == (&now.name, &now.description, &now.metadata) {
+        return Ok(vec![]);
+    }
+    Ok(vec![SnapshotDescribed { volume, snapshot, name, description, metadata }.into()])
+}

@@ -1,0 +1,215 @@
+//! Given these events, when this command, then these events or this refusal.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use chronova_events::envelope::Timestamp;
+use chronova_events::fold::Fold;
+use chronova_events::ids::{AttachmentId, HostId, InstanceId, ProcessId, ProjectId, SnapshotId, UserId, VolumeId};
+use chronova_events::volume::{
+    AttachMode, SnapshotRequested, Volume, VolumeCreated, VolumeEvent, VolumeRecord, VolumeSource, VolumeStatus,
+};
+use chronova_events::volume_type::DEFAULT_TYPE;
+use uuid::Uuid;
+
+use super::decide::decide;
+use super::{Description, PairsChange, VolumeCommand, VolumeReject};
+
+const ID: VolumeId = VolumeId(Uuid::from_u128(1));
+const MAKER: ProcessId = ProcessId(Uuid::from_u128(2));
+const OTHER: ProcessId = ProcessId(Uuid::from_u128(3));
+const HOST: HostId = HostId(Uuid::from_u128(4));
+const FIRST: AttachmentId = AttachmentId(Uuid::from_u128(5));
+const SECOND: AttachmentId = AttachmentId(Uuid::from_u128(6));
+const SNAPSHOT: SnapshotId = SnapshotId(Uuid::from_u128(7));
+
+fn created(multiattach: bool) -> VolumeCommand {
+    VolumeCommand::Create(Box::new(VolumeCreated {
+        volume: ID,
+        process: MAKER,
+        project: ProjectId::new("p"),
+        user: UserId::new("u"),
+        name: "v".into(),
+        description: None,
+        size_gb: 2,
+        source: VolumeSource::Blank,
+        volume_type: DEFAULT_TYPE,
+        multiattach,
+        availability_zone: "nova".into(),
+        metadata: vec![("b".into(), "2".into()), ("a".into(), "1".into())],
+        bootable: false,
+        image: None,
+        host: None,
+    }))
+}
+
+fn ready() -> VolumeCommand {
+    VolumeCommand::RecordReady { process: MAKER, host: HOST, hostname: "h1".into(), format: "raw".into() }
+}
+
+fn reserve(attachment: AttachmentId, server: u128) -> VolumeCommand {
+    let instance = Some(InstanceId(Uuid::from_u128(server)));
+    VolumeCommand::Reserve { attachment, instance, mode: AttachMode::ReadWrite }
+}
+
+fn connect(attachment: AttachmentId, host: &str) -> VolumeCommand {
+    let (host, device) = (host.to_owned(), Some("/dev/vdb".to_owned()));
+    VolumeCommand::Connect { attachment, host, device, mode: AttachMode::ReadWrite, shared: false }
+}
+
+fn snapshot(force: bool) -> VolumeCommand {
+    let asked = SnapshotRequested {
+        volume: ID,
+        snapshot: SNAPSHOT,
+        process: OTHER,
+        project: ProjectId::new("p"),
+        user: UserId::new("u"),
+        name: "s".into(),
+        description: None,
+        metadata: vec![],
+    };
+    VolumeCommand::Snapshot { asked, force }
+}
+
+fn given(commands: impl IntoIterator<Item = VolumeCommand>) -> Volume {
+    let mut state = Volume::default();
+    for command in commands {
+        for event in decide(&state, command).expect("given") {
+            state.evolve(&event, Timestamp(1));
+        }
+    }
+    state
+}
+
+fn available(more: impl IntoIterator<Item = VolumeCommand>) -> Volume {
+    given([created(false), ready()].into_iter().chain(more))
+}
+
+fn in_use() -> Volume {
+    available([reserve(FIRST, 1), connect(FIRST, "h1"), VolumeCommand::Complete { attachment: FIRST }])
+}
+
+fn record(state: &Volume) -> &VolumeRecord {
+    state.here().unwrap()
+}
+
+fn refused(result: Result<Vec<VolumeEvent>, VolumeReject>) -> String {
+    result.unwrap_err().to_string()
+}
+
+#[test]
+fn a_volume_goes_through_an_attachment_and_back() {
+    let states = [
+        (available([]), VolumeStatus::Available),
+        (available([reserve(FIRST, 1)]), VolumeStatus::Reserved),
+        (available([reserve(FIRST, 1), connect(FIRST, "h1")]), VolumeStatus::Attaching),
+        (in_use(), VolumeStatus::InUse),
+    ];
+    for (state, wanted) in states {
+        assert_eq!(record(&state).status, wanted);
+    }
+    let mut state = in_use();
+    for (command, wanted) in [
+        (VolumeCommand::BeginDetaching, VolumeStatus::Detaching),
+        (VolumeCommand::RollDetaching, VolumeStatus::InUse),
+        (VolumeCommand::BeginDetaching, VolumeStatus::Detaching),
+        (VolumeCommand::Release { attachment: FIRST }, VolumeStatus::Available),
+    ] {
+        for event in decide(&state, command).unwrap() {
+            state.evolve(&event, Timestamp(2));
+        }
+        assert_eq!(record(&state).status, wanted);
+    }
+    assert_eq!(decide(&state, VolumeCommand::Release { attachment: FIRST }), Ok(vec![]), "gone already");
+}
+
+#[test]
+fn every_step_of_an_attachment_may_be_repeated() {
+    let state = in_use();
+    for command in [reserve(FIRST, 1), connect(FIRST, "h1"), VolumeCommand::Complete { attachment: FIRST }] {
+        assert_eq!(decide(&state, command.clone()), Ok(vec![]), "{command:?}");
+    }
+}
+
+#[test]
+fn one_server_has_a_volume_unless_its_type_says_otherwise() {
+    let words = format!("Invalid volume: Volume {ID} status must be available or downloading");
+    assert_eq!(refused(decide(&in_use(), reserve(SECOND, 2))), words);
+    assert!(decide(&in_use(), reserve(SECOND, 1)).is_ok(), "the same server, about to move");
+    let shared = given([
+        created(true),
+        ready(),
+        reserve(FIRST, 1),
+        connect(FIRST, "h1"),
+        VolumeCommand::Complete { attachment: FIRST },
+        reserve(SECOND, 2),
+        connect(SECOND, "h1"),
+        VolumeCommand::Complete { attachment: SECOND },
+        VolumeCommand::Release { attachment: FIRST },
+    ]);
+    assert_eq!(record(&shared).status, VolumeStatus::InUse, "one is left");
+}
+
+#[test]
+fn only_the_volumes_own_host_reaches_it() {
+    let state = available([reserve(FIRST, 1)]);
+    let reject = decide(&state, connect(FIRST, "h2")).unwrap_err();
+    assert!(matches!(reject, VolumeReject::OutOfReach { .. }), "{reject}");
+    let VolumeCommand::Connect { attachment, host, device, mode, .. } = connect(FIRST, "h2") else { unreachable!() };
+    assert!(decide(&state, VolumeCommand::Connect { attachment, host, device, mode, shared: true }).is_ok());
+}
+
+#[test]
+fn a_volume_is_not_deleted_under_anybody() {
+    let delete = |force, cascade| VolumeCommand::Delete { process: OTHER, force, cascade };
+    for state in [in_use(), available([snapshot(false)]), given([created(false)])] {
+        assert!(refused(decide(&state, delete(false, false))).starts_with("Invalid volume: Volume status must be"));
+    }
+    assert!(decide(&available([]), delete(false, false)).is_ok());
+    let making = decide(&given([created(false)]), delete(true, false)).unwrap();
+    assert!(matches!(&making[..], [VolumeEvent::DeleteRequested(asked)] if asked.cancels == Some(MAKER)));
+    let ready = VolumeCommand::RecordSnapshotReady { snapshot: SNAPSHOT, process: OTHER };
+    let state = available([snapshot(false), ready]);
+    assert!(decide(&state, delete(true, false)).is_err(), "force does not leave snapshots without their volume");
+    assert!(decide(&state, delete(false, true)).is_ok(), "cascade takes them along");
+}
+
+#[test]
+fn snapshots_of_a_volume_in_use_need_force() {
+    let words = format!("Invalid volume: Volume {ID} status must be available, but current status is: in-use.");
+    assert_eq!(refused(decide(&in_use(), snapshot(false))), words);
+    assert!(decide(&in_use(), snapshot(true)).is_ok());
+}
+
+#[test]
+fn a_volume_grows_and_never_shrinks() {
+    let extend = |size_gb, attached| VolumeCommand::Extend { process: OTHER, size_gb, attached };
+    assert_eq!(
+        refused(decide(&available([]), extend(2, false))),
+        "Invalid input received: New size for extend must be greater than current size. (current: 2, extended: 2)."
+    );
+    assert!(decide(&in_use(), extend(3, false)).is_err());
+    let mut state = in_use();
+    for command in [extend(3, true), VolumeCommand::RecordExtended { process: OTHER, size_gb: 3 }] {
+        for event in decide(&state, command).unwrap() {
+            state.evolve(&event, Timestamp(2));
+        }
+    }
+    assert_eq!((record(&state).size_gb, record(&state).status), (3, VolumeStatus::InUse));
+}
+
+#[test]
+fn only_the_process_at_work_says_how_it_ended() {
+    let late = VolumeCommand::RecordReady { process: OTHER, host: HOST, hostname: "h2".into(), format: "raw".into() };
+    assert_eq!(decide(&given([created(false)]), late), Err(VolumeReject::Superseded));
+}
+
+#[test]
+fn metadata_is_merged_sorted_and_bounded() {
+    let state = available([]);
+    assert_eq!(record(&state).metadata[0].0, "a");
+    let change = |change| VolumeCommand::Describe(Description { metadata: Some(change), ..Description::default() });
+    let missing = decide(&state, change(PairsChange::Remove("c".into())));
+    assert_eq!(missing, Err(VolumeReject::NoMetadata(ID, "c".into())));
+    let many = (0..200).map(|n| (n.to_string(), String::new())).collect();
+    assert!(matches!(decide(&state, change(PairsChange::Merge(many))), Err(VolumeReject::TooManyPairs(202))));
+    assert_eq!(decide(&state, change(PairsChange::Merge(vec![("a".into(), "1".into())]))), Ok(vec![]));
+}

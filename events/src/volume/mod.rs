@@ -1,0 +1,171 @@
+//! Volumes: one stream per volume, with its attachments and its snapshots, because what may be done with the volume depends
+//! on all of them.
+//!
+//! Invariants: a volume with snapshots or attachments is not deleted; what takes time names the process that does it, and
+//! only that process says how it ended.
+
+mod payloads;
+mod state;
+
+pub use payloads::*;
+pub use state::{Attachment, Snapshot, Volume, VolumeRecord};
+
+noun! {
+    /// What can happen to a volume.
+    VolumeEvent = "volume" {
+        /// A volume was asked for; it is being made.
+        VolumeCreated = "created" @ 1,
+        /// Its content is there.
+        VolumeReady = "ready" @ 1,
+        /// What was under way did not succeed.
+        VolumeFailed = "failed" @ 1,
+        /// Name, description and metadata are now these.
+        VolumeDescribed = "described" @ 1,
+        /// Whether servers boot from it, and whether they may write to it.
+        VolumeFlagged = "flagged" @ 1,
+        /// What is known of the image that it was made from is now this.
+        ImageMetadataReplaced = "image_metadata_replaced" @ 1,
+        /// It is to be larger.
+        ExtendRequested = "extend_requested" @ 1,
+        /// It is.
+        VolumeExtended = "extended" @ 1,
+        /// Its content is to become an image's.
+        UploadRequested = "upload_requested" @ 1,
+        /// That ended, well or not; the image tells.
+        UploadEnded = "upload_ended" @ 1,
+        /// It is kept for a server.
+        AttachmentReserved = "attachment_reserved" @ 1,
+        /// A host was told how to reach it for the server.
+        AttachmentConnected = "attachment_connected" @ 1,
+        /// The server has it.
+        AttachmentCompleted = "attachment_completed" @ 1,
+        /// The server has it no longer.
+        AttachmentReleased = "attachment_released" @ 1,
+        /// It went from one state to another between two steps of an attachment.
+        StatusChanged = "status_changed" @ 1,
+        /// An administrator said what state it is in.
+        StatusReset = "status_reset" @ 1,
+        /// It is to go.
+        DeleteRequested = "delete_requested" @ 1,
+        /// Nothing is left of it; its id stays taken.
+        VolumeDeleted = "deleted" @ 1,
+        /// A snapshot was asked for; it is being made.
+        SnapshotRequested = "snapshot_requested" @ 1,
+        /// The snapshot is there.
+        SnapshotReady = "snapshot_ready" @ 1,
+        /// The snapshot could not be made.
+        SnapshotFailed = "snapshot_failed" @ 1,
+        /// A snapshot's name, description and metadata are now these.
+        SnapshotDescribed = "snapshot_described" @ 1,
+        /// An administrator said what state a snapshot is in.
+        SnapshotReset = "snapshot_reset" @ 1,
+        /// A snapshot is to go.
+        SnapshotDeleteRequested = "snapshot_delete_requested" @ 1,
+        /// Nothing is left of a snapshot.
+        SnapshotDeleted = "snapshot_deleted" @ 1,
+    }
+}
+
+/// One example of each.
+pub fn samples() -> Vec<VolumeEvent> {
+    use uuid::Uuid;
+
+    use crate::ids::{
+        AttachmentId, HostId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, UserId, VolumeId, VolumeTypeId,
+    };
+    use crate::instance::{FaultInfo, ImageSnapshot};
+
+    let volume = VolumeId(Uuid::from_u128(1));
+    let process = ProcessId(Uuid::from_u128(2));
+    let snapshot = SnapshotId(Uuid::from_u128(3));
+    let attachment = AttachmentId(Uuid::from_u128(4));
+    let host = HostId(Uuid::from_u128(5));
+    let image = ImageId(Uuid::from_u128(6));
+    let fault = FaultInfo { code: 500, message: "no room".into(), details: "disk full".into() };
+    let pairs = || vec![("purpose".to_owned(), "test".to_owned())];
+    let made_of = VolumeImage {
+        snapshot: ImageSnapshot {
+            id: image,
+            name: "cirros".into(),
+            checksum: "ab".repeat(64),
+            format: "qcow2".into(),
+            size: 13_287_936,
+            virtual_size: 117_440_512,
+            min_memory_mib: 64,
+            min_disk_gib: 1,
+            properties: vec![("hw_disk_bus".into(), "virtio".into())],
+        },
+        extra: vec![("container_format".into(), "bare".into())],
+    };
+    let created = VolumeCreated {
+        volume,
+        process,
+        project: ProjectId::new("p"),
+        user: UserId::new("u"),
+        name: "data".into(),
+        description: Some("of the shop".into()),
+        size_gb: 10,
+        source: VolumeSource::Image(image),
+        volume_type: VolumeTypeId(Uuid::from_u128(7)),
+        multiattach: false,
+        availability_zone: "nova".into(),
+        metadata: pairs(),
+        bootable: true,
+        image: Some(made_of.clone()),
+        host: Some(host),
+    };
+    let of = VolumeSource::Snapshot { snapshot, of: volume };
+    vec![
+        created.clone().into(),
+        VolumeCreated { source: of, image: None, host: None, ..created.clone() }.into(),
+        VolumeCreated { source: VolumeSource::Volume(volume), image: None, ..created.clone() }.into(),
+        VolumeCreated { source: VolumeSource::Blank, image: None, ..created }.into(),
+        VolumeReady { volume, process, host, hostname: "h1".into(), format: "qcow2".into() }.into(),
+        VolumeFailed { volume, process, fault: fault.clone() }.into(),
+        VolumeDescribed { volume, name: "data".into(), description: None, metadata: pairs() }.into(),
+        VolumeFlagged { volume, bootable: true, readonly: false }.into(),
+        ImageMetadataReplaced { volume, image: Some(made_of) }.into(),
+        ExtendRequested { volume, process, size_gb: 20 }.into(),
+        VolumeExtended { volume, process, size_gb: 20 }.into(),
+        UploadRequested { volume, process, image }.into(),
+        UploadEnded { volume, process }.into(),
+        AttachmentReserved {
+            volume,
+            attachment,
+            instance: Some(InstanceId(Uuid::from_u128(8))),
+            mode: AttachMode::ReadWrite,
+        }
+        .into(),
+        AttachmentConnected {
+            volume,
+            attachment,
+            host: "h1".into(),
+            device: Some("/dev/vdb".into()),
+            mode: AttachMode::ReadOnly,
+        }
+        .into(),
+        AttachmentCompleted { volume, attachment }.into(),
+        AttachmentReleased { volume, attachment }.into(),
+        StatusChanged { volume, status: VolumeStatus::Detaching }.into(),
+        StatusReset { volume, status: Some(VolumeStatus::Available), detached: true }.into(),
+        DeleteRequested { volume, process, cancels: Some(process) }.into(),
+        VolumeDeleted { volume, process }.into(),
+        SnapshotRequested {
+            volume,
+            snapshot,
+            process,
+            project: ProjectId::new("p"),
+            user: UserId::new("u"),
+            name: "before".into(),
+            description: None,
+            metadata: pairs(),
+        }
+        .into(),
+        SnapshotReady { volume, snapshot, process }.into(),
+        SnapshotFailed { volume, snapshot, process, fault }.into(),
+        SnapshotDescribed { volume, snapshot, name: "before".into(), description: None, metadata: vec![] }.into(),
+        SnapshotReset { volume, snapshot, status: SnapshotStatus::Error }.into(),
+        SnapshotDeleteRequested { volume, snapshot, process }.into(),
+        SnapshotDeleted { volume, snapshot, process }.into(),
+    ]
+}

@@ -1,0 +1,124 @@
+//! What a project uses of its volume quota, and its limits: one stream per project.
+//!
+//! Room is taken before a volume or snapshot is asked for, and names it, so that what never came to be is recognised and
+//! given back.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::envelope::Timestamp;
+use crate::fold::Fold;
+use crate::ids::{ProjectId, SnapshotId, VolumeId};
+
+noun! {
+    /// What can happen to a project's volume quota.
+    VolumeQuotaEvent = "volume_quota" {
+        /// A volume takes this much; one that took less takes this much now.
+        VolumeRoomTaken = "volume_taken" @ 1,
+        /// A volume's room was given back.
+        VolumeRoomReleased = "volume_released" @ 1,
+        /// A snapshot takes this much.
+        SnapshotRoomTaken = "snapshot_taken" @ 1,
+        /// A snapshot's room was given back.
+        SnapshotRoomReleased = "snapshot_released" @ 1,
+        /// An administrator set limits for the project.
+        VolumeLimitsSet = "limits_set" @ 1,
+        /// The project is back to the default limits.
+        VolumeLimitsReset = "limits_reset" @ 1,
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VolumeRoomTaken {
+    pub project: ProjectId,
+    pub volume: VolumeId,
+    pub size_gb: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VolumeRoomReleased {
+    pub project: ProjectId,
+    pub volume: VolumeId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SnapshotRoomTaken {
+    pub project: ProjectId,
+    pub snapshot: SnapshotId,
+    pub size_gb: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SnapshotRoomReleased {
+    pub project: ProjectId,
+    pub snapshot: SnapshotId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VolumeLimitsSet {
+    pub project: ProjectId,
+    /// Resource and limit (-1: none), sorted by resource.
+    pub limits: Vec<(String, i64)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VolumeLimitsReset {
+    pub project: ProjectId,
+}
+
+/// One project's use and limits.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct VolumeQuota {
+    /// GiB of each.
+    pub volumes: BTreeMap<VolumeId, u32>,
+    pub snapshots: BTreeMap<SnapshotId, u32>,
+    /// Limits other than the defaults.
+    pub limits: BTreeMap<String, i64>,
+}
+
+impl VolumeQuota {
+    /// What volumes and snapshots take together.
+    pub fn gigabytes(&self) -> u64 {
+        self.volumes.values().chain(self.snapshots.values()).map(|size| u64::from(*size)).sum()
+    }
+}
+
+impl Fold for VolumeQuota {
+    type Event = VolumeQuotaEvent;
+    const STATE_VERSION: u32 = 1;
+
+    fn evolve(&mut self, event: &VolumeQuotaEvent, _: Timestamp) {
+        match event {
+            VolumeQuotaEvent::VolumeRoomTaken(taken) => {
+                self.volumes.insert(taken.volume, taken.size_gb);
+            }
+            VolumeQuotaEvent::VolumeRoomReleased(released) => {
+                self.volumes.remove(&released.volume);
+            }
+            VolumeQuotaEvent::SnapshotRoomTaken(taken) => {
+                self.snapshots.insert(taken.snapshot, taken.size_gb);
+            }
+            VolumeQuotaEvent::SnapshotRoomReleased(released) => {
+                self.snapshots.remove(&released.snapshot);
+            }
+            VolumeQuotaEvent::VolumeLimitsSet(set) => self.limits.extend(set.limits.iter().cloned()),
+            VolumeQuotaEvent::VolumeLimitsReset(_) => self.limits.clear(),
+        }
+    }
+}
+
+/// One example of each.
+pub fn samples() -> Vec<VolumeQuotaEvent> {
+    let project = ProjectId::new("p");
+    let volume = VolumeId(uuid::Uuid::from_u128(1));
+    let snapshot = SnapshotId(uuid::Uuid::from_u128(2));
+    vec![
+        VolumeRoomTaken { project: project.clone(), volume, size_gb: 10 }.into(),
+        VolumeRoomReleased { project: project.clone(), volume }.into(),
+        SnapshotRoomTaken { project: project.clone(), snapshot, size_gb: 10 }.into(),
+        SnapshotRoomReleased { project: project.clone(), snapshot }.into(),
+        VolumeLimitsSet { project: project.clone(), limits: vec![("volumes".into(), -1)] }.into(),
+        VolumeLimitsReset { project }.into(),
+    ]
+}

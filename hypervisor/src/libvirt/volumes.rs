@@ -1,0 +1,400 @@
+//! The volume service's volumes, in a pool of their own.
+//!
+//! In a pool of files they are qcow2: what stands in a guest's first sector can then never be taken for the header of
+//! another format, as it can with raw files, whose format libvirt guesses. In a pool of block devices they are raw.
+//! Copies are whole: while a guest writes, QEMU itself makes the copy, as of the moment at which it began.
+
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use chronova_events::ids::InstanceId;
+use roxmltree::Document;
+use tokio::sync::mpsc;
+use virt::connect::Connect;
+use virt::domain::Domain;
+use virt::error::Error;
+use virt::storage_pool::StoragePool;
+use virt::storage_vol::StorageVol;
+use virt::stream::Stream;
+use virt_sys as sys;
+
+use super::error::{Context, translate};
+use super::images::format_name;
+use super::{LibvirtDriver, domain, pool};
+use crate::driver::{ByteStream, DriverError, DriverResult};
+use crate::guest::ImageRef;
+use crate::options::LibvirtOptions;
+use crate::volume_store::{PoolStatus, PoolVolume, VolumeContent, VolumeStore};
+use crate::volumes;
+use crate::xml::Element;
+
+/// How long the copying of a volume may take.
+const COPY_LIMIT: Duration = Duration::from_hours(6);
+/// Between two looks at a copy that QEMU makes.
+const COPY_POLL: Duration = Duration::from_millis(200);
+const CHUNK: usize = 1 << 20;
+
+fn failed(call: &'static str, message: impl Into<String>) -> DriverError {
+    DriverError::Failed { call, message: message.into() }
+}
+
+/// How the pool's volumes are encoded.
+fn format_of(pool: &StoragePool) -> DriverResult<&'static str> {
+    let xml = pool.xml_desc(0).during("storage pool")?;
+    let document = Document::parse(&xml).map_err(|error| failed("storage pool", error.to_string()))?;
+    let kind = document.root_element().attribute("type").unwrap_or_default();
+    Ok(if matches!(kind, "dir" | "fs" | "netfs" | "gluster") { "qcow2" } else { "raw" })
+}
+
+fn volume_xml(name: &str, capacity: u64, format: &str) -> String {
+    let bytes = |name: &'static str, value: u64| Element::leaf(name, value).attr("unit", "bytes");
+    let compat = (format == "qcow2").then(|| Element::leaf("compat", "1.1"));
+    let target = Element::new("target")
+        .child(Element::new("format").attr("type", format))
+        .child(Element::new("permissions").child(Element::leaf("mode", "0600")))
+        .children(compat);
+    Element::new("volume")
+        .child(Element::leaf("name", name))
+        .child(bytes("capacity", capacity))
+        .child(bytes("allocation", 0))
+        .child(target)
+        .render()
+}
+
+/// What libvirt takes the volume's format for.
+fn format_seen(volume: &StorageVol) -> DriverResult<String> {
+    let xml = volume.xml_desc(0).during("volume")?;
+    let document = Document::parse(&xml).map_err(|error| failed("volume", error.to_string()))?;
+    let mut nodes = document.descendants().filter(|node| node.has_tag_name("format"));
+    Ok(nodes.find_map(|node| node.attribute("type")).unwrap_or_default().to_owned())
+}
+
+fn require(pool: &StoragePool, name: &str) -> DriverResult<StorageVol> {
+    pool::lookup(pool, name)?.ok_or_else(|| failed("volume lookup", format!("volume {name} is not there")))
+}
+
+fn remove(pool: &StoragePool, name: &str) -> DriverResult<()> {
+    match pool::lookup(pool, name)? {
+        Some(volume) => pool::delete(&volume),
+        None => Ok(()),
+    }
+}
+
+/// The guest, if it is running and so has its volumes open.
+fn running(connect: &Connect, user: Option<InstanceId>) -> DriverResult<Option<Domain>> {
+    let Some(instance) = user else { return Ok(None) };
+    match domain::lookup(connect, instance)? {
+        Some(domain) if domain.is_active().during("guest lookup")? => Ok(Some(domain)),
+        _ => Ok(None),
+    }
+}
+
+/// The name under which the guest knows a volume of the pool: `vdb`.
+fn target(domain: &Domain, name: &str) -> DriverResult<Option<String>> {
+    let xml = domain.xml_desc(0).during("guest")?;
+    let document = Document::parse(&xml).map_err(|error| failed("guest", error.to_string()))?;
+    let is_source = |node: roxmltree::Node<'_, '_>| {
+        let by_path = ["file", "dev", "name"].iter().filter_map(|key| node.attribute(*key));
+        node.attribute("volume") == Some(name) || by_path.into_iter().any(|path| path.rsplit('/').next() == Some(name))
+    };
+    let disks = document.descendants().filter(|node| node.has_tag_name("disk"));
+    let mut ours = disks.filter(|disk| disk.children().any(|node| node.has_tag_name("source") && is_source(node)));
+    Ok(ours.find_map(|disk| {
+        let target = disk.children().find(|node| node.has_tag_name("target"))?;
+        target.attribute("dev").map(str::to_owned)
+    }))
+}
+
+fn create(
+    connect: &Connect,
+    options: &LibvirtOptions,
+    name: &str,
+    size: u64,
+    content: &VolumeContent,
+) -> DriverResult<()> {
+    let pool = pool::open_volumes(connect, options)?;
+    let format = format_of(&pool)?;
+    remove(&pool, name)?;
+    match content {
+        VolumeContent::Blank => {
+            StorageVol::create_xml(&pool, &volume_xml(name, size, format), 0).during("volume create").map(drop)
+        }
+        VolumeContent::Image(image) => {
+            let base = base(connect, options, image)?;
+            clone(&pool, name, size, format, &base)
+        }
+        VolumeContent::Copy { of, user } => copy(connect, &pool, name, size, format, of, *user),
+    }
+}
+
+/// The image in the host's cache, once libvirt sees it as what it is.
+fn base(connect: &Connect, options: &LibvirtOptions, image: &ImageRef) -> DriverResult<StorageVol> {
+    let bad = |reason: &str| DriverError::BadImage { image: image.id.to_string(), reason: reason.to_owned() };
+    let cache = pool::open(connect, options)?;
+    // The cached file was made as a raw volume and filled afterwards.
+    pool::refresh(&cache);
+    let base = pool::lookup(&cache, &volumes::base(image))?.ok_or_else(|| bad("it is not in the host's cache"))?;
+    let (seen, wanted) = (format_seen(&base)?, format_name(image.format));
+    match (seen.as_str(), wanted) {
+        ("qcow2", "qcow2") => Ok(base),
+        // The refresh was refused because something else is being written: a moment later it will not be.
+        ("raw", "qcow2") => Err(DriverError::Timeout { call: "image lookup", seconds: 0 }),
+        ("raw" | "iso", "raw") => Ok(base),
+        _ => Err(bad(&format!("it is said to be {wanted} and looks like {seen}"))),
+    }
+}
+
+/// A whole copy of a volume that nobody writes to.
+fn clone(pool: &StoragePool, name: &str, size: u64, format: &str, of: &StorageVol) -> DriverResult<()> {
+    let xml = volume_xml(name, size, format);
+    let volume = StorageVol::create_xml_from(pool, &xml, of, 0).during("volume copy")?;
+    grow(&volume, size).inspect_err(|_| {
+        let _ = pool::delete(&volume);
+    })
+}
+
+/// `info` rereads the file, so this is what is, not what libvirtd remembers.
+fn grow(volume: &StorageVol, size: u64) -> DriverResult<()> {
+    if volume.info().during("volume size")?.capacity >= size {
+        return Ok(());
+    }
+    volume.resize(size, 0).during("volume resize")
+}
+
+fn copy(
+    connect: &Connect,
+    pool: &StoragePool,
+    name: &str,
+    size: u64,
+    format: &str,
+    of: &str,
+    user: Option<InstanceId>,
+) -> DriverResult<()> {
+    let source = require(pool, of)?;
+    let guest = running(connect, user)?;
+    let disk = guest.as_ref().map(|guest| target(guest, of)).transpose()?.flatten();
+    let (Some(guest), Some(disk)) = (guest, disk) else { return clone(pool, name, size, format, &source) };
+    let capacity = source.info().during("volume size")?.capacity;
+    let volume = StorageVol::create_xml(pool, &volume_xml(name, capacity, format), 0).during("volume create")?;
+    let path = volume.path().during("volume create")?;
+    let copied = backup(&guest, &disk, &path, format).and_then(|()| grow(&volume, size));
+    copied.inspect_err(|_| {
+        let _ = pool::delete(&volume);
+    })
+}
+
+/// Has QEMU copy a disk of a running guest, as it is now, into a volume that is there already.
+fn backup(guest: &Domain, disk: &str, path: &str, format: &str) -> DriverResult<()> {
+    const CALL: &str = "volume copy";
+    let file = if path.starts_with("/dev/") { ("block", "dev") } else { ("file", "file") };
+    let disk = Element::new("disk")
+        .attr("name", disk)
+        .attr("backup", "yes")
+        .attr("type", file.0)
+        .child(Element::new("driver").attr("type", format))
+        .child(Element::new("target").attr(file.1, path));
+    let xml = Element::new("domainbackup").attr("mode", "push").child(Element::new("disks").child(disk)).render();
+    let xml = CString::new(xml).map_err(|error| failed(CALL, error.to_string()))?;
+    // SAFETY: the domain is alive (we hold a reference), the text ends with a zero; no checkpoint is asked for.
+    let begun = unsafe {
+        sys::virDomainBackupBegin(
+            guest.as_ptr(),
+            xml.as_ptr(),
+            std::ptr::null(),
+            sys::VIR_DOMAIN_BACKUP_BEGIN_REUSE_EXTERNAL,
+        )
+    };
+    if begun != 0 {
+        return Err(translate(CALL, &Error::last_error()));
+    }
+    loop {
+        match job(guest, 0)? {
+            sys::VIR_DOMAIN_JOB_NONE => break,
+            _ => thread::sleep(COPY_POLL),
+        }
+    }
+    match job(guest, sys::VIR_DOMAIN_JOB_STATS_COMPLETED)? {
+        sys::VIR_DOMAIN_JOB_COMPLETED => Ok(()),
+        other => Err(failed(CALL, format!("the copy ended in state {other}"))),
+    }
+}
+
+/// The kind of the guest's job.
+fn job(guest: &Domain, flags: sys::virDomainGetJobStatsFlags) -> DriverResult<sys::virDomainJobType> {
+    let (mut kind, mut count) = (0, 0);
+    let mut parameters: sys::virTypedParameterPtr = std::ptr::null_mut();
+    // SAFETY: the domain is alive; the three places are ours, and the list that the call makes is freed below.
+    let got =
+        unsafe { sys::virDomainGetJobStats(guest.as_ptr(), &raw mut kind, &raw mut parameters, &raw mut count, flags) };
+    if got != 0 {
+        return Err(translate("volume copy", &Error::last_error()));
+    }
+    // SAFETY: made by the call above with this many elements; null is allowed.
+    unsafe { sys::virTypedParamsFree(parameters, count) };
+    Ok(sys::virDomainJobType::try_from(kind).unwrap_or(sys::VIR_DOMAIN_JOB_NONE))
+}
+
+fn resize(
+    connect: &Connect,
+    options: &LibvirtOptions,
+    name: &str,
+    size: u64,
+    user: Option<InstanceId>,
+) -> DriverResult<()> {
+    let pool = pool::open_volumes(connect, options)?;
+    let volume = require(&pool, name)?;
+    if let Some(guest) = running(connect, user)?
+        && let Some(disk) = target(&guest, name)?
+    {
+        return guest.block_resize(&disk, size, sys::VIR_DOMAIN_BLOCK_RESIZE_BYTES).during("volume resize");
+    }
+    grow(&volume, size)
+}
+
+/// Sends a volume's content as a guest would read it. A copy is made first: the stream is then of one moment, and of raw
+/// bytes whatever the volume's format.
+fn send(
+    connect: &Connect,
+    options: &LibvirtOptions,
+    name: &str,
+    user: Option<InstanceId>,
+    chunks: &mpsc::Sender<Result<Bytes, std::io::Error>>,
+) -> DriverResult<()> {
+    let pool = pool::open_volumes(connect, options)?;
+    let format = format_of(&pool)?;
+    let capacity = require(&pool, name)?.info().during("volume size")?.capacity;
+    let (still, plain) = (format!("{name}.still"), format!("{name}.plain"));
+    let sent = (|| {
+        remove(&pool, &still)?;
+        remove(&pool, &plain)?;
+        copy(connect, &pool, &still, capacity, format, name, user)?;
+        clone(&pool, &plain, capacity, "raw", &require(&pool, &still)?)?;
+        remove(&pool, &still)?;
+        download(connect, &require(&pool, &plain)?, capacity, chunks)
+    })();
+    let _ = remove(&pool, &still);
+    let _ = remove(&pool, &plain);
+    sent
+}
+
+fn download(
+    connect: &Connect,
+    volume: &StorageVol,
+    size: u64,
+    chunks: &mpsc::Sender<Result<Bytes, std::io::Error>>,
+) -> DriverResult<()> {
+    const CALL: &str = "volume download";
+    let stream = Stream::new(connect, 0).during(CALL)?;
+    volume.download(&stream, 0, size, 0).during(CALL)?;
+    let mut buffer = vec![0_u8; CHUNK];
+    loop {
+        match stream.recv(&mut buffer).map(usize::try_from) {
+            Ok(Ok(0)) => return stream.finish().during(CALL),
+            Ok(Ok(received)) => {
+                if chunks.blocking_send(Ok(Bytes::copy_from_slice(&buffer[..received]))).is_err() {
+                    let _ = stream.abort();
+                    return Err(failed(CALL, "given up by its caller"));
+                }
+            }
+            Ok(Err(_)) => return Err(failed(CALL, "the stream gives nothing")),
+            Err(error) => {
+                let _ = stream.abort();
+                return Err(translate(CALL, &error));
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl VolumeStore for LibvirtDriver {
+    async fn volume_pool(&self) -> DriverResult<PoolStatus> {
+        self.ask("volume pool", |connect, options| {
+            let pool = pool::open_volumes(connect, options)?;
+            let info = pool.info().during("volume pool")?;
+            Ok(PoolStatus {
+                name: options.volume_pool_name.clone(),
+                format: format_of(&pool)?.to_owned(),
+                capacity: info.capacity,
+                free: info.available,
+            })
+        })
+        .await
+    }
+
+    async fn volumes(&self) -> DriverResult<Vec<PoolVolume>> {
+        self.ask("volumes", |connect, options| {
+            let pool = pool::open_volumes(connect, options)?;
+            let mut all = Vec::new();
+            for name in pool::names(&pool)?.into_iter().filter(|name| volumes::kept(name).is_some()) {
+                if let Some(volume) = pool::lookup(&pool, &name)? {
+                    let size = volume.info().during("volumes")?.capacity;
+                    all.push(PoolVolume { name, size });
+                }
+            }
+            all.sort();
+            Ok(all)
+        })
+        .await
+    }
+
+    async fn create_volume(&self, name: &str, size: u64, content: &VolumeContent) -> DriverResult<()> {
+        let pass = self.volumes.enter(&name.to_owned(), "volume create", COPY_LIMIT).await?;
+        let (name, content) = (name.to_owned(), content.clone());
+        self.call_within("volume create", COPY_LIMIT, move |connect, options| {
+            let _until_done = pass;
+            create(connect, options, &name, size, &content)
+        })
+        .await
+    }
+
+    async fn delete_volume(&self, name: &str) -> DriverResult<()> {
+        let deadline = self.options.call_deadline;
+        let pass = self.volumes.enter(&name.to_owned(), "volume delete", deadline).await?;
+        let name = name.to_owned();
+        self.call("volume delete", move |connect, options| {
+            let _until_done = pass;
+            let pool = pool::open_volumes(connect, options)?;
+            for leftover in [format!("{name}.still"), format!("{name}.plain")] {
+                remove(&pool, &leftover)?;
+            }
+            remove(&pool, &name)
+        })
+        .await
+    }
+
+    async fn resize_volume(&self, name: &str, size: u64, user: Option<InstanceId>) -> DriverResult<()> {
+        let deadline = self.options.call_deadline;
+        let pass = self.volumes.enter(&name.to_owned(), "volume resize", deadline).await?;
+        let name = name.to_owned();
+        self.call("volume resize", move |connect, options| {
+            let _until_done = pass;
+            resize(connect, options, &name, size, user)
+        })
+        .await
+    }
+
+    async fn read_volume(&self, name: &str, user: Option<InstanceId>) -> DriverResult<ByteStream> {
+        let pass = self.volumes.enter(&name.to_owned(), "volume download", self.options.call_deadline).await?;
+        let connect = self.link.connect().await?;
+        let (name, options) = (name.to_owned(), Arc::clone(&self.options));
+        let (chunks, incoming) = mpsc::channel(4);
+        let _ended = self.lane.start("volume download", move || {
+            let _until_done = pass;
+            let sent = send(&connect, &options, &name, user, &chunks);
+            if let Err(error) = &sent {
+                let _ = chunks.blocking_send(Err(std::io::Error::other(error.to_string())));
+            }
+            sent
+        })?;
+        // The receiver is kept with the stream: a call whose caller has left is not made.
+        Ok(Box::pin(futures::stream::unfold((incoming, _ended), |(mut incoming, ended)| async move {
+            incoming.recv().await.map(|chunk| (chunk, (incoming, ended)))
+        })))
+    }
+}

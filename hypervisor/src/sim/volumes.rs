@@ -1,0 +1,122 @@
+//! The volume service's volumes on a simulated machine: sizes, and a line of text that stands for the content.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use chronova_events::ids::InstanceId;
+
+use super::SimHost;
+use super::faults::Call;
+use super::journal::Change;
+use super::machine::Machine;
+use crate::driver::{ByteStream, DriverError, DriverResult};
+use crate::volume_store::{PoolStatus, PoolVolume, VolumeContent, VolumeStore};
+
+const GIB: u64 = 1 << 30;
+/// As much of a volume can be read as its text needs: the rest would be zeros.
+const SECTOR: usize = 512;
+
+impl Machine {
+    pub(super) fn apply_to_volumes(&mut self, change: &Change) {
+        match change {
+            Change::Volume { name, size, content } => {
+                self.volumes.insert(name.clone(), (*size, content.clone()));
+            }
+            Change::NoVolume(name) => {
+                self.volumes.remove(name);
+            }
+            _ => {}
+        }
+    }
+
+    /// What gives the volumes as they are.
+    pub(super) fn volume_changes(&self) -> impl Iterator<Item = Change> {
+        let change = |(name, (size, content)): (&String, &(u64, String))| Change::Volume {
+            name: name.clone(),
+            size: *size,
+            content: content.clone(),
+        };
+        self.volumes.iter().map(change)
+    }
+
+    fn pool_status(&self) -> PoolStatus {
+        let used: u64 = self.volumes.values().map(|(size, _)| size).sum();
+        let capacity = self.uri.disk_gib * GIB;
+        PoolStatus {
+            name: "chronova-volumes".to_owned(),
+            format: "raw".to_owned(),
+            capacity,
+            free: capacity.saturating_sub(used),
+        }
+    }
+
+    fn volume(&self, call: Call, name: &str) -> DriverResult<&(u64, String)> {
+        let missing = || DriverError::Failed { call: call.name(), message: format!("volume {name} is not there") };
+        self.volumes.get(name).ok_or_else(missing)
+    }
+
+    fn create_volume(&mut self, name: &str, size: u64, content: &VolumeContent) -> DriverResult<()> {
+        if size > self.pool_status().free {
+            return Err(DriverError::NoRoom(format!("volume {name} does not fit")));
+        }
+        let content = match content {
+            VolumeContent::Blank => "blank".to_owned(),
+            VolumeContent::Image(image) if !self.has_image(image) => {
+                let reason = "it is not in the host's cache".to_owned();
+                return Err(DriverError::BadImage { image: image.id.to_string(), reason });
+            }
+            VolumeContent::Image(image) => format!("image {}", image.checksum),
+            VolumeContent::Copy { of, .. } => self.volume(Call::CreateVolume, of)?.1.clone(),
+        };
+        self.change(&Change::Volume { name: name.to_owned(), size, content })
+    }
+
+    fn resize_volume(&mut self, name: &str, size: u64) -> DriverResult<()> {
+        let (now, content) = self.volume(Call::ResizeVolume, name)?.clone();
+        if now >= size {
+            return Ok(());
+        }
+        if size - now > self.pool_status().free {
+            return Err(DriverError::NoRoom(format!("volume {name} does not fit")));
+        }
+        self.change(&Change::Volume { name: name.to_owned(), size, content })
+    }
+}
+
+#[async_trait]
+impl VolumeStore for SimHost {
+    async fn volume_pool(&self) -> DriverResult<PoolStatus> {
+        self.perform(Call::VolumePool, |machine| Ok(machine.pool_status())).await
+    }
+
+    async fn volumes(&self) -> DriverResult<Vec<PoolVolume>> {
+        self.perform(Call::Volumes, |machine| {
+            let all = machine.volumes.iter();
+            Ok(all.map(|(name, (size, _))| PoolVolume { name: name.clone(), size: *size }).collect())
+        })
+        .await
+    }
+
+    async fn create_volume(&self, name: &str, size: u64, content: &VolumeContent) -> DriverResult<()> {
+        self.perform(Call::CreateVolume, |machine| machine.create_volume(name, size, content)).await
+    }
+
+    async fn delete_volume(&self, name: &str) -> DriverResult<()> {
+        self.perform(Call::DeleteVolume, |machine| match machine.volumes.contains_key(name) {
+            true => machine.change(&Change::NoVolume(name.to_owned())),
+            false => Ok(()),
+        })
+        .await
+    }
+
+    async fn resize_volume(&self, name: &str, size: u64, _: Option<InstanceId>) -> DriverResult<()> {
+        self.perform(Call::ResizeVolume, |machine| machine.resize_volume(name, size)).await
+    }
+
+    async fn read_volume(&self, name: &str, _: Option<InstanceId>) -> DriverResult<ByteStream> {
+        let (_, content) =
+            self.perform(Call::ReadVolume, |machine| machine.volume(Call::ReadVolume, name).cloned()).await?;
+        let mut bytes = content.into_bytes();
+        bytes.resize(SECTOR.max(bytes.len()), 0);
+        Ok(Box::pin(futures::stream::iter([Ok(Bytes::from(bytes))])))
+    }
+}

@@ -1,0 +1,76 @@
+#!/bin/bash
+# The tests of tempest.api.compute, against a house on a simulated fleet.
+#
+#   tests/real/tempest.sh [REGEX]   the tests whose ids match; without it the short selection of tests/tempest/short.txt,
+#                                   or with CHRONOVA_SOAK=1 everything
+#
+# CHRONOVA_BIN    the binary to judge
+# TEMPEST_VENV    a Python environment that has tempest, or gets it (default: .venv-tempest in the repository)
+# TEMPEST_RESULT  gets one line per test
+#
+# What must pass stands in tests/tempest/passes.txt, which may only grow; what cannot, with its reason, in exceptions.txt.
+# Exit status: 0 passed, 77 cannot run here, 1 a listed test does not pass, or one fails without a reason.
+set -uo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+top=$(cd "$here/../.." && pwd)
+own=$top/tests/tempest
+HOSTS=4
+skip() { echo "tempest: $1"; exit 77; }
+[ -x "${CHRONOVA_BIN:-}" ] || skip "CHRONOVA_BIN names no program"
+
+# Of one time: the newest of each do not fit this tempest, and no newer tempest is needed for what is tested.
+PACKAGES=("setuptools<70" tempest==33.0.0 oslo.utils==6.3.0 oslo.log==5.4.0 oslo.concurrency==5.3.0 oslo.config==9.3.0
+  oslo.serialization==5.3.0 stestr==4.0.1 testtools==2.6.0 fixtures==4.1.0 cliff==4.5.0 extras)
+venv=${TEMPEST_VENV:-$top/.venv-tempest}
+if ! [ -x "$venv/bin/tempest" ]; then
+  python3 -m venv "$venv" && "$venv/bin/pip" install --quiet --disable-pip-version-check "${PACKAGES[@]}" \
+    || skip "tempest cannot be installed"
+fi
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/chronova-tempest.XXXXXX")
+house=
+close() {
+  local status=$?
+  if [ -n "$house" ]; then
+    kill "$house" 2>/dev/null
+    for _ in $(seq 100); do kill -0 "$house" 2>/dev/null || break; sleep 0.1; done
+    kill -9 "$house" 2>/dev/null
+  fi
+  # What went wrong can be read there.
+  case $status in 0 | 77) rm -rf "$work" ;; *) echo "what it left: $work" ;; esac
+}
+trap close EXIT
+trap 'exit 1' TERM INT
+
+port=$((20000 + $$ % 20000))
+while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done
+url=http://127.0.0.1:$port
+printf '%s\n' '[chronova]' "hypervisors = sim://$HOSTS" >"$work/chronova.conf"
+"$CHRONOVA_BIN" serve --data-dir "$work/data" --listen "127.0.0.1:$port" --config-file "$work/chronova.conf" \
+  >"$work/chronova.log" 2>&1 </dev/null &
+house=$!
+for _ in $(seq 300); do curl -fsS -m 5 -o /dev/null "$url/healthz" 2>/dev/null && break; sleep 0.2; done
+curl -fsS -m 5 -o /dev/null "$url/healthz" || { tail -n 30 "$work/chronova.log"; echo "tempest: the house does not start"; exit 1; }
+
+mkdir "$work/locks"
+(cd "$work" && "$venv/bin/tempest" init ws --workspace-path "$work/workspaces.yaml" >"$work/init.log" 2>&1) \
+  || { cat "$work/init.log"; exit 1; }
+python3 "$own/furnish.py" "$work/data/clouds.yaml" "$own/tempest.conf.in" "$work/ws/etc/tempest.conf" \
+  URL="$url" WORK="$work" HOSTS=$HOSTS VOLUMES="${TEMPEST_VOLUMES:-false}" LIVE_MIGRATION=false || exit 1
+
+selected=(--regex '^tempest\.api\.compute') part=()
+if [ $# -gt 0 ]; then
+  selected=(--regex "$1") part=(part)
+elif [ -z "${CHRONOVA_SOAK:-}" ]; then
+  selected=(--regex "$(grep -v '^#' "$own/short.txt" | paste -sd '|')") part=(part)
+fi
+cd "$work/ws" || exit 1
+timeout -k 30 -s INT 1100 "$venv/bin/tempest" run --config-file "$work/ws/etc/tempest.conf" --workspace ws \
+  --workspace-path "$work/workspaces.yaml" "${selected[@]}" --concurrency "${TEMPEST_WORKERS:-2}" --subunit \
+  >"$work/run.subunit" 2>"$work/run.err"
+# Its exit status says that tests failed, which is judged here.
+[ -s "$work/run.subunit" ] || { tail -n 20 "$work/run.err"; exit 1; }
+"$venv/bin/python" "$own/verdict.py" "$work/run.subunit" "$work/result.txt" "$own/passes.txt" "$own/exceptions.txt" "${part[@]}"
+status=$?
+[ -z "${TEMPEST_RESULT:-}" ] || cp "$work/result.txt" "$TEMPEST_RESULT"
+exit $status

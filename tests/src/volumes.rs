@@ -1,0 +1,132 @@
+//! Volumes in a simulated world: what must hold of them, and how tests ask for them.
+
+use std::collections::BTreeSet;
+
+use chronova_actors::ports::{NewContent, NewSnapshot, NewVolume, Volumes as _};
+use chronova_actors::volume::VolumeCommand;
+use chronova_events::ids::{AttachmentId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, UserId, VolumeId};
+use chronova_events::volume::{AttachMode, SnapshotStatus, VolumeStatus};
+use chronova_hypervisor::sim::SimFleet;
+use chronova_hypervisor::volumes;
+use chronova_projections::views::Views;
+
+use crate::world::{Life, user_meta};
+
+/// What must hold whenever nothing is under way: the hosts have the volumes that the log knows and no others, and quota is
+/// held by what is there.
+pub fn check(views: &Views, fleet: &SimFleet) {
+    let (mut known, mut holders) = (BTreeSet::new(), BTreeSet::new());
+    for volume in views.volumes.read(|view| view.of(None)) {
+        let id = volume.created.volume;
+        assert!(volume.ongoing.is_none(), "{id} is stuck in {:?}", volume.status);
+        holders.insert(volumes::volume(id));
+        holders.extend(volume.snapshots.keys().map(|snapshot| volumes::snapshot(*snapshot)));
+        let Some((host, _)) = &volume.place else {
+            assert_eq!(volume.status, VolumeStatus::Error, "{id} is nowhere");
+            continue;
+        };
+        let host = (0..fleet.len()).find(|index| fleet.uri().host_id(*index) == *host).unwrap();
+        known.insert((host, volumes::volume(id)));
+        for (snapshot, now) in &volume.snapshots {
+            assert!(now.process.is_none(), "{snapshot} is stuck in {:?}", now.status);
+            if now.status == SnapshotStatus::Available {
+                known.insert((host, volumes::snapshot(*snapshot)));
+            }
+        }
+    }
+    let there = (0..fleet.len()).flat_map(|host| fleet.volumes(host).into_keys().map(move |name| (host, name)));
+    assert_eq!(there.collect::<BTreeSet<_>>(), known, "the hosts hold what the log knows");
+    let held: BTreeSet<String> = views.volumes.read(|view| {
+        let of = |quota: &chronova_events::volume_quota::VolumeQuota| {
+            let volumes = quota.volumes.keys().map(|id| volumes::volume(*id));
+            volumes.chain(quota.snapshots.keys().map(|id| volumes::snapshot(*id))).collect::<Vec<_>>()
+        };
+        view.quotas.values().flat_map(of).collect()
+    });
+    assert_eq!(held, holders, "quota is held by what is there");
+}
+
+/// One word for a volume with at most one snapshot.
+pub fn word(views: &Views, id: VolumeId) -> &'static str {
+    let Some(volume) = views.volumes.read(|view| view.get(id)) else { return "ABSENT" };
+    match volume.snapshots.values().next().map(|snapshot| snapshot.status) {
+        Some(SnapshotStatus::Available) => "snapshot",
+        Some(SnapshotStatus::Error) => "snapshot in error",
+        Some(_) => "snapshot under way",
+        None if volume.status == VolumeStatus::Available && volume.size_gb > 1 => "larger",
+        None => volume.status.as_str(),
+    }
+}
+
+/// The snapshot and the image that the tests of a volume use.
+pub fn snapshot_of(id: VolumeId) -> SnapshotId {
+    SnapshotId::derive(id.0, "snapshot")
+}
+
+impl Life {
+    pub async fn volume(&self, id: VolumeId, content: NewContent) -> Result<(), String> {
+        let wanted = NewVolume {
+            volume: id,
+            project: ProjectId::new("p"),
+            user: UserId::new("u"),
+            name: "volume".to_owned(),
+            description: None,
+            size_gb: Some(1),
+            content,
+            volume_type: None,
+            availability_zone: None,
+            metadata: vec![],
+            host: None,
+        };
+        self.volumes.accept(wanted, true, user_meta()).await.map(drop).map_err(|error| error.to_string())
+    }
+
+    pub async fn remove_volume(&self, id: VolumeId, force: bool, cascade: bool) -> Result<(), String> {
+        let removed = self.volumes.remove(id, force, cascade, user_meta()).await;
+        removed.map(drop).map_err(|error| error.to_string())
+    }
+
+    pub async fn extend_volume(&self, id: VolumeId) -> Result<(), String> {
+        self.volumes.extend(id, 2, false, user_meta()).await.map(drop).map_err(|error| error.to_string())
+    }
+
+    pub async fn snapshot_volume(&self, id: VolumeId, force: bool) -> Result<(), String> {
+        let wanted = NewSnapshot {
+            snapshot: snapshot_of(id),
+            volume: id,
+            project: ProjectId::new("p"),
+            user: UserId::new("u"),
+            name: "snapshot".to_owned(),
+            description: None,
+            force,
+            metadata: vec![],
+        };
+        self.volumes.accept_snapshot(wanted, user_meta()).await.map(drop).map_err(|error| error.to_string())
+    }
+
+    pub async fn remove_snapshot(&self, id: VolumeId) -> Result<(), String> {
+        let removed = self.volumes.remove_snapshot(snapshot_of(id), false, user_meta()).await;
+        removed.map(drop).map_err(|error| error.to_string())
+    }
+
+    pub async fn upload_volume(&self, id: VolumeId) -> Result<(), String> {
+        let (process, image) = (ProcessId::random(), ImageId::random());
+        let upload = VolumeCommand::Upload { process, image, force: false };
+        self.volumes.command(id, upload, user_meta()).await.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Reserved, connected and complete on the host where it is, as the compute side does it.
+    pub async fn attach_volume(&self, id: VolumeId, instance: InstanceId) -> Result<AttachmentId, String> {
+        let attachment = AttachmentId::derive(id.0, &instance.to_string());
+        let (port, words) = (&self.volumes, |error: chronova_actors::ports::PortError| error.to_string());
+        let known = port.look(id).await.map_err(|error| error.to_string())?;
+        let host = known.place.clone().map(|(_, hostname)| hostname).unwrap_or_default();
+        port.reserve(attachment, id, instance, user_meta()).await.map_err(words)?;
+        let device = Some("/dev/vdb");
+        let way = port.connect(id, attachment, &host, device, user_meta()).await.map_err(words)?;
+        assert_eq!((way.serial.as_str(), way.readonly), (id.to_string().as_str(), false));
+        port.complete(id, attachment, user_meta()).await.map_err(words)?;
+        assert_eq!(AttachMode::ReadWrite, port.look(id).await.unwrap().attachments[&attachment].mode);
+        Ok(attachment)
+    }
+}

@@ -1,0 +1,82 @@
+"""Gives a new house what tempest expects to find, and fills its configuration in.
+
+    furnish.py CLOUDS_YAML TEMPLATE RESULT NAME=VALUE...
+
+Two public images, two flavors, a shared network for the servers and an external one for floating addresses. Needs nothing
+but Python.
+"""
+
+import json
+import re
+import sys
+import urllib.error
+import urllib.request
+
+
+def credentials(path):
+    """The one cloud of a clouds.yaml that the house wrote."""
+    text = open(path).read()
+    return {name: re.search(rf"{name}: \"?([^\"\n]+)", text)[1] for name in ("auth_url", "password")}
+
+
+class House:
+    def __init__(self, url, password):
+        body = {"auth": {
+            "identity": {"methods": ["password"], "password": {"user": {"name": "admin", "password": password, "domain": {"id": "default"}}}},
+            "scope": {"project": {"name": "admin", "domain": {"id": "default"}}},
+        }}
+        self.token = None
+        headers, answer = self.ask("POST", url + "/auth/tokens", body)
+        self.token = headers["X-Subject-Token"]
+        public = lambda service: next(e["url"].rstrip("/") for e in service["endpoints"] if e["interface"] == "public")
+        self.services = {service["type"]: public(service) for service in answer["token"]["catalog"]}
+
+    def ask(self, method, url, body=None, kind="application/json"):
+        data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(url, data, {"Content-Type": kind}, method=method)
+        if self.token:
+            request.add_header("X-Auth-Token", self.token)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            text = answer.read()
+            return answer.headers, json.loads(text) if text else None
+
+    def image(self, name):
+        root = self.services["image"].removesuffix("/v2") + "/v2/images"
+        image = {"name": name, "visibility": "public", "disk_format": "raw", "container_format": "bare"}
+        image = self.ask("POST", root, image)[1]
+        self.ask("PUT", f"{root}/{image['id']}/file", bytes(1 << 20), "application/octet-stream")
+        return image["id"]
+
+    def flavor(self, name, ram):
+        flavor = {"id": name, "name": name, "ram": ram, "vcpus": 1, "disk": 1}
+        self.ask("POST", self.services["compute"] + "/flavors", {"flavor": flavor})
+
+    def network(self, name, cidr, **settings):
+        root = self.services["network"].removesuffix("/v2.0") + "/v2.0"
+        network = self.ask("POST", root + "/networks", {"network": {"name": name, **settings}})[1]["network"]
+        subnet = {"network_id": network["id"], "name": name, "cidr": cidr, "ip_version": 4}
+        self.ask("POST", root + "/subnets", {"subnet": subnet})
+        return network["id"]
+
+    def extensions(self):
+        root = self.services["network"].removesuffix("/v2.0") + "/v2.0"
+        return [extension["alias"] for extension in self.ask("GET", root + "/extensions")[1]["extensions"]]
+
+
+def main():
+    clouds, template, result, *given = sys.argv[1:]
+    known = credentials(clouds)
+    values = dict(pair.split("=", 1) for pair in given)
+    house = House(known["auth_url"], known["password"])
+    values["PASSWORD"] = known["password"]
+    values["IMAGE"], values["IMAGE_ALT"] = house.image("tempest-1"), house.image("tempest-2")
+    house.flavor("tempest-1", 64)
+    house.flavor("tempest-2", 128)
+    house.network("tempest", "10.100.0.0/16", shared=True)
+    values["PUBLIC_NET"] = house.network("public", "203.0.113.0/24", **{"router:external": True})
+    values["EXTENSIONS"] = ",".join(house.extensions())
+    text = re.sub(r"@([A-Z_]+)@", lambda match: values[match[1]], open(template).read())
+    open(result, "w").write(text)
+
+
+main()

@@ -1,0 +1,177 @@
+//! What no schema accepts is refused with 400 and Nova's fault, before anything happens; at each version at which a schema
+//! changes.
+//!
+//! The bodies are the contract's samples, broken in every place: a value of another type, a key too few, a key too many,
+//! a text too long, a number out of range. Another validator than the server's says which of them are wrong.
+
+use std::collections::BTreeSet;
+
+use chronova_tests::compute_api::{ADMIN, contract, read};
+use serde_json::{Value, json};
+
+use crate::world::{Cloud, Operation, minor, operations};
+
+/// Operations whose bodies are read by somebody else than the schema first, and why.
+const APART: &[(&str, &str)] = &[];
+
+fn uncovered() -> BTreeSet<&'static str> {
+    include_str!("../../uncovered-operations.txt").lines().collect()
+}
+
+/// The value with one thing changed, in every place.
+fn broken(value: &Value) -> Vec<Value> {
+    let mut all: Vec<Value> =
+        [json!(null), json!(""), json!(-7), json!(2.5), json!(true), json!([]), json!({}), json!("x".repeat(70_000))]
+            .into();
+    match value {
+        Value::Object(map) => {
+            for (key, item) in map {
+                let mut without = map.clone();
+                without.remove(key);
+                all.push(Value::Object(without));
+                for change in broken(item) {
+                    let mut with = map.clone();
+                    with.insert(key.clone(), change);
+                    all.push(Value::Object(with));
+                }
+            }
+            let mut with = map.clone();
+            with.insert("surprise".to_owned(), json!("!"));
+            all.push(Value::Object(with));
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                for change in broken(item) {
+                    let mut with = items.clone();
+                    with[index] = change;
+                    all.push(Value::Array(with));
+                }
+            }
+        }
+        _ => {}
+    }
+    all
+}
+
+/// Without what another validator knows otherwise: Nova's formats, and numbers written as texts.
+fn plain(schema: &Value) -> Value {
+    match schema {
+        Value::Object(map) => Value::Object(
+            map.iter()
+                .filter(|(key, value)| !(*key == "format" && value.is_string()))
+                .map(|(key, value)| (key.clone(), plain(value)))
+                .collect(),
+        ),
+        Value::Array(items) => Value::Array(items.iter().map(plain).collect()),
+        other => other.clone(),
+    }
+}
+
+#[actix_rt::test]
+async fn what_no_schema_accepts_is_refused() {
+    let Some(contract) = contract() else { return };
+    let cloud = Cloud::start(contract.clone()).await;
+    let uncovered = uncovered();
+    let soak = std::env::var_os("CHRONOVA_SOAK").is_some();
+    let (mut wrong, mut sent) = (Vec::new(), 0);
+    for operation in &operations(&contract) {
+        let operation = Operation(operation);
+        let Some(file) = operation.0["request_body_schema"].as_str() else { continue };
+        let left_out = APART.iter().any(|(id, _)| *id == operation.id()) || uncovered.contains(operation.id());
+        if operation.removed() || left_out {
+            continue;
+        }
+        for band in read(&contract.join(file))["body"].as_array().into_iter().flatten() {
+            let version = minor(band["min"].as_str().unwrap()).max(operation.min());
+            if version > operation.max() {
+                continue;
+            }
+            let judge = jsonschema::options()
+                .with_draft(jsonschema::Draft::Draft202012)
+                .build(&plain(&band["schema"]))
+                .unwrap();
+            let path = cloud.path(&operation, version).await;
+            let sample = cloud.sample(&operation, version);
+            let mut bodies: Vec<Value> = broken(&sample).into_iter().filter(|body| !judge.is_valid(body)).collect();
+            // An action is found by its key before its body is looked at.
+            if let Some(action) = operation.action() {
+                bodies.retain(|body| body.as_object().is_some_and(|map| map.len() == 1 && map.contains_key(action)));
+            }
+            // Every so many, so that all places have a turn; a long run tries them all.
+            let step = if soak { 1 } else { bodies.len() / 24 + 1 };
+            for body in bodies.into_iter().step_by(step) {
+                let answer =
+                    cloud.api.call(operation.method(), &path, &format!("2.{version}"), ADMIN, Some(body.clone())).await;
+                sent += 1;
+                let fault = &answer.body["badRequest"];
+                if answer.status != 400 || fault["code"] != 400 || !fault["message"].is_string() {
+                    let body: String = body.to_string().chars().take(200).collect();
+                    wrong.push(format!(
+                        "{} at 2.{version}: {body} gets {} {}",
+                        operation.id(),
+                        answer.status,
+                        answer.body
+                    ));
+                }
+            }
+        }
+    }
+    cloud.api.stop().await;
+    eprintln!("{sent} bodies were sent");
+    assert!(wrong.is_empty(), "{} of {sent} bodies:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(sent > 1000, "only {sent} bodies");
+}
+
+/// Query strings: an unknown key counts from the version on at which the schema says so, and a known key of the wrong form
+/// always.
+#[actix_rt::test]
+async fn query_strings_are_held_to_their_schemas() {
+    let Some(contract) = contract() else { return };
+    let cloud = Cloud::start(contract.clone()).await;
+    let uncovered = uncovered();
+    let (mut wrong, mut sent) = (Vec::new(), 0);
+    for operation in &operations(&contract) {
+        let operation = Operation(operation);
+        let Some(file) = operation.0["request_query_schema"].as_str() else { continue };
+        if operation.removed() || uncovered.contains(operation.id()) || operation.method() != "GET" {
+            continue;
+        }
+        for band in read(&contract.join(file))["query"].as_array().into_iter().flatten() {
+            let version = minor(band["min"].as_str().unwrap()).max(operation.min());
+            if version > operation.max() {
+                continue;
+            }
+            let path = cloud.path(&operation, version).await;
+            let schema = &band["schema"];
+            let judge = jsonschema::options().with_draft(jsonschema::Draft::Draft202012).build(&plain(schema)).unwrap();
+            let mut queries = vec![("surprise".to_owned(), "1".to_owned())];
+            for key in schema["properties"].as_object().into_iter().flatten().map(|(key, _)| key) {
+                for value in ["-1", "x", "", "1.5"] {
+                    queries.push((key.clone(), value.to_owned()));
+                }
+            }
+            for (key, value) in queries {
+                let asked = json!({key.as_str(): [value]});
+                // Only what is wrong whatever the formats say; numbers in texts are numbers to Nova.
+                let number = schema["properties"][&key]["items"]["type"].is_array();
+                if judge.is_valid(&asked) || number {
+                    continue;
+                }
+                let path = format!("{path}?{key}={value}");
+                let answer = cloud.api.call("GET", &path, &format!("2.{version}"), ADMIN, None).await;
+                sent += 1;
+                if answer.status != 400 || answer.body["badRequest"]["code"] != 400 {
+                    wrong.push(format!(
+                        "{} at 2.{version}: {path} gets {} {}",
+                        operation.id(),
+                        answer.status,
+                        answer.body
+                    ));
+                }
+            }
+        }
+    }
+    cloud.api.stop().await;
+    eprintln!("{sent} query strings were sent");
+    assert!(wrong.is_empty(), "{} of {sent}:\n{}", wrong.len(), wrong.join("\n"));
+}

@@ -1,0 +1,13 @@
+//! The Compute API held against its contract, operation by operation, on a living control plane: who may do what, and what
+//! is refused.
+//!
+//! [`world`] has something of everything that a path can name. [`policy_matrix`] asks each operation as everybody;
+//! [`bodies`] sends what no schema accepts. Beside them, `compute_operations` walks the routes and `compute_samples` the
+//! answers; `chronova-web` compares each schema with the contract's.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod bodies;
+mod policy_matrix;
+mod rules;
+mod world;

@@ -1,0 +1,75 @@
+//! Who may do what by default: each operation asked by everybody. What came out is kept in `tests/golden/policy-matrix.txt`
+//! (`EXPECTORATE=overwrite` writes it anew), and compared with what the contract's rules say.
+
+use std::fmt::Write as _;
+
+use chronova_tests::compute_api::{contract, read};
+
+use crate::rules::{PEOPLE, Person, Rules};
+use crate::world::{Cloud, Operation, operations};
+
+/// Where the answer is another than the operation's own rule says, and why.
+const APART: &[(&str, &str)] = &[
+    ("flavors.detail", "the rule is that of a field, and whoever it refuses does not see the field"),
+    ("flavors.show", "the rule is that of a field, and whoever it refuses does not see the field"),
+];
+
+/// Whose things the path names: something of the owner's, or the caller's own.
+fn target(operation: &Operation<'_>, person: &Person) -> (String, String) {
+    let (user, project) = person.token.split_once(':').unwrap_or_default();
+    let of_owner = [
+        "/servers/{",
+        "/os-server-groups/{",
+        "/os-security-groups/{",
+        "/os-security-group-rules/{",
+        "/os-quota-sets/{",
+        "/os-simple-tenant-usage/{",
+    ];
+    match of_owner.iter().any(|prefix| operation.path().starts_with(prefix)) {
+        true => ("owner".to_owned(), "web".to_owned()),
+        false => (user.to_owned(), project.to_owned()),
+    }
+}
+
+#[actix_rt::test]
+async fn everybody_gets_what_the_defaults_say() {
+    let Some(contract) = contract() else { return };
+    let rules = Rules::read(&read(&contract.join("policies.json")));
+    let mut cloud = Cloud::start(contract.clone()).await;
+    let mut matrix =
+        String::from("# What each operation answers to whom. 401, 403 and, for things of others, 404 are refusals.\n");
+    let names: Vec<String> = PEOPLE.iter().map(|person| format!("{:>7}", person.name)).collect();
+    writeln!(matrix, "{:<52} {:>5} {}", "# operation", "at", names.join(" ")).unwrap();
+    let mut wrong = Vec::new();
+    for operation in &operations(&contract) {
+        let operation = Operation(operation);
+        let (version, body) = cloud.body(&operation);
+        let mut line = format!("{:<52} {:>5}", operation.id(), format!("2.{version}"));
+        for person in PEOPLE {
+            let path = format!("/compute/v2.1{}", cloud.path(&operation, version).await);
+            let at = format!("2.{version}");
+            let answer =
+                cloud.api.ask_as(operation.method(), &path, &at, person.token, Some(person.roles), body.clone()).await;
+            write!(line, " {:>7}", answer.status).unwrap();
+            if let Some(rule) = operation.0["policy"]["rule"].as_str().filter(|_| !operation.removed()) {
+                let (user, project) = target(&operation, person);
+                let may = !person.token.is_empty() && rules.allow(rule, person, (&user, &project));
+                let refused = match answer.status {
+                    401 | 403 => true,
+                    // Things of others are not there; what is of nobody may be missing for other reasons.
+                    404 => !may || project == "web",
+                    501 => !may,
+                    _ => false,
+                };
+                if may == refused && !APART.iter().any(|(id, _)| *id == operation.id()) {
+                    wrong.push(format!("{} as {}: {} {}", operation.id(), person.name, answer.status, answer.body));
+                }
+            }
+            cloud.mend(&operation, answer.status).await;
+        }
+        writeln!(matrix, "{}", line.trim_end()).unwrap();
+    }
+    cloud.api.stop().await;
+    assert!(wrong.is_empty(), "{} answers:\n{}", wrong.len(), wrong.join("\n"));
+    expectorate::assert_contents("golden/policy-matrix.txt", &matrix);
+}

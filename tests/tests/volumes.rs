@@ -1,0 +1,8 @@
+//! The embedded volume service on simulated hosts: its processes, proven (see `process_harness`), and its API.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod volumes {
+    mod api;
+    mod processes;
+}

@@ -1,0 +1,243 @@
+//! Every process of a volume.
+
+use chronova_actors::ports::{NewContent, Volumes as _};
+use chronova_actors::process::volume::{create, delete, extend, snapshot, upload};
+use chronova_events::ids::{ImageId, InstanceId, VolumeId};
+use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
+use chronova_tests::process_harness::{Case, prove};
+use chronova_tests::volumes::{snapshot_of, word};
+use chronova_tests::world::{Life, World};
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+use uuid::Uuid;
+
+type Ask = for<'a> fn(&'a Life, InstanceId) -> LocalBoxFuture<'a, Result<(), String>>;
+type Before = for<'a> fn(&'a Life, InstanceId) -> LocalBoxFuture<'a, ()>;
+
+fn nothing(_: &Life, _: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async {}.boxed_local()
+}
+
+fn made(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        life.volume(VolumeId(id.0), NewContent::Blank).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+fn with_snapshot(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        made(life, id).await;
+        life.snapshot_volume(VolumeId(id.0), false).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+/// Another volume, of which the subject becomes a copy.
+const OTHER: VolumeId = VolumeId(Uuid::from_u128(0xBEEF));
+
+fn with_other(life: &Life, _: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        life.volume(OTHER, NewContent::Blank).await.unwrap();
+        life.settled().await;
+        life.snapshot_volume(OTHER, false).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+fn creation(before: Before, ask: Ask) -> Case {
+    Case {
+        definition: &create::DEFINITION,
+        before,
+        ask,
+        from: "ABSENT",
+        to: "available",
+        failed: "error",
+        failed_after: &[],
+        half_asked: &[],
+    }
+}
+
+#[actix_rt::test]
+async fn create_volume_is_proven() {
+    prove(&creation(nothing, |life, id| life.volume(VolumeId(id.0), NewContent::Blank).boxed_local())).await;
+}
+
+#[actix_rt::test]
+async fn create_volume_from_an_image_is_proven() {
+    let ask: Ask = |life, id| {
+        let image = NewContent::Image(ImageId(Uuid::nil()));
+        life.volume(VolumeId(id.0), image).boxed_local()
+    };
+    prove(&creation(nothing, ask)).await;
+}
+
+#[actix_rt::test]
+async fn create_volume_from_a_snapshot_or_a_volume_is_proven() {
+    prove(&creation(with_other, |life, id| {
+        life.volume(VolumeId(id.0), NewContent::Snapshot(snapshot_of(OTHER))).boxed_local()
+    }))
+    .await;
+    prove(&creation(with_other, |life, id| life.volume(VolumeId(id.0), NewContent::Volume(OTHER)).boxed_local())).await;
+}
+
+fn deletion(before: Before, ask: Ask, from: &'static str) -> Case {
+    Case {
+        definition: &delete::DEFINITION,
+        before,
+        ask,
+        from,
+        to: "ABSENT",
+        failed: "ABSENT",
+        failed_after: &[],
+        half_asked: &[],
+    }
+}
+
+#[actix_rt::test]
+async fn delete_volume_is_proven() {
+    let plain: Ask = |life, id| life.remove_volume(VolumeId(id.0), false, false).boxed_local();
+    prove(&deletion(made, plain, "available")).await;
+    let cascade: Ask = |life, id| life.remove_volume(VolumeId(id.0), false, true).boxed_local();
+    prove(&deletion(with_snapshot, cascade, "snapshot")).await;
+}
+
+#[actix_rt::test]
+async fn delete_during_creation_is_proven() {
+    let ask: Ask = |life, id| {
+        async move {
+            life.volume(VolumeId(id.0), NewContent::Blank).await?;
+            life.remove_volume(VolumeId(id.0), true, false).await
+        }
+        .boxed_local()
+    };
+    prove(&Case { half_asked: &["available"], ..deletion(nothing, ask, "ABSENT") }).await;
+}
+
+#[actix_rt::test]
+async fn extend_volume_is_proven() {
+    let case = Case {
+        definition: &extend::DEFINITION,
+        before: made,
+        ask: |life, id| life.extend_volume(VolumeId(id.0)).boxed_local(),
+        from: "available",
+        to: "larger",
+        failed: "error_extending",
+        failed_after: &[],
+        half_asked: &[],
+    };
+    prove(&case).await;
+}
+
+#[actix_rt::test]
+async fn create_snapshot_is_proven() {
+    let case = Case {
+        definition: &snapshot::CREATE,
+        before: made,
+        ask: |life, id| life.snapshot_volume(VolumeId(id.0), false).boxed_local(),
+        from: "available",
+        to: "snapshot",
+        failed: "snapshot in error",
+        failed_after: &[],
+        half_asked: &[],
+    };
+    prove(&case).await;
+}
+
+#[actix_rt::test]
+async fn delete_snapshot_is_proven() {
+    let case = Case {
+        definition: &snapshot::DELETE,
+        before: with_snapshot,
+        ask: |life, id| life.remove_snapshot(VolumeId(id.0)).boxed_local(),
+        from: "snapshot",
+        to: "available",
+        failed: "available",
+        failed_after: &[],
+        half_asked: &[],
+    };
+    prove(&case).await;
+}
+
+#[actix_rt::test]
+async fn upload_volume_is_proven() {
+    let case = Case {
+        definition: &upload::DEFINITION,
+        before: made,
+        ask: |life, id| life.upload_volume(VolumeId(id.0)).boxed_local(),
+        from: "available",
+        to: "available",
+        failed: "available",
+        failed_after: &[],
+        half_asked: &[],
+    };
+    prove(&case).await;
+}
+
+/// A volume is deleted although its host is down; when the host is back, what it still has is removed.
+#[actix_rt::test]
+async fn what_a_dead_host_keeps_is_removed_when_it_is_back() {
+    let world = World::new(1);
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    let id = VolumeId::random();
+    made(&life, InstanceId(id.0)).await;
+    world.fleet.kill_host(0);
+    life.hosts_up_of(0, 1).await;
+    life.remove_volume(id, false, false).await.unwrap();
+    assert!(life.settled().await);
+    assert_eq!(word(&world.views().await, id), "ABSENT");
+    assert_eq!(world.fleet.volumes(0).len(), 1, "nobody could remove it");
+    world.fleet.revive_host(0, true).unwrap();
+    life.until(|_| world.fleet.volumes(0).is_empty()).await;
+    life.stop().await;
+    world.check().await;
+}
+
+/// A host without room is given up for another.
+#[actix_rt::test]
+async fn another_host_is_tried_where_one_fails() {
+    let world = World::new(2);
+    let life = world.live(None, None).await;
+    life.hosts_up(2).await;
+    let id = VolumeId::random();
+    // Both pools are empty and alike, so the first in order is chosen.
+    let full = FaultPlan::default().with(Call::CreateVolume, When::Nth(1), Effect::NoRoom);
+    world.fleet.set_all_faults(&full);
+    life.volume(id, NewContent::Blank).await.unwrap();
+    assert!(life.settled().await);
+    let now = life.volumes.look(id).await.unwrap();
+    // Each host's first call fails: two attempts, and both are spent.
+    assert_eq!(now.status.as_str(), "error");
+    let next = VolumeId::random();
+    life.volume(next, NewContent::Blank).await.unwrap();
+    assert!(life.settled().await);
+    assert_eq!(life.volumes.look(next).await.unwrap().status.as_str(), "available");
+    life.stop().await;
+    world.check().await;
+}
+
+/// What the compute side does, and does again after it lost the answer.
+#[actix_rt::test]
+async fn attachments_may_be_repeated_at_every_step() {
+    let world = World::new(1);
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    let (id, server) = (VolumeId::random(), InstanceId::random());
+    made(&life, InstanceId(id.0)).await;
+    let attachment = life.attach_volume(id, server).await.unwrap();
+    assert_eq!(life.attach_volume(id, server).await.unwrap(), attachment);
+    assert_eq!(life.volumes.look(id).await.unwrap().status.as_str(), "in-use");
+    let refused = life.remove_volume(id, true, false).await.unwrap_err();
+    assert!(refused.starts_with("Invalid volume: Volume must not be migrating, attached"), "{refused}");
+    let meta = chronova_events::envelope::Meta::system("test");
+    for _ in 0..2 {
+        life.volumes.release(id, attachment, meta.clone()).await.unwrap();
+    }
+    assert_eq!(life.volumes.look(id).await.unwrap().status.as_str(), "available");
+    life.stop().await;
+    world.check().await;
+}

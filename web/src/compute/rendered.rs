@@ -1,0 +1,221 @@
+//! Servers as they were written last: a list of a thousand servers is mostly a thousand copies of text.
+//!
+//! What is kept is found by server, table and version, and counts only as long as everything that it was made of is the
+//! same: the very row (a read model never changes a row that somebody points to, it puts another one in its place), what
+//! the caller sees, and what other read models say of the server ([`Beside`]). It is a cache: bounded, and nobody misses
+//! what it drops.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+
+use chronova_events::ids::InstanceId;
+use chronova_projections::servers::ServerRow;
+
+use super::views::server::{Beside, Sees, ServerView};
+use crate::fields::FieldTable;
+use crate::microversion::Microversion;
+
+/// Text that is kept at the most, in bytes. A thousand servers in full take less than two million.
+const ROOM: usize = 16 << 20;
+const SHARDS: usize = 16;
+/// What an entry takes besides its text.
+const ENTRY: usize = 256;
+
+#[derive(Debug, PartialEq, Eq, Hash, Clone, Copy)]
+struct Key {
+    server: InstanceId,
+    /// Which table: their addresses differ.
+    table: usize,
+    version: Microversion,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// Weak, so that the read model need not copy a row that only the cache knows.
+    row: Weak<ServerRow>,
+    sees: Arc<Sees>,
+    beside: Beside,
+    text: Box<[u8]>,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    new: HashMap<Key, Entry>,
+    /// Those before; when the new ones take half of the room, these go.
+    old: HashMap<Key, Entry>,
+    taken: usize,
+}
+
+/// One per process.
+#[derive(Debug)]
+pub(super) struct Rendered {
+    shards: Vec<RwLock<Shard>>,
+    hasher: RandomState,
+    /// What callers saw last: most see the same, and what is the same one need not be compared.
+    sees: RwLock<Vec<Arc<Sees>>>,
+}
+
+/// Ways to see servers that are remembered.
+const SIGHTS: usize = 64;
+
+impl Default for Rendered {
+    fn default() -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            hasher: RandomState::new(),
+            sees: RwLock::default(),
+        }
+    }
+}
+
+impl Rendered {
+    /// The same as `sees`, and the same one as before if there was one.
+    pub(super) fn same(&self, sees: Sees) -> Arc<Sees> {
+        let known = |all: &[Arc<Sees>]| all.iter().find(|known| ***known == sees).cloned();
+        if let Some(known) = known(&self.sees.read().unwrap_or_else(PoisonError::into_inner)) {
+            return known;
+        }
+        let mut all = self.sees.write().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= SIGHTS {
+            all.clear();
+        }
+        let new = Arc::new(sees);
+        all.push(Arc::clone(&new));
+        new
+    }
+
+    /// Appends `view` as `table` shows it at `version`.
+    pub(super) fn write(
+        &self,
+        table: &'static FieldTable<ServerView>,
+        view: &ServerView,
+        version: Microversion,
+        out: &mut Vec<u8>,
+    ) {
+        let key = Key { server: view.row.id, table: std::ptr::from_ref(table).addr(), version };
+        let at = usize::try_from(self.hasher.hash_one(key)).unwrap_or(0) % SHARDS;
+        if self.shards[at].read().unwrap_or_else(PoisonError::into_inner).copy(&key, view, out) {
+            return;
+        }
+        let from = out.len();
+        table.write(view, version, out);
+        let entry = Entry {
+            row: Arc::downgrade(&view.row),
+            sees: Arc::clone(&view.sees),
+            beside: Beside::of(view),
+            text: out[from..].into(),
+        };
+        self.shards[at].write().unwrap_or_else(PoisonError::into_inner).keep(key, entry);
+    }
+}
+
+impl Shard {
+    fn copy(&self, key: &Key, view: &ServerView, out: &mut Vec<u8>) -> bool {
+        let found = self.new.get(key).or_else(|| self.old.get(key)).filter(|entry| entry.is_of(view));
+        found.map(|entry| out.extend_from_slice(&entry.text)).is_some()
+    }
+
+    fn keep(&mut self, key: Key, entry: Entry) {
+        let size = entry.text.len() + ENTRY;
+        if self.taken + size > ROOM / SHARDS / 2 {
+            self.old = std::mem::take(&mut self.new);
+            self.taken = 0;
+        }
+        self.taken += size;
+        if let Some(before) = self.new.insert(key, entry) {
+            self.taken -= before.text.len() + ENTRY;
+        }
+    }
+}
+
+impl Entry {
+    /// An address that is held, be it weakly, belongs to nobody else.
+    fn is_of(&self, view: &ServerView) -> bool {
+        std::ptr::eq(self.row.as_ptr(), Arc::as_ptr(&view.row))
+            && (Arc::ptr_eq(&self.sees, &view.sees) || self.sees == view.sees)
+            && self.beside.is_in(view)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chronova_events::envelope::Timestamp;
+    use chronova_events::fold::Fold as _;
+    use chronova_events::instance::{Instance, InstanceEvent, samples};
+
+    use super::*;
+    use crate::compute::views::server::SERVER;
+    use crate::links::Links;
+    use crate::microversion::v;
+
+    fn sees(extended: bool) -> Arc<Sees> {
+        let text = || "http://h:1".to_owned();
+        Arc::new(Sees {
+            links: Links { host: text(), root: text(), api: text(), project: None, path: String::new() },
+            extended,
+            host_status: false,
+            host_status_unknown: false,
+            extra_specs: false,
+            fault_details: false,
+            groups: false,
+            brief: false,
+        })
+    }
+
+    fn row(id: InstanceId) -> Option<Arc<ServerRow>> {
+        let request = samples().into_iter().find(|event| matches!(event, InstanceEvent::BuildRequested(_)))?;
+        let mut instance = Instance::default();
+        instance.evolve(&request, Timestamp(1));
+        Some(Arc::new(ServerRow { id, instance, actions: Vec::new() }))
+    }
+
+    fn view(row: &Arc<ServerRow>, sees: &Arc<Sees>) -> Option<ServerView> {
+        ServerView::new(Arc::clone(row), None, sees, |_| "instance-1".to_owned())
+    }
+
+    #[test]
+    fn whatever_changes_is_written_anew() -> Result<(), &'static str> {
+        let cache = Rendered::default();
+        let (own, all) = (sees(false), sees(true));
+        let id = InstanceId::random();
+        let mut row = row(id).ok_or("no sample")?;
+        let check = |view: &ServerView| {
+            for version in [v(2, 1), v(2, 96)] {
+                // The second time comes from the cache.
+                for _ in 0..2 {
+                    let (mut cached, mut fresh) = (Vec::new(), Vec::new());
+                    cache.write(&SERVER, view, version, &mut cached);
+                    SERVER.write(view, version, &mut fresh);
+                    assert_eq!(String::from_utf8_lossy(&cached), String::from_utf8_lossy(&fresh));
+                }
+            }
+        };
+        check(&view(&row, &own).ok_or("no view")?);
+        check(&view(&row, &all).ok_or("no view")?);
+        check(&ServerView { zone: Some("elsewhere".to_owned()), ..view(&row, &own).ok_or("no view")? });
+        check(&ServerView { host_status: "DOWN", ..view(&row, &own).ok_or("no view")? });
+        // As a read model changes it: nobody else holds the row, so it is changed where it is.
+        if let Instance::Alive(alive) = &mut Arc::make_mut(&mut row).instance {
+            alive.request.name = "another".to_owned();
+        }
+        check(&view(&row, &own).ok_or("no view")?);
+        Ok(())
+    }
+
+    #[test]
+    fn it_is_bounded() -> Result<(), &'static str> {
+        let (cache, sees) = (Rendered::default(), sees(false));
+        let mut text = Vec::new();
+        for _ in 0..20_000 {
+            let row = row(InstanceId::random()).ok_or("no sample")?;
+            text.clear();
+            cache.write(&SERVER, &view(&row, &sees).ok_or("no view")?, v(2, 96), &mut text);
+        }
+        let kept =
+            cache.shards.iter().filter_map(|shard| shard.read().ok().map(|shard| shard.new.len() + shard.old.len()));
+        let kept: usize = kept.sum();
+        assert!(kept > 1_000 && kept * (text.len() + ENTRY) <= ROOM, "{kept} of {} bytes", text.len());
+        Ok(())
+    }
+}

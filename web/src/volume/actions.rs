@@ -1,0 +1,236 @@
+//! `/volumes/{id}/action`: what is done with a volume by itself. What has to do with servers is in `attach_actions`.
+
+use chronova_actors::volume::{PairsChange, VolumeCommand};
+use chronova_events::ids::{ImageId, ProcessId};
+use chronova_events::image::{ImageAttributes, ImageCreated, Visibility};
+use chronova_events::volume::{VolumeRecord, VolumeStatus};
+use serde_json::{Value, json};
+
+use super::{bodies, command, listing, permitted, shown, target, views, volumes};
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::policy::Permit;
+use crate::reply::Reply;
+use crate::route::{Route, action};
+
+pub(super) const PATH: &str = "/volumes/{volume_id}/action";
+
+pub(super) const ROUTES: &[Route] = &[
+    action("volumes.os-extend", PATH, "os-extend", handler!(extend)).policy_on_target("volume:extend"),
+    action("volumes.os-set_bootable", PATH, "os-set_bootable", handler!(set_bootable))
+        .policy_on_target("volume:update"),
+    action("volumes.os-update_readonly_flag", PATH, "os-update_readonly_flag", handler!(set_readonly))
+        .policy_on_target("volume:update_readonly_flag"),
+    action("volumes.os-set_image_metadata", PATH, "os-set_image_metadata", handler!(set_image))
+        .policy_on_target("volume_extension:volume_image_metadata:set"),
+    action("volumes.os-show_image_metadata", PATH, "os-show_image_metadata", handler!(show_image))
+        .policy_on_target("volume_extension:volume_image_metadata:show"),
+    action("volumes.os-unset_image_metadata", PATH, "os-unset_image_metadata", handler!(unset_image))
+        .policy_on_target("volume_extension:volume_image_metadata:remove"),
+    action("volumes.os-reset_status", PATH, "os-reset_status", handler!(reset))
+        .policy_on_target("volume_extension:volume_admin_actions:reset_status"),
+    action("volumes.os-force_delete", PATH, "os-force_delete", handler!(force_delete))
+        .policy_on_target("volume_extension:volume_admin_actions:force_delete"),
+    action("volumes.os-retype", PATH, "os-retype", handler!(retype)).policy_on_target("volume:retype"),
+    action("volumes.os-volume_upload_image", PATH, "os-volume_upload_image", handler!(upload))
+        .policy_on_target("volume_extension:volume_actions:upload_image"),
+];
+
+/// A text of the action that must be there.
+fn text<'a>(body: &'a Value, key: &str) -> Result<&'a str, Fault> {
+    body[key].as_str().filter(|text| !text.is_empty()).ok_or_else(|| required(key))
+}
+
+fn required(key: &str) -> Fault {
+    Fault::bad_request(format!("Invalid input for field/attribute {key}: '{key}' is a required property"))
+}
+
+async fn extend(ctx: Ctx) -> Result<Reply, Fault> {
+    let (volume, permit) = permitted(&ctx)?;
+    let value = &ctx.action_body()["new_size"];
+    let number = value.as_u64().or_else(|| value.as_str().and_then(|text| text.parse().ok()));
+    let size = number.filter(|size| *size > 0).and_then(|size| u32::try_from(size).ok());
+    let size = size.ok_or_else(|| {
+        Fault::bad_request(format!(
+            "Invalid input for field/attribute new_size. Value: {value}. A positive integer is required"
+        ))
+    })?;
+    let attached = bodies::extends_used_volumes(ctx.version);
+    if attached && volume.status == VolumeStatus::InUse {
+        ctx.authorize_rule("volume:extend_attached_volume", &target(&volume))?;
+    }
+    let meta = dispatch::meta(&permit);
+    shown(&ctx, ctx.app.volumes()?.extend(volume.created.volume, size, attached, meta).await).await?;
+    Ok(Reply::empty(202))
+}
+
+async fn set_bootable(ctx: Ctx) -> Result<Reply, Fault> {
+    let (volume, permit) = permitted(&ctx)?;
+    let value = ctx.action_body().get("bootable").ok_or_else(|| required("bootable"))?;
+    let bootable = Some(listing::flag(value, "bootable")?);
+    command(&ctx, &permit, volume.created.volume, VolumeCommand::Flag { bootable, readonly: None }).await?;
+    Ok(Reply::empty(200))
+}
+
+async fn set_readonly(ctx: Ctx) -> Result<Reply, Fault> {
+    let (volume, permit) = permitted(&ctx)?;
+    let value = ctx.action_body().get("readonly").ok_or_else(|| required("readonly"))?;
+    let readonly = Some(listing::flag(value, "readonly")?);
+    command(&ctx, &permit, volume.created.volume, VolumeCommand::Flag { bootable: None, readonly }).await?;
+    Ok(Reply::empty(202))
+}
+
+fn image_metadata(volume: &VolumeRecord) -> Reply {
+    let extra = volume.image.as_ref().map(|image| image.extra.clone()).unwrap_or_default();
+    Reply::ok(json!({"metadata": views::pairs(&extra)}))
+}
+
+async fn set_image(ctx: Ctx) -> Result<Reply, Fault> {
+    let (volume, permit) = permitted(&ctx)?;
+    let pairs = volumes::pairs(&ctx.action_body()["metadata"]);
+    let change = VolumeCommand::ChangeImageMetadata(PairsChange::Merge(pairs));
+    command(&ctx, &permit, volume.created.volume, change).await?;
+    Ok(image_metadata(&*super::visible(&ctx, volume.created.volume)?))
+}
+
+async fn show_image(ctx: Ctx) -> Result<Reply, Fault> {
+    let (volume, _) = permitted(&ctx)?;
+    Ok(image_metadata(&volume))
+}
+
+async fn unset_image(ctx: Ctx) -> Result<Reply, Fault> {
+    let (volume, permit) = permitted(&ctx)?;
+    let key = text(ctx.action_body(), "key")?.to_owned();
+    let change = VolumeCommand::ChangeImageMetadata(PairsChange::Remove(key));
+    command(&ctx, &permit, volume.created.volume, change).await?;
+    Ok(Reply::empty(200))
+}
+
+async fn reset(ctx: Ctx) -> Result<Reply, Fault> {
+    let (volume, permit) = permitted(&ctx)?;
+    let body = ctx.action_body();
+    let known = |text: &str| {
+        let unknown = || {
+            Fault::bad_request(format!(
+                "Invalid input for field/attribute status. Value: {text}. '{text}' is no known status"
+            ))
+        };
+        VolumeStatus::parse(text).ok_or_else(unknown)
+    };
+    let status = body["status"].as_str().map(known).transpose()?;
+    let attach = body["attach_status"].as_str();
+    if let Some(wrong) = attach.filter(|text| !matches!(*text, "attached" | "detached")) {
+        let message =
+            format!("Invalid input for field/attribute attach_status. Value: {wrong}. '{wrong}' is no known status");
+        return Err(Fault::bad_request(message));
+    }
+    if status.is_none() && attach.is_none() && body["migration_status"].is_null() {
+        return Err(Fault::bad_request("Must specify 'status', 'attach_status' or 'migration_status' for update."));
+    }
+    let reset = VolumeCommand::Reset { status, detached: attach == Some("detached") };
+    command(&ctx, &permit, volume.created.volume, reset).await?;
+    Ok(Reply::empty(202))
+}
+
+async fn force_delete(ctx: Ctx) -> Result<Reply, Fault> {
+    let (volume, permit) = permitted(&ctx)?;
+    let meta = dispatch::meta(&permit);
+    shown(&ctx, ctx.app.volumes()?.remove(volume.created.volume, true, false, meta).await).await?;
+    Ok(Reply::empty(202))
+}
+
+/// There is one pool, so there is nowhere to move a volume to; its type says what it was made as.
+async fn retype(ctx: Ctx) -> Result<Reply, Fault> {
+    let (volume, _) = permitted(&ctx)?;
+    let wanted = text(ctx.action_body(), "new_type")?;
+    let kinds = ctx.house()?.views.volumes.read(|view| view.types.clone());
+    let known = kinds.named(wanted).or_else(|| wanted.parse().ok().and_then(|id| kinds.by_id.get(&id)));
+    let known = known.ok_or_else(|| Fault::not_found(format!("Volume type with name {wanted} could not be found.")))?;
+    if known.id == volume.created.volume_type {
+        return Err(Fault::bad_request("Invalid input received: Retype requires a different volume type"));
+    }
+    Err(Fault::bad_request("Invalid volume: The volume's storage does not support changing its type."))
+}
+
+/// The image that the content is to become, as it is announced.
+fn announced(ctx: &Ctx, volume: &VolumeRecord) -> Result<ImageCreated, Fault> {
+    let body = ctx.action_body();
+    let word = |key: &str, default: &str| body[key].as_str().unwrap_or(default).to_owned();
+    let (disk_format, container_format) = (word("disk_format", "raw"), word("container_format", "bare"));
+    if (disk_format.as_str(), container_format.as_str()) != ("raw", "bare") {
+        return Err(Fault::bad_request(
+            "Invalid input received: volumes can be uploaded with disk_format raw and container_format bare only",
+        ));
+    }
+    let visibility = match body["visibility"].as_str() {
+        None => Visibility::Shared,
+        Some(text) => Visibility::parse(text).ok_or_else(|| {
+            Fault::bad_request(format!("Invalid input for field/attribute visibility. Value: {text}"))
+        })?,
+    };
+    let own = ["checksum", "container_format", "disk_format", "image_id", "image_name", "min_disk", "min_ram", "size"];
+    let extra = volume.image.as_ref().map(|image| image.extra.clone()).unwrap_or_default();
+    let properties = extra.into_iter().filter(|(key, _)| !own.contains(&key.as_str())).collect();
+    let attributes = ImageAttributes {
+        name: Some(text(body, "image_name")?.to_owned()),
+        owner: ctx.caller().project.clone(),
+        visibility,
+        disk_format: Some(disk_format),
+        container_format: Some(container_format),
+        min_disk_gib: volume.image.as_ref().map_or(0, |image| image.snapshot.min_disk_gib),
+        min_ram_mib: volume.image.as_ref().map_or(0, |image| image.snapshot.min_memory_mib).try_into().unwrap_or(0),
+        protected: listing::flag(&body["protected"], "protected")?,
+        hidden: false,
+        tags: Vec::new(),
+        properties,
+    };
+    Ok(ImageCreated { image: ImageId::random(), attributes })
+}
+
+async fn upload(ctx: Ctx) -> Result<Reply, Fault> {
+    let (volume, permit) = permitted(&ctx)?;
+    let created = announced(&ctx, &volume)?;
+    if created.attributes.visibility == Visibility::Public {
+        ctx.authorize_rule("volume_extension:volume_actions:upload_public", &target(&volume))?;
+    }
+    let force = listing::flag(&ctx.action_body()["force"], "force")?;
+    let (image, attributes) = (created.image, created.attributes.clone());
+    crate::image::announce(&ctx, &permit, created).await?;
+    if let Err(fault) = begin_upload(&ctx, &permit, &volume, image, force).await {
+        crate::image::withdraw(&ctx, &permit, image).await;
+        return Err(fault);
+    }
+    let now = super::visible(&ctx, volume.created.volume)?;
+    Ok(Reply::json(202, uploading(&ctx, &now, image, &attributes)?))
+}
+
+async fn begin_upload(
+    ctx: &Ctx,
+    permit: &Permit,
+    volume: &VolumeRecord,
+    image: ImageId,
+    force: bool,
+) -> Result<(), Fault> {
+    let process = ProcessId::derive(image.0, "upload");
+    command(ctx, permit, volume.created.volume, VolumeCommand::Upload { process, image, force }).await
+}
+
+fn uploading(ctx: &Ctx, volume: &VolumeRecord, image: ImageId, attributes: &ImageAttributes) -> Result<Value, Fault> {
+    let kind = ctx.house()?.views.volumes.read(|view| view.types.by_id.get(&volume.created.volume_type).cloned());
+    Ok(json!({"os-volume_upload_image": {
+        "id": volume.created.volume,
+        "updated_at": views::time(volume.updated_at),
+        "status": volume.status.as_str(),
+        "display_description": volume.description,
+        "size": volume.size_gb,
+        "volume_type": kind.map(|kind| views::types::shown(&kind, false, false)),
+        "image_id": image,
+        "container_format": attributes.container_format,
+        "disk_format": attributes.disk_format,
+        "image_name": attributes.name,
+        "protected": attributes.protected,
+        "visibility": attributes.visibility.as_str(),
+    }}))
+}

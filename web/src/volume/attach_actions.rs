@@ -1,0 +1,169 @@
+//! `/volumes/{id}/action`: what has to do with servers, in the form from before attachments were a resource.
+
+use chronova_actors::volume::VolumeCommand;
+use chronova_events::ids::{AttachmentId, InstanceId};
+use chronova_events::volume::{AttachMode, VolumeRecord};
+use serde_json::{Value, json};
+
+use super::actions::PATH;
+use super::{command, permitted, views};
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::policy::Permit;
+use crate::reply::Reply;
+use crate::route::{Route, action};
+
+pub(super) const ROUTES: &[Route] = &[
+    action("volumes.os-attach", PATH, "os-attach", handler!(attach))
+        .policy_on_target("volume_extension:volume_actions:attach"),
+    action("volumes.os-detach", PATH, "os-detach", handler!(detach))
+        .policy_on_target("volume_extension:volume_actions:detach"),
+    action("volumes.os-force_detach", PATH, "os-force_detach", handler!(detach))
+        .policy_on_target("volume_extension:volume_admin_actions:force_detach"),
+    action("volumes.os-reserve", PATH, "os-reserve", handler!(reserve))
+        .policy_on_target("volume_extension:volume_actions:reserve"),
+    action("volumes.os-unreserve", PATH, "os-unreserve", handler!(unreserve))
+        .policy_on_target("volume_extension:volume_actions:unreserve"),
+    action("volumes.os-begin_detaching", PATH, "os-begin_detaching", handler!(begin_detaching))
+        .policy_on_target("volume_extension:volume_actions:begin_detaching"),
+    action("volumes.os-roll_detaching", PATH, "os-roll_detaching", handler!(roll_detaching))
+        .policy_on_target("volume_extension:volume_actions:roll_detaching"),
+    action("volumes.os-initialize_connection", PATH, "os-initialize_connection", handler!(initialize))
+        .policy_on_target("volume_extension:volume_actions:initialize_connection"),
+    action("volumes.os-terminate_connection", PATH, "os-terminate_connection", handler!(terminate))
+        .policy_on_target("volume_extension:volume_actions:terminate_connection"),
+];
+
+/// Sends one command without any parameters.
+async fn plain(ctx: &Ctx, wanted: VolumeCommand) -> Result<Reply, Fault> {
+    let (volume, permit) = permitted(ctx)?;
+    command(ctx, &permit, volume.created.volume, wanted).await?;
+    Ok(Reply::empty(202))
+}
+
+async fn reserve(ctx: Ctx) -> Result<Reply, Fault> {
+    plain(&ctx, VolumeCommand::Keep).await
+}
+
+async fn unreserve(ctx: Ctx) -> Result<Reply, Fault> {
+    plain(&ctx, VolumeCommand::LetGo).await
+}
+
+async fn begin_detaching(ctx: Ctx) -> Result<Reply, Fault> {
+    plain(&ctx, VolumeCommand::BeginDetaching).await
+}
+
+async fn roll_detaching(ctx: Ctx) -> Result<Reply, Fault> {
+    plain(&ctx, VolumeCommand::RollDetaching).await
+}
+
+/// What an attachment in the older form says.
+struct Wanted {
+    instance: Option<InstanceId>,
+    host: String,
+    device: Option<String>,
+    mode: AttachMode,
+}
+
+fn wanted(body: &Value) -> Result<Wanted, Fault> {
+    let instance = match body["instance_uuid"].as_str() {
+        Some(text) => Some(text.parse().map_err(|_| Fault::bad_request("Invalid input received: instance_uuid"))?),
+        None => None,
+    };
+    let host = body["host_name"].as_str().map(str::to_owned);
+    if instance.is_none() && host.is_none() {
+        return Err(Fault::bad_request("Invalid request to attach volume to an invalid target"));
+    }
+    let mode = match body["mode"].as_str().unwrap_or("rw") {
+        "rw" => AttachMode::ReadWrite,
+        "ro" => AttachMode::ReadOnly,
+        _ => {
+            return Err(Fault::bad_request(
+                "Invalid request to attach volume with an invalid mode. Attaching mode should be 'rw' or 'ro'",
+            ));
+        }
+    };
+    let device = body["mountpoint"].as_str().map(str::to_owned);
+    Ok(Wanted { instance, host: host.unwrap_or_default(), device, mode })
+}
+
+/// Reserved, connected and complete in one: whoever asks has done the work.
+async fn attach(ctx: Ctx) -> Result<Reply, Fault> {
+    let (volume, permit) = permitted(&ctx)?;
+    let Wanted { instance, host, device, mode } = wanted(ctx.action_body())?;
+    let id = volume.created.volume;
+    command(&ctx, &permit, id, VolumeCommand::LetGo).await?;
+    let attachment = AttachmentId::random();
+    command(&ctx, &permit, id, VolumeCommand::Reserve { attachment, instance, mode }).await?;
+    // Who attaches in this form says where it did so; that it can is not asked.
+    let connect = VolumeCommand::Connect { attachment, host, device, mode, shared: true };
+    command(&ctx, &permit, id, connect).await?;
+    command(&ctx, &permit, id, VolumeCommand::Complete { attachment }).await?;
+    Ok(Reply::empty(202))
+}
+
+/// The attachment that is meant: the one named, or the only one.
+fn meant(volume: &VolumeRecord, body: &Value) -> Result<Option<AttachmentId>, Fault> {
+    match (body["attachment_id"].as_str(), volume.attachments.len()) {
+        (Some(text), _) => {
+            let known = text.parse().ok().filter(|id| volume.attachments.contains_key(id));
+            let missing = || {
+                Fault::not_found(format!("Volume attachment could not be found with filter: attachment_id = {text}."))
+            };
+            known.map(Some).ok_or_else(missing)
+        }
+        (None, 0 | 1) => Ok(volume.attachments.keys().next().copied()),
+        (None, _) => Err(Fault::bad_request(
+            "Invalid volume: Detach volume failed: More than one attachment, but no attachment_id provided.",
+        )),
+    }
+}
+
+async fn detach(ctx: Ctx) -> Result<Reply, Fault> {
+    let (volume, permit) = permitted(&ctx)?;
+    if let Some(attachment) = meant(&volume, ctx.action_body())? {
+        command(&ctx, &permit, volume.created.volume, VolumeCommand::Release { attachment }).await?;
+    }
+    Ok(Reply::empty(202))
+}
+
+fn connector(ctx: &Ctx) -> Result<&Value, Fault> {
+    let connector = &ctx.action_body()["connector"];
+    connector.is_object().then_some(connector).ok_or_else(|| {
+        Fault::bad_request("Invalid input for field/attribute connector: 'connector' is a required property")
+    })
+}
+
+async fn initialize(ctx: Ctx) -> Result<Reply, Fault> {
+    let (volume, permit) = permitted(&ctx)?;
+    let host = connector(&ctx)?["host"].as_str().unwrap_or_default().to_owned();
+    check_host(&ctx, &volume, &host)?;
+    note(&permit);
+    let way = ctx.app.volumes()?.way_to(&volume, AttachMode::ReadWrite);
+    Ok(Reply::ok(json!({"connection_info": views::attachment::connection(&way)})))
+}
+
+/// The way to a volume needs no preparation, so nothing is recorded; who asked is in the server's log.
+fn note(permit: &Permit) {
+    tracing::debug!(request = %dispatch::meta(permit).correlation, "a host was told how to reach a volume");
+}
+
+fn check_host(ctx: &Ctx, volume: &VolumeRecord, host: &str) -> Result<(), Fault> {
+    let shared = ctx.app.volumes()?.options.shared;
+    match &volume.place {
+        Some((_, on)) if !shared && on != host && !host.is_empty() => Err(Fault::bad_request(format!(
+            "Invalid volume: Volume {} is on host {on} and cannot be reached from host {host}.",
+            volume.created.volume
+        ))),
+        _ => Ok(()),
+    }
+}
+
+async fn terminate(ctx: Ctx) -> Result<Reply, Fault> {
+    let (_, permit) = permitted(&ctx)?;
+    connector(&ctx)?;
+    note(&permit);
+    Ok(Reply::empty(202))
+}

@@ -1,0 +1,173 @@
+//! `/attachments` (3.27): keeping a volume for a server, telling a host how it reaches it, saying that the server has it.
+
+use std::sync::Arc;
+
+use chronova_actors::volume::VolumeCommand;
+use chronova_events::ids::{AttachmentId, InstanceId, VolumeId};
+use chronova_events::volume::{AttachMode, Attachment, VolumeRecord};
+use serde_json::{Value, json};
+
+use super::views::attachment as views;
+use super::{bodies, command, listing, no_volume, shown, target, visible};
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::policy::Permit;
+use crate::reply::Reply;
+use crate::route::{Route, action, delete, get, post, put};
+
+pub(super) const ROUTES: &[Route] = &[
+    get("attachments.index", "/attachments", handler!(index)).policy("volume:get_all").since(3, 27),
+    get("attachments.detail", "/attachments/detail", handler!(detail)).policy("volume:get_all").since(3, 27),
+    post("attachments.create", "/attachments", handler!(create))
+        .policy_on_target("volume:attachment_create")
+        .body(bodies::create_attachment)
+        .since(3, 27),
+    get("attachments.show", "/attachments/{attachment_id}", handler!(show)).policy_on_target("volume:get").since(3, 27),
+    put("attachments.update", "/attachments/{attachment_id}", handler!(update))
+        .policy_on_target("volume:attachment_update")
+        .body(bodies::update_attachment)
+        .since(3, 27),
+    delete("attachments.delete", "/attachments/{attachment_id}", handler!(remove))
+        .policy_on_target("volume:attachment_delete")
+        .since(3, 27),
+    action("attachments.os-complete", "/attachments/{attachment_id}/action", "os-complete", handler!(complete))
+        .policy_on_target("volume:attachment_complete")
+        .since(3, 44),
+];
+
+fn no_attachment(id: &str) -> String {
+    format!("Volume attachment could not be found with filter: attachment_id = {id}.")
+}
+
+/// The attachment of the path, with its volume, and the permit of the route's rule on it.
+fn permitted(ctx: &Ctx) -> Result<(Arc<VolumeRecord>, AttachmentId, Permit), Fault> {
+    let id = ctx.id::<AttachmentId>("attachment_id", no_attachment)?;
+    let found = ctx.house()?.views.volumes.read(|view| view.of_attachment(id));
+    let caller = ctx.caller();
+    let own = |volume: &Arc<VolumeRecord>| caller.is_admin || caller.project.as_ref() == Some(&volume.created.project);
+    let volume = found.filter(own).ok_or_else(|| Fault::not_found(no_attachment(ctx.param("attachment_id"))))?;
+    let permit = ctx.authorize(&target(&volume))?;
+    Ok((volume, id, permit))
+}
+
+fn known(volume: &VolumeRecord, id: AttachmentId) -> Result<&Attachment, Fault> {
+    volume.attachments.get(&id).ok_or_else(|| Fault::not_found(no_attachment(&id.to_string())))
+}
+
+/// An attachment as this caller sees it: a host's way to the volume is told once there is one.
+fn view(ctx: &Ctx, volume: &VolumeRecord, id: AttachmentId) -> Result<Value, Fault> {
+    let attachment = known(volume, id)?;
+    let way = attachment.host.is_some().then(|| ctx.app.volumes().map(|all| all.way_to(volume, attachment.mode)));
+    Ok(views::shown(volume.created.volume, id, attachment, way.transpose()?.as_ref()))
+}
+
+fn rows(ctx: &Ctx, detailed: bool) -> Result<Vec<Value>, Fault> {
+    let all = listing::all_projects(ctx)?;
+    let own = ctx.caller().project.clone();
+    let found = ctx.house()?.views.volumes.read(|view| view.of(own.as_ref().filter(|_| !all)));
+    let mut rows = Vec::new();
+    for volume in &found {
+        for (id, attachment) in &volume.attachments {
+            rows.push(match detailed {
+                true => view(ctx, volume, *id)?,
+                false => views::listed(volume.created.volume, *id, attachment),
+            });
+        }
+    }
+    let wanted = ctx.query.last("instance_id").map(str::to_owned);
+    rows.retain(|row| wanted.as_ref().is_none_or(|wanted| row["instance"] == json!(wanted)));
+    let mut rows = listing::filter(rows, &ctx.query);
+    listing::sort(&mut rows, &ctx.query)?;
+    Ok(rows)
+}
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    listing::page(&ctx, "attachments", "attachments", rows(&ctx, false)?)
+}
+
+async fn detail(ctx: Ctx) -> Result<Reply, Fault> {
+    listing::page(&ctx, "attachments", "attachments/detail", rows(&ctx, true)?)
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let (volume, id, _) = permitted(&ctx)?;
+    Ok(Reply::ok(json!({"attachment": view(&ctx, &volume, id)?})))
+}
+
+/// Where a connector says it is.
+fn place(connector: &Value) -> Result<(String, Option<String>, Option<AttachMode>), Fault> {
+    let text = |key: &str| connector[key].as_str().map(str::to_owned);
+    let host = text("host").ok_or_else(|| {
+        Fault::bad_request("Invalid input received: Connector doesn't have required information: host")
+    })?;
+    let mode = match connector["mode"].as_str() {
+        Some("ro") => Some(AttachMode::ReadOnly),
+        Some("rw") => Some(AttachMode::ReadWrite),
+        _ => None,
+    };
+    Ok((host, text("mountpoint"), mode))
+}
+
+async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    let body = &ctx.body["attachment"];
+    let text = body["volume_uuid"].as_str().unwrap_or_default();
+    let volume: VolumeId = text.parse().map_err(|_| Fault::not_found(no_volume(text)))?;
+    let permit = {
+        let known = visible(&ctx, volume)?;
+        ctx.authorize(&target(&known))?
+    };
+    let instance = body["instance_uuid"].as_str().and_then(|text| text.parse::<InstanceId>().ok());
+    let mode = if body["mode"] == "ro" { AttachMode::ReadOnly } else { AttachMode::ReadWrite };
+    let attachment = AttachmentId::random();
+    let connector = Some(&body["connector"]).filter(|connector| connector.is_object());
+    let place = connector.map(place).transpose()?;
+    command(&ctx, &permit, volume, VolumeCommand::Reserve { attachment, instance, mode }).await?;
+    if let Some((host, device, wanted)) = place {
+        let at = (host.as_str(), device.as_deref());
+        if let Err(fault) = connect(&ctx, &permit, volume, attachment, at, wanted.unwrap_or(mode)).await {
+            command(&ctx, &permit, volume, VolumeCommand::Release { attachment }).await?;
+            return Err(fault);
+        }
+    }
+    Ok(Reply::ok(json!({"attachment": view(&ctx, &*visible(&ctx, volume)?, attachment)?})))
+}
+
+async fn connect(
+    ctx: &Ctx,
+    permit: &Permit,
+    volume: VolumeId,
+    attachment: AttachmentId,
+    at: (&str, Option<&str>),
+    mode: AttachMode,
+) -> Result<(), Fault> {
+    let service = ctx.app.volumes()?;
+    let connected = service.connection(volume, attachment, at, mode, dispatch::meta(permit)).await;
+    shown(ctx, connected.map(|(_, position)| position)).await
+}
+
+async fn update(ctx: Ctx) -> Result<Reply, Fault> {
+    let (volume, id, permit) = permitted(&ctx)?;
+    let (host, device, mode) = place(&ctx.body["attachment"]["connector"])?;
+    let mode = mode.unwrap_or(known(&volume, id)?.mode);
+    let volume = volume.created.volume;
+    connect(&ctx, &permit, volume, id, (&host, device.as_deref()), mode).await?;
+    Ok(Reply::ok(json!({"attachment": view(&ctx, &*visible(&ctx, volume)?, id)?})))
+}
+
+async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
+    let (volume, attachment, permit) = permitted(&ctx)?;
+    let id = volume.created.volume;
+    command(&ctx, &permit, id, VolumeCommand::Release { attachment }).await?;
+    let left = visible(&ctx, id)?;
+    let left: Vec<Value> =
+        left.attachments.iter().map(|(other, attachment)| views::listed(id, *other, attachment)).collect();
+    Ok(Reply::ok(json!({"attachments": left})))
+}
+
+async fn complete(ctx: Ctx) -> Result<Reply, Fault> {
+    let (volume, attachment, permit) = permitted(&ctx)?;
+    command(&ctx, &permit, volume.created.volume, VolumeCommand::Complete { attachment }).await?;
+    Ok(Reply::empty(204))
+}

@@ -1,0 +1,165 @@
+//! `/volumes/{id}/metadata` and `/snapshots/{id}/metadata`.
+
+use chronova_actors::volume::{Description, PairsChange, VolumeCommand};
+use serde_json::{Map, Value, json};
+
+use super::{bodies, command, permitted, snapshots, views, visible, volumes};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, delete, get, post, put};
+
+pub(super) const ROUTES: &[Route] = &[
+    get("volume_metadata.index", "/volumes/{volume_id}/metadata", handler!(index))
+        .policy_on_target("volume:get_volume_metadata"),
+    post("volume_metadata.create", "/volumes/{volume_id}/metadata", handler!(merge))
+        .policy_on_target("volume:create_volume_metadata")
+        .body(bodies::metadata),
+    put("volume_metadata.update_all", "/volumes/{volume_id}/metadata", handler!(replace))
+        .policy_on_target("volume:update_volume_metadata")
+        .body(bodies::metadata),
+    get("volume_metadata.show", "/volumes/{volume_id}/metadata/{key}", handler!(show))
+        .policy_on_target("volume:get_volume_metadata"),
+    put("volume_metadata.update", "/volumes/{volume_id}/metadata/{key}", handler!(set))
+        .policy_on_target("volume:update_volume_metadata")
+        .body(bodies::meta_item),
+    delete("volume_metadata.delete", "/volumes/{volume_id}/metadata/{key}", handler!(remove))
+        .policy_on_target("volume:delete_volume_metadata"),
+    get("snapshot_metadata.index", "/snapshots/{snapshot_id}/metadata", handler!(of_snapshot))
+        .policy_on_target("volume:get_snapshot_metadata"),
+    post("snapshot_metadata.create", "/snapshots/{snapshot_id}/metadata", handler!(merge_of_snapshot))
+        .policy_on_target("volume:update_snapshot_metadata")
+        .body(bodies::metadata),
+    put("snapshot_metadata.update_all", "/snapshots/{snapshot_id}/metadata", handler!(replace_of_snapshot))
+        .policy_on_target("volume:update_snapshot_metadata")
+        .body(bodies::metadata),
+    get("snapshot_metadata.show", "/snapshots/{snapshot_id}/metadata/{key}", handler!(show_of_snapshot))
+        .policy_on_target("volume:get_snapshot_metadata"),
+    put("snapshot_metadata.update", "/snapshots/{snapshot_id}/metadata/{key}", handler!(set_of_snapshot))
+        .policy_on_target("volume:update_snapshot_metadata")
+        .body(bodies::meta_item),
+    delete("snapshot_metadata.delete", "/snapshots/{snapshot_id}/metadata/{key}", handler!(remove_of_snapshot))
+        .policy_on_target("volume:delete_snapshot_metadata"),
+];
+
+/// Whose metadata it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Volume,
+    Snapshot,
+}
+
+/// The metadata of what the path names.
+fn now(ctx: &Ctx, of: Of) -> Result<Vec<(String, String)>, Fault> {
+    match of {
+        Of::Volume => permitted(ctx).map(|(volume, _)| volume.metadata.clone()),
+        Of::Snapshot => snapshots::permitted(ctx).map(|(_, snapshot, _)| snapshot.metadata),
+    }
+}
+
+/// Changes it, and says what it is then.
+async fn change(ctx: &Ctx, of: Of, change: PairsChange) -> Result<Vec<(String, String)>, Fault> {
+    let description = Description { metadata: Some(change), ..Description::default() };
+    match of {
+        Of::Volume => {
+            let (volume, permit) = permitted(ctx)?;
+            let id = volume.created.volume;
+            command(ctx, &permit, id, VolumeCommand::Describe(description)).await?;
+            Ok(visible(ctx, id)?.metadata.clone())
+        }
+        Of::Snapshot => {
+            let (volume, snapshot, permit) = snapshots::permitted(ctx)?;
+            let snapshot = snapshot.requested.snapshot;
+            let describe = VolumeCommand::DescribeSnapshot { snapshot, description };
+            command(ctx, &permit, volume.created.volume, describe).await?;
+            now(ctx, of)
+        }
+    }
+}
+
+fn whole(pairs: &[(String, String)]) -> Reply {
+    Reply::ok(json!({"metadata": views::pairs(pairs)}))
+}
+
+fn one(key: &str, pairs: &[(String, String)]) -> Option<Reply> {
+    let (key, value) = pairs.iter().find(|(known, _)| known == key)?;
+    let mut map = Map::new();
+    map.insert(key.clone(), json!(value));
+    Some(Reply::ok(json!({"meta": map})))
+}
+
+fn item(ctx: &Ctx, of: Of) -> Result<Reply, Fault> {
+    let (kind, id) = match of {
+        Of::Volume => ("Volume", ctx.param("volume_id")),
+        Of::Snapshot => ("Snapshot", ctx.param("snapshot_id")),
+    };
+    let key = ctx.param("key");
+    one(key, &now(ctx, of)?).ok_or_else(|| Fault::not_found(format!("{kind} {id} has no metadata with key {key}.")))
+}
+
+/// The body's one pair, which must be the path's.
+fn pair(ctx: &Ctx) -> Result<PairsChange, Fault> {
+    let pairs = volumes::pairs(&ctx.body["meta"]);
+    match pairs.as_slice() {
+        [(key, _)] if key == ctx.param("key") => Ok(PairsChange::Merge(pairs)),
+        [_] => Err(Fault::bad_request("Request body and URI mismatch")),
+        _ => Err(Fault::bad_request("Request body contains too many items")),
+    }
+}
+
+fn sent(body: &Value) -> Vec<(String, String)> {
+    volumes::pairs(&body["metadata"])
+}
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    Ok(whole(&now(&ctx, Of::Volume)?))
+}
+
+async fn merge(ctx: Ctx) -> Result<Reply, Fault> {
+    Ok(whole(&change(&ctx, Of::Volume, PairsChange::Merge(sent(&ctx.body))).await?))
+}
+
+async fn replace(ctx: Ctx) -> Result<Reply, Fault> {
+    Ok(whole(&change(&ctx, Of::Volume, PairsChange::Replace(sent(&ctx.body))).await?))
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    item(&ctx, Of::Volume)
+}
+
+async fn set(ctx: Ctx) -> Result<Reply, Fault> {
+    let pairs = change(&ctx, Of::Volume, pair(&ctx)?).await?;
+    one(ctx.param("key"), &pairs).ok_or_else(|| Fault::internal("the metadata that was set is not there"))
+}
+
+async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
+    change(&ctx, Of::Volume, PairsChange::Remove(ctx.param("key").to_owned())).await?;
+    Ok(Reply::empty(200))
+}
+
+async fn of_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
+    Ok(whole(&now(&ctx, Of::Snapshot)?))
+}
+
+async fn merge_of_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
+    Ok(whole(&change(&ctx, Of::Snapshot, PairsChange::Merge(sent(&ctx.body))).await?))
+}
+
+async fn replace_of_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
+    Ok(whole(&change(&ctx, Of::Snapshot, PairsChange::Replace(sent(&ctx.body))).await?))
+}
+
+async fn show_of_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
+    item(&ctx, Of::Snapshot)
+}
+
+async fn set_of_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
+    let pairs = change(&ctx, Of::Snapshot, pair(&ctx)?).await?;
+    one(ctx.param("key"), &pairs).ok_or_else(|| Fault::internal("the metadata that was set is not there"))
+}
+
+async fn remove_of_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
+    change(&ctx, Of::Snapshot, PairsChange::Remove(ctx.param("key").to_owned())).await?;
+    Ok(Reply::empty(200))
+}

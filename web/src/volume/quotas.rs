@@ -1,0 +1,178 @@
+//! `/os-quota-sets`, `/os-quota-class-sets` and `/limits`: how much a project may have, and has.
+
+use chronova_actors::volume_quota::{VolumeQuotaAggregate, VolumeQuotaCommand, VolumeQuotaReject, limit};
+use chronova_events::ids::ProjectId;
+use chronova_events::volume_quota::VolumeQuota;
+use serde_json::{Map, Value, json};
+
+use super::{bodies, listing};
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::policy::Target;
+use crate::reply::Reply;
+use crate::route::{Route, delete, get, put};
+
+pub(super) const ROUTES: &[Route] = &[
+    get("quota_sets.show", "/os-quota-sets/{project}", handler!(show)).policy_on_target("volume_extension:quotas:show"),
+    get("quota_sets.defaults", "/os-quota-sets/{project}/defaults", handler!(defaults))
+        .policy_on_target("volume_extension:quotas:show"),
+    put("quota_sets.update", "/os-quota-sets/{project}", handler!(update))
+        .policy_on_target("volume_extension:quotas:update")
+        .body(bodies::update_quota),
+    delete("quota_sets.delete", "/os-quota-sets/{project}", handler!(reset))
+        .policy_on_target("volume_extension:quotas:delete"),
+    get("quota_class_sets.show", "/os-quota-class-sets/{class}", handler!(class))
+        .policy("volume_extension:quota_classes:get"),
+    get("limits.index", "/limits", handler!(limits)),
+];
+
+/// What is counted, and what Cinder counts besides.
+const COUNTED: [&str; 4] = ["volumes", "snapshots", "gigabytes", "per_volume_gigabytes"];
+const OTHERS: [(&str, i64); 3] = [("groups", 10), ("backups", 10), ("backup_gigabytes", 1000)];
+
+fn of(ctx: &Ctx, project: &ProjectId) -> Result<VolumeQuota, Fault> {
+    let known = ctx.house()?.views.volumes.read(|view| view.quotas.get(project).cloned());
+    Ok(known.unwrap_or_default())
+}
+
+fn used(quota: &VolumeQuota, resource: &str) -> u64 {
+    match resource {
+        "volumes" => quota.volumes.len() as u64,
+        "snapshots" => quota.snapshots.len() as u64,
+        "gigabytes" => quota.gigabytes(),
+        _ => 0,
+    }
+}
+
+/// Every resource with its limit; of each type as well, which has no limits of its own.
+fn resources(ctx: &Ctx, quota: &VolumeQuota) -> Result<Vec<(String, i64)>, Fault> {
+    let defaults = ctx.app.volumes()?.options.limits;
+    let mut all: Vec<(String, i64)> =
+        COUNTED.iter().map(|name| ((*name).to_owned(), limit(quota, &defaults, name))).collect();
+    all.extend(
+        OTHERS.iter().map(|(name, limit)| ((*name).to_owned(), quota.limits.get(*name).copied().unwrap_or(*limit))),
+    );
+    let kinds: Vec<String> =
+        ctx.house()?.views.volumes.read(|view| view.types.by_id.values().map(|kind| kind.name.clone()).collect());
+    for kind in kinds {
+        all.extend(["volumes", "snapshots", "gigabytes"].iter().map(|name| {
+            let name = format!("{name}_{kind}");
+            let limit = quota.limits.get(&name).copied().unwrap_or(-1);
+            (name, limit)
+        }));
+    }
+    Ok(all)
+}
+
+fn set(ctx: &Ctx, project: &ProjectId, usage: bool) -> Result<Map<String, Value>, Fault> {
+    let quota = of(ctx, project)?;
+    let each = resources(ctx, &quota)?.into_iter().map(|(name, limit)| {
+        let value = match usage {
+            true => json!({"limit": limit, "in_use": used(&quota, &name), "reserved": 0, "allocated": 0}),
+            false => json!(limit),
+        };
+        (name, value)
+    });
+    Ok(each.collect())
+}
+
+fn named(ctx: &Ctx) -> (ProjectId, Target) {
+    let project = ProjectId::new(ctx.param("project"));
+    let target = Target::default().project(&project);
+    (project, target)
+}
+
+fn with_id(project: &ProjectId, mut set: Map<String, Value>) -> Reply {
+    set.insert("id".to_owned(), json!(project));
+    Reply::ok(json!({"quota_set": set}))
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let (project, target) = named(&ctx);
+    ctx.authorize(&target)?;
+    let usage = ctx.query.last("usage").and_then(listing::truth) == Some(true);
+    Ok(with_id(&project, set(&ctx, &project, usage)?))
+}
+
+async fn defaults(ctx: Ctx) -> Result<Reply, Fault> {
+    let (project, target) = named(&ctx);
+    ctx.authorize(&target)?;
+    let all = resources(&ctx, &VolumeQuota::default())?;
+    Ok(with_id(&project, all.into_iter().map(|(name, limit)| (name, json!(limit))).collect()))
+}
+
+async fn class(ctx: Ctx) -> Result<Reply, Fault> {
+    let all = resources(&ctx, &VolumeQuota::default())?;
+    let mut set: Map<String, Value> = all.into_iter().map(|(name, limit)| (name, json!(limit))).collect();
+    set.insert("id".to_owned(), json!(ctx.param("class")));
+    Ok(Reply::ok(json!({"quota_class_set": set})))
+}
+
+/// A limit as a number or as its digits.
+fn number(name: &str, value: &Value) -> Result<i64, Fault> {
+    let read = value.as_i64().or_else(|| value.as_str().and_then(|text| text.trim().parse().ok()));
+    read.filter(|limit| (-1..=i64::from(i32::MAX)).contains(limit)).ok_or_else(|| {
+        Fault::bad_request(format!("Invalid input for field/attribute {name}. Value: {value}. A limit is -1 or more"))
+    })
+}
+
+async fn update(ctx: Ctx) -> Result<Reply, Fault> {
+    let (project, target) = named(&ctx);
+    let permit = ctx.authorize(&target)?;
+    let known = resources(&ctx, &of(&ctx, &project)?)?;
+    let mut limits = Vec::new();
+    for (name, value) in ctx.body["quota_set"].as_object().into_iter().flatten() {
+        if matches!(name.as_str(), "tenant_id" | "project_id" | "force") {
+            continue;
+        }
+        if !known.iter().any(|(known, _)| known == name) {
+            return Err(Fault::bad_request(format!("Bad key(s) in quota set: {name}")));
+        }
+        limits.push((name.clone(), number(name, value)?));
+    }
+    limits.sort();
+    send(&ctx, &permit, &project, VolumeQuotaCommand::SetLimits { project: project.clone(), limits }).await?;
+    Ok(Reply::ok(json!({"quota_set": set(&ctx, &project, false)?})))
+}
+
+async fn reset(ctx: Ctx) -> Result<Reply, Fault> {
+    let (project, target) = named(&ctx);
+    let permit = ctx.authorize(&target)?;
+    send(&ctx, &permit, &project, VolumeQuotaCommand::ResetLimits { project: project.clone() }).await?;
+    Ok(Reply::empty(200))
+}
+
+async fn send(
+    ctx: &Ctx,
+    permit: &crate::policy::Permit,
+    project: &ProjectId,
+    command: VolumeQuotaCommand,
+) -> Result<(), Fault> {
+    let sent = dispatch::send::<VolumeQuotaAggregate>(ctx.house()?, permit, project, command).await;
+    // Limits are never refused.
+    let refused = |error: chronova_actors::aggregate::CommandError<VolumeQuotaReject>| Fault::internal(error);
+    sent.map(drop).map_err(refused)
+}
+
+async fn limits(ctx: Ctx) -> Result<Reply, Fault> {
+    let project = ctx.caller().project.clone().unwrap_or_else(|| ProjectId::new(""));
+    let quota = of(&ctx, &project)?;
+    let limit = |name: &str| Ok::<_, Fault>(limit(&quota, &ctx.app.volumes()?.options.limits, name));
+    let mut absolute = json!({
+        "maxTotalSnapshots": limit("snapshots")?,
+        "maxTotalBackups": OTHERS[1].1,
+        "maxTotalVolumeGigabytes": limit("gigabytes")?,
+        "maxTotalVolumes": limit("volumes")?,
+        "maxTotalBackupGigabytes": OTHERS[2].1,
+    });
+    if ctx.allows("limits_extension:used_limits", &ctx.own_target()) {
+        absolute["totalVolumesUsed"] = json!(quota.volumes.len());
+        absolute["totalGigabytesUsed"] = json!(quota.gigabytes());
+        absolute["totalSnapshotsUsed"] = json!(quota.snapshots.len());
+        absolute["totalBackupsUsed"] = json!(0);
+        absolute["totalBackupGigabytesUsed"] = json!(0);
+    }
+    Ok(Reply::ok(json!({"limits": {"rate": [], "absolute": absolute}})))
+}

@@ -1,0 +1,159 @@
+//! `/snapshots`: creating, listing, showing, changing and deleting snapshots.
+
+use std::sync::Arc;
+
+use chronova_actors::ports::NewSnapshot;
+use chronova_actors::volume::{Description, VolumeCommand};
+use chronova_events::ids::{SnapshotId, VolumeId};
+use chronova_events::volume::{Snapshot, SnapshotStatus, VolumeRecord};
+use serde_json::{Value, json};
+
+use super::views::snapshot::{LISTED, SHOWN};
+use super::{bodies, command, listing, no_volume, shown, visible, volumes};
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::policy::{Permit, Target};
+use crate::reply::Reply;
+use crate::route::{Route, action, delete, get, post, put};
+
+const ACTION: &str = "/snapshots/{snapshot_id}/action";
+
+pub(super) const ROUTES: &[Route] = &[
+    get("snapshots.index", "/snapshots", handler!(index)).policy("volume:get_all_snapshots"),
+    get("snapshots.detail", "/snapshots/detail", handler!(detail)).policy("volume:get_all_snapshots"),
+    post("snapshots.create", "/snapshots", handler!(create))
+        .policy_on_target("volume:create_snapshot")
+        .body(bodies::create_snapshot),
+    get("snapshots.show", "/snapshots/{snapshot_id}", handler!(show)).policy_on_target("volume:get_snapshot"),
+    put("snapshots.update", "/snapshots/{snapshot_id}", handler!(update))
+        .policy_on_target("volume:update_snapshot")
+        .body(bodies::update_snapshot),
+    delete("snapshots.delete", "/snapshots/{snapshot_id}", handler!(remove)).policy_on_target("volume:delete_snapshot"),
+    action("snapshots.os-reset_status", ACTION, "os-reset_status", handler!(reset))
+        .policy_on_target("volume_extension:snapshot_admin_actions:reset_status"),
+    action("snapshots.os-force_delete", ACTION, "os-force_delete", handler!(force_delete))
+        .policy_on_target("volume_extension:snapshot_admin_actions:force_delete"),
+];
+
+fn no_snapshot(id: &str) -> String {
+    format!("Snapshot {id} could not be found.")
+}
+
+/// The snapshot, with its volume, if the caller may see it.
+fn look(ctx: &Ctx, id: SnapshotId) -> Result<(Arc<VolumeRecord>, Snapshot), Fault> {
+    let found = ctx.house()?.views.volumes.read(|view| view.of_snapshot(id));
+    let known = found.and_then(|volume| volume.snapshots.get(&id).cloned().map(|snapshot| (volume, snapshot)));
+    let caller = ctx.caller();
+    let known = known.filter(|(_, known)| caller.is_admin || caller.project.as_ref() == Some(&known.requested.project));
+    known.ok_or_else(|| Fault::not_found(no_snapshot(&id.to_string())))
+}
+
+/// The snapshot of the path and the permit of the route's rule on it.
+pub(super) fn permitted(ctx: &Ctx) -> Result<(Arc<VolumeRecord>, Snapshot, Permit), Fault> {
+    let (volume, snapshot) = look(ctx, ctx.id::<SnapshotId>("snapshot_id", no_snapshot)?)?;
+    let permit = ctx.authorize(&Target::owned(&snapshot.requested.project, &snapshot.requested.user))?;
+    Ok((volume, snapshot, permit))
+}
+
+fn rows(ctx: &Ctx) -> Result<Vec<Value>, Fault> {
+    let all = listing::all_projects(ctx)?;
+    let own = ctx.caller().project.clone();
+    // A snapshot may belong to another project than its volume: an administrator made it.
+    let found = ctx.house()?.views.volumes.read(|view| view.of(None));
+    let each = found.iter().flat_map(|volume| volume.snapshots.values());
+    let ours = each.filter(|snapshot| all || own.as_ref() == Some(&snapshot.requested.project));
+    let rows = ours.map(|snapshot| SHOWN.render(snapshot, ctx.version)).collect();
+    let mut rows = listing::filter(rows, &ctx.query);
+    listing::sort(&mut rows, &ctx.query)?;
+    Ok(rows)
+}
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    let names: Vec<&str> = LISTED.fields().iter().map(|field| field.name).collect();
+    listing::page(&ctx, "snapshots", "snapshots", listing::only(rows(&ctx)?, &names))
+}
+
+async fn detail(ctx: Ctx) -> Result<Reply, Fault> {
+    listing::page(&ctx, "snapshots", "snapshots/detail", rows(&ctx)?)
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let (_, snapshot, _) = permitted(&ctx)?;
+    Ok(Reply::ok(json!({"snapshot": SHOWN.render(&snapshot, ctx.version)})))
+}
+
+async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    let body = &ctx.body["snapshot"];
+    let text = body["volume_id"].as_str().unwrap_or_default();
+    let id: VolumeId = text.parse().map_err(|_| Fault::not_found(no_volume(text)))?;
+    let volume = visible(&ctx, id)?;
+    let permit = ctx.authorize(&super::target(&volume))?;
+    let snapshot = SnapshotId::random();
+    let wanted = NewSnapshot {
+        snapshot,
+        volume: id,
+        project: volume.created.project.clone(),
+        user: ctx.caller().user.clone(),
+        name: volumes::text(body, "name").flatten().unwrap_or_default(),
+        description: volumes::text(body, "description").flatten(),
+        // From 3.66 on a volume in use needs no force.
+        force: listing::flag(&body["force"], "force")? || bodies::snapshots_of_used_volumes(ctx.version),
+        metadata: volumes::pairs(&body["metadata"]),
+    };
+    let accepted = ctx.app.volumes()?.accept_snapshot(wanted, dispatch::meta(&permit)).await;
+    shown(&ctx, accepted).await?;
+    let (_, made) = look(&ctx, snapshot)?;
+    Ok(Reply::json(202, json!({"snapshot": LISTED.render(&made, ctx.version)})))
+}
+
+async fn update(ctx: Ctx) -> Result<Reply, Fault> {
+    let (volume, snapshot, permit) = permitted(&ctx)?;
+    let body = &ctx.body["snapshot"];
+    let description = Description {
+        name: volumes::text(body, "name").map(Option::unwrap_or_default),
+        description: volumes::text(body, "description"),
+        metadata: None,
+    };
+    let snapshot = snapshot.requested.snapshot;
+    let describe = VolumeCommand::DescribeSnapshot { snapshot, description };
+    command(&ctx, &permit, volume.created.volume, describe).await?;
+    let (_, now) = look(&ctx, snapshot)?;
+    Ok(Reply::ok(json!({"snapshot": LISTED.render(&now, ctx.version)})))
+}
+
+async fn delete_it(ctx: Ctx, force: bool) -> Result<Reply, Fault> {
+    let (_, snapshot, permit) = permitted(&ctx)?;
+    let meta = dispatch::meta(&permit);
+    let accepted = ctx.app.volumes()?.remove_snapshot(snapshot.requested.snapshot, force, meta).await;
+    shown(&ctx, accepted).await?;
+    Ok(Reply::empty(202))
+}
+
+async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
+    delete_it(ctx, false).await
+}
+
+async fn force_delete(ctx: Ctx) -> Result<Reply, Fault> {
+    delete_it(ctx, true).await
+}
+
+async fn reset(ctx: Ctx) -> Result<Reply, Fault> {
+    let (volume, snapshot, permit) = permitted(&ctx)?;
+    let text = ctx.action_body()["status"].as_str().unwrap_or_default();
+    let status = SnapshotStatus::parse(text).ok_or_else(|| {
+        Fault::bad_request(format!(
+            "Invalid input for field/attribute status. Value: {text}. '{text}' is not one of {}",
+            known()
+        ))
+    })?;
+    let reset = VolumeCommand::ResetSnapshot { snapshot: snapshot.requested.snapshot, status };
+    command(&ctx, &permit, volume.created.volume, reset).await?;
+    Ok(Reply::empty(202))
+}
+
+fn known() -> String {
+    let words: Vec<String> = SnapshotStatus::ALL.iter().map(|status| format!("'{}'", status.as_str())).collect();
+    format!("[{}]", words.join(", "))
+}

@@ -1,0 +1,71 @@
+//! An attachment's fields. All of them are as old as attachments (3.27).
+
+use chronova_actors::ports::Connection;
+use chronova_events::ids::{AttachmentId, VolumeId};
+use chronova_events::volume::{AttachMode, Attachment};
+use serde_json::{Value, json};
+
+use super::time;
+
+pub(in crate::volume) const fn mode(mode: AttachMode) -> &'static str {
+    match mode {
+        AttachMode::ReadWrite => "rw",
+        AttachMode::ReadOnly => "ro",
+    }
+}
+
+/// In short lists.
+pub(in crate::volume) fn listed(volume: VolumeId, id: AttachmentId, attachment: &Attachment) -> Value {
+    json!({
+        "status": attachment.status(),
+        "instance": attachment.instance,
+        "id": id,
+        "volume_id": volume,
+    })
+}
+
+/// By itself. How a host reaches the volume is only in what the host is told.
+pub(in crate::volume) fn shown(
+    volume: VolumeId,
+    id: AttachmentId,
+    attachment: &Attachment,
+    way: Option<&Connection>,
+) -> Value {
+    json!({
+        "status": attachment.status(),
+        "instance": attachment.instance,
+        "id": id,
+        "volume_id": volume,
+        "attached_at": attachment.attached_at.map_or_else(String::new, time),
+        "detached_at": "",
+        "attach_mode": mode(attachment.mode),
+        "connection_info": way.map_or_else(|| json!({}), |way| connection_info(way, id)),
+    })
+}
+
+fn connection_info(way: &Connection, attachment: AttachmentId) -> Value {
+    let mut info = connection(way);
+    let Value::Object(data) = info["data"].take() else { return info };
+    let mut flat = data;
+    flat.insert("driver_volume_type".to_owned(), info["driver_volume_type"].take());
+    flat.insert("attachment_id".to_owned(), json!(attachment));
+    Value::Object(flat)
+}
+
+/// How a host reaches a volume, in the older form.
+pub(in crate::volume) fn connection(way: &Connection) -> Value {
+    json!({
+        "driver_volume_type": "libvirt",
+        "data": {
+            "pool": way.pool,
+            "volume": way.volume,
+            "volume_id": way.serial,
+            "format": way.format,
+            "access_mode": if way.readonly { "ro" } else { "rw" },
+            "encrypted": false,
+            "qos_specs": null,
+            "discard": true,
+            "cacheable": false,
+        },
+    })
+}

@@ -1,0 +1,101 @@
+//! A volume's fields.
+
+use std::sync::Arc;
+
+use chronova_events::volume::{Attachment, VolumeRecord, VolumeSource};
+use serde_json::{Value, json};
+
+use super::{pairs, time};
+use crate::fields::{FieldTable, field};
+
+/// A volume, and what of it this caller sees.
+pub(in crate::volume) struct VolumeView {
+    pub volume: Arc<VolumeRecord>,
+    pub type_name: Option<String>,
+    pub links: Value,
+    /// Host, migration: administrators.
+    pub inner: bool,
+    pub image_metadata: bool,
+}
+
+impl VolumeView {
+    fn id(&self) -> String {
+        self.volume.created.volume.to_string()
+    }
+}
+
+fn attachments(view: &VolumeView) -> Value {
+    let shown = |(id, attachment): (&chronova_events::ids::AttachmentId, &Attachment)| {
+        json!({
+            "server_id": attachment.instance,
+            "attachment_id": id,
+            "attached_at": attachment.attached_at.map(time),
+            "host_name": attachment.host.as_ref().filter(|_| view.inner),
+            "volume_id": view.volume.created.volume,
+            "device": attachment.device,
+            "id": view.volume.created.volume,
+        })
+    };
+    view.volume.attachments.iter().filter(|(_, attachment)| attachment.complete).map(shown).collect()
+}
+
+fn source(view: &VolumeView) -> (Value, Value) {
+    match view.volume.created.source {
+        VolumeSource::Snapshot { snapshot, .. } => (json!(snapshot), Value::Null),
+        VolumeSource::Volume(volume) => (Value::Null, json!(volume)),
+        VolumeSource::Blank | VolumeSource::Image(_) => (Value::Null, Value::Null),
+    }
+}
+
+/// `host@backend#pool`, as Cinder names places.
+fn host(view: &VolumeView) -> Value {
+    json!(view.volume.place.as_ref().map(|(_, hostname)| format!("{hostname}@chronova#chronova-volumes")))
+}
+
+fn image_metadata(view: &VolumeView) -> Value {
+    view.volume.image.as_ref().map_or(Value::Null, |image| pairs(&image.extra))
+}
+
+fn has_image_metadata(view: &VolumeView) -> bool {
+    view.image_metadata && view.volume.image.as_ref().is_some_and(|image| !image.extra.is_empty())
+}
+
+/// Of these, what short lists show.
+pub(in crate::volume) const LISTED: [&str; 3] = ["id", "name", "links"];
+
+/// By itself, and in detailed lists.
+pub(in crate::volume) static SHOWN: FieldTable<VolumeView> = FieldTable::new(&[
+    field("id", |v: &VolumeView| json!(v.id())),
+    field("status", |v: &VolumeView| json!(v.volume.status.as_str())),
+    field("size", |v: &VolumeView| json!(v.volume.size_gb)),
+    field("availability_zone", |v: &VolumeView| json!(v.volume.created.availability_zone)),
+    field("created_at", |v: &VolumeView| json!(time(v.volume.created_at))),
+    field("updated_at", |v: &VolumeView| json!(time(v.volume.updated_at))),
+    field("name", |v: &VolumeView| json!(v.volume.name)),
+    field("description", |v: &VolumeView| json!(v.volume.description)),
+    field("volume_type", |v: &VolumeView| json!(v.type_name)),
+    field("snapshot_id", |v: &VolumeView| source(v).0),
+    field("source_volid", |v: &VolumeView| source(v).1),
+    field("metadata", |v: &VolumeView| pairs(&v.volume.metadata)),
+    field("links", |v: &VolumeView| v.links.clone()),
+    field("user_id", |v: &VolumeView| json!(v.volume.created.user)),
+    field("bootable", |v: &VolumeView| json!(if v.volume.bootable { "true" } else { "false" })),
+    field("encrypted", |_| json!(false)),
+    field("replication_status", |_| Value::Null),
+    field("consistencygroup_id", |_| Value::Null),
+    field("multiattach", |v: &VolumeView| json!(v.volume.created.multiattach)),
+    field("attachments", attachments),
+    field("migration_status", |_| Value::Null),
+    field("os-vol-host-attr:host", host).when(|v| v.inner),
+    field("os-vol-mig-status-attr:migstat", |_| Value::Null).when(|v| v.inner),
+    field("os-vol-mig-status-attr:name_id", |_| Value::Null).when(|v| v.inner),
+    field("os-vol-tenant-attr:tenant_id", |v: &VolumeView| json!(v.volume.created.project)),
+    field("volume_image_metadata", image_metadata).when(has_image_metadata),
+    field("group_id", |_| Value::Null).since(3, 13),
+    field("provider_id", |_| Value::Null).since(3, 21).when(|v| v.inner),
+    field("service_uuid", |_| Value::Null).since(3, 48),
+    field("shared_targets", |_| json!(false)).since(3, 48),
+    field("cluster_name", |_| Value::Null).since(3, 61).when(|v| v.inner),
+    field("volume_type_id", |v: &VolumeView| json!(v.volume.created.volume_type)).since(3, 63),
+    field("consumes_quota", |_| json!(true)).since(3, 65),
+]);

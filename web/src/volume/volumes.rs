@@ -1,0 +1,193 @@
+//! `/volumes`: creating, listing, showing, changing and deleting volumes.
+
+use std::sync::Arc;
+
+use chronova_actors::ports::{NewContent, NewVolume};
+use chronova_actors::volume::{Description, PairsChange, VolumeCommand};
+use chronova_events::ids::VolumeId;
+use chronova_events::volume::{Pairs, VolumeRecord};
+use serde_json::{Value, json};
+
+use super::views::volume::{LISTED, SHOWN, VolumeView};
+use super::{bodies, command, listing, permitted, shown, target, visible};
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, delete, get, post, put};
+
+pub(super) const ROUTES: &[Route] = &[
+    get("volumes.index", "/volumes", handler!(index)).policy("volume:get_all"),
+    get("volumes.detail", "/volumes/detail", handler!(detail)).policy("volume:get_all"),
+    get("volumes.summary", "/volumes/summary", handler!(summary)).policy("volume:get_all").since(3, 12),
+    post("volumes.create", "/volumes", handler!(create)).policy("volume:create").body(bodies::create_volume),
+    get("volumes.show", "/volumes/{volume_id}", handler!(show)).policy_on_target("volume:get"),
+    put("volumes.update", "/volumes/{volume_id}", handler!(update))
+        .policy_on_target("volume:update")
+        .body(bodies::update_volume),
+    delete("volumes.delete", "/volumes/{volume_id}", handler!(remove)).policy_on_target("volume:delete"),
+];
+
+/// A volume as this caller sees it.
+pub(super) fn view(ctx: &Ctx, volume: Arc<VolumeRecord>) -> Result<VolumeView, Fault> {
+    let kind = ctx.house()?.views.volumes.read(|view| view.types.by_id.get(&volume.created.volume_type).cloned());
+    let target = target(&volume);
+    Ok(VolumeView {
+        type_name: kind.map(|kind| kind.name.clone()),
+        links: ctx.links.pair("volumes", &volume.created.volume.to_string()),
+        inner: ctx.allows("volume_extension:volume_host_attribute", &target),
+        image_metadata: ctx.allows("volume_extension:volume_image_metadata:show", &target),
+        volume,
+    })
+}
+
+/// The volumes that the query wants, in detail.
+fn rows(ctx: &Ctx) -> Result<Vec<Value>, Fault> {
+    let all = listing::all_projects(ctx)?;
+    let own = ctx.caller().project.as_ref();
+    let found = match (all, own) {
+        (false, None) => Vec::new(),
+        (all, own) => ctx.house()?.views.volumes.read(|view| view.of(own.filter(|_| !all))),
+    };
+    let mut rows = Vec::with_capacity(found.len());
+    for volume in found {
+        rows.push(SHOWN.render(&view(ctx, volume)?, ctx.version));
+    }
+    let mut rows = listing::filter(rows, &ctx.query);
+    listing::sort(&mut rows, &ctx.query)?;
+    Ok(rows)
+}
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    let rows = listing::only(rows(&ctx)?, &LISTED);
+    listing::page(&ctx, "volumes", "volumes", rows)
+}
+
+async fn detail(ctx: Ctx) -> Result<Reply, Fault> {
+    listing::page(&ctx, "volumes", "volumes/detail", rows(&ctx)?)
+}
+
+async fn summary(ctx: Ctx) -> Result<Reply, Fault> {
+    let rows = rows(&ctx)?;
+    let size: i64 = rows.iter().filter_map(|row| row["size"].as_i64()).sum();
+    Ok(Reply::ok(json!({"volume-summary": {"total_size": size, "total_count": rows.len()}})))
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let (volume, _) = permitted(&ctx)?;
+    Ok(Reply::ok(json!({"volume": SHOWN.render(&view(&ctx, volume)?, ctx.version)})))
+}
+
+/// `name`, or what it was called before.
+pub(super) fn text(body: &Value, name: &str) -> Option<Option<String>> {
+    let value = body.get(name).or_else(|| body.get(format!("display_{name}")))?;
+    Some(value.as_str().map(|text| text.trim().to_owned()))
+}
+
+/// The names and values below `metadata`.
+pub(super) fn pairs(body: &Value) -> Pairs {
+    let map = body.as_object().into_iter().flatten();
+    map.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
+}
+
+/// An id that may be missing or null.
+fn id<T: std::str::FromStr>(body: &Value, key: &str, message: &dyn Fn(&str) -> Fault) -> Result<Option<T>, Fault> {
+    let text = body[key].as_str().filter(|text| !text.is_empty());
+    text.map(|text| text.parse().map_err(|_| message(text))).transpose()
+}
+
+fn content(body: &Value) -> Result<NewContent, Fault> {
+    let missing = |text: &str| Fault::not_found(format!("{text} could not be found."));
+    let image = |text: &str| {
+        Fault::bad_request(format!("Invalid image identifier or unable to access requested image. {text}"))
+    };
+    let of_image = match id(body, "imageRef", &image)? {
+        Some(image) => Some(image),
+        None => id(body, "image_id", &image)?,
+    };
+    if body["backup_id"].as_str().is_some_and(|id| !id.is_empty()) {
+        return Err(Fault::bad_request("Invalid input received: there are no backups to create volumes from"));
+    }
+    let all = [
+        of_image.map(NewContent::Image),
+        id(body, "snapshot_id", &missing)?.map(NewContent::Snapshot),
+        id(body, "source_volid", &missing)?.map(NewContent::Volume),
+    ];
+    let mut named = all.into_iter().flatten();
+    match (named.next(), named.next()) {
+        (None, _) => Ok(NewContent::Blank),
+        (Some(content), None) => Ok(content),
+        // The newer content wins in no order that anybody could rely on: Cinder takes the image over all.
+        (Some(content), Some(_)) => Ok(content),
+    }
+}
+
+/// A size as a number or as its digits; the schema has refused everything else.
+fn size(value: &Value) -> Option<u32> {
+    let number = value.as_u64().or_else(|| value.as_str().and_then(|text| text.parse().ok()))?;
+    Some(u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+fn wanted(ctx: &Ctx, body: &Value) -> Result<NewVolume, Fault> {
+    let caller = ctx.caller();
+    let project = caller.project.clone().ok_or_else(|| Fault::bad_request("Volumes belong to projects."))?;
+    let text_of = |key: &str| body[key].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    Ok(NewVolume {
+        volume: VolumeId::random(),
+        project,
+        user: caller.user.clone(),
+        name: text(body, "name").flatten().unwrap_or_default(),
+        description: text(body, "description").flatten(),
+        size_gb: size(&body["size"]),
+        content: content(body)?,
+        volume_type: text_of("volume_type"),
+        availability_zone: text_of("availability_zone"),
+        metadata: pairs(&body["metadata"]),
+        host: None,
+    })
+}
+
+async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    let permit = ctx.permit()?;
+    let wanted = wanted(&ctx, &ctx.body["volume"])?;
+    if listing::flag(&ctx.body["volume"]["multiattach"], "multiattach")? {
+        // Since Cinder 2023 only the type says so.
+        return Err(Fault::bad_request(
+            "multiattach parameter has been removed. The default behavior is to use multiattach enabled volume types. \
+             Contact your administrator to create a multiattach enabled volume type and use it to create multiattach \
+             volumes.",
+        ));
+    }
+    let id = wanted.volume;
+    let accepted = ctx.app.volumes()?.accept(wanted, ctx.caller().is_admin, dispatch::meta(&permit)).await;
+    shown(&ctx, accepted).await?;
+    let made = visible(&ctx, id)?;
+    Ok(Reply::json(202, json!({"volume": SHOWN.render(&view(&ctx, made)?, ctx.version)})))
+}
+
+async fn update(ctx: Ctx) -> Result<Reply, Fault> {
+    let (volume, permit) = permitted(&ctx)?;
+    let body = &ctx.body["volume"];
+    let description = Description {
+        name: text(body, "name").map(Option::unwrap_or_default),
+        description: text(body, "description"),
+        metadata: body.get("metadata").map(|metadata| PairsChange::Replace(pairs(metadata))),
+    };
+    command(&ctx, &permit, volume.created.volume, VolumeCommand::Describe(description)).await?;
+    let now = visible(&ctx, volume.created.volume)?;
+    Ok(Reply::ok(json!({"volume": SHOWN.render(&view(&ctx, now)?, ctx.version)})))
+}
+
+async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
+    let (volume, permit) = permitted(&ctx)?;
+    let wants = |key: &str| ctx.query.last(key).and_then(listing::truth) == Some(true);
+    let (cascade, force) = (wants("cascade"), wants("force"));
+    if force {
+        ctx.authorize_rule("volume:force_delete", &target(&volume))?;
+    }
+    let meta = dispatch::meta(&permit);
+    let accepted = ctx.app.volumes()?.remove(volume.created.volume, force, cascade, meta).await;
+    shown(&ctx, accepted).await?;
+    Ok(Reply::empty(202))
+}
