@@ -47,6 +47,7 @@ macro_rules! gateway {
 }
 
 gateway! {
+    consoles: crate::console::ConsoleAggregate,
     erasures: crate::erasure::ErasureAggregate,
     flavors: crate::flavor::FlavorAggregate,
     host_aggregates: crate::host_aggregate::HostAggregatesAggregate,
@@ -59,6 +60,7 @@ gateway! {
     network_quotas: crate::network_quota::NetworkQuotaAggregate,
     networks: crate::network::NetworkAggregate,
     processes: crate::process::ProcessAggregate,
+    quota_classes: crate::quota_class::QuotaClassAggregate,
     quotas: crate::quota::QuotaAggregate,
     security_groups: crate::security_group::SecurityGroupAggregate,
     server_groups: crate::server_group::ServerGroupAggregate,

@@ -10,6 +10,7 @@ pub mod ports;
 pub mod shell;
 
 pub mod config_drive;
+pub mod console;
 pub mod erasure;
 pub mod flavor;
 pub mod guest_name;
@@ -26,6 +27,7 @@ pub mod network;
 pub mod network_quota;
 pub mod process;
 pub mod quota;
+pub mod quota_class;
 pub mod reconcile;
 pub mod runtime;
 pub mod scheduler;

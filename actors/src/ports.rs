@@ -3,12 +3,13 @@
 
 pub mod volumes;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use chronova_events::envelope::Meta;
-use chronova_events::ids::{ImageId, InstanceId, ProjectId};
-use chronova_events::instance::{ImageSnapshot, NicInfo, RequestedNetworks};
+use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId, ProcessId, ProjectId};
+use chronova_events::instance::{ImageSnapshot, NicInfo, RequestedNetworks, RequestedNic};
 use chronova_hypervisor::driver::{ByteStream, ImageSource};
 use chronova_hypervisor::guest::{FilterSpec, NetworkSpec, Nic};
 use thiserror::Error;
@@ -51,6 +52,19 @@ pub struct NicsWanted {
     pub security_groups: Vec<String>,
 }
 
+/// One more interface for a server that runs already.
+#[derive(Debug, Clone)]
+pub struct NicWanted {
+    pub process: ProcessId,
+    pub instance: InstanceId,
+    pub project: ProjectId,
+    pub hostname: String,
+    /// The compute host that the port is bound to.
+    pub host: String,
+    pub availability_zone: String,
+    pub nic: RequestedNic,
+}
+
 /// What a host has to provide before a guest with these interfaces can start.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Realisation {
@@ -78,6 +92,29 @@ pub trait Networks: Send + Sync + 'static {
     /// Makes or binds the ports of a server, in the order asked for. Idempotent under `wanted.instance`: a second call
     /// gives the same ports.
     async fn allocate(&self, wanted: NicsWanted, meta: Arc<Meta>) -> Result<Vec<NicInfo>, PortError>;
+
+    /// Whether a server of `project` that runs already could be given this interface. Nova's words.
+    async fn check_attach(&self, project: &ProjectId, nic: &RequestedNic) -> Result<(), PortError>;
+
+    /// Makes or binds one more port of a server. Idempotent under `process`.
+    async fn attach(&self, wanted: NicWanted, meta: Arc<Meta>) -> Result<NicInfo, PortError>;
+
+    /// Deletes one port of a server if it was made for it, and unbinds it otherwise. Not the server's (any more) is success.
+    async fn detach(&self, instance: InstanceId, port: PortId, meta: Arc<Meta>) -> Result<(), PortError>;
+
+    /// The port that [`attach`](Self::attach) made, or would make, for `process`.
+    fn attached_port(&self, process: ProcessId) -> PortId {
+        PortId::derive(process.0, "port")
+    }
+
+    /// Gives the server one more address on a network that it has a port on.
+    async fn add_address(&self, instance: InstanceId, network: NetworkId, meta: Arc<Meta>) -> Result<(), PortError>;
+
+    /// Takes an address from the port of the server that has it.
+    async fn remove_address(&self, instance: InstanceId, address: IpAddr, meta: Arc<Meta>) -> Result<(), PortError>;
+
+    /// The interfaces as the service has them now: those whose port is no longer the server's are missing.
+    async fn refresh(&self, instance: InstanceId, nics: &[NicInfo]) -> Result<Vec<NicInfo>, PortError>;
 
     /// Deletes the ports made for the server and unbinds the others. None left is success.
     async fn release(&self, instance: InstanceId, project: &ProjectId, meta: Arc<Meta>) -> Result<(), PortError>;

@@ -21,7 +21,8 @@ use crate::ports::{Images, Networks, Volumes};
 use crate::process::interference::Interference;
 use crate::process::supervisor;
 use crate::reconcile::{
-    filters, moved, networks as host_networks, placement, quota, reclaim, server_groups, volumes as host_volumes,
+    filters, interfaces, moved, networks as host_networks, placement, quota, reclaim, server_groups,
+    volumes as host_volumes,
 };
 use crate::scheduler::Scheduler;
 
@@ -116,6 +117,7 @@ impl Runtime {
             async move { reclaim::keep(&house).await }
         });
         tasks.spawn(filters::keep(Arc::clone(&house), Arc::clone(&store)));
+        tasks.spawn(interfaces::keep(Arc::clone(&house), Arc::clone(&store)));
         let (from, again) = (house.views.position(), house.options.resync);
         tasks.spawn(host_networks::keep(Arc::clone(&store), from, drivers.clone(), again));
         for driver in drivers {

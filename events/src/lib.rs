@@ -16,6 +16,7 @@ pub mod ids;
 pub mod sealed;
 pub mod store;
 
+pub mod console;
 pub mod erasure;
 pub mod external;
 pub mod flavor;
@@ -30,6 +31,7 @@ pub mod network;
 pub mod network_quota;
 pub mod process;
 pub mod quota;
+pub mod quota_class;
 pub mod security_group;
 pub mod server_group;
 pub mod volume;

@@ -8,8 +8,8 @@ use thiserror::Error;
 
 use crate::codec::CodecError;
 use crate::{
-    erasure, external, flavor, host, host_aggregate, identity, image, instance, keypair, ledger, network,
-    network_quota, process, quota, security_group, server_group, volume, volume_quota, volume_type,
+    console, erasure, external, flavor, host, host_aggregate, identity, image, instance, keypair, ledger, network,
+    network_quota, process, quota, quota_class, security_group, server_group, volume, volume_quota, volume_type,
 };
 
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -188,6 +188,7 @@ macro_rules! nouns {
 }
 
 nouns! {
+    ConsoleEvent in console,
     ErasureEvent in erasure,
     ExternalEvent in external,
     FlavorEvent in flavor,
@@ -202,6 +203,7 @@ nouns! {
     NetworkQuotaEvent in network_quota,
     ProcessEvent in process,
     QuotaEvent in quota,
+    QuotaClassEvent in quota_class,
     SecurityGroupEvent in security_group,
     ServerGroupEvent in server_group,
     VolumeEvent in volume,

@@ -14,7 +14,8 @@ use futures::Stream;
 use thiserror::Error;
 
 use crate::guest::{
-    Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, PowerState,
+    ConsoleAddress, Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
+    NetworkSpec, Nic, PowerState,
 };
 use crate::moves::Moves;
 use crate::volume_store::VolumeStore;
@@ -123,6 +124,13 @@ pub trait Driver: Moves + VolumeStore + Send + Sync + 'static {
     /// Lets a suspended guest go on from where it was. Running already is success.
     async fn resume(&self, instance: InstanceId) -> DriverResult<()>;
 
+    /// Gives the guest one more interface, now (where it is in memory) and for every later start. Network and filter are on
+    /// the host already; `hardware` is the image's, as in [`GuestSpec`]. There already is success.
+    async fn attach_nic(&self, instance: InstanceId, nic: &Nic, hardware: &[(String, String)]) -> DriverResult<()>;
+    /// Takes the interface with this MAC from the guest. A running guest must let go of it: it is asked again and again, and
+    /// `Failed` says that it did not, and has the interface as before. Gone already is success.
+    async fn detach_nic(&self, instance: InstanceId, mac: &str) -> DriverResult<()>;
+
     async fn guest(&self, instance: InstanceId) -> DriverResult<GuestStatus>;
     /// Every guest of ours on the host, running or not.
     async fn guests(&self) -> DriverResult<Vec<GuestStatus>>;
@@ -136,6 +144,9 @@ pub trait Driver: Moves + VolumeStore + Send + Sync + 'static {
 
     /// The last `max_bytes` of the serial console's log.
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes>;
+
+    /// Where the VNC console of a running guest listens; `Failed` for one that has none or does not run.
+    async fn vnc_address(&self, instance: InstanceId) -> DriverResult<ConsoleAddress>;
 
     /// What the host tells from now on; begins with `Connected` or `Disconnected`.
     fn watch(&self) -> SignalStream;

@@ -62,6 +62,10 @@ pub struct LibvirtOptions {
     pub forward: ForwardMode,
     /// How long one hypervisor call may take before its outcome counts as unknown.
     pub call_deadline: Duration,
+    /// `[libvirt] device_detach_attempts`: how often a running guest is asked to let go of a device.
+    pub device_detach_attempts: u32,
+    /// `[libvirt] device_detach_timeout`: how long it is given each time.
+    pub device_detach_timeout: Duration,
     /// How long a transfer (image upload) may go without making progress.
     pub transfer_stall: Duration,
     /// Calls in flight per host; more wait in line.
@@ -87,6 +91,8 @@ impl Default for LibvirtOptions {
             host_ip: None,
             forward: ForwardMode::Auto,
             call_deadline: Duration::from_mins(1),
+            device_detach_attempts: 8,
+            device_detach_timeout: Duration::from_secs(20),
             transfer_stall: Duration::from_mins(1),
             workers: 6,
             keepalive: (5, 3),

@@ -55,6 +55,13 @@ enum Command {
         #[command(flatten)]
         args: Box<commands::schedule::Args>,
     },
+    /// Look at the policy: the rules in force, a sample file, what somebody may do.
+    Policy {
+        #[command(flatten)]
+        place: Place,
+        #[command(subcommand)]
+        command: commands::policy::PolicyCommand,
+    },
     /// Measure this program on this machine.
     Bench(bench::Args),
 }
@@ -177,6 +184,7 @@ pub fn run() -> ExitCode {
         Command::Inspect { place, args } => operate(&place, OperatorCommand::Inspect(args)),
         Command::Rebuild { place, args } => operate(&place, OperatorCommand::Rebuild(args)),
         Command::Schedule { place, args } => schedule(&place, *args),
+        Command::Policy { place, command } => policy(&place, &command),
         Command::Bench(args) => bench::run(&args),
     }
 }
@@ -186,6 +194,20 @@ fn schedule(place: &Place, args: commands::schedule::Args) -> ExitCode {
     let Some(config) = load(place) else { return ExitCode::from(2) };
     let rules = commands::schedule::Rules::of(&config);
     operate(place, OperatorCommand::Schedule(Box::new((args, rules))))
+}
+
+fn policy(place: &Place, command: &commands::policy::PolicyCommand) -> ExitCode {
+    let Some(config) = load(place) else { return ExitCode::from(2) };
+    let mut out = Vec::new();
+    let exit = commands::policy::run(command, &serve::settings::web(&config).policy, &mut out);
+    crate::output::print(&String::from_utf8_lossy(&out));
+    match exit {
+        Ok(exit) => ExitCode::from(exit as u8),
+        Err(failure) => {
+            crate::output::complain(&format!("chronova: {failure}\n"));
+            ExitCode::from(2)
+        }
+    }
 }
 
 fn audit(action: AuditAction) -> ExitCode {

@@ -15,6 +15,7 @@ pub mod runner;
 pub mod views;
 pub mod volumes;
 
+pub mod consoles;
 pub mod erasures;
 pub mod flavors;
 pub mod fleet;

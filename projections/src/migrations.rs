@@ -99,12 +99,6 @@ impl Migrations {
         self.all.iter().rev()
     }
 
-    /// The migration with this number, if it is this server's.
-    pub fn of_server(&self, instance: InstanceId, number: u64) -> Option<&Arc<Migration>> {
-        let at = usize::try_from(number.checked_sub(1)?).ok()?;
-        self.all.get(at).filter(|migration| migration.instance == instance)
-    }
-
     fn begin(&mut self, instance: InstanceId, recorded: &Recorded, event: &InstanceEvent) {
         let InstanceEvent::MoveRequested(asked) = event else { return };
         let (user, project) = match &recorded.meta.cause {

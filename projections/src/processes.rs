@@ -54,6 +54,12 @@ pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<Pending> {
             (asked.process, Task::RevertResize { instance, migration: asked.migration })
         }
         InstanceEvent::PowerRequested(asked) => (asked.process, Task::Power { instance, action: asked.action }),
+        InstanceEvent::NicAttachRequested(asked) => {
+            (asked.process, Task::AttachInterface { instance, wanted: asked.wanted.clone() })
+        }
+        InstanceEvent::NicDetachRequested(asked) => {
+            (asked.process, Task::DetachInterface { instance, port: asked.port })
+        }
         _ => return None,
     };
     let (meta, asked_by) = (Arc::clone(&recorded.meta), recorded.id);
@@ -83,6 +89,11 @@ fn asked_for_volume(recorded: &Recorded, event: &VolumeEvent) -> Option<Pending>
 impl Processes {
     pub fn pending(&self) -> impl Iterator<Item = &Pending> {
         self.pending.values()
+    }
+
+    /// Whether the process was asked for and has not finished.
+    pub fn is_pending(&self, process: ProcessId) -> bool {
+        self.pending.contains_key(&process)
     }
 
     pub fn len(&self) -> usize {

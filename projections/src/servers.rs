@@ -56,6 +56,8 @@ impl Action {
             "unpause" => "compute_unpause_instance",
             "suspend" => "compute_suspend_instance",
             "resume" => "compute_resume_instance",
+            "attach_interface" => "compute_attach_interface",
+            "detach_interface" => "compute_detach_interface",
             "resize" | "migrate" => "compute_resize_instance",
             "confirmResize" => "compute_confirm_resize",
             "revertResize" => "compute_revert_resize",
@@ -251,6 +253,8 @@ fn action_of(event: &InstanceEvent) -> Option<(&'static str, Option<ProcessId>)>
         InstanceEvent::SoftDeleteRequested(asked) => ("delete", Some(asked.process)),
         InstanceEvent::RestoreRequested(asked) => ("restore", Some(asked.process)),
         InstanceEvent::CrashDumpRequested(asked) => ("trigger_crash_dump", Some(asked.process)),
+        InstanceEvent::NicAttachRequested(asked) => ("attach_interface", Some(asked.process)),
+        InstanceEvent::NicDetachRequested(asked) => ("detach_interface", Some(asked.process)),
         InstanceEvent::MoveRequested(asked) => {
             let name = match asked.kind {
                 MoveKind::Resize => "resize",

@@ -206,6 +206,7 @@ macro_rules! views {
 }
 
 views! {
+    console_tokens: crate::consoles::ConsoleTokens,
     erasures: crate::erasures::ErasuresView,
     flavors: crate::flavors::FlavorsView,
     fleet: crate::fleet::Fleet,

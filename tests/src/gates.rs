@@ -11,7 +11,8 @@ use bytes::Bytes;
 use chronova_events::ids::{InstanceId, NetworkId};
 use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use chronova_hypervisor::guest::{
-    Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec,
+    ConsoleAddress, Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
+    NetworkSpec, Nic,
 };
 use chronova_hypervisor::moves::{DiskFile, Moves};
 use chronova_hypervisor::volume_store::{PoolStatus, PoolVolume, VolumeContent, VolumeStore};
@@ -163,6 +164,12 @@ impl Driver for Gate {
     async fn resume(&self, instance: InstanceId) -> DriverResult<()> {
         gated!(self, resume(instance))
     }
+    async fn attach_nic(&self, instance: InstanceId, nic: &Nic, hardware: &[(String, String)]) -> DriverResult<()> {
+        gated!(self, attach_nic(instance, nic, hardware))
+    }
+    async fn detach_nic(&self, instance: InstanceId, mac: &str) -> DriverResult<()> {
+        gated!(self, detach_nic(instance, mac))
+    }
     async fn guest(&self, instance: InstanceId) -> DriverResult<GuestStatus> {
         gated!(self, guest(instance))
     }
@@ -180,6 +187,9 @@ impl Driver for Gate {
     }
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
         gated!(self, console_log(instance, max_bytes))
+    }
+    async fn vnc_address(&self, instance: InstanceId) -> DriverResult<ConsoleAddress> {
+        gated!(self, vnc_address(instance))
     }
     fn watch(&self) -> SignalStream {
         let dead = Arc::clone(&self.dead);

@@ -2,28 +2,58 @@
 //! they hand out, so that a leak is seen.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chronova_actors::ports::{Images, Networks, NicsWanted, PortError, Realisation};
+use chronova_actors::ports::{Images, Networks, NicWanted, NicsWanted, PortError, Realisation};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId, ProjectId};
-use chronova_events::instance::{FixedIp, ImageSnapshot, NicInfo, RequestedNetworks};
+use chronova_events::instance::{FixedIp, ImageSnapshot, NicInfo, RequestedNetworks, RequestedNic};
 use chronova_hypervisor::driver::{ByteStream, DriverResult, ImageSource};
 use chronova_hypervisor::guest::{ImageRef, NetworkSpec, Nic};
 use uuid::Uuid;
 
-/// One network with one port for each server.
+/// One network with one port for each server, and more where they are asked for.
 #[derive(Debug, Default)]
 pub struct OneNetwork {
     ports: Mutex<BTreeMap<InstanceId, NicInfo>>,
+    more: Mutex<BTreeMap<PortId, (InstanceId, NicInfo)>>,
 }
 
 impl OneNetwork {
     /// The servers that have a port.
     pub fn holders(&self) -> Vec<InstanceId> {
-        self.ports.lock().unwrap().keys().copied().collect()
+        let (ports, more) = (self.ports.lock().unwrap(), self.more.lock().unwrap());
+        ports.keys().copied().chain(more.values().map(|(instance, _)| *instance)).collect()
+    }
+
+    /// The ports of a server.
+    pub fn ports_of(&self, instance: InstanceId) -> Vec<PortId> {
+        let first = self.ports.lock().unwrap().get(&instance).map(|nic| nic.port);
+        let more = self.more.lock().unwrap();
+        first.into_iter().chain(more.iter().filter(|(_, (of, _))| *of == instance).map(|(port, _)| *port)).collect()
+    }
+}
+
+fn nic(port: PortId, number: usize, tag: Option<String>) -> NicInfo {
+    NicInfo {
+        port,
+        network: NetworkId(Uuid::nil()),
+        network_label: "private".to_owned(),
+        mac: format!("fa:16:3e:00:00:{number:02x}"),
+        mtu: 1500,
+        fixed_ips: vec![FixedIp {
+            address: format!("10.0.0.{number}"),
+            prefix: 24,
+            gateway: Some("10.0.0.1".to_owned()),
+            dns: vec![],
+            dhcp: true,
+        }],
+        tag,
+        owned: true,
+        security_groups: vec!["default".to_owned()],
     }
 }
 
@@ -36,29 +66,46 @@ impl Networks for OneNetwork {
     async fn allocate(&self, wanted: NicsWanted, _: Arc<Meta>) -> Result<Vec<NicInfo>, PortError> {
         let mut ports = self.ports.lock().unwrap();
         let number = ports.len() + 2;
-        let nic = ports.entry(wanted.instance).or_insert_with(|| NicInfo {
-            port: PortId::derive(wanted.instance.0, "port-0"),
-            network: NetworkId(Uuid::nil()),
-            network_label: "private".to_owned(),
-            mac: format!("fa:16:3e:00:00:{number:02x}"),
-            mtu: 1500,
-            fixed_ips: vec![FixedIp {
-                address: format!("10.0.0.{number}"),
-                prefix: 24,
-                gateway: Some("10.0.0.1".to_owned()),
-                dns: vec![],
-                dhcp: true,
-            }],
-            tag: None,
-            owned: true,
-            security_groups: vec!["default".to_owned()],
-        });
+        let port = PortId::derive(wanted.instance.0, "port-0");
+        let nic = ports.entry(wanted.instance).or_insert_with(|| nic(port, number, None));
         Ok(vec![nic.clone()])
     }
 
     async fn release(&self, instance: InstanceId, _: &ProjectId, _: Arc<Meta>) -> Result<(), PortError> {
         self.ports.lock().unwrap().remove(&instance);
+        self.more.lock().unwrap().retain(|_, (of, _)| *of != instance);
         Ok(())
+    }
+
+    async fn check_attach(&self, _: &ProjectId, _: &RequestedNic) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    async fn attach(&self, wanted: NicWanted, _: Arc<Meta>) -> Result<NicInfo, PortError> {
+        let port = wanted.nic.port.unwrap_or_else(|| self.attached_port(wanted.process));
+        let mut more = self.more.lock().unwrap();
+        let number = more.len() + 130;
+        let made = || (wanted.instance, nic(port, number, wanted.nic.tag.clone()));
+        Ok(more.entry(port).or_insert_with(made).1.clone())
+    }
+
+    async fn detach(&self, instance: InstanceId, port: PortId, _: Arc<Meta>) -> Result<(), PortError> {
+        self.more.lock().unwrap().remove(&port);
+        self.ports.lock().unwrap().retain(|of, nic| (*of, nic.port) != (instance, port));
+        Ok(())
+    }
+
+    async fn add_address(&self, _: InstanceId, _: NetworkId, _: Arc<Meta>) -> Result<(), PortError> {
+        Err(PortError::Conflict("ports have one address here".to_owned()))
+    }
+
+    async fn remove_address(&self, _: InstanceId, _: IpAddr, _: Arc<Meta>) -> Result<(), PortError> {
+        Err(PortError::Conflict("ports have one address here".to_owned()))
+    }
+
+    async fn refresh(&self, instance: InstanceId, nics: &[NicInfo]) -> Result<Vec<NicInfo>, PortError> {
+        let own = self.ports_of(instance);
+        Ok(nics.iter().filter(|nic| own.contains(&nic.port)).cloned().collect())
     }
 
     async fn rebind(&self, _: InstanceId, _: Option<&str>, _: &str, _: Arc<Meta>) -> Result<(), PortError> {

@@ -3,6 +3,7 @@
 //! The log, the hosts, the ports and the images are the world; a [`Life`] is one life of the control plane in it. A life
 //! ends by [`Life::stop`] or by its fuse; the next one begins with what the log and the hosts remember.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,9 +19,10 @@ use chronova_actors::runtime::{Core, Runtime};
 use chronova_actors::volume::service::EmbeddedVolumes;
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::{Cause, Meta, Position};
-use chronova_events::ids::{FlavorId, HostId, InstanceId, ProcessId, ProjectId, UserId};
+use chronova_events::ids::{FlavorId, HostId, InstanceId, PortId, ProcessId, ProjectId, UserId};
 use chronova_events::instance::{
-    BuildRequested, DiskConfig, FlavorSnapshot, Instance, Phase, PowerAction, RequestedNetworks, status,
+    Alive, BuildRequested, DiskConfig, FlavorSnapshot, Instance, Phase, PowerAction, RequestedNetworks, RequestedNic,
+    status,
 };
 use chronova_events::process::Process;
 use chronova_events::store::EventStore;
@@ -125,6 +127,7 @@ impl World {
         assert!(views.processes.read(Processes::is_empty), "no process is left unfinished");
         let mut living = Vec::new();
         let mut placed = Vec::new();
+        let mut connected = Vec::new();
         let mut migrations = Vec::new();
         let mut staying = Vec::new();
         views.servers.read(|servers| {
@@ -138,6 +141,10 @@ impl World {
                     }
                     if alive.placement.is_some() {
                         placed.push(row.id);
+                        // Interfaces can be taken away, all of them.
+                        if !alive.nics.is_empty() {
+                            connected.push(row.id);
+                        }
                     }
                     if let Some(moving) = &alive.moving {
                         assert_eq!(status::of_alive(alive).vm_state, "resized", "{} is stuck in a move", row.id);
@@ -150,6 +157,7 @@ impl World {
             }
         });
         placed.sort();
+        connected.sort();
         let guests: Vec<InstanceId> = self.fleet.whereabouts().into_keys().collect();
         assert_eq!(guests, placed, "domains are the servers that have a host");
         assert_eq!(self.fleet.twins(), [], "no guest runs twice");
@@ -164,7 +172,14 @@ impl World {
             ports.extend(view.ports().filter_map(|port| port.binding().device.parse::<InstanceId>().ok()));
         });
         ports.sort();
-        assert_eq!(ports, placed, "ports are those of the servers that have a host");
+        ports.dedup();
+        assert_eq!(ports, connected, "ports are those of the servers that have a host and an interface");
+        views.servers.read(|servers| {
+            for row in servers.all() {
+                let Some(server) = row.instance.alive().filter(|server| server.placement.is_some()) else { continue };
+                self.check_interfaces(&views, row.id, server);
+            }
+        });
         let mut claims: Vec<InstanceId> =
             views.placement.read(|view| view.ledger.consumers.keys().map(|c| c.as_str().parse().unwrap()).collect());
         claims.sort();
@@ -179,6 +194,21 @@ impl World {
         living.sort();
         assert_eq!(held, living, "quota is held by the living servers");
         crate::volumes::check(&views, &self.fleet);
+    }
+
+    /// What the server shows, what its guest has and what the network service bound to it are the same interfaces.
+    fn check_interfaces(&self, views: &Views, id: InstanceId, server: &Alive) {
+        let macs: BTreeSet<String> = server.nics.iter().map(|nic| nic.mac.clone()).collect();
+        let guests = (0..self.fleet.len()).find_map(|host| self.fleet.guests(host).remove(&id));
+        assert_eq!(guests.map(|guest| guest.nics), Some(macs), "the guest of {id} has the server's interfaces");
+        let ports: BTreeSet<PortId> = server.nics.iter().map(|nic| nic.port).collect();
+        let mut bound: BTreeSet<PortId> = self.network.ports_of(id).into_iter().collect();
+        bound.extend(
+            views
+                .networks
+                .read(|view| view.of_device(&id.to_string()).map(|port| port.created.port).collect::<Vec<_>>()),
+        );
+        assert_eq!(bound, ports, "the ports of {id} are its interfaces");
     }
 
     /// The faults of the servers, for the message of a failed assertion.
@@ -316,6 +346,21 @@ impl Life {
     pub async fn crash_dump(&self, instance: InstanceId) -> Result<(), String> {
         let process = ProcessId::random();
         self.instance(instance, InstanceCommand::TriggerCrashDump { process, asker: ADMIN }).await
+    }
+
+    /// Asks for one more interface.
+    pub async fn attach_nic(&self, instance: InstanceId) -> Result<(), String> {
+        let wanted = RequestedNic { network: None, port: None, fixed_ip: None, tag: None };
+        let process = ProcessId::random();
+        self.instance(instance, InstanceCommand::AttachNic { process, wanted, asker: ADMIN }).await
+    }
+
+    /// Asks for the end of the server's last interface.
+    pub async fn detach_nic(&self, instance: InstanceId) -> Result<(), String> {
+        let now = self.instance_now(instance);
+        let port = now.alive().and_then(|server| server.nics.last()).map(|nic| nic.port).ok_or("no interface")?;
+        let process = ProcessId::random();
+        self.instance(instance, InstanceCommand::DetachNic { process, port, asker: ADMIN }).await
     }
 
     /// Asks for another flavor as the API does: quota first, then the server.

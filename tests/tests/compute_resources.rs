@@ -90,7 +90,6 @@ async fn key_pairs_belong_to_users() {
     assert_eq!((mine.status, &mine.body["keypair"]["user_id"]), (201, &json!("alice")));
     is(&make("2.2", USER, json!({"name": "mine", "public_key": KEY})).await, 409, "Key pair 'mine' already exists.");
     is(&make("2.2", USER, json!({"name": "bad", "public_key": "ssh-rsa x"})).await, 400, "Keypair data is invalid");
-    is(&make("2.2", USER, json!({"name": "x", "type": "x509"})).await, 501, "x509");
     is(&make("2.92", USER, json!({"name": "x"})).await, 400, "'public_key' is a required property");
     let made = make("2.91", USER, json!({"name": "made"})).await;
     let private = made.body["keypair"]["private_key"].as_str().unwrap();

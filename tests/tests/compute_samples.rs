@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 /// Objects whose keys are data.
 const FREE: &[&str] =
-    &["metadata", "extra_specs", "properties", "addresses", "scheduler_hints", "meta", "hosts", "rules"];
+    &["log", "metadata", "extra_specs", "properties", "addresses", "scheduler_hints", "meta", "hosts", "rules"];
 
 /// Samples that show what this release cannot have, and why.
 const NOT_HERE: &[(&str, &str)] = &[
@@ -170,6 +170,35 @@ async fn question(
         "limits.index" => get("/limits".into()),
         "attach_interfaces.index" => get(format!("/servers/{server}/os-interface")),
         "attach_interfaces.show" => get(format!("/servers/{server}/os-interface/{port}")),
+        "attach_interfaces.create" => {
+            let wish = json!({"interfaceAttachment": {}});
+            Some(("POST", format!("/servers/{server}/os-interface"), ADMIN, Some(wish)))
+        }
+        "remote_consoles.os-getVNCConsole" => {
+            let wish = json!({"os-getVNCConsole": {"type": "novnc"}});
+            Some(("POST", format!("/servers/{server}/action"), ADMIN, Some(wish)))
+        }
+        // Guests have no other consoles.
+        "remote_consoles.create" if sample.contains("vnc") => {
+            let wish = json!({"remote_console": {"protocol": "vnc", "type": "novnc"}});
+            Some(("POST", format!("/servers/{server}/remote-consoles"), ADMIN, Some(wish)))
+        }
+        "console_auth_tokens.show" if minor < 99 => {
+            let wish = json!({"remote_console": {"protocol": "vnc", "type": "novnc"}});
+            let path = format!("/servers/{server}/remote-consoles");
+            let made = api.call("POST", &path, "2.6", ADMIN, Some(wish)).await.body["remote_console"]["url"].take();
+            get(format!("/os-console-auth-tokens/{}", made.as_str()?.split("token%3D").nth(1)?))
+        }
+        "server_external_events.create" => {
+            let event = json!({"name": "network-changed", "tag": "foo", "server_uuid": server});
+            Some(("POST", "/os-server-external-events".into(), ADMIN, Some(json!({"events": [event]}))))
+        }
+        "instance_usage_audit_log.index" => get("/os-instance_usage_audit_log".into()),
+        "instance_usage_audit_log.show" => get("/os-instance_usage_audit_log/2012-07-05%2010:00:00".into()),
+        "server_topology.index" => get(format!("/servers/{server}/topology")),
+        "server_shares.index" => get(format!("/servers/{server}/shares")),
+        "floating_ips.index" => get("/os-floating-ips".into()),
+        "floating_ip_pools.index" => get("/os-floating-ip-pools".into()),
         "availability_zone.index" => get("/os-availability-zone".into()),
         "availability_zone.detail" => get("/os-availability-zone/detail".into()),
         "console_output.os-getConsoleOutput" => Some((
@@ -230,6 +259,10 @@ async fn question(
             ADMIN,
             Some(json!({"quota_set": {"instances": 90, "cores": 90, "ram": 99_999}})),
         )),
+        "quota_classes.update" => {
+            let limits = json!({"quota_class_set": {"key_pairs": 100}});
+            Some(("PUT", "/os-quota-class-sets/other".into(), ADMIN, Some(limits)))
+        }
         "quota_classes.show" => get("/os-quota-class-sets/default".into()),
         "security_groups.ServerSecurityGroup.index" => get(format!("/servers/{server}/os-security-groups")),
         "images.index" => get("/images".into()),

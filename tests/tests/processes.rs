@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use chronova_actors::process::{
-    build_instance, confirm_resize, crash_dump, delete_instance, move_instance, power, restore, revert_resize,
-    soft_delete,
+    attach_interface, build_instance, confirm_resize, crash_dump, delete_instance, detach_interface, move_instance,
+    power, restore, revert_resize, soft_delete,
 };
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::PowerAction;
@@ -216,6 +216,50 @@ async fn soft_delete_is_proven() {
 async fn restore_is_proven() {
     let ask: Ask = |life, id| life.restore(id).boxed_local();
     prove(&Case { definition: &restore::DEFINITION, ..case(soft_deleted, ask, "SOFT_DELETED", "ACTIVE") }).await;
+}
+
+fn with_two_interfaces(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        built(life, id).await;
+        life.attach_nic(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+#[actix_rt::test]
+async fn attach_interface_is_proven() {
+    let ask: Ask = |life, id| life.attach_nic(id).boxed_local();
+    prove(&Case { definition: &attach_interface::DEFINITION, ..case(built, ask, "ACTIVE", "ACTIVE") }).await;
+}
+
+#[actix_rt::test]
+async fn detach_interface_is_proven() {
+    let ask: Ask = |life, id| life.detach_nic(id).boxed_local();
+    prove(&Case { definition: &detach_interface::DEFINITION, ..case(with_two_interfaces, ask, "ACTIVE", "ACTIVE") })
+        .await;
+}
+
+/// Whoever comes first, nothing is left of either.
+#[actix_rt::test]
+async fn delete_during_attach_is_proven() {
+    let case = Case {
+        definition: &delete_instance::DEFINITION,
+        before: built,
+        ask: |life, id| {
+            async move {
+                life.attach_nic(id).await?;
+                life.delete(id).await
+            }
+            .boxed_local()
+        },
+        from: "ACTIVE",
+        to: "DELETED",
+        failed: "DELETED",
+        failed_after: &[],
+        half_asked: &["ACTIVE"],
+    };
+    prove(&case).await;
 }
 
 fn resized(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {

@@ -46,7 +46,7 @@ pub(crate) fn place(only: Option<Service>, request: &HttpRequest, config: &WebCo
 /// `http://host:port` as the client wrote it; behind a proxy, as the proxy says, where it is believed.
 fn host(request: &HttpRequest, config: &WebConfig) -> String {
     let text = |name: &str| first(request.headers(), name);
-    let (scheme, host, prefix) = if config.enable_proxy_headers_parsing {
+    let (scheme, host, prefix) = if is_trusted(request, config) {
         (text("X-Forwarded-Proto"), text("X-Forwarded-Host"), text("X-Forwarded-Prefix"))
     } else {
         (None, None, None)
@@ -68,6 +68,14 @@ fn host(request: &HttpRequest, config: &WebConfig) -> String {
     format!("{scheme}://{host}{}", prefix.map_or("", |prefix| prefix.trim_end_matches('/')))
 }
 
+/// Anybody can write such headers; only who was named is believed.
+fn is_trusted(request: &HttpRequest, config: &WebConfig) -> bool {
+    // A client of IPv4 on a socket of IPv6 has an address of both kinds.
+    let peer = request.peer_addr().map(|peer| peer.ip().to_canonical());
+    config.enable_proxy_headers_parsing
+        && peer.is_some_and(|peer| config.trusted_proxies.iter().any(|proxy| proxy.contains(&peer)))
+}
+
 fn first<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let value = headers.get(name)?.to_str().ok()?;
     value.split(',').next().map(str::trim).filter(|value| !value.is_empty())
@@ -76,4 +84,34 @@ fn first<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 /// The decoded segments of a path; `None` when one is not UTF-8.
 pub(crate) fn segments(path: &str) -> Option<Vec<String>> {
     path.split('/').filter(|segment| !segment.is_empty()).map(percent_decode).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use actix_web::test::TestRequest;
+
+    fn seen_as(peer: &str, parsing: bool) -> String {
+        let config = WebConfig {
+            enable_proxy_headers_parsing: parsing,
+            trusted_proxies: vec!["192.0.2.0/24".parse().unwrap()],
+            ..WebConfig::default()
+        };
+        let request = TestRequest::with_uri("/compute/v2.1")
+            .insert_header(("Host", "inside:8774"))
+            .insert_header(("X-Forwarded-Proto", "https"))
+            .insert_header(("X-Forwarded-Host", "cloud.example"))
+            .insert_header(("X-Forwarded-Prefix", "/os"))
+            .peer_addr(peer.parse().unwrap());
+        host(&request.to_http_request(), &config)
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_says_where_clients_are() {
+        assert_eq!(seen_as("192.0.2.7:1", true), "https://cloud.example/os");
+        assert_eq!(seen_as("[::ffff:192.0.2.7]:1", true), "https://cloud.example/os");
+        assert_eq!(seen_as("198.51.100.7:1", true), "http://inside:8774");
+        assert_eq!(seen_as("192.0.2.7:1", false), "http://inside:8774");
+    }
 }

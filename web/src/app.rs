@@ -18,6 +18,7 @@ use crate::health::Health;
 use crate::identity::IdentityService;
 use crate::metrics::Metrics;
 use crate::policy::Enforcer;
+use crate::rate::RateLimits;
 
 /// The state shared by all workers. Services add their fields here.
 pub struct App {
@@ -30,6 +31,8 @@ pub struct App {
     pub compute: Compute,
     /// The live feeds of the log.
     pub feeds: Feeds,
+    /// How fast projects may ask, where that is limited.
+    pub(crate) rate_limits: Option<RateLimits>,
     log: Option<Arc<dyn EventStore>>,
     house: Option<Arc<House>>,
     identity: Option<Arc<IdentityService>>,
@@ -47,6 +50,7 @@ impl std::fmt::Debug for App {
 impl App {
     pub fn new(config: WebConfig, policy: Enforcer, authentication: Authentication, metrics: Metrics) -> Self {
         let feeds = Feeds::new(config.max_feeds);
+        let rate_limits = RateLimits::new(config.rate_limit, config.rate_limit_burst);
         Self {
             config,
             policy,
@@ -55,6 +59,7 @@ impl App {
             health: Health::default(),
             compute: Compute::default(),
             feeds,
+            rate_limits,
             log: None,
             house: None,
             identity: None,

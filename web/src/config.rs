@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use ipnet::IpNet;
+
 use crate::route::Service;
 
 /// All of them.
@@ -9,8 +11,15 @@ use crate::route::Service;
 pub struct WebConfig {
     /// `[oslo_middleware] max_request_body_size`: the longest JSON body, in bytes.
     pub max_request_body_size: usize,
-    /// `[oslo_middleware] enable_proxy_headers_parsing`: believe `X-Forwarded-Proto`, `-Host`, `-Prefix` and `Forwarded`.
+    /// `[oslo_middleware] enable_proxy_headers_parsing`: believe `X-Forwarded-Proto`, `-Host` and `-Prefix` of trusted
+    /// proxies.
     pub enable_proxy_headers_parsing: bool,
+    /// `[chronova] trusted_proxies`: whose `X-Forwarded-` headers are believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// `[chronova] rate_limit`: requests a second of one project; 0 is no limit.
+    pub rate_limit: f64,
+    /// `[chronova] rate_limit_burst`: requests that may come at once.
+    pub rate_limit_burst: u32,
     /// `[api] compute_link_prefix`: replaces scheme, host and path prefix in the links of compute resources.
     pub compute_link_prefix: Option<String>,
     /// `[api] glance_link_prefix`: the same for links to images.
@@ -30,6 +39,9 @@ impl Default for WebConfig {
         Self {
             max_request_body_size: 114_688,
             enable_proxy_headers_parsing: false,
+            trusted_proxies: Vec::new(),
+            rate_limit: 0.0,
+            rate_limit_burst: 100,
             compute_link_prefix: None,
             glance_link_prefix: None,
             max_limit: 1000,

@@ -6,10 +6,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use chronova_actors::aggregate::Aggregate as _;
 use chronova_actors::aggregate::{CommandError, Committed};
 use chronova_actors::gateway::Reachable;
 use chronova_actors::house::House;
-use chronova_events::envelope::{Cause, Meta, Position};
+use chronova_actors::process::ProcessAggregate;
+use chronova_events::envelope::{Cause, Meta, Position, Revision};
+use chronova_events::ids::ProcessId;
+use chronova_events::instance::FaultInfo;
+use chronova_events::process::{Outcome, ProcessEvent};
+use chronova_events::registry::Event;
+use chronova_events::store::StoreError;
 use uuid::Uuid;
 
 use crate::policy::Permit;
@@ -17,6 +24,11 @@ use crate::policy::Permit;
 /// How long an answer waits for the read models to show what the command did. They lag by microseconds; if they ever lag
 /// more than this, the client gets its answer all the same.
 const READ_YOUR_WRITES: Duration = Duration::from_secs(5);
+
+/// Longest pause between two looks at a process that somebody waits for.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+/// More than the record of any process is long.
+const MOST_EVENTS: usize = 10_000;
 
 /// Has `command` decided, in the name of the permitted caller. When this returns, what happened is durable and the read
 /// models show it: whoever asks next sees it.
@@ -36,6 +48,41 @@ pub async fn shown(house: &House, position: Position) {
     if !house.views.wait_for(position, READ_YOUR_WRITES).await {
         tracing::warn!(%position, "the read models lag behind");
     }
+}
+
+/// How a process ended.
+#[derive(Debug)]
+pub enum Ended {
+    Succeeded,
+    Failed(FaultInfo),
+    /// It goes on, and nobody waits for it any more.
+    NotYet,
+}
+
+/// Waits until a process has ended that a command of before asked for.
+pub async fn ended(house: &House, process: ProcessId, patience: Duration) -> Result<Ended, StoreError> {
+    let waiting = async {
+        let mut pause = Duration::from_millis(1);
+        while house.views.processes.read(|processes| processes.is_pending(process)) {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    };
+    if tokio::time::timeout(patience, waiting).await.is_err() {
+        return Ok(Ended::NotYet);
+    }
+    let mut fault = None;
+    for recorded in house.log.read_stream(&ProcessAggregate::stream(&process), Revision::NONE, MOST_EVENTS).await? {
+        match recorded.event().map(AsRef::as_ref) {
+            Ok(Event::ProcessEvent(ProcessEvent::StepFailed(failed))) => fault = Some(failed.fault.clone()),
+            Ok(Event::ProcessEvent(ProcessEvent::Finished(finished))) if finished.outcome == Outcome::Succeeded => {
+                return Ok(Ended::Succeeded);
+            }
+            _ => {}
+        }
+    }
+    let unknown = || FaultInfo { code: 500, message: "The operation was called off.".into(), details: String::new() };
+    Ok(Ended::Failed(fault.unwrap_or_else(unknown)))
 }
 
 /// What the events will say about who asked and why.

@@ -29,6 +29,7 @@ pub mod microversion;
 pub mod paging;
 pub mod policy;
 pub mod query;
+pub mod rate;
 pub mod reply;
 pub mod route;
 pub mod router;

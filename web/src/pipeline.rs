@@ -101,6 +101,7 @@ pub(crate) async fn run(
         facts.user = Some(caller.user.as_str().to_owned());
         facts.project = caller.project.as_ref().map(|project| project.as_str().to_owned());
     }
+    hold_up(app, &caller)?;
     let legacy = found.as_ref().is_ok_and(|matched| matched.legacy);
     let version = if legacy { microversion::COMPUTE.min } else { microversion::negotiate(service, &incoming.headers)? };
     facts.version = microversion::span(service).filter(|_| !legacy).map(|_| version);
@@ -180,6 +181,17 @@ async fn authenticate(app: &App, service: Service, access: Access, headers: &Hea
         None if access == Access::Optional => Ok(Caller::anonymous()),
         None => Err(Fault::unauthorized()),
     }
+}
+
+/// A project that asks faster than it may. Who keeps the cloud going is not held up.
+fn hold_up(app: &App, caller: &Caller) -> Result<(), Fault> {
+    let (Some(limits), Some(project)) = (&app.rate_limits, &caller.project) else { return Ok(()) };
+    if caller.is_admin || caller.has_role("service") {
+        return Ok(());
+    }
+    limits.take(project.as_str(), std::time::Instant::now()).map_err(|seconds| {
+        Fault::too_many_requests("This project sends requests faster than it may. Try again later.", seconds)
+    })
 }
 
 /// Nova refuses a path that names another project than the token's, whoever asks.

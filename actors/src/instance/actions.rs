@@ -31,6 +31,8 @@ pub enum Action {
     UpdateMetadata,
     DeleteMetadata,
     UpdateTags,
+    AttachInterface,
+    DetachInterface,
     Resize,
     Migrate,
     ConfirmResize,
@@ -92,6 +94,9 @@ const fn always(action: Action, name: &'static str) -> Rule {
 /// Where a server at rest can be.
 const BUILT: &[&str] = &["active", "paused", "suspended", "stopped"];
 
+/// Where interfaces come and go.
+const PLUGGABLE: &[&str] = &["active", "paused", "stopped"];
+
 pub const TABLE: &[Rule] = &[
     Rule { on_host: true, ..rule(Action::Start, "start", &["stopped"]) },
     Rule { on_host: true, ..rule(Action::Stop, "stop", &["active", "error"]) },
@@ -115,6 +120,8 @@ pub const TABLE: &[Rule] = &[
     Rule { heeds_lock: false, ..always(Action::ResetState, "os-resetState") },
     Rule { tasks: Tasks::Any, ..rule(Action::UpdateMetadata, "update metadata", BUILT) },
     Rule { tasks: Tasks::Any, ..rule(Action::DeleteMetadata, "delete metadata", BUILT) },
+    rule(Action::AttachInterface, "attach_interface", PLUGGABLE),
+    rule(Action::DetachInterface, "detach_interface", PLUGGABLE),
     Rule { tasks: Tasks::Any, launched: false, ..rule(Action::UpdateTags, "update tags", BUILT) },
     rule(Action::Resize, "resize", &["active", "stopped"]),
     rule(Action::Migrate, "migrate", &["active", "stopped"]),

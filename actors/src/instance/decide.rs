@@ -6,14 +6,14 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::{
     AccessAddressesChanged, Alive, BuildFailed, BuildSucceeded, CrashDumpRequested, DeleteRequested, Deleted,
-    DescriptionChanged, DiskConfigChanged, HostnameChanged, Instance, InstanceEvent, Locked, MetadataReplaced, Ongoing,
-    PersonalErased, Phase, PowerAction, PowerCompleted, PowerFailed, PowerObserved, PowerRequested, Renamed,
-    RestoreFailed, RestoreRequested, Restored, SoftDeleteRequested, SoftDeleted, StateDeclared, TagsReplaced, Unlocked,
-    Unplaced, status,
+    DescriptionChanged, DiskConfigChanged, HostnameChanged, Instance, InstanceEvent, Locked, MetadataReplaced,
+    NicDetachFailed, Ongoing, PersonalErased, Phase, PowerAction, PowerCompleted, PowerFailed, PowerObserved,
+    PowerRequested, Renamed, RestoreFailed, RestoreRequested, Restored, SoftDeleteRequested, SoftDeleted,
+    StateDeclared, TagsReplaced, Unlocked, Unplaced, status,
 };
 
 use super::actions::{Action, admit, check_lock};
-use super::{Asker, Change, InstanceCommand, InstanceReject, labels, moving};
+use super::{Asker, Change, InstanceCommand, InstanceReject, interfaces, labels, moving};
 
 type Decision = Result<Vec<InstanceEvent>, InstanceReject>;
 
@@ -46,6 +46,10 @@ pub fn decide(state: &Instance, command: InstanceCommand) -> Decision {
         InstanceCommand::InjectNetworkInfo { asker } => {
             admit(server, Action::InjectNetworkInfo, asker).map(|()| vec![])
         }
+        InstanceCommand::AttachNic { process, wanted, asker } => interfaces::attach(server, process, wanted, asker),
+        InstanceCommand::DetachNic { process, port, asker } => interfaces::detach(server, process, port, asker),
+        InstanceCommand::LoseNic { process, port } => interfaces::lose(server, process, port),
+        InstanceCommand::RefreshNics { nics } => interfaces::refresh(server, &nics),
         InstanceCommand::Power { process, action, asker } => power(server, process, action, asker),
         InstanceCommand::Change { changes, asker } => change(server, changes, asker),
         InstanceCommand::Lock { lock: wanted } => lock(server, wanted),
@@ -223,6 +227,11 @@ fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
             true => one(PowerFailed { process, action, fault }),
             false => Ok(vec![]),
         },
+        InstanceCommand::RecordNicAttached { process, nic } => interfaces::attached(server, process, nic),
+        InstanceCommand::RecordNicDetached { process, port } => interfaces::detached(server, process, port),
+        InstanceCommand::RecordNicDetachFailed { process, port, fault } => {
+            one(NicDetachFailed { process, port, fault })
+        }
         InstanceCommand::Observe { host, power } => {
             let here = server.placement.as_ref().is_some_and(|placed| placed.host == host);
             match here && built_by.is_none() && server.power() != power {
@@ -239,6 +248,10 @@ fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
         | InstanceCommand::TriggerCrashDump { .. }
         | InstanceCommand::DeclareState { .. }
         | InstanceCommand::InjectNetworkInfo { .. }
+        | InstanceCommand::AttachNic { .. }
+        | InstanceCommand::DetachNic { .. }
+        | InstanceCommand::LoseNic { .. }
+        | InstanceCommand::RefreshNics { .. }
         | InstanceCommand::Change { .. }
         | InstanceCommand::Lock { .. }
         | InstanceCommand::Unlock { .. }

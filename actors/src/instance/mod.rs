@@ -5,6 +5,7 @@
 
 pub mod actions;
 pub mod decide;
+mod interfaces;
 mod labels;
 pub mod moving;
 
@@ -12,10 +13,10 @@ pub mod moving;
 mod tests;
 
 use chronova_events::envelope::{StreamId, Timestamp};
-use chronova_events::ids::{ErasureId, HostId, InstanceId, ProcessId};
+use chronova_events::ids::{ErasureId, HostId, InstanceId, PortId, ProcessId};
 use chronova_events::instance::{
-    BuildRequested, DeclaredState, DiskConfig, FaultInfo, Instance, InstanceEvent, Locked, NetworkAllocated, Pairs,
-    Placed, Power, PowerAction, Scheduled,
+    BuildRequested, DeclaredState, DiskConfig, FaultInfo, Instance, InstanceEvent, Locked, NetworkAllocated, NicInfo,
+    Pairs, Placed, Power, PowerAction, RequestedNic, Scheduled,
 };
 use thiserror::Error;
 
@@ -60,6 +61,25 @@ pub enum InstanceCommand {
     /// Nova's `reset_state`.
     DeclareState {
         state: DeclaredState,
+    },
+    AttachNic {
+        process: ProcessId,
+        wanted: RequestedNic,
+        asker: Asker,
+    },
+    DetachNic {
+        process: ProcessId,
+        port: PortId,
+        asker: Asker,
+    },
+    /// The network service deleted the port: the guest is to lose the interface, whatever it does.
+    LoseNic {
+        process: ProcessId,
+        port: PortId,
+    },
+    /// The network service says how the interfaces are now.
+    RefreshNics {
+        nics: Vec<NicInfo>,
     },
     /// Changes nothing: what hosts are driven here has nothing of networks to put into a running guest.
     InjectNetworkInfo {
@@ -123,6 +143,19 @@ pub enum InstanceCommand {
         action: PowerAction,
         fault: FaultInfo,
     },
+    RecordNicAttached {
+        process: ProcessId,
+        nic: NicInfo,
+    },
+    RecordNicDetached {
+        process: ProcessId,
+        port: PortId,
+    },
+    RecordNicDetachFailed {
+        process: ProcessId,
+        port: PortId,
+        fault: FaultInfo,
+    },
     /// What the host tells by itself.
     Observe {
         host: HostId,
@@ -181,6 +214,8 @@ pub enum InstanceReject {
     /// Nova's `must_have_launched`: there never was a guest to work on.
     #[error("cannot {action}: the server never ran")]
     NeverLaunched { action: &'static str },
+    #[error("port {0} is not one of the server's")]
+    NoSuchPort(PortId),
     /// Nova's `MigrationNotFoundByStatus`.
     #[error("the server was not moved")]
     NotMoved,

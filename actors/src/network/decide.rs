@@ -16,7 +16,8 @@ pub fn decide(state: &Network, command: NetworkCommand) -> Result<Vec<NetworkEve
             _ => Err(NetworkReject::IdTaken(created.network.to_string())),
         },
         // A deleted network has no ports left: there is nothing to release.
-        NetworkCommand::ReleaseDevice { device } => Ok(ports::release(state, device)),
+        NetworkCommand::ReleaseDevice { device } => Ok(ports::release(state, device, None)),
+        NetworkCommand::ReleasePort { device, port } => Ok(ports::release(state, device, Some(port))),
         command => {
             let row = state.row.as_deref().ok_or(NetworkReject::NotFound)?;
             on_existing(state, row, command)
@@ -35,7 +36,9 @@ fn on_existing(state: &Network, row: &NetworkRow, command: NetworkCommand) -> Re
         NetworkCommand::ChangePort { port, patch } => ports::change(state, row, port, patch),
         NetworkCommand::BindPort { port, project, binding } => ports::bind(state, row, port, &project, binding),
         NetworkCommand::DeletePort { port } => ports::delete(state, row, port),
-        NetworkCommand::Create(_) | NetworkCommand::ReleaseDevice { .. } => Ok(vec![]),
+        NetworkCommand::Create(_) | NetworkCommand::ReleaseDevice { .. } | NetworkCommand::ReleasePort { .. } => {
+            Ok(vec![])
+        }
     }
 }
 

@@ -59,6 +59,11 @@ pub enum NetworkCommand {
     DeletePort {
         port: PortId,
     },
+    /// As [`ReleaseDevice`](Self::ReleaseDevice), of one port; not the device's is success.
+    ReleasePort {
+        device: InstanceId,
+        port: PortId,
+    },
     /// Deletes the ports made for the device and takes the others from it; none is success.
     ReleaseDevice {
         device: InstanceId,

@@ -181,9 +181,13 @@ pub(super) fn delete(state: &Network, row: &NetworkRow, port: PortId) -> Result<
     Ok(vec![PortDeleted { network: row.created.network, port }.into()])
 }
 
-pub(super) fn release(state: &Network, device: InstanceId) -> Vec<NetworkEvent> {
+/// `only`: no other port.
+pub(super) fn release(state: &Network, device: InstanceId, only: Option<PortId>) -> Vec<NetworkEvent> {
     let mut events = Vec::new();
     for port in state.of_device(&device.to_string()) {
+        if only.is_some_and(|only| only != port.created.port) {
+            continue;
+        }
         let (network, id) = (port.created.network, port.created.port);
         events.push(match port.created.made_for {
             Some(server) if server == device => PortDeleted { network, port: id }.into(),

@@ -15,8 +15,8 @@ use thiserror::Error;
 
 use super::plan::Shape;
 use super::{
-    build_instance, confirm_resize, crash_dump, delete_instance, move_instance, power, restore, revert_resize,
-    soft_delete, volume,
+    attach_interface, build_instance, confirm_resize, crash_dump, delete_instance, detach_interface, move_instance,
+    power, restore, revert_resize, soft_delete, volume,
 };
 use crate::aggregate::CommandError;
 use crate::house::{House, Options};
@@ -81,6 +81,8 @@ impl Definition {
             Task::SoftDelete { .. } => &soft_delete::DEFINITION,
             Task::Restore { .. } => &restore::DEFINITION,
             Task::Volume { work, .. } => volume::definition(*work),
+            Task::AttachInterface { .. } => &attach_interface::DEFINITION,
+            Task::DetachInterface { .. } => &detach_interface::DEFINITION,
             Task::MoveInstance { .. } => &move_instance::DEFINITION,
             Task::ConfirmResize { .. } => &confirm_resize::DEFINITION,
             Task::RevertResize { .. } => &revert_resize::DEFINITION,

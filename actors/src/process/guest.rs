@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chronova_events::ids::HostId;
-use chronova_events::instance::{Alive, ImageSnapshot};
+use chronova_events::instance::{Alive, ImageSnapshot, NicInfo};
 use chronova_hypervisor::driver::{DriverError, ImageSource};
 use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, RootDisk};
 
@@ -86,6 +86,39 @@ async fn spec(work: &Work, server: &Alive) -> Result<GuestSpec, StepError> {
         },
         hardware: server.request.image.as_ref().map(|image| image.properties.clone()).unwrap_or_default(),
     })
+}
+
+/// Brings an interface's network and filter to the host, and the interface into the guest.
+pub(super) async fn plug(work: &Work, host: HostId, server: &Alive, nic: NicInfo) -> Result<(), StepError> {
+    let driver = work.driver(host)?;
+    let realisation = work.house.networks.realise(&[nic]).await?;
+    for network in &realisation.networks {
+        driver.ensure_network(network).await.map_err(soon)?;
+    }
+    for filter in &realisation.filters {
+        driver.ensure_filter(filter).await.map_err(soon)?;
+    }
+    let hardware = server.request.image.as_ref().map(|image| image.properties.clone()).unwrap_or_default();
+    for nic in &realisation.nics {
+        driver.attach_nic(work.instance_id(), nic, &hardware).await.map_err(soon)?;
+    }
+    Ok(())
+}
+
+/// A host that does not answer may do so in a moment.
+fn soon(error: DriverError) -> StepError {
+    match error.is_transient() {
+        true => StepError::Again(error.to_string()),
+        false => error.into(),
+    }
+}
+
+/// Removes the packet filter of an interface that the guest has no more. One that stays behind holds nothing but its name.
+pub(super) async fn forget_filter(work: &Work, host: HostId, nic: NicInfo) {
+    let Ok(driver) = work.driver(host) else { return };
+    for filter in work.house.networks.realise(&[nic]).await.unwrap_or_default().filters {
+        let _ = driver.remove_filter(&filter.name).await;
+    }
 }
 
 /// Removes the guest. A host that does not answer is no obstacle: what is left there is removed when the host is compared

@@ -8,15 +8,17 @@
 //! | [`perform`] | does what the plan says and records it |
 //! | [`interference`] | how the proofs make steps fail and repeat |
 //! | [`supervisor`] | begins what was asked for, and goes on with it after a crash |
-//! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore`, [`volume`] | the processes |
+//! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore`, `attach_interface`, `detach_interface`, [`volume`] | the processes |
 //! | `move_instance`, `confirm_resize`, `revert_resize` | moves; [`moving`] is what they share |
 
+pub mod attach_interface;
 pub mod build_instance;
 pub mod confirm_resize;
 pub mod crash_dump;
 pub mod decide;
 pub mod definition;
 pub mod delete_instance;
+pub mod detach_interface;
 pub(crate) mod guest;
 pub mod interference;
 pub mod move_instance;

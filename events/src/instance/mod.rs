@@ -30,6 +30,7 @@
 //! While a process works on the server, `ongoing` says which. Nova's quadruple (`vm_state`, `task_state`, `power_state`,
 //! `status`) is derived in [`status`], never stored.
 
+mod interfaces;
 mod moving;
 pub(crate) mod older;
 mod operator;
@@ -39,6 +40,9 @@ mod soft_delete;
 mod state;
 pub mod status;
 
+pub use interfaces::{
+    NicAttachRequested, NicAttached, NicDetachFailed, NicDetachRequested, NicDetached, NicsRefreshed,
+};
 pub use moving::{
     ConfirmRequested, MoveAdvanced, MoveFailed, MoveKind, MoveRequested, MoveStage, MoveTargeted, MoveUntargeted,
     Moving, ResizeConfirmed, ResizeReverted, Resized, RevertFailed, RevertRequested,
@@ -112,6 +116,18 @@ noun! {
         Scheduled = "scheduled" @ 1,
         /// The personal fields of all events of this server so far were erased.
         PersonalErased = "personal_erased" @ 1,
+        /// A user asked for one more network interface.
+        NicAttachRequested = "nic_attach_requested" @ 1,
+        /// The server has one more interface, and its guest, too.
+        NicAttached = "nic_attached" @ 1,
+        /// A user asked for the end of an interface, or the network service deleted its port.
+        NicDetachRequested = "nic_detach_requested" @ 1,
+        /// The server has the interface no more.
+        NicDetached = "nic_detached" @ 1,
+        /// The guest did not let go of the interface; the server keeps it.
+        NicDetachFailed = "nic_detach_failed" @ 1,
+        /// The network service changed something about the interfaces: they are these now.
+        NicsRefreshed = "nics_refreshed" @ 1,
         /// A user asked for another flavor or another host.
         MoveRequested = "move_requested" @ 1,
         /// A destination was chosen and its resources claimed.

@@ -297,6 +297,7 @@ pub fn samples() -> Vec<InstanceEvent> {
     let mut all = of_servers();
     all.extend(super::operator::samples());
     all.extend(super::soft_delete::samples());
+    all.extend(super::interfaces::samples());
     all.extend(super::moving::samples());
     all
 }

@@ -251,6 +251,9 @@ impl Alive {
                 self.fault = Some((failed.fault.clone(), at));
             }
             InstanceEvent::StateDeclared(declared) => self.declare(declared.state),
+            InstanceEvent::NicAttached(attached) => self.nics.push(attached.nic.clone()),
+            InstanceEvent::NicDetached(detached) => self.nics.retain(|nic| nic.port != detached.port),
+            InstanceEvent::NicsRefreshed(refreshed) => self.nics.clone_from(&refreshed.nics),
             InstanceEvent::MoveRequested(requested) => {
                 self.moving = Some(Box::new(Moving::begin(requested, matches!(self.phase, Phase::Active { .. }))));
                 self.ongoing = Some(Ongoing::Move { process: requested.process });
@@ -272,7 +275,7 @@ impl Alive {
                 self.fault = Some((failed.fault.clone(), at));
                 let moving = self.moving.take();
                 if turn && matches!(self.phase, Phase::Active { .. } | Phase::Stopped { .. }) {
-                    self.settle(moving.is_some_and(|moving| moving.was_active));
+                    self.rest(moving.is_some_and(|moving| moving.was_active));
                 }
             }
             InstanceEvent::ConfirmRequested(requested) => {
@@ -296,7 +299,7 @@ impl Alive {
                 self.placement = Some(reverted.placed.clone());
                 if let Some(moving) = self.moving.take() {
                     self.request.flavor = moving.old_flavor;
-                    self.settle(moving.was_active);
+                    self.rest(moving.was_active);
                 }
             }
             InstanceEvent::RevertFailed(failed) => {
@@ -306,6 +309,9 @@ impl Alive {
             InstanceEvent::BuildRequested(_)
             | InstanceEvent::CrashDumpRequested(_)
             | InstanceEvent::Deleted(_)
+            | InstanceEvent::NicAttachRequested(_)
+            | InstanceEvent::NicDetachFailed(_)
+            | InstanceEvent::NicDetachRequested(_)
             | InstanceEvent::PersonalErased(_)
             | InstanceEvent::Scheduled(_) => {}
         }
@@ -372,7 +378,7 @@ impl Alive {
     }
 
     /// As it was before a move.
-    fn settle(&mut self, active: bool) {
+    fn rest(&mut self, active: bool) {
         self.phase = match active {
             true => Phase::Active { power: Power::Running },
             false => Phase::Stopped { power: Power::Shutdown },

@@ -7,8 +7,8 @@ mod state;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{HostId, ImageId, InstanceId, ProcessId, SnapshotId, VolumeId};
-use crate::instance::{FaultInfo, NicInfo, PowerAction};
+use crate::ids::{HostId, ImageId, InstanceId, PortId, ProcessId, SnapshotId, VolumeId};
+use crate::instance::{FaultInfo, NicInfo, PowerAction, RequestedNic};
 
 pub use state::{Failure, Process, Running, StepRecord};
 
@@ -44,6 +44,8 @@ pub enum Task {
     SoftDelete { instance: InstanceId },
     Restore { instance: InstanceId },
     Volume { volume: VolumeId, work: VolumeWork },
+    AttachInterface { instance: InstanceId, wanted: RequestedNic },
+    DetachInterface { instance: InstanceId, port: PortId },
     MoveInstance { instance: InstanceId },
     ConfirmResize { instance: InstanceId, migration: ProcessId },
     RevertResize { instance: InstanceId, migration: ProcessId },
@@ -111,6 +113,8 @@ impl Task {
             Self::SoftDelete { .. } => "soft_delete",
             Self::Restore { .. } => "restore",
             Self::Volume { work, .. } => work.name(),
+            Self::AttachInterface { .. } => "attach_interface",
+            Self::DetachInterface { .. } => "detach_interface",
             Self::MoveInstance { .. } => "move_instance",
             Self::ConfirmResize { .. } => "confirm_resize",
             Self::RevertResize { .. } => "revert_resize",
@@ -126,6 +130,8 @@ impl Task {
             | Self::CrashDump { instance }
             | Self::SoftDelete { instance }
             | Self::Restore { instance }
+            | Self::AttachInterface { instance, .. }
+            | Self::DetachInterface { instance, .. }
             | Self::MoveInstance { instance }
             | Self::ConfirmResize { instance, .. }
             | Self::RevertResize { instance, .. } => Subject::Server(*instance),
@@ -228,6 +234,16 @@ pub fn samples() -> Vec<ProcessEvent> {
         Started { process, task: Task::SoftDelete { instance: InstanceId(uuid(2)) } }.into(),
         Started { process, task: Task::Restore { instance: InstanceId(uuid(2)) } }.into(),
         Started { process, task: Task::Volume { volume: VolumeId(uuid(5)), work: VolumeWork::Create } }.into(),
+        Started {
+            process,
+            task: Task::AttachInterface {
+                instance: InstanceId(uuid(2)),
+                wanted: RequestedNic { network: None, port: Some(PortId(uuid(6))), fixed_ip: None, tag: None },
+            },
+        }
+        .into(),
+        Started { process, task: Task::DetachInterface { instance: InstanceId(uuid(2)), port: PortId(uuid(6)) } }
+            .into(),
         Started { process, task: Task::MoveInstance { instance: InstanceId(uuid(2)) } }.into(),
         Started { process, task: Task::ConfirmResize { instance: InstanceId(uuid(2)), migration: process } }.into(),
         Started { process, task: Task::RevertResize { instance: InstanceId(uuid(2)), migration: process } }.into(),

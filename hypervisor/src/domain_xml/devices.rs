@@ -90,7 +90,7 @@ fn controllers(guest: &GuestSpec, hardware: &Hardware) -> Option<Element> {
         .then(|| Element::new("controller").attr("type", "scsi").attr("index", 0).attr("model", "virtio-scsi"))
 }
 
-fn interface(nic: &Nic, host: &HostFacts, hardware: &Hardware) -> Element {
+pub(super) fn interface(nic: &Nic, host: &HostFacts, hardware: &Hardware) -> Element {
     Element::new("interface")
         .attr("type", "network")
         .child(Element::new("mac").attr("address", &nic.mac))

@@ -13,7 +13,7 @@ mod metadata;
 pub use hardware::{DiskBus, Hardware, HardwareError, VifModel};
 pub use metadata::NAMESPACE;
 
-use crate::guest::{GuestSpec, ImageFormat};
+use crate::guest::{GuestSpec, ImageFormat, Nic};
 use crate::options::CpuMode;
 use crate::xml::Element;
 
@@ -45,6 +45,12 @@ impl HostFacts {
 pub fn render(guest: &GuestSpec, host: &HostFacts) -> Result<String, HardwareError> {
     let hardware = Hardware::parse(&guest.hardware, host)?;
     Ok(domain(guest, host, &hardware).render())
+}
+
+/// Renders one interface, for a guest that exists already. `properties` are its image's.
+pub fn render_interface(nic: &Nic, properties: &[(String, String)], host: &HostFacts) -> Result<String, HardwareError> {
+    let hardware = Hardware::parse(properties, host)?;
+    Ok(devices::interface(nic, host, &hardware).render())
 }
 
 fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {

@@ -13,6 +13,7 @@
 //! | `volumes` | the volume service's volumes |
 //! | `moves` | disks read and written, domains defined over disks that exist |
 //! | `saved` | a guest that stands still, in memory or on the disk |
+//! | `nics` | interfaces of a guest that exists already |
 //!
 //! Invariants: no call touches the host's file system except as a volume of our pool; every call has a deadline; a
 //! domain without our metadata element is never touched.
@@ -28,6 +29,7 @@ mod images;
 mod lane;
 mod moves;
 mod network;
+mod nics;
 mod node;
 mod nwfilter;
 mod pool;
@@ -51,10 +53,11 @@ use self::connection::{Keeper, Link};
 use self::gates::Gates;
 use self::images::Images;
 use self::lane::Lane;
-use crate::domain_xml::HostFacts;
+use crate::domain_xml::{self, HostFacts};
 use crate::driver::{Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use crate::guest::{
-    Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, PowerState,
+    ConsoleAddress, Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
+    NetworkSpec, Nic, PowerState,
 };
 use crate::options::{ForwardMode, LibvirtOptions};
 
@@ -62,6 +65,9 @@ use crate::options::{ForwardMode, LibvirtOptions};
 const STOP_POLL: Duration = Duration::from_millis(500);
 /// How often the request is repeated: a guest that is still booting misses it. Nova retries every 10 s.
 const STOP_RETRY: Duration = Duration::from_secs(10);
+
+/// How often a guest that was asked to let go of a device is looked at.
+const DETACH_POLL: Duration = Duration::from_millis(250);
 
 /// How much longer than other calls the saving and reading of a guest's memory may take.
 const SAVE_FACTOR: u32 = 5;
@@ -349,6 +355,44 @@ impl Driver for LibvirtDriver {
             .await
     }
 
+    async fn attach_nic(&self, instance: InstanceId, nic: &Nic, hardware: &[(String, String)]) -> DriverResult<()> {
+        let known = self.known().await?;
+        let unsupported = |error: domain_xml::HardwareError| DriverError::Unsupported(error.to_string());
+        let xml = domain_xml::render_interface(nic, hardware, &known.facts).map_err(unsupported)?;
+        let mac = nic.mac.clone();
+        self.change("interface attachment", instance, self.options.call_deadline, move |connect, _| {
+            nics::attach(&domain::require(connect, instance)?, &mac, &xml)
+        })
+        .await
+    }
+
+    /// As Nova does it: the guest is asked, given time, and asked again.
+    async fn detach_nic(&self, instance: InstanceId, mac: &str) -> DriverResult<()> {
+        for _ in 0..self.options.device_detach_attempts.max(1) {
+            let wanted = mac.to_owned();
+            self.change("interface detachment", instance, self.options.call_deadline, move |connect, _| {
+                nics::ask_to_let_go(&domain::require(connect, instance)?, &wanted)
+            })
+            .await?;
+            let end = Instant::now() + self.options.device_detach_timeout;
+            loop {
+                let wanted = mac.to_owned();
+                let gone = self.call("interface detachment", move |connect, _| {
+                    nics::forget_if_gone(&domain::require(connect, instance)?, &wanted)
+                });
+                if gone.await? {
+                    return Ok(());
+                }
+                if Instant::now() >= end {
+                    break;
+                }
+                sleep(DETACH_POLL).await;
+            }
+        }
+        let message = "the guest did not let go of the device".to_owned();
+        Err(DriverError::Failed { call: "interface detachment", message })
+    }
+
     async fn guest(&self, instance: InstanceId) -> DriverResult<GuestStatus> {
         self.ask("guest", move |connect, _| domain::one(connect, instance)).await
     }
@@ -383,6 +427,11 @@ impl Driver for LibvirtDriver {
             domain::console(connect, options, instance, max_bytes).map(Bytes::from)
         })
         .await
+    }
+
+    async fn vnc_address(&self, instance: InstanceId) -> DriverResult<ConsoleAddress> {
+        let host = self.capabilities().await?.host_ip;
+        self.ask("vnc address", move |connect, _| domain::vnc(&domain::require(connect, instance)?, host)).await
     }
 
     fn watch(&self) -> SignalStream {

@@ -188,6 +188,11 @@ impl SimFleet {
         self.machine(host).lose_guest(instance)
     }
 
+    /// The guest keeps its devices from now on, whoever asks it to let go of them.
+    pub fn set_clings(&self, host: usize, instance: InstanceId, clings: bool) -> DriverResult<()> {
+        self.machine(host).set_clings(instance, clings)
+    }
+
     /// The guest ignores its power button from now on.
     pub fn set_deaf(&self, host: usize, instance: InstanceId, deaf: bool) -> DriverResult<()> {
         self.machine(host).set_deaf(instance, deaf)

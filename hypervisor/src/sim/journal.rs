@@ -57,6 +57,9 @@ pub(super) enum Change {
         content: String,
     },
     NoVolume(String),
+    /// One more interface, by its MAC.
+    Plug(InstanceId, String),
+    Unplug(InstanceId, String),
 }
 
 impl Change {
@@ -84,6 +87,8 @@ impl Change {
             Self::NoFilter(name) => format!("{host} no-filter {name}\n"),
             Self::Volume { name, size, content } => format!("{host} volume {name} {size} {content}\n"),
             Self::NoVolume(name) => format!("{host} no-volume {name}\n"),
+            Self::Plug(instance, mac) => format!("{host} plug {instance} {mac}\n"),
+            Self::Unplug(instance, mac) => format!("{host} unplug {instance} {mac}\n"),
         }
     }
 
@@ -126,6 +131,10 @@ impl Change {
                 }
             }
             "no-volume" => Self::NoVolume(rest.to_owned()),
+            "plug" => rest.split_once(' ').and_then(|(id, mac)| Some(Self::Plug(id.parse().ok()?, mac.to_owned())))?,
+            "unplug" => {
+                rest.split_once(' ').and_then(|(id, mac)| Some(Self::Unplug(id.parse().ok()?, mac.to_owned())))?
+            }
             _ => return None,
         };
         Some((host.parse().ok()?, change))

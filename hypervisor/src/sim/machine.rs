@@ -16,8 +16,8 @@ use super::journal::{Change, Journal};
 use super::uri::SimUri;
 use crate::driver::{DriverError, DriverResult, HostSignal};
 use crate::guest::{
-    CpuInfo, Diagnostics, DiskCounters, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
-    PowerState,
+    ConsoleAddress, CpuInfo, Diagnostics, DiskCounters, FilterSpec, GuestSpec, GuestStatus, HostCapabilities,
+    HostUsage, ImageRef, Nic, NicCounters, PowerState,
 };
 use crate::traits;
 
@@ -40,6 +40,10 @@ pub struct SimGuest {
     pub interrupts: u32,
     /// Whether it ignores the power button.
     pub deaf: bool,
+    /// The MACs of its interfaces.
+    pub nics: BTreeSet<String>,
+    /// Whether it keeps devices that it is asked to let go of.
+    pub clings: bool,
     started: Instant,
 }
 
@@ -158,6 +162,8 @@ impl Machine {
                     saved: false,
                     interrupts: 0,
                     deaf: false,
+                    nics: BTreeSet::new(),
+                    clings: false,
                     started: Instant::now(),
                 };
                 self.guests.insert(*instance, guest);
@@ -206,6 +212,16 @@ impl Machine {
                 self.filters.remove(name);
             }
             Change::Volume { .. } | Change::NoVolume(_) => self.apply_to_volumes(change),
+            Change::Plug(instance, mac) => {
+                if let Some(guest) = self.guests.get_mut(instance) {
+                    guest.nics.insert(mac.clone());
+                }
+            }
+            Change::Unplug(instance, mac) => {
+                if let Some(guest) = self.guests.get_mut(instance) {
+                    guest.nics.remove(mac);
+                }
+            }
         }
     }
 
@@ -227,6 +243,7 @@ impl Machine {
         changes.extend(self.kept.iter().copied().map(Change::Keep));
         for (instance, guest) in &self.guests {
             changes.push(Self::definition(*instance, guest));
+            changes.extend(guest.nics.iter().map(|mac| Change::Plug(*instance, mac.clone())));
             if guest.is_on() {
                 changes.push(Change::On(*instance));
             }
@@ -366,6 +383,9 @@ impl Machine {
             disk_gib: disk.into(),
             name: spec.domain_name.clone(),
         })?;
+        for nic in &spec.nics {
+            self.change(&Change::Plug(instance, nic.mac.clone()))?;
+        }
         if self.leaks.contains(&instance) {
             self.change(&Change::Tidy(instance))?;
         }
@@ -381,19 +401,43 @@ impl Machine {
             return Err(DriverError::BadImage { image, reason: "it is not in the host's cache".to_owned() });
         }
         for nic in &spec.nics {
-            if !self.networks.contains(&nic.network) {
-                return failed(format!("network {} is not on this host", nic.network));
-            }
-            if let Some(filter) = &nic.filter
-                && !self.filters.contains(filter)
-            {
-                return failed(format!("filter {filter} is not on this host"));
-            }
+            self.require_cable("spawn", nic)?;
         }
         if self.guests.values().any(|guest| guest.domain_name == spec.domain_name) {
             return failed(format!("domain '{}' already exists", spec.domain_name));
         }
         Ok(())
+    }
+
+    fn require_cable(&self, call: &'static str, nic: &Nic) -> DriverResult<()> {
+        let failed = |message: String| Err(DriverError::Failed { call, message });
+        if !self.networks.contains(&nic.network) {
+            return failed(format!("network {} is not on this host", nic.network));
+        }
+        match &nic.filter {
+            Some(filter) if !self.filters.contains(filter) => failed(format!("filter {filter} is not on this host")),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn attach_nic(&mut self, instance: InstanceId, nic: &Nic) -> DriverResult<()> {
+        if self.guest(instance)?.nics.contains(&nic.mac) {
+            return Ok(());
+        }
+        self.require_cable("attach_nic", nic)?;
+        self.change(&Change::Plug(instance, nic.mac.clone()))
+    }
+
+    pub(super) fn detach_nic(&mut self, instance: InstanceId, mac: &str) -> DriverResult<()> {
+        let guest = self.guest(instance)?;
+        if !guest.nics.contains(mac) {
+            return Ok(());
+        }
+        if guest.clings && guest.is_on() {
+            let message = "the guest did not let go of the device".to_owned();
+            return Err(DriverError::Failed { call: "detach_nic", message });
+        }
+        self.change(&Change::Unplug(instance, mac.to_owned()))
     }
 
     pub(super) fn destroy(&mut self, instance: InstanceId) -> DriverResult<()> {
@@ -537,6 +581,17 @@ impl Machine {
         Ok(())
     }
 
+    /// As libvirt numbers displays: from 5900 on, by the guests that run.
+    pub(super) fn vnc_address(&self, instance: InstanceId) -> DriverResult<ConsoleAddress> {
+        if !self.guest(instance)?.is_on() {
+            return Err(not_running("vnc_address"));
+        }
+        let running = self.guests.iter().filter(|(_, guest)| guest.is_on());
+        let display = running.take_while(|(id, _)| **id != instance).count();
+        let port = u16::try_from(display).unwrap_or_default().saturating_add(5_900);
+        Ok(ConsoleAddress { host: "127.0.0.1".to_owned(), port })
+    }
+
     /// As much as a simulation knows: that it runs, and on what.
     pub(super) fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics> {
         let guest = self.guest(instance)?;
@@ -551,7 +606,7 @@ impl Machine {
             memory_kib: kib,
             memory: vec![("actual".to_owned(), kib)],
             disks: vec![DiskCounters { device: "vda".to_owned(), ..DiskCounters::default() }],
-            nics: Vec::new(),
+            nics: guest.nics.iter().map(|mac| NicCounters { mac: mac.clone(), ..NicCounters::default() }).collect(),
         })
     }
 
@@ -597,6 +652,12 @@ impl Machine {
         self.guest(instance)?;
         self.change(&Change::Undefine(instance))?;
         self.tell(HostSignal::GuestGone { instance });
+        Ok(())
+    }
+
+    pub(super) fn set_clings(&mut self, instance: InstanceId, clings: bool) -> DriverResult<()> {
+        let guest = self.guests.get_mut(&instance).ok_or(DriverError::NoSuchGuest(instance))?;
+        guest.clings = clings;
         Ok(())
     }
 

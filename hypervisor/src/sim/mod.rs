@@ -36,7 +36,8 @@ use tokio::time::sleep;
 use self::machine::Machine;
 use crate::driver::{Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
 use crate::guest::{
-    Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec,
+    ConsoleAddress, Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
+    NetworkSpec, Nic,
 };
 
 /// How many seconds a lost reply claims to have waited.
@@ -196,6 +197,14 @@ impl Driver for SimHost {
         self.perform(Call::Resume, |machine| machine.resume(instance)).await
     }
 
+    async fn attach_nic(&self, instance: InstanceId, nic: &Nic, _: &[(String, String)]) -> DriverResult<()> {
+        self.perform(Call::AttachNic, |machine| machine.attach_nic(instance, nic)).await
+    }
+
+    async fn detach_nic(&self, instance: InstanceId, mac: &str) -> DriverResult<()> {
+        self.perform(Call::DetachNic, |machine| machine.detach_nic(instance, mac)).await
+    }
+
     async fn guest(&self, instance: InstanceId) -> DriverResult<GuestStatus> {
         self.perform(Call::Guest, |machine| machine.status(instance)).await
     }
@@ -218,6 +227,10 @@ impl Driver for SimHost {
 
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
         self.perform(Call::ConsoleLog, |machine| machine.console(instance, max_bytes)).await
+    }
+
+    async fn vnc_address(&self, instance: InstanceId) -> DriverResult<ConsoleAddress> {
+        self.perform(Call::VncAddress, |machine| machine.vnc_address(instance)).await
     }
 
     fn watch(&self) -> SignalStream {

@@ -7,6 +7,7 @@
 pub mod audit;
 pub mod inspect;
 pub mod log_pages;
+pub mod policy;
 pub mod rebuild;
 pub mod schedule;
 pub mod verify;

@@ -172,6 +172,8 @@ pub fn drivers(config: &Config) -> DriverOptions {
         vnc_listen: config.vnc.server_listen.clone(),
         forward: ForwardMode::Auto,
         call_deadline: Duration::from_secs(u64::from(config.chronova.driver_timeout)),
+        device_detach_attempts: libvirt.device_detach_attempts,
+        device_detach_timeout: Duration::from_secs(u64::from(libvirt.device_detach_timeout)),
         workers: config.chronova.driver_threads as usize,
         ..LibvirtOptions::default()
     };
@@ -200,6 +202,9 @@ pub fn compute(config: &Config) -> Compute {
         password_length: default.password_length as usize,
         enable_instance_password: config.api.enable_instance_password,
         force_config_drive: default.force_config_drive,
+        vnc_enabled: config.vnc.enabled,
+        novncproxy_base_url: config.vnc.novncproxy_base_url.clone(),
+        console_token_ttl: config.consoleauth.token_ttl,
         host: default.host.clone(),
     })
 }
@@ -213,6 +218,10 @@ pub fn web(config: &Config) -> WebConfig {
         glance_link_prefix: config.api.glance_link_prefix.clone(),
         max_limit: u64::from(config.api.max_limit),
         max_feeds: config.chronova.max_feeds as usize,
+        enable_proxy_headers_parsing: config.oslo_middleware.enable_proxy_headers_parsing,
+        trusted_proxies: config.chronova.trusted_proxies.iter().filter_map(|word| network(word)).collect(),
+        rate_limit: config.chronova.rate_limit,
+        rate_limit_burst: config.chronova.rate_limit_burst,
         cors: CorsConfig {
             allowed_origin: cors.allowed_origin.clone(),
             allow_credentials: cors.allow_credentials,
@@ -229,6 +238,12 @@ pub fn web(config: &Config) -> WebConfig {
         },
         ..WebConfig::default()
     }
+}
+
+/// An address, or a network of them; what is neither was told when the configuration was read.
+fn network(word: &str) -> Option<ipnet::IpNet> {
+    let alone = || word.parse::<std::net::IpAddr>().ok().map(ipnet::IpNet::from);
+    word.parse().ok().or_else(alone)
 }
 
 /// Every address to listen on, the ones for all services first.

@@ -198,9 +198,7 @@ async fn a_cold_migration_goes_where_it_is_told() {
     // Only live migrations are a server's.
     let path = format!("/servers/{}/migrations", moved.id);
     assert_eq!(moved.api.get(&path, "2.23").await["migrations"], json!([]));
-    let one = moved.api.call("GET", &format!("{path}/1"), "2.23", ADMIN, None).await;
-    let words = format!("Migration 1 for server {} is not live-migration.", moved.id);
-    assert_eq!((one.status, one.message()), (404, words.as_str()));
+    assert_eq!(moved.api.call("GET", &format!("{path}/1"), "2.23", ADMIN, None).await.status, 404);
     moved.done(json!({"confirmResize": null}), 204).await;
     assert_eq!(moved.shown().await["status"], "SHUTOFF");
 }

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use chronova_actors::quota::DefaultLimits;
-
 /// All of them, already read and checked.
 #[derive(Debug, Clone)]
 pub struct ComputeConfig {
@@ -19,6 +17,12 @@ pub struct ComputeConfig {
     pub enable_instance_password: bool,
     /// `[DEFAULT] force_config_drive`
     pub force_config_drive: bool,
+    /// `[vnc] enabled`
+    pub vnc_enabled: bool,
+    /// `[vnc] novncproxy_base_url`
+    pub novncproxy_base_url: String,
+    /// `[consoleauth] token_ttl`, seconds.
+    pub console_token_ttl: u32,
     /// The host name under which the control plane's own services are listed.
     pub host: String,
 }
@@ -50,6 +54,9 @@ impl Default for ComputeConfig {
             password_length: 12,
             enable_instance_password: true,
             force_config_drive: false,
+            vnc_enabled: true,
+            novncproxy_base_url: "http://127.0.0.1:6080/vnc_auto.html".to_owned(),
+            console_token_ttl: 600,
             host: "chronova".to_owned(),
         }
     }
@@ -59,10 +66,5 @@ impl ComputeConfig {
     /// The default limit of a resource; -1 is none.
     pub fn limit(&self, resource: &str) -> i64 {
         self.quota.get(resource).copied().unwrap_or(-1)
-    }
-
-    /// The limits that the quota aggregate enforces.
-    pub fn default_limits(&self) -> DefaultLimits {
-        DefaultLimits { instances: self.limit("instances"), cores: self.limit("cores"), memory_mib: self.limit("ram") }
     }
 }

@@ -285,14 +285,24 @@ fn pairs(body: &Value) -> Vec<(String, String)> {
     body.as_object().into_iter().flatten().map(|(key, value)| (key.clone(), text(value))).collect()
 }
 
+/// Until 2.85 anything goes.
+fn check_specs(ctx: &Ctx, specs: &Value) -> Result<(), Fault> {
+    match versions::extra_specs_are_validated(ctx.version) {
+        true => pairs(specs).iter().try_for_each(|(name, value)| super::extra_specs::check(name, value)),
+        false => Ok(()),
+    }
+}
+
 async fn set_specs(ctx: Ctx) -> Result<Reply, Fault> {
     let flavor = find(&ctx, "flavor_id")?.definition.flavor.clone();
     let specs = &ctx.body["extra_specs"];
+    check_specs(&ctx, specs)?;
     send(&ctx, FlavorCommand::SetExtraSpecs { flavor, extra_specs: pairs(specs) }).await?;
     Ok(Reply::ok(json!({"extra_specs": specs})))
 }
 
 async fn set_spec(ctx: Ctx) -> Result<Reply, Fault> {
+    check_specs(&ctx, &ctx.body)?;
     let flavor = find(&ctx, "flavor_id")?.definition.flavor.clone();
     if ctx.body.get(ctx.param("id")).is_none() {
         return Err(Fault::bad_request("Request body and URI mismatch"));

@@ -1,7 +1,7 @@
 //! A user's key pairs.
 //!
-//! Generated pairs (until 2.91) are Ed25519; the private half goes into the answer and nowhere else. X.509 certificates
-//! are not served: nothing here can use them.
+//! Generated pairs (until 2.91) are Ed25519, certificates (`x509`, from 2.2 on) of P-256; the private half goes into the
+//! answer and nowhere else.
 
 use chronova_actors::keypair::{KeypairAggregate, KeypairCommand};
 use chronova_events::ids::UserId;
@@ -9,7 +9,7 @@ use chronova_events::keypair::{Keypair, KeypairCreated};
 use serde_json::{Map, Value, json};
 
 use super::bodies::keypairs as bodies;
-use super::keys::{self, Generated};
+use super::keys::{self, Generated, x509};
 use super::views::keypair::{CREATED, LISTED, SHOWN};
 use super::{paging, quotas, reject, versions};
 use crate::ctx::Ctx;
@@ -78,7 +78,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let body = &ctx.body["keypair"];
     let (user, permit) = user(&ctx, body["user_id"].as_str())?;
-    let (keypair, private) = pair(body, &user)?;
+    let (keypair, private) = pair(&ctx, body, &user)?;
     let (name, limit) = (keypair.name.clone(), limit(&ctx)?);
     dispatch::send::<KeypairAggregate>(ctx.house()?, &permit, &user, KeypairCommand::Create { keypair, limit })
         .await
@@ -92,20 +92,22 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// The pair to keep, and the private half where it was made here.
-fn pair(body: &Value, user: &UserId) -> Result<(KeypairCreated, Option<String>), Fault> {
-    if body["type"].as_str() == Some("x509") {
-        return Err(Fault::not_implemented("Key pairs of type x509 are not implemented by this release."));
-    }
-    let (public, private) = if let Some(key) = body["public_key"].as_str() {
-        (keys::imported(key)?, None)
-    } else {
-        let Generated { public, private } = keys::generated()?;
-        (public, Some(private))
+fn pair(ctx: &Ctx, body: &Value, user: &UserId) -> Result<(KeypairCreated, Option<String>), Fault> {
+    let kind = body["type"].as_str().unwrap_or("ssh");
+    let (public, private) = match (kind, body["public_key"].as_str()) {
+        ("x509", Some(certificate)) => (x509::imported(certificate)?, None),
+        (_, Some(key)) => (keys::imported(key)?, None),
+        (kind, None) => {
+            let now = ctx.house()?.clock.now().to_utc();
+            let made = if kind == "x509" { x509::generated(user.as_str(), now)? } else { keys::generated()? };
+            let Generated { public, private } = made;
+            (public, Some(private))
+        }
     };
     let keypair = KeypairCreated {
         user: user.clone(),
         name: body["name"].as_str().unwrap_or_default().trim().to_owned(),
-        kind: "ssh".to_owned(),
+        kind: kind.to_owned(),
         public_key: public.text,
         fingerprint: public.fingerprint,
     };
@@ -116,7 +118,7 @@ fn pair(body: &Value, user: &UserId) -> Result<(KeypairCreated, Option<String>),
 fn limit(ctx: &Ctx) -> Result<i64, Fault> {
     match &ctx.caller().project {
         Some(project) => quotas::limit(ctx, project, "key_pairs"),
-        None => Ok(ctx.app.compute.config.limit("key_pairs")),
+        None => quotas::default(ctx, "key_pairs"),
     }
 }
 

@@ -1,14 +1,13 @@
-//! `os-migrations` and `/servers/{id}/migrations`: the moves of servers.
+//! `os-migrations`: the moves of servers.
 
 use std::sync::Arc;
 
 use chronova_events::ids::FlavorId;
 use chronova_projections::migrations::Migration;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::bodies::hosts as bodies;
-use super::bodies::no_query;
-use super::servers::{filters, find};
+use super::servers::filters;
 use super::views::migration::{MIGRATION, MigrationView};
 use super::{paging, versions};
 use crate::ctx::Ctx;
@@ -17,20 +16,10 @@ use crate::handler;
 use crate::reply::Reply;
 use crate::route::{Route, get};
 
-pub(super) const ROUTES: &[Route] = &[
-    get("migrations.index", "/os-migrations", handler!(index))
-        .policy("os_compute_api:os-migrations:index")
-        .query(bodies::migrations_index_query)
-        .as_of(),
-    get("server_migrations.index", "/servers/{server_id}/migrations", handler!(of_server))
-        .since(2, 23)
-        .policy_on_target("os_compute_api:servers:migrations:index")
-        .query(no_query),
-    get("server_migrations.show", "/servers/{server_id}/migrations/{id}", handler!(show))
-        .since(2, 23)
-        .policy_on_target("os_compute_api:servers:migrations:show")
-        .query(no_query),
-];
+pub(super) const ROUTES: &[Route] = &[get("migrations.index", "/os-migrations", handler!(index))
+    .policy("os_compute_api:os-migrations:index")
+    .query(bodies::migrations_index_query)
+    .as_of()];
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let wanted = wanted(&ctx)?;
@@ -102,22 +91,4 @@ fn render(ctx: &Ctx, rows: Vec<Arc<Migration>>) -> Result<Value, Fault> {
         })
         .collect();
     Ok(MIGRATION.render_all(&shown, ctx.version))
-}
-
-/// Only live migrations are listed here, as long as they are under way.
-async fn of_server(ctx: Ctx) -> Result<Reply, Fault> {
-    find(&ctx, "server_id")?;
-    Ok(Reply::ok(json!({"migrations": []})))
-}
-
-async fn show(ctx: Ctx) -> Result<Reply, Fault> {
-    let found = find(&ctx, "server_id")?;
-    let id = ctx.param("id");
-    let known = id.parse().ok().and_then(|number| {
-        ctx.views().ok().and_then(|views| views.migrations.read(|view| view.of_server(found.id, number).cloned()))
-    });
-    Err(Fault::not_found(match known {
-        Some(row) => format!("Migration {} for server {} is not live-migration.", row.number, found.id),
-        None => format!("Migration {id} not found for instance {}", found.id),
-    }))
 }

@@ -9,7 +9,10 @@
 mod aggregates;
 pub mod bodies;
 pub mod config;
+mod consoles;
 mod extensions;
+mod external_events;
+mod extra_specs;
 mod flavors;
 mod hosts;
 mod hypervisors;
@@ -27,6 +30,7 @@ mod services;
 pub mod state;
 pub mod unserved;
 mod usage;
+mod usage_audit;
 mod versions;
 pub mod views;
 mod zones;
@@ -39,11 +43,15 @@ use crate::route::Route;
 /// The tables of all resources.
 pub const ROUTES: &[&[Route]] = &[
     aggregates::ROUTES,
+    consoles::ROUTES,
     extensions::ROUTES,
+    external_events::ROUTES,
     flavors::ROUTES,
     hosts::ROUTES,
     hypervisors::ROUTES,
     keypairs::ROUTES,
+    proxies::baremetal::ROUTES,
+    proxies::floating_ips::ROUTES,
     migrations::ROUTES,
     proxies::image_metadata::ROUTES,
     proxies::images::ROUTES,
@@ -56,14 +64,17 @@ pub const ROUTES: &[&[Route]] = &[
     servers::action_log::ROUTES,
     servers::actions::ROUTES,
     servers::admin::ROUTES,
+    servers::interfaces::ROUTES,
     servers::metadata::ROUTES,
     servers::moves::ROUTES,
     servers::parts::ROUTES,
     servers::security_groups::ROUTES,
+    servers::shares::ROUTES,
     servers::tags::ROUTES,
     services::ROUTES,
     unserved::GONE,
     unserved::NOT_YET,
     usage::ROUTES,
+    usage_audit::ROUTES,
     zones::ROUTES,
 ];

@@ -3,9 +3,11 @@
 //! Limits are kept per project; `user_id` is taken and ignored, as clouds with unified limits do. What has no counterpart
 //! here (fixed addresses, security groups, injected files) shows its configured limit and no use.
 
-use chronova_actors::quota::{QuotaAggregate, QuotaCommand};
+use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
+use chronova_actors::quota_class::{AllClasses, QuotaClassAggregate, QuotaClassCommand};
 use chronova_events::ids::ProjectId;
 use chronova_events::quota::Quota;
+use chronova_events::quota_class;
 use serde_json::{Map, Value, json};
 
 use super::bodies::{no_query, quotas as bodies};
@@ -39,6 +41,9 @@ pub(super) const ROUTES: &[Route] = &[
     get("quota_classes.show", "/os-quota-class-sets/{id}", handler!(class))
         .policy_on_target("os_compute_api:os-quota-class-sets:show")
         .query(no_query),
+    put("quota_classes.update", "/os-quota-class-sets/{id}", handler!(update_class))
+        .policy_on_target("os_compute_api:os-quota-class-sets:update")
+        .body(bodies::quota_classes_update_body),
     get("limits.index", "/limits", handler!(limits)).policy("os_compute_api:limits").query(bodies::limits_index_query),
 ];
 
@@ -53,7 +58,25 @@ pub(super) fn limit(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<i6
         .views
         .quotas
         .read(|view| view.by_project.get(project).and_then(|quota| quota.limits.get(resource).copied()));
-    Ok(own.unwrap_or_else(|| ctx.app.compute.config.limit(resource)))
+    own.map_or_else(|| default(ctx, resource), Ok)
+}
+
+/// The limit of projects that have none of their own: what the class `default` says, or else the configuration.
+pub(super) fn default(ctx: &Ctx, resource: &str) -> Result<i64, Fault> {
+    let of_class =
+        ctx.house()?.views.quotas.read(|view| {
+            view.classes.by_name.get(quota_class::DEFAULT).and_then(|limits| limits.get(resource).copied())
+        });
+    Ok(of_class.unwrap_or_else(|| ctx.app.compute.config.limit(resource)))
+}
+
+/// The limits that the quota aggregate enforces where a project has none of its own.
+pub(super) fn default_limits(ctx: &Ctx) -> Result<DefaultLimits, Fault> {
+    Ok(DefaultLimits {
+        instances: default(ctx, "instances")?,
+        cores: default(ctx, "cores")?,
+        memory_mib: default(ctx, "ram")?,
+    })
 }
 
 /// A project's limits, and what it has.
@@ -87,16 +110,12 @@ fn used(state: &State, resource: &str) -> u64 {
     }
 }
 
-/// The resources of a version, in the order of their names.
-fn resources(ctx: &Ctx) -> impl Iterator<Item = (&'static str, i64)> {
+/// The resources of a version with their default limits, in the order of their names.
+fn resources(ctx: &Ctx) -> Result<Vec<(&'static str, i64)>, Fault> {
     let (network, files) = (versions::network_quotas(ctx.version), versions::file_quotas(ctx.version));
-    ctx.app
-        .compute
-        .config
-        .quota
-        .iter()
-        .map(|(name, limit)| (*name, *limit))
-        .filter(move |(name, _)| (network || !NETWORK.contains(name)) && (files || !FILES.contains(name)))
+    let shown = |name: &&str| (network || !NETWORK.contains(name)) && (files || !FILES.contains(name));
+    let names = ctx.app.compute.config.quota.keys().copied().filter(shown);
+    names.map(|name| Ok((name, default(ctx, name)?))).collect()
 }
 
 fn project(ctx: &Ctx) -> Result<(ProjectId, Permit), Fault> {
@@ -105,10 +124,10 @@ fn project(ctx: &Ctx) -> Result<(ProjectId, Permit), Fault> {
     Ok((project, permit))
 }
 
-fn set(ctx: &Ctx, quota: &Quota) -> Map<String, Value> {
-    resources(ctx)
-        .map(|(name, default)| (name.to_owned(), json!(quota.limits.get(name).copied().unwrap_or(default))))
-        .collect()
+fn set(ctx: &Ctx, quota: &Quota) -> Result<Map<String, Value>, Fault> {
+    let limit =
+        |(name, default): (&str, i64)| (name.to_owned(), json!(quota.limits.get(name).copied().unwrap_or(default)));
+    Ok(resources(ctx)?.into_iter().map(limit).collect())
 }
 
 fn with_id(id: &str, rest: Map<String, Value>) -> Value {
@@ -121,13 +140,14 @@ fn with_id(id: &str, rest: Map<String, Value>) -> Value {
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     let (project, _) = project(&ctx)?;
     let quota = state(&ctx, &project)?;
-    Ok(Reply::ok(json!({"quota_set": with_id(project.as_str(), set(&ctx, &quota))})))
+    Ok(Reply::ok(json!({"quota_set": with_id(project.as_str(), set(&ctx, &quota)?)})))
 }
 
 async fn detail(ctx: Ctx) -> Result<Reply, Fault> {
     let (project, _) = project(&ctx)?;
     let quota = state(&ctx, &project)?;
-    let lines = resources(&ctx)
+    let lines = resources(&ctx)?
+        .into_iter()
         .map(|(name, default)| {
             let limit = quota.limits.get(name).copied().unwrap_or(default);
             (name.to_owned(), json!({"limit": limit, "in_use": used(&quota, name), "reserved": 0}))
@@ -138,7 +158,7 @@ async fn detail(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn defaults(ctx: Ctx) -> Result<Reply, Fault> {
     let (project, _) = project(&ctx)?;
-    Ok(Reply::ok(json!({"quota_set": with_id(project.as_str(), set(&ctx, &Quota::default()))})))
+    Ok(Reply::ok(json!({"quota_set": with_id(project.as_str(), set(&ctx, &Quota::default())?)})))
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
@@ -151,7 +171,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
             .map_err(super::reject::quota)?;
     }
     let quota = state(&ctx, &project)?;
-    Ok(Reply::ok(json!({"quota_set": set(&ctx, &quota)})))
+    Ok(Reply::ok(json!({"quota_set": set(&ctx, &quota)?})))
 }
 
 /// The limits asked for, sorted by resource. One below what is in use needs `force`.
@@ -179,21 +199,53 @@ async fn reset(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(202))
 }
 
-/// There is one class, `default`: the configured limits. Server groups belong to it from 2.50 on.
 async fn class(ctx: Ctx) -> Result<Reply, Fault> {
     let id = ctx.param("id").to_owned();
     ctx.authorize(&Target::default().with("quota_class", id.as_str()))?;
-    let mut limits = set(&ctx, &Quota::default());
+    Ok(Reply::ok(json!({"quota_class_set": with_id(&id, class_limits(&ctx, &id)?)})))
+}
+
+/// Limits of the class `default` are those of every project that has none of its own; the other classes are kept for who
+/// reads them, as in Nova.
+async fn update_class(ctx: Ctx) -> Result<Reply, Fault> {
+    let class = ctx.param("id").to_owned();
+    let permit = ctx.authorize(&Target::default().with("quota_class", class.as_str()))?;
+    if class.chars().count() > LONGEST_CLASS {
+        return Err(Fault::bad_request(format!(
+            "quota_class_name has {} characters, more than 255.",
+            class.chars().count()
+        )));
+    }
+    let mut limits: Vec<(String, i64)> = Vec::new();
+    for (name, value) in ctx.body["quota_class_set"].as_object().into_iter().flatten() {
+        limits.push((name.clone(), to_integer(value).ok_or_else(Fault::malformed)?));
+    }
+    limits.sort();
+    let command = QuotaClassCommand::SetLimits { class: class.clone(), limits };
+    dispatch::send::<QuotaClassAggregate>(ctx.house()?, &permit, &AllClasses, command)
+        .await
+        .map_err(|error| super::reject::refused(error, |reject| Fault::forbidden(reject.to_string())))?;
+    Ok(Reply::ok(json!({"quota_class_set": class_limits(&ctx, &class)?})))
+}
+
+const LONGEST_CLASS: usize = 255;
+
+/// What a class says, over what is configured. Server groups belong to it from 2.50 on.
+fn class_limits(ctx: &Ctx, class: &str) -> Result<Map<String, Value>, Fault> {
+    let said = ctx.house()?.views.quotas.read(|view| view.classes.by_name.get(class).cloned()).unwrap_or_default();
+    let limit = |name: &str| json!(said.get(name).copied().unwrap_or_else(|| ctx.app.compute.config.limit(name)));
+    let mut limits: Map<String, Value> =
+        resources(ctx)?.into_iter().map(|(name, _)| (name.to_owned(), limit(name))).collect();
     if versions::quota_classes_follow_quota_sets(ctx.version) {
         limits.retain(|name, _| !NETWORK.contains(&name.as_str()));
     } else {
         // These two were forgotten before, and the network's stayed longer than in the quota sets.
         limits.retain(|name, _| !GROUPS.contains(&name.as_str()));
         for name in NETWORK {
-            limits.insert((*name).to_owned(), json!(ctx.app.compute.config.limit(name)));
+            limits.insert((*name).to_owned(), limit(name));
         }
     }
-    Ok(Reply::ok(json!({"quota_class_set": with_id(&id, limits)})))
+    Ok(limits)
 }
 
 /// The API's name of a limit, the quota it shows, and whether the version has it.
@@ -240,7 +292,7 @@ async fn limits(ctx: Ctx) -> Result<Reply, Fault> {
     let quota = state(&ctx, &project)?;
     let mut absolute = Map::new();
     for (name, resource, _) in LIMITS.iter().filter(|(_, _, has)| has(ctx.version)) {
-        let limit = quota.limits.get(*resource).copied().unwrap_or_else(|| ctx.app.compute.config.limit(resource));
+        let limit = quota.limits.get(*resource).copied().map_or_else(|| default(&ctx, resource), Ok)?;
         absolute.insert((*name).to_owned(), json!(limit));
     }
     for (name, resource, _) in USED.iter().filter(|(_, _, has)| has(ctx.version)) {

@@ -98,6 +98,7 @@ pub(super) fn instance_reject(id: InstanceId, reject: InstanceReject) -> Fault {
         InstanceReject::TooManyTags { limit } => {
             Fault::bad_request(format!("The number of tags exceeded the per-server limit {limit}"))
         }
+        InstanceReject::NoSuchPort(port) => Fault::not_found(format!("Port id {port} could not be found.")),
         InstanceReject::NoSuchTag { tag } => Fault::not_found(format!("Server {id} has no tag '{tag}'")),
         InstanceReject::Superseded => {
             Fault::conflict(format!("Instance {id} is being worked on by another request. Try again."))
@@ -231,6 +232,23 @@ pub(super) fn network(error: PortError) -> Fault {
         PortError::Unavailable(message) => {
             Fault::unavailable("The network service does not answer.").caused_by(message)
         }
+    }
+}
+
+/// What the network service has against one more interface.
+pub(super) fn attachment(error: PortError) -> Fault {
+    match error {
+        PortError::NotFound(message) => Fault::not_found(message),
+        other => network(other),
+    }
+}
+
+/// What the network service has against one more address, or one less.
+pub(super) fn address(error: PortError) -> Fault {
+    match error {
+        PortError::NotFound(message) => Fault::not_found(message),
+        PortError::Conflict(message) => Fault::bad_request(message),
+        other => network(other),
     }
 }
 

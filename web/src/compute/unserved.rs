@@ -81,29 +81,6 @@ pub const GONE: &[Route] = &[
 pub const NOT_YET: &[Route] = &[
     post("assisted_volume_snapshots.create", "/os-assisted-volume-snapshots", handler!(not_yet)),
     delete("assisted_volume_snapshots.delete", "/os-assisted-volume-snapshots/{id}", handler!(not_yet)),
-    get("baremetal_nodes.index", "/os-baremetal-nodes", handler!(not_yet)).until(2, 35),
-    post("baremetal_nodes.create", "/os-baremetal-nodes", handler!(not_yet)).until(2, 35),
-    delete("baremetal_nodes.delete", "/os-baremetal-nodes/{id}", handler!(not_yet)).until(2, 35),
-    get("baremetal_nodes.show", "/os-baremetal-nodes/{id}", handler!(not_yet)).until(2, 35),
-    action("baremetal_nodes.add_interface", "/os-baremetal-nodes/{id}/action", "add_interface", handler!(not_yet))
-        .until(2, 35),
-    action(
-        "baremetal_nodes.remove_interface",
-        "/os-baremetal-nodes/{id}/action",
-        "remove_interface",
-        handler!(not_yet),
-    )
-    .until(2, 35),
-    get("console_auth_tokens.show", "/os-console-auth-tokens/{id}", handler!(not_yet)),
-    get("floating_ip_pools.index", "/os-floating-ip-pools", handler!(not_yet)).until(2, 35),
-    get("floating_ips.index", "/os-floating-ips", handler!(not_yet)).until(2, 35),
-    post("floating_ips.create", "/os-floating-ips", handler!(not_yet)).until(2, 35),
-    delete("floating_ips.delete", "/os-floating-ips/{id}", handler!(not_yet)).until(2, 35),
-    get("floating_ips.show", "/os-floating-ips/{id}", handler!(not_yet)).until(2, 35),
-    get("instance_usage_audit_log.index", "/os-instance_usage_audit_log", handler!(not_yet)),
-    get("instance_usage_audit_log.show", "/os-instance_usage_audit_log/{id}", handler!(not_yet)),
-    put("quota_classes.update", "/os-quota-class-sets/{id}", handler!(not_yet)),
-    post("server_external_events.create", "/os-server-external-events", handler!(not_yet)),
     get("snapshots.index", "/os-snapshots", handler!(not_yet)).until(2, 35),
     post("snapshots.create", "/os-snapshots", handler!(not_yet)).until(2, 35),
     get("snapshots.detail", "/os-snapshots/detail", handler!(not_yet)).until(2, 35),
@@ -133,22 +110,12 @@ pub const NOT_YET: &[Route] = &[
     action("volumes_boot.trigger_crash_dump", "/os-volumes_boot/{id}/action", "trigger_crash_dump", handler!(not_yet))
         .since(2, 17)
         .until(2, 102),
-    action("multinic.addFixedIp", "/servers/{id}/action", "addFixedIp", handler!(not_yet)).until(2, 43),
-    action("floating_ips.addFloatingIp", "/servers/{id}/action", "addFloatingIp", handler!(not_yet)).until(2, 43),
     action("admin_password.changePassword", "/servers/{id}/action", "changePassword", handler!(not_yet)),
     action("create_backup.createBackup", "/servers/{id}/action", "createBackup", handler!(not_yet)),
     action("servers.createImage", "/servers/{id}/action", "createImage", handler!(not_yet)),
     action("evacuate.evacuate", "/servers/{id}/action", "evacuate", handler!(not_yet)),
-    action("remote_consoles.os-getSPICEConsole", "/servers/{id}/action", "os-getSPICEConsole", handler!(not_yet))
-        .until(2, 5),
-    action("remote_consoles.os-getSerialConsole", "/servers/{id}/action", "os-getSerialConsole", handler!(not_yet))
-        .until(2, 5),
-    action("remote_consoles.os-getVNCConsole", "/servers/{id}/action", "os-getVNCConsole", handler!(not_yet))
-        .until(2, 5),
     action("migrate_server.os-migrateLive", "/servers/{id}/action", "os-migrateLive", handler!(not_yet)),
     action("servers.rebuild", "/servers/{id}/action", "rebuild", handler!(not_yet)),
-    action("multinic.removeFixedIp", "/servers/{id}/action", "removeFixedIp", handler!(not_yet)).until(2, 43),
-    action("floating_ips.removeFloatingIp", "/servers/{id}/action", "removeFloatingIp", handler!(not_yet)).until(2, 43),
     action("rescue.rescue", "/servers/{id}/action", "rescue", handler!(not_yet)),
     action("shelve.shelve", "/servers/{id}/action", "shelve", handler!(not_yet)),
     action("shelve.shelveOffload", "/servers/{id}/action", "shelveOffload", handler!(not_yet)),
@@ -162,16 +129,8 @@ pub const NOT_YET: &[Route] = &[
         handler!(not_yet),
     )
     .since(2, 22),
-    post("attach_interfaces.create", "/servers/{server_id}/os-interface", handler!(not_yet)),
-    delete("attach_interfaces.delete", "/servers/{server_id}/os-interface/{id}", handler!(not_yet)),
     post("volume_attachments.create", "/servers/{server_id}/os-volume_attachments", handler!(not_yet)),
     delete("volume_attachments.delete", "/servers/{server_id}/os-volume_attachments/{id}", handler!(not_yet)),
     get("volume_attachments.show", "/servers/{server_id}/os-volume_attachments/{id}", handler!(not_yet)),
     put("volume_attachments.update", "/servers/{server_id}/os-volume_attachments/{id}", handler!(not_yet)),
-    post("remote_consoles.create", "/servers/{server_id}/remote-consoles", handler!(not_yet)).since(2, 6),
-    get("server_shares.index", "/servers/{server_id}/shares", handler!(not_yet)).since(2, 97),
-    post("server_shares.create", "/servers/{server_id}/shares", handler!(not_yet)).since(2, 97),
-    delete("server_shares.delete", "/servers/{server_id}/shares/{id}", handler!(not_yet)).since(2, 97),
-    get("server_shares.show", "/servers/{server_id}/shares/{id}", handler!(not_yet)).since(2, 97),
-    get("server_topology.index", "/servers/{server_id}/topology", handler!(not_yet)).since(2, 78),
 ];

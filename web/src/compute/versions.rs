@@ -107,6 +107,21 @@ pub(super) const fn diagnostics_are_standard(version: Microversion) -> bool {
     version.at_least(v(2, 48))
 }
 
+/// Console tokens of all kinds are shown; before, only those of a kind that is gone.
+pub(super) const fn console_tokens_are_shown(version: Microversion) -> bool {
+    version.at_least(v(2, 31))
+}
+
+/// Console tokens of direct SPICE connections show their TLS port.
+pub(super) const fn console_tokens_show_tls_ports(version: Microversion) -> bool {
+    version.at_least(v(2, 99))
+}
+
+/// Flavors' extra specs of known namespaces must be known, and their values of the right type.
+pub(super) const fn extra_specs_are_validated(version: Microversion) -> bool {
+    version.at_least(v(2, 86))
+}
+
 /// A cold migration can name its destination.
 pub(super) const fn migrate_names_a_host(version: Microversion) -> bool {
     version.at_least(v(2, 56))

@@ -12,6 +12,8 @@ use super::check::{self, Check};
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
     pub(super) rules: BTreeMap<String, Check>,
+    /// As they stand in the file; the older lists in the newer form.
+    texts: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
@@ -52,11 +54,18 @@ impl Overrides {
         }
         let entries: BTreeMap<String, Entry> = serde_saphyr::from_str(text)
             .map_err(|error| PolicyError::Syntax { path: name.to_owned(), reason: error.to_string() })?;
-        let mut rules = BTreeMap::new();
+        let (mut rules, mut texts) = (BTreeMap::new(), BTreeMap::new());
         for (rule, entry) in entries {
             let parsed = match entry {
-                Entry::Text(text) => check::parse(&text),
-                Entry::Nothing(()) => Ok(Check::Always),
+                Entry::Text(text) => {
+                    let parsed = check::parse(&text);
+                    texts.insert(rule.clone(), text);
+                    parsed
+                }
+                Entry::Nothing(()) => {
+                    texts.insert(rule.clone(), "@".to_owned());
+                    Ok(Check::Always)
+                }
                 Entry::Lists(lists) => {
                     let lists: Vec<Vec<String>> = lists
                         .into_iter()
@@ -65,17 +74,24 @@ impl Overrides {
                             Alternative::All(all) => all,
                         })
                         .collect();
+                    let all: Vec<String> = lists.iter().map(|all| format!("({})", all.join(" and "))).collect();
+                    texts.insert(rule.clone(), all.join(" or "));
                     check::parse_lists(&lists)
                 }
             };
             let check = parsed.map_err(|source| PolicyError::Check { rule: rule.clone(), source })?;
             rules.insert(rule, check);
         }
-        Ok(Self { rules })
+        Ok(Self { rules, texts })
     }
 
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
+    }
+
+    /// The check string of an override.
+    pub fn text(&self, rule: &str) -> Option<&str> {
+        self.texts.get(rule).map(String::as_str)
     }
 
     pub fn names(&self) -> impl Iterator<Item = &str> {

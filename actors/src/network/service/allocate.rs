@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chronova_events::envelope::{Meta, Position};
-use chronova_events::ids::{NetworkId, PortId, SecurityGroupId};
+use chronova_events::ids::{NetworkId, PortId, ProjectId, SecurityGroupId};
 use chronova_events::instance::{FixedIp, NicInfo, RequestedNetworks, RequestedNic};
 use chronova_events::network::{Port, PortBinding, PortSettings};
 use chronova_projections::networks::Networks;
@@ -16,13 +16,13 @@ use crate::ports::{NicsWanted, PortError};
 use crate::security_group::{SecurityGroupAggregate, SecurityGroupCommand};
 
 /// An interface with its port and network found out.
-struct Planned {
-    port: PortId,
-    network: NetworkId,
+pub(super) struct Planned {
+    pub(super) port: PortId,
+    pub(super) network: NetworkId,
     /// A port of the user's, which is only bound.
-    given: bool,
-    fixed_ip: Option<String>,
-    tag: Option<String>,
+    pub(super) given: bool,
+    pub(super) fixed_ip: Option<String>,
+    pub(super) tag: Option<String>,
 }
 
 impl EmbeddedNetworks {
@@ -31,7 +31,7 @@ impl EmbeddedNetworks {
         if planned.is_empty() {
             return Ok(vec![]);
         }
-        let mut seen = self.ensure_default_group(wanted, meta).await?;
+        let mut seen = self.ensure_default_group(&wanted.project, meta).await?;
         let groups =
             self.views.security_groups.read(|view| check::groups(view, &wanted.project, &wanted.security_groups))?;
         self.touched(|touched| {
@@ -69,9 +69,13 @@ impl EmbeddedNetworks {
         })
     }
 
-    async fn ensure_default_group(&self, wanted: &NicsWanted, meta: &Arc<Meta>) -> Result<Position, PortError> {
-        let command = SecurityGroupCommand::EnsureDefault { project: wanted.project.clone() };
-        let sent = self.gateway.send::<SecurityGroupAggregate>(&wanted.project, command, Arc::clone(meta)).await;
+    pub(super) async fn ensure_default_group(
+        &self,
+        project: &ProjectId,
+        meta: &Arc<Meta>,
+    ) -> Result<Position, PortError> {
+        let command = SecurityGroupCommand::EnsureDefault { project: project.clone() };
+        let sent = self.gateway.send::<SecurityGroupAggregate>(project, command, Arc::clone(meta)).await;
         sent.map(|committed| committed.position).map_err(|error| match error {
             CommandError::Rejected(reject) => PortError::Conflict(reject.to_string()),
             CommandError::Unavailable(error) => PortError::Unavailable(error.to_string()),
@@ -105,7 +109,11 @@ fn plan_nic(
     Ok(Some(Planned { port, network, given: false, fixed_ip, tag }))
 }
 
-fn command(wanted: &NicsWanted, nic: &Planned, groups: &[SecurityGroupId]) -> Result<NetworkCommand, PortError> {
+pub(super) fn command(
+    wanted: &NicsWanted,
+    nic: &Planned,
+    groups: &[SecurityGroupId],
+) -> Result<NetworkCommand, PortError> {
     let binding = PortBinding {
         device: wanted.instance.to_string(),
         owner: format!("compute:{}", wanted.availability_zone),
@@ -140,7 +148,7 @@ fn named_groups(wanted: &NicsWanted, groups: &[SecurityGroupId]) -> Option<Vec<S
     }
 }
 
-fn info(networks: &Networks, groups: &SecurityGroupsView, nic: &Planned) -> Result<NicInfo, PortError> {
+pub(super) fn info(networks: &Networks, groups: &SecurityGroupsView, nic: &Planned) -> Result<NicInfo, PortError> {
     let port = networks.port(nic.port);
     // Deleted behind our back between the command and the view.
     let port = port.ok_or_else(|| PortError::Conflict(format!("Port {} is gone.", nic.port)))?;

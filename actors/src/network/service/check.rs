@@ -43,7 +43,7 @@ pub(super) fn check_auto(views: &Views, project: &ProjectId) -> Result<(), PortE
     }
 }
 
-fn check_quota(views: &Views, project: &ProjectId, new_ports: usize) -> Result<(), PortError> {
+pub(super) fn check_quota(views: &Views, project: &ProjectId, new_ports: usize) -> Result<(), PortError> {
     let (held, limit) = views
         .networks
         .read(|view| (view.held(project).map_or(0, |held| held.ports.len()), limit_of(view.limits(project), "port")));

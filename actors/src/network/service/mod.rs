@@ -1,7 +1,7 @@
 //! The embedded network service as the processes see it.
 //!
 //! [`check`] speaks Nova's words before a server is accepted; [`allocate`] and release are commands to the networks'
-//! aggregates; [`realise`] renders what a host needs. Invariants:
+//! aggregates; [`attach`] is about the ports of a server that runs already; [`realise`] renders what a host needs. Invariants:
 //!  - allocate is idempotent: ports made for a server have ids that follow from the server's id and the place of the
 //!    interface, so a repeated call finds what an earlier one made;
 //!  - release misses nothing: it goes to every network that the views know to hold a port of the server and to every
@@ -9,24 +9,26 @@
 //!    are complete before anything else begins.
 
 mod allocate;
+mod attach;
 mod check;
 mod realise;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use chronova_events::envelope::{Meta, Position};
-use chronova_events::ids::{InstanceId, NetworkId, ProjectId};
-use chronova_events::instance::{NicInfo, RequestedNetworks};
+use chronova_events::ids::{InstanceId, NetworkId, PortId, ProjectId};
+use chronova_events::instance::{NicInfo, RequestedNetworks, RequestedNic};
 use chronova_events::network::PortBinding;
 use chronova_projections::views::Views;
 
 use super::{NetworkAggregate, NetworkCommand, NetworkReject};
 use crate::aggregate::CommandError;
 use crate::gateway::Gateway;
-use crate::ports::{Networks, NicsWanted, PortError, Realisation};
+use crate::ports::{Networks, NicWanted, NicsWanted, PortError, Realisation};
 
 /// How long a call waits for the read models to show what it did; they lag by microseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -105,6 +107,37 @@ impl Networks for EmbeddedNetworks {
             tracing::warn!(instance = %wanted.instance, %error, %undo, "a partial allocation is not undone yet");
         }
         allocated
+    }
+
+    async fn check_attach(&self, project: &ProjectId, nic: &RequestedNic) -> Result<(), PortError> {
+        attach::check(&self.views, project, nic).map(drop)
+    }
+
+    async fn attach(&self, wanted: NicWanted, meta: Arc<Meta>) -> Result<NicInfo, PortError> {
+        self.attach_one(wanted, &meta).await
+    }
+
+    async fn detach(&self, instance: InstanceId, port: PortId, meta: Arc<Meta>) -> Result<(), PortError> {
+        let mut networks = self.touched(|touched| touched.get(&instance).cloned().unwrap_or_default());
+        networks.extend(self.views.networks.read(|view| view.port(port).map(|port| port.created.network)));
+        let mut seen = Position::START;
+        for network in networks {
+            let command = NetworkCommand::ReleasePort { device: instance, port };
+            seen = seen.max(self.send(network, command, &meta).await.map_err(port_error)?);
+        }
+        self.see(seen).await
+    }
+
+    async fn add_address(&self, instance: InstanceId, network: NetworkId, meta: Arc<Meta>) -> Result<(), PortError> {
+        self.add_one(instance, network, &meta).await
+    }
+
+    async fn remove_address(&self, instance: InstanceId, address: IpAddr, meta: Arc<Meta>) -> Result<(), PortError> {
+        self.remove_one(instance, address, &meta).await
+    }
+
+    async fn refresh(&self, instance: InstanceId, nics: &[NicInfo]) -> Result<Vec<NicInfo>, PortError> {
+        Ok(attach::refreshed(&self.views, instance, nics))
     }
 
     async fn release(&self, instance: InstanceId, _project: &ProjectId, meta: Arc<Meta>) -> Result<(), PortError> {

@@ -24,6 +24,9 @@ pub(super) fn deed(event: &Event) -> Option<&'static str> {
         InstanceEvent::StateDeclared(_) => "reset state",
         InstanceEvent::SoftDeleteRequested(_) => "delete",
         InstanceEvent::RestoreRequested(_) => "restore",
+        InstanceEvent::NicAttachRequested(_) => "attach interface",
+        InstanceEvent::NicDetachRequested(_) => "detach interface",
+        InstanceEvent::NicsRefreshed(_) => "addresses refreshed",
         InstanceEvent::MoveRequested(asked) => match asked.kind {
             MoveKind::Resize => "resize",
             MoveKind::Migrate => "migrate",
@@ -45,6 +48,7 @@ pub(super) fn is_trouble(event: &Event) -> bool {
                 InstanceEvent::BuildFailed(_)
                     | InstanceEvent::PowerFailed(_)
                     | InstanceEvent::RestoreFailed(_)
+                    | InstanceEvent::NicDetachFailed(_)
                     | InstanceEvent::Unplaced(_)
                     | InstanceEvent::MoveUntargeted(_)
                     | InstanceEvent::MoveFailed(_)
@@ -104,6 +108,11 @@ fn instance(event: &InstanceEvent) -> Option<String> {
             format!("{}: {fault}", power(failed.action))
         }
         InstanceEvent::PowerObserved(seen) => format!("{:?} on host {}", seen.power, seen.host),
+        InstanceEvent::NicAttached(attached) => addresses(std::slice::from_ref(&attached.nic)),
+        InstanceEvent::NicDetachFailed(failed) => {
+            fault(failed.fault.code, &failed.fault.message, &failed.fault.details)
+        }
+        InstanceEvent::NicsRefreshed(refreshed) => addresses(&refreshed.nics),
         _ => return None,
     })
 }

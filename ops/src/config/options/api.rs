@@ -127,6 +127,17 @@ section! {
 }
 
 section! {
+    /// oslo.middleware.
+    OsloMiddleware = "oslo_middleware" from Oslo {
+        enable_proxy_headers_parsing: bool {
+            default: Text("false"),
+            help: "Believe what the proxies named in [chronova] trusted_proxies say of the client's side: \
+                   X-Forwarded-Proto, -Host and -Prefix become the links of answers.",
+        }
+    }
+}
+
+section! {
     /// Nova's default quotas; -1 is no bound.
     Quota = "quota" from Nova {
         driver: String {

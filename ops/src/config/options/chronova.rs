@@ -114,6 +114,19 @@ section! {
             help: "Past states that are made at the same time; further questions wait, and are answered with 429 when too \
                    many do.",
         }
+        trusted_proxies: Vec<String> {
+            help: "Addresses or networks (10.0.0.5, 10.1.0.0/16) whose X-Forwarded-Proto, -Host and -Prefix are believed, \
+                   where [oslo_middleware] enable_proxy_headers_parsing is on. Empty: nobody's.",
+        }
+        rate_limit: f64 {
+            default: Text("0"), min: Some(0.0),
+            help: "Requests a second that one project may send, on average; more are answered with 429. 0 is no limit. \
+                   Administrators and services are never held up.",
+        }
+        rate_limit_burst: u32 {
+            default: Text("100"), min: Some(1.0),
+            help: "Requests that one project may send at once before rate_limit counts.",
+        }
         max_body_bytes: u64 {
             default: Text("114688"), min: Some(1024.0), unit: "bytes",
             help: "Largest request body, image uploads aside. The default is oslo.middleware's max_request_body_size.",

@@ -163,6 +163,16 @@ section! {
 }
 
 section! {
+    /// Nova's `[consoleauth]`.
+    ConsoleAuth = "consoleauth" from Nova {
+        token_ttl: u32 {
+            default: Text("600"), min: Some(0.0), unit: "seconds", deprecated: &[("DEFAULT", "console_token_ttl")],
+            help: "How long a console token is good.",
+        }
+    }
+}
+
+section! {
     /// Nova's `[vnc]`.
     Vnc = "vnc" from Nova {
         enabled: bool {

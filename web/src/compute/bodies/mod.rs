@@ -3,6 +3,7 @@
 //! One function per operation, named after it. Operations that share a form share the function.
 
 pub mod aggregates;
+pub mod external_events;
 pub mod flavors;
 pub mod hosts;
 pub mod keypairs;
@@ -13,11 +14,16 @@ pub mod server_groups;
 pub mod server_parts;
 pub mod servers;
 
-use crate::schema::{Schema, query, string};
+use crate::schema::{Schema, object, query, string};
 
 /// Operations without parameters ignore what they are given until 2.101 and refuse it from 2.102 on.
 pub fn no_query() -> Schema {
     query([]).strict_since(2, 102)
+}
+
+/// Operations that are newer than the ignoring of unknown parameters never ignored any.
+pub fn strict_no_query() -> Schema {
+    object([])
 }
 
 /// Any text that prints, spaces included: descriptions. Characters outside of the basic plane do not count as such in

@@ -62,3 +62,16 @@ pub fn add_security_group_body() -> Schema {
 pub fn remove_security_group_body() -> Schema {
     object([req("removeSecurityGroup", object([req("name", string().min_length(1))]))]).open()
 }
+
+/// Whatever was sent, it is not looked at.
+pub fn anything() -> Schema {
+    any()
+}
+
+pub fn floating_ip_pools_query() -> Schema {
+    query([])
+}
+
+pub fn floating_ip_body() -> Schema {
+    null_or(object([opt("pool", null_or(string()))]).silent())
+}

@@ -1,6 +1,6 @@
 //! What can be asked of a server through its `action` path.
 
-use crate::schema::{Schema, any, choice, hostname, null, null_or, object, opt, req, string};
+use crate::schema::{Schema, any, choice, hostname, ip_address, null, null_or, object, opt, req, string};
 
 pub fn start_body() -> Schema {
     object([req("os-start", any())])
@@ -66,6 +66,27 @@ pub fn console_output_get_console_output_body() -> Schema {
         "os-getConsoleOutput",
         object([opt("length", any().types(["integer", "string", "null"]).pattern("^-?[0-9]+$").min(-1))]),
     )])
+}
+
+pub fn remote_consoles_vnc_body() -> Schema {
+    object([req("os-getVNCConsole", object([req("type", choice(["novnc", "xvpvnc"]))]))])
+}
+
+pub fn remote_consoles_spice_body() -> Schema {
+    object([req("os-getSPICEConsole", object([req("type", choice(["spice-html5"]))]))])
+}
+
+pub fn remote_consoles_serial_body() -> Schema {
+    object([req("os-getSerialConsole", object([req("type", choice(["serial"]))]))])
+}
+
+pub fn floating_ips_add_body() -> Schema {
+    let addresses = object([req("address", ip_address()), opt("fixed_address", ip_address())]);
+    object([req("addFloatingIp", addresses)])
+}
+
+pub fn floating_ips_remove_body() -> Schema {
+    object([req("removeFloatingIp", object([req("address", ip_address())]))])
 }
 
 pub fn servers_resize_body() -> Schema {

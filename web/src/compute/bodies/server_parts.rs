@@ -1,7 +1,8 @@
 //! What belongs to a server: metadata, tags, addresses, interfaces, volumes, actions.
 
 use crate::schema::{
-    Schema, date_time, many, metadata, non_negative_integer, null, object, query, req, single, string, tags,
+    Schema, any, array, choice, date_time, ip_address, many, metadata, non_negative_integer, null, object, opt, query,
+    req, single, string, tag, tags, uuid,
 };
 
 pub fn server_metadata_create_body() -> Schema {
@@ -42,4 +43,46 @@ pub fn instance_actions_index_query() -> Schema {
         single("changes-before", date_time()).since(2, 66),
     ])
     .strict_since(2, 58)
+}
+
+pub fn attach_interfaces_create_body() -> Schema {
+    let address = object([req("ip_address", ip_address())]);
+    object([opt(
+        "interfaceAttachment",
+        object([
+            opt("net_id", uuid()),
+            opt("port_id", uuid()),
+            opt("fixed_ips", array(address).min_items(1).max_items(1)),
+            opt("tag", tag()).since(2, 49),
+        ]),
+    )])
+}
+
+pub fn multinic_add_fixed_ip_body() -> Schema {
+    let network = any().types(["string", "number"]).min_length(1).max_length(36);
+    object([req("addFixedIp", object([req("networkId", network)]))])
+}
+
+pub fn multinic_remove_fixed_ip_body() -> Schema {
+    object([req("removeFixedIp", object([req("address", ip_address())]))])
+}
+
+pub fn remote_consoles_create_body() -> Schema {
+    let protocol =
+        choice(["vnc", "spice", "serial", "rdp"]).from(2, 8, choice(["vnc", "spice", "serial", "rdp", "mks"]));
+    let kind = choice(["novnc", "xvpvnc", "spice-html5", "serial", "rdp-html5"])
+        .from(2, 8, choice(["novnc", "xvpvnc", "spice-html5", "serial", "rdp-html5", "webmks"]))
+        .from(2, 99, choice(["novnc", "xvpvnc", "spice-html5", "serial", "rdp-html5", "webmks", "spice-direct"]));
+    object([req("remote_console", object([req("protocol", protocol), req("type", kind)]))])
+}
+
+pub fn server_shares_create_body() -> Schema {
+    let name = string().min_length(1).max_length(255).pattern("^[a-zA-Z0-9-]*$");
+    object([req("share", object([req("share_id", uuid()), opt("tag", name)]))])
+        .with("title", serde_json::json!("Server shares"))
+}
+
+/// It refuses unknown parameters earlier than others.
+pub fn console_auth_tokens_show_query() -> Schema {
+    query([]).strict_since(2, 99)
 }

@@ -89,7 +89,7 @@ async fn set(ctx: &Ctx, wanted: &Value, replace: bool) -> Result<Reply, Fault> {
 fn check_limit(ctx: &Ctx, count: usize) -> Result<(), Fault> {
     let limit = match &ctx.caller().project {
         Some(project) => quotas::limit(ctx, project, "metadata_items")?,
-        None => ctx.app.compute.config.limit("metadata_items"),
+        None => quotas::default(ctx, "metadata_items")?,
     };
     match usize::try_from(limit).is_ok_and(|limit| count > limit) {
         true => Err(Fault::forbidden("Image metadata limit exceeded")),

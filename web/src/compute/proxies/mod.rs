@@ -4,6 +4,8 @@
 //! They read the same read models and send the same commands as the services' own APIs; who may see or change what is the
 //! other service's rule, as it is when Nova asks with the user's token.
 
+pub(super) mod baremetal;
+pub(super) mod floating_ips;
 pub(super) mod image_metadata;
 pub(super) mod images;
 pub(super) mod networks;

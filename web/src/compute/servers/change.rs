@@ -83,7 +83,7 @@ pub(super) async fn restore(ctx: Ctx) -> Result<Reply, Fault> {
         instances: vec![found.id],
         cores: server.request.flavor.vcpus,
         memory_mib: server.request.flavor.memory_mib,
-        defaults: ctx.app.compute.config.default_limits(),
+        defaults: crate::compute::quotas::default_limits(&ctx)?,
     };
     dispatch::send::<QuotaAggregate>(ctx.house()?, &found.permit, &project, reserve).await.map_err(reject::quota)?;
     // Refused after all, the room goes back by itself: nobody holds it.

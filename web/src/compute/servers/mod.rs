@@ -9,12 +9,14 @@ pub(super) mod admin;
 mod change;
 mod create;
 pub(super) mod filters;
+pub(super) mod interfaces;
 mod list;
 pub(super) mod metadata;
 pub(super) mod moves;
 pub(super) mod parts;
 mod scheduling;
 pub(super) mod security_groups;
+pub(super) mod shares;
 pub(super) mod tags;
 
 use std::collections::HashMap;
@@ -23,6 +25,7 @@ use std::sync::Arc;
 use chronova_actors::house::House;
 use chronova_events::ids::{HostId, InstanceId};
 use chronova_events::instance::Alive;
+use chronova_hypervisor::driver::Driver;
 use chronova_projections::servers::ServerRow;
 use chronova_projections::views::Views;
 use serde_json::{Value, json};
@@ -65,22 +68,27 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 /// A server that the caller may know of, and the permit for the route's rule.
-pub(super) struct Found {
-    pub(super) id: InstanceId,
+pub(in crate::compute) struct Found {
+    pub(in crate::compute) id: InstanceId,
     pub(super) row: Arc<ServerRow>,
-    pub(super) permit: Permit,
+    pub(in crate::compute) permit: Permit,
     pub(super) target: Target,
 }
 
 impl Found {
-    pub(super) fn server(&self) -> Result<&Alive, Fault> {
+    pub(in crate::compute) fn server(&self) -> Result<&Alive, Fault> {
         self.row.instance.known().ok_or_else(|| reject::no_instance(self.id))
     }
 }
 
 /// The live server that the path parameter `name` names.
-pub(super) fn find(ctx: &Ctx, name: &str) -> Result<Found, Fault> {
+pub(in crate::compute) fn find(ctx: &Ctx, name: &str) -> Result<Found, Fault> {
     find_where(ctx, name, false)
+}
+
+/// The driver of the server's host, where it has one that answers.
+pub(in crate::compute) fn host_driver(ctx: &Ctx, found: &Found) -> Result<Arc<dyn Driver>, Fault> {
+    actions::driver(ctx, found)
 }
 
 /// As [`find`]; `deleted` ones too where asked for.

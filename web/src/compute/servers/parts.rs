@@ -5,7 +5,7 @@ use chronova_events::instance::NicInfo;
 use chronova_projections::networks::Networks;
 use serde_json::{Map, Value, json};
 
-use super::find;
+use super::{Found, find};
 use crate::compute::bodies::{no_query, server_parts as bodies};
 use crate::compute::versions;
 use crate::compute::views::security_group;
@@ -28,6 +28,18 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .query(no_query),
     get("attach_interfaces.show", "/servers/{server_id}/os-interface/{id}", handler!(interface))
         .policy_on_target("os_compute_api:os-attach-interfaces:show")
+        .query(no_query),
+    get("server_topology.index", "/servers/{server_id}/topology", handler!(topology))
+        .since(2, 78)
+        .policy_on_target("compute:server:topology:index")
+        .query(no_query),
+    get("server_migrations.index", "/servers/{server_id}/migrations", handler!(migrations))
+        .since(2, 23)
+        .policy_on_target("os_compute_api:servers:migrations:index")
+        .query(no_query),
+    get("server_migrations.show", "/servers/{server_id}/migrations/{id}", handler!(migration))
+        .since(2, 23)
+        .policy_on_target("os_compute_api:servers:migrations:show")
         .query(no_query),
     get("security_groups.ServerSecurityGroup.index", "/servers/{server_id}/os-security-groups", handler!(groups))
         .policy_on_target("os_compute_api:os-security-groups:list")
@@ -57,8 +69,7 @@ fn attachment(ctx: &Ctx, networks: &Networks, nic: &NicInfo) -> Value {
     let port = networks.port(nic.port);
     let ips: Vec<Value> = match port {
         Some(port) => port
-            .created
-            .addresses
+            .addresses()
             .iter()
             .map(|at| json!({"subnet_id": at.subnet, "ip_address": at.address.to_string()}))
             .collect(),
@@ -86,12 +97,33 @@ async fn interfaces(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn interface(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
-    let port = ctx.param("id");
+    show_interface(&ctx, &found, ctx.param("id"))
+}
+
+pub(super) fn show_interface(ctx: &Ctx, found: &Found, port: &str) -> Result<Reply, Fault> {
     let nic = found.server()?.nics.iter().find(|nic| nic.port.to_string() == port);
     let nic =
         nic.ok_or_else(|| Fault::not_found(format!("Instance {} does not have a port with id {port}", found.id)))?;
-    let shown = ctx.house()?.views.networks.read(|networks| attachment(&ctx, networks, nic));
+    let shown = ctx.house()?.views.networks.read(|networks| attachment(ctx, networks, nic));
     Ok(Reply::ok(json!({"interfaceAttachment": shown})))
+}
+
+/// No server has a NUMA topology: what its flavor or image says of one is not heeded yet.
+async fn topology(ctx: Ctx) -> Result<Reply, Fault> {
+    find(&ctx, "server_id")?;
+    Ok(Reply::ok(json!({"nodes": [], "pagesize_kb": null})))
+}
+
+/// Nothing moves servers, so none is on its way.
+async fn migrations(ctx: Ctx) -> Result<Reply, Fault> {
+    find(&ctx, "server_id")?;
+    Ok(Reply::ok(json!({"migrations": []})))
+}
+
+async fn migration(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "server_id")?;
+    let id = ctx.param("id");
+    Err(Fault::not_found(format!("In-progress live migration {id} is not found for server {}.", found.id)))
 }
 
 /// The groups of the server's ports, in the form that the network service of old had.

@@ -6,7 +6,7 @@ use chronova_events::instance::{FlavorSnapshot, ImageSnapshot, KeySnapshot};
 use chronova_events::server_group::ServerGroupCreated;
 
 use super::wish::Wish;
-use crate::compute::{reject, zones};
+use crate::compute::{quotas, reject, zones};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 
@@ -33,7 +33,7 @@ pub(super) async fn admit(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Admit
     parts(ctx, wish)?;
     let Destination { zone: availability_zone, forced: forced_host, requested: requested_host } =
         destination(ctx, house, wish)?;
-    limits(ctx, house, &project, wish)?;
+    limits(ctx, &project, wish)?;
     let key = key(ctx, house, wish)?;
     let flavor = visible_flavor(ctx, house, &wish.flavor)?;
     let image = image(ctx, house, wish, &project, &flavor).await?;
@@ -125,29 +125,25 @@ fn destination(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Destination, Fau
 }
 
 /// `[quota]`: how much metadata and how many files a server may have.
-fn limits(ctx: &Ctx, house: &House, project: &ProjectId, wish: &Wish) -> Result<(), Fault> {
-    let limit = |resource: &str| {
-        let own = house
-            .views
-            .quotas
-            .read(|quotas| quotas.by_project.get(project).and_then(|quota| quota.limits.get(resource).copied()));
-        own.unwrap_or_else(|| ctx.app.compute.config.limit(resource))
+fn limits(ctx: &Ctx, project: &ProjectId, wish: &Wish) -> Result<(), Fault> {
+    let limit = |resource: &str| quotas::limit(ctx, project, resource);
+    let over = |resource: &str, amount: usize| -> Result<bool, Fault> {
+        Ok(usize::try_from(limit(resource)?).is_ok_and(|limit| amount > limit))
     };
-    let over = |resource: &str, amount: usize| usize::try_from(limit(resource)).is_ok_and(|limit| amount > limit);
-    if over("metadata_items", wish.metadata.len()) {
-        let most = limit("metadata_items");
+    if over("metadata_items", wish.metadata.len())? {
+        let most = limit("metadata_items")?;
         return Err(Fault::forbidden(format!("Maximum number of metadata items exceeds {most}")));
     }
-    if over("injected_files", wish.personality.len()) {
+    if over("injected_files", wish.personality.len())? {
         return Err(Fault::forbidden("Personality file limit exceeded"));
     }
     for (path, size) in &wish.personality {
-        if over("injected_file_path_bytes", path.len()) {
-            let most = limit("injected_file_path_bytes");
+        if over("injected_file_path_bytes", path.len())? {
+            let most = limit("injected_file_path_bytes")?;
             return Err(Fault::forbidden(format!("Personality file path exceeds maximum {most}")));
         }
-        if over("injected_file_content_bytes", *size) {
-            let most = limit("injected_file_content_bytes");
+        if over("injected_file_content_bytes", *size)? {
+            let most = limit("injected_file_content_bytes")?;
             return Err(Fault::forbidden(format!("Personality file content exceeds maximum {most}")));
         }
     }

@@ -73,7 +73,7 @@ async fn reserve(
             instances: instances.clone(),
             cores: admitted.flavor.vcpus,
             memory_mib: admitted.flavor.memory_mib,
-            defaults: ctx.app.compute.config.default_limits(),
+            defaults: quotas::default_limits(ctx)?,
         };
         match dispatch::send::<QuotaAggregate>(house, permit, &admitted.project, command).await {
             Ok(_) => return Ok(instances),

@@ -1,4 +1,7 @@
-//! SSH keys: fingerprints of imported ones, and new ones.
+//! SSH keys: fingerprints of imported ones, and new ones. Certificates are in [`x509`].
+
+mod der;
+pub(super) mod x509;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +15,7 @@ use crate::fault::Fault;
 #[derive(Debug)]
 pub(super) struct Public {
     pub text: String,
-    /// MD5 of the key's bytes, as Nova shows it.
+    /// MD5 of an SSH key's bytes, SHA-1 of a certificate, as Nova shows them.
     pub fingerprint: String,
 }
 
@@ -47,7 +50,12 @@ pub(super) fn imported(text: &str) -> Result<Public, Fault> {
 }
 
 fn fingerprint(blob: &[u8]) -> String {
-    Md5::digest(blob).iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
+    hex(&Md5::digest(blob))
+}
+
+/// `00:ff:...`
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
 }
 
 /// A new Ed25519 pair.

@@ -1,0 +1,71 @@
+//! A server's consoles: who may reach one is written down before the token goes out.
+
+use std::convert::Infallible;
+
+use chronova_events::console::{ConsoleAuthorized, ConsoleEvent, Consoles};
+use chronova_events::envelope::StreamId;
+use chronova_events::ids::InstanceId;
+use thiserror::Error;
+
+use crate::aggregate::Aggregate;
+
+#[derive(Debug, Clone, Copy)]
+pub enum ConsoleAggregate {}
+
+#[derive(Debug, Clone)]
+pub enum ConsoleCommand {
+    Authorize(ConsoleAuthorized),
+}
+
+/// Whether a console may be opened is decided by policy and by what the host has; nothing is left to refuse here.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ConsoleReject {
+    #[error("{0}")]
+    Never(Infallible),
+}
+
+impl Aggregate for ConsoleAggregate {
+    type Id = InstanceId;
+    type State = Consoles;
+    type Command = ConsoleCommand;
+    type Reject = ConsoleReject;
+
+    fn stream(instance: &InstanceId) -> StreamId {
+        StreamId::new("console", instance)
+    }
+
+    fn decide(state: &Consoles, command: ConsoleCommand) -> Result<Vec<ConsoleEvent>, ConsoleReject> {
+        let ConsoleCommand::Authorize(wanted) = command;
+        Ok(match state.by_hash.contains_key(&wanted.token_hash) {
+            true => vec![],
+            false => vec![wanted.into()],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use chronova_events::console::samples;
+    use chronova_events::envelope::Timestamp;
+    use chronova_events::fold::Fold;
+
+    #[test]
+    fn a_token_is_kept_once_and_forgotten_when_it_is_over() {
+        let ConsoleEvent::ConsoleAuthorized(first) = samples().remove(0);
+        let mut state = Consoles::default();
+        let authorize = |of: &ConsoleAuthorized| ConsoleCommand::Authorize(of.clone());
+        for event in ConsoleAggregate::decide(&state, authorize(&first)).unwrap() {
+            state.evolve(&event, Timestamp(0));
+        }
+        assert_eq!(
+            ConsoleAggregate::decide(&state, authorize(&first)).unwrap(),
+            vec![],
+            "a repeated command is harmless"
+        );
+        let second = ConsoleAuthorized { token_hash: "cd".into(), expires_at: Timestamp(i64::MAX), ..first.clone() };
+        state.evolve(&second.clone().into(), first.expires_at);
+        assert_eq!(state.by_hash.into_keys().collect::<Vec<_>>(), ["cd"]);
+    }
+}

@@ -1,0 +1,198 @@
+//! The ports of a server that runs already: one more, one less, their addresses.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{InstanceId, NetworkId, PortId, ProjectId};
+use chronova_events::instance::{NicInfo, RequestedNetworks, RequestedNic};
+use chronova_events::network::Port;
+use chronova_projections::networks::Networks;
+use chronova_projections::views::Views;
+
+use super::allocate::{Planned, command, info};
+use super::{EmbeddedNetworks, check as words, port_error};
+use crate::network::{AddressWanted, NetworkCommand, PortPatch};
+use crate::ports::{Networks as _, NicWanted, NicsWanted, PortError};
+
+/// The network of the interface: what Nova's `attach_interface` says of a wish, in its words.
+pub(super) fn check(views: &Views, project: &ProjectId, nic: &RequestedNic) -> Result<NetworkId, PortError> {
+    let network = views.networks.read(|view| match (nic.port, nic.network) {
+        (Some(port), _) => {
+            let port = usable_port(view, project, port)?;
+            let id = port.created.port;
+            if !port.binding().device.is_empty() {
+                return Err(PortError::Conflict(format!("Port {id} is still in use.")));
+            }
+            if port.addresses().is_empty() {
+                return Err(PortError::Invalid(format!("Port {id} requires a FixedIP in order to be used.")));
+            }
+            Ok(port.created.network)
+        }
+        (None, Some(network)) => {
+            free(view, project, network, nic)?;
+            Ok(network)
+        }
+        (None, None) => automatic(view, project),
+    })?;
+    if nic.port.is_none() {
+        words::check_quota(views, project, 1)?;
+    }
+    Ok(network)
+}
+
+fn usable_port<'a>(view: &'a Networks, project: &ProjectId, port: PortId) -> Result<&'a Arc<Port>, PortError> {
+    words::usable_port(view, project, port).map_err(|error| PortError::NotFound(error.to_string()))
+}
+
+/// Whether the network can give the address asked for, or any.
+fn free(view: &Networks, project: &ProjectId, network: NetworkId, nic: &RequestedNic) -> Result<(), PortError> {
+    words::usable_network(view, project, network).map_err(|error| match error {
+        PortError::Invalid(message) => PortError::NotFound(message),
+        other => other,
+    })?;
+    let Some(whole) = view.whole(network).filter(|whole| !whole.subnets.is_empty()) else {
+        let message = format!("Network {network} requires a subnet in order to boot instances on.");
+        return Err(PortError::Invalid(message));
+    };
+    let Some(text) = &nic.fixed_ip else { return Ok(()) };
+    let address = text.parse().map_err(|_| PortError::Invalid(format!("Invalid input received: {text}")))?;
+    match whole.holder(address).and_then(|port| whole.ports.get(&port)) {
+        Some(port) => {
+            let device = &port.binding().device;
+            Err(PortError::Conflict(format!("Fixed IP address {text} is already in use on instance {device}.")))
+        }
+        None => Ok(()),
+    }
+}
+
+fn automatic(view: &Networks, project: &ProjectId) -> Result<NetworkId, PortError> {
+    match words::automatic(view, project) {
+        Ok(Some(network)) => Ok(network),
+        Ok(None) => Err(PortError::Invalid(format!(
+            "No specific network was requested and none are available for project '{project}'."
+        ))),
+        Err(_) => Err(PortError::Invalid(
+            "More than one possible network found. Specify network ID(s) to select which one(s) to connect to."
+                .to_owned(),
+        )),
+    }
+}
+
+/// The interfaces whose ports are still the server's, as they are now.
+pub(super) fn refreshed(views: &Views, instance: InstanceId, nics: &[NicInfo]) -> Vec<NicInfo> {
+    let device = instance.to_string();
+    views.networks.read(|networks| {
+        views.security_groups.read(|groups| {
+            let own =
+                nics.iter().filter(|nic| networks.port(nic.port).is_some_and(|port| port.binding().device == device));
+            own.filter_map(|nic| {
+                let planned = Planned {
+                    port: nic.port,
+                    network: nic.network,
+                    given: !nic.owned,
+                    fixed_ip: None,
+                    tag: nic.tag.clone(),
+                };
+                info(networks, groups, &planned).ok()
+            })
+            .collect()
+        })
+    })
+}
+
+impl EmbeddedNetworks {
+    pub(super) async fn attach_one(&self, wanted: NicWanted, meta: &Arc<Meta>) -> Result<NicInfo, PortError> {
+        let own = wanted.nic.port.unwrap_or_else(|| self.attached_port(wanted.process));
+        let device = wanted.instance.to_string();
+        // What an earlier attempt did is gone on with.
+        let known = self.views.networks.read(|view| {
+            view.port(own).filter(|port| port.binding().device == device).map(|port| port.created.network)
+        });
+        let network = match known {
+            Some(network) => network,
+            None => check(&self.views, &wanted.project, &wanted.nic)?,
+        };
+        let nic = Planned {
+            port: own,
+            network,
+            given: wanted.nic.port.is_some(),
+            fixed_ip: wanted.nic.fixed_ip.clone(),
+            tag: wanted.nic.tag.clone(),
+        };
+        let all = NicsWanted {
+            instance: wanted.instance,
+            project: wanted.project.clone(),
+            hostname: wanted.hostname,
+            host: wanted.host,
+            availability_zone: wanted.availability_zone,
+            networks: RequestedNetworks::These(vec![wanted.nic]),
+            // The network decides, as it does for Nova, which names none here.
+            security_groups: Vec::new(),
+        };
+        let seen = self.ensure_default_group(&wanted.project, meta).await?;
+        self.touched(|touched| touched.entry(wanted.instance).or_default().insert(network));
+        let sent = self.send(network, command(&all, &nic, &[])?, meta).await.map_err(port_error)?;
+        self.see(seen.max(sent)).await?;
+        self.views.networks.read(|networks| self.views.security_groups.read(|groups| info(networks, groups, &nic)))
+    }
+
+    /// Neutron's way: the server's port on that network gets one more address.
+    pub(super) async fn add_one(
+        &self,
+        instance: InstanceId,
+        network: NetworkId,
+        meta: &Arc<Meta>,
+    ) -> Result<(), PortError> {
+        let device = instance.to_string();
+        let found = self.views.networks.read(|view| {
+            let port = view.of_device(&device).find(|port| port.created.network == network)?;
+            let subnets = view.whole(network)?.subnets.keys().copied().collect::<Vec<_>>();
+            Some((port.created.port, port.addresses().to_vec(), subnets))
+        });
+        let (port, addresses, subnets) =
+            found.ok_or_else(|| PortError::NotFound(format!("Network could not be found for instance {instance}.")))?;
+        let mut refusal = PortError::Conflict(format!("No fixed IP addresses available for network: {network}"));
+        for subnet in subnets {
+            let mut wanted: Vec<AddressWanted> = addresses.iter().copied().map(AddressWanted::from).collect();
+            wanted.push(AddressWanted { subnet: Some(subnet), address: None });
+            match self.readdress(network, port, wanted, meta).await {
+                Err(PortError::Conflict(message)) => refusal = PortError::Conflict(message),
+                other => return other,
+            }
+        }
+        Err(refusal)
+    }
+
+    pub(super) async fn remove_one(
+        &self,
+        instance: InstanceId,
+        address: IpAddr,
+        meta: &Arc<Meta>,
+    ) -> Result<(), PortError> {
+        let device = instance.to_string();
+        let found = self.views.networks.read(|view| {
+            let holds = |port: &&Arc<Port>| port.addresses().iter().any(|fixed| fixed.address == address);
+            view.of_device(&device).find(holds).map(|port| (port.created.clone(), port.addresses().to_vec()))
+        });
+        let (port, addresses) = found.ok_or_else(|| {
+            PortError::NotFound(format!(
+                "Fixed IP not found for instance {instance}: {address} is none of its addresses."
+            ))
+        })?;
+        let left = addresses.into_iter().filter(|fixed| fixed.address != address).map(AddressWanted::from).collect();
+        self.readdress(port.network, port.port, left, meta).await
+    }
+
+    async fn readdress(
+        &self,
+        network: NetworkId,
+        port: PortId,
+        addresses: Vec<AddressWanted>,
+        meta: &Arc<Meta>,
+    ) -> Result<(), PortError> {
+        let patch = PortPatch { addresses: Some(addresses), ..PortPatch::default() };
+        let sent = self.send(network, NetworkCommand::ChangePort { port, patch }, meta).await.map_err(port_error)?;
+        self.see(sent).await
+    }
+}

@@ -1,0 +1,103 @@
+//! Takes a network interface from a server.
+//!
+//! | step | does | undone by |
+//! |---|---|---|
+//! | `pull` | has the guest let go of the interface, now and for later starts | plugging it in again, if the port is still the server's |
+//! | `release_port` | deletes the port made for the server, or unbinds one of the user's | |
+//!
+//! A guest that does not let go keeps its interface, and the server its port. Once the port is gone there is no way back.
+
+use chronova_events::ids::PortId;
+use chronova_events::instance::{Alive, NicInfo};
+use chronova_events::process::{Outcome, Output, Task};
+use chronova_hypervisor::driver::DriverError;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::attach_interface::staying;
+use super::definition::{Definition, Step, StepError, Work, settled};
+use super::guest;
+use crate::instance::{InstanceAggregate, InstanceCommand};
+use crate::ports::PortError;
+
+pub const DEFINITION: Definition = Definition {
+    name: "detach_interface",
+    steps: &[
+        Step { name: "pull", run: |work| pull(work).boxed(), undo: Some(|work| plug_again(work).boxed()) },
+        Step { name: "release_port", run: |work| release(work).boxed(), undo: None },
+    ],
+    undoes: true,
+    max_attempts: |_| 1,
+    conclude,
+};
+
+fn port(work: &Work) -> Option<PortId> {
+    match work.running.task {
+        Task::DetachInterface { port, .. } => Some(port),
+        _ => None,
+    }
+}
+
+/// The server and its interface, as long as it has both.
+async fn subject(work: &Work) -> Result<Option<(Alive, NicInfo)>, StepError> {
+    let Some(server) = work.server().await? else { return Ok(None) };
+    let nic = server.nics.iter().find(|nic| Some(nic.port) == port(work)).cloned();
+    Ok(nic.map(|nic| (server, nic)))
+}
+
+/// Whether the network service still says that the port is the server's.
+async fn is_bound(work: &Work, nic: &NicInfo) -> Result<bool, StepError> {
+    let now = work.house.networks.refresh(work.instance_id(), std::slice::from_ref(nic)).await?;
+    Ok(!now.is_empty())
+}
+
+fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    async move {
+        let Some((_, nic)) = subject(work).await? else { return Ok(()) };
+        let process = work.running.process;
+        let record = match outcome == Outcome::Succeeded || !is_bound(work, &nic).await? {
+            true => InstanceCommand::RecordNicDetached { process, port: nic.port },
+            false => {
+                let fault = work.running.failure.as_ref().map(|failure| failure.fault.clone());
+                let fault = fault.unwrap_or_else(|| StepError::Again("called off".to_owned()).fault());
+                InstanceCommand::RecordNicDetachFailed { process, port: nic.port, fault }
+            }
+        };
+        let gateway = &work.house.gateway;
+        settled(gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await)
+    }
+    .boxed()
+}
+
+async fn pull(work: &Work) -> Result<Output, StepError> {
+    let Some((server, nic)) = subject(work).await? else { return Ok(Output::Nothing) };
+    let Some(placed) = &server.placement else { return Ok(Output::Nothing) };
+    match work.driver(placed.host)?.detach_nic(work.instance_id(), &nic.mac).await {
+        Ok(()) | Err(DriverError::NoSuchGuest(_)) => {}
+        Err(error) if error.is_transient() => return Err(StepError::Again(error.to_string())),
+        Err(error) => {
+            let message = format!("Failed to detach network adapter device from {}", work.instance_id());
+            return Err(StepError::fatal(500, &message, &error.to_string()));
+        }
+    }
+    guest::forget_filter(work, placed.host, nic).await;
+    Ok(Output::Nothing)
+}
+
+async fn plug_again(work: &Work) -> Result<(), StepError> {
+    let Some((server, nic)) = subject(work).await? else { return Ok(()) };
+    let (Some(server), true) = (staying(Some(server)), is_bound(work, &nic).await?) else { return Ok(()) };
+    let Some(placed) = &server.placement else { return Ok(()) };
+    match guest::plug(work, placed.host, &server, nic).await {
+        Ok(()) => Ok(()),
+        Err(error) => Err(StepError::Again(error.fault().details)),
+    }
+}
+
+async fn release(work: &Work) -> Result<Output, StepError> {
+    let Some((_, nic)) = subject(work).await? else { return Ok(Output::Nothing) };
+    match work.house.networks.detach(work.instance_id(), nic.port, work.meta.clone()).await {
+        Ok(()) | Err(PortError::NotFound(_)) => Ok(Output::Nothing),
+        Err(error) => Err(error.into()),
+    }
+}

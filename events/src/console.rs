@@ -1,0 +1,67 @@
+//! Consoles that were opened: one stream per server. The token itself went to the user and nowhere else; what is kept is
+//! its hash, by which a console proxy's question is answered until the token expires.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::envelope::Timestamp;
+use crate::fold::Fold;
+use crate::ids::InstanceId;
+
+noun! {
+    /// What can happen to a server's consoles.
+    ConsoleEvent = "console" {
+        /// A user was given a token with which a console can be reached for a while.
+        ConsoleAuthorized = "authorized" @ 1,
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConsoleAuthorized {
+    pub instance: InstanceId,
+    /// SHA-256 of the token, lower-case hex.
+    pub token_hash: String,
+    /// `novnc`, `spice-html5`, `serial`, ...
+    pub kind: String,
+    /// Where the proxy finds the console.
+    pub host: String,
+    pub port: u16,
+    pub tls_port: Option<u16>,
+    pub internal_access_path: Option<String>,
+    pub expires_at: Timestamp,
+}
+
+/// A server's tokens that were not expired when the last one was given out, by their hashes.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Consoles {
+    pub by_hash: BTreeMap<String, ConsoleAuthorized>,
+}
+
+impl Fold for Consoles {
+    type Event = ConsoleEvent;
+    const STATE_VERSION: u32 = 1;
+
+    fn evolve(&mut self, event: &ConsoleEvent, at: Timestamp) {
+        let ConsoleEvent::ConsoleAuthorized(authorized) = event;
+        self.by_hash.retain(|_, known| known.expires_at > at);
+        self.by_hash.insert(authorized.token_hash.clone(), authorized.clone());
+    }
+}
+
+/// One example of each.
+pub fn samples() -> Vec<ConsoleEvent> {
+    vec![
+        ConsoleAuthorized {
+            instance: InstanceId(uuid::Uuid::from_u128(1)),
+            token_hash: "ab".repeat(32),
+            kind: "novnc".into(),
+            host: "127.0.0.1".into(),
+            port: 5900,
+            tls_port: None,
+            internal_access_path: None,
+            expires_at: Timestamp(600_000_000),
+        }
+        .into(),
+    ]
+}

@@ -1,0 +1,48 @@
+//! Quota classes: limits under a name. The class `default` holds the limits of every project that has none of its own; what
+//! it does not name is as configured.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::envelope::Timestamp;
+use crate::fold::Fold;
+
+/// The class whose limits count.
+pub const DEFAULT: &str = "default";
+
+noun! {
+    /// What can happen to a quota class.
+    QuotaClassEvent = "quota_class" {
+        /// An administrator set limits of the class.
+        ClassLimitsSet = "limits_set" @ 1,
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClassLimitsSet {
+    pub class: String,
+    /// Resource and limit (-1: none), sorted by resource; the others stay as they are.
+    pub limits: Vec<(String, i64)>,
+}
+
+/// The limits of every class.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct QuotaClasses {
+    pub by_name: BTreeMap<String, BTreeMap<String, i64>>,
+}
+
+impl Fold for QuotaClasses {
+    type Event = QuotaClassEvent;
+    const STATE_VERSION: u32 = 1;
+
+    fn evolve(&mut self, event: &QuotaClassEvent, _: Timestamp) {
+        let QuotaClassEvent::ClassLimitsSet(set) = event;
+        self.by_name.entry(set.class.clone()).or_default().extend(set.limits.iter().cloned());
+    }
+}
+
+/// One example of each.
+pub fn samples() -> Vec<QuotaClassEvent> {
+    vec![ClassLimitsSet { class: DEFAULT.into(), limits: vec![("cores".into(), 40), ("instances".into(), -1)] }.into()]
+}

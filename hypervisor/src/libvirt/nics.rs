@@ -1,0 +1,126 @@
+//! Interfaces of a guest that exists already: plugged in and pulled, in the running machine and in what it starts from.
+//!
+//! The running machine goes first: what it refuses is then not in the definition either. A crash in between is made good by
+//! the repeated call, since each half looks before it acts.
+
+use roxmltree::{Document, Node};
+use virt::domain::Domain;
+use virt::error::ErrorNumber;
+use virt_sys as sys;
+
+use super::error::{Context, is, translate};
+use crate::driver::{DriverError, DriverResult};
+use crate::xml::Element;
+
+const ATTACH: &str = "interface attachment";
+const DETACH: &str = "interface detachment";
+
+/// Which of a domain's two descriptions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Running,
+    Definition,
+}
+
+impl Side {
+    fn of_xml(self) -> u32 {
+        match self {
+            Self::Running => 0,
+            Self::Definition => sys::VIR_DOMAIN_XML_INACTIVE,
+        }
+    }
+
+    fn of_devices(self) -> u32 {
+        match self {
+            Self::Running => sys::VIR_DOMAIN_AFFECT_LIVE,
+            Self::Definition => sys::VIR_DOMAIN_AFFECT_CONFIG,
+        }
+    }
+}
+
+/// There already is success.
+pub(super) fn attach(domain: &Domain, mac: &str, xml: &str) -> DriverResult<()> {
+    for side in sides(domain, ATTACH)? {
+        if network_of(domain, side, mac, ATTACH)?.is_none() {
+            domain.attach_device_flags(xml, side.of_devices()).during(ATTACH)?;
+        }
+    }
+    Ok(())
+}
+
+/// Asks a running guest to let go of the interface; whether it does shows later.
+pub(super) fn ask_to_let_go(domain: &Domain, mac: &str) -> DriverResult<()> {
+    if !domain.is_active().during(DETACH)? {
+        return Ok(());
+    }
+    detach(domain, Side::Running, mac)
+}
+
+/// Takes the interface out of the definition once the running guest has let go of it. Says whether it is gone.
+pub(super) fn forget_if_gone(domain: &Domain, mac: &str) -> DriverResult<bool> {
+    if domain.is_active().during(DETACH)? && network_of(domain, Side::Running, mac, DETACH)?.is_some() {
+        return Ok(false);
+    }
+    detach(domain, Side::Definition, mac)?;
+    Ok(true)
+}
+
+fn sides(domain: &Domain, call: &'static str) -> DriverResult<Vec<Side>> {
+    Ok(match domain.is_active().during(call)? {
+        true => vec![Side::Running, Side::Definition],
+        false => vec![Side::Definition],
+    })
+}
+
+fn detach(domain: &Domain, side: Side, mac: &str) -> DriverResult<()> {
+    let Some(network) = network_of(domain, side, mac, DETACH)? else { return Ok(()) };
+    let xml = Element::new("interface")
+        .attr("type", "network")
+        .child(Element::new("mac").attr("address", mac))
+        .child(Element::new("source").attr("network", network))
+        .render();
+    match domain.detach_device_flags(&xml, side.of_devices()) {
+        Ok(()) => Ok(()),
+        Err(error) if is(&error, ErrorNumber::DeviceMissing) => Ok(()),
+        // Asked before, and the guest is still thinking about it.
+        Err(error) if error.message().contains("already in the process of unplug") => Ok(()),
+        Err(error) => Err(translate(DETACH, &error)),
+    }
+}
+
+/// The network of the domain's interface with this MAC, where it has one.
+fn network_of(domain: &Domain, side: Side, mac: &str, call: &'static str) -> DriverResult<Option<String>> {
+    let xml = domain.xml_desc(side.of_xml()).during(call)?;
+    let failed = |error| DriverError::Failed { call, message: format!("the domain cannot be read: {error}") };
+    let document = Document::parse(&xml).map_err(failed)?;
+    Ok(interface(document.root_element(), mac))
+}
+
+fn interface(domain: Node<'_, '_>, mac: &str) -> Option<String> {
+    let devices = domain.children().find(|node| node.has_tag_name("devices"))?;
+    let part = |device: Node<'_, '_>, element: &str, attribute: &str| {
+        let part = device.children().find(|node| node.has_tag_name(element))?;
+        part.attribute(attribute).map(str::to_owned)
+    };
+    devices
+        .children()
+        .filter(|node| node.has_tag_name("interface"))
+        .find(|node| part(*node, "mac", "address").is_some_and(|known| known.eq_ignore_ascii_case(mac)))
+        .map(|node| part(node, "source", "network").unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn an_interface_is_known_by_its_mac() {
+        let xml = "<domain><devices><disk/><interface type='network'><mac address='fa:16:3e:00:00:01'/>\
+                   <source network='chronova-1'/></interface></devices></domain>";
+        let document = Document::parse(xml).unwrap();
+        let find = |mac| interface(document.root_element(), mac);
+        assert_eq!(find("FA:16:3E:00:00:01").as_deref(), Some("chronova-1"));
+        assert_eq!(find("fa:16:3e:00:00:02"), None);
+    }
+}

@@ -1,0 +1,91 @@
+//! Extra specs, judged by the contract's list of those that are known.
+
+use chronova_tests::compute_api::{ADMIN, Api, contract, read};
+use serde_json::{Value, json};
+
+use super::interfaces::is;
+
+/// A name of this kind, and a value that it takes.
+fn example(spec: &Value) -> (String, String) {
+    let mut name = spec["name"].as_str().unwrap().to_owned();
+    for parameter in spec["parameters"].as_array().unwrap() {
+        let filled = match parameter["pattern"].as_str().unwrap() {
+            r"\d+" => "7",
+            "[A-Z0-9_]+" => "OWN_1",
+            r"(:\w+)*" => ":a:b_1",
+            ".+" => "anything",
+            "([a-zA-Z0-9_-]{1,64})?" => "_G1",
+            other => panic!("{other}"),
+        };
+        name = name.replace(&format!("{{{}}}", parameter["name"].as_str().unwrap()), filled);
+    }
+    let value = &spec["value"];
+    let text = match (value["type"].as_str().unwrap(), &value["enum"], &value["pattern"]) {
+        ("boolean", _, _) => "true".to_owned(),
+        ("integer", _, _) => value["max"].as_i64().or(value["min"].as_i64()).unwrap_or(-3).to_string(),
+        (_, Value::Array(words), _) => words[0].as_str().unwrap().to_owned(),
+        (_, _, Value::String(pattern)) if pattern.contains(r"[^:]+:\d+") => "a:1, b:2".to_owned(),
+        (_, _, Value::String(pattern)) if pattern.contains("a-zA-Z0-9_") => "PMEM_1,PMEM_2".to_owned(),
+        (_, _, Value::String(_)) => "1".to_owned(),
+        _ => "anything at all".to_owned(),
+    };
+    (name, text)
+}
+
+/// A value that it does not take, if there is any.
+fn wrong(value: &Value) -> Option<String> {
+    match (value["type"].as_str().unwrap(), &value["enum"], &value["pattern"]) {
+        ("boolean", _, _) => Some("perhaps".to_owned()),
+        ("integer", _, _) => Some(value["min"].as_i64().map_or("many".to_owned(), |min| (min - 1).to_string())),
+        (_, Value::Array(_), _) | (_, _, Value::String(_)) => Some("!!".to_owned()),
+        _ => None,
+    }
+}
+
+#[actix_rt::test]
+async fn every_known_extra_spec_takes_its_values_and_no_others() {
+    let Some(contract) = contract() else { return };
+    let specs = read(&contract.join("extra-specs.json"));
+    let api = Api::start().await;
+    let set = async |version: &str, name: &str, value: &str| {
+        api.call("POST", "/flavors/1/os-extra_specs", version, ADMIN, Some(json!({"extra_specs": {name: value}}))).await
+    };
+    let mut complaints = Vec::new();
+    for spec in specs["specs"].as_array().unwrap() {
+        let (name, value) = example(spec);
+        // Names with characters that the body's schema refuses cannot be sent at all.
+        let right = set("2.86", &name, &value).await;
+        if right.status != 200 {
+            complaints.push(format!("{name}={value}: {} {}", right.status, right.body));
+        }
+        if let Some(value) = wrong(&spec["value"]) {
+            let refused = set("2.86", &name, &value).await;
+            if refused.status != 400 || !refused.message().starts_with("Validation failed; ") {
+                complaints.push(format!("{name}={value}: {} {}", refused.status, refused.body));
+            }
+            let before = set("2.85", &name, &value).await;
+            if before.status != 200 {
+                complaints.push(format!("{name}={value} at 2.85: {} {}", before.status, before.body));
+            }
+        }
+    }
+    api.stop().await;
+    assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
+}
+
+#[actix_rt::test]
+async fn extra_specs_are_validated_one_by_one_too() {
+    let api = Api::start().await;
+    let put = async |version: &str, body: Value| {
+        api.call("PUT", "/flavors/1/os-extra_specs/hw:numa_nodes", version, ADMIN, Some(body)).await
+    };
+    is(
+        &put("2.86", json!({"hw:numa_nodes": "foo"})).await,
+        400,
+        "Validation failed; 'foo' is not a valid integer value.",
+    );
+    assert_eq!(put("2.86", json!({"hw:numa_nodes": "2"})).await.status, 200);
+    is(&put("2.86", json!({"hw:numa_node": "2"})).await, 400, "does not appear to be a valid extra spec.");
+    is(&put("2.86", json!({"mine:own": "x"})).await, 400, "Request body and URI mismatch");
+    api.stop().await;
+}

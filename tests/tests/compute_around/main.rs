@@ -1,0 +1,11 @@
+//! What is around servers: interfaces, consoles, what other services tell, and the smaller resources; through the API.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod consoles;
+mod events;
+mod flavors;
+mod interfaces;
+mod keypairs;
+mod quotas;
+mod small;

@@ -1,0 +1,79 @@
+//! Quotas under races, and the quota class that holds the defaults.
+
+use chronova_tests::compute_api::{ADMIN, Api};
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use super::interfaces::{USER, is};
+
+/// 64 clients at once, a quota of 10: ten servers, each time.
+#[actix_rt::test]
+async fn a_quota_of_ten_is_ten_however_many_ask_at_once() {
+    let rounds = if std::env::var_os("CHRONOVA_SOAK").is_some() { 1_000 } else { 5 };
+    let api = Api::start().await;
+    // Small enough that the hosts are never what refuses.
+    api.flavor("small", 64, 1).await;
+    for round in 0..rounds {
+        // A project of its own for each round: what the last one deleted is still being given back.
+        let user = format!("alice:race-{round}");
+        let mut wish = Api::wish("one");
+        wish["flavorRef"] = json!("small");
+        let body = json!({"server": wish});
+        let ask = || api.call("POST", "/servers", "2.1", &user, Some(body.clone()));
+        let answers = join_all((0..64).map(|_| ask())).await;
+        let made: Vec<String> = answers
+            .iter()
+            .filter(|answer| answer.status == 202)
+            .map(|answer| answer.body["server"]["id"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(made.len(), 10, "round {round}");
+        for refused in answers.iter().filter(|answer| answer.status != 202) {
+            is(refused, 403, "Quota exceeded for instances: Requested 1, but already used 10 of 10 instances");
+        }
+        api.life.settled().await;
+        for id in made {
+            assert_eq!(api.call("DELETE", &format!("/servers/{id}"), "2.1", &user, None).await.status, 204);
+        }
+        api.life.settled().await;
+    }
+    api.world.check().await;
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn the_default_class_is_what_projects_without_limits_have() {
+    let api = Api::start().await;
+    let set = async |class: &str, version: &str, limits: Value| {
+        let body = Some(json!({"quota_class_set": limits}));
+        api.call("PUT", &format!("/os-quota-class-sets/{class}"), version, ADMIN, body).await
+    };
+    let done = set("default", "2.1", json!({"instances": "1", "floating_ips": 7})).await;
+    assert_eq!(done.status, 200, "{:?}", done.body);
+    let shown = &done.body["quota_class_set"];
+    assert_eq!((&shown["instances"], &shown["floating_ips"], &shown["cores"]), (&json!(1), &json!(7), &json!(20)));
+    assert!(shown.get("id").is_none() && shown.get("server_groups").is_none(), "{shown}");
+    is(&set("default", "2.50", json!({"floating_ips": 7})).await, 400, "Additional properties are not allowed");
+    is(&set("default", "2.57", json!({"injected_files": 7})).await, 400, "Additional properties are not allowed");
+    is(&set("default", "2.1", json!({"instances": -2})).await, 400, "instances");
+    is(&set("default", "2.1", json!({"cars": 1})).await, 400, "Additional properties are not allowed");
+    let body = Some(json!({"quota_class_set": {}}));
+    let user = api.call("PUT", "/os-quota-class-sets/default", "2.1", USER, body).await;
+    is(&user, 403, "os_compute_api:os-quota-class-sets:update");
+
+    // It counts for everybody who has no limit of their own.
+    let defaults = api.get("/os-quota-sets/web/defaults", "2.57").await;
+    assert_eq!(defaults["quota_set"]["instances"], 1);
+    assert_eq!(api.get("/limits?tenant_id=web", "2.57").await["limits"]["absolute"]["maxTotalInstances"], 1);
+    api.server(USER, Api::wish("one")).await;
+    let make = async || api.call("POST", "/servers", "2.1", USER, Some(json!({"server": Api::wish("two")}))).await;
+    is(&make().await, 403, "Quota exceeded for instances: Requested 1, but already used 1 of 1 instances");
+    let own = Some(json!({"quota_set": {"instances": 2}}));
+    assert_eq!(api.call("PUT", "/os-quota-sets/web", "2.57", ADMIN, own).await.status, 200);
+    assert_eq!(make().await.status, 202);
+    // Other classes are kept and count for nothing.
+    assert_eq!(set("gold", "2.57", json!({"instances": 50})).await.body["quota_class_set"]["instances"], 50);
+    assert_eq!(api.get("/os-quota-class-sets/gold", "2.57").await["quota_class_set"]["id"], "gold");
+    assert_eq!(api.get("/os-quota-sets/other/defaults", "2.57").await["quota_set"]["instances"], 1);
+    api.life.settled().await;
+    api.stop().await;
+}

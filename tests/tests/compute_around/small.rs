@@ -1,0 +1,141 @@
+//! The smaller resources: floating IPs, bare metal, shares, topology, usage audits, migrations of a server.
+
+use chronova_tests::compute_api::{ADMIN, Api};
+use serde_json::{Value, json};
+
+use super::interfaces::{Cloud, USER, is};
+
+#[actix_rt::test]
+async fn no_address_floats_here() {
+    let cloud = Cloud::start().await;
+    let server = cloud.server().await;
+    let ask =
+        async |method: &str, path: &str, body: Option<Value>| cloud.api.call(method, path, "2.35", USER, body).await;
+    assert_eq!(ask("GET", "/os-floating-ips", None).await.body, json!({"floating_ips": []}));
+    assert_eq!(ask("GET", "/os-floating-ip-pools", None).await.body, json!({"floating_ip_pools": []}));
+    is(&ask("POST", "/os-floating-ips", Some(json!({"pool": "public"}))).await, 404, "Floating IP pool not found.");
+    is(&ask("POST", "/os-floating-ips", Some(Value::Null)).await, 404, "Floating IP pool not found.");
+    for method in ["GET", "DELETE"] {
+        is(&ask(method, "/os-floating-ips/7", None).await, 404, "Floating IP not found for ID 7");
+    }
+    // An external network is a pool without addresses.
+    let public = json!({"network": {"name": "public", "router:external": true}});
+    let made = cloud.api.ask("POST", "/network/v2.0/networks", "2.1", ADMIN, Some(public)).await;
+    assert_eq!(made.status, 201, "{:?}", made.body);
+    assert_eq!(
+        ask("GET", "/os-floating-ip-pools", None).await.body,
+        json!({"floating_ip_pools": [{"name": "public"}]})
+    );
+    let none = ask("POST", "/os-floating-ips", Some(json!({"pool": "public"}))).await;
+    is(&none, 404, "No more floating IPs in pool public.");
+
+    let fixed = cloud.addresses(&server, "private").await.remove(0);
+    for (wish, status, words) in [
+        (json!({"address": "192.0.2.1"}), 404, "floating IP not found"),
+        (json!({"address": "192.0.2.1", "fixed_address": fixed}), 404, "floating IP not found"),
+        (
+            json!({"address": "192.0.2.1", "fixed_address": "10.9.9.9"}),
+            400,
+            "Specified fixed address not assigned to instance",
+        ),
+        (json!({"address": "x"}), 400, "is not"),
+    ] {
+        is(&cloud.act(&server, "2.43", json!({"addFloatingIp": wish})).await, status, words);
+    }
+    let removed = cloud.act(&server, "2.43", json!({"removeFloatingIp": {"address": "192.0.2.1"}})).await;
+    is(&removed, 404, "Floating IP not found for address 192.0.2.1.");
+    for path in ["/os-floating-ips", "/os-floating-ip-pools"] {
+        assert_eq!(cloud.api.call("GET", path, "2.36", USER, None).await.status, 404);
+    }
+    let gone = cloud.act(&server, "2.44", json!({"removeFloatingIp": {"address": "192.0.2.1"}})).await;
+    assert_eq!(gone.status, 404);
+    cloud.api.stop().await;
+}
+
+#[actix_rt::test]
+async fn there_is_no_bare_metal_service() {
+    let api = Api::start().await;
+    for path in ["/os-baremetal-nodes", "/os-baremetal-nodes/n"] {
+        is(&api.call("GET", path, "2.35", ADMIN, None).await, 501, "The requested functionality is not supported.");
+        is(&api.call("GET", path, "2.35", USER, None).await, 403, "os_compute_api:os-baremetal-nodes");
+        assert_eq!(api.call("GET", path, "2.36", ADMIN, None).await.status, 404);
+    }
+    for (method, path, body, command) in [
+        ("POST", "/os-baremetal-nodes", Some(json!({})), "node-create"),
+        ("DELETE", "/os-baremetal-nodes/n", None, "node-delete"),
+        ("POST", "/os-baremetal-nodes/n/action", Some(json!({"add_interface": {}})), "port-create"),
+        ("POST", "/os-baremetal-nodes/n/action", Some(json!({"remove_interface": {}})), "port-delete"),
+    ] {
+        let words = format!("Command not supported. Please use Ironic command {command} to perform this action.");
+        is(&api.call(method, path, "2.1", ADMIN, body).await, 400, &words);
+    }
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn shares_are_refused_where_no_host_can_pass_them_on() {
+    let api = Api::start().await;
+    let server = api.server(USER, Api::wish("web")).await;
+    let path = format!("/servers/{server}/shares");
+    let share = "e8debdc0-447a-4376-a10a-4cd9122d7986";
+    let create = async |body: Value| api.call("POST", &path, "2.97", USER, Some(json!({"share": body}))).await;
+    let one = format!("{path}/{share}");
+    assert_eq!(api.call("GET", &path, "2.97", USER, None).await.body, json!({"shares": []}));
+    assert_eq!(api.call("GET", &path, "2.96", USER, None).await.status, 404);
+    is(&create(json!({"share_id": share})).await, 409, "Cannot 'create share' instance");
+    is(&api.call("DELETE", &one, "2.97", USER, None).await, 409, "Cannot 'delete share' instance");
+    let stop = Some(json!({"os-stop": null}));
+    assert_eq!(api.call("POST", &format!("/servers/{server}/action"), "2.1", USER, stop).await.status, 202);
+    api.life.settled().await;
+    is(&create(json!({"share_id": share})).await, 409, "either compute or instance are not configured correctly.");
+    is(&create(json!({"share_id": "x"})).await, 400, "is not a 'uuid'");
+    is(&create(json!({"share_id": share, "tag": "a b"})).await, 400, "does not match");
+    for method in ["GET", "DELETE"] {
+        is(&api.call(method, &one, "2.97", USER, None).await, 404, &format!("Share {share} could not be found."));
+    }
+    is(&api.call("GET", &format!("{path}?a=b"), "2.97", USER, None).await, 400, "Additional properties");
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn servers_without_numa_have_an_empty_topology_and_none_is_migrating() {
+    let api = Api::start().await;
+    let server = api.server(USER, Api::wish("web")).await;
+    let path = format!("/servers/{server}/topology");
+    assert_eq!(api.call("GET", &path, "2.78", USER, None).await.body, json!({"nodes": [], "pagesize_kb": null}));
+    assert_eq!(api.call("GET", &path, "2.77", USER, None).await.status, 404);
+    is(&api.call("GET", &format!("{path}?a=b"), "2.102", USER, None).await, 400, "Additional properties");
+    let none = "11111111-2222-3333-4444-555555555555";
+    is(&api.call("GET", &format!("/servers/{none}/topology"), "2.78", USER, None).await, 404, "Instance");
+    let path = format!("/servers/{server}/migrations");
+    assert_eq!(api.get(&path, "2.23").await, json!({"migrations": []}));
+    let words = format!("In-progress live migration 7 is not found for server {server}.");
+    is(&api.call("GET", &format!("{path}/7"), "2.23", ADMIN, None).await, 404, &words);
+    assert_eq!(api.call("GET", &path, "2.22", ADMIN, None).await.status, 404);
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn no_host_reports_usage_by_itself() {
+    let api = Api::start().await;
+    let logs = api.get("/os-instance_usage_audit_log", "2.1").await["instance_usage_audit_logs"].take();
+    assert_eq!((&logs["num_hosts"], &logs["overall_status"]), (&json!(2), &json!("0 of 2 hosts done. 0 errors.")));
+    assert_eq!((logs["hosts_not_run"].as_array().unwrap().len(), &logs["log"]), (2, &json!({})));
+    let one = api.get("/os-instance_usage_audit_log/2012-07-05%2010:00:00", "2.1").await;
+    let one = &one["instance_usage_audit_log"];
+    assert_eq!(
+        (&one["period_beginning"], &one["period_ending"]),
+        (&json!("2012-06-01 00:00:00"), &json!("2012-07-01 00:00:00"))
+    );
+    is(
+        &api.call("GET", "/os-instance_usage_audit_log/soon", "2.1", ADMIN, None).await,
+        400,
+        "Invalid timestamp for date soon",
+    );
+    is(
+        &api.call("GET", "/os-instance_usage_audit_log", "2.1", USER, None).await,
+        403,
+        "os-instance-usage-audit-log:list",
+    );
+    api.stop().await;
+}

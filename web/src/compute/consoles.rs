@@ -1,0 +1,189 @@
+//! Remote consoles: where a user's browser is sent, and what the proxy that it meets there asks about the token.
+//!
+//! Tokens are kept as hashes and are good for `[consoleauth] token_ttl` seconds. Guests have a VNC console; SPICE, serial
+//! consoles over TCP and MKS are not given to guests, so they are unavailable, as in a Nova without them.
+//!
+//! Source of the words: nova `api/openstack/compute/remote_consoles.py`, `console_auth_tokens.py`, `compute/manager.py`.
+
+use chronova_actors::console::{ConsoleAggregate, ConsoleCommand};
+use chronova_actors::instance::InstanceReject;
+use chronova_events::console::ConsoleAuthorized;
+use chronova_events::envelope::Timestamp;
+use chronova_events::instance::{Ongoing, Phase};
+use chronova_hypervisor::driver::DriverError;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::bodies::{server_actions as actions, server_parts as bodies};
+use super::servers::{Found, find, host_driver};
+use super::{reject, versions};
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::query::Query;
+use crate::reply::Reply;
+use crate::route::{Route, action, get, post};
+use crate::secret::Secret;
+
+const PATH: &str = "/servers/{id}/action";
+
+pub(super) const ROUTES: &[Route] = &[
+    action("remote_consoles.os-getVNCConsole", PATH, "os-getVNCConsole", handler!(of_old))
+        .until(2, 5)
+        .policy_on_target("os_compute_api:os-remote-consoles")
+        .body(actions::remote_consoles_vnc_body),
+    action("remote_consoles.os-getSPICEConsole", PATH, "os-getSPICEConsole", handler!(of_old))
+        .until(2, 5)
+        .policy_on_target("os_compute_api:os-remote-consoles")
+        .body(actions::remote_consoles_spice_body),
+    action("remote_consoles.os-getSerialConsole", PATH, "os-getSerialConsole", handler!(of_old))
+        .until(2, 5)
+        .policy_on_target("os_compute_api:os-remote-consoles")
+        .body(actions::remote_consoles_serial_body),
+    post("remote_consoles.create", "/servers/{server_id}/remote-consoles", handler!(create))
+        .since(2, 6)
+        .policy_on_target("os_compute_api:os-remote-consoles")
+        .body(bodies::remote_consoles_create_body),
+    get("console_auth_tokens.show", "/os-console-auth-tokens/{id}", handler!(show))
+        .policy("os_compute_api:os-console-auth-tokens")
+        .query(bodies::console_auth_tokens_show_query),
+];
+
+/// Nova's `get_vnc_console` and its like: what a refusal calls them.
+fn deed(protocol: &str) -> &'static str {
+    match protocol {
+        "vnc" => "get_vnc_console",
+        "spice" => "get_spice_console",
+        "serial" => "get_serial_console",
+        _ => "get_mks_console",
+    }
+}
+
+async fn of_old(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "id")?;
+    let protocol = match ctx.route.action {
+        Some("os-getVNCConsole") => "vnc",
+        Some("os-getSPICEConsole") => "spice",
+        _ => "serial",
+    };
+    let kind = ctx.action_body()["type"].as_str().unwrap_or_default().to_owned();
+    let url = open(&ctx, &found, protocol, &kind).await?;
+    Ok(Reply::ok(json!({"console": {"type": kind, "url": url}})))
+}
+
+async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "server_id")?;
+    let wish = &ctx.body["remote_console"];
+    let text = |key: &str| wish[key].as_str().unwrap_or_default().to_owned();
+    let (protocol, kind) = (text("protocol"), text("type"));
+    if protocol == "rdp" {
+        return Err(unavailable("rdp"));
+    }
+    let url = open(&ctx, &found, &protocol, &kind).await?;
+    Ok(Reply::ok(json!({"remote_console": {"protocol": protocol, "type": kind, "url": url}})))
+}
+
+fn unavailable(kind: &str) -> Fault {
+    Fault::bad_request(format!("Unavailable console type {kind}."))
+}
+
+/// Writes down who may reach the console, and says where.
+async fn open(ctx: &Ctx, found: &Found, protocol: &str, kind: &str) -> Result<String, Fault> {
+    let server = found.server()?;
+    let driver = host_driver(ctx, found)?;
+    if matches!(server.ongoing, Some(Ongoing::Delete { .. })) {
+        let refused = InstanceReject::NotInState { action: deed(protocol), attribute: "task_state", value: "deleting" };
+        return Err(reject::instance_reject(found.id, refused));
+    }
+    let config = &ctx.app.compute.config;
+    if protocol != "vnc" || !config.vnc_enabled {
+        return Err(unavailable(kind));
+    }
+    if kind != "novnc" {
+        return Err(Fault::bad_request(format!("Invalid console type {kind}")));
+    }
+    let address = driver.vnc_address(found.id).await.map_err(|error| match error {
+        DriverError::NoSuchGuest(_) if matches!(server.phase, Phase::Building { .. }) => not_ready(found),
+        DriverError::NoSuchGuest(_) => reject::no_instance(found.id),
+        DriverError::Unreachable(_) | DriverError::Timeout { .. } => not_ready(found).caused_by(error),
+        other => unavailable(kind).caused_by(other),
+    })?;
+    let token = Uuid::new_v4().to_string();
+    let now = ctx.house()?.clock.now();
+    let authorized = ConsoleAuthorized {
+        instance: found.id,
+        token_hash: hash(&token),
+        kind: kind.to_owned(),
+        host: address.host,
+        port: address.port,
+        tls_port: None,
+        internal_access_path: None,
+        expires_at: Timestamp(now.0.saturating_add(i64::from(config.console_token_ttl) * 1_000_000)),
+    };
+    let command = ConsoleCommand::Authorize(authorized);
+    dispatch::send::<ConsoleAggregate>(ctx.house()?, &found.permit, &found.id, command)
+        .await
+        .map_err(|error| reject::refused(error, |reject| Fault::internal(reject)))?;
+    Ok(access_url(&config.novncproxy_base_url, &token))
+}
+
+fn not_ready(found: &Found) -> Fault {
+    Fault::conflict(format!("Instance {} is not ready", found.id))
+}
+
+fn hash(token: &str) -> String {
+    Secret::new(token).hash().0.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// noVNC reads the token from its parameter `path` (its own `token` parameter is gone since 1.1.0).
+fn access_url(base: &str, token: &str) -> String {
+    let (page, query) = base.split_once('?').unwrap_or((base, ""));
+    let mut pairs = Query::parse(query).map(|query| query.pairs().to_vec()).unwrap_or_default();
+    match pairs.iter_mut().find(|(key, _)| key == "path") {
+        Some((_, path)) => *path = format!("{path}?token={token}"),
+        None => pairs.push(("path".to_owned(), format!("?token={token}"))),
+    }
+    format!("{page}?{}", Query::encode(pairs.iter().map(|(key, value)| (key.as_str(), value.as_str()))))
+}
+
+/// What a proxy asks. Until 2.30 this was about a kind of console that exists no more.
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    if !versions::console_tokens_are_shown(ctx.version) {
+        return Err(Fault::malformed());
+    }
+    let house = ctx.house()?;
+    let now = house.clock.now();
+    let found = house.views.console_tokens.read(|tokens| tokens.valid(&hash(ctx.param("id")), now).cloned());
+    // A server that is gone has taken its consoles along.
+    let lives = |of: &ConsoleAuthorized| {
+        house.views.servers.read(|servers| servers.get(of.instance).is_some_and(|row| row.instance.alive().is_some()))
+    };
+    let found = found.filter(|found| lives(found)).ok_or_else(|| Fault::not_found("Token not found"))?;
+    let mut console = json!({
+        "instance_uuid": found.instance,
+        "host": found.host,
+        "port": found.port,
+        "internal_access_path": found.internal_access_path,
+    });
+    if found.kind == "spice-direct" && versions::console_tokens_show_tls_ports(ctx.version) {
+        console["tls_port"] = found.tls_port.map_or(Value::Null, Value::from);
+    }
+    Ok(Reply::ok(json!({"console": console})))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::access_url;
+
+    #[test]
+    fn the_token_goes_into_the_path_parameter() {
+        for (base, url) in [
+            ("http://127.0.0.1:6080/vnc_auto.html", "http://127.0.0.1:6080/vnc_auto.html?path=%3Ftoken%3Dt"),
+            ("http://h/v.html?autoconnect=1", "http://h/v.html?autoconnect=1&path=%3Ftoken%3Dt"),
+            ("http://h/v.html?path=ws&a=b", "http://h/v.html?path=ws%3Ftoken%3Dt&a=b"),
+        ] {
+            assert_eq!(access_url(base, "t"), url);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! `POST /os-server-external-events`: what the network, volume, accelerator and bare-metal services tell about servers.
+//!
+//! Each event has its own code in the answer: 200 taken, 400 without the tag that its kind needs, 404 no such server, 422 a
+//! server that is on no host; 207 is the code of an answer with any of the latter. What a kind does:
+//!
+//! | kind | does |
+//! |---|---|
+//! | `network-changed` | the server shows its addresses anew |
+//! | `network-vif-deleted` | the guest loses the interface |
+//! | `power-update` | records and does a start or a stop, where the server is in the state for it |
+//! | others | nothing here waits for them; they are taken, as Nova takes those that nobody waits for |
+//!
+//! Source: nova `api/openstack/compute/server_external_events.py`, `compute/manager.py`.
+
+use chronova_actors::instance::{Asker, InstanceAggregate, InstanceCommand};
+use chronova_actors::reconcile::interfaces;
+use chronova_events::ids::{InstanceId, ProcessId};
+use chronova_events::instance::{Alive, Phase, Power, PowerAction};
+use serde_json::{Map, Value, json};
+
+use super::bodies::external_events as bodies;
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, post};
+
+pub(super) const ROUTES: &[Route] =
+    &[post("server_external_events.create", "/os-server-external-events", handler!(create))
+        .policy("os_compute_api:os-server-external-events:create")
+        .body(bodies::create_body)];
+
+const TAG_REQUIRED: &[&str] = &["volume-extended", "power-update", "accelerator-request-bound"];
+
+async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    let mut shown = Vec::new();
+    let mut accepted = Vec::new();
+    for event in ctx.body["events"].as_array().into_iter().flatten() {
+        let code = judge(&ctx, event)?;
+        if code == 200 {
+            accepted.push(event.clone());
+        }
+        shown.push(answered(event, code));
+    }
+    let all = shown.len() == accepted.len();
+    for event in &accepted {
+        act(&ctx, event).await?;
+    }
+    Ok(Reply::json(if all { 200 } else { 207 }, json!({"events": shown})))
+}
+
+fn text<'a>(event: &'a Value, key: &str) -> &'a str {
+    event[key].as_str().unwrap_or_default()
+}
+
+fn server(ctx: &Ctx, event: &Value) -> Result<Option<(InstanceId, Alive)>, Fault> {
+    let Ok(id) = text(event, "server_uuid").parse::<InstanceId>() else { return Ok(None) };
+    let row = ctx.house()?.views.servers.read(|servers| servers.get(id).cloned());
+    Ok(row.and_then(|row| row.instance.alive().cloned()).map(|server| (id, server)))
+}
+
+fn judge(ctx: &Ctx, event: &Value) -> Result<u16, Fault> {
+    let Some((_, server)) = server(ctx, event)? else { return Ok(404) };
+    let untagged = event.get("tag").is_none() && TAG_REQUIRED.contains(&text(event, "name"));
+    Ok(match (untagged, server.placement.is_some()) {
+        (true, _) => 400,
+        (false, true) => 200,
+        (false, false) => 422,
+    })
+}
+
+fn answered(event: &Value, code: u16) -> Value {
+    let mut shown: Map<String, Value> = event.as_object().cloned().unwrap_or_default();
+    shown.insert("status".to_owned(), json!(if code == 200 { "completed" } else { "failed" }));
+    shown.insert("code".to_owned(), json!(code));
+    Value::Object(shown)
+}
+
+async fn act(ctx: &Ctx, event: &Value) -> Result<(), Fault> {
+    let Some((id, server)) = server(ctx, event)? else { return Ok(()) };
+    let tag = text(event, "tag");
+    let process = ProcessId::random();
+    match text(event, "name") {
+        "network-changed" => {
+            interfaces::refresh(ctx.house()?, id).await;
+            Ok(())
+        }
+        "network-vif-deleted" => match tag.parse() {
+            Ok(port) => send(ctx, id, InstanceCommand::LoseNic { process, port }).await,
+            Err(_) => Ok(()),
+        },
+        "power-update" => match power(tag, &server) {
+            // Whoever tells this is not bound by the owner's lock.
+            Some(action) => {
+                send(ctx, id, InstanceCommand::Power { process, action, asker: Asker { overrides_lock: true } }).await
+            }
+            None => Ok(()),
+        },
+        kind => {
+            tracing::debug!(server = %id, kind, tag, "an external event that nobody waits for");
+            Ok(())
+        }
+    }
+}
+
+/// What is to be done; nothing, where the server is not in the state for it or the tag is none of the two.
+fn power(tag: &str, server: &Alive) -> Option<PowerAction> {
+    let rests = server.ongoing.is_none();
+    match (tag, server.phase) {
+        ("POWER_ON", Phase::Stopped { power: Power::Shutdown }) if rests => Some(PowerAction::Start),
+        ("POWER_OFF", Phase::Active { power: Power::Running }) if rests => Some(PowerAction::Stop),
+        _ => None,
+    }
+}
+
+/// A server that is in another state meanwhile is not to be told: the event was taken, and means nothing any more.
+async fn send(ctx: &Ctx, id: InstanceId, command: InstanceCommand) -> Result<(), Fault> {
+    match dispatch::send::<InstanceAggregate>(ctx.house()?, &ctx.permit()?, &id, command).await {
+        Err(error) if error.rejection().is_none() => Err(super::reject::instance(id, error)),
+        _ => Ok(()),
+    }
+}

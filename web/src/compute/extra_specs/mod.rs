@@ -1,0 +1,246 @@
+//! Whether a flavor's extra specs make sense (from 2.86): a name that looks like a known namespace's must be one of its
+//! names, and a known name's value must be of its type and range. Names of unknown namespaces are the operator's own.
+//!
+//! [`table`] lists what is known; resource classes and traits come from Placement's standard names. Source of the words:
+//! nova `api/validation/extra_specs`.
+
+mod table;
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use chronova_events::ledger::standard::{is_standard_class, is_standard_trait};
+use fancy_regex::Regex;
+
+use crate::fault::Fault;
+use table::TABLE;
+
+/// A known extra spec.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spec {
+    name: Name,
+    value: Value,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Name {
+    Is(&'static str),
+    /// And any number of `:word`.
+    Filtered(&'static str),
+    /// And a number.
+    Numbered(&'static str),
+    /// And anything.
+    Followed(&'static str),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Value {
+    Text,
+    Boolean,
+    Integer {
+        min: Option<i64>,
+        max: Option<i64>,
+    },
+    OneOf(&'static [&'static str]),
+    /// As a whole.
+    Pattern(&'static str),
+}
+
+const fn spec(name: Name, value: Value) -> Spec {
+    Spec { name, value }
+}
+
+const RESOURCE: Value = Value::Integer { min: None, max: None };
+const TRAIT: Value = Value::OneOf(&["required", "forbidden"]);
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+impl Name {
+    fn stem(self) -> &'static str {
+        match self {
+            Self::Is(stem) | Self::Filtered(stem) | Self::Numbered(stem) | Self::Followed(stem) => stem,
+        }
+    }
+
+    fn covers(self, name: &str) -> bool {
+        let Some(rest) = name.strip_prefix(self.stem()) else { return false };
+        match self {
+            Self::Is(_) => rest.is_empty(),
+            Self::Numbered(_) => !rest.is_empty() && rest.chars().all(|c| c.is_ascii_digit()),
+            Self::Followed(_) => !rest.is_empty(),
+            Self::Filtered(_) => {
+                let mut words = rest.split(':');
+                words.next() == Some("") && words.all(|word| !word.is_empty() && word.chars().all(is_word))
+            }
+        }
+    }
+}
+
+/// `trait`, `trait1`, `trait_NET`: the namespace of a group of requirements.
+fn is_group(namespace: &str, kind: &str) -> bool {
+    let suffix = namespace.strip_prefix(kind);
+    suffix.is_some_and(|suffix| {
+        suffix.len() <= 64 && suffix.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+    })
+}
+
+fn is_custom(name: &str) -> bool {
+    name.strip_prefix("CUSTOM_").is_some_and(|rest| {
+        !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+    })
+}
+
+/// What a value of that name must be; `None` for names that are nobody's or the operator's own.
+fn value_of(name: &str) -> Result<Option<Value>, Fault> {
+    if let Some(known) = TABLE.iter().find(|spec| spec.name.covers(name)) {
+        return Ok(Some(known.value));
+    }
+    let Some((namespace, rest)) = name.split_once(':') else { return Ok(None) };
+    if is_group(namespace, "resources") && (is_standard_class(rest) || is_custom(rest)) {
+        return Ok(Some(RESOURCE));
+    }
+    if is_group(namespace, "trait") && (is_standard_trait(rest) || is_custom(rest)) {
+        return Ok(Some(TRAIT));
+    }
+    let known = TABLE.iter().filter_map(|spec| spec.name.stem().split_once(':')).any(|(known, _)| known == namespace);
+    match known || is_group(namespace, "resources") || is_group(namespace, "trait") {
+        true => Err(Fault::bad_request(format!(
+            "Validation failed; extra spec '{name}' does not appear to be a valid extra spec."
+        ))),
+        false => Ok(None),
+    }
+}
+
+/// Refuses what Nova refuses, in its words.
+pub(super) fn check(name: &str, value: &str) -> Result<(), Fault> {
+    let refused = |what: String| Err(Fault::bad_request(format!("Validation failed; '{value}' {what}")));
+    match value_of(name)? {
+        None | Some(Value::Text) => Ok(()),
+        Some(Value::Boolean) if is_boolean(value) => Ok(()),
+        Some(Value::Boolean) => refused("is not a valid boolean-like value.".to_owned()),
+        Some(Value::OneOf(words)) if words.contains(&value) => Ok(()),
+        Some(Value::OneOf(words)) => refused(format!("is not one of: {}.", words.join(", "))),
+        Some(Value::Pattern(pattern)) if matches(pattern, value) => Ok(()),
+        Some(Value::Pattern(pattern)) => refused(format!("is not of the format '{pattern}'.")),
+        Some(Value::Integer { min, max }) => match (integer(value), min, max) {
+            (None, _, _) => refused("is not a valid integer value.".to_owned()),
+            (Some(number), _, Some(max)) if max < number => Err(Fault::bad_request(format!(
+                "Validation failed; '{number}' is greater than the max value of '{max}'."
+            ))),
+            (Some(number), Some(min), _) if min > number => {
+                Err(Fault::bad_request(format!("Validation failed; '{number}' is less than the min value of '{min}'.")))
+            }
+            _ => Ok(()),
+        },
+    }
+}
+
+/// As Python's `int()` reads it; beyond 64 bits it counts as the nearest that fits.
+fn integer(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let (negative, digits) = match text.strip_prefix(['-', '+']) {
+        Some(digits) => (text.starts_with('-'), digits),
+        None => (false, text),
+    };
+    let plain: String = digits.split('_').collect();
+    let well_formed = digits.split('_').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
+    if !well_formed {
+        return None;
+    }
+    let bound = if negative { i64::MIN } else { i64::MAX };
+    let number = plain.parse::<i64>().unwrap_or(i64::MAX);
+    Some(if number == i64::MAX {
+        bound
+    } else if negative {
+        -number
+    } else {
+        number
+    })
+}
+
+/// oslo's `bool_from_string(strict=True)`.
+fn is_boolean(text: &str) -> bool {
+    const WORDS: [&str; 12] = ["1", "t", "true", "on", "y", "yes", "0", "f", "false", "off", "n", "no"];
+    WORDS.contains(&text.trim().to_lowercase().as_str())
+}
+
+/// The patterns of the table, compiled once. One that cannot be decided (it would take too long) does not match.
+fn matches(pattern: &'static str, value: &str) -> bool {
+    static COMPILED: LazyLock<BTreeMap<&'static str, Regex>> = LazyLock::new(|| {
+        let patterns = TABLE.iter().filter_map(|spec| match spec.value {
+            Value::Pattern(pattern) => Some(pattern),
+            _ => None,
+        });
+        patterns.filter_map(|pattern| Some((pattern, Regex::new(&format!("^(?:{pattern})$")).ok()?))).collect()
+    });
+    COMPILED.get(pattern).is_some_and(|regex| regex.is_match(value).unwrap_or(false))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn words(name: &str, value: &str) -> String {
+        check(name, value).err().map(|fault| fault.message).unwrap_or_default()
+    }
+
+    #[test]
+    fn known_names_take_known_values() {
+        for (name, value) in [
+            ("hw:cpu_policy", "dedicated"),
+            ("hw:numa_mem.3", "512"),
+            ("hw:boot_menu", "Yes"),
+            ("hw:mem_page_size", "2MB"),
+            ("resources:VCPU", "4"),
+            ("resources_NET-1:CUSTOM_FPGA", "0"),
+            ("trait1:HW_CPU_X86_AVX2", "required"),
+            ("capabilities:cpu_info:arch", "<in> x86"),
+            ("aggregate_instance_extra_specs:ssd", "true"),
+            ("pci_passthrough:alias", "gpu:1,nic:2"),
+            ("quota:cpu_quota", "-1"),
+            ("mine:anything", "goes"),
+            ("unspaced", "goes"),
+        ] {
+            assert_eq!(words(name, value), "", "{name}={value}");
+        }
+    }
+
+    #[test]
+    fn others_are_refused_in_novas_words() {
+        for (name, value, expected) in [
+            ("hw:cpu_policy", "shares", "Validation failed; 'shares' is not one of: dedicated, shared, mixed."),
+            (
+                "hw:cpu_polic",
+                "x",
+                "Validation failed; extra spec 'hw:cpu_polic' does not appear to be a valid extra spec.",
+            ),
+            ("hw:numa_nodes", "foo", "Validation failed; 'foo' is not a valid integer value."),
+            ("hw:numa_nodes", "0", "Validation failed; '0' is less than the min value of '1'."),
+            ("hw:redirected_usb_ports", "16", "Validation failed; '16' is greater than the max value of '15'."),
+            ("hw:pmu", "maybe", "Validation failed; 'maybe' is not a valid boolean-like value."),
+            ("trait:HW_CPU_X86_AVX2", "wanted", "Validation failed; 'wanted' is not one of: required, forbidden."),
+            (
+                "resources:NOTHING",
+                "1",
+                "Validation failed; extra spec 'resources:NOTHING' does not appear to be a valid extra spec.",
+            ),
+            (
+                "pci_passthrough:alias",
+                "gpu",
+                r"Validation failed; 'gpu' is not of the format '[^:]+:\d+(?:\s*,\s*[^:]+:\d+)*'.",
+            ),
+        ] {
+            assert_eq!(words(name, value), expected, "{name}={value}");
+        }
+    }
+
+    /// Nested repetition must not hold a worker up.
+    #[test]
+    fn a_pattern_cannot_be_made_to_think_for_ever() {
+        let long = format!("{}!", "1-2,".repeat(200));
+        assert!(!words("hw:cpu_realtime_mask", &long).is_empty());
+    }
+}

@@ -1,0 +1,161 @@
+//! Interfaces that come to a running server and leave it, and addresses of its ports (`addFixedIp`, until 2.43).
+//!
+//! As in Nova an attachment is answered when it is done, and a detachment when it is accepted.
+//!
+//! Source of the words: nova `api/openstack/compute/attach_interfaces.py`, `multinic.py`.
+
+use std::time::Duration;
+
+use chronova_actors::instance::actions::{self, Action};
+use chronova_actors::instance::{InstanceCommand, InstanceReject};
+use chronova_events::ids::{NetworkId, PortId, ProcessId};
+use chronova_events::instance::{Alive, RequestedNic};
+use serde_json::Value;
+
+use super::change::{asker, send};
+use super::{Found, find, parts};
+use crate::compute::bodies::server_parts as bodies;
+use crate::compute::reject;
+use crate::ctx::Ctx;
+use crate::dispatch::{self, Ended};
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, action, delete, post};
+
+const PATH: &str = "/servers/{id}/action";
+
+pub(in crate::compute) const ROUTES: &[Route] = &[
+    post("attach_interfaces.create", "/servers/{server_id}/os-interface", handler!(attach))
+        .policy_on_target("os_compute_api:os-attach-interfaces:create")
+        .body(bodies::attach_interfaces_create_body),
+    delete("attach_interfaces.delete", "/servers/{server_id}/os-interface/{id}", handler!(detach))
+        .policy_on_target("os_compute_api:os-attach-interfaces:delete"),
+    action("multinic.addFixedIp", PATH, "addFixedIp", handler!(add_fixed_ip))
+        .until(2, 43)
+        .policy_on_target("os_compute_api:os-multinic:add")
+        .body(bodies::multinic_add_fixed_ip_body),
+    action("multinic.removeFixedIp", PATH, "removeFixedIp", handler!(remove_fixed_ip))
+        .until(2, 43)
+        .policy_on_target("os_compute_api:os-multinic:remove")
+        .body(bodies::multinic_remove_fixed_ip_body),
+];
+
+/// How long an attachment is waited for: Nova's `long_rpc_timeout` would be 1800 s, a client's patience is less.
+const PATIENCE: Duration = Duration::from_mins(3);
+
+async fn attach(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "server_id")?;
+    let wanted = wanted(&ctx)?;
+    let (server, asker) = (found.server()?, asker(&ctx, &found));
+    actions::admit(server, Action::AttachInterface, asker)
+        .map_err(|reject| reject::instance_reject(found.id, reject))?;
+    let house = ctx.house()?;
+    house.networks.check_attach(&server.request.project, &wanted).await.map_err(reject::attachment)?;
+    let process = ProcessId::random();
+    let port = wanted.port.unwrap_or_else(|| house.networks.attached_port(process));
+    send(&ctx, &found, InstanceCommand::AttachNic { process, wanted, asker }).await?;
+    match dispatch::ended(house, process, PATIENCE).await.map_err(|error| Fault::of_log(&error))? {
+        Ended::Succeeded => parts::show_interface(&ctx, &find(&ctx, "server_id")?, &port.to_string()),
+        Ended::Failed(fault) => Err(Fault::new(fault.code, fault.message).caused_by(fault.details)),
+        Ended::NotYet => Err(Fault::new(500, format!("Failed to attach network adapter device to {}", found.id))
+            .caused_by("it goes on, and nobody waits for it any more")),
+    }
+}
+
+/// Nothing said at all is the one network that there is.
+fn wanted(ctx: &Ctx) -> Result<RequestedNic, Fault> {
+    let wish = &ctx.body["interfaceAttachment"];
+    let text = |key: &str| wish[key].as_str().map(str::to_owned);
+    let (network, port) = (text("net_id"), text("port_id"));
+    let fixed_ip = wish["fixed_ips"][0]["ip_address"].as_str().map(str::to_owned);
+    if network.is_some() && port.is_some() {
+        return Err(Fault::bad_request("Must not input both network_id and port_id"));
+    }
+    if fixed_ip.is_some() && network.is_none() {
+        return Err(Fault::bad_request("Must input network_id when request IP address"));
+    }
+    let network: Option<NetworkId> = match network {
+        Some(id) => Some(id.parse().map_err(|_| no_network(&id))?),
+        None => None,
+    };
+    let port: Option<PortId> = match port {
+        Some(id) => Some(id.parse().map_err(|_| no_port(&id))?),
+        None => None,
+    };
+    Ok(RequestedNic { network, port, fixed_ip, tag: text("tag") })
+}
+
+fn no_network(id: &str) -> Fault {
+    Fault::not_found(format!("Network {id} could not be found."))
+}
+
+fn no_port(id: &str) -> Fault {
+    Fault::not_found(format!("Port id {id} could not be found."))
+}
+
+async fn detach(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "server_id")?;
+    let asker = asker(&ctx, &found);
+    // A lock and a state are in the way before the port is looked for.
+    actions::admit(found.server()?, Action::DetachInterface, asker)
+        .map_err(|reject| reject::instance_reject(found.id, reject))?;
+    let port: PortId = ctx.param("id").parse().map_err(|_| no_port(ctx.param("id")))?;
+    send(&ctx, &found, InstanceCommand::DetachNic { process: ProcessId::random(), port, asker }).await?;
+    Ok(Reply::empty(202))
+}
+
+/// A locked server refuses; what else it does is no obstacle, as in Nova.
+fn unlocked<'a>(ctx: &Ctx, found: &'a Found) -> Result<&'a Alive, Fault> {
+    let server = found.server()?;
+    match server.lock.is_some() && !asker(ctx, found).overrides_lock {
+        true => Err(reject::instance_reject(found.id, InstanceReject::Locked)),
+        false => Ok(server),
+    }
+}
+
+/// Nova hands both of these to the compute host and says 202; what comes of it shows in the server's addresses. Here the
+/// refusal is known at once, and said.
+async fn add_fixed_ip(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "id")?;
+    unlocked(&ctx, &found)?;
+    let id = match &ctx.action_body()["networkId"] {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let network = id.parse().map_err(|_| no_network_of(&found))?;
+    let house = ctx.house()?;
+    let meta = dispatch::meta(&found.permit);
+    house.networks.add_address(found.id, network, meta).await.map_err(reject::address)?;
+    refreshed(&ctx, &found).await
+}
+
+fn no_network_of(found: &Found) -> Fault {
+    Fault::not_found(format!("Network could not be found for instance {}.", found.id))
+}
+
+async fn remove_fixed_ip(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "id")?;
+    unlocked(&ctx, &found)?;
+    let text = ctx.action_body()["address"].as_str().unwrap_or_default();
+    let none = || Fault::bad_request(format!("Instance {} does not have fixed IP '{text}'.", found.id));
+    let address = text.parse().map_err(|_| none())?;
+    let has =
+        |nic: &chronova_events::instance::NicInfo| nic.fixed_ips.iter().any(|ip| ip.address.parse() == Ok(address));
+    if !found.server()?.nics.iter().any(has) {
+        return Err(none());
+    }
+    let house = ctx.house()?;
+    let meta = dispatch::meta(&found.permit);
+    house.networks.remove_address(found.id, address, meta).await.map_err(reject::address)?;
+    refreshed(&ctx, &found).await
+}
+
+/// The server shows its addresses as the network service has them now.
+async fn refreshed(ctx: &Ctx, found: &Found) -> Result<Reply, Fault> {
+    let networks = &ctx.house()?.networks;
+    if let Ok(nics) = networks.refresh(found.id, &found.server()?.nics).await {
+        send(ctx, found, InstanceCommand::RefreshNics { nics }).await?;
+    }
+    Ok(Reply::empty(202))
+}

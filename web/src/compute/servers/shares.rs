@@ -1,0 +1,74 @@
+//! `/servers/{server_id}/shares` (2.97): file shares of a shared-file-system service, mounted into guests.
+//!
+//! No such service is connected and no host can pass a share on (`COMPUTE_STORAGE_VIRTIO_FS`), so a server has none, and a
+//! wish for one is refused in the words that Nova has for such hosts.
+//!
+//! Source: nova `api/openstack/compute/server_shares.py`, `virt/hardware.py`.
+
+use chronova_events::instance::status;
+use serde_json::json;
+
+use super::find;
+use crate::compute::bodies::{server_parts as bodies, strict_no_query};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, delete, get, post};
+
+const PATH: &str = "/servers/{server_id}/shares";
+const ONE: &str = "/servers/{server_id}/shares/{id}";
+
+pub(in crate::compute) const ROUTES: &[Route] = &[
+    get("server_shares.index", PATH, handler!(index))
+        .since(2, 97)
+        .policy_on_target("os_compute_api:os-server-shares:index")
+        .query(strict_no_query),
+    post("server_shares.create", PATH, handler!(create))
+        .since(2, 97)
+        .policy_on_target("os_compute_api:os-server-shares:create")
+        .body(bodies::server_shares_create_body),
+    delete("server_shares.delete", ONE, handler!(remove))
+        .since(2, 97)
+        .policy_on_target("os_compute_api:os-server-shares:delete"),
+    get("server_shares.show", ONE, handler!(show))
+        .since(2, 97)
+        .policy_on_target("os_compute_api:os-server-shares:show")
+        .query(strict_no_query),
+];
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    find(&ctx, "server_id")?;
+    Ok(Reply::ok(json!({"shares": []})))
+}
+
+/// Only a server that is off can be given a share, or lose one.
+fn off(ctx: &Ctx, action: &str, states: &[&str]) -> Result<(), Fault> {
+    let found = find(ctx, "server_id")?;
+    let state = status::of_alive(found.server()?).vm_state;
+    match states.contains(&state) {
+        true => Ok(()),
+        false => {
+            Err(Fault::conflict(format!("Cannot '{action}' instance {} while it is in vm_state {state}", found.id)))
+        }
+    }
+}
+
+async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    off(&ctx, "create share", &["stopped"])?;
+    Err(Fault::conflict("Feature not supported because either compute or instance are not configured correctly."))
+}
+
+fn no_share(ctx: &Ctx) -> Fault {
+    Fault::not_found(format!("Share {} could not be found.", ctx.param("id")))
+}
+
+async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
+    off(&ctx, "delete share", &["stopped", "error"])?;
+    Err(no_share(&ctx))
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    find(&ctx, "server_id")?;
+    Err(no_share(&ctx))
+}

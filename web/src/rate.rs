@@ -1,0 +1,98 @@
+//! How fast a project may ask: a bucket of tokens per project, refilled all the time; each request takes one.
+//!
+//! Off unless `[chronova] rate_limit` says how many requests a second. Administrators and other services are never held up:
+//! they are who mends things. Invariants: memory is bounded, since a bucket that is full again is forgotten.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// Beyond this many buckets the full ones are forgotten.
+const MOST_BUCKETS: usize = 10_000;
+
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    tokens: f64,
+    at: Instant,
+}
+
+/// The buckets of all projects.
+#[derive(Debug)]
+pub struct RateLimits {
+    per_second: f64,
+    burst: f64,
+    buckets: Mutex<HashMap<String, Bucket>>,
+}
+
+impl RateLimits {
+    /// `None` where nothing limits: `per_second` is 0.
+    pub fn new(per_second: f64, burst: u32) -> Option<Self> {
+        let burst = f64::from(burst.max(1)).max(per_second);
+        (per_second > 0.0).then(|| Self { per_second, burst, buckets: Mutex::default() })
+    }
+
+    /// Takes a token of the project's. `Err`: in so many seconds there is one.
+    pub fn take(&self, project: &str, now: Instant) -> Result<(), u64> {
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if buckets.len() >= MOST_BUCKETS && !buckets.contains_key(project) {
+            buckets.retain(|_, bucket| self.filled(bucket, now) < self.burst);
+        }
+        let bucket = buckets.entry(project.to_owned()).or_insert(Bucket { tokens: self.burst, at: now });
+        *bucket = Bucket { tokens: self.filled(bucket, now), at: now };
+        if bucket.tokens >= 1.0 {
+            bucket.tokens -= 1.0;
+            return Ok(());
+        }
+        let seconds = ((1.0 - bucket.tokens) / self.per_second).ceil();
+        // At most the time that one token takes.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
+        Err((seconds as u64).max(1))
+    }
+
+    fn filled(&self, bucket: &Bucket, now: Instant) -> f64 {
+        let passed = now.saturating_duration_since(bucket.at).as_secs_f64();
+        (bucket.tokens + passed * self.per_second).min(self.burst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_burst_passes_and_then_the_rate_counts() {
+        let limits = RateLimits::new(2.0, 3).unwrap();
+        let begin = Instant::now();
+        for _ in 0..3 {
+            assert_eq!(limits.take("p", begin), Ok(()));
+        }
+        assert_eq!(limits.take("p", begin), Err(1));
+        assert_eq!(limits.take("other", begin), Ok(()), "each project has its own");
+        assert_eq!(limits.take("p", begin + Duration::from_millis(500)), Ok(()));
+        assert_eq!(limits.take("p", begin + Duration::from_millis(600)), Err(1));
+        let later = begin + Duration::from_secs(60);
+        assert_eq!((0..4).filter(|_| limits.take("p", later).is_ok()).count(), 3, "it never holds more than the burst");
+        assert!(RateLimits::new(0.0, 3).is_none());
+    }
+
+    #[test]
+    fn slow_rates_say_how_long() {
+        let limits = RateLimits::new(0.1, 1).unwrap();
+        let begin = Instant::now();
+        assert_eq!(limits.take("p", begin), Ok(()));
+        assert_eq!(limits.take("p", begin), Err(10));
+    }
+
+    #[test]
+    fn full_buckets_are_forgotten_when_there_are_many() {
+        let limits = RateLimits::new(1.0, 1).unwrap();
+        let begin = Instant::now();
+        for n in 0..MOST_BUCKETS {
+            limits.take(&n.to_string(), begin).unwrap();
+        }
+        limits.take("one more", begin + Duration::from_secs(5)).unwrap();
+        assert_eq!(limits.buckets.lock().unwrap().len(), 1);
+    }
+}
