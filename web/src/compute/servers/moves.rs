@@ -98,7 +98,7 @@ async fn widen(ctx: &Ctx, found: &Found, flavor: &FlavorSnapshot) -> Result<(), 
         instance: found.id,
         cores: flavor.vcpus,
         memory_mib: flavor.memory_mib,
-        defaults: ctx.app.compute.config.default_limits(),
+        defaults: crate::compute::quotas::default_limits(ctx)?,
     };
     let sent = dispatch::send::<QuotaAggregate>(ctx.house()?, &found.permit, project, widen).await;
     sent.map(|_| ()).map_err(reject::quota)
