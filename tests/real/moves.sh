@@ -2,6 +2,7 @@
 # A real guest that is resized and moved between two hosts, and comes back: it counts its boots on its own disk, so what it
 # says at its destination tells whether the disk went with it.
 set -uo pipefail
+[ -n "${CHRONOVA_SOAK:-}" ] || { echo "takes minutes; set CHRONOVA_SOAK=1"; exit 77; }
 HERE=$(cd "$(dirname "$0")" && pwd)
 export TESTBED_ID=${TESTBED_ID:-mv}
 STATE=${TESTBED_STATE:-/var/tmp/tb-$TESTBED_ID}
