@@ -23,7 +23,7 @@ PACKAGES_HOST=(libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-system l
 # What tests/testbed/make-image.sh builds a guest image with.
 PACKAGES_GUEST=(busybox-static syslinux syslinux-common mtools dosfstools fdisk cpio kmod lz4 qemu-utils)
 # What tests/testbed/hosts.sh builds further compute hosts with.
-PACKAGES_TESTBED=(util-linux openssl gcc libc6-dev swtpm swtpm-tools ovmf bridge-utils)
+PACKAGES_TESTBED=(util-linux openssl valgrind gcc libc6-dev swtpm swtpm-tools ovmf bridge-utils)
 
 package_installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'install ok installed'; }
 

@@ -14,7 +14,7 @@ cd "$TOP" || exit 2
 # Tests look for this themselves.
 if [ "${1:-}" = --soak ]; then export CHRONOVA_SOAK=1; shift; fi
 
-ALL_STAGES=(setup format lint layers licences build unit docs real)
+ALL_STAGES=(setup format lint layers licences build unit cost docs real)
 STAGES=("${@:-${ALL_STAGES[@]}}")
 LOGS=$(mktemp -d "${TMPDIR:-/tmp}/chronova-test.XXXXXX")
 RUN=$LOGS/run
@@ -141,6 +141,18 @@ stage_unit() {
   # adds is built.
   export CHRONOVA_BIN=${CARGO_TARGET_DIR:-$TOP/target}/debug/chronova
   run_tests "EventStoreDB back end" cargo test --workspace --features chronova-events/eventstoredb --locked --test eventstoredb
+}
+
+# Instructions per request, compared with what is committed: CPU that grows is seen on any machine, however busy.
+stage_cost() {
+  local log=$LOGS/cost.log status
+  CHRONOVA_BIN=${CARGO_TARGET_DIR:-$TOP/target}/debug/chronova bash tests/cost/count.sh >"$log" 2>&1
+  status=$?
+  case $status in
+    0) pass 1; sed 's/^/        /' "$log" ;;
+    77) skip "cost of requests: $(tail -n 1 "$log")" ;;
+    *) fail 1 "cost of requests"; sed 's/^/        /' "$log" ;;
+  esac
 }
 
 stage_docs() { run_tests "documentation tests" cargo test --workspace --doc --locked --no-fail-fast; }

@@ -11,6 +11,7 @@ use chronova_projections::views::Views;
 use crate::gateway::Gateway;
 use crate::guest_name::NameTemplate;
 use crate::hosts::fleet::Fleet;
+use crate::passwords::Passwords;
 use crate::ports::{Images, Networks, Volumes};
 use crate::process::interference::Interference;
 use crate::scheduler::{Scheduler, SchedulerOptions};
@@ -49,6 +50,12 @@ pub struct Options {
     pub resync: Duration,
     /// `[DEFAULT] reclaim_instance_interval`: how long deleted servers can be restored; zero deletes at once.
     pub reclaim_interval: Duration,
+    /// `[DEFAULT] block_device_allocate_retries`: how often a new volume is looked at until it is there.
+    pub volume_looks: u32,
+    /// `[DEFAULT] block_device_allocate_retries_interval`.
+    pub volume_pause: Duration,
+    /// `[DEFAULT] shelved_offload_time`: how long shelved servers stay on their hosts; `None` for ever.
+    pub shelved_offload: Option<Duration>,
     /// `[DEFAULT] allow_resize_to_same_host`.
     pub allow_resize_to_same_host: bool,
     /// `[DEFAULT] resize_confirm_window`: how long a move waits to be confirmed; zero waits for ever.
@@ -88,6 +95,9 @@ impl Default for Options {
             heartbeat: Duration::from_secs(10),
             resync: Duration::from_mins(1),
             reclaim_interval: Duration::ZERO,
+            volume_looks: 60,
+            volume_pause: Duration::from_secs(3),
+            shelved_offload: Some(Duration::ZERO),
             allow_resize_to_same_host: false,
             resize_confirm_window: Duration::ZERO,
             filter_pause: Duration::from_secs(1),
@@ -110,6 +120,8 @@ pub struct House {
     pub images: Arc<dyn Images>,
     pub volumes: Arc<dyn Volumes>,
     pub clock: Arc<dyn Clock>,
+    /// Passwords on their way to guests; in memory only.
+    pub passwords: Passwords,
     pub scheduler: Arc<Scheduler>,
     /// Read where nothing is kept in memory: what was decided, and why.
     pub log: Arc<dyn EventStore>,

@@ -25,6 +25,7 @@ pub mod keypair;
 pub mod ledger;
 pub mod network;
 pub mod network_quota;
+pub mod passwords;
 pub mod process;
 pub mod quota;
 pub mod quota_class;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId, ProcessId, ProjectId};
-use chronova_events::instance::{ImageSnapshot, NicInfo, RequestedNetworks, RequestedNic};
+use chronova_events::instance::{ImageSnapshot, NicInfo, Pairs, RequestedNetworks, RequestedNic};
 use chronova_hypervisor::driver::{ByteStream, ImageSource};
 use chronova_hypervisor::guest::{FilterSpec, NetworkSpec, Nic};
 use thiserror::Error;
@@ -132,14 +132,34 @@ pub trait Networks: Send + Sync + 'static {
     async fn realise(&self, nics: &[NicInfo]) -> Result<Realisation, PortError>;
 }
 
+/// An image that is to be made of a server's disk.
+#[derive(Debug, Clone)]
+pub struct ImageDraft {
+    pub image: ImageId,
+    pub name: String,
+    pub owner: ProjectId,
+    /// `qcow2`; the container is always `bare`.
+    pub format: String,
+    pub min_disk_gib: u32,
+    pub min_memory_mib: u64,
+    pub properties: Pairs,
+}
+
 /// Images, and their bytes.
 #[async_trait]
 pub trait Images: ImageSource + 'static {
     /// The image as a server of `project` would be made from it; only an active one that the project can see.
     async fn find(&self, image: ImageId, project: &ProjectId, is_admin: bool) -> Result<ImageSnapshot, PortError>;
 
-    /// Stores the bytes of an image announced before. Stored already is success.
-    async fn upload(&self, image: ImageId, _bytes: ByteStream, _meta: Arc<Meta>) -> Result<(), PortError> {
-        Err(PortError::Invalid(format!("Image {image} takes no bytes.")))
-    }
+    /// Makes an image without bytes, which only its owner sees.
+    async fn create(&self, draft: ImageDraft, meta: Arc<Meta>) -> Result<(), PortError>;
+
+    /// Gives an image its bytes. One that has them already is success, and nothing is read.
+    async fn upload(&self, image: ImageId, bytes: ByteStream, meta: Arc<Meta>) -> Result<(), PortError>;
+
+    /// Deletes an image, with bytes or without.
+    async fn delete(&self, image: ImageId, meta: Arc<Meta>) -> Result<(), PortError>;
+
+    /// The backups of a server of this kind that have their bytes, newest first.
+    async fn backups(&self, instance: InstanceId, kind: &str) -> Result<Vec<ImageId>, PortError>;
 }

@@ -17,11 +17,12 @@ use crate::gateway::Gateway;
 use crate::host::{HostAggregate, HostCommand};
 use crate::hosts::{agent, fleet::Fleet};
 use crate::house::{House, Options};
+use crate::passwords::Passwords;
 use crate::ports::{Images, Networks, Volumes};
 use crate::process::interference::Interference;
 use crate::process::supervisor;
 use crate::reconcile::{
-    filters, interfaces, moved, networks as host_networks, placement, quota, reclaim, server_groups,
+    filters, interfaces, moved, networks as host_networks, placement, quota, reclaim, server_groups, shelved,
     volumes as host_volumes,
 };
 use crate::scheduler::Scheduler;
@@ -97,6 +98,7 @@ impl Runtime {
             images,
             volumes,
             clock,
+            passwords: Passwords::default(),
             scheduler,
             log: Arc::clone(&store),
             options,
@@ -115,6 +117,10 @@ impl Runtime {
         tasks.spawn({
             let house = Arc::clone(&house);
             async move { reclaim::keep(&house).await }
+        });
+        tasks.spawn({
+            let house = Arc::clone(&house);
+            async move { shelved::keep(&house).await }
         });
         tasks.spawn(filters::keep(Arc::clone(&house), Arc::clone(&store)));
         tasks.spawn(interfaces::keep(Arc::clone(&house), Arc::clone(&store)));

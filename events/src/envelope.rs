@@ -105,6 +105,8 @@ pub struct Position(pub u64);
 impl Position {
     /// Before the first event of the log.
     pub const START: Self = Self(0);
+    /// After every event that there can be.
+    pub const END: Self = Self(u64::MAX);
 }
 
 impl fmt::Display for Position {

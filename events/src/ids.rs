@@ -105,6 +105,8 @@ macro_rules! text_ids {
 uuid_ids! {
     /// One attachment of a volume to a server.
     AttachmentId,
+    /// A block device of a server: Nova's `bdm_uuid`.
+    BlockDeviceId,
     /// One erasure of personal data.
     ErasureId,
     /// One recorded event.

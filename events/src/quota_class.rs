@@ -44,5 +44,8 @@ impl Fold for QuotaClasses {
 
 /// One example of each.
 pub fn samples() -> Vec<QuotaClassEvent> {
-    vec![ClassLimitsSet { class: DEFAULT.into(), limits: vec![("cores".into(), 40), ("instances".into(), -1)] }.into()]
+    vec![
+        // -1 is no limit.
+        ClassLimitsSet { class: DEFAULT.into(), limits: vec![("cores".into(), 40), ("instances".into(), -1)] }.into(),
+    ]
 }

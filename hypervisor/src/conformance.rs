@@ -2,6 +2,8 @@
 //!
 //! It uses the public interface only and leaves the host as it found it, unless it fails.
 
+mod volumes;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,14 +11,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chronova_events::ids::{InstanceId, PortId};
+use chronova_events::ids::{ImageId, InstanceId, PortId};
 use futures::StreamExt as _;
 use thiserror::Error;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::driver::{ByteStream, Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
 use crate::guest::{
-    FilterRule, FilterSpec, GuestSpec, ImageFormat, ImageRef, NetworkSpec, Nic, PowerState, Reservation, RootDisk,
+    FilterRule, FilterSpec, GuestSpec, ImageFormat, ImageRef, NetworkSpec, Nic, PowerState, Quiesce, Renew, RescueDisk,
+    RescuePlace, Reservation, RootDisk, VolumeDisk,
 };
 
 /// What a host is tried with.
@@ -36,6 +39,8 @@ pub struct Fixture {
     pub patience: Duration,
     /// Whether the host can filter packets.
     pub filters: bool,
+    /// Two volumes of the same size that are on the host, where it has some.
+    pub volumes: Option<[VolumeDisk; 2]>,
 }
 
 #[derive(Debug, Error)]
@@ -75,13 +80,18 @@ pub async fn run(driver: Arc<dyn Driver>, fixture: Fixture) -> Outcome {
     trial.host().await?;
     trial.absent_guest().await?;
     trial.image().await?;
+    trial.volumes().await?;
     trial.surroundings().await?;
     let guest = trial.guest();
     let mut signals = trial.connected().await?;
     trial.spawn(&guest).await?;
     trial.diagnostics(&guest).await?;
+    trial.interfaces(&guest).await?;
     trial.standstill(guest.instance, &mut signals).await?;
+    trial.copies(guest.instance).await?;
+    trial.shapes(&guest).await?;
     trial.power(guest.instance, &mut signals).await?;
+    trial.disks(guest.instance).await?;
     trial.destroy(&guest, signals).await?;
     trial.clean_up().await
 }
@@ -129,6 +139,9 @@ impl Trial {
         is_gone("resumption of an absent guest", &self.driver.resume(absent).await)?;
         is_gone("interruption of an absent guest", &self.driver.interrupt(absent).await)?;
         is_gone("diagnostics of an absent guest", &self.driver.diagnostics(absent).await)?;
+        is_gone("attachment to an absent guest", &self.driver.attach_nic(absent, &self.nic(), &[]).await)?;
+        is_gone("detachment from an absent guest", &self.driver.detach_nic(absent, "fa:16:3e:c0:ff:01").await)?;
+        is_gone("VNC address of an absent guest", &self.driver.vnc_address(absent).await)?;
         is_gone("console of an absent guest", &self.driver.console_log(absent, 100).await)?;
         self.driver.destroy(absent).await.check("destroying an absent guest succeeds")
     }
@@ -211,15 +224,18 @@ impl Trial {
         NetworkSpec { reservations, ..self.fixture.network.clone() }
     }
 
-    fn guest(&self) -> GuestSpec {
-        let nic = Nic {
+    fn nic(&self) -> Nic {
+        Nic {
             port: Self::port(),
             network: self.fixture.network.network,
             mac: Self::mac(),
             mtu: self.fixture.network.mtu,
             filter: self.fixture.filters.then(|| self.filter().name),
             tap: "tapc0f00000-00".to_owned(),
-        };
+        }
+    }
+
+    fn guest(&self) -> GuestSpec {
         GuestSpec {
             instance: InstanceId::random(),
             domain_name: "instance-c0f00001".to_owned(),
@@ -230,11 +246,13 @@ impl Trial {
             vcpus: 1,
             memory_mib: self.fixture.memory_mib,
             root: Some(RootDisk { image: self.fixture.image.clone(), size_gib: 1 }),
-            ephemeral_gib: 1,
+            ephemerals_gib: vec![1],
             swap_mib: 16,
-            nics: vec![nic],
+            volumes: vec![],
+            nics: vec![self.nic()],
             config_drive: Some(self.fixture.config_drive.clone()),
             hardware: Vec::new(),
+            rescue: None,
         }
     }
 
@@ -269,6 +287,11 @@ impl Trial {
 
     async fn ready(&self, instance: InstanceId) -> Outcome {
         self.boots(instance, 1).await
+    }
+
+    async fn boot_count(&self, instance: InstanceId) -> Result<usize, Violation> {
+        let log = self.driver.console_log(instance, 65_536).await.check("console log")?;
+        Ok(String::from_utf8_lossy(&log).matches(&self.fixture.ready).count())
     }
 
     /// Waits until the guest has said so often that it is ready.
@@ -309,12 +332,74 @@ impl Trial {
         self.is(instance, "soft reboot leaves it running", Running).await
     }
 
+    /// Volumes come and go, whether the guest is on or off, and are there when it is started again.
+    async fn disks(&self, instance: InstanceId) -> Outcome {
+        let Some([one, two]) = &self.fixture.volumes else { return Ok(()) };
+        let driver = &self.driver;
+        let has = async |check: &'static str, wanted: &[&str]| {
+            let found = driver.disks(instance).await.check(check)?;
+            require(check, found == wanted, &found)
+        };
+        let absent = InstanceId::random();
+        is_gone("a disk for an absent guest", &driver.attach_disk(absent, one).await)?;
+        is_gone("a disk from an absent guest", &driver.detach_disk(absent, &one.serial).await)?;
+        driver.detach_disk(instance, &one.serial).await.check("detachment of what is not there")?;
+        driver.attach_disk(instance, one).await.check("attachment to a running guest")?;
+        driver.attach_disk(instance, one).await.check("attachment again")?;
+        has("it has the disk", &[&one.serial]).await?;
+        let before = self.boot_count(instance).await?;
+        driver.reboot_hard(instance).await.check("hard reboot with a disk")?;
+        self.boots(instance, before + 1).await?;
+        has("it has the disk after a reboot", &[&one.serial]).await?;
+        driver.swap_disk(instance, &one.serial, two).await.check("exchange")?;
+        has("it has the other disk", &[&two.serial]).await?;
+        driver.swap_disk(instance, &one.serial, two).await.check("exchange again")?;
+        driver.detach_disk(instance, &two.serial).await.check("detachment from a running guest")?;
+        driver.detach_disk(instance, &two.serial).await.check("detachment again")?;
+        has("it has no disk", &[]).await?;
+        driver.stop(instance, StopMode::Hard).await.check("stop")?;
+        driver.attach_disk(instance, one).await.check("attachment to a stopped guest")?;
+        has("a stopped guest has the disk", &[&one.serial]).await?;
+        let swap = driver.swap_disk(instance, &one.serial, two).await;
+        require("no exchange under a stopped guest", matches!(swap, Err(DriverError::Failed { .. })), &swap)?;
+        driver.detach_disk(instance, &one.serial).await.check("detachment from a stopped guest")?;
+        has("a stopped guest has no disk", &[]).await?;
+        driver.start(instance).await.check("start without the disk")
+    }
+
     async fn diagnostics(&self, guest: &GuestSpec) -> Outcome {
         let found = self.driver.diagnostics(guest.instance).await.check("diagnostics")?;
         require("its memory is what it was given", found.memory_max_kib == guest.memory_mib * 1024, &found)?;
         require("each processor has its time", found.cpu_nanoseconds.len() == guest.vcpus as usize, &found)?;
         require("its disks are counted", !found.disks.is_empty(), &found)?;
         require("the hypervisor has a name", ["kvm", "qemu"].contains(&found.hypervisor.as_str()), &found)
+    }
+
+    /// One more interface for a running guest, and one less.
+    async fn interfaces(&self, guest: &GuestSpec) -> Outcome {
+        let (driver, instance) = (&self.driver, guest.instance);
+        let more = Nic {
+            port: PortId(uuid::Uuid::from_u128(0xc0f0_0000_0000_0000_0000_0000_0000_0002)),
+            mac: "fa:16:3e:c0:ff:02".to_owned(),
+            filter: None,
+            tap: "tapc0f00000-01".to_owned(),
+            ..self.nic()
+        };
+        let has = async || {
+            let found = driver.diagnostics(instance).await.check("diagnostics")?;
+            Ok::<bool, Violation>(found.nics.iter().any(|nic| nic.mac.eq_ignore_ascii_case(&more.mac)))
+        };
+        driver.attach_nic(instance, &more, &guest.hardware).await.check("attachment of an interface")?;
+        driver.attach_nic(instance, &more, &guest.hardware).await.check("attachment again")?;
+        require("a running guest has what was attached", has().await?, &more)?;
+        driver.reboot_hard(instance).await.check("hard reboot")?;
+        require("and has it after a restart", has().await?, &more)?;
+        self.boots(instance, 2).await?;
+        driver.detach_nic(instance, &more.mac).await.check("detachment of an interface")?;
+        driver.detach_nic(instance, &more.mac).await.check("detachment again")?;
+        require("what was detached is gone", !has().await?, &more)?;
+        let console = driver.vnc_address(instance).await.check("VNC address")?;
+        require("its console has an address", !console.host.is_empty() && console.port > 0, &console)
     }
 
     /// Pause and suspension: the guest goes on from where it was.
@@ -342,15 +427,15 @@ impl Trial {
         let log = self.driver.console_log(instance, 65_536).await.check("console log")?;
         let text = String::from_utf8_lossy(&log);
         let boots = text.matches(&self.fixture.ready).count();
-        require("it went on from where it was", boots == 1, boots)?;
+        require("it went on from where it was", boots == 2, boots)?;
         driver.suspend(instance).await.check("second suspension")?;
         driver.reboot_hard(instance).await.check("hard reboot of a suspended guest")?;
         self.is(instance, "it runs", Running).await?;
-        self.boots(instance, 2).await?;
+        self.boots(instance, 3).await?;
         driver.pause(instance).await.check("second pause")?;
         driver.reboot_hard(instance).await.check("hard reboot of a paused guest")?;
         self.is(instance, "it runs again", Running).await?;
-        self.boots(instance, 3).await?;
+        self.boots(instance, 4).await?;
         driver.stop(instance, StopMode::Hard).await.check("stop")?;
         let suspend = driver.suspend(instance).await;
         let found = driver.diagnostics(instance).await;
@@ -359,6 +444,65 @@ impl Trial {
         require("a guest that is off is not interrupted", interrupt.is_err(), &interrupt)?;
         require("a guest that is off is not suspended", matches!(suspend, Err(DriverError::Failed { .. })), &suspend)?;
         driver.start(instance).await.check("start")
+    }
+
+    /// Copies of the root disk, of a guest that runs and of one that is off.
+    async fn copies(&self, instance: InstanceId) -> Outcome {
+        let driver = &self.driver;
+        let [live, off] = [1, 2].map(|n| ImageId(uuid::Uuid::from_u128(0xc0f0 << 64 | n)));
+        self.copy(instance, live).await?;
+        self.is(instance, "a copied guest runs on", PowerState::Running).await?;
+        driver.stop(instance, StopMode::Hard).await.check("stop before a copy")?;
+        self.copy(instance, off).await?;
+        self.is(instance, "a copied guest stays off", PowerState::Shutdown).await?;
+        let absent = driver.copy_root(InstanceId::random(), live, Quiesce::No).await;
+        is_gone("copy of an absent guest", &absent)?;
+        driver.start(instance).await.check("start after a copy")
+    }
+
+    async fn copy(&self, instance: InstanceId, copy: ImageId) -> Outcome {
+        let driver = &self.driver;
+        let none = driver.read_copy(instance, copy).await;
+        let none = match none {
+            Ok(mut stream) => stream.next().await.is_none_or(|chunk| chunk.is_err()),
+            Err(_) => true,
+        };
+        require("what was not copied is not read", none, copy)?;
+        let made = driver.copy_root(instance, copy, Quiesce::IfPossible).await.check("copy")?;
+        let again = driver.copy_root(instance, copy, Quiesce::IfPossible).await.check("copy again")?;
+        require("a copy is made once", made == again, (made, again))?;
+        let mut content = driver.read_copy(instance, copy).await.check("read copy")?;
+        let (mut size, mut magic) = (0_u64, Vec::<u8>::new());
+        while let Some(chunk) = content.next().await {
+            let chunk = chunk.map_err(|error| violation("read copy", error))?;
+            magic.extend(chunk.iter().take(4_usize.saturating_sub(magic.len())));
+            size += chunk.len() as u64;
+        }
+        require("all of a copy is read", size == made.size, (size, made))?;
+        require("a copy is a qcow2 file", magic == b"QFI\xfb", &magic)?;
+        driver.remove_copy(instance, copy).await.check("copy removal")?;
+        driver.remove_copy(instance, copy).await.check("copy removal again")
+    }
+
+    /// Other definitions of a guest: from a rescue disk, from its own again, from a new one.
+    async fn shapes(&self, guest: &GuestSpec) -> Outcome {
+        let (driver, instance) = (&self.driver, guest.instance);
+        for stable in [None, Some(RescuePlace { cdrom: false, bus: None })] {
+            let rescue = Some(RescueDisk { image: self.fixture.image.clone(), stable });
+            let rescued = GuestSpec { rescue, ..guest.clone() };
+            driver.reshape(&rescued, Renew::Nothing).await.check("rescue")?;
+            self.is(instance, "a rescued guest runs", PowerState::Running).await?;
+            driver.reshape(&rescued, Renew::Nothing).await.check("rescue again")?;
+            driver.reshape(guest, Renew::Nothing).await.check("end of a rescue")?;
+            self.is(instance, "it runs from its own disk", PowerState::Running).await?;
+        }
+        for renew in [Renew::Root, Renew::All] {
+            driver.reshape(guest, renew).await.check("new disks")?;
+            self.is(instance, "a guest with new disks runs", PowerState::Running).await?;
+        }
+        let listed = driver.guests().await.check("guests")?;
+        let seen = listed.iter().filter(|status| status.instance == instance).count();
+        require("it is the one guest that it was", seen == 1, &listed)
     }
 
     async fn hears(&self, signals: &mut SignalStream, wanted: HostSignal) -> Outcome {

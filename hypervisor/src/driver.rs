@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chronova_events::ids::{InstanceId, NetworkId};
+use chronova_events::ids::{ImageId, InstanceId, NetworkId};
 use futures::Stream;
 use thiserror::Error;
 
 use crate::guest::{
-    ConsoleAddress, Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
-    NetworkSpec, Nic, PowerState,
+    ConsoleAddress, Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
+    NetworkSpec, Nic, PowerState, Quiesce, Renew, VolumeDisk,
 };
 use crate::moves::Moves;
 use crate::volume_store::VolumeStore;
@@ -106,7 +106,10 @@ pub trait Driver: Moves + VolumeStore + Send + Sync + 'static {
     /// Creates disks and domain and starts it. Image, networks and filters are there already. A second call with the
     /// same spec finishes what a first began.
     async fn spawn(&self, guest: &GuestSpec) -> DriverResult<()>;
-    /// Removes domain, disks, config drive and console log. Gone already is success.
+    /// Gives a guest another definition: pulls it where it runs, makes anew what `renew` says and what it lacks, makes or
+    /// removes the rescue disk, and starts it. Made where it is missing. A second call does all of it again.
+    async fn reshape(&self, guest: &GuestSpec, renew: Renew) -> DriverResult<()>;
+    /// Removes domain, disks, copies of disks, config drive and console log. Gone already is success.
     async fn destroy(&self, instance: InstanceId) -> DriverResult<()>;
 
     async fn start(&self, instance: InstanceId) -> DriverResult<()>;
@@ -137,10 +140,32 @@ pub trait Driver: Moves + VolumeStore + Send + Sync + 'static {
     /// Disk volumes of ours whose guest is not defined: leftovers to be removed.
     async fn orphans(&self) -> DriverResult<Vec<InstanceId>>;
 
+    /// Copies the guest's root disk, as it is at one moment, into one file on the host, named by `copy`. The guest goes on
+    /// meanwhile. Copied already is success.
+    async fn copy_root(&self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<DiskCopy>;
+    /// The bytes of a copy that is complete.
+    async fn read_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<ByteStream>;
+    /// Removes a copy, complete or not. Gone already is success.
+    async fn remove_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<()>;
+    /// Has the agent inside the guest set a user's password; `Unsupported` where no agent answers.
+    async fn set_password(&self, instance: InstanceId, user: &str, password: &str) -> DriverResult<()>;
+
     /// Sends the guest a non-maskable interrupt, at which an operating system prepared for it writes a dump and reboots.
     async fn interrupt(&self, instance: InstanceId) -> DriverResult<()>;
     /// What the guest has used so far; `Failed` for one that does not run.
     async fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics>;
+
+    /// Gives the guest a volume as one more disk: at once if it is on, and whenever it is started. It has it already:
+    /// success.
+    async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()>;
+    /// Takes the volume with this serial from the guest. One that is on has to let go of it and is asked more than once;
+    /// `Failed` when it keeps it. It does not have it: success.
+    async fn detach_disk(&self, instance: InstanceId, serial: &str) -> DriverResult<()>;
+    /// Copies what is on the volume `old` to `new`, which is not smaller, and lets the guest, which is on and goes on,
+    /// have `new` in its place. It has `new` already: success.
+    async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()>;
+    /// The serials of the volumes that the guest has when it is started next, sorted.
+    async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>>;
 
     /// The last `max_bytes` of the serial console's log.
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes>;

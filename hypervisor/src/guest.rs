@@ -19,13 +19,62 @@ pub struct GuestSpec {
     pub memory_mib: u64,
     /// Root disk; `None` for a guest with no local root.
     pub root: Option<RootDisk>,
-    pub ephemeral_gib: u32,
+    /// Empty disks, in the order in which the guest sees them.
+    pub ephemerals_gib: Vec<u32>,
     pub swap_mib: u32,
+    /// Volumes of the volume service. One of them is the root disk where `root` is none.
+    pub volumes: Vec<VolumeDisk>,
     pub nics: Vec<Nic>,
     /// The config drive as a finished ISO9660 image, when the guest is to have one.
     pub config_drive: Option<bytes::Bytes>,
     /// Image properties that shape the hardware (`hw_disk_bus`, `hw_vif_model`, `hw_machine_type`, ...), sorted.
     pub hardware: Vec<(String, String)>,
+    /// What the guest is started from while it is rescued.
+    pub rescue: Option<RescueDisk>,
+}
+
+/// The disk of a rescue: a copy of an image, made for the time of the rescue.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RescueDisk {
+    pub image: ImageRef,
+    /// `None`: the rescue disk is the first one, the guest's root the second, and there are no others. Else the guest
+    /// keeps all its disks in their places and is started from one more.
+    pub stable: Option<RescuePlace>,
+}
+
+/// Where the rescue disk is added to the others: image properties `hw_rescue_device` and `hw_rescue_bus`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RescuePlace {
+    pub cdrom: bool,
+    /// `None`: the bus of the guest's other disks.
+    pub bus: Option<String>,
+}
+
+/// Which disks of a guest are made anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Renew {
+    /// None: what is there stays, what is missing is made.
+    Nothing,
+    /// The root disk.
+    Root,
+    /// All of them.
+    All,
+}
+
+/// Whether a guest's file systems are brought to rest, through the agent inside it, while a copy of its disk begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quiesce {
+    No,
+    IfPossible,
+    /// No copy without it.
+    Required,
+}
+
+/// A copy of a guest's root disk on its host: one qcow2 file that needs no other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskCopy {
+    /// Bytes of the file.
+    pub size: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,6 +82,29 @@ pub struct RootDisk {
     pub image: ImageRef,
     /// Flavor's `root_gb`; 0 means "as large as the image".
     pub size_gib: u32,
+}
+
+/// A disk that is a volume of the volume service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeDisk {
+    /// What the guest sees as the disk's serial number: the volume's id. It tells the guest's volumes apart.
+    pub serial: String,
+    /// The libvirt pool, and the volume's name in it.
+    pub pool: String,
+    pub volume: String,
+    /// `raw` or `qcow2`.
+    pub format: String,
+    pub readonly: bool,
+    /// Other guests may have it at the same time.
+    pub shareable: bool,
+    /// `vdb`
+    pub device: String,
+    /// `virtio`, `scsi`, `ide`, ...
+    pub bus: String,
+    /// `disk`, `cdrom`, `lun`.
+    pub kind: String,
+    /// From 1: the guest tries to boot from it, in this order.
+    pub boot_order: Option<u32>,
 }
 
 /// An image as a host's cache sees it: content is identified by checksum, not by id.

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use chronova_events::ids::InstanceId;
 
 use crate::driver::{ByteStream, DriverResult};
-use crate::guest::GuestSpec;
+use crate::guest::{GuestSpec, ImageRef};
 
 const KEPT: &str = "_kept";
 
@@ -46,9 +46,11 @@ impl DiskFile {
 pub trait Moves {
     /// The files of a guest's disks, those set aside included; not what is made anew wherever a guest is defined (config
     /// drive, console log).
-    async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<DiskFile>>;
+    async fn disk_files(&self, instance: InstanceId) -> DriverResult<Vec<DiskFile>>;
     /// The bytes of a disk that nobody writes.
     async fn read_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<ByteStream>;
+    /// The cached content of an image, as it was uploaded: the image itself may be deleted while disks are based on it.
+    async fn read_image(&self, image: &ImageRef) -> DriverResult<ByteStream>;
     /// Makes a disk with exactly this content; one of that name is replaced. The guest is off or not defined.
     async fn receive_disk(&self, instance: InstanceId, disk: &DiskFile, content: ByteStream) -> DriverResult<()>;
     /// Removes a disk; gone already is success.

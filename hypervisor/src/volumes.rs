@@ -4,7 +4,7 @@
 //! Invariant: a guest's volumes begin with its id and an underscore, so that a host can be searched for them without
 //! any other record.
 
-use chronova_events::ids::{InstanceId, NetworkId, SnapshotId, VolumeId};
+use chronova_events::ids::{ImageId, InstanceId, NetworkId, SnapshotId, VolumeId};
 
 use crate::guest::ImageRef;
 
@@ -25,8 +25,9 @@ pub fn root(instance: InstanceId) -> String {
     format!("{instance}_disk")
 }
 
-pub fn ephemeral(instance: InstanceId) -> String {
-    format!("{instance}_disk.eph0")
+/// The guest's `number`th empty disk, from 0.
+pub fn ephemeral(instance: InstanceId, number: usize) -> String {
+    format!("{instance}_disk.eph{number}")
 }
 
 pub fn swap(instance: InstanceId) -> String {
@@ -35,6 +36,21 @@ pub fn swap(instance: InstanceId) -> String {
 
 pub fn config_drive(instance: InstanceId) -> String {
     format!("{instance}_disk.config")
+}
+
+/// The disk that a rescued guest is started from.
+pub fn rescue(instance: InstanceId) -> String {
+    format!("{instance}_disk.rescue")
+}
+
+/// A copy of the root disk, on its way to become an image.
+pub fn copy(instance: InstanceId, copy: ImageId) -> String {
+    format!("{instance}_copy.{copy}")
+}
+
+/// An empty volume that is made when the [`copy`] is complete.
+pub fn copy_complete(instance: InstanceId, copy: ImageId) -> String {
+    format!("{instance}_copy.{copy}{COMPLETE_SUFFIX}")
 }
 
 pub fn console_log(instance: InstanceId) -> String {
@@ -99,7 +115,7 @@ mod tests {
     fn a_guests_volumes_name_their_guest() {
         let id = InstanceId::random();
         for name in
-            [root(id), ephemeral(id), swap(id), config_drive(id), console_log(id), format!("{}.0", console_log(id))]
+            [root(id), ephemeral(id, 0), swap(id), config_drive(id), console_log(id), format!("{}.0", console_log(id))]
         {
             assert_eq!(owner(&name), Some(id), "{name}");
         }

@@ -14,7 +14,7 @@ use chronova_events::ids::{ImageId, InstanceId, NetworkId};
 use chronova_hypervisor::conformance::{self, Fixture};
 use chronova_hypervisor::connect::{self, DriverOptions};
 use chronova_hypervisor::driver::{Driver, DriverError, HostSignal, SignalStream, StopMode};
-use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, NetworkSpec, PowerState, SubnetSpec};
+use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, NetworkSpec, PowerState, SubnetSpec, VolumeDisk};
 use chronova_hypervisor::iso9660;
 use chronova_hypervisor::libvirt::LibvirtDriver;
 use chronova_hypervisor::options::LibvirtOptions;
@@ -67,6 +67,7 @@ fn host() -> Option<(String, Fixture)> {
         memory_mib: 128,
         patience: Duration::from_mins(3),
         filters: true,
+        volumes: Some(["one", "two"].map(volume)),
     };
     Some((uri, fixture))
 }
@@ -83,11 +84,50 @@ fn driver(uri: &str) -> Arc<dyn Driver> {
     connect::open(uri, &DriverOptions { libvirt: options(), ..DriverOptions::default() }).unwrap().remove(0)
 }
 
+/// A volume of the pool that the driver makes.
+fn volume(name: &str) -> VolumeDisk {
+    VolumeDisk {
+        serial: format!("conformance-{name}"),
+        pool: options().pool_name,
+        volume: format!("conformance-{name}"),
+        format: "raw".to_owned(),
+        readonly: false,
+        shareable: false,
+        device: "vdx".to_owned(),
+        bus: "virtio".to_owned(),
+        kind: "disk".to_owned(),
+        boot_order: None,
+    }
+}
+
+fn virsh(uri: &str, arguments: &[&str]) {
+    let _ = Command::new("virsh").args(["-q", "-c", uri]).args(arguments).output();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_real_host_conforms() {
     let Some((uri, fixture)) = host() else { return };
+    let pool = options().pool_name;
+    // The pool comes with the first question.
+    let _ = driver(&uri).orphans().await;
+    for name in ["conformance-one", "conformance-two"] {
+        virsh(&uri, &["vol-delete", name, &pool]);
+        virsh(&uri, &["vol-create-as", &pool, name, "16M", "--format", "raw"]);
+    }
+    let _volumes = Volumes(uri.clone(), pool);
     if let Err(violation) = conformance::run(driver(&uri), fixture).await {
         panic!("{violation}");
+    }
+}
+
+/// Deletes the volumes when dropped.
+struct Volumes(String, String);
+
+impl Drop for Volumes {
+    fn drop(&mut self) {
+        for name in ["conformance-one", "conformance-two"] {
+            virsh(&self.0, &["vol-delete", name, &self.1]);
+        }
     }
 }
 
@@ -103,11 +143,13 @@ fn empty_guest() -> GuestSpec {
         vcpus: 1,
         memory_mib: 64,
         root: None,
-        ephemeral_gib: 0,
+        ephemerals_gib: vec![],
         swap_mib: 0,
+        volumes: vec![],
         nics: Vec::new(),
         config_drive: None,
         hardware: Vec::new(),
+        rescue: None,
     }
 }
 

@@ -59,12 +59,20 @@ async fn audit_filters() {
     assert!(of_db.contains("quota.reserved") && !of_db.contains("\"user\":\"bob\""), "{of_db}");
     let by_user = audited(&store, audit::Args { user: vec!["bob".into()], ..none() }).await;
     assert!(by_user.lines().all(|line| line.contains("\"user\":\"bob\"")) && !by_user.is_empty());
-    let late = audited(&store, audit::Args { since: Some("58s".parse().unwrap()), ..none() }).await;
-    let early = audited(&store, audit::Args { until: Some("58s".parse().unwrap()), ..none() }).await;
+    let when = Some("58s".parse().unwrap());
+    let since = audit::Times { since: when, until: None };
+    let late = audited(&store, audit::Args { times: since, ..none() }).await;
+    let until = audit::Times { since: None, until: when };
+    let early = audited(&store, audit::Args { times: until, ..none() }).await;
     assert_eq!(positions(&early).len() + positions(&late).len(), all.len());
     let request = audited(&store, audit::Args { request_id: vec![WEB_REQUEST.into()], ..none() }).await;
     assert!(positions(&request).len() > 5);
+    let host = |host: &str| audited(&store, audit::Args { host: vec![host.to_owned()], ..none() });
+    let (by_name, by_id) = (host("h1").await, host(HOST).await);
+    assert!(by_name.contains("host.registered") && by_name == by_id, "{by_name}");
 }
+
+const HOST: &str = "33333333-0000-0000-0000-000000000003";
 
 const WEB_REQUEST: &str = "req-00000000-0000-0000-0000-0000000000a1";
 

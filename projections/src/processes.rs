@@ -7,7 +7,7 @@ use chronova_events::envelope::{Meta, Recorded};
 use chronova_events::fold::Fold;
 use chronova_events::ids::{EventId, InstanceId, ProcessId, VolumeId};
 use chronova_events::instance::InstanceEvent;
-use chronova_events::process::{Process, ProcessEvent, Task, VolumeWork};
+use chronova_events::process::{DiskTask, Process, ProcessEvent, Task, VolumeWork};
 use chronova_events::registry::Event;
 use chronova_events::volume::VolumeEvent;
 use serde::{Deserialize, Serialize};
@@ -60,6 +60,33 @@ pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<Pending> {
         InstanceEvent::NicDetachRequested(asked) => {
             (asked.process, Task::DetachInterface { instance, port: asked.port })
         }
+        InstanceEvent::VolumeAttachRequested(asked) => {
+            let device = &asked.device;
+            let (volume, attachment) = (device.volume?, device.attachment?);
+            (asked.process, Task::AttachVolume(DiskTask { instance, device: device.id, volume, attachment }))
+        }
+        InstanceEvent::VolumeDetachRequested(asked) => {
+            let (device, volume, attachment) = (asked.device, asked.volume, asked.attachment);
+            (asked.process, Task::DetachVolume(DiskTask { instance, device, volume, attachment }))
+        }
+        InstanceEvent::VolumeSwapRequested(asked) => {
+            let (device, volume, attachment) = (asked.device, asked.old, asked.old_attachment);
+            let disk = DiskTask { instance, device, volume, attachment };
+            (asked.process, Task::SwapVolume { disk, new: asked.new, new_attachment: asked.new_attachment })
+        }
+        InstanceEvent::SnapshotRequested(asked) => {
+            (asked.process, Task::Snapshot { instance, image: asked.image, backup: asked.backup.clone() })
+        }
+        InstanceEvent::RebuildRequested(asked) => {
+            let (preserve_ephemeral, other_image) = (asked.preserve_ephemeral, asked.other_image);
+            (asked.process, Task::Rebuild { instance, preserve_ephemeral, other_image })
+        }
+        InstanceEvent::RescueRequested(asked) => (asked.process, Task::Rescue { instance }),
+        InstanceEvent::UnrescueRequested(asked) => (asked.process, Task::Unrescue { instance }),
+        InstanceEvent::ShelveRequested(asked) => (asked.process, Task::Shelve { instance, image: asked.image }),
+        InstanceEvent::OffloadRequested(asked) => (asked.process, Task::Offload { instance }),
+        InstanceEvent::UnshelveRequested(asked) => (asked.process, Task::Unshelve { instance }),
+        InstanceEvent::PasswordChangeRequested(asked) => (asked.process, Task::ChangePassword { instance }),
         _ => return None,
     };
     let (meta, asked_by) = (Arc::clone(&recorded.meta), recorded.id);

@@ -111,7 +111,7 @@ impl Membership {
         match event {
             InstanceEvent::BuildRequested(_) => self.alive = true,
             InstanceEvent::Placed(placed) => self.host = Some(placed.host),
-            InstanceEvent::Unplaced(_) => self.host = None,
+            InstanceEvent::Unplaced(_) | InstanceEvent::Offloaded(_) => self.host = None,
             InstanceEvent::Resized(resized) => self.host = Some(resized.placed.host),
             InstanceEvent::ResizeReverted(reverted) => self.host = Some(reverted.placed.host),
             InstanceEvent::Deleted(_) => (self.host, self.alive) = (None, false),

@@ -58,6 +58,9 @@ impl Action {
             "resume" => "compute_resume_instance",
             "attach_interface" => "compute_attach_interface",
             "detach_interface" => "compute_detach_interface",
+            "attach_volume" => "compute_attach_volume",
+            "detach_volume" => "compute_detach_volume",
+            "swap_volume" => "compute_swap_volume",
             "resize" | "migrate" => "compute_resize_instance",
             "confirmResize" => "compute_confirm_resize",
             "revertResize" => "compute_revert_resize",
@@ -255,6 +258,19 @@ fn action_of(event: &InstanceEvent) -> Option<(&'static str, Option<ProcessId>)>
         InstanceEvent::CrashDumpRequested(asked) => ("trigger_crash_dump", Some(asked.process)),
         InstanceEvent::NicAttachRequested(asked) => ("attach_interface", Some(asked.process)),
         InstanceEvent::NicDetachRequested(asked) => ("detach_interface", Some(asked.process)),
+        InstanceEvent::VolumeAttachRequested(asked) => ("attach_volume", Some(asked.process)),
+        InstanceEvent::VolumeDetachRequested(asked) => ("detach_volume", Some(asked.process)),
+        InstanceEvent::VolumeSwapRequested(asked) => ("swap_volume", Some(asked.process)),
+        InstanceEvent::SnapshotRequested(asked) => {
+            (if asked.backup.is_some() { "createBackup" } else { "createImage" }, Some(asked.process))
+        }
+        InstanceEvent::RebuildRequested(asked) => ("rebuild", Some(asked.process)),
+        InstanceEvent::RescueRequested(asked) => ("rescue", Some(asked.process)),
+        InstanceEvent::UnrescueRequested(asked) => ("unrescue", Some(asked.process)),
+        InstanceEvent::ShelveRequested(asked) => ("shelve", Some(asked.process)),
+        InstanceEvent::OffloadRequested(asked) => ("shelveOffload", Some(asked.process)),
+        InstanceEvent::UnshelveRequested(asked) => ("unshelve", Some(asked.process)),
+        InstanceEvent::PasswordChangeRequested(asked) => ("changePassword", Some(asked.process)),
         InstanceEvent::MoveRequested(asked) => {
             let name = match asked.kind {
                 MoveKind::Resize => "resize",

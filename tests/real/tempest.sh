@@ -45,7 +45,9 @@ trap 'exit 1' TERM INT
 port=$((20000 + $$ % 20000))
 while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done
 url=http://127.0.0.1:$port
-printf '%s\n' '[chronova]' "hypervisors = sim://$HOSTS" >"$work/chronova.conf"
+FILTERS=ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter,ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter
+printf '%s\n' '[chronova]' "hypervisors = sim://$HOSTS" '[filter_scheduler]' \
+  "enabled_filters = $FILTERS,SameHostFilter,DifferentHostFilter" >"$work/chronova.conf"
 "$CHRONOVA_BIN" serve --data-dir "$work/data" --listen "127.0.0.1:$port" --config-file "$work/chronova.conf" \
   >"$work/chronova.log" 2>&1 </dev/null &
 house=$!

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chronova_events::ids::{InstanceId, NetworkId};
+use chronova_events::ids::{ImageId, InstanceId, NetworkId};
 use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use chronova_hypervisor::guest::{
-    ConsoleAddress, Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
-    NetworkSpec, Nic,
+    ConsoleAddress, Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
+    NetworkSpec, Nic, Quiesce, Renew, VolumeDisk,
 };
 use chronova_hypervisor::moves::{DiskFile, Moves};
 use chronova_hypervisor::volume_store::{PoolStatus, PoolVolume, VolumeContent, VolumeStore};
@@ -91,11 +91,14 @@ macro_rules! gated {
 
 #[async_trait]
 impl Moves for Gate {
-    async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<DiskFile>> {
-        gated!(self, disks(instance))
+    async fn disk_files(&self, instance: InstanceId) -> DriverResult<Vec<DiskFile>> {
+        gated!(self, disk_files(instance))
     }
     async fn read_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<ByteStream> {
         gated!(self, read_disk(instance, disk))
+    }
+    async fn read_image(&self, image: &ImageRef) -> DriverResult<ByteStream> {
+        gated!(self, read_image(image))
     }
     async fn receive_disk(&self, instance: InstanceId, disk: &DiskFile, content: ByteStream) -> DriverResult<()> {
         gated!(self, receive_disk(instance, disk, content))
@@ -136,6 +139,21 @@ impl Driver for Gate {
     }
     async fn spawn(&self, guest: &GuestSpec) -> DriverResult<()> {
         gated!(self, spawn(guest))
+    }
+    async fn reshape(&self, guest: &GuestSpec, renew: Renew) -> DriverResult<()> {
+        gated!(self, reshape(guest, renew))
+    }
+    async fn copy_root(&self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<DiskCopy> {
+        gated!(self, copy_root(instance, copy, quiesce))
+    }
+    async fn read_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<ByteStream> {
+        gated!(self, read_copy(instance, copy))
+    }
+    async fn remove_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
+        gated!(self, remove_copy(instance, copy))
+    }
+    async fn set_password(&self, instance: InstanceId, user: &str, password: &str) -> DriverResult<()> {
+        gated!(self, set_password(instance, user, password))
     }
     async fn destroy(&self, instance: InstanceId) -> DriverResult<()> {
         gated!(self, destroy(instance))
@@ -184,6 +202,18 @@ impl Driver for Gate {
     }
     async fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics> {
         gated!(self, diagnostics(instance))
+    }
+    async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()> {
+        gated!(self, attach_disk(instance, disk))
+    }
+    async fn detach_disk(&self, instance: InstanceId, serial: &str) -> DriverResult<()> {
+        gated!(self, detach_disk(instance, serial))
+    }
+    async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
+        gated!(self, swap_disk(instance, old, new))
+    }
+    async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
+        gated!(self, disks(instance))
     }
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
         gated!(self, console_log(instance, max_bytes))

@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chronova_actors::ports::{Images, Networks, NicWanted, NicsWanted, PortError, Realisation};
+use chronova_actors::ports::{ImageDraft, Images, Networks, NicWanted, NicsWanted, PortError, Realisation};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId, ProjectId};
 use chronova_events::instance::{FixedIp, ImageSnapshot, NicInfo, RequestedNetworks, RequestedNic};
 use chronova_hypervisor::driver::{ByteStream, DriverResult, ImageSource};
 use chronova_hypervisor::guest::{ImageRef, NetworkSpec, Nic};
+use futures::StreamExt;
+use sha2::{Digest, Sha512};
 use uuid::Uuid;
 
 /// One network with one port for each server, and more where they are asked for.
@@ -20,6 +22,8 @@ use uuid::Uuid;
 pub struct OneNetwork {
     ports: Mutex<BTreeMap<InstanceId, NicInfo>>,
     more: Mutex<BTreeMap<PortId, (InstanceId, NicInfo)>>,
+    /// Which host each server's port is bound to.
+    hosts: Mutex<BTreeMap<InstanceId, Option<String>>>,
 }
 
 impl OneNetwork {
@@ -27,6 +31,11 @@ impl OneNetwork {
     pub fn holders(&self) -> Vec<InstanceId> {
         let (ports, more) = (self.ports.lock().unwrap(), self.more.lock().unwrap());
         ports.keys().copied().chain(more.values().map(|(instance, _)| *instance)).collect()
+    }
+
+    /// The servers whose port is on no host.
+    pub fn unbound(&self) -> Vec<InstanceId> {
+        self.hosts.lock().unwrap().iter().filter(|(_, host)| host.is_none()).map(|(id, _)| *id).collect()
     }
 
     /// The ports of a server.
@@ -65,6 +74,7 @@ impl Networks for OneNetwork {
 
     async fn allocate(&self, wanted: NicsWanted, _: Arc<Meta>) -> Result<Vec<NicInfo>, PortError> {
         let mut ports = self.ports.lock().unwrap();
+        self.hosts.lock().unwrap().insert(wanted.instance, Some(wanted.host.clone()));
         let number = ports.len() + 2;
         let port = PortId::derive(wanted.instance.0, "port-0");
         let nic = ports.entry(wanted.instance).or_insert_with(|| nic(port, number, None));
@@ -74,6 +84,14 @@ impl Networks for OneNetwork {
     async fn release(&self, instance: InstanceId, _: &ProjectId, _: Arc<Meta>) -> Result<(), PortError> {
         self.ports.lock().unwrap().remove(&instance);
         self.more.lock().unwrap().retain(|_, (of, _)| *of != instance);
+        self.hosts.lock().unwrap().remove(&instance);
+        Ok(())
+    }
+
+    async fn rebind(&self, instance: InstanceId, host: Option<&str>, _: &str, _: Arc<Meta>) -> Result<(), PortError> {
+        if let Some(bound) = self.hosts.lock().unwrap().get_mut(&instance) {
+            *bound = host.map(str::to_owned);
+        }
         Ok(())
     }
 
@@ -108,10 +126,6 @@ impl Networks for OneNetwork {
         Ok(nics.iter().filter(|nic| own.contains(&nic.port)).cloned().collect())
     }
 
-    async fn rebind(&self, _: InstanceId, _: Option<&str>, _: &str, _: Arc<Meta>) -> Result<(), PortError> {
-        Ok(())
-    }
-
     async fn realise(&self, nics: &[NicInfo]) -> Result<Realisation, PortError> {
         let nics = nics.iter().map(|nic| Nic {
             port: nic.port,
@@ -129,9 +143,20 @@ impl Networks for OneNetwork {
 const SHA512_OF_TINY: &str = "3f78b24ef73cc8180982787d6db8ade488fa91dbbab294e4fd747a5e0d05c770\
     263589ae093a8c54e71ed13f84f583c37ad9fe232047f20c9e0780fbfcb99056";
 
-/// One image: a few bytes.
+/// One image of a few bytes under every id but those of the images that were made here.
 #[derive(Debug, Default)]
-pub struct OneImage;
+pub struct OneImage {
+    made: Mutex<BTreeMap<ImageId, Made>>,
+}
+
+/// An image that was made of a server's disk.
+#[derive(Debug, Clone)]
+pub struct Made {
+    pub draft: ImageDraft,
+    pub bytes: Option<Bytes>,
+    /// Counts images in the order in which they were made.
+    pub number: usize,
+}
 
 impl OneImage {
     pub fn snapshot() -> ImageSnapshot {
@@ -147,18 +172,88 @@ impl OneImage {
             properties: vec![],
         }
     }
+
+    /// The images that were made here and are not deleted.
+    pub fn made(&self) -> BTreeMap<ImageId, Made> {
+        self.made.lock().unwrap().clone()
+    }
+
+    /// Those of them without bytes.
+    pub fn unfinished(&self) -> Vec<ImageId> {
+        self.made().into_iter().filter(|(_, made)| made.bytes.is_none()).map(|(id, _)| id).collect()
+    }
+
+    fn bytes(&self, image: ImageId) -> Option<Bytes> {
+        self.made.lock().unwrap().get(&image).and_then(|made| made.bytes.clone())
+    }
 }
 
 #[async_trait]
 impl ImageSource for OneImage {
-    async fn open(&self, _: &ImageRef) -> DriverResult<ByteStream> {
-        Ok(Box::pin(futures::stream::iter([Ok(Bytes::from_static(b"tiny"))])))
+    async fn open(&self, image: &ImageRef) -> DriverResult<ByteStream> {
+        let bytes = self.bytes(image.id).unwrap_or(Bytes::from_static(b"tiny"));
+        Ok(Box::pin(futures::stream::iter([Ok(bytes)])))
     }
 }
 
 #[async_trait]
 impl Images for OneImage {
-    async fn find(&self, _: ImageId, _: &ProjectId, _: bool) -> Result<ImageSnapshot, PortError> {
-        Ok(Self::snapshot())
+    async fn find(&self, image: ImageId, _: &ProjectId, _: bool) -> Result<ImageSnapshot, PortError> {
+        if image == NO_IMAGE {
+            return Err(PortError::NotFound(format!("Image {image} could not be found.")));
+        }
+        let made = self.made.lock().unwrap();
+        let Some(made) = made.get(&image) else { return Ok(Self::snapshot()) };
+        let bytes = made.bytes.as_ref().ok_or_else(|| PortError::Invalid(format!("Image {image} is not active.")))?;
+        Ok(ImageSnapshot {
+            id: image,
+            name: made.draft.name.clone(),
+            checksum: format!("{:x}", Sha512::digest(bytes)),
+            format: made.draft.format.clone(),
+            size: bytes.len() as u64,
+            virtual_size: 1 << 30,
+            min_memory_mib: made.draft.min_memory_mib,
+            min_disk_gib: made.draft.min_disk_gib,
+            properties: made.draft.properties.clone(),
+        })
+    }
+
+    async fn create(&self, draft: ImageDraft, _: Arc<Meta>) -> Result<(), PortError> {
+        let mut made = self.made.lock().unwrap();
+        let number = made.values().map(|made| made.number + 1).max().unwrap_or(0);
+        made.insert(draft.image, Made { draft, bytes: None, number });
+        Ok(())
+    }
+
+    async fn upload(&self, image: ImageId, mut bytes: ByteStream, _: Arc<Meta>) -> Result<(), PortError> {
+        let mut all = Vec::new();
+        while let Some(chunk) = bytes.next().await {
+            all.extend_from_slice(&chunk.map_err(|error| PortError::Unavailable(error.to_string()))?);
+        }
+        let mut made = self.made.lock().unwrap();
+        let made = made.get_mut(&image).ok_or_else(|| PortError::NotFound(image.to_string()))?;
+        made.bytes.get_or_insert(Bytes::from(all));
+        Ok(())
+    }
+
+    async fn delete(&self, image: ImageId, _: Arc<Meta>) -> Result<(), PortError> {
+        let gone = || PortError::NotFound(image.to_string());
+        self.made.lock().unwrap().remove(&image).map(drop).ok_or_else(gone)
+    }
+
+    async fn backups(&self, instance: InstanceId, kind: &str) -> Result<Vec<ImageId>, PortError> {
+        let wanted = [("instance_uuid", instance.to_string()), ("backup_type", kind.to_owned())];
+        let says = |made: &Made| {
+            wanted
+                .iter()
+                .all(|(name, value)| made.draft.properties.iter().any(|(key, has)| key == name && has == value))
+        };
+        let mut found: Vec<_> =
+            self.made().into_iter().filter(|(_, made)| made.bytes.is_some() && says(made)).collect();
+        found.sort_by_key(|(_, made)| std::cmp::Reverse(made.number));
+        Ok(found.into_iter().map(|(id, _)| id).collect())
     }
 }
+
+/// The one id under which there is no image.
+pub const NO_IMAGE: ImageId = ImageId(Uuid::from_u128(0xdead));

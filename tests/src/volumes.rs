@@ -2,15 +2,19 @@
 
 use std::collections::BTreeSet;
 
+use chronova_actors::instance::{InstanceCommand, VolumeCommand as Disks};
 use chronova_actors::ports::{NewContent, NewSnapshot, NewVolume, Volumes as _};
 use chronova_actors::volume::VolumeCommand;
-use chronova_events::ids::{AttachmentId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, UserId, VolumeId};
+use chronova_events::ids::{
+    AttachmentId, BlockDeviceId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, UserId, VolumeId,
+};
+use chronova_events::instance::{BlockDevice, BlockDevicesMapped, BlockPlace, BlockSource, BuildRequested};
 use chronova_events::volume::{AttachMode, SnapshotStatus, VolumeStatus};
 use chronova_hypervisor::sim::SimFleet;
 use chronova_hypervisor::volumes;
 use chronova_projections::views::Views;
 
-use crate::world::{Life, user_meta};
+use crate::world::{ADMIN, Life, build_request, user_meta};
 
 /// What must hold whenever nothing is under way: the hosts have the volumes that the log knows and no others, and quota is
 /// held by what is there.
@@ -46,6 +50,41 @@ pub fn check(views: &Views, fleet: &SimFleet) {
     assert_eq!(held, holders, "quota is held by what is there");
 }
 
+/// Guests, servers and volumes agree about who has what.
+pub fn check_disks(views: &Views, fleet: &SimFleet) {
+    let mut plugged = Vec::new();
+    let mut attached = BTreeSet::new();
+    let mut servers = BTreeSet::new();
+    views.servers.read(|view| {
+        for row in view.all() {
+            servers.insert(row.id);
+            let Some(server) = row.instance.alive() else { continue };
+            for disk in &server.disks {
+                assert_eq!(disk.work, None, "{} is stuck with a disk", row.id);
+                if let (Some(connection), true) = (&disk.device.connection, server.placement.is_some()) {
+                    plugged.push((row.id, connection.serial.clone()));
+                }
+                attached.extend(disk.device.attachment.map(|attachment| (row.id, disk.device.volume, attachment)));
+            }
+        }
+    });
+    plugged.sort();
+    // A guest that was moved is on two hosts until that is confirmed.
+    let seen: BTreeSet<_> = fleet.disks().into_iter().collect();
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), plugged, "guests have the volumes of their servers");
+    let mut kept = BTreeSet::new();
+    for volume in views.volumes.read(|view| view.of(None)) {
+        for (id, attachment) in &volume.attachments {
+            // Some tests of volumes attach them to servers that there never were.
+            if let Some(instance) = attachment.instance.filter(|instance| servers.contains(instance)) {
+                assert!(attachment.complete, "{instance} has {} half", volume.created.volume);
+                kept.insert((instance, Some(volume.created.volume), *id));
+            }
+        }
+    }
+    assert_eq!(kept, attached, "volumes are attached to the servers that have them");
+}
+
 /// One word for a volume with at most one snapshot.
 pub fn word(views: &Views, id: VolumeId) -> &'static str {
     let Some(volume) = views.volumes.read(|view| view.get(id)) else { return "ABSENT" };
@@ -63,7 +102,89 @@ pub fn snapshot_of(id: VolumeId) -> SnapshotId {
     SnapshotId::derive(id.0, "snapshot")
 }
 
+/// A volume that a test gives to a server.
+pub fn nth_volume(instance: InstanceId, n: u32) -> VolumeId {
+    VolumeId::derive(instance.0, &format!("volume-{n}"))
+}
+
+/// A disk that is to be a volume.
+pub fn mapped(source: BlockSource, boot_index: Option<u32>, n: u32) -> BlockDevice {
+    BlockDevice {
+        id: BlockDeviceId(uuid::Uuid::from_u128(u128::from(n) + 0xD15C)),
+        source,
+        place: BlockPlace::Volume,
+        boot_index,
+        size: Some(1),
+        guest_format: None,
+        device_type: None,
+        disk_bus: None,
+        device_name: Some(format!("/dev/vd{}", ['a', 'b', 'c', 'd'][n as usize])),
+        delete_on_termination: n.is_multiple_of(2),
+        tag: None,
+        volume_type: None,
+        volume: match source {
+            BlockSource::Volume(volume) => Some(volume),
+            _ => None,
+        },
+        attachment: None,
+        connection: None,
+    }
+}
+
 impl Life {
+    /// A server whose root disk is made from an image, beside an empty volume that outlives it.
+    pub async fn build_on_volumes(&self, instance: InstanceId) -> Result<(), String> {
+        let image = crate::services::OneImage::snapshot();
+        let devices = vec![mapped(BlockSource::Image(image.id), Some(0), 0), mapped(BlockSource::Blank, None, 1)];
+        let request = BuildRequested { image: None, ..build_request(instance) };
+        let mapped = BlockDevicesMapped { devices, image: Some(image) };
+        self.build_mapped(request, mapped).await
+    }
+
+    /// A volume on the server's host, made and free.
+    pub async fn volume_beside(&self, instance: InstanceId, n: u32) {
+        let host = self.instance_now(instance).alive().and_then(|server| server.placement.clone()).unwrap().host;
+        let wanted = NewVolume {
+            volume: nth_volume(instance, n),
+            project: ProjectId::new("p"),
+            user: UserId::new("u"),
+            name: format!("volume {n}"),
+            description: None,
+            size_gb: Some(1),
+            content: NewContent::Blank,
+            volume_type: None,
+            availability_zone: None,
+            metadata: vec![],
+            host: Some(host),
+        };
+        self.volumes.accept(wanted, true, user_meta()).await.unwrap();
+        self.settled().await;
+    }
+
+    pub async fn attach(&self, instance: InstanceId, n: u32) -> Result<(), String> {
+        let volume = nth_volume(instance, n);
+        let attachment = Some(AttachmentId::derive(volume.0, "attachment"));
+        let device = mapped(BlockSource::Volume(volume), None, n);
+        let device = Box::new(BlockDevice { attachment, device_name: None, ..device });
+        let process = ProcessId::random();
+        self.disk(instance, Disks::Attach { process, device, limit: None, asker: ADMIN }).await
+    }
+
+    pub async fn detach(&self, instance: InstanceId, n: u32) -> Result<(), String> {
+        let (process, volume) = (ProcessId::random(), nth_volume(instance, n));
+        self.disk(instance, Disks::Detach { process, volume, asker: ADMIN }).await
+    }
+
+    pub async fn swap(&self, instance: InstanceId, old: u32, new: u32) -> Result<(), String> {
+        let (process, old, new) = (ProcessId::random(), nth_volume(instance, old), nth_volume(instance, new));
+        let new_attachment = AttachmentId::derive(new.0, "swap");
+        self.disk(instance, Disks::Swap { process, old, new, new_attachment, asker: ADMIN }).await
+    }
+
+    async fn disk(&self, instance: InstanceId, command: Disks) -> Result<(), String> {
+        self.instance(instance, InstanceCommand::Volume(command)).await
+    }
+
     pub async fn volume(&self, id: VolumeId, content: NewContent) -> Result<(), String> {
         let wanted = NewVolume {
             volume: id,

@@ -10,19 +10,20 @@ use std::time::Duration;
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::house::{House, Options};
 use chronova_actors::instance::moving::MoveCommand;
+use chronova_actors::instance::work::WorkCommand;
 use chronova_actors::instance::{Asker, InstanceAggregate, InstanceCommand};
 use chronova_actors::network::service::EmbeddedNetworks;
-use chronova_actors::ports::Networks;
+use chronova_actors::ports::{ImageDraft, Networks};
 use chronova_actors::process::interference::Interference;
 use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
 use chronova_actors::runtime::{Core, Runtime};
 use chronova_actors::volume::service::EmbeddedVolumes;
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::{Cause, Meta, Position};
-use chronova_events::ids::{FlavorId, HostId, InstanceId, PortId, ProcessId, ProjectId, UserId};
+use chronova_events::ids::{FlavorId, HostId, ImageId, InstanceId, PortId, ProcessId, ProjectId, UserId};
 use chronova_events::instance::{
-    Alive, BuildRequested, DiskConfig, FlavorSnapshot, Instance, Phase, PowerAction, RequestedNetworks, RequestedNic,
-    status,
+    Alive, BlockDevicesMapped, BuildRequested, DiskConfig, FlavorSnapshot, Instance, Phase, PowerAction,
+    RebuildRequested, RequestedNetworks, RequestedNic, Rotation, UnshelveRequested, status,
 };
 use chronova_events::process::Process;
 use chronova_events::store::EventStore;
@@ -46,6 +47,7 @@ pub struct World {
     pub log: Arc<MemoryStore>,
     pub fleet: Arc<SimFleet>,
     pub network: Arc<OneNetwork>,
+    pub images: Arc<OneImage>,
     pub options: Options,
     pub brakes: Arc<Brakes>,
 }
@@ -76,7 +78,10 @@ impl World {
             heartbeat: Duration::from_millis(200),
             resync: Duration::from_millis(200),
             reconcile: Duration::from_millis(50),
+            volume_pause: Duration::from_millis(2),
+            volume_looks: 2_000,
             filter_pause: Duration::from_millis(20),
+            shelved_offload: None,
             retry_base: Duration::from_millis(1),
             retry_cap: Duration::from_millis(20),
             ..Options::default()
@@ -85,6 +90,7 @@ impl World {
             log: MemoryStore::new(),
             fleet: SimFleet::new(uri),
             network: Arc::default(),
+            images: Arc::default(),
             options,
             brakes: Arc::default(),
         }
@@ -107,7 +113,7 @@ impl World {
             true => EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views)),
             false => Arc::clone(&self.network) as Arc<dyn Networks>,
         };
-        let images = Arc::new(OneImage);
+        let images = Arc::clone(&self.images);
         let (gateway, views, options) = (Arc::clone(&core.gateway), Arc::clone(&core.views), self.options.clone());
         let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, options.volume.clone());
         let runtime = Runtime::start(core, drivers, networks, images, Arc::clone(&volumes) as _, options).await;
@@ -128,6 +134,7 @@ impl World {
         let mut living = Vec::new();
         let mut placed = Vec::new();
         let mut connected = Vec::new();
+        let mut away = Vec::new();
         let mut migrations = Vec::new();
         let mut staying = Vec::new();
         views.servers.read(|servers| {
@@ -145,6 +152,9 @@ impl World {
                         if !alive.nics.is_empty() {
                             connected.push(row.id);
                         }
+                    }
+                    if alive.is_offloaded() {
+                        away.push(row.id);
                     }
                     if let Some(moving) = &alive.moving {
                         assert_eq!(status::of_alive(alive).vm_state, "resized", "{} is stuck in a move", row.id);
@@ -167,19 +177,26 @@ impl World {
         assert_eq!(self.fleet.doubles(), both, "a guest is on two hosts only until its move is confirmed");
         assert_eq!(self.fleet.kept(), staying, "disks are set aside only until a move is confirmed");
         assert_eq!(self.fleet.leaks(), [], "no disk is left behind");
+        assert_eq!(self.fleet.copies(), [], "no copy of a disk is left behind");
+        assert_eq!(self.images.unfinished(), [], "no image is left without its bytes");
         let mut ports = self.network.holders();
         views.networks.read(|view| {
             ports.extend(view.ports().filter_map(|port| port.binding().device.parse::<InstanceId>().ok()));
         });
         ports.sort();
         ports.dedup();
-        assert_eq!(ports, connected, "ports are those of the servers that have a host and an interface");
+        connected.extend(&away);
+        connected.sort();
+        assert_eq!(ports, connected, "ports are those of the servers that have an interface and a host, or left it");
         views.servers.read(|servers| {
             for row in servers.all() {
                 let Some(server) = row.instance.alive().filter(|server| server.placement.is_some()) else { continue };
                 self.check_interfaces(&views, row.id, server);
             }
         });
+        away.sort();
+        let unbound: Vec<InstanceId> = self.network.unbound().into_iter().filter(|id| connected.contains(id)).collect();
+        assert_eq!(unbound, away, "ports are on the host that the server is on");
         let mut claims: Vec<InstanceId> =
             views.placement.read(|view| view.ledger.consumers.keys().map(|c| c.as_str().parse().unwrap()).collect());
         claims.sort();
@@ -194,6 +211,7 @@ impl World {
         living.sort();
         assert_eq!(held, living, "quota is held by the living servers");
         crate::volumes::check(&views, &self.fleet);
+        crate::volumes::check_disks(&views, &self.fleet);
     }
 
     /// What the server shows, what its guest has and what the network service bound to it are the same interfaces.
@@ -302,8 +320,21 @@ impl Life {
 
     /// Asks for a server as the API does: quota first, then the server.
     pub async fn build(&self, instance: InstanceId) -> Result<(), String> {
+        self.build_of(build_request(instance)).await
+    }
+
+    pub async fn build_of(&self, request: BuildRequested) -> Result<(), String> {
+        let instance = request.instance;
         self.reserve(instance).await?;
-        self.instance(instance, InstanceCommand::Build(Box::new(build_request(instance)))).await
+        self.instance(instance, InstanceCommand::Build(Box::new(request))).await
+    }
+
+    /// As `build`, with disks beyond those of image and flavor.
+    pub async fn build_mapped(&self, request: BuildRequested, mapped: BlockDevicesMapped) -> Result<(), String> {
+        let instance = request.instance;
+        self.reserve(instance).await?;
+        let (request, mapped) = (Box::new(request), Box::new(mapped));
+        self.instance(instance, InstanceCommand::BuildMapped { request, mapped }).await
     }
 
     async fn reserve(&self, instance: InstanceId) -> Result<(), String> {
@@ -341,6 +372,89 @@ impl Life {
         self.reserve(instance).await?;
         let process = ProcessId::random();
         self.instance(instance, InstanceCommand::Restore { process, asker: ADMIN }).await
+    }
+
+    /// Asks for work on a server's disks or its place.
+    pub async fn work(&self, instance: InstanceId, command: WorkCommand) -> Result<(), String> {
+        self.instance(instance, InstanceCommand::Work(Box::new(command))).await
+    }
+
+    /// Asks for an image as the API does: the image first, without bytes, then the server.
+    pub async fn snapshot(&self, instance: InstanceId, backup: Option<Rotation>) -> Result<ImageId, String> {
+        let image = self.draft(instance, backup.as_ref()).await?;
+        let snapshot = WorkCommand::Snapshot { process: ProcessId::random(), image, backup, asker: ADMIN };
+        self.or_drop(image, self.work(instance, snapshot).await).await
+    }
+
+    pub async fn shelve(&self, instance: InstanceId) -> Result<ImageId, String> {
+        let image = self.draft(instance, None).await?;
+        let shelve = WorkCommand::Shelve { process: ProcessId::random(), image, asker: ADMIN };
+        self.or_drop(image, self.work(instance, shelve).await).await
+    }
+
+    async fn draft(&self, instance: InstanceId, backup: Option<&Rotation>) -> Result<ImageId, String> {
+        let image = ImageId::random();
+        let mut properties = vec![("instance_uuid".to_owned(), instance.to_string())];
+        properties.extend(backup.map(|backup| ("backup_type".to_owned(), backup.kind.clone())));
+        let owner = ProjectId::new("p");
+        let (name, format) = ("copy".to_owned(), "qcow2".to_owned());
+        let draft = ImageDraft { image, name, owner, format, min_disk_gib: 1, min_memory_mib: 0, properties };
+        self.house().images.create(draft, user_meta()).await.map_err(|error| error.to_string())?;
+        Ok(image)
+    }
+
+    async fn or_drop(&self, image: ImageId, asked: Result<(), String>) -> Result<ImageId, String> {
+        if asked.is_err() {
+            let _ = self.house().images.delete(image, user_meta()).await;
+        }
+        asked.map(|()| image)
+    }
+
+    pub async fn rebuild(&self, instance: InstanceId) -> Result<(), String> {
+        let now = build_request(instance);
+        let request = RebuildRequested {
+            process: ProcessId::random(),
+            image: OneImage::snapshot(),
+            other_image: false,
+            preserve_ephemeral: false,
+            name: "rebuilt".to_owned(),
+            hostname: now.hostname,
+            description: now.description,
+            key: now.key,
+            user_data: now.user_data,
+            metadata: now.metadata,
+            trusted_certs: now.trusted_certs,
+            disk_config: now.disk_config,
+            access_ip_v4: now.access_ip_v4,
+            access_ip_v6: now.access_ip_v6,
+        };
+        self.work(instance, WorkCommand::Rebuild { request: Box::new(request), asker: ADMIN }).await
+    }
+
+    pub async fn rescue(&self, instance: InstanceId) -> Result<(), String> {
+        let image = OneImage::snapshot();
+        self.work(instance, WorkCommand::Rescue { process: ProcessId::random(), image, asker: ADMIN }).await
+    }
+
+    pub async fn unrescue(&self, instance: InstanceId) -> Result<(), String> {
+        self.work(instance, WorkCommand::Unrescue { process: ProcessId::random(), asker: ADMIN }).await
+    }
+
+    pub async fn offload(&self, instance: InstanceId) -> Result<(), String> {
+        self.work(instance, WorkCommand::Offload { process: ProcessId::random(), asker: ADMIN }).await
+    }
+
+    pub async fn unshelve(&self, instance: InstanceId) -> Result<(), String> {
+        let request = UnshelveRequested { process: ProcessId::random(), availability_zone: None, host: None };
+        self.work(instance, WorkCommand::Unshelve { request, asker: ADMIN }).await
+    }
+
+    /// Asks for a password as the API does: the password first, in memory, then the server.
+    pub async fn change_password(&self, instance: InstanceId, password: &str) -> Result<(), String> {
+        let process = ProcessId::random();
+        // Nobody waits for the answer here.
+        let _told = self.house().passwords.lend(process, password.to_owned());
+        self.work(instance, WorkCommand::ChangePassword { process, asker: ADMIN }).await
     }
 
     pub async fn crash_dump(&self, instance: InstanceId) -> Result<(), String> {
@@ -421,7 +535,7 @@ impl Life {
         (0..world.fleet.len()).find(|host| world.fleet.uri().host_id(*host) == placed.host)
     }
 
-    async fn instance(&self, instance: InstanceId, command: InstanceCommand) -> Result<(), String> {
+    pub(crate) async fn instance(&self, instance: InstanceId, command: InstanceCommand) -> Result<(), String> {
         let sent = self.house().gateway.send::<InstanceAggregate>(&instance, command, user_meta()).await;
         sent.map(|_| ()).map_err(|error: CommandError<_>| error.to_string())
     }
@@ -432,7 +546,7 @@ impl Life {
     }
 }
 
-const ADMIN: Asker = Asker { overrides_lock: true };
+pub(crate) const ADMIN: Asker = Asker { overrides_lock: true };
 
 pub(crate) fn user_meta() -> Arc<Meta> {
     let cause = Cause::User { user: UserId::new("u"), project: Some(ProjectId::new("p")), roles: vec![] };

@@ -2,12 +2,14 @@
 #
 #   CHRONOVA_BIN, CHRONOVA_IMAGE   the binary, the guest image; `openstack` is on the PATH
 #   HYPERVISORS                    other hosts than this machine, as the option is written
+#   HOUSE_CONF                     more of the configuration file, for scripts that need it
 #
 # Exit status of the scripts: 0 passed, 77 cannot run here (the last line says why), 1 something was not as it must be.
 # Guests' names and networks differ from script to script and from those of ops/up.sh, so that all may share a host.
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$HERE/../../ops/setup.sh"
+. "$HERE/console.sh"
 FAILED=0
 VIRSH=(virsh -q -c qemu:///system)
 v() { "${VIRSH[@]}" "$@" 2>/dev/null; }
@@ -40,7 +42,7 @@ house_open() { # NAME, first two numbers of its networks
   while (exec 3<>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null; do PORT=$((PORT + 1)); done
   URL=http://127.0.0.1:$PORT
   printf '%s\n' '[DEFAULT]' "instance_name_template = $NAME-%08x" 'report_interval = 2' 'service_down_time = 6' \
-    'shutdown_timeout = 30' '[chronova]' "hypervisors = ${HYPERVISORS:-qemu:///system}" >"$CONF"
+    'shutdown_timeout = 30' '[chronova]' "hypervisors = ${HYPERVISORS:-qemu:///system}" ${HOUSE_CONF:+"$HOUSE_CONF"} >"$CONF"
   trap house_close EXIT
   trap 'exit 1' TERM INT
   house_start || { bad "the control plane starts" "$(tail -n 30 "$WORK/chronova.log")"; exit 1; }

@@ -10,7 +10,7 @@ use chronova_web::compute::unserved::NOT_YET;
 use serde_json::{Value, json};
 
 /// How many operations answered 501 when the list was last shortened: it never grows.
-const UNCOVERED: usize = 48;
+const UNCOVERED: usize = 13;
 
 fn uncovered() -> BTreeSet<String> {
     include_str!("../uncovered-operations.txt").lines().map(str::to_owned).collect()

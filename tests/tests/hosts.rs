@@ -230,11 +230,13 @@ fn stray(n: u128) -> GuestSpec {
         vcpus: 1,
         memory_mib: 128,
         root: None,
-        ephemeral_gib: 0,
+        ephemerals_gib: vec![],
         swap_mib: 0,
+        volumes: vec![],
         nics: vec![],
         config_drive: None,
         hardware: vec![],
+        rescue: None,
     }
 }
 

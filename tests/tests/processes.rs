@@ -3,13 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use chronova_actors::process::{
-    attach_interface, build_instance, confirm_resize, crash_dump, delete_instance, detach_interface, move_instance,
-    power, restore, revert_resize, soft_delete,
+    attach_interface, attach_volume, build_instance, change_password, confirm_resize, crash_dump, delete_instance,
+    detach_interface, detach_volume, move_instance, offload, power, rebuild, rescue, restore, revert_resize, shelve,
+    snapshot, soft_delete, swap_volume, unrescue, unshelve,
 };
 use chronova_events::ids::InstanceId;
-use chronova_events::instance::PowerAction;
+use chronova_events::instance::{PowerAction, Rotation};
 use chronova_tests::process_harness::{Case, prove};
-use chronova_tests::world::{Life, World};
+use chronova_tests::world::{Life, World, build_request};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 
@@ -52,6 +53,43 @@ fn soft_deleted(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
     .boxed_local()
 }
 
+fn built_with_agent(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        let mut request = build_request(id);
+        let properties = request.image.as_mut().map(|image| &mut image.properties);
+        properties.unwrap().push(("hw_qemu_guest_agent".to_owned(), "yes".to_owned()));
+        life.build_of(request).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+fn rescued(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        built(life, id).await;
+        life.rescue(id).await.unwrap();
+    }
+    .boxed_local()
+}
+
+fn shelved(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        built(life, id).await;
+        life.shelve(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+fn offloaded(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        shelved(life, id).await;
+        life.offload(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
 fn suspended(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
     async move {
         built(life, id).await;
@@ -71,6 +109,7 @@ async fn build_instance_is_proven() {
         failed: "ERROR",
         failed_after: &[],
         half_asked: &[],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -86,6 +125,7 @@ async fn delete_instance_is_proven() {
         failed: "DELETED",
         failed_after: &[],
         half_asked: &[],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -107,6 +147,7 @@ async fn delete_during_build_is_proven() {
         failed: "DELETED",
         failed_after: &[],
         half_asked: &["ACTIVE"],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -123,6 +164,7 @@ async fn stop_is_proven() {
         failed: "ACTIVE",
         failed_after: &["SHUTOFF"],
         half_asked: &[],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -139,6 +181,7 @@ async fn start_is_proven() {
         failed: "SHUTOFF",
         failed_after: &["ACTIVE"],
         half_asked: &[],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -155,6 +198,7 @@ async fn soft_reboot_is_proven() {
         failed: "ACTIVE",
         failed_after: &["ACTIVE"],
         half_asked: &[],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -171,6 +215,7 @@ async fn hard_reboot_is_proven() {
         failed: "SHUTOFF",
         failed_after: &["ACTIVE"],
         half_asked: &[],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -218,10 +263,148 @@ async fn restore_is_proven() {
     prove(&Case { definition: &restore::DEFINITION, ..case(soft_deleted, ask, "SOFT_DELETED", "ACTIVE") }).await;
 }
 
+#[actix_rt::test]
+async fn snapshot_is_proven() {
+    let ask: Ask = |life, id| async move { life.snapshot(id, None).await.map(drop) }.boxed_local();
+    prove(&Case { definition: &snapshot::DEFINITION, ..case(built, ask, "ACTIVE", "ACTIVE") }).await;
+}
+
+#[actix_rt::test]
+async fn backup_is_proven() {
+    let backup = || Some(Rotation { kind: "daily".to_owned(), keep: 1 });
+    let ask: Ask = |life, id| {
+        let backup = Some(Rotation { kind: "daily".to_owned(), keep: 1 });
+        async move { life.snapshot(id, backup).await.map(drop) }.boxed_local()
+    };
+    prove(&Case { definition: &snapshot::DEFINITION, ..case(stopped, ask, "SHUTOFF", "SHUTOFF") }).await;
+
+    // Of three, the newest is kept.
+    let (world, id) = (World::new(2), InstanceId::random());
+    let life = world.live(None, None).await;
+    life.hosts_up(2).await;
+    built(&life, id).await;
+    let mut last = None;
+    for _ in 0..3 {
+        last = Some(life.snapshot(id, backup()).await.unwrap());
+        life.settled().await;
+    }
+    assert_eq!(world.images.made().into_keys().collect::<Vec<_>>(), Vec::from_iter(last));
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn rebuild_is_proven() {
+    let ask: Ask = |life, id| life.rebuild(id).boxed_local();
+    let definition = &rebuild::DEFINITION;
+    prove(&Case { definition, failed: "ERROR", ..case(built, ask, "ACTIVE", "ACTIVE") }).await;
+    prove(&Case { definition, failed: "ERROR", ..case(stopped, ask, "SHUTOFF", "SHUTOFF") }).await;
+}
+
+#[actix_rt::test]
+async fn rescue_is_proven() {
+    let ask: Ask = |life, id| life.rescue(id).boxed_local();
+    prove(&Case { definition: &rescue::DEFINITION, ..case(built, ask, "ACTIVE", "RESCUE") }).await;
+    prove(&Case { definition: &rescue::DEFINITION, ..case(stopped, ask, "SHUTOFF", "RESCUE") }).await;
+}
+
+#[actix_rt::test]
+async fn unrescue_is_proven() {
+    let ask: Ask = |life, id| life.unrescue(id).boxed_local();
+    prove(&Case { definition: &unrescue::DEFINITION, ..case(rescued, ask, "RESCUE", "ACTIVE") }).await;
+}
+
+#[actix_rt::test]
+async fn shelve_is_proven() {
+    let ask: Ask = |life, id| async move { life.shelve(id).await.map(drop) }.boxed_local();
+    prove(&Case { definition: &shelve::DEFINITION, ..case(built, ask, "ACTIVE", "SHELVED") }).await;
+}
+
+#[actix_rt::test]
+async fn offload_is_proven() {
+    let ask: Ask = |life, id| life.offload(id).boxed_local();
+    prove(&Case { definition: &offload::DEFINITION, ..case(shelved, ask, "SHELVED", "SHELVED_OFFLOADED") }).await;
+}
+
+#[actix_rt::test]
+async fn unshelve_is_proven() {
+    let ask: Ask = |life, id| life.unshelve(id).boxed_local();
+    let definition = &unshelve::DEFINITION;
+    prove(&Case { definition, ..case(shelved, ask, "SHELVED", "ACTIVE") }).await;
+    prove(&Case { definition, ..case(offloaded, ask, "SHELVED_OFFLOADED", "ACTIVE") }).await;
+}
+
+#[actix_rt::test]
+async fn delete_during_unshelve_is_proven() {
+    let case = Case {
+        definition: &delete_instance::DEFINITION,
+        before: offloaded,
+        ask: |life, id| {
+            async move {
+                life.unshelve(id).await?;
+                life.delete(id).await
+            }
+            .boxed_local()
+        },
+        from: "SHELVED_OFFLOADED",
+        to: "DELETED",
+        failed: "DELETED",
+        failed_after: &[],
+        half_asked: &["ACTIVE"],
+        shared: false,
+    };
+    prove(&case).await;
+}
+
+#[actix_rt::test]
+async fn change_password_is_proven() {
+    let ask: Ask = |life, id| life.change_password(id, "s3cret").boxed_local();
+    let definition = &change_password::DEFINITION;
+    prove(&Case { definition, ..case(built_with_agent, ask, "ACTIVE", "ACTIVE") }).await;
+}
+
+/// Shelved servers leave their hosts when their time is over, even if the control plane was down meanwhile.
+#[actix_rt::test]
+async fn what_is_shelved_leaves_its_host_in_time() {
+    let mut world = World::new(2);
+    let id = InstanceId::random();
+    let life = world.live(None, None).await;
+    life.hosts_up(2).await;
+    shelved(&life, id).await;
+    assert_eq!(life.status(id), "SHELVED");
+    life.stop().await;
+    world.check().await;
+    world.options.shelved_offload = Some(std::time::Duration::from_millis(20));
+    let life = world.live(None, None).await;
+    life.hosts_up(2).await;
+    life.shows(id, "SHELVED_OFFLOADED").await;
+    life.settled().await;
+    assert_eq!(world.images.made().len(), 1, "its disk");
+    life.unshelve(id).await.unwrap();
+    life.shows(id, "ACTIVE").await;
+    life.settled().await;
+    assert!(world.images.made().is_empty(), "its disk is on a host again");
+    life.shelve(id).await.unwrap();
+    life.shows(id, "SHELVED_OFFLOADED").await;
+    life.delete(id).await.unwrap();
+    life.settled().await;
+    assert!(world.images.made().is_empty(), "a server takes its disk along");
+    life.stop().await;
+    world.check().await;
+}
+
 fn with_two_interfaces(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
     async move {
         built(life, id).await;
         life.attach_nic(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+fn built_on_volumes(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        life.build_on_volumes(id).await.unwrap();
         life.settled().await;
     }
     .boxed_local()
@@ -258,62 +441,98 @@ async fn delete_during_attach_is_proven() {
         failed: "DELETED",
         failed_after: &[],
         half_asked: &["ACTIVE"],
+        shared: false,
     };
     prove(&case).await;
 }
 
-fn resized(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+fn beside_a_volume(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
     async move {
         built(life, id).await;
-        life.resize(id).await.unwrap();
+        life.volume_beside(id, 1).await;
+    }
+    .boxed_local()
+}
+
+fn with_a_volume(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        beside_a_volume(life, id).await;
+        life.attach(id, 1).await.unwrap();
         life.settled().await;
     }
     .boxed_local()
 }
 
-#[actix_rt::test]
-async fn resize_is_proven() {
-    let ask: Ask = |life, id| life.resize(id).boxed_local();
-    prove(&Case { definition: &move_instance::DEFINITION, ..case(built, ask, "ACTIVE", "VERIFY_RESIZE") }).await;
+fn with_two_volumes(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        with_a_volume(life, id).await;
+        life.volume_beside(id, 2).await;
+    }
+    .boxed_local()
 }
 
 #[actix_rt::test]
-async fn migration_of_a_stopped_server_is_proven() {
-    let ask: Ask = |life, id| life.migrate(id).boxed_local();
-    prove(&Case { definition: &move_instance::DEFINITION, ..case(stopped, ask, "SHUTOFF", "VERIFY_RESIZE") }).await;
+async fn build_on_volumes_is_proven() {
+    let case = Case {
+        definition: &build_instance::DEFINITION,
+        before: nothing,
+        ask: |life, id| life.build_on_volumes(id).boxed_local(),
+        from: "ABSENT",
+        to: "ACTIVE",
+        failed: "ERROR",
+        failed_after: &[],
+        half_asked: &[],
+        shared: false,
+    };
+    prove(&case).await;
 }
 
 #[actix_rt::test]
-async fn confirm_resize_is_proven() {
-    let ask: Ask = |life, id| life.confirm_resize(id).boxed_local();
-    prove(&Case { definition: &confirm_resize::DEFINITION, ..case(resized, ask, "VERIFY_RESIZE", "ACTIVE") }).await;
-}
-
-#[actix_rt::test]
-async fn revert_resize_is_proven() {
-    let ask: Ask = |life, id| life.revert_resize(id).boxed_local();
-    prove(&Case { definition: &revert_resize::DEFINITION, ..case(resized, ask, "VERIFY_RESIZE", "ACTIVE") }).await;
-}
-
-#[actix_rt::test]
-async fn delete_of_a_resized_server_is_proven() {
+async fn delete_with_volumes_is_proven() {
     let ask: Ask = |life, id| life.delete(id).boxed_local();
     let definition = &delete_instance::DEFINITION;
-    prove(&Case { definition, failed: "DELETED", ..case(resized, ask, "VERIFY_RESIZE", "DELETED") }).await;
+    prove(&Case { definition, ..case(built_on_volumes, ask, "ACTIVE", "DELETED") }).await;
 }
 
 #[actix_rt::test]
-async fn delete_during_a_resize_is_proven() {
-    let ask: Ask = |life, id| {
-        async move {
-            life.resize(id).await?;
-            life.delete(id).await
-        }
-        .boxed_local()
-    };
-    let half_asked: &[&str] = &["VERIFY_RESIZE"];
-    let definition = &delete_instance::DEFINITION;
-    prove(&Case { definition, failed: "DELETED", half_asked, ..case(built, ask, "ACTIVE", "DELETED") }).await;
+async fn attach_volume_is_proven() {
+    let ask: Ask = |life, id| life.attach(id, 1).boxed_local();
+    prove(&Case { definition: &attach_volume::DEFINITION, ..case(beside_a_volume, ask, "ACTIVE", "ACTIVE") }).await;
+}
+
+#[actix_rt::test]
+async fn detach_volume_is_proven() {
+    let ask: Ask = |life, id| life.detach(id, 1).boxed_local();
+    prove(&Case { definition: &detach_volume::DEFINITION, ..case(with_a_volume, ask, "ACTIVE", "ACTIVE") }).await;
+}
+
+#[actix_rt::test]
+async fn swap_volume_is_proven() {
+    let ask: Ask = |life, id| life.swap(id, 1, 2).boxed_local();
+    prove(&Case { definition: &swap_volume::DEFINITION, ..case(with_two_volumes, ask, "ACTIVE", "ACTIVE") }).await;
+}
+
+/// A delete that comes while a volume is being attached, at whatever step: nothing is left, and the volume is free.
+#[actix_rt::test]
+async fn a_delete_during_an_attachment_gives_the_volume_back() {
+    for held in ["attach_disk", "attach_disk:answer"] {
+        let world = World::new(2);
+        let id = InstanceId::random();
+        let life = world.live(None, None).await;
+        life.hosts_up(2).await;
+        beside_a_volume(&life, id).await;
+        world.brakes.hold(held);
+        life.attach(id, 1).await.unwrap();
+        world.brakes.reached(held).await;
+        life.delete(id).await.unwrap();
+        life.shows(id, "DELETED").await;
+        world.brakes.release(held);
+        life.settled().await;
+        life.stop().await;
+        world.check().await;
+        let word = chronova_tests::volumes::word(&world.views().await, chronova_tests::volumes::nth_volume(id, 1));
+        assert_eq!(word, "available", "{held}");
+    }
 }
 
 /// A deleted server is gone for good when its time is over, even if the control plane was down meanwhile.
@@ -343,9 +562,67 @@ type Before = for<'a> fn(&'a Life, InstanceId) -> LocalBoxFuture<'a, ()>;
 /// A process of one step that leaves the server what it was when it fails.
 fn case(before: Before, ask: Ask, from: &'static str, to: &'static str) -> Case {
     let definition = &power::DEFINITION;
-    Case { definition, before, ask, from, to, failed: from, failed_after: &[], half_asked: &[] }
+    Case { definition, before, ask, from, to, failed: from, failed_after: &[], half_asked: &[], shared: false }
 }
 
 fn power(life: &Life, id: InstanceId, action: PowerAction) -> LocalBoxFuture<'_, Result<(), String>> {
     life.power(id, action).boxed_local()
+}
+
+fn resized(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        with_a_volume(life, id).await;
+        life.resize(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+#[actix_rt::test]
+async fn resize_is_proven() {
+    let ask: Ask = |life, id| life.resize(id).boxed_local();
+    let case = case(with_a_volume, ask, "ACTIVE", "VERIFY_RESIZE");
+    prove(&Case { definition: &move_instance::DEFINITION, shared: true, ..case }).await;
+}
+
+#[actix_rt::test]
+async fn migration_of_a_stopped_server_is_proven() {
+    let ask: Ask = |life, id| life.migrate(id).boxed_local();
+    prove(&Case { definition: &move_instance::DEFINITION, ..case(stopped, ask, "SHUTOFF", "VERIFY_RESIZE") }).await;
+}
+
+#[actix_rt::test]
+async fn confirm_resize_is_proven() {
+    let ask: Ask = |life, id| life.confirm_resize(id).boxed_local();
+    let case = case(resized, ask, "VERIFY_RESIZE", "ACTIVE");
+    prove(&Case { definition: &confirm_resize::DEFINITION, shared: true, ..case }).await;
+}
+
+#[actix_rt::test]
+async fn revert_resize_is_proven() {
+    let ask: Ask = |life, id| life.revert_resize(id).boxed_local();
+    let case = case(resized, ask, "VERIFY_RESIZE", "ACTIVE");
+    prove(&Case { definition: &revert_resize::DEFINITION, shared: true, ..case }).await;
+}
+
+#[actix_rt::test]
+async fn delete_of_a_resized_server_is_proven() {
+    let ask: Ask = |life, id| life.delete(id).boxed_local();
+    let definition = &delete_instance::DEFINITION;
+    let case = case(resized, ask, "VERIFY_RESIZE", "DELETED");
+    prove(&Case { definition, failed: "DELETED", shared: true, ..case }).await;
+}
+
+#[actix_rt::test]
+async fn delete_during_a_resize_is_proven() {
+    let ask: Ask = |life, id| {
+        async move {
+            life.resize(id).await?;
+            life.delete(id).await
+        }
+        .boxed_local()
+    };
+    let half_asked: &[&str] = &["VERIFY_RESIZE"];
+    let definition = &delete_instance::DEFINITION;
+    prove(&Case { definition, failed: "DELETED", half_asked, ..case(built, ask, "ACTIVE", "DELETED") }).await;
 }

@@ -26,6 +26,7 @@ pub mod health;
 pub mod links;
 pub mod metrics;
 pub mod microversion;
+pub mod openapi;
 pub mod paging;
 pub mod policy;
 pub mod query;

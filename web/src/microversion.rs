@@ -188,7 +188,7 @@ fn listed(headers: &HeaderMap, service_type: &str) -> Option<String> {
         .last()
 }
 
-fn strict(text: &str) -> Option<Microversion> {
+pub(crate) fn strict(text: &str) -> Option<Microversion> {
     let (major, minor) = text.split_once('.')?;
     Some(v(number(major, false)?, number(minor, true)?))
 }

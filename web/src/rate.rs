@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(limits.take("other", begin), Ok(()), "each project has its own");
         assert_eq!(limits.take("p", begin + Duration::from_millis(500)), Ok(()));
         assert_eq!(limits.take("p", begin + Duration::from_millis(600)), Err(1));
-        let later = begin + Duration::from_secs(60);
+        let later = begin + Duration::from_mins(1);
         assert_eq!((0..4).filter(|_| limits.take("p", later).is_ok()).count(), 3, "it never holds more than the burst");
         assert!(RateLimits::new(0.0, 3).is_none());
     }

@@ -22,7 +22,7 @@ use crate::pipeline::{self, Facts, Incoming};
 use crate::reply::{Reply, ReplyBody};
 use crate::route::{Method, Service};
 use crate::tables::Routers;
-use crate::{cors, discovery};
+use crate::{cors, discovery, openapi};
 
 /// An address to listen on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,6 +188,7 @@ fn outside_services(front: &Front<'_>, request: &HttpRequest) -> Reply {
             discovery::index(&format!("{}://{}", info.scheme(), info.host()))
         }
         "/healthz" => front.app.health.report(),
+        "/openapi.json" => openapi::answer(request.query_string()),
         "/metrics" => match front.app.metrics.render() {
             Ok(text) => Reply::bytes(200, "text/plain; version=0.0.4; charset=utf-8", text),
             Err(error) => {

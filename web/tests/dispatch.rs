@@ -378,3 +378,44 @@ async fn cross_origin() {
     let get = send(compute("GET", "/things").insert_header(("Origin", "http://valid.example.com"))).await;
     assert_eq!(get.header("Access-Control-Allow-Origin"), Some("http://valid.example.com"));
 }
+
+#[actix_web::test]
+async fn a_project_that_asks_too_fast_is_held_up_and_no_other() {
+    let config = WebConfig { rate_limit: 0.001, rate_limit_burst: 2, ..WebConfig::default() };
+    let policy = Enforcer::new(&config.policy, &Overrides::default()).unwrap();
+    let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
+    let app = Arc::new(App::new(config, policy, Authentication::NoAuth, metrics));
+    let routers = Arc::new(Routers::of(&[(Service::Compute, &[THINGS])]));
+    let configured = server::configure(app, routers, None);
+    let service = test::init_service(actix_web::App::new().configure(configured)).await;
+    let ask = async |token: &str| {
+        let request = TestRequest::with_uri("/compute/v2.1/things").insert_header(("X-Auth-Token", token));
+        let answer = test::call_service(&service, request.to_request()).await;
+        let wait = answer.headers().get("Retry-After").and_then(|value| value.to_str().ok()).map(str::to_owned);
+        (answer.status().as_u16(), wait)
+    };
+    for (token, status) in [("alice:web", 200), ("bob:web", 200), ("alice:web", 429), ("eve:other", 200)] {
+        assert_eq!(ask(token).await.0, status, "{token}");
+    }
+    assert!(ask("alice:web").await.1.is_some_and(|seconds| seconds.parse::<u64>().unwrap() > 900));
+    for _ in 0..5 {
+        assert_eq!(ask("admin:web").await.0, 200, "administrators are not held up");
+    }
+}
+
+#[actix_web::test]
+async fn the_apis_describe_themselves() {
+    let config = WebConfig::default();
+    let policy = Enforcer::new(&config.policy, &Overrides::default()).unwrap();
+    let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
+    let app = Arc::new(App::new(config, policy, Authentication::NoAuth, metrics));
+    let configured = server::configure(app, Arc::new(Routers::of(&[])), None);
+    let service = test::init_service(actix_web::App::new().configure(configured)).await;
+    for (path, status) in [("/openapi.json", 200), ("/openapi.json?version=2.6", 200), ("/openapi.json?version=3", 400)]
+    {
+        let answer = test::call_service(&service, TestRequest::with_uri(path).to_request()).await;
+        assert_eq!(answer.status().as_u16(), status, "{path}");
+        let body: Value = test::read_body_json(answer).await;
+        assert!(status != 200 || body["openapi"] == "3.1.0", "{path}");
+    }
+}

@@ -36,7 +36,8 @@ pub fn found(host: HostId, believed: Believed<'_>, seen: Power) -> Remedy {
         // Placed is recorded before a guest is made: a guest without it is left over from an attempt given up.
         None => Remedy::Destroy,
         Some(placed) if placed.host != host => Remedy::Destroy,
-        Some(_) if matches!(server.phase, Phase::Building { .. }) => Remedy::Nothing,
+        // Its process has the word until it runs.
+        Some(_) if matches!(server.phase, Phase::Building { .. } | Phase::Offloaded { .. }) => Remedy::Nothing,
         Some(_) if server.power() == seen => Remedy::Nothing,
         Some(_) => Remedy::Look,
     }

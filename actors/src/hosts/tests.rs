@@ -16,7 +16,7 @@ const ELSEWHERE: HostId = HostId(Uuid::from_u128(2));
 const PROCESS: ProcessId = ProcessId(Uuid::from_u128(3));
 const SERVER: InstanceId = InstanceId(Uuid::from_u128(4));
 
-const PHASES: [Phase; 7] = [
+const PHASES: [Phase; 11] = [
     Phase::Building { process: PROCESS, stage: Stage::Spawning },
     Phase::Active { power: Power::Running },
     Phase::Stopped { power: Power::Shutdown },
@@ -24,6 +24,10 @@ const PHASES: [Phase; 7] = [
     Phase::Paused { power: Power::Paused },
     Phase::Suspended { power: Power::Shutdown },
     Phase::SoftDeleted { power: Power::Shutdown, since: Timestamp(7) },
+    Phase::Rescued { power: Power::Running },
+    Phase::Shelved { power: Power::Shutdown, since: Timestamp(7) },
+    Phase::Offloaded { power: Power::Shutdown },
+    Phase::Resized { power: Power::Running, since: Timestamp(7) },
 ];
 
 fn server(phase: Phase, host: Option<HostId>) -> Alive {
@@ -80,7 +84,7 @@ fn a_servers_own_guest_is_looked_at_when_it_is_not_as_recorded() {
         let recorded = server.alive().unwrap().power();
         for seen in [Power::NoState, Power::Running, Power::Paused, Power::Shutdown, Power::Crashed, Power::Suspended] {
             let expected = match phase {
-                Phase::Building { .. } => Remedy::Nothing,
+                Phase::Building { .. } | Phase::Offloaded { .. } => Remedy::Nothing,
                 _ if seen == recorded => Remedy::Nothing,
                 _ => Remedy::Look,
             };

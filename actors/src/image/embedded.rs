@@ -2,32 +2,35 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use chronova_events::envelope::Meta;
-use chronova_events::ids::{ImageId, ProjectId};
-use chronova_events::image::{Content, Record};
+use chronova_events::ids::{ImageId, InstanceId, ProjectId, UploadId};
+use chronova_events::image::{Content, ImageAttributes, ImageCreated, Record, Visibility};
 use chronova_events::instance::ImageSnapshot;
 use chronova_hypervisor::driver::{ByteStream, DriverError, DriverResult, ImageSource};
 use chronova_hypervisor::guest::ImageRef;
 use chronova_projections::images::is_visible;
 use chronova_projections::views::Views;
 
-use super::files::ImageFiles;
-use super::{ImageAggregate, ImageCommand};
+use super::files::{ImageFiles, Incoming, ReceiveError};
+use super::{ImageAggregate, ImageCommand, ImageReject};
+use crate::aggregate::CommandError;
 use crate::gateway::Gateway;
-use crate::ports::{Images, PortError};
+use crate::ports::{ImageDraft, Images, PortError};
 
 /// The images of this process.
 #[derive(Debug)]
 pub struct EmbeddedImages {
     pub files: ImageFiles,
     views: Arc<Views>,
+    gateway: Arc<Gateway>,
 }
 
 impl EmbeddedImages {
-    pub fn new(files: ImageFiles, views: Arc<Views>) -> Arc<Self> {
-        Arc::new(Self { files, views })
+    pub fn new(files: ImageFiles, views: Arc<Views>, gateway: Arc<Gateway>) -> Arc<Self> {
+        Arc::new(Self { files, views, gateway })
     }
 
     /// Call before anything is served, with views that have caught up: gives up uploads that a crash cut off and removes
@@ -54,6 +57,36 @@ impl EmbeddedImages {
             tracing::error!(%image, "the bytes of an image are missing: restore them from a backup, or delete the image");
         }
         Ok(())
+    }
+}
+
+impl EmbeddedImages {
+    /// Has a command decided, and waits until the read models show it.
+    async fn send(&self, image: ImageId, command: ImageCommand, meta: &Arc<Meta>) -> Result<(), PortError> {
+        let committed =
+            self.gateway.send::<ImageAggregate>(&image, command, Arc::clone(meta)).await.map_err(port_error)?;
+        match self.views.wait_for(committed.position, PATIENCE).await {
+            true => Ok(()),
+            false => Err(PortError::Unavailable("the image read models lag behind".to_owned())),
+        }
+    }
+}
+
+/// How long a call waits for the read models to show what it did; they lag by microseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn port_error(error: CommandError<ImageReject>) -> PortError {
+    let reject = match error {
+        CommandError::Rejected(reject) => reject,
+        CommandError::Unavailable(error) => return PortError::Unavailable(error.to_string()),
+    };
+    let message = reject.to_string();
+    match reject {
+        ImageReject::NotFound => PortError::NotFound(message),
+        ImageReject::Protected => PortError::Forbidden(message),
+        ImageReject::IdTaken(_) | ImageReject::NotInState { .. } => PortError::Conflict(message),
+        ImageReject::TooMany { .. } => PortError::Forbidden(message),
+        _ => PortError::Invalid(message),
     }
 }
 
@@ -93,6 +126,78 @@ impl Images for EmbeddedImages {
             Some(found) => snapshot(&found),
             None => Err(PortError::NotFound(format!("Image {image} could not be found."))),
         }
+    }
+
+    async fn create(&self, draft: ImageDraft, meta: Arc<Meta>) -> Result<(), PortError> {
+        let attributes = ImageAttributes {
+            name: Some(draft.name),
+            owner: Some(draft.owner),
+            visibility: Visibility::Private,
+            disk_format: Some(draft.format),
+            container_format: Some("bare".to_owned()),
+            min_disk_gib: draft.min_disk_gib,
+            min_ram_mib: u32::try_from(draft.min_memory_mib).unwrap_or(u32::MAX),
+            protected: false,
+            hidden: false,
+            tags: Vec::new(),
+            properties: draft.properties,
+        };
+        let image = draft.image;
+        self.send(image, ImageCommand::Create(ImageCreated { image, attributes }), &meta).await
+    }
+
+    async fn upload(&self, image: ImageId, bytes: ByteStream, meta: Arc<Meta>) -> Result<(), PortError> {
+        let gone = || PortError::NotFound(format!("Image {image} could not be found."));
+        let found = match self.gateway.look::<ImageAggregate>(&image).await {
+            Ok(state) => state.here().cloned().ok_or_else(gone)?,
+            Err(error) => return Err(PortError::Unavailable(error.to_string())),
+        };
+        if matches!(found.content, Content::Active(_) | Content::Deactivated(_)) {
+            return Ok(());
+        }
+        let upload = UploadId::random();
+        self.send(image, ImageCommand::StartUpload(upload), &meta).await?;
+        let format = found.attributes.disk_format.unwrap_or_default();
+        let stored = self.files.receive(Incoming { image, upload, format, announced: None }, bytes).await;
+        let error = match stored {
+            Ok(stored) => match self.send(image, ImageCommand::Store(stored), &meta).await {
+                Ok(()) => return Ok(()),
+                Err(error) => {
+                    // Refused for good: the image is gone. Otherwise the file may count yet.
+                    if !matches!(error, PortError::Unavailable(_)) {
+                        let _ = self.files.remove(image).await;
+                    }
+                    return Err(error);
+                }
+            },
+            Err(ReceiveError::Sender(reason)) => PortError::Unavailable(reason),
+            Err(error @ (ReceiveError::Full | ReceiveError::TooLarge(_))) => PortError::Forbidden(error.to_string()),
+            Err(error) => PortError::Invalid(error.to_string()),
+        };
+        self.send(image, ImageCommand::AbandonUpload { upload, reason: error.to_string() }, &meta).await?;
+        Err(error)
+    }
+
+    async fn delete(&self, image: ImageId, meta: Arc<Meta>) -> Result<(), PortError> {
+        self.send(image, ImageCommand::Delete, &meta).await?;
+        if let Err(error) = self.files.remove(image).await {
+            tracing::warn!(%image, %error, "the bytes of a deleted image could not be removed");
+        }
+        Ok(())
+    }
+
+    async fn backups(&self, instance: InstanceId, kind: &str) -> Result<Vec<ImageId>, PortError> {
+        let instance = instance.to_string();
+        let wanted = [("instance_uuid", instance.as_str()), ("image_type", "backup"), ("backup_type", kind)];
+        let says = |image: &Record, name: &str, value: &str| {
+            image.attributes.properties.iter().any(|(key, has)| key == name && has == value)
+        };
+        let mut found = self.views.images.read(chronova_projections::images::Images::all);
+        found.retain(|image| {
+            matches!(image.content, Content::Active(_)) && wanted.iter().all(|(name, value)| says(image, name, value))
+        });
+        found.sort_by_key(|image| std::cmp::Reverse((image.created_at, image.id)));
+        Ok(found.iter().map(|image| image.id).collect())
     }
 }
 

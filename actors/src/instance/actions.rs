@@ -33,6 +33,18 @@ pub enum Action {
     UpdateTags,
     AttachInterface,
     DetachInterface,
+    AttachVolume,
+    DetachVolume,
+    SwapVolume,
+    CreateImage,
+    CreateBackup,
+    Rebuild,
+    Rescue,
+    Unrescue,
+    Shelve,
+    ShelveOffload,
+    Unshelve,
+    ChangePassword,
     Resize,
     Migrate,
     ConfirmResize,
@@ -96,6 +108,8 @@ const BUILT: &[&str] = &["active", "paused", "suspended", "stopped"];
 
 /// Where interfaces come and go.
 const PLUGGABLE: &[&str] = &["active", "paused", "stopped"];
+/// Where volumes come and go.
+const WITH_VOLUMES: &[&str] = &["active", "paused", "stopped", "resized", "soft-delete"];
 
 pub const TABLE: &[Rule] = &[
     Rule { on_host: true, ..rule(Action::Start, "start", &["stopped"]) },
@@ -123,6 +137,19 @@ pub const TABLE: &[Rule] = &[
     rule(Action::AttachInterface, "attach_interface", PLUGGABLE),
     rule(Action::DetachInterface, "detach_interface", PLUGGABLE),
     Rule { tasks: Tasks::Any, launched: false, ..rule(Action::UpdateTags, "update tags", BUILT) },
+    rule(Action::AttachVolume, "attach_volume", WITH_VOLUMES),
+    rule(Action::DetachVolume, "detach_volume", WITH_VOLUMES),
+    rule(Action::SwapVolume, "swap_volume", &["active", "paused", "resized"]),
+    // The lock is meant against changes, and these change nothing.
+    Rule { heeds_lock: false, ..rule(Action::CreateImage, "createImage", BUILT) },
+    Rule { heeds_lock: false, ..rule(Action::CreateBackup, "createBackup", BUILT) },
+    rule(Action::Rebuild, "rebuild", &["active", "stopped", "error"]),
+    rule(Action::Rescue, "rescue", &["active", "stopped", "error"]),
+    rule(Action::Unrescue, "unrescue", &["rescued"]),
+    rule(Action::Shelve, "shelve", BUILT),
+    rule(Action::ShelveOffload, "shelveOffload", &["shelved"]),
+    rule(Action::Unshelve, "unshelve", &["shelved", "shelved_offloaded"]),
+    rule(Action::ChangePassword, "changePassword", &["active"]),
     rule(Action::Resize, "resize", &["active", "stopped"]),
     rule(Action::Migrate, "migrate", &["active", "stopped"]),
     rule(Action::ConfirmResize, "confirmResize", &["resized"]),

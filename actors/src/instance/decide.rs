@@ -13,13 +13,16 @@ use chronova_events::instance::{
 };
 
 use super::actions::{Action, admit, check_lock};
-use super::{Asker, Change, InstanceCommand, InstanceReject, interfaces, labels, moving};
+use super::{Asker, Change, InstanceCommand, InstanceReject, interfaces, labels, moving, volumes, work};
 
-type Decision = Result<Vec<InstanceEvent>, InstanceReject>;
+pub(super) type Decision = Result<Vec<InstanceEvent>, InstanceReject>;
 
 pub fn decide(state: &Instance, command: InstanceCommand) -> Decision {
     let (server, command) = match (state, command) {
         (Instance::Absent, InstanceCommand::Build(request)) => return one(*request),
+        (Instance::Absent, InstanceCommand::BuildMapped { request, mapped }) => {
+            return Ok(vec![(*request).into(), (*mapped).into()]);
+        }
         (Instance::Absent, _) => return Err(InstanceReject::NotFound),
         (Instance::Alive(_) | Instance::Deleted(_), InstanceCommand::Erase { erasure }) => {
             return one(PersonalErased { erasure });
@@ -29,10 +32,12 @@ pub fn decide(state: &Instance, command: InstanceCommand) -> Decision {
         (Instance::Alive(server), command) => (server, command),
     };
     match command {
-        InstanceCommand::Build(request) => match server.request.process == request.process {
-            true => Ok(vec![]),
-            false => Err(InstanceReject::Exists),
-        },
+        InstanceCommand::Build(request) | InstanceCommand::BuildMapped { request, .. } => {
+            match server.request.process == request.process {
+                true => Ok(vec![]),
+                false => Err(InstanceReject::Exists),
+            }
+        }
         InstanceCommand::Delete { process, force, asker } => delete(server, process, force, asker),
         InstanceCommand::SoftDelete { process, asker } => soft_delete(server, process, asker),
         InstanceCommand::Restore { process, asker } => {
@@ -52,14 +57,16 @@ pub fn decide(state: &Instance, command: InstanceCommand) -> Decision {
         InstanceCommand::RefreshNics { nics } => interfaces::refresh(server, &nics),
         InstanceCommand::Power { process, action, asker } => power(server, process, action, asker),
         InstanceCommand::Change { changes, asker } => change(server, changes, asker),
+        InstanceCommand::Volume(command) => volumes::decide(server, command),
         InstanceCommand::Lock { lock: wanted } => lock(server, wanted),
         InstanceCommand::Unlock { by_admin } => unlock(server, by_admin),
+        InstanceCommand::Work(command) => work::decide(server, *command),
         InstanceCommand::Move(command) => moving::decide(server, *command),
         record => record_of(server, record),
     }
 }
 
-fn one(event: impl Into<InstanceEvent>) -> Decision {
+pub(super) fn one(event: impl Into<InstanceEvent>) -> Decision {
     Ok(vec![event.into()])
 }
 
@@ -77,6 +84,10 @@ fn soft_delete(server: &Alive, process: ProcessId, asker: Asker) -> Decision {
     match admit(server, Action::SoftDelete, asker) {
         Err(InstanceReject::NeverLaunched { .. }) => return delete(server, process, false, asker),
         other => other?,
+    }
+    // There is no guest that could be switched off and on again.
+    if server.is_offloaded() {
+        return delete(server, process, false, asker);
     }
     // What can be restored is on one host and has one flavor.
     if server.moving.is_some() {
@@ -162,6 +173,7 @@ fn unlock(server: &Alive, by_admin: bool) -> Decision {
 
 fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
     let built_by = server.building();
+    let placed_by = server.placing();
     let at_work = server.ongoing.map(|ongoing| ongoing.process());
     let turn = |of: Option<ProcessId>, process| match of == Some(process) {
         true => Ok(()),
@@ -172,11 +184,11 @@ fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
             if server.placement.as_ref().is_some_and(|now| now.host == placed.host && now.process == placed.process) {
                 return Ok(vec![]);
             }
-            turn(built_by, placed.process)?;
+            turn(placed_by, placed.process)?;
             one(placed)
         }
         InstanceCommand::RecordScheduled { placed, scheduled } => {
-            turn(built_by, scheduled.process)?;
+            turn(placed_by, scheduled.process)?;
             match placed {
                 Some(placed) if server.placement.as_ref().is_some_and(|now| now.host == placed.host) => Ok(vec![]),
                 Some(placed) => Ok(vec![(*scheduled).into(), placed.into()]),
@@ -187,7 +199,7 @@ fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
             if server.placement.is_none() {
                 return Ok(vec![]);
             }
-            turn(built_by, process)?;
+            turn(placed_by, process)?;
             one(Unplaced { process, host, reason })
         }
         InstanceCommand::RecordNetwork(allocated) => {
@@ -234,12 +246,14 @@ fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
         }
         InstanceCommand::Observe { host, power } => {
             let here = server.placement.as_ref().is_some_and(|placed| placed.host == host);
-            match here && built_by.is_none() && server.power() != power {
+            match here && placed_by.is_none() && server.power() != power {
                 true => one(PowerObserved { host, power }),
                 false => Ok(vec![]),
             }
         }
         InstanceCommand::Build(_)
+        | InstanceCommand::BuildMapped { .. }
+        | InstanceCommand::Volume(_)
         | InstanceCommand::Delete { .. }
         | InstanceCommand::Power { .. }
         | InstanceCommand::SoftDelete { .. }
@@ -255,6 +269,7 @@ fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
         | InstanceCommand::Change { .. }
         | InstanceCommand::Lock { .. }
         | InstanceCommand::Unlock { .. }
+        | InstanceCommand::Work(_)
         | InstanceCommand::Move(_)
         | InstanceCommand::Erase { .. } => Ok(vec![]),
     }

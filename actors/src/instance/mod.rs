@@ -5,18 +5,21 @@
 
 pub mod actions;
 pub mod decide;
+pub mod disks;
 mod interfaces;
 mod labels;
 pub mod moving;
+mod volumes;
+pub mod work;
 
 #[cfg(test)]
 mod tests;
 
 use chronova_events::envelope::{StreamId, Timestamp};
-use chronova_events::ids::{ErasureId, HostId, InstanceId, PortId, ProcessId};
+use chronova_events::ids::{AttachmentId, BlockDeviceId, ErasureId, HostId, InstanceId, PortId, ProcessId, VolumeId};
 use chronova_events::instance::{
-    BuildRequested, DeclaredState, DiskConfig, FaultInfo, Instance, InstanceEvent, Locked, NetworkAllocated, NicInfo,
-    Pairs, Placed, Power, PowerAction, RequestedNic, Scheduled,
+    BlockDevice, BlockDevicesMapped, BuildRequested, DeclaredState, DiskConfig, FaultInfo, Instance, InstanceEvent,
+    Locked, NetworkAllocated, NicInfo, Pairs, Placed, Power, PowerAction, RequestedNic, Scheduled,
 };
 use thiserror::Error;
 
@@ -29,6 +32,12 @@ pub enum InstanceAggregate {}
 #[derive(Debug, Clone)]
 pub enum InstanceCommand {
     Build(Box<BuildRequested>),
+    /// As `Build`, with disks beyond those of image and flavor.
+    BuildMapped {
+        request: Box<BuildRequested>,
+        mapped: Box<BlockDevicesMapped>,
+    },
+    Volume(VolumeCommand),
     Delete {
         process: ProcessId,
         /// Nova's `forceDelete`.
@@ -95,6 +104,8 @@ pub enum InstanceCommand {
     Unlock {
         by_admin: bool,
     },
+    /// What changes its disks or its place.
+    Work(Box<work::WorkCommand>),
     /// Another flavor, another host; boxed, because it is large.
     Move(Box<moving::MoveCommand>),
     /// The personal data so far is being erased; the server may be long gone.
@@ -163,6 +174,66 @@ pub enum InstanceCommand {
     },
 }
 
+/// What a server's volumes are asked to do, and what its processes record of them.
+#[derive(Debug, Clone)]
+pub enum VolumeCommand {
+    /// The device's name is chosen by the decision.
+    Attach {
+        process: ProcessId,
+        device: Box<BlockDevice>,
+        /// `[compute] max_disk_devices_to_attach`.
+        limit: Option<usize>,
+        asker: Asker,
+    },
+    Detach {
+        process: ProcessId,
+        volume: VolumeId,
+        asker: Asker,
+    },
+    Swap {
+        process: ProcessId,
+        old: VolumeId,
+        new: VolumeId,
+        new_attachment: AttachmentId,
+        asker: Asker,
+    },
+    SetDeletion {
+        volume: VolumeId,
+        delete_on_termination: bool,
+    },
+    RecordPrepared {
+        process: ProcessId,
+        devices: Vec<BlockDevice>,
+    },
+    RecordAttached {
+        process: ProcessId,
+        device: Box<BlockDevice>,
+    },
+    RecordAttachFailed {
+        process: ProcessId,
+        device: BlockDeviceId,
+        fault: FaultInfo,
+    },
+    RecordDetached {
+        process: ProcessId,
+        device: BlockDeviceId,
+    },
+    RecordDetachFailed {
+        process: ProcessId,
+        device: BlockDeviceId,
+        fault: FaultInfo,
+    },
+    RecordSwapped {
+        process: ProcessId,
+        device: Box<BlockDevice>,
+    },
+    RecordSwapFailed {
+        process: ProcessId,
+        device: BlockDeviceId,
+        fault: FaultInfo,
+    },
+}
+
 /// What of the caller matters to the decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asker {
@@ -227,6 +298,17 @@ pub enum InstanceReject {
     TooManyTags { limit: usize },
     #[error("no tag {tag:?}")]
     NoSuchTag { tag: String },
+    #[error("volume {volume} is attached already")]
+    VolumeAttached { volume: VolumeId },
+    #[error("volume {volume} is not attached")]
+    VolumeNotAttached { volume: VolumeId },
+    /// It is being attached, detached or exchanged.
+    #[error("volume {volume} is being worked on")]
+    VolumeBusy { volume: VolumeId },
+    #[error("volume {volume} is the root disk")]
+    RootVolume { volume: VolumeId },
+    #[error("more than {limit} disks")]
+    TooManyDisks { limit: usize },
     /// A record came from a process whose turn it is not (any more).
     #[error("the process is not the one at work on the server")]
     Superseded,

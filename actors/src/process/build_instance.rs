@@ -4,8 +4,10 @@
 //! |---|---|---|
 //! | `claim_host` | chooses a host, claims its resources in the ledger, records the host | release, record |
 //! | `allocate_network` | makes or binds the ports | deleting or unbinding them |
+//! | `prepare_volumes` | makes volumes, waits for them, reserves and connects them | giving them back, deleting those made |
 //! | `prepare_host` | image into the host's cache; networks and filters on the host | (kept: a cache, and shared) |
 //! | `spawn_guest` | disks, domain, start | destroying the guest |
+//! | `complete_volumes` | tells the volume service that the guest has its volumes | (with the attachments) |
 //!
 //! A host that fails is given up and the build tries another, `[scheduler] max_attempts` in all.
 
@@ -16,7 +18,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, Work, settled};
-use super::guest;
+use super::{build_volumes, guest};
 use crate::instance::{InstanceAggregate, InstanceCommand};
 use crate::ledger::{CELL, LedgerAggregate, LedgerCommand};
 use crate::ports::NicsWanted;
@@ -36,12 +38,18 @@ pub const DEFINITION: Definition = Definition {
             run: |work| allocate_network(work).boxed(),
             undo: Some(|work| release_network(work).boxed()),
         },
+        Step {
+            name: "prepare_volumes",
+            run: |work| prepare_volumes(work).boxed(),
+            undo: Some(|work| build_volumes::undo(work).boxed()),
+        },
         Step { name: "prepare_host", run: |work| prepare_host(work).boxed(), undo: None },
         Step {
             name: "spawn_guest",
             run: |work| spawn_guest(work).boxed(),
             undo: Some(|work| destroy_guest(work).boxed()),
         },
+        Step { name: "complete_volumes", run: |work| build_volumes::complete(work).boxed(), undo: None },
     ],
     undoes: true,
     max_attempts: |options| options.max_attempts.max(1),
@@ -65,7 +73,7 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
 
 /// What the user is told. Where hosts were tried in vain: Nova's `MaxRetriesExceeded`; what the last one said is in the
 /// details.
-fn fault(work: &Work) -> FaultInfo {
+pub(super) fn fault(work: &Work) -> FaultInfo {
     let Some(failure) = &work.running.failure else { return StepError::Again("unknown".to_owned()).fault() };
     match failure.elsewhere && work.house.options.max_attempts > 1 {
         true => exhausted(work, &format!("{} {}", failure.fault.message, failure.fault.details)),
@@ -83,13 +91,27 @@ fn exhausted(work: &Work, details: &str) -> FaultInfo {
 
 async fn claim_host(work: &Work) -> Result<Output, StepError> {
     let server = work.present_server().await?;
+    let request = Request::of_build(&server.request, &work.running.excluded, &work.house.options.availability_zone);
+    claim(work, &server, request).await
+}
+
+/// Has the scheduler choose a host, and records it.
+pub(super) async fn claim(work: &Work, server: &Alive, mut request: Request) -> Result<Output, StepError> {
     let house = &work.house;
     // A host that this very process chose before a crash stays chosen: its claim is in the ledger.
     if let Some(placed) = server.placement.as_ref().filter(|placed| placed.process == work.running.process) {
         return Ok(Output::Host { host: placed.host, hostname: placed.hostname.clone() });
     }
-    let mut request = Request::of_build(&server.request, &work.running.excluded, &house.options.availability_zone);
     request.dice = dice();
+    request.image = server.hardware_image().cloned();
+    if server.is_volume_backed() {
+        // The root disk takes no room on the host.
+        request.flavor.root_gib = 0;
+    }
+    if let Some(only) = build_volumes::only_host(work, server).await? {
+        let name = house.views.hosts.read(|hosts| hosts.get(only).map(|host| host.hostname.clone()));
+        request.requested_host = request.requested_host.or(name);
+    }
     let asked = Asked {
         request,
         server: work.instance_id(),
@@ -142,7 +164,7 @@ pub(super) async fn release_claim(work: &Work) -> Result<(), StepError> {
     Ok(())
 }
 
-async fn release_host(work: &Work) -> Result<(), StepError> {
+pub(super) async fn release_host(work: &Work) -> Result<(), StepError> {
     release_claim(work).await?;
     let Some(server) = work.server().await? else { return Ok(()) };
     let Some(placed) = server.placement else { return Ok(()) };
@@ -179,6 +201,11 @@ pub(super) async fn release_network(work: &Work) -> Result<(), StepError> {
     let Some(server) = work.server().await? else { return Ok(()) };
     work.house.networks.release(work.instance_id(), &server.request.project, work.meta.clone()).await?;
     Ok(())
+}
+
+async fn prepare_volumes(work: &Work) -> Result<Output, StepError> {
+    let (host, hostname) = host(work)?;
+    build_volumes::prepare(work, host, &hostname).await
 }
 
 async fn prepare_host(work: &Work) -> Result<Output, StepError> {

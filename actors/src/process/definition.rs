@@ -15,8 +15,9 @@ use thiserror::Error;
 
 use super::plan::Shape;
 use super::{
-    attach_interface, build_instance, confirm_resize, crash_dump, delete_instance, detach_interface, move_instance,
-    power, restore, revert_resize, soft_delete, volume,
+    attach_interface, attach_volume, build_instance, change_password, confirm_resize, crash_dump, delete_instance,
+    detach_interface, detach_volume, move_instance, offload, power, rebuild, rescue, restore, revert_resize, shelve,
+    snapshot, soft_delete, swap_volume, unrescue, unshelve, volume,
 };
 use crate::aggregate::CommandError;
 use crate::house::{House, Options};
@@ -83,6 +84,17 @@ impl Definition {
             Task::Volume { work, .. } => volume::definition(*work),
             Task::AttachInterface { .. } => &attach_interface::DEFINITION,
             Task::DetachInterface { .. } => &detach_interface::DEFINITION,
+            Task::AttachVolume(_) => &attach_volume::DEFINITION,
+            Task::DetachVolume(_) => &detach_volume::DEFINITION,
+            Task::SwapVolume { .. } => &swap_volume::DEFINITION,
+            Task::Snapshot { .. } => &snapshot::DEFINITION,
+            Task::Rebuild { .. } => &rebuild::DEFINITION,
+            Task::Rescue { .. } => &rescue::DEFINITION,
+            Task::Unrescue { .. } => &unrescue::DEFINITION,
+            Task::Shelve { .. } => &shelve::DEFINITION,
+            Task::Offload { .. } => &offload::DEFINITION,
+            Task::Unshelve { .. } => &unshelve::DEFINITION,
+            Task::ChangePassword { .. } => &change_password::DEFINITION,
             Task::MoveInstance { .. } => &move_instance::DEFINITION,
             Task::ConfirmResize { .. } => &confirm_resize::DEFINITION,
             Task::RevertResize { .. } => &revert_resize::DEFINITION,

@@ -4,8 +4,10 @@
 //! |---|---|
 //! | `call_off_build` | calls off a build or a move still at work, and waits until it has undone what it did |
 //! | `destroy_guest` | removes domain and disks, at both ends of a move; a host that is down does it when it is back |
+//! | `release_volumes` | gives the volumes back, deletes those that end with the server |
 //! | `release_network` | deletes the ports made for the server, unbinds the others |
 //! | `release_claim` | gives the resources back to the ledger |
+//! | `delete_shelved_image` | deletes the image that a shelved server's disk was kept as |
 //! | `release_quota` | gives the room back to the project, and the place in a server group to the group |
 
 use std::time::Duration;
@@ -16,7 +18,10 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, Work, settled};
-use super::{ProcessAggregate, ProcessCommand, ProcessReject, build_instance, guest, move_instance, moving};
+use super::{
+    ProcessAggregate, ProcessCommand, ProcessReject, build_instance, build_volumes, guest, imaging, move_instance,
+    moving,
+};
 use crate::aggregate::CommandError;
 use crate::instance::{InstanceAggregate, InstanceCommand};
 use crate::quota::{QuotaAggregate, QuotaCommand};
@@ -27,8 +32,10 @@ pub const DEFINITION: Definition = Definition {
     steps: &[
         Step { name: "call_off_build", run: |work| call_off_build(work).boxed(), undo: None },
         Step { name: "destroy_guest", run: |work| destroy_guest(work).boxed(), undo: None },
+        Step { name: "release_volumes", run: |work| build_volumes::give_back(work).boxed(), undo: None },
         Step { name: "release_network", run: |work| release_network(work).boxed(), undo: None },
         Step { name: "release_claim", run: |work| release_claim(work).boxed(), undo: None },
+        Step { name: "delete_shelved_image", run: |work| delete_shelved_image(work).boxed(), undo: None },
         Step { name: "release_quota", run: |work| release_quota(work).boxed(), undo: None },
     ],
     undoes: false,
@@ -96,6 +103,13 @@ async fn release_claim(work: &Work) -> Result<Output, StepError> {
     build_instance::release_claim(work).await?;
     if let Some(moving) = work.server().await?.and_then(|server| server.moving) {
         moving::release(work, moving.migration).await?;
+    }
+    Ok(Output::Nothing)
+}
+
+async fn delete_shelved_image(work: &Work) -> Result<Output, StepError> {
+    if let Some(image) = work.server().await?.and_then(|server| server.shelved) {
+        imaging::drop_image(work, image).await?;
     }
     Ok(Output::Nothing)
 }

@@ -3,20 +3,35 @@
 use std::sync::Arc;
 
 use chronova_events::ids::HostId;
-use chronova_events::instance::{Alive, ImageSnapshot, NicInfo};
-use chronova_hypervisor::driver::{DriverError, ImageSource};
-use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, RootDisk};
+use chronova_events::instance::{Alive, ImageSnapshot, NicInfo, Ongoing, Phase};
+use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, ImageSource, StopMode};
+use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RescueDisk, RescuePlace, RootDisk};
 
 use super::definition::{StepError, Work};
+use super::disks::volumes;
 use crate::config_drive;
+use crate::instance::disks;
 use crate::ports::Images;
 
 /// Brings image, networks and filters to the host.
 pub(super) async fn prepare(work: &Work, host: HostId, server: &Alive) -> Result<(), StepError> {
     let driver = work.driver(host)?;
-    if let Some(image) = &server.request.image {
+    if let Some(image) = server.root_image() {
         let source: Arc<dyn ImageSource> = Arc::new(Source(Arc::clone(&work.house.images)));
         driver.ensure_image(&image_ref(image), source).await?;
+    }
+    connect(work, host, server).await
+}
+
+/// As [`prepare`]; an image that is deleted is taken from the host that the server is on.
+pub(super) async fn prepare_from(work: &Work, from: HostId, host: HostId, server: &Alive) -> Result<(), StepError> {
+    if let Some(image) = server.root_image() {
+        let first = Source(Arc::clone(&work.house.images));
+        let source: Arc<dyn ImageSource> = match work.house.fleet.driver(from) {
+            Some(driver) => Arc::new(Fallback { first, driver }),
+            None => Arc::new(first),
+        };
+        work.driver(host)?.ensure_image(&image_ref(image), source).await?;
     }
     connect(work, host, server).await
 }
@@ -37,7 +52,7 @@ pub(super) async fn connect(work: &Work, host: HostId, server: &Alive) -> Result
 /// Creates and starts the guest.
 pub(super) async fn spawn(work: &Work, host: HostId, server: &Alive) -> Result<(), StepError> {
     let driver = work.driver(host)?;
-    let spec = spec(work, server).await?;
+    let spec = spec(work, server, None).await?;
     let _turn = turn_of(work, host).await;
     driver.spawn(&spec).await?;
     Ok(())
@@ -46,7 +61,7 @@ pub(super) async fn spawn(work: &Work, host: HostId, server: &Alive) -> Result<(
 /// Defines the guest over disks that are there, and starts it if it is to be `on`.
 pub(super) async fn install(work: &Work, host: HostId, server: &Alive, on: bool) -> Result<(), StepError> {
     let driver = work.driver(host)?;
-    let spec = spec(work, server).await?;
+    let spec = spec(work, server, None).await?;
     let _turn = turn_of(work, host).await;
     driver.install(&spec, on).await?;
     Ok(())
@@ -58,8 +73,67 @@ async fn turn_of(work: &Work, host: HostId) -> Option<tokio::sync::OwnedSemaphor
     Arc::clone(&member.builds).acquire_owned().await.ok()
 }
 
-async fn spec(work: &Work, server: &Alive) -> Result<GuestSpec, StepError> {
+/// How long a guest is given to power itself off: what its image says, or the option.
+pub(super) fn graceful(work: &Work, server: &Alive) -> StopMode {
+    let properties = server.request.image.iter().flat_map(|image| image.properties.iter());
+    let own =
+        properties.into_iter().find(|(key, _)| key == "os_shutdown_timeout").and_then(|(_, text)| text.parse().ok());
+    StopMode::Graceful { timeout_seconds: own.unwrap_or(work.house.options.shutdown_timeout) }
+}
+
+/// Starts a guest that was switched off for something that came to nothing, if its server is active.
+pub(super) async fn start_again(work: &Work, server: &Alive) -> Result<(), StepError> {
+    let active = matches!(server.phase, Phase::Active { .. });
+    let Some(placed) = server.placement.as_ref().filter(|_| active) else { return Ok(()) };
+    if !work.host_answers(placed.host)? {
+        return Ok(());
+    }
+    connect(work, placed.host, server).await?;
+    match work.driver(placed.host)?.start(work.instance_id()).await {
+        Ok(()) | Err(DriverError::NoSuchGuest(_) | DriverError::Unreachable(_)) => Ok(()),
+        Err(error) => Err(StepError::Again(error.to_string())),
+    }
+}
+
+/// A delete may have come while a guest was being made, and found none to remove.
+pub(super) async fn yield_to_delete(work: &Work, host: HostId) -> Result<(), StepError> {
+    match work.server().await? {
+        None => destroy(work, host).await,
+        Some(server) if matches!(server.ongoing, Some(Ongoing::Delete { .. })) => destroy(work, host).await,
+        Some(server) if server.is_soft_deleted() || matches!(server.ongoing, Some(Ongoing::SoftDelete { .. })) => {
+            work.driver(host)?.stop(work.instance_id(), StopMode::Hard).await?;
+            Ok(())
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// Gives the guest its definition anew; with a rescue disk made of `rescue`, where that is said.
+pub(super) async fn reshape(
+    work: &Work,
+    host: HostId,
+    server: &Alive,
+    renew: Renew,
+    rescue: Option<&ImageSnapshot>,
+) -> Result<(), StepError> {
+    let driver = work.driver(host)?;
+    let spec = spec(work, server, rescue).await?;
+    let _turn = turn_of(work, host).await;
+    match driver.reshape(&spec, renew).await {
+        Ok(()) => yield_to_delete(work, host).await,
+        Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
+        Err(error) => Err(super::imaging::final_word(error.into())),
+    }
+}
+
+async fn spec(work: &Work, server: &Alive, rescue: Option<&ImageSnapshot>) -> Result<GuestSpec, StepError> {
     let realisation = work.house.networks.realise(&server.nics).await?;
+    let rescue_disk = rescue.map(|image| RescueDisk { image: image_ref(image), stable: place(image) });
+    // A guest rescued by the rescue image alone has the hardware that this image asks for.
+    let shape = match (rescue, &rescue_disk) {
+        (Some(image), Some(disk)) if disk.stable.is_none() => Some(image),
+        _ => server.hardware_image(),
+    };
     Ok(GuestSpec {
         instance: work.instance_id(),
         domain_name: work.house.domain_name(work.instance_id(), server.request.number),
@@ -70,12 +144,11 @@ async fn spec(work: &Work, server: &Alive) -> Result<GuestSpec, StepError> {
         vcpus: server.request.flavor.vcpus,
         memory_mib: server.request.flavor.memory_mib,
         root: server
-            .request
-            .image
-            .as_ref()
+            .root_image()
             .map(|image| RootDisk { image: image_ref(image), size_gib: server.request.flavor.root_gib }),
-        ephemeral_gib: server.request.flavor.ephemeral_gib,
-        swap_mib: server.request.flavor.swap_mib,
+        ephemerals_gib: disks::ephemerals(server),
+        swap_mib: disks::swap(server),
+        volumes: volumes(server),
         nics: realisation.nics,
         config_drive: match server.request.config_drive {
             true => Some(
@@ -84,8 +157,16 @@ async fn spec(work: &Work, server: &Alive) -> Result<GuestSpec, StepError> {
             ),
             false => None,
         },
-        hardware: server.request.image.as_ref().map(|image| image.properties.clone()).unwrap_or_default(),
+        hardware: shape.map(|image| image.properties.clone()).unwrap_or_default(),
+        rescue: rescue_disk,
     })
+}
+
+/// Nova's `check_hw_rescue_props`: either property asks for a rescue that leaves the devices in their places.
+fn place(image: &ImageSnapshot) -> Option<RescuePlace> {
+    let property = |name: &str| image.properties.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
+    let (device, bus) = (property("hw_rescue_device"), property("hw_rescue_bus"));
+    (device.is_some() || bus.is_some()).then(|| RescuePlace { cdrom: device.as_deref() == Some("cdrom"), bus })
 }
 
 /// Brings an interface's network and filter to the host, and the interface into the guest.
@@ -161,7 +242,23 @@ pub(crate) struct Source(pub Arc<dyn Images>);
 
 #[async_trait::async_trait]
 impl ImageSource for Source {
-    async fn open(&self, image: &ImageRef) -> Result<chronova_hypervisor::driver::ByteStream, DriverError> {
+    async fn open(&self, image: &ImageRef) -> Result<ByteStream, DriverError> {
         self.0.open(image).await
+    }
+}
+
+/// The image service, or what a host has in its cache.
+struct Fallback {
+    first: Source,
+    driver: Arc<dyn Driver>,
+}
+
+#[async_trait::async_trait]
+impl ImageSource for Fallback {
+    async fn open(&self, image: &ImageRef) -> Result<ByteStream, DriverError> {
+        match self.first.open(image).await {
+            Ok(content) => Ok(content),
+            Err(error) => self.driver.read_image(image).await.map_err(|_| error),
+        }
     }
 }

@@ -8,28 +8,49 @@
 //! | [`perform`] | does what the plan says and records it |
 //! | [`interference`] | how the proofs make steps fail and repeat |
 //! | [`supervisor`] | begins what was asked for, and goes on with it after a crash |
+//! | `turn`, `guest`, `imaging` | what several processes do |
+//! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore` | the processes |
+//! | `attach_interface`, `detach_interface`, [`volume`] | and these |
+//! | `attach_volume`, `detach_volume`, `swap_volume` | those of a server's volumes; `disks` and `build_volumes` are theirs |
+//! | `snapshot`, `rebuild`, `rescue`, `unrescue`, `shelve`, `offload`, `unshelve`, `change_password` | and these |
 //! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore`, `attach_interface`, `detach_interface`, [`volume`] | the processes |
 //! | `move_instance`, `confirm_resize`, `revert_resize` | moves; [`moving`] is what they share |
 
 pub mod attach_interface;
+pub mod attach_volume;
 pub mod build_instance;
+mod build_volumes;
+pub mod change_password;
 pub mod confirm_resize;
 pub mod crash_dump;
 pub mod decide;
 pub mod definition;
 pub mod delete_instance;
 pub mod detach_interface;
+pub mod detach_volume;
+mod disks;
 pub(crate) mod guest;
+mod imaging;
 pub mod interference;
 pub mod move_instance;
+mod moved_volumes;
 pub(crate) mod moving;
+pub mod offload;
 pub mod perform;
 pub mod plan;
 pub mod power;
+pub mod rebuild;
+pub mod rescue;
 pub mod restore;
 pub mod revert_resize;
+pub mod shelve;
+pub mod snapshot;
 pub mod soft_delete;
 pub mod supervisor;
+pub mod swap_volume;
+mod turn;
+pub mod unrescue;
+pub mod unshelve;
 pub mod volume;
 
 use chronova_events::envelope::StreamId;

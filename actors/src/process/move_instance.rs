@@ -7,6 +7,7 @@
 //! | `stop_source` | switches the guest off | starting it, if it ran |
 //! | `copy_disks` | disks to the destination; on the same host, a copy is set aside | removing them |
 //! | `bind_network` | takes the ports to the destination | taking them back |
+//! | `attach_volumes` | takes the volumes to the destination | taking them back |
 //! | `start_target` | larger disks, domain, start if it ran | destroying the guest there |
 //!
 //! The source stays as it is until the move is confirmed. A destination that fails is given up and another tried,
@@ -19,8 +20,9 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, Work};
-use super::guest;
 use super::moving::{self, Subject};
+use super::{build_volumes, guest, moved_volumes};
+use crate::instance::disks;
 use crate::instance::moving::MoveCommand;
 use crate::scheduler::Request;
 use crate::scheduler::placing::{Asked, NotPlaced, Seat, dice};
@@ -45,6 +47,11 @@ pub const DEFINITION: Definition = Definition {
             undo: Some(|work| remove_copies(work).boxed()),
         },
         Step { name: "bind_network", run: |work| bind_network(work).boxed(), undo: Some(|work| unbind(work).boxed()) },
+        Step {
+            name: "attach_volumes",
+            run: |work| attach_volumes(work).boxed(),
+            undo: Some(|work| reattach_volumes(work).boxed()),
+        },
         Step {
             name: "start_target",
             run: |work| start_target(work).boxed(),
@@ -81,8 +88,9 @@ async fn claim_host(work: &Work) -> Result<Output, StepError> {
         return Ok(output(target));
     }
     check_disks(&subject)?;
+    moving::disks_at_rest(&subject.server)?;
     moving::set_aside(work, work.running.process).await?;
-    let asked = asked(work, &subject);
+    let asked = asked(work, &subject).await?;
     match work.house.scheduler.place(&work.house, &asked).await {
         Ok(seat) => take_seat(work, seat).await.map(|target| output(&target)),
         Err(NotPlaced::NoHost { reasons, lost }) => {
@@ -100,24 +108,33 @@ async fn claim_host(work: &Work) -> Result<Output, StepError> {
 /// Nova's libvirt driver: `Unable to resize disk down.`
 fn check_disks(subject: &Subject) -> Result<(), StepError> {
     let (old, new) = (&subject.moving.old_flavor, &subject.moving.new_flavor);
-    match new.root_gib < old.root_gib || new.ephemeral_gib < old.ephemeral_gib {
+    let root = new.root_gib < old.root_gib && !subject.server.is_volume_backed();
+    match root || new.ephemeral_gib < disks::ephemerals(&subject.server).iter().sum() {
         true => Err(StepError::fatal(500, "Resize error: Unable to resize disk down.", "")),
         false => Ok(()),
     }
 }
 
-fn asked(work: &Work, subject: &Subject) -> Asked {
+async fn asked(work: &Work, subject: &Subject) -> Result<Asked, StepError> {
     let (house, server, moving) = (&work.house, &subject.server, &subject.moving);
     let mut request = Request::of_build(&server.request, &work.running.excluded, &house.options.availability_zone);
     request.flavor = moving.new_flavor.clone();
     request.forced_host = None;
     request.requested_host.clone_from(&moving.host);
+    request.image = server.hardware_image().cloned();
+    if server.is_volume_backed() {
+        // The root disk takes no room on the host.
+        request.flavor.root_gib = 0;
+    }
+    if let Some(only) = build_volumes::only_host(work, server).await? {
+        request.requested_host = house.views.hosts.read(|hosts| hosts.get(only).map(|host| host.hostname.clone()));
+    }
     request.dice = dice();
     // A guest cannot be copied to where it is: libvirt knows it by its id. A resize may do without a copy.
     if moving.kind == MoveKind::Migrate || !house.options.allow_resize_to_same_host {
         request.excluded.insert(moving.source.host);
     }
-    Asked {
+    Ok(Asked {
         request,
         server: work.instance_id(),
         project: server.request.project.clone(),
@@ -128,7 +145,7 @@ fn asked(work: &Work, subject: &Subject) -> Asked {
         batch: 1,
         launch_index: 0,
         meta: work.meta.clone(),
-    }
+    })
 }
 
 async fn take_seat(work: &Work, seat: Seat) -> Result<Placed, StepError> {
@@ -160,7 +177,7 @@ async fn advance(work: &Work, stage: MoveStage) -> Result<(), StepError> {
 
 async fn prepare_target(work: &Work) -> Result<Output, StepError> {
     let subject = moving::mine(work).await?;
-    guest::prepare(work, subject.target()?.host, &subject.server).await?;
+    guest::prepare_from(work, subject.moving.source.host, subject.target()?.host, &subject.server).await?;
     Ok(Output::Nothing)
 }
 
@@ -168,7 +185,7 @@ async fn stop_source(work: &Work) -> Result<Output, StepError> {
     let subject = moving::mine(work).await?;
     advance(work, MoveStage::Migrating).await?;
     let mode = match subject.moving.was_active {
-        true => StopMode::Graceful { timeout_seconds: work.house.options.shutdown_timeout },
+        true => guest::graceful(work, &subject.server),
         false => StopMode::Hard,
     };
     let driver = work.driver(subject.moving.source.host)?;
@@ -214,6 +231,22 @@ async fn bind_network(work: &Work) -> Result<Output, StepError> {
 async fn unbind(work: &Work) -> Result<(), StepError> {
     let Some(subject) = moving::subject(work).await? else { return Ok(()) };
     moving::bind(work, &subject.moving.source).await
+}
+
+async fn attach_volumes(work: &Work) -> Result<Output, StepError> {
+    let subject = moving::mine(work).await?;
+    if !subject.moving.stays() {
+        moved_volumes::take(work, &subject.server, subject.target()?).await?;
+    }
+    Ok(Output::Nothing)
+}
+
+async fn reattach_volumes(work: &Work) -> Result<(), StepError> {
+    let Some(subject) = moving::subject(work).await? else { return Ok(()) };
+    match subject.moving.stays() {
+        true => Ok(()),
+        false => moved_volumes::take_back(work, &subject.server, &subject.moving.source).await,
+    }
 }
 
 async fn start_target(work: &Work) -> Result<Output, StepError> {

@@ -57,6 +57,14 @@ pub(super) fn is_mine(work: &Work, server: &Alive) -> bool {
     server.ongoing.map(|ongoing| ongoing.process()) == Some(work.running.process)
 }
 
+/// What was asked of the server's volumes before is done; nothing new can be asked for meanwhile.
+pub(super) fn disks_at_rest(server: &Alive) -> Result<(), StepError> {
+    match server.disks.iter().any(|disk| disk.work.is_some()) {
+        true => Err(StepError::Again("a volume is still being attached or detached".to_owned())),
+        false => Ok(()),
+    }
+}
+
 /// Records about the move; one that nobody waits for any more is no error.
 pub(super) async fn record(work: &Work, command: MoveCommand) -> Result<(), StepError> {
     let command = InstanceCommand::Move(Box::new(command));
@@ -156,7 +164,7 @@ pub(super) async fn pull(work: &Work, host: HostId) -> Result<(), StepError> {
 
 /// The disks that make the guest, without what was set aside.
 pub(super) async fn disks(work: &Work, driver: &Arc<dyn Driver>) -> Result<Vec<DiskFile>, StepError> {
-    let all = driver.disks(work.instance_id()).await.map_err(only_here)?;
+    let all = driver.disk_files(work.instance_id()).await.map_err(only_here)?;
     Ok(all.into_iter().filter(|disk| !disk.is_kept()).collect())
 }
 
@@ -177,7 +185,7 @@ pub(super) async fn send(
 pub(super) async fn put_kept_back(work: &Work, host: HostId) -> Result<(), StepError> {
     let driver = work.driver(host)?;
     let again = |error: DriverError| StepError::Again(error.to_string());
-    let all = driver.disks(work.instance_id()).await.map_err(again)?;
+    let all = driver.disk_files(work.instance_id()).await.map_err(again)?;
     for kept in all.iter().filter(|disk| disk.is_kept()) {
         let content = driver.read_disk(work.instance_id(), kept).await.map_err(again)?;
         driver.receive_disk(work.instance_id(), &kept.unkept(), content).await.map_err(again)?;
@@ -192,7 +200,7 @@ pub(super) async fn drop_kept(work: &Work, host: HostId) -> Result<(), StepError
     }
     let driver = work.driver(host)?;
     let again = |error: DriverError| StepError::Again(error.to_string());
-    for kept in driver.disks(work.instance_id()).await.map_err(again)?.iter().filter(|disk| disk.is_kept()) {
+    for kept in driver.disk_files(work.instance_id()).await.map_err(again)?.iter().filter(|disk| disk.is_kept()) {
         driver.remove_disk(work.instance_id(), kept).await.map_err(again)?;
     }
     Ok(())

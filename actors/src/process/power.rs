@@ -9,7 +9,8 @@
 use chronova_events::ids::HostId;
 use chronova_events::instance::{Alive, Ongoing, PowerAction};
 use chronova_events::process::{Outcome, Output, Task};
-use chronova_hypervisor::driver::{Driver, DriverError, DriverResult, StopMode};
+use chronova_hypervisor::driver::{Driver, DriverError, DriverResult};
+use chronova_hypervisor::guest::Renew;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
@@ -64,7 +65,12 @@ async fn act(work: &Work) -> Result<Output, StepError> {
     if matches!(action, PowerAction::Start | PowerAction::RebootHard | PowerAction::Resume) {
         guest::connect(work, placed.host, &server).await?;
     }
-    match ask(driver.as_ref(), work, action).await {
+    // Said to be active by an administrator while it was rescued: its own disk again.
+    if action == PowerAction::RebootHard && server.rescue.is_some() {
+        guest::reshape(work, placed.host, &server, Renew::Nothing, None).await?;
+        return Ok(Output::Nothing);
+    }
+    match ask(driver.as_ref(), work, &server, action).await {
         Ok(()) => Ok(Output::Nothing),
         Err(DriverError::NoSuchGuest(_)) if action == PowerAction::Stop => Ok(Output::Nothing),
         // What was in its memory cannot be made again: a hard reboot can be asked for.
@@ -79,14 +85,11 @@ fn keeps_memory(action: PowerAction) -> bool {
     matches!(action, PowerAction::Pause | PowerAction::Unpause | PowerAction::Suspend | PowerAction::Resume)
 }
 
-async fn ask(driver: &dyn Driver, work: &Work, action: PowerAction) -> DriverResult<()> {
+async fn ask(driver: &dyn Driver, work: &Work, server: &Alive, action: PowerAction) -> DriverResult<()> {
     let (instance, options) = (work.instance_id(), &work.house.options);
     match action {
         PowerAction::Start => driver.start(instance).await,
-        PowerAction::Stop => {
-            let mode = StopMode::Graceful { timeout_seconds: options.shutdown_timeout };
-            driver.stop(instance, mode).await
-        }
+        PowerAction::Stop => driver.stop(instance, guest::graceful(work, server)).await,
         PowerAction::RebootHard => driver.reboot_hard(instance).await,
         PowerAction::Pause => driver.pause(instance).await,
         PowerAction::Unpause => driver.unpause(instance).await,

@@ -4,7 +4,8 @@
 //! |---|---|---|
 //! | `stop_target` | switches the guest off at its destination | starting it, if it ran |
 //! | `bind_network` | takes the ports back to the source | taking them to the destination |
-//! | `start_source` | starts the guest there, if it ran | switching it off |
+//! | `attach_volumes` | takes the volumes back to the source | taking them to the destination |
+//! | `start_source` | defines the guest there with what it has now, starts it, if it ran | switching it off |
 //!
 //! What cannot be undone comes last, when nothing can fail for good any more: the destination is cleared, its claim given
 //! back. On the same host there is no way back from `start_source`, whose disks are then those of before the move; it is
@@ -16,7 +17,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, Work};
-use super::{guest, move_instance, moving};
+use super::{guest, move_instance, moved_volumes, moving};
 use crate::instance::moving::MoveCommand;
 
 pub const DEFINITION: Definition = Definition {
@@ -28,6 +29,11 @@ pub const DEFINITION: Definition = Definition {
             undo: Some(|work| start_target(work).boxed()),
         },
         Step { name: "bind_network", run: |work| bind_network(work).boxed(), undo: Some(|work| unbind(work).boxed()) },
+        Step {
+            name: "attach_volumes",
+            run: |work| attach_volumes(work).boxed(),
+            undo: Some(|work| reattach_volumes(work).boxed()),
+        },
         Step {
             name: "start_source",
             run: |work| start_source(work).boxed(),
@@ -75,6 +81,7 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
 
 async fn stop_target(work: &Work) -> Result<Output, StepError> {
     let subject = moving::mine(work).await?;
+    moving::disks_at_rest(&subject.server)?;
     let driver = work.driver(subject.target()?.host)?;
     driver.stop(work.instance_id(), StopMode::Hard).await.map_err(moving::only_here)?;
     Ok(Output::Nothing)
@@ -99,16 +106,36 @@ async fn unbind(work: &Work) -> Result<(), StepError> {
     moving::bind(work, subject.target()?).await
 }
 
+async fn attach_volumes(work: &Work) -> Result<Output, StepError> {
+    let subject = moving::mine(work).await?;
+    if !subject.moving.stays() {
+        moved_volumes::take(work, &subject.server, &subject.moving.source).await?;
+    }
+    Ok(Output::Nothing)
+}
+
+async fn reattach_volumes(work: &Work) -> Result<(), StepError> {
+    let Some(subject) = moving::subject(work).await? else { return Ok(()) };
+    match subject.moving.stays() {
+        true => Ok(()),
+        false => moved_volumes::take_back(work, &subject.server, subject.target()?).await,
+    }
+}
+
 async fn start_source(work: &Work) -> Result<Output, StepError> {
     let subject = moving::mine(work).await?;
     let host = subject.moving.source.host;
     // On the same host the guest that is there is the one that is to be replaced; see `conclude`.
-    if !subject.moving.was_active || subject.moving.stays() {
+    if subject.moving.stays() {
         return Ok(Output::Nothing);
     }
     guest::connect(work, host, &subject.server).await?;
-    work.driver(host)?.start(work.instance_id()).await.map_err(moving::only_here)?;
-    Ok(Output::Nothing)
+    let was = subject.with(&subject.moving.old_flavor);
+    match guest::install(work, host, &was, subject.moving.was_active).await {
+        // No other host has its disks as they were.
+        Err(StepError::Elsewhere(fault)) => Err(StepError::Fatal(fault)),
+        other => other.map(|()| Output::Nothing),
+    }
 }
 
 async fn stop_source(work: &Work) -> Result<(), StepError> {

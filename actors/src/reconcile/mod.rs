@@ -10,4 +10,5 @@ pub mod placement;
 pub mod quota;
 pub mod reclaim;
 pub mod server_groups;
+pub mod shelved;
 pub mod volumes;

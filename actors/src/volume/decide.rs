@@ -62,6 +62,10 @@ fn on_volume(record: &VolumeRecord, command: VolumeCommand) -> Decided {
     let volume = record.created.volume;
     match command {
         VolumeCommand::Create(created) => Err(VolumeReject::IdTaken(created.volume)),
+        // Said before: whoever says it again must not hear that the volume is somebody else's.
+        VolumeCommand::RecordReady { process, .. } if record.created.process == process && record.place.is_some() => {
+            Ok(vec![])
+        }
         VolumeCommand::RecordReady { process, host, hostname, format } => {
             by(record, process)?;
             Ok(vec![VolumeReady { volume, process, host, hostname, format }.into()])

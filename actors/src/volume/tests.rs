@@ -197,6 +197,11 @@ fn a_volume_grows_and_never_shrinks() {
 }
 
 #[test]
+fn a_maker_may_say_again_that_it_is_done() {
+    assert_eq!(decide(&in_use(), ready()), Ok(vec![]), "or it would take the bytes away again");
+}
+
+#[test]
 fn only_the_process_at_work_says_how_it_ended() {
     let late = VolumeCommand::RecordReady { process: OTHER, host: HOST, hostname: "h2".into(), format: "raw".into() };
     assert_eq!(decide(&given([created(false)]), late), Err(VolumeReject::Superseded));

@@ -25,21 +25,34 @@
 //!
 //! A move leads from `Active` or `Stopped` to `Resized`, and a confirmation or a reversion from there back.
 //! From `Active` a pause leads to `Paused` and a suspension to `Suspended`; each has its way back, and a hard reboot leads
-//! out of both.
+//! out of both. A rescue leads to `Rescued` and back, shelving to `Shelved`, from there offloading to `Offloaded`, and
+//! unshelving from either back to `Active`.
 //!
 //! While a process works on the server, `ongoing` says which. Nova's quadruple (`vm_state`, `task_state`, `power_state`,
 //! `status`) is derived in [`status`], never stored.
 
+mod block;
+mod imaging;
 mod interfaces;
 mod moving;
 pub(crate) mod older;
 mod operator;
+mod password;
 mod payloads;
+mod rebuild;
+mod rescue;
 mod scheduled;
+mod shelving;
 mod soft_delete;
 mod state;
 pub mod status;
 
+pub use block::{
+    BlockConnection, BlockDevice, BlockDevicesMapped, BlockDevicesPrepared, BlockPlace, BlockSource, Disk, DiskWork,
+    VolumeAttachFailed, VolumeAttachRequested, VolumeAttached, VolumeDeletionChanged, VolumeDetachFailed,
+    VolumeDetachRequested, VolumeDetached, VolumeSwapFailed, VolumeSwapRequested, VolumeSwapped,
+};
+pub use imaging::{Rotation, SnapshotFailed, SnapshotRequested, SnapshotTaken, WorkAdvanced, WorkStage};
 pub use interfaces::{
     NicAttachRequested, NicAttached, NicDetachFailed, NicDetachRequested, NicDetached, NicsRefreshed,
 };
@@ -48,8 +61,14 @@ pub use moving::{
     Moving, ResizeConfirmed, ResizeReverted, Resized, RevertFailed, RevertRequested,
 };
 pub use operator::{CrashDumpRequested, DeclaredState, StateDeclared};
+pub use password::{PasswordChangeFailed, PasswordChangeRequested, PasswordChanged};
 pub use payloads::*;
+pub use rebuild::{RebuildFailed, RebuildRequested, Rebuilt};
+pub use rescue::{RescueFailed, RescueRequested, Rescued, UnrescueFailed, UnrescueRequested, Unrescued};
 pub use scheduled::*;
+pub use shelving::{
+    OffloadRequested, Offloaded, ShelveFailed, ShelveRequested, Shelved, UnshelveFailed, UnshelveRequested, Unshelved,
+};
 pub use soft_delete::{RestoreFailed, RestoreRequested, Restored, SoftDeleteRequested, SoftDeleted};
 pub use state::{Alive, Instance, Ongoing, Phase, Stage};
 
@@ -128,6 +147,78 @@ noun! {
         NicDetachFailed = "nic_detach_failed" @ 1,
         /// The network service changed something about the interfaces: they are these now.
         NicsRefreshed = "nics_refreshed" @ 1,
+        /// The disks that the server was asked for with, beyond those of its image and flavor.
+        BlockDevicesMapped = "block_devices_mapped" @ 1,
+        /// A build made, reserved or connected the server's volumes, or gave them back.
+        BlockDevicesPrepared = "block_devices_prepared" @ 1,
+        /// A user asked for a volume to become a disk of the server.
+        VolumeAttachRequested = "volume_attach_requested" @ 1,
+        /// The guest has the volume.
+        VolumeAttached = "volume_attached" @ 1,
+        /// The guest could not be given the volume; it is free again.
+        VolumeAttachFailed = "volume_attach_failed" @ 1,
+        /// A user asked for a volume to be taken from the server.
+        VolumeDetachRequested = "volume_detach_requested" @ 1,
+        /// The guest does not have the volume any more.
+        VolumeDetached = "volume_detached" @ 1,
+        /// The guest kept the volume.
+        VolumeDetachFailed = "volume_detach_failed" @ 1,
+        /// Another volume is to take the place of one of the server's, with its content.
+        VolumeSwapRequested = "volume_swap_requested" @ 1,
+        /// The guest has the other volume.
+        VolumeSwapped = "volume_swapped" @ 1,
+        /// The guest goes on with the volume that it had.
+        VolumeSwapFailed = "volume_swap_failed" @ 1,
+        /// Whether a volume ends with the server was decided anew.
+        VolumeDeletionChanged = "volume_deletion_changed" @ 1,
+        /// A user asked for an image of the server's disk.
+        SnapshotRequested = "snapshot_requested" @ 1,
+        /// Work under way has come to its next stage.
+        WorkAdvanced = "work_advanced" @ 1,
+        /// The image has its bytes.
+        SnapshotTaken = "snapshot_taken" @ 1,
+        /// The image could not be made; nothing is left of it.
+        SnapshotFailed = "snapshot_failed" @ 1,
+        /// A user asked for the server to be made anew from an image.
+        RebuildRequested = "rebuild_requested" @ 1,
+        /// The server is made anew.
+        Rebuilt = "rebuilt" @ 1,
+        /// The server could not be made anew.
+        RebuildFailed = "rebuild_failed" @ 1,
+        /// A user asked for the server to be started from a rescue disk.
+        RescueRequested = "rescue_requested" @ 1,
+        /// The server runs from the rescue disk.
+        Rescued = "rescued" @ 1,
+        /// The server could not be started from the rescue disk; it is what it was.
+        RescueFailed = "rescue_failed" @ 1,
+        /// A user asked for the end of the rescue.
+        UnrescueRequested = "unrescue_requested" @ 1,
+        /// The server runs from its own disk again.
+        Unrescued = "unrescued" @ 1,
+        /// The rescue could not be ended.
+        UnrescueFailed = "unrescue_failed" @ 1,
+        /// A user asked for the server to be put away.
+        ShelveRequested = "shelve_requested" @ 1,
+        /// The server is off, and its disk is kept as an image.
+        Shelved = "shelved" @ 1,
+        /// The server could not be put away.
+        ShelveFailed = "shelve_failed" @ 1,
+        /// The shelved server is to leave its host.
+        OffloadRequested = "offload_requested" @ 1,
+        /// The shelved server is on no host any more.
+        Offloaded = "offloaded" @ 1,
+        /// A user asked for a shelved server back.
+        UnshelveRequested = "unshelve_requested" @ 1,
+        /// The server is back.
+        Unshelved = "unshelved" @ 1,
+        /// The server could not be brought back; it is shelved as before.
+        UnshelveFailed = "unshelve_failed" @ 1,
+        /// A user asked for a new password of the guest's administrator.
+        PasswordChangeRequested = "password_change_requested" @ 1,
+        /// The guest has the new password.
+        PasswordChanged = "password_changed" @ 1,
+        /// The guest has no new password.
+        PasswordChangeFailed = "password_change_failed" @ 1,
         /// A user asked for another flavor or another host.
         MoveRequested = "move_requested" @ 1,
         /// A destination was chosen and its resources claimed.

@@ -4,7 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::payloads::{DiskConfig, FaultInfo, FlavorSnapshot, Placed};
+use super::payloads::{DiskConfig, FaultInfo, FlavorSnapshot, Placed, Power};
+use super::state::{Alive, Ongoing, Phase};
+use crate::envelope::Timestamp;
 use crate::ids::{HostId, ProcessId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,6 +142,88 @@ impl Moving {
     pub fn concerns(&self, host: HostId) -> bool {
         self.source.host == host || self.target.as_ref().is_some_and(|target| target.host == host)
     }
+}
+
+/// Takes what an event says about a move into its server.
+pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Timestamp) {
+    use super::InstanceEvent as E;
+    match event {
+        E::MoveRequested(requested) => {
+            let was_active = matches!(server.phase, Phase::Active { .. });
+            server.moving = Some(Box::new(Moving::begin(requested, was_active)));
+            server.ongoing = Some(Ongoing::Move { process: requested.process });
+            if let Some(disk_config) = requested.disk_config {
+                server.request.disk_config = disk_config;
+            }
+        }
+        E::MoveTargeted(targeted) => aim(server, Some(targeted.target.clone())),
+        E::MoveUntargeted(_) => aim(server, None),
+        E::MoveAdvanced(advanced) => {
+            if let Some(moving) = &mut server.moving {
+                moving.stage = advanced.stage;
+            }
+        }
+        E::Resized(resized) => arrive(server, resized, at),
+        E::MoveFailed(failed) => {
+            let turn = server.ongoing.is_some_and(|ongoing| ongoing.process() == failed.process);
+            server.finish(failed.process);
+            server.fault = Some((failed.fault.clone(), at));
+            let moving = server.moving.take();
+            if turn && matches!(server.phase, Phase::Active { .. } | Phase::Stopped { .. }) {
+                rest(server, moving.is_some_and(|moving| moving.was_active));
+            }
+        }
+        E::ConfirmRequested(requested) => server.ongoing = Some(Ongoing::Confirm { process: requested.process }),
+        E::ResizeConfirmed(confirmed) => {
+            server.finish(confirmed.process);
+            server.moving = None;
+            if let Phase::Resized { power, .. } = server.phase {
+                server.phase = match power {
+                    Power::Shutdown | Power::Crashed => Phase::Stopped { power },
+                    _ => Phase::Active { power },
+                };
+            }
+        }
+        E::RevertRequested(requested) => server.ongoing = Some(Ongoing::Revert { process: requested.process }),
+        E::ResizeReverted(reverted) => {
+            server.finish(reverted.process);
+            server.placement = Some(reverted.placed.clone());
+            if let Some(moving) = server.moving.take() {
+                server.request.flavor = moving.old_flavor;
+                rest(server, moving.was_active);
+            }
+        }
+        E::RevertFailed(failed) => {
+            server.finish(failed.process);
+            server.fault = Some((failed.fault.clone(), at));
+        }
+        _ => {}
+    }
+}
+
+fn aim(server: &mut Alive, at: Option<Placed>) {
+    if let Some(moving) = &mut server.moving {
+        moving.target = at;
+    }
+}
+
+fn arrive(server: &mut Alive, resized: &Resized, at: Timestamp) {
+    server.finish(resized.process);
+    server.placement = Some(resized.placed.clone());
+    server.launched_at = Some(at);
+    if let Some(moving) = &server.moving {
+        server.request.flavor = moving.new_flavor.clone();
+        let power = if moving.was_active { Power::Running } else { Power::Shutdown };
+        server.phase = Phase::Resized { power, since: at };
+    }
+}
+
+/// As it was before a move.
+fn rest(server: &mut Alive, active: bool) {
+    server.phase = match active {
+        true => Phase::Active { power: Power::Running },
+        false => Phase::Stopped { power: Power::Shutdown },
+    };
 }
 
 /// One example of each.

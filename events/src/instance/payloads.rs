@@ -298,8 +298,28 @@ pub fn samples() -> Vec<InstanceEvent> {
     all.extend(super::operator::samples());
     all.extend(super::soft_delete::samples());
     all.extend(super::interfaces::samples());
+    all.extend(super::block::samples());
+    all.extend(super::imaging::samples());
+    all.extend(super::rebuild::samples());
+    all.extend(super::rescue::samples());
+    all.extend(super::shelving::samples());
+    all.extend(super::password::samples());
     all.extend(super::moving::samples());
     all
+}
+
+pub(super) fn sample_image() -> ImageSnapshot {
+    ImageSnapshot {
+        id: ImageId(uuid::Uuid::from_u128(3)),
+        name: "cirros".into(),
+        checksum: "ab".repeat(64),
+        format: "qcow2".into(),
+        size: 13_287_936,
+        virtual_size: 117_440_512,
+        min_memory_mib: 0,
+        min_disk_gib: 0,
+        properties: vec![("hw_disk_bus".into(), "virtio".into())],
+    }
 }
 
 fn of_servers() -> Vec<InstanceEvent> {
@@ -330,17 +350,7 @@ fn of_servers() -> Vec<InstanceEvent> {
                 swap_mib: 0,
                 extra_specs: pairs("hw:mem_page_size", "small"),
             },
-            image: Some(ImageSnapshot {
-                id: ImageId(uuid(3)),
-                name: "cirros".into(),
-                checksum: "ab".repeat(64),
-                format: "qcow2".into(),
-                size: 13_287_936,
-                virtual_size: 117_440_512,
-                min_memory_mib: 0,
-                min_disk_gib: 0,
-                properties: pairs("hw_disk_bus", "virtio"),
-            }),
+            image: Some(sample_image()),
             key: Some(KeySnapshot { name: "k".into(), kind: "ssh".into(), public_key: "ssh-ed25519 AAAA".into() }),
             user_data: Some("IyEvYmluL3No".into()),
             config_drive: true,

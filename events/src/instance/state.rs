@@ -3,12 +3,17 @@
 use serde::{Deserialize, Serialize};
 
 use super::InstanceEvent;
-use super::moving::{Moving, Resized};
+use super::block::{self, Disk};
+use super::imaging::WorkStage;
+use super::moving::{self, Moving};
 use super::operator::DeclaredState;
-use super::payloads::{BuildRequested, DeleteRequested, FaultInfo, Locked, NicInfo, Placed, Power, PowerAction};
+use super::payloads::{
+    BuildRequested, DeleteRequested, FaultInfo, ImageSnapshot, Locked, NicInfo, Placed, Power, PowerAction,
+};
+use super::rebuild::RebuildRequested;
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
-use crate::ids::{HostId, ProcessId};
+use crate::ids::{HostId, ImageId, ProcessId, VolumeId};
 
 /// A server: not yet asked for, alive, or gone.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -29,6 +34,10 @@ pub struct Alive {
     pub terminated_at: Option<Timestamp>,
     pub placement: Option<Placed>,
     pub nics: Vec<NicInfo>,
+    /// Volumes, and the disks that were asked for beyond those of image and flavor. Empty: image and flavor say it all.
+    pub disks: Vec<Disk>,
+    /// What the content of a root disk that is a volume came from.
+    pub boot_image: Option<ImageSnapshot>,
     pub phase: Phase,
     /// A build that goes on although an administrator said that the server is in another state.
     pub build: Option<ProcessId>,
@@ -36,6 +45,12 @@ pub struct Alive {
     pub ongoing: Option<Ongoing>,
     pub fault: Option<(FaultInfo, Timestamp)>,
     pub lock: Option<Locked>,
+    /// What the root disk is made of, where that is not the image that was asked for: after a shelving.
+    pub root: Option<ImageSnapshot>,
+    /// What a server in rescue, or on its way there, is started from.
+    pub rescue: Option<ImageSnapshot>,
+    /// The image that a shelved server's disk is kept as, or is being copied to.
+    pub shelved: Option<ImageId>,
     /// A move under way, or done and neither confirmed nor reverted.
     pub moving: Option<Box<Moving>>,
 }
@@ -70,6 +85,19 @@ pub enum Phase {
         power: Power,
         since: Timestamp,
     },
+    /// The guest runs from the rescue disk.
+    Rescued {
+        power: Power,
+    },
+    /// The guest is off, and its disk is kept as an image.
+    Shelved {
+        power: Power,
+        since: Timestamp,
+    },
+    /// There is no guest; its disk is kept as an image.
+    Offloaded {
+        power: Power,
+    },
     /// Moved since then, and neither confirmed nor reverted.
     Resized {
         power: Power,
@@ -91,6 +119,14 @@ pub enum Ongoing {
     Delete { process: ProcessId, cancels: Option<ProcessId> },
     SoftDelete { process: ProcessId },
     Restore { process: ProcessId },
+    Snapshot { process: ProcessId, image: ImageId, backup: bool, stage: WorkStage },
+    Rebuild { process: ProcessId, stage: WorkStage },
+    Rescue { process: ProcessId },
+    Unrescue { process: ProcessId },
+    Shelve { process: ProcessId, stage: WorkStage },
+    Offload { process: ProcessId },
+    Unshelve { process: ProcessId, stage: WorkStage },
+    ChangePassword { process: ProcessId },
     Move { process: ProcessId },
     Confirm { process: ProcessId },
     Revert { process: ProcessId },
@@ -103,9 +139,43 @@ impl Ongoing {
             | Self::Delete { process, .. }
             | Self::SoftDelete { process }
             | Self::Restore { process }
+            | Self::Snapshot { process, .. }
+            | Self::Rebuild { process, .. }
+            | Self::Rescue { process }
+            | Self::Unrescue { process }
+            | Self::Shelve { process, .. }
+            | Self::Offload { process }
+            | Self::Unshelve { process, .. }
+            | Self::ChangePassword { process }
             | Self::Move { process }
             | Self::Confirm { process }
             | Self::Revert { process } => *process,
+        }
+    }
+
+    /// How far it has come, where that is told.
+    pub fn stage(&self) -> Option<WorkStage> {
+        match self {
+            Self::Snapshot { stage, .. }
+            | Self::Rebuild { stage, .. }
+            | Self::Shelve { stage, .. }
+            | Self::Unshelve { stage, .. } => Some(*stage),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a part of a move, which has something of the server on two hosts.
+    pub fn is_moving(&self) -> bool {
+        matches!(self, Self::Move { .. } | Self::Confirm { .. } | Self::Revert { .. })
+    }
+
+    fn advance(&mut self, to: WorkStage) {
+        match self {
+            Self::Snapshot { stage, .. }
+            | Self::Rebuild { stage, .. }
+            | Self::Shelve { stage, .. }
+            | Self::Unshelve { stage, .. } => *stage = to,
+            _ => {}
         }
     }
 }
@@ -129,7 +199,7 @@ impl Instance {
 
 impl Fold for Instance {
     type Event = InstanceEvent;
-    const STATE_VERSION: u32 = 5;
+    const STATE_VERSION: u32 = 6;
 
     fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
         match (&mut *self, event) {
@@ -159,17 +229,24 @@ impl Alive {
             terminated_at: None,
             placement: None,
             nics: Vec::new(),
+            disks: Vec::new(),
+            boot_image: None,
             phase: Phase::Building { process: request.process, stage: Stage::Scheduling },
             build: None,
             ongoing: None,
             fault: None,
             lock: None,
+            root: None,
+            rescue: None,
+            shelved: None,
             moving: None,
         }
     }
 
     fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
         self.updated_at = at;
+        block::evolve(&mut self.disks, event);
+        moving::evolve(self, event, at);
         match event {
             InstanceEvent::Placed(placed) => {
                 self.placement = Some(placed.clone());
@@ -177,7 +254,10 @@ impl Alive {
             }
             InstanceEvent::Unplaced(_) => {
                 self.placement = None;
-                self.nics.clear();
+                // A shelved server that finds no host keeps its ports.
+                if self.building().is_some() {
+                    self.nics.clear();
+                }
                 self.stage(Stage::Scheduling);
             }
             InstanceEvent::NetworkAllocated(allocated) => {
@@ -202,6 +282,9 @@ impl Alive {
             }
             InstanceEvent::PowerCompleted(completed) => {
                 self.finish(completed.process);
+                if completed.action == PowerAction::RebootHard {
+                    self.rescue = None;
+                }
                 self.phase = match completed.action {
                     PowerAction::Stop => Phase::Stopped { power: Power::Shutdown },
                     PowerAction::Pause => Phase::Paused { power: Power::Paused },
@@ -213,12 +296,7 @@ impl Alive {
                     | PowerAction::Resume => Phase::Active { power: Power::Running },
                 };
             }
-            InstanceEvent::PowerFailed(failed) => {
-                self.finish(failed.process);
-                self.fault = Some((failed.fault.clone(), at));
-                // What was seen meanwhile counts now.
-                self.observe(self.power());
-            }
+            InstanceEvent::PowerFailed(failed) => self.fail(failed.process, &failed.fault, at),
             InstanceEvent::PowerObserved(observed) => self.observe(observed.power),
             InstanceEvent::Renamed(renamed) => self.request.name.clone_from(&renamed.name),
             InstanceEvent::DescriptionChanged(changed) => self.request.description.clone_from(&changed.description),
@@ -254,66 +332,130 @@ impl Alive {
             InstanceEvent::NicAttached(attached) => self.nics.push(attached.nic.clone()),
             InstanceEvent::NicDetached(detached) => self.nics.retain(|nic| nic.port != detached.port),
             InstanceEvent::NicsRefreshed(refreshed) => self.nics.clone_from(&refreshed.nics),
-            InstanceEvent::MoveRequested(requested) => {
-                self.moving = Some(Box::new(Moving::begin(requested, matches!(self.phase, Phase::Active { .. }))));
-                self.ongoing = Some(Ongoing::Move { process: requested.process });
-                if let Some(disk_config) = requested.disk_config {
-                    self.request.disk_config = disk_config;
+            InstanceEvent::BlockDevicesMapped(mapped) => self.boot_image.clone_from(&mapped.image),
+            InstanceEvent::WorkAdvanced(advanced) => {
+                if let Some(ongoing) = self.ongoing.as_mut().filter(|ongoing| ongoing.process() == advanced.process) {
+                    ongoing.advance(advanced.stage);
                 }
             }
-            InstanceEvent::MoveTargeted(targeted) => self.aim(Some(targeted.target.clone())),
-            InstanceEvent::MoveUntargeted(_) => self.aim(None),
-            InstanceEvent::MoveAdvanced(advanced) => {
-                if let Some(moving) = &mut self.moving {
-                    moving.stage = advanced.stage;
+            InstanceEvent::SnapshotRequested(asked) => {
+                let (process, image, backup) = (asked.process, asked.image, asked.backup.is_some());
+                self.ongoing = Some(Ongoing::Snapshot { process, image, backup, stage: WorkStage::Begun });
+            }
+            InstanceEvent::SnapshotTaken(taken) => self.settle(taken.process),
+            InstanceEvent::SnapshotFailed(failed) => self.fail(failed.process, &failed.fault, at),
+            InstanceEvent::RebuildRequested(asked) => self.rebuild(asked),
+            InstanceEvent::Rebuilt(rebuilt) => {
+                self.finish(rebuilt.process);
+                self.launched_at = Some(at);
+                self.phase = match self.phase {
+                    Phase::Stopped { .. } => Phase::Stopped { power: Power::Shutdown },
+                    _ => Phase::Active { power: Power::Running },
+                };
+            }
+            InstanceEvent::RebuildFailed(failed) => {
+                self.fail(failed.process, &failed.fault, at);
+                self.phase = Phase::Error { power: self.power() };
+            }
+            InstanceEvent::RescueRequested(asked) => {
+                self.ongoing = Some(Ongoing::Rescue { process: asked.process });
+                self.rescue = Some(asked.image.clone());
+            }
+            InstanceEvent::Rescued(rescued) => {
+                self.finish(rescued.process);
+                self.phase = Phase::Rescued { power: Power::Running };
+            }
+            InstanceEvent::RescueFailed(failed) => {
+                self.rescue = None;
+                self.fail(failed.process, &failed.fault, at);
+            }
+            InstanceEvent::UnrescueRequested(asked) => {
+                self.ongoing = Some(Ongoing::Unrescue { process: asked.process });
+            }
+            InstanceEvent::Unrescued(unrescued) => {
+                self.finish(unrescued.process);
+                self.rescue = None;
+                self.phase = Phase::Active { power: Power::Running };
+            }
+            InstanceEvent::UnrescueFailed(failed) => self.fail(failed.process, &failed.fault, at),
+            InstanceEvent::ShelveRequested(asked) => {
+                self.ongoing = Some(Ongoing::Shelve { process: asked.process, stage: WorkStage::Begun });
+                self.shelved = Some(asked.image);
+            }
+            InstanceEvent::Shelved(shelved) => {
+                self.finish(shelved.process);
+                self.phase = Phase::Shelved { power: Power::Shutdown, since: at };
+            }
+            InstanceEvent::ShelveFailed(failed) => {
+                self.shelved = None;
+                self.fail(failed.process, &failed.fault, at);
+            }
+            InstanceEvent::OffloadRequested(asked) => {
+                self.ongoing = Some(Ongoing::Offload { process: asked.process });
+            }
+            InstanceEvent::Offloaded(offloaded) => {
+                self.finish(offloaded.process);
+                self.placement = None;
+                self.phase = Phase::Offloaded { power: Power::Shutdown };
+            }
+            InstanceEvent::UnshelveRequested(asked) => {
+                self.ongoing = Some(Ongoing::Unshelve { process: asked.process, stage: WorkStage::Begun });
+                self.request.availability_zone.clone_from(&asked.availability_zone);
+                // Forced once, when it was made: never again.
+                self.request.forced_host = None;
+                self.request.requested_host.clone_from(&asked.host);
+            }
+            InstanceEvent::Unshelved(unshelved) => {
+                self.finish(unshelved.process);
+                self.shelved = None;
+                if unshelved.root.is_some() {
+                    self.root.clone_from(&unshelved.root);
+                    self.launched_at = Some(at);
+                }
+                self.phase = Phase::Active { power: Power::Running };
+            }
+            InstanceEvent::UnshelveFailed(failed) => {
+                self.fail(failed.process, &failed.fault, at);
+                // Whatever an administrator said meanwhile.
+                if self.placement.is_none() && self.shelved.is_some() {
+                    self.phase = Phase::Offloaded { power: Power::Shutdown };
                 }
             }
-            InstanceEvent::Resized(resized) => self.arrive(resized, at),
-            InstanceEvent::MoveFailed(failed) => {
-                let turn = self.ongoing.is_some_and(|ongoing| ongoing.process() == failed.process);
-                self.finish(failed.process);
-                self.fault = Some((failed.fault.clone(), at));
-                let moving = self.moving.take();
-                if turn && matches!(self.phase, Phase::Active { .. } | Phase::Stopped { .. }) {
-                    self.rest(moving.is_some_and(|moving| moving.was_active));
-                }
+            InstanceEvent::PasswordChangeRequested(asked) => {
+                self.ongoing = Some(Ongoing::ChangePassword { process: asked.process });
             }
-            InstanceEvent::ConfirmRequested(requested) => {
-                self.ongoing = Some(Ongoing::Confirm { process: requested.process });
-            }
-            InstanceEvent::ResizeConfirmed(confirmed) => {
-                self.finish(confirmed.process);
-                self.moving = None;
-                if let Phase::Resized { power, .. } = self.phase {
-                    self.phase = match power {
-                        Power::Shutdown | Power::Crashed => Phase::Stopped { power },
-                        _ => Phase::Active { power },
-                    };
-                }
-            }
-            InstanceEvent::RevertRequested(requested) => {
-                self.ongoing = Some(Ongoing::Revert { process: requested.process });
-            }
-            InstanceEvent::ResizeReverted(reverted) => {
-                self.finish(reverted.process);
-                self.placement = Some(reverted.placed.clone());
-                if let Some(moving) = self.moving.take() {
-                    self.request.flavor = moving.old_flavor;
-                    self.rest(moving.was_active);
-                }
-            }
-            InstanceEvent::RevertFailed(failed) => {
-                self.finish(failed.process);
-                self.fault = Some((failed.fault.clone(), at));
-            }
+            InstanceEvent::PasswordChanged(changed) => self.settle(changed.process),
+            InstanceEvent::PasswordChangeFailed(failed) => self.fail(failed.process, &failed.fault, at),
             InstanceEvent::BuildRequested(_)
+            | InstanceEvent::BlockDevicesPrepared(_)
             | InstanceEvent::CrashDumpRequested(_)
+            | InstanceEvent::ConfirmRequested(_)
             | InstanceEvent::Deleted(_)
+            | InstanceEvent::MoveAdvanced(_)
+            | InstanceEvent::MoveFailed(_)
+            | InstanceEvent::MoveRequested(_)
+            | InstanceEvent::MoveTargeted(_)
+            | InstanceEvent::MoveUntargeted(_)
             | InstanceEvent::NicAttachRequested(_)
             | InstanceEvent::NicDetachFailed(_)
             | InstanceEvent::NicDetachRequested(_)
             | InstanceEvent::PersonalErased(_)
-            | InstanceEvent::Scheduled(_) => {}
+            | InstanceEvent::ResizeConfirmed(_)
+            | InstanceEvent::ResizeReverted(_)
+            | InstanceEvent::Resized(_)
+            | InstanceEvent::RevertFailed(_)
+            | InstanceEvent::RevertRequested(_)
+            | InstanceEvent::Scheduled(_)
+            | InstanceEvent::VolumeAttachFailed(_)
+            | InstanceEvent::VolumeAttachRequested(_)
+            | InstanceEvent::VolumeAttached(_)
+            | InstanceEvent::VolumeDeletionChanged(_)
+            | InstanceEvent::VolumeDetachFailed(_)
+            | InstanceEvent::VolumeDetachRequested(_)
+            | InstanceEvent::VolumeDetached(_)
+            | InstanceEvent::VolumeSwapFailed(_)
+            | InstanceEvent::VolumeSwapRequested(_)
+            | InstanceEvent::VolumeSwapped(_) => {}
         }
     }
 
@@ -334,6 +476,9 @@ impl Alive {
             | Phase::Paused { power }
             | Phase::Suspended { power }
             | Phase::SoftDeleted { power, .. }
+            | Phase::Rescued { power }
+            | Phase::Shelved { power, .. }
+            | Phase::Offloaded { power }
             | Phase::Resized { power, .. } => power,
         }
     }
@@ -346,43 +491,19 @@ impl Alive {
         }
     }
 
-    /// The process that has to be called off before the server can be deleted: its build, or its move.
-    pub fn interruptible(&self) -> Option<ProcessId> {
-        let moving = self.ongoing.filter(|ongoing| {
-            matches!(ongoing, Ongoing::Move { .. } | Ongoing::Confirm { .. } | Ongoing::Revert { .. })
-        });
-        self.building().or(moving.map(|ongoing| ongoing.process()))
+    /// The disk that is this volume.
+    pub fn disk_of(&self, volume: VolumeId) -> Option<&Disk> {
+        self.disks.iter().find(|disk| disk.device.volume == Some(volume))
     }
 
-    /// Whether something of the server may be on the host.
-    pub fn concerns(&self, host: HostId) -> bool {
-        self.placement.as_ref().is_some_and(|placed| placed.host == host)
-            || self.moving.as_ref().is_some_and(|moving| moving.concerns(host))
+    /// Whether the root disk is a volume.
+    pub fn is_volume_backed(&self) -> bool {
+        self.disks.iter().any(|disk| disk.device.is_root() && disk.device.is_volume())
     }
 
-    fn aim(&mut self, at: Option<Placed>) {
-        if let Some(moving) = &mut self.moving {
-            moving.target = at;
-        }
-    }
-
-    fn arrive(&mut self, resized: &Resized, at: Timestamp) {
-        self.finish(resized.process);
-        self.placement = Some(resized.placed.clone());
-        self.launched_at = Some(at);
-        if let Some(moving) = &self.moving {
-            self.request.flavor = moving.new_flavor.clone();
-            let power = if moving.was_active { Power::Running } else { Power::Shutdown };
-            self.phase = Phase::Resized { power, since: at };
-        }
-    }
-
-    /// As it was before a move.
-    fn rest(&mut self, active: bool) {
-        self.phase = match active {
-            true => Phase::Active { power: Power::Running },
-            false => Phase::Stopped { power: Power::Shutdown },
-        };
+    /// The image whose properties shape the hardware.
+    pub fn hardware_image(&self) -> Option<&ImageSnapshot> {
+        self.request.image.as_ref().or(self.boot_image.as_ref())
     }
 
     /// Whether the server counts for nothing any more and can be brought back.
@@ -390,7 +511,8 @@ impl Alive {
         matches!(self.phase, Phase::SoftDeleted { .. })
     }
 
-    /// What is under way is forgotten, except what cannot be: a build goes on to its end, and so do a delete and a move.
+    /// What is under way is forgotten, except what cannot be: a build goes on to its end, and so does a
+    /// delete, or what takes the server off its host, to one, or to another.
     fn declare(&mut self, state: DeclaredState) {
         self.build = self.building();
         let power = self.power();
@@ -399,11 +521,68 @@ impl Alive {
             DeclaredState::Error => Phase::Error { power },
         };
         self.ongoing = self.ongoing.filter(|ongoing| {
-            matches!(
-                ongoing,
-                Ongoing::Delete { .. } | Ongoing::Move { .. } | Ongoing::Confirm { .. } | Ongoing::Revert { .. }
-            )
+            ongoing.is_moving()
+                || matches!(ongoing, Ongoing::Delete { .. } | Ongoing::Offload { .. } | Ongoing::Unshelve { .. })
         });
+    }
+
+    /// The image that the root disk is made of.
+    pub fn root_image(&self) -> Option<&ImageSnapshot> {
+        self.root.as_ref().or(self.request.image.as_ref())
+    }
+
+    /// Whether it is shelved and on no host.
+    pub fn is_offloaded(&self) -> bool {
+        matches!(self.phase, Phase::Offloaded { .. })
+    }
+
+    /// The process that may choose a host for the server now.
+    pub fn placing(&self) -> Option<ProcessId> {
+        self.building().or(match self.ongoing {
+            Some(Ongoing::Unshelve { process, .. }) => Some(process),
+            // Called off, it gives back what it took.
+            Some(Ongoing::Delete { cancels, .. }) => cancels,
+            _ => None,
+        })
+    }
+
+    /// The process that has to be called off before the server can be deleted: what may choose a host for it, or its move.
+    pub fn interruptible(&self) -> Option<ProcessId> {
+        self.placing().or(self.ongoing.filter(Ongoing::is_moving).map(|ongoing| ongoing.process()))
+    }
+
+    /// Whether something of the server may be on the host.
+    pub fn concerns(&self, host: HostId) -> bool {
+        self.placement.as_ref().is_some_and(|placed| placed.host == host)
+            || self.moving.as_ref().is_some_and(|moving| moving.concerns(host))
+    }
+
+    fn rebuild(&mut self, asked: &RebuildRequested) {
+        self.ongoing = Some(Ongoing::Rebuild { process: asked.process, stage: WorkStage::Begun });
+        let request = &mut self.request;
+        request.image = Some(asked.image.clone());
+        request.name.clone_from(&asked.name);
+        request.hostname.clone_from(&asked.hostname);
+        request.description.clone_from(&asked.description);
+        request.key.clone_from(&asked.key);
+        request.user_data.clone_from(&asked.user_data);
+        request.metadata.clone_from(&asked.metadata);
+        request.trusted_certs.clone_from(&asked.trusted_certs);
+        request.disk_config = asked.disk_config;
+        request.access_ip_v4.clone_from(&asked.access_ip_v4);
+        request.access_ip_v6.clone_from(&asked.access_ip_v6);
+        self.root = None;
+    }
+
+    /// The process is done and the server is what it was; what was seen meanwhile counts now.
+    fn settle(&mut self, process: ProcessId) {
+        self.finish(process);
+        self.observe(self.power());
+    }
+
+    fn fail(&mut self, process: ProcessId, fault: &FaultInfo, at: Timestamp) {
+        self.settle(process);
+        self.fault = Some((fault.clone(), at));
     }
 
     fn stage(&mut self, to: Stage) {
@@ -412,7 +591,7 @@ impl Alive {
         }
     }
 
-    fn finish(&mut self, process: ProcessId) {
+    pub(super) fn finish(&mut self, process: ProcessId) {
         if self.ongoing.is_some_and(|ongoing| ongoing.process() == process) {
             self.ongoing = None;
         }
@@ -434,6 +613,9 @@ impl Alive {
             (Phase::Paused { .. }, power) => Phase::Paused { power },
             (Phase::Suspended { .. }, power) => Phase::Suspended { power },
             (Phase::SoftDeleted { since, .. }, power) => Phase::SoftDeleted { power, since },
+            (Phase::Rescued { .. }, power) => Phase::Rescued { power },
+            (Phase::Shelved { since, .. }, power) => Phase::Shelved { power, since },
+            (Phase::Offloaded { .. }, power) => Phase::Offloaded { power },
             (Phase::Resized { since, .. }, power) => Phase::Resized { power, since },
             (building @ Phase::Building { .. }, _) => building,
         };

@@ -2,6 +2,7 @@
 //!
 //! Source: nova `api/openstack/common.py` (`_STATE_MAP`), `compute/vm_states.py`, `compute/task_states.py`.
 
+use super::imaging::WorkStage;
 use super::moving::MoveStage;
 use super::payloads::{Power, PowerAction};
 use super::state::{Alive, Instance, Ongoing, Phase, Stage};
@@ -20,11 +21,22 @@ pub struct Status {
 }
 
 /// Every `vm_state` a server that is not gone can have here.
-pub const VM_STATES: [&str; 8] =
-    ["building", "active", "paused", "suspended", "stopped", "error", "soft-delete", "resized"];
+pub const VM_STATES: [&str; 11] = [
+    "building",
+    "active",
+    "paused",
+    "suspended",
+    "stopped",
+    "error",
+    "soft-delete",
+    "rescued",
+    "shelved",
+    "shelved_offloaded",
+    "resized",
+];
 
 /// Every `task_state`.
-pub const TASK_STATES: [&str; 20] = [
+pub const TASK_STATES: [&str; 36] = [
     "scheduling",
     "networking",
     "spawning",
@@ -39,6 +51,22 @@ pub const TASK_STATES: [&str; 20] = [
     "deleting",
     "soft-deleting",
     "restoring",
+    "image_snapshot_pending",
+    "image_snapshot",
+    "image_backup",
+    "image_pending_upload",
+    "image_uploading",
+    "rebuilding",
+    "rebuild_block_device_mapping",
+    "rebuild_spawning",
+    "rescuing",
+    "unrescuing",
+    "shelving",
+    "shelving_image_pending_upload",
+    "shelving_image_uploading",
+    "shelving_offloading",
+    "unshelving",
+    "updating_password",
     "resize_prep",
     "resize_migrating",
     "resize_migrated",
@@ -80,6 +108,9 @@ pub fn of_alive(alive: &Alive) -> Status {
         Phase::Paused { .. } => "paused",
         Phase::Suspended { .. } => "suspended",
         Phase::SoftDeleted { .. } => "soft-delete",
+        Phase::Rescued { .. } => "rescued",
+        Phase::Shelved { .. } => "shelved",
+        Phase::Offloaded { .. } => "shelved_offloaded",
         Phase::Resized { .. } => "resized",
     };
     let task_state = task(alive);
@@ -93,6 +124,10 @@ pub fn status_word(vm_state: &str, task_state: Option<&str>) -> &'static str {
     match (vm_state, task_state) {
         ("active", Some("rebooting")) => "REBOOT",
         ("active", Some("rebooting_hard")) => "HARD_REBOOT",
+        ("active", Some("updating_password")) => "PASSWORD",
+        ("active" | "stopped" | "error", Some("rebuilding" | "rebuild_block_device_mapping" | "rebuild_spawning")) => {
+            "REBUILD"
+        }
         ("active" | "stopped", Some("resize_prep" | "resize_migrating" | "resize_migrated" | "resize_finish")) => {
             "RESIZE"
         }
@@ -104,6 +139,9 @@ pub fn status_word(vm_state: &str, task_state: Option<&str>) -> &'static str {
         ("paused", _) => "PAUSED",
         ("suspended", _) => "SUSPENDED",
         ("soft-delete", _) => "SOFT_DELETED",
+        ("rescued", _) => "RESCUE",
+        ("shelved", _) => "SHELVED",
+        ("shelved_offloaded", _) => "SHELVED_OFFLOADED",
         _ => "ERROR",
     }
 }
@@ -113,14 +151,6 @@ fn task(alive: &Alive) -> Option<&'static str> {
         (Some(Ongoing::Delete { .. }), _) => Some("deleting"),
         (Some(Ongoing::SoftDelete { .. }), _) => Some("soft-deleting"),
         (Some(Ongoing::Restore { .. }), _) => Some("restoring"),
-        (Some(Ongoing::Confirm { .. }), _) => Some("resize_confirming"),
-        (Some(Ongoing::Revert { .. }), _) => Some("resize_reverting"),
-        (Some(Ongoing::Move { .. }), _) => Some(match alive.moving.as_ref().map(|moving| moving.stage) {
-            None | Some(MoveStage::Preparing) => "resize_prep",
-            Some(MoveStage::Migrating) => "resize_migrating",
-            Some(MoveStage::Migrated) => "resize_migrated",
-            Some(MoveStage::Finishing) => "resize_finish",
-        }),
         (Some(Ongoing::Power { action, .. }), _) => Some(match action {
             PowerAction::Start => "powering-on",
             PowerAction::Stop => "powering-off",
@@ -130,6 +160,39 @@ fn task(alive: &Alive) -> Option<&'static str> {
             PowerAction::Unpause => "unpausing",
             PowerAction::Suspend => "suspending",
             PowerAction::Resume => "resuming",
+        }),
+        (Some(Ongoing::Snapshot { backup, stage, .. }), _) => Some(match (stage, backup) {
+            (WorkStage::PendingUpload, _) => "image_pending_upload",
+            (WorkStage::Uploading, _) => "image_uploading",
+            (_, true) => "image_backup",
+            (WorkStage::Begun, false) => "image_snapshot_pending",
+            (_, false) => "image_snapshot",
+        }),
+        (Some(Ongoing::Rebuild { stage, .. }), _) => Some(match stage {
+            WorkStage::Disks => "rebuild_block_device_mapping",
+            WorkStage::Spawning => "rebuild_spawning",
+            _ => "rebuilding",
+        }),
+        (Some(Ongoing::Rescue { .. }), _) => Some("rescuing"),
+        (Some(Ongoing::Unrescue { .. }), _) => Some("unrescuing"),
+        (Some(Ongoing::Shelve { stage, .. }), _) => Some(match stage {
+            WorkStage::PendingUpload => "shelving_image_pending_upload",
+            WorkStage::Uploading => "shelving_image_uploading",
+            _ => "shelving",
+        }),
+        (Some(Ongoing::Offload { .. }), _) => Some("shelving_offloading"),
+        (Some(Ongoing::Unshelve { stage, .. }), _) => Some(match stage {
+            WorkStage::Spawning => "spawning",
+            _ => "unshelving",
+        }),
+        (Some(Ongoing::ChangePassword { .. }), _) => Some("updating_password"),
+        (Some(Ongoing::Confirm { .. }), _) => Some("resize_confirming"),
+        (Some(Ongoing::Revert { .. }), _) => Some("resize_reverting"),
+        (Some(Ongoing::Move { .. }), _) => Some(match alive.moving.as_ref().map(|moving| moving.stage) {
+            None | Some(MoveStage::Preparing) => "resize_prep",
+            Some(MoveStage::Migrating) => "resize_migrating",
+            Some(MoveStage::Migrated) => "resize_migrated",
+            Some(MoveStage::Finishing) => "resize_finish",
         }),
         (None, Phase::Building { stage, .. }) => Some(match stage {
             Stage::Scheduling => "scheduling",

@@ -7,8 +7,8 @@ mod state;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{HostId, ImageId, InstanceId, PortId, ProcessId, SnapshotId, VolumeId};
-use crate::instance::{FaultInfo, NicInfo, PowerAction, RequestedNic};
+use crate::ids::{AttachmentId, BlockDeviceId, HostId, ImageId, InstanceId, PortId, ProcessId, SnapshotId, VolumeId};
+use crate::instance::{BlockConnection, FaultInfo, ImageSnapshot, NicInfo, PowerAction, RequestedNic, Rotation};
 
 pub use state::{Failure, Process, Running, StepRecord};
 
@@ -37,18 +37,95 @@ noun! {
 /// What a process is to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Task {
-    BuildInstance { instance: InstanceId },
-    DeleteInstance { instance: InstanceId, cancels: Option<ProcessId> },
-    Power { instance: InstanceId, action: PowerAction },
-    CrashDump { instance: InstanceId },
-    SoftDelete { instance: InstanceId },
-    Restore { instance: InstanceId },
-    Volume { volume: VolumeId, work: VolumeWork },
-    AttachInterface { instance: InstanceId, wanted: RequestedNic },
-    DetachInterface { instance: InstanceId, port: PortId },
-    MoveInstance { instance: InstanceId },
-    ConfirmResize { instance: InstanceId, migration: ProcessId },
-    RevertResize { instance: InstanceId, migration: ProcessId },
+    BuildInstance {
+        instance: InstanceId,
+    },
+    DeleteInstance {
+        instance: InstanceId,
+        cancels: Option<ProcessId>,
+    },
+    Power {
+        instance: InstanceId,
+        action: PowerAction,
+    },
+    CrashDump {
+        instance: InstanceId,
+    },
+    SoftDelete {
+        instance: InstanceId,
+    },
+    Restore {
+        instance: InstanceId,
+    },
+    Volume {
+        volume: VolumeId,
+        work: VolumeWork,
+    },
+    AttachVolume(DiskTask),
+    DetachVolume(DiskTask),
+    /// `new` takes the place of `disk`.
+    SwapVolume {
+        disk: DiskTask,
+        new: VolumeId,
+        new_attachment: AttachmentId,
+    },
+    AttachInterface {
+        instance: InstanceId,
+        wanted: RequestedNic,
+    },
+    DetachInterface {
+        instance: InstanceId,
+        port: PortId,
+    },
+    Snapshot {
+        instance: InstanceId,
+        image: ImageId,
+        backup: Option<Rotation>,
+    },
+    Rebuild {
+        instance: InstanceId,
+        preserve_ephemeral: bool,
+        other_image: bool,
+    },
+    Rescue {
+        instance: InstanceId,
+    },
+    Unrescue {
+        instance: InstanceId,
+    },
+    Shelve {
+        instance: InstanceId,
+        image: ImageId,
+    },
+    Offload {
+        instance: InstanceId,
+    },
+    Unshelve {
+        instance: InstanceId,
+    },
+    ChangePassword {
+        instance: InstanceId,
+    },
+    MoveInstance {
+        instance: InstanceId,
+    },
+    ConfirmResize {
+        instance: InstanceId,
+        migration: ProcessId,
+    },
+    RevertResize {
+        instance: InstanceId,
+        migration: ProcessId,
+    },
+}
+
+/// Work on one disk of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskTask {
+    pub instance: InstanceId,
+    pub device: BlockDeviceId,
+    pub volume: VolumeId,
+    pub attachment: AttachmentId,
 }
 
 /// What a process does for a volume.
@@ -115,6 +192,17 @@ impl Task {
             Self::Volume { work, .. } => work.name(),
             Self::AttachInterface { .. } => "attach_interface",
             Self::DetachInterface { .. } => "detach_interface",
+            Self::AttachVolume(_) => "attach_volume",
+            Self::DetachVolume(_) => "detach_volume",
+            Self::SwapVolume { .. } => "swap_volume",
+            Self::Snapshot { .. } => "snapshot",
+            Self::Rebuild { .. } => "rebuild",
+            Self::Rescue { .. } => "rescue",
+            Self::Unrescue { .. } => "unrescue",
+            Self::Shelve { .. } => "shelve",
+            Self::Offload { .. } => "offload",
+            Self::Unshelve { .. } => "unshelve",
+            Self::ChangePassword { .. } => "change_password",
             Self::MoveInstance { .. } => "move_instance",
             Self::ConfirmResize { .. } => "confirm_resize",
             Self::RevertResize { .. } => "revert_resize",
@@ -132,9 +220,20 @@ impl Task {
             | Self::Restore { instance }
             | Self::AttachInterface { instance, .. }
             | Self::DetachInterface { instance, .. }
+            | Self::Snapshot { instance, .. }
+            | Self::Rebuild { instance, .. }
+            | Self::Rescue { instance }
+            | Self::Unrescue { instance }
+            | Self::Shelve { instance, .. }
+            | Self::Offload { instance }
+            | Self::Unshelve { instance }
+            | Self::ChangePassword { instance }
             | Self::MoveInstance { instance }
             | Self::ConfirmResize { instance, .. }
             | Self::RevertResize { instance, .. } => Subject::Server(*instance),
+            Self::AttachVolume(disk) | Self::DetachVolume(disk) | Self::SwapVolume { disk, .. } => {
+                Subject::Server(disk.instance)
+            }
             Self::Volume { volume, .. } => Subject::Volume(*volume),
         }
     }
@@ -158,8 +257,14 @@ pub struct Started {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Output {
     Nothing,
-    Host { host: HostId, hostname: String },
+    Host {
+        host: HostId,
+        hostname: String,
+    },
     Nics(Vec<NicInfo>),
+    /// How a host reaches a volume.
+    Connected(BlockConnection),
+    Image(Box<ImageSnapshot>),
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -216,11 +321,28 @@ pub struct Finished {
 
 /// One example of each.
 pub fn samples() -> Vec<ProcessEvent> {
+    let mut all = of_all();
+    all.extend(of_images(ProcessId(uuid::Uuid::from_u128(1))));
+    all
+}
+
+fn of_all() -> Vec<ProcessEvent> {
     let uuid = uuid::Uuid::from_u128;
     let process = ProcessId(uuid(1));
     let fault = FaultInfo { code: 500, message: "no room".into(), details: "disk full".into() };
     let step = || "spawn_guest".to_owned();
     let host = HostId(uuid(3));
+    let (device, volume) = (BlockDeviceId(uuid(10)), VolumeId(uuid(11)));
+    let disk = DiskTask { instance: InstanceId(uuid(2)), device, volume, attachment: AttachmentId(uuid(12)) };
+    let new_attachment = AttachmentId(uuid(14));
+    let connection = BlockConnection {
+        pool: "volumes".into(),
+        volume: "volume-1".into(),
+        format: "raw".into(),
+        serial: volume.to_string(),
+        readonly: false,
+        shareable: false,
+    };
     vec![
         Started { process, task: Task::BuildInstance { instance: InstanceId(uuid(2)) } }.into(),
         StepDone { step: step(), output: Output::Host { host, hostname: "h1".into() } }.into(),
@@ -244,8 +366,30 @@ pub fn samples() -> Vec<ProcessEvent> {
         .into(),
         Started { process, task: Task::DetachInterface { instance: InstanceId(uuid(2)), port: PortId(uuid(6)) } }
             .into(),
-        Started { process, task: Task::MoveInstance { instance: InstanceId(uuid(2)) } }.into(),
-        Started { process, task: Task::ConfirmResize { instance: InstanceId(uuid(2)), migration: process } }.into(),
-        Started { process, task: Task::RevertResize { instance: InstanceId(uuid(2)), migration: process } }.into(),
+        Started { process, task: Task::AttachVolume(disk) }.into(),
+        Started { process, task: Task::DetachVolume(disk) }.into(),
+        Started { process, task: Task::SwapVolume { disk, new: VolumeId(uuid(13)), new_attachment } }.into(),
+        StepDone { step: step(), output: Output::Connected(connection) }.into(),
     ]
+}
+
+fn of_images(process: ProcessId) -> impl Iterator<Item = ProcessEvent> {
+    let uuid = uuid::Uuid::from_u128;
+    let (instance, image) = (InstanceId(uuid(2)), ImageId(uuid(9)));
+    let backup = Some(Rotation { kind: "daily".into(), keep: 7 });
+    [
+        Task::Snapshot { instance, image, backup },
+        Task::Rebuild { instance, preserve_ephemeral: true, other_image: false },
+        Task::Rescue { instance },
+        Task::Unrescue { instance },
+        Task::Shelve { instance, image },
+        Task::Offload { instance },
+        Task::Unshelve { instance },
+        Task::ChangePassword { instance },
+        Task::MoveInstance { instance },
+        Task::ConfirmResize { instance, migration: process },
+        Task::RevertResize { instance, migration: process },
+    ]
+    .into_iter()
+    .map(move |task| Started { process, task }.into())
 }

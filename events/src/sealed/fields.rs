@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{ERASED, Subject};
 use crate::envelope::StreamId;
 use crate::identity::{IdentityEvent, UserAttributes};
-use crate::instance::{BuildRequested, InstanceEvent};
+use crate::instance::{BuildRequested, InstanceEvent, RebuildRequested};
 use crate::keypair::{KeypairCreated, KeypairEvent};
 use crate::registry::Event;
 
@@ -25,6 +25,10 @@ pub const PERSONAL: &[(&str, &[&str])] = &[
     ("instance.metadata_replaced", &["metadata"]),
     ("instance.tags_replaced", &["tags"]),
     ("instance.locked", &["reason"]),
+    (
+        "instance.rebuild_requested",
+        &["name", "hostname", "description", "key.name", "key.public_key", "user_data", "metadata"],
+    ),
     ("keypair.created", &["name", "public_key", "fingerprint"]),
     ("keypair.deleted", &["name"]),
     ("identity.user_created", &["attributes.name", "attributes.extra"]),
@@ -50,7 +54,8 @@ pub fn subject(stream: &StreamId, event: &Event) -> Option<Subject> {
             | InstanceEvent::HostnameChanged(_)
             | InstanceEvent::MetadataReplaced(_)
             | InstanceEvent::TagsReplaced(_)
-            | InstanceEvent::Locked(_),
+            | InstanceEvent::Locked(_)
+            | InstanceEvent::RebuildRequested(_),
         ) => stream.key().parse().ok().map(Subject::Server),
         Event::KeypairEvent(event) => match event {
             KeypairEvent::KeypairCreated(created) => Some(Subject::User(created.user.clone())),
@@ -98,6 +103,7 @@ fn instance(event: &mut InstanceEvent, visitor: &mut dyn Visitor) {
         InstanceEvent::MetadataReplaced(replaced) => visitor.pairs("metadata", &mut replaced.metadata),
         InstanceEvent::TagsReplaced(replaced) => visitor.list("tags", &mut replaced.tags),
         InstanceEvent::Locked(locked) => visitor.optional("reason", &mut locked.reason),
+        InstanceEvent::RebuildRequested(request) => rebuild_requested(request, visitor),
         _ => {}
     }
 }
@@ -113,6 +119,18 @@ pub(super) fn build_requested(request: &mut BuildRequested, visitor: &mut dyn Vi
     visitor.optional("user_data", &mut request.user_data);
     visitor.pairs("metadata", &mut request.metadata);
     visitor.list("tags", &mut request.tags);
+}
+
+fn rebuild_requested(request: &mut RebuildRequested, visitor: &mut dyn Visitor) {
+    visitor.text("name", &mut request.name, ERASED);
+    visitor.text("hostname", &mut request.hostname, ERASED);
+    visitor.optional("description", &mut request.description);
+    if let Some(key) = &mut request.key {
+        visitor.text("key.name", &mut key.name, ERASED);
+        visitor.text("key.public_key", &mut key.public_key, ERASED);
+    }
+    visitor.optional("user_data", &mut request.user_data);
+    visitor.pairs("metadata", &mut request.metadata);
 }
 
 fn keypair_created(created: &mut KeypairCreated, visitor: &mut dyn Visitor) {

@@ -233,9 +233,8 @@ impl VolumeRecord {
                 }
             }
             VolumeEvent::AttachmentReleased(released) => {
-                if self.attachments.remove(&released.attachment).is_some() {
-                    self.status = self.status_of_attachments();
-                }
+                self.attachments.remove(&released.attachment);
+                self.status = self.status_of_attachments();
             }
             _ => {}
         }

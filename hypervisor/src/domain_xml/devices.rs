@@ -1,7 +1,7 @@
 //! The `<devices>` element.
 
 use super::{DiskBus, Hardware, HostFacts};
-use crate::guest::{GuestSpec, ImageFormat, Nic};
+use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
 use crate::volumes;
 use crate::xml::Element;
 
@@ -19,48 +19,66 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
         .child(balloon())
 }
 
-/// Hands out device names per prefix: `vda`, `vdb`; IDE and SATA share nothing but SCSI, SATA and USB share `sd`.
-#[derive(Default)]
-struct Names(Vec<(&'static str, u8)>);
+/// Hands out device names per prefix: `vda`, `vdb`; SCSI, SATA and USB share `sd`. Names that volumes have are passed over.
+struct Names(Vec<String>);
 
 impl Names {
+    fn beside(volumes: &[VolumeDisk]) -> Self {
+        Self(volumes.iter().map(|disk| disk.device.clone()).collect())
+    }
+
     fn next(&mut self, bus: DiskBus) -> String {
         let prefix = bus.prefix();
-        let index = if let Some((_, used)) = self.0.iter_mut().find(|(known, _)| *known == prefix) {
-            *used += 1;
-            *used
-        } else {
-            self.0.push((prefix, 0));
-            0
-        };
-        format!("{prefix}{}", char::from(b'a' + index))
+        let free = |name: &String| !self.0.contains(name);
+        let name = (b'a'..=b'z').map(|letter| format!("{prefix}{}", char::from(letter))).find(free);
+        // More than 26 local disks are refused long before.
+        let name = name.unwrap_or_else(|| format!("{prefix}aa"));
+        self.0.push(name.clone());
+        name
     }
 }
 
 fn disks(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Element> {
-    let mut names = Names::default();
+    let mut names = Names::beside(&guest.volumes);
     let mut disks = Vec::new();
     let path = |volume: String| format!("{}/{volume}", host.pool_path);
+    let qcow2 =
+        |volume: String, bus: DiskBus, names: &mut Names| disk(&path(volume), "qcow2", host, bus, names.next(bus));
+    // Nova's first form of a rescue: the rescue disk, the root, and nothing else of what the guest has.
+    let only_root = guest.rescue.as_ref().is_some_and(|rescue| rescue.stable.is_none());
+    if only_root {
+        disks.push(qcow2(volumes::rescue(guest.instance), hardware.disk_bus, &mut names));
+    }
     if let Some(root) = &guest.root {
         disks.push(if root.image.format == ImageFormat::Iso {
-            cdrom(&path(volumes::base(&root.image)), hardware, &mut names)
+            cdrom(&path(volumes::base(&root.image)), "raw", hardware.cdrom_bus, &mut names)
         } else {
-            disk(&path(volumes::root(guest.instance)), "qcow2", host, hardware, &mut names)
+            qcow2(volumes::root(guest.instance), hardware.disk_bus, &mut names)
         });
     }
-    if guest.ephemeral_gib > 0 {
-        disks.push(disk(&path(volumes::ephemeral(guest.instance)), "qcow2", host, hardware, &mut names));
+    let ephemerals = if only_root { 0 } else { guest.ephemerals_gib.len() };
+    for number in 0..ephemerals {
+        disks.push(qcow2(volumes::ephemeral(guest.instance, number), hardware.disk_bus, &mut names));
     }
-    if guest.swap_mib > 0 {
-        disks.push(disk(&path(volumes::swap(guest.instance)), "qcow2", host, hardware, &mut names));
+    if guest.swap_mib > 0 && !only_root {
+        disks.push(qcow2(volumes::swap(guest.instance), hardware.disk_bus, &mut names));
     }
+    disks.extend(guest.volumes.iter().map(|disk| volume(disk, host.direct_io)));
     if guest.config_drive.is_some() {
-        disks.push(cdrom(&path(volumes::config_drive(guest.instance)), hardware, &mut names));
+        disks.push(cdrom(&path(volumes::config_drive(guest.instance)), "raw", hardware.cdrom_bus, &mut names));
+    }
+    if let Some(place) = guest.rescue.as_ref().and_then(|rescue| rescue.stable.as_ref()) {
+        let rescue = volumes::rescue(guest.instance);
+        let added = match place.cdrom {
+            true => cdrom(&path(rescue), "qcow2", hardware.rescue_bus, &mut names),
+            false => qcow2(rescue, hardware.rescue_bus, &mut names),
+        };
+        disks.push(added.child(Element::new("boot").attr("order", 1)));
     }
     disks
 }
 
-fn disk(path: &str, format: &str, host: &HostFacts, hardware: &Hardware, names: &mut Names) -> Element {
+fn disk(path: &str, format: &str, host: &HostFacts, bus: DiskBus, name: String) -> Element {
     // Without O_DIRECT `none` cannot open the file; `writeback` keeps flushes honest (Nova falls back the same way).
     let cache = if host.direct_io { "none" } else { "writeback" };
     Element::new("disk")
@@ -68,25 +86,42 @@ fn disk(path: &str, format: &str, host: &HostFacts, hardware: &Hardware, names: 
         .attr("device", "disk")
         .child(Element::new("driver").attr("name", "qemu").attr("type", format).attr("cache", cache))
         .child(Element::new("source").attr("file", path))
-        .child(Element::new("target").attr("dev", names.next(hardware.disk_bus)).attr("bus", hardware.disk_bus.name()))
+        .child(Element::new("target").attr("dev", name).attr("bus", bus.name()))
 }
 
-fn cdrom(path: &str, hardware: &Hardware, names: &mut Names) -> Element {
+/// A volume as a disk. As long as the guest is on, it is known by its serial number.
+pub(crate) fn volume(disk: &VolumeDisk, direct_io: bool) -> Element {
+    // What several guests write to must not be cached by any host.
+    let cache = if direct_io || disk.shareable { "none" } else { "writeback" };
+    Element::new("disk")
+        .attr("type", "volume")
+        .attr("device", &disk.kind)
+        .child(Element::new("driver").attr("name", "qemu").attr("type", &disk.format).attr("cache", cache))
+        .child(Element::new("source").attr("pool", &disk.pool).attr("volume", &disk.volume))
+        .child(Element::new("target").attr("dev", &disk.device).attr("bus", &disk.bus))
+        .children(disk.boot_order.map(|order| Element::new("boot").attr("order", order)))
+        .children((disk.readonly || disk.kind == "cdrom").then(|| Element::new("readonly")))
+        .children(disk.shareable.then(|| Element::new("shareable")))
+        .child(Element::leaf("serial", &disk.serial))
+}
+
+fn cdrom(path: &str, format: &str, bus: DiskBus, names: &mut Names) -> Element {
     Element::new("disk")
         .attr("type", "file")
         .attr("device", "cdrom")
-        .child(Element::new("driver").attr("name", "qemu").attr("type", "raw"))
+        .child(Element::new("driver").attr("name", "qemu").attr("type", format))
         .child(Element::new("source").attr("file", path))
-        .child(
-            Element::new("target").attr("dev", names.next(hardware.cdrom_bus)).attr("bus", hardware.cdrom_bus.name()),
-        )
+        .child(Element::new("target").attr("dev", names.next(bus)).attr("bus", bus.name()))
         .child(Element::new("readonly"))
 }
 
 /// libvirt's own default SCSI controller is an LSI that current systems cannot drive.
 fn controllers(guest: &GuestSpec, hardware: &Hardware) -> Option<Element> {
     let cdrom = guest.config_drive.is_some() && hardware.cdrom_bus == DiskBus::Scsi;
-    (hardware.disk_bus == DiskBus::Scsi || cdrom)
+    let volume = guest.volumes.iter().any(|disk| disk.bus == DiskBus::Scsi.name());
+    let rescue = guest.rescue.as_ref().is_some_and(|rescue| rescue.stable.is_some());
+    let rescue = rescue && hardware.rescue_bus == DiskBus::Scsi;
+    (hardware.disk_bus == DiskBus::Scsi || cdrom || volume || rescue)
         .then(|| Element::new("controller").attr("type", "scsi").attr("index", 0).attr("model", "virtio-scsi"))
 }
 

@@ -6,6 +6,7 @@
 use thiserror::Error;
 
 use super::HostFacts;
+use crate::guest::RescuePlace;
 
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum HardwareError {
@@ -78,6 +79,8 @@ pub struct Hardware {
     pub machine_type: String,
     pub disk_bus: DiskBus,
     pub cdrom_bus: DiskBus,
+    /// Of the disk that a rescued guest is started from, where it keeps all its own.
+    pub rescue_bus: DiskBus,
     pub vif_model: VifModel,
     pub video_model: String,
     pub rng: bool,
@@ -119,6 +122,7 @@ impl Hardware {
         Ok(Self {
             disk_bus,
             cdrom_bus,
+            rescue_bus: disk_bus,
             vif_model: get("hw_vif_model").map_or(Ok(VifModel("virtio")), VifModel::parse)?,
             video_model: video_model(get("hw_video_model"), host)?,
             rng: get("hw_rng_model") == Some("virtio"),
@@ -132,6 +136,20 @@ impl Hardware {
             threads: count("hw_cpu_threads"),
             machine_type,
         })
+    }
+
+    /// With the bus of a rescue disk that is added to the guest's own.
+    pub(super) fn with_rescue(self, place: &RescuePlace, host: &HostFacts) -> Result<Self, HardwareError> {
+        let rescue_bus = match (&place.bus, place.cdrom) {
+            (Some(bus), _) => DiskBus::parse("hw_rescue_bus", bus)?,
+            (None, true) => self.cdrom_bus,
+            (None, false) => self.disk_bus,
+        };
+        if rescue_bus == DiskBus::Ide && !has_ide(host, &self.machine_type) {
+            let (value, machine) = ("ide".to_owned(), self.machine_type);
+            return Err(HardwareError::Incompatible { property: "hw_rescue_bus", value, machine });
+        }
+        Ok(Self { rescue_bus, ..self })
     }
 
     /// Sockets, cores and threads whose product is `vcpus`. Nova prefers sockets; a wish that does not divide the

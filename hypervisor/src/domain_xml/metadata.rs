@@ -11,7 +11,7 @@ pub(super) fn element(guest: &GuestSpec) -> Element {
         .attr("name", &guest.flavor_name)
         .child(Element::leaf("chronova:memory", guest.memory_mib))
         .child(Element::leaf("chronova:disk", guest.root.as_ref().map_or(0, |root| root.size_gib)))
-        .child(Element::leaf("chronova:ephemeral", guest.ephemeral_gib))
+        .child(Element::leaf("chronova:ephemeral", guest.ephemerals_gib.iter().sum::<u32>()))
         .child(Element::leaf("chronova:swap", guest.swap_mib))
         .child(Element::leaf("chronova:vcpus", guest.vcpus));
     let owner = Element::new("chronova:owner")

@@ -13,7 +13,7 @@ mod metadata;
 pub use hardware::{DiskBus, Hardware, HardwareError, VifModel};
 pub use metadata::NAMESPACE;
 
-use crate::guest::{GuestSpec, ImageFormat, Nic};
+use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
 use crate::options::CpuMode;
 use crate::xml::Element;
 
@@ -44,6 +44,10 @@ impl HostFacts {
 /// Renders the domain XML.
 pub fn render(guest: &GuestSpec, host: &HostFacts) -> Result<String, HardwareError> {
     let hardware = Hardware::parse(&guest.hardware, host)?;
+    let hardware = match guest.rescue.as_ref().and_then(|rescue| rescue.stable.as_ref()) {
+        Some(place) => hardware.with_rescue(place, host)?,
+        None => hardware,
+    };
     Ok(domain(guest, host, &hardware).render())
 }
 
@@ -51,6 +55,11 @@ pub fn render(guest: &GuestSpec, host: &HostFacts) -> Result<String, HardwareErr
 pub fn render_interface(nic: &Nic, properties: &[(String, String)], host: &HostFacts) -> Result<String, HardwareError> {
     let hardware = Hardware::parse(properties, host)?;
     Ok(devices::interface(nic, host, &hardware).render())
+}
+
+/// Renders one volume as a disk, for a guest that is defined already.
+pub fn render_disk(disk: &VolumeDisk, direct_io: bool) -> String {
+    devices::volume(disk, direct_io).render()
 }
 
 fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
@@ -73,11 +82,16 @@ fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
 }
 
 fn os(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
-    let from_iso = guest.root.as_ref().is_some_and(|root| root.image.format == ImageFormat::Iso);
+    let rescue = guest.rescue.as_ref();
+    // A disk added for a rescue, as a volume to boot from, says by itself that it comes first: libvirt takes either
+    // kinds of devices or an order of devices.
+    let by_order = rescue.is_some_and(|rescue| rescue.stable.is_some());
+    let by_order = by_order || guest.volumes.iter().any(|disk| disk.boot_order.is_some());
+    let from_iso = rescue.is_none() && guest.root.as_ref().is_some_and(|root| root.image.format == ImageFormat::Iso);
     Element::new("os")
         .attr_if("firmware", hardware.uefi.then_some("efi"))
         .child(Element::leaf("type", "hvm").attr("arch", &host.arch).attr("machine", &hardware.machine_type))
-        .child(Element::new("boot").attr("dev", if from_iso { "cdrom" } else { "hd" }))
+        .children((!by_order).then(|| Element::new("boot").attr("dev", if from_iso { "cdrom" } else { "hd" })))
         .children(host.is_x86().then(|| Element::new("smbios").attr("mode", "sysinfo")))
 }
 

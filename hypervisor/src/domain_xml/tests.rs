@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::guest::{ImageRef, Nic, RootDisk};
+use crate::guest::{ImageRef, Nic, RescueDisk, RescuePlace, RootDisk, VolumeDisk};
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId};
 use uuid::Uuid;
 
@@ -44,11 +44,13 @@ fn guest() -> GuestSpec {
         vcpus: 1,
         memory_mib: 512,
         root: Some(RootDisk { image, size_gib: 1 }),
-        ephemeral_gib: 0,
+        ephemerals_gib: vec![],
         swap_mib: 0,
+        volumes: vec![],
         nics: vec![nic],
         config_drive: Some(bytes::Bytes::new()),
         hardware: Vec::new(),
+        rescue: None,
     }
 }
 
@@ -88,8 +90,49 @@ fn many_disks_on_q35_without_direct_io() {
         ("hw_pointer_model", "ps2mouse"),
         ("unknown_property", "ignored"),
     ]);
-    (guest.ephemeral_gib, guest.swap_mib, guest.vcpus) = (2, 64, 8);
+    (guest.ephemerals_gib, guest.swap_mib, guest.vcpus) = (vec![2], 64, 8);
     golden("q35", &guest, &HostFacts { direct_io: false, ..host() });
+}
+
+fn volume(n: u128, device: &str, bus: &str) -> VolumeDisk {
+    let id = Uuid::from_u128(n);
+    VolumeDisk {
+        serial: id.to_string(),
+        pool: "chronova-volumes".to_owned(),
+        volume: format!("volume-{id}"),
+        format: "raw".to_owned(),
+        readonly: false,
+        shareable: false,
+        device: device.to_owned(),
+        bus: bus.to_owned(),
+        kind: "disk".to_owned(),
+        boot_order: None,
+    }
+}
+
+#[test]
+fn a_root_disk_that_is_a_volume_beside_local_disks() {
+    let mut guest = GuestSpec { root: None, ephemerals_gib: vec![1, 2], swap_mib: 64, ..guest() };
+    guest.volumes = vec![
+        VolumeDisk { boot_order: Some(1), ..volume(7, "vda", "virtio") },
+        VolumeDisk { shareable: true, ..volume(8, "vde", "virtio") },
+        VolumeDisk { readonly: true, format: "qcow2".to_owned(), ..volume(9, "sda", "scsi") },
+        VolumeDisk { kind: "cdrom".to_owned(), boot_order: Some(2), ..volume(10, "hdb", "ide") },
+    ];
+    golden("volumes", &guest, &host());
+    // Names that the volumes have are passed over, so no two disks have one name.
+    let xml = render(&guest, &host()).unwrap();
+    let document = roxmltree::Document::parse(&xml).unwrap();
+    let targets = document.descendants().filter(|node| node.has_tag_name("target") && node.attribute("bus").is_some());
+    let mut names: Vec<&str> = targets.filter_map(|node| node.attribute("dev")).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["hda", "hdb", "sda", "vda", "vdb", "vdc", "vdd", "vde"]);
+}
+
+#[test]
+fn a_volume_beside_an_image() {
+    golden("image-and-volume", &GuestSpec { volumes: vec![volume(7, "vdb", "virtio")], ..guest() }, &host());
+    expectorate::assert_contents("golden/disk.xml", &render_disk(&volume(7, "vdb", "virtio"), true));
 }
 
 #[test]
@@ -137,4 +180,32 @@ fn topology_always_multiplies_to_the_number_of_cpus() {
             }
         }
     }
+}
+
+fn rescued(stable: Option<RescuePlace>) -> GuestSpec {
+    let mut guest = guest();
+    guest.ephemerals_gib = vec![1];
+    let image = guest.root.as_ref().map(|root| root.image.clone());
+    guest.rescue = image.map(|image| RescueDisk { image, stable });
+    guest
+}
+
+#[test]
+fn a_rescued_guest_has_its_root_as_the_second_disk() {
+    let xml = golden("rescue", &rescued(None), &host());
+    let at = |name: &str| xml.find(name).unwrap_or(usize::MAX);
+    assert!(at("_disk.rescue") < at("dev='vda'") && at("dev='vda'") < at("_disk'") && at("_disk'") < at("dev='vdb'"));
+    assert!(!xml.contains("_disk.eph0"), "no other disks");
+}
+
+#[test]
+fn a_guest_rescued_with_stable_devices_keeps_all_of_them_in_place() {
+    let place = RescuePlace { cdrom: true, bus: Some("sata".to_owned()) };
+    let xml = golden("rescue-stable", &rescued(Some(place)), &host());
+    assert!(!xml.contains("<boot dev"), "the order of the devices counts");
+    let place = RescuePlace { cdrom: false, bus: Some("ide".to_owned()) };
+    let q35 = HostFacts { machine_type: Some("q35".to_owned()), ..host() };
+    assert!(render(&rescued(Some(place)), &q35).is_err(), "a board without IDE");
+    let place = RescuePlace { cdrom: false, bus: Some("scsi".to_owned()) };
+    assert!(render(&rescued(Some(place)), &host()).unwrap().contains("virtio-scsi"));
 }

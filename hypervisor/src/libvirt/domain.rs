@@ -12,9 +12,10 @@ use virt::storage_pool::StoragePool;
 use super::error::{Context, found, is, number, translate};
 use super::images::format_name;
 use super::pool::{self, Backing};
+use super::snapshot;
 use crate::domain_xml::{self, HostFacts, NAMESPACE};
 use crate::driver::{DriverError, DriverResult};
-use crate::guest::{ConsoleAddress, GuestSpec, GuestStatus, ImageFormat, PowerState, RootDisk};
+use crate::guest::{ConsoleAddress, GuestSpec, GuestStatus, ImageFormat, PowerState, Renew, RescueDisk, RootDisk};
 use crate::options::LibvirtOptions;
 use crate::volumes;
 
@@ -111,6 +112,40 @@ pub(super) fn spawn(
         start(&domain)?;
         return Ok(Lesson::Nothing);
     }
+    raise(connect, options, facts, guest)
+}
+
+/// Another definition for a guest, its disks first; see [`crate::driver::Driver::reshape`].
+pub(super) fn reshape(
+    connect: &Connect,
+    options: &LibvirtOptions,
+    facts: &HostFacts,
+    guest: &GuestSpec,
+    renew: Renew,
+) -> DriverResult<Lesson> {
+    if let Some(domain) = lookup(connect, guest.instance)? {
+        snapshot::put_down(&domain)?;
+    }
+    let pool = pool::open(connect, options)?;
+    let instance = guest.instance;
+    let root = [volumes::root(instance)];
+    let ephemerals = (0..guest.ephemerals_gib.len()).map(|number| volumes::ephemeral(instance, number));
+    let others = ephemerals.chain([volumes::swap(instance)]);
+    let renewed = match renew {
+        Renew::Nothing => vec![],
+        Renew::Root => root.to_vec(),
+        Renew::All => root.into_iter().chain(others).collect(),
+    };
+    // Of an earlier rescue, or of a first attempt at this one.
+    for name in renewed.into_iter().chain([volumes::rescue(instance)]) {
+        if let Some(volume) = pool::lookup(&pool, &name)? {
+            pool::delete(&volume)?;
+        }
+    }
+    raise(connect, options, facts, guest)
+}
+
+fn raise(connect: &Connect, options: &LibvirtOptions, facts: &HostFacts, guest: &GuestSpec) -> DriverResult<Lesson> {
     let xml = render(guest, facts)?;
     let pool = pool::open(connect, options)?;
     provide_volumes(connect, &pool, options, guest)?;
@@ -177,8 +212,11 @@ fn provide_volumes(
     if let Some(root) = &guest.root {
         provide_root(pool, options, guest.instance, root)?;
     }
-    if guest.ephemeral_gib > 0 {
-        pool::ensure_disk(pool, &volumes::ephemeral(guest.instance), u64::from(guest.ephemeral_gib) * GIB, None)?;
+    if let Some(rescue) = &guest.rescue {
+        provide_rescue(pool, options, guest.instance, rescue)?;
+    }
+    for (number, gib) in guest.ephemerals_gib.iter().enumerate() {
+        pool::ensure_disk(pool, &volumes::ephemeral(guest.instance, number), u64::from(*gib) * GIB, None)?;
     }
     if guest.swap_mib > 0 {
         pool::ensure_disk(pool, &volumes::swap(guest.instance), u64::from(guest.swap_mib) * MIB, None)?;
@@ -215,6 +253,22 @@ fn provide_root(
     let path = format!("{}/{}", options.pool_path, volumes::base(image));
     let backing = Backing { path, format: format_name(image.format) };
     pool::ensure_disk(pool, &volumes::root(instance), wanted.max(image.virtual_size), Some(&backing))
+}
+
+fn provide_rescue(
+    pool: &StoragePool,
+    options: &LibvirtOptions,
+    instance: InstanceId,
+    rescue: &RescueDisk,
+) -> DriverResult<()> {
+    let image = &rescue.image;
+    if pool::lookup(pool, &volumes::base_complete(image))?.is_none() {
+        let reason = "it is not in the host's cache".to_owned();
+        return Err(DriverError::BadImage { image: image.id.to_string(), reason });
+    }
+    let path = format!("{}/{}", options.pool_path, volumes::base(image));
+    let backing = Backing { path, format: format_name(image.format) };
+    pool::ensure_disk(pool, &volumes::rescue(instance), image.virtual_size, Some(&backing))
 }
 
 /// Starts a guest; running already is success.

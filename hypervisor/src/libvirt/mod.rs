@@ -4,23 +4,27 @@
 //! |---|---|
 //! | `connection` | open, keepalive, reconnect with backoff; one thread per host |
 //! | `lane`, `gates` | the bounded threads on which a host's calls block; what must not overlap |
-//! | `events`, `node`, `counters`, `volumes` | the only unsafe code: what the bindings lack |
+//! | `events`, `node`, `counters`, `snapshot`, `volumes`, `blockcopy` | the only unsafe code: what the bindings lack |
 //! | `watch` | lifecycle events -> host signals |
 //! | `capabilities` | what the host is, has and uses |
 //! | `pool`, `images` | volumes, the image cache |
 //! | `network`, `nwfilter` | virtual networks, packet filters |
 //! | `domain` | the guest's life |
 //! | `volumes` | the volume service's volumes |
+//! | `snapshot` | copies of a guest's disk |
 //! | `moves` | disks read and written, domains defined over disks that exist |
 //! | `saved` | a guest that stands still, in memory or on the disk |
 //! | `nics` | interfaces of a guest that exists already |
+//! | `disks`, `blockcopy` | volumes plugged in, pulled out, exchanged under a running guest |
 //!
 //! Invariants: no call touches the host's file system except as a volume of our pool; every call has a deadline; a
 //! domain without our metadata element is never touched.
 
+mod blockcopy;
 mod capabilities;
 mod connection;
 mod counters;
+mod disks;
 mod domain;
 mod error;
 mod events;
@@ -34,6 +38,7 @@ mod node;
 mod nwfilter;
 mod pool;
 mod saved;
+mod snapshot;
 mod volumes;
 mod watch;
 
@@ -44,7 +49,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chronova_events::ids::{InstanceId, NetworkId};
+use chronova_events::ids::{ImageId, InstanceId, NetworkId};
 use tokio::time::{Instant, sleep};
 use virt::connect::Connect;
 
@@ -54,10 +59,10 @@ use self::gates::Gates;
 use self::images::Images;
 use self::lane::Lane;
 use crate::domain_xml::{self, HostFacts};
-use crate::driver::{Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
+use crate::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use crate::guest::{
-    ConsoleAddress, Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
-    NetworkSpec, Nic, PowerState,
+    ConsoleAddress, Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
+    NetworkSpec, Nic, PowerState, Quiesce, Renew, VolumeDisk,
 };
 use crate::options::{ForwardMode, LibvirtOptions};
 
@@ -71,6 +76,15 @@ const DETACH_POLL: Duration = Duration::from_millis(250);
 
 /// How much longer than other calls the saving and reading of a guest's memory may take.
 const SAVE_FACTOR: u32 = 5;
+
+/// How often a guest that was asked to let go of a disk is looked at, and a disk that is being copied.
+const DISK_POLL: Duration = Duration::from_millis(250);
+/// How often a copy of a disk that the host makes is looked at.
+const COPY_POLL: Duration = Duration::from_millis(250);
+/// How long the beginning of a copy may take: a disk that nobody writes is copied whole in that one call.
+const COPY_LIMIT: Duration = Duration::from_hours(1);
+/// Chunks of a copy between the host and its reader.
+const COPY_DEPTH: usize = 8;
 
 /// Threads for questions, beside the configured ones.
 const QUESTIONERS: usize = 2;
@@ -197,6 +211,31 @@ impl LibvirtDriver {
         }
     }
 
+    /// Asks the guest for the disk as often as Nova does, and waits each time.
+    async fn wring(&self, instance: InstanceId, serial: &str) -> DriverResult<()> {
+        for attempt in 1..=self.options.device_detach_attempts.max(1) {
+            let asked = serial.to_owned();
+            let gone = self
+                .ask("disk detachment", move |connect, _| disks::ask_for(&domain::require(connect, instance)?, &asked));
+            let end = Instant::now() + self.options.device_detach_timeout;
+            let mut gone = gone.await?;
+            while !gone && Instant::now() < end {
+                sleep(DISK_POLL).await;
+                let wanted = serial.to_owned();
+                let look = self.ask("disk lookup", move |connect, _| {
+                    disks::still_has(&domain::require(connect, instance)?, &wanted)
+                });
+                gone = !look.await?;
+            }
+            if gone {
+                return Ok(());
+            }
+            tracing::info!(%instance, serial, attempt, "the guest has not let go of a disk");
+        }
+        let message = format!("the guest keeps the disk {serial}");
+        Err(DriverError::Failed { call: "disk detachment", message })
+    }
+
     /// As `call`, alone with the guest.
     async fn change(
         &self,
@@ -269,6 +308,21 @@ impl Driver for LibvirtDriver {
             link.roll().forget(spec.instance);
             let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
             if domain::spawn(connect, options, &facts, &spec)? == domain::Lesson::NoDirectIo {
+                direct_io.store(false, Ordering::Relaxed);
+            }
+            link.roll().ours.insert(spec.instance);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn reshape(&self, guest: &GuestSpec, renew: Renew) -> DriverResult<()> {
+        let known = self.known().await?;
+        let (spec, link) = (guest.clone(), Arc::clone(&self.link));
+        let direct_io = Arc::clone(&self.direct_io);
+        self.change("reshape", guest.instance, self.options.call_deadline * 3, move |connect, options| {
+            let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
+            if domain::reshape(connect, options, &facts, &spec, renew)? == domain::Lesson::NoDirectIo {
                 direct_io.store(false, Ordering::Relaxed);
             }
             link.roll().ours.insert(spec.instance);
@@ -414,12 +468,110 @@ impl Driver for LibvirtDriver {
         Ok(orphans)
     }
 
+    async fn copy_root(&self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<DiskCopy> {
+        let pass = self.guests.enter(&instance, "disk copy", self.options.call_deadline).await?;
+        let mut begun = self
+            .call_within("disk copy", COPY_LIMIT, move |connect, options| {
+                let _until_begun = pass;
+                snapshot::begin(connect, options, instance, copy, quiesce)
+            })
+            .await?;
+        // Others may change the guest meanwhile; one that is destroyed ends the copy.
+        let end = Instant::now() + COPY_LIMIT;
+        while Instant::now() < end {
+            if let snapshot::Begun::Complete(done) = begun {
+                return Ok(done);
+            }
+            sleep(COPY_POLL).await;
+            begun = self
+                .ask("disk copy", move |connect, options| snapshot::progress(connect, options, instance, copy))
+                .await?;
+        }
+        Err(DriverError::Timeout { call: "disk copy", seconds: COPY_LIMIT.as_secs() })
+    }
+
+    async fn read_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<ByteStream> {
+        let connect = self.link.connect().await?;
+        let options = Arc::clone(&self.options);
+        let (out, chunks) = tokio::sync::mpsc::channel(COPY_DEPTH);
+        // Nobody waits for the result: what goes wrong is the last thing that the reader reads.
+        let sent = self.lane.start("read copy", move || {
+            if let Err(error) = snapshot::send(&connect, &options, instance, copy, &out) {
+                let _ = out.blocking_send(Err(std::io::Error::other(error)));
+            }
+            Ok(())
+        })?;
+        let state = (chunks, sent);
+        Ok(Box::pin(futures::stream::unfold(state, |(mut chunks, sent)| async move {
+            chunks.recv().await.map(|chunk| (chunk, (chunks, sent)))
+        })))
+    }
+
+    async fn remove_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
+        self.change("copy removal", instance, self.options.call_deadline, move |connect, options| {
+            snapshot::remove(connect, options, instance, copy)
+        })
+        .await
+    }
+
+    async fn set_password(&self, instance: InstanceId, user: &str, password: &str) -> DriverResult<()> {
+        let (user, password) = (user.to_owned(), password.to_owned());
+        self.call("set password", move |connect, _| {
+            snapshot::set_password(&domain::require(connect, instance)?, &user, &password)
+        })
+        .await
+    }
+
     async fn interrupt(&self, instance: InstanceId) -> DriverResult<()> {
         self.call("interrupt", move |connect, _| counters::interrupt(&domain::require(connect, instance)?)).await
     }
 
     async fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics> {
         self.ask("diagnostics", move |connect, _| counters::diagnostics(&domain::require(connect, instance)?)).await
+    }
+
+    async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()> {
+        let (disk, direct_io) = (disk.clone(), Arc::clone(&self.direct_io));
+        self.change("disk attachment", instance, self.options.call_deadline, move |connect, _| {
+            let domain = domain::require(connect, instance)?;
+            let direct = direct_io.load(Ordering::Relaxed);
+            match disks::attach(&domain, &disk, direct) {
+                Err(DriverError::Failed { message, .. }) if direct && message.contains("O_DIRECT") => {
+                    direct_io.store(false, Ordering::Relaxed);
+                    disks::forget(&domain, &disk.serial)?;
+                    disks::attach(&domain, &disk, false)
+                }
+                result => result,
+            }
+        })
+        .await
+    }
+
+    async fn detach_disk(&self, instance: InstanceId, serial: &str) -> DriverResult<()> {
+        let forgotten = serial.to_owned();
+        self.change("disk detachment", instance, self.options.call_deadline, move |connect, _| {
+            disks::forget(&domain::require(connect, instance)?, &forgotten)
+        })
+        .await?;
+        self.wring(instance, serial).await
+    }
+
+    async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
+        loop {
+            let (old, new) = (old.to_owned(), new.clone());
+            let direct = self.direct_io.load(Ordering::Relaxed);
+            let step = self.call("disk exchange", move |connect, _| {
+                disks::exchange(&domain::require(connect, instance)?, &old, &new, direct)
+            });
+            if step.await? == disks::Exchange::Done {
+                return Ok(());
+            }
+            sleep(DISK_POLL).await;
+        }
+    }
+
+    async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
+        self.ask("disks", move |connect, _| disks::serials(&domain::require(connect, instance)?)).await
     }
 
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {

@@ -21,7 +21,7 @@ use super::error::{Context, translate};
 use super::{LibvirtDriver, domain, pool};
 use crate::domain_xml::HostFacts;
 use crate::driver::{ByteStream, DriverError, DriverResult};
-use crate::guest::GuestSpec;
+use crate::guest::{GuestSpec, ImageFormat, ImageRef};
 use crate::moves::{DiskFile, Moves};
 use crate::options::LibvirtOptions;
 use crate::volumes;
@@ -37,9 +37,9 @@ fn failed(message: impl Into<String>) -> DriverError {
     DriverError::Failed { call: CALL, message: message.into() }
 }
 
-/// Volumes that are made anew wherever the guest is defined.
-fn is_made_anew(suffix: &str) -> bool {
-    suffix.starts_with("_console.log") || suffix == "_disk.config"
+/// Volumes that are made anew wherever the guest is defined, and those that are no disks of it.
+fn stays_behind(suffix: &str) -> bool {
+    suffix.starts_with("_console.log") || suffix.starts_with("_copy.") || suffix == "_disk.config"
 }
 
 fn list(connect: &Connect, options: &LibvirtOptions, instance: InstanceId) -> DriverResult<Vec<DiskFile>> {
@@ -48,7 +48,7 @@ fn list(connect: &Connect, options: &LibvirtOptions, instance: InstanceId) -> Dr
     let id = instance.to_string();
     let mut disks = Vec::new();
     for name in pool::names(&pool)? {
-        let Some(suffix) = name.strip_prefix(&id).filter(|suffix| suffix.starts_with('_') && !is_made_anew(suffix))
+        let Some(suffix) = name.strip_prefix(&id).filter(|suffix| suffix.starts_with('_') && !stays_behind(suffix))
         else {
             continue;
         };
@@ -66,18 +66,18 @@ fn volume(pool: &StoragePool, instance: InstanceId, suffix: &str) -> DriverResul
     pool::lookup(pool, &name)?.ok_or_else(|| failed(format!("there is no volume {name}")))
 }
 
-/// Sends the bytes of a volume until the reader goes away.
+/// Sends so many bytes of a volume until the reader goes away.
 fn send(
     connect: &Connect,
     options: &LibvirtOptions,
-    instance: InstanceId,
-    disk: &DiskFile,
+    name: &str,
+    size: u64,
     out: &mpsc::Sender<Result<Bytes, std::io::Error>>,
 ) -> DriverResult<()> {
     let pool = pool::open(connect, options)?;
-    let volume = volume(&pool, instance, &disk.suffix)?;
+    let volume = pool::lookup(&pool, name)?.ok_or_else(|| failed(format!("there is no volume {name}")))?;
     let stream = Stream::new(connect, 0).during(CALL)?;
-    volume.download(&stream, 0, disk.size, 0).during(CALL)?;
+    volume.download(&stream, 0, size, 0).during(CALL)?;
     let mut buffer = vec![0_u8; CHUNK];
     loop {
         match stream.recv(&mut buffer).map(usize::try_from) {
@@ -150,14 +150,15 @@ fn remove(connect: &Connect, options: &LibvirtOptions, instance: InstanceId, dis
 /// Disks as large as the guest is to have them; those that hold nothing are made, or made anew, or removed.
 fn provide(connect: &Connect, pool: &StoragePool, guest: &GuestSpec) -> DriverResult<()> {
     pool::refresh(pool);
-    if let Some(root) = &guest.root {
+    if let Some(root) = guest.root.as_ref().filter(|root| root.image.format != ImageFormat::Iso) {
         grow(&volume(pool, guest.instance, "_disk")?, u64::from(root.size_gib) * GIB)?;
     }
-    let ephemeral = u64::from(guest.ephemeral_gib) * GIB;
-    match pool::lookup(pool, &volumes::ephemeral(guest.instance))? {
-        Some(volume) if ephemeral > 0 => grow(&volume, ephemeral)?,
-        None if ephemeral > 0 => pool::ensure_disk(pool, &volumes::ephemeral(guest.instance), ephemeral, None)?,
-        _ => {}
+    for (number, gib) in guest.ephemerals_gib.iter().enumerate() {
+        let (name, wanted) = (volumes::ephemeral(guest.instance, number), u64::from(*gib) * GIB);
+        match pool::lookup(pool, &name)? {
+            Some(volume) => grow(&volume, wanted)?,
+            None => pool::ensure_disk(pool, &name, wanted, None)?,
+        }
     }
     let swap = volumes::swap(guest.instance);
     match (pool::lookup(pool, &swap)?, u64::from(guest.swap_mib) * MIB) {
@@ -182,19 +183,14 @@ fn grow(volume: &StorageVol, wanted: u64) -> DriverResult<()> {
     }
 }
 
-#[async_trait]
-impl Moves for LibvirtDriver {
-    async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<DiskFile>> {
-        self.call("disks", move |connect, options| list(connect, options, instance)).await
-    }
-
-    async fn read_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<ByteStream> {
+impl LibvirtDriver {
+    async fn read(&self, name: String, size: u64) -> DriverResult<ByteStream> {
         let connect = self.link.connect().await?;
-        let (options, disk) = (Arc::clone(&self.options), disk.clone());
+        let options = Arc::clone(&self.options);
         let (out, chunks) = mpsc::channel(DEPTH);
         // Nobody waits for the result: what goes wrong is the last thing that the reader reads.
         let sent = self.lane.start("read disk", move || {
-            if let Err(error) = send(&connect, &options, instance, &disk, &out) {
+            if let Err(error) = send(&connect, &options, &name, size, &out) {
                 let _ = out.blocking_send(Err(std::io::Error::other(error)));
             }
             Ok(())
@@ -202,6 +198,21 @@ impl Moves for LibvirtDriver {
         Ok(Box::pin(stream::unfold((chunks, sent), |(mut chunks, sent)| async move {
             chunks.recv().await.map(|chunk| (chunk, (chunks, sent)))
         })))
+    }
+}
+
+#[async_trait]
+impl Moves for LibvirtDriver {
+    async fn disk_files(&self, instance: InstanceId) -> DriverResult<Vec<DiskFile>> {
+        self.call("disk files", move |connect, options| list(connect, options, instance)).await
+    }
+
+    async fn read_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<ByteStream> {
+        self.read(volumes::suffixed(instance, &disk.suffix), disk.size).await
+    }
+
+    async fn read_image(&self, image: &ImageRef) -> DriverResult<ByteStream> {
+        self.read(volumes::base(image), image.size).await
     }
 
     async fn receive_disk(&self, instance: InstanceId, disk: &DiskFile, mut content: ByteStream) -> DriverResult<()> {

@@ -106,7 +106,7 @@ pub(super) struct Backing {
     pub(super) format: &'static str,
 }
 
-fn volume_xml(name: &str, capacity: u64, format: &str, mode: &str, backing: Option<&Backing>) -> String {
+pub(super) fn volume_xml(name: &str, capacity: u64, format: &str, mode: &str, backing: Option<&Backing>) -> String {
     let bytes = |name: &'static str, value: u64| Element::leaf(name, value).attr("unit", "bytes");
     let target = Element::new("target")
         .child(Element::new("format").attr("type", format))

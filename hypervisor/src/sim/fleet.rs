@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use chronova_events::ids::InstanceId;
+use chronova_events::ids::{ImageId, InstanceId};
 
 use super::SimHost;
 use super::faults::{Call, FaultPlan};
@@ -131,6 +131,13 @@ impl SimFleet {
             .collect()
     }
 
+    /// Copies of guests' disks that are left on the hosts.
+    pub fn copies(&self) -> Vec<(usize, InstanceId, ImageId)> {
+        let of =
+            |host| self.machine(host).copies().iter().map(|(guest, copy)| (host, *guest, *copy)).collect::<Vec<_>>();
+        (0..self.len()).flat_map(of).collect()
+    }
+
     /// The packet filters of a host, by name, as they were last given in this process.
     pub fn filters(&self, host: usize) -> BTreeMap<String, FilterSpec> {
         self.machine(host).filter_specs.clone()
@@ -191,6 +198,18 @@ impl SimFleet {
     /// The guest keeps its devices from now on, whoever asks it to let go of them.
     pub fn set_clings(&self, host: usize, instance: InstanceId, clings: bool) -> DriverResult<()> {
         self.machine(host).set_clings(instance, clings)
+    }
+
+    /// The volumes of every guest, by their serials, sorted.
+    pub fn disks(&self) -> Vec<(InstanceId, String)> {
+        let of = |host| {
+            let machine = self.machine(host);
+            let guests = machine.guests.iter();
+            guests.flat_map(|(id, guest)| guest.volumes.iter().map(|serial| (*id, serial.clone()))).collect::<Vec<_>>()
+        };
+        let mut all: Vec<_> = (0..self.len()).flat_map(of).collect();
+        all.sort();
+        all
     }
 
     /// The guest ignores its power button from now on.

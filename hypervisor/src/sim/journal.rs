@@ -9,7 +9,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use chronova_events::ids::{InstanceId, NetworkId};
+use chronova_events::ids::{ImageId, InstanceId, NetworkId};
 use thiserror::Error;
 
 #[derive(Debug, Error)]
@@ -39,6 +39,9 @@ pub(super) enum Change {
     /// On, with its memory from the disk.
     Restore(InstanceId),
     Undefine(InstanceId),
+    /// A volume, by its serial.
+    Plug(InstanceId, String),
+    Unplug(InstanceId, String),
     /// Disks without a domain.
     Leak(InstanceId),
     Tidy(InstanceId),
@@ -58,8 +61,14 @@ pub(super) enum Change {
     },
     NoVolume(String),
     /// One more interface, by its MAC.
-    Plug(InstanceId, String),
-    Unplug(InstanceId, String),
+    PlugNic(InstanceId, String),
+    UnplugNic(InstanceId, String),
+    /// Started from a rescue disk, or from its own again.
+    Rescue(InstanceId),
+    NoRescue(InstanceId),
+    /// A copy of a guest's disk.
+    Copy(InstanceId, ImageId),
+    NoCopy(InstanceId, ImageId),
 }
 
 impl Change {
@@ -76,6 +85,10 @@ impl Change {
             Self::Save(instance) => format!("{host} save {instance}\n"),
             Self::Restore(instance) => format!("{host} restore {instance}\n"),
             Self::Undefine(instance) => format!("{host} undefine {instance}\n"),
+            Self::Plug(instance, serial) => format!("{host} plug {instance} {}\n", serial.replace(['\n', '\r'], " ")),
+            Self::Unplug(instance, serial) => {
+                format!("{host} unplug {instance} {}\n", serial.replace(['\n', '\r'], " "))
+            }
             Self::Leak(instance) => format!("{host} leak {instance}\n"),
             Self::Tidy(instance) => format!("{host} tidy {instance}\n"),
             Self::Keep(instance) => format!("{host} keep {instance}\n"),
@@ -87,8 +100,12 @@ impl Change {
             Self::NoFilter(name) => format!("{host} no-filter {name}\n"),
             Self::Volume { name, size, content } => format!("{host} volume {name} {size} {content}\n"),
             Self::NoVolume(name) => format!("{host} no-volume {name}\n"),
-            Self::Plug(instance, mac) => format!("{host} plug {instance} {mac}\n"),
-            Self::Unplug(instance, mac) => format!("{host} unplug {instance} {mac}\n"),
+            Self::PlugNic(instance, mac) => format!("{host} plug-nic {instance} {mac}\n"),
+            Self::UnplugNic(instance, mac) => format!("{host} unplug-nic {instance} {mac}\n"),
+            Self::Rescue(instance) => format!("{host} rescue {instance}\n"),
+            Self::NoRescue(instance) => format!("{host} no-rescue {instance}\n"),
+            Self::Copy(instance, image) => format!("{host} copy {instance} {image}\n"),
+            Self::NoCopy(instance, image) => format!("{host} no-copy {instance} {image}\n"),
         }
     }
 
@@ -113,6 +130,8 @@ impl Change {
             "save" => Self::Save(rest.parse().ok()?),
             "restore" => Self::Restore(rest.parse().ok()?),
             "undefine" => Self::Undefine(rest.parse().ok()?),
+            "plug" => device(rest).map(|(instance, serial)| Self::Plug(instance, serial))?,
+            "unplug" => device(rest).map(|(instance, serial)| Self::Unplug(instance, serial))?,
             "leak" => Self::Leak(rest.parse().ok()?),
             "tidy" => Self::Tidy(rest.parse().ok()?),
             "keep" => Self::Keep(rest.parse().ok()?),
@@ -131,14 +150,24 @@ impl Change {
                 }
             }
             "no-volume" => Self::NoVolume(rest.to_owned()),
-            "plug" => rest.split_once(' ').and_then(|(id, mac)| Some(Self::Plug(id.parse().ok()?, mac.to_owned())))?,
-            "unplug" => {
-                rest.split_once(' ').and_then(|(id, mac)| Some(Self::Unplug(id.parse().ok()?, mac.to_owned())))?
+            "plug-nic" => device(rest).map(|(instance, mac)| Self::PlugNic(instance, mac))?,
+            "unplug-nic" => device(rest).map(|(instance, mac)| Self::UnplugNic(instance, mac))?,
+            "rescue" => Self::Rescue(rest.parse().ok()?),
+            "no-rescue" => Self::NoRescue(rest.parse().ok()?),
+            "copy" | "no-copy" => {
+                let (instance, image) = rest.split_once(' ')?;
+                let (instance, image) = (instance.parse().ok()?, image.parse().ok()?);
+                if kind == "copy" { Self::Copy(instance, image) } else { Self::NoCopy(instance, image) }
             }
             _ => return None,
         };
         Some((host.parse().ok()?, change))
     }
+}
+
+fn device(words: &str) -> Option<(InstanceId, String)> {
+    let (instance, name) = words.split_once(' ')?;
+    Some((instance.parse().ok()?, name.to_owned()))
 }
 
 #[derive(Debug)]

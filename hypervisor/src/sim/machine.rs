@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use chronova_events::ids::{HostId, InstanceId, NetworkId};
+use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
@@ -15,11 +15,7 @@ use super::faults::{Call, Chance, Effect, FaultPlan};
 use super::journal::{Change, Journal};
 use super::uri::SimUri;
 use crate::driver::{DriverError, DriverResult, HostSignal};
-use crate::guest::{
-    ConsoleAddress, CpuInfo, Diagnostics, DiskCounters, FilterSpec, GuestSpec, GuestStatus, HostCapabilities,
-    HostUsage, ImageRef, Nic, NicCounters, PowerState,
-};
-use crate::traits;
+use crate::guest::{FilterSpec, GuestSpec, GuestStatus, ImageRef, PowerState};
 
 /// Signals a listener may lag behind; kept small because a fleet has many machines.
 const SIGNALS: usize = 64;
@@ -44,6 +40,14 @@ pub struct SimGuest {
     pub nics: BTreeSet<String>,
     /// Whether it keeps devices that it is asked to let go of.
     pub clings: bool,
+    /// The serials of its volumes.
+    pub volumes: BTreeSet<String>,
+    /// Whether it was started from a rescue disk.
+    pub rescued: bool,
+    /// How often its root disk was made in this process.
+    pub disks: u32,
+    /// The user whose password was set last in this process, and the password.
+    pub password: Option<(String, String)>,
     started: Instant,
 }
 
@@ -59,23 +63,26 @@ impl SimGuest {
 pub(super) struct Machine {
     index: usize,
     pub(super) uri: Arc<SimUri>,
-    host: HostId,
-    hostname: String,
+    pub(super) host: HostId,
+    pub(super) hostname: String,
     journal: Option<Arc<Journal>>,
     chance: Chance,
     pub(super) faults: FaultPlan,
     pub(super) calls: BTreeMap<Call, u64>,
     alive: bool,
     /// Of this process, as long as it runs.
-    up_since: Instant,
+    pub(super) up_since: Instant,
     tear: bool,
     pub(super) guests: BTreeMap<InstanceId, SimGuest>,
     leaks: BTreeSet<InstanceId>,
+    pub(super) copies: BTreeSet<(InstanceId, ImageId)>,
     /// Guests of which a copy of the disk is set aside.
     pub(super) kept: BTreeSet<InstanceId>,
-    images: BTreeSet<String>,
-    networks: BTreeSet<NetworkId>,
-    filters: BTreeSet<String>,
+    pub(super) images: BTreeSet<String>,
+    /// Small ones, as they came in this process.
+    pub(super) image_content: BTreeMap<String, Bytes>,
+    pub(super) networks: BTreeSet<NetworkId>,
+    pub(super) filters: BTreeSet<String>,
     /// The volume service's volumes: bytes and content.
     pub(super) volumes: BTreeMap<String, (u64, String)>,
     /// As they were last given in this process; not kept.
@@ -100,8 +107,10 @@ impl Machine {
             tear: false,
             guests: BTreeMap::new(),
             leaks: BTreeSet::new(),
+            copies: BTreeSet::new(),
             kept: BTreeSet::new(),
             images: BTreeSet::new(),
+            image_content: BTreeMap::new(),
             networks: BTreeSet::new(),
             filters: BTreeSet::new(),
             volumes: BTreeMap::new(),
@@ -164,6 +173,10 @@ impl Machine {
                     deaf: false,
                     nics: BTreeSet::new(),
                     clings: false,
+                    volumes: BTreeSet::new(),
+                    rescued: false,
+                    disks: 1,
+                    password: None,
                     started: Instant::now(),
                 };
                 self.guests.insert(*instance, guest);
@@ -188,7 +201,18 @@ impl Machine {
             }
             Change::Undefine(instance) => {
                 self.guests.remove(instance);
+                self.copies.retain(|(of, _)| of != instance);
                 self.kept.remove(instance);
+            }
+            Change::Plug(instance, serial) => {
+                if let Some(guest) = self.guests.get_mut(instance) {
+                    guest.volumes.insert(serial.clone());
+                }
+            }
+            Change::Unplug(instance, serial) => {
+                if let Some(guest) = self.guests.get_mut(instance) {
+                    guest.volumes.remove(serial);
+                }
             }
             Change::Leak(instance) => {
                 self.leaks.insert(*instance);
@@ -212,15 +236,23 @@ impl Machine {
                 self.filters.remove(name);
             }
             Change::Volume { .. } | Change::NoVolume(_) => self.apply_to_volumes(change),
-            Change::Plug(instance, mac) => {
+            Change::PlugNic(instance, mac) => {
                 if let Some(guest) = self.guests.get_mut(instance) {
                     guest.nics.insert(mac.clone());
                 }
             }
-            Change::Unplug(instance, mac) => {
+            Change::UnplugNic(instance, mac) => {
                 if let Some(guest) = self.guests.get_mut(instance) {
                     guest.nics.remove(mac);
                 }
+            }
+            Change::Rescue(instance) => self.put_rescued(*instance, true),
+            Change::NoRescue(instance) => self.put_rescued(*instance, false),
+            Change::Copy(instance, copy) => {
+                self.copies.insert((*instance, *copy));
+            }
+            Change::NoCopy(instance, copy) => {
+                self.copies.remove(&(*instance, *copy));
             }
         }
     }
@@ -229,6 +261,12 @@ impl Machine {
         if let Some(guest) = self.guests.get_mut(&instance) {
             guest.power = power;
             guest.saved = saved;
+        }
+    }
+
+    pub(super) fn put_rescued(&mut self, instance: InstanceId, rescued: bool) {
+        if let Some(guest) = self.guests.get_mut(&instance) {
+            guest.rescued = rescued;
         }
     }
 
@@ -243,7 +281,8 @@ impl Machine {
         changes.extend(self.kept.iter().copied().map(Change::Keep));
         for (instance, guest) in &self.guests {
             changes.push(Self::definition(*instance, guest));
-            changes.extend(guest.nics.iter().map(|mac| Change::Plug(*instance, mac.clone())));
+            changes.extend(guest.nics.iter().map(|mac| Change::PlugNic(*instance, mac.clone())));
+            changes.extend(guest.volumes.iter().map(|serial| Change::Plug(*instance, serial.clone())));
             if guest.is_on() {
                 changes.push(Change::On(*instance));
             }
@@ -253,7 +292,11 @@ impl Machine {
             if guest.saved {
                 changes.push(Change::Save(*instance));
             }
+            if guest.rescued {
+                changes.push(Change::Rescue(*instance));
+            }
         }
+        changes.extend(self.copies.iter().map(|(instance, copy)| Change::Copy(*instance, *copy)));
         changes.iter().map(|change| change.line(self.index)).collect()
     }
 
@@ -287,79 +330,6 @@ impl Machine {
 
     // What a call does.
 
-    pub(super) fn capabilities(&self) -> HostCapabilities {
-        let features = ["aes", "avx", "avx2", "sse", "sse2", "sse4.1", "sse4.2", "ssse3", "vmx"];
-        let cpu = CpuInfo {
-            arch: "x86_64".to_owned(),
-            model: "Skylake-Server-IBRS".to_owned(),
-            vendor: "Intel".to_owned(),
-            sockets: 1,
-            cores: self.uri.vcpus,
-            threads: 1,
-            features: features.map(str::to_owned).to_vec(),
-        };
-        HostCapabilities {
-            host: self.host,
-            hostname: self.hostname.clone(),
-            hypervisor_type: "QEMU".to_owned(),
-            hypervisor_version: 7_002_000,
-            libvirt_version: 9_000_000,
-            host_ip: "127.0.0.1".to_owned(),
-            vcpus: self.uri.vcpus,
-            memory_mib: self.uri.memory_mib,
-            disk_gib: self.uri.disk_gib,
-            traits: traits::of_host(&cpu, &["virtio".to_owned(), "vga".to_owned()], true),
-            cpu,
-            kvm: self.uri.kvm,
-        }
-    }
-
-    pub(super) fn usage(&self) -> HostUsage {
-        let running = || self.guests.values().filter(|guest| guest.is_on());
-        let disk_used_gib = self.guests.values().map(|guest| guest.disk_gib).sum();
-        HostUsage {
-            memory_used_mib: 512 + running().map(|guest| guest.memory_mib).sum::<u64>(),
-            disk_used_gib,
-            disk_free_gib: self.uri.disk_gib.saturating_sub(disk_used_gib),
-            running_guests: u32::try_from(running().count()).unwrap_or(u32::MAX),
-            uptime_seconds: Some(self.up_since.elapsed().as_secs()),
-        }
-    }
-
-    pub(super) fn images(&self) -> &BTreeSet<String> {
-        &self.images
-    }
-
-    pub(super) fn has_image(&self, image: &ImageRef) -> bool {
-        self.images.contains(&image.checksum)
-    }
-
-    pub(super) fn keep_image(&mut self, image: &ImageRef) -> DriverResult<()> {
-        self.require_alive()?;
-        self.change(&Change::Image(image.checksum.clone()))
-    }
-
-    pub(super) fn keep_network(&mut self, network: NetworkId) -> DriverResult<()> {
-        if self.networks.contains(&network) { Ok(()) } else { self.change(&Change::Network(network)) }
-    }
-
-    pub(super) fn drop_network(&mut self, network: NetworkId) -> DriverResult<()> {
-        if self.networks.contains(&network) { self.change(&Change::NoNetwork(network)) } else { Ok(()) }
-    }
-
-    pub(super) fn keep_filter(&mut self, filter: &FilterSpec) -> DriverResult<()> {
-        if !self.filters.contains(&filter.name) {
-            self.change(&Change::Filter(filter.name.clone()))?;
-        }
-        self.filter_specs.insert(filter.name.clone(), filter.clone());
-        Ok(())
-    }
-
-    pub(super) fn drop_filter(&mut self, name: &str) -> DriverResult<()> {
-        self.filter_specs.remove(name);
-        if self.filters.contains(name) { self.change(&Change::NoFilter(name.to_owned())) } else { Ok(()) }
-    }
-
     pub(super) fn tear_next(&mut self, call: Call) {
         self.tear = matches!(call, Call::Spawn | Call::Destroy);
     }
@@ -375,7 +345,16 @@ impl Machine {
             self.change(&Change::Leak(instance))?;
             return Err(DriverError::Failed { call: "spawn", message: "simulated fault half way".to_owned() });
         }
-        let disk = spec.root.as_ref().map_or(0, |root| root.size_gib) + spec.ephemeral_gib;
+        self.define(spec)?;
+        if self.leaks.contains(&instance) {
+            self.change(&Change::Tidy(instance))?;
+        }
+        self.start(instance)
+    }
+
+    fn define(&mut self, spec: &GuestSpec) -> DriverResult<()> {
+        let instance = spec.instance;
+        let disk = spec.root.as_ref().map_or(0, |root| root.size_gib) + spec.ephemerals_gib.iter().sum::<u32>();
         self.change(&Change::Define {
             instance,
             vcpus: spec.vcpus,
@@ -384,60 +363,12 @@ impl Machine {
             name: spec.domain_name.clone(),
         })?;
         for nic in &spec.nics {
-            self.change(&Change::Plug(instance, nic.mac.clone()))?;
+            self.change(&Change::PlugNic(instance, nic.mac.clone()))?;
         }
-        if self.leaks.contains(&instance) {
-            self.change(&Change::Tidy(instance))?;
-        }
-        self.start(instance)
-    }
-
-    fn require_surroundings(&self, spec: &GuestSpec) -> DriverResult<()> {
-        let failed = |message: String| Err(DriverError::Failed { call: "spawn", message });
-        if let Some(root) = &spec.root
-            && !self.has_image(&root.image)
-        {
-            let image = root.image.id.to_string();
-            return Err(DriverError::BadImage { image, reason: "it is not in the host's cache".to_owned() });
-        }
-        for nic in &spec.nics {
-            self.require_cable("spawn", nic)?;
-        }
-        if self.guests.values().any(|guest| guest.domain_name == spec.domain_name) {
-            return failed(format!("domain '{}' already exists", spec.domain_name));
+        for disk in &spec.volumes {
+            self.change(&Change::Plug(instance, disk.serial.clone()))?;
         }
         Ok(())
-    }
-
-    fn require_cable(&self, call: &'static str, nic: &Nic) -> DriverResult<()> {
-        let failed = |message: String| Err(DriverError::Failed { call, message });
-        if !self.networks.contains(&nic.network) {
-            return failed(format!("network {} is not on this host", nic.network));
-        }
-        match &nic.filter {
-            Some(filter) if !self.filters.contains(filter) => failed(format!("filter {filter} is not on this host")),
-            _ => Ok(()),
-        }
-    }
-
-    pub(super) fn attach_nic(&mut self, instance: InstanceId, nic: &Nic) -> DriverResult<()> {
-        if self.guest(instance)?.nics.contains(&nic.mac) {
-            return Ok(());
-        }
-        self.require_cable("attach_nic", nic)?;
-        self.change(&Change::Plug(instance, nic.mac.clone()))
-    }
-
-    pub(super) fn detach_nic(&mut self, instance: InstanceId, mac: &str) -> DriverResult<()> {
-        let guest = self.guest(instance)?;
-        if !guest.nics.contains(mac) {
-            return Ok(());
-        }
-        if guest.clings && guest.is_on() {
-            let message = "the guest did not let go of the device".to_owned();
-            return Err(DriverError::Failed { call: "detach_nic", message });
-        }
-        self.change(&Change::Unplug(instance, mac.to_owned()))
     }
 
     pub(super) fn destroy(&mut self, instance: InstanceId) -> DriverResult<()> {
@@ -453,7 +384,7 @@ impl Machine {
         if self.leaks.contains(&instance) { self.change(&Change::Tidy(instance)) } else { Ok(()) }
     }
 
-    fn guest(&self, instance: InstanceId) -> DriverResult<&SimGuest> {
+    pub(super) fn guest(&self, instance: InstanceId) -> DriverResult<&SimGuest> {
         self.guests.get(&instance).ok_or(DriverError::NoSuchGuest(instance))
     }
 
@@ -581,35 +512,6 @@ impl Machine {
         Ok(())
     }
 
-    /// As libvirt numbers displays: from 5900 on, by the guests that run.
-    pub(super) fn vnc_address(&self, instance: InstanceId) -> DriverResult<ConsoleAddress> {
-        if !self.guest(instance)?.is_on() {
-            return Err(not_running("vnc_address"));
-        }
-        let running = self.guests.iter().filter(|(_, guest)| guest.is_on());
-        let display = running.take_while(|(id, _)| **id != instance).count();
-        let port = u16::try_from(display).unwrap_or_default().saturating_add(5_900);
-        Ok(ConsoleAddress { host: "127.0.0.1".to_owned(), port })
-    }
-
-    /// As much as a simulation knows: that it runs, and on what.
-    pub(super) fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics> {
-        let guest = self.guest(instance)?;
-        if !guest.is_on() {
-            return Err(not_running("diagnostics"));
-        }
-        let kib = guest.memory_mib * 1024;
-        Ok(Diagnostics {
-            hypervisor: if self.uri.kvm { "kvm" } else { "qemu" }.to_owned(),
-            cpu_nanoseconds: vec![0; guest.vcpus as usize],
-            memory_max_kib: kib,
-            memory_kib: kib,
-            memory: vec![("actual".to_owned(), kib)],
-            disks: vec![DiskCounters { device: "vda".to_owned(), ..DiskCounters::default() }],
-            nics: guest.nics.iter().map(|mac| NicCounters { mac: mac.clone(), ..NicCounters::default() }).collect(),
-        })
-    }
-
     // What happens to the machine.
 
     /// Power off, guests and all; what the caller of the moment sees.
@@ -655,12 +557,6 @@ impl Machine {
         Ok(())
     }
 
-    pub(super) fn set_clings(&mut self, instance: InstanceId, clings: bool) -> DriverResult<()> {
-        let guest = self.guests.get_mut(&instance).ok_or(DriverError::NoSuchGuest(instance))?;
-        guest.clings = clings;
-        Ok(())
-    }
-
     pub(super) fn set_deaf(&mut self, instance: InstanceId, deaf: bool) -> DriverResult<()> {
         let guest = self.guests.get_mut(&instance).ok_or(DriverError::NoSuchGuest(instance))?;
         guest.deaf = deaf;
@@ -668,6 +564,10 @@ impl Machine {
     }
 }
 
-fn not_running(call: &'static str) -> DriverError {
+pub(super) fn not_cached(image: &ImageRef) -> DriverError {
+    DriverError::BadImage { image: image.id.to_string(), reason: "it is not in the host's cache".to_owned() }
+}
+
+pub(super) fn not_running(call: &'static str) -> DriverError {
     DriverError::Failed { call, message: "the guest is not running".to_owned() }
 }

@@ -8,13 +8,17 @@
 //! Invariants: without latency no call waits or spawns anything; the same seed and the same calls give the same
 //! outcomes; a spawn needs its image, networks and filters, as on a real host.
 
+mod devices;
 mod faults;
 mod fleet;
 mod journal;
 mod machine;
 mod moves;
+mod qcow2;
+mod surroundings;
 mod uri;
 mod volumes;
+mod work;
 
 pub use faults::{Call, Effect, FaultPlan, FaultRule, When};
 pub use fleet::SimFleet;
@@ -28,16 +32,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chronova_events::ids::{InstanceId, NetworkId};
+use chronova_events::ids::{ImageId, InstanceId, NetworkId};
 use futures::{StreamExt as _, stream};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::sleep;
 
 use self::machine::Machine;
-use crate::driver::{Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
+use crate::driver::{ByteStream, Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
 use crate::guest::{
-    ConsoleAddress, Diagnostics, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
-    NetworkSpec, Nic,
+    ConsoleAddress, Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
+    NetworkSpec, Nic, Quiesce, Renew, VolumeDisk,
 };
 
 /// How many seconds a lost reply claims to have waited.
@@ -124,8 +128,8 @@ impl Driver for SimHost {
         if self.perform(Call::EnsureImage, |machine| Ok(machine.has_image(image))).await? {
             return Ok(());
         }
-        receive(image, source).await?;
-        self.fleet.machine(self.index).keep_image(image)
+        let content = receive(image, source).await?;
+        self.fleet.machine(self.index).keep_image(image, content)
     }
 
     async fn ensure_network(&self, network: &NetworkSpec) -> DriverResult<()> {
@@ -146,6 +150,10 @@ impl Driver for SimHost {
 
     async fn spawn(&self, guest: &GuestSpec) -> DriverResult<()> {
         self.perform(Call::Spawn, |machine| machine.spawn(guest)).await
+    }
+
+    async fn reshape(&self, guest: &GuestSpec, renew: Renew) -> DriverResult<()> {
+        self.perform(Call::Reshape, |machine| machine.reshape(guest, renew)).await
     }
 
     async fn destroy(&self, instance: InstanceId) -> DriverResult<()> {
@@ -217,12 +225,50 @@ impl Driver for SimHost {
         self.perform(Call::Orphans, |machine| Ok(machine.orphans())).await
     }
 
+    async fn copy_root(&self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<DiskCopy> {
+        self.perform(Call::CopyRoot, |machine| {
+            machine.copy_root(instance, copy, quiesce)?;
+            Ok(DiskCopy { size: machine.copied(instance, copy)?.len() as u64 })
+        })
+        .await
+    }
+
+    async fn read_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<ByteStream> {
+        let content = self.perform(Call::ReadCopy, |machine| machine.copied(instance, copy)).await?;
+        let chunks: Vec<_> = content.chunks(64 * 1024).map(|chunk| Ok(content.slice_ref(chunk))).collect();
+        Ok(Box::pin(stream::iter(chunks)))
+    }
+
+    async fn remove_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
+        self.perform(Call::RemoveCopy, |machine| machine.remove_copy(instance, copy)).await
+    }
+
+    async fn set_password(&self, instance: InstanceId, user: &str, password: &str) -> DriverResult<()> {
+        self.perform(Call::SetPassword, |machine| machine.set_password(instance, user, password)).await
+    }
+
     async fn interrupt(&self, instance: InstanceId) -> DriverResult<()> {
         self.perform(Call::Interrupt, |machine| machine.interrupt(instance)).await
     }
 
     async fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics> {
         self.perform(Call::Diagnostics, |machine| machine.diagnostics(instance)).await
+    }
+
+    async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()> {
+        self.perform(Call::AttachDisk, |machine| machine.attach_disk(instance, &disk.serial)).await
+    }
+
+    async fn detach_disk(&self, instance: InstanceId, serial: &str) -> DriverResult<()> {
+        self.perform(Call::DetachDisk, |machine| machine.detach_disk(instance, serial)).await
+    }
+
+    async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
+        self.perform(Call::SwapDisk, |machine| machine.swap_disk(instance, old, &new.serial)).await
+    }
+
+    async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
+        self.perform(Call::Disks, |machine| machine.disks(instance)).await
     }
 
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
@@ -250,15 +296,22 @@ impl Driver for SimHost {
 }
 
 /// Reads an image as a real host would, and believes its checksum as little.
-async fn receive(image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult<()> {
+/// Images of at most so many bytes can be read again in this process.
+const SMALL_IMAGE: usize = 1 << 20;
+
+async fn receive(image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult<Bytes> {
     let bad = |reason: String| DriverError::BadImage { image: image.id.to_string(), reason };
     let mut check = crate::checksum::Check::new(&image.checksum);
     let mut content = source.open(image).await?;
     let mut size = 0_u64;
+    let mut kept = Vec::new();
     while let Some(chunk) = content.next().await {
         let chunk = chunk.map_err(|error| bad(format!("it could not be read: {error}")))?;
         size += chunk.len() as u64;
         check.update(&chunk);
+        if kept.len() + chunk.len() <= SMALL_IMAGE {
+            kept.extend_from_slice(&chunk);
+        }
     }
     if size != image.size {
         return Err(bad(format!("{size} bytes came instead of {}", image.size)));
@@ -266,7 +319,7 @@ async fn receive(image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult
     if check.finish() != image.checksum {
         return Err(bad("its content does not match its checksum".to_owned()));
     }
-    Ok(())
+    Ok(kept.into())
 }
 
 #[cfg(test)]

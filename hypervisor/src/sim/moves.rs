@@ -9,18 +9,23 @@ use super::SimHost;
 use super::faults::Call;
 use super::machine::moves::CONTENT;
 use crate::driver::{ByteStream, DriverError, DriverResult};
-use crate::guest::GuestSpec;
+use crate::guest::{GuestSpec, ImageRef};
 use crate::moves::{DiskFile, Moves};
 
 #[async_trait]
 impl Moves for SimHost {
-    async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<DiskFile>> {
-        self.perform(Call::Disks, |machine| Ok(machine.disks(instance))).await
+    async fn disk_files(&self, instance: InstanceId) -> DriverResult<Vec<DiskFile>> {
+        self.perform(Call::DiskFiles, |machine| Ok(machine.disk_files(instance))).await
     }
 
     async fn read_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<ByteStream> {
         self.perform(Call::ReadDisk, |machine| machine.require_disk(instance, disk)).await?;
         Ok(Box::pin(stream::iter([Ok(Bytes::from_static(CONTENT))])))
+    }
+
+    async fn read_image(&self, image: &ImageRef) -> DriverResult<ByteStream> {
+        let bytes = self.perform(Call::ReadImage, |machine| machine.image_content(image)).await?;
+        Ok(Box::pin(stream::iter([Ok(bytes)])))
     }
 
     async fn receive_disk(&self, instance: InstanceId, disk: &DiskFile, mut content: ByteStream) -> DriverResult<()> {

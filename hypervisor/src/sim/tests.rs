@@ -20,11 +20,13 @@ fn guest(n: u128) -> GuestSpec {
         vcpus: 1,
         memory_mib: 128,
         root: None,
-        ephemeral_gib: 0,
+        ephemerals_gib: vec![],
         swap_mib: 0,
+        volumes: vec![],
         nics: Vec::new(),
         config_drive: None,
         hardware: Vec::new(),
+        rescue: None,
     }
 }
 
@@ -41,7 +43,45 @@ fn fixture() -> Fixture {
         memory_mib: 128,
         patience: Duration::from_secs(30),
         filters: true,
+        volumes: Some([volume("one"), volume("two")]),
     }
+}
+
+fn volume(serial: &str) -> VolumeDisk {
+    VolumeDisk {
+        serial: serial.to_owned(),
+        pool: "volumes".to_owned(),
+        volume: serial.to_owned(),
+        format: "raw".to_owned(),
+        readonly: false,
+        shareable: false,
+        device: "vdx".to_owned(),
+        bus: "virtio".to_owned(),
+        kind: "disk".to_owned(),
+        boot_order: None,
+    }
+}
+
+#[tokio::test]
+async fn a_guest_may_keep_a_disk_and_its_disks_outlive_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let instance = InstanceId(uuid::Uuid::from_u128(1));
+    let open = || SimFleet::open(SimUri::new(1), folder.path()).unwrap();
+    {
+        let fleet = open();
+        let driver = fleet.drivers().remove(0);
+        driver.spawn(&GuestSpec { volumes: vec![volume("root")], ..guest(1) }).await.unwrap();
+        driver.attach_disk(instance, &volume("more")).await.unwrap();
+        fleet.set_clings(0, instance, true).unwrap();
+        let kept = driver.detach_disk(instance, "more").await;
+        assert!(matches!(kept, Err(DriverError::Failed { .. })), "{kept:?}");
+    }
+    let fleet = open();
+    assert_eq!(fleet.disks(), [(instance, "more".to_owned()), (instance, "root".to_owned())]);
+    let driver = fleet.drivers().remove(0);
+    driver.stop(instance, StopMode::Hard).await.unwrap();
+    driver.detach_disk(instance, "more").await.unwrap();
+    assert_eq!(driver.disks(instance).await.unwrap(), ["root"]);
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! `chronova bench cost`: fixed work for a counter of instructions.
 //!
 //! Wall time says little on a machine that others use; the number of instructions that a request takes says the same every
-//! time. `tests/cost/count.sh` runs this under `valgrind --tool=callgrind`, which counts only inside [`counted_stretch`] and
-//! writes down the count each time that it is left, and compares with what is committed.
+//! time. `tests/cost/count.sh` runs this under `valgrind --tool=callgrind` with few and with many rounds, takes the
+//! difference, and compares it with what is committed.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ const REQUESTS: [(&str, &str, &str); 6] = [
     ("allocation-candidates", "/placement/allocation_candidates?resources=VCPU:1&limit=10", "placement 1.39"),
 ];
 
-/// Nothing else is counted.
+/// What a profile of this is about.
 #[inline(never)]
 fn counted_stretch<T>(work: impl FnOnce() -> T) -> T {
     black_box(work())

@@ -62,12 +62,17 @@ impl World {
         });
         let house = House {
             networks: EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views)),
-            images: EmbeddedImages::new(ImageFiles::open(folder, u64::MAX)?, Arc::clone(&core.views)),
+            images: EmbeddedImages::new(
+                ImageFiles::open(folder, u64::MAX)?,
+                Arc::clone(&core.views),
+                Arc::clone(&core.gateway),
+            ),
             volumes: Arc::new(chronova_actors::ports::NoVolumes),
             gateway: core.gateway,
             views: core.views,
             fleet: Fleet::new(0),
             clock: core.clock,
+            passwords: chronova_actors::passwords::Passwords::default(),
             scheduler: Arc::default(),
             log: core.store,
             options,

@@ -263,7 +263,7 @@ mod tests {
         let (_, sample) = told(&PolicyCommand::Sample { which: which(None) });
         assert!(Overrides::parse(&sample, "sample").unwrap().is_empty());
         let opened: String =
-            sample.lines().filter_map(|line| line.strip_prefix("#\"")).map(|line| format!("\"{line}\n")).collect();
+            sample.lines().filter_map(|line| line.strip_prefix("#\"")).flat_map(|line| ["\"", line, "\n"]).collect();
         assert_eq!(Overrides::parse(&opened, "sample").unwrap().names().count(), rules(Service::Compute).count());
         assert!(sample.contains("# POST /servers/{server_id}/os-interface\n"), "{sample}");
     }

@@ -8,7 +8,6 @@ use super::option::OptionDef;
 
 /// (section, name), sorted.
 const INERT: &[(&str, &str)] = &[
-    ("DEFAULT", "block_device_allocate_retries"),
     ("DEFAULT", "config_drive_format"),
     ("DEFAULT", "enable_new_services"),
     ("DEFAULT", "graceful_shutdown_timeout"),
@@ -16,7 +15,6 @@ const INERT: &[(&str, &str)] = &[
     ("DEFAULT", "instances_path"),
     ("DEFAULT", "max_concurrent_live_migrations"),
     ("DEFAULT", "max_concurrent_snapshots"),
-    ("DEFAULT", "max_local_block_devices"),
     ("DEFAULT", "network_allocate_retries"),
     ("DEFAULT", "osapi_compute_listen"),
     ("DEFAULT", "osapi_compute_listen_port"),
@@ -29,7 +27,6 @@ const INERT: &[(&str, &str)] = &[
     ("DEFAULT", "running_deleted_instance_action"),
     ("DEFAULT", "running_deleted_instance_poll_interval"),
     ("DEFAULT", "service_down_time"),
-    ("DEFAULT", "shelved_offload_time"),
     ("DEFAULT", "sync_power_state_interval"),
     ("DEFAULT", "use_cow_images"),
     ("DEFAULT", "vif_plugging_is_fatal"),
@@ -44,7 +41,6 @@ const INERT: &[(&str, &str)] = &[
     ("compute", "cpu_dedicated_set"),
     ("compute", "cpu_shared_set"),
     ("compute", "image_type_exclude_list"),
-    ("compute", "max_disk_devices_to_attach"),
     ("compute", "shutdown_retry_interval"),
     ("compute", "vmdk_allowed_types"),
     ("filter_scheduler", "available_filters"),

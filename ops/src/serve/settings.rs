@@ -74,6 +74,10 @@ pub fn actors(config: &Config) -> Options {
         reserved_host_memory_mb: default.reserved_host_memory_mb,
         reserved_host_disk_mb: default.reserved_host_disk_mb,
         shutdown_timeout: default.shutdown_timeout,
+        volume_looks: default.block_device_allocate_retries,
+        volume_pause: Duration::from_secs(default.block_device_allocate_retries_interval.into()),
+        // -1 is for ever.
+        shelved_offload: u64::try_from(default.shelved_offload_time).ok().map(Duration::from_secs),
         reclaim_interval: Duration::from_secs(default.reclaim_instance_interval.into()),
         allow_resize_to_same_host: default.allow_resize_to_same_host,
         resize_confirm_window: Duration::from_secs(default.resize_confirm_window.into()),
@@ -205,6 +209,8 @@ pub fn compute(config: &Config) -> Compute {
         vnc_enabled: config.vnc.enabled,
         novncproxy_base_url: config.vnc.novncproxy_base_url.clone(),
         console_token_ttl: config.consoleauth.token_ttl,
+        max_local_block_devices: default.max_local_block_devices,
+        max_disk_devices: usize::try_from(config.compute.max_disk_devices_to_attach).ok(),
         host: default.host.clone(),
     })
 }

@@ -48,7 +48,7 @@ impl House {
         let networks = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
         let files = ImageFiles::open(&folder, config.glance.image_size_cap)
             .context("the folder of the images cannot be used")?;
-        let images = EmbeddedImages::new(files, Arc::clone(&core.views));
+        let images = EmbeddedImages::new(files, Arc::clone(&core.views), Arc::clone(&core.gateway));
         images.recover(&core.gateway).await.context("the images cannot be put in order")?;
         let (drivers, options) = (drivers(config)?, settings::actors(config));
         let (gateway, views) = (Arc::clone(&core.gateway), Arc::clone(&core.views));

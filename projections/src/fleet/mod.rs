@@ -432,13 +432,15 @@ impl Fleet {
                 let slot = self.slot(placed.host);
                 self.move_server(server, slot.map(|slot| Resident { slot, busy: true }));
             }
-            InstanceEvent::Unplaced(_) | InstanceEvent::Deleted(_) => self.move_server(server, None),
+            InstanceEvent::Unplaced(_) | InstanceEvent::Offloaded(_) | InstanceEvent::Deleted(_) => {
+                self.move_server(server, None);
+            }
             InstanceEvent::Resized(Resized { placed, .. })
             | InstanceEvent::ResizeReverted(ResizeReverted { placed, .. }) => {
                 let slot = self.slot(placed.host);
                 self.move_server(server, slot.map(|slot| Resident { slot, busy: false }));
             }
-            InstanceEvent::BuildSucceeded(_) => {
+            InstanceEvent::BuildSucceeded(_) | InstanceEvent::Unshelved(_) => {
                 if let Some(resident) = self.servers.get(&server).copied() {
                     self.rows[resident.slot as usize].failed_builds = 0;
                     self.move_server(server, Some(Resident { busy: false, ..resident }));

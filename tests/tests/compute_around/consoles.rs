@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use chronova_events::clock::Clock;
 use chronova_events::envelope::Position;
 use chronova_events::store::EventStore;
 use chronova_tests::compute_api::{ADMIN, Api};
@@ -130,7 +129,13 @@ async fn tokens_expire() {
     let made = open(&api, &server, "2.6", "vnc", "novnc").await;
     let hash = {
         let token = token(&made.body["remote_console"]["url"]);
-        chronova_web::secret::Secret::new(token).hash().0.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+        chronova_web::secret::Secret::new(token)
+            .hash()
+            .0
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<Vec<_>>()
+            .concat()
     };
     let house = api.life.house();
     let tokens = &house.views.console_tokens;

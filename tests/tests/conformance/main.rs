@@ -2,12 +2,13 @@
 //! is refused.
 //!
 //! [`world`] has something of everything that a path can name. [`policy_matrix`] asks each operation as everybody;
-//! [`bodies`] sends what no schema accepts. Beside them, `compute_operations` walks the routes and `compute_samples` the
+//! [`listing`] knows what stands in no schema, [`bodies`] sends what no schema accepts. Beside them, `compute_operations` walks the routes and `compute_samples` the
 //! answers; `chronova-web` compares each schema with the contract's.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod bodies;
+mod listing;
 mod policy_matrix;
 mod rules;
 mod world;

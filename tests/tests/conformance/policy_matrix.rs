@@ -12,6 +12,7 @@ use crate::world::{Cloud, Operation, operations};
 const APART: &[(&str, &str)] = &[
     ("flavors.detail", "the rule is that of a field, and whoever it refuses does not see the field"),
     ("flavors.show", "the rule is that of a field, and whoever it refuses does not see the field"),
+    ("volume_attachments.update", "the rule lets services in; whoever is no administrator has no servers of others"),
 ];
 
 /// Whose things the path names: something of the owner's, or the caller's own.
@@ -19,6 +20,7 @@ fn target(operation: &Operation<'_>, person: &Person) -> (String, String) {
     let (user, project) = person.token.split_once(':').unwrap_or_default();
     let of_owner = [
         "/servers/{",
+        "/os-volumes_boot/{",
         "/os-server-groups/{",
         "/os-security-groups/{",
         "/os-security-group-rules/{",
@@ -56,8 +58,9 @@ async fn everybody_gets_what_the_defaults_say() {
                 let may = !person.token.is_empty() && rules.allow(rule, person, (&user, &project));
                 let refused = match answer.status {
                     401 | 403 => true,
-                    // Things of others are not there; what is of nobody may be missing for other reasons.
-                    404 => !may || project == "web",
+                    // Servers of others are not there. Parts of a server, and what is of nobody, may be missing for
+                    // other reasons.
+                    404 => !may || answer.message().starts_with(&format!("Instance {} could not", cloud.server)),
                     501 => !may,
                     _ => false,
                 };

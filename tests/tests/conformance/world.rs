@@ -246,6 +246,10 @@ impl Cloud {
             }
             "servers.rebuild" => return at(104, json!({"rebuild": {"imageRef": IMAGE}})),
             "servers.resize" => return at(104, json!({"resize": {"flavorRef": "1"}})),
+            "server_external_events.create" => {
+                let event = json!({"name": "network-changed", "server_uuid": self.server});
+                return at(newest, json!({"events": [event]}));
+            }
             "keypairs.create" => {
                 let key = json!({"keypair": {"name": "k", "type": "ssh", "public_key": KEY}});
                 return at(newest, key);
@@ -283,7 +287,7 @@ impl Cloud {
         }
         self.api.life.settled().await;
         match operation.path().split('/').nth(1).unwrap() {
-            "servers" if operation.path() != "/servers" => {
+            "servers" | "os-volumes_boot" if operation.path().contains('{') => {
                 let path = format!("/servers/{}/action", self.server);
                 self.api.call("POST", &path, "2.1", ADMIN, Some(json!({"forceDelete": null}))).await;
                 self.api.life.settled().await;

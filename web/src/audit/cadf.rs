@@ -175,6 +175,7 @@ fn by_ending(last: &str) -> &'static str {
 
 /// What a noun is in the taxonomy of resources.
 const TYPES: &[(&str, &str)] = &[
+    ("console", "service/compute/console"),
     ("erasure", "data/security/erasure"),
     ("external", "data/external"),
     ("flavor", "compute/flavor"),
@@ -188,8 +189,12 @@ const TYPES: &[(&str, &str)] = &[
     ("network_quota", "service/network/quota"),
     ("process", "data/workload/task"),
     ("quota", "service/compute/quota"),
+    ("quota_class", "service/compute/quota"),
     ("security_group", "network/security_group"),
     ("server_group", "compute/machine/group"),
+    ("volume", "storage/volume"),
+    ("volume_quota", "service/storage/quota"),
+    ("volume_type", "storage/volume/type"),
 ];
 
 /// What an identity event is about: the first of these that its payload names.

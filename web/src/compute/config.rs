@@ -23,6 +23,10 @@ pub struct ComputeConfig {
     pub novncproxy_base_url: String,
     /// `[consoleauth] token_ttl`, seconds.
     pub console_token_ttl: u32,
+    /// `[DEFAULT] max_local_block_devices`; below zero there is no bound.
+    pub max_local_block_devices: i32,
+    /// `[compute] max_disk_devices_to_attach`; `None`: no bound.
+    pub max_disk_devices: Option<usize>,
     /// The host name under which the control plane's own services are listed.
     pub host: String,
 }
@@ -57,6 +61,8 @@ impl Default for ComputeConfig {
             vnc_enabled: true,
             novncproxy_base_url: "http://127.0.0.1:6080/vnc_auto.html".to_owned(),
             console_token_ttl: 600,
+            max_local_block_devices: 3,
+            max_disk_devices: None,
             host: "chronova".to_owned(),
         }
     }

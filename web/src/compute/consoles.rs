@@ -124,7 +124,7 @@ async fn open(ctx: &Ctx, found: &Found, protocol: &str, kind: &str) -> Result<St
     let command = ConsoleCommand::Authorize(authorized);
     dispatch::send::<ConsoleAggregate>(ctx.house()?, &found.permit, &found.id, command)
         .await
-        .map_err(|error| reject::refused(error, |reject| Fault::internal(reject)))?;
+        .map_err(|error| reject::refused(error, Fault::internal))?;
     Ok(access_url(&config.novncproxy_base_url, &token))
 }
 
@@ -133,7 +133,8 @@ fn not_ready(found: &Found) -> Fault {
 }
 
 fn hash(token: &str) -> String {
-    Secret::new(token).hash().0.iter().map(|byte| format!("{byte:02x}")).collect()
+    let bytes = Secret::new(token).hash().0;
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
 }
 
 /// noVNC reads the token from its parameter `path` (its own `token` parameter is gone since 1.1.0).

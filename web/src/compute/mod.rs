@@ -7,6 +7,7 @@
 //! too and say so.
 
 mod aggregates;
+mod assisted_snapshots;
 pub mod bodies;
 pub mod config;
 mod consoles;
@@ -44,6 +45,7 @@ use crate::route::Route;
 pub const ROUTES: &[&[Route]] = &[
     aggregates::ROUTES,
     consoles::ROUTES,
+    assisted_snapshots::ROUTES,
     extensions::ROUTES,
     external_events::ROUTES,
     flavors::ROUTES,
@@ -58,6 +60,7 @@ pub const ROUTES: &[&[Route]] = &[
     proxies::networks::ROUTES,
     proxies::security_group_rules::ROUTES,
     proxies::security_groups::ROUTES,
+    proxies::volumes::ROUTES,
     quotas::ROUTES,
     server_groups::ROUTES,
     servers::ROUTES,
@@ -71,6 +74,9 @@ pub const ROUTES: &[&[Route]] = &[
     servers::security_groups::ROUTES,
     servers::shares::ROUTES,
     servers::tags::ROUTES,
+    servers::volumes::ROUTES,
+    servers::volumes_boot::ROUTES,
+    servers::work::ROUTES,
     services::ROUTES,
     unserved::GONE,
     unserved::NOT_YET,

@@ -9,7 +9,7 @@ use chronova_actors::host_aggregate::HostAggregateReject;
 use chronova_actors::instance::InstanceReject;
 use chronova_actors::keypair::KeypairReject;
 use chronova_actors::ledger::LedgerReject;
-use chronova_actors::ports::PortError;
+use chronova_actors::ports::{PortError, VolumeInfo};
 use chronova_actors::quota::{Overdrawn, QuotaReject};
 use chronova_actors::server_group::ServerGroupReject;
 use chronova_events::ids::{HostId, InstanceId};
@@ -100,9 +100,66 @@ pub(super) fn instance_reject(id: InstanceId, reject: InstanceReject) -> Fault {
         }
         InstanceReject::NoSuchPort(port) => Fault::not_found(format!("Port id {port} could not be found.")),
         InstanceReject::NoSuchTag { tag } => Fault::not_found(format!("Server {id} has no tag '{tag}'")),
+        InstanceReject::VolumeAttached { volume } => {
+            Fault::bad_request(format!("Invalid volume: volume {volume} already attached"))
+        }
+        InstanceReject::VolumeNotAttached { volume } => not_attached(id, volume),
+        InstanceReject::VolumeBusy { .. } => Fault::bad_request(format!("Invalid volume: {NOT_DETACHABLE}")),
+        InstanceReject::RootVolume { .. } => Fault::bad_request("Cannot detach a root device volume"),
+        InstanceReject::TooManyDisks { limit } => Fault::forbidden(format!(
+            "The maximum allowed number of disk devices ({limit}) to attach to a single instance has been exceeded."
+        )),
         InstanceReject::Superseded => {
             Fault::conflict(format!("Instance {id} is being worked on by another request. Try again."))
         }
+    }
+}
+
+/// What the volume service says of a volume that no guest lets go of.
+pub(super) const NOT_DETACHABLE: &str = "Invalid input received: Invalid volume: Unable to detach volume. Volume status \
+                                         must be 'in-use' and attach_status must be 'attached' to detach.";
+
+pub(super) fn not_attached(instance: InstanceId, volume: impl Display) -> Fault {
+    Fault::not_found(format!("Instance {instance} is not attached to volume {volume}"))
+}
+
+pub(super) fn no_volume(id: impl Display) -> Fault {
+    Fault::not_found(format!("Volume {id} could not be found."))
+}
+
+pub(super) fn multiattach() -> Fault {
+    Fault::bad_request("Multiattach volumes are only supported starting with compute API version 2.60.")
+}
+
+/// Whether a volume can be kept for a server now; the volume service's words where it cannot.
+pub(super) fn reservable(volume: &VolumeInfo) -> Result<(), String> {
+    let shared = volume.multiattach && matches!(volume.status.as_str(), "in-use" | "reserved" | "attaching");
+    match shared || matches!(volume.status.as_str(), "available" | "downloading") {
+        true => Ok(()),
+        false => Err(format!(
+            "Invalid input received: Invalid volume: Volume {} status must be available or downloading to reserve, but the \
+             current status is {}.",
+            volume.id, volume.status
+        )),
+    }
+}
+
+/// What the volume service has against a look at a volume.
+pub(super) fn volume(id: impl Display, error: PortError) -> Fault {
+    match error {
+        PortError::NotFound(_) | PortError::Forbidden(_) => no_volume(id),
+        other => volume_service(other),
+    }
+}
+
+/// What the volume service has against a change. Its own words follow Nova's.
+pub(super) fn volume_service(error: PortError) -> Fault {
+    match error {
+        PortError::NotFound(message) => Fault::not_found(message),
+        PortError::Invalid(message) => Fault::bad_request(format!("Invalid input received: {message}")),
+        PortError::Conflict(message) => Fault::bad_request(message),
+        PortError::Forbidden(message) => Fault::forbidden(message),
+        PortError::Unavailable(message) => Fault::unavailable("The volume service does not answer.").caused_by(message),
     }
 }
 

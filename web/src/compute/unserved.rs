@@ -8,7 +8,7 @@ use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
 use crate::reply::Reply;
-use crate::route::{Method, Route, action, delete, get, gone, gone_action, post, put};
+use crate::route::{Method, Route, action, delete, gone, gone_action};
 
 async fn not_yet(ctx: Ctx) -> Result<Reply, Fault> {
     Err(Fault::not_implemented(format!("{} is not implemented by this release.", ctx.route.op)))
@@ -79,48 +79,15 @@ pub const GONE: &[Route] = &[
 
 /// Known, and not implemented.
 pub const NOT_YET: &[Route] = &[
-    post("assisted_volume_snapshots.create", "/os-assisted-volume-snapshots", handler!(not_yet)),
-    delete("assisted_volume_snapshots.delete", "/os-assisted-volume-snapshots/{id}", handler!(not_yet)),
-    get("snapshots.index", "/os-snapshots", handler!(not_yet)).until(2, 35),
-    post("snapshots.create", "/os-snapshots", handler!(not_yet)).until(2, 35),
-    get("snapshots.detail", "/os-snapshots/detail", handler!(not_yet)).until(2, 35),
-    delete("snapshots.delete", "/os-snapshots/{id}", handler!(not_yet)).until(2, 35),
-    get("snapshots.show", "/os-snapshots/{id}", handler!(not_yet)).until(2, 35),
-    get("volumes.index", "/os-volumes", handler!(not_yet)).until(2, 35),
-    post("volumes.create", "/os-volumes", handler!(not_yet)).until(2, 35),
-    get("volumes.detail", "/os-volumes/detail", handler!(not_yet)).until(2, 35),
-    delete("volumes.delete", "/os-volumes/{id}", handler!(not_yet)).until(2, 35),
-    get("volumes.show", "/os-volumes/{id}", handler!(not_yet)).until(2, 35),
-    get("volumes_boot.index", "/os-volumes_boot", handler!(not_yet)).until(2, 102),
-    post("volumes_boot.create", "/os-volumes_boot", handler!(not_yet)).until(2, 102),
-    get("volumes_boot.detail", "/os-volumes_boot/detail", handler!(not_yet)).until(2, 102),
-    delete("volumes_boot.delete", "/os-volumes_boot/{id}", handler!(not_yet)).until(2, 102),
-    get("volumes_boot.show", "/os-volumes_boot/{id}", handler!(not_yet)).until(2, 102),
-    put("volumes_boot.update", "/os-volumes_boot/{id}", handler!(not_yet)).until(2, 102),
     action("volumes_boot.confirmResize", "/os-volumes_boot/{id}/action", "confirmResize", handler!(not_yet))
         .until(2, 102),
     action("volumes_boot.createImage", "/os-volumes_boot/{id}/action", "createImage", handler!(not_yet)).until(2, 102),
-    action("volumes_boot.os-start", "/os-volumes_boot/{id}/action", "os-start", handler!(not_yet)).until(2, 102),
-    action("volumes_boot.os-stop", "/os-volumes_boot/{id}/action", "os-stop", handler!(not_yet)).until(2, 102),
-    action("volumes_boot.reboot", "/os-volumes_boot/{id}/action", "reboot", handler!(not_yet)).until(2, 102),
     action("volumes_boot.rebuild", "/os-volumes_boot/{id}/action", "rebuild", handler!(not_yet)).until(2, 102),
     action("volumes_boot.resize", "/os-volumes_boot/{id}/action", "resize", handler!(not_yet)).until(2, 102),
     action("volumes_boot.revertResize", "/os-volumes_boot/{id}/action", "revertResize", handler!(not_yet))
         .until(2, 102),
-    action("volumes_boot.trigger_crash_dump", "/os-volumes_boot/{id}/action", "trigger_crash_dump", handler!(not_yet))
-        .since(2, 17)
-        .until(2, 102),
-    action("admin_password.changePassword", "/servers/{id}/action", "changePassword", handler!(not_yet)),
-    action("create_backup.createBackup", "/servers/{id}/action", "createBackup", handler!(not_yet)),
-    action("servers.createImage", "/servers/{id}/action", "createImage", handler!(not_yet)),
     action("evacuate.evacuate", "/servers/{id}/action", "evacuate", handler!(not_yet)),
     action("migrate_server.os-migrateLive", "/servers/{id}/action", "os-migrateLive", handler!(not_yet)),
-    action("servers.rebuild", "/servers/{id}/action", "rebuild", handler!(not_yet)),
-    action("rescue.rescue", "/servers/{id}/action", "rescue", handler!(not_yet)),
-    action("shelve.shelve", "/servers/{id}/action", "shelve", handler!(not_yet)),
-    action("shelve.shelveOffload", "/servers/{id}/action", "shelveOffload", handler!(not_yet)),
-    action("rescue.unrescue", "/servers/{id}/action", "unrescue", handler!(not_yet)),
-    action("shelve.unshelve", "/servers/{id}/action", "unshelve", handler!(not_yet)),
     delete("server_migrations.delete", "/servers/{server_id}/migrations/{id}", handler!(not_yet)).since(2, 24),
     action(
         "server_migrations.force_complete",
@@ -129,8 +96,4 @@ pub const NOT_YET: &[Route] = &[
         handler!(not_yet),
     )
     .since(2, 22),
-    post("volume_attachments.create", "/servers/{server_id}/os-volume_attachments", handler!(not_yet)),
-    delete("volume_attachments.delete", "/servers/{server_id}/os-volume_attachments/{id}", handler!(not_yet)),
-    get("volume_attachments.show", "/servers/{server_id}/os-volume_attachments/{id}", handler!(not_yet)),
-    put("volume_attachments.update", "/servers/{server_id}/os-volume_attachments/{id}", handler!(not_yet)),
 ];

@@ -7,6 +7,31 @@ pub(super) const fn update_answers_briefly(version: Microversion) -> bool {
     !version.at_least(v(2, 75))
 }
 
+/// Images made of servers are named in the body of the answer, and no longer in its `Location`.
+pub(super) const fn images_are_named_in_the_body(version: Microversion) -> bool {
+    version.at_least(v(2, 45))
+}
+
+/// Metadata of images made of servers counts for the quota of metadata.
+pub(super) const fn image_metadata_counts_for_quota(version: Microversion) -> bool {
+    !version.at_least(v(2, 39))
+}
+
+/// A rebuild can give a server another key pair, and shows it.
+pub(super) const fn rebuild_changes_keys(version: Microversion) -> bool {
+    version.at_least(v(2, 54))
+}
+
+/// A rebuild can give a server other user data, and shows it.
+pub(super) const fn rebuild_changes_user_data(version: Microversion) -> bool {
+    version.at_least(v(2, 57))
+}
+
+/// Where a shelved server is to go can be said.
+pub(super) const fn unshelving_has_a_destination(version: Microversion) -> bool {
+    version.at_least(v(2, 77))
+}
+
 /// Hosts, hypervisors and services are known by UUIDs instead of numbers.
 pub(super) const fn hosts_have_uuids(version: Microversion) -> bool {
     version.at_least(v(2, 53))
@@ -100,6 +125,36 @@ pub(super) const fn usage_comes_in_pages(version: Microversion) -> bool {
 /// A service can be said to be down.
 pub(super) const fn services_can_be_forced_down(version: Microversion) -> bool {
     version.at_least(v(2, 11))
+}
+
+/// Volumes that several servers may have can be attached.
+pub(super) const fn volumes_may_be_shared(version: Microversion) -> bool {
+    version.at_least(v(2, 60))
+}
+
+/// Volumes are attached while nobody waits: the answer says nothing of the device.
+pub(super) const fn volumes_are_attached_in_the_background(version: Microversion) -> bool {
+    version.at_least(v(2, 101))
+}
+
+/// Attachments show their tags.
+pub(super) const fn attachments_have_tags(version: Microversion) -> bool {
+    version.at_least(v(2, 70))
+}
+
+/// Attachments show whether the volume ends with the server.
+pub(super) const fn attachments_show_deletion(version: Microversion) -> bool {
+    version.at_least(v(2, 79))
+}
+
+/// An attachment can be changed without another volume taking its place.
+pub(super) const fn attachments_can_be_changed(version: Microversion) -> bool {
+    version.at_least(v(2, 85))
+}
+
+/// Attachments without an id in the volume service are not shown.
+pub(super) const fn attachments_have_ids(version: Microversion) -> bool {
+    version.at_least(v(2, 89))
 }
 
 /// Diagnostics have one form for all hypervisors.

@@ -179,8 +179,9 @@ mod tests {
         let catalogue = Catalogue::on_one_port("http://h:1/", "RegionOne").with(volume);
         let scoped = catalogue.in_token(Some(&Scope::Project("p1".into())));
         assert_eq!(scoped, catalogue.in_token(Some(&Scope::Project("p1".into()))));
-        assert_eq!(scoped[0]["endpoints"][2]["url"], "http://h:1/compute/v2.1");
-        assert_eq!(scoped[5]["endpoints"][0]["url"], "http://h/volume/v3/p1");
-        assert_eq!(catalogue.in_token(None).as_array().unwrap().len(), 5);
+        assert_eq!(scoped[1]["endpoints"][2]["url"], "http://h:1/compute/v2.1");
+        assert_eq!(scoped[6]["endpoints"][0]["url"], "http://h/volume/v3/p1");
+        // `volumev3` names the project in its path, and there is none.
+        assert_eq!(catalogue.in_token(None).as_array().unwrap().len(), 6);
     }
 }

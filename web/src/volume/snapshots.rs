@@ -9,7 +9,8 @@ use chronova_events::volume::{Snapshot, SnapshotStatus, VolumeRecord};
 use serde_json::{Value, json};
 
 use super::views::snapshot::{LISTED, SHOWN};
-use super::{bodies, command, listing, no_volume, shown, visible, volumes};
+use super::volumes::{pairs, said, trimmed};
+use super::{bodies, command, listing, no_volume, shown, visible};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -96,15 +97,16 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
         volume: id,
         project: volume.created.project.clone(),
         user: ctx.caller().user.clone(),
-        name: volumes::text(body, "name").flatten().unwrap_or_default(),
-        description: volumes::text(body, "description").flatten(),
+        name: said(body, "name").and_then(trimmed).unwrap_or_default(),
+        description: said(body, "description").and_then(trimmed),
         // From 3.66 on a volume in use needs no force.
         force: listing::flag(&body["force"], "force")? || bodies::snapshots_of_used_volumes(ctx.version),
-        metadata: volumes::pairs(&body["metadata"]),
+        metadata: pairs(&body["metadata"]),
     };
     let accepted = ctx.app.volumes()?.accept_snapshot(wanted, dispatch::meta(&permit)).await;
     shown(&ctx, accepted).await?;
-    let (_, made) = look(&ctx, snapshot)?;
+    let (_, mut made) = look(&ctx, snapshot)?;
+    made.status = SnapshotStatus::Creating;
     Ok(Reply::json(202, json!({"snapshot": LISTED.render(&made, ctx.version)})))
 }
 
@@ -112,8 +114,8 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let (volume, snapshot, permit) = permitted(&ctx)?;
     let body = &ctx.body["snapshot"];
     let description = Description {
-        name: volumes::text(body, "name").map(Option::unwrap_or_default),
-        description: volumes::text(body, "description"),
+        name: said(body, "name").map(|value| trimmed(value).unwrap_or_default()),
+        description: said(body, "description").map(trimmed),
         metadata: None,
     };
     let snapshot = snapshot.requested.snapshot;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chronova_actors::ports::{NewContent, NewVolume};
 use chronova_actors::volume::{Description, PairsChange, VolumeCommand};
 use chronova_events::ids::VolumeId;
-use chronova_events::volume::{Pairs, VolumeRecord};
+use chronova_events::volume::{Pairs, VolumeRecord, VolumeStatus};
 use serde_json::{Value, json};
 
 use super::views::volume::{LISTED, SHOWN, VolumeView};
@@ -35,6 +35,7 @@ pub(super) fn view(ctx: &Ctx, volume: Arc<VolumeRecord>) -> Result<VolumeView, F
     let target = target(&volume);
     Ok(VolumeView {
         type_name: kind.map(|kind| kind.name.clone()),
+        pool: ctx.app.volumes()?.options.pool.clone(),
         links: ctx.links.pair("volumes", &volume.created.volume.to_string()),
         inner: ctx.allows("volume_extension:volume_host_attribute", &target),
         image_metadata: ctx.allows("volume_extension:volume_image_metadata:show", &target),
@@ -80,9 +81,13 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// `name`, or what it was called before.
-pub(super) fn text(body: &Value, name: &str) -> Option<Option<String>> {
-    let value = body.get(name).or_else(|| body.get(format!("display_{name}")))?;
-    Some(value.as_str().map(|text| text.trim().to_owned()))
+pub(super) fn said<'a>(body: &'a Value, name: &str) -> Option<&'a Value> {
+    body.get(name).or_else(|| body.get(format!("display_{name}")))
+}
+
+/// A text without what stands around it; none for `null`.
+pub(super) fn trimmed(value: &Value) -> Option<String> {
+    value.as_str().map(|text| text.trim().to_owned())
 }
 
 /// The names and values below `metadata`.
@@ -137,8 +142,8 @@ fn wanted(ctx: &Ctx, body: &Value) -> Result<NewVolume, Fault> {
         volume: VolumeId::random(),
         project,
         user: caller.user.clone(),
-        name: text(body, "name").flatten().unwrap_or_default(),
-        description: text(body, "description").flatten(),
+        name: said(body, "name").and_then(trimmed).unwrap_or_default(),
+        description: said(body, "description").and_then(trimmed),
         size_gb: size(&body["size"]),
         content: content(body)?,
         volume_type: text_of("volume_type"),
@@ -162,7 +167,10 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let id = wanted.volume;
     let accepted = ctx.app.volumes()?.accept(wanted, ctx.caller().is_admin, dispatch::meta(&permit)).await;
     shown(&ctx, accepted).await?;
-    let made = visible(&ctx, id)?;
+    // It may be there already; what was accepted is that it is made.
+    let mut made = VolumeRecord::clone(&*visible(&ctx, id)?);
+    made.status = VolumeStatus::Creating;
+    let made = Arc::new(made);
     Ok(Reply::json(202, json!({"volume": SHOWN.render(&view(&ctx, made)?, ctx.version)})))
 }
 
@@ -170,8 +178,8 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let (volume, permit) = permitted(&ctx)?;
     let body = &ctx.body["volume"];
     let description = Description {
-        name: text(body, "name").map(Option::unwrap_or_default),
-        description: text(body, "description"),
+        name: said(body, "name").map(|value| trimmed(value).unwrap_or_default()),
+        description: said(body, "description").map(trimmed),
         metadata: body.get("metadata").map(|metadata| PairsChange::Replace(pairs(metadata))),
     };
     command(&ctx, &permit, volume.created.volume, VolumeCommand::Describe(description)).await?;

@@ -20,8 +20,8 @@ async fn a_project_token_says_all_that_clients_need() {
         token["roles"].as_array().unwrap().iter().map(|role| role["name"].as_str().unwrap()).collect();
     assert_eq!(roles, ["admin", "manager", "member", "reader"]);
     let types: Vec<&str> = token["catalog"].as_array().unwrap().iter().map(|s| s["type"].as_str().unwrap()).collect();
-    assert_eq!(types, ["compute", "identity", "image", "network", "placement"]);
-    assert_eq!(token["catalog"][0]["endpoints"][0]["url"], "http://cloud:8080/compute/v2.1");
+    assert_eq!(types, ["block-storage", "compute", "identity", "image", "network", "placement", "volumev3"]);
+    assert_eq!(token["catalog"][1]["endpoints"][0]["url"], "http://cloud:8080/compute/v2.1");
     assert!(token["expires_at"].as_str().unwrap().ends_with('Z'));
     assert_eq!(token["audit_ids"][0].as_str().unwrap().len(), 22);
 }

@@ -97,7 +97,7 @@ impl World {
         let (views, time) = (Arc::clone(&core.views), Arc::clone(&clock) as _);
         let identity = IdentityService::with_signer(Signer::new([7; 32]), passwords, options, views, time);
         let files = ImageFiles::open(folder.path(), IMAGE_LIMIT).unwrap();
-        let images = EmbeddedImages::new(files, Arc::clone(&core.views));
+        let images = EmbeddedImages::new(files, Arc::clone(&core.views), Arc::clone(&core.gateway));
         images.recover(&core.gateway).await.unwrap();
         let networks = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
         let runtime =

@@ -7,10 +7,11 @@ use actix_web::test::{self, TestRequest};
 use async_trait::async_trait;
 use chronova_actors::house::{House, Options};
 use chronova_actors::network::service::EmbeddedNetworks;
-use chronova_actors::ports::{Images, NoVolumes, PortError};
+use chronova_actors::ports::{ImageDraft, Images, NoVolumes, PortError};
 use chronova_actors::runtime::{Core, Runtime};
 use chronova_events::clock::SystemClock;
-use chronova_events::ids::{ImageId, ProjectId};
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{ImageId, InstanceId, ProjectId};
 use chronova_events::instance::ImageSnapshot;
 use chronova_events::store::memory::MemoryStore;
 use chronova_hypervisor::driver::{ByteStream, DriverError, DriverResult, ImageSource};
@@ -37,6 +38,18 @@ impl ImageSource for NoImages {
 impl Images for NoImages {
     async fn find(&self, image: ImageId, _: &ProjectId, _: bool) -> Result<ImageSnapshot, PortError> {
         Err(PortError::NotFound(image.to_string()))
+    }
+    async fn create(&self, draft: ImageDraft, _: Arc<Meta>) -> Result<(), PortError> {
+        Err(PortError::NotFound(draft.image.to_string()))
+    }
+    async fn upload(&self, image: ImageId, _: ByteStream, _: Arc<Meta>) -> Result<(), PortError> {
+        Err(PortError::NotFound(image.to_string()))
+    }
+    async fn delete(&self, image: ImageId, _: Arc<Meta>) -> Result<(), PortError> {
+        Err(PortError::NotFound(image.to_string()))
+    }
+    async fn backups(&self, _: InstanceId, _: &str) -> Result<Vec<ImageId>, PortError> {
+        Ok(vec![])
     }
 }
 

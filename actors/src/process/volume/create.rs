@@ -21,7 +21,8 @@ use futures::future::BoxFuture;
 use super::super::definition::{Definition, Step, StepError, Work};
 use super::super::guest::{Source, image_ref};
 use super::{GIB, user};
-use crate::volume::{VolumeAggregate, VolumeCommand};
+use crate::aggregate::CommandError;
+use crate::volume::{VolumeAggregate, VolumeCommand, VolumeReject};
 
 pub const DEFINITION: Definition = Definition {
     name: "create_volume",
@@ -46,7 +47,15 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
                 let Some((host, hostname)) = work.running.host() else { return Ok(()) };
                 let pool = work.driver(host)?.volume_pool().await.map_err(again)?;
                 let (hostname, format) = (hostname.to_owned(), pool.format);
-                work.tell_volume(VolumeCommand::RecordReady { process, host, hostname, format }).await
+                let ready = VolumeCommand::RecordReady { process, host, hostname, format };
+                let gateway = &work.house.gateway;
+                match gateway.send::<VolumeAggregate>(&work.volume_id(), ready, work.meta.clone()).await {
+                    // Deleted just before it was done: nobody else knows where the bytes are.
+                    Err(CommandError::Rejected(VolumeReject::NotFound | VolumeReject::Superseded)) => {
+                        remove_content(work).await
+                    }
+                    result => Ok(result.map(drop)?),
+                }
             }
             Outcome::Failed => {
                 let failure = work.running.failure.as_ref();

@@ -1,5 +1,7 @@
 //! Brings a file of an older format up to date, in one transaction: all of it, or nothing.
 //!
+//! Format 2 had its index by stream in each transaction. What takes its place is filled when the log is opened.
+//!
 //! Format 1 had no chain. Its events get one here, in the order in which they stand, after each was held against its own
 //! checksum. Such a chain proves what the log held when it was brought up to date, not what it held before; so the position
 //! of the last of these events is kept in the table `meta`, and a verification tells it.
@@ -7,8 +9,8 @@
 use rusqlite::{Connection, params};
 
 use super::row::{COLUMNS, RowReader, checksum, signed};
-use super::schema::{FORMAT, audit_view, bound};
-use super::{error, reader};
+use super::schema::{audit_view, bound};
+use super::{by_stream, error, reader};
 use crate::chain::{Content, EventHash, link};
 use crate::envelope::{Position, Recorded};
 use crate::store::StoreError;
@@ -23,16 +25,31 @@ pub(super) fn from_1(connection: &Connection) -> Result<(), StoreError> {
     let explain = |e: rusqlite::Error| error::explain(&e, 0);
     let transaction = connection.unchecked_transaction().map_err(explain)?;
     let head = reader::head(&transaction)?;
-    tracing::info!(events = head.0, format = FORMAT, "the log is brought to the newest format");
+    tracing::info!(events = head.0, format = 2, "the log is brought to a newer format");
     transaction.execute_batch("ALTER TABLE events ADD COLUMN hash BLOB NOT NULL DEFAULT x''").map_err(explain)?;
     chain(&transaction, head)?;
     let finish = || {
         transaction.execute("INSERT INTO meta VALUES ('chained_until', ?1)", [signed(head.0)])?;
         transaction.execute_batch("DROP VIEW audit_events")?;
         transaction.execute_batch(&audit_view())?;
-        transaction.pragma_update(None, "user_version", FORMAT)
+        transaction.pragma_update(None, "user_version", 2)
     };
     finish().map_err(explain)?;
+    transaction.commit().map_err(explain)
+}
+
+/// From format 2, which kept the index by stream in each transaction.
+pub(super) fn from_2(connection: &Connection) -> Result<(), StoreError> {
+    let explain = |e: rusqlite::Error| error::explain(&e, 0);
+    let transaction = connection.unchecked_transaction().map_err(explain)?;
+    let head = reader::head(&transaction)?;
+    tracing::info!(events = head.0, format = 3, "the log is brought to a newer format");
+    let convert = || {
+        transaction.execute_batch("DROP INDEX events_by_stream")?;
+        transaction.execute_batch(by_stream::LAYOUT)?;
+        transaction.pragma_update(None, "user_version", 3)
+    };
+    convert().map_err(explain)?;
     transaction.commit().map_err(explain)
 }
 
@@ -68,7 +85,7 @@ fn chain(connection: &Connection, head: Position) -> Result<(), StoreError> {
                 .execute(params![hash.0.as_slice(), sum, signed(event.position.0)])
                 .map_err(|e| error::explain(&e, event.position.0))?;
             if event.position.0.is_multiple_of(TOLD_EVERY) {
-                tracing::info!(done = event.position.0, of = head.0, "the log is brought to the newest format");
+                tracing::info!(done = event.position.0, of = head.0, "the log is brought to a newer format");
             }
         }
         at = last;

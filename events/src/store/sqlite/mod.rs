@@ -3,7 +3,8 @@
 //! Why SQLite: thirty years of crash testing, and a file that every auditor can open. What is ours:
 //!
 //! * **One writer** ([`writer`]): a thread that owns the only writing connection and commits whatever is waiting as one
-//!   transaction with one fsync (WAL, `synchronous=FULL`). Nothing is answered before that fsync.
+//!   transaction (WAL), and a thread ([`sync`]) that makes it durable with one fdatasync while the next one is written.
+//!   Nothing is answered, or seen by readers of this process, before that.
 //! * **Readers** ([`reader`]): a few read-only connections on blocking threads; they never wait for the writer.
 //! * **Distrust of the disk**: every event has a checksum over envelope and payload ([`row`]) and its place in the chain
 //!   ([`crate::chain`]), positions and revisions are checked for gaps on every read, and a [`witness`] beside the file remembers how far the log once reached, because
@@ -13,10 +14,12 @@
 //!
 //! The file's layout and its version are in [`schema`].
 
+mod by_stream;
 mod error;
 mod keys;
 mod lock;
 mod migrate;
+mod places;
 pub mod probe;
 mod read_only;
 mod reader;
@@ -24,6 +27,7 @@ mod row;
 mod schema;
 mod seals;
 mod search;
+mod sync;
 pub mod verify;
 mod wal;
 mod witness;
@@ -41,6 +45,7 @@ use super::tail::{Subscription, Tail};
 use super::{AppendError, Appended, EventStore, Expected, Snapshot, StoreError};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
+use by_stream::Pending;
 use reader::Readers;
 use writer::{Append, Encoded, Job, Writer};
 
@@ -71,7 +76,7 @@ impl Default for SqliteOptions {
             batch_requests: 1_024,
             batch_bytes: 8 << 20,
             readers: 4,
-            checkpoint_pages: 4_000,
+            checkpoint_pages: 16_000,
             max_pages: None,
         }
     }
@@ -82,6 +87,7 @@ pub struct SqliteStore {
     jobs: Option<mpsc::Sender<Job>>,
     readers: Arc<Readers>,
     keys: Arc<KeyRing>,
+    pending: Arc<Pending>,
     tail: Arc<Tail>,
     thread: Mutex<Option<JoinHandle<()>>>,
     path: PathBuf,
@@ -97,13 +103,14 @@ impl std::fmt::Debug for SqliteStore {
 impl SqliteStore {
     /// Opens the log at `path`, or begins one there. Blocks while it looks at the file.
     pub fn open(path: impl AsRef<Path>, options: &SqliteOptions) -> Result<Arc<Self>, StoreError> {
-        let opened = schema::open(path.as_ref(), options)?;
+        let mut opened = schema::open(path.as_ref(), options)?;
         let path = opened.path.clone();
         let tail = Tail::new(opened.head.position);
         let keys = keys::open(&opened.connection, &path)?;
         let readers = Readers::new(&path, options.readers, &keys);
         let (jobs, queue) = mpsc::channel(options.queue.max(1));
-        let writer = Writer::new(opened, Arc::clone(&tail), options);
+        let pending = Arc::new(std::mem::take(&mut opened.pending));
+        let writer = Writer::new(opened, Arc::clone(&tail), Arc::clone(&pending), options)?;
         let thread = std::thread::Builder::new()
             .name("log-writer".to_owned())
             .spawn(move || writer.run(queue))
@@ -112,6 +119,7 @@ impl SqliteStore {
             jobs: Some(jobs),
             readers,
             keys,
+            pending,
             tail,
             thread: Mutex::new(Some(thread)),
             path,
@@ -185,17 +193,26 @@ impl EventStore for SqliteStore {
         after: Revision,
         limit: usize,
     ) -> Result<Vec<Arc<Recorded>>, StoreError> {
+        // In this order: whatever is durable is known here or in the index.
+        let durable = self.tail.head();
+        let pending = self.pending.after(stream, after);
         let stream = stream.clone();
-        self.readers.run(move |connection, kinds| reader::read_stream(connection, kinds, &stream, after, limit)).await
+        let read = move |connection: &_, kinds: &_| {
+            reader::read_stream(connection, kinds, &stream, after, limit, Some((pending, durable)))
+        };
+        self.readers.run(read).await
     }
 
     async fn read_all(&self, after: Position, limit: usize) -> Result<Vec<Arc<Recorded>>, StoreError> {
-        self.readers.run(move |connection, kinds| reader::read_all(connection, kinds, after, limit)).await
+        let durable = self.tail.head();
+        self.readers.run(move |connection, kinds| reader::read_all(connection, kinds, after, limit, durable)).await
     }
 
     async fn search(&self, after: Position, limit: usize, criteria: &Criteria) -> Result<Found, StoreError> {
-        let criteria = criteria.clone();
-        self.readers.run(move |connection, kinds| search::search(connection, kinds, after, limit, &criteria)).await
+        let (criteria, durable) = (criteria.clone(), self.tail.head());
+        let search =
+            move |connection: &_, kinds: &_| search::search(connection, kinds, after, limit, &criteria, durable);
+        self.readers.run(search).await
     }
 
     fn subscribe(&self, after: Position) -> Subscription {

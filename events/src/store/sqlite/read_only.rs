@@ -1,6 +1,7 @@
 //! A log that somebody else writes, or nobody: what auditors and operators open.
 //!
-//! Takes no lock, writes nothing, and sees every commit of the writer as soon as it is one. The file is distrusted as the
+//! Takes no lock, writes nothing, and sees every commit of the writer as soon as it is one, which is up to one sync of the
+//! disk before it is acknowledged to anybody; where the log ended when it was opened is made durable first. The file is distrusted as the
 //! writer distrusts it: a log that is shorter than its own head, or than the note beside it says, is refused.
 
 use std::path::{Path, PathBuf};
@@ -80,16 +81,22 @@ impl EventStore for ReadOnlyLog {
         limit: usize,
     ) -> Result<Vec<Arc<Recorded>>, StoreError> {
         let stream = stream.clone();
-        self.readers.run(move |connection, kinds| reader::read_stream(connection, kinds, &stream, after, limit)).await
+        self.readers
+            .run(move |connection, kinds| reader::read_stream(connection, kinds, &stream, after, limit, None))
+            .await
     }
 
     async fn read_all(&self, after: Position, limit: usize) -> Result<Vec<Arc<Recorded>>, StoreError> {
-        self.readers.run(move |connection, kinds| reader::read_all(connection, kinds, after, limit)).await
+        self.readers
+            .run(move |connection, kinds| reader::read_all(connection, kinds, after, limit, Position::END))
+            .await
     }
 
     async fn search(&self, after: Position, limit: usize, criteria: &Criteria) -> Result<Found, StoreError> {
         let criteria = criteria.clone();
-        self.readers.run(move |connection, kinds| search::search(connection, kinds, after, limit, &criteria)).await
+        self.readers
+            .run(move |connection, kinds| search::search(connection, kinds, after, limit, &criteria, Position::END))
+            .await
     }
 
     fn subscribe(&self, after: Position) -> Subscription {

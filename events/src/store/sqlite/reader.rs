@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Rows};
 use tokio::sync::Semaphore;
 
-use super::error;
 use super::row::{COLUMNS, Kinds, RowReader, unsigned};
 use super::schema::{bound, connect, limit as sql_limit};
+use super::{by_stream, error};
 use crate::chain::{Chain, EventHash};
 use crate::envelope::{Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
@@ -131,14 +131,16 @@ pub(super) fn head(connection: &Connection) -> Result<Position, StoreError> {
         .map_err(|e| error::explain(&e, 0))
 }
 
+/// At most `limit` events after `after`, and none after `until`.
 pub(super) fn read_all(
     connection: &Connection,
     kinds: &Kinds,
     after: Position,
     limit: usize,
+    until: Position,
 ) -> Result<Vec<Arc<Recorded>>, StoreError> {
     let mut events = Vec::new();
-    read_each(connection, kinds, after, limit, |event| {
+    read_each(connection, kinds, after, limit, until, |event| {
         events.push(Arc::new(event));
         Ok(())
     })?;
@@ -151,10 +153,11 @@ fn read_each(
     kinds: &Kinds,
     after: Position,
     limit: usize,
+    until: Position,
     mut each: impl FnMut(Recorded) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     // Read first: whatever is appended meanwhile is beyond it.
-    let head = head(connection)?;
+    let head = head(connection)?.min(until);
     let last = head.0.min(after.0.saturating_add(limit as u64));
     let mut expected = after.0;
     let sql = format!(
@@ -191,40 +194,78 @@ pub(super) fn missing(position: u64) -> StoreError {
     StoreError::Corrupt { position, reason: "the event is missing".to_owned() }
 }
 
+/// At most `limit` events of a stream. `rest`: where those are that the index may not have yet, and the newest event that
+/// there is; without it they are looked for.
 pub(super) fn read_stream(
     connection: &Connection,
     kinds: &Kinds,
     stream: &StreamId,
     after: Revision,
     limit: usize,
+    rest: Option<(Vec<Position>, Position)>,
 ) -> Result<Vec<Arc<Recorded>>, StoreError> {
-    let number: Option<i64> = connection
+    let explain = |e: rusqlite::Error| error::explain(&e, 0);
+    // The index and what it does not have yet belong together.
+    let transaction = connection.unchecked_transaction().map_err(explain)?;
+    let number: Option<i64> = transaction
         .prepare_cached("SELECT id FROM streams WHERE name = ?1")
         .and_then(|mut statement| statement.query_row([stream.as_str()], |row| row.get(0)).optional())
-        .map_err(|e| error::explain(&e, 0))?;
+        .map_err(explain)?;
     let Some(number) = number else {
         return Ok(Vec::new());
     };
+    let indexed = by_stream::until(&transaction).map_err(explain)?;
+    let (pending, until) = match rest {
+        Some(rest) => rest,
+        None => (by_stream::look(&transaction, number, after, indexed).map_err(explain)?, Position::END),
+    };
+    let mut events = Events { stream, reader: RowReader::new(kinds), revision: after.0, found: Vec::new() };
     let sql = format!(
-        "SELECT {COLUMNS} FROM events e LEFT JOIN streams s ON s.id = e.stream \
-         WHERE e.stream = ?1 AND e.revision > ?2 ORDER BY e.revision LIMIT ?3"
+        "SELECT {COLUMNS} FROM events_by_stream i LEFT JOIN events e ON e.position = i.position \
+         LEFT JOIN streams s ON s.id = e.stream \
+         WHERE i.stream = ?1 AND i.revision > ?2 AND i.position <= ?4 ORDER BY i.revision LIMIT ?3"
     );
-    let mut statement = connection.prepare_cached(&sql).map_err(|e| error::explain(&e, 0))?;
-    let mut rows = statement.query([number, bound(after.0), sql_limit(limit)]).map_err(|e| error::explain(&e, 0))?;
-    let mut reader = RowReader::new(kinds);
-    let mut events: Vec<Arc<Recorded>> = Vec::new();
-    let mut revision = after.0;
-    loop {
-        let position = events.last().map_or(0, |event| event.position.0 + 1);
-        let Some(event) = next(&mut rows, &mut reader, position)? else {
-            return Ok(events);
-        };
-        revision += 1;
-        if event.revision.0 != revision {
-            let reason = format!("{stream} goes on with revision {} instead of {revision}", event.revision.0);
-            return Err(StoreError::Corrupt { position: event.position.0, reason });
+    let mut statement = transaction.prepare_cached(&sql).map_err(explain)?;
+    let mut rows = statement.query([number, bound(after.0), sql_limit(limit), bound(until.0)]).map_err(explain)?;
+    events.take(&mut rows)?;
+    let sql = format!("SELECT {COLUMNS} FROM events e LEFT JOIN streams s ON s.id = e.stream WHERE e.position = ?1");
+    let mut statement = transaction.prepare_cached(&sql).map_err(explain)?;
+    for position in pending.into_iter().filter(|position| *position > indexed && *position <= until) {
+        if events.found.len() >= limit {
+            break;
         }
-        events.push(Arc::new(event));
+        let mut rows = statement.query([bound(position.0)]).map_err(explain)?;
+        events.take(&mut rows)?;
+    }
+    Ok(events.found)
+}
+
+/// The events of one stream, which may have no gap.
+struct Events<'a> {
+    stream: &'a StreamId,
+    reader: RowReader<'a>,
+    revision: u64,
+    found: Vec<Arc<Recorded>>,
+}
+
+impl Events<'_> {
+    fn take(&mut self, rows: &mut Rows<'_>) -> Result<(), StoreError> {
+        loop {
+            let position = self.found.last().map_or(0, |event| event.position.0 + 1);
+            let Some(event) = next(rows, &mut self.reader, position)? else {
+                return Ok(());
+            };
+            self.revision += 1;
+            if event.revision.0 != self.revision || event.stream != *self.stream {
+                let (stream, revision) = (self.stream, self.revision);
+                let reason = format!(
+                    "{stream} goes on with revision {} of {} instead of {revision}",
+                    event.revision.0, event.stream
+                );
+                return Err(StoreError::Corrupt { position: event.position.0, reason });
+            }
+            self.found.push(Arc::new(event));
+        }
     }
 }
 
@@ -271,10 +312,13 @@ pub(super) fn verify(connection: &Connection, kinds: &Kinds) -> Result<Verified,
     if problem != "ok" {
         return Err(StoreError::Corrupt { position: 0, reason: problem });
     }
+    if let Some(reason) = by_stream::differences(connection, 1).map_err(|e| error::explain(&e, 0))?.pop() {
+        return Err(StoreError::Corrupt { position: 0, reason });
+    }
     let mut revisions: std::collections::HashMap<StreamId, u64> = std::collections::HashMap::new();
     let (mut events, mut head) = (0, Position::START);
     let mut chain = Chain::after(EventHash::START);
-    read_each(connection, kinds, Position::START, usize::MAX, |event| {
+    read_each(connection, kinds, Position::START, usize::MAX, Position::END, |event| {
         if !chain.accepts(&event) {
             return Err(StoreError::Corrupt { position: event.position.0, reason: BROKEN.to_owned() });
         }

@@ -15,6 +15,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use uuid::Uuid;
 
+use super::by_stream::{self, Pending};
 use super::lock::Lock;
 use super::row::{signed, unsigned};
 use super::seals::Seals;
@@ -27,7 +28,7 @@ use crate::store::StoreError;
 /// "Chro", which `file(1)` can be taught.
 const APPLICATION_ID: i32 = 0x4368_726f;
 /// Version of the layout.
-pub(super) const FORMAT: u32 = 2;
+pub(super) const FORMAT: u32 = 3;
 /// How many of the newest events are read before the log is trusted.
 const TRUST: u64 = 256;
 
@@ -58,7 +59,6 @@ CREATE TABLE events (
     checksum INTEGER NOT NULL,     -- CRC-32 over all of the others
     hash BLOB NOT NULL             -- BLAKE3 over the event and the hash before it
 ) STRICT;
-CREATE UNIQUE INDEX events_by_stream ON events (stream, revision);
 CREATE TABLE snapshots (
     id INTEGER PRIMARY KEY,
     stream TEXT NOT NULL UNIQUE,
@@ -112,6 +112,7 @@ pub(super) struct Opened {
     pub(super) note: Note,
     pub(super) witness: Witness,
     pub(super) seals: Seals,
+    pub(super) pending: Pending,
     pub(super) path: PathBuf,
     pub(super) lock: Lock,
 }
@@ -142,7 +143,11 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<Opened, Store
             begin(&connection).map_err(|e| error::explain(&e, 0))?;
             sync_folder(path)?;
         }
-        Some(1) => migrate::from_1(&connection)?,
+        Some(1) => {
+            migrate::from_1(&connection)?;
+            migrate::from_2(&connection)?;
+        }
+        Some(2) => migrate::from_2(&connection)?,
         Some(_) => {}
     }
     let log = log_id(&connection)?;
@@ -150,6 +155,14 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<Opened, Store
     check_note(&witness, note, log, head.position)?;
     sync_recovered(path)?;
     let known = note.filter(|note| note.log == log).map_or(0, |note| note.file);
+    if let Err(error) = by_stream::extend(&connection, head.position) {
+        if error::is_fatal(&error) {
+            return Err(error::explain(&error, head.position.0));
+        }
+        // A full disk, most likely: what is there can still be read.
+        tracing::warn!(%error, "the log's index has to wait");
+    }
+    let pending = Pending::read(&connection).map_err(|e| error::explain(&e, head.position.0))?;
     let page_size: u32 =
         connection.query_row("PRAGMA page_size", [], |row| row.get(0)).map_err(|e| error::explain(&e, 0))?;
     let mut seals = Seals::open(path, log, page_size);
@@ -163,7 +176,7 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<Opened, Store
     };
     let note = Note { log, head: head.position, file };
     witness.write(note);
-    Ok(Opened { connection, head, note, witness, seals, path: path.clone(), lock })
+    Ok(Opened { connection, head, note, witness, seals, pending, path: path.clone(), lock })
 }
 
 /// Looks at a log as [`open`] does, and touches nothing. Tells where it ends.
@@ -177,6 +190,10 @@ pub(super) fn open_read_only(path: &Path) -> Result<Anchor, StoreError> {
     let transaction = connection.unchecked_transaction().map_err(|e| error::explain(&e, 0))?;
     let head = check_head(&transaction)?;
     check_note(&witness, note, log, head.position)?;
+    if let Err(error) = sync_recovered(path) {
+        // A file system that can only be read has nothing to lose.
+        tracing::debug!(%error, "the write-ahead log cannot be synced");
+    }
     Ok(head)
 }
 
@@ -214,6 +231,9 @@ pub(super) fn checkpoint(
             Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
         })
     };
+    if !seals.may_change() {
+        return Ok(None);
+    }
     let (busy, frames, done) = run("PASSIVE")?;
     seals.renew(unsigned(done.max(0)));
     // A reader in an old part of it holds the rest back, until the next time.
@@ -347,6 +367,7 @@ fn prepare(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result
 fn begin(connection: &Connection) -> rusqlite::Result<()> {
     let transaction = connection.unchecked_transaction()?;
     transaction.execute_batch(LAYOUT)?;
+    transaction.execute_batch(by_stream::LAYOUT)?;
     transaction.execute_batch(&audit_view())?;
     transaction.execute("INSERT INTO meta VALUES ('log_id', ?1)", [Uuid::new_v4().as_bytes().as_slice()])?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -376,7 +397,7 @@ fn check_head(connection: &Connection) -> Result<Anchor, StoreError> {
         });
     }
     let kinds = reader::kinds(connection)?;
-    let newest = reader::read_all(connection, &kinds, Position(head.0.saturating_sub(TRUST)), usize::MAX)?;
+    let newest = reader::read_all(connection, &kinds, Position(head.0.saturating_sub(TRUST)), usize::MAX, head)?;
     let mut chain: Option<Chain> = (head.0 <= TRUST).then_some(Chain::after(EventHash::START));
     for event in &newest {
         // What is before the first of these is not looked at.

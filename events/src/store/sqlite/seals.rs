@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
-use super::wal::{self, Trust};
+use super::wal;
 
 const MAGIC: &[u8; 8] = b"CHSEAL1\0";
 const HEADER: usize = 8 + 16 + 8 + 4 + 4 + 4;
@@ -117,6 +117,8 @@ pub(super) struct Seals {
     data: PathBuf,
     /// `None` after a failure: nothing is sealed until the log is opened anew.
     file: Option<File>,
+    /// The file after a failure, as long as it does not say yet that it is stale.
+    untold: Option<File>,
     header: Header,
 }
 
@@ -124,7 +126,7 @@ impl Seals {
     /// Those that are there, if they can be gone on with.
     pub(super) fn open(data: &Path, log: Uuid, page_size: u32) -> Self {
         let fresh = Header { log, pages: 0, page_size, current: false };
-        let mut this = Self { data: data.to_owned(), file: None, header: fresh };
+        let mut this = Self { data: data.to_owned(), file: None, untold: None, header: fresh };
         match this.attach() {
             Ok(found) => this.header = found.filter(|header| header.log == log).unwrap_or(fresh),
             Err(error) => this.give_up(&error),
@@ -166,8 +168,9 @@ impl Seals {
             return Ok(());
         }
         let mut fresh = BTreeMap::new();
-        wal::frames(&wal::path_of(&self.data), Trust::Frames(frames), |frame| {
+        wal::newest(&wal::path_of(&self.data), frames, |frame| {
             fresh.insert(u64::from(frame.page), seal(frame.page.into(), frame.data));
+            Ok(())
         })?;
         let size = self.data.metadata()?.len() / u64::from(self.header.page_size);
         if size > self.header.pages {
@@ -208,10 +211,22 @@ impl Seals {
     fn give_up(&mut self, error: &io::Error) {
         tracing::warn!(path = %path_of(&self.data).display(), %error, "the pages of the log cannot be sealed");
         self.header.current = false;
-        if let Some(file) = self.file.take() {
-            // Overwrites what is there, so even a full disk takes it.
-            let _ = file.write_all_at(&self.header.to_bytes(), 0);
+        self.untold = self.file.take();
+        self.may_change();
+    }
+
+    /// Whether pages may be changed: either they are sealed afterwards, or the seals say that they are not to be believed.
+    pub(super) fn may_change(&mut self) -> bool {
+        if let Some(file) = &self.untold {
+            // Overwrites what is there, so even a full disk takes it, and if it does not, it may let go of the file.
+            let told =
+                file.write_all_at(&self.header.to_bytes(), 0).or_else(|_| std::fs::remove_file(path_of(&self.data)));
+            if told.is_err() {
+                return false;
+            }
+            self.untold = None;
         }
+        true
     }
 }
 

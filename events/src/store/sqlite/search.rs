@@ -104,8 +104,9 @@ pub(super) fn search(
     after: Position,
     limit: usize,
     criteria: &Criteria,
+    durable: Position,
 ) -> Result<Found, StoreError> {
-    let last = head(connection)?.0.min(after.0.saturating_add(WINDOW));
+    let last = head(connection)?.min(durable).0.min(after.0.saturating_add(WINDOW));
     if last <= after.0 {
         return Ok(Found { events: Vec::new(), until: after });
     }

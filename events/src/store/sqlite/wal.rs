@@ -3,8 +3,10 @@
 //! SQLite tells nobody which pages a checkpoint wrote, and takes a damaged frame for the end of the file without a word.
 //! Both matter here: [`super::seals`] has to know the pages, a verification has to find the damage.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 const HEADER: usize = 32;
@@ -63,17 +65,31 @@ pub(super) struct Contents {
     pub(super) unfinished: u64,
 }
 
-/// Whether frames are held against their checksums, or taken as they are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trust {
-    /// SQLite itself has just read this many.
-    Frames(u64),
-    Nothing,
+/// The page of each of the first `count` frames, as SQLite itself has just read them: the newest frame of every page, in the
+/// order of pages. Of the others only the headers are read.
+pub(super) fn newest(path: &Path, count: u64, mut each: impl FnMut(&Frame<'_>) -> io::Result<()>) -> io::Result<()> {
+    let file = File::open(path)?;
+    let mut header = [0; HEADER];
+    file.read_exact_at(&mut header, 0)?;
+    let size = word(&header, 8) as usize;
+    let at = |number: u64| HEADER as u64 + number * (FRAME + size) as u64;
+    let mut last = BTreeMap::new();
+    for number in 0..count {
+        let mut page = [0; 4];
+        file.read_exact_at(&mut page, at(number))?;
+        last.insert(u32::from_be_bytes(page), number);
+    }
+    let mut data = vec![0; size];
+    for (page, number) in last {
+        file.read_exact_at(&mut data, at(number) + FRAME as u64)?;
+        each(&Frame { page, data: &data })?;
+    }
+    Ok(())
 }
 
-/// Calls `each` for the frames of the write-ahead log at `path`. One that is missing or empty has none. Without trust only
-/// the number of committed frames is known after the last one: a frame counts once a frame behind it commits.
-pub(super) fn frames(path: &Path, trust: Trust, mut each: impl FnMut(&Frame<'_>)) -> io::Result<Contents> {
+/// Calls `each` for the frames of the write-ahead log at `path`. One that is missing or empty has none. How many of them are
+/// committed is known after the last one: a frame counts once a frame behind it commits.
+pub(super) fn frames(path: &Path, mut each: impl FnMut(&Frame<'_>)) -> io::Result<Contents> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Contents::default()),
@@ -91,15 +107,10 @@ pub(super) fn frames(path: &Path, trust: Trust, mut each: impl FnMut(&Frame<'_>)
     }
     let salts = (word(&header, 16), word(&header, 20));
     let mut buffer = vec![0; FRAME + word(&header, 8) as usize];
-    let (mut read, mut sound, mut number) = (Contents::default(), true, 0);
+    let (mut read, mut sound) = (Contents::default(), true);
     while whole(&mut file, &mut buffer)? {
-        number += 1;
         let ours = (word(&buffer, 8), word(&buffer, 12)) == salts;
-        if let Trust::Frames(count) = trust {
-            if number > count {
-                break;
-            }
-        } else if sound {
+        if sound {
             sum.add(&buffer[..8]);
             sum.add(&buffer[FRAME..]);
             sound = ours && sum.is(&buffer, 16);

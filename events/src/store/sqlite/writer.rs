@@ -1,27 +1,32 @@
-//! The one writer: takes everything that waits, commits it as one transaction with one fsync, then answers.
+//! The one writer: takes everything that comes, commits it as one transaction, and has it made durable ([`super::sync`])
+//! while it takes what comes next. Answers are given after that.
 //!
-//! Each request is held against the revision of its own stream, the requests before it in the same transaction included;
-//! a conflict refuses that request only. Requests are checked before anything of theirs is written, so a transaction
-//! holds nothing that has to be taken back, unless it fails as a whole: then nothing of it was written, and everybody
-//! in it is told so.
+//! Each request is held against the revision of its own stream, the requests before it included, also those that are not
+//! durable yet: whatever depends on them is made durable after them. A conflict refuses that request only. Requests are
+//! checked before anything of theirs is written, so a transaction holds nothing that has to be taken back, unless it fails
+//! as a whole: then nothing of it was written, and everybody in it is told so.
 //!
-//! Whoever was just answered usually comes back at once. So the writer waits for as many requests as were lately there,
-//! though never longer than a quarter of what the last commit took: without this, two halves of the callers take turns and
-//! each fsync serves one half.
+//! When to commit: as soon as nobody else comes and the disk has nothing to do; otherwise when as much time has gone into
+//! the transaction as a sync takes. So the disk and the writer are both at work, and neither waits for the other, whether
+//! syncs are slow (few large transactions) or requests are many (more and smaller ones).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension};
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
-use super::row::{INSERT, finish_checksum, insert, signed, unsigned};
+use super::by_stream::{self, Pending};
+use super::places::{Place, Places};
+use super::row::{INSERT, finish_checksum, insert, signed};
 use super::schema::Opened;
 use super::seals::Seals;
-use super::witness::{Note, Witness};
-use super::{SqliteOptions, error, reader, schema};
+use super::sync::{Answer, Batch, Disk, Syncer};
+use super::{SqliteOptions, error, reader, schema, wal};
 use crate::chain::{self, Anchor, Content, EventHash};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::Stored;
@@ -30,15 +35,13 @@ use crate::store::encode_payload;
 use crate::store::tail::Tail;
 use crate::store::{AppendError, Appended, Expected, Snapshot, StoreError, check_expected};
 
-/// Streams whose revision is remembered, at most twice this many.
-const REMEMBERED: usize = 65_536;
 const PAGE: usize = 4_096;
-/// Pages that a transaction touches besides those for its payloads: head, index, interior pages.
+/// Pages that a transaction touches besides those for its payloads: head, streams, interior pages.
 const PAGES_PER_COMMIT: usize = 6;
-
-/// A stalled disk is no reason to stall those who come after.
-const LONGEST_WAIT: Duration = Duration::from_millis(2);
-const PAUSE: Duration = Duration::from_micros(20);
+/// Pages that are touched when the index follows, about.
+const INDEX_PAGES: usize = by_stream::STEP / 8;
+/// However fast the disk is, a transaction has a price of its own.
+const SHORTEST: Duration = Duration::from_micros(100);
 
 /// An event for which everything is computed that does not need its place in the log.
 pub(super) struct Encoded {
@@ -99,29 +102,13 @@ impl Job {
             Self::Forget { .. } | Self::Close => 0,
         }
     }
-}
 
-/// An answer that waits for the fsync.
-enum Answer {
-    Append(oneshot::Sender<Result<Appended, AppendError>>, Result<Appended, AppendError>),
-    Snapshot(oneshot::Sender<Result<(), StoreError>>),
-}
-
-impl Answer {
-    /// Whoever does not wait any more does not want to know.
-    fn give(self) {
+    /// Nothing is written any more.
+    fn refuse(self, failure: &StoreError, queue: &mut mpsc::Receiver<Self>) {
         match self {
-            Self::Append(reply, answer) => drop(reply.send(answer)),
-            Self::Snapshot(reply) => drop(reply.send(Ok(()))),
-        }
-    }
-
-    fn fail(self, failure: &StoreError) {
-        match self {
-            // What was to be encoded or was too large failed before it came here; a conflict may be one with an event that
-            // was not written after all.
-            Self::Append(reply, _) => drop(reply.send(Err(failure.clone().into()))),
-            Self::Snapshot(reply) => drop(reply.send(Err(failure.clone()))),
+            Self::Append(append) => drop(append.reply.send(Err(failure.clone().into()))),
+            Self::Snapshot { reply, .. } | Self::Forget { reply, .. } => drop(reply.send(Err(failure.clone()))),
+            Self::Close => queue.close(),
         }
     }
 }
@@ -135,63 +122,53 @@ impl Drop for CloseTail {
     }
 }
 
-/// A stream's number in the file and its revision.
-type Place = (i64, u64);
-
-/// Revisions of the streams written to lately; the older half is forgotten when there are too many.
-#[derive(Default)]
-struct Revisions {
-    young: HashMap<StreamId, Place>,
-    old: HashMap<StreamId, Place>,
+/// A transaction that is being written.
+struct Open {
+    batch: Batch,
+    /// Requests in it.
+    requests: usize,
+    bytes: usize,
+    /// SQLite has begun it: something was written.
+    begun: bool,
+    /// The newest event in it.
+    end: Anchor,
+    /// Something was dropped that must not stay in the write-ahead log.
+    forgets: bool,
+    begun_at: Instant,
 }
 
-impl Revisions {
-    fn get(&mut self, stream: &StreamId) -> Option<Place> {
-        if let Some(place) = self.young.get(stream) {
-            return Some(*place);
+impl Open {
+    fn after(end: Anchor) -> Self {
+        Self {
+            batch: Batch::default(),
+            requests: 0,
+            bytes: 0,
+            begun: false,
+            end,
+            forgets: false,
+            begun_at: Instant::now(),
         }
-        let place = self.old.remove(stream)?;
-        self.put(stream, place);
-        Some(place)
-    }
-
-    fn put(&mut self, stream: &StreamId, place: Place) {
-        if let Some(known) = self.young.get_mut(stream) {
-            *known = place;
-            return;
-        }
-        if self.young.len() >= REMEMBERED {
-            self.old = std::mem::take(&mut self.young);
-        }
-        self.young.insert(stream.clone(), place);
-    }
-
-    fn clear(&mut self) {
-        self.young.clear();
-        self.old.clear();
     }
 }
 
 pub(super) struct Writer {
     connection: Connection,
-    witness: Witness,
+    syncer: Syncer,
+    /// Waits for requests and for the disk at the same time.
+    runtime: Runtime,
     seals: Seals,
-    note: Note,
-    /// The newest event, and its hash.
+    /// The newest event that is committed, and its hash.
     head: Anchor,
     path: std::path::PathBuf,
     tail: Arc<Tail>,
+    pending: Arc<Pending>,
     options: SqliteOptions,
-    revisions: Revisions,
+    places: Places,
     kinds: HashMap<&'static str, (i64, Arc<str>)>,
     /// Pages written since the last checkpoint, about.
     pages: usize,
     /// How many requests were lately under way at the same time.
     crowd: usize,
-    /// How long the last commit took.
-    commit: Duration,
-    /// Something was dropped that must not stay in the write-ahead log.
-    forgets: bool,
     /// The log says which keys it needs.
     keys_noted: bool,
     /// Why nothing is written any more.
@@ -201,229 +178,259 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(opened: Opened, tail: Arc<Tail>, options: &SqliteOptions) -> Self {
-        Self {
+    pub(super) fn new(
+        opened: Opened,
+        tail: Arc<Tail>,
+        pending: Arc<Pending>,
+        options: &SqliteOptions,
+    ) -> Result<Self, StoreError> {
+        // From here on the syncer makes commits durable; SQLite still syncs around its checkpoints.
+        opened
+            .connection
+            .pragma_update(None, "synchronous", "NORMAL")
+            .map_err(|e| error::explain(&e, opened.head.position.0))?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .map_err(|e| StoreError::Io(format!("the log's writer cannot wait: {e}")))?;
+        let syncer = Syncer::start(&wal::path_of(&opened.path), opened.witness, opened.note, &tail)?;
+        Ok(Self {
             connection: opened.connection,
-            witness: opened.witness,
+            syncer,
+            runtime,
             seals: opened.seals,
-            note: opened.note,
             head: opened.head,
             path: opened.path,
             tail,
+            pending,
             options: options.clone(),
-            revisions: Revisions::default(),
+            places: Places::default(),
             kinds: HashMap::new(),
             pages: 0,
             crowd: 1,
-            commit: Duration::ZERO,
-            forgets: false,
             keys_noted: false,
             failed: None,
             _lock: opened.lock,
-        }
+        })
     }
 
     pub(super) fn run(mut self, mut queue: mpsc::Receiver<Job>) {
         let _close = CloseTail(Arc::clone(&self.tail));
-        let mut batch = VecDeque::new();
         while let Some(first) = queue.blocking_recv() {
-            self.gather(first, &mut queue, &mut batch);
-            let (answered, begun) = (batch.len(), Instant::now());
-            self.process(&mut batch);
-            self.commit = begun.elapsed();
-
-            self.crowd = answered + queue.len();
+            match self.failure() {
+                Some(failure) => first.refuse(&failure, &mut queue),
+                None => self.transact(first, &mut queue),
+            }
             if self.pages >= self.options.checkpoint_pages {
                 self.checkpoint(false);
             }
         }
-        if self.failed.is_none() {
+        self.syncer.close();
+        if self.failure().is_none() {
+            self.index();
             self.checkpoint(true);
         }
     }
 
-    /// Everything that waits or comes soon, within bounds.
-    fn gather(&self, first: Job, queue: &mut mpsc::Receiver<Job>, batch: &mut VecDeque<Job>) {
-        let deadline = Instant::now() + (self.commit / 4).min(LONGEST_WAIT);
-        let mut bytes = 0;
-        let mut next = Some(first);
-        loop {
-            while let Some(job) = next {
-                bytes += job.bytes();
-                match job {
-                    Job::Close => queue.close(),
-                    job => batch.push_back(job),
-                }
-                if batch.len() >= self.options.batch_requests || bytes >= self.options.batch_bytes {
-                    return;
-                }
-                next = queue.try_recv().ok();
-            }
-            if batch.len() >= self.crowd || queue.is_closed() || Instant::now() >= deadline {
-                return;
-            }
-            #[expect(clippy::disallowed_methods, reason = "the writer is a thread of its own")]
-            std::thread::sleep(PAUSE);
-            next = queue.try_recv().ok();
-        }
+    fn failure(&self) -> Option<StoreError> {
+        self.failed.clone().or_else(|| self.syncer.failure())
     }
 
-    fn process(&mut self, batch: &mut VecDeque<Job>) {
-        let (mut answers, mut written) = (Vec::with_capacity(batch.len()), Vec::new());
-        let result = match &self.failed {
-            Some(failure) => Err(failure.clone()),
-            None => self.write(batch, &mut answers, &mut written),
-        };
-        // What the failure kept from being looked at.
-        answers.extend(batch.drain(..).filter_map(|job| match job {
-            Job::Append(append) => Some(Answer::Append(append.reply, Err(StoreError::Closed.into()))),
-            Job::Snapshot { reply, .. } | Job::Forget { reply, .. } => Some(Answer::Snapshot(reply)),
-            Job::Close => None,
-        }));
-        if let (Ok(()), Some(last)) = (&result, written.last()) {
-            self.head = Anchor { position: last.position, hash: last.hash.unwrap_or_default() };
-            self.note.head = last.position;
-            self.witness.write(self.note);
-            self.tail.publish(written);
+    /// One transaction of what comes until it is worth committing.
+    fn transact(&mut self, first: Job, queue: &mut mpsc::Receiver<Job>) {
+        let mut open = Open::after(self.head);
+        let outcome = self.fill(&mut open, first, queue).and_then(|()| self.commit(&mut open));
+        if let Err(failure) = outcome.or_else(|error| self.give_up(&error, &open)) {
+            open.batch.answers.into_iter().for_each(|answer| answer.fail(&failure));
+            return;
         }
-        if std::mem::take(&mut self.forgets) {
+        if open.begun {
+            self.head = open.end;
+        }
+        let pending = self.pending.add(open.batch.written.iter().map(|event| &**event));
+        if open.forgets {
             // The old pages are in the write-ahead log, too, until it is begun anew.
             self.checkpoint(true);
         }
-        match result {
-            Ok(()) => answers.into_iter().for_each(Answer::give),
-            Err(failure) => answers.into_iter().for_each(|answer| answer.fail(&failure)),
+        self.hand_over(open, queue.len());
+        if pending >= by_stream::STEP {
+            self.index();
         }
     }
 
-    /// One transaction. After an error nothing of it is in the log.
-    fn write(
-        &mut self,
-        batch: &mut VecDeque<Job>,
-        answers: &mut Vec<Answer>,
-        written: &mut Vec<Arc<Recorded>>,
-    ) -> Result<(), StoreError> {
-        let outcome = self.transaction(batch, answers, written);
-        let Err(error) = outcome else {
-            return Ok(());
+    fn hand_over(&mut self, open: Open, queued: usize) {
+        let disk = self.syncer.disk();
+        let ahead = match disk {
+            Disk::Idle => 0,
+            Disk::Busy(requests) | Disk::Full(requests) => requests,
         };
-        let position = self.note.head.0 + 1;
-        let failure = error::explain(&error, position);
-        tracing::error!(%error, position, "the log cannot be written");
-        self.give_up(&error, &failure);
-        let end = written.last().map(|last| last.position);
-        match reader::head(&self.connection) {
-            // The commit itself succeeded, what followed did not: everybody in the transaction is in the log.
-            Ok(head) if Some(head) == end && self.failed.is_none() => return Ok(()),
-            Ok(head) if head == self.note.head => {}
-            // Nobody can say what is in the log until it has been opened anew.
-            _ => self.failed = Some(failure.clone()),
+        // Those who come back a little late still belong to it.
+        self.crowd = (ahead + open.requests + queued).max(self.crowd - self.crowd.div_ceil(8));
+        if ahead == 0 && !open.begun {
+            open.batch.answers.into_iter().for_each(Answer::give);
+        } else if disk == Disk::Idle && open.requests >= self.crowd {
+            self.syncer.take_here(open.batch);
+        } else {
+            self.syncer.take(open.batch);
         }
-        written.clear();
-        Err(failure)
     }
 
-    fn give_up(&mut self, error: &rusqlite::Error, failure: &StoreError) {
+    /// Writes what comes until it is worth committing.
+    fn fill(&mut self, open: &mut Open, first: Job, queue: &mut mpsc::Receiver<Job>) -> rusqlite::Result<()> {
+        let mut next = Some(first);
+        loop {
+            match next.take().map_or_else(|| queue.try_recv(), Ok) {
+                Ok(Job::Close) => queue.close(),
+                Ok(job) => {
+                    self.write(open, job)?;
+                    if self.is_full(open) || self.is_overdue(open) {
+                        return Ok(());
+                    }
+                }
+                Err(TryRecvError::Disconnected) => return Ok(()),
+                Err(TryRecvError::Empty) if open.requests == 0 || self.syncer.disk() == Disk::Idle => return Ok(()),
+                Err(TryRecvError::Empty) => next = self.wait(queue),
+            }
+        }
+    }
+
+    fn is_full(&self, open: &Open) -> bool {
+        open.requests >= self.options.batch_requests || open.bytes >= self.options.batch_bytes
+    }
+
+    /// Longer than a sync takes: the disk has waited, or will wait, for this transaction.
+    fn is_overdue(&self, open: &Open) -> bool {
+        open.begun_at.elapsed() >= self.syncer.usual().max(SHORTEST) && !matches!(self.syncer.disk(), Disk::Full(_))
+    }
+
+    /// Until something comes or the disk is less busy.
+    fn wait(&self, queue: &mut mpsc::Receiver<Job>) -> Option<Job> {
+        self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                job = queue.recv() => job,
+                () = self.syncer.room() => None,
+            }
+        })
+    }
+
+    /// After an error: `Ok` if the transaction is in the log all the same, otherwise nothing of it is.
+    fn give_up(&mut self, error: &rusqlite::Error, open: &Open) -> Result<(), StoreError> {
+        let position = self.head.position.0 + 1;
+        let failure = error::explain(error, position);
+        tracing::error!(%error, position, "the log cannot be written");
         if !self.connection.is_autocommit() && self.connection.execute_batch("ROLLBACK").is_err() {
             self.failed = Some(failure.clone());
         }
         // They may know of streams and kinds that were taken back.
-        self.revisions.clear();
+        self.places.clear();
         self.kinds.clear();
         self.keys_noted = false;
         if error::is_fatal(error) {
             self.failed = Some(failure.clone());
         }
-        if *failure == StoreError::Full {
+        if failure == StoreError::Full {
             // What was checkpointed need not be kept twice.
             self.checkpoint(false);
         }
+        match reader::head(&self.connection) {
+            // The commit itself succeeded, what followed did not: everybody in the transaction is in the log.
+            Ok(head) if open.begun && head == open.end.position && head != self.head.position => {
+                if self.failed.is_none() {
+                    return Ok(());
+                }
+            }
+            Ok(head) if head == self.head.position => {}
+            // Nobody can say what is in the log until it has been opened anew.
+            _ => self.failed = Some(failure.clone()),
+        }
+        Err(failure)
     }
 
-    fn transaction(
-        &mut self,
-        batch: &mut VecDeque<Job>,
-        answers: &mut Vec<Answer>,
-        written: &mut Vec<Arc<Recorded>>,
-    ) -> rusqlite::Result<()> {
-        let mut begun = false;
-        let mut bytes = 0;
-        let mut end = self.head;
-        while let Some(job) = batch.pop_front() {
-            bytes += job.bytes();
-            match job {
-                Job::Append(append) => {
-                    let (stream, expected, reply) = (append.stream, append.expected, append.reply);
-                    let place = match self.place(&stream) {
-                        Ok(place) => place,
-                        Err(error) => {
-                            answers.push(Answer::Append(reply, Err(StoreError::Closed.into())));
-                            return Err(error);
-                        }
-                    };
-                    let actual = Revision(place.map_or(0, |(_, revision)| revision));
-                    let answer = check_expected(&stream, expected, actual).map(|()| Appended {
-                        revision: Revision(actual.0 + append.events.len() as u64),
-                        position: Position(end.position.0 + append.events.len() as u64),
-                    });
-                    let writes = answer.is_ok() && !append.events.is_empty();
-                    // Before anything can fail: everybody is to be told.
-                    answers.push(Answer::Append(reply, answer));
-                    if writes {
-                        self.begin(&mut begun)?;
-                        self.append(&stream, place, append.events, &mut end, written)?;
+    /// Writes one request into the transaction.
+    fn write(&mut self, open: &mut Open, job: Job) -> rusqlite::Result<()> {
+        open.requests += 1;
+        open.bytes += job.bytes();
+        match job {
+            Job::Append(Append { stream, expected, events, reply }) => {
+                let place = match self.place(&stream) {
+                    Ok(place) => place,
+                    Err(error) => {
+                        open.batch.answers.push(Answer::Append(reply, Err(StoreError::Closed.into())));
+                        return Err(error);
                     }
+                };
+                let actual = Revision(place.map_or(0, |(_, revision)| revision));
+                let answer = check_expected(&stream, expected, actual).map(|()| Appended {
+                    revision: Revision(actual.0 + events.len() as u64),
+                    position: Position(open.end.position.0 + events.len() as u64),
+                });
+                let writes = answer.is_ok() && !events.is_empty();
+                // Before anything can fail: everybody is to be told.
+                open.batch.answers.push(Answer::Append(reply, answer));
+                if writes {
+                    self.begin(open)?;
+                    self.append(&stream, place, events, open)?;
                 }
-                Job::Snapshot { stream, snapshot, reply } => {
-                    answers.push(Answer::Snapshot(reply));
-                    self.begin(&mut begun)?;
-                    self.snapshot(&stream, &snapshot)?;
-                }
-                Job::Forget { streams, reply } => {
-                    answers.push(Answer::Snapshot(reply));
-                    self.begin(&mut begun)?;
-                    for stream in streams {
-                        let sql = "DELETE FROM snapshots WHERE stream = ?1";
-                        self.connection.prepare_cached(sql)?.execute([stream.as_str()])?;
-                    }
-                    self.forgets = true;
-                }
-                Job::Close => {}
             }
+            Job::Snapshot { stream, snapshot, reply } => {
+                open.batch.answers.push(Answer::Done(reply));
+                self.begin(open)?;
+                self.snapshot(&stream, &snapshot)?;
+            }
+            Job::Forget { streams, reply } => {
+                open.batch.answers.push(Answer::Done(reply));
+                self.begin(open)?;
+                for stream in streams {
+                    let sql = "DELETE FROM snapshots WHERE stream = ?1";
+                    self.connection.prepare_cached(sql)?.execute([stream.as_str()])?;
+                }
+                open.forgets = true;
+            }
+            Job::Close => {}
         }
-        if !begun {
-            return Ok(());
-        }
-        self.connection.prepare_cached("UPDATE head SET position = ?1")?.execute([signed(end.position.0)])?;
-        self.pages += bytes / PAGE + PAGES_PER_COMMIT;
-        self.connection.prepare_cached("COMMIT")?.execute([])?;
         Ok(())
     }
 
-    fn begin(&self, begun: &mut bool) -> rusqlite::Result<()> {
-        if !*begun {
+    fn begin(&self, open: &mut Open) -> rusqlite::Result<()> {
+        if !open.begun {
             self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-            *begun = true;
+            open.begun = true;
         }
+        Ok(())
+    }
+
+    fn commit(&mut self, open: &mut Open) -> rusqlite::Result<()> {
+        if !open.begun {
+            return Ok(());
+        }
+        if open.end.position != self.head.position {
+            let sql = "UPDATE head SET position = ?1";
+            self.connection.prepare_cached(sql)?.execute([signed(open.end.position.0)])?;
+        }
+        self.pages += open.bytes / PAGE + PAGES_PER_COMMIT;
+        self.connection.prepare_cached("COMMIT")?.execute([])?;
         Ok(())
     }
 
     /// The stream's number and revision, if it exists.
     fn place(&mut self, stream: &StreamId) -> rusqlite::Result<Option<Place>> {
-        if let Some(place) = self.revisions.get(stream) {
+        if let Some(place) = self.places.get(stream) {
             return Ok(Some(place));
         }
-        let sql = "SELECT s.id, coalesce((SELECT max(e.revision) FROM events e WHERE e.stream = s.id), 0) \
-                   FROM streams s WHERE s.name = ?1";
-        let place = self
+        let number: Option<i64> = self
             .connection
-            .prepare_cached(sql)?
-            .query_row([stream.as_str()], |row| Ok((row.get(0)?, unsigned(row.get(1)?))))
+            .prepare_cached("SELECT id FROM streams WHERE name = ?1")?
+            .query_row([stream.as_str()], |row| row.get(0))
             .optional()?;
-        if let Some(place) = place {
-            self.revisions.put(stream, place);
-        }
-        Ok(place)
+        let Some(number) = number else {
+            return Ok(None);
+        };
+        let revision = match self.pending.last(stream) {
+            Some(revision) => revision.0,
+            None => by_stream::last(&self.connection, number)?,
+        };
+        self.places.put(stream, (number, revision));
+        Ok(Some((number, revision)))
     }
 
     fn append(
@@ -431,8 +438,7 @@ impl Writer {
         stream: &StreamId,
         place: Option<Place>,
         events: Vec<Encoded>,
-        end: &mut Anchor,
-        written: &mut Vec<Arc<Recorded>>,
+        open: &mut Open,
     ) -> rusqlite::Result<()> {
         let (number, mut revision) = if let Some(place) = place {
             place
@@ -446,11 +452,12 @@ impl Writer {
                 super::keys::note(&self.connection, keys)?;
                 self.keys_noted = true;
             }
+            let end = &mut open.end;
             end.position.0 += 1;
             end.hash = chain::link(&end.hash, end.position, Revision(revision), &content);
             let (kind_number, kind) = self.kind(new.event.kind())?;
             let recorded = Recorded {
-                position: end.position,
+                position: open.end.position,
                 stream: stream.clone(),
                 revision: Revision(revision),
                 id: new.id,
@@ -460,15 +467,15 @@ impl Writer {
                 recorded_at: new.recorded_at,
                 meta: new.meta,
                 data,
-                hash: Some(end.hash),
+                hash: Some(open.end.hash),
                 keys,
                 decoded: OnceLock::from(new.event),
             };
             let mut statement = self.connection.prepare_cached(INSERT)?;
             insert(&mut statement, &recorded, number, kind_number, finish_checksum(sum, &recorded))?;
-            written.push(Arc::new(recorded));
+            open.batch.written.push(Arc::new(recorded));
         }
-        self.revisions.put(stream, (number, revision));
+        self.places.put(stream, (number, revision));
         Ok(())
     }
 
@@ -504,15 +511,29 @@ impl Writer {
         Ok(())
     }
 
+    /// Lets the index follow. A failure only makes it wait, unless two events claim one place: then the file is not what the
+    /// writer knows it to be.
+    fn index(&mut self) {
+        match by_stream::extend(&self.connection, self.head.position) {
+            Ok(()) => {
+                self.pending.clear();
+                self.pages += INDEX_PAGES;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the log's index has to wait");
+                if error::is_fatal(&error) {
+                    self.failed = Some(error::explain(&error, self.head.position.0));
+                }
+            }
+        }
+    }
+
     /// Moves what is in the write-ahead log into the data file. A failure is none of the log: all is where it was, and
     /// the next checkpoint tries again.
     fn checkpoint(&mut self, truncate: bool) {
         self.pages = 0;
         match schema::checkpoint(&self.connection, &self.path, &mut self.seals, truncate) {
-            Ok(Some(size)) => {
-                self.note.file = size;
-                self.witness.write(self.note);
-            }
+            Ok(Some(size)) => self.syncer.note_file(size),
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "the log's checkpoint has to wait"),
         }

@@ -14,7 +14,7 @@ use crate::sim::journal::Change;
 pub(in crate::sim) const CONTENT: &[u8] = b"simulated disk";
 
 impl Machine {
-    pub(in crate::sim) fn disks(&self, instance: InstanceId) -> Vec<DiskFile> {
+    pub(in crate::sim) fn disk_files(&self, instance: InstanceId) -> Vec<DiskFile> {
         let file = |suffix: &str, gib: u64| DiskFile {
             suffix: suffix.to_owned(),
             size: CONTENT.len() as u64,
@@ -33,7 +33,7 @@ impl Machine {
     }
 
     pub(in crate::sim) fn require_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<()> {
-        match self.disks(instance).iter().any(|known| known.suffix == disk.suffix) {
+        match self.disk_files(instance).iter().any(|known| known.suffix == disk.suffix) {
             true => Ok(()),
             false => Err(failed("read_disk", "there is no such disk")),
         }
@@ -71,14 +71,7 @@ impl Machine {
                 return Err(failed("install", "its disks are not on this host"));
             }
         }
-        let disk = spec.root.as_ref().map_or(0, |root| root.size_gib) + spec.ephemeral_gib;
-        self.change(&Change::Define {
-            instance,
-            vcpus: spec.vcpus,
-            memory_mib: spec.memory_mib,
-            disk_gib: disk.into(),
-            name: spec.domain_name.clone(),
-        })?;
+        self.define(spec)?;
         if fresh {
             self.change(&Change::Tidy(instance))?;
         }

@@ -20,33 +20,38 @@ pub(super) struct Args {
     /// Appends in one run, for each number of writers [default: about two seconds' worth on a fast disk]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     appends: Option<u32>,
-    /// Events of the log that is replayed, rebuilt and restarted with; 0 leaves this out
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(0..=100_000_000))]
-    events: u64,
-    /// Only the log of --events, no appends
+    /// Events of the logs that are rebuilt and restarted with, smallest first; 0 leaves this out
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1_000_000_u64], value_parser = clap::value_parser!(u64).range(0..=100_000_000))]
+    events: Vec<u64>,
+    /// Only the logs of --events, no appends
     #[arg(long)]
     no_appends: bool,
 }
 
 pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
-    let events = common.sized(args.events, args.events.min(5_000));
-    let mut report = Report::new("log").setting("events", &events);
+    let mut sizes: Vec<u64> = args.events.iter().map(|events| common.sized(*events, *events.min(&5_000))).collect();
+    sizes.retain(|events| *events > 0);
+    sizes.sort_unstable();
+    sizes.dedup();
+    let shown: Vec<String> = sizes.iter().map(ToString::to_string).collect();
+    let mut report = Report::new("log").setting("events", &shown.join(", "));
     if !args.no_appends {
         append::measure(common, args, &mut report)?;
     }
-    if events > 0 {
-        replay::measure(common, events, &mut report)?;
-    }
+    replay::measure(common, &sizes, &mut report)?;
     report.notes.push(
         "append.N: N writers, each waits until its event is durable; of raw: plain SQLite, N in a transaction".into(),
     );
     report.notes.push("append.N.disk: the bytes of N events written to a file and synced, without SQLite".into());
-    if events > 0 {
+    if !sizes.is_empty() {
         report.notes.push("replay.fold: events of servers, decoded before, into their states, on one core".into());
         report.notes.push("replay.projections: decoded events into all read models, on one core".into());
-        report
-            .notes
-            .push("rebuild: the log from the disk, decoded, into all read models; restart: log and checkpoint".into());
+        let more = [
+            "rebuild.N: a log of N events from the disk, decoded, into all read models; .sqlite: its rows, read by SQLite",
+            "restart.N: log and checkpoint until requests could be answered; .disk: the bytes of the checkpoint",
+            "as-of.N: all servers at a moment as far behind a checkpoint as can be, once that checkpoint is loaded",
+        ];
+        report.notes.extend(more.map(str::to_owned));
     }
     Ok(report)
 }

@@ -1,25 +1,26 @@
-//! Reading a log of many events back: folds, rebuild, restart.
+//! Reading a log of many events back: folds, rebuild, restart, the past.
 
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use chronova_events::envelope::{Meta, NewEvent, Position, Timestamp};
+use chronova_events::envelope::{Meta, NewEvent, Position, StreamId, Timestamp};
 use chronova_events::fold::Fold;
 use chronova_events::instance::{Instance, InstanceEvent};
 use chronova_events::registry::NounEvent;
-use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
+use chronova_events::store::sqlite::{SqliteOptions, SqliteStore, probe};
 use chronova_events::store::{EventStore, Expected};
 use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints};
 use chronova_projections::lifelike::Lifelike;
 use chronova_projections::progress::Progress;
 use chronova_projections::replay::{Until, replay};
 use chronova_projections::views::Views;
-use futures::StreamExt as _;
 
 use super::super::meter::{Meter, Run};
 use super::super::report::{Aim, Line, Report};
+use super::super::stats::median;
 use super::super::{Common, in_system};
 
 /// Servers alive at the same time, and how often each is stopped and started.
@@ -27,49 +28,170 @@ const FLEET: usize = 10_000;
 const CYCLES: u32 = 2;
 /// Events read at once, and folded at once.
 const BATCH: usize = 4_096;
+/// Events that are written as one batch.
+const TOGETHER: usize = 2_048;
+/// What reading is put beside.
+const RAW: &str = "plain SQLite, the same rows read";
 /// Events that are kept decoded for the folds.
 const SAMPLE: usize = 200_000;
 
-pub(super) fn measure(common: &Common, events: u64, report: &mut Report) -> Result<()> {
+pub(super) fn measure(common: &Common, sizes: &[u64], report: &mut Report) -> Result<()> {
     let folder = common.scratch()?;
     let path = folder.path().join("log.db");
-    crate::output::complain(&format!("\rwriting a log of {events} events "));
-    in_system(write(&path, events))?;
-    crate::output::complain("\r\x1b[K");
-    #[allow(clippy::cast_precision_loss)] // sizes stay far below 2^53
-    let bytes = path.metadata()?.len() as f64 / events as f64;
-    let checkpoints = Checkpoints::new(folder.path().join("views"), CheckpointOptions::default());
-
-    let folds = common.repeat("fold", || in_system(fold(&path)))?;
-    report.lines.push(Line::new("replay.fold", folds).aim(Aim::PerSecond(1_000_000.0)));
-    let views = common.repeat("fold into all read models", || in_system(project(&path)))?;
-    report.lines.push(Line::new("replay.projections", views));
-    let rebuilds = common.repeat("rebuild", || in_system(rebuild(&path, &checkpoints)))?;
-    let seconds = rebuilds.first().map_or(0.0, |run| run.elapsed.as_secs_f64());
-    let line = Line::new("rebuild", rebuilds).aim(Aim::PerSecond(300_000.0)).figure("bytes per event", bytes);
-    report.lines.push(line.figure("seconds of the first run", seconds));
-    let restarts = common.repeat("restart", || in_system(restart(&path, &checkpoints, events)))?;
-    report.lines.push(Line::new("restart", restarts).aim(Aim::P50Within(Duration::from_secs(2))));
+    let mut life = Lifelike::new(FLEET, CYCLES);
+    let mut written = 0;
+    for &events in sizes {
+        crate::output::complain(&format!("\rwriting a log of {events} events "));
+        // The larger log begins with the smaller one.
+        in_system(write(&path, &mut life, written, events))?;
+        crate::output::complain("\r\x1b[K");
+        let log = Log { path: &path, events, checkpoints: folder.path().join(format!("views-{events}")) };
+        if written == 0 {
+            log.decoded(common, report)?;
+        }
+        log.read_back(common, report)?;
+        written = events;
+    }
     Ok(())
 }
 
-/// A log as a cloud leaves it.
-async fn write(path: &Path, events: u64) -> Result<()> {
+/// A log of so many events.
+struct Log<'a> {
+    path: &'a Path,
+    events: u64,
+    checkpoints: PathBuf,
+}
+
+impl Log<'_> {
+    /// What the processor alone does: events that are in memory already.
+    fn decoded(&self, common: &Common, report: &mut Report) -> Result<()> {
+        let folds = common.repeat("fold", || in_system(fold(self.path)))?;
+        let views = common.repeat("fold into all read models", || in_system(project(self.path)))?;
+        let raw = common.repeat("plain SQLite", || plain(self.path, SAMPLE as u64))?;
+        let raw = Line::new("replay.sqlite", raw);
+        let limit = raw.per_second().unwrap_or(0.0);
+        let line = |name: &str, runs| Line::new(name, runs).raw(RAW, limit);
+        report.lines.push(line("replay.fold", folds).aim(Aim::PerSecond(1_000_000.0)));
+        report.lines.push(line("replay.projections", views).aim(Aim::PerSecond(300_000.0)));
+        report.lines.push(raw);
+        Ok(())
+    }
+
+    fn read_back(&self, common: &Common, report: &mut Report) -> Result<()> {
+        let (events, path) = (self.events, self.path);
+        let name = |what: &str| format!("{what}.{events}");
+        let checkpoints = Checkpoints::new(&self.checkpoints, CheckpointOptions::default());
+        #[allow(clippy::cast_precision_loss)] // sizes stay far below 2^53
+        let bytes = path.metadata()?.len() as f64 / events as f64;
+
+        let raw = common.repeat(&name("plain SQLite"), || plain(path, events))?;
+        let raw = Line::new(name("rebuild") + ".sqlite", raw);
+        let rebuilds = common.repeat(&name("rebuild"), || in_system(rebuild(path, &checkpoints)))?;
+        let seconds = median(rebuilds.iter().map(|run| run.elapsed.as_secs_f64()).collect()).unwrap_or(0.0);
+        let limit = raw.per_second().unwrap_or(0.0);
+        let line = Line::new(name("rebuild"), rebuilds).raw(RAW, limit).aim(Aim::PerSecond(300_000.0));
+        report.lines.push(line.figure("bytes per event", bytes).figure("seconds", seconds));
+        report.lines.push(raw);
+
+        let restarts = common.repeat(&name("restart"), || in_system(restart(path, &checkpoints, events)))?;
+        let disk =
+            Line::new(name("restart") + ".disk", common.repeat("the bytes of a checkpoint", || read(&checkpoints))?);
+        let line = Line::new(name("restart"), restarts).aim(Aim::P50Within(Duration::from_secs(2)));
+        let size = checkpoints.list().0.last().map_or(0, |found| found.bytes);
+        #[allow(clippy::cast_precision_loss)] // sizes stay far below 2^53
+        let line = line.figure("MiB of the checkpoint", (size >> 20) as f64);
+        report.lines.push(line.raw("the bytes of the checkpoint, read", disk.per_second().unwrap_or(0.0)));
+        report.lines.push(disk);
+
+        let mut loads = Vec::new();
+        let past = Position(events / 2);
+        in_system(keep(path, &checkpoints, past))?;
+        let asked = common.repeat(&name("as-of"), || {
+            let (load, run) = in_system(as_of(path, &checkpoints, past, events))?;
+            loads.push(load.as_secs_f64());
+            Ok(run)
+        })?;
+        let line = Line::new(name("as-of"), asked).aim(Aim::P50Within(Duration::from_secs(1)));
+        report.lines.push(line.figure("seconds before, to load the checkpoint", median(loads).unwrap_or(0.0)));
+        checkpoints.discard_all()?;
+        Ok(())
+    }
+}
+
+/// Makes the log, which has `from` events, one of `events` events, as a cloud leaves them.
+async fn write(path: &Path, life: &mut Lifelike, from: u64, events: u64) -> Result<()> {
     let store = SqliteStore::open(path, &SqliteOptions::default())?;
     let meta = Meta::system("bench");
-    let count = usize::try_from(events)?;
-    let appends = Lifelike::new(FLEET, CYCLES).take(count).zip(0_i64..).map(|((stream, event), n)| {
-        let (store, new) = (Arc::clone(&store), NewEvent::new(event, Timestamp(n * 1_000), &meta));
-        async move { store.append(&stream, Expected::Any, vec![new]).await }
-    });
-    // Streams do not mix up: appends are taken in the order in which they are sent.
-    let mut appends = futures::stream::iter(appends).buffered(512);
-    while let Some(appended) = appends.next().await {
-        appended?;
+    let mut at = from;
+    while at < events {
+        // What happens to one thing at about the same time is appended together, as a process does.
+        let mut together: Vec<(StreamId, Vec<NewEvent>)> = Vec::new();
+        let mut places: HashMap<StreamId, usize> = HashMap::new();
+        while at < events && together.iter().map(|(_, events)| events.len()).sum::<usize>() < TOGETHER {
+            let Some((stream, event)) = life.next() else { break };
+            let new = NewEvent::new(event, Timestamp(i64::try_from(at)? * 1_000), &meta);
+            let place = *places.entry(stream.clone()).or_insert(together.len());
+            match together.get_mut(place) {
+                Some((_, events)) => events.push(new),
+                None => together.push((stream, vec![new])),
+            }
+            at += 1;
+        }
+        let appends = together.into_iter().map(|(stream, events)| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move { store.append(&stream, Expected::Any, events).await })
+        });
+        for appended in futures::future::join_all(appends).await {
+            appended??;
+        }
     }
-    drop(appends);
     store.close().await;
     Ok(())
+}
+
+/// The rows as SQLite alone reads them.
+fn plain(path: &Path, events: u64) -> Result<Run> {
+    let (meter, began) = (Meter::start(), Instant::now());
+    let rows = probe::read(path, events)?;
+    anyhow::ensure!(rows == events, "there are {rows} rows");
+    Ok(as_one(meter, rows, began))
+}
+
+/// The newest checkpoint as bytes.
+fn read(checkpoints: &Arc<Checkpoints>) -> Result<Run> {
+    let newest = checkpoints.list().0.pop().context("there is no checkpoint")?;
+    let (meter, began) = (Meter::start(), Instant::now());
+    std::hint::black_box(std::fs::read(newest.path)?);
+    Ok(Run { operations: 1, ..meter.stop(vec![began.elapsed()]) })
+}
+
+/// A checkpoint of the past, of the history that a server keeps.
+async fn keep(path: &Path, checkpoints: &Arc<Checkpoints>, past: Position) -> Result<()> {
+    let store = SqliteStore::open(path, &SqliteOptions::default())?;
+    let views = Arc::new(Views::new());
+    replay(&*store, &views, Until::Position(past), &Progress::new("replay", 0)).await?;
+    checkpoints.save(&views).context("the checkpoint cannot be written")?;
+    store.close().await;
+    Ok(())
+}
+
+/// All servers as they were at a moment as far from the nearest checkpoint as the history lets it be. How long the checkpoint
+/// took to load, and how long the answer took after that.
+async fn as_of(path: &Path, checkpoints: &Arc<Checkpoints>, past: Position, events: u64) -> Result<(Duration, Run)> {
+    let store = SqliteStore::open(path, &SqliteOptions::default())?;
+    let spacing = checkpoints.options().spacing;
+    let asked = Position(events.min(past.0 + spacing - 1));
+    let began = Instant::now();
+    let views = Arc::new(checkpoints.load(|mark| mark.position == past).views);
+    let load = began.elapsed();
+    anyhow::ensure!(views.position() == past, "the checkpoint is of {}", views.position());
+    let (meter, began) = (Meter::start(), Instant::now());
+    replay(&*store, &views, Until::Position(asked), &Progress::new("time travel", 0)).await?;
+    let servers = views.servers.read(|servers| servers.all().count());
+    let run = Run { operations: 1, ..meter.stop(vec![began.elapsed()]) };
+    anyhow::ensure!(views.position() == asked && servers > 0, "the answer is of {}", views.position());
+    store.close().await;
+    Ok((load, run))
 }
 
 /// One operation that is many: all of them took this long.

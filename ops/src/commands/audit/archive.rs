@@ -18,6 +18,7 @@ use chronova_events::store::EventStore;
 use chronova_events::store::criteria::Criteria;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
 
 use super::super::when::{NoTime, When};
 use super::super::{CommandFailure, Exit};
@@ -301,7 +302,10 @@ pub fn list(
     now: Timestamp,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
-    let mut criteria = args.criteria(now);
+    let by_name =
+        |host: &String| CommandFailure::Usage(format!("{host}: in an archive, a host is asked for by its UUID"));
+    let hosts: Result<Vec<Uuid>, _> = args.host.iter().map(|host| host.parse().map_err(|_| by_name(host))).collect();
+    let mut criteria = args.criteria(now, hosts?);
     let all = manifests(folder)?;
     let within = |recorded: &Recorded| recorded.position > args.after() && recorded.position <= args.last();
     let each = |look: &mut dyn FnMut(&Recorded) -> Result<(), CommandFailure>| {

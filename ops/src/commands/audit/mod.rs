@@ -10,11 +10,14 @@ use std::io::Write;
 use std::time::Duration;
 
 use chronova_events::envelope::{Position, Timestamp};
-use chronova_events::ids::{HostId, InstanceId};
+use chronova_events::host::HostEvent;
+use chronova_events::ids::InstanceId;
+use chronova_events::registry::Event;
 use chronova_events::store::EventStore;
 use chronova_events::store::criteria::Criteria;
 use chronova_web::audit::line::Format;
 use clap::ValueEnum;
+use uuid::Uuid;
 
 use super::log_pages::payload;
 use super::when::When;
@@ -52,6 +55,24 @@ impl Output {
     }
 }
 
+/// When it was recorded.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub struct Times {
+    /// Only what was recorded from then on: 2026-01-31T12:00:00Z, 2026-01-31, 15m (ago)
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<When>,
+    /// Only what was recorded before then
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<When>,
+}
+
+impl Times {
+    /// From when on, and until before when.
+    pub fn resolve(self, now: Timestamp) -> (Option<Timestamp>, Option<Timestamp>) {
+        (self.since.map(|when| when.resolve(now)), self.until.map(|when| when.resolve(now)))
+    }
+}
+
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Args {
     /// Only streams that begin so, or match a pattern: `instance`, `quota-*`, `instance-1b2c*`
@@ -73,14 +94,10 @@ pub struct Args {
     #[arg(long, visible_alias = "instance", value_name = "UUID")]
     pub server: Vec<InstanceId>,
     /// Only this host and what names it, in whatever stream
-    #[arg(long, value_name = "UUID")]
-    pub host: Vec<HostId>,
-    /// Only what was recorded from then on: 2026-01-31T12:00:00Z, 2026-01-31, 15m (ago)
-    #[arg(long, value_name = "TIME")]
-    pub since: Option<When>,
-    /// Only what was recorded before then
-    #[arg(long, value_name = "TIME")]
-    pub until: Option<When>,
+    #[arg(long, value_name = "UUID|NAME")]
+    pub host: Vec<String>,
+    #[command(flatten)]
+    pub times: Times,
     /// Only from this position of the log on
     #[arg(long, value_name = "N")]
     pub from_position: Option<u64>,
@@ -107,21 +124,48 @@ impl Args {
         Position(self.to_position.unwrap_or(u64::MAX))
     }
 
-    /// What is asked for, as the log's search takes it.
-    pub fn criteria(&self, now: Timestamp) -> Criteria {
-        let resolve = |when: When| when.resolve(now);
+    /// What is asked for, as the log's search takes it; `hosts` are the ids of [`Args::host`].
+    pub fn criteria(&self, now: Timestamp, hosts: Vec<Uuid>) -> Criteria {
+        let (since, until) = self.times.resolve(now);
         Criteria {
             streams: self.stream.clone(),
             kinds: self.kind.clone(),
             users: self.user.clone(),
             projects: self.project.clone(),
             request_ids: self.request_id.clone(),
-            since: self.since.map(resolve),
-            until: self.until.map(resolve),
-            things: self.server.iter().map(|id| id.0).chain(self.host.iter().map(|id| id.0)).collect(),
+            since,
+            until,
+            things: self.server.iter().map(|id| id.0).chain(hosts).collect(),
             ..Criteria::default()
         }
     }
+}
+
+/// A host by its id, or all that were ever registered under a name.
+async fn hosts(given: &str, store: &dyn EventStore) -> Result<Vec<Uuid>, CommandFailure> {
+    if let Ok(id) = given.parse() {
+        return Ok(vec![id]);
+    }
+    let registered = Criteria { kinds: vec!["host.registered".to_owned()], ..Criteria::default() };
+    let (mut found, mut at) = (Vec::new(), Position::START);
+    loop {
+        let page = store.search(at, PAGE, &registered).await?;
+        for recorded in &page.events {
+            if let Event::HostEvent(HostEvent::Registered(host)) = &**payload(recorded)?
+                && host.hostname == given
+            {
+                found.push(host.host.0);
+            }
+        }
+        if page.until == at {
+            break;
+        }
+        at = page.until;
+    }
+    if found.is_empty() {
+        return Err(CommandFailure::Usage(format!("no host {given} was ever registered")));
+    }
+    Ok(found)
 }
 
 /// Prints what `args` ask for.
@@ -131,7 +175,11 @@ pub async fn run(
     now: Timestamp,
     out: &mut dyn Write,
 ) -> Result<Exit, CommandFailure> {
-    let mut criteria = args.criteria(now);
+    let mut wanted = Vec::new();
+    for host in &args.host {
+        wanted.extend(hosts(host, store).await?);
+    }
+    let mut criteria = args.criteria(now, wanted);
     // What was done for a server can stand before the server's own first event, so its requests are learnt first.
     criteria.learn(store).await?;
     let format = args.output.format();

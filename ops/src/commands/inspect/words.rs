@@ -27,6 +27,9 @@ pub(super) fn deed(event: &Event) -> Option<&'static str> {
         InstanceEvent::NicAttachRequested(_) => "attach interface",
         InstanceEvent::NicDetachRequested(_) => "detach interface",
         InstanceEvent::NicsRefreshed(_) => "addresses refreshed",
+        InstanceEvent::VolumeAttachRequested(_) => "attach volume",
+        InstanceEvent::VolumeDetachRequested(_) => "detach volume",
+        InstanceEvent::VolumeSwapRequested(_) => "swap volume",
         InstanceEvent::MoveRequested(asked) => match asked.kind {
             MoveKind::Resize => "resize",
             MoveKind::Migrate => "migrate",
@@ -35,6 +38,15 @@ pub(super) fn deed(event: &Event) -> Option<&'static str> {
         InstanceEvent::RevertRequested(_) => "revert resize",
         InstanceEvent::Locked(_) => "lock",
         InstanceEvent::Unlocked(_) => "unlock",
+        InstanceEvent::SnapshotRequested(asked) if asked.backup.is_some() => "backup",
+        InstanceEvent::SnapshotRequested(_) => "image",
+        InstanceEvent::RebuildRequested(_) => "rebuild",
+        InstanceEvent::RescueRequested(_) => "rescue",
+        InstanceEvent::UnrescueRequested(_) => "unrescue",
+        InstanceEvent::ShelveRequested(_) => "shelve",
+        InstanceEvent::OffloadRequested(_) => "offload",
+        InstanceEvent::UnshelveRequested(_) => "unshelve",
+        InstanceEvent::PasswordChangeRequested(_) => "password",
         _ => return None,
     })
 }
@@ -49,6 +61,16 @@ pub(super) fn is_trouble(event: &Event) -> bool {
                     | InstanceEvent::PowerFailed(_)
                     | InstanceEvent::RestoreFailed(_)
                     | InstanceEvent::NicDetachFailed(_)
+                    | InstanceEvent::VolumeAttachFailed(_)
+                    | InstanceEvent::VolumeDetachFailed(_)
+                    | InstanceEvent::VolumeSwapFailed(_)
+                    | InstanceEvent::SnapshotFailed(_)
+                    | InstanceEvent::RebuildFailed(_)
+                    | InstanceEvent::RescueFailed(_)
+                    | InstanceEvent::UnrescueFailed(_)
+                    | InstanceEvent::ShelveFailed(_)
+                    | InstanceEvent::UnshelveFailed(_)
+                    | InstanceEvent::PasswordChangeFailed(_)
                     | InstanceEvent::Unplaced(_)
                     | InstanceEvent::MoveUntargeted(_)
                     | InstanceEvent::MoveFailed(_)
@@ -123,6 +145,8 @@ fn process(event: &ProcessEvent) -> String {
         ProcessEvent::StepDone(done) => match &done.output {
             Output::Host { hostname, .. } => format!("{}: host {hostname}", done.step),
             Output::Nics(nics) => format!("{}: {}", done.step, addresses(nics)),
+            Output::Connected(way) => format!("{}: {} in pool {}", done.step, way.volume, way.pool),
+            Output::Image(image) => format!("{}: image {}", done.step, image.id),
             Output::Nothing => done.step.clone(),
         },
         ProcessEvent::StepFailed(failed) => {

@@ -155,6 +155,10 @@ section! {
             default: Text("60"), min: Some(0.0),
             help: "How often a build asks whether its volumes are ready before it gives up.",
         }
+        block_device_allocate_retries_interval: u32 {
+            default: Text("3"), min: Some(0.0), unit: "seconds",
+            help: "How long a build waits between two such questions.",
+        }
         network_allocate_retries: u32 {
             default: Text("0"), min: Some(0.0),
             help: "How often a failed allocation of networks is tried again.",

@@ -12,7 +12,9 @@ pub mod quotas;
 pub mod server_actions;
 pub mod server_groups;
 pub mod server_parts;
+pub mod server_work;
 pub mod servers;
+pub mod volume_attachments;
 
 use crate::schema::{Schema, object, query, string};
 

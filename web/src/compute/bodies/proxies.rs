@@ -1,7 +1,8 @@
 //! Bodies and queries of the operations that are passed on to the image and network services.
 
 use crate::schema::{
-    Schema, any, many, non_negative_integer, null_or, object, opt, positive_integer, query, req, string,
+    Schema, any, choice, loose_boolean, many, non_negative_integer, null_or, object, opt, positive_integer, query, req,
+    string,
 };
 
 pub fn images_query() -> Schema {
@@ -24,6 +25,65 @@ pub fn images_query() -> Schema {
 /// Anything: what Nova does not know, it ignored.
 pub fn image_query() -> Schema {
     query([])
+}
+
+pub fn volumes_query() -> Schema {
+    query([many("limit", non_negative_integer()), many("offset", non_negative_integer())])
+}
+
+/// In GiB, or a text that holds as much.
+fn volume_size() -> Schema {
+    any().types(["integer", "string"]).pattern("^[0-9]+$").min(1)
+}
+
+pub fn volume_body() -> Schema {
+    object([req(
+        "volume",
+        object([
+            opt("volume_type", string()),
+            opt("metadata", object([]).open()),
+            opt("snapshot_id", string()),
+            req("size", volume_size()),
+            opt("availability_zone", string()),
+            opt("display_name", string()),
+            opt("display_description", string()),
+        ]),
+    )])
+}
+
+pub fn snapshot_body() -> Schema {
+    object([req(
+        "snapshot",
+        object([
+            req("volume_id", string()),
+            opt("force", loose_boolean()),
+            opt("display_name", string()),
+            opt("display_description", string()),
+        ]),
+    )])
+}
+
+pub fn assisted_snapshot_body() -> Schema {
+    let text = || string().min_length(1);
+    object([req(
+        "snapshot",
+        object([
+            req("volume_id", text()),
+            req(
+                "create_info",
+                object([
+                    req("snapshot_id", text()),
+                    req("type", choice(["qcow2"])),
+                    req("new_file", text()),
+                    opt("id", text()),
+                ]),
+            ),
+        ]),
+    )])
+}
+
+pub fn assisted_snapshot_query() -> Schema {
+    query([many("delete_info", string())]).strict_since(2, 75)
 }
 
 pub fn security_groups_query() -> Schema {

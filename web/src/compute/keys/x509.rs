@@ -59,8 +59,8 @@ pub(in crate::compute) fn generated(user: &str, now: DateTime<Utc>) -> Result<Ge
     let random = SystemRandom::new();
     let failed = |_| Fault::internal("the key could not be made");
     let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).map_err(failed)?;
-    let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, key.as_ref(), &random)
-        .map_err(|error| Fault::internal(error))?;
+    let pair =
+        EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, key.as_ref(), &random).map_err(Fault::internal)?;
     let mut serial = [0_u8; 16];
     let mut salt = [0_u8; 8];
     random.fill(&mut serial).and_then(|()| random.fill(&mut salt)).map_err(failed)?;

@@ -11,3 +11,4 @@ pub(super) mod images;
 pub(super) mod networks;
 pub(super) mod security_group_rules;
 pub(super) mod security_groups;
+pub(super) mod volumes;

@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn a_source_is_a_network() {
         assert_eq!(cidr(&Value::Null).unwrap().to_string(), "0.0.0.0/0");
-        assert_eq!(cidr(&json!("10.0.0.7/8")).unwrap().to_string(), "10.0.0.0/8");
+        assert_eq!(cidr(&json!("10.0.0.7/8")).unwrap().to_string(), "10.0.0.7/8", "as it was written");
         assert_eq!(cidr(&json!("2001:db8::1")).unwrap().to_string(), "2001:db8::1/128");
         assert!(cidr(&json!("10.0.0.0/0")).is_err(), "everything is 0.0.0.0/0");
         assert!(cidr(&json!("nonsense")).is_err());

@@ -66,15 +66,15 @@ async fn power(ctx: &Ctx, action: PowerAction) -> Result<Reply, Fault> {
     Ok(Reply::empty(202))
 }
 
-async fn start(ctx: Ctx) -> Result<Reply, Fault> {
+pub(super) async fn start(ctx: Ctx) -> Result<Reply, Fault> {
     power(&ctx, PowerAction::Start).await
 }
 
-async fn stop(ctx: Ctx) -> Result<Reply, Fault> {
+pub(super) async fn stop(ctx: Ctx) -> Result<Reply, Fault> {
     power(&ctx, PowerAction::Stop).await
 }
 
-async fn reboot(ctx: Ctx) -> Result<Reply, Fault> {
+pub(super) async fn reboot(ctx: Ctx) -> Result<Reply, Fault> {
     let hard = ctx.action_body()["type"].as_str().is_some_and(|kind| kind.eq_ignore_ascii_case("HARD"));
     power(&ctx, if hard { PowerAction::RebootHard } else { PowerAction::RebootSoft }).await
 }

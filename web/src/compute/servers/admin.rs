@@ -58,7 +58,7 @@ async fn inject_network_info(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(202))
 }
 
-async fn trigger_crash_dump(ctx: Ctx) -> Result<Reply, Fault> {
+pub(super) async fn trigger_crash_dump(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     let command = InstanceCommand::TriggerCrashDump { process: ProcessId::random(), asker: asker(&ctx, &found) };
     send(&ctx, &found, command).await?;

@@ -18,6 +18,9 @@ mod scheduling;
 pub(super) mod security_groups;
 pub(super) mod shares;
 pub(super) mod tags;
+pub(super) mod volumes;
+pub(super) mod volumes_boot;
+pub(super) mod work;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -112,6 +115,16 @@ fn one_spelling(address: String) -> String {
     address.parse::<std::net::IpAddr>().map_or(address, |parsed| parsed.to_string())
 }
 
+/// The password that a server is said to have: what was asked for, or one made up. Told once and kept nowhere; `None`
+/// where passwords are not told.
+pub(super) fn new_password(ctx: &Ctx, asked: &Value) -> Option<String> {
+    let config = &ctx.app.compute.config;
+    config.enable_instance_password.then(|| match asked.as_str() {
+        Some(password) => password.to_owned(),
+        None => create::password(config.password_length),
+    })
+}
+
 /// What the caller sees of servers; asked once per request.
 pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Arc<Sees> {
     let own = ctx.own_target();
@@ -154,6 +167,9 @@ impl<'a> Viewer<'a> {
                 (status, zones::of_host(self.house, self.views, host))
             });
             (view.host_status, view.zone) = (status, Some(zone.clone()));
+        }
+        if let Some(server) = row.server().filter(|_| !self.sees.brief) {
+            view.security_groups = security_groups::names(self.views, row.id, server);
         }
         if self.sees.groups {
             view.group =

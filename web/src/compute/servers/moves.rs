@@ -45,8 +45,8 @@ async fn tell(ctx: &Ctx, found: &Found, command: MoveCommand) -> Result<(), Faul
 async fn resize(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     let (server, asker) = (found.server()?, asker(&ctx, &found));
-    let flavor = wanted_flavor(&ctx, server)?;
     actions::admit(server, Action::Resize, asker).map_err(|reject| reject::instance_reject(found.id, reject))?;
+    let flavor = wanted_flavor(&ctx, server)?;
     let disk_config = ctx.action_body()["OS-DCF:diskConfig"].as_str().map(|config| match config {
         "MANUAL" => DiskConfig::Manual,
         _ => DiskConfig::Auto,
@@ -67,7 +67,8 @@ fn wanted_flavor(ctx: &Ctx, server: &Alive) -> Result<FlavorSnapshot, Fault> {
     // Links are accepted as names of flavors, as when servers are created.
     let id = id.rsplit('/').next().unwrap_or_default();
     let (flavor, now) = (visible_flavor(ctx, ctx.house()?, id)?, &server.request.flavor);
-    if flavor.root_gib == 0 && now.root_gib != 0 {
+    let volume_backed = server.is_volume_backed();
+    if flavor.root_gib == 0 && now.root_gib != 0 && !volume_backed {
         return Err(Fault::bad_request(
             "Server disk was unable to be resized because: Resize to zero disk flavor is not allowed.",
         ));
@@ -75,12 +76,12 @@ fn wanted_flavor(ctx: &Ctx, server: &Alive) -> Result<FlavorSnapshot, Fault> {
     if flavor.id == now.id {
         return Err(Fault::bad_request("When resizing, instances must change flavor!"));
     }
-    if let Some(image) = &server.request.image {
+    if let Some(image) = server.hardware_image() {
         if image.min_memory_mib > flavor.memory_mib {
             return Err(Fault::bad_request("Flavor's memory is too small for requested image."));
         }
         let (disk, least) = (u64::from(flavor.root_gib) * GIB, u64::from(image.min_disk_gib) * GIB);
-        if disk > 0 && least > disk {
+        if disk > 0 && least > disk && !volume_backed {
             return Err(Fault::bad_request(format!(
                 "Flavor's disk is smaller than the minimum size specified in image metadata. Flavor disk is {disk} \
                  bytes, minimum size is {least} bytes."

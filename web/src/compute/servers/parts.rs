@@ -1,4 +1,4 @@
-//! What belongs to a server and is read through it: addresses, interfaces, security groups, volumes.
+//! What belongs to a server and is read through it: addresses, interfaces, security groups.
 
 use chronova_events::ids::SecurityGroupId;
 use chronova_events::instance::NicInfo;
@@ -6,7 +6,7 @@ use chronova_projections::networks::Networks;
 use serde_json::{Map, Value, json};
 
 use super::{Found, find};
-use crate::compute::bodies::{no_query, server_parts as bodies};
+use crate::compute::bodies::no_query;
 use crate::compute::versions;
 use crate::compute::views::security_group;
 use crate::compute::views::server::addresses;
@@ -44,9 +44,6 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     get("security_groups.ServerSecurityGroup.index", "/servers/{server_id}/os-security-groups", handler!(groups))
         .policy_on_target("os_compute_api:os-security-groups:list")
         .query(no_query),
-    get("volume_attachments.index", "/servers/{server_id}/os-volume_attachments", handler!(volumes))
-        .policy_on_target("os_compute_api:os-volumes-attachments:index")
-        .query(bodies::volume_attachments_index_query),
 ];
 
 async fn ips(ctx: Ctx) -> Result<Reply, Fault> {
@@ -145,10 +142,4 @@ async fn groups(ctx: Ctx) -> Result<Reply, Fault> {
         names.iter().map(|name| shown(name)).collect()
     });
     Ok(Reply::ok(json!({"security_groups": list})))
-}
-
-/// There is no volume service yet, so no server has one attached.
-async fn volumes(ctx: Ctx) -> Result<Reply, Fault> {
-    find(&ctx, "server_id")?;
-    Ok(Reply::ok(json!({"volumeAttachments": []})))
 }

@@ -2,6 +2,7 @@
 
 pub mod action;
 pub mod aggregate;
+pub mod attachment;
 pub mod diagnostics;
 pub mod flavor;
 pub mod hypervisor;

@@ -10,9 +10,11 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::host::KnownHost;
 use chronova_events::ids::ServerGroupId;
 use chronova_events::instance::status::{self, Status};
-use chronova_events::instance::{Alive, DiskConfig, NicInfo, Pairs};
+use chronova_events::instance::{Alive, Disk, DiskConfig, NicInfo, Pairs};
 use chronova_projections::servers::ServerRow;
 use serde_json::{Map, Value, json};
+
+use chronova_actors::instance::disks::root_name;
 
 use super::host_id;
 use crate::fields::{FieldTable, field};
@@ -169,6 +171,18 @@ pub fn disk_config(config: DiskConfig) -> &'static str {
     }
 }
 
+/// The volumes that the server has or is being given.
+fn volumes(server: &Alive, deletion: bool) -> Value {
+    let shown = |disk: &Disk| {
+        let mut shown = json!({"id": disk.device.volume?});
+        if deletion {
+            shown["delete_on_termination"] = json!(disk.device.delete_on_termination);
+        }
+        Some(shown)
+    };
+    server.disks.iter().filter_map(shown).collect()
+}
+
 fn image(view: &ServerView, properties: bool) -> Value {
     view.with(|server| {
         let Some(image) = &server.request.image else { return json!("") };
@@ -306,7 +320,9 @@ pub static SERVER: FieldTable<ServerView> = FieldTable::new(&[
     field("OS-EXT-SRV-ATTR:hostname", |v: &ServerView| v.with(|s| json!(s.request.hostname))).since(2, 90),
     field("OS-EXT-SRV-ATTR:kernel_id", |_| json!("")).since(2, 3).when(extended),
     field("OS-EXT-SRV-ATTR:ramdisk_id", |_| json!("")).since(2, 3).when(extended),
-    field("OS-EXT-SRV-ATTR:root_device_name", |_| json!("/dev/vda")).since(2, 3).when(extended),
+    field("OS-EXT-SRV-ATTR:root_device_name", |v: &ServerView| v.with(|s| json!(root_name(s))))
+        .since(2, 3)
+        .when(extended),
     field("OS-EXT-SRV-ATTR:user_data", |v: &ServerView| v.with(|s| json!(s.request.user_data)))
         .since(2, 3)
         .when(extended),
@@ -319,7 +335,10 @@ pub static SERVER: FieldTable<ServerView> = FieldTable::new(&[
     field("OS-EXT-STS:task_state", |v: &ServerView| json!(v.status.task_state)).when(full),
     field("OS-EXT-STS:vm_state", |v: &ServerView| json!(v.status.vm_state)).when(full),
     field("OS-EXT-STS:power_state", |v: &ServerView| json!(v.status.power_state)).when(full),
-    field("os-extended-volumes:volumes_attached", |_| json!([])).when(full),
+    field("os-extended-volumes:volumes_attached", |v: &ServerView| v.with(|s| volumes(s, false)))
+        .until(2, 2)
+        .when(full),
+    field("os-extended-volumes:volumes_attached", |v: &ServerView| v.with(|s| volumes(s, true))).since(2, 3).when(full),
     field("locked", |v: &ServerView| v.with(|s| json!(s.lock.is_some()))).since(2, 9),
     field("locked_reason", |v: &ServerView| v.with(|s| json!(s.lock.as_ref().and_then(|lock| lock.reason.as_ref()))))
         .since(2, 73),

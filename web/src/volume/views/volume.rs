@@ -13,6 +13,7 @@ pub(in crate::volume) struct VolumeView {
     pub volume: Arc<VolumeRecord>,
     pub type_name: Option<String>,
     pub links: Value,
+    pub pool: String,
     /// Host, migration: administrators.
     pub inner: bool,
     pub image_metadata: bool,
@@ -49,7 +50,7 @@ fn source(view: &VolumeView) -> (Value, Value) {
 
 /// `host@backend#pool`, as Cinder names places.
 fn host(view: &VolumeView) -> Value {
-    json!(view.volume.place.as_ref().map(|(_, hostname)| format!("{hostname}@chronova#chronova-volumes")))
+    json!(view.volume.place.as_ref().map(|(_, hostname)| format!("{hostname}@chronova#{}", view.pool)))
 }
 
 fn image_metadata(view: &VolumeView) -> Value {

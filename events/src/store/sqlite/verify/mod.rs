@@ -185,6 +185,7 @@ fn look(path: &Path, options: &VerifyOptions, findings: &Findings, found: &mut V
     found.chained_until = chained_until(&connection).map_err(explain)?;
     if !options.quick {
         check_contents(path, head, options.threads, findings, found)?;
+        rows::check_index(&connection, findings)?;
         rows::check_snapshots(&connection, findings, found)?;
     }
     let hash = rows::hash_at(&connection, head)?;

@@ -14,7 +14,7 @@ use crate::envelope::Position;
 use crate::store::sqlite::row::unsigned;
 use crate::store::sqlite::schema::connect;
 use crate::store::sqlite::seals::{self, Header};
-use crate::store::sqlite::wal::{self, Trust};
+use crate::store::sqlite::{by_stream, wal};
 
 /// A writer at work moves pages and seals them a moment later: what looks wrong is looked at again.
 const LOOKS: usize = 5;
@@ -101,7 +101,7 @@ fn again(path: &Path, suspects: &[u64]) -> io::Result<Vec<u64>> {
 /// A page that stands in the write-ahead log as it stands in the file was moved and not sealed yet: no damage.
 fn explain(path: &Path, header: &Header, bad: &mut Vec<u64>) -> io::Result<()> {
     let mut moved: BTreeMap<u64, Vec<u32>> = bad.iter().map(|page| (*page, Vec::new())).collect();
-    wal::frames(&wal::path_of(path), Trust::Nothing, |frame| {
+    wal::frames(&wal::path_of(path), |frame| {
         if let Some(seals) = moved.get_mut(&u64::from(frame.page)) {
             seals.push(seals::seal(frame.page.into(), frame.data));
         }
@@ -121,7 +121,7 @@ fn explain(path: &Path, header: &Header, bad: &mut Vec<u64>) -> io::Result<()> {
 /// event is lost with them is for the note of how far the log reached to say.
 pub(super) fn check_write_ahead(path: &Path, found: &mut Verification) {
     for look in 1.. {
-        let unfinished = match wal::frames(&wal::path_of(path), Trust::Nothing, |_| ()) {
+        let unfinished = match wal::frames(&wal::path_of(path), |_| ()) {
             Ok(contents) => contents.unfinished,
             Err(error) => {
                 found.remarks.push(format!("the write-ahead log cannot be read: {error}"));
@@ -172,7 +172,7 @@ pub(super) fn locate(path: &Path, page: u64, head: Position) -> Damage {
     let position = Position(*first);
     Damage {
         position: Some(position),
-        stream: super::rows::by_index(&connection, position).map(|(stream, _)| stream),
+        stream: by_stream::place_of(&connection, position).map(|(stream, _)| stream),
         page: Some(page),
         what: format!("page {page} (events {first} to {last}) is not as it was written"),
     }

@@ -15,9 +15,9 @@ use crate::sealed::keys::KeyRing;
 use crate::sealed::{self, Personal};
 use crate::store::StoreError;
 use crate::store::sqlite::keys::SUFFIX;
-use crate::store::sqlite::row::{COLUMNS, Kinds, RowReader, signed, unsigned};
+use crate::store::sqlite::row::{COLUMNS, Kinds, RowReader, unsigned};
 use crate::store::sqlite::schema::{beside, bound, connect};
-use crate::store::sqlite::{error, reader};
+use crate::store::sqlite::{by_stream, error, reader};
 
 /// Events in one part.
 const PART: u64 = 8_192;
@@ -231,9 +231,9 @@ impl<'a> Worker<'a> {
     /// Tells of an event that is not what it was, with the stream that the index has it in.
     fn damaged(&self, position: u64, what: String, part: &mut Part) -> bool {
         let position = Position(position);
-        let place = by_index(&self.connection, position);
+        let place = by_stream::place_of(&self.connection, position);
         if let Some((stream, revision)) = &place {
-            self.place(stream, *revision, position, part);
+            self.place(stream, revision.0, position, part);
         }
         self.findings.add(Damage {
             position: Some(position),
@@ -242,14 +242,6 @@ impl<'a> Worker<'a> {
             what,
         })
     }
-}
-
-/// Which stream an event is in, and as what, as the index knows it without the event.
-pub(super) fn by_index(connection: &Connection, position: Position) -> Option<(StreamId, u64)> {
-    let sql = "SELECT s.name, e.revision FROM events e INDEXED BY events_by_stream JOIN streams s ON s.id = e.stream \
-               WHERE +e.position = ?1";
-    let read = |row: &rusqlite::Row<'_>| Ok((StreamId::from_stored(row.get_ref(0)?.as_str()?), unsigned(row.get(1)?)));
-    connection.query_row(sql, [signed(position.0)], read).optional().ok().flatten()
 }
 
 pub(super) fn hash_at(connection: &Connection, position: Position) -> Result<Option<EventHash>, StoreError> {
@@ -264,6 +256,15 @@ pub(super) fn hash_at(connection: &Connection, position: Position) -> Result<Opt
         .map_err(|e| error::explain(&e, position.0))
 }
 
+/// The index by stream: of every event that it should have, and of no other.
+pub(super) fn check_index(connection: &Connection, findings: &Findings) -> Result<(), StoreError> {
+    let found = by_stream::differences(connection, findings.limit.min(10)).map_err(|e| error::explain(&e, 0))?;
+    for difference in found {
+        findings.of_log(difference);
+    }
+    Ok(())
+}
+
 /// Snapshots: whole, and of streams that came so far.
 pub(super) fn check_snapshots(
     connection: &Connection,
@@ -271,8 +272,8 @@ pub(super) fn check_snapshots(
     found: &mut Verification,
 ) -> Result<(), StoreError> {
     let explain = |e: rusqlite::Error| error::explain(&e, 0);
-    let sql = "SELECT n.stream, n.revision, n.data, n.checksum, (SELECT max(e.revision) FROM events e \
-               JOIN streams s ON s.id = e.stream WHERE s.name = n.stream) FROM snapshots n ORDER BY n.id";
+    let sql = "SELECT n.stream, n.revision, n.data, n.checksum, s.id \
+               FROM snapshots n LEFT JOIN streams s ON s.name = n.stream ORDER BY n.id";
     let mut statement = connection.prepare(sql).map_err(explain)?;
     let mut rows = statement.query([]).map_err(explain)?;
     while let Some(row) = rows.next().map_err(explain)? {
@@ -282,7 +283,10 @@ pub(super) fn check_snapshots(
             Ok::<_, rusqlite::Error>((row.get::<_, String>(0)?, unsigned(row.get(1)?), sum == row.get::<_, u32>(3)?))
         };
         let (stream, revision, whole) = read().map_err(explain)?;
-        let reached = row.get::<_, Option<i64>>(4).map_err(explain)?.map_or(0, unsigned);
+        let reached = match row.get::<_, Option<i64>>(4).map_err(explain)? {
+            Some(number) => by_stream::reached(connection, number).map_err(explain)?,
+            None => 0,
+        };
         if !whole {
             findings.of_log(format!("the snapshot of {stream} is damaged"));
         } else if revision > reached {

@@ -26,8 +26,8 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::super::log_pages::payload;
-use super::super::when::When;
 use super::super::{CommandFailure, Exit};
+use super::Times;
 use record::Entry;
 use select::Selection;
 
@@ -38,12 +38,8 @@ const LONGEST_LINE: u64 = 16 << 20;
 
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Args {
-    /// Only what was recorded from then on: 2026-01-31T12:00:00Z, 2026-01-31, 15m (ago)
-    #[arg(long, value_name = "TIME")]
-    pub since: Option<When>,
-    /// Only what was recorded before then
-    #[arg(long, value_name = "TIME")]
-    pub until: Option<When>,
+    #[command(flatten)]
+    pub times: Times,
     /// Only what was done in this project (id), for it, and to its servers
     #[arg(long, value_name = "ID")]
     pub project: Option<String>,
@@ -131,14 +127,15 @@ pub async fn run(
         return Ok(Exit::No);
     };
     let (first, last) = (selection.first, selection.last);
+    let (since, until) = args.times.resolve(now);
     let head = Head {
         format: FORMAT.to_owned(),
         version: VERSION,
         exported_at: now.to_string(),
         selection: json!({
             "project": args.project,
-            "since": args.since.map(|when| when.resolve(now).to_string()),
-            "until": args.until.map(|when| when.resolve(now).to_string()),
+            "since": since.map(|time| time.to_string()),
+            "until": until.map(|time| time.to_string()),
         }),
         first,
         last,

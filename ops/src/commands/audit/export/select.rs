@@ -41,8 +41,8 @@ impl Selection {
         store: &dyn EventStore,
         now: Timestamp,
     ) -> Result<Option<Self>, CommandFailure> {
-        let resolve = |when: super::When| when.resolve(now);
-        let times = Criteria { since: args.since.map(resolve), until: args.until.map(resolve), ..Criteria::default() };
+        let (since, until) = args.times.resolve(now);
+        let times = Criteria { since, until, ..Criteria::default() };
         let project = match &args.project {
             Some(project) => Some(OfProject::find(project, store).await?),
             None => None,

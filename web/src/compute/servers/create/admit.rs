@@ -2,9 +2,11 @@
 
 use chronova_actors::house::House;
 use chronova_events::ids::{FlavorId, ProjectId, ServerGroupId};
-use chronova_events::instance::{FlavorSnapshot, ImageSnapshot, KeySnapshot};
+use chronova_events::instance::{BlockDevicesMapped, FlavorSnapshot, ImageSnapshot, KeySnapshot};
 use chronova_events::server_group::ServerGroupCreated;
+use serde_json::Value;
 
+use super::volumes::{self, Disks};
 use super::wish::Wish;
 use crate::compute::{quotas, reject, zones};
 use crate::ctx::Ctx;
@@ -17,6 +19,8 @@ pub(super) struct Admitted {
     pub project: ProjectId,
     pub flavor: FlavorSnapshot,
     pub image: Option<ImageSnapshot>,
+    /// The disks, where image and flavor do not say it all.
+    pub mapped: Option<BlockDevicesMapped>,
     pub key: Option<KeySnapshot>,
     pub availability_zone: Option<String>,
     pub forced_host: Option<String>,
@@ -33,16 +37,22 @@ pub(super) async fn admit(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Admit
     parts(ctx, wish)?;
     let Destination { zone: availability_zone, forced: forced_host, requested: requested_host } =
         destination(ctx, house, wish)?;
-    limits(ctx, &project, wish)?;
-    let key = key(ctx, house, wish)?;
+    limits(ctx, &project, &ctx.body["server"])?;
+    let key = wish.key_name.as_deref().map(|name| key(ctx, house, name)).transpose()?;
     let flavor = visible_flavor(ctx, house, &wish.flavor)?;
-    let image = image(ctx, house, wish, &project, &flavor).await?;
+    let found = find_image(ctx, house, wish, &project).await?;
+    let (devices, mut disks) = volumes::plan(ctx, house, wish, &project, &flavor, found.as_ref()).await?;
+    check_image(ctx, &flavor, &disks, found.as_ref())?;
+    volumes::admit(ctx, house, &project, &flavor, devices, &mut disks).await?;
+    // A server on a volume has no image of its own, even if its volume is made from one.
+    let image = found.filter(|_| !disks.volume_backed);
     house.networks.check(&project, &wish.networks, &wish.security_groups).await.map_err(reject::network)?;
     if ctx.body["server"]["networks"] == "auto" {
         house.networks.check_auto(&project).await.map_err(reject::network)?;
     }
     let group = group(ctx, house, wish)?;
-    Ok(Admitted { project, flavor, image, key, availability_zone, forced_host, group, requested_host })
+    let mapped = disks.mapped;
+    Ok(Admitted { project, flavor, image, mapped, key, availability_zone, forced_host, group, requested_host })
 }
 
 /// The group of the scheduler hint `group`. Another project's group is as unknown as one that is not there, except for
@@ -124,20 +134,21 @@ fn destination(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Destination, Fau
     Ok(Destination { zone, forced, requested })
 }
 
-/// `[quota]`: how much metadata and how many files a server may have.
-fn limits(ctx: &Ctx, project: &ProjectId, wish: &Wish) -> Result<(), Fault> {
+/// `[quota]`: how much metadata and how many files a server may have. `server` is the part of the body that says so.
+pub(in crate::compute::servers) fn limits(ctx: &Ctx, project: &ProjectId, server: &Value) -> Result<(), Fault> {
     let limit = |resource: &str| quotas::limit(ctx, project, resource);
     let over = |resource: &str, amount: usize| -> Result<bool, Fault> {
         Ok(usize::try_from(limit(resource)?).is_ok_and(|limit| amount > limit))
     };
-    if over("metadata_items", wish.metadata.len())? {
+    if over("metadata_items", server.get("metadata").and_then(Value::as_object).map_or(0, serde_json::Map::len))? {
         let most = limit("metadata_items")?;
         return Err(Fault::forbidden(format!("Maximum number of metadata items exceeds {most}")));
     }
-    if over("injected_files", wish.personality.len())? {
+    let personality = personality(server);
+    if over("injected_files", personality.len())? {
         return Err(Fault::forbidden("Personality file limit exceeded"));
     }
-    for (path, size) in &wish.personality {
+    for (path, size) in &personality {
         if over("injected_file_path_bytes", path.len())? {
             let most = limit("injected_file_path_bytes")?;
             return Err(Fault::forbidden(format!("Personality file path exceeds maximum {most}")));
@@ -147,19 +158,33 @@ fn limits(ctx: &Ctx, project: &ProjectId, wish: &Wish) -> Result<(), Fault> {
             return Err(Fault::forbidden(format!("Personality file content exceeds maximum {most}")));
         }
     }
-    if !wish.personality.is_empty() {
-        tracing::warn!(files = wish.personality.len(), "personality files are not put into guests");
+    if !personality.is_empty() {
+        tracing::warn!(files = personality.len(), "personality files are not put into guests");
     }
     Ok(())
 }
 
-fn key(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Option<KeySnapshot>, Fault> {
-    let Some(name) = &wish.key_name else { return Ok(None) };
+/// Path and size of each file.
+fn personality(server: &Value) -> Vec<(String, usize)> {
+    use base64::Engine as _;
+    let engine = base64::engine::general_purpose::STANDARD;
+    let files = server.get("personality").and_then(Value::as_array).into_iter().flatten();
+    files
+        .map(|file| {
+            let text = |key: &str| file.get(key).and_then(Value::as_str).unwrap_or_default();
+            let contents: String = text("contents").split_whitespace().collect();
+            (text("path").to_owned(), engine.decode(contents).map_or(0, |bytes| bytes.len()))
+        })
+        .collect()
+}
+
+/// A key pair of the caller's.
+pub(in crate::compute::servers) fn key(ctx: &Ctx, house: &House, name: &str) -> Result<KeySnapshot, Fault> {
     let found = house.views.keypairs.read(|keypairs| {
         let key = &keypairs.by_user.get(&ctx.caller().user)?.by_name.get(name)?.definition;
         Some(KeySnapshot { name: key.name.clone(), kind: key.kind.clone(), public_key: key.public_key.clone() })
     });
-    found.map(Some).ok_or_else(|| Fault::bad_request("Invalid key_name provided."))
+    found.ok_or_else(|| Fault::bad_request("Invalid key_name provided."))
 }
 
 /// A flavor that the caller may use.
@@ -184,25 +209,47 @@ pub(in crate::compute::servers) fn visible_flavor(ctx: &Ctx, house: &House, id: 
     })
 }
 
-async fn image(
+async fn find_image(
     ctx: &Ctx,
     house: &House,
     wish: &Wish,
     project: &ProjectId,
-    flavor: &FlavorSnapshot,
 ) -> Result<Option<ImageSnapshot>, Fault> {
     let Some(id) = wish.image else { return Ok(None) };
-    let image = house.images.find(id, project, ctx.caller().is_admin).await.map_err(reject::image)?;
+    house.images.find(id, project, ctx.caller().is_admin).await.map(Some).map_err(reject::image)
+}
+
+/// Nova: `_validate_flavor_image_nostatus`. What has no image to boot from has nothing to compare.
+fn check_image(ctx: &Ctx, flavor: &FlavorSnapshot, disks: &Disks, found: Option<&ImageSnapshot>) -> Result<(), Fault> {
+    let Some(image) = disks.boot_image.as_ref() else { return Ok(()) };
     if image.min_memory_mib > flavor.memory_mib {
         return Err(Fault::bad_request("Flavor's memory is too small for requested image."));
     }
+    if disks.volume_backed || found.is_none() {
+        return volumes::check_min_disk(disks);
+    }
     if flavor.root_gib == 0 {
         // The root disk takes the image's size, which the project does not pay for.
-        if !ctx.allows("os_compute_api:servers:create:zero_disk_flavor", &ctx.own_target()) {
-            return Err(Fault::forbidden("Only volume-backed servers are allowed for flavors with zero disk."));
-        }
-        return Ok(Some(image));
+        return match ctx.allows("os_compute_api:servers:create:zero_disk_flavor", &ctx.own_target()) {
+            true => Ok(()),
+            false => Err(Fault::forbidden("Only volume-backed servers are allowed for flavors with zero disk.")),
+        };
     }
+    fits_disk(image, flavor)
+}
+
+/// Whether a server that has this flavor can be made anew from an image.
+pub(in crate::compute::servers) fn fits(image: &ImageSnapshot, flavor: &FlavorSnapshot) -> Result<(), Fault> {
+    if image.min_memory_mib > flavor.memory_mib {
+        return Err(Fault::bad_request("Flavor's memory is too small for requested image."));
+    }
+    match flavor.root_gib {
+        0 => Ok(()),
+        _ => fits_disk(image, flavor),
+    }
+}
+
+fn fits_disk(image: &ImageSnapshot, flavor: &FlavorSnapshot) -> Result<(), Fault> {
     let disk = u64::from(flavor.root_gib) * GIB;
     let size = image.size.max(image.virtual_size);
     if size > disk {
@@ -211,11 +258,11 @@ async fn image(
         )));
     }
     let least = u64::from(image.min_disk_gib) * GIB;
-    if least > disk {
-        return Err(Fault::bad_request(format!(
+    match least > disk {
+        true => Err(Fault::bad_request(format!(
             "Flavor's disk is smaller than the minimum size specified in image metadata. Flavor disk is {disk} bytes, \
              minimum size is {least} bytes."
-        )));
+        ))),
+        false => Ok(()),
     }
-    Ok(Some(image))
 }

@@ -3,6 +3,7 @@
 //! | step | file | what it may answer |
 //! |---|---|---|
 //! | read the body | [`wish`] | 400: what the schema cannot say |
+//! | read the block device mappings, look up what they name | [`devices`], [`volumes`] | 400 in Nova's words |
 //! | look up and check flavor, image, key, zone, networks | [`admit`] | 400, 403, 404, 409 in Nova's words |
 //! | take quota and places in a server group, record the servers | here | 403 over quota; 202 |
 //!
@@ -14,7 +15,9 @@
 //! there is no injection of files. The log says so.
 
 mod admit;
+mod devices;
 mod names;
+mod volumes;
 mod wish;
 
 use std::sync::Arc;
@@ -25,8 +28,11 @@ use chronova_actors::instance::{InstanceAggregate, InstanceCommand};
 use chronova_actors::quota::{Overdrawn, QuotaAggregate, QuotaCommand, QuotaReject};
 use chronova_actors::server_group::{ServerGroupAggregate, ServerGroupCommand, ServerGroupReject};
 use chronova_events::ids::{InstanceId, ProcessId};
-use chronova_events::instance::BuildRequested;
+use chronova_events::instance::{BlockDevicesMapped, BuildRequested};
 use serde_json::{Value, json};
+
+pub(super) use self::admit::{fits, key, limits};
+pub(super) use self::names::password;
 
 use self::admit::Admitted;
 pub(super) use self::admit::visible_flavor;
@@ -49,7 +55,7 @@ pub(super) async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let reservation = names::reservation();
     for (index, instance) in instances.iter().enumerate() {
         let request = request(&ctx, &house, &wish, &admitted, *instance, index, instances.len(), &reservation);
-        if let Err(fault) = build(&house, &permit, request).await {
+        if let Err(fault) = build(&house, &permit, request, admitted.mapped.as_ref()).await {
             give_back(&house, &permit, &admitted, &instances[index..]).await;
             return Err(fault);
         }
@@ -101,9 +107,18 @@ fn room(over: &[Overdrawn], count: u32) -> u32 {
         .unwrap_or(count)
 }
 
-async fn build(house: &House, permit: &Permit, request: BuildRequested) -> Result<(), Fault> {
-    let instance = request.instance;
-    dispatch::send::<InstanceAggregate>(house, permit, &instance, InstanceCommand::Build(Box::new(request)))
+async fn build(
+    house: &House,
+    permit: &Permit,
+    request: BuildRequested,
+    mapped: Option<&BlockDevicesMapped>,
+) -> Result<(), Fault> {
+    let (instance, request) = (request.instance, Box::new(request));
+    let command = match mapped {
+        Some(mapped) => InstanceCommand::BuildMapped { request, mapped: Box::new(volumes::again(mapped)) },
+        None => InstanceCommand::Build(request),
+    };
+    dispatch::send::<InstanceAggregate>(house, permit, &instance, command)
         .await
         .map(|_| ())
         .map_err(|error| reject::instance(instance, error))

@@ -31,7 +31,7 @@ fn hostname(name: &str, instance: InstanceId) -> String {
 const READABLE: &[u8] = b"23456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
 
 /// A password of letters and digits that are not mistaken for one another.
-pub(super) fn password(length: usize) -> String {
+pub(in crate::compute::servers) fn password(length: usize) -> String {
     random(READABLE, length)
 }
 

@@ -4,6 +4,7 @@ use chronova_events::ids::{ImageId, NetworkId, PortId};
 use chronova_events::instance::{DiskConfig, Pairs, RequestedNetworks, RequestedNic};
 use serde_json::{Map, Value};
 
+use super::devices::Mappings;
 use crate::compute::versions;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -16,6 +17,7 @@ pub(super) struct Wish {
     pub description: Option<String>,
     pub hostname: Option<String>,
     pub image: Option<ImageId>,
+    pub mappings: Mappings,
     pub flavor: String,
     pub key_name: Option<String>,
     pub user_data: Option<String>,
@@ -33,8 +35,6 @@ pub(super) struct Wish {
     pub access_ip_v4: Option<String>,
     pub access_ip_v6: Option<String>,
     pub trusted_certs: Vec<String>,
-    /// Path and size of each.
-    pub personality: Vec<(String, usize)>,
     pub min_count: u32,
     pub max_count: u32,
     pub return_reservation_id: bool,
@@ -48,6 +48,7 @@ impl Wish {
         let truth = |key: &str| server.get(key).is_some_and(is_true);
         let (min_count, max_count) = counts(server)?;
         let name = text("name").unwrap_or_default().trim().to_owned();
+        let mappings = Mappings::read(server)?;
         let wish = Self {
             description: if versions::servers_have_descriptions(ctx.version) {
                 text("description")
@@ -56,7 +57,8 @@ impl Wish {
             },
             name,
             hostname: text("hostname"),
-            image: image(server)?,
+            image: image(server, &mappings)?,
+            mappings,
             flavor: match &server["flavorRef"] {
                 Value::String(reference) => reference.rsplit('/').next().unwrap_or_default().to_owned(),
                 other => other.to_string(),
@@ -79,7 +81,6 @@ impl Wish {
             access_ip_v4: text("accessIPv4").map(super::super::one_spelling),
             access_ip_v6: text("accessIPv6").map(super::super::one_spelling),
             trusted_certs: texts(server.get("trusted_image_certificates")),
-            personality: personality(server),
             min_count,
             max_count,
             return_reservation_id: truth("return_reservation_id"),
@@ -117,50 +118,13 @@ fn counts(server: &Map<String, Value>) -> Result<(u32, u32), Fault> {
     Ok((min, max))
 }
 
-/// The image, and what the block device mappings say about it. There is no volume service yet, so the one mapping that
-/// can be served is the one that says what holds anyway: the image on a local disk as the root.
-fn image(server: &Map<String, Value>) -> Result<Option<ImageId>, Fault> {
-    let list = |key: &str| server.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let (legacy, modern) = (list("block_device_mapping"), list("block_device_mapping_v2"));
-    if !legacy.is_empty() && !modern.is_empty() {
-        return Err(Fault::bad_request(
-            "Using different block_device_mapping syntaxes is not allowed in the same request.",
-        ));
-    }
-    if !legacy.is_empty() {
-        return Err(no_volumes());
-    }
-    let reference = server.get("imageRef").and_then(Value::as_str);
-    let mut mapped = None;
-    for mapping in modern {
-        let says = |key: &str| mapping.get(key).and_then(Value::as_str);
-        let local_root = says("source_type") == Some("image")
-            && says("destination_type") == Some("local")
-            && mapping.get("boot_index").and_then(to_integer) == Some(0);
-        if !local_root || mapped.is_some() {
-            return Err(no_volumes());
-        }
-        mapped = says("uuid").or_else(|| says("image_id"));
-        if mapped != reference {
-            return Err(Fault::bad_request(
-                "Block Device Mapping is Invalid: Mapping image to local is not supported.",
-            ));
-        }
-    }
-    match reference {
-        Some("") | None if modern.is_empty() && reference.is_none() => {
-            Err(Fault::bad_request("Missing imageRef attribute"))
-        }
-        Some("") | None => Err(Fault::bad_request("Invalid imageRef provided.")),
+/// Without an image there has to be something else to boot from.
+fn image(server: &Map<String, Value>, mappings: &Mappings) -> Result<Option<ImageId>, Fault> {
+    match server.get("imageRef").and_then(Value::as_str) {
+        Some("") | None if mappings.given => Ok(None),
+        Some("") | None => Err(Fault::bad_request("Missing imageRef attribute")),
         Some(reference) => reference.parse().map(Some).map_err(|_| Fault::bad_request("Invalid imageRef provided.")),
     }
-}
-
-fn no_volumes() -> Fault {
-    Fault::bad_request(
-        "Block Device Mapping is Invalid: volumes are not available in this cloud; the only mapping it can serve is the \
-         image on a local disk with boot_index 0.",
-    )
 }
 
 fn networks(server: &Map<String, Value>) -> Result<RequestedNetworks, Fault> {
@@ -264,20 +228,4 @@ fn hints(body: &Value) -> Vec<(String, Vec<String>)> {
         .collect();
     list.sort();
     list
-}
-
-fn personality(server: &Map<String, Value>) -> Vec<(String, usize)> {
-    use base64::Engine as _;
-    let engine = base64::engine::general_purpose::STANDARD;
-    server
-        .get("personality")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .map(|file| {
-            let text = |key: &str| file.get(key).and_then(Value::as_str).unwrap_or_default();
-            let contents: String = text("contents").split_whitespace().collect();
-            (text("path").to_owned(), engine.decode(contents).map_or(0, |bytes| bytes.len()))
-        })
-        .collect()
 }

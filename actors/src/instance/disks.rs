@@ -1,0 +1,236 @@
+//! Which disks a server has and what they are called.
+//!
+//! Names follow Nova's libvirt driver, which chooses them whatever was asked for: the root disk first, then empty disks,
+//! then the swap disk, then the volumes, each with the next free letter of its bus. The domain's XML names local disks by
+//! the same rule, so that what is recorded of volumes never meets them.
+
+use std::collections::BTreeSet;
+
+use chronova_events::instance::{Alive, BlockDevice, FlavorSnapshot, ImageSnapshot};
+
+/// Sizes in GiB of the empty disks.
+pub fn ephemerals(server: &Alive) -> Vec<u32> {
+    match is_mapped(server) {
+        true => ephemerals_of(server.disks.iter().map(|disk| &disk.device)),
+        false => Some(server.request.flavor.ephemeral_gib).filter(|size| *size > 0).into_iter().collect(),
+    }
+}
+
+fn ephemerals_of<'a>(devices: impl Iterator<Item = &'a BlockDevice>) -> Vec<u32> {
+    devices.filter(|device| device.is_ephemeral()).filter_map(|device| device.size.filter(|size| *size > 0)).collect()
+}
+
+/// MiB of the swap disk.
+pub fn swap(server: &Alive) -> u32 {
+    match is_mapped(server) {
+        true => swap_of(server.disks.iter().map(|disk| &disk.device)),
+        false => server.request.flavor.swap_mib,
+    }
+}
+
+fn swap_of<'a>(mut devices: impl Iterator<Item = &'a BlockDevice>) -> u32 {
+    devices.find(|device| device.is_swap()).and_then(|device| device.size).unwrap_or(0)
+}
+
+/// Whether all of its disks are recorded: it was asked for with block device mappings.
+fn is_mapped(server: &Alive) -> bool {
+    server.disks.iter().any(|disk| disk.device.is_root())
+}
+
+fn property<'a>(image: Option<&'a ImageSnapshot>, name: &str) -> Option<&'a str> {
+    image?.properties.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+}
+
+/// The bus of the server's disks where nothing else is said.
+fn disk_bus(image: Option<&ImageSnapshot>) -> &str {
+    property(image, "hw_disk_bus").unwrap_or("virtio")
+}
+
+/// The bus that a device is on.
+pub fn bus(image: Option<&ImageSnapshot>, device: &BlockDevice) -> String {
+    if let Some(bus) = &device.disk_bus {
+        return bus.clone();
+    }
+    match device.device_type.as_deref() {
+        Some("cdrom") => {
+            let modern = property(image, "hw_machine_type").is_some_and(|machine| machine.contains("q35"));
+            let default = if modern { "sata" } else { "ide" };
+            property(image, "hw_cdrom_bus").unwrap_or(default).to_owned()
+        }
+        // A raw SCSI device needs the bus that passes its commands on.
+        Some("lun") => "scsi".to_owned(),
+        _ => disk_bus(image).to_owned(),
+    }
+}
+
+fn prefix(bus: &str) -> &'static str {
+    match bus {
+        "scsi" | "sata" | "usb" => "sd",
+        "ide" => "hd",
+        "fdc" => "fd",
+        _ => "vd",
+    }
+}
+
+/// `a` to `z`, `aa`, `ab`, ...
+fn letters(index: u32) -> String {
+    let letter = char::from(b'a' + u8::try_from(index % 26).unwrap_or(0));
+    match index / 26 {
+        0 => letter.to_string(),
+        more => format!("{}{letter}", letters(more - 1)),
+    }
+}
+
+/// Names that are taken, without `/dev/`.
+#[derive(Debug, Default)]
+struct Taken(BTreeSet<String>);
+
+impl Taken {
+    fn next(&mut self, bus: &str) -> String {
+        let prefix = prefix(bus);
+        let mut index = 0;
+        loop {
+            let name = format!("{prefix}{}", letters(index));
+            if self.0.insert(name.clone()) {
+                return name;
+            }
+            index += 1;
+        }
+    }
+
+    fn local(&mut self, image: Option<&ImageSnapshot>, has_root: bool, ephemerals: usize, swap: u32) {
+        let bus = disk_bus(image).to_owned();
+        let disks = usize::from(has_root) + ephemerals + usize::from(swap > 0);
+        (0..disks).for_each(|_| drop(self.next(&bus)));
+    }
+}
+
+/// Gives every device its name. The root disk, volume or not, is the first of its bus.
+pub fn name_all(image: Option<&ImageSnapshot>, devices: &mut [BlockDevice]) {
+    let mut taken = Taken::default();
+    let mut order: Vec<usize> = (0..devices.len()).collect();
+    // Volumes that are booted from come in that order, the others as asked for.
+    order.sort_by_key(|index| devices[*index].boot_index.unwrap_or(u32::MAX));
+    let kinds: [fn(&BlockDevice) -> bool; 4] = [
+        BlockDevice::is_root,
+        |device| !device.is_root() && device.is_ephemeral(),
+        |device| !device.is_root() && device.is_swap(),
+        |device| !device.is_root() && device.is_volume(),
+    ];
+    for is_kind in kinds {
+        for index in &order {
+            let device = &mut devices[*index];
+            // A disk that is not made has no name.
+            let is_made = device.is_volume() || device.is_root() || device.size.is_some_and(|size| size > 0);
+            if is_kind(device) && is_made {
+                let bus = if device.is_volume() { bus(image, device) } else { disk_bus(image).to_owned() };
+                device.device_name = Some(format!("/dev/{}", taken.next(&bus)));
+            }
+        }
+    }
+}
+
+/// The name of one more disk, and how many there are without it.
+pub fn next_name(server: &Alive, device: &BlockDevice) -> (String, usize) {
+    let image = server.hardware_image();
+    let mut taken = Taken::default();
+    for name in server.disks.iter().filter(|disk| disk.device.is_volume()).filter_map(|disk| name_of(&disk.device)) {
+        taken.0.insert(name.to_owned());
+    }
+    let has_root = server.request.image.is_some() && !server.is_volume_backed();
+    taken.local(image, has_root, ephemerals(server).len(), swap(server));
+    let count = taken.0.len();
+    (format!("/dev/{}", taken.next(&bus(image, device))), count)
+}
+
+/// `vdb` of `/dev/vdb`.
+pub fn name_of(device: &BlockDevice) -> Option<&str> {
+    device.device_name.as_deref().map(|name| name.strip_prefix("/dev/").unwrap_or(name))
+}
+
+/// What the API calls the root disk.
+pub fn root_name(server: &Alive) -> String {
+    let recorded =
+        server.disks.iter().find(|disk| disk.device.is_root()).and_then(|disk| disk.device.device_name.clone());
+    recorded.unwrap_or_else(|| format!("/dev/{}a", prefix(disk_bus(server.hardware_image()))))
+}
+
+/// What a flavor gives a server that asks for neither.
+pub fn of_flavor(flavor: &FlavorSnapshot, devices: &[BlockDevice]) -> (Option<u32>, Option<u32>) {
+    let asks = |is_kind: fn(&BlockDevice) -> bool| devices.iter().any(is_kind);
+    let ephemeral = Some(flavor.ephemeral_gib).filter(|size| *size > 0 && !asks(BlockDevice::is_ephemeral));
+    let swap = Some(flavor.swap_mib).filter(|size| *size > 0 && !asks(BlockDevice::is_swap));
+    (ephemeral, swap)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chronova_events::ids::{BlockDeviceId, VolumeId};
+    use chronova_events::instance::{BlockPlace, BlockSource};
+    use uuid::Uuid;
+
+    fn device(boot_index: Option<u32>) -> BlockDevice {
+        BlockDevice {
+            id: BlockDeviceId(Uuid::nil()),
+            source: BlockSource::Volume(VolumeId(Uuid::nil())),
+            place: BlockPlace::Volume,
+            boot_index,
+            size: Some(1),
+            guest_format: None,
+            device_type: None,
+            disk_bus: None,
+            device_name: None,
+            delete_on_termination: false,
+            tag: None,
+            volume_type: None,
+            volume: None,
+            attachment: None,
+            connection: None,
+        }
+    }
+
+    fn blank(swap: bool) -> BlockDevice {
+        let guest_format = swap.then(|| "swap".to_owned());
+        BlockDevice { source: BlockSource::Blank, place: BlockPlace::Local, guest_format, ..device(None) }
+    }
+
+    fn on(bus: &str) -> BlockDevice {
+        BlockDevice { disk_bus: Some(bus.to_owned()), ..device(None) }
+    }
+
+    #[test]
+    fn names_are_given_in_order_of_root_empty_swap_volumes() {
+        let mut devices =
+            vec![device(None), blank(true), on("scsi"), blank(false), device(Some(1)), device(Some(0)), on("ide")];
+        name_all(None, &mut devices);
+        let names: Vec<&str> = devices.iter().filter_map(name_of).collect();
+        assert_eq!(names, ["vde", "vdc", "sda", "vdb", "vdd", "vda", "hda"]);
+    }
+
+    #[test]
+    fn letters_go_on_after_z() {
+        assert_eq!([0, 25, 26, 51, 52].map(letters), ["a", "z", "aa", "az", "ba"]);
+    }
+
+    #[test]
+    fn the_image_says_the_bus() {
+        let image = |key: &str, value: &str| ImageSnapshot {
+            id: chronova_events::ids::ImageId(Uuid::nil()),
+            name: String::new(),
+            checksum: String::new(),
+            format: "raw".to_owned(),
+            size: 0,
+            virtual_size: 0,
+            min_memory_mib: 0,
+            min_disk_gib: 0,
+            properties: vec![(key.to_owned(), value.to_owned())],
+        };
+        let cdrom = BlockDevice { device_type: Some("cdrom".to_owned()), ..device(None) };
+        assert_eq!(bus(None, &device(None)), "virtio");
+        assert_eq!(bus(Some(&image("hw_disk_bus", "scsi")), &device(None)), "scsi");
+        assert_eq!(bus(Some(&image("hw_disk_bus", "scsi")), &on("ide")), "ide");
+        assert_eq!(bus(None, &cdrom), "ide");
+        assert_eq!(bus(Some(&image("hw_machine_type", "pc-q35-7.2")), &cdrom), "sata");
+    }
+}

@@ -1,0 +1,179 @@
+//! Images, rebuilding, rescue, shelving, passwords.
+
+use chronova_events::ids::ImageId;
+use chronova_events::instance::{Alive, RebuildRequested, Rotation, UnshelveRequested, WorkStage};
+
+use super::*;
+use crate::instance::work::{End, WorkCommand};
+
+const WORK: ProcessId = ProcessId(Uuid::from_u128(11));
+const IMAGE: ImageId = ImageId(Uuid::from_u128(12));
+
+fn command(command: WorkCommand) -> Command {
+    Command::Work(Box::new(command))
+}
+
+fn rebuild_request() -> RebuildRequested {
+    let sample = samples().into_iter().find_map(|event| match event {
+        InstanceEvent::RebuildRequested(request) => Some(request),
+        _ => None,
+    });
+    RebuildRequested { process: WORK, ..sample.unwrap() }
+}
+
+fn asks(asker: Asker) -> Vec<(&'static str, Command)> {
+    let (process, image) = (WORK, IMAGE);
+    let rescue = request().image.unwrap();
+    let backup = Some(Rotation { kind: "daily".into(), keep: 1 });
+    let unshelve = UnshelveRequested { process, availability_zone: None, host: None };
+    vec![
+        ("createImage", command(WorkCommand::Snapshot { process, image, backup: None, asker })),
+        ("createBackup", command(WorkCommand::Snapshot { process, image, backup, asker })),
+        ("rebuild", command(WorkCommand::Rebuild { request: Box::new(rebuild_request()), asker })),
+        ("rescue", command(WorkCommand::Rescue { process, image: rescue, asker })),
+        ("unrescue", command(WorkCommand::Unrescue { process, asker })),
+        ("shelve", command(WorkCommand::Shelve { process, image, asker })),
+        ("shelveOffload", command(WorkCommand::Offload { process, asker })),
+        ("unshelve", command(WorkCommand::Unshelve { request: unshelve, asker })),
+        ("changePassword", command(WorkCommand::ChangePassword { process, asker })),
+    ]
+}
+
+/// The ends that the process at work may come to, here without those of others.
+fn ends(server: &Alive) -> Vec<End> {
+    let fault = fault();
+    match server.ongoing {
+        Some(Ongoing::Snapshot { image, .. }) => {
+            vec![End::SnapshotTaken { image }, End::SnapshotFailed { image, fault }]
+        }
+        Some(Ongoing::Rebuild { .. }) => vec![End::Rebuilt, End::RebuildFailed(fault)],
+        Some(Ongoing::Rescue { .. }) => vec![End::Rescued, End::RescueFailed(fault)],
+        Some(Ongoing::Unrescue { .. }) => vec![End::Unrescued, End::UnrescueFailed(fault)],
+        Some(Ongoing::Shelve { .. }) => vec![End::Shelved { image: IMAGE }, End::ShelveFailed(fault)],
+        Some(Ongoing::Offload { .. }) => vec![End::Offloaded],
+        Some(Ongoing::Unshelve { .. }) => vec![End::Unshelved { root: None }, End::UnshelveFailed(fault)],
+        Some(Ongoing::ChangePassword { .. }) => vec![End::PasswordChanged, End::PasswordChangeFailed(fault)],
+        _ => vec![],
+    }
+}
+
+/// What can be asked, and how what is under way can end.
+pub(super) fn commands(state: &Instance) -> Vec<Command> {
+    let mut all: Vec<Command> = asks(USER).into_iter().map(|(_, command)| command).collect();
+    let ends = state.alive().map(ends).unwrap_or_default();
+    all.extend(ends.into_iter().map(|end| command(WorkCommand::End { process: WORK, end })));
+    all
+}
+
+fn asked(name: &str) -> Command {
+    asks(USER).into_iter().find(|(known, _)| *known == name).unwrap().1
+}
+
+fn ended(end: End) -> Command {
+    command(WorkCommand::End { process: WORK, end })
+}
+
+fn shelved() -> Given {
+    active().and(asked("shelve")).and(ended(End::Shelved { image: IMAGE }))
+}
+
+fn offloaded() -> Given {
+    shelved().and(asked("shelveOffload")).and(ended(End::Offloaded))
+}
+
+fn shown(given: &Given) -> (&'static str, Option<&'static str>) {
+    let status = status::of(&given.0).unwrap();
+    (status.vm_state, status.task_state)
+}
+
+#[test]
+fn only_images_pass_a_lock() {
+    let given = active().and(lock(true));
+    for (name, command) in asks(USER) {
+        match name {
+            "createImage" | "createBackup" => assert!(given.when(command).is_ok(), "{name}"),
+            _ => assert_eq!(given.when(command), Err(Reject::Locked), "{name}"),
+        }
+    }
+    for (name, command) in asks(ADMIN) {
+        let locked = given.when(command) == Err(Reject::Locked);
+        assert!(!locked, "{name}");
+    }
+}
+
+#[test]
+fn work_tells_how_far_it_has_come_and_ends_once() {
+    let given = active().and(asked("createImage"));
+    assert_eq!(shown(&given), ("active", Some("image_snapshot_pending")));
+    let advance = |stage| command(WorkCommand::Advance { process: WORK, stage });
+    let given = given.and(advance(WorkStage::PendingUpload));
+    assert_eq!(shown(&given), ("active", Some("image_pending_upload")));
+    assert_eq!(given.when(advance(WorkStage::PendingUpload)), Ok(vec![]), "a repeated record is harmless");
+    let given = given.and(advance(WorkStage::Uploading));
+    assert_eq!(shown(&given), ("active", Some("image_uploading")));
+    let stranger = command(WorkCommand::End { process: STRANGER, end: End::SnapshotTaken { image: IMAGE } });
+    assert_eq!(given.when(stranger), Ok(vec![]));
+    let taken = ended(End::SnapshotTaken { image: IMAGE });
+    let given = given.and(taken.clone());
+    assert_eq!(shown(&given), ("active", None));
+    assert_eq!(given.when(taken), Ok(vec![]));
+}
+
+#[test]
+fn a_rebuild_changes_the_server_at_once_and_leaves_it_on_or_off_as_it_was() {
+    let given = stopped().and(asked("rebuild"));
+    let wanted = rebuild_request();
+    let server = given.0.alive().unwrap().clone();
+    assert_eq!((&server.request.name, &server.request.metadata), (&wanted.name, &wanted.metadata));
+    assert_eq!(status::of(&given.0).unwrap().status, "REBUILD");
+    assert_eq!(shown(&given.clone().and(ended(End::Rebuilt))), ("stopped", None));
+    assert_eq!(shown(&given.and(ended(End::RebuildFailed(fault())))), ("error", None));
+    assert_eq!(shown(&active().and(asked("rebuild")).and(ended(End::Rebuilt))), ("active", None));
+}
+
+#[test]
+fn a_failed_rescue_leaves_the_server_what_it_was() {
+    let given = active().and(asked("rescue"));
+    assert!(given.0.alive().unwrap().rescue.is_some());
+    let failed = given.clone().and(ended(End::RescueFailed(fault())));
+    assert_eq!(shown(&failed), ("active", None));
+    assert!(failed.0.alive().unwrap().rescue.is_none());
+    let rescued = given.and(ended(End::Rescued));
+    assert_eq!(status::of(&rescued.0).unwrap().status, "RESCUE");
+    assert_eq!(shown(&rescued.and(asked("unrescue")).and(ended(End::Unrescued))), ("active", None));
+}
+
+#[test]
+fn a_shelved_server_leaves_its_host_and_finds_another() {
+    let given = shelved();
+    assert_eq!(shown(&given), ("shelved", None));
+    let due = |by| command(WorkCommand::OffloadDue { process: WORK, shelved_by: by });
+    assert_eq!(given.when(due(Some(Timestamp(6)))), Ok(vec![]), "not yet");
+    assert_eq!(given.when(due(Some(Timestamp(7)))), Ok(vec!["instance.offload_requested"]));
+    assert_eq!(active().when(due(None)), Ok(vec![]), "only what is shelved");
+    let given = offloaded();
+    let server = given.0.alive().unwrap();
+    assert!(server.placement.is_none() && server.shelved == Some(IMAGE));
+    assert_eq!(shown(&given), ("shelved_offloaded", None));
+    // Its own process, and nobody else, may choose a host.
+    let there = |process| Command::RecordPlaced(chronova_events::instance::Placed { process, ..placed() });
+    assert_eq!(given.when(there(WORK)), Err(Reject::Superseded));
+    let given = given.and(asked("unshelve"));
+    assert_eq!(given.when(there(STRANGER)), Err(Reject::Superseded));
+    let given = given.and(there(WORK));
+    assert_eq!(given.when(seen(Power::Running)), Ok(vec![]), "the process has the word");
+    let unplaced = Command::RecordUnplaced { process: WORK, host: HOST, reason: String::new() };
+    let back = given.clone().and(unplaced).and(ended(End::UnshelveFailed(fault())));
+    assert_eq!(shown(&back), ("shelved_offloaded", None));
+    let image = request().image;
+    let given = given.and(ended(End::Unshelved { root: image.clone() }));
+    let server = given.0.alive().unwrap();
+    assert_eq!((server.root.clone(), server.shelved), (image, None));
+    assert_eq!(shown(&given), ("active", None));
+}
+
+#[test]
+fn a_server_on_no_host_is_deleted_for_good() {
+    assert_eq!(offloaded().when(soft_delete()), Ok(vec!["instance.delete_requested"]));
+    assert_eq!(shelved().when(soft_delete()), Ok(vec!["instance.soft_delete_requested"]));
+}

@@ -1,0 +1,162 @@
+//! What changes a server's disks or its place: images of it, rebuilding, rescue, shelving, its password.
+//!
+//! Each is asked for by one command and carried out by a process, which tells how far it has come and how it ended.
+
+use chronova_events::envelope::Timestamp;
+use chronova_events::ids::{ImageId, ProcessId};
+use chronova_events::instance::{
+    Alive, FaultInfo, ImageSnapshot, InstanceEvent, OffloadRequested, Offloaded, PasswordChangeFailed,
+    PasswordChangeRequested, PasswordChanged, Phase, RebuildFailed, RebuildRequested, Rebuilt, RescueFailed,
+    RescueRequested, Rescued, Rotation, ShelveFailed, ShelveRequested, Shelved, SnapshotFailed, SnapshotRequested,
+    SnapshotTaken, UnrescueFailed, UnrescueRequested, Unrescued, UnshelveFailed, UnshelveRequested, Unshelved,
+    WorkAdvanced, WorkStage,
+};
+
+use super::actions::{Action, admit};
+use super::{Asker, InstanceReject};
+
+#[derive(Debug, Clone)]
+pub enum WorkCommand {
+    /// An image, or a backup, of the disk. The image exists, without bytes.
+    Snapshot {
+        process: ProcessId,
+        image: ImageId,
+        backup: Option<Rotation>,
+        asker: Asker,
+    },
+    Rebuild {
+        request: Box<RebuildRequested>,
+        asker: Asker,
+    },
+    Rescue {
+        process: ProcessId,
+        image: ImageSnapshot,
+        asker: Asker,
+    },
+    Unrescue {
+        process: ProcessId,
+        asker: Asker,
+    },
+    /// The image that the disk is kept as exists, without bytes.
+    Shelve {
+        process: ProcessId,
+        image: ImageId,
+        asker: Asker,
+    },
+    Offload {
+        process: ProcessId,
+        asker: Asker,
+    },
+    /// Takes a server off its host if it was shelved by then and nobody works on it.
+    OffloadDue {
+        process: ProcessId,
+        shelved_by: Option<Timestamp>,
+    },
+    Unshelve {
+        request: UnshelveRequested,
+        asker: Asker,
+    },
+    ChangePassword {
+        process: ProcessId,
+        asker: Asker,
+    },
+    Advance {
+        process: ProcessId,
+        stage: WorkStage,
+    },
+    End {
+        process: ProcessId,
+        end: End,
+    },
+}
+
+/// How a piece of work ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum End {
+    SnapshotTaken { image: ImageId },
+    SnapshotFailed { image: ImageId, fault: FaultInfo },
+    Rebuilt,
+    RebuildFailed(FaultInfo),
+    Rescued,
+    RescueFailed(FaultInfo),
+    Unrescued,
+    UnrescueFailed(FaultInfo),
+    Shelved { image: ImageId },
+    ShelveFailed(FaultInfo),
+    Offloaded,
+    Unshelved { root: Option<ImageSnapshot> },
+    UnshelveFailed(FaultInfo),
+    PasswordChanged,
+    PasswordChangeFailed(FaultInfo),
+}
+
+impl End {
+    fn event(self, process: ProcessId) -> InstanceEvent {
+        match self {
+            Self::SnapshotTaken { image } => SnapshotTaken { process, image }.into(),
+            Self::SnapshotFailed { image, fault } => SnapshotFailed { process, image, fault }.into(),
+            Self::Rebuilt => Rebuilt { process }.into(),
+            Self::RebuildFailed(fault) => RebuildFailed { process, fault }.into(),
+            Self::Rescued => Rescued { process }.into(),
+            Self::RescueFailed(fault) => RescueFailed { process, fault }.into(),
+            Self::Unrescued => Unrescued { process }.into(),
+            Self::UnrescueFailed(fault) => UnrescueFailed { process, fault }.into(),
+            Self::Shelved { image } => Shelved { process, image }.into(),
+            Self::ShelveFailed(fault) => ShelveFailed { process, fault }.into(),
+            Self::Offloaded => Offloaded { process }.into(),
+            Self::Unshelved { root } => Unshelved { process, root }.into(),
+            Self::UnshelveFailed(fault) => UnshelveFailed { process, fault }.into(),
+            Self::PasswordChanged => PasswordChanged { process }.into(),
+            Self::PasswordChangeFailed(fault) => PasswordChangeFailed { process, fault }.into(),
+        }
+    }
+}
+
+type Decision = Result<Vec<InstanceEvent>, InstanceReject>;
+
+pub(super) fn decide(server: &Alive, command: WorkCommand) -> Decision {
+    let asked = |action, asker, event: InstanceEvent| admit(server, action, asker).map(|()| vec![event]);
+    match command {
+        WorkCommand::Snapshot { process, image, backup, asker } => {
+            let action = if backup.is_some() { Action::CreateBackup } else { Action::CreateImage };
+            asked(action, asker, SnapshotRequested { process, image, backup }.into())
+        }
+        WorkCommand::Rebuild { request, asker } => {
+            let other_image = server.request.image.as_ref().is_none_or(|image| image.id != request.image.id);
+            asked(Action::Rebuild, asker, RebuildRequested { other_image, ..*request }.into())
+        }
+        WorkCommand::Rescue { process, image, asker } => {
+            asked(Action::Rescue, asker, RescueRequested { process, image }.into())
+        }
+        WorkCommand::Unrescue { process, asker } => {
+            asked(Action::Unrescue, asker, UnrescueRequested { process }.into())
+        }
+        WorkCommand::Shelve { process, image, asker } => {
+            asked(Action::Shelve, asker, ShelveRequested { process, image }.into())
+        }
+        WorkCommand::Offload { process, asker } => {
+            asked(Action::ShelveOffload, asker, OffloadRequested { process }.into())
+        }
+        WorkCommand::OffloadDue { process, shelved_by } => match (server.phase, server.ongoing) {
+            (Phase::Shelved { since, .. }, None) if shelved_by.is_none_or(|by| since <= by) => {
+                Ok(vec![OffloadRequested { process }.into()])
+            }
+            _ => Ok(vec![]),
+        },
+        WorkCommand::Unshelve { request, asker } => asked(Action::Unshelve, asker, request.into()),
+        WorkCommand::ChangePassword { process, asker } => {
+            asked(Action::ChangePassword, asker, PasswordChangeRequested { process }.into())
+        }
+        WorkCommand::Advance { process, stage } => match server.ongoing {
+            Some(now) if now.process() == process && now.stage().is_some_and(|now| now != stage) => {
+                Ok(vec![WorkAdvanced { process, stage }.into()])
+            }
+            _ => Ok(vec![]),
+        },
+        // Done before, or overtaken: the record stands for nothing any more.
+        WorkCommand::End { process, end } => match server.ongoing.map(|ongoing| ongoing.process()) == Some(process) {
+            true => Ok(vec![end.event(process)]),
+            false => Ok(vec![]),
+        },
+    }
+}

@@ -1,0 +1,111 @@
+//! Passwords on their way from a request to a guest.
+//!
+//! They are kept in memory, from the request to its answer, and are wiped afterwards. Nothing of them is in any event or
+//! log: a crash loses them, and the requests with them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use chronova_events::ids::ProcessId;
+use chronova_events::instance::FaultInfo;
+use tokio::sync::oneshot;
+
+/// How a change of a password ended.
+pub type Told = Result<(), FaultInfo>;
+
+struct Errand {
+    password: Arc<Secret>,
+    answer: oneshot::Sender<Told>,
+}
+
+/// A password that is overwritten when nobody needs it any more.
+struct Secret(String);
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        let length = self.0.len();
+        self.0.clear();
+        // The same memory, written over; the length is no secret.
+        self.0.extend(std::iter::repeat_n('\0', length));
+        std::hint::black_box(&self.0);
+    }
+}
+
+/// A password lent to the one who tells it to a guest.
+pub struct Lent(Arc<Secret>);
+
+impl fmt::Debug for Lent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lent")
+    }
+}
+
+impl std::ops::Deref for Lent {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0.0
+    }
+}
+
+/// The passwords of this control plane's requests.
+#[derive(Default)]
+pub struct Passwords(Mutex<BTreeMap<ProcessId, Errand>>);
+
+impl fmt::Debug for Passwords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Passwords")
+    }
+}
+
+impl Passwords {
+    fn with<R>(&self, with: impl FnOnce(&mut BTreeMap<ProcessId, Errand>) -> R) -> R {
+        with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Keeps a password for a process that is about to be asked for; the receiver learns how it ended.
+    pub fn lend(&self, process: ProcessId, password: String) -> oneshot::Receiver<Told> {
+        let (answer, told) = oneshot::channel();
+        self.with(|all| all.insert(process, Errand { password: Arc::new(Secret(password)), answer }));
+        told
+    }
+
+    /// The password that a process is to tell.
+    pub fn of(&self, process: ProcessId) -> Option<Lent> {
+        self.with(|all| all.get(&process).map(|errand| Lent(Arc::clone(&errand.password))))
+    }
+
+    /// Forgets it, and tells whoever waits.
+    pub fn settle(&self, process: ProcessId, told: Told) {
+        if let Some(errand) = self.with(|all| all.remove(&process)) {
+            // Whoever asked may have gone.
+            let _ = errand.answer.send(told);
+        }
+    }
+
+    /// Forgets it: the process was not asked for after all.
+    pub fn forget(&self, process: ProcessId) {
+        self.with(|all| all.remove(&process));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use chronova_events::ids::ProcessId;
+
+    #[test]
+    fn a_password_is_there_until_its_request_is_answered() {
+        let (passwords, process) = (Passwords::default(), ProcessId::random());
+        let mut told = passwords.lend(process, "s3cret".to_owned());
+        assert_eq!(&*passwords.of(process).unwrap(), "s3cret");
+        assert!(!format!("{passwords:?}").contains("s3cret"));
+        passwords.settle(process, Ok(()));
+        assert_eq!(told.try_recv().unwrap(), Ok(()));
+        assert!(passwords.of(process).is_none());
+        let mut gone = passwords.lend(process, "x".to_owned());
+        passwords.forget(process);
+        assert!(gone.try_recv().is_err());
+    }
+}

@@ -1,0 +1,184 @@
+//! The volumes of a server that is being built: the step of [`super::build_instance`] that makes, reserves and connects
+//! them, and how it is undone.
+
+use chronova_events::ids::{AttachmentId, HostId, VolumeId};
+use chronova_events::instance::{Alive, BlockDevice, BlockSource};
+use chronova_events::process::Output;
+
+use super::definition::{StepError, Work};
+use super::disks::{self, recorded};
+use crate::instance::VolumeCommand;
+use crate::ports::{NewContent, NewVolume, PortError, VolumeInfo};
+
+/// The host that has one of the volumes, if only one host has it: the server has to be there.
+pub(super) async fn only_host(work: &Work, server: &Alive) -> Result<Option<HostId>, StepError> {
+    for device in server.disks.iter().map(|disk| &disk.device).filter(|device| device.is_volume()) {
+        let volume = match (device.volume, device.source) {
+            (Some(volume), _) | (None, BlockSource::Volume(volume)) => volume,
+            (None, BlockSource::Snapshot(snapshot)) => {
+                match work.house.volumes.find_snapshot(snapshot, &server.request.project, true).await {
+                    Ok(info) => info.volume,
+                    Err(PortError::Unavailable(reason)) => return Err(StepError::Again(reason)),
+                    Err(_) => continue,
+                }
+            }
+            _ => continue,
+        };
+        match work.house.volumes.find(volume, &server.request.project, true).await {
+            Ok(VolumeInfo { host: Some(host), .. }) => return Ok(Some(host)),
+            Err(PortError::Unavailable(reason)) => return Err(StepError::Again(reason)),
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+/// Makes what is to be made, waits until it is there, reserves and connects all.
+pub(super) async fn prepare(work: &Work, host: HostId, hostname: &str) -> Result<Output, StepError> {
+    let server = work.present_server().await?;
+    if !server.disks.iter().any(|disk| disk.device.is_volume()) {
+        return Ok(Output::Nothing);
+    }
+    let mut devices: Vec<BlockDevice> = server.disks.iter().map(|disk| disk.device.clone()).collect();
+    for device in devices.iter_mut().filter(|device| device.is_volume()) {
+        let volume = match device.source {
+            BlockSource::Volume(volume) => volume,
+            _ => made(work, &server, device, host).await?,
+        };
+        let attachment = attachment(work, device);
+        work.house.volumes.reserve(attachment, volume, work.instance_id(), work.meta.clone()).await?;
+        let name = device.device_name.as_deref();
+        let connection = work.house.volumes.connect(volume, attachment, hostname, name, work.meta.clone()).await?;
+        device.volume = Some(volume);
+        device.attachment = Some(attachment);
+        device.connection = Some(recorded(connection));
+    }
+    disks::record(work, VolumeCommand::RecordPrepared { process: work.running.process, devices }).await?;
+    Ok(Output::Nothing)
+}
+
+/// Found again by whoever does the step again. Another attempt makes another volume: it may be on another host.
+fn new_volume(work: &Work, device: &BlockDevice) -> VolumeId {
+    let name = format!("{}-{}", device.id, work.running.attempt);
+    VolumeId::derive(work.running.process.0, &format!("volume-{name}"))
+}
+
+fn attachment(work: &Work, device: &BlockDevice) -> AttachmentId {
+    AttachmentId::derive(work.running.process.0, &format!("attachment-{}-{}", device.id, work.running.attempt))
+}
+
+async fn made(work: &Work, server: &Alive, device: &BlockDevice, host: HostId) -> Result<VolumeId, StepError> {
+    let volume = new_volume(work, device);
+    let (content, origin) = match device.source {
+        BlockSource::Image(image) => (NewContent::Image(image), ""),
+        BlockSource::Snapshot(snapshot) => (NewContent::Snapshot(snapshot), ""),
+        BlockSource::Volume(volume) => (NewContent::Volume(volume), ""),
+        // Nova names only the empty ones.
+        BlockSource::Blank => (NewContent::Blank, "-blank-vol"),
+    };
+    let name = if origin.is_empty() { String::new() } else { format!("{}{origin}", work.instance_id()) };
+    let wanted = NewVolume {
+        volume,
+        project: server.request.project.clone(),
+        user: server.request.user.clone(),
+        name,
+        description: None,
+        size_gb: device.size,
+        content,
+        volume_type: device.volume_type.clone(),
+        availability_zone: None,
+        metadata: vec![],
+        host: Some(host),
+    };
+    work.house.volumes.create(wanted, work.meta.clone()).await?;
+    await_volume(work, server, volume).await?;
+    Ok(volume)
+}
+
+/// `[DEFAULT] block_device_allocate_retries` looks.
+async fn await_volume(work: &Work, server: &Alive, volume: VolumeId) -> Result<(), StepError> {
+    let options = &work.house.options;
+    let mut status = String::new();
+    for look in 0..=options.volume_looks {
+        if look > 0 {
+            tokio::time::sleep(options.volume_pause).await;
+        }
+        match work.house.volumes.find(volume, &server.request.project, true).await {
+            // Reserved or more by this step before a crash.
+            Ok(info) if matches!(info.status.as_str(), "available" | "reserved" | "attaching" | "in-use") => {
+                return Ok(());
+            }
+            Ok(info) => status = info.status,
+            Err(PortError::Unavailable(reason)) => return Err(StepError::Again(reason)),
+            Err(error) => return Err(error.into()),
+        }
+        if status.starts_with("error") {
+            break;
+        }
+        // Nobody waits for it any more.
+        if work.server().await?.is_none_or(|server| server.building() != Some(work.running.process)) {
+            break;
+        }
+    }
+    let seconds = options.volume_pause.as_secs() * u64::from(options.volume_looks);
+    let message = format!(
+        "Build of instance {} aborted: Volume {volume} did not finish being created even after we waited {seconds} seconds \
+         or {} attempts. And its status is {status}.",
+        work.instance_id(),
+        options.volume_looks + 1,
+    );
+    Err(StepError::fatal(500, &message, ""))
+}
+
+/// Gives back what was reserved and deletes what was made, whether it was recorded or not.
+pub(super) async fn undo(work: &Work) -> Result<(), StepError> {
+    let Some(server) = work.server().await? else { return Ok(()) };
+    let mut devices: Vec<BlockDevice> = server.disks.iter().map(|disk| disk.device.clone()).collect();
+    if !devices.iter().any(BlockDevice::is_volume) {
+        return Ok(());
+    }
+    for device in devices.iter_mut().filter(|device| device.is_volume()) {
+        let made = !matches!(device.source, BlockSource::Volume(_));
+        let volume = match device.source {
+            BlockSource::Volume(volume) => volume,
+            _ => new_volume(work, device),
+        };
+        disks::release(work, volume, attachment(work, device)).await?;
+        if made {
+            disks::delete(work, volume).await?;
+            device.volume = None;
+        }
+        (device.attachment, device.connection) = (None, None);
+    }
+    disks::record(work, VolumeCommand::RecordPrepared { process: work.running.process, devices }).await.map(drop)
+}
+
+/// The guest has them.
+pub(super) async fn complete(work: &Work) -> Result<Output, StepError> {
+    let server = work.present_server().await?;
+    for device in server.disks.iter().map(|disk| &disk.device) {
+        if let (Some(volume), Some(attachment)) = (device.volume, device.attachment) {
+            work.house.volumes.complete(volume, attachment, work.meta.clone()).await?;
+        }
+    }
+    Ok(Output::Nothing)
+}
+
+/// The server ends: its volumes are given back, and those that end with it deleted.
+pub(super) async fn give_back(work: &Work) -> Result<Output, StepError> {
+    let Some(server) = work.server().await? else { return Ok(Output::Nothing) };
+    for disk in &server.disks {
+        let device = &disk.device;
+        let Some(volume) = device.volume else { continue };
+        if let Some(attachment) = device.attachment {
+            disks::release(work, volume, attachment).await?;
+        }
+        if let Some(chronova_events::instance::DiskWork::Swapping { to, attachment, .. }) = disk.work {
+            disks::release(work, to, attachment).await?;
+        }
+        if device.delete_on_termination && device.is_volume() {
+            disks::delete(work, volume).await?;
+        }
+    }
+    Ok(Output::Nothing)
+}

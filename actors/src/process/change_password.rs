@@ -1,0 +1,88 @@
+//! Has the agent inside a guest set the administrator's password.
+//!
+//! | step | does |
+//! |---|---|
+//! | `tell_agent` | tells the guest's agent |
+//!
+//! The password is in the memory of the process that took the request and nowhere else ([`crate::passwords`]): after a
+//! crash it is lost, and the request with it. Whoever asked is told how it went.
+//!
+//! Words and codes: Nova's `ComputeManager.set_admin_password` and `LibvirtDriver.set_admin_password`.
+
+use chronova_events::instance::{Alive, FaultInfo};
+use chronova_events::process::{Outcome, Output};
+use chronova_hypervisor::driver::DriverError;
+use chronova_hypervisor::guest::PowerState;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::definition::{Definition, Step, StepError, Work};
+use super::{imaging, turn};
+use crate::instance::work::End;
+
+pub const DEFINITION: Definition = Definition {
+    name: "change_password",
+    steps: &[Step { name: "tell_agent", run: |work| tell_agent(work).boxed(), undo: None }],
+    undoes: true,
+    max_attempts: |_| 1,
+    conclude,
+};
+
+fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    async move {
+        turn::conclude(work, outcome, End::PasswordChanged, End::PasswordChangeFailed).await?;
+        let told = match outcome {
+            Outcome::Succeeded => Ok(()),
+            Outcome::Failed | Outcome::CalledOff => Err(turn::fault(work)),
+        };
+        work.house.passwords.settle(work.running.process, told);
+        Ok(())
+    }
+    .boxed()
+}
+
+async fn tell_agent(work: &Work) -> Result<Output, StepError> {
+    let server = turn::still_mine(work).await?;
+    let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
+    let Some(password) = work.house.passwords.of(work.running.process) else {
+        return Err(failed(work, "the password was lost when the control plane was restarted"));
+    };
+    if !imaging::is_set(&server, "hw_qemu_guest_agent") {
+        return Err(StepError::fatal(409, "QEMU guest agent is not enabled", ""));
+    }
+    let (driver, instance) = (work.driver(placed.host)?, work.instance_id());
+    let power = driver.guest(instance).await.map(|guest| guest.power);
+    if !matches!(power, Ok(PowerState::Running)) {
+        return Err(failed(work, &format!("instance {instance} is not running")));
+    }
+    match driver.set_password(instance, user(&server), &password).await {
+        Ok(()) => Ok(Output::Nothing),
+        Err(error @ DriverError::Unsupported(_)) => Err(StepError::Fatal(FaultInfo {
+            code: 501,
+            message: "Unable to set password on instance".to_owned(),
+            details: error.to_string(),
+        })),
+        Err(error) => {
+            tracing::warn!(%instance, %error, "a password cannot be set");
+            Err(failed(work, "error setting admin password"))
+        }
+    }
+}
+
+fn failed(work: &Work, reason: &str) -> StepError {
+    let message = format!("Failed to set admin password on {} because {reason}", work.instance_id());
+    StepError::fatal(409, &message, "")
+}
+
+/// Whose password it is: what the image says, or the system's own administrator.
+fn user(server: &Alive) -> &str {
+    let property = |name: &str| {
+        let properties = server.request.image.as_ref().map(|image| image.properties.as_slice()).unwrap_or_default();
+        properties.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str()).filter(|text| !text.is_empty())
+    };
+    match (property("os_admin_user"), property("os_type")) {
+        (Some(user), _) => user,
+        (None, Some("windows")) => "Administrator",
+        (None, _) => "root",
+    }
+}

@@ -1,0 +1,82 @@
+//! Takes a volume from a server.
+//!
+//! | step | does | undone by |
+//! |---|---|---|
+//! | `begin_detaching` | tells the volume service that the guest is about to lose it | telling it that the guest keeps it |
+//! | `pull_disk` | takes it from the guest, which has to let go of it if it runs | plugging it in again |
+//!
+//! Only when the guest has let go is the attachment ended: then nothing is undone any more, so that is how the process
+//! concludes.
+
+use chronova_events::process::{Outcome, Output};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::definition::{Definition, Step, StepError, Work};
+use super::disks::{self, host, mine, still_mine, task};
+use crate::instance::VolumeCommand;
+use crate::ports::PortError;
+
+pub const DEFINITION: Definition = Definition {
+    name: "detach_volume",
+    steps: &[
+        Step { name: "begin_detaching", run: |work| begin(work).boxed(), undo: Some(|work| keep(work).boxed()) },
+        Step { name: "pull_disk", run: |work| pull(work).boxed(), undo: Some(|work| plug(work).boxed()) },
+    ],
+    undoes: true,
+    max_attempts: |_| 1,
+    conclude,
+};
+
+fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    async move {
+        let (process, disk) = (work.running.process, task(work)?);
+        let record = match outcome {
+            Outcome::Succeeded => {
+                disks::release(work, disk.volume, disk.attachment).await?;
+                VolumeCommand::RecordDetached { process, device: disk.device }
+            }
+            _ => VolumeCommand::RecordDetachFailed { process, device: disk.device, fault: disks::fault(work) },
+        };
+        disks::record(work, record).await.map(drop)
+    }
+    .boxed()
+}
+
+async fn begin(work: &Work) -> Result<Output, StepError> {
+    let (server, _) = still_mine(work).await?;
+    let (disk, project) = (task(work)?, &server.request.project);
+    match work.house.volumes.begin_detaching(disk.volume, work.meta.clone()).await {
+        // Begun before a crash.
+        Err(PortError::Invalid(reason)) => match work.house.volumes.find(disk.volume, project, true).await {
+            Ok(info) if info.status == "detaching" => Ok(Output::Nothing),
+            _ => Err(PortError::Invalid(reason).into()),
+        },
+        result => result.map(|()| Output::Nothing).map_err(StepError::from),
+    }
+}
+
+async fn keep(work: &Work) -> Result<(), StepError> {
+    let Some((server, _)) = mine(work).await? else { return Ok(()) };
+    disks::roll_detaching(work, task(work)?.volume, &server.request.project).await
+}
+
+async fn pull(work: &Work) -> Result<Output, StepError> {
+    let (server, device) = still_mine(work).await?;
+    let (host, _) = host(&server)?;
+    let Some(connection) = device.connection else { return Ok(Output::Nothing) };
+    let driver = work.driver(host)?;
+    disks::told_or_gone(driver.detach_disk(work.instance_id(), &connection.serial).await)?;
+    Ok(Output::Nothing)
+}
+
+async fn plug(work: &Work) -> Result<(), StepError> {
+    let Some((server, device)) = mine(work).await? else { return Ok(()) };
+    let (host, _) = host(&server)?;
+    let Some(connection) = &device.connection else { return Ok(()) };
+    if !work.host_answers(host)? {
+        return Ok(());
+    }
+    let disk = disks::volume_disk(&server, &device, connection);
+    disks::told_or_gone(work.driver(host)?.attach_disk(work.instance_id(), &disk).await)
+}

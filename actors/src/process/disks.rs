@@ -1,0 +1,153 @@
+//! What several processes do with a server's volumes.
+
+use chronova_events::ids::{AttachmentId, HostId, ProjectId, VolumeId};
+use chronova_events::instance::{Alive, BlockConnection, BlockDevice, DiskWork, FaultInfo, Ongoing};
+use chronova_events::process::{DiskTask, Task};
+use chronova_hypervisor::driver::{DriverError, DriverResult};
+use chronova_hypervisor::guest::VolumeDisk;
+
+use super::definition::{StepError, Work};
+use crate::aggregate::CommandError;
+use crate::instance::{InstanceAggregate, InstanceCommand, InstanceReject, VolumeCommand, disks};
+use crate::ports::{Connection, PortError};
+
+/// As the log keeps it.
+pub(super) fn recorded(connection: Connection) -> BlockConnection {
+    let Connection { pool, volume, format, serial, readonly, shareable } = connection;
+    BlockConnection { pool, volume, format, serial, readonly, shareable }
+}
+
+/// A volume as the driver wants it.
+pub(super) fn volume_disk(server: &Alive, device: &BlockDevice, connection: &BlockConnection) -> VolumeDisk {
+    let bootable = device.boot_index.filter(|_| server.is_volume_backed());
+    VolumeDisk {
+        serial: connection.serial.clone(),
+        pool: connection.pool.clone(),
+        volume: connection.volume.clone(),
+        format: connection.format.clone(),
+        readonly: connection.readonly,
+        shareable: connection.shareable,
+        device: disks::name_of(device).unwrap_or("vdz").to_owned(),
+        bus: disks::bus(server.hardware_image(), device),
+        kind: device.device_type.clone().unwrap_or_else(|| "disk".to_owned()),
+        boot_order: bootable.map(|index| index + 1),
+    }
+}
+
+/// The volumes that a guest is to have when it is made, in the order of their names.
+pub(super) fn volumes(server: &Alive) -> Vec<VolumeDisk> {
+    let has = |work: Option<DiskWork>| !matches!(work, Some(DiskWork::Attaching(_)));
+    let mut volumes: Vec<VolumeDisk> = server
+        .disks
+        .iter()
+        .filter(|disk| has(disk.work) && disk.device.is_volume())
+        .filter_map(|disk| Some(volume_disk(server, &disk.device, disk.device.connection.as_ref()?)))
+        .collect();
+    volumes.sort_by(|a, b| {
+        (a.boot_order.is_none(), a.boot_order, &a.device).cmp(&(b.boot_order.is_none(), b.boot_order, &b.device))
+    });
+    volumes
+}
+
+/// The disk that the process works on.
+pub(super) fn task(work: &Work) -> Result<DiskTask, StepError> {
+    match work.running.task {
+        Task::AttachVolume(disk) | Task::DetachVolume(disk) | Task::SwapVolume { disk, .. } => Ok(disk),
+        _ => Err(StepError::fatal(500, "This process works on no disk.", "")),
+    }
+}
+
+/// The server and the disk, as long as it is this process's turn with it.
+pub(super) async fn mine(work: &Work) -> Result<Option<(Alive, BlockDevice)>, StepError> {
+    let id = task(work)?.device;
+    let Some(server) = work.server().await? else { return Ok(None) };
+    if matches!(server.ongoing, Some(Ongoing::Delete { .. })) {
+        return Ok(None);
+    }
+    let process = work.running.process;
+    let disk = server.disks.iter().find(|disk| disk.device.id == id);
+    let device = disk.filter(|disk| disk.work.map(|work| work.process()) == Some(process));
+    let device = device.map(|disk| disk.device.clone());
+    Ok(device.map(|device| (server, device)))
+}
+
+/// As [`mine`], for what cannot go on otherwise.
+pub(super) async fn still_mine(work: &Work) -> Result<(Alive, BlockDevice), StepError> {
+    mine(work).await?.ok_or_else(|| StepError::fatal(409, "The server is being deleted.", ""))
+}
+
+pub(super) fn host(server: &Alive) -> Result<(HostId, String), StepError> {
+    let placed = server.placement.as_ref().ok_or_else(|| StepError::fatal(500, "The server has no host.", ""))?;
+    Ok((placed.host, placed.hostname.clone()))
+}
+
+/// Ends an attachment; what the volume service has against it does not stop whoever gives things back.
+pub(super) async fn release(work: &Work, volume: VolumeId, attachment: AttachmentId) -> Result<(), StepError> {
+    match work.house.volumes.release(volume, attachment, work.meta.clone()).await {
+        Err(PortError::Unavailable(reason)) => Err(StepError::Again(reason)),
+        Err(error) => {
+            tracing::warn!(%volume, %attachment, %error, "an attachment could not be ended");
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Deletes a volume that ends with its server, or that was made in vain. Nova lets go of one that cannot be deleted, too.
+pub(super) async fn delete(work: &Work, volume: VolumeId) -> Result<(), StepError> {
+    match work.house.volumes.delete(volume, work.meta.clone()).await {
+        Err(PortError::Unavailable(reason)) => Err(StepError::Again(reason)),
+        Err(error) => {
+            tracing::warn!(%volume, %error, "a volume that was to end with its server stays");
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+/// The volume is free or was never taken by this process.
+pub(super) async fn roll_detaching(work: &Work, volume: VolumeId, project: &ProjectId) -> Result<(), StepError> {
+    match work.house.volumes.find(volume, project, true).await {
+        Ok(info) if info.status == "detaching" => {}
+        Err(PortError::Unavailable(reason)) => return Err(StepError::Again(reason)),
+        _ => return Ok(()),
+    }
+    match work.house.volumes.roll_detaching(volume, work.meta.clone()).await {
+        Err(PortError::Unavailable(reason)) => Err(StepError::Again(reason)),
+        _ => Ok(()),
+    }
+}
+
+/// What a guest or a host says to a change of its disks.
+pub(super) fn told(result: DriverResult<()>) -> Result<(), StepError> {
+    match result {
+        Ok(()) => Ok(()),
+        Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
+        // No other host can do it, so there is nothing to try elsewhere.
+        Err(error) => Err(StepError::fatal(500, "The hypervisor refused.", &error.to_string())),
+    }
+}
+
+/// As [`told`], for what takes a disk away: a guest that is gone has none.
+pub(super) fn told_or_gone(result: DriverResult<()>) -> Result<(), StepError> {
+    match result {
+        Err(DriverError::NoSuchGuest(_)) => Ok(()),
+        other => told(other),
+    }
+}
+
+/// Records; `false`: nobody waits for it any more.
+pub(super) async fn record(work: &Work, command: VolumeCommand) -> Result<bool, StepError> {
+    let command = InstanceCommand::Volume(command);
+    match work.house.gateway.send::<InstanceAggregate>(&work.instance_id(), command, work.meta.clone()).await {
+        Ok(_) => Ok(true),
+        Err(CommandError::Rejected(InstanceReject::NotFound | InstanceReject::Superseded)) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Why the process failed.
+pub(super) fn fault(work: &Work) -> FaultInfo {
+    let failure = work.running.failure.as_ref().map(|failure| failure.fault.clone());
+    failure.unwrap_or_else(|| StepError::Again("called off".to_owned()).fault())
+}

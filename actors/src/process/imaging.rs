@@ -1,0 +1,93 @@
+//! From a guest's disk to an image: what snapshots, backups and shelving share.
+//!
+//! The image exists before the process does, without bytes, so that whoever asked can be told its id. The disk is copied
+//! on its host first, into one file there, and that file is sent to the image service: agentless, both through the
+//! driver.
+
+use chronova_events::ids::ImageId;
+use chronova_events::instance::{Alive, WorkStage};
+use chronova_hypervisor::driver::DriverError;
+use chronova_hypervisor::guest::Quiesce;
+
+use super::definition::{StepError, Work};
+use super::turn;
+use crate::ports::PortError;
+
+/// Copies the disk on the server's host.
+pub(super) async fn copy_disk(work: &Work, image: ImageId) -> Result<(), StepError> {
+    let server = turn::still_mine(work).await?;
+    let placed = server.placement.as_ref().ok_or_else(no_host)?;
+    turn::advance(work, WorkStage::PendingUpload).await?;
+    let driver = work.driver(placed.host)?;
+    match driver.copy_root(work.instance_id(), image, quiesce(&server)).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
+        Err(error) => Err(final_word(error.into())),
+    }
+}
+
+/// Sends the copy to the image service.
+pub(super) async fn upload(work: &Work, image: ImageId) -> Result<(), StepError> {
+    let server = turn::still_mine(work).await?;
+    let placed = server.placement.as_ref().ok_or_else(no_host)?;
+    turn::advance(work, WorkStage::Uploading).await?;
+    let driver = work.driver(placed.host)?;
+    let bytes = match driver.read_copy(work.instance_id(), image).await {
+        Ok(bytes) => bytes,
+        Err(error) if error.is_transient() => return Err(StepError::Again(error.to_string())),
+        Err(error) => return Err(final_word(error.into())),
+    };
+    Ok(work.house.images.upload(image, bytes, work.meta.clone()).await?)
+}
+
+/// Removes the copy from the host. A host that does not answer removes it with the guest.
+pub(super) async fn drop_copy(work: &Work, image: ImageId) -> Result<(), StepError> {
+    let Some(placed) = work.server().await?.and_then(|server| server.placement) else { return Ok(()) };
+    if !work.host_answers(placed.host)? {
+        return Ok(());
+    }
+    match work.driver(placed.host)?.remove_copy(work.instance_id(), image).await {
+        Ok(()) | Err(DriverError::NoSuchGuest(_) | DriverError::Unreachable(_)) => Ok(()),
+        Err(error) => Err(StepError::Again(error.to_string())),
+    }
+}
+
+/// Deletes an image that came to nothing, or is needed no more. One that somebody protected stays.
+pub(super) async fn drop_image(work: &Work, image: ImageId) -> Result<(), StepError> {
+    match work.house.images.delete(image, work.meta.clone()).await {
+        Ok(()) | Err(PortError::NotFound(_)) => Ok(()),
+        Err(PortError::Unavailable(reason)) => Err(StepError::Again(reason)),
+        Err(error) => {
+            tracing::warn!(%image, %error, "an image that is needed no more cannot be deleted");
+            Ok(())
+        }
+    }
+}
+
+/// Nova: a guest with an agent is brought to rest, and one whose image says so is not copied otherwise.
+fn quiesce(server: &Alive) -> Quiesce {
+    match (is_set(server, "os_require_quiesce"), is_set(server, "hw_qemu_guest_agent")) {
+        (true, _) => Quiesce::Required,
+        (false, true) => Quiesce::IfPossible,
+        (false, false) => Quiesce::No,
+    }
+}
+
+/// Whether an image property says yes, as oslo reads it.
+pub(super) fn is_set(server: &Alive, property: &str) -> bool {
+    let properties = server.request.image.iter().flat_map(|image| image.properties.iter());
+    let value = properties.into_iter().find(|(name, _)| name == property).map(|(_, value)| value.to_ascii_lowercase());
+    value.is_some_and(|value| matches!(value.trim(), "1" | "t" | "true" | "on" | "y" | "yes"))
+}
+
+pub(super) fn no_host() -> StepError {
+    StepError::fatal(500, "The server has no host.", "")
+}
+
+/// There is no other host on which this guest could be copied.
+pub(super) fn final_word(error: StepError) -> StepError {
+    match error {
+        StepError::Elsewhere(fault) => StepError::Fatal(fault),
+        other => other,
+    }
+}

@@ -1,0 +1,61 @@
+//! Takes a shelved server off its host. Goes forward only: each step is tried until it succeeds.
+//!
+//! | step | does |
+//! |---|---|
+//! | `destroy_guest` | removes domain and disks; a host that is down does it when it is back |
+//! | `unbind_network` | takes the ports off the host; they stay the server's |
+//! | `release_claim` | gives the resources back to the ledger |
+//!
+//! The room in the quota stays: the server is there, and may come back.
+
+use chronova_events::instance::Alive;
+use chronova_events::process::{Outcome, Output};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::definition::{Definition, Step, StepError, Work};
+use super::{build_instance, guest, turn};
+use crate::instance::work::End;
+
+pub const DEFINITION: Definition = Definition {
+    name: "offload",
+    steps: &[
+        Step { name: "destroy_guest", run: |work| destroy_guest(work).boxed(), undo: None },
+        Step { name: "unbind_network", run: |work| unbind_network(work).boxed(), undo: None },
+        Step { name: "release_claim", run: |work| release_claim(work).boxed(), undo: None },
+    ],
+    undoes: false,
+    max_attempts: |_| 1,
+    conclude,
+};
+
+fn conclude(work: &Work, _: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    turn::end(work, End::Offloaded).boxed()
+}
+
+async fn destroy_guest(work: &Work) -> Result<Output, StepError> {
+    if let Some(placed) = turn::mine(work).await?.and_then(|server| server.placement) {
+        guest::destroy(work, placed.host).await?;
+    }
+    Ok(Output::Nothing)
+}
+
+async fn unbind_network(work: &Work) -> Result<Output, StepError> {
+    if let Some(server) = turn::mine(work).await? {
+        unbind(work, &server).await?;
+    }
+    Ok(Output::Nothing)
+}
+
+/// The ports are on no host.
+pub(super) async fn unbind(work: &Work, server: &Alive) -> Result<(), StepError> {
+    let zone = server.placement.as_ref().map_or("", |placed| &placed.availability_zone);
+    Ok(work.house.networks.rebind(work.instance_id(), None, zone, work.meta.clone()).await?)
+}
+
+async fn release_claim(work: &Work) -> Result<Output, StepError> {
+    if turn::mine(work).await?.is_some() {
+        build_instance::release_claim(work).await?;
+    }
+    Ok(Output::Nothing)
+}

@@ -1,0 +1,91 @@
+//! Starts a server from another disk, beside which its own ones can be repaired.
+//!
+//! | step | does | undone by |
+//! |---|---|---|
+//! | `prepare_host` | rescue image into the host's cache; networks and filters on the host | (kept: a cache, and shared) |
+//! | `power_off` | switches the guest off | starting it, if it ran |
+//! | `rescue` | makes the rescue disk, defines the guest with it, starts it | its own definition; off if it was off |
+
+use chronova_events::instance::{Alive, Phase};
+use chronova_events::process::{Outcome, Output};
+use chronova_hypervisor::driver::{DriverError, ImageSource, StopMode};
+use chronova_hypervisor::guest::Renew;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use std::sync::Arc;
+
+use super::definition::{Definition, Step, StepError, Work};
+use super::{guest, imaging, turn};
+use crate::instance::work::End;
+
+pub const DEFINITION: Definition = Definition {
+    name: "rescue",
+    steps: &[
+        Step { name: "prepare_host", run: |work| prepare_host(work).boxed(), undo: None },
+        Step { name: "power_off", run: |work| power_off(work).boxed(), undo: Some(|work| power_on(work).boxed()) },
+        Step { name: "rescue", run: |work| rescue(work).boxed(), undo: Some(|work| put_back(work).boxed()) },
+    ],
+    undoes: true,
+    max_attempts: |_| 1,
+    conclude,
+};
+
+fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    turn::conclude(work, outcome, End::Rescued, End::RescueFailed)
+}
+
+async fn prepare_host(work: &Work) -> Result<Output, StepError> {
+    let server = turn::still_mine(work).await?;
+    let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
+    if let Some(image) = &server.rescue {
+        let source: Arc<dyn ImageSource> = Arc::new(guest::Source(Arc::clone(&work.house.images)));
+        work.driver(placed.host)?.ensure_image(&guest::image_ref(image), source).await?;
+    }
+    guest::connect(work, placed.host, &server).await?;
+    Ok(Output::Nothing)
+}
+
+async fn power_off(work: &Work) -> Result<Output, StepError> {
+    let server = turn::still_mine(work).await?;
+    let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
+    let mode = guest::graceful(work, &server);
+    match work.driver(placed.host)?.stop(work.instance_id(), mode).await {
+        Ok(()) | Err(DriverError::NoSuchGuest(_)) => Ok(Output::Nothing),
+        Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
+        Err(error) => Err(imaging::final_word(error.into())),
+    }
+}
+
+async fn power_on(work: &Work) -> Result<(), StepError> {
+    let Some(server) = turn::mine(work).await? else { return Ok(()) };
+    guest::start_again(work, &server).await
+}
+
+async fn rescue(work: &Work) -> Result<Output, StepError> {
+    let server = turn::still_mine(work).await?;
+    let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
+    guest::reshape(work, placed.host, &server, Renew::Nothing, server.rescue.as_ref()).await?;
+    Ok(Output::Nothing)
+}
+
+/// As it was before: from its own disk, and running if it ran.
+async fn put_back(work: &Work) -> Result<(), StepError> {
+    let Some(server) = turn::mine(work).await? else { return Ok(()) };
+    let Some(placed) = &server.placement else { return Ok(()) };
+    if !work.host_answers(placed.host)? {
+        return Ok(());
+    }
+    match back(work, placed.host, &server).await {
+        Err(error) => Err(StepError::Again(error.fault().details)),
+        Ok(()) => Ok(()),
+    }
+}
+
+async fn back(work: &Work, host: chronova_events::ids::HostId, server: &Alive) -> Result<(), StepError> {
+    guest::connect(work, host, server).await?;
+    guest::reshape(work, host, server, Renew::Nothing, None).await?;
+    if !matches!(server.phase, Phase::Active { .. }) {
+        work.driver(host)?.stop(work.instance_id(), StopMode::Hard).await?;
+    }
+    Ok(())
+}

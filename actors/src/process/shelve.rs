@@ -1,0 +1,108 @@
+//! Puts a server away: off, its disk kept as an image.
+//!
+//! | step | does | undone by |
+//! |---|---|---|
+//! | `keep_image` | nothing: the image is there, without bytes | deleting it |
+//! | `power_off` | switches the guest off | starting it, if it ran |
+//! | `copy_disk` | copies the disk on its host | removing the copy |
+//! | `upload` | sends the copy to the image service | (with the image) |
+//! | `clean_up` | removes the copy | (nothing is left) |
+//!
+//! Where shelved servers leave their hosts at once, that is asked for as soon as the server is shelved.
+
+use std::time::Duration;
+
+use chronova_events::ids::{ImageId, ProcessId};
+use chronova_events::instance::Phase;
+use chronova_events::process::{Outcome, Output, Task};
+use chronova_hypervisor::driver::StopMode;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::definition::{Definition, Step, StepError, Work, settled};
+use super::{guest, imaging, turn};
+use crate::instance::work::{End, WorkCommand};
+use crate::instance::{InstanceAggregate, InstanceCommand};
+
+pub const DEFINITION: Definition = Definition {
+    name: "shelve",
+    steps: &[
+        Step { name: "keep_image", run: turn::nothing, undo: Some(|work| drop_image(work).boxed()) },
+        Step { name: "power_off", run: |work| power_off(work).boxed(), undo: Some(|work| power_on(work).boxed()) },
+        Step { name: "copy_disk", run: |work| copy_disk(work).boxed(), undo: Some(|work| drop_copy(work).boxed()) },
+        Step { name: "upload", run: |work| upload(work).boxed(), undo: None },
+        Step { name: "clean_up", run: |work| clean_up(work).boxed(), undo: None },
+    ],
+    undoes: true,
+    max_attempts: |_| 1,
+    conclude,
+};
+
+fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    async move {
+        let Some(image) = image(work) else { return Ok(()) };
+        if outcome != Outcome::Succeeded {
+            return turn::end(work, End::ShelveFailed(turn::fault(work))).await;
+        }
+        turn::end(work, End::Shelved { image }).await?;
+        if work.house.options.shelved_offload == Some(Duration::ZERO) {
+            let process = ProcessId::derive(work.running.process.0, "offload");
+            let offload = InstanceCommand::Work(Box::new(WorkCommand::OffloadDue { process, shelved_by: None }));
+            let gateway = &work.house.gateway;
+            settled(gateway.send::<InstanceAggregate>(&work.instance_id(), offload, work.meta.clone()).await)?;
+        }
+        Ok(())
+    }
+    .boxed()
+}
+
+fn image(work: &Work) -> Option<ImageId> {
+    match work.running.task {
+        Task::Shelve { image, .. } => Some(image),
+        _ => None,
+    }
+}
+
+async fn drop_image(work: &Work) -> Result<(), StepError> {
+    let Some(image) = image(work) else { return Ok(()) };
+    imaging::drop_image(work, image).await
+}
+
+async fn power_off(work: &Work) -> Result<Output, StepError> {
+    let server = turn::still_mine(work).await?;
+    let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
+    let mode = match server.phase {
+        Phase::Active { .. } => guest::graceful(work, &server),
+        // One that stands still hears nothing.
+        _ => StopMode::Hard,
+    };
+    match work.driver(placed.host)?.stop(work.instance_id(), mode).await {
+        Ok(()) => Ok(Output::Nothing),
+        Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
+        Err(error) => Err(imaging::final_word(error.into())),
+    }
+}
+
+async fn power_on(work: &Work) -> Result<(), StepError> {
+    let Some(server) = turn::mine(work).await? else { return Ok(()) };
+    guest::start_again(work, &server).await
+}
+
+async fn copy_disk(work: &Work) -> Result<Output, StepError> {
+    let Some(image) = image(work) else { return Ok(Output::Nothing) };
+    imaging::copy_disk(work, image).await.map(|()| Output::Nothing)
+}
+
+async fn drop_copy(work: &Work) -> Result<(), StepError> {
+    let Some(image) = image(work) else { return Ok(()) };
+    imaging::drop_copy(work, image).await
+}
+
+async fn upload(work: &Work) -> Result<Output, StepError> {
+    let Some(image) = image(work) else { return Ok(Output::Nothing) };
+    imaging::upload(work, image).await.map(|()| Output::Nothing)
+}
+
+async fn clean_up(work: &Work) -> Result<Output, StepError> {
+    drop_copy(work).await.map(|()| Output::Nothing)
+}

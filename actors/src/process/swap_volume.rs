@@ -1,0 +1,146 @@
+//! Puts another volume in the place of one of a server's, with its content, while the guest goes on.
+//!
+//! | step | does | undone by |
+//! |---|---|---|
+//! | `begin_detaching` | tells the volume service that the guest is about to lose the old volume | telling it otherwise |
+//! | `reserve_volume` | keeps the new volume for the server | ending its attachment |
+//! | `connect_volume` | asks how the server's host reaches it | (with the attachment) |
+//! | `exchange_disk` | copies, then lets the guest go on with the copy | copying back |
+//!
+//! The old volume is given back when nothing is undone any more: that is how the process concludes.
+
+use chronova_events::ids::{AttachmentId, VolumeId};
+use chronova_events::instance::{BlockConnection, BlockDevice, BlockSource};
+use chronova_events::process::{Outcome, Output, Task};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::definition::{Definition, Step, StepError, Work};
+use super::disks::{self, host, mine, recorded, still_mine, task};
+use crate::instance::VolumeCommand;
+use crate::ports::PortError;
+
+pub const DEFINITION: Definition = Definition {
+    name: "swap_volume",
+    steps: &[
+        Step { name: "begin_detaching", run: |work| begin(work).boxed(), undo: Some(|work| keep(work).boxed()) },
+        Step { name: "reserve_volume", run: |work| reserve(work).boxed(), undo: Some(|work| release(work).boxed()) },
+        Step { name: "connect_volume", run: |work| connect(work).boxed(), undo: None },
+        Step { name: "exchange_disk", run: |work| exchange(work).boxed(), undo: Some(|work| back(work).boxed()) },
+    ],
+    undoes: true,
+    max_attempts: |_| 1,
+    conclude,
+};
+
+fn new(work: &Work) -> Result<(VolumeId, AttachmentId), StepError> {
+    match work.running.task {
+        Task::SwapVolume { new, new_attachment, .. } => Ok((new, new_attachment)),
+        _ => Err(StepError::fatal(500, "This process exchanges no volume.", "")),
+    }
+}
+
+fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    async move {
+        let (process, disk, (volume, attachment)) = (work.running.process, task(work)?, new(work)?);
+        if outcome != Outcome::Succeeded {
+            let failed = VolumeCommand::RecordSwapFailed { process, device: disk.device, fault: disks::fault(work) };
+            return disks::record(work, failed).await.map(drop);
+        }
+        let Some((_, device)) = mine(work).await? else { return settle(work).await };
+        let device = BlockDevice {
+            source: BlockSource::Volume(volume),
+            volume: Some(volume),
+            attachment: Some(attachment),
+            connection: connection(work),
+            ..device
+        };
+        work.house.volumes.complete(volume, attachment, work.meta.clone()).await?;
+        disks::release(work, disk.volume, disk.attachment).await?;
+        match disks::record(work, VolumeCommand::RecordSwapped { process, device: Box::new(device) }).await? {
+            true => Ok(()),
+            false => settle(work).await,
+        }
+    }
+    .boxed()
+}
+
+/// It is not this process's turn any more: recorded before a crash, or the server ends and takes both volumes' places.
+async fn settle(work: &Work) -> Result<(), StepError> {
+    let (disk, (volume, attachment)) = (task(work)?, new(work)?);
+    let has = work.server().await?.is_some_and(|server| server.disk_of(volume).is_some());
+    disks::release(work, disk.volume, disk.attachment).await?;
+    if has { Ok(()) } else { disks::release(work, volume, attachment).await }
+}
+
+async fn begin(work: &Work) -> Result<Output, StepError> {
+    let (server, _) = still_mine(work).await?;
+    let (disk, project) = (task(work)?, &server.request.project);
+    match work.house.volumes.begin_detaching(disk.volume, work.meta.clone()).await {
+        Err(PortError::Invalid(reason)) => match work.house.volumes.find(disk.volume, project, true).await {
+            Ok(info) if info.status == "detaching" => Ok(Output::Nothing),
+            _ => Err(PortError::Invalid(reason).into()),
+        },
+        result => result.map(|()| Output::Nothing).map_err(StepError::from),
+    }
+}
+
+async fn keep(work: &Work) -> Result<(), StepError> {
+    let Some((server, _)) = mine(work).await? else { return Ok(()) };
+    disks::roll_detaching(work, task(work)?.volume, &server.request.project).await
+}
+
+async fn reserve(work: &Work) -> Result<Output, StepError> {
+    still_mine(work).await?;
+    let (volume, attachment) = new(work)?;
+    work.house.volumes.reserve(attachment, volume, work.instance_id(), work.meta.clone()).await?;
+    Ok(Output::Nothing)
+}
+
+async fn release(work: &Work) -> Result<(), StepError> {
+    let (volume, attachment) = new(work)?;
+    disks::release(work, volume, attachment).await
+}
+
+async fn connect(work: &Work) -> Result<Output, StepError> {
+    let (server, device) = still_mine(work).await?;
+    let ((volume, attachment), (_, hostname)) = (new(work)?, host(&server)?);
+    let name = device.device_name.as_deref();
+    let connection = work.house.volumes.connect(volume, attachment, &hostname, name, work.meta.clone()).await?;
+    Ok(Output::Connected(recorded(connection)))
+}
+
+fn connection(work: &Work) -> Option<BlockConnection> {
+    work.running.done.iter().rev().find_map(|record| match &record.output {
+        Output::Connected(connection) => Some(connection.clone()),
+        _ => None,
+    })
+}
+
+async fn exchange(work: &Work) -> Result<Output, StepError> {
+    let (server, device) = still_mine(work).await?;
+    let (Some(old), Some(new)) = (&device.connection, connection(work)) else {
+        return Err(StepError::fatal(500, "The volume is not connected.", ""));
+    };
+    let disk = disks::volume_disk(&server, &device, &new);
+    let driver = work.driver(host(&server)?.0)?;
+    disks::told(driver.swap_disk(work.instance_id(), &old.serial, &disk).await)?;
+    Ok(Output::Nothing)
+}
+
+/// Whatever the guest has now, in the end it has the old one.
+async fn back(work: &Work) -> Result<(), StepError> {
+    let Some((server, device)) = mine(work).await? else { return Ok(()) };
+    let (Some(old), Some(new)) = (&device.connection, connection(work)) else { return Ok(()) };
+    let (host, _) = host(&server)?;
+    if !work.host_answers(host)? {
+        return Ok(());
+    }
+    let driver = work.driver(host)?;
+    let has_new = driver.disks(work.instance_id()).await.is_ok_and(|serials| serials.contains(&new.serial));
+    if !has_new {
+        return Ok(());
+    }
+    let disk = disks::volume_disk(&server, &device, old);
+    disks::told_or_gone(driver.swap_disk(work.instance_id(), &new.serial, &disk).await)
+}

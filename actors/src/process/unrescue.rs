@@ -1,0 +1,34 @@
+//! Ends a rescue: the server is started from its own disk again.
+//!
+//! | step | does | undone by |
+//! |---|---|---|
+//! | `unrescue` | its own definition, no rescue disk, start | (nothing: it can be asked for again) |
+
+use chronova_events::process::{Outcome, Output};
+use chronova_hypervisor::guest::Renew;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::definition::{Definition, Step, StepError, Work};
+use super::{guest, imaging, turn};
+use crate::instance::work::End;
+
+pub const DEFINITION: Definition = Definition {
+    name: "unrescue",
+    steps: &[Step { name: "unrescue", run: |work| unrescue(work).boxed(), undo: None }],
+    undoes: true,
+    max_attempts: |_| 1,
+    conclude,
+};
+
+fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    turn::conclude(work, outcome, End::Unrescued, End::UnrescueFailed)
+}
+
+async fn unrescue(work: &Work) -> Result<Output, StepError> {
+    let server = turn::still_mine(work).await?;
+    let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
+    guest::connect(work, placed.host, &server).await?;
+    guest::reshape(work, placed.host, &server, Renew::Nothing, None).await?;
+    Ok(Output::Nothing)
+}

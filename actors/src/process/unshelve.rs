@@ -1,0 +1,154 @@
+//! Brings a shelved server back: on its host, or, when it left that, on whichever host the scheduler chooses.
+//!
+//! | step | does | undone by |
+//! |---|---|---|
+//! | `claim_host` | chooses a host and claims its resources, unless the server is on one | release, record |
+//! | `bind_network` | takes the ports to the host | taking them off |
+//! | `prepare_host` | the shelved disk into the host's cache; networks and filters | (kept: a cache, and shared) |
+//! | `spawn_guest` | a disk made of the shelved one, domain, start | destroying the guest; off, if it was on its host |
+//!
+//! The image goes last, when nothing can be undone any more: it is the only copy of the server's disk until then.
+//! A host that fails is given up and another tried, as with a build.
+
+use std::sync::Arc;
+
+use chronova_events::ids::HostId;
+use chronova_events::instance::{Alive, WorkStage};
+use chronova_events::process::{Outcome, Output};
+use chronova_hypervisor::driver::{DriverError, ImageSource, StopMode};
+use chronova_hypervisor::guest::Renew;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::definition::{Definition, Step, StepError, Work};
+use super::{build_instance, guest, imaging, offload, turn};
+use crate::instance::work::End;
+use crate::scheduler::Request;
+
+pub const DEFINITION: Definition = Definition {
+    name: "unshelve",
+    steps: &[
+        Step {
+            name: "claim_host",
+            run: |work| claim_host(work).boxed(),
+            undo: Some(|work| release_host(work).boxed()),
+        },
+        Step { name: "bind_network", run: |work| bind_network(work).boxed(), undo: Some(|work| unbind(work).boxed()) },
+        Step { name: "prepare_host", run: |work| prepare_host(work).boxed(), undo: None },
+        Step { name: "spawn_guest", run: |work| spawn_guest(work).boxed(), undo: Some(|work| put_down(work).boxed()) },
+    ],
+    undoes: true,
+    max_attempts: |options| options.max_attempts.max(1),
+    conclude,
+};
+
+fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    async move {
+        if outcome != Outcome::Succeeded {
+            return turn::end(work, End::UnshelveFailed(build_instance::fault(work))).await;
+        }
+        let root = turn::image(work).cloned();
+        let shelved = turn::mine(work).await?.and_then(|server| server.shelved);
+        if let Some(image) = root.as_ref().map(|image| image.id).or(shelved) {
+            imaging::drop_image(work, image).await?;
+        }
+        turn::end(work, End::Unshelved { root }).await
+    }
+    .boxed()
+}
+
+async fn claim_host(work: &Work) -> Result<Output, StepError> {
+    let server = turn::still_mine(work).await?;
+    if let Some(placed) = server.placement.as_ref().filter(|_| !is_away(work, &server)) {
+        return Ok(Output::Host { host: placed.host, hostname: placed.hostname.clone() });
+    }
+    let mut request = Request::of_build(&server.request, &work.running.excluded, &work.house.options.availability_zone);
+    if let Some(image) = server.shelved {
+        request.image = Some(work.house.images.find(image, &server.request.project, true).await?);
+    }
+    build_instance::claim(work, &server, request).await
+}
+
+async fn release_host(work: &Work) -> Result<(), StepError> {
+    match work.server().await?.is_some_and(|server| is_away(work, &server)) {
+        true => build_instance::release_host(work).await,
+        false => Ok(()),
+    }
+}
+
+async fn bind_network(work: &Work) -> Result<Output, StepError> {
+    let server = turn::still_mine(work).await?;
+    let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
+    let (host, zone) = (Some(placed.hostname.as_str()), placed.availability_zone.as_str());
+    work.house.networks.rebind(work.instance_id(), host, zone, work.meta.clone()).await?;
+    Ok(Output::Nothing)
+}
+
+async fn unbind(work: &Work) -> Result<(), StepError> {
+    match work.server().await?.filter(|server| is_away(work, server)) {
+        Some(server) => offload::unbind(work, &server).await,
+        None => Ok(()),
+    }
+}
+
+async fn prepare_host(work: &Work) -> Result<Output, StepError> {
+    let server = turn::still_mine(work).await?;
+    let host = host(&server)?;
+    if !is_away(work, &server) {
+        guest::connect(work, host, &server).await?;
+        return Ok(Output::Nothing);
+    }
+    let gone = || StepError::fatal(404, "The image of the shelved server is gone.", "");
+    let image = work.house.images.find(server.shelved.ok_or_else(gone)?, &server.request.project, true).await?;
+    let source: Arc<dyn ImageSource> = Arc::new(guest::Source(Arc::clone(&work.house.images)));
+    work.driver(host)?.ensure_image(&guest::image_ref(&image), source).await?;
+    guest::connect(work, host, &server).await?;
+    Ok(Output::Image(Box::new(image)))
+}
+
+async fn spawn_guest(work: &Work) -> Result<Output, StepError> {
+    let mut server = turn::still_mine(work).await?;
+    let host = host(&server)?;
+    turn::advance(work, WorkStage::Spawning).await?;
+    if is_away(work, &server) {
+        server.root = turn::image(work).cloned();
+        guest::spawn(work, host, &server).await?;
+        guest::yield_to_delete(work, host).await?;
+        return Ok(Output::Nothing);
+    }
+    match work.driver(host)?.start(work.instance_id()).await {
+        Ok(()) => Ok(Output::Nothing),
+        // It vanished from its host; its disks may well be there.
+        Err(DriverError::NoSuchGuest(_)) => {
+            guest::prepare(work, host, &server).await?;
+            guest::reshape(work, host, &server, Renew::Nothing, None).await?;
+            Ok(Output::Nothing)
+        }
+        Err(error) => Err(imaging::final_word(error.into())),
+    }
+}
+
+async fn put_down(work: &Work) -> Result<(), StepError> {
+    let Some(server) = work.server().await? else { return Ok(()) };
+    let Some(placed) = &server.placement else { return Ok(()) };
+    if is_away(work, &server) {
+        return guest::destroy(work, placed.host).await;
+    }
+    if !work.host_answers(placed.host)? {
+        return Ok(());
+    }
+    match work.driver(placed.host)?.stop(work.instance_id(), StopMode::Hard).await {
+        Ok(()) | Err(DriverError::NoSuchGuest(_) | DriverError::Unreachable(_)) => Ok(()),
+        Err(error) => Err(StepError::Again(error.to_string())),
+    }
+}
+
+/// Whether the server had no host when this process began: if it has one now, this process chose it. Not read from its
+/// state, which a delete or an administrator may have changed meanwhile.
+fn is_away(work: &Work, server: &Alive) -> bool {
+    server.placement.as_ref().is_none_or(|placed| placed.process == work.running.process)
+}
+
+fn host(server: &Alive) -> Result<HostId, StepError> {
+    server.placement.as_ref().map(|placed| placed.host).ok_or_else(imaging::no_host)
+}

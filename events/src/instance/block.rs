@@ -1,0 +1,310 @@
+//! The disks of a server that are volumes, and those that are more than its flavor says.
+//!
+//! A server that was asked for with block device mappings has them recorded in the same breath as itself; one without has
+//! the disks of its image and its flavor, and no record. What is attached later is recorded the same way.
+
+use serde::{Deserialize, Serialize};
+
+use super::payloads::{FaultInfo, ImageSnapshot};
+use crate::ids::{AttachmentId, BlockDeviceId, ImageId, ProcessId, SnapshotId, VolumeId};
+
+/// What a block device's content begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BlockSource {
+    Blank,
+    Image(ImageId),
+    Snapshot(SnapshotId),
+    Volume(VolumeId),
+}
+
+/// Where its content is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BlockPlace {
+    /// On the host's disk.
+    Local,
+    /// On a volume of the volume service.
+    Volume,
+}
+
+/// How the server's host reaches a volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockConnection {
+    /// The libvirt pool, and the volume's name in it.
+    pub pool: String,
+    pub volume: String,
+    /// `raw` or `qcow2`.
+    pub format: String,
+    /// The serial number that the guest sees.
+    pub serial: String,
+    pub readonly: bool,
+    pub shareable: bool,
+}
+
+/// Nova's block device mapping.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockDevice {
+    pub id: BlockDeviceId,
+    pub source: BlockSource,
+    pub place: BlockPlace,
+    /// 0 is the root disk; `None`: it is not booted from.
+    pub boot_index: Option<u32>,
+    /// GiB; MiB of a swap disk.
+    pub size: Option<u32>,
+    /// `swap` makes an empty local disk a swap disk.
+    pub guest_format: Option<String>,
+    /// `disk`, `cdrom`, `lun`.
+    pub device_type: Option<String>,
+    pub disk_bus: Option<String>,
+    /// `/dev/vdb`
+    pub device_name: Option<String>,
+    pub delete_on_termination: bool,
+    pub tag: Option<String>,
+    pub volume_type: Option<String>,
+    /// The volume, from when it is known.
+    pub volume: Option<VolumeId>,
+    /// From when the volume is kept for the server.
+    pub attachment: Option<AttachmentId>,
+    /// From when the server's host was told how to reach it.
+    pub connection: Option<BlockConnection>,
+}
+
+impl BlockDevice {
+    pub fn is_volume(&self) -> bool {
+        self.place == BlockPlace::Volume
+    }
+
+    pub fn is_root(&self) -> bool {
+        self.boot_index == Some(0)
+    }
+
+    pub fn is_swap(&self) -> bool {
+        self.is_blank_local() && self.guest_format.as_deref() == Some("swap")
+    }
+
+    /// An empty disk on the host that is no swap disk.
+    pub fn is_ephemeral(&self) -> bool {
+        self.is_blank_local() && !self.is_swap()
+    }
+
+    fn is_blank_local(&self) -> bool {
+        (self.source, self.place) == (BlockSource::Blank, BlockPlace::Local)
+    }
+}
+
+/// The block devices that a server was asked for with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BlockDevicesMapped {
+    /// In the order asked for, root disk and local disks included.
+    pub devices: Vec<BlockDevice>,
+    /// What the content of a root disk that is a volume came from: it shapes the hardware as an image would.
+    pub image: Option<ImageSnapshot>,
+}
+
+/// The volumes as a build has made, reserved or connected them, or given them back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BlockDevicesPrepared {
+    pub process: ProcessId,
+    pub devices: Vec<BlockDevice>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VolumeAttachRequested {
+    pub process: ProcessId,
+    pub device: BlockDevice,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VolumeAttached {
+    pub process: ProcessId,
+    pub device: BlockDevice,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VolumeAttachFailed {
+    pub process: ProcessId,
+    pub device: BlockDeviceId,
+    pub fault: FaultInfo,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VolumeDetachRequested {
+    pub process: ProcessId,
+    pub device: BlockDeviceId,
+    pub volume: VolumeId,
+    pub attachment: AttachmentId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VolumeDetached {
+    pub process: ProcessId,
+    pub device: BlockDeviceId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VolumeDetachFailed {
+    pub process: ProcessId,
+    pub device: BlockDeviceId,
+    pub fault: FaultInfo,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VolumeSwapRequested {
+    pub process: ProcessId,
+    pub device: BlockDeviceId,
+    pub old: VolumeId,
+    pub old_attachment: AttachmentId,
+    pub new: VolumeId,
+    pub new_attachment: AttachmentId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VolumeSwapped {
+    pub process: ProcessId,
+    /// As it is now.
+    pub device: BlockDevice,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VolumeSwapFailed {
+    pub process: ProcessId,
+    pub device: BlockDeviceId,
+    pub fault: FaultInfo,
+}
+
+/// Whether a volume ends with the server was decided anew.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VolumeDeletionChanged {
+    pub device: BlockDeviceId,
+    pub delete_on_termination: bool,
+}
+
+/// A block device of a server, and what is being done to it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Disk {
+    pub device: BlockDevice,
+    pub work: Option<DiskWork>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DiskWork {
+    Attaching(ProcessId),
+    Detaching(ProcessId),
+    /// Another volume takes its place.
+    Swapping {
+        process: ProcessId,
+        to: VolumeId,
+        attachment: AttachmentId,
+    },
+}
+
+impl DiskWork {
+    pub fn process(&self) -> ProcessId {
+        match self {
+            Self::Attaching(process) | Self::Detaching(process) | Self::Swapping { process, .. } => *process,
+        }
+    }
+}
+
+/// Takes what an event says into a server's disks.
+pub(super) fn evolve(disks: &mut Vec<Disk>, event: &super::InstanceEvent) {
+    use super::InstanceEvent as E;
+    let settled = |device: &BlockDevice| Disk { device: device.clone(), work: None };
+    let find = |disks: &mut Vec<Disk>, id: BlockDeviceId, act: &mut dyn FnMut(&mut Disk)| {
+        disks.iter_mut().filter(|disk| disk.device.id == id).for_each(act);
+    };
+    match event {
+        E::BlockDevicesMapped(mapped) => *disks = mapped.devices.iter().map(settled).collect(),
+        E::BlockDevicesPrepared(prepared) => *disks = prepared.devices.iter().map(settled).collect(),
+        E::VolumeAttachRequested(asked) => {
+            disks.push(Disk { device: asked.device.clone(), work: Some(DiskWork::Attaching(asked.process)) });
+        }
+        E::VolumeAttached(attached) => {
+            find(disks, attached.device.id, &mut |disk| *disk = settled(&attached.device));
+        }
+        E::VolumeAttachFailed(failed) => disks.retain(|disk| disk.device.id != failed.device),
+        E::VolumeDetachRequested(asked) => {
+            find(disks, asked.device, &mut |disk| disk.work = Some(DiskWork::Detaching(asked.process)));
+        }
+        E::VolumeDetached(detached) => disks.retain(|disk| disk.device.id != detached.device),
+        E::VolumeDetachFailed(failed) => find(disks, failed.device, &mut |disk| disk.work = None),
+        E::VolumeSwapRequested(asked) => {
+            let (process, to, attachment) = (asked.process, asked.new, asked.new_attachment);
+            let work = DiskWork::Swapping { process, to, attachment };
+            find(disks, asked.device, &mut |disk| disk.work = Some(work));
+        }
+        E::VolumeSwapped(swapped) => {
+            find(disks, swapped.device.id, &mut |disk| *disk = settled(&swapped.device));
+        }
+        E::VolumeSwapFailed(failed) => find(disks, failed.device, &mut |disk| disk.work = None),
+        E::VolumeDeletionChanged(changed) => {
+            let wanted = changed.delete_on_termination;
+            find(disks, changed.device, &mut |disk| disk.device.delete_on_termination = wanted);
+        }
+        _ => {}
+    }
+}
+
+/// One example of each.
+pub(super) fn samples() -> Vec<super::InstanceEvent> {
+    let uuid = uuid::Uuid::from_u128;
+    let process = ProcessId(uuid(2));
+    let fault = || FaultInfo { code: 500, message: "The hypervisor refused.".into(), details: "no such disk".into() };
+    let id = BlockDeviceId(uuid(30));
+    let (volume, attachment) = (VolumeId(uuid(31)), AttachmentId(uuid(32)));
+    let device = BlockDevice {
+        id,
+        source: BlockSource::Volume(volume),
+        place: BlockPlace::Volume,
+        boot_index: Some(0),
+        size: Some(10),
+        guest_format: None,
+        device_type: Some("disk".into()),
+        disk_bus: Some("virtio".into()),
+        device_name: Some("/dev/vda".into()),
+        delete_on_termination: true,
+        tag: Some("root".into()),
+        volume_type: Some("fast".into()),
+        volume: Some(volume),
+        attachment: Some(attachment),
+        connection: Some(BlockConnection {
+            pool: "volumes".into(),
+            volume: "volume-1".into(),
+            format: "raw".into(),
+            serial: volume.to_string(),
+            readonly: false,
+            shareable: true,
+        }),
+    };
+    let local = |source| BlockDevice {
+        source,
+        place: BlockPlace::Local,
+        boot_index: None,
+        guest_format: Some("swap".into()),
+        volume: None,
+        attachment: None,
+        connection: None,
+        ..device.clone()
+    };
+    let devices = vec![
+        device.clone(),
+        local(BlockSource::Blank),
+        local(BlockSource::Image(ImageId(uuid(3)))),
+        local(BlockSource::Snapshot(SnapshotId(uuid(33)))),
+    ];
+    let (new, new_attachment) = (VolumeId(uuid(34)), AttachmentId(uuid(35)));
+    vec![
+        BlockDevicesMapped { devices: devices.clone(), image: None }.into(),
+        BlockDevicesPrepared { process, devices }.into(),
+        VolumeAttachRequested { process, device: device.clone() }.into(),
+        VolumeAttached { process, device: device.clone() }.into(),
+        VolumeAttachFailed { process, device: id, fault: fault() }.into(),
+        VolumeDetachRequested { process, device: id, volume, attachment }.into(),
+        VolumeDetached { process, device: id }.into(),
+        VolumeDetachFailed { process, device: id, fault: fault() }.into(),
+        VolumeSwapRequested { process, device: id, old: volume, old_attachment: attachment, new, new_attachment }
+            .into(),
+        VolumeSwapped { process, device }.into(),
+        VolumeSwapFailed { process, device: id, fault: fault() }.into(),
+        VolumeDeletionChanged { device: id, delete_on_termination: false }.into(),
+    ]
+}

@@ -1,0 +1,61 @@
+//! A server made anew on its host: same id, same ports, same claim; other disks.
+
+use serde::{Deserialize, Serialize};
+
+use super::payloads::{DiskConfig, FaultInfo, ImageSnapshot, KeySnapshot, Pairs};
+use crate::ids::ProcessId;
+
+/// What the server is from now on: what was said, and what it was where nothing was said.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RebuildRequested {
+    pub process: ProcessId,
+    pub image: ImageSnapshot,
+    /// Whether the server was made from another image before.
+    pub other_image: bool,
+    /// Whether the ephemeral disk and the swap disk stay as they are.
+    pub preserve_ephemeral: bool,
+    pub name: String,
+    pub hostname: String,
+    pub description: Option<String>,
+    pub key: Option<KeySnapshot>,
+    pub user_data: Option<String>,
+    pub metadata: Pairs,
+    pub trusted_certs: Vec<String>,
+    pub disk_config: DiskConfig,
+    pub access_ip_v4: Option<String>,
+    pub access_ip_v6: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rebuilt {
+    pub process: ProcessId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RebuildFailed {
+    pub process: ProcessId,
+    pub fault: FaultInfo,
+}
+
+/// One example of each.
+pub(super) fn samples() -> Vec<super::InstanceEvent> {
+    let process = ProcessId(uuid::Uuid::from_u128(2));
+    let fault = FaultInfo { code: 500, message: "The hypervisor refused.".into(), details: "no room".into() };
+    let requested = RebuildRequested {
+        process,
+        image: super::payloads::sample_image(),
+        other_image: true,
+        preserve_ephemeral: true,
+        name: "web-2".into(),
+        hostname: "web-2".into(),
+        description: Some("back end".into()),
+        key: Some(KeySnapshot { name: "k".into(), kind: "ssh".into(), public_key: "ssh-ed25519 AAAA".into() }),
+        user_data: Some("IyEvYmluL3No".into()),
+        metadata: vec![("role".into(), "db".into())],
+        trusted_certs: vec!["674736e3-f25c-405c-8362-bbf991e0ce0a".into()],
+        disk_config: DiskConfig::Auto,
+        access_ip_v4: Some("192.0.2.1".into()),
+        access_ip_v6: None,
+    };
+    vec![requested.into(), Rebuilt { process }.into(), RebuildFailed { process, fault }.into()]
+}

@@ -1,0 +1,187 @@
+//! Which events a stream has: the index, and what is not in it yet.
+//!
+//! An index that is kept in each transaction costs a page for nearly every event, since the streams written to at the same
+//! time lie far apart in it: twenty times the bytes of the event itself. So the index is a table of its own that follows: the
+//! writer adds some thousand events at once, in its order, and each page is written once for all of its new entries. What it
+//! has not added yet is known here, in memory, to readers of this process; others look at those few events themselves.
+//!
+//! The index is complete up to a position that is written with it. It holds nothing that is not in the events: after a crash
+//! the rest is added when the log is opened.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::row::{signed, unsigned};
+use super::schema::bound;
+use crate::envelope::{Position, Recorded, Revision, StreamId};
+
+/// Events that are added at once.
+pub(super) const STEP: usize = 8_192;
+
+pub(super) const LAYOUT: &str = "
+CREATE TABLE events_by_stream (
+    stream INTEGER NOT NULL,
+    revision INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    PRIMARY KEY (stream, revision)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE indexed (one INTEGER PRIMARY KEY CHECK (one = 1), position INTEGER NOT NULL) STRICT;
+INSERT INTO indexed VALUES (1, 0);
+";
+
+/// Up to where the index is complete.
+pub(super) fn until(connection: &Connection) -> rusqlite::Result<Position> {
+    connection
+        .prepare_cached("SELECT position FROM indexed")?
+        .query_row([], |row| row.get(0))
+        .map(|position| Position(unsigned(position)))
+}
+
+/// Adds the events up to `head`, in one transaction.
+pub(super) fn extend(connection: &Connection, head: Position) -> rusqlite::Result<()> {
+    let transaction = connection.unchecked_transaction()?;
+    let from = until(&transaction)?;
+    if from >= head {
+        return Ok(());
+    }
+    transaction
+        .prepare_cached(
+            "INSERT INTO events_by_stream SELECT stream, revision, position FROM events \
+             WHERE position > ?1 AND position <= ?2 ORDER BY stream, revision",
+        )?
+        .execute([bound(from.0), bound(head.0)])?;
+    transaction.prepare_cached("UPDATE indexed SET position = ?1")?.execute([signed(head.0)])?;
+    transaction.commit()
+}
+
+/// The revision of the stream's last event in the index.
+pub(super) fn last(connection: &Connection, stream: i64) -> rusqlite::Result<u64> {
+    connection
+        .prepare_cached("SELECT coalesce(max(revision), 0) FROM events_by_stream WHERE stream = ?1")?
+        .query_row([stream], |row| row.get(0))
+        .map(unsigned)
+}
+
+/// The revision of the stream's last event, for those who do not know what the index does not have.
+pub(super) fn reached(connection: &Connection, stream: i64) -> rusqlite::Result<u64> {
+    let later = look(connection, stream, Revision::NONE, until(connection)?)?.len() as u64;
+    Ok(last(connection, stream)? + later)
+}
+
+/// Positions of the stream's events after a revision that the index does not have, by looking at them.
+pub(super) fn look(
+    connection: &Connection,
+    stream: i64,
+    after: Revision,
+    indexed: Position,
+) -> rusqlite::Result<Vec<Position>> {
+    connection
+        .prepare_cached(
+            "SELECT position FROM events WHERE position > ?1 AND stream = ?2 AND revision > ?3 ORDER BY revision",
+        )?
+        .query_map([bound(indexed.0), stream, bound(after.0)], |row| row.get(0).map(unsigned).map(Position))?
+        .collect()
+}
+
+/// Which stream an event is in, and as what, as the index knows it without the event.
+pub(super) fn place_of(connection: &Connection, position: Position) -> Option<(StreamId, Revision)> {
+    let sql =
+        "SELECT s.name, i.revision FROM events_by_stream i JOIN streams s ON s.id = i.stream WHERE i.position = ?1";
+    let read = |row: &rusqlite::Row<'_>| {
+        Ok((StreamId::from_stored(row.get_ref(0)?.as_str()?), Revision(unsigned(row.get(1)?))))
+    };
+    connection.query_row(sql, [signed(position.0)], read).optional().ok().flatten()
+}
+
+/// Where the index is not what the events say: at most so many of its entries, or that some are missing.
+pub(super) fn differences(connection: &Connection, limit: usize) -> rusqlite::Result<Vec<String>> {
+    let transaction = connection.unchecked_transaction()?;
+    let until = until(&transaction)?;
+    let count: i64 = transaction.query_row("SELECT count(*) FROM events_by_stream", [], |row| row.get(0))?;
+    let mut found = Vec::new();
+    if unsigned(count) != until.0 {
+        found.push(format!("the index by stream has {count} entries, and is said to reach {until}"));
+    }
+    let mut wrong = transaction.prepare(
+        "SELECT i.position, i.stream, i.revision FROM events_by_stream i LEFT JOIN events e ON e.position = i.position \
+         WHERE e.stream IS NOT i.stream OR e.revision IS NOT i.revision LIMIT ?1",
+    )?;
+    let mut rows = wrong.query([i64::try_from(limit).unwrap_or(i64::MAX)])?;
+    while let Some(row) = rows.next()? {
+        let (position, stream, revision) = (row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?);
+        found.push(format!(
+            "the index by stream has stream {stream}, revision {revision} at {position}: it is not there"
+        ));
+    }
+    Ok(found)
+}
+
+/// The events that the index does not have yet: revision and position, by stream.
+#[derive(Debug, Default)]
+pub(super) struct Pending(Mutex<Rest>);
+
+#[derive(Debug, Default)]
+struct Rest {
+    streams: HashMap<StreamId, Vec<(Revision, Position)>>,
+    events: usize,
+}
+
+impl Pending {
+    /// Those after the end of the index, as they are in the file.
+    pub(super) fn read(connection: &Connection) -> rusqlite::Result<Self> {
+        let mut rest = Rest::default();
+        let mut statement = connection.prepare(
+            "SELECT s.name, e.revision, e.position FROM events e JOIN streams s ON s.id = e.stream \
+             WHERE e.position > (SELECT position FROM indexed) ORDER BY e.position",
+        )?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let stream = StreamId::from_stored(row.get_ref(0)?.as_str()?);
+            rest.add(&stream, Revision(unsigned(row.get(1)?)), Position(unsigned(row.get(2)?)));
+        }
+        drop(rows);
+        drop(statement);
+        Ok(Self(Mutex::new(rest)))
+    }
+
+    fn rest(&self) -> MutexGuard<'_, Rest> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Committed; tells how many are pending now.
+    pub(super) fn add<'a>(&self, events: impl IntoIterator<Item = &'a Recorded>) -> usize {
+        let mut rest = self.rest();
+        for event in events {
+            rest.add(&event.stream, event.revision, event.position);
+        }
+        rest.events
+    }
+
+    /// All of them are in the index now.
+    pub(super) fn clear(&self) {
+        *self.rest() = Rest::default();
+    }
+
+    pub(super) fn last(&self, stream: &StreamId) -> Option<Revision> {
+        self.rest().streams.get(stream).and_then(|events| events.last()).map(|(revision, _)| *revision)
+    }
+
+    /// Where the stream's events after a revision are, in the order of revisions.
+    pub(super) fn after(&self, stream: &StreamId, after: Revision) -> Vec<Position> {
+        let rest = self.rest();
+        let events = rest.streams.get(stream).map_or(&[][..], Vec::as_slice);
+        events.iter().filter(|(revision, _)| *revision > after).map(|(_, position)| *position).collect()
+    }
+}
+
+impl Rest {
+    fn add(&mut self, stream: &StreamId, revision: Revision, position: Position) {
+        self.events += 1;
+        match self.streams.get_mut(stream) {
+            Some(events) => events.push((revision, position)),
+            None => drop(self.streams.insert(stream.clone(), vec![(revision, position)])),
+        }
+    }
+}

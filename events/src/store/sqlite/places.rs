@@ -1,0 +1,45 @@
+//! What the writer remembers of streams, so that it need not ask for each append.
+
+use std::collections::HashMap;
+
+use crate::envelope::StreamId;
+
+/// Streams whose revision is remembered, at most twice this many.
+const REMEMBERED: usize = 65_536;
+
+/// A stream's number in the file and its revision.
+pub(super) type Place = (i64, u64);
+
+/// Revisions of the streams written to lately; the older half is forgotten when there are too many.
+#[derive(Default)]
+pub(super) struct Places {
+    young: HashMap<StreamId, Place>,
+    old: HashMap<StreamId, Place>,
+}
+
+impl Places {
+    pub(super) fn get(&mut self, stream: &StreamId) -> Option<Place> {
+        if let Some(place) = self.young.get(stream) {
+            return Some(*place);
+        }
+        let place = self.old.remove(stream)?;
+        self.put(stream, place);
+        Some(place)
+    }
+
+    pub(super) fn put(&mut self, stream: &StreamId, place: Place) {
+        if let Some(known) = self.young.get_mut(stream) {
+            *known = place;
+            return;
+        }
+        if self.young.len() >= REMEMBERED {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(stream.clone(), place);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.young.clear();
+        self.old.clear();
+    }
+}

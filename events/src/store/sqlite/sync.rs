@@ -1,0 +1,276 @@
+//! Makes committed transactions durable, then answers: the second half of the writer, on a thread of its own.
+//!
+//! A commit only hands pages to the kernel. One `fdatasync` of the write-ahead log then makes durable whatever was committed
+//! before it, and while the disk is busy with that the writer already works on the next transaction. Nothing is published
+//! and nobody is answered before the sync, and readers in this process see nothing beyond what is published.
+//!
+//! After a sync that failed nobody can say what is on the disk, and the kernel says so only once: everything that is in
+//! doubt is refused, and so is everything later, until the log is opened anew.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, oneshot};
+
+use super::witness::{Note, Witness};
+use crate::envelope::Recorded;
+use crate::store::tail::Tail;
+use crate::store::{AppendError, Appended, StoreError};
+
+/// A disk that stalls once is no reason to collect for as long.
+const LONGEST: Duration = Duration::from_millis(2);
+
+/// An answer that waits for the sync.
+pub(super) enum Answer {
+    Append(oneshot::Sender<Result<Appended, AppendError>>, Result<Appended, AppendError>),
+    Done(oneshot::Sender<Result<(), StoreError>>),
+}
+
+impl Answer {
+    /// Whoever does not wait any more does not want to know.
+    pub(super) fn give(self) {
+        match self {
+            Self::Append(reply, answer) => drop(reply.send(answer)),
+            Self::Done(reply) => drop(reply.send(Ok(()))),
+        }
+    }
+
+    pub(super) fn fail(self, failure: &StoreError) {
+        match self {
+            // What was to be encoded or was too large failed before it came here; a conflict may be one with an event that
+            // was not written after all.
+            Self::Append(reply, _) => drop(reply.send(Err(failure.clone().into()))),
+            Self::Done(reply) => drop(reply.send(Err(failure.clone()))),
+        }
+    }
+}
+
+/// One committed transaction.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub(super) answers: Vec<Answer>,
+    pub(super) written: Vec<Arc<Recorded>>,
+}
+
+/// What the disk is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Disk {
+    /// Nothing waits for it.
+    Idle,
+    /// Requests that the sync under way will answer; there is room for one more transaction behind it.
+    Busy(usize),
+    /// A transaction waits behind the sync that is under way.
+    Full(usize),
+}
+
+#[derive(Default)]
+struct State {
+    /// Committed, to be covered by the next sync.
+    waiting: Option<Batch>,
+    /// How many answers the sync under way will give.
+    syncing: Option<usize>,
+    closed: bool,
+    failed: Option<StoreError>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// For the thread that syncs: there is something to do. For the writer: there is room.
+    changed: Condvar,
+    /// For a writer that waits for requests as well.
+    room: Notify,
+    noted: Mutex<(Witness, Note)>,
+    wal: File,
+    /// How long a sync lately took, in nanoseconds.
+    usual: AtomicU64,
+    tail: Arc<Tail>,
+}
+
+/// The writer's handle.
+pub(super) struct Syncer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Syncer {
+    /// `wal` is the write-ahead log of the file that `note` is about.
+    pub(super) fn start(wal: &Path, witness: Witness, note: Note, tail: &Arc<Tail>) -> Result<Self, StoreError> {
+        let io = |error: std::io::Error| StoreError::Io(format!("{}: {error}", wal.display()));
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            room: Notify::new(),
+            noted: Mutex::new((witness, note)),
+            wal: File::open(wal).map_err(io)?,
+            usual: AtomicU64::new(0),
+            tail: Arc::clone(tail),
+        });
+        let worker = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("log-sync".to_owned()).spawn(move || worker.run()).map_err(io)?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    pub(super) fn disk(&self) -> Disk {
+        let state = self.shared.state();
+        match (&state.waiting, state.syncing) {
+            (Some(batch), syncing) => Disk::Full(batch.answers.len() + syncing.unwrap_or(0)),
+            (None, Some(syncing)) => Disk::Busy(syncing),
+            (None, None) => Disk::Idle,
+        }
+    }
+
+    /// Why nothing is durable any more.
+    pub(super) fn failure(&self) -> Option<StoreError> {
+        self.shared.state().failed.clone()
+    }
+
+    /// How long a sync takes.
+    pub(super) fn usual(&self) -> Duration {
+        Duration::from_nanos(self.shared.usual.load(Ordering::Relaxed))
+    }
+
+    /// The disk has become less busy since this was last asked.
+    pub(super) async fn room(&self) {
+        self.shared.room.notified().await;
+    }
+
+    /// Takes a committed transaction; waits while another one is waiting.
+    pub(super) fn take(&self, batch: Batch) {
+        let mut state = self.shared.state();
+        while state.waiting.is_some() && state.failed.is_none() {
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if let Some(failure) = state.failed.clone() {
+            drop(state);
+            batch.answers.into_iter().for_each(|answer| answer.fail(&failure));
+            return;
+        }
+        state.waiting = Some(batch);
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    /// Makes it durable on this thread, which saves waking the other one up: for when nobody else waits. Only while the
+    /// disk is idle.
+    pub(super) fn take_here(&self, batch: Batch) {
+        self.shared.finish(batch);
+    }
+
+    /// The data file has this size for certain.
+    pub(super) fn note_file(&self, size: u64) {
+        let mut noted = self.shared.noted();
+        let (witness, note) = &mut *noted;
+        note.file = size;
+        witness.write(*note);
+    }
+
+    /// Waits until everything that was taken is durable and answered, or has failed.
+    pub(super) fn close(&mut self) {
+        self.shared.state().closed = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A failure means a panic, which the panic hook has reported.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Leaves nobody waiting for a thread that has ended.
+impl Drop for Syncer {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Tells the writer that the thread has ended, if nobody asked it to: it panicked.
+struct Ended<'a>(&'a Shared);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        if !state.closed {
+            state.failed.get_or_insert(StoreError::Closed);
+        }
+        drop(state);
+        self.0.changed.notify_all();
+        self.0.room.notify_one();
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn noted(&self) -> MutexGuard<'_, (Witness, Note)> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let _ended = Ended(self);
+        while let Some(batch) = self.next() {
+            self.finish(batch);
+        }
+    }
+
+    /// The next one to be made durable; `None` when nothing follows.
+    fn next(&self) -> Option<Batch> {
+        let mut state = self.state();
+        if state.syncing.take().is_some() {
+            self.room.notify_one();
+        }
+        loop {
+            if let Some(batch) = state.waiting.take() {
+                state.syncing = Some(batch.answers.len());
+                drop(state);
+                self.changed.notify_all();
+                self.room.notify_one();
+                return Some(batch);
+            }
+            if state.closed {
+                return None;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Everything that was committed before this is durable when it returns well.
+    fn finish(&self, batch: Batch) {
+        let before = self.state().failed.clone();
+        let failure = before.or_else(|| self.sync().err().map(|error| self.fail(&error)));
+        if let Some(failure) = failure {
+            batch.answers.into_iter().for_each(|answer| answer.fail(&failure));
+            return;
+        }
+        if let Some(last) = batch.written.last() {
+            let mut noted = self.noted();
+            let (witness, note) = &mut *noted;
+            note.head = last.position;
+            witness.write(*note);
+            drop(noted);
+            self.tail.publish(batch.written);
+        }
+        batch.answers.into_iter().for_each(Answer::give);
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        let begun = Instant::now();
+        self.wal.sync_data()?;
+        let (took, usual) = (begun.elapsed().min(LONGEST), self.usual.load(Ordering::Relaxed));
+        // One that was slow once is soon forgotten.
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.usual.store(usual - usual / 4 + took / 4, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn fail(&self, error: &std::io::Error) -> StoreError {
+        tracing::error!(%error, "the log cannot be made durable: nothing is written any more until it is opened anew");
+        let failure = StoreError::Io(format!("the write-ahead log cannot be synced: {error}"));
+        self.state().failed = Some(failure.clone());
+        failure
+    }
+}

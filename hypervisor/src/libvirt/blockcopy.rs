@@ -1,0 +1,67 @@
+//! Copying a disk under a running guest: calls that the safe bindings lack.
+
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+
+use virt::domain::Domain;
+use virt::error::Error;
+use virt_sys as sys;
+
+use super::error::Context;
+use crate::driver::{DriverError, DriverResult};
+
+const CALL: &str = "disk exchange";
+
+/// How much of a disk is copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Progress {
+    copied: u64,
+    of: u64,
+}
+
+impl Progress {
+    /// From then on every write goes to both disks.
+    pub(super) fn is_ready(self) -> bool {
+        self.of > 0 && self.copied >= self.of
+    }
+}
+
+fn text(value: &str) -> DriverResult<CString> {
+    CString::new(value).map_err(|_| DriverError::Failed { call: CALL, message: "a name contains a zero".to_owned() })
+}
+
+/// Copies the disk `device` to the volume in `xml`, which exists already.
+pub(super) fn begin(domain: &Domain, device: &str, xml: &str) -> DriverResult<()> {
+    let (device, xml) = (text(device)?, text(xml)?);
+    // The guest stays defined meanwhile; a crash of its host ends the copy.
+    let flags = sys::VIR_DOMAIN_BLOCK_COPY_REUSE_EXT | sys::VIR_DOMAIN_BLOCK_COPY_TRANSIENT_JOB;
+    // SAFETY: the domain is alive (we hold a reference), both texts end with a zero and outlive the call, and no
+    // parameters are given.
+    let result = unsafe {
+        sys::virDomainBlockCopy(domain.as_ptr(), device.as_ptr(), xml.as_ptr(), std::ptr::null_mut(), 0, flags)
+    };
+    if result < 0 { Err(Error::last_error()).during(CALL) } else { Ok(()) }
+}
+
+/// How far the copy is; `None` where nothing is being copied.
+pub(super) fn progress(domain: &Domain, device: &str) -> DriverResult<Option<Progress>> {
+    let device = text(device)?;
+    let mut info = sys::virDomainBlockJobInfo { type_: 0, bandwidth: 0, cur: 0, end: 0 };
+    // SAFETY: as above; `info` is a live structure of the type that the call fills.
+    let result = unsafe { sys::virDomainGetBlockJobInfo(domain.as_ptr(), device.as_ptr(), &raw mut info, 0) };
+    match result {
+        0 => Ok(None),
+        1 => Ok(Some(Progress { copied: info.cur, of: info.end })),
+        _ => Err(Error::last_error()).during(CALL),
+    }
+}
+
+/// Lets the guest go on with the copy alone.
+pub(super) fn pivot(domain: &Domain, device: &str) -> DriverResult<()> {
+    let device = text(device)?;
+    // SAFETY: as above.
+    let result =
+        unsafe { sys::virDomainBlockJobAbort(domain.as_ptr(), device.as_ptr(), sys::VIR_DOMAIN_BLOCK_JOB_ABORT_PIVOT) };
+    if result < 0 { Err(Error::last_error()).during(CALL) } else { Ok(()) }
+}

@@ -1,0 +1,173 @@
+//! Volumes as disks of a guest: plugged in and pulled out, exchanged while the guest goes on.
+//!
+//! A disk is known by its serial, which is the volume's id: device names are the guest's affair. What a guest is started
+//! with (its persistent definition) and what it has now (the live one) are changed apart, so that a change that was
+//! interrupted between the two is finished by the next try.
+
+use roxmltree::{Document, Node};
+use virt::domain::Domain;
+use virt::error::Error;
+use virt_sys as sys;
+
+use super::blockcopy;
+use super::error::{Context, translate};
+use crate::domain_xml;
+use crate::driver::{DriverError, DriverResult};
+use crate::guest::VolumeDisk;
+
+/// What the next start of the guest goes by.
+pub(super) const PERSISTENT: u32 = sys::VIR_DOMAIN_XML_INACTIVE;
+/// What the guest has now; of one that is off, the same as [`PERSISTENT`].
+pub(super) const LIVE: u32 = 0;
+
+fn document(domain: &Domain, which: u32, call: &'static str) -> DriverResult<String> {
+    domain.xml_desc(which).during(call)
+}
+
+fn parsed<T>(xml: &str, call: &'static str, read: impl FnOnce(&Document<'_>) -> T) -> DriverResult<T> {
+    let failed = |error| DriverError::Failed { call, message: format!("the domain cannot be read: {error}") };
+    Document::parse(xml).map(|document| read(&document)).map_err(failed)
+}
+
+fn disks<'a, 'd>(document: &'a Document<'d>) -> impl Iterator<Item = Node<'a, 'd>> {
+    let devices = document.root_element().children().filter(|node| node.has_tag_name("devices"));
+    devices.flat_map(|devices| devices.children()).filter(|node| node.has_tag_name("disk"))
+}
+
+fn serial_of<'a>(disk: Node<'a, '_>) -> Option<&'a str> {
+    disk.children().find(|node| node.has_tag_name("serial"))?.text()
+}
+
+/// A disk as the domain has it.
+struct Found {
+    xml: String,
+    /// `vdb`
+    device: String,
+    /// The volume's name in its pool.
+    volume: Option<String>,
+}
+
+fn find(domain: &Domain, which: u32, serial: &str, call: &'static str) -> DriverResult<Option<Found>> {
+    let xml = document(domain, which, call)?;
+    parsed(&xml, call, |document| {
+        let disk = disks(document).find(|disk| serial_of(*disk) == Some(serial))?;
+        let part = |element: &str, attribute: &str| {
+            disk.children().find(|node| node.has_tag_name(element))?.attribute(attribute).map(str::to_owned)
+        };
+        let device = part("target", "dev")?;
+        Some(Found { xml: xml[disk.range()].to_owned(), device, volume: part("source", "volume") })
+    })
+}
+
+/// Whether the guest has the disk.
+pub(super) fn has(domain: &Domain, which: u32, serial: &str) -> DriverResult<bool> {
+    find(domain, which, serial, "disk lookup").map(|found| found.is_some())
+}
+
+/// The serials of the volumes that the guest is started with.
+pub(super) fn serials(domain: &Domain) -> DriverResult<Vec<String>> {
+    const CALL: &str = "disks";
+    let xml = document(domain, PERSISTENT, CALL)?;
+    let mut serials: Vec<String> =
+        parsed(&xml, CALL, |document| disks(document).filter_map(serial_of).map(str::to_owned).collect())?;
+    serials.sort();
+    Ok(serials)
+}
+
+/// Plugs the disk in wherever it is not yet.
+pub(super) fn attach(domain: &Domain, disk: &VolumeDisk, direct_io: bool) -> DriverResult<()> {
+    const CALL: &str = "disk attachment";
+    let mut where_to = 0;
+    if !has(domain, PERSISTENT, &disk.serial)? {
+        where_to |= sys::VIR_DOMAIN_AFFECT_CONFIG;
+    }
+    if domain.is_active().during(CALL)? && !has(domain, LIVE, &disk.serial)? {
+        where_to |= sys::VIR_DOMAIN_AFFECT_LIVE;
+    }
+    if where_to == 0 {
+        return Ok(());
+    }
+    // The boot order is of the whole guest: a disk that comes later has no place in it.
+    let xml = domain_xml::render_disk(&VolumeDisk { boot_order: None, ..disk.clone() }, direct_io);
+    domain.attach_device_flags(&xml, where_to).during(CALL)
+}
+
+/// Takes the disk out of what the guest is started with.
+pub(super) fn forget(domain: &Domain, serial: &str) -> DriverResult<()> {
+    const CALL: &str = "disk detachment";
+    match find(domain, PERSISTENT, serial, CALL)? {
+        Some(found) => match domain.detach_device_flags(&found.xml, sys::VIR_DOMAIN_AFFECT_CONFIG) {
+            Err(error) if !is_absent(&error) => Err(translate(CALL, &error)),
+            _ => Ok(()),
+        },
+        None => Ok(()),
+    }
+}
+
+/// Asks the guest to let go of the disk. `true`: it does not have it any more.
+pub(super) fn ask_for(domain: &Domain, serial: &str) -> DriverResult<bool> {
+    const CALL: &str = "disk detachment";
+    if !domain.is_active().during(CALL)? {
+        return Ok(true);
+    }
+    let Some(found) = find(domain, LIVE, serial, CALL)? else { return Ok(true) };
+    match domain.detach_device_flags(&found.xml, sys::VIR_DOMAIN_AFFECT_LIVE) {
+        Ok(()) => Ok(false),
+        Err(error) if is_absent(&error) => Ok(true),
+        // QEMU counts an earlier request as still open: the guest may react to it yet.
+        Err(error) if error.message().contains("in the process of unplug") => Ok(false),
+        Err(error) => match domain.is_active() {
+            Ok(false) => Ok(true),
+            _ => Err(translate(CALL, &error)),
+        },
+    }
+}
+
+/// Whether the guest, being on, still has the disk.
+pub(super) fn still_has(domain: &Domain, serial: &str) -> DriverResult<bool> {
+    Ok(domain.is_active().during("disk lookup")? && has(domain, LIVE, serial)?)
+}
+
+fn is_absent(error: &Error) -> bool {
+    let message = error.message();
+    message.contains("not found") || message.contains("no target device") || message.contains("cannot find")
+}
+
+/// How far an exchange is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Exchange {
+    Copying,
+    Done,
+}
+
+/// Begins to copy `old` to `new`, or goes on with it: called until it is done.
+pub(super) fn exchange(domain: &Domain, old: &str, new: &VolumeDisk, direct_io: bool) -> DriverResult<Exchange> {
+    const CALL: &str = "disk exchange";
+    let failed = |message: &str| DriverError::Failed { call: CALL, message: message.to_owned() };
+    if !domain.is_active().during(CALL)? {
+        return Err(failed("the guest is not running"));
+    }
+    // After the exchange the live disk still has the serial that the guest was told, so the source tells.
+    let live = match find(domain, LIVE, old, CALL)? {
+        Some(found) => found,
+        None => find(domain, LIVE, &new.serial, CALL)?.ok_or_else(|| failed("the guest has no such disk"))?,
+    };
+    if live.volume.as_deref() != Some(new.volume.as_str()) {
+        match blockcopy::progress(domain, &live.device)? {
+            None => {
+                let xml = domain_xml::render_disk(&VolumeDisk { boot_order: None, ..new.clone() }, direct_io);
+                blockcopy::begin(domain, &live.device, &xml)?;
+                return Ok(Exchange::Copying);
+            }
+            Some(progress) if !progress.is_ready() => return Ok(Exchange::Copying),
+            Some(_) => blockcopy::pivot(domain, &live.device)?,
+        }
+    }
+    // From the next start on it has the new one's name and serial, too.
+    forget(domain, old)?;
+    if !has(domain, PERSISTENT, &new.serial)? {
+        let xml = domain_xml::render_disk(new, direct_io);
+        domain.attach_device_flags(&xml, sys::VIR_DOMAIN_AFFECT_CONFIG).during(CALL)?;
+    }
+    Ok(Exchange::Done)
+}

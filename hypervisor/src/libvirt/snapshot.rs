@@ -1,0 +1,328 @@
+//! Copies of a guest's root disk: one file that needs no other, on its way to become an image.
+//!
+//! A running guest is copied by QEMU itself (a full backup job, which keeps what the disk was when the job began while the
+//! guest goes on writing), one that is off by the storage pool. A copy counts when the empty volume beside it exists,
+//! which is made after the last byte: one that a crash tore apart has no such mark and is made again.
+
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::ptr;
+
+use chronova_events::ids::{ImageId, InstanceId};
+use roxmltree::{Document, Node};
+use tokio::sync::mpsc;
+use virt::connect::Connect;
+use virt::domain::Domain;
+use virt::error::{Error, ErrorNumber};
+use virt::storage_pool::StoragePool;
+use virt::storage_vol::StorageVol;
+use virt::stream::Stream;
+use virt_sys as sys;
+
+use super::error::{Context, number, translate};
+use super::{domain, pool, saved};
+use crate::driver::{DriverError, DriverResult};
+use crate::guest::{DiskCopy, Quiesce};
+use crate::options::LibvirtOptions;
+use crate::volumes;
+use crate::xml::Element;
+
+const CALL: &str = "disk copy";
+const CHUNK: usize = 256 * 1024;
+
+/// How a copy stands.
+pub(super) enum Begun {
+    Complete(DiskCopy),
+    /// The host copies; to be looked at again.
+    Running,
+}
+
+fn failed(message: impl Into<String>) -> DriverError {
+    DriverError::Failed { call: CALL, message: message.into() }
+}
+
+/// What is there already; nothing of a copy that was torn apart stays.
+pub(super) fn begin(
+    connect: &Connect,
+    options: &LibvirtOptions,
+    instance: InstanceId,
+    copy: ImageId,
+    quiesce: Quiesce,
+) -> DriverResult<Begun> {
+    let guest = domain::require(connect, instance)?;
+    let pool = pool::open(connect, options)?;
+    if let Some(done) = complete(&pool, instance, copy)? {
+        return Ok(Begun::Complete(done));
+    }
+    abort(&guest)?;
+    remove_from(&pool, instance, copy)?;
+    let root = pool::lookup(&pool, &volumes::root(instance))?.ok_or_else(no_disk)?;
+    let capacity = root.info().during(CALL)?.capacity;
+    // Flattened, since the new volume names no backing one.
+    let xml = pool::volume_xml(&volumes::copy(instance, copy), capacity, "qcow2", "0600", None);
+    if guest.is_active().during(CALL)? {
+        // Made by the pool, which so knows it, and filled by QEMU.
+        StorageVol::create_xml(&pool, &xml, 0).during(CALL)?;
+        return back_up(&guest, options, instance, copy, quiesce).map(|()| Begun::Running);
+    }
+    StorageVol::create_xml_from(&pool, &xml, &root, 0).during(CALL)?;
+    mark(&pool, instance, copy).map(Begun::Complete)
+}
+
+/// Looks at a copy that the host makes.
+pub(super) fn progress(
+    connect: &Connect,
+    options: &LibvirtOptions,
+    instance: InstanceId,
+    copy: ImageId,
+) -> DriverResult<Begun> {
+    let guest = domain::require(connect, instance)?;
+    if is_copying(&guest)? {
+        return Ok(Begun::Running);
+    }
+    let pool = pool::open(connect, options)?;
+    if let Some(done) = complete(&pool, instance, copy)? {
+        return Ok(Begun::Complete(done));
+    }
+    if !succeeded(&guest) {
+        remove_from(&pool, instance, copy)?;
+        return Err(failed("the host gave the copy up"));
+    }
+    mark(&pool, instance, copy).map(Begun::Complete)
+}
+
+pub(super) fn remove(
+    connect: &Connect,
+    options: &LibvirtOptions,
+    instance: InstanceId,
+    copy: ImageId,
+) -> DriverResult<()> {
+    if let Some(guest) = domain::lookup(connect, instance)? {
+        abort(&guest)?;
+    }
+    remove_from(&pool::open(connect, options)?, instance, copy)
+}
+
+fn remove_from(pool: &StoragePool, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
+    for name in [volumes::copy_complete(instance, copy), volumes::copy(instance, copy)] {
+        if let Some(volume) = pool::lookup(pool, &name)? {
+            pool::delete(&volume)?;
+        }
+    }
+    Ok(())
+}
+
+fn complete(pool: &StoragePool, instance: InstanceId, copy: ImageId) -> DriverResult<Option<DiskCopy>> {
+    if pool::lookup(pool, &volumes::copy_complete(instance, copy))?.is_none() {
+        return Ok(None);
+    }
+    let volume = pool::lookup(pool, &volumes::copy(instance, copy))?;
+    volume.map(|volume| Ok(DiskCopy { size: pool::physical_size(&volume)? })).transpose()
+}
+
+fn mark(pool: &StoragePool, instance: InstanceId, copy: ImageId) -> DriverResult<DiskCopy> {
+    let volume = pool::lookup(pool, &volumes::copy(instance, copy))?;
+    let volume = volume.ok_or_else(|| failed("the copy is not in the pool"))?;
+    let size = pool::physical_size(&volume)?;
+    pool::create_raw(pool, &volumes::copy_complete(instance, copy), 0, "0600")?;
+    Ok(DiskCopy { size })
+}
+
+fn no_disk() -> DriverError {
+    DriverError::Unsupported("the guest has no disk of its own".to_owned())
+}
+
+fn back_up(
+    guest: &Domain,
+    options: &LibvirtOptions,
+    instance: InstanceId,
+    copy: ImageId,
+    quiesce: Quiesce,
+) -> DriverResult<()> {
+    let root = format!("{}/{}", options.pool_path, volumes::root(instance));
+    let target = format!("{}/{}", options.pool_path, volumes::copy(instance, copy));
+    let xml = backup_xml(&guest.xml_desc(0).during(CALL)?, &root, &target)?;
+    let xml = CString::new(xml).map_err(|_| failed("a path has a zero byte"))?;
+    let frozen = freeze(guest, quiesce)?;
+    // The file is there, formatted.
+    let flags = sys::VIR_DOMAIN_BACKUP_BEGIN_REUSE_EXTERNAL;
+    // SAFETY: the domain is alive, the text lives until the call returns, and a null checkpoint asks for none.
+    let begun = unsafe { sys::virDomainBackupBegin(guest.as_ptr(), xml.as_ptr(), ptr::null(), flags) };
+    let begun = if begun == 0 { Ok(()) } else { Err(translate(CALL, &Error::last_error())) };
+    if frozen {
+        thaw(guest);
+    }
+    begun
+}
+
+/// A full copy of the disk at `root` to `target`, and of no other disk.
+fn backup_xml(domain: &str, root: &str, target: &str) -> DriverResult<String> {
+    let document = Document::parse(domain).map_err(|error| failed(format!("the domain cannot be read: {error}")))?;
+    let mut disks = Element::new("disks");
+    let mut found = false;
+    for disk in document.descendants().filter(|node| node.has_tag_name("disk")) {
+        let child = |name: &str, key: &str| -> Option<String> {
+            let node: Node<'_, '_> = disk.children().find(|node| node.has_tag_name(name))?;
+            node.attribute(key).map(str::to_owned)
+        };
+        let Some(device) = child("target", "dev") else { continue };
+        let is_root = child("source", "file").as_deref() == Some(root);
+        found |= is_root;
+        let element = Element::new("disk").attr("name", device).attr("backup", if is_root { "yes" } else { "no" });
+        disks = disks.child(match is_root {
+            true => element
+                .attr("type", "file")
+                .child(Element::new("driver").attr("type", "qcow2"))
+                .child(Element::new("target").attr("file", target)),
+            false => element,
+        });
+    }
+    match found {
+        true => Ok(Element::new("domainbackup").attr("mode", "push").child(disks).render()),
+        false => Err(no_disk()),
+    }
+}
+
+/// Has the agent inside the guest write everything out and hold still; whether it does.
+fn freeze(guest: &Domain, quiesce: Quiesce) -> DriverResult<bool> {
+    if quiesce == Quiesce::No {
+        return Ok(false);
+    }
+    // SAFETY: the domain is alive; no list of mount points with length 0 means all of them.
+    match unsafe { sys::virDomainFSFreeze(guest.as_ptr(), ptr::null_mut(), 0, 0) } {
+        count if count >= 0 => Ok(true),
+        _ if quiesce == Quiesce::Required => Err(Error::last_error()).during("quiesce"),
+        _ => {
+            tracing::info!(error = %Error::last_error(), "the guest is copied without being brought to rest");
+            Ok(false)
+        }
+    }
+}
+
+fn thaw(guest: &Domain) {
+    // SAFETY: as above.
+    if unsafe { sys::virDomainFSThaw(guest.as_ptr(), ptr::null_mut(), 0, 0) } < 0 {
+        tracing::error!(error = %Error::last_error(), "the guest's file systems cannot be released");
+    }
+}
+
+fn is_copying(guest: &Domain) -> DriverResult<bool> {
+    if !guest.is_active().during(CALL)? {
+        return Ok(false);
+    }
+    match job(guest, 0) {
+        Ok(kind) => Ok(kind != sys::VIR_DOMAIN_JOB_NONE.cast_signed()),
+        // It went off between the two questions.
+        Err(error) if number(&error) == Some(ErrorNumber::OperationInvalid) => Ok(false),
+        Err(error) => Err(translate(CALL, &error)),
+    }
+}
+
+/// Whether the job that ended last ended well. libvirt tells it once, or for as long as the guest runs.
+fn succeeded(guest: &Domain) -> bool {
+    let flags = sys::VIR_DOMAIN_JOB_STATS_COMPLETED | sys::VIR_DOMAIN_JOB_STATS_KEEP_COMPLETED;
+    job(guest, flags).is_ok_and(|kind| kind == sys::VIR_DOMAIN_JOB_COMPLETED.cast_signed())
+}
+
+/// What kind of job the guest has. The binding's own call makes a vector of the list that libvirt gives, which is none
+/// where there is no job: that ends the whole program.
+fn job(guest: &Domain, flags: u32) -> Result<i32, Error> {
+    let (mut kind, mut list, mut count) = (0, ptr::null_mut(), 0);
+    // SAFETY: the domain is alive, and the three places that the call writes to live until it returns.
+    let got = unsafe { sys::virDomainGetJobStats(guest.as_ptr(), &raw mut kind, &raw mut list, &raw mut count, flags) };
+    if got < 0 {
+        return Err(Error::last_error());
+    }
+    // SAFETY: the list is libvirt's, `count` long, or null, which the call takes; nobody else has it.
+    unsafe { sys::virTypedParamsFree(list, count) };
+    Ok(kind)
+}
+
+/// Ends a copy that is being made; none is success.
+fn abort(guest: &Domain) -> DriverResult<()> {
+    if !is_copying(guest)? {
+        return Ok(());
+    }
+    // SAFETY: the domain is alive; the call takes no other pointer.
+    match unsafe { sys::virDomainAbortJob(guest.as_ptr()) } {
+        0 => Ok(()),
+        _ => match is_copying(guest)? {
+            true => Err(translate(CALL, &Error::last_error())),
+            false => Ok(()),
+        },
+    }
+}
+
+/// Sends the bytes of a copy, chunk by chunk, until the reader goes away.
+pub(super) fn send(
+    connect: &Connect,
+    options: &LibvirtOptions,
+    instance: InstanceId,
+    copy: ImageId,
+    out: &mpsc::Sender<Result<bytes::Bytes, std::io::Error>>,
+) -> DriverResult<()> {
+    const CALL: &str = "read copy";
+    let pool = pool::open(connect, options)?;
+    let size = complete(&pool, instance, copy)?.ok_or_else(|| failed("there is no such copy"))?.size;
+    let volume = pool::lookup(&pool, &volumes::copy(instance, copy))?.ok_or_else(|| failed("the copy is gone"))?;
+    let stream = Stream::new(connect, 0).during(CALL)?;
+    volume.download(&stream, 0, size, 0).during(CALL)?;
+    let mut buffer = vec![0_u8; CHUNK];
+    loop {
+        match stream.recv(&mut buffer).map(usize::try_from) {
+            Ok(Ok(0) | Err(_)) => return stream.finish().during(CALL),
+            Ok(Ok(received)) => {
+                if out.blocking_send(Ok(bytes::Bytes::copy_from_slice(&buffer[..received]))).is_err() {
+                    let _ = stream.abort();
+                    return Ok(());
+                }
+            }
+            Err(error) => {
+                let _ = stream.abort();
+                return Err(translate(CALL, &error));
+            }
+        }
+    }
+}
+
+/// Has the agent inside the guest set a password.
+pub(super) fn set_password(guest: &Domain, user: &str, password: &str) -> DriverResult<()> {
+    const CALL: &str = "set password";
+    guest.set_user_password(user, password, 0).map_err(|error| match number(&error) {
+        Some(ErrorNumber::AgentUnresponsive) => {
+            DriverError::Unsupported("no agent answers inside the guest".to_owned())
+        }
+        _ => translate(CALL, &error),
+    })
+}
+
+/// Pulls a guest and gives up what was saved of its memory, so that it can be given another definition.
+pub(super) fn put_down(guest: &Domain) -> DriverResult<()> {
+    domain::pull(guest)?;
+    saved::forget(guest)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn only_the_root_disk_is_copied() {
+        let domain = "<domain><devices>\
+            <disk type='file' device='disk'><source file='/p/a_disk'/><target dev='vda' bus='virtio'/></disk>\
+            <disk type='file' device='cdrom'><source file='/p/a_disk.config'/><target dev='hda' bus='ide'/></disk>\
+            </devices></domain>";
+        let xml = backup_xml(domain, "/p/a_disk", "/p/a_copy.1").unwrap();
+        let document = Document::parse(&xml).unwrap();
+        let disks: Vec<_> = document
+            .descendants()
+            .filter(|node| node.has_tag_name("disk"))
+            .map(|node| (node.attribute("name").unwrap(), node.attribute("backup").unwrap()))
+            .collect();
+        assert_eq!(disks, [("vda", "yes"), ("hda", "no")]);
+        assert!(xml.contains("file='/p/a_copy.1'"));
+        assert!(matches!(backup_xml(domain, "/p/other", "/p/x"), Err(DriverError::Unsupported(_))));
+    }
+}

@@ -1,0 +1,115 @@
+//! Interfaces and volumes of a simulated guest that exists already, its counters and its console.
+
+use chronova_events::ids::InstanceId;
+
+use super::journal::Change;
+use super::machine::{Machine, not_running};
+use crate::driver::{DriverError, DriverResult};
+use crate::guest::{ConsoleAddress, Diagnostics, DiskCounters, Nic, NicCounters};
+
+impl Machine {
+    pub(super) fn require_cable(&self, call: &'static str, nic: &Nic) -> DriverResult<()> {
+        let failed = |message: String| Err(DriverError::Failed { call, message });
+        if !self.networks.contains(&nic.network) {
+            return failed(format!("network {} is not on this host", nic.network));
+        }
+        match &nic.filter {
+            Some(filter) if !self.filters.contains(filter) => failed(format!("filter {filter} is not on this host")),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn attach_nic(&mut self, instance: InstanceId, nic: &Nic) -> DriverResult<()> {
+        if self.guest(instance)?.nics.contains(&nic.mac) {
+            return Ok(());
+        }
+        self.require_cable("attach_nic", nic)?;
+        self.change(&Change::PlugNic(instance, nic.mac.clone()))
+    }
+
+    pub(super) fn detach_nic(&mut self, instance: InstanceId, mac: &str) -> DriverResult<()> {
+        let guest = self.guest(instance)?;
+        if !guest.nics.contains(mac) {
+            return Ok(());
+        }
+        if guest.clings && guest.is_on() {
+            let message = "the guest did not let go of the device".to_owned();
+            return Err(DriverError::Failed { call: "detach_nic", message });
+        }
+        self.change(&Change::UnplugNic(instance, mac.to_owned()))
+    }
+
+    /// As libvirt numbers displays: from 5900 on, by the guests that run.
+    pub(super) fn vnc_address(&self, instance: InstanceId) -> DriverResult<ConsoleAddress> {
+        if !self.guest(instance)?.is_on() {
+            return Err(not_running("vnc_address"));
+        }
+        let running = self.guests.iter().filter(|(_, guest)| guest.is_on());
+        let display = running.take_while(|(id, _)| **id != instance).count();
+        let port = u16::try_from(display).unwrap_or_default().saturating_add(5_900);
+        Ok(ConsoleAddress { host: "127.0.0.1".to_owned(), port })
+    }
+
+    pub(super) fn set_clings(&mut self, instance: InstanceId, clings: bool) -> DriverResult<()> {
+        let guest = self.guests.get_mut(&instance).ok_or(DriverError::NoSuchGuest(instance))?;
+        guest.clings = clings;
+        Ok(())
+    }
+
+    /// As much as a simulation knows: that it runs, and on what.
+    pub(super) fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics> {
+        let guest = self.guest(instance)?;
+        if !guest.is_on() {
+            return Err(not_running("diagnostics"));
+        }
+        let kib = guest.memory_mib * 1024;
+        Ok(Diagnostics {
+            hypervisor: if self.uri.kvm { "kvm" } else { "qemu" }.to_owned(),
+            cpu_nanoseconds: vec![0; guest.vcpus as usize],
+            memory_max_kib: kib,
+            memory_kib: kib,
+            memory: vec![("actual".to_owned(), kib)],
+            disks: vec![DiskCounters { device: "vda".to_owned(), ..DiskCounters::default() }],
+            nics: guest.nics.iter().map(|mac| NicCounters { mac: mac.clone(), ..NicCounters::default() }).collect(),
+        })
+    }
+
+    pub(super) fn attach_disk(&mut self, instance: InstanceId, serial: &str) -> DriverResult<()> {
+        match self.guest(instance)?.volumes.contains(serial) {
+            true => Ok(()),
+            false => self.change(&Change::Plug(instance, serial.to_owned())),
+        }
+    }
+
+    pub(super) fn detach_disk(&mut self, instance: InstanceId, serial: &str) -> DriverResult<()> {
+        let guest = self.guest(instance)?;
+        if !guest.volumes.contains(serial) {
+            return Ok(());
+        }
+        if guest.is_on() && guest.clings {
+            let message = format!("the guest keeps the disk {serial}");
+            return Err(DriverError::Failed { call: "disk detachment", message });
+        }
+        self.change(&Change::Unplug(instance, serial.to_owned()))
+    }
+
+    pub(super) fn swap_disk(&mut self, instance: InstanceId, old: &str, new: &str) -> DriverResult<()> {
+        let guest = self.guest(instance)?;
+        if guest.volumes.contains(new) {
+            return self.detach_disk(instance, old);
+        }
+        if !guest.is_on() {
+            return Err(not_running("disk exchange"));
+        }
+        if !guest.volumes.contains(old) {
+            let message = format!("the guest has no disk {old}");
+            return Err(DriverError::Failed { call: "disk exchange", message });
+        }
+        self.change(&Change::Plug(instance, new.to_owned()))?;
+        self.change(&Change::Unplug(instance, old.to_owned()))
+    }
+
+    pub(super) fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
+        Ok(self.guest(instance)?.volumes.iter().cloned().collect())
+    }
+}

@@ -1,0 +1,109 @@
+//! What a simulated host has besides its guests: what it says of itself, images, networks, filters.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use chronova_events::ids::NetworkId;
+
+use super::journal::Change;
+use super::machine::{Machine, not_cached};
+use crate::driver::{DriverError, DriverResult};
+use crate::guest::{CpuInfo, FilterSpec, GuestSpec, HostCapabilities, HostUsage, ImageRef};
+use crate::traits;
+
+impl Machine {
+    pub(super) fn capabilities(&self) -> HostCapabilities {
+        let features = ["aes", "avx", "avx2", "sse", "sse2", "sse4.1", "sse4.2", "ssse3", "vmx"];
+        let cpu = CpuInfo {
+            arch: "x86_64".to_owned(),
+            model: "Skylake-Server-IBRS".to_owned(),
+            vendor: "Intel".to_owned(),
+            sockets: 1,
+            cores: self.uri.vcpus,
+            threads: 1,
+            features: features.map(str::to_owned).to_vec(),
+        };
+        HostCapabilities {
+            host: self.host,
+            hostname: self.hostname.clone(),
+            hypervisor_type: "QEMU".to_owned(),
+            hypervisor_version: 7_002_000,
+            libvirt_version: 9_000_000,
+            host_ip: "127.0.0.1".to_owned(),
+            vcpus: self.uri.vcpus,
+            memory_mib: self.uri.memory_mib,
+            disk_gib: self.uri.disk_gib,
+            traits: traits::of_host(&cpu, &["virtio".to_owned(), "vga".to_owned()], true),
+            cpu,
+            kvm: self.uri.kvm,
+        }
+    }
+
+    pub(super) fn usage(&self) -> HostUsage {
+        let running = || self.guests.values().filter(|guest| guest.is_on());
+        let disk_used_gib = self.guests.values().map(|guest| guest.disk_gib).sum();
+        HostUsage {
+            memory_used_mib: 512 + running().map(|guest| guest.memory_mib).sum::<u64>(),
+            disk_used_gib,
+            disk_free_gib: self.uri.disk_gib.saturating_sub(disk_used_gib),
+            running_guests: u32::try_from(running().count()).unwrap_or(u32::MAX),
+            uptime_seconds: Some(self.up_since.elapsed().as_secs()),
+        }
+    }
+
+    pub(super) fn images(&self) -> &BTreeSet<String> {
+        &self.images
+    }
+
+    pub(super) fn has_image(&self, image: &ImageRef) -> bool {
+        self.images.contains(&image.checksum)
+    }
+
+    pub(super) fn keep_image(&mut self, image: &ImageRef, content: Bytes) -> DriverResult<()> {
+        self.require_alive()?;
+        self.image_content.insert(image.checksum.clone(), content);
+        self.change(&Change::Image(image.checksum.clone()))
+    }
+
+    pub(super) fn image_content(&self, image: &ImageRef) -> DriverResult<Bytes> {
+        let known = self.image_content.get(&image.checksum).filter(|content| content.len() as u64 == image.size);
+        known.cloned().ok_or_else(|| not_cached(image))
+    }
+
+    pub(super) fn keep_network(&mut self, network: NetworkId) -> DriverResult<()> {
+        if self.networks.contains(&network) { Ok(()) } else { self.change(&Change::Network(network)) }
+    }
+
+    pub(super) fn drop_network(&mut self, network: NetworkId) -> DriverResult<()> {
+        if self.networks.contains(&network) { self.change(&Change::NoNetwork(network)) } else { Ok(()) }
+    }
+
+    pub(super) fn keep_filter(&mut self, filter: &FilterSpec) -> DriverResult<()> {
+        if !self.filters.contains(&filter.name) {
+            self.change(&Change::Filter(filter.name.clone()))?;
+        }
+        self.filter_specs.insert(filter.name.clone(), filter.clone());
+        Ok(())
+    }
+
+    pub(super) fn drop_filter(&mut self, name: &str) -> DriverResult<()> {
+        self.filter_specs.remove(name);
+        if self.filters.contains(name) { self.change(&Change::NoFilter(name.to_owned())) } else { Ok(()) }
+    }
+
+    pub(super) fn require_surroundings(&self, spec: &GuestSpec) -> DriverResult<()> {
+        let failed = |message: String| Err(DriverError::Failed { call: "spawn", message });
+        if let Some(root) = &spec.root
+            && !self.has_image(&root.image)
+        {
+            return Err(not_cached(&root.image));
+        }
+        for nic in &spec.nics {
+            self.require_cable("spawn", nic)?;
+        }
+        if self.guests.values().any(|guest| guest.domain_name == spec.domain_name) {
+            return failed(format!("domain '{}' already exists", spec.domain_name));
+        }
+        Ok(())
+    }
+}

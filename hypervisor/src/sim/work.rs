@@ -1,0 +1,87 @@
+//! What is made anew of a simulated guest, and what is copied of it: rebuilds, rescues, images, passwords.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use chronova_events::ids::{ImageId, InstanceId};
+
+use super::journal::Change;
+use super::machine::{Machine, not_cached, not_running};
+use super::qcow2;
+use crate::driver::{DriverError, DriverResult};
+use crate::guest::{GuestSpec, PowerState, Quiesce, Renew};
+
+impl Machine {
+    /// Off, another definition, on.
+    pub(super) fn reshape(&mut self, spec: &GuestSpec, renew: Renew) -> DriverResult<()> {
+        let instance = spec.instance;
+        if !self.guests.contains_key(&instance) {
+            self.spawn(spec)?;
+        }
+        if let Some(rescue) = &spec.rescue
+            && !self.has_image(&rescue.image)
+        {
+            return Err(not_cached(&rescue.image));
+        }
+        if let (Renew::Root | Renew::All, Some(root)) = (renew, &spec.root) {
+            if !self.has_image(&root.image) {
+                return Err(not_cached(&root.image));
+            }
+            if let Some(guest) = self.guests.get_mut(&instance) {
+                guest.disks += 1;
+            }
+        }
+        self.power_off(instance)?;
+        let rescued = self.guest(instance)?.rescued;
+        match spec.rescue.is_some() {
+            true if !rescued => self.change(&Change::Rescue(instance))?,
+            false if rescued => self.change(&Change::NoRescue(instance))?,
+            _ => {}
+        }
+        self.reboot(instance)
+    }
+
+    pub(super) fn copy_root(&mut self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<()> {
+        let guest = self.guest(instance)?;
+        if quiesce == Quiesce::Required && guest.power == PowerState::Paused {
+            let message = "the agent inside the guest does not answer".to_owned();
+            return Err(DriverError::Failed { call: "quiesce", message });
+        }
+        match self.copies.contains(&(instance, copy)) {
+            true => Ok(()),
+            false => self.change(&Change::Copy(instance, copy)),
+        }
+    }
+
+    /// As much as tells two disks apart: whose it is, and how often it was made.
+    pub(super) fn copied(&self, instance: InstanceId, copy: ImageId) -> DriverResult<Bytes> {
+        let guest = self.guest(instance)?;
+        if !self.copies.contains(&(instance, copy)) {
+            return Err(DriverError::Failed { call: "read copy", message: "there is no such copy".to_owned() });
+        }
+        Ok(qcow2::empty(guest.disk_gib.max(1) << 30, &format!("{instance} {}", guest.disks)))
+    }
+
+    pub(super) fn remove_copy(&mut self, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
+        match self.copies.contains(&(instance, copy)) {
+            true => self.change(&Change::NoCopy(instance, copy)),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn copies(&self) -> &BTreeSet<(InstanceId, ImageId)> {
+        &self.copies
+    }
+
+    pub(super) fn set_password(&mut self, instance: InstanceId, user: &str, password: &str) -> DriverResult<()> {
+        let guest = self.guests.get_mut(&instance).ok_or(DriverError::NoSuchGuest(instance))?;
+        if guest.power != PowerState::Running {
+            return Err(not_running("set password"));
+        }
+        if guest.deaf {
+            return Err(DriverError::Unsupported("no agent answers inside the guest".to_owned()));
+        }
+        guest.password = Some((user.to_owned(), password.to_owned()));
+        Ok(())
+    }
+}

@@ -1,0 +1,127 @@
+#!/bin/bash
+# What becomes of a real guest's disk: an image of it while it runs and while it is off, a rescue beside it, a rebuild over
+# it, a shelving away from its host and back. Seen from inside the guest, over its serial console.
+set -uo pipefail
+# It takes minutes.
+[ -n "${CHRONOVA_SOAK:-}" ] || { echo "only with --soak"; exit 77; }
+. "$(dirname "$0")/../testbed/house.sh"
+house_open images 10.71
+printf 'shelved_offload_time = -1\n' >"$WORK/more" # shelved servers stay until they are told to leave
+sed -i "/^\[DEFAULT\]/r $WORK/more" "$CONF"
+house_stop; house_start || bad "the control plane starts again"
+within 60 "the compute host is up again" host_is up
+house_furnish
+
+# The guest keeps /boot on its root disk; a marker there is on the disk and nowhere else.
+mount_boot='mkdir -p /m; mount -t vfat $(for d in /dev/vd?1; do echo $d; done | sed -n "${N:-1}p") /m'
+mark() { inside "$1" "N=1; $mount_boot && echo $2 >/m/marker && sync && umount /m && sync" >/dev/null; } # uuid, word
+marker() { inside "$1" "N=${2:-1}; $mount_boot && cat /m/marker; umount /m" 2>/dev/null | tail -n 1; } # uuid, which disk
+
+boot images-one --config-drive True
+ONE=$ID
+ready images-one "the guest is booted"
+expect "it writes a marker on its disk" mark "$ONE" first
+same "and reads it back" "$(marker "$ONE")" first
+
+# ------------------------------------------------------------------------------------------ an image of a running guest
+
+expect "an image of the running guest is asked for" os server image create --wait --name images-live images-one
+same "it is active" "$(get image images-live status)" active
+same "the server runs on" "$(status_of images-one)" ACTIVE
+same "nothing of the copy is left on the host" "$(v vol-list chronova | grep -c "${ONE}_copy")" 0
+os image save --file "$WORK/live.qcow2" images-live
+INFO=$(qemu-img info "$WORK/live.qcow2" 2>&1)
+like "it is a qcow2 file" "$INFO" 'file format: qcow2'
+unlike "that needs no other" "$INFO" 'backing file'
+expect "and has no damage" qemu-img check -q "$WORK/live.qcow2"
+like "its properties name the server" "$(get image images-live properties)" "instance_uuid.*$ONE"
+expect "the guest writes another marker" mark "$ONE" second
+
+IMAGE_OF_HOUSE=$(get image "$NAME" id)
+os server create --wait --flavor "$NAME" --image images-live --network "$NAME" --config-drive True images-two >"$WORK/two" 2>&1 \
+  || bad "a server is made from the image" "$(tail -n 20 "$WORK/two")"
+TWO=$(get server images-two id); SERVERS+=("$TWO")
+within 180 "its guest is booted" said images-two 'GUEST-READY hostname=images-two.* boots=2 '
+same "it finds the marker of that moment" "$(marker "$TWO")" first
+same "the other has its own" "$(marker "$ONE")" second
+
+# ------------------------------------------------------------------------------------------- an image of a guest that is off
+
+expect "the second guest is stopped" os server stop images-two
+within 60 "it is SHUTOFF" is images-two SHUTOFF
+expect "an image of it is asked for" os server image create --wait --name images-off images-two
+os image save --file "$WORK/off.qcow2" images-off
+INFO=$(qemu-img info "$WORK/off.qcow2" 2>&1)
+like "it is a qcow2 file, too" "$INFO" 'file format: qcow2'
+unlike "and needs no other" "$INFO" 'backing file'
+expect "the second server is deleted" os server delete --wait images-two
+same "nothing is left of it" "$(leftovers "$TWO")" ""
+
+# ---------------------------------------------------------------------------------------------------------------- backups
+
+for n in 1 2 3; do os server backup create --wait --name "images-backup-$n" --type daily --rotate 2 images-one >/dev/null 2>&1; done
+BACKUPS=$(os image list -f value -c Name | grep '^images-backup-' | sort | tr '\n' ' ')
+same "of three backups the newest two are kept" "$BACKUPS" "images-backup-2 images-backup-3 "
+
+# ----------------------------------------------------------------------------------------------------------------- rescue
+
+expect "a rescue is asked for" os server rescue images-one
+within 90 "the server is in rescue" is images-one RESCUE
+within 180 "the guest booted from the rescue disk" said images-one 'GUEST-READY .* boots=1 '
+DISKS=$(inside "$ONE" 'ls /sys/block | grep ^vd | tr "\n" " "')
+same "it has two disks" "$DISKS" "vda vdb "
+same "its own is the second, with its marker" "$(inside "$ONE" 'mkdir -p /r; mount -t vfat /dev/vdb1 /r && cat /r/marker' | tail -n 1)" second
+expect "it repairs what is on it" inside "$ONE" 'echo repaired >/r/marker; sync; umount /r; sync'
+expect "the end of the rescue is asked for" os server unrescue images-one
+within 90 "the server is ACTIVE" is images-one ACTIVE
+within 180 "the guest booted from its own disk" eval '[ "$(count_said images-one GUEST-READY)" -ge 3 ]'
+same "which is repaired" "$(marker "$ONE")" repaired
+same "the rescue disk is gone" "$(v pool-refresh chronova >/dev/null; v vol-list chronova | grep -c "${ONE}_disk.rescue")" 0
+
+# With its devices in their places: the rescue disk comes last and is booted first.
+os image create --disk-format qcow2 --container-format bare --file "$CHRONOVA_IMAGE" --property hw_rescue_device=disk \
+  --property hw_rescue_bus=virtio images-rescue >"$WORK/rescue-image" 2>&1 || bad "a rescue image is uploaded"
+expect "a rescue with stable devices is asked for" os server rescue --image images-rescue images-one
+within 90 "the server is in rescue again" is images-one RESCUE
+within 180 "the guest booted from the added disk" eval '[ "$(count_said images-one GUEST-READY)" -ge 4 ]'
+same "its own disk is still the first" "$(inside "$ONE" 'mkdir -p /r; mount -t vfat /dev/vda1 /r && cat /r/marker; umount /r' | tail -n 1)" repaired
+expect "the end of this rescue is asked for" os server unrescue images-one
+within 90 "the server is ACTIVE again" is images-one ACTIVE
+within 180 "the guest is back" eval '[ "$(count_said images-one GUEST-READY)" -ge 5 ]'
+
+# -------------------------------------------------------------------------------------------- shelved, away, and back
+
+expect "a shelving is asked for" os server shelve images-one
+within 120 "the server is SHELVED" is images-one SHELVED
+same "its guest is off" "$(v domstate "$ONE")" "shut off"
+like "its disk is an image" "$(os image list -f value -c Name -c Status)" 'images-one-shelved active'
+# The client offloads only what it shelves itself.
+expect "it is to leave its host" curl -fsS -m 20 -o /dev/null -H "X-Auth-Token: $(os token issue -f value -c id)" \
+  -H 'Content-Type: application/json' -d '{"shelveOffload": null}' "$URL/compute/v2.1/servers/$ONE/action"
+within 60 "the server is SHELVED_OFFLOADED" is images-one SHELVED_OFFLOADED
+same "nothing of it is on the host" "$(leftovers "$ONE")" ""
+expect "it is to come back" os server unshelve images-one
+within 180 "the server is ACTIVE once more" is images-one ACTIVE
+within 180 "its guest is booted" said images-one 'GUEST-READY'
+same "with its marker" "$(marker "$ONE")" repaired
+unlike "the image is gone" "$(os image list -f value -c Name)" 'images-one-shelved'
+expect "a hard reboot leaves its disk alone" os server reboot --hard --wait images-one
+within 180 "the guest is booted again" eval '[ "$(count_said images-one GUEST-READY)" -ge 2 ]'
+same "the marker is still there" "$(marker "$ONE")" repaired
+
+# ----------------------------------------------------------------------------------------------------------------- rebuild
+
+MAC=$(v domiflist "$ONE" | awk '/chronova/ {print $5; exit}')
+expect "a rebuild is asked for" os server rebuild --wait --image "$IMAGE_OF_HOUSE" images-one
+within 180 "the guest is booted from a new disk" said images-one 'GUEST-READY .* boots=1 '
+like "the marker is gone" "$(marker "$ONE")" 'No such file'
+same "its interface is the one it had" "$(v domiflist "$ONE" | awk '/chronova/ {print $5; exit}')" "$MAC"
+same "its password is nobody's: no agent" "$(os server set --password x images-one 2>&1 | grep -c 'QEMU guest agent is not enabled')" 1
+
+EVENTS=$(os server event list images-one -f value -c Action)
+for action in createImage createBackup rescue unrescue shelve shelveOffload unshelve rebuild; do
+  like "its events have $action" "$EVENTS" "^$action\$"
+done
+expect "the server is deleted" os server delete --wait images-one
+same "nothing is left on the host" "$(leftovers "$ONE")" ""
+verdict

@@ -1,0 +1,96 @@
+#!/bin/bash
+# What a user does with volumes and the real client, on a real storage pool: every answer is compared with what libvirt and
+# qemu-img find in the pool.
+set -uo pipefail
+POOL=chronova-volumes-$$ POOL_PATH=/var/lib/libvirt/chronova-volumes-$$
+HOUSE_CONF=$(printf '%s\n' '[volume]' "pool = $POOL" "pool_path = $POOL_PATH" 'quota_volumes = 8')
+# It takes minutes.
+[ -n "${CHRONOVA_SOAK:-}" ] || { echo "only with --soak"; exit 77; }
+. "$(dirname "$0")/../testbed/house.sh"
+house_open volumes 10.73
+drop_pool() {
+  v pool-refresh "$POOL"
+  for volume in $(v vol-list "$POOL" | awk '{print $1}'); do v vol-delete "$volume" "$POOL"; done
+  v pool-destroy "$POOL"; v pool-undefine "$POOL"
+  rmdir "$POOL_PATH" 2>/dev/null
+} >/dev/null
+trap 'drop_pool; house_close' EXIT
+
+volume_is() { [ "$(get volume "$1" status)" = "$2" ]; }
+no_volume() { ! os volume show "$1" >/dev/null 2>&1; }
+snapshot_is() { [ "$(get2 volume snapshot "$1" status)" = "$2" ]; }
+no_snapshot() { ! os volume snapshot show "$1" >/dev/null 2>&1; }
+file() { echo "$POOL_PATH/volume-$(get volume "$1" id)"; }
+size_of() { qemu-img info --output=json "$1" 2>/dev/null | python3 -c 'import json, sys; i = json.load(sys.stdin); print(i["virtual-size"] >> 30, i["format"], i.get("backing-filename", "alone"))'; }
+make() { # name, options...
+  local name=$1; shift
+  os volume create "$@" "$name" >"$WORK/made-$name" 2>&1 || bad "$name is asked for" "$(tail -n 5 "$WORK/made-$name")"
+  within 120 "$name is available" volume_is "$name" available
+}
+
+# ------------------------------------------------------------------------------------------------------------- volumes
+
+like "the catalogue names the service" "$(os catalog list -f value -c Type)" '^block-storage$'
+make blank --size 1 --description 'nothing yet' --property purpose=proof
+same "its file is there, alone and as large as asked for" "$(size_of "$(file blank)")" "1 qcow2 alone"
+like "the volume list has it" "$(os volume list -f value -c Name -c Status -c Size)" '^blank available 1$'
+like "it shows its properties" "$(get volume blank properties)" purpose.*proof
+os volume set --property colour=blue --name blank-new blank && like "it is changed" "$(get volume blank-new properties)" colour.*blue
+os volume set --name blank blank-new
+os volume unset --property colour blank && unlike "a property is taken away" "$(get volume blank properties)" colour
+os volume set --bootable blank && like "it is bootable" "$(get volume blank bootable)" '^[Tt]rue$'
+os volume set --size 2 blank
+within 60 "it is larger" eval '[ "$(get volume blank size) $(get volume blank status)" = "2 available" ]'
+same "so is its file" "$(size_of "$(file blank)")" "2 qcow2 alone"
+
+house_furnish
+make root --image "$NAME" --size 2
+like "a volume of an image is bootable" "$(get volume root bootable)" '^[Tt]rue$'
+like "it knows its image" "$(os volume show root -f json -c volume_image_metadata | tr -d '\n')" "\"image_name\": \"$NAME\""
+same "its file is whole" "$(size_of "$(file root)")" "2 qcow2 alone"
+expect "its content is the image's" qemu-img compare -q "$CHRONOVA_IMAGE" "$(file root)"
+
+# ----------------------------------------------------------------------------------------------------------- snapshots
+
+expect "a guest may have written something" qemu-io -c 'write -P 0x5a 1536M 1M' "$(file root)" >/dev/null
+os volume snapshot create --volume root --property of=root before >/dev/null || bad "a snapshot is asked for"
+within 60 "the snapshot is available" snapshot_is before available
+like "the snapshot list has it" "$(os volume snapshot list -f value -c Name -c Status -c Size)" '^before available 2$'
+expect "somebody writes to the volume" qemu-io -c 'write -P 0xa5 1536M 1M' "$(file root)" >/dev/null
+make copy --snapshot before
+expect "a volume of the snapshot has what was written before, not after" \
+  eval 'qemu-io -r -c "read -P 0x5a 1536M 1M" "$(file copy)" | grep -qv "Pattern verification failed"'
+make twin --source root --size 3
+expect "a volume of a volume has what was written last" \
+  eval 'qemu-io -r -c "read -P 0xa5 1536M 1M" "$(file twin)" | grep -qv "Pattern verification failed"'
+same "and is as large as asked for" "$(size_of "$(file twin)")" "3 qcow2 alone"
+like "a volume with snapshots stays" "$(os volume delete root 2>&1)" 'have snapshots'
+os volume snapshot set --name after before && like "a snapshot is renamed" "$(os volume snapshot list -f value -c Name)" '^after$'
+os volume snapshot delete after
+within 60 "a snapshot goes" no_snapshot after
+unlike "so does its file" "$(ls "$POOL_PATH")" '^snapshot-'
+
+# ------------------------------------------------------------------------------------------------------- types, limits
+
+os volume type create --public --description 'for several' --property multiattach='<is> True' several >/dev/null
+like "the type list has the new type and the default one" "$(os volume type list -f value -c Name | sort | tr '\n' ' ')" '__DEFAULT__ several'
+make shared --size 1 --type several
+same "a volume of it may be shared" "$(get volume shared multiattach)" True
+like "the limits know what there is" "$(os limits show --absolute -f value | grep totalVolumesUsed)" ' 5$'
+for n in 1 2 3; do make "filler-$n" --size 1; done
+like "no more than the quota" "$(os volume create --size 1 ninth 2>&1)" 'Maximum number of volumes allowed'
+like "the pool is known" "$(os volume backend pool list -f value -c Name 2>&1)" "@chronova#$POOL\$"
+like "the volume service runs" "$(os volume service list -f value -c Binary -c State 2>&1)" '^cinder-volume up$'
+
+# ------------------------------------------------------------------------------------------------- nothing is left over
+
+house_kill
+house_start || bad "the control plane starts again"
+within 60 "the compute host is up again" host_is up
+like "a killed control plane has forgotten nothing" "$(os volume list -f value -c Name)" '^twin$'
+for name in $(os volume list -f value -c Name); do os volume delete "$name" || bad "$name is deleted"; done
+within 60 "all volumes are gone" eval '[ -z "$(os volume list -f value -c Name)" ]'
+same "nothing is left in the pool" "$(ls "$POOL_PATH")" ""
+os volume type delete several || bad "a type is deleted"
+os image delete "$NAME"
+verdict

@@ -1,0 +1,90 @@
+"""Runs a command in a guest, over its serial console, which is a root shell without a login (guest/README.md).
+
+    console.py DOMAIN|/dev/pts/N SECONDS COMMAND
+
+DOMAIN is a name or UUID at qemu:///system. Prints what the command wrote; the exit status is the command's, 124 when the
+guest did not answer in time. What else comes over the console meanwhile (GUEST-... lines, the kernel's) is left out.
+"""
+
+import os
+import select
+import subprocess
+import sys
+import termios
+import time
+import tty
+import uuid
+
+
+def terminal(domain):
+    if domain.startswith("/dev/"):
+        return domain
+    found = subprocess.run(
+        ["virsh", "-q", "-c", "qemu:///system", "ttyconsole", domain], capture_output=True, text=True, check=False
+    )
+    if found.returncode or not found.stdout.strip():
+        sys.exit(f"no console: {found.stderr.strip()}")
+    return found.stdout.strip()
+
+
+class Console:
+    def __init__(self, path, seconds):
+        self.end = time.monotonic() + seconds
+        self.fd = os.open(path, os.O_RDWR | os.O_NOCTTY)
+        tty.setraw(self.fd)
+        termios.tcflush(self.fd, termios.TCIFLUSH)
+        self.heard = b""
+
+    def hear(self, wait):
+        """Takes in what comes within so many seconds; whether something came."""
+        ready, _, _ = select.select([self.fd], [], [], wait)
+        if not ready:
+            return False
+        try:
+            self.heard += os.read(self.fd, 65536)
+        except OSError:
+            # The guest's end is closed: it is off, or just being started.
+            time.sleep(0.2)
+        return True
+
+    def say(self, text):
+        data = text.encode()
+        # A slow guest's input buffer is small.
+        while data:
+            data = data[os.write(self.fd, data[:64]):]
+            if data:
+                time.sleep(0.02)
+
+    def run(self, command):
+        mark = uuid.uuid4().hex
+        # The shell echoes the line; cut in two, the marks are not in the echo.
+        half, rest = mark[:16], mark[16:]
+        line = f'echo {half}""{rest}-begin; ({command}); echo {half}""{rest}-end $?-\n'
+        begin, end = f"{mark}-begin".encode(), f"{mark}-end ".encode()
+        asked = 0.0
+        while time.monotonic() < self.end:
+            # Until the command has begun the shell may not be there yet: a line typed too early is lost.
+            if begin not in self.heard and time.monotonic() - asked > 5:
+                self.say("\n" if asked == 0.0 else "\x03\n")
+                time.sleep(0.2)
+                self.say(line)
+                asked = time.monotonic()
+            self.hear(0.5)
+            # The last one: a line that was typed twice was run twice.
+            at = self.heard.rfind(end)
+            if at >= 0 and b"-" in self.heard[at + len(end):]:
+                status = self.heard[at + len(end):].split(b"-")[0]
+                text = self.heard[:at].rsplit(begin, 1)[-1].replace(b"\r", b"").lstrip(b"\n")
+                return text, int(status)
+        return self.heard[-400:], 124
+
+
+def main():
+    domain, seconds, command = sys.argv[1], float(sys.argv[2]), sys.argv[3]
+    text, status = Console(terminal(domain), seconds).run(command)
+    lines = [line for line in text.split(b"\n") if not line.startswith(b"GUEST-")]
+    sys.stdout.buffer.write(b"\n".join(lines))
+    sys.exit(status)
+
+
+main()

@@ -1,0 +1,40 @@
+# A control plane of its own on a simulated fleet; sourced by the scripts in tests/real that need no hypervisor.
+#
+#   sim_open NAME [LINES OF THE CONFIGURATION...]   starts it; WORK, DATA, URL, HOUSE as in house.sh
+#   sim_client                                      starts the client, for `os`
+#
+# CHRONOVA_BIN is the binary. Exit status of the scripts as in house.sh.
+
+. "$(dirname "${BASH_SOURCE[0]}")/house.sh"
+
+sim_open() {
+  NAME=$1; shift
+  [ -x "${CHRONOVA_BIN:-}" ] || cannot "CHRONOVA_BIN names no program"
+  WORK=$(mktemp -d "${TMPDIR:-/tmp}/chronova-$NAME.XXXXXX") DATA=$WORK/data CONF=$WORK/chronova.conf
+  PORT=$((20000 + $$ % 20000))
+  while (exec 3<>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null; do PORT=$((PORT + 1)); done
+  URL=http://127.0.0.1:$PORT
+  printf '%s\n' "$@" >"$CONF"
+  trap house_close EXIT
+  trap 'exit 1' TERM INT
+  house_start || { bad "the control plane starts" "$(tail -n 30 "$WORK/chronova.log")"; exit 1; }
+  export OS_CLIENT_CONFIG_FILE=$DATA/clouds.yaml OS_CLOUD=chronova
+}
+
+sim_client() {
+  command -v openstack >/dev/null || cannot "no openstack client on the PATH"
+  # One password for all commands: to check one takes longer than most commands do.
+  local password user token
+  password=$(sed -n 's/^ *password: "\{0,1\}\([^"]*\).*/\1/p' "$DATA/clouds.yaml")
+  user='"user":{"name":"admin","domain":{"id":"default"},"password":"'$password'"}'
+  token=$(curl -sSi -H 'Content-Type: application/json' "$URL/identity/v3/auth/tokens" -d '{"auth":{"identity":{"methods":["password"],
+    "password":{'"$user"'}},"scope":{"project":{"name":"admin","domain":{"id":"default"}}}}}' | tr -d '\r' | sed -n 's/^x-subject-token: //Ip')
+  [ -n "$token" ] || { bad "a token is given"; exit 1; }
+  printf '%s\n' 'clouds:' '  chronova:' '    auth_type: v3token' '    auth:' "      auth_url: $URL/identity/v3" "      token: $token" \
+    '      project_name: admin' '      project_domain_id: default' '    region_name: RegionOne' >"$WORK/clouds.yaml"
+  export OS_CLIENT_CONFIG_FILE=$WORK/clouds.yaml
+  PYTHON=$(dirname "$(readlink -f "$(command -v openstack)")")/python3
+  "$PYTHON" "$HERE/client.py" serve "$WORK/client" >"$WORK/client.log" 2>&1 &
+  CLIENT=$!
+  wait_for 60 test -S "$WORK/client" || { bad "the client starts" "$(cat "$WORK/client.log")"; exit 1; }
+}

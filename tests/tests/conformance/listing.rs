@@ -1,0 +1,130 @@
+//! What Nova's code says of lists of servers, beside its schemas: filters, orders, and who is told what.
+
+use chronova_tests::compute_api::{ADMIN, Api};
+use serde_json::json;
+
+const USER: &str = "user:project";
+
+struct Listed {
+    api: Api,
+    first: String,
+    second: String,
+}
+
+impl Listed {
+    async fn start() -> Self {
+        let api = Api::start().await;
+        let first = api.server(USER, Api::wish("a")).await;
+        let second = api.server(USER, Api::wish("b")).await;
+        Self { api, first, second }
+    }
+
+    async fn names(&self, token: &str, query: &str) -> Vec<String> {
+        let answer = self.api.call("GET", &format!("/servers?{query}"), "2.74", token, None).await;
+        assert_eq!(answer.status, 200, "{query}: {:?}", answer.body);
+        let servers = answer.body["servers"].as_array().unwrap();
+        servers.iter().map(|server| server["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    async fn refused(&self, token: &str, query: &str) -> (u16, String) {
+        let answer = self.api.call("GET", &format!("/servers?{query}"), "2.74", token, None).await;
+        (answer.status, answer.message().to_owned())
+    }
+}
+
+#[actix_rt::test]
+async fn orders() {
+    let listed = Listed::start().await;
+    for (query, expected) in [
+        ("sort_key=display_name&sort_dir=asc", ["a", "b"]),
+        ("sort_key=display_name", ["b", "a"]),
+        // A direction that is missing is the first one, and so is that of the time of creation at the end.
+        ("sort_key=host&sort_key=display_name&sort_dir=asc", ["a", "b"]),
+        ("sort_key=vm_state&sort_dir=asc", ["a", "b"]),
+        ("sort_key=vm_state&sort_dir=desc", ["b", "a"]),
+        ("sort_dir=asc", ["a", "b"]),
+        // Keys that Nova has taken out go with their directions.
+        ("sort_key=vcpus&sort_dir=desc&sort_key=display_name&sort_dir=asc", ["a", "b"]),
+    ] {
+        let names = listed.names("admin:project", query).await;
+        // Without a key that tells them apart, the hosts come first.
+        if !query.contains("host") {
+            assert_eq!(names, expected, "{query}");
+        }
+        assert_eq!(names.len(), 2);
+    }
+    let more = "Invalid input received: Sort direction size exceeds sort key size";
+    assert_eq!(listed.refused(USER, "sort_key=uuid&sort_dir=asc&sort_dir=asc").await, (400, more.to_owned()));
+    let neither = "Invalid input received: Unknown sort direction, must be 'desc' or 'asc'";
+    assert_eq!(listed.refused(USER, "sort_key=uuid&sort_dir=up").await, (400, neither.to_owned()));
+    let host = "Only administrators can sort servers by host";
+    assert_eq!(listed.refused(USER, "sort_key=host").await, (403, host.to_owned()));
+    listed.api.stop().await;
+}
+
+#[actix_rt::test]
+async fn filters() {
+    let listed = Listed::start().await;
+    let path = format!("/servers/{}/action", listed.first);
+    assert_eq!(listed.api.call("POST", &path, "2.1", USER, Some(json!({"os-stop": null}))).await.status, 202);
+    listed.api.life.settled().await;
+    for (token, query, expected) in [
+        (USER, "status=SHUTOFF", vec!["a"]),
+        (USER, "status=shutoff&status=Active", vec!["b", "a"]),
+        // No task, so nothing reboots; a list of both is of what is active whatever it does.
+        (USER, "status=REBOOT", vec![]),
+        (USER, "status=REBOOT&status=ACTIVE", vec!["b"]),
+        // A project named alone is not asked for: everybody has the own one.
+        (ADMIN, "tenant_id=project", vec![]),
+        (ADMIN, "project_id=project", vec![]),
+        (ADMIN, "tenant_id=project&all_tenants", vec!["b", "a"]),
+        (ADMIN, "project_id=project&all_tenants=True", vec!["b", "a"]),
+        (ADMIN, "project_id=project&all_tenants=0", vec![]),
+        // A word that is no answer to "deleted" is a no.
+        ("admin:project", "deleted=perhaps", vec!["b", "a"]),
+        ("admin:project", "power_state=4", vec!["a"]),
+        ("admin:project", "launch_index=^0", vec!["b", "a"]),
+        // Not for everybody before 2.83, and then it is left out.
+        (USER, "power_state=4", vec!["b", "a"]),
+        (USER, "metadata={}", vec!["b", "a"]),
+        (USER, "deleted=true", vec!["b", "a"]),
+    ] {
+        assert_eq!(listed.names(token, query).await, expected, "{query} as {token}");
+    }
+    assert_eq!(listed.refused(ADMIN, "metadata={}").await, (400, "Invalid filter field: metadata.".to_owned()));
+    assert_eq!(listed.refused(ADMIN, "_surprise=1").await, (400, "Invalid filter field: _surprise.".to_owned()));
+    let (status, message) = listed.refused(ADMIN, "all_tenants=perhaps").await;
+    assert_eq!(status, 400);
+    assert!(message.starts_with("Invalid input received: Unrecognized value 'perhaps', acceptable values are: '0'"));
+    assert_eq!(listed.refused(ADMIN, "locked=perhaps").await.0, 400);
+
+    // What changed includes what is gone, from either side.
+    let gone = format!("/servers/{}", listed.second);
+    assert_eq!(listed.api.call("DELETE", &gone, "2.1", USER, None).await.status, 204);
+    listed.api.life.settled().await;
+    assert_eq!(listed.names(USER, "").await, ["a"]);
+    assert_eq!(listed.names(USER, "changes-since=2020-01-01T00:00:00Z").await, ["b", "a"]);
+    assert_eq!(listed.names(USER, "changes-before=2100-01-01T00:00:00Z").await, ["b", "a"]);
+    let deleted = "Only administrators may list deleted instances";
+    assert_eq!(listed.refused(USER, "status=DELETED").await, (403, deleted.to_owned()));
+    assert_eq!(listed.names(USER, "status=DELETED&status=SHUTOFF").await, ["a"]);
+    assert_eq!(listed.names("admin:project", "status=DELETED").await, ["b"]);
+    listed.api.stop().await;
+}
+
+/// What is neither in a schema nor in a sample.
+#[actix_rt::test]
+async fn spellings() {
+    let api = Api::start().await;
+    let mut wish = Api::wish("a");
+    wish["accessIPv6"] = json!("0000:0000::0000:babe:220.12.22.2");
+    let id = api.server(USER, wish).await;
+    let shown = api.get(&format!("/servers/{id}"), "2.1").await;
+    assert_eq!(shown["server"]["accessIPv6"], "::babe:dc0c:1602");
+    // A slash at the end names nothing.
+    assert_eq!(api.call("GET", "/servers/", "2.1", USER, None).await.status, 404);
+    assert_eq!(api.call("GET", "/os-simple-tenant-usage/", "2.1", ADMIN, None).await.status, 404);
+    let root = api.ask("GET", "/compute/", "2.1", "", None).await;
+    assert_eq!((root.status, &root.body["versions"][1]["id"]), (200, &json!("v2.1")));
+    api.stop().await;
+}

@@ -1,0 +1,330 @@
+//! Volumes of servers through the Compute API: attached, shown, changed, exchanged, detached; servers on volumes; block
+//! device mappings and what is refused of them; the volume service's things under their old names.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use chronova_actors::ports::{NewContent, NewVolume};
+use chronova_events::ids::{InstanceId, ProjectId, UserId, VolumeId};
+use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
+use serde_json::{Value, json};
+
+const OWNER: &str = "u:p";
+
+/// A volume of the owner's project on the host of a server, or on any.
+async fn volume(api: &Api, beside: Option<&str>, size_gb: u32) -> String {
+    let id = VolumeId::random();
+    let host = beside.map(|server| {
+        let server: InstanceId = server.parse().unwrap();
+        let now = api.life.instance_now(server);
+        now.alive().unwrap().placement.clone().unwrap().host
+    });
+    let wanted = NewVolume {
+        volume: id,
+        project: ProjectId::new("p"),
+        user: UserId::new("u"),
+        name: "data".to_owned(),
+        description: None,
+        size_gb: Some(size_gb),
+        content: NewContent::Blank,
+        volume_type: None,
+        availability_zone: None,
+        metadata: vec![],
+        host,
+    };
+    api.life.volumes.accept(wanted, true, chronova_events::envelope::Meta::system("test")).await.unwrap();
+    api.life.settled().await;
+    id.to_string()
+}
+
+async fn call(api: &Api, method: &str, path: &str, version: &str, body: Option<Value>) -> (u16, Value, String) {
+    let answer = api.call(method, path, version, OWNER, body).await;
+    let message = answer.message().to_owned();
+    (answer.status, answer.body, message)
+}
+
+fn attachment(volume: &str) -> Value {
+    json!({"volumeAttachment": {"volumeId": volume}})
+}
+
+#[actix_rt::test]
+async fn a_volumes_way_through_a_server() {
+    let api = Api::start().await;
+    let server = api.server(OWNER, Api::wish("web")).await;
+    let all = format!("/servers/{server}/os-volume_attachments");
+    let one = volume(&api, Some(&server), 1).await;
+    let wish = json!({"volumeAttachment": {"volumeId": one, "device": "/dev/vdz", "tag": "db", "delete_on_termination": true}});
+    let (status, body, _) = call(&api, "POST", &all, "2.79", Some(wish)).await;
+    let expected = json!({"id": one, "serverId": server, "volumeId": one, "device": "/dev/vdb", "tag": "db",
+        "delete_on_termination": true});
+    assert_eq!((status, &body["volumeAttachment"]), (200, &expected), "the next free name, whatever was asked for");
+    api.life.settled().await;
+
+    // What each version shows.
+    let keys = async |version: &str| -> Vec<String> {
+        let (_, body, _) = call(&api, "GET", &format!("{all}/{one}"), version, None).await;
+        body["volumeAttachment"].as_object().unwrap().keys().cloned().collect()
+    };
+    assert_eq!(keys("2.1").await, ["id", "volumeId", "serverId", "device"]);
+    assert_eq!(keys("2.70").await, ["id", "volumeId", "serverId", "device", "tag"]);
+    assert_eq!(keys("2.79").await, ["id", "volumeId", "serverId", "device", "tag", "delete_on_termination"]);
+    let last = ["volumeId", "serverId", "device", "tag", "delete_on_termination", "attachment_id", "bdm_uuid"];
+    assert_eq!(keys("2.89").await, last);
+    let shown = api.get(&format!("/servers/{server}"), "2.3").await["server"].take();
+    let attached = json!([{"id": one, "delete_on_termination": true}]);
+    assert_eq!(shown["os-extended-volumes:volumes_attached"], attached);
+    let shown = api.get(&format!("/servers/{server}"), "2.1").await["server"].take();
+    assert_eq!(shown["os-extended-volumes:volumes_attached"], json!([{"id": one}]));
+
+    // Twice, and what is not there.
+    let (status, _, message) = call(&api, "POST", &all, "2.60", Some(attachment(&one))).await;
+    let words = format!("Invalid volume: volume {one} is already attached to instances: {server}");
+    assert_eq!((status, message), (400, words));
+    let (status, _, message) = call(&api, "POST", &all, "2.60", Some(attachment(IMAGE))).await;
+    assert_eq!((status, message), (404, format!("Volume {IMAGE} could not be found.")));
+    let (status, _, message) = call(&api, "GET", &format!("{all}/{IMAGE}"), "2.1", None).await;
+    assert_eq!((status, message), (404, format!("Instance {server} is not attached to volume {IMAGE}")));
+
+    // Changed; exchanged by those only who may.
+    let change = |wish: Value| {
+        let mut body = json!({"volumeAttachment": {"volumeId": one}});
+        body["volumeAttachment"].as_object_mut().unwrap().extend(wish.as_object().unwrap().clone());
+        Some(body)
+    };
+    let path = format!("{all}/{one}");
+    assert_eq!(call(&api, "PUT", &path, "2.85", change(json!({"delete_on_termination": false}))).await.0, 202);
+    let (status, _, message) = call(&api, "PUT", &path, "2.85", change(json!({"tag": "other"}))).await;
+    assert_eq!((status, message.as_str()), (400, "The tag property is not mutable"));
+    let two = volume(&api, Some(&server), 2).await;
+    assert_eq!(call(&api, "PUT", &path, "2.1", Some(attachment(&two))).await.0, 403);
+    let small = api.call("PUT", &path, "2.1", ADMIN, Some(attachment(IMAGE))).await;
+    assert_eq!(small.status, 400, "a volume that is not there is a mistake in the body");
+    let swapped = api.call("PUT", &path, "2.1", ADMIN, Some(attachment(&two))).await;
+    assert_eq!(swapped.status, 202, "{:?}", swapped.body);
+    api.life.settled().await;
+    let (_, body, _) = call(&api, "GET", &all, "2.1", None).await;
+    assert_eq!(body["volumeAttachments"][0]["volumeId"], *two);
+    assert_eq!(body["volumeAttachments"][0]["device"], "/dev/vdb");
+
+    // Detached, in the background from 2.101 on attached.
+    assert_eq!(call(&api, "DELETE", &format!("{all}/{two}"), "2.1", None).await.0, 202);
+    api.life.settled().await;
+    let (status, body, _) = call(&api, "POST", &all, "2.101", Some(attachment(&one))).await;
+    assert_eq!((status, body), (202, Value::Null));
+    api.life.settled().await;
+    let log = api.get(&format!("/servers/{server}/os-instance-actions"), "2.58").await;
+    let actions = log["instanceActions"].as_array().unwrap();
+    let names: Vec<&str> = actions.iter().map(|action| action["action"].as_str().unwrap()).collect();
+    assert_eq!(names, ["attach_volume", "detach_volume", "swap_volume", "attach_volume", "create"]);
+    assert!(actions.iter().all(|action| action["message"].is_null()), "{actions:?}");
+    api.world.check().await;
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn a_server_on_volumes() {
+    let api = Api::start().await;
+    let disk = |kind: &str, more: Value| {
+        let mut disk = json!({"source_type": kind, "destination_type": "volume"});
+        disk.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        disk
+    };
+    let root = disk("image", json!({"uuid": IMAGE, "volume_size": 1, "boot_index": 0, "delete_on_termination": true}));
+    let data = disk("blank", json!({"volume_size": 2, "boot_index": -1, "tag": "data"}));
+    let wish = json!({"name": "on-volumes", "flavorRef": "1", "networks": [{"uuid": NETWORK}],
+        "block_device_mapping_v2": [root, data]});
+    let server = api.server(OWNER, wish).await;
+    let shown = api.get(&format!("/servers/{server}"), "2.100").await["server"].take();
+    assert_eq!((&shown["status"], &shown["image"]), (&json!("ACTIVE"), &json!("")), "{shown}");
+    assert_eq!(shown["OS-EXT-SRV-ATTR:root_device_name"], "/dev/vda");
+    let volumes = shown["os-extended-volumes:volumes_attached"].as_array().unwrap().clone();
+    let kept: Vec<&Value> = volumes.iter().map(|volume| &volume["delete_on_termination"]).collect();
+    assert_eq!(kept, [&json!(true), &json!(false)]);
+    let claims = api.world.views().await.placement.read(|view| {
+        view.ledger.consumers.values().filter(|consumer| format!("{consumer:?}").contains("DISK_GB")).count()
+    });
+    assert_eq!(claims, 0, "a root disk on a volume takes no room on the host");
+    let all = format!("/servers/{server}/os-volume_attachments");
+    let root = volumes[0]["id"].as_str().unwrap();
+    let (status, _, message) = call(&api, "DELETE", &format!("{all}/{root}"), "2.1", None).await;
+    assert_eq!((status, message.as_str()), (400, "Cannot detach a root device volume"));
+    api.world.check().await;
+
+    assert_eq!(call(&api, "DELETE", &format!("/servers/{server}"), "2.1", None).await.0, 204);
+    api.life.settled().await;
+    let (_, left, _) = call(&api, "GET", "/os-volumes", "2.35", None).await;
+    let left: Vec<(&Value, &Value)> =
+        left["volumes"].as_array().unwrap().iter().map(|volume| (&volume["id"], &volume["status"])).collect();
+    assert_eq!(left, [(&volumes[1]["id"], &json!("available"))], "one ended with the server, one outlives it");
+    api.world.check().await;
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn mappings_that_are_refused() {
+    let api = Api::start().await;
+    let bdm = |devices: Value| json!({"block_device_mapping_v2": devices});
+    let local = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "local", "boot_index": 0});
+    let blank = |more: Value| {
+        let mut disk = json!({"source_type": "blank", "destination_type": "local", "boot_index": -1});
+        disk.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        disk
+    };
+    let to_volume = |more: Value| {
+        let mut disk = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "volume", "boot_index": 0});
+        disk.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        disk
+    };
+    let sized = json!({"volume_size": 1});
+    // Version, with an image or without, what is said, words.
+    let cases: Vec<(&str, bool, Value, &str)> = vec![
+        ("2.1", false, bdm(json!([local])), "Mapping image to local is not supported."),
+        ("2.1", true, bdm(json!([blank(json!({}))])), "Boot sequence for the instance and image/block device mapping"),
+        ("2.1", true, bdm(json!([local, to_volume(sized.clone())])), "Boot sequence for the instance"),
+        ("2.1", false, bdm(json!([to_volume(json!({"volume_size": 1, "boot_index": 1}))])), "Boot sequence"),
+        ("2.1", false, bdm(json!([to_volume(json!({}))])), "need to have a non-zero size specified"),
+        (
+            "2.1",
+            false,
+            bdm(json!([{"source_type": "volume", "destination_type": "volume", "boot_index": 0}])),
+            "Missing device UUID.",
+        ),
+        ("2.1", true, bdm(json!([local, blank(json!({"uuid": IMAGE}))])), "Invalid device UUID."),
+        (
+            "2.1",
+            true,
+            bdm(json!([local, blank(json!({"destination_type": "volume"}))])),
+            "Blank volumes (source: 'blank', dest: 'volume') need to have non-zero size",
+        ),
+        (
+            "2.67",
+            true,
+            bdm(json!([local, blank(json!({"volume_type": "fast"}))])),
+            "Specifying a volume_type with destination_type=local is not supported.",
+        ),
+        (
+            "2.66",
+            false,
+            bdm(json!([to_volume(json!({"volume_size": 1, "volume_type": "fast"}))])),
+            "('volume_type' was unexpected)",
+        ),
+        ("2.41", false, bdm(json!([to_volume(json!({"volume_size": 1, "tag": "t"}))])), "('tag' was unexpected)"),
+        (
+            "2.1",
+            true,
+            bdm(json!([local, blank(json!({"volume_size": 9}))])),
+            "Ephemeral disks requested are larger than the instance type allows.",
+        ),
+        (
+            "2.1",
+            true,
+            bdm(json!([local, blank(json!({"guest_format": "swap", "volume_size": 9}))])),
+            "Swap drive requested is larger than instance type allows.",
+        ),
+        (
+            "2.1",
+            true,
+            bdm(json!([local, blank(json!({"guest_format": "swap"})), blank(json!({"guest_format": "swap"}))])),
+            "More than one swap drive requested.",
+        ),
+        (
+            "2.1",
+            true,
+            bdm(json!([local, blank(json!({})), blank(json!({})), blank(json!({}))])),
+            "You specified more local devices than the limit allows",
+        ),
+        (
+            "2.1",
+            true,
+            bdm(json!([local, to_volume(json!({"volume_size": 1, "boot_index": -1, "disk_bus": "floppy"}))])),
+            "Block Device Mapping is Invalid.",
+        ),
+        (
+            "2.1",
+            false,
+            bdm(json!([{"source_type": "volume", "uuid": IMAGE, "destination_type": "volume", "boot_index": 0}])),
+            "failed to get volume",
+        ),
+        (
+            "2.1",
+            false,
+            bdm(json!([{"source_type": "snapshot", "uuid": IMAGE, "destination_type": "volume", "boot_index": 0}])),
+            "failed to get snapshot",
+        ),
+        ("2.1", true, json!({"block_device_mapping": [{"device_name": "vdb"}]}), "Unrecognized legacy format."),
+        (
+            "2.1",
+            true,
+            json!({"block_device_mapping": [{"device_name": "vdb", "volume_id": IMAGE}], "block_device_mapping_v2": [local]}),
+            "Using different block_device_mapping syntaxes is not allowed in the same request.",
+        ),
+        (
+            "2.1",
+            true,
+            bdm(json!([local, to_volume(json!({"volume_size": 1, "boot_index": -1, "device_name": "/dev/vda"}))])),
+            "The volume cannot be assigned the same device name as the root device vda",
+        ),
+    ];
+    for (version, with_image, more, words) in cases {
+        let mut wish = json!({"name": "x", "flavorRef": "1", "networks": [{"uuid": NETWORK}]});
+        if with_image {
+            wish["imageRef"] = json!(IMAGE);
+        }
+        wish.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let (status, _, message) = call(&api, "POST", "/servers", version, Some(json!({"server": wish}))).await;
+        assert!(status == 400 && message.contains(words), "{more} at {version}: {status} {message}, not {words}");
+    }
+    // A volume that is booted from has to be bootable; none can be on two servers of one request.
+    let empty = volume(&api, None, 1).await;
+    let from = |count: u32| {
+        json!({"server": {"name": "x", "flavorRef": "1", "networks": [{"uuid": NETWORK}], "min_count": count,
+            "block_device_mapping_v2": [
+                {"source_type": "volume", "uuid": empty, "destination_type": "volume", "boot_index": 0}]}})
+    };
+    let (status, _, message) = call(&api, "POST", "/servers", "2.1", Some(from(1))).await;
+    assert_eq!((status, message), (400, format!("Block Device {empty} is not bootable.")));
+    let (status, _, message) = call(&api, "POST", "/servers", "2.1", Some(from(2))).await;
+    assert_eq!((status, message.as_str()), (400, "Cannot attach one or more volumes to multiple instances"));
+    api.world.check().await;
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn old_names_of_volumes_snapshots_and_servers() {
+    let api = Api::start().await;
+    let wish = json!({"volume": {"size": 1, "display_name": "old", "metadata": {"a": "b"}}});
+    let (status, made, _) = call(&api, "POST", "/os-volumes", "2.35", Some(wish)).await;
+    assert_eq!(status, 200, "{made}");
+    api.life.settled().await;
+    let id = made["volume"]["id"].as_str().unwrap();
+    let (_, shown, _) = call(&api, "GET", &format!("/os-volumes/{id}"), "2.1", None).await;
+    assert_eq!((&shown["volume"]["status"], &shown["volume"]["attachments"]), (&json!("available"), &json!([{}])));
+    let wish = json!({"snapshot": {"volume_id": id, "display_name": "then"}});
+    let (status, made, _) = call(&api, "POST", "/os-snapshots", "2.1", Some(wish)).await;
+    assert_eq!((status, &made["snapshot"]["volumeId"]), (200, &json!(id)), "{made}");
+    api.life.settled().await;
+    let snapshot = made["snapshot"]["id"].as_str().unwrap();
+    let (_, listed, _) = call(&api, "GET", "/os-snapshots/detail", "2.1", None).await;
+    assert_eq!(listed["snapshots"].as_array().unwrap().len(), 1);
+    assert_eq!(call(&api, "DELETE", &format!("/os-snapshots/{snapshot}"), "2.1", None).await.0, 202);
+    api.life.settled().await;
+    assert_eq!(call(&api, "GET", &format!("/os-snapshots/{snapshot}"), "2.1", None).await.0, 404);
+    assert_eq!(call(&api, "DELETE", &format!("/os-volumes/{id}"), "2.1", None).await.0, 202);
+    api.life.settled().await;
+    assert_eq!(call(&api, "GET", &format!("/os-volumes/{id}"), "2.36", None).await.0, 404);
+
+    let wish = json!({"server": Api::wish("booted")});
+    let (status, made, _) = call(&api, "POST", "/os-volumes_boot", "2.102", Some(wish)).await;
+    assert_eq!(status, 202, "{made}");
+    api.life.settled().await;
+    let server = made["server"]["id"].as_str().unwrap();
+    let (_, shown, _) = call(&api, "GET", &format!("/os-volumes_boot/{server}"), "2.1", None).await;
+    assert_eq!(shown["server"]["status"], "ACTIVE");
+    assert_eq!(call(&api, "GET", &format!("/os-volumes_boot/{server}"), "2.103", None).await.0, 404);
+
+    let wish = json!({"snapshot": {"volume_id": IMAGE, "create_info": {"snapshot_id": "s", "type": "qcow2", "new_file": "f"}}});
+    let assisted = api.call("POST", "/os-assisted-volume-snapshots", "2.1", ADMIN, Some(wish)).await;
+    let words = format!("No volume Block Device Mapping with id {IMAGE}.");
+    assert_eq!((assisted.status, assisted.message()), (400, words.as_str()));
+    api.world.check().await;
+    api.stop().await;
+}

@@ -1,0 +1,207 @@
+//! `/os-volumes` and `/os-snapshots` until 2.35: the volume service's things in the form that Nova had for them.
+//!
+//! Source: nova `api/openstack/compute/volumes.py`, `snapshots.py`.
+
+use chronova_actors::ports::{NewContent, NewSnapshot, NewVolume, SnapshotInfo, VolumeInfo};
+use chronova_events::ids::{ProjectId, SnapshotId, VolumeId};
+use serde_json::{Map, Value, json};
+
+use crate::compute::bodies::proxies as bodies;
+use crate::compute::reject;
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, delete, get, post};
+use crate::schema::{is_true, to_integer};
+
+pub(in crate::compute) const ROUTES: &[Route] = &[
+    get("volumes.index", "/os-volumes", handler!(volumes))
+        .until(2, 35)
+        .policy("os_compute_api:os-volumes:list")
+        .query(bodies::volumes_query),
+    post("volumes.create", "/os-volumes", handler!(create_volume))
+        .until(2, 35)
+        .policy("os_compute_api:os-volumes:create")
+        .body(bodies::volume_body),
+    get("volumes.detail", "/os-volumes/detail", handler!(volumes))
+        .until(2, 35)
+        .policy("os_compute_api:os-volumes:detail")
+        .query(bodies::volumes_query),
+    delete("volumes.delete", "/os-volumes/{id}", handler!(delete_volume))
+        .until(2, 35)
+        .policy("os_compute_api:os-volumes:delete"),
+    get("volumes.show", "/os-volumes/{id}", handler!(volume)).until(2, 35).policy("os_compute_api:os-volumes:show"),
+    get("snapshots.index", "/os-snapshots", handler!(snapshots))
+        .until(2, 35)
+        .policy("os_compute_api:os-volumes:snapshots:list")
+        .query(bodies::volumes_query),
+    post("snapshots.create", "/os-snapshots", handler!(create_snapshot))
+        .until(2, 35)
+        .policy("os_compute_api:os-volumes:snapshots:create")
+        .body(bodies::snapshot_body),
+    get("snapshots.detail", "/os-snapshots/detail", handler!(snapshots))
+        .until(2, 35)
+        .policy("os_compute_api:os-volumes:snapshots:detail")
+        .query(bodies::volumes_query),
+    delete("snapshots.delete", "/os-snapshots/{id}", handler!(delete_snapshot))
+        .until(2, 35)
+        .policy("os_compute_api:os-volumes:snapshots:delete"),
+    get("snapshots.show", "/os-snapshots/{id}", handler!(snapshot))
+        .until(2, 35)
+        .policy("os_compute_api:os-volumes:snapshots:show"),
+];
+
+fn project(ctx: &Ctx) -> Result<ProjectId, Fault> {
+    ctx.caller().project.clone().ok_or_else(|| Fault::forbidden("The token has no project."))
+}
+
+/// `offset` and `limit`, as the API had them before it had markers.
+fn page<T>(ctx: &Ctx, all: Vec<T>) -> impl Iterator<Item = T> {
+    let number = |key: &str| ctx.query.first(key).and_then(|text| text.parse::<usize>().ok());
+    let most = usize::try_from(ctx.app.config.max_limit).unwrap_or(usize::MAX);
+    let limit = number("limit").filter(|limit| *limit > 0).unwrap_or(most).min(most);
+    all.into_iter().skip(number("offset").unwrap_or(0)).take(limit)
+}
+
+fn shown_volume(volume: &VolumeInfo) -> Value {
+    let attachment = volume.attachments.iter().find(|attachment| attachment.attached);
+    let attachment = attachment.map_or_else(
+        || json!({}),
+        |attachment| {
+            let mut shown = json!({"id": volume.id, "volumeId": volume.id, "serverId": attachment.instance});
+            if let Some(device) = &attachment.device {
+                shown["device"] = json!(device);
+            }
+            shown
+        },
+    );
+    let metadata: Map<String, Value> = volume.metadata.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+    json!({
+        "id": volume.id,
+        "status": volume.status,
+        "size": volume.size_gb,
+        "availabilityZone": volume.availability_zone,
+        "createdAt": volume.created_at.iso_micros(),
+        "attachments": [attachment],
+        "displayName": volume.name,
+        "displayDescription": volume.description,
+        "volumeType": volume.volume_type,
+        "snapshotId": volume.snapshot,
+        "metadata": metadata,
+    })
+}
+
+fn shown_snapshot(snapshot: &SnapshotInfo) -> Value {
+    json!({
+        "id": snapshot.id,
+        "volumeId": snapshot.volume,
+        "status": snapshot.status,
+        "size": snapshot.size_gb,
+        "createdAt": snapshot.created_at.iso_micros(),
+        "displayName": snapshot.name,
+        "displayDescription": snapshot.description,
+    })
+}
+
+async fn volumes(ctx: Ctx) -> Result<Reply, Fault> {
+    let all = ctx.house()?.volumes.list(&project(&ctx)?, false).await.map_err(reject::volume_service)?;
+    let list: Vec<Value> = page(&ctx, all).map(|volume| shown_volume(&volume)).collect();
+    Ok(Reply::ok(json!({"volumes": list})))
+}
+
+async fn find_volume(ctx: &Ctx) -> Result<VolumeInfo, Fault> {
+    let id: VolumeId = ctx.id("id", |text| format!("Volume {text} could not be found."))?;
+    let found = ctx.house()?.volumes.find(id, &project(ctx)?, ctx.caller().is_admin).await;
+    found.map_err(|error| reject::volume(id, error))
+}
+
+async fn volume(ctx: Ctx) -> Result<Reply, Fault> {
+    Ok(Reply::ok(json!({"volume": shown_volume(&find_volume(&ctx).await?)})))
+}
+
+async fn delete_volume(ctx: Ctx) -> Result<Reply, Fault> {
+    let (permit, found) = (ctx.permit()?, find_volume(&ctx).await?);
+    ctx.house()?.volumes.delete(found.id, dispatch::meta(&permit)).await.map_err(reject::volume_service)?;
+    Ok(Reply::empty(202))
+}
+
+async fn create_volume(ctx: Ctx) -> Result<Reply, Fault> {
+    let (permit, project, wish) = (ctx.permit()?, project(&ctx)?, &ctx.body["volume"]);
+    let text = |key: &str| wish.get(key).and_then(Value::as_str).map(str::to_owned);
+    let snapshot = match text("snapshot_id") {
+        Some(id) => Some(known_snapshot(&ctx, &id).await?.id),
+        None => None,
+    };
+    let pairs = wish.get("metadata").and_then(Value::as_object).into_iter().flatten();
+    let wanted = NewVolume {
+        volume: VolumeId::random(),
+        project,
+        user: ctx.caller().user.clone(),
+        name: text("display_name").unwrap_or_default(),
+        description: text("display_description"),
+        size_gb: wish.get("size").and_then(to_integer).and_then(|size| u32::try_from(size).ok()),
+        content: snapshot.map_or(NewContent::Blank, NewContent::Snapshot),
+        volume_type: text("volume_type"),
+        availability_zone: text("availability_zone"),
+        metadata: pairs.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect(),
+        host: None,
+    };
+    let made = ctx.house()?.volumes.create(wanted, dispatch::meta(&permit)).await.map_err(reject::volume_service)?;
+    let location = ctx.links.to_self("os-volumes", &made.id.to_string());
+    Ok(Reply::ok(json!({"volume": shown_volume(&made)})).header("Location", location))
+}
+
+async fn snapshots(ctx: Ctx) -> Result<Reply, Fault> {
+    let all = ctx.house()?.volumes.list_snapshots(&project(&ctx)?, false).await.map_err(reject::volume_service)?;
+    let list: Vec<Value> = page(&ctx, all).map(|snapshot| shown_snapshot(&snapshot)).collect();
+    Ok(Reply::ok(json!({"snapshots": list})))
+}
+
+async fn known_snapshot(ctx: &Ctx, text: &str) -> Result<SnapshotInfo, Fault> {
+    let unknown = || Fault::not_found(format!("Snapshot {text} could not be found."));
+    let id: SnapshotId = text.parse().map_err(|_| unknown())?;
+    let found = ctx.house()?.volumes.find_snapshot(id, &project(ctx)?, ctx.caller().is_admin).await;
+    found.map_err(|error| match reject::volume(id, error) {
+        fault if fault.status == 404 => unknown(),
+        fault => fault,
+    })
+}
+
+async fn snapshot(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = known_snapshot(&ctx, ctx.param("id")).await?;
+    Ok(Reply::ok(json!({"snapshot": shown_snapshot(&found)})))
+}
+
+async fn delete_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
+    let (permit, found) = (ctx.permit()?, known_snapshot(&ctx, ctx.param("id")).await?);
+    let volumes = &ctx.house()?.volumes;
+    volumes.delete_snapshot(found.id, dispatch::meta(&permit)).await.map_err(reject::volume_service)?;
+    Ok(Reply::empty(202))
+}
+
+async fn create_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
+    let (permit, project, wish) = (ctx.permit()?, project(&ctx)?, &ctx.body["snapshot"]);
+    let text = |key: &str| wish.get(key).and_then(Value::as_str).map(str::to_owned);
+    let named = text("volume_id").unwrap_or_default();
+    // Nova has no answer of its own to an unknown volume here but "bad request".
+    let volume: VolumeId =
+        named.parse().map_err(|_| Fault::bad_request(format!("Volume {named} could not be found.")))?;
+    let wanted = NewSnapshot {
+        snapshot: SnapshotId::random(),
+        volume,
+        project,
+        user: ctx.caller().user.clone(),
+        name: text("display_name").unwrap_or_default(),
+        description: text("display_description"),
+        force: wish.get("force").is_some_and(is_true),
+        metadata: vec![],
+    };
+    let made = ctx.house()?.volumes.create_snapshot(wanted, dispatch::meta(&permit)).await;
+    let made = made.map_err(|error| match reject::volume_service(error) {
+        fault if fault.status == 404 => Fault::bad_request(fault.message),
+        fault => fault,
+    })?;
+    Ok(Reply::ok(json!({"snapshot": shown_snapshot(&made)})))
+}

@@ -1,0 +1,192 @@
+//! The volumes, snapshots and images that a server's disks are to be made of: whether they are there and may be used.
+
+use chronova_actors::house::House;
+use chronova_actors::instance::disks;
+use chronova_actors::ports::PortError;
+use chronova_events::ids::{ImageId, ProjectId, VolumeId};
+use chronova_events::instance::{
+    BlockDevice, BlockDevicesMapped, BlockPlace, BlockSource, FlavorSnapshot, ImageSnapshot,
+};
+
+use super::devices::{self, Mapped};
+use super::wish::Wish;
+use crate::compute::{reject, versions};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+
+const GIB: u64 = 1 << 30;
+
+/// What the disks of a server are to be.
+pub(super) struct Disks {
+    /// `None`: image and flavor say it all.
+    pub mapped: Option<BlockDevicesMapped>,
+    /// Whether the root disk is a volume.
+    pub volume_backed: bool,
+    /// What shapes the hardware: the image, or what the root volume's content came from.
+    pub boot_image: Option<ImageSnapshot>,
+    /// GiB of a root disk that is a volume to be made.
+    pub root_size: Option<u32>,
+}
+
+/// The caller, as the volume and image services see them.
+struct Asker<'a> {
+    house: &'a House,
+    project: &'a ProjectId,
+    is_admin: bool,
+}
+
+/// Reads the disks and looks up the one that is booted from.
+pub(super) async fn plan(
+    ctx: &Ctx,
+    house: &House,
+    wish: &Wish,
+    project: &ProjectId,
+    flavor: &FlavorSnapshot,
+    image: Option<&ImageSnapshot>,
+) -> Result<(Vec<Mapped>, Disks), Fault> {
+    if wish.mappings.given {
+        ctx.authorize_rule("os_compute_api:servers:create:attach_volume", &ctx.own_target())?;
+    }
+    let asker = Asker { house, project, is_admin: ctx.caller().is_admin };
+    let all = devices::all(&wish.mappings, image, flavor, wish.max_count)?;
+    let root = all.iter().find(|one| one.device.is_root()).map(|one| one.device.clone());
+    let volume_backed = root.as_ref().is_some_and(BlockDevice::is_volume);
+    let boot_image = match &root {
+        Some(root) if root.is_volume() && image.is_none() => asker.boot_image(root).await?,
+        _ => image.cloned(),
+    };
+    let root_size = root.filter(BlockDevice::is_volume).and_then(|root| root.size);
+    // A server whose image brings its volumes has them recorded, too.
+    let recorded = wish.mappings.given || all.iter().any(|one| one.device.is_volume());
+    let mapped = recorded.then(|| BlockDevicesMapped { devices: vec![], image: None });
+    Ok((all, Disks { mapped, volume_backed, boot_image, root_size }))
+}
+
+/// The last checks; then the disks have all that is known of them.
+pub(super) async fn admit(
+    ctx: &Ctx,
+    house: &House,
+    project: &ProjectId,
+    flavor: &FlavorSnapshot,
+    mut all: Vec<Mapped>,
+    disks: &mut Disks,
+) -> Result<(), Fault> {
+    let asker = Asker { house, project, is_admin: ctx.caller().is_admin };
+    devices::check_boot_order(&all)?;
+    for one in &mut all {
+        asker.check(ctx, &mut one.device, disks.boot_image.as_ref()).await?;
+        devices::check_bus(&one.device)?;
+    }
+    devices::check_local(&mut all, flavor, ctx.app.compute.config.max_local_block_devices)?;
+    if let Some(mapped) = &mut disks.mapped {
+        let mut list: Vec<BlockDevice> = all.into_iter().map(|one| one.device).collect();
+        disks::name_all(disks.boot_image.as_ref(), &mut list);
+        mapped.devices = list;
+        mapped.image = disks.boot_image.clone().filter(|_| disks.volume_backed);
+    }
+    Ok(())
+}
+
+/// Every server of a request has mappings with ids of their own.
+pub(super) fn again(mapped: &BlockDevicesMapped) -> BlockDevicesMapped {
+    let fresh =
+        |device: &BlockDevice| BlockDevice { id: chronova_events::ids::BlockDeviceId::random(), ..device.clone() };
+    BlockDevicesMapped { devices: mapped.devices.iter().map(fresh).collect(), image: mapped.image.clone() }
+}
+
+fn failed(kind: &str, id: impl std::fmt::Display) -> Fault {
+    Fault::bad_request(format!("Block Device Mapping is Invalid: failed to get {kind} {id}."))
+}
+
+/// The service does not answer, or what was asked for cannot be had.
+fn lost(error: &PortError, kind: &str, id: impl std::fmt::Display) -> Fault {
+    match error {
+        PortError::Unavailable(reason) => Fault::unavailable("The volume service does not answer.").caused_by(reason),
+        _ => failed(kind, id),
+    }
+}
+
+impl Asker<'_> {
+    async fn image(&self, id: ImageId) -> Result<ImageSnapshot, Fault> {
+        self.house.images.find(id, self.project, self.is_admin).await.map_err(|error| match error {
+            PortError::Unavailable(_) => reject::image(error),
+            _ => failed("image", id),
+        })
+    }
+
+    /// Nova: `get_bdm_image_metadata`.
+    async fn boot_image(&self, root: &BlockDevice) -> Result<Option<ImageSnapshot>, Fault> {
+        let of_volume = async |volume: VolumeId| self.house.volumes.find(volume, self.project, self.is_admin).await;
+        match root.source {
+            BlockSource::Image(id) => self.image(id).await.map(Some),
+            BlockSource::Volume(volume) => {
+                let info = of_volume(volume).await.map_err(|error| lost(&error, "volume", volume))?;
+                match info.bootable {
+                    true => Ok(info.image),
+                    false => Err(Fault::bad_request(format!("Block Device {volume} is not bootable."))),
+                }
+            }
+            BlockSource::Snapshot(id) => {
+                let found = self.house.volumes.find_snapshot(id, self.project, self.is_admin).await;
+                let snapshot = found.map_err(|error| lost(&error, "snapshot", id))?;
+                // Its volume may be gone; then nothing is known of its content.
+                Ok(of_volume(snapshot.volume).await.ok().and_then(|info| info.image))
+            }
+            BlockSource::Blank => Ok(None),
+        }
+    }
+
+    async fn check(&self, ctx: &Ctx, device: &mut BlockDevice, known: Option<&ImageSnapshot>) -> Result<(), Fault> {
+        match device.source {
+            BlockSource::Image(id) => {
+                if known.is_none_or(|image| image.id != id) {
+                    self.image(id).await?;
+                }
+                match device.place == BlockPlace::Volume && device.size.unwrap_or(0) == 0 {
+                    true => Err(Fault::bad_request(
+                        "Images with destination_type 'volume' need to have a non-zero size specified",
+                    )),
+                    false => Ok(()),
+                }
+            }
+            BlockSource::Volume(id) => self.check_volume(ctx, device, id).await,
+            BlockSource::Snapshot(id) => {
+                let found = self.house.volumes.find_snapshot(id, self.project, self.is_admin).await;
+                let snapshot = found.map_err(|error| lost(&error, "snapshot", id))?;
+                device.size = device.size.filter(|size| *size > 0).or(Some(snapshot.size_gb));
+                Ok(())
+            }
+            BlockSource::Blank if device.is_volume() && device.size.unwrap_or(0) == 0 => {
+                Err(Fault::bad_request("Blank volumes (source: 'blank', dest: 'volume') need to have non-zero size"))
+            }
+            BlockSource::Blank => Ok(()),
+        }
+    }
+
+    async fn check_volume(&self, ctx: &Ctx, device: &mut BlockDevice, id: VolumeId) -> Result<(), Fault> {
+        let info = self.house.volumes.find(id, self.project, self.is_admin).await.map_err(|error| match error {
+            PortError::NotFound(_) => Fault::bad_request(format!("Volume {id} could not be found.")),
+            other => lost(&other, "volume", id),
+        })?;
+        if info.multiattach && !versions::volumes_may_be_shared(ctx.version) {
+            return Err(reject::multiattach());
+        }
+        reject::reservable(&info).map_err(|reason| Fault::bad_request(format!("Invalid volume: {reason}")))?;
+        device.size = Some(info.size_gb);
+        device.volume = Some(id);
+        Ok(())
+    }
+}
+
+/// Nova: `VolumeSmallerThanMinDisk`. A volume that is there has been checked by its service.
+pub(super) fn check_min_disk(disks: &Disks) -> Result<(), Fault> {
+    let (Some(image), Some(size)) = (&disks.boot_image, disks.root_size) else { return Ok(()) };
+    let (size, least) = (u64::from(size) * GIB, u64::from(image.min_disk_gib) * GIB);
+    match least > size {
+        true => Err(Fault::bad_request(format!(
+            "Volume is smaller than the minimum size specified in image metadata. Volume size is {size} bytes, minimum \
+             size is {least} bytes."
+        ))),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,75 @@
+//! What changes a server's disks or its place: images of it, rebuilding, rescue, shelving; and its password.
+//!
+//! As in Nova, what can be known beforehand is checked first: the lock and the state, then the images, the limits, the
+//! zones. What comes after that is a process, and the answer does not wait for it, but for the password's.
+
+mod images;
+mod password;
+mod rebuild;
+mod rescue;
+mod shelve;
+
+use chronova_actors::instance::InstanceCommand;
+use chronova_actors::instance::actions::{self, Action};
+use chronova_actors::instance::work::WorkCommand;
+use chronova_events::instance::Pairs;
+use serde_json::Value;
+
+use super::Found;
+use super::change::{asker, send};
+use crate::compute::bodies::server_work as bodies;
+use crate::compute::reject;
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::route::{Route, action};
+
+const PATH: &str = "/servers/{id}/action";
+
+pub(in crate::compute) const ROUTES: &[Route] = &[
+    action("servers.createImage", PATH, "createImage", handler!(images::create_image))
+        .policy_on_target("os_compute_api:servers:create_image")
+        .body(bodies::create_image_body),
+    action("create_backup.createBackup", PATH, "createBackup", handler!(images::create_backup))
+        .policy_on_target("os_compute_api:os-create-backup")
+        .body(bodies::create_backup_body),
+    action("servers.rebuild", PATH, "rebuild", handler!(rebuild::rebuild))
+        .policy_on_target("os_compute_api:servers:rebuild")
+        .body(bodies::rebuild_body),
+    action("rescue.rescue", PATH, "rescue", handler!(rescue::rescue))
+        .policy_on_target("os_compute_api:os-rescue")
+        .body(bodies::rescue_body),
+    action("rescue.unrescue", PATH, "unrescue", handler!(rescue::unrescue))
+        .policy_on_target("os_compute_api:os-unrescue")
+        .body(bodies::unrescue_body),
+    action("shelve.shelve", PATH, "shelve", handler!(shelve::shelve))
+        .policy_on_target("os_compute_api:os-shelve:shelve")
+        .body(bodies::shelve_body),
+    action("shelve.shelveOffload", PATH, "shelveOffload", handler!(shelve::offload))
+        .policy_on_target("os_compute_api:os-shelve:shelve_offload")
+        .body(bodies::shelve_offload_body),
+    action("shelve.unshelve", PATH, "unshelve", handler!(shelve::unshelve))
+        .policy_on_target("os_compute_api:os-shelve:unshelve")
+        .body(bodies::unshelve_body),
+    action("admin_password.changePassword", PATH, "changePassword", handler!(password::change))
+        .policy_on_target("os_compute_api:os-admin-password")
+        .body(bodies::change_password_body),
+];
+
+/// The lock and the state, before anything else is looked at.
+fn admit(ctx: &Ctx, found: &Found, action: Action) -> Result<(), Fault> {
+    actions::admit(found.server()?, action, asker(ctx, found)).map_err(|error| reject::instance_reject(found.id, error))
+}
+
+async fn ask(ctx: &Ctx, found: &Found, command: WorkCommand) -> Result<(), Fault> {
+    send(ctx, found, InstanceCommand::Work(Box::new(command))).await
+}
+
+/// Sorted by key, as events keep it.
+fn pairs(object: Option<&Value>) -> Pairs {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let entries = object.and_then(Value::as_object).into_iter().flatten();
+    let mut pairs: Pairs = entries.map(|(key, value)| (key.clone(), text(value))).collect();
+    pairs.sort();
+    pairs
+}

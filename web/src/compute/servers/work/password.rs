@@ -1,0 +1,37 @@
+//! `changePassword`. Source: nova `api/openstack/compute/admin_password.py`.
+
+use std::time::Duration;
+
+use chronova_actors::instance::actions::Action;
+use chronova_actors::instance::work::WorkCommand;
+use chronova_events::ids::ProcessId;
+
+use super::{admit, ask};
+use crate::compute::servers::change::asker;
+use crate::compute::servers::find;
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::reply::Reply;
+
+/// How long an answer waits for the guest's agent: Nova's `rpc_response_timeout`.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The password is handed on in memory and is in no command, event or log.
+pub(super) async fn change(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "id")?;
+    admit(&ctx, &found, Action::ChangePassword)?;
+    let password = ctx.action_body()["adminPass"].as_str().unwrap_or_default().to_owned();
+    let (process, passwords) = (ProcessId::random(), &ctx.house()?.passwords);
+    let told = passwords.lend(process, password);
+    let asked = ask(&ctx, &found, WorkCommand::ChangePassword { process, asker: asker(&ctx, &found) }).await;
+    if asked.is_err() {
+        passwords.forget(process);
+    }
+    asked?;
+    match tokio::time::timeout(PATIENCE, told).await {
+        Ok(Ok(Ok(()))) => Ok(Reply::empty(202)),
+        Ok(Ok(Err(fault))) => Err(Fault::new(fault.code, fault.message).caused_by(fault.details)),
+        Ok(Err(gone)) => Err(Fault::internal(gone)),
+        Err(late) => Err(Fault::internal(late)),
+    }
+}

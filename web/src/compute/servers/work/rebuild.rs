@@ -1,0 +1,115 @@
+//! `rebuild`. Source: nova `compute/api.py` (`rebuild`) and `api/openstack/compute/servers.py` (`_rebuild`).
+
+use chronova_actors::instance::actions::Action;
+use chronova_actors::instance::work::WorkCommand;
+use chronova_actors::ports::PortError;
+use chronova_events::ids::{ImageId, ProcessId};
+use chronova_events::instance::{Alive, DiskConfig, ImageSnapshot, KeySnapshot, RebuildRequested};
+use serde_json::{Value, json};
+
+use super::{admit, ask, pairs};
+use crate::compute::servers::change::asker;
+use crate::compute::servers::{Found, create, find, new_password, render, sees};
+use crate::compute::{reject, versions};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::reply::Reply;
+use crate::schema::is_true;
+
+pub(super) async fn rebuild(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "id")?;
+    let body = ctx.action_body().clone();
+    if body.get("trusted_image_certificates").is_some() {
+        ctx.authorize_rule("os_compute_api:servers:rebuild:trusted_certs", &found.target)?;
+    }
+    admit(&ctx, &found, Action::Rebuild)?;
+    let key = key(&ctx, &body, found.server()?)?;
+    let image = image(&ctx, &found, &body).await?;
+    let request = request(&body, found.server()?, key, image);
+    create::limits(&ctx, &found.server()?.request.project, &body)?;
+    ask(&ctx, &found, WorkCommand::Rebuild { request: Box::new(request), asker: asker(&ctx, &found) }).await?;
+    answer(&ctx, &found, &body)
+}
+
+/// The caller's key pair: users own keys, and who rebuilds need not be who made the server.
+fn key(ctx: &Ctx, body: &Value, server: &Alive) -> Result<Option<KeySnapshot>, Fault> {
+    match body.get("key_name") {
+        None => Ok(server.request.key.clone()),
+        Some(Value::String(name)) => create::key(ctx, ctx.house()?, name).map(Some),
+        Some(_) => Ok(None),
+    }
+}
+
+/// It has to fit what the server has.
+async fn image(ctx: &Ctx, found: &Found, body: &Value) -> Result<ImageSnapshot, Fault> {
+    let server = found.server()?;
+    let reference = body["imageRef"].as_str().unwrap_or_default();
+    let id: ImageId = reference.parse().map_err(|_| Fault::bad_request("Invalid imageRef provided."))?;
+    if server.request.image.is_none() {
+        // What boots from a volume is rebuilt by writing to the volume, which nothing here can do yet.
+        return Err(Fault::bad_request(format!(
+            "Image {id} is unacceptable: Unable to rebuild with a different image for a volume-backed server."
+        )));
+    }
+    let project = ctx.caller().project.clone().unwrap_or_else(|| server.request.project.clone());
+    let image = ctx.house()?.images.find(id, &project, ctx.caller().is_admin).await.map_err(|error| match error {
+        PortError::NotFound(_) | PortError::Forbidden(_) => Fault::bad_request("Cannot find image for rebuild"),
+        other => reject::image(other),
+    })?;
+    create::fits(&image, &server.request.flavor)?;
+    Ok(image)
+}
+
+/// What was said, and what holds where nothing was said.
+fn request(body: &Value, server: &Alive, key: Option<KeySnapshot>, image: ImageSnapshot) -> RebuildRequested {
+    let now = &server.request;
+    let text = |key: &str| body.get(key).and_then(Value::as_str).map(str::to_owned);
+    // Said to be nothing is another thing than not said.
+    let or_now = |key: &str, now: &Option<String>| if body.get(key).is_some() { text(key) } else { now.clone() };
+    let list = |value: &Value| -> Vec<String> {
+        value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    RebuildRequested {
+        process: ProcessId::random(),
+        image,
+        // Decided with what the server is then.
+        other_image: false,
+        preserve_ephemeral: body.get("preserve_ephemeral").is_some_and(is_true),
+        name: text("name").map_or_else(|| now.name.clone(), |name| name.trim().to_owned()),
+        hostname: text("hostname").unwrap_or_else(|| now.hostname.clone()),
+        description: or_now("description", &now.description),
+        key,
+        user_data: or_now("user_data", &now.user_data),
+        metadata: body.get("metadata").map_or_else(|| now.metadata.clone(), |metadata| pairs(Some(metadata))),
+        trusted_certs: body.get("trusted_image_certificates").map_or_else(|| now.trusted_certs.clone(), list),
+        disk_config: match body.get("OS-DCF:diskConfig").and_then(Value::as_str) {
+            Some("MANUAL") => DiskConfig::Manual,
+            Some(_) => DiskConfig::Auto,
+            None => now.disk_config,
+        },
+        access_ip_v4: text("accessIPv4").or_else(|| now.access_ip_v4.clone()),
+        access_ip_v6: text("accessIPv6").or_else(|| now.access_ip_v6.clone()),
+    }
+}
+
+/// The server, its new password, and from 2.57 on its user data.
+fn answer(ctx: &Ctx, found: &Found, body: &Value) -> Result<Reply, Fault> {
+    let brief = versions::update_answers_briefly(ctx.version);
+    let mut server = render(ctx, found.id, &sees(ctx, true, brief))?;
+    let now = find(ctx, "id")?;
+    let request = &now.server()?.request;
+    if let Some(fields) = server.as_object_mut() {
+        fields.remove("OS-EXT-SRV-ATTR:user_data");
+        if versions::rebuild_changes_keys(ctx.version) {
+            fields.insert("key_name".to_owned(), json!(request.key.as_ref().map(|key| &key.name)));
+        }
+        if versions::rebuild_changes_user_data(ctx.version) {
+            fields.insert("user_data".to_owned(), json!(request.user_data));
+        }
+        if let Some(password) = new_password(ctx, &body["adminPass"]) {
+            fields.insert("adminPass".to_owned(), json!(password));
+        }
+    }
+    let location = ctx.links.to_self("servers", &found.id.to_string());
+    Ok(Reply::json(202, json!({"server": server})).header("Location", location))
+}

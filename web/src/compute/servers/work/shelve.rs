@@ -1,0 +1,75 @@
+//! `shelve`, `shelveOffload`, `unshelve`. Source: nova `compute/api.py` and `api/openstack/compute/shelve.py`.
+
+use chronova_actors::instance::actions::Action;
+use chronova_actors::instance::work::WorkCommand;
+use chronova_events::ids::ProcessId;
+use chronova_events::instance::{Alive, UnshelveRequested, status};
+
+use super::{admit, ask, images};
+use crate::compute::servers::change::asker;
+use crate::compute::servers::{Found, find};
+use crate::compute::{versions, zones};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::reply::Reply;
+
+pub(super) async fn shelve(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "id")?;
+    admit(&ctx, &found, Action::Shelve)?;
+    let name = format!("{}-shelved", found.server()?.request.name);
+    let image = images::draft(&ctx, &found, &name, "snapshot", vec![]).await?;
+    let shelve = WorkCommand::Shelve { process: ProcessId::random(), image, asker: asker(&ctx, &found) };
+    images::or_drop(&ctx, &found, image, ask(&ctx, &found, shelve).await).await?;
+    Ok(Reply::empty(202))
+}
+
+pub(super) async fn offload(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "id")?;
+    let offload = WorkCommand::Offload { process: ProcessId::random(), asker: asker(&ctx, &found) };
+    ask(&ctx, &found, offload).await?;
+    Ok(Reply::empty(202))
+}
+
+pub(super) async fn unshelve(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "id")?;
+    admit(&ctx, &found, Action::Unshelve)?;
+    let request = destination(&ctx, &found, found.server()?)?;
+    ask(&ctx, &found, WorkCommand::Unshelve { request, asker: asker(&ctx, &found) }).await?;
+    Ok(Reply::empty(202))
+}
+
+/// Where the server is to go: a zone from 2.77 on, `null` for any and a host from 2.91 on.
+fn destination(ctx: &Ctx, found: &Found, server: &Alive) -> Result<UnshelveRequested, Fault> {
+    let (body, house) = (ctx.action_body(), ctx.house()?);
+    // Until 2.76 the body says nothing, whatever it holds.
+    let said = |key: &str| body.get(key).filter(|_| versions::unshelving_has_a_destination(ctx.version));
+    let (zone, host) = (said("availability_zone"), said("host").and_then(|host| host.as_str()));
+    if (zone.is_some() || host.is_some()) && !server.is_offloaded() {
+        let state = status::of_alive(server).vm_state;
+        return Err(Fault::conflict(format!(
+            "Specifying an availability zone or a host when unshelving server \"{}\" with status \"{state}\" is not \
+             supported. The server status must be SHELVED_OFFLOADED.",
+            found.id
+        )));
+    }
+    let wanted = zone.and_then(|zone| zone.as_str());
+    if wanted.is_some_and(|zone| !zones::takes_servers(house, zone)) {
+        return Err(Fault::bad_request("The requested availability zone is not available"));
+    }
+    let zone = match zone {
+        Some(_) => wanted.map(str::to_owned),
+        None => server.request.availability_zone.clone(),
+    };
+    if let Some(name) = host {
+        ctx.authorize_rule("os_compute_api:os-shelve:unshelve_to_host", &found.target)?;
+        let known = house.views.hosts.read(|hosts| hosts.named(name).map(|host| host.id));
+        let known = known.ok_or_else(|| Fault::bad_request(format!("Compute host {name} could not be found.")))?;
+        if let Some(zone) = &zone
+            && zones::of_host(house, &house.views, known) != *zone
+        {
+            return Err(Fault::conflict(format!("Host \"{name}\" is not in the availability zone \"{zone}\".")));
+        }
+    }
+    let process = ProcessId::random();
+    Ok(UnshelveRequested { process, availability_zone: zone, host: host.map(str::to_owned) })
+}
