@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::house::{House, Options};
+use chronova_actors::instance::moving::MoveCommand;
 use chronova_actors::instance::work::WorkCommand;
 use chronova_actors::instance::{Asker, InstanceAggregate, InstanceCommand};
 use chronova_actors::network::service::EmbeddedNetworks;
@@ -134,6 +135,8 @@ impl World {
         let mut placed = Vec::new();
         let mut connected = Vec::new();
         let mut away = Vec::new();
+        let mut migrations = Vec::new();
+        let mut staying = Vec::new();
         views.servers.read(|servers| {
             for row in servers.all() {
                 if let Some(alive) = row.instance.alive() {
@@ -153,6 +156,13 @@ impl World {
                     if alive.is_offloaded() {
                         away.push(row.id);
                     }
+                    if let Some(moving) = &alive.moving {
+                        assert_eq!(status::of_alive(alive).vm_state, "resized", "{} is stuck in a move", row.id);
+                        migrations.push((row.id, InstanceId(moving.migration.0)));
+                        if moving.stays() {
+                            staying.push(row.id);
+                        }
+                    }
                 }
             }
         });
@@ -160,7 +170,12 @@ impl World {
         connected.sort();
         let guests: Vec<InstanceId> = self.fleet.whereabouts().into_keys().collect();
         assert_eq!(guests, placed, "domains are the servers that have a host");
-        assert_eq!(self.fleet.doubles(), [], "no guest runs twice");
+        assert_eq!(self.fleet.twins(), [], "no guest runs twice");
+        let mut both: Vec<InstanceId> =
+            migrations.iter().map(|(id, _)| *id).filter(|id| !staying.contains(id)).collect();
+        both.sort();
+        assert_eq!(self.fleet.doubles(), both, "a guest is on two hosts only until its move is confirmed");
+        assert_eq!(self.fleet.kept(), staying, "disks are set aside only until a move is confirmed");
         assert_eq!(self.fleet.leaks(), [], "no disk is left behind");
         assert_eq!(self.fleet.copies(), [], "no copy of a disk is left behind");
         assert_eq!(self.images.unfinished(), [], "no image is left without its bytes");
@@ -185,7 +200,11 @@ impl World {
         let mut claims: Vec<InstanceId> =
             views.placement.read(|view| view.ledger.consumers.keys().map(|c| c.as_str().parse().unwrap()).collect());
         claims.sort();
-        assert_eq!(claims, placed, "allocations are those of the servers that have a host");
+        let mut holders = placed.clone();
+        holders.extend(migrations.iter().map(|(_, migration)| *migration));
+        holders.sort();
+        assert_eq!(claims, holders, "allocations are those of the servers that have a host, and of their moves");
+        assert!(chronova_actors::reconcile::quota::misfits(&views).is_empty(), "quota fits the servers");
         let mut held: Vec<InstanceId> =
             views.quotas.read(|view| view.by_project.values().flat_map(|q| q.held.keys().copied()).collect());
         held.sort();
@@ -285,6 +304,7 @@ impl Life {
             caught_up
                 && house.views.processes.read(Processes::is_empty)
                 && chronova_actors::reconcile::quota::plan(&house.views).is_empty()
+                && chronova_actors::reconcile::quota::misfits(&house.views).is_empty()
         })
         .await
     }
@@ -457,6 +477,42 @@ impl Life {
         self.instance(instance, InstanceCommand::DetachNic { process, port, asker: ADMIN }).await
     }
 
+    /// Asks for another flavor as the API does: quota first, then the server.
+    pub async fn resize(&self, instance: InstanceId) -> Result<(), String> {
+        let project = build_request(instance).project;
+        let flavor = Box::new(larger());
+        let widen = QuotaCommand::Widen {
+            project: project.clone(),
+            instance,
+            cores: flavor.vcpus,
+            memory_mib: flavor.memory_mib,
+            defaults: DefaultLimits { instances: -1, cores: -1, memory_mib: -1 },
+        };
+        let gateway = &self.house().gateway;
+        gateway.send::<QuotaAggregate>(&project, widen, user_meta()).await.map_err(|e| e.to_string())?;
+        let process = ProcessId::random();
+        self.moving(instance, MoveCommand::Resize { process, flavor, disk_config: None, asker: ADMIN }).await
+    }
+
+    pub async fn migrate(&self, instance: InstanceId) -> Result<(), String> {
+        let process = ProcessId::random();
+        self.moving(instance, MoveCommand::Migrate { process, host: None, asker: ADMIN }).await
+    }
+
+    pub async fn confirm_resize(&self, instance: InstanceId) -> Result<(), String> {
+        let process = ProcessId::random();
+        self.moving(instance, MoveCommand::Confirm { process, asker: ADMIN }).await
+    }
+
+    pub async fn revert_resize(&self, instance: InstanceId) -> Result<(), String> {
+        let process = ProcessId::random();
+        self.moving(instance, MoveCommand::Revert { process, asker: ADMIN }).await
+    }
+
+    async fn moving(&self, instance: InstanceId, command: MoveCommand) -> Result<(), String> {
+        self.instance(instance, InstanceCommand::Move(Box::new(command))).await
+    }
+
     /// What a user would see.
     pub fn status(&self, instance: InstanceId) -> &'static str {
         status::of(&self.instance_now(instance)).map_or("ABSENT", |status| status.status)
@@ -495,6 +551,20 @@ pub(crate) const ADMIN: Asker = Asker { overrides_lock: true };
 pub(crate) fn user_meta() -> Arc<Meta> {
     let cause = Cause::User { user: UserId::new("u"), project: Some(ProjectId::new("p")), roles: vec![] };
     Arc::new(Meta { request_id: None, correlation: Uuid::new_v4(), causation: None, cause })
+}
+
+/// A flavor with more of everything than that of [`build_request`].
+pub fn larger() -> FlavorSnapshot {
+    FlavorSnapshot {
+        id: FlavorId::new("2"),
+        name: "small".to_owned(),
+        vcpus: 2,
+        memory_mib: 256,
+        root_gib: 2,
+        ephemeral_gib: 0,
+        swap_mib: 0,
+        extra_specs: vec![],
+    }
 }
 
 /// A small server.

@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use chronova_actors::process::{
-    attach_interface, attach_volume, build_instance, change_password, crash_dump, delete_instance, detach_interface,
-    detach_volume, offload, power, rebuild, rescue, restore, shelve, snapshot, soft_delete, swap_volume, unrescue,
-    unshelve,
+    attach_interface, attach_volume, build_instance, change_password, confirm_resize, crash_dump, delete_instance,
+    detach_interface, detach_volume, move_instance, offload, power, rebuild, rescue, restore, revert_resize, shelve,
+    snapshot, soft_delete, swap_volume, unrescue, unshelve,
 };
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::{PowerAction, Rotation};
@@ -109,6 +109,7 @@ async fn build_instance_is_proven() {
         failed: "ERROR",
         failed_after: &[],
         half_asked: &[],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -124,6 +125,7 @@ async fn delete_instance_is_proven() {
         failed: "DELETED",
         failed_after: &[],
         half_asked: &[],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -145,6 +147,7 @@ async fn delete_during_build_is_proven() {
         failed: "DELETED",
         failed_after: &[],
         half_asked: &["ACTIVE"],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -161,6 +164,7 @@ async fn stop_is_proven() {
         failed: "ACTIVE",
         failed_after: &["SHUTOFF"],
         half_asked: &[],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -177,6 +181,7 @@ async fn start_is_proven() {
         failed: "SHUTOFF",
         failed_after: &["ACTIVE"],
         half_asked: &[],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -193,6 +198,7 @@ async fn soft_reboot_is_proven() {
         failed: "ACTIVE",
         failed_after: &["ACTIVE"],
         half_asked: &[],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -209,6 +215,7 @@ async fn hard_reboot_is_proven() {
         failed: "SHUTOFF",
         failed_after: &["ACTIVE"],
         half_asked: &[],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -344,6 +351,7 @@ async fn delete_during_unshelve_is_proven() {
         failed: "DELETED",
         failed_after: &[],
         half_asked: &["ACTIVE"],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -433,6 +441,7 @@ async fn delete_during_attach_is_proven() {
         failed: "DELETED",
         failed_after: &[],
         half_asked: &["ACTIVE"],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -473,6 +482,7 @@ async fn build_on_volumes_is_proven() {
         failed: "ERROR",
         failed_after: &[],
         half_asked: &[],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -552,9 +562,67 @@ type Before = for<'a> fn(&'a Life, InstanceId) -> LocalBoxFuture<'a, ()>;
 /// A process of one step that leaves the server what it was when it fails.
 fn case(before: Before, ask: Ask, from: &'static str, to: &'static str) -> Case {
     let definition = &power::DEFINITION;
-    Case { definition, before, ask, from, to, failed: from, failed_after: &[], half_asked: &[] }
+    Case { definition, before, ask, from, to, failed: from, failed_after: &[], half_asked: &[], shared: false }
 }
 
 fn power(life: &Life, id: InstanceId, action: PowerAction) -> LocalBoxFuture<'_, Result<(), String>> {
     life.power(id, action).boxed_local()
+}
+
+fn resized(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        with_a_volume(life, id).await;
+        life.resize(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+#[actix_rt::test]
+async fn resize_is_proven() {
+    let ask: Ask = |life, id| life.resize(id).boxed_local();
+    let case = case(with_a_volume, ask, "ACTIVE", "VERIFY_RESIZE");
+    prove(&Case { definition: &move_instance::DEFINITION, shared: true, ..case }).await;
+}
+
+#[actix_rt::test]
+async fn migration_of_a_stopped_server_is_proven() {
+    let ask: Ask = |life, id| life.migrate(id).boxed_local();
+    prove(&Case { definition: &move_instance::DEFINITION, ..case(stopped, ask, "SHUTOFF", "VERIFY_RESIZE") }).await;
+}
+
+#[actix_rt::test]
+async fn confirm_resize_is_proven() {
+    let ask: Ask = |life, id| life.confirm_resize(id).boxed_local();
+    let case = case(resized, ask, "VERIFY_RESIZE", "ACTIVE");
+    prove(&Case { definition: &confirm_resize::DEFINITION, shared: true, ..case }).await;
+}
+
+#[actix_rt::test]
+async fn revert_resize_is_proven() {
+    let ask: Ask = |life, id| life.revert_resize(id).boxed_local();
+    let case = case(resized, ask, "VERIFY_RESIZE", "ACTIVE");
+    prove(&Case { definition: &revert_resize::DEFINITION, shared: true, ..case }).await;
+}
+
+#[actix_rt::test]
+async fn delete_of_a_resized_server_is_proven() {
+    let ask: Ask = |life, id| life.delete(id).boxed_local();
+    let definition = &delete_instance::DEFINITION;
+    let case = case(resized, ask, "VERIFY_RESIZE", "DELETED");
+    prove(&Case { definition, failed: "DELETED", shared: true, ..case }).await;
+}
+
+#[actix_rt::test]
+async fn delete_during_a_resize_is_proven() {
+    let ask: Ask = |life, id| {
+        async move {
+            life.resize(id).await?;
+            life.delete(id).await
+        }
+        .boxed_local()
+    };
+    let half_asked: &[&str] = &["VERIFY_RESIZE"];
+    let definition = &delete_instance::DEFINITION;
+    prove(&Case { definition, failed: "DELETED", half_asked, ..case(built, ask, "ACTIVE", "DELETED") }).await;
 }

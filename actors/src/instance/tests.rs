@@ -17,6 +17,7 @@ use super::decide::decide;
 use super::{Asker, Change, InstanceCommand as Command, InstanceReject as Reject, MetadataChange, TagChange};
 
 mod labels;
+mod moving;
 mod work;
 
 const USER: Asker = Asker { overrides_lock: false };
@@ -498,12 +499,16 @@ fn name(state: &Instance) -> String {
         Phase::Rescued { .. } => "rescued",
         Phase::Shelved { .. } => "shelved",
         Phase::Offloaded { .. } => "offloaded",
+        Phase::Resized { .. } => "resized",
     };
     match server.ongoing {
         None => phase.to_owned(),
         Some(Ongoing::Delete { .. }) => format!("{phase}, deleting"),
         Some(Ongoing::SoftDelete { .. }) => format!("{phase}, soft-deleting"),
         Some(Ongoing::Restore { .. }) => format!("{phase}, restoring"),
+        Some(Ongoing::Move { .. }) => format!("{phase}, moving"),
+        Some(Ongoing::Confirm { .. }) => format!("{phase}, confirming"),
+        Some(Ongoing::Revert { .. }) => format!("{phase}, reverting"),
         Some(Ongoing::Power { action, .. }) => format!("{phase}, {action:?}"),
         Some(Ongoing::Snapshot { backup: false, .. }) => format!("{phase}, being copied"),
         Some(Ongoing::Snapshot { backup: true, .. }) => format!("{phase}, being backed up"),

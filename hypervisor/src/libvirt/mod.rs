@@ -12,6 +12,7 @@
 //! | `domain` | the guest's life |
 //! | `volumes` | the volume service's volumes |
 //! | `snapshot` | copies of a guest's disk |
+//! | `moves` | disks read and written, domains defined over disks that exist |
 //! | `saved` | a guest that stands still, in memory or on the disk |
 //! | `nics` | interfaces of a guest that exists already |
 //! | `disks`, `blockcopy` | volumes plugged in, pulled out, exchanged under a running guest |
@@ -30,6 +31,7 @@ mod events;
 mod gates;
 mod images;
 mod lane;
+mod moves;
 mod network;
 mod nics;
 mod node;
