@@ -212,7 +212,7 @@ fn flavor_embedded(view: &ServerView) -> Value {
 
 fn fault(view: &ServerView) -> Value {
     view.with(|server| {
-        let Some((fault, at)) = &server.fault else { return Value::Null };
+        let Some((fault, at)) = server.fault.as_deref() else { return Value::Null };
         let mut shown = json!({"code": fault.code, "created": at.iso_seconds(), "message": fault.message});
         // Nova gives the details to everybody where it was the user's mistake, to administrators otherwise.
         if !fault.details.is_empty() && (fault.code != 500 || view.sees.fault_details) {
