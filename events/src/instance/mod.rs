@@ -36,6 +36,7 @@ mod imaging;
 mod interfaces;
 mod moving;
 pub(crate) mod older;
+mod ongoing;
 mod operator;
 mod password;
 mod payloads;
@@ -60,6 +61,7 @@ pub use moving::{
     ConfirmRequested, MoveAdvanced, MoveFailed, MoveKind, MoveRequested, MoveStage, MoveTargeted, MoveUntargeted,
     Moving, ResizeConfirmed, ResizeReverted, Resized, RevertFailed, RevertRequested,
 };
+pub use ongoing::Ongoing;
 pub use operator::{CrashDumpRequested, DeclaredState, StateDeclared};
 pub use password::{PasswordChangeFailed, PasswordChangeRequested, PasswordChanged};
 pub use payloads::*;
@@ -70,7 +72,7 @@ pub use shelving::{
     OffloadRequested, Offloaded, ShelveFailed, ShelveRequested, Shelved, UnshelveFailed, UnshelveRequested, Unshelved,
 };
 pub use soft_delete::{RestoreFailed, RestoreRequested, Restored, SoftDeleteRequested, SoftDeleted};
-pub use state::{Alive, Instance, Ongoing, Phase, Stage};
+pub use state::{Alive, Instance, Phase, Stage};
 
 noun! {
     /// What can happen to a server.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::ongoing::Ongoing;
 use super::payloads::{DiskConfig, FaultInfo, FlavorSnapshot, Placed, Power};
-use super::state::{Alive, Ongoing, Phase};
+use super::state::{Alive, Phase};
 use crate::envelope::Timestamp;
 use crate::ids::{HostId, ProcessId};
 
