@@ -489,7 +489,7 @@ impl Life {
     /// The message of the server's fault.
     pub fn fault(&self, instance: InstanceId) -> String {
         let now = self.instance_now(instance);
-        now.known().and_then(|server| server.fault.clone()).map(|(fault, _)| fault.message).unwrap_or_default()
+        now.known().and_then(|server| server.fault.clone()).map(|fault| fault.0.message).unwrap_or_default()
     }
 
     /// Which of the world's hosts the server is on.
@@ -531,7 +531,7 @@ pub fn build_request(instance: InstanceId) -> BuildRequested {
         name: "server".to_owned(),
         hostname: "server".to_owned(),
         description: None,
-        flavor: FlavorSnapshot {
+        flavor: Arc::new(FlavorSnapshot {
             id: FlavorId::new("1"),
             name: "tiny".to_owned(),
             vcpus: 1,
@@ -540,8 +540,8 @@ pub fn build_request(instance: InstanceId) -> BuildRequested {
             ephemeral_gib: 0,
             swap_mib: 0,
             extra_specs: vec![],
-        },
-        image: Some(OneImage::snapshot()),
+        }),
+        image: Some(Arc::new(OneImage::snapshot())),
         key: None,
         user_data: None,
         config_drive: false,

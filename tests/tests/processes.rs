@@ -59,7 +59,7 @@ fn soft_deleted(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
 fn built_with_agent(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
     async move {
         let mut request = build_request(id);
-        let properties = request.image.as_mut().map(|image| &mut image.properties);
+        let properties = request.image.as_mut().map(|image| &mut std::sync::Arc::make_mut(image).properties);
         properties.unwrap().push(("hw_qemu_guest_agent".to_owned(), "yes".to_owned()));
         life.build_of(request).await.unwrap();
         life.settled().await;

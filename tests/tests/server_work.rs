@@ -432,7 +432,7 @@ async fn a_password_reaches_the_guest_and_nothing_else() {
     let mut request = chronova_tests::world::build_request(id);
     request.project = chronova_events::ids::ProjectId::new("web");
     request.number = 77;
-    let properties = &mut request.image.as_mut().unwrap().properties;
+    let properties = &mut std::sync::Arc::make_mut(request.image.as_mut().unwrap()).properties;
     properties.push(("hw_qemu_guest_agent".to_owned(), "yes".to_owned()));
     properties.push(("os_admin_user".to_owned(), "boss".to_owned()));
     api.life.build_of(request).await.unwrap();

@@ -126,6 +126,10 @@ impl Aggregate for ProcessAggregate {
         decide::decide(state, command)
     }
 
+    fn begins(command: &ProcessCommand) -> bool {
+        matches!(command, ProcessCommand::Start { .. })
+    }
+
     fn is_over(state: &Process) -> bool {
         matches!(state, Process::Finished { .. })
     }

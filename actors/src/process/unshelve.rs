@@ -64,7 +64,7 @@ async fn claim_host(work: &Work) -> Result<Output, StepError> {
     }
     let mut request = Request::of_build(&server.request, &work.running.excluded, &work.house.options.availability_zone);
     if let Some(image) = server.shelved {
-        request.image = Some(work.house.images.find(image, &server.request.project, true).await?);
+        request.image = Some(work.house.images.find(image, &server.request.project, true).await?.into());
     }
     build_instance::claim(work, &server, request).await
 }
@@ -111,7 +111,7 @@ async fn spawn_guest(work: &Work) -> Result<Output, StepError> {
     let host = host(&server)?;
     turn::advance(work, WorkStage::Spawning).await?;
     if is_away(work, &server) {
-        server.root = turn::image(work).cloned();
+        server.root = turn::image(work).cloned().map(Box::new);
         guest::spawn(work, host, &server).await?;
         guest::yield_to_delete(work, host).await?;
         return Ok(Output::Nothing);

@@ -1,5 +1,7 @@
 //! What the events of a server add up to.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::InstanceEvent;
@@ -38,18 +40,18 @@ pub struct Alive {
     /// Volumes, and the disks that were asked for beyond those of image and flavor. Empty: image and flavor say it all.
     pub disks: Vec<Disk>,
     /// What the content of a root disk that is a volume came from.
-    pub boot_image: Option<ImageSnapshot>,
+    pub boot_image: Option<Arc<ImageSnapshot>>,
     pub phase: Phase,
     /// A build that goes on although an administrator said that the server is in another state.
     pub build: Option<ProcessId>,
     /// The process that is changing the server now.
     pub ongoing: Option<Ongoing>,
-    pub fault: Option<(FaultInfo, Timestamp)>,
+    pub fault: Option<Box<(FaultInfo, Timestamp)>>,
     pub lock: Option<Locked>,
     /// What the root disk is made of, where that is not the image that was asked for: after a shelving.
-    pub root: Option<ImageSnapshot>,
+    pub root: Option<Box<ImageSnapshot>>,
     /// What a server in rescue, or on its way there, is started from.
-    pub rescue: Option<ImageSnapshot>,
+    pub rescue: Option<Box<ImageSnapshot>>,
     /// The image that a shelved server's disk is kept as, or is being copied to.
     pub shelved: Option<ImageId>,
     /// A move under way, or done and neither confirmed nor reverted.
@@ -206,7 +208,7 @@ impl Alive {
             InstanceEvent::BuildFailed(failed) => {
                 self.phase = Phase::Error { power: Power::NoState };
                 self.build = None;
-                self.fault = Some((failed.fault.clone(), at));
+                self.fault = Some(Box::new((failed.fault.clone(), at)));
             }
             InstanceEvent::DeleteRequested(DeleteRequested { process, cancels }) => {
                 self.ongoing = Some(Ongoing::Delete { process: *process, cancels: *cancels });
@@ -260,13 +262,13 @@ impl Alive {
             }
             InstanceEvent::RestoreFailed(failed) => {
                 self.finish(failed.process);
-                self.fault = Some((failed.fault.clone(), at));
+                self.fault = Some(Box::new((failed.fault.clone(), at)));
             }
             InstanceEvent::StateDeclared(declared) => self.declare(declared.state),
             InstanceEvent::NicAttached(attached) => self.nics.push(attached.nic.clone()),
             InstanceEvent::NicDetached(detached) => self.nics.retain(|nic| nic.port != detached.port),
             InstanceEvent::NicsRefreshed(refreshed) => self.nics.clone_from(&refreshed.nics),
-            InstanceEvent::BlockDevicesMapped(mapped) => self.boot_image.clone_from(&mapped.image),
+            InstanceEvent::BlockDevicesMapped(mapped) => self.boot_image = mapped.image.clone().map(Arc::new),
             InstanceEvent::WorkAdvanced(advanced) => {
                 if let Some(ongoing) = self.ongoing.as_mut().filter(|ongoing| ongoing.process() == advanced.process) {
                     ongoing.advance(advanced.stage);
@@ -293,7 +295,7 @@ impl Alive {
             }
             InstanceEvent::RescueRequested(asked) => {
                 self.ongoing = Some(Ongoing::Rescue { process: asked.process });
-                self.rescue = Some(asked.image.clone());
+                self.rescue = Some(Box::new(asked.image.clone()));
             }
             InstanceEvent::Rescued(rescued) => {
                 self.finish(rescued.process);
@@ -343,7 +345,7 @@ impl Alive {
                 self.finish(unshelved.process);
                 self.shelved = None;
                 if unshelved.root.is_some() {
-                    self.root.clone_from(&unshelved.root);
+                    self.root = unshelved.root.clone().map(Box::new);
                     self.launched_at = Some(at);
                 }
                 self.phase = Phase::Active { power: Power::Running };
@@ -437,7 +439,12 @@ impl Alive {
 
     /// The image whose properties shape the hardware.
     pub fn hardware_image(&self) -> Option<&ImageSnapshot> {
-        self.request.image.as_ref().or(self.boot_image.as_ref())
+        self.request.image.as_deref().or(self.boot_image.as_deref())
+    }
+
+    /// The same, to be kept.
+    pub fn shared_hardware_image(&self) -> Option<Arc<ImageSnapshot>> {
+        self.request.image.clone().or_else(|| self.boot_image.clone())
     }
 
     /// Whether the server counts for nothing any more and can be brought back.
@@ -462,7 +469,7 @@ impl Alive {
 
     /// The image that the root disk is made of.
     pub fn root_image(&self) -> Option<&ImageSnapshot> {
-        self.root.as_ref().or(self.request.image.as_ref())
+        self.root.as_deref().or(self.request.image.as_deref())
     }
 
     /// Whether it is shelved and on no host.
@@ -494,7 +501,7 @@ impl Alive {
     fn rebuild(&mut self, asked: &RebuildRequested) {
         self.ongoing = Some(Ongoing::Rebuild { process: asked.process, stage: WorkStage::Begun });
         let request = &mut self.request;
-        request.image = Some(asked.image.clone());
+        request.image = Some(Arc::new(asked.image.clone()));
         request.name.clone_from(&asked.name);
         request.hostname.clone_from(&asked.hostname);
         request.description.clone_from(&asked.description);
@@ -516,7 +523,7 @@ impl Alive {
 
     fn fail(&mut self, process: ProcessId, fault: &FaultInfo, at: Timestamp) {
         self.settle(process);
-        self.fault = Some((fault.clone(), at));
+        self.fault = Some(Box::new((fault.clone(), at)));
     }
 
     fn stage(&mut self, to: Stage) {

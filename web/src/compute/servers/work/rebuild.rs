@@ -95,7 +95,7 @@ fn request(body: &Value, server: &Alive, key: Option<KeySnapshot>, image: ImageS
 /// The server, its new password, and from 2.57 on its user data.
 fn answer(ctx: &Ctx, found: &Found, body: &Value) -> Result<Reply, Fault> {
     let brief = versions::update_answers_briefly(ctx.version);
-    let mut server = render(ctx, found.id, &sees(ctx, true, brief))?;
+    let mut server = render(ctx, found.id, &sees(ctx, true, brief)?)?;
     let now = find(ctx, "id")?;
     let request = &now.server()?.request;
     if let Some(fields) = server.as_object_mut() {

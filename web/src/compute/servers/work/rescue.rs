@@ -30,7 +30,7 @@ pub(super) async fn rescue(ctx: Ctx) -> Result<Reply, Fault> {
 async fn image(ctx: &Ctx, found: &Found) -> Result<ImageSnapshot, Fault> {
     let server = found.server()?;
     // A rescue of what boots from a volume needs its root attached as a second disk; no host here does that yet.
-    let own = server.request.image.clone().ok_or_else(|| {
+    let own = server.request.image.as_deref().cloned().ok_or_else(|| {
         let id = found.id;
         Fault::bad_request(format!("Instance {id} cannot be rescued: Cannot rescue a volume-backed instance"))
     })?;
