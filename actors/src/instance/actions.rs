@@ -105,7 +105,7 @@ const BUILT: &[&str] = &["active", "paused", "suspended", "stopped"];
 /// Where interfaces come and go.
 const PLUGGABLE: &[&str] = &["active", "paused", "stopped"];
 /// Where volumes come and go.
-const WITH_VOLUMES: &[&str] = &["active", "paused", "stopped", "soft-delete"];
+const WITH_VOLUMES: &[&str] = &["active", "paused", "stopped", "soft-delete", "shelved", "shelved_offloaded"];
 
 pub const TABLE: &[Rule] = &[
     Rule { on_host: true, ..rule(Action::Start, "start", &["stopped"]) },

@@ -26,13 +26,21 @@ pub(super) fn decide(server: &Alive, command: VolumeCommand) -> Decision {
             }
         }
         VolumeCommand::RecordPrepared { process, devices } => {
-            if server.building() != Some(process) {
+            if server.placing() != Some(process) && leaving(server) != Some(process) {
                 return Err(InstanceReject::Superseded);
             }
             let same = server.disks.iter().map(|disk| &disk.device).eq(&devices);
             if same { Ok(vec![]) } else { one(BlockDevicesPrepared { process, devices }) }
         }
         record => record_of(server, record),
+    }
+}
+
+/// The process that takes the server off its host.
+fn leaving(server: &Alive) -> Option<ProcessId> {
+    match server.ongoing {
+        Some(Ongoing::Offload { process } | Ongoing::Shelve { process, .. }) => Some(process),
+        _ => None,
     }
 }
 

@@ -33,7 +33,15 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
         let (process, disk) = (work.running.process, task(work)?);
         let record = match outcome {
             Outcome::Succeeded => {
+                let ends = match mine(work).await? {
+                    // Nova's local clean-up: nobody else would see to it.
+                    Some((server, device)) => server.placement.is_none() && device.delete_on_termination,
+                    None => false,
+                };
                 disks::release(work, disk.volume, disk.attachment).await?;
+                if ends {
+                    disks::delete(work, disk.volume).await?;
+                }
                 VolumeCommand::RecordDetached { process, device: disk.device }
             }
             _ => VolumeCommand::RecordDetachFailed { process, device: disk.device, fault: disks::fault(work) },
@@ -45,6 +53,10 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
 
 async fn begin(work: &Work) -> Result<Output, StepError> {
     let (server, _) = still_mine(work).await?;
+    // On no host its volume is only kept for it, which is nothing to be detached from.
+    if server.placement.is_none() {
+        return Ok(Output::Nothing);
+    }
     let (disk, project) = (task(work)?, &server.request.project);
     match work.house.volumes.begin_detaching(disk.volume, work.meta.clone()).await {
         // Begun before a crash.
@@ -63,8 +75,8 @@ async fn keep(work: &Work) -> Result<(), StepError> {
 
 async fn pull(work: &Work) -> Result<Output, StepError> {
     let (server, device) = still_mine(work).await?;
-    let (host, _) = host(&server)?;
     let Some(connection) = device.connection else { return Ok(Output::Nothing) };
+    let (host, _) = host(&server)?;
     let driver = work.driver(host)?;
     disks::told_or_gone(driver.detach_disk(work.instance_id(), &connection.serial).await)?;
     Ok(Output::Nothing)
@@ -72,8 +84,8 @@ async fn pull(work: &Work) -> Result<Output, StepError> {
 
 async fn plug(work: &Work) -> Result<(), StepError> {
     let Some((server, device)) = mine(work).await? else { return Ok(()) };
-    let (host, _) = host(&server)?;
     let Some(connection) = &device.connection else { return Ok(()) };
+    let (host, _) = host(&server)?;
     if !work.host_answers(host)? {
         return Ok(());
     }

@@ -107,18 +107,52 @@ pub enum Stage {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ongoing {
-    Power { process: ProcessId, action: PowerAction },
-    Delete { process: ProcessId, cancels: Option<ProcessId> },
-    SoftDelete { process: ProcessId },
-    Restore { process: ProcessId },
-    Snapshot { process: ProcessId, image: ImageId, backup: bool, stage: WorkStage },
-    Rebuild { process: ProcessId, stage: WorkStage },
-    Rescue { process: ProcessId },
-    Unrescue { process: ProcessId },
-    Shelve { process: ProcessId, stage: WorkStage },
-    Offload { process: ProcessId },
-    Unshelve { process: ProcessId, stage: WorkStage },
-    ChangePassword { process: ProcessId },
+    Power {
+        process: ProcessId,
+        action: PowerAction,
+    },
+    Delete {
+        process: ProcessId,
+        cancels: Option<ProcessId>,
+    },
+    SoftDelete {
+        process: ProcessId,
+    },
+    Restore {
+        process: ProcessId,
+    },
+    Snapshot {
+        process: ProcessId,
+        image: ImageId,
+        backup: bool,
+        stage: WorkStage,
+    },
+    /// `reimage`: its root disk is a volume, and written anew.
+    Rebuild {
+        process: ProcessId,
+        stage: WorkStage,
+        reimage: bool,
+    },
+    Rescue {
+        process: ProcessId,
+    },
+    Unrescue {
+        process: ProcessId,
+    },
+    Shelve {
+        process: ProcessId,
+        stage: WorkStage,
+    },
+    Offload {
+        process: ProcessId,
+    },
+    Unshelve {
+        process: ProcessId,
+        stage: WorkStage,
+    },
+    ChangePassword {
+        process: ProcessId,
+    },
 }
 
 impl Ongoing {
@@ -180,7 +214,7 @@ impl Instance {
 
 impl Fold for Instance {
     type Event = InstanceEvent;
-    const STATE_VERSION: u32 = 4;
+    const STATE_VERSION: u32 = 5;
 
     fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
         match (&mut *self, event) {
@@ -359,7 +393,7 @@ impl Alive {
             InstanceEvent::UnrescueFailed(failed) => self.fail(failed.process, &failed.fault, at),
             InstanceEvent::ShelveRequested(asked) => {
                 self.ongoing = Some(Ongoing::Shelve { process: asked.process, stage: WorkStage::Begun });
-                self.shelved = Some(asked.image);
+                self.shelved = asked.image;
             }
             InstanceEvent::Shelved(shelved) => {
                 self.finish(shelved.process);
@@ -389,6 +423,8 @@ impl Alive {
                 self.shelved = None;
                 if unshelved.root.is_some() {
                     self.root.clone_from(&unshelved.root);
+                }
+                if unshelved.root.is_some() || self.is_offloaded() {
                     self.launched_at = Some(at);
                 }
                 self.phase = Phase::Active { power: Power::Running };
@@ -396,7 +432,7 @@ impl Alive {
             InstanceEvent::UnshelveFailed(failed) => {
                 self.fail(failed.process, &failed.fault, at);
                 // Whatever an administrator said meanwhile.
-                if self.placement.is_none() && self.shelved.is_some() {
+                if self.placement.is_none() {
                     self.phase = Phase::Offloaded { power: Power::Shutdown };
                 }
             }
@@ -487,8 +523,11 @@ impl Alive {
             DeclaredState::Active => Phase::Active { power },
             DeclaredState::Error => Phase::Error { power },
         };
-        self.ongoing = self.ongoing.filter(|ongoing| {
-            matches!(ongoing, Ongoing::Delete { .. } | Ongoing::Offload { .. } | Ongoing::Unshelve { .. })
+        let leaves = self.shelved.is_none();
+        self.ongoing = self.ongoing.filter(|ongoing| match ongoing {
+            Ongoing::Delete { .. } | Ongoing::Offload { .. } | Ongoing::Unshelve { .. } => true,
+            Ongoing::Shelve { .. } => leaves,
+            _ => false,
         });
     }
 
@@ -513,9 +552,14 @@ impl Alive {
     }
 
     fn rebuild(&mut self, asked: &RebuildRequested) {
-        self.ongoing = Some(Ongoing::Rebuild { process: asked.process, stage: WorkStage::Begun });
+        let (process, stage, reimage) = (asked.process, WorkStage::Begun, asked.reimage);
+        self.ongoing = Some(Ongoing::Rebuild { process, stage, reimage });
+        // A server on a volume has no image of its own, even if its volume is written anew from one.
+        match self.is_volume_backed() {
+            true => self.boot_image = Some(asked.image.clone()),
+            false => self.request.image = Some(asked.image.clone()),
+        }
         let request = &mut self.request;
-        request.image = Some(asked.image.clone());
         request.name.clone_from(&asked.name);
         request.hostname.clone_from(&asked.hostname);
         request.description.clone_from(&asked.description);

@@ -176,3 +176,13 @@ pub(super) const fn console_tokens_show_tls_ports(version: Microversion) -> bool
 pub(super) const fn extra_specs_are_validated(version: Microversion) -> bool {
     version.at_least(v(2, 86))
 }
+
+/// A rebuild writes the image to a root disk that is a volume.
+pub(super) const fn rebuild_writes_volumes(version: Microversion) -> bool {
+    version.at_least(v(2, 93))
+}
+
+/// Servers whose root disk is a volume can be rescued.
+pub(super) const fn rescues_servers_on_volumes(version: Microversion) -> bool {
+    version.at_least(v(2, 87))
+}

@@ -84,7 +84,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// The volume, as the caller's project sees it.
-async fn look_up(ctx: &Ctx, found: &Found, id: VolumeId) -> Result<VolumeInfo, Fault> {
+pub(super) async fn look_up(ctx: &Ctx, found: &Found, id: VolumeId) -> Result<VolumeInfo, Fault> {
     let project = &found.server()?.request.project;
     let seen = ctx.house()?.volumes.find(id, project, ctx.caller().is_admin).await;
     seen.map_err(|error| reject::volume(id, error))
@@ -118,6 +118,20 @@ fn check_free(found: &Found, volume: &VolumeInfo) -> Result<(), Fault> {
     }
 }
 
+/// Nova: nobody can be asked what the host will be able to do, as there is none.
+fn check_away(found: &Found, volume: &VolumeInfo, wish: &Map<String, Value>) -> Result<(), Fault> {
+    let refused = |words| Err(Fault::bad_request(words));
+    match found.server()?.is_offloaded() {
+        true if wish.contains_key("tag") => {
+            refused("Tagged volume attachment is not supported for shelved-offloaded instances.")
+        }
+        true if volume.multiattach => {
+            refused("Attaching multiattach volumes is not supported for shelved-offloaded instances.")
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Only one host may reach it, and that has to be the server's.
 fn check_reach(ctx: &Ctx, found: &Found, volume: &VolumeInfo) -> Result<(), Fault> {
     let here = found.server()?.placement.as_ref().map(|placed| placed.host);
@@ -139,6 +153,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     allow(&ctx, &found, Action::AttachVolume)?;
     let volume = look_up(&ctx, &found, id).await?;
     check_free(&found, &volume)?;
+    check_away(&found, &volume, wish)?;
     if volume.multiattach && !versions::volumes_may_be_shared(ctx.version) {
         return Err(reject::multiattach());
     }
@@ -206,7 +221,8 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
         return Err(Fault::bad_request("Cannot detach a root device volume"));
     }
     allow(&ctx, &found, Action::DetachVolume)?;
-    if volume.status != "in-use" {
+    // Of a server on no host its volumes are only kept for it.
+    if volume.status != "in-use" && !found.server()?.is_offloaded() {
         return Err(Fault::bad_request(format!("Invalid volume: {}", reject::NOT_DETACHABLE)));
     }
     let command = VolumeCommand::Detach { process: ProcessId::random(), volume: id, asker: asker(&ctx, &found) };

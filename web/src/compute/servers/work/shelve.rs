@@ -16,9 +16,15 @@ use crate::reply::Reply;
 pub(super) async fn shelve(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     admit(&ctx, &found, Action::Shelve)?;
+    let (process, asker) = (ProcessId::random(), asker(&ctx, &found));
+    if found.server()?.is_volume_backed() {
+        // Its disk stays where it is, and it leaves its host at once.
+        ask(&ctx, &found, WorkCommand::Shelve { process, image: None, asker }).await?;
+        return Ok(Reply::empty(202));
+    }
     let name = format!("{}-shelved", found.server()?.request.name);
-    let image = images::draft(&ctx, &found, &name, "snapshot", vec![]).await?;
-    let shelve = WorkCommand::Shelve { process: ProcessId::random(), image, asker: asker(&ctx, &found) };
+    let image = images::make(&ctx, &found, images::of_disk(&ctx, &found, &name, "snapshot", vec![])?).await?;
+    let shelve = WorkCommand::Shelve { process, image: Some(image), asker };
     images::or_drop(&ctx, &found, image, ask(&ctx, &found, shelve).await).await?;
     Ok(Reply::empty(202))
 }
