@@ -186,6 +186,11 @@ async fn a_config_drive_tells_the_guest_about_itself() {
     assert_eq!(meta["keys"], json!([{"name": "mine", "type": "ssh", "data": KEY}]));
     assert_eq!(file(&files, "openstack/latest/user_data").unwrap(), b"#!/bin/sh");
     assert_eq!(file(&files, "openstack/2018-08-27/user_data").unwrap(), b"#!/bin/sh");
+    assert_eq!(meta.get("admin_pass"), None, "it was told in the answer and is kept nowhere");
+    // Until the drive is made: then it is on it.
+    let files_with = config_drive::files(&server, id, Some("s3cret")).unwrap();
+    let about: Value = serde_json::from_slice(&file(&files_with, "openstack/latest/meta_data.json").unwrap()).unwrap();
+    assert_eq!(about["admin_pass"], "s3cret");
     // The drive itself bears the name that guests look for.
     let image = config_drive::image(&server, id, None).unwrap();
     assert_eq!(&image[0x8000 + 40..0x8000 + 48], b"config-2");

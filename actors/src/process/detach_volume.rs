@@ -15,12 +15,11 @@ use futures::future::BoxFuture;
 use super::definition::{Definition, Step, StepError, Work};
 use super::disks::{self, host, mine, still_mine, task};
 use crate::instance::VolumeCommand;
-use crate::ports::PortError;
 
 pub const DEFINITION: Definition = Definition {
     name: "detach_volume",
     steps: &[
-        Step { name: "begin_detaching", run: |work| begin(work).boxed(), undo: Some(|work| keep(work).boxed()) },
+        Step { name: "begin_detaching", run: |work| begin(work).boxed(), undo: Some(|work| disks::keep(work).boxed()) },
         Step { name: "pull_disk", run: |work| pull(work).boxed(), undo: Some(|work| plug(work).boxed()) },
     ],
     undoes: true,
@@ -57,20 +56,7 @@ async fn begin(work: &Work) -> Result<Output, StepError> {
     if server.placement.is_none() {
         return Ok(Output::Nothing);
     }
-    let (disk, project) = (task(work)?, &server.request.project);
-    match work.house.volumes.begin_detaching(disk.volume, work.meta.clone()).await {
-        // Begun before a crash.
-        Err(PortError::Invalid(reason)) => match work.house.volumes.find(disk.volume, project, true).await {
-            Ok(info) if info.status == "detaching" => Ok(Output::Nothing),
-            _ => Err(PortError::Invalid(reason).into()),
-        },
-        result => result.map(|()| Output::Nothing).map_err(StepError::from),
-    }
-}
-
-async fn keep(work: &Work) -> Result<(), StepError> {
-    let Some((server, _)) = mine(work).await? else { return Ok(()) };
-    disks::roll_detaching(work, task(work)?.volume, &server.request.project).await
+    disks::begin_detaching(work, task(work)?.volume, &server.request.project).await
 }
 
 async fn pull(work: &Work) -> Result<Output, StepError> {

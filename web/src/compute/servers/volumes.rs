@@ -132,6 +132,21 @@ fn check_away(found: &Found, volume: &VolumeInfo, wish: &Map<String, Value>) -> 
     }
 }
 
+/// `[cinder] cross_az_attach`
+fn check_zone(ctx: &Ctx, found: &Found, volume: &VolumeInfo) -> Result<(), Fault> {
+    let (server, options) = (found.server()?, &ctx.house()?.options);
+    let placed = server.placement.as_ref().map(|placed| &placed.availability_zone);
+    let own = placed.or(server.request.availability_zone.as_ref()).unwrap_or(&options.availability_zone);
+    if ctx.app.compute.config.cross_az_attach || *own == volume.availability_zone {
+        return Ok(());
+    }
+    Err(Fault::bad_request(format!(
+        "Invalid volume: Instance {} and volume {} are not in the same availability_zone. Instance is in {own}. Volume is \
+         in {}",
+        found.id, volume.id, volume.availability_zone
+    )))
+}
+
 /// Only one host may reach it, and that has to be the server's.
 fn check_reach(ctx: &Ctx, found: &Found, volume: &VolumeInfo) -> Result<(), Fault> {
     let here = found.server()?.placement.as_ref().map(|placed| placed.host);
@@ -157,6 +172,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     if volume.multiattach && !versions::volumes_may_be_shared(ctx.version) {
         return Err(reject::multiattach());
     }
+    check_zone(&ctx, &found, &volume)?;
     reject::reservable(&volume).map_err(Fault::bad_request)?;
     check_reach(&ctx, &found, &volume)?;
     let device = wished(wish, &volume);

@@ -96,7 +96,7 @@ fn one(device: &BlockDevice, snapshot: Value) -> Value {
         "image_id": image,
         "no_device": null,
         "tag": null,
-        "volume_type": null,
+        "volume_type": device.volume_type,
         "encrypted": null,
         "encryption_secret_uuid": null,
         "encryption_format": null,
