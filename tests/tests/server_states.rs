@@ -160,7 +160,8 @@ fn expected(act: &Act, state: &Situation, id: &str) -> (u16, String) {
     };
     // Nova's `check_instance_host`, before the state.
     let needs_host = ["start", "stop", "trigger_crash_dump", "get_diagnostics"].contains(&act.name);
-    if needs_host && state.vm_state == "shelved_offloaded" && state.task_state.is_empty() {
+    // It has none until its guest is being made there.
+    if needs_host && state.vm_state == "shelved_offloaded" {
         return (409, format!("Instance {id} is not ready"));
     }
     if !named(act.vm_states, state.vm_state) {
