@@ -16,7 +16,7 @@ use super::super::{OWNER, attachment, call, volume};
 /// A server with its root on a volume made from an image, and an empty volume beside it.
 async fn on_volumes(api: &Api) -> String {
     let root = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "volume", "volume_size": 1,
-        "boot_index": 0, "delete_on_termination": true});
+        "boot_index": 0, "delete_on_termination": true, "volume_type": "__DEFAULT__"});
     let data = json!({"source_type": "blank", "destination_type": "volume", "volume_size": 2, "boot_index": -1});
     let wish = json!({"name": "on-volumes", "flavorRef": "1", "networks": [{"uuid": NETWORK}],
         "block_device_mapping_v2": [root, data]});
@@ -92,6 +92,7 @@ async fn an_image_of_volumes_is_a_list_of_snapshots() {
         (&json!("snapshot"), &Value::Null, &json!(2), &json!(false)),
     ];
     assert_eq!(parts, expected);
+    assert_eq!((&mapping[0]["volume_type"], &mapping[1]["volume_type"]), (&json!("__DEFAULT__"), &Value::Null));
     let listed = api.ask("GET", "/volume/v3/p/snapshots/detail", "2.1", OWNER, None).await.body;
     let mut snapshots: Vec<(&str, &str, &str)> = listed["snapshots"]
         .as_array()
@@ -119,6 +120,7 @@ async fn an_image_of_volumes_is_a_list_of_snapshots() {
     from.sort_unstable();
     assert_eq!(from, named);
     assert_eq!(words(&disks, "status"), ["in-use", "in-use"]);
+    assert_eq!(words(&disks, "volume_type"), ["__DEFAULT__", "__DEFAULT__"]);
     api.world.check().await;
     api.stop().await;
 }
@@ -219,6 +221,13 @@ async fn volumes_stay_with_a_server_that_leaves_its_host() {
     let log = api.get(&format!("/servers/{server}/os-instance-actions"), "2.58").await;
     assert_eq!(log["instanceActions"][0]["action"], "shelve");
 
+    // Until 2.19 it is in no state for volumes.
+    let in_no_state =
+        |action: &str| (409, format!("Cannot '{action}' instance {server} while it is in vm_state shelved_offloaded"));
+    let (code, _, message) = call(&api, "POST", &all, "2.19", Some(attachment(&free))).await;
+    assert_eq!((code, message), in_no_state("attach_volume"));
+    let (code, _, message) = call(&api, "DELETE", &format!("{all}/{free}"), "2.19", None).await;
+    assert_eq!((code, message), in_no_state("detach_volume"));
     // What nobody could be asked about is refused; another volume becomes its own.
     let tagged = json!({"volumeAttachment": {"volumeId": free, "tag": "t"}});
     let (code, _, message) = call(&api, "POST", &all, "2.60", Some(tagged)).await;

@@ -177,6 +177,11 @@ pub(super) const fn extra_specs_are_validated(version: Microversion) -> bool {
     version.at_least(v(2, 86))
 }
 
+/// Volumes come to shelved servers, and leave them.
+pub(super) const fn shelved_servers_take_volumes(version: Microversion) -> bool {
+    version.at_least(v(2, 20))
+}
+
 /// A rebuild writes the image to a root disk that is a volume.
 pub(super) const fn rebuild_writes_volumes(version: Microversion) -> bool {
     version.at_least(v(2, 93))

@@ -8,10 +8,10 @@
 //! migration of volumes apart from it, so it is done for whoever may ask.
 
 use chronova_actors::instance::actions::{Action, admit};
-use chronova_actors::instance::{InstanceCommand, VolumeCommand};
+use chronova_actors::instance::{InstanceCommand, InstanceReject, VolumeCommand};
 use chronova_actors::ports::VolumeInfo;
 use chronova_events::ids::{AttachmentId, BlockDeviceId, ProcessId, VolumeId};
-use chronova_events::instance::{BlockDevice, BlockPlace, BlockSource, Disk};
+use chronova_events::instance::{BlockDevice, BlockPlace, BlockSource, Disk, status};
 use serde_json::{Map, Value, json};
 
 use super::change::{asker, send};
@@ -101,6 +101,16 @@ fn allow(ctx: &Ctx, found: &Found, action: Action) -> Result<(), Fault> {
     admit(found.server()?, action, asker(ctx, found)).map_err(|reject| reject::instance_reject(found.id, reject))
 }
 
+/// Until 2.19 a shelved server is in no state for it, before anything else is looked at.
+fn check_shelved(ctx: &Ctx, found: &Found, action: Action) -> Result<(), Fault> {
+    let value = status::of_alive(found.server()?).vm_state;
+    if versions::shelved_servers_take_volumes(ctx.version) || !matches!(value, "shelved" | "shelved_offloaded") {
+        return Ok(());
+    }
+    let refused = InstanceReject::NotInState { action: action.name(), attribute: "vm_state", value };
+    Err(reject::instance_reject(found.id, refused))
+}
+
 /// Whether nobody has it who would have to give it up first.
 fn check_free(found: &Found, volume: &VolumeInfo) -> Result<(), Fault> {
     let holders: Vec<String> =
@@ -165,6 +175,7 @@ fn check_reach(ctx: &Ctx, found: &Found, volume: &VolumeInfo) -> Result<(), Faul
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
     let (id, wish) = wanted_volume(&ctx)?;
+    check_shelved(&ctx, &found, Action::AttachVolume)?;
     allow(&ctx, &found, Action::AttachVolume)?;
     let volume = look_up(&ctx, &found, id).await?;
     check_free(&found, &volume)?;
@@ -231,6 +242,7 @@ fn accepted(ctx: &Ctx, found: &Found, volume: VolumeId) -> Result<Value, Fault> 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
     let id: VolumeId = ctx.id("id", |text| format!("Volume {text} could not be found."))?;
+    check_shelved(&ctx, &found, Action::DetachVolume)?;
     let volume = look_up(&ctx, &found, id).await?;
     let disk = found.server()?.disk_of(id).ok_or_else(|| reject::not_attached(found.id, id))?;
     if disk.device.is_root() {
