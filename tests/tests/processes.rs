@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "processes/moves.rs"]
+mod moves;
+
 use chronova_actors::process::{
     attach_interface, attach_volume, build_instance, change_password, crash_dump, delete_instance, detach_interface,
     detach_volume, offload, power, rebuild, rescue, restore, shelve, snapshot, soft_delete, swap_volume, unrescue,
@@ -609,7 +612,7 @@ type Before = for<'a> fn(&'a Life, InstanceId) -> LocalBoxFuture<'a, ()>;
 /// A process of one step that leaves the server what it was when it fails.
 fn case(before: Before, ask: Ask, from: &'static str, to: &'static str) -> Case {
     let definition = &power::DEFINITION;
-    Case { definition, before, ask, from, to, failed: from, failed_after: &[], half_asked: &[] }
+    Case { definition, before, ask, from, to, failed: from, failed_after: &[], half_asked: &[], shared: false }
 }
 
 fn power(life: &Life, id: InstanceId, action: PowerAction) -> LocalBoxFuture<'_, Result<(), String>> {

@@ -26,7 +26,9 @@ pub(super) fn decide(server: &Alive, command: VolumeCommand) -> Decision {
             }
         }
         VolumeCommand::RecordPrepared { process, devices } => {
-            if server.placing() != Some(process) && leaving(server) != Some(process) {
+            // A build's, or those of a server that leaves its host or goes to another one; whoever is called off gives back
+            // what it took.
+            if server.interruptible() != Some(process) && leaving(server) != Some(process) {
                 return Err(InstanceReject::Superseded);
             }
             let same = server.disks.iter().map(|disk| &disk.device).eq(&devices);

@@ -10,7 +10,7 @@ use super::disks::{self, recorded};
 use crate::instance::VolumeCommand;
 use crate::ports::{NewContent, NewVolume, PortError, VolumeInfo};
 
-/// The host that has one of the volumes, if only one host has it: the server has to be built there.
+/// The host that has one of the volumes, if only one host has it: the server has to be there.
 pub(super) async fn only_host(work: &Work, server: &Alive) -> Result<Option<HostId>, StepError> {
     for device in server.disks.iter().map(|disk| &disk.device).filter(|device| device.is_volume()) {
         let volume = match (device.volume, device.source) {

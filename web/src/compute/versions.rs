@@ -191,3 +191,18 @@ pub(super) const fn rebuild_writes_volumes(version: Microversion) -> bool {
 pub(super) const fn rescues_servers_on_volumes(version: Microversion) -> bool {
     version.at_least(v(2, 87))
 }
+
+/// A cold migration can name its destination.
+pub(super) const fn migrate_names_a_host(version: Microversion) -> bool {
+    version.at_least(v(2, 56))
+}
+
+/// Migrations come in pages.
+pub(super) const fn migrations_are_paged(version: Microversion) -> bool {
+    version.at_least(v(2, 59))
+}
+
+/// Migrations show, and can be found by, who asked for them.
+pub(super) const fn migrations_have_askers(version: Microversion) -> bool {
+    version.at_least(v(2, 80))
+}

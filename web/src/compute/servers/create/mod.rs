@@ -34,6 +34,7 @@ use serde_json::{Value, json};
 pub(super) use self::admit::{fits, key, limits};
 
 use self::admit::Admitted;
+pub(super) use self::admit::visible_flavor;
 use self::wish::Wish;
 use crate::compute::views::server::disk_config;
 use crate::compute::{quotas, reject};
