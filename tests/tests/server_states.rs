@@ -55,7 +55,7 @@ const ACTS: &[Act] = &[
     act("shelve", SHELVE, "active paused suspended stopped", ""),
     act("shelveOffload", r#"{"shelveOffload": null}"#, "shelved", ""),
     act("unshelve", r#"{"unshelve": null}"#, "shelved shelved_offloaded", ""),
-    act("attach_volume", "", "active paused stopped soft-delete shelved shelved_offloaded", ""),
+    act("attach_volume", "", "active paused stopped resized soft-delete shelved shelved_offloaded", ""),
     act("changePassword", r#"{"changePassword": {"adminPass": "p"}}"#, "active", ""),
     act("resize", RESIZE, "active stopped", ""),
     act("migrate", r#"{"migrate": null}"#, "active stopped", ""),
