@@ -387,8 +387,13 @@ impl Life {
 
     pub async fn shelve(&self, instance: InstanceId) -> Result<ImageId, String> {
         let image = self.draft(instance, None).await?;
-        let shelve = WorkCommand::Shelve { process: ProcessId::random(), image, asker: ADMIN };
+        let shelve = WorkCommand::Shelve { process: ProcessId::random(), image: Some(image), asker: ADMIN };
         self.or_drop(image, self.work(instance, shelve).await).await
+    }
+
+    /// As `shelve`, for a server on volumes: nothing of it becomes an image.
+    pub async fn shelve_on_volumes(&self, instance: InstanceId) -> Result<(), String> {
+        self.work(instance, WorkCommand::Shelve { process: ProcessId::random(), image: None, asker: ADMIN }).await
     }
 
     async fn draft(&self, instance: InstanceId, backup: Option<&Rotation>) -> Result<ImageId, String> {
@@ -409,13 +414,15 @@ impl Life {
         asked.map(|()| image)
     }
 
-    pub async fn rebuild(&self, instance: InstanceId) -> Result<(), String> {
+    /// `reimage`: the image is written to a root disk that is a volume.
+    pub async fn rebuild(&self, instance: InstanceId, reimage: bool) -> Result<(), String> {
         let now = build_request(instance);
         let request = RebuildRequested {
             process: ProcessId::random(),
             image: OneImage::snapshot(),
             other_image: false,
             preserve_ephemeral: false,
+            reimage,
             name: "rebuilt".to_owned(),
             hostname: now.hostname,
             description: now.description,

@@ -189,7 +189,10 @@ async fn a_rebuild_makes_a_server_anew_on_its_host() {
         "imageRef": IMAGE, "name": "anew", "adminPass": "seekr3t", "metadata": {"a": "b"}, "description": "told",
         "key_name": "mine", "user_data": "ZWNobw==", "hostname": "other", "accessIPv4": "1.2.3.4"
     }});
+    // What the answer shows is what the server is then, which is not over yet.
+    api.world.brakes.hold("reshape");
     let answer = server.ask("2.100", wish).await;
+    api.world.brakes.release("reshape");
     assert_eq!(answer.status, 202, "{:?}", answer.body);
     assert!(answer.location.unwrap().ends_with(&server.path));
     let told = &answer.body["server"];

@@ -61,6 +61,7 @@ pub const DEFINITION: Definition = Definition {
 fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let process = work.running.process;
+        work.house.passwords.forget(process);
         let record = match outcome {
             Outcome::Succeeded => InstanceCommand::RecordBuilt { process },
             Outcome::Failed => InstanceCommand::RecordBuildFailed { process, fault: fault(work) },

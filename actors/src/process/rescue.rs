@@ -31,6 +31,7 @@ pub const DEFINITION: Definition = Definition {
 };
 
 fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    work.house.passwords.forget(work.running.process);
     turn::conclude(work, outcome, End::Rescued, End::RescueFailed)
 }
 

@@ -135,7 +135,7 @@ impl Instance {
 
 impl Fold for Instance {
     type Event = InstanceEvent;
-    const STATE_VERSION: u32 = 6;
+    const STATE_VERSION: u32 = 7;
 
     fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
         match (&mut *self, event) {
@@ -316,7 +316,7 @@ impl Alive {
             InstanceEvent::UnrescueFailed(failed) => self.fail(failed.process, &failed.fault, at),
             InstanceEvent::ShelveRequested(asked) => {
                 self.ongoing = Some(Ongoing::Shelve { process: asked.process, stage: WorkStage::Begun });
-                self.shelved = Some(asked.image);
+                self.shelved = asked.image;
             }
             InstanceEvent::Shelved(shelved) => {
                 self.finish(shelved.process);
@@ -346,6 +346,8 @@ impl Alive {
                 self.shelved = None;
                 if unshelved.root.is_some() {
                     self.root = unshelved.root.clone().map(Box::new);
+                }
+                if unshelved.root.is_some() || self.is_offloaded() {
                     self.launched_at = Some(at);
                 }
                 self.phase = Phase::Active { power: Power::Running };
@@ -353,7 +355,7 @@ impl Alive {
             InstanceEvent::UnshelveFailed(failed) => {
                 self.fail(failed.process, &failed.fault, at);
                 // Whatever an administrator said meanwhile.
-                if self.placement.is_none() && self.shelved.is_some() {
+                if self.placement.is_none() {
                     self.phase = Phase::Offloaded { power: Power::Shutdown };
                 }
             }
@@ -461,9 +463,11 @@ impl Alive {
             DeclaredState::Active => Phase::Active { power },
             DeclaredState::Error => Phase::Error { power },
         };
-        self.ongoing = self.ongoing.filter(|ongoing| {
-            ongoing.is_moving()
-                || matches!(ongoing, Ongoing::Delete { .. } | Ongoing::Offload { .. } | Ongoing::Unshelve { .. })
+        let leaves = self.shelved.is_none();
+        self.ongoing = self.ongoing.filter(|ongoing| match ongoing {
+            Ongoing::Delete { .. } | Ongoing::Offload { .. } | Ongoing::Unshelve { .. } => true,
+            Ongoing::Shelve { .. } => leaves,
+            other => other.is_moving(),
         });
     }
 
@@ -499,9 +503,14 @@ impl Alive {
     }
 
     fn rebuild(&mut self, asked: &RebuildRequested) {
-        self.ongoing = Some(Ongoing::Rebuild { process: asked.process, stage: WorkStage::Begun });
+        let (process, stage, reimage) = (asked.process, WorkStage::Begun, asked.reimage);
+        self.ongoing = Some(Ongoing::Rebuild { process, stage, reimage });
+        // A server on a volume has no image of its own, even if its volume is written anew from one.
+        match self.is_volume_backed() {
+            true => self.boot_image = Some(Arc::new(asked.image.clone())),
+            false => self.request.image = Some(Arc::new(asked.image.clone())),
+        }
         let request = &mut self.request;
-        request.image = Some(Arc::new(asked.image.clone()));
         request.name.clone_from(&asked.name);
         request.hostname.clone_from(&asked.hostname);
         request.description.clone_from(&asked.description);

@@ -148,6 +148,10 @@ pub enum VolumeWork {
     Upload {
         image: ImageId,
     },
+    /// An image's content becomes its own.
+    Reimage {
+        image: ImageId,
+    },
 }
 
 impl VolumeWork {
@@ -159,6 +163,7 @@ impl VolumeWork {
             Self::CreateSnapshot { .. } => "create_snapshot",
             Self::DeleteSnapshot { .. } => "delete_snapshot",
             Self::Upload { .. } => "upload_volume",
+            Self::Reimage { .. } => "reimage_volume",
         }
     }
 }

@@ -211,6 +211,7 @@ pub fn compute(config: &Config) -> Compute {
         console_token_ttl: config.consoleauth.token_ttl,
         max_local_block_devices: default.max_local_block_devices,
         max_disk_devices: usize::try_from(config.compute.max_disk_devices_to_attach).ok(),
+        cross_az_attach: config.cinder.cross_az_attach,
         host: default.host.clone(),
     })
 }

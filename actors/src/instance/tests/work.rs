@@ -32,7 +32,7 @@ fn asks(asker: Asker) -> Vec<(&'static str, Command)> {
         ("rebuild", command(WorkCommand::Rebuild { request: Box::new(rebuild_request()), asker })),
         ("rescue", command(WorkCommand::Rescue { process, image: rescue, asker })),
         ("unrescue", command(WorkCommand::Unrescue { process, asker })),
-        ("shelve", command(WorkCommand::Shelve { process, image, asker })),
+        ("shelve", command(WorkCommand::Shelve { process, image: Some(image), asker })),
         ("shelveOffload", command(WorkCommand::Offload { process, asker })),
         ("unshelve", command(WorkCommand::Unshelve { request: unshelve, asker })),
         ("changePassword", command(WorkCommand::ChangePassword { process, asker })),

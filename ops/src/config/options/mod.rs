@@ -99,6 +99,7 @@ configuration! {
     security_compliance: services::SecurityCompliance,
     glance: services::Glance,
     neutron: services::Neutron,
+    cinder: services::Cinder,
     volume: services::Volume,
 }
 

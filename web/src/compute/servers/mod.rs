@@ -115,16 +115,6 @@ fn one_spelling(address: String) -> String {
     address.parse::<std::net::IpAddr>().map_or(address, |parsed| parsed.to_string())
 }
 
-/// The password that a server is said to have: what was asked for, or one made up. Told once and kept nowhere; `None`
-/// where passwords are not told.
-pub(super) fn new_password(ctx: &Ctx, asked: &Value) -> Option<String> {
-    let config = &ctx.app.compute.config;
-    config.enable_instance_password.then(|| match asked.as_str() {
-        Some(password) => password.to_owned(),
-        None => create::password(config.password_length),
-    })
-}
-
 /// What the caller sees of servers; asked once per request.
 pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Result<Arc<Sees>, Fault> {
     let own = ctx.own_target();
