@@ -12,7 +12,7 @@ set -uo pipefail
 cd "$TOP" || exit 2
 
 # Tests look for this themselves.
-if [ "${1:-}" = --soak ]; then export CHRONOVA_SOAK=1; shift; fi
+if [ "${1:-}" = --soak ]; then export CHRONOVA_SOAK=1 NEXTEST_PROFILE=soak; shift; fi
 
 ALL_STAGES=(setup format lint layers licences build unit cost docs real)
 STAGES=("${@:-${ALL_STAGES[@]}}")
