@@ -284,7 +284,7 @@ fn an_erasure_that_dies_at_any_write_is_completed_afterwards() {
     cloud.stop();
     let whole = cloud.folder.path().join("whole");
     restore(&cloud.data(), &whole);
-    let every = if std::env::var_os("CHRONOVA_SOAK").is_some() { 1 } else { 37 };
+    let every = if std::env::var_os("CHRONOVA_SOAK").is_some() { 1 } else { 13 };
     let (mut died, mut resumed, mut nothing) = (0, 0, 0);
     for call in (1..5_000).step_by(every) {
         restore(&whole, &cloud.data());

@@ -44,14 +44,16 @@ fn create_flavor(client: &Client, name: &str) -> Answer {
     client.post("/compute/v2.1/flavors", &flavor).unwrap()
 }
 
+/// The names of all, page by page.
 fn flavors(client: &Client) -> Vec<String> {
-    let answer = client.get("/compute/v2.1/flavors?is_public=None").unwrap().expect(200);
-    answer.body["flavors"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|flavor| flavor["name"].as_str().unwrap().to_owned())
-        .collect()
+    let (mut names, mut marker) = (Vec::new(), String::new());
+    loop {
+        let path = format!("/compute/v2.1/flavors?is_public=None{marker}");
+        let page = client.get(&path).unwrap().expect(200).body["flavors"].as_array().unwrap().clone();
+        let Some(last) = page.last() else { return names };
+        marker = format!("&marker={}", last["id"].as_str().unwrap());
+        names.extend(page.iter().map(|flavor| flavor["name"].as_str().unwrap().to_owned()));
+    }
 }
 
 /// How many, and how many when there is time.
