@@ -64,7 +64,7 @@ async fn child() {
             }
         }
         "full" => failing_write(&path, "write 28", &StoreError::Full).await,
-        "quota" => failing_write(&path, "write 122", &StoreError::Io(String::new())).await,
+        "quota" => failing_write(&path, "write 122", &StoreError::Full).await,
         "read-only" => failing_write(&path, "write 30", &StoreError::Io(String::new())).await,
         "broken" => failing_write(&path, "write 5", &StoreError::Io(String::new())).await,
         other => panic!("no scene {other}"),

@@ -6,6 +6,7 @@
 
 mod cloud;
 
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -68,7 +69,12 @@ fn with_a_certificate_the_apis_speak_tls_and_nothing_else() {
         return;
     }
     let at = |name: &str| folder.join(name).display().to_string();
-    cloud.configure(&format!("[wsgi]\nssl_cert_file = {}\nssl_key_file = {}\n", at("server.pem"), at("server.key")));
+    let metadata = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    cloud.configure(&format!(
+        "[wsgi]\nssl_cert_file = {}\nssl_key_file = {}\n[chronova]\nmetadata_listen = {metadata}\n",
+        at("server.pem"),
+        at("server.key")
+    ));
     cloud.launch();
     let url = format!("https://{}", cloud.address());
     cloud.wait("it answers over TLS", |_| curl(&folder, &TRUST, &format!("{url}/healthz")).0 == 0);
@@ -85,6 +91,7 @@ fn with_a_certificate_the_apis_speak_tls_and_nothing_else() {
     assert_ne!(curl(&folder, &[&TRUST[..], &["--tls-max", "1.1"]].concat(), &format!("{url}/healthz")).0, 0);
     let (code, body) = curl(&folder, &TOKEN, &format!("http://{}/compute/v2.1/", cloud.address()));
     assert!(code != 0 || !body.contains("v2.1"), "{code}: {body}");
+    assert_eq!(curl(&folder, &[], &format!("http://{metadata}/")).0, 0, "guests ask without TLS");
     let clouds = std::fs::read_to_string(cloud.data().join("clouds.yaml")).unwrap();
     assert!(clouds.contains(&format!("auth_url: \"{url}/identity/v3\"")), "{clouds}");
     cloud.stop();
@@ -98,21 +105,24 @@ fn with_an_authority_for_clients_only_who_has_its_certificate_is_let_in() {
         return;
     }
     let at = |name: &str| folder.join(name).display().to_string();
+    let metadata = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     cloud.configure(&format!(
-        "[wsgi]\nssl_cert_file = {}\nssl_key_file = {}\nssl_ca_file = {}\n",
+        "[wsgi]\nssl_cert_file = {}\nssl_key_file = {}\nssl_ca_file = {}\n\
+         [DEFAULT]\nenabled_ssl_apis = osapi_compute,metadata\n[chronova]\nmetadata_listen = {metadata}\n",
         at("server.pem"),
         at("server.key"),
         at("authority.pem")
     ));
     cloud.launch();
-    let url = format!("https://{}/healthz", cloud.address());
-    let shown = |name: &str| {
-        let (certificate, key) = (format!("{name}.pem"), format!("{name}.key"));
-        curl(&folder, &[&TRUST[..], &["--cert", &certificate, "--key", &key]].concat(), &url).0
-    };
-    cloud.wait("it lets its client in", |_| shown("client") == 0);
-    assert_ne!(shown("stranger"), 0, "signed by nobody that it knows");
-    assert_ne!(curl(&folder, &TRUST, &url).0, 0, "no certificate");
+    for url in [format!("https://{}/healthz", cloud.address()), format!("https://{metadata}/")] {
+        let shown = |name: &str| {
+            let (certificate, key) = (format!("{name}.pem"), format!("{name}.key"));
+            curl(&folder, &[&TRUST[..], &["--cert", &certificate, "--key", &key]].concat(), &url).0
+        };
+        cloud.wait("it lets its client in", |_| shown("client") == 0);
+        assert_ne!(shown("stranger"), 0, "signed by nobody that it knows");
+        assert_ne!(curl(&folder, &TRUST, &url).0, 0, "no certificate");
+    }
     cloud.stop();
 }
 
