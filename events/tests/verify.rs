@@ -76,6 +76,12 @@ fn flip(path: &Path, bit: u64) {
     file.write_all_at(&byte, bit / 8).unwrap();
 }
 
+fn flip_all<'a>(path: &Path, bits: impl Iterator<Item = &'a u64>) {
+    for bit in bits {
+        flip(path, *bit);
+    }
+}
+
 fn size(path: &Path) -> u64 {
     path.metadata().unwrap().len()
 }
@@ -170,9 +176,9 @@ async fn every_flipped_bit_of_a_large_log_is_found() {
             let bit = random(&mut seed) % bits;
             flipped.entry(bit / 8 / 4_096 + 1).or_insert(bit);
         }
-        flipped.values().for_each(|bit| flip(&path, *bit));
+        flip_all(&path, flipped.values());
         let found = verify(&path, &VerifyOptions { quick: true, limit: 1_000, ..VerifyOptions::default() }).unwrap();
-        flipped.values().for_each(|bit| flip(&path, *bit));
+        flip_all(&path, flipped.values());
         let named: BTreeSet<u64> = found.damages.iter().filter_map(|damage| damage.page).collect();
         assert!(named.iter().eq(flipped.keys()), "of bits {flipped:?} only pages {named:?} were named");
         together += flipped.len();

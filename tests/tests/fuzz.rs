@@ -206,7 +206,7 @@ fn configuration_files() {
     ];
     let scratch = tempfile::tempdir().unwrap();
     let file = scratch.path().join("chronova.conf");
-    judge_bytes("configuration", 1_500, &seeds, &words, |input| {
+    judge_bytes("configuration", 400, &seeds, &words, |input| {
         std::fs::write(&file, input).unwrap();
         let (text, usable) = chronova::config::check(std::slice::from_ref(&file));
         assert!(text.contains(if usable { "\nusable: " } else { "\nnot usable: " }) || text.starts_with("usable: "));
