@@ -56,6 +56,10 @@ pub struct Options {
     pub volume_pause: Duration,
     /// `[DEFAULT] shelved_offload_time`: how long shelved servers stay on their hosts; `None` for ever.
     pub shelved_offload: Option<Duration>,
+    /// `[DEFAULT] allow_resize_to_same_host`.
+    pub allow_resize_to_same_host: bool,
+    /// `[DEFAULT] resize_confirm_window`: how long a move waits to be confirmed; zero waits for ever.
+    pub resize_confirm_window: Duration,
     /// How long changes of security groups are gathered before running guests get new filters.
     pub filter_pause: Duration,
     /// How often the reconcilers run.
@@ -94,6 +98,8 @@ impl Default for Options {
             volume_looks: 60,
             volume_pause: Duration::from_secs(3),
             shelved_offload: Some(Duration::ZERO),
+            allow_resize_to_same_host: false,
+            resize_confirm_window: Duration::ZERO,
             filter_pause: Duration::from_secs(1),
             reconcile: Duration::from_mins(1),
             retry_base: Duration::from_millis(100),

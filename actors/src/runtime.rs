@@ -22,7 +22,7 @@ use crate::ports::{Images, Networks, Volumes};
 use crate::process::interference::Interference;
 use crate::process::supervisor;
 use crate::reconcile::{
-    filters, interfaces, networks as host_networks, placement, quota, reclaim, server_groups, shelved,
+    filters, interfaces, moved, networks as host_networks, placement, quota, reclaim, server_groups, shelved,
     volumes as host_volumes,
 };
 use crate::scheduler::Scheduler;
@@ -107,6 +107,7 @@ impl Runtime {
         retire(&house, &drivers).await;
         // No request is served yet: what nobody holds now, nobody will.
         quota::give_back(&house, &quota::plan(&house.views)).await;
+        quota::settle(&house, &quota::misfits(&house.views)).await;
         server_groups::leave(&house, &server_groups::plan(&house.views)).await;
         host_volumes::give_back(&house, &host_volumes::plan(&house.views)).await;
         placement::mirror(&house).await;
@@ -163,6 +164,7 @@ async fn retire(house: &House, drivers: &[Arc<dyn Driver>]) {
 
 async fn reconcile(house: Arc<House>) {
     let mut suspects = quota::Held::new();
+    let mut misfits = quota::Misfits::new();
     let mut ghosts = server_groups::Ghosts::new();
     let mut idle = std::collections::BTreeSet::new();
     loop {
@@ -171,6 +173,10 @@ async fn reconcile(house: Arc<House>) {
         let leaked = now.intersection(&suspects).cloned().collect();
         quota::give_back(&house, &leaked).await;
         suspects = now;
+        let now = quota::misfits(&house.views);
+        quota::settle(&house, &now.intersection(&misfits).cloned().collect()).await;
+        misfits = now;
+        moved::confirm(&house).await;
         let now = server_groups::plan(&house.views);
         server_groups::leave(&house, &now.intersection(&ghosts).cloned().collect()).await;
         ghosts = now;

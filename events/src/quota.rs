@@ -22,6 +22,8 @@ noun! {
         LimitsSet = "limits_set" @ 1,
         /// The project is back to the default limits.
         LimitsReset = "limits_reset" @ 1,
+        /// A server takes another amount of room.
+        QuotaAdjusted = "adjusted" @ 1,
     }
 }
 
@@ -51,6 +53,15 @@ pub struct LimitsSet {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LimitsReset {
     pub project: ProjectId,
+}
+
+/// What a server that holds room holds from now on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QuotaAdjusted {
+    pub project: ProjectId,
+    pub instance: InstanceId,
+    pub cores: u32,
+    pub memory_mib: u64,
 }
 
 /// One project's use and limits.
@@ -84,6 +95,13 @@ impl Fold for Quota {
                     self.memory_mib -= memory_mib;
                 }
             }
+            QuotaEvent::QuotaAdjusted(adjusted) => {
+                if let Some(held) = self.held.get_mut(&adjusted.instance) {
+                    self.cores = self.cores - u64::from(held.0) + u64::from(adjusted.cores);
+                    self.memory_mib = self.memory_mib - held.1 + adjusted.memory_mib;
+                    *held = (adjusted.cores, adjusted.memory_mib);
+                }
+            }
             QuotaEvent::LimitsSet(set) => self.limits.extend(set.limits.iter().cloned()),
             QuotaEvent::LimitsReset(_) => self.limits.clear(),
         }
@@ -98,6 +116,7 @@ pub fn samples() -> Vec<QuotaEvent> {
         QuotaReserved { project: project.clone(), instances: vec![instance], cores: 2, memory_mib: 512 }.into(),
         QuotaReleased { project: project.clone(), instance }.into(),
         LimitsSet { project: project.clone(), limits: vec![("instances".into(), -1)] }.into(),
-        LimitsReset { project }.into(),
+        LimitsReset { project: project.clone() }.into(),
+        QuotaAdjusted { project, instance, cores: 4, memory_mib: 1024 }.into(),
     ]
 }

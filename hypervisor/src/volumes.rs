@@ -57,6 +57,11 @@ pub fn console_log(instance: InstanceId) -> String {
     format!("{instance}_console.log")
 }
 
+/// The volume of a guest with this suffix.
+pub fn suffixed(instance: InstanceId, suffix: &str) -> String {
+    format!("{instance}{suffix}")
+}
+
 /// Whose volume this is, if it is a guest's.
 pub fn owner(volume: &str) -> Option<InstanceId> {
     let (id, rest) = volume.split_at_checked(36)?;

@@ -24,6 +24,7 @@ pub mod hosts;
 pub mod identities;
 pub mod images;
 pub mod keypairs;
+pub mod migrations;
 pub mod networks;
 pub mod placement;
 pub mod processes;

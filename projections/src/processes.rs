@@ -46,6 +46,13 @@ pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<Pending> {
         InstanceEvent::SoftDeleteRequested(asked) => (asked.process, Task::SoftDelete { instance }),
         InstanceEvent::RestoreRequested(asked) => (asked.process, Task::Restore { instance }),
         InstanceEvent::CrashDumpRequested(asked) => (asked.process, Task::CrashDump { instance }),
+        InstanceEvent::MoveRequested(asked) => (asked.process, Task::MoveInstance { instance }),
+        InstanceEvent::ConfirmRequested(asked) => {
+            (asked.process, Task::ConfirmResize { instance, migration: asked.migration })
+        }
+        InstanceEvent::RevertRequested(asked) => {
+            (asked.process, Task::RevertResize { instance, migration: asked.migration })
+        }
         InstanceEvent::PowerRequested(asked) => (asked.process, Task::Power { instance, action: asked.action }),
         InstanceEvent::NicAttachRequested(asked) => {
             (asked.process, Task::AttachInterface { instance, wanted: asked.wanted.clone() })

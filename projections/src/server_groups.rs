@@ -87,7 +87,7 @@ impl ServerGroupsView {
 
 impl Projection for ServerGroupsView {
     const NAME: &'static str = "server_groups";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const NOUNS: &'static [&'static str] = &["server_group", "instance"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
@@ -112,6 +112,8 @@ impl Membership {
             InstanceEvent::BuildRequested(_) => self.alive = true,
             InstanceEvent::Placed(placed) => self.host = Some(placed.host),
             InstanceEvent::Unplaced(_) | InstanceEvent::Offloaded(_) => self.host = None,
+            InstanceEvent::Resized(resized) => self.host = Some(resized.placed.host),
+            InstanceEvent::ResizeReverted(reverted) => self.host = Some(reverted.placed.host),
             InstanceEvent::Deleted(_) => (self.host, self.alive) = (None, false),
             _ => {}
         }

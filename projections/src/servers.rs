@@ -7,7 +7,7 @@ use std::sync::Arc;
 use chronova_events::envelope::{Cause, Recorded, Timestamp};
 use chronova_events::fold::Fold;
 use chronova_events::ids::{HostId, InstanceId, ProcessId, ProjectId, RequestId, UserId};
-use chronova_events::instance::{Alive, Instance, InstanceEvent, PowerAction};
+use chronova_events::instance::{Alive, Instance, InstanceEvent, MoveKind, PowerAction};
 use chronova_events::process::{Outcome, ProcessEvent};
 use chronova_events::registry::Event;
 use serde::{Deserialize, Serialize};
@@ -61,6 +61,9 @@ impl Action {
             "attach_volume" => "compute_attach_volume",
             "detach_volume" => "compute_detach_volume",
             "swap_volume" => "compute_swap_volume",
+            "resize" | "migrate" => "compute_resize_instance",
+            "confirmResize" => "compute_confirm_resize",
+            "revertResize" => "compute_revert_resize",
             _ => return None,
         };
         Some(ActionStep {
@@ -156,7 +159,7 @@ impl ServerRow {
 
 impl Projection for Servers {
     const NAME: &'static str = "servers";
-    const VERSION: u32 = 5;
+    const VERSION: u32 = 6;
     const NOUNS: &'static [&'static str] = &["instance", "process"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
@@ -268,6 +271,15 @@ fn action_of(event: &InstanceEvent) -> Option<(&'static str, Option<ProcessId>)>
         InstanceEvent::OffloadRequested(asked) => ("shelveOffload", Some(asked.process)),
         InstanceEvent::UnshelveRequested(asked) => ("unshelve", Some(asked.process)),
         InstanceEvent::PasswordChangeRequested(asked) => ("changePassword", Some(asked.process)),
+        InstanceEvent::MoveRequested(asked) => {
+            let name = match asked.kind {
+                MoveKind::Resize => "resize",
+                MoveKind::Migrate => "migrate",
+            };
+            (name, Some(asked.process))
+        }
+        InstanceEvent::ConfirmRequested(asked) => ("confirmResize", Some(asked.process)),
+        InstanceEvent::RevertRequested(asked) => ("revertResize", Some(asked.process)),
         InstanceEvent::Locked(_) => ("lock", None),
         InstanceEvent::Unlocked(_) => ("unlock", None),
         _ => return None,

@@ -215,6 +215,7 @@ views! {
     identities: crate::identities::Identities,
     images: crate::images::Images,
     keypairs: crate::keypairs::KeypairsView,
+    migrations: crate::migrations::Migrations,
     networks: crate::networks::Networks,
     placement: crate::placement::Placement,
     processes: crate::processes::Processes,

@@ -14,6 +14,7 @@ use chronova_hypervisor::guest::{
     ConsoleAddress, Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
     NetworkSpec, Nic, Quiesce, Renew, VolumeDisk,
 };
+use chronova_hypervisor::moves::{DiskFile, Moves};
 use chronova_hypervisor::volume_store::{PoolStatus, PoolVolume, VolumeContent, VolumeStore};
 use futures::StreamExt;
 use tokio::sync::watch;
@@ -86,6 +87,28 @@ macro_rules! gated {
         $self.check()?;
         result
     }};
+}
+
+#[async_trait]
+impl Moves for Gate {
+    async fn disk_files(&self, instance: InstanceId) -> DriverResult<Vec<DiskFile>> {
+        gated!(self, disk_files(instance))
+    }
+    async fn read_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<ByteStream> {
+        gated!(self, read_disk(instance, disk))
+    }
+    async fn read_image(&self, image: &ImageRef) -> DriverResult<ByteStream> {
+        gated!(self, read_image(image))
+    }
+    async fn receive_disk(&self, instance: InstanceId, disk: &DiskFile, content: ByteStream) -> DriverResult<()> {
+        gated!(self, receive_disk(instance, disk, content))
+    }
+    async fn remove_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<()> {
+        gated!(self, remove_disk(instance, disk))
+    }
+    async fn install(&self, guest: &GuestSpec, on: bool) -> DriverResult<()> {
+        gated!(self, install(guest, on))
+    }
 }
 
 #[async_trait]

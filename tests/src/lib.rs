@@ -9,6 +9,7 @@
 pub mod compute_api;
 pub mod fuzz;
 pub mod gates;
+pub mod moves;
 pub mod placement_model;
 pub mod process_harness;
 pub mod services;

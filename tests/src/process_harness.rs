@@ -33,6 +33,8 @@ pub struct Case {
     pub failed_after: &'static [&'static str],
     /// What else it may be when the request was not acknowledged: a request of several commands may have got half-way.
     pub half_asked: &'static [&'static str],
+    /// Whether every host reaches every volume.
+    pub shared: bool,
 }
 
 const HOSTS: usize = 2;
@@ -43,7 +45,8 @@ fn subject() -> InstanceId {
 
 /// A world in which `before` has happened.
 async fn prepared(case: &Case) -> World {
-    let world = World::new(HOSTS);
+    let mut world = World::new(HOSTS);
+    world.options.volume.shared = case.shared;
     let life = world.live(None, None).await;
     life.hosts_up(HOSTS).await;
     (case.before)(&life, subject()).await;

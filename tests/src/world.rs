@@ -134,6 +134,8 @@ impl World {
         let mut placed = Vec::new();
         let mut connected = Vec::new();
         let mut away = Vec::new();
+        let mut migrations = Vec::new();
+        let mut staying = Vec::new();
         views.servers.read(|servers| {
             for row in servers.all() {
                 if let Some(alive) = row.instance.alive() {
@@ -153,6 +155,13 @@ impl World {
                     if alive.is_offloaded() {
                         away.push(row.id);
                     }
+                    if let Some(moving) = &alive.moving {
+                        assert_eq!(status::of_alive(alive).vm_state, "resized", "{} is stuck in a move", row.id);
+                        migrations.push((row.id, InstanceId(moving.migration.0)));
+                        if moving.stays() {
+                            staying.push(row.id);
+                        }
+                    }
                 }
             }
         });
@@ -160,7 +169,12 @@ impl World {
         connected.sort();
         let guests: Vec<InstanceId> = self.fleet.whereabouts().into_keys().collect();
         assert_eq!(guests, placed, "domains are the servers that have a host");
-        assert_eq!(self.fleet.doubles(), [], "no guest runs twice");
+        assert_eq!(self.fleet.twins(), [], "no guest runs twice");
+        let mut both: Vec<InstanceId> =
+            migrations.iter().map(|(id, _)| *id).filter(|id| !staying.contains(id)).collect();
+        both.sort();
+        assert_eq!(self.fleet.doubles(), both, "a guest is on two hosts only until its move is confirmed");
+        assert_eq!(self.fleet.kept(), staying, "disks are set aside only until a move is confirmed");
         assert_eq!(self.fleet.leaks(), [], "no disk is left behind");
         assert_eq!(self.fleet.copies(), [], "no copy of a disk is left behind");
         assert_eq!(self.images.unfinished(), [], "no image is left without its bytes");
@@ -185,7 +199,11 @@ impl World {
         let mut claims: Vec<InstanceId> =
             views.placement.read(|view| view.ledger.consumers.keys().map(|c| c.as_str().parse().unwrap()).collect());
         claims.sort();
-        assert_eq!(claims, placed, "allocations are those of the servers that have a host");
+        let mut holders = placed.clone();
+        holders.extend(migrations.iter().map(|(_, migration)| *migration));
+        holders.sort();
+        assert_eq!(claims, holders, "allocations are those of the servers that have a host, and of their moves");
+        assert!(chronova_actors::reconcile::quota::misfits(&views).is_empty(), "quota fits the servers");
         let mut held: Vec<InstanceId> =
             views.quotas.read(|view| view.by_project.values().flat_map(|q| q.held.keys().copied()).collect());
         held.sort();
@@ -285,6 +303,7 @@ impl Life {
             caught_up
                 && house.views.processes.read(Processes::is_empty)
                 && chronova_actors::reconcile::quota::plan(&house.views).is_empty()
+                && chronova_actors::reconcile::quota::misfits(&house.views).is_empty()
         })
         .await
     }

@@ -1,6 +1,7 @@
 # A control plane of its own on this machine's libvirtd, and how to ask it; sourced by the scripts in tests/real.
 #
 #   CHRONOVA_BIN, CHRONOVA_IMAGE   the binary, the guest image; `openstack` is on the PATH
+#   HYPERVISORS                    other hosts than this machine, as the option is written
 #   HOUSE_CONF                     more of the configuration file, for scripts that need it
 #
 # Exit status of the scripts: 0 passed, 77 cannot run here (the last line says why), 1 something was not as it must be.
@@ -35,13 +36,13 @@ house_open() { # NAME, first two numbers of its networks
   [ -x "${CHRONOVA_BIN:-}" ] || cannot "CHRONOVA_BIN names no program"
   [ -s "${CHRONOVA_IMAGE:-}" ] || cannot "CHRONOVA_IMAGE names no guest image"
   command -v openstack >/dev/null || cannot "no openstack client on the PATH"
-  libvirt_answers || cannot "no libvirtd answers at qemu:///system"
+  [ -n "${HYPERVISORS:-}" ] || libvirt_answers || cannot "no libvirtd answers at qemu:///system"
   WORK=$(mktemp -d "${TMPDIR:-/tmp}/chronova-$NAME.XXXXXX") DATA=$WORK/data CONF=$WORK/chronova.conf
   PORT=$((20000 + $$ % 20000))
   while (exec 3<>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null; do PORT=$((PORT + 1)); done
   URL=http://127.0.0.1:$PORT
   printf '%s\n' '[DEFAULT]' "instance_name_template = $NAME-%08x" 'report_interval = 2' 'service_down_time = 6' \
-    'shutdown_timeout = 30' '[chronova]' 'hypervisors = qemu:///system' ${HOUSE_CONF:+"$HOUSE_CONF"} >"$CONF"
+    'shutdown_timeout = 30' '[chronova]' "hypervisors = ${HYPERVISORS:-qemu:///system}" ${HOUSE_CONF:+"$HOUSE_CONF"} >"$CONF"
   trap house_close EXIT
   trap 'exit 1' TERM INT
   house_start || { bad "the control plane starts" "$(tail -n 30 "$WORK/chronova.log")"; exit 1; }
@@ -101,7 +102,7 @@ get2() { os "$1" "$2" show "$3" -f value -c "$4" 2>/dev/null; } # noun of two wo
 status_of() { get server "$1" status; }
 is() { [ "$(status_of "$1")" = "$2" ]; } # server, status
 gone() { ! os server show "$1" >/dev/null 2>&1; }
-host_is() { [ "$(os hypervisor list -f value -c State 2>/dev/null)" = "$1" ]; }
+host_is() { [ "$(os hypervisor list -f value -c State 2>/dev/null | sort -u)" = "$1" ]; }
 service_is() { [ "$(os compute service list --service nova-compute -f value -c State 2>/dev/null)" = "$1" ]; }
 console() { os console log show "$1" 2>/dev/null | tr -d '\r'; }
 said() { console "$1" | grep -aqE -- "$2"; } # server, pattern

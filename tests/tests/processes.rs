@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "processes/moves.rs"]
+mod moves;
+
 use chronova_actors::process::{
     attach_interface, attach_volume, build_instance, change_password, crash_dump, delete_instance, detach_interface,
     detach_volume, offload, power, rebuild, rescue, restore, shelve, snapshot, soft_delete, swap_volume, unrescue,
@@ -109,6 +112,7 @@ async fn build_instance_is_proven() {
         failed: "ERROR",
         failed_after: &[],
         half_asked: &[],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -124,6 +128,7 @@ async fn delete_instance_is_proven() {
         failed: "DELETED",
         failed_after: &[],
         half_asked: &[],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -145,6 +150,7 @@ async fn delete_during_build_is_proven() {
         failed: "DELETED",
         failed_after: &[],
         half_asked: &["ACTIVE"],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -161,6 +167,7 @@ async fn stop_is_proven() {
         failed: "ACTIVE",
         failed_after: &["SHUTOFF"],
         half_asked: &[],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -177,6 +184,7 @@ async fn start_is_proven() {
         failed: "SHUTOFF",
         failed_after: &["ACTIVE"],
         half_asked: &[],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -193,6 +201,7 @@ async fn soft_reboot_is_proven() {
         failed: "ACTIVE",
         failed_after: &["ACTIVE"],
         half_asked: &[],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -209,6 +218,7 @@ async fn hard_reboot_is_proven() {
         failed: "SHUTOFF",
         failed_after: &["ACTIVE"],
         half_asked: &[],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -344,6 +354,7 @@ async fn delete_during_unshelve_is_proven() {
         failed: "DELETED",
         failed_after: &[],
         half_asked: &["ACTIVE"],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -433,6 +444,7 @@ async fn delete_during_attach_is_proven() {
         failed: "DELETED",
         failed_after: &[],
         half_asked: &["ACTIVE"],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -473,6 +485,7 @@ async fn build_on_volumes_is_proven() {
         failed: "ERROR",
         failed_after: &[],
         half_asked: &[],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -552,7 +565,7 @@ type Before = for<'a> fn(&'a Life, InstanceId) -> LocalBoxFuture<'a, ()>;
 /// A process of one step that leaves the server what it was when it fails.
 fn case(before: Before, ask: Ask, from: &'static str, to: &'static str) -> Case {
     let definition = &power::DEFINITION;
-    Case { definition, before, ask, from, to, failed: from, failed_after: &[], half_asked: &[] }
+    Case { definition, before, ask, from, to, failed: from, failed_after: &[], half_asked: &[], shared: false }
 }
 
 fn power(life: &Life, id: InstanceId, action: PowerAction) -> LocalBoxFuture<'_, Result<(), String>> {

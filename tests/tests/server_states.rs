@@ -56,6 +56,10 @@ const ACTS: &[Act] = &[
     act("shelveOffload", r#"{"shelveOffload": null}"#, "shelved", ""),
     act("unshelve", r#"{"unshelve": null}"#, "shelved shelved_offloaded", ""),
     act("changePassword", r#"{"changePassword": {"adminPass": "p"}}"#, "active", ""),
+    act("resize", RESIZE, "active stopped", ""),
+    act("migrate", r#"{"migrate": null}"#, "active stopped", ""),
+    act("confirmResize", CONFIRM, "resized", ""),
+    act("revertResize", REVERT, "resized", ""),
 ];
 
 /// How a server gets where it is to be: what is asked of it, and the driver call that is held up meanwhile.
@@ -92,6 +96,9 @@ const REBUILD: &str = r#"{"rebuild": {"imageRef": "70a599e0-31e7-49b7-b260-868f4
 const RESCUE: &str = r#"{"rescue": null}"#;
 const SHELVE: &str = r#"{"shelve": null}"#;
 const IMAGE: &str = r#"{"createImage": {"name": "i"}}"#;
+const RESIZE: &str = r#"{"resize": {"flavorRef": "other"}}"#;
+const CONFIRM: &str = r#"{"confirmResize": null}"#;
+const REVERT: &str = r#"{"revertResize": null}"#;
 const OFFLOADED: &str = r#"[{"shelve": null}, {"shelveOffload": null}]"#;
 
 const STATES: &[Situation] = &[
@@ -109,6 +116,12 @@ const STATES: &[Situation] = &[
     during("stopped", "shelving_image_uploading", "shutdown", STOP, "read_copy", SHELVE),
     during("shelved", "shelving_offloading", "shutdown", SHELVE, "destroy", r#"{"shelveOffload": null}"#),
     during("shelved", "spawning", "shutdown", SHELVE, "start", r#"{"unshelve": null}"#),
+    rest("resized", "running", RESIZE),
+    during("active", "resize_prep", "running", "", "ensure_network", RESIZE),
+    during("active", "resize_migrating", "running", "", "stop", RESIZE),
+    during("stopped", "resize_finish", "shutdown", STOP, "install", RESIZE),
+    during("resized", "resize_confirming", "running", RESIZE, "destroy", CONFIRM),
+    during("resized", "resize_reverting", "running", RESIZE, "stop", REVERT),
     rest("active", "running", ""),
     rest("stopped", "shutdown", STOP),
     rest("paused", "paused", PAUSE),
@@ -164,7 +177,7 @@ fn expected(act: &Act, state: &Situation, id: &str) -> (u16, String) {
     match act.name {
         "get_diagnostics" if state.power != "running" => refused("power state", state.power),
         "get_diagnostics" | "update metadata" => (200, String::new()),
-        "delete" => (204, String::new()),
+        "delete" | "confirmResize" => (204, String::new()),
         "rescue" => (200, String::new()),
         // The image says nothing of an agent.
         "changePassword" => (409, "QEMU guest agent is not enabled".to_owned()),
@@ -217,7 +230,7 @@ async fn in_state(api: &Api, state: &Situation) {
     for (id, acts) in &subjects {
         if hold && !building {
             let status = action(api, id, state.last).await.status;
-            assert!([200, 202].contains(&status), "{}: {status}", state.last);
+            assert!([200, 202, 204].contains(&status), "{}: {status}", state.last);
         }
         let shown = async || {
             let server = api.get(&format!("/servers/{id}"), "2.1").await["server"].take();
@@ -256,6 +269,7 @@ async fn in_state(api: &Api, state: &Situation) {
 async fn every_action_in_every_state_is_answered_as_nova_does() {
     let api = Api::start().await;
     api.flavor("small", 1, 0).await;
+    api.flavor("other", 2, 0).await;
     let limits = json!({"quota_set": {"instances": -1, "cores": -1}});
     assert_eq!(api.call("PUT", "/os-quota-sets/admin", "2.1", ADMIN, Some(limits)).await.status, 200);
     for state in STATES {
@@ -270,6 +284,7 @@ async fn every_action_in_every_state_is_answered_as_nova_does() {
 async fn a_locked_server_refuses_its_users_whatever_heeds_the_lock() {
     let api = Api::start().await;
     let user = "alice:web";
+    api.flavor("other", 2, 2).await;
     let id = api.server(user, Api::wish("s")).await;
     let path = format!("/servers/{id}/action");
     let lock = api.call("POST", &path, "2.1", user, Some(json!({"lock": null}))).await;
@@ -282,7 +297,7 @@ async fn a_locked_server_refuses_its_users_whatever_heeds_the_lock() {
         match act.name {
             "lock" => assert_eq!(answer.0, 202),
             // For administrators alone.
-            "os-resetState" | "injectNetworkInfo" | "shelveOffload" => assert_eq!(answer.0, 403),
+            "os-resetState" | "injectNetworkInfo" | "shelveOffload" | "migrate" => assert_eq!(answer.0, 403),
             // Meant against changes.
             "createImage" => {
                 assert_eq!(answer.0, 202);

@@ -15,7 +15,7 @@ pub struct Member {
     pub hostname: String,
     pub driver: Arc<dyn Driver>,
     /// Builds at the same time, as Nova's `max_concurrent_builds`.
-    pub builds: Semaphore,
+    pub builds: Arc<Semaphore>,
     /// Rung to have the host compared with the log soon.
     pub resync: Notify,
     usage: RwLock<(HostUsage, i64)>,
@@ -80,7 +80,7 @@ impl Fleet {
                 host,
                 hostname: hostname.to_owned(),
                 driver: Arc::clone(driver),
-                builds: Semaphore::new(builds.max(1)),
+                builds: Arc::new(Semaphore::new(builds.max(1))),
                 resync: Notify::new(),
                 usage: RwLock::default(),
             })

@@ -31,6 +31,8 @@ pub fn found(host: HostId, believed: Believed<'_>, seen: Power) -> Remedy {
         Believed::Known(Instance::Alive(server)) => server,
     };
     match &server.placement {
+        // The other end of a move is somebody's work, or kept until the move is confirmed.
+        Some(placed) if placed.host != host && server.concerns(host) => Remedy::Nothing,
         // Placed is recorded before a guest is made: a guest without it is left over from an attempt given up.
         None => Remedy::Destroy,
         Some(placed) if placed.host != host => Remedy::Destroy,
@@ -58,9 +60,7 @@ pub fn orphaned(host: HostId, believed: Believed<'_>, _instance: InstanceId) -> 
     match believed {
         Believed::Unknown | Believed::Known(Instance::Absent) => Remedy::Report,
         Believed::Known(Instance::Deleted(_)) => Remedy::Destroy,
-        Believed::Known(Instance::Alive(server)) => match &server.placement {
-            Some(placed) if placed.host == host => Remedy::Nothing,
-            _ => Remedy::Destroy,
-        },
+        Believed::Known(Instance::Alive(server)) if server.concerns(host) => Remedy::Nothing,
+        Believed::Known(Instance::Alive(_)) => Remedy::Destroy,
     }
 }

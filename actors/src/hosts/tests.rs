@@ -16,7 +16,7 @@ const ELSEWHERE: HostId = HostId(Uuid::from_u128(2));
 const PROCESS: ProcessId = ProcessId(Uuid::from_u128(3));
 const SERVER: InstanceId = InstanceId(Uuid::from_u128(4));
 
-const PHASES: [Phase; 10] = [
+const PHASES: [Phase; 11] = [
     Phase::Building { process: PROCESS, stage: Stage::Spawning },
     Phase::Active { power: Power::Running },
     Phase::Stopped { power: Power::Shutdown },
@@ -27,6 +27,7 @@ const PHASES: [Phase; 10] = [
     Phase::Rescued { power: Power::Running },
     Phase::Shelved { power: Power::Shutdown, since: Timestamp(7) },
     Phase::Offloaded { power: Power::Shutdown },
+    Phase::Resized { power: Power::Running, since: Timestamp(7) },
 ];
 
 fn server(phase: Phase, host: Option<HostId>) -> Alive {

@@ -45,6 +45,10 @@ pub enum Action {
     ShelveOffload,
     Unshelve,
     ChangePassword,
+    Resize,
+    Migrate,
+    ConfirmResize,
+    RevertResize,
 }
 
 /// Which work under way an action can live with.
@@ -105,7 +109,7 @@ const BUILT: &[&str] = &["active", "paused", "suspended", "stopped"];
 /// Where interfaces come and go.
 const PLUGGABLE: &[&str] = &["active", "paused", "stopped"];
 /// Where volumes come and go.
-const WITH_VOLUMES: &[&str] = &["active", "paused", "stopped", "soft-delete"];
+const WITH_VOLUMES: &[&str] = &["active", "paused", "stopped", "resized", "soft-delete"];
 
 pub const TABLE: &[Rule] = &[
     Rule { on_host: true, ..rule(Action::Start, "start", &["stopped"]) },
@@ -135,7 +139,7 @@ pub const TABLE: &[Rule] = &[
     Rule { tasks: Tasks::Any, launched: false, ..rule(Action::UpdateTags, "update tags", BUILT) },
     rule(Action::AttachVolume, "attach_volume", WITH_VOLUMES),
     rule(Action::DetachVolume, "detach_volume", WITH_VOLUMES),
-    rule(Action::SwapVolume, "swap_volume", &["active", "paused"]),
+    rule(Action::SwapVolume, "swap_volume", &["active", "paused", "resized"]),
     // The lock is meant against changes, and these change nothing.
     Rule { heeds_lock: false, ..rule(Action::CreateImage, "createImage", BUILT) },
     Rule { heeds_lock: false, ..rule(Action::CreateBackup, "createBackup", BUILT) },
@@ -146,6 +150,10 @@ pub const TABLE: &[Rule] = &[
     rule(Action::ShelveOffload, "shelveOffload", &["shelved"]),
     rule(Action::Unshelve, "unshelve", &["shelved", "shelved_offloaded"]),
     rule(Action::ChangePassword, "changePassword", &["active"]),
+    rule(Action::Resize, "resize", &["active", "stopped"]),
+    rule(Action::Migrate, "migrate", &["active", "stopped"]),
+    rule(Action::ConfirmResize, "confirmResize", &["resized"]),
+    rule(Action::RevertResize, "revertResize", &["resized"]),
 ];
 
 impl Action {

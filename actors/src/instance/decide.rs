@@ -9,11 +9,11 @@ use chronova_events::instance::{
     DescriptionChanged, DiskConfigChanged, HostnameChanged, Instance, InstanceEvent, Locked, MetadataReplaced,
     NicDetachFailed, Ongoing, PersonalErased, Phase, PowerAction, PowerCompleted, PowerFailed, PowerObserved,
     PowerRequested, Renamed, RestoreFailed, RestoreRequested, Restored, SoftDeleteRequested, SoftDeleted,
-    StateDeclared, TagsReplaced, Unlocked, Unplaced,
+    StateDeclared, TagsReplaced, Unlocked, Unplaced, status,
 };
 
 use super::actions::{Action, admit, check_lock};
-use super::{Asker, Change, InstanceCommand, InstanceReject, interfaces, labels, volumes, work};
+use super::{Asker, Change, InstanceCommand, InstanceReject, interfaces, labels, moving, volumes, work};
 
 pub(super) type Decision = Result<Vec<InstanceEvent>, InstanceReject>;
 
@@ -61,6 +61,7 @@ pub fn decide(state: &Instance, command: InstanceCommand) -> Decision {
         InstanceCommand::Lock { lock: wanted } => lock(server, wanted),
         InstanceCommand::Unlock { by_admin } => unlock(server, by_admin),
         InstanceCommand::Work(command) => work::decide(server, *command),
+        InstanceCommand::Move(command) => moving::decide(server, *command),
         record => record_of(server, record),
     }
 }
@@ -75,7 +76,7 @@ fn delete(server: &Alive, process: ProcessId, force: bool, asker: Asker) -> Deci
     if matches!(server.ongoing, Some(Ongoing::Delete { .. })) {
         return Ok(vec![]);
     }
-    one(DeleteRequested { process, cancels: server.placing() })
+    one(DeleteRequested { process, cancels: server.interruptible() })
 }
 
 /// Nova deletes for good what never was active.
@@ -87,6 +88,14 @@ fn soft_delete(server: &Alive, process: ProcessId, asker: Asker) -> Decision {
     // There is no guest that could be switched off and on again.
     if server.is_offloaded() {
         return delete(server, process, false, asker);
+    }
+    // What can be restored is on one host and has one flavor.
+    if server.moving.is_some() {
+        let (attribute, value) = match status::of_alive(server) {
+            status::Status { task_state: Some(task), .. } => ("task_state", task),
+            shown => ("vm_state", shown.vm_state),
+        };
+        return Err(InstanceReject::NotInState { action: "delete", attribute, value });
     }
     // One and the same wish, again.
     let ends = matches!(server.ongoing, Some(Ongoing::Delete { .. } | Ongoing::SoftDelete { .. }));
@@ -261,6 +270,7 @@ fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
         | InstanceCommand::Lock { .. }
         | InstanceCommand::Unlock { .. }
         | InstanceCommand::Work(_)
+        | InstanceCommand::Move(_)
         | InstanceCommand::Erase { .. } => Ok(vec![]),
     }
 }

@@ -8,6 +8,7 @@ pub mod decide;
 pub mod disks;
 mod interfaces;
 mod labels;
+pub mod moving;
 mod volumes;
 pub mod work;
 
@@ -105,6 +106,8 @@ pub enum InstanceCommand {
     },
     /// What changes its disks or its place.
     Work(Box<work::WorkCommand>),
+    /// Another flavor, another host; boxed, because it is large.
+    Move(Box<moving::MoveCommand>),
     /// The personal data so far is being erased; the server may be long gone.
     Erase {
         erasure: ErasureId,
@@ -284,6 +287,9 @@ pub enum InstanceReject {
     NeverLaunched { action: &'static str },
     #[error("port {0} is not one of the server's")]
     NoSuchPort(PortId),
+    /// Nova's `MigrationNotFoundByStatus`.
+    #[error("the server was not moved")]
+    NotMoved,
     #[error("more than {limit} metadata items")]
     TooMuchMetadata { limit: usize },
     #[error("no metadata item of this name")]

@@ -26,7 +26,8 @@ pub(super) fn decide(server: &Alive, command: VolumeCommand) -> Decision {
             }
         }
         VolumeCommand::RecordPrepared { process, devices } => {
-            if server.building() != Some(process) {
+            // A build's, or those of a server that goes to another host; whoever is called off gives back what it took.
+            if server.interruptible() != Some(process) {
                 return Err(InstanceReject::Superseded);
             }
             let same = server.disks.iter().map(|disk| &disk.device).eq(&devices);

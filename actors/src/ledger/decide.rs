@@ -8,7 +8,9 @@ use chronova_events::ledger::{
     Inventory, InventoryReplaced, Ledger, LedgerEvent, Provider, ProviderCreated, Released, TraitsReplaced,
 };
 
-use super::{LedgerCommand, LedgerReject, ServerClaim, allocations, claims, inventories, mirror, names, providers};
+use super::{
+    LedgerCommand, LedgerReject, ServerClaim, allocations, claims, inventories, mirror, moves, names, providers,
+};
 
 pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>, LedgerReject> {
     match command {
@@ -28,6 +30,8 @@ pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>
             true => vec![Released { consumer }.into()],
             false => vec![],
         }),
+        LedgerCommand::SetAside { server, migration } => Ok(moves::set_aside(state, server, migration)),
+        LedgerCommand::TakeBack { server, migration, host } => Ok(moves::take_back(state, &server, migration, host)),
         LedgerCommand::CreateProvider { provider, name, parent } => providers::create(state, provider, name, parent),
         LedgerCommand::UpdateProvider { provider, name, parent } => providers::update(state, provider, name, parent),
         LedgerCommand::DeleteProvider { provider } => providers::delete(state, provider),

@@ -9,6 +9,7 @@ mod claims;
 pub mod decide;
 mod inventories;
 mod mirror;
+mod moves;
 mod names;
 mod providers;
 
@@ -66,6 +67,17 @@ pub enum LedgerCommand {
     /// Gives back everything that the consumer holds; nothing held is success.
     Release {
         consumer: ConsumerId,
+    },
+    /// What a server holds goes to its migration, so that it can claim its destination.
+    SetAside {
+        server: ConsumerId,
+        migration: ConsumerId,
+    },
+    /// What a migration holds goes back to its server, on this host, and what the server holds now is given up.
+    TakeBack {
+        server: ConsumerId,
+        migration: ConsumerId,
+        host: ProviderId,
     },
 
     CreateProvider {

@@ -10,12 +10,12 @@ use super::disks::{self, recorded};
 use crate::instance::VolumeCommand;
 use crate::ports::{NewContent, NewVolume, PortError, VolumeInfo};
 
-/// The host that has one of the volumes, if only one host has it: the server has to be built there.
+/// The host that has one of the volumes, if only one host has it: the server has to be there.
 pub(super) async fn only_host(work: &Work, server: &Alive) -> Result<Option<HostId>, StepError> {
     for device in server.disks.iter().map(|disk| &disk.device).filter(|device| device.is_volume()) {
-        let volume = match device.source {
-            BlockSource::Volume(volume) => volume,
-            BlockSource::Snapshot(snapshot) => {
+        let volume = match (device.volume, device.source) {
+            (Some(volume), _) | (None, BlockSource::Volume(volume)) => volume,
+            (None, BlockSource::Snapshot(snapshot)) => {
                 match work.house.volumes.find_snapshot(snapshot, &server.request.project, true).await {
                     Ok(info) => info.volume,
                     Err(PortError::Unavailable(reason)) => return Err(StepError::Again(reason)),

@@ -15,9 +15,9 @@ use thiserror::Error;
 
 use super::plan::Shape;
 use super::{
-    attach_interface, attach_volume, build_instance, change_password, crash_dump, delete_instance, detach_interface,
-    detach_volume, offload, power, rebuild, rescue, restore, shelve, snapshot, soft_delete, swap_volume, unrescue,
-    unshelve, volume,
+    attach_interface, attach_volume, build_instance, change_password, confirm_resize, crash_dump, delete_instance,
+    detach_interface, detach_volume, move_instance, offload, power, rebuild, rescue, restore, revert_resize, shelve,
+    snapshot, soft_delete, swap_volume, unrescue, unshelve, volume,
 };
 use crate::aggregate::CommandError;
 use crate::house::{House, Options};
@@ -95,6 +95,9 @@ impl Definition {
             Task::Offload { .. } => &offload::DEFINITION,
             Task::Unshelve { .. } => &unshelve::DEFINITION,
             Task::ChangePassword { .. } => &change_password::DEFINITION,
+            Task::MoveInstance { .. } => &move_instance::DEFINITION,
+            Task::ConfirmResize { .. } => &confirm_resize::DEFINITION,
+            Task::RevertResize { .. } => &revert_resize::DEFINITION,
         }
     }
 

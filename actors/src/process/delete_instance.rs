@@ -2,8 +2,8 @@
 //!
 //! | step | does |
 //! |---|---|
-//! | `call_off_build` | calls off a build still at work, and waits until it has undone what it did |
-//! | `destroy_guest` | removes domain and disks; a host that is down does it when it is back |
+//! | `call_off_build` | calls off a build or a move still at work, and waits until it has undone what it did |
+//! | `destroy_guest` | removes domain and disks, at both ends of a move; a host that is down does it when it is back |
 //! | `release_volumes` | gives the volumes back, deletes those that end with the server |
 //! | `release_network` | deletes the ports made for the server, unbinds the others |
 //! | `release_claim` | gives the resources back to the ledger |
@@ -18,7 +18,10 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, Work, settled};
-use super::{ProcessAggregate, ProcessCommand, ProcessReject, build_instance, build_volumes, guest, imaging};
+use super::{
+    ProcessAggregate, ProcessCommand, ProcessReject, build_instance, build_volumes, guest, imaging, move_instance,
+    moving,
+};
 use crate::aggregate::CommandError;
 use crate::instance::{InstanceAggregate, InstanceCommand};
 use crate::quota::{QuotaAggregate, QuotaCommand};
@@ -82,8 +85,12 @@ pub(super) async fn call_off(work: &Work, build: ProcessId) -> Result<Output, St
 }
 
 async fn destroy_guest(work: &Work) -> Result<Output, StepError> {
-    if let Some(placed) = work.server().await?.and_then(|server| server.placement) {
+    let Some(server) = work.server().await? else { return Ok(Output::Nothing) };
+    if let Some(placed) = &server.placement {
         guest::destroy(work, placed.host).await?;
+    }
+    if let Some(moving) = &server.moving {
+        move_instance::clean_up(work, moving).await?;
     }
     Ok(Output::Nothing)
 }
@@ -93,7 +100,11 @@ async fn release_network(work: &Work) -> Result<Output, StepError> {
 }
 
 async fn release_claim(work: &Work) -> Result<Output, StepError> {
-    build_instance::release_claim(work).await.map(|()| Output::Nothing)
+    build_instance::release_claim(work).await?;
+    if let Some(moving) = work.server().await?.and_then(|server| server.moving) {
+        moving::release(work, moving.migration).await?;
+    }
+    Ok(Output::Nothing)
 }
 
 async fn delete_shelved_image(work: &Work) -> Result<Output, StepError> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chronova_events::ids::HostId;
 use chronova_events::instance::{Alive, ImageSnapshot, NicInfo, Ongoing, Phase};
-use chronova_hypervisor::driver::{DriverError, ImageSource, StopMode};
+use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, ImageSource, StopMode};
 use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RescueDisk, RescuePlace, RootDisk};
 
 use super::definition::{StepError, Work};
@@ -19,6 +19,19 @@ pub(super) async fn prepare(work: &Work, host: HostId, server: &Alive) -> Result
     if let Some(image) = server.root_image() {
         let source: Arc<dyn ImageSource> = Arc::new(Source(Arc::clone(&work.house.images)));
         driver.ensure_image(&image_ref(image), source).await?;
+    }
+    connect(work, host, server).await
+}
+
+/// As [`prepare`]; an image that is deleted is taken from the host that the server is on.
+pub(super) async fn prepare_from(work: &Work, from: HostId, host: HostId, server: &Alive) -> Result<(), StepError> {
+    if let Some(image) = server.root_image() {
+        let first = Source(Arc::clone(&work.house.images));
+        let source: Arc<dyn ImageSource> = match work.house.fleet.driver(from) {
+            Some(driver) => Arc::new(Fallback { first, driver }),
+            None => Arc::new(first),
+        };
+        work.driver(host)?.ensure_image(&image_ref(image), source).await?;
     }
     connect(work, host, server).await
 }
@@ -40,14 +53,24 @@ pub(super) async fn connect(work: &Work, host: HostId, server: &Alive) -> Result
 pub(super) async fn spawn(work: &Work, host: HostId, server: &Alive) -> Result<(), StepError> {
     let driver = work.driver(host)?;
     let spec = spec(work, server, None).await?;
-    // No more guests are made on a host at once than it can bear.
-    let member = work.house.fleet.member(host);
-    let _turn = match &member {
-        Some(member) => member.builds.acquire().await.ok(),
-        None => None,
-    };
+    let _turn = turn_of(work, host).await;
     driver.spawn(&spec).await?;
     Ok(())
+}
+
+/// Defines the guest over disks that are there, and starts it if it is to be `on`.
+pub(super) async fn install(work: &Work, host: HostId, server: &Alive, on: bool) -> Result<(), StepError> {
+    let driver = work.driver(host)?;
+    let spec = spec(work, server, None).await?;
+    let _turn = turn_of(work, host).await;
+    driver.install(&spec, on).await?;
+    Ok(())
+}
+
+/// No more guests are made on a host at once than it can bear.
+async fn turn_of(work: &Work, host: HostId) -> Option<tokio::sync::OwnedSemaphorePermit> {
+    let member = work.house.fleet.member(host)?;
+    Arc::clone(&member.builds).acquire_owned().await.ok()
 }
 
 /// How long a guest is given to power itself off: what its image says, or the option.
@@ -95,12 +118,7 @@ pub(super) async fn reshape(
 ) -> Result<(), StepError> {
     let driver = work.driver(host)?;
     let spec = spec(work, server, rescue).await?;
-    // No more guests are made on a host at once than it can bear.
-    let member = work.house.fleet.member(host);
-    let _turn = match &member {
-        Some(member) => member.builds.acquire().await.ok(),
-        None => None,
-    };
+    let _turn = turn_of(work, host).await;
     match driver.reshape(&spec, renew).await {
         Ok(()) => yield_to_delete(work, host).await,
         Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
@@ -224,7 +242,23 @@ pub(crate) struct Source(pub Arc<dyn Images>);
 
 #[async_trait::async_trait]
 impl ImageSource for Source {
-    async fn open(&self, image: &ImageRef) -> Result<chronova_hypervisor::driver::ByteStream, DriverError> {
+    async fn open(&self, image: &ImageRef) -> Result<ByteStream, DriverError> {
         self.0.open(image).await
+    }
+}
+
+/// The image service, or what a host has in its cache.
+struct Fallback {
+    first: Source,
+    driver: Arc<dyn Driver>,
+}
+
+#[async_trait::async_trait]
+impl ImageSource for Fallback {
+    async fn open(&self, image: &ImageRef) -> Result<ByteStream, DriverError> {
+        match self.first.open(image).await {
+            Ok(content) => Ok(content),
+            Err(error) => self.driver.read_image(image).await.map_err(|_| error),
+        }
     }
 }

@@ -13,12 +13,15 @@
 //! | `attach_interface`, `detach_interface`, [`volume`] | and these |
 //! | `attach_volume`, `detach_volume`, `swap_volume` | those of a server's volumes; `disks` and `build_volumes` are theirs |
 //! | `snapshot`, `rebuild`, `rescue`, `unrescue`, `shelve`, `offload`, `unshelve`, `change_password` | and these |
+//! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore`, `attach_interface`, `detach_interface`, [`volume`] | the processes |
+//! | `move_instance`, `confirm_resize`, `revert_resize` | moves; [`moving`] is what they share |
 
 pub mod attach_interface;
 pub mod attach_volume;
 pub mod build_instance;
 mod build_volumes;
 pub mod change_password;
+pub mod confirm_resize;
 pub mod crash_dump;
 pub mod decide;
 pub mod definition;
@@ -29,6 +32,9 @@ mod disks;
 pub(crate) mod guest;
 mod imaging;
 pub mod interference;
+pub mod move_instance;
+mod moved_volumes;
+pub(crate) mod moving;
 pub mod offload;
 pub mod perform;
 pub mod plan;
@@ -36,6 +42,7 @@ pub mod power;
 pub mod rebuild;
 pub mod rescue;
 pub mod restore;
+pub mod revert_resize;
 pub mod shelve;
 pub mod snapshot;
 pub mod soft_delete;

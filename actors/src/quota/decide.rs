@@ -1,6 +1,7 @@
 //! Whether there is room.
 
-use chronova_events::quota::{LimitsReset, LimitsSet, Quota, QuotaEvent, QuotaReleased, QuotaReserved};
+use chronova_events::ids::{InstanceId, ProjectId};
+use chronova_events::quota::{LimitsReset, LimitsSet, Quota, QuotaAdjusted, QuotaEvent, QuotaReleased, QuotaReserved};
 
 use super::{DefaultLimits, Overdrawn, QuotaCommand, QuotaReject};
 
@@ -21,11 +22,32 @@ pub fn decide(state: &Quota, command: QuotaCommand) -> Result<Vec<QuotaEvent>, Q
             true => vec![QuotaReleased { project, instance }.into()],
             false => vec![],
         }),
+        QuotaCommand::Widen { project, instance, cores, memory_mib, defaults } => {
+            let Some(held) = state.held.get(&instance) else { return Ok(vec![]) };
+            let more = [("cores", u64::from(cores.saturating_sub(held.0))), ("ram", memory_mib.saturating_sub(held.1))];
+            let over: Vec<_> = more.into_iter().filter_map(|want| overdrawn(state, want, &defaults)).collect();
+            match over.is_empty() {
+                true => Ok(adjust(state, project, instance, cores.max(held.0), memory_mib.max(held.1))),
+                false => Err(QuotaReject::Exceeded(over)),
+            }
+        }
+        QuotaCommand::Settle { project, instance, cores, memory_mib } => {
+            Ok(adjust(state, project, instance, cores, memory_mib))
+        }
         QuotaCommand::SetLimits { project, limits } => Ok(vec![LimitsSet { project, limits }.into()]),
         QuotaCommand::ResetLimits { project } => Ok(match state.limits.is_empty() {
             true => vec![],
             false => vec![LimitsReset { project }.into()],
         }),
+    }
+}
+
+fn adjust(state: &Quota, project: ProjectId, instance: InstanceId, cores: u32, memory_mib: u64) -> Vec<QuotaEvent> {
+    match state.held.get(&instance) {
+        Some(held) if *held != (cores, memory_mib) => {
+            vec![QuotaAdjusted { project, instance, cores, memory_mib }.into()]
+        }
+        _ => vec![],
     }
 }
 
@@ -68,5 +90,36 @@ mod tests {
             state.evolve(&event, chronova_events::envelope::Timestamp(0));
         }
         assert!(decide(&state, reserve(vec![c])).is_ok());
+    }
+
+    #[test]
+    fn a_server_that_grows_takes_the_difference() {
+        let mut state = Quota::default();
+        let (a, project) = (InstanceId::random(), ProjectId::new("p"));
+        let evolve = |state: &mut Quota, events: Vec<QuotaEvent>| {
+            for event in events {
+                state.evolve(&event, chronova_events::envelope::Timestamp(0));
+            }
+        };
+        let reserved = decide(&state, reserve(vec![a])).unwrap();
+        evolve(&mut state, reserved);
+        let widen = |cores, memory_mib| QuotaCommand::Widen {
+            project: project.clone(),
+            instance: a,
+            cores,
+            memory_mib,
+            defaults: DefaultLimits { instances: 1, cores: 101, memory_mib: 1024 },
+        };
+        let QuotaReject::Exceeded(over) = decide(&state, widen(102, 1025)).unwrap_err();
+        let seen: Vec<_> = over.iter().map(|one| (one.resource, one.requested, one.used)).collect();
+        assert_eq!(seen, [("cores", 2, 100), ("ram", 513, 512)]);
+        let widened = decide(&state, widen(101, 256)).unwrap();
+        evolve(&mut state, widened);
+        assert_eq!((state.cores, state.memory_mib), (101, 512), "the larger of both");
+        let settle = QuotaCommand::Settle { project: project.clone(), instance: a, cores: 1, memory_mib: 256 };
+        let settled = decide(&state, settle.clone()).unwrap();
+        evolve(&mut state, settled);
+        assert_eq!((state.cores, state.memory_mib), (1, 256));
+        assert_eq!(decide(&state, settle).unwrap(), vec![], "repeated");
     }
 }

@@ -41,6 +41,21 @@ pub enum QuotaCommand {
         project: ProjectId,
         instance: InstanceId,
     },
+    /// Room for another flavor, if there is: the larger of what the server holds and what it is to be.
+    Widen {
+        project: ProjectId,
+        instance: InstanceId,
+        cores: u32,
+        memory_mib: u64,
+        defaults: DefaultLimits,
+    },
+    /// The server holds exactly this from now on.
+    Settle {
+        project: ProjectId,
+        instance: InstanceId,
+        cores: u32,
+        memory_mib: u64,
+    },
     SetLimits {
         project: ProjectId,
         limits: Vec<(String, i64)>,

@@ -4,6 +4,7 @@
 
 pub mod filters;
 pub mod interfaces;
+pub mod moved;
 pub mod networks;
 pub mod placement;
 pub mod quota;

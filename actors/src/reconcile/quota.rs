@@ -34,6 +34,45 @@ pub fn plan(views: &Views) -> Held {
     })
 }
 
+/// Room of another size than the server that holds it, and the size that it should have. A server that is being moved
+/// may hold more than it is.
+pub type Misfits = BTreeSet<(ProjectId, InstanceId, u32, u64)>;
+
+/// All of it, at this moment; as with [`plan`], what a request on its way holds is among it.
+pub fn misfits(views: &Views) -> Misfits {
+    views.quotas.read(|quotas| {
+        views.servers.read(|servers| {
+            let size = |id: &InstanceId| {
+                let row = servers.get(*id)?;
+                let server = row.instance.alive().filter(|server| server.moving.is_none())?;
+                Some((server.request.flavor.vcpus, server.request.flavor.memory_mib))
+            };
+            let all = quotas
+                .by_project
+                .iter()
+                .flat_map(|(project, quota)| quota.held.iter().map(move |(id, held)| (project, *id, *held)));
+            all.filter_map(|(project, id, held)| {
+                let (cores, memory_mib) = size(&id).filter(|size| *size != held)?;
+                Some((project.clone(), id, cores, memory_mib))
+            })
+            .collect()
+        })
+    })
+}
+
+/// Gives each the size that it should have.
+pub async fn settle(house: &House, misfits: &Misfits) {
+    for (project, instance, cores, memory_mib) in misfits {
+        tracing::info!(%project, %instance, "a server's quota is made to fit it");
+        let (cores, memory_mib) = (*cores, *memory_mib);
+        let settle = QuotaCommand::Settle { project: project.clone(), instance: *instance, cores, memory_mib };
+        if let Err(error) = house.gateway.send::<QuotaAggregate>(project, settle, Meta::system("reconcile-quota")).await
+        {
+            tracing::warn!(%project, %instance, %error, "the quota cannot be made to fit yet");
+        }
+    }
+}
+
 /// Gives back what is in `held`.
 pub async fn give_back(house: &House, held: &Held) {
     for (project, instance) in held {

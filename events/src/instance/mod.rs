@@ -23,6 +23,7 @@
 //!                               +---------+
 //! ```
 //!
+//! A move leads from `Active` or `Stopped` to `Resized`, and a confirmation or a reversion from there back.
 //! From `Active` a pause leads to `Paused` and a suspension to `Suspended`; each has its way back, and a hard reboot leads
 //! out of both. A rescue leads to `Rescued` and back, shelving to `Shelved`, from there offloading to `Offloaded`, and
 //! unshelving from either back to `Active`.
@@ -33,7 +34,9 @@
 mod block;
 mod imaging;
 mod interfaces;
+mod moving;
 pub(crate) mod older;
+mod ongoing;
 mod operator;
 mod password;
 mod payloads;
@@ -54,6 +57,11 @@ pub use imaging::{Rotation, SnapshotFailed, SnapshotRequested, SnapshotTaken, Wo
 pub use interfaces::{
     NicAttachRequested, NicAttached, NicDetachFailed, NicDetachRequested, NicDetached, NicsRefreshed,
 };
+pub use moving::{
+    ConfirmRequested, MoveAdvanced, MoveFailed, MoveKind, MoveRequested, MoveStage, MoveTargeted, MoveUntargeted,
+    Moving, ResizeConfirmed, ResizeReverted, Resized, RevertFailed, RevertRequested,
+};
+pub use ongoing::Ongoing;
 pub use operator::{CrashDumpRequested, DeclaredState, StateDeclared};
 pub use password::{PasswordChangeFailed, PasswordChangeRequested, PasswordChanged};
 pub use payloads::*;
@@ -64,7 +72,7 @@ pub use shelving::{
     OffloadRequested, Offloaded, ShelveFailed, ShelveRequested, Shelved, UnshelveFailed, UnshelveRequested, Unshelved,
 };
 pub use soft_delete::{RestoreFailed, RestoreRequested, Restored, SoftDeleteRequested, SoftDeleted};
-pub use state::{Alive, Instance, Ongoing, Phase, Stage};
+pub use state::{Alive, Instance, Phase, Stage};
 
 noun! {
     /// What can happen to a server.
@@ -213,5 +221,27 @@ noun! {
         PasswordChanged = "password_changed" @ 1,
         /// The guest has no new password.
         PasswordChangeFailed = "password_change_failed" @ 1,
+        /// A user asked for another flavor or another host.
+        MoveRequested = "move_requested" @ 1,
+        /// A destination was chosen and its resources claimed.
+        MoveTargeted = "move_targeted" @ 1,
+        /// The destination was given up (another attempt or the end follows).
+        MoveUntargeted = "move_untargeted" @ 1,
+        /// The move has come to its next stage.
+        MoveAdvanced = "move_advanced" @ 1,
+        /// The server is at its destination and waits to be confirmed or reverted.
+        Resized = "resized" @ 1,
+        /// The server could not be moved; it is where and what it was.
+        MoveFailed = "move_failed" @ 1,
+        /// A user is content with the move, or its time to be reverted is over.
+        ConfirmRequested = "confirm_requested" @ 1,
+        /// Nothing is left at the source.
+        ResizeConfirmed = "resize_confirmed" @ 1,
+        /// A user wants the server back where and what it was.
+        RevertRequested = "revert_requested" @ 1,
+        /// The server is where and what it was before the move.
+        ResizeReverted = "resize_reverted" @ 1,
+        /// The move could not be reverted; the server is at its destination.
+        RevertFailed = "revert_failed" @ 1,
     }
 }

@@ -304,6 +304,7 @@ pub fn samples() -> Vec<InstanceEvent> {
     all.extend(super::rescue::samples());
     all.extend(super::shelving::samples());
     all.extend(super::password::samples());
+    all.extend(super::moving::samples());
     all
 }
 

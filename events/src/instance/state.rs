@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::InstanceEvent;
 use super::block::{self, Disk};
 use super::imaging::WorkStage;
+use super::moving::{self, Moving};
+use super::ongoing::Ongoing;
 use super::operator::DeclaredState;
 use super::payloads::{
     BuildRequested, DeleteRequested, FaultInfo, ImageSnapshot, Locked, NicInfo, Placed, Power, PowerAction,
@@ -12,7 +14,7 @@ use super::payloads::{
 use super::rebuild::RebuildRequested;
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
-use crate::ids::{ImageId, ProcessId, VolumeId};
+use crate::ids::{HostId, ImageId, ProcessId, VolumeId};
 
 /// A server: not yet asked for, alive, or gone.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -50,6 +52,8 @@ pub struct Alive {
     pub rescue: Option<ImageSnapshot>,
     /// The image that a shelved server's disk is kept as, or is being copied to.
     pub shelved: Option<ImageId>,
+    /// A move under way, or done and neither confirmed nor reverted.
+    pub moving: Option<Box<Moving>>,
 }
 
 /// Where a server stands when nobody is changing it.
@@ -95,6 +99,11 @@ pub enum Phase {
     Offloaded {
         power: Power,
     },
+    /// Moved since then, and neither confirmed nor reverted.
+    Resized {
+        power: Power,
+        since: Timestamp,
+    },
 }
 
 /// How far a build has come; the API shows it as `task_state`.
@@ -103,62 +112,6 @@ pub enum Stage {
     Scheduling,
     Networking,
     Spawning,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Ongoing {
-    Power { process: ProcessId, action: PowerAction },
-    Delete { process: ProcessId, cancels: Option<ProcessId> },
-    SoftDelete { process: ProcessId },
-    Restore { process: ProcessId },
-    Snapshot { process: ProcessId, image: ImageId, backup: bool, stage: WorkStage },
-    Rebuild { process: ProcessId, stage: WorkStage },
-    Rescue { process: ProcessId },
-    Unrescue { process: ProcessId },
-    Shelve { process: ProcessId, stage: WorkStage },
-    Offload { process: ProcessId },
-    Unshelve { process: ProcessId, stage: WorkStage },
-    ChangePassword { process: ProcessId },
-}
-
-impl Ongoing {
-    pub fn process(&self) -> ProcessId {
-        match self {
-            Self::Power { process, .. }
-            | Self::Delete { process, .. }
-            | Self::SoftDelete { process }
-            | Self::Restore { process }
-            | Self::Snapshot { process, .. }
-            | Self::Rebuild { process, .. }
-            | Self::Rescue { process }
-            | Self::Unrescue { process }
-            | Self::Shelve { process, .. }
-            | Self::Offload { process }
-            | Self::Unshelve { process, .. }
-            | Self::ChangePassword { process } => *process,
-        }
-    }
-
-    /// How far it has come, where that is told.
-    pub fn stage(&self) -> Option<WorkStage> {
-        match self {
-            Self::Snapshot { stage, .. }
-            | Self::Rebuild { stage, .. }
-            | Self::Shelve { stage, .. }
-            | Self::Unshelve { stage, .. } => Some(*stage),
-            _ => None,
-        }
-    }
-
-    fn advance(&mut self, to: WorkStage) {
-        match self {
-            Self::Snapshot { stage, .. }
-            | Self::Rebuild { stage, .. }
-            | Self::Shelve { stage, .. }
-            | Self::Unshelve { stage, .. } => *stage = to,
-            _ => {}
-        }
-    }
 }
 
 impl Instance {
@@ -180,7 +133,7 @@ impl Instance {
 
 impl Fold for Instance {
     type Event = InstanceEvent;
-    const STATE_VERSION: u32 = 4;
+    const STATE_VERSION: u32 = 6;
 
     fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
         match (&mut *self, event) {
@@ -220,12 +173,14 @@ impl Alive {
             root: None,
             rescue: None,
             shelved: None,
+            moving: None,
         }
     }
 
     fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
         self.updated_at = at;
         block::evolve(&mut self.disks, event);
+        moving::evolve(self, event, at);
         match event {
             InstanceEvent::Placed(placed) => {
                 self.placement = Some(placed.clone());
@@ -408,11 +363,22 @@ impl Alive {
             InstanceEvent::BuildRequested(_)
             | InstanceEvent::BlockDevicesPrepared(_)
             | InstanceEvent::CrashDumpRequested(_)
+            | InstanceEvent::ConfirmRequested(_)
             | InstanceEvent::Deleted(_)
+            | InstanceEvent::MoveAdvanced(_)
+            | InstanceEvent::MoveFailed(_)
+            | InstanceEvent::MoveRequested(_)
+            | InstanceEvent::MoveTargeted(_)
+            | InstanceEvent::MoveUntargeted(_)
             | InstanceEvent::NicAttachRequested(_)
             | InstanceEvent::NicDetachFailed(_)
             | InstanceEvent::NicDetachRequested(_)
             | InstanceEvent::PersonalErased(_)
+            | InstanceEvent::ResizeConfirmed(_)
+            | InstanceEvent::ResizeReverted(_)
+            | InstanceEvent::Resized(_)
+            | InstanceEvent::RevertFailed(_)
+            | InstanceEvent::RevertRequested(_)
             | InstanceEvent::Scheduled(_)
             | InstanceEvent::VolumeAttachFailed(_)
             | InstanceEvent::VolumeAttachRequested(_)
@@ -446,7 +412,8 @@ impl Alive {
             | Phase::SoftDeleted { power, .. }
             | Phase::Rescued { power }
             | Phase::Shelved { power, .. }
-            | Phase::Offloaded { power } => power,
+            | Phase::Offloaded { power }
+            | Phase::Resized { power, .. } => power,
         }
     }
 
@@ -479,7 +446,7 @@ impl Alive {
     }
 
     /// What is under way is forgotten, except what cannot be: a build goes on to its end, and so does a
-    /// delete, or what takes the server off its host or to one.
+    /// delete, or what takes the server off its host, to one, or to another.
     fn declare(&mut self, state: DeclaredState) {
         self.build = self.building();
         let power = self.power();
@@ -488,7 +455,8 @@ impl Alive {
             DeclaredState::Error => Phase::Error { power },
         };
         self.ongoing = self.ongoing.filter(|ongoing| {
-            matches!(ongoing, Ongoing::Delete { .. } | Ongoing::Offload { .. } | Ongoing::Unshelve { .. })
+            ongoing.is_moving()
+                || matches!(ongoing, Ongoing::Delete { .. } | Ongoing::Offload { .. } | Ongoing::Unshelve { .. })
         });
     }
 
@@ -510,6 +478,17 @@ impl Alive {
             Some(Ongoing::Delete { cancels, .. }) => cancels,
             _ => None,
         })
+    }
+
+    /// The process that has to be called off before the server can be deleted: what may choose a host for it, or its move.
+    pub fn interruptible(&self) -> Option<ProcessId> {
+        self.placing().or(self.ongoing.filter(Ongoing::is_moving).map(|ongoing| ongoing.process()))
+    }
+
+    /// Whether something of the server may be on the host.
+    pub fn concerns(&self, host: HostId) -> bool {
+        self.placement.as_ref().is_some_and(|placed| placed.host == host)
+            || self.moving.as_ref().is_some_and(|moving| moving.concerns(host))
     }
 
     fn rebuild(&mut self, asked: &RebuildRequested) {
@@ -546,7 +525,7 @@ impl Alive {
         }
     }
 
-    fn finish(&mut self, process: ProcessId) {
+    pub(super) fn finish(&mut self, process: ProcessId) {
         if self.ongoing.is_some_and(|ongoing| ongoing.process() == process) {
             self.ongoing = None;
         }
@@ -571,6 +550,7 @@ impl Alive {
             (Phase::Rescued { .. }, power) => Phase::Rescued { power },
             (Phase::Shelved { since, .. }, power) => Phase::Shelved { power, since },
             (Phase::Offloaded { .. }, power) => Phase::Offloaded { power },
+            (Phase::Resized { since, .. }, power) => Phase::Resized { power, since },
             (building @ Phase::Building { .. }, _) => building,
         };
     }

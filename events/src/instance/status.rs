@@ -3,8 +3,10 @@
 //! Source: nova `api/openstack/common.py` (`_STATE_MAP`), `compute/vm_states.py`, `compute/task_states.py`.
 
 use super::imaging::WorkStage;
+use super::moving::MoveStage;
+use super::ongoing::Ongoing;
 use super::payloads::{Power, PowerAction};
-use super::state::{Alive, Instance, Ongoing, Phase, Stage};
+use super::state::{Alive, Instance, Phase, Stage};
 
 /// What the API shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +22,7 @@ pub struct Status {
 }
 
 /// Every `vm_state` a server that is not gone can have here.
-pub const VM_STATES: [&str; 10] = [
+pub const VM_STATES: [&str; 11] = [
     "building",
     "active",
     "paused",
@@ -31,10 +33,11 @@ pub const VM_STATES: [&str; 10] = [
     "rescued",
     "shelved",
     "shelved_offloaded",
+    "resized",
 ];
 
 /// Every `task_state`.
-pub const TASK_STATES: [&str; 30] = [
+pub const TASK_STATES: [&str; 36] = [
     "scheduling",
     "networking",
     "spawning",
@@ -65,6 +68,12 @@ pub const TASK_STATES: [&str; 30] = [
     "shelving_offloading",
     "unshelving",
     "updating_password",
+    "resize_prep",
+    "resize_migrating",
+    "resize_migrated",
+    "resize_finish",
+    "resize_confirming",
+    "resize_reverting",
 ];
 
 /// Nova's number of a power state.
@@ -103,6 +112,7 @@ pub fn of_alive(alive: &Alive) -> Status {
         Phase::Rescued { .. } => "rescued",
         Phase::Shelved { .. } => "shelved",
         Phase::Offloaded { .. } => "shelved_offloaded",
+        Phase::Resized { .. } => "resized",
     };
     let task_state = task(alive);
     let status = status_word(vm_state, task_state);
@@ -119,6 +129,11 @@ pub fn status_word(vm_state: &str, task_state: Option<&str>) -> &'static str {
         ("active" | "stopped" | "error", Some("rebuilding" | "rebuild_block_device_mapping" | "rebuild_spawning")) => {
             "REBUILD"
         }
+        ("active" | "stopped", Some("resize_prep" | "resize_migrating" | "resize_migrated" | "resize_finish")) => {
+            "RESIZE"
+        }
+        ("resized", Some("resize_reverting")) => "REVERT_RESIZE",
+        ("resized", _) => "VERIFY_RESIZE",
         ("building", _) => "BUILD",
         ("active", _) => "ACTIVE",
         ("stopped", _) => "SHUTOFF",
@@ -172,6 +187,14 @@ fn task(alive: &Alive) -> Option<&'static str> {
             _ => "unshelving",
         }),
         (Some(Ongoing::ChangePassword { .. }), _) => Some("updating_password"),
+        (Some(Ongoing::Confirm { .. }), _) => Some("resize_confirming"),
+        (Some(Ongoing::Revert { .. }), _) => Some("resize_reverting"),
+        (Some(Ongoing::Move { .. }), _) => Some(match alive.moving.as_ref().map(|moving| moving.stage) {
+            None | Some(MoveStage::Preparing) => "resize_prep",
+            Some(MoveStage::Migrating) => "resize_migrating",
+            Some(MoveStage::Migrated) => "resize_migrated",
+            Some(MoveStage::Finishing) => "resize_finish",
+        }),
         (None, Phase::Building { stage, .. }) => Some(match stage {
             Stage::Scheduling => "scheduling",
             Stage::Networking => "networking",

@@ -106,6 +106,17 @@ pub enum Task {
     ChangePassword {
         instance: InstanceId,
     },
+    MoveInstance {
+        instance: InstanceId,
+    },
+    ConfirmResize {
+        instance: InstanceId,
+        migration: ProcessId,
+    },
+    RevertResize {
+        instance: InstanceId,
+        migration: ProcessId,
+    },
 }
 
 /// Work on one disk of a server.
@@ -192,6 +203,9 @@ impl Task {
             Self::Offload { .. } => "offload",
             Self::Unshelve { .. } => "unshelve",
             Self::ChangePassword { .. } => "change_password",
+            Self::MoveInstance { .. } => "move_instance",
+            Self::ConfirmResize { .. } => "confirm_resize",
+            Self::RevertResize { .. } => "revert_resize",
         }
     }
 
@@ -213,7 +227,10 @@ impl Task {
             | Self::Shelve { instance, .. }
             | Self::Offload { instance }
             | Self::Unshelve { instance }
-            | Self::ChangePassword { instance } => Subject::Server(*instance),
+            | Self::ChangePassword { instance }
+            | Self::MoveInstance { instance }
+            | Self::ConfirmResize { instance, .. }
+            | Self::RevertResize { instance, .. } => Subject::Server(*instance),
             Self::AttachVolume(disk) | Self::DetachVolume(disk) | Self::SwapVolume { disk, .. } => {
                 Subject::Server(disk.instance)
             }
@@ -369,6 +386,9 @@ fn of_images(process: ProcessId) -> impl Iterator<Item = ProcessEvent> {
         Task::Offload { instance },
         Task::Unshelve { instance },
         Task::ChangePassword { instance },
+        Task::MoveInstance { instance },
+        Task::ConfirmResize { instance, migration: process },
+        Task::RevertResize { instance, migration: process },
     ]
     .into_iter()
     .map(move |task| Started { process, task }.into())

@@ -150,7 +150,33 @@ fn raise(connect: &Connect, options: &LibvirtOptions, facts: &HostFacts, guest: 
     let pool = pool::open(connect, options)?;
     provide_volumes(connect, &pool, options, guest)?;
     let domain = define(connect, &xml)?;
-    match start(&domain) {
+    start_or_learn(connect, facts, guest, &domain)
+}
+
+/// Defines a guest over disks that `provide` makes fit, and starts it if it is to be on. On already is success; one that
+/// is off is defined anew.
+pub(super) fn install(
+    connect: &Connect,
+    facts: &HostFacts,
+    guest: &GuestSpec,
+    on: bool,
+    provide: impl FnOnce() -> DriverResult<()>,
+) -> DriverResult<Lesson> {
+    if let Some(domain) = lookup(connect, guest.instance)?
+        && domain.is_active().during("install")?
+    {
+        let message = "the guest runs".to_owned();
+        return if on { Ok(Lesson::Nothing) } else { Err(DriverError::Failed { call: "install", message }) };
+    }
+    let xml = render(guest, facts)?;
+    provide()?;
+    let domain = define(connect, &xml)?;
+    if on { start_or_learn(connect, facts, guest, &domain) } else { Ok(Lesson::Nothing) }
+}
+
+/// Starts a guest; where its disks cannot be opened past the page cache, it is defined anew without that.
+fn start_or_learn(connect: &Connect, facts: &HostFacts, guest: &GuestSpec, domain: &Domain) -> DriverResult<Lesson> {
+    match start(domain) {
         Err(DriverError::Failed { message, .. }) if facts.direct_io && message.contains("O_DIRECT") => {
             let facts = HostFacts { direct_io: false, ..facts.clone() };
             start(&define(connect, &render(guest, &facts)?)?)?;

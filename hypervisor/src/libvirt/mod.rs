@@ -10,10 +10,9 @@
 //! | `pool`, `images` | volumes, the image cache |
 //! | `network`, `nwfilter` | virtual networks, packet filters |
 //! | `domain` | the guest's life |
-//! | `volumes` | the volume service's volumes |
-//! | `snapshot` | copies of a guest's disk |
-//! | `saved` | a guest that stands still, in memory or on the disk |
-//! | `nics` | interfaces of a guest that exists already |
+//! | `volumes`, `snapshot` | the volume service's volumes; copies of a guest's disk |
+//! | `moves` | disks read and written, domains defined over disks that exist |
+//! | `saved`, `nics` | a guest that stands still; interfaces of a guest that exists already |
 //! | `disks`, `blockcopy` | volumes plugged in, pulled out, exchanged under a running guest |
 //!
 //! Invariants: no call touches the host's file system except as a volume of our pool; every call has a deadline; a
@@ -30,6 +29,7 @@ mod events;
 mod gates;
 mod images;
 mod lane;
+mod moves;
 mod network;
 mod nics;
 mod node;

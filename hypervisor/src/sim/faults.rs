@@ -61,6 +61,12 @@ calls! {
     ReadCopy = "read_copy",
     RemoveCopy = "remove_copy",
     SetPassword = "set_password",
+    DiskFiles = "disk_files",
+    ReadDisk = "read_disk",
+    ReadImage = "read_image",
+    ReceiveDisk = "receive_disk",
+    RemoveDisk = "remove_disk",
+    Install = "install",
 }
 
 /// What a fault does.

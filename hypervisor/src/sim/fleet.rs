@@ -108,6 +108,22 @@ impl SimFleet {
         self.whereabouts().into_iter().filter(|(_, hosts)| hosts.len() > 1).map(|(instance, _)| instance).collect()
     }
 
+    /// Guests that are on at more than one host: what must never be.
+    pub fn twins(&self) -> Vec<InstanceId> {
+        let mut on = BTreeMap::<InstanceId, usize>::new();
+        for host in 0..self.len() {
+            for instance in self.machine(host).guests.iter().filter(|(_, guest)| guest.is_on()).map(|(id, _)| *id) {
+                *on.entry(instance).or_default() += 1;
+            }
+        }
+        on.into_iter().filter(|(_, hosts)| *hosts > 1).map(|(instance, _)| instance).collect()
+    }
+
+    /// Guests of which a copy of the disk is set aside.
+    pub fn kept(&self) -> Vec<InstanceId> {
+        (0..self.len()).flat_map(|host| self.machine(host).kept.clone()).collect()
+    }
+
     /// Leftover disks per host.
     pub fn leaks(&self) -> Vec<(usize, InstanceId)> {
         (0..self.len())

@@ -45,6 +45,9 @@ pub(super) enum Change {
     /// Disks without a domain.
     Leak(InstanceId),
     Tidy(InstanceId),
+    /// A copy of the disk is set aside.
+    Keep(InstanceId),
+    Unkeep(InstanceId),
     Image(String),
     Network(NetworkId),
     NoNetwork(NetworkId),
@@ -88,6 +91,8 @@ impl Change {
             }
             Self::Leak(instance) => format!("{host} leak {instance}\n"),
             Self::Tidy(instance) => format!("{host} tidy {instance}\n"),
+            Self::Keep(instance) => format!("{host} keep {instance}\n"),
+            Self::Unkeep(instance) => format!("{host} unkeep {instance}\n"),
             Self::Image(checksum) => format!("{host} image {checksum}\n"),
             Self::Network(network) => format!("{host} network {network}\n"),
             Self::NoNetwork(network) => format!("{host} no-network {network}\n"),
@@ -129,6 +134,8 @@ impl Change {
             "unplug" => device(rest).map(|(instance, serial)| Self::Unplug(instance, serial))?,
             "leak" => Self::Leak(rest.parse().ok()?),
             "tidy" => Self::Tidy(rest.parse().ok()?),
+            "keep" => Self::Keep(rest.parse().ok()?),
+            "unkeep" => Self::Unkeep(rest.parse().ok()?),
             "image" => Self::Image(rest.to_owned()),
             "network" => Self::Network(rest.parse().ok()?),
             "no-network" => Self::NoNetwork(rest.parse().ok()?),

@@ -1,5 +1,7 @@
 //! One simulated machine: what it holds and what the driver's calls do to it.
 
+pub(super) mod moves;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,7 +76,11 @@ pub(super) struct Machine {
     pub(super) guests: BTreeMap<InstanceId, SimGuest>,
     leaks: BTreeSet<InstanceId>,
     pub(super) copies: BTreeSet<(InstanceId, ImageId)>,
+    /// Guests of which a copy of the disk is set aside.
+    pub(super) kept: BTreeSet<InstanceId>,
     pub(super) images: BTreeSet<String>,
+    /// Small ones, as they came in this process.
+    pub(super) image_content: BTreeMap<String, Bytes>,
     pub(super) networks: BTreeSet<NetworkId>,
     pub(super) filters: BTreeSet<String>,
     /// The volume service's volumes: bytes and content.
@@ -102,7 +108,9 @@ impl Machine {
             guests: BTreeMap::new(),
             leaks: BTreeSet::new(),
             copies: BTreeSet::new(),
+            kept: BTreeSet::new(),
             images: BTreeSet::new(),
+            image_content: BTreeMap::new(),
             networks: BTreeSet::new(),
             filters: BTreeSet::new(),
             volumes: BTreeMap::new(),
@@ -185,9 +193,16 @@ impl Machine {
             Change::Pause(instance) => self.put(*instance, PowerState::Paused, false),
             Change::Unpause(instance) | Change::Restore(instance) => self.put(*instance, PowerState::Running, false),
             Change::Save(instance) => self.put(*instance, PowerState::Shutdown, true),
+            Change::Keep(instance) => {
+                self.kept.insert(*instance);
+            }
+            Change::Unkeep(instance) => {
+                self.kept.remove(instance);
+            }
             Change::Undefine(instance) => {
                 self.guests.remove(instance);
                 self.copies.retain(|(of, _)| of != instance);
+                self.kept.remove(instance);
             }
             Change::Plug(instance, serial) => {
                 if let Some(guest) = self.guests.get_mut(instance) {
@@ -263,6 +278,7 @@ impl Machine {
         changes.extend(self.filters.iter().cloned().map(Change::Filter));
         changes.extend(self.leaks.iter().copied().map(Change::Leak));
         changes.extend(self.volume_changes());
+        changes.extend(self.kept.iter().copied().map(Change::Keep));
         for (instance, guest) in &self.guests {
             changes.push(Self::definition(*instance, guest));
             changes.extend(guest.nics.iter().map(|mac| Change::PlugNic(*instance, mac.clone())));
@@ -329,6 +345,15 @@ impl Machine {
             self.change(&Change::Leak(instance))?;
             return Err(DriverError::Failed { call: "spawn", message: "simulated fault half way".to_owned() });
         }
+        self.define(spec)?;
+        if self.leaks.contains(&instance) {
+            self.change(&Change::Tidy(instance))?;
+        }
+        self.start(instance)
+    }
+
+    fn define(&mut self, spec: &GuestSpec) -> DriverResult<()> {
+        let instance = spec.instance;
         let disk = spec.root.as_ref().map_or(0, |root| root.size_gib) + spec.ephemerals_gib.iter().sum::<u32>();
         self.change(&Change::Define {
             instance,
@@ -343,10 +368,7 @@ impl Machine {
         for disk in &spec.volumes {
             self.change(&Change::Plug(instance, disk.serial.clone()))?;
         }
-        if self.leaks.contains(&instance) {
-            self.change(&Change::Tidy(instance))?;
-        }
-        self.start(instance)
+        Ok(())
     }
 
     pub(super) fn destroy(&mut self, instance: InstanceId) -> DriverResult<()> {

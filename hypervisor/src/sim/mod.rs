@@ -13,6 +13,7 @@ mod faults;
 mod fleet;
 mod journal;
 mod machine;
+mod moves;
 mod qcow2;
 mod surroundings;
 mod uri;
@@ -127,8 +128,8 @@ impl Driver for SimHost {
         if self.perform(Call::EnsureImage, |machine| Ok(machine.has_image(image))).await? {
             return Ok(());
         }
-        receive(image, source).await?;
-        self.fleet.machine(self.index).keep_image(image)
+        let content = receive(image, source).await?;
+        self.fleet.machine(self.index).keep_image(image, content)
     }
 
     async fn ensure_network(&self, network: &NetworkSpec) -> DriverResult<()> {
@@ -295,15 +296,22 @@ impl Driver for SimHost {
 }
 
 /// Reads an image as a real host would, and believes its checksum as little.
-async fn receive(image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult<()> {
+/// Images of at most so many bytes can be read again in this process.
+const SMALL_IMAGE: usize = 1 << 20;
+
+async fn receive(image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult<Bytes> {
     let bad = |reason: String| DriverError::BadImage { image: image.id.to_string(), reason };
     let mut check = crate::checksum::Check::new(&image.checksum);
     let mut content = source.open(image).await?;
     let mut size = 0_u64;
+    let mut kept = Vec::new();
     while let Some(chunk) = content.next().await {
         let chunk = chunk.map_err(|error| bad(format!("it could not be read: {error}")))?;
         size += chunk.len() as u64;
         check.update(&chunk);
+        if kept.len() + chunk.len() <= SMALL_IMAGE {
+            kept.extend_from_slice(&chunk);
+        }
     }
     if size != image.size {
         return Err(bad(format!("{size} bytes came instead of {}", image.size)));
@@ -311,7 +319,7 @@ async fn receive(image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult
     if check.finish() != image.checksum {
         return Err(bad("its content does not match its checksum".to_owned()));
     }
-    Ok(())
+    Ok(kept.into())
 }
 
 #[cfg(test)]

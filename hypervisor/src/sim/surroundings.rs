@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
 use chronova_events::ids::NetworkId;
 
 use super::journal::Change;
@@ -58,9 +59,15 @@ impl Machine {
         self.images.contains(&image.checksum)
     }
 
-    pub(super) fn keep_image(&mut self, image: &ImageRef) -> DriverResult<()> {
+    pub(super) fn keep_image(&mut self, image: &ImageRef, content: Bytes) -> DriverResult<()> {
         self.require_alive()?;
+        self.image_content.insert(image.checksum.clone(), content);
         self.change(&Change::Image(image.checksum.clone()))
+    }
+
+    pub(super) fn image_content(&self, image: &ImageRef) -> DriverResult<Bytes> {
+        let known = self.image_content.get(&image.checksum).filter(|content| content.len() as u64 == image.size);
+        known.cloned().ok_or_else(|| not_cached(image))
     }
 
     pub(super) fn keep_network(&mut self, network: NetworkId) -> DriverResult<()> {

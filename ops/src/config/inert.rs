@@ -8,7 +8,6 @@ use super::option::OptionDef;
 
 /// (section, name), sorted.
 const INERT: &[(&str, &str)] = &[
-    ("DEFAULT", "allow_resize_to_same_host"),
     ("DEFAULT", "config_drive_format"),
     ("DEFAULT", "enable_new_services"),
     ("DEFAULT", "graceful_shutdown_timeout"),
@@ -24,7 +23,6 @@ const INERT: &[(&str, &str)] = &[
     ("DEFAULT", "preallocate_images"),
     ("DEFAULT", "reboot_timeout"),
     ("DEFAULT", "rescue_timeout"),
-    ("DEFAULT", "resize_confirm_window"),
     ("DEFAULT", "resume_guests_state_on_host_boot"),
     ("DEFAULT", "running_deleted_instance_action"),
     ("DEFAULT", "running_deleted_instance_poll_interval"),

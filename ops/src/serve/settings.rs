@@ -80,6 +80,8 @@ pub fn actors(config: &Config) -> Options {
         // -1 is for ever.
         shelved_offload: u64::try_from(default.shelved_offload_time).ok().map(Duration::from_secs),
         reclaim_interval: Duration::from_secs(default.reclaim_instance_interval.into()),
+        allow_resize_to_same_host: default.allow_resize_to_same_host,
+        resize_confirm_window: Duration::from_secs(default.resize_confirm_window.into()),
         soft_reboot_timeout: config.libvirt.wait_soft_reboot_seconds,
         max_concurrent_builds: default.max_concurrent_builds as usize,
         max_attempts: config.scheduler.max_attempts,

@@ -15,7 +15,7 @@ use chronova_events::envelope::Recorded;
 use chronova_events::host::{Capabilities, HostEvent};
 use chronova_events::host_aggregate::{HostAggregateEvent, ZONE_KEY};
 use chronova_events::ids::{ConsumerId, HostAggregateId, HostId, InstanceId, ProviderId};
-use chronova_events::instance::InstanceEvent;
+use chronova_events::instance::{InstanceEvent, ResizeReverted, Resized};
 use chronova_events::ledger::standard::SHARES;
 use chronova_events::ledger::{Allocation, Claimed, LedgerEvent};
 use chronova_events::process::ProcessEvent;
@@ -435,6 +435,11 @@ impl Fleet {
             InstanceEvent::Unplaced(_) | InstanceEvent::Offloaded(_) | InstanceEvent::Deleted(_) => {
                 self.move_server(server, None);
             }
+            InstanceEvent::Resized(Resized { placed, .. })
+            | InstanceEvent::ResizeReverted(ResizeReverted { placed, .. }) => {
+                let slot = self.slot(placed.host);
+                self.move_server(server, slot.map(|slot| Resident { slot, busy: false }));
+            }
             InstanceEvent::BuildSucceeded(_) | InstanceEvent::Unshelved(_) => {
                 if let Some(resident) = self.servers.get(&server).copied() {
                     self.rows[resident.slot as usize].failed_builds = 0;
@@ -525,7 +530,7 @@ fn move_between<K: Ord + Clone>(index: &mut BTreeMap<K, Slots>, slot: Slot, befo
 
 impl Projection for Fleet {
     const NAME: &'static str = "fleet";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const NOUNS: &'static [&'static str] = &["host", "host_aggregate", "instance", "ledger", "process"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {

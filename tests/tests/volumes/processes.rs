@@ -58,6 +58,7 @@ fn creation(before: Before, ask: Ask) -> Case {
         failed: "error",
         failed_after: &[],
         half_asked: &[],
+        shared: false,
     }
 }
 
@@ -94,6 +95,7 @@ fn deletion(before: Before, ask: Ask, from: &'static str) -> Case {
         failed: "ABSENT",
         failed_after: &[],
         half_asked: &[],
+        shared: false,
     }
 }
 
@@ -128,6 +130,7 @@ async fn extend_volume_is_proven() {
         failed: "error_extending",
         failed_after: &[],
         half_asked: &[],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -143,6 +146,7 @@ async fn create_snapshot_is_proven() {
         failed: "snapshot in error",
         failed_after: &[],
         half_asked: &[],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -158,6 +162,7 @@ async fn delete_snapshot_is_proven() {
         failed: "available",
         failed_after: &[],
         half_asked: &[],
+        shared: false,
     };
     prove(&case).await;
 }
@@ -173,6 +178,7 @@ async fn upload_volume_is_proven() {
         failed: "available",
         failed_after: &[],
         half_asked: &[],
+        shared: false,
     };
     prove(&case).await;
 }

@@ -11,7 +11,6 @@ mod assisted_snapshots;
 pub mod bodies;
 pub mod config;
 mod consoles;
-mod empty;
 mod extensions;
 mod external_events;
 mod extra_specs;
@@ -20,6 +19,7 @@ mod hosts;
 mod hypervisors;
 mod keypairs;
 mod keys;
+mod migrations;
 mod paging;
 mod proxies;
 mod quotas;
@@ -46,7 +46,6 @@ pub const ROUTES: &[&[Route]] = &[
     aggregates::ROUTES,
     consoles::ROUTES,
     assisted_snapshots::ROUTES,
-    empty::ROUTES,
     extensions::ROUTES,
     external_events::ROUTES,
     flavors::ROUTES,
@@ -55,6 +54,7 @@ pub const ROUTES: &[&[Route]] = &[
     keypairs::ROUTES,
     proxies::baremetal::ROUTES,
     proxies::floating_ips::ROUTES,
+    migrations::ROUTES,
     proxies::image_metadata::ROUTES,
     proxies::images::ROUTES,
     proxies::networks::ROUTES,
@@ -69,6 +69,7 @@ pub const ROUTES: &[&[Route]] = &[
     servers::admin::ROUTES,
     servers::interfaces::ROUTES,
     servers::metadata::ROUTES,
+    servers::moves::ROUTES,
     servers::parts::ROUTES,
     servers::security_groups::ROUTES,
     servers::shares::ROUTES,

@@ -90,6 +90,7 @@ pub(super) fn instance_reject(id: InstanceId, reject: InstanceReject) -> Fault {
         InstanceReject::NeverLaunched { action } => {
             Fault::conflict(format!("Instance {id} is in an invalid state for '{action}'"))
         }
+        InstanceReject::NotMoved => Fault::bad_request("Instance has not been resized."),
         InstanceReject::TooMuchMetadata { limit } => {
             Fault::forbidden(format!("Maximum number of metadata items exceeds {limit}"))
         }

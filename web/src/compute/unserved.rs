@@ -86,12 +86,8 @@ pub const NOT_YET: &[Route] = &[
     action("volumes_boot.resize", "/os-volumes_boot/{id}/action", "resize", handler!(not_yet)).until(2, 102),
     action("volumes_boot.revertResize", "/os-volumes_boot/{id}/action", "revertResize", handler!(not_yet))
         .until(2, 102),
-    action("servers.confirmResize", "/servers/{id}/action", "confirmResize", handler!(not_yet)),
     action("evacuate.evacuate", "/servers/{id}/action", "evacuate", handler!(not_yet)),
-    action("migrate_server.migrate", "/servers/{id}/action", "migrate", handler!(not_yet)),
     action("migrate_server.os-migrateLive", "/servers/{id}/action", "os-migrateLive", handler!(not_yet)),
-    action("servers.resize", "/servers/{id}/action", "resize", handler!(not_yet)),
-    action("servers.revertResize", "/servers/{id}/action", "revertResize", handler!(not_yet)),
     delete("server_migrations.delete", "/servers/{server_id}/migrations/{id}", handler!(not_yet)).since(2, 24),
     action(
         "server_migrations.force_complete",

@@ -176,3 +176,18 @@ pub(super) const fn console_tokens_show_tls_ports(version: Microversion) -> bool
 pub(super) const fn extra_specs_are_validated(version: Microversion) -> bool {
     version.at_least(v(2, 86))
 }
+
+/// A cold migration can name its destination.
+pub(super) const fn migrate_names_a_host(version: Microversion) -> bool {
+    version.at_least(v(2, 56))
+}
+
+/// Migrations come in pages.
+pub(super) const fn migrations_are_paged(version: Microversion) -> bool {
+    version.at_least(v(2, 59))
+}
+
+/// Migrations show, and can be found by, who asked for them.
+pub(super) const fn migrations_have_askers(version: Microversion) -> bool {
+    version.at_least(v(2, 80))
+}

@@ -4,7 +4,7 @@
 
 use chronova_events::host::HostEvent;
 use chronova_events::instance::status::Status;
-use chronova_events::instance::{FlavorSnapshot, InstanceEvent, NicInfo, PowerAction, RequestedNetworks};
+use chronova_events::instance::{FlavorSnapshot, InstanceEvent, MoveKind, NicInfo, PowerAction, RequestedNetworks};
 use chronova_events::ledger::LedgerEvent;
 use chronova_events::process::{Outcome, Output, ProcessEvent};
 use chronova_events::registry::Event;
@@ -30,6 +30,12 @@ pub(super) fn deed(event: &Event) -> Option<&'static str> {
         InstanceEvent::VolumeAttachRequested(_) => "attach volume",
         InstanceEvent::VolumeDetachRequested(_) => "detach volume",
         InstanceEvent::VolumeSwapRequested(_) => "swap volume",
+        InstanceEvent::MoveRequested(asked) => match asked.kind {
+            MoveKind::Resize => "resize",
+            MoveKind::Migrate => "migrate",
+        },
+        InstanceEvent::ConfirmRequested(_) => "confirm resize",
+        InstanceEvent::RevertRequested(_) => "revert resize",
         InstanceEvent::Locked(_) => "lock",
         InstanceEvent::Unlocked(_) => "unlock",
         InstanceEvent::SnapshotRequested(asked) if asked.backup.is_some() => "backup",
@@ -66,6 +72,9 @@ pub(super) fn is_trouble(event: &Event) -> bool {
                     | InstanceEvent::UnshelveFailed(_)
                     | InstanceEvent::PasswordChangeFailed(_)
                     | InstanceEvent::Unplaced(_)
+                    | InstanceEvent::MoveUntargeted(_)
+                    | InstanceEvent::MoveFailed(_)
+                    | InstanceEvent::RevertFailed(_)
             )
         }
         Event::ProcessEvent(event) => match event {

@@ -1,6 +1,6 @@
 //! What can be asked of a server through its `action` path.
 
-use crate::schema::{Schema, any, choice, ip_address, null, null_or, object, opt, req, string};
+use crate::schema::{Schema, any, choice, hostname, ip_address, null, null_or, object, opt, req, string};
 
 pub fn start_body() -> Schema {
     object([req("os-start", any())])
@@ -87,4 +87,26 @@ pub fn floating_ips_add_body() -> Schema {
 
 pub fn floating_ips_remove_body() -> Schema {
     object([req("removeFloatingIp", object([req("address", ip_address())]))])
+}
+
+pub fn servers_resize_body() -> Schema {
+    object([req(
+        "resize",
+        object([
+            req("flavorRef", any().types(["string", "integer"]).min_length(1)),
+            opt("OS-DCF:diskConfig", choice(["AUTO", "MANUAL"])),
+        ]),
+    )])
+}
+
+pub fn servers_confirm_resize_body() -> Schema {
+    object([req("confirmResize", any())])
+}
+
+pub fn servers_revert_resize_body() -> Schema {
+    object([req("revertResize", any())])
+}
+
+pub fn migrate_server_migrate_body() -> Schema {
+    object([req("migrate", any().from(2, 56, null_or(object([opt("host", null_or(hostname()))]))))])
 }

@@ -7,6 +7,7 @@ pub mod diagnostics;
 pub mod flavor;
 pub mod hypervisor;
 pub mod keypair;
+pub mod migration;
 pub mod security_group;
 pub mod server;
 pub mod server_group;

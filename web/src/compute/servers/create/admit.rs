@@ -39,7 +39,7 @@ pub(super) async fn admit(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Admit
         destination(ctx, house, wish)?;
     limits(ctx, &project, &ctx.body["server"])?;
     let key = wish.key_name.as_deref().map(|name| key(ctx, house, name)).transpose()?;
-    let flavor = flavor(ctx, house, wish)?;
+    let flavor = visible_flavor(ctx, house, &wish.flavor)?;
     let found = find_image(ctx, house, wish, &project).await?;
     let (devices, mut disks) = volumes::plan(ctx, house, wish, &project, &flavor, found.as_ref()).await?;
     check_image(ctx, &flavor, &disks, found.as_ref())?;
@@ -187,8 +187,9 @@ pub(in crate::compute::servers) fn key(ctx: &Ctx, house: &House, name: &str) -> 
     found.ok_or_else(|| Fault::bad_request("Invalid key_name provided."))
 }
 
-fn flavor(ctx: &Ctx, house: &House, wish: &Wish) -> Result<FlavorSnapshot, Fault> {
-    let id = FlavorId::new(&wish.flavor);
+/// A flavor that the caller may use.
+pub(in crate::compute::servers) fn visible_flavor(ctx: &Ctx, house: &House, id: &str) -> Result<FlavorSnapshot, Fault> {
+    let id = FlavorId::new(id);
     let flavor = house.views.flavors.read(|view| view.flavors.by_id.get(&id).cloned());
     let visible = flavor.filter(|flavor| {
         let own = ctx.caller().project.as_ref().is_some_and(|project| flavor.visible_to(project));

@@ -35,6 +35,7 @@ pub(super) use self::admit::{fits, key, limits};
 pub(super) use self::names::password;
 
 use self::admit::Admitted;
+pub(super) use self::admit::visible_flavor;
 use self::wish::Wish;
 use crate::compute::views::server::disk_config;
 use crate::compute::{quotas, reject};

@@ -1,0 +1,140 @@
+//! Moves: who may ask for one when, how far it comes, and that it can end in one way only.
+
+use super::*;
+use crate::instance::moving::MoveCommand as Move;
+use chronova_events::instance::{FlavorSnapshot, MoveStage, Scheduled};
+
+const MOVE: ProcessId = ProcessId(Uuid::from_u128(20));
+const END: ProcessId = ProcessId(Uuid::from_u128(21));
+
+fn moving(command: Move) -> Command {
+    Command::Move(Box::new(command))
+}
+
+fn larger() -> FlavorSnapshot {
+    let flavor = request().flavor;
+    FlavorSnapshot { id: "9".into(), vcpus: flavor.vcpus + 1, ..flavor }
+}
+
+fn resize() -> Command {
+    moving(Move::Resize { process: MOVE, flavor: Box::new(larger()), disk_config: None, asker: USER })
+}
+
+fn migrate() -> Command {
+    moving(Move::Migrate { process: MOVE, host: None, asker: USER })
+}
+
+fn aim() -> Command {
+    let target = Placed { process: MOVE, host: ELSEWHERE, hostname: "h2".into(), ..placed() };
+    let scheduled = samples().into_iter().find_map(|event| match event {
+        InstanceEvent::Scheduled(scheduled) => Some(scheduled),
+        _ => None,
+    });
+    let scheduled = scheduled.unwrap_or_else(|| Scheduled {
+        process: MOVE,
+        attempt: 1,
+        wanted: vec![],
+        required: vec![],
+        hosts: 1,
+        checks: vec![],
+        weighed: vec![],
+        chosen: Some(ELSEWHERE),
+        alternates: vec![],
+        lost: vec![],
+    });
+    moving(Move::Aim { process: MOVE, target: Some(target), scheduled: Box::new(scheduled) })
+}
+
+fn placed_active() -> Given {
+    building().and(Command::RecordPlaced(placed())).and(Command::RecordBuilt { process: BUILD })
+}
+
+fn moved() -> Given {
+    placed_active().and(resize()).and(aim()).and(moving(Move::Arrive { process: MOVE }))
+}
+
+fn shown(given: &Given) -> (&'static str, &'static str, Option<&'static str>) {
+    let shown = status::of(&given.0).unwrap();
+    (shown.status, shown.vm_state, shown.task_state)
+}
+
+#[test]
+fn each_stage_shows_and_the_flavor_is_the_new_one_when_it_is_there() {
+    let given = placed_active().and(resize());
+    assert_eq!(shown(&given), ("RESIZE", "active", Some("resize_prep")));
+    assert_eq!(given.0.alive().unwrap().request.flavor, request().flavor);
+    let at = |stage| moving(Move::Advance { process: MOVE, stage });
+    assert_eq!(shown(&given.clone().and(at(MoveStage::Migrating))).2, Some("resize_migrating"));
+    assert_eq!(shown(&given.clone().and(at(MoveStage::Migrated))).2, Some("resize_migrated"));
+    assert_eq!(shown(&given.and(at(MoveStage::Finishing))).2, Some("resize_finish"));
+    let given = moved();
+    assert_eq!(shown(&given), ("VERIFY_RESIZE", "resized", None));
+    let server = given.0.alive().unwrap();
+    assert_eq!((server.request.flavor.clone(), server.placement.as_ref().unwrap().host), (larger(), ELSEWHERE));
+    assert!(server.concerns(HOST), "the source is kept");
+}
+
+#[test]
+fn a_move_is_confirmed_or_reverted_and_never_both() {
+    let confirm = moving(Move::Confirm { process: END, asker: USER });
+    let revert = moving(Move::Revert { process: END, asker: USER });
+    let refused = |attribute, value| Err(Reject::NotInState { action: "confirmResize", attribute, value });
+    assert_eq!(placed_active().when(confirm.clone()), refused("vm_state", "active"));
+    let confirming = moved().and(confirm.clone());
+    assert_eq!(shown(&confirming).2, Some("resize_confirming"));
+    assert_eq!(confirming.when(confirm.clone()), refused("task_state", "resize_confirming"));
+    assert!(confirming.when(revert.clone()).is_err());
+    let confirmed = confirming.and(moving(Move::RecordConfirmed { process: END }));
+    assert_eq!(shown(&confirmed), ("ACTIVE", "active", None));
+    assert!(!confirmed.0.alive().unwrap().concerns(HOST));
+
+    let reverting = moved().and(revert);
+    assert_eq!(shown(&reverting), ("REVERT_RESIZE", "resized", Some("resize_reverting")));
+    assert!(reverting.when(confirm).is_err());
+    let reverted = reverting.and(moving(Move::RecordReverted { process: END }));
+    assert_eq!(shown(&reverted), ("ACTIVE", "active", None));
+    let server = reverted.0.alive().unwrap();
+    assert_eq!((server.request.flavor.clone(), server.placement.as_ref().unwrap().host), (request().flavor, HOST));
+}
+
+#[test]
+fn a_move_that_fails_leaves_the_server_what_it_was() {
+    for (given, status) in [(placed_active(), "ACTIVE"), (placed_active().and(seen(Power::Shutdown)), "SHUTOFF")] {
+        let failing = given.and(migrate()).and(aim()).and(seen(Power::Shutdown));
+        let failed = failing.and(moving(Move::Fail { process: MOVE, fault: fault() }));
+        assert_eq!(shown(&failed).0, status);
+        let server = failed.0.alive().unwrap();
+        assert_eq!(server.fault.as_ref().unwrap().0, fault());
+        assert_eq!(server.placement.as_ref().unwrap().host, HOST);
+    }
+}
+
+#[test]
+fn a_stopped_server_stays_stopped() {
+    let given = placed_active().and(seen(Power::Shutdown)).and(migrate()).and(aim());
+    let given = given.and(moving(Move::Arrive { process: MOVE }));
+    assert_eq!(given.0.alive().unwrap().power(), Power::Shutdown);
+    let given = given.and(moving(Move::Confirm { process: END, asker: USER }));
+    assert_eq!(shown(&given.and(moving(Move::RecordConfirmed { process: END }))).0, "SHUTOFF");
+}
+
+#[test]
+fn a_delete_overtakes_a_move_and_calls_it_off() {
+    let given = placed_active().and(resize()).and(aim()).and(delete());
+    let Some(Ongoing::Delete { cancels, .. }) = given.0.alive().unwrap().ongoing else { panic!() };
+    assert_eq!(cancels, Some(MOVE));
+    assert_eq!(given.when(moving(Move::Arrive { process: MOVE })), Ok(vec![]), "it is not its turn any more");
+    let advance = moving(Move::Advance { process: MOVE, stage: MoveStage::Migrating });
+    assert_eq!(given.when(advance), Err(Reject::Superseded));
+}
+
+#[test]
+fn a_declared_state_ends_no_move_and_what_it_forgot_is_confirmed() {
+    let given = placed_active().and(resize()).and(declare(DeclaredState::Error));
+    assert!(given.0.alive().unwrap().ongoing.is_some());
+    let given = moved().and(declare(DeclaredState::Active));
+    let due = moving(Move::ConfirmDue { process: END, moved_by: Timestamp(i64::MIN) });
+    assert_eq!(given.when(due.clone()), Ok(vec!["instance.confirm_requested"]));
+    assert_eq!(moved().when(due), Ok(vec![]), "its time is not over");
+    assert_eq!(given.when(migrate()), Err(Reject::Superseded), "one move after the other");
+}

@@ -1,0 +1,64 @@
+//! What a server holds while it moves: the old under the name of its migration, the new under its own.
+//!
+//! Each of these is one event, so that at no moment both or neither are held where one should be. Nova's conductor does the
+//! same (`migrate.replace_allocation_with_migration`, `revert_allocation_for_migration`).
+
+use chronova_events::ids::{ConsumerId, ProviderId};
+use chronova_events::ledger::{AllocationsReplaced, Claimed, GroupMemberPlaced, Ledger, LedgerEvent};
+
+/// What `server` holds goes to `migration`. Done already, or nothing held, is success.
+pub(super) fn set_aside(state: &Ledger, server: ConsumerId, migration: ConsumerId) -> Vec<LedgerEvent> {
+    let (Some(held), false) = (state.consumers.get(&server), state.consumers.contains_key(&migration)) else {
+        return vec![];
+    };
+    let claim = Claimed { consumer: migration, consumer_type: Some("MIGRATION".to_owned()), ..held.claim.clone() };
+    vec![AllocationsReplaced { claims: vec![claim], released: vec![server] }.into()]
+}
+
+/// What `migration` holds goes back to `server`, and what the server holds now is given up. Done already is success.
+///
+/// A server that counted for a group counts where it is again: that is no new placement, so no policy is asked.
+pub(super) fn take_back(
+    state: &Ledger,
+    server: &ConsumerId,
+    migration: ConsumerId,
+    host: ProviderId,
+) -> Vec<LedgerEvent> {
+    let Some(aside) = state.consumers.get(&migration) else { return vec![] };
+    let claim = Claimed { consumer: server.clone(), consumer_type: Some("INSTANCE".to_owned()), ..aside.claim.clone() };
+    let mut events = vec![AllocationsReplaced { claims: vec![claim], released: vec![migration] }.into()];
+    if let Some(group) = state.member_of.get(server) {
+        events.push(GroupMemberPlaced { group: *group, consumer: server.clone(), provider: host }.into());
+    }
+    events
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::ledger::LedgerCommand::{SetAside, TakeBack};
+    use crate::ledger::decide::decide;
+    use crate::ledger::decide::tests::{claim, given, host};
+    use chronova_events::envelope::Timestamp;
+    use chronova_events::fold::Fold;
+
+    #[test]
+    fn both_sides_are_held_during_a_move_and_one_after_it() {
+        let (server, migration) = (ConsumerId::new("s"), ConsumerId::new("m"));
+        let provider = ProviderId(uuid::Uuid::from_u128(1));
+        let aside = SetAside { server: server.clone(), migration: migration.clone() };
+        let back = TakeBack { server: server.clone(), migration: migration.clone(), host: provider };
+        let mut state = given([host(4), claim("s", 2), aside.clone(), claim("s", 3)]);
+        let used = |state: &Ledger| state.providers[&provider].inventories["VCPU"].used;
+        assert_eq!(used(&state), 5);
+        assert_eq!(decide(&state, aside).unwrap(), vec![], "repeated");
+        assert_eq!(state.consumers[&migration].claim.consumer_type.as_deref(), Some("MIGRATION"));
+        for event in decide(&state, back.clone()).unwrap() {
+            state.evolve(&event, Timestamp(1));
+        }
+        assert_eq!(used(&state), 2);
+        assert!(!state.consumers.contains_key(&migration));
+        assert_eq!(decide(&state, back).unwrap(), vec![], "repeated");
+    }
+}

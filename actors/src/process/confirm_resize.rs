@@ -1,0 +1,51 @@
+//! Makes a move final. Goes forward only: each step is tried until it succeeds.
+//!
+//! | step | does |
+//! |---|---|
+//! | `clear_source` | removes guest and disks there; a host that is down does it when it is back |
+//! | `release_claim` | gives back what was held at the source |
+//! | `settle_quota` | the server counts as its new flavor |
+
+use chronova_events::process::{Outcome, Output};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::definition::{Definition, Step, StepError, Work};
+use super::{guest, moving};
+use crate::instance::moving::MoveCommand;
+
+pub const DEFINITION: Definition = Definition {
+    name: "confirm_resize",
+    steps: &[
+        Step { name: "clear_source", run: |work| clear_source(work).boxed(), undo: None },
+        Step { name: "release_claim", run: |work| release_claim(work).boxed(), undo: None },
+        Step { name: "settle_quota", run: |work| settle_quota(work).boxed(), undo: None },
+    ],
+    undoes: false,
+    max_attempts: |_| 1,
+    conclude,
+};
+
+fn conclude(work: &Work, _: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    moving::record(work, MoveCommand::RecordConfirmed { process: work.running.process }).boxed()
+}
+
+async fn clear_source(work: &Work) -> Result<Output, StepError> {
+    let Some(subject) = moving::subject(work).await? else { return Ok(Output::Nothing) };
+    let host = subject.moving.source.host;
+    match subject.moving.stays() {
+        true => moving::drop_kept(work, host).await?,
+        false => guest::destroy(work, host).await?,
+    }
+    Ok(Output::Nothing)
+}
+
+async fn release_claim(work: &Work) -> Result<Output, StepError> {
+    let Some(subject) = moving::subject(work).await? else { return Ok(Output::Nothing) };
+    moving::release(work, subject.moving.migration).await.map(|()| Output::Nothing)
+}
+
+async fn settle_quota(work: &Work) -> Result<Output, StepError> {
+    let Some(subject) = moving::subject(work).await? else { return Ok(Output::Nothing) };
+    moving::count(work, &subject.server, &subject.moving.new_flavor).await.map(|()| Output::Nothing)
+}

@@ -1,0 +1,284 @@
+//! Moves a server to another flavor or another host, switched off on the way.
+//!
+//! | step | does | undone by |
+//! |---|---|---|
+//! | `claim_host` | hands what is held to the migration, chooses a destination and claims it | taking it back |
+//! | `prepare_target` | image into the destination's cache; networks and filters | (kept: a cache, and shared) |
+//! | `stop_source` | switches the guest off | starting it, if it ran |
+//! | `copy_disks` | disks to the destination; on the same host, a copy is set aside | removing them |
+//! | `bind_network` | takes the ports to the destination | taking them back |
+//! | `attach_volumes` | takes the volumes to the destination | taking them back |
+//! | `start_target` | larger disks, domain, start if it ran | destroying the guest there |
+//!
+//! The source stays as it is until the move is confirmed. A destination that fails is given up and another tried,
+//! `[scheduler] max_attempts` in all.
+
+use chronova_events::instance::{FlavorSnapshot, MoveKind, MoveStage, Moving, Placed};
+use chronova_events::process::{Outcome, Output};
+use chronova_hypervisor::driver::StopMode;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::definition::{Definition, Step, StepError, Work};
+use super::moving::{self, Subject};
+use super::{build_volumes, guest, moved_volumes};
+use crate::instance::disks;
+use crate::instance::moving::MoveCommand;
+use crate::scheduler::Request;
+use crate::scheduler::placing::{Asked, NotPlaced, Seat, dice};
+
+pub const DEFINITION: Definition = Definition {
+    name: "move_instance",
+    steps: &[
+        Step {
+            name: "claim_host",
+            run: |work| claim_host(work).boxed(),
+            undo: Some(|work| release_host(work).boxed()),
+        },
+        Step { name: "prepare_target", run: |work| prepare_target(work).boxed(), undo: None },
+        Step {
+            name: "stop_source",
+            run: |work| stop_source(work).boxed(),
+            undo: Some(|work| start_source(work).boxed()),
+        },
+        Step {
+            name: "copy_disks",
+            run: |work| copy_disks(work).boxed(),
+            undo: Some(|work| remove_copies(work).boxed()),
+        },
+        Step { name: "bind_network", run: |work| bind_network(work).boxed(), undo: Some(|work| unbind(work).boxed()) },
+        Step {
+            name: "attach_volumes",
+            run: |work| attach_volumes(work).boxed(),
+            undo: Some(|work| reattach_volumes(work).boxed()),
+        },
+        Step {
+            name: "start_target",
+            run: |work| start_target(work).boxed(),
+            undo: Some(|work| destroy_target(work).boxed()),
+        },
+    ],
+    undoes: true,
+    max_attempts: |options| options.max_attempts.max(1),
+    conclude,
+};
+
+fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    async move {
+        let process = work.running.process;
+        match outcome {
+            Outcome::Succeeded => moving::record(work, MoveCommand::Arrive { process }).await,
+            Outcome::Failed => {
+                let Some(subject) = moving::subject(work).await? else { return Ok(()) };
+                moving::count(work, &subject.server, &subject.moving.old_flavor).await?;
+                moving::record(work, MoveCommand::Fail { process, fault: moving::fault(work) }).await
+            }
+            // Whoever called it off goes on with the server.
+            Outcome::CalledOff => Ok(()),
+        }
+    }
+    .boxed()
+}
+
+async fn claim_host(work: &Work) -> Result<Output, StepError> {
+    let subject = moving::mine(work).await?;
+    let output = |placed: &Placed| Output::Host { host: placed.host, hostname: placed.hostname.clone() };
+    // Chosen before a crash: claimed, too.
+    if let Some(target) = subject.moving.target.as_ref().filter(|target| target.attempt == work.running.attempt) {
+        return Ok(output(target));
+    }
+    check_disks(&subject)?;
+    moving::disks_at_rest(&subject.server)?;
+    moving::set_aside(work, work.running.process).await?;
+    let asked = asked(work, &subject).await?;
+    match work.house.scheduler.place(&work.house, &asked).await {
+        Ok(seat) => take_seat(work, seat).await.map(|target| output(&target)),
+        Err(NotPlaced::NoHost { reasons, lost }) => {
+            let details = format!("{} (attempt {})", reasons.counts(), work.running.attempt);
+            let message = reasons.message();
+            let scheduled = Box::new(reasons.record(work.running.process, work.running.attempt, &[], lost));
+            let process = work.running.process;
+            moving::record(work, MoveCommand::Aim { process, target: None, scheduled }).await?;
+            Err(StepError::fatal(500, &message, &details))
+        }
+        Err(NotPlaced::NotNow(reason)) => Err(StepError::Again(reason)),
+    }
+}
+
+/// Nova's libvirt driver: `Unable to resize disk down.`
+fn check_disks(subject: &Subject) -> Result<(), StepError> {
+    let (old, new) = (&subject.moving.old_flavor, &subject.moving.new_flavor);
+    let root = new.root_gib < old.root_gib && !subject.server.is_volume_backed();
+    match root || new.ephemeral_gib < disks::ephemerals(&subject.server).iter().sum() {
+        true => Err(StepError::fatal(500, "Resize error: Unable to resize disk down.", "")),
+        false => Ok(()),
+    }
+}
+
+async fn asked(work: &Work, subject: &Subject) -> Result<Asked, StepError> {
+    let (house, server, moving) = (&work.house, &subject.server, &subject.moving);
+    let mut request = Request::of_build(&server.request, &work.running.excluded, &house.options.availability_zone);
+    request.flavor = moving.new_flavor.clone();
+    request.forced_host = None;
+    request.requested_host.clone_from(&moving.host);
+    request.image = server.hardware_image().cloned();
+    if server.is_volume_backed() {
+        // The root disk takes no room on the host.
+        request.flavor.root_gib = 0;
+    }
+    if let Some(only) = build_volumes::only_host(work, server).await? {
+        request.requested_host = house.views.hosts.read(|hosts| hosts.get(only).map(|host| host.hostname.clone()));
+    }
+    request.dice = dice();
+    // A guest cannot be copied to where it is: libvirt knows it by its id. A resize may do without a copy.
+    if moving.kind == MoveKind::Migrate || !house.options.allow_resize_to_same_host {
+        request.excluded.insert(moving.source.host);
+    }
+    Ok(Asked {
+        request,
+        server: work.instance_id(),
+        project: server.request.project.clone(),
+        user: server.request.user.clone(),
+        process: work.running.process,
+        attempt: work.running.attempt,
+        reservation: server.request.reservation.clone(),
+        batch: 1,
+        launch_index: 0,
+        meta: work.meta.clone(),
+    })
+}
+
+async fn take_seat(work: &Work, seat: Seat) -> Result<Placed, StepError> {
+    let Seat { chosen, scheduled, ticket } = seat;
+    let target = Placed {
+        process: work.running.process,
+        host: chosen.host,
+        hostname: chosen.hostname,
+        attempt: work.running.attempt,
+        availability_zone: chosen.zone.unwrap_or_else(|| work.house.options.availability_zone.clone()),
+    };
+    let (process, scheduled) = (work.running.process, Box::new(scheduled));
+    let aim = MoveCommand::Aim { process, target: Some(target.clone()), scheduled };
+    ticket.placed(moving::insist(work, aim).await?);
+    Ok(target)
+}
+
+async fn release_host(work: &Work) -> Result<(), StepError> {
+    let Some(subject) = moving::subject(work).await? else { return Ok(()) };
+    moving::take_back(work, &subject.moving).await?;
+    let Some(target) = &subject.moving.target else { return Ok(()) };
+    let reason = work.running.failure.as_ref().map_or("called off".to_owned(), |f| f.fault.details.clone());
+    moving::record(work, MoveCommand::GiveUp { process: work.running.process, host: target.host, reason }).await
+}
+
+async fn advance(work: &Work, stage: MoveStage) -> Result<(), StepError> {
+    moving::insist(work, MoveCommand::Advance { process: work.running.process, stage }).await.map(drop)
+}
+
+async fn prepare_target(work: &Work) -> Result<Output, StepError> {
+    let subject = moving::mine(work).await?;
+    guest::prepare_from(work, subject.moving.source.host, subject.target()?.host, &subject.server).await?;
+    Ok(Output::Nothing)
+}
+
+async fn stop_source(work: &Work) -> Result<Output, StepError> {
+    let subject = moving::mine(work).await?;
+    advance(work, MoveStage::Migrating).await?;
+    let mode = match subject.moving.was_active {
+        true => guest::graceful(work, &subject.server),
+        false => StopMode::Hard,
+    };
+    let driver = work.driver(subject.moving.source.host)?;
+    driver.stop(work.instance_id(), mode).await.map_err(moving::only_here)?;
+    Ok(Output::Nothing)
+}
+
+async fn start_source(work: &Work) -> Result<(), StepError> {
+    let Some(subject) = moving::subject(work).await? else { return Ok(()) };
+    match subject.moving.was_active && moving::is_mine(work, &subject.server) {
+        true => moving::start_again(work, subject.moving.source.host, &subject.server).await,
+        false => Ok(()),
+    }
+}
+
+async fn copy_disks(work: &Work) -> Result<Output, StepError> {
+    let subject = moving::mine(work).await?;
+    let source = work.driver(subject.moving.source.host)?;
+    let target = work.driver(subject.target()?.host)?;
+    for disk in moving::disks(work, &source).await? {
+        let name = if subject.moving.stays() { disk.kept() } else { disk.clone() };
+        moving::send(work, &source, &disk, &target, &name).await?;
+    }
+    advance(work, MoveStage::Migrated).await?;
+    Ok(Output::Nothing)
+}
+
+async fn remove_copies(work: &Work) -> Result<(), StepError> {
+    let Some(subject) = moving::subject(work).await? else { return Ok(()) };
+    let Some(target) = &subject.moving.target else { return Ok(()) };
+    match subject.moving.stays() {
+        true => moving::drop_kept(work, target.host).await,
+        false => guest::destroy(work, target.host).await,
+    }
+}
+
+async fn bind_network(work: &Work) -> Result<Output, StepError> {
+    let subject = moving::mine(work).await?;
+    moving::bind(work, subject.target()?).await?;
+    Ok(Output::Nothing)
+}
+
+async fn unbind(work: &Work) -> Result<(), StepError> {
+    let Some(subject) = moving::subject(work).await? else { return Ok(()) };
+    moving::bind(work, &subject.moving.source).await
+}
+
+async fn attach_volumes(work: &Work) -> Result<Output, StepError> {
+    let subject = moving::mine(work).await?;
+    if !subject.moving.stays() {
+        moved_volumes::take(work, &subject.server, subject.target()?).await?;
+    }
+    Ok(Output::Nothing)
+}
+
+async fn reattach_volumes(work: &Work) -> Result<(), StepError> {
+    let Some(subject) = moving::subject(work).await? else { return Ok(()) };
+    match subject.moving.stays() {
+        true => Ok(()),
+        false => moved_volumes::take_back(work, &subject.server, &subject.moving.source).await,
+    }
+}
+
+async fn start_target(work: &Work) -> Result<Output, StepError> {
+    let subject = moving::mine(work).await?;
+    advance(work, MoveStage::Finishing).await?;
+    let (host, flavor) = (subject.target()?.host, &subject.moving.new_flavor);
+    guest::install(work, host, &subject.with(flavor), subject.moving.was_active).await?;
+    Ok(Output::Nothing)
+}
+
+async fn destroy_target(work: &Work) -> Result<(), StepError> {
+    let Some(subject) = moving::subject(work).await? else { return Ok(()) };
+    let Some(target) = &subject.moving.target else { return Ok(()) };
+    match subject.moving.stays() {
+        true => restore(work, &subject, &subject.moving.old_flavor).await,
+        false => guest::destroy(work, target.host).await,
+    }
+}
+
+/// On the host where it was and is: off, with the disks and the definition that it had.
+pub(super) async fn restore(work: &Work, subject: &Subject, flavor: &FlavorSnapshot) -> Result<(), StepError> {
+    let host = subject.moving.source.host;
+    moving::pull(work, host).await?;
+    moving::put_kept_back(work, host).await?;
+    guest::install(work, host, &subject.with(flavor), false).await
+}
+
+/// What a delete does with the guests of a move that was neither confirmed nor reverted, or was called off half-way.
+pub(super) async fn clean_up(work: &Work, moving: &Moving) -> Result<(), StepError> {
+    guest::destroy(work, moving.source.host).await?;
+    if let Some(target) = &moving.target {
+        guest::destroy(work, target.host).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! A server's volumes when it goes to another host: each gets an attachment there, which takes the place of the one that it
+//! had.
+//!
+//! One attachment of a volume counts, the one that is recorded; others of the same server are leftovers of a step that was
+//! broken off, and end with the next one that comes through. Nova exchanges attachments the same way
+//! (`_terminate_volume_connections`), so a volume is never free for another server in between.
+
+use chronova_events::ids::AttachmentId;
+use chronova_events::instance::{Alive, BlockDevice, Placed};
+
+use super::definition::{StepError, Work};
+use super::disks::{self, recorded};
+use crate::instance::VolumeCommand;
+use crate::ports::PortError;
+
+/// Makes the volumes those of `to`. Done already is success.
+pub(super) async fn take(work: &Work, server: &Alive, to: &Placed) -> Result<(), StepError> {
+    if !server.disks.iter().any(|disk| disk.device.is_volume()) {
+        return Ok(());
+    }
+    let mut devices: Vec<BlockDevice> = server.disks.iter().map(|disk| disk.device.clone()).collect();
+    for device in &mut devices {
+        let (Some(volume), Some(now)) = (device.volume, device.attachment) else { continue };
+        let known = work.house.volumes.find(volume, &server.request.project, true).await?.attachments;
+        if known.iter().any(|known| known.id == now && known.host.as_deref() == Some(&to.hostname) && known.attached) {
+            continue;
+        }
+        let attachment = attachment(work, device, to);
+        let name = device.device_name.as_deref();
+        work.house.volumes.reserve(attachment, volume, work.instance_id(), work.meta.clone()).await?;
+        let way = work.house.volumes.connect(volume, attachment, &to.hostname, name, work.meta.clone()).await?;
+        work.house.volumes.complete(volume, attachment, work.meta.clone()).await?;
+        (device.attachment, device.connection) = (Some(attachment), Some(recorded(way)));
+    }
+    let record = VolumeCommand::RecordPrepared { process: work.running.process, devices: devices.clone() };
+    match disks::record(work, record).await? {
+        true => let_go(work, server, &devices).await,
+        // The server is gone, and what was recorded of it given back; the rest goes now.
+        false => let_all_go(work, &devices).await,
+    }
+}
+
+/// As [`take`], for what must come to an end: what the volume service has against it is told and no obstacle.
+pub(super) async fn take_back(work: &Work, server: &Alive, to: &Placed) -> Result<(), StepError> {
+    match take(work, server, to).await {
+        Err(StepError::Fatal(fault) | StepError::Elsewhere(fault)) => {
+            tracing::warn!(instance = %work.instance_id(), fault = fault.message, "volumes stay attached as they are");
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+/// Found again by whoever does the step again.
+fn attachment(work: &Work, device: &BlockDevice, to: &Placed) -> AttachmentId {
+    let name = format!("attachment-{}-{}-{}", device.id, to.host, work.running.attempt);
+    AttachmentId::derive(work.running.process.0, &name)
+}
+
+/// Ends the attachments of the server that are not recorded.
+async fn let_go(work: &Work, server: &Alive, devices: &[BlockDevice]) -> Result<(), StepError> {
+    for device in devices {
+        let (Some(volume), Some(attachment)) = (device.volume, device.attachment) else { continue };
+        let known = match work.house.volumes.find(volume, &server.request.project, true).await {
+            Ok(info) => info.attachments,
+            Err(PortError::Unavailable(reason)) => return Err(StepError::Again(reason)),
+            Err(_) => continue,
+        };
+        for other in known.iter().filter(|known| known.instance == Some(work.instance_id()) && known.id != attachment) {
+            disks::release(work, volume, other.id).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Ends what this process has attached.
+async fn let_all_go(work: &Work, devices: &[BlockDevice]) -> Result<(), StepError> {
+    for device in devices {
+        if let (Some(volume), Some(attachment)) = (device.volume, device.attachment) {
+            disks::release(work, volume, attachment).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,207 @@
+//! What the processes that move a server have in common: whose turn it is, what is where, and how disks travel.
+
+use std::sync::Arc;
+
+use chronova_events::envelope::Position;
+use chronova_events::ids::{ConsumerId, HostId, ProcessId, ProviderId};
+use chronova_events::instance::{Alive, FaultInfo, FlavorSnapshot, Moving, Placed};
+use chronova_hypervisor::driver::{Driver, DriverError, StopMode};
+use chronova_hypervisor::moves::DiskFile;
+
+use super::definition::{StepError, Work, settled};
+use super::guest;
+use crate::instance::moving::MoveCommand;
+use crate::instance::{InstanceAggregate, InstanceCommand};
+use crate::ledger::{CELL, LedgerAggregate, LedgerCommand};
+use crate::quota::{QuotaAggregate, QuotaCommand};
+
+/// A server and its move.
+pub(super) struct Subject {
+    pub(super) server: Alive,
+    pub(super) moving: Moving,
+}
+
+impl Subject {
+    /// Where it goes; `claim_host` chose it.
+    pub(super) fn target(&self) -> Result<&Placed, StepError> {
+        let none = || StepError::fatal(500, "The move has no destination.", "no host was chosen");
+        self.moving.target.as_ref().ok_or_else(none)
+    }
+
+    /// The server as it is to be, with this flavor.
+    pub(super) fn with(&self, flavor: &FlavorSnapshot) -> Alive {
+        let mut server = self.server.clone();
+        server.request.flavor = flavor.clone();
+        server
+    }
+}
+
+/// The server and its move, whoever has the turn; `None` where either is gone.
+pub(super) async fn subject(work: &Work) -> Result<Option<Subject>, StepError> {
+    let Some(server) = work.server().await? else { return Ok(None) };
+    let Some(moving) = server.moving.as_deref().cloned() else { return Ok(None) };
+    Ok(Some(Subject { server, moving }))
+}
+
+/// The same as long as it is this process's turn: a delete may have overtaken it, which makes it undo what it did.
+pub(super) async fn mine(work: &Work) -> Result<Subject, StepError> {
+    let overtaken = || StepError::fatal(409, "The move was overtaken by another request.", "");
+    let subject = subject(work).await?.ok_or_else(overtaken)?;
+    match is_mine(work, &subject.server) {
+        true => Ok(subject),
+        false => Err(overtaken()),
+    }
+}
+
+pub(super) fn is_mine(work: &Work, server: &Alive) -> bool {
+    server.ongoing.map(|ongoing| ongoing.process()) == Some(work.running.process)
+}
+
+/// What was asked of the server's volumes before is done; nothing new can be asked for meanwhile.
+pub(super) fn disks_at_rest(server: &Alive) -> Result<(), StepError> {
+    match server.disks.iter().any(|disk| disk.work.is_some()) {
+        true => Err(StepError::Again("a volume is still being attached or detached".to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// Records about the move; one that nobody waits for any more is no error.
+pub(super) async fn record(work: &Work, command: MoveCommand) -> Result<(), StepError> {
+    let command = InstanceCommand::Move(Box::new(command));
+    let gateway = &work.house.gateway;
+    settled(gateway.send::<InstanceAggregate>(&work.instance_id(), command, work.meta.clone()).await)
+}
+
+/// Records that must be taken: a refusal says that another request has overtaken this one.
+pub(super) async fn insist(work: &Work, command: MoveCommand) -> Result<Position, StepError> {
+    let command = InstanceCommand::Move(Box::new(command));
+    let gateway = &work.house.gateway;
+    Ok(gateway.send::<InstanceAggregate>(&work.instance_id(), command, work.meta.clone()).await?.position)
+}
+
+pub(super) fn fault(work: &Work) -> FaultInfo {
+    let failure = work.running.failure.as_ref().map(|failure| failure.fault.clone());
+    failure.unwrap_or_else(|| StepError::Again("called off".to_owned()).fault())
+}
+
+/// The host is the only one that can do this: no other will be tried in its place.
+pub(super) fn only_here(error: DriverError) -> StepError {
+    match StepError::from(error) {
+        StepError::Elsewhere(fault) => StepError::Fatal(fault),
+        other => other,
+    }
+}
+
+async fn ledger(work: &Work, command: LedgerCommand) -> Result<(), StepError> {
+    work.house.gateway.send::<LedgerAggregate>(&CELL, command, work.meta.clone()).await?;
+    Ok(())
+}
+
+pub(super) fn consumer(migration: ProcessId) -> ConsumerId {
+    ConsumerId::new(migration.to_string())
+}
+
+/// What the server holds goes to the migration, so that the server can claim its destination.
+pub(super) async fn set_aside(work: &Work, migration: ProcessId) -> Result<(), StepError> {
+    let server = ConsumerId::new(work.instance_id().to_string());
+    ledger(work, LedgerCommand::SetAside { server, migration: consumer(migration) }).await
+}
+
+/// What the migration holds goes back to the server, and its destination is given up.
+pub(super) async fn take_back(work: &Work, moving: &Moving) -> Result<(), StepError> {
+    let server = ConsumerId::new(work.instance_id().to_string());
+    let (migration, host) = (consumer(moving.migration), ProviderId(moving.source.host.0));
+    ledger(work, LedgerCommand::TakeBack { server, migration, host }).await
+}
+
+/// What the migration holds is free.
+pub(super) async fn release(work: &Work, migration: ProcessId) -> Result<(), StepError> {
+    ledger(work, LedgerCommand::Release { consumer: consumer(migration) }).await
+}
+
+/// The server counts as this flavor from now on.
+pub(super) async fn count(work: &Work, server: &Alive, flavor: &FlavorSnapshot) -> Result<(), StepError> {
+    let project = &server.request.project;
+    let settle = QuotaCommand::Settle {
+        project: project.clone(),
+        instance: work.instance_id(),
+        cores: flavor.vcpus,
+        memory_mib: flavor.memory_mib,
+    };
+    work.house.gateway.send::<QuotaAggregate>(project, settle, work.meta.clone()).await?;
+    Ok(())
+}
+
+/// The server's ports are at that host from now on.
+pub(super) async fn bind(work: &Work, at: &Placed) -> Result<(), StepError> {
+    let networks = &work.house.networks;
+    networks.rebind(work.instance_id(), Some(&at.hostname), &at.availability_zone, work.meta.clone()).await?;
+    Ok(())
+}
+
+/// Starts the guest at a host where it is defined. A host that does not answer is no obstacle: its guest is seen to be off.
+pub(super) async fn start_again(work: &Work, host: HostId, server: &Alive) -> Result<(), StepError> {
+    if !work.host_answers(host)? {
+        return Ok(());
+    }
+    guest::connect(work, host, server).await?;
+    match work.driver(host)?.start(work.instance_id()).await {
+        Ok(()) | Err(DriverError::NoSuchGuest(_) | DriverError::Unreachable(_)) => Ok(()),
+        Err(error) => Err(StepError::Again(error.to_string())),
+    }
+}
+
+/// Switches the guest off at a host, if there is anybody to ask.
+pub(super) async fn pull(work: &Work, host: HostId) -> Result<(), StepError> {
+    if !work.host_answers(host)? {
+        return Ok(());
+    }
+    match work.driver(host)?.stop(work.instance_id(), StopMode::Hard).await {
+        Ok(()) | Err(DriverError::NoSuchGuest(_) | DriverError::Unreachable(_)) => Ok(()),
+        Err(error) => Err(StepError::Again(error.to_string())),
+    }
+}
+
+/// The disks that make the guest, without what was set aside.
+pub(super) async fn disks(work: &Work, driver: &Arc<dyn Driver>) -> Result<Vec<DiskFile>, StepError> {
+    let all = driver.disk_files(work.instance_id()).await.map_err(only_here)?;
+    Ok(all.into_iter().filter(|disk| !disk.is_kept()).collect())
+}
+
+/// Sends a disk of the guest from one host to another, or to another name on the same one.
+pub(super) async fn send(
+    work: &Work,
+    from: &Arc<dyn Driver>,
+    disk: &DiskFile,
+    to: &Arc<dyn Driver>,
+    name: &DiskFile,
+) -> Result<(), StepError> {
+    let content = from.read_disk(work.instance_id(), disk).await.map_err(only_here)?;
+    to.receive_disk(work.instance_id(), name, content).await?;
+    Ok(())
+}
+
+/// Disks as they were before a move on the same host take their places again; what was not set aside stays.
+pub(super) async fn put_kept_back(work: &Work, host: HostId) -> Result<(), StepError> {
+    let driver = work.driver(host)?;
+    let again = |error: DriverError| StepError::Again(error.to_string());
+    let all = driver.disk_files(work.instance_id()).await.map_err(again)?;
+    for kept in all.iter().filter(|disk| disk.is_kept()) {
+        let content = driver.read_disk(work.instance_id(), kept).await.map_err(again)?;
+        driver.receive_disk(work.instance_id(), &kept.unkept(), content).await.map_err(again)?;
+    }
+    Ok(())
+}
+
+/// Removes what was set aside on the host.
+pub(super) async fn drop_kept(work: &Work, host: HostId) -> Result<(), StepError> {
+    if !work.host_answers(host)? {
+        return Ok(());
+    }
+    let driver = work.driver(host)?;
+    let again = |error: DriverError| StepError::Again(error.to_string());
+    for kept in driver.disk_files(work.instance_id()).await.map_err(again)?.iter().filter(|disk| disk.is_kept()) {
+        driver.remove_disk(work.instance_id(), kept).await.map_err(again)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! Brings a server back to where and what it was before a move.
+//!
+//! | step | does | undone by |
+//! |---|---|---|
+//! | `stop_target` | switches the guest off at its destination | starting it, if it ran |
+//! | `bind_network` | takes the ports back to the source | taking them to the destination |
+//! | `attach_volumes` | takes the volumes back to the source | taking them to the destination |
+//! | `start_source` | defines the guest there with what it has now, starts it, if it ran | switching it off |
+//!
+//! What cannot be undone comes last, when nothing can fail for good any more: the destination is cleared, its claim given
+//! back. On the same host there is no way back from `start_source`, whose disks are then those of before the move; it is
+//! tried until it succeeds.
+
+use chronova_events::process::{Outcome, Output};
+use chronova_hypervisor::driver::StopMode;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::definition::{Definition, Step, StepError, Work};
+use super::{guest, move_instance, moved_volumes, moving};
+use crate::instance::moving::MoveCommand;
+
+pub const DEFINITION: Definition = Definition {
+    name: "revert_resize",
+    steps: &[
+        Step {
+            name: "stop_target",
+            run: |work| stop_target(work).boxed(),
+            undo: Some(|work| start_target(work).boxed()),
+        },
+        Step { name: "bind_network", run: |work| bind_network(work).boxed(), undo: Some(|work| unbind(work).boxed()) },
+        Step {
+            name: "attach_volumes",
+            run: |work| attach_volumes(work).boxed(),
+            undo: Some(|work| reattach_volumes(work).boxed()),
+        },
+        Step {
+            name: "start_source",
+            run: |work| start_source(work).boxed(),
+            undo: Some(|work| stop_source(work).boxed()),
+        },
+    ],
+    undoes: true,
+    max_attempts: |_| 1,
+    conclude,
+};
+
+fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    async move {
+        let process = work.running.process;
+        let Some(subject) = moving::subject(work).await? else { return Ok(()) };
+        match outcome {
+            Outcome::Succeeded => {
+                // A delete that overtook it cleans up itself.
+                if !moving::is_mine(work, &subject.server) {
+                    return Ok(());
+                }
+                match subject.moving.stays() {
+                    true => {
+                        move_instance::restore(work, &subject, &subject.moving.old_flavor).await?;
+                        if subject.moving.was_active {
+                            moving::start_again(work, subject.moving.source.host, &subject.server).await?;
+                        }
+                        moving::drop_kept(work, subject.moving.source.host).await?;
+                    }
+                    false => guest::destroy(work, subject.target()?.host).await?,
+                }
+                moving::take_back(work, &subject.moving).await?;
+                moving::count(work, &subject.server, &subject.moving.old_flavor).await?;
+                moving::record(work, MoveCommand::RecordReverted { process }).await
+            }
+            Outcome::Failed => {
+                let fault = moving::fault(work);
+                moving::record(work, MoveCommand::RecordRevertFailed { process, fault }).await
+            }
+            Outcome::CalledOff => Ok(()),
+        }
+    }
+    .boxed()
+}
+
+async fn stop_target(work: &Work) -> Result<Output, StepError> {
+    let subject = moving::mine(work).await?;
+    moving::disks_at_rest(&subject.server)?;
+    let driver = work.driver(subject.target()?.host)?;
+    driver.stop(work.instance_id(), StopMode::Hard).await.map_err(moving::only_here)?;
+    Ok(Output::Nothing)
+}
+
+async fn start_target(work: &Work) -> Result<(), StepError> {
+    let Some(subject) = moving::subject(work).await? else { return Ok(()) };
+    match subject.moving.was_active && moving::is_mine(work, &subject.server) {
+        true => moving::start_again(work, subject.target()?.host, &subject.server).await,
+        false => Ok(()),
+    }
+}
+
+async fn bind_network(work: &Work) -> Result<Output, StepError> {
+    let subject = moving::mine(work).await?;
+    moving::bind(work, &subject.moving.source).await?;
+    Ok(Output::Nothing)
+}
+
+async fn unbind(work: &Work) -> Result<(), StepError> {
+    let Some(subject) = moving::subject(work).await? else { return Ok(()) };
+    moving::bind(work, subject.target()?).await
+}
+
+async fn attach_volumes(work: &Work) -> Result<Output, StepError> {
+    let subject = moving::mine(work).await?;
+    if !subject.moving.stays() {
+        moved_volumes::take(work, &subject.server, &subject.moving.source).await?;
+    }
+    Ok(Output::Nothing)
+}
+
+async fn reattach_volumes(work: &Work) -> Result<(), StepError> {
+    let Some(subject) = moving::subject(work).await? else { return Ok(()) };
+    match subject.moving.stays() {
+        true => Ok(()),
+        false => moved_volumes::take_back(work, &subject.server, subject.target()?).await,
+    }
+}
+
+async fn start_source(work: &Work) -> Result<Output, StepError> {
+    let subject = moving::mine(work).await?;
+    let host = subject.moving.source.host;
+    // On the same host the guest that is there is the one that is to be replaced; see `conclude`.
+    if subject.moving.stays() {
+        return Ok(Output::Nothing);
+    }
+    guest::connect(work, host, &subject.server).await?;
+    let was = subject.with(&subject.moving.old_flavor);
+    match guest::install(work, host, &was, subject.moving.was_active).await {
+        // No other host has its disks as they were.
+        Err(StepError::Elsewhere(fault)) => Err(StepError::Fatal(fault)),
+        other => other.map(|()| Output::Nothing),
+    }
+}
+
+async fn stop_source(work: &Work) -> Result<(), StepError> {
+    let Some(subject) = moving::subject(work).await? else { return Ok(()) };
+    match subject.moving.stays() {
+        true => Ok(()),
+        false => moving::pull(work, subject.moving.source.host).await,
+    }
+}

@@ -1,0 +1,275 @@
+//! A server that goes to another host or another flavor: asked for, carried out, and then confirmed or reverted.
+//!
+//! Until it is confirmed the source is kept, so that everything can be as it was.
+
+use serde::{Deserialize, Serialize};
+
+use super::ongoing::Ongoing;
+use super::payloads::{DiskConfig, FaultInfo, FlavorSnapshot, Placed, Power};
+use super::state::{Alive, Phase};
+use crate::envelope::Timestamp;
+use crate::ids::{HostId, ProcessId};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MoveKind {
+    /// To another flavor; to another host, where the same one is not allowed or has no room.
+    Resize,
+    /// To another host, switched off on the way.
+    Migrate,
+}
+
+/// How far a move has come; the API shows it as `task_state` and as the status of the migration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum MoveStage {
+    Preparing,
+    Migrating,
+    Migrated,
+    Finishing,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MoveRequested {
+    /// The process that carries it out; also the migration's id.
+    pub process: ProcessId,
+    pub kind: MoveKind,
+    pub source: Placed,
+    pub old_flavor: FlavorSnapshot,
+    pub new_flavor: FlavorSnapshot,
+    /// The host that it has to be, if the filters let it (2.56).
+    pub host: Option<String>,
+    pub disk_config: Option<DiskConfig>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MoveTargeted {
+    pub process: ProcessId,
+    pub target: Placed,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MoveUntargeted {
+    pub process: ProcessId,
+    pub host: HostId,
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MoveAdvanced {
+    pub process: ProcessId,
+    pub stage: MoveStage,
+}
+
+/// The server is at its destination, and waits to be confirmed or reverted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Resized {
+    pub process: ProcessId,
+    pub placed: Placed,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MoveFailed {
+    pub process: ProcessId,
+    pub fault: FaultInfo,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConfirmRequested {
+    pub process: ProcessId,
+    pub migration: ProcessId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResizeConfirmed {
+    pub process: ProcessId,
+    pub migration: ProcessId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RevertRequested {
+    pub process: ProcessId,
+    pub migration: ProcessId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResizeReverted {
+    pub process: ProcessId,
+    pub migration: ProcessId,
+    pub placed: Placed,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RevertFailed {
+    pub process: ProcessId,
+    pub migration: ProcessId,
+    pub fault: FaultInfo,
+}
+
+/// A move that is under way, or that is done and neither confirmed nor reverted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Moving {
+    pub migration: ProcessId,
+    pub kind: MoveKind,
+    pub stage: MoveStage,
+    /// Whether the server was active: it is started at its destination, and again where it is reverted to.
+    pub was_active: bool,
+    pub source: Placed,
+    pub target: Option<Placed>,
+    pub old_flavor: FlavorSnapshot,
+    pub new_flavor: FlavorSnapshot,
+    pub host: Option<String>,
+}
+
+impl Moving {
+    pub(super) fn begin(requested: &MoveRequested, was_active: bool) -> Self {
+        Self {
+            migration: requested.process,
+            kind: requested.kind,
+            stage: MoveStage::Preparing,
+            was_active,
+            source: requested.source.clone(),
+            target: None,
+            old_flavor: requested.old_flavor.clone(),
+            new_flavor: requested.new_flavor.clone(),
+            host: requested.host.clone(),
+        }
+    }
+
+    /// Whether source and destination are one host.
+    pub fn stays(&self) -> bool {
+        self.target.as_ref().is_some_and(|target| target.host == self.source.host)
+    }
+
+    /// Whether the host has something of the server because of the move.
+    pub fn concerns(&self, host: HostId) -> bool {
+        self.source.host == host || self.target.as_ref().is_some_and(|target| target.host == host)
+    }
+}
+
+/// Takes what an event says about a move into its server.
+pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Timestamp) {
+    use super::InstanceEvent as E;
+    match event {
+        E::MoveRequested(requested) => {
+            let was_active = matches!(server.phase, Phase::Active { .. });
+            server.moving = Some(Box::new(Moving::begin(requested, was_active)));
+            server.ongoing = Some(Ongoing::Move { process: requested.process });
+            if let Some(disk_config) = requested.disk_config {
+                server.request.disk_config = disk_config;
+            }
+        }
+        E::MoveTargeted(targeted) => aim(server, Some(targeted.target.clone())),
+        E::MoveUntargeted(_) => aim(server, None),
+        E::MoveAdvanced(advanced) => {
+            if let Some(moving) = &mut server.moving {
+                moving.stage = advanced.stage;
+            }
+        }
+        E::Resized(resized) => arrive(server, resized, at),
+        E::MoveFailed(failed) => {
+            let turn = server.ongoing.is_some_and(|ongoing| ongoing.process() == failed.process);
+            server.finish(failed.process);
+            server.fault = Some((failed.fault.clone(), at));
+            let moving = server.moving.take();
+            if turn && matches!(server.phase, Phase::Active { .. } | Phase::Stopped { .. }) {
+                rest(server, moving.is_some_and(|moving| moving.was_active));
+            }
+        }
+        E::ConfirmRequested(requested) => server.ongoing = Some(Ongoing::Confirm { process: requested.process }),
+        E::ResizeConfirmed(confirmed) => {
+            server.finish(confirmed.process);
+            server.moving = None;
+            if let Phase::Resized { power, .. } = server.phase {
+                server.phase = match power {
+                    Power::Shutdown | Power::Crashed => Phase::Stopped { power },
+                    _ => Phase::Active { power },
+                };
+            }
+        }
+        E::RevertRequested(requested) => server.ongoing = Some(Ongoing::Revert { process: requested.process }),
+        E::ResizeReverted(reverted) => {
+            server.finish(reverted.process);
+            server.placement = Some(reverted.placed.clone());
+            if let Some(moving) = server.moving.take() {
+                server.request.flavor = moving.old_flavor;
+                rest(server, moving.was_active);
+            }
+        }
+        E::RevertFailed(failed) => {
+            server.finish(failed.process);
+            server.fault = Some((failed.fault.clone(), at));
+        }
+        _ => {}
+    }
+}
+
+fn aim(server: &mut Alive, at: Option<Placed>) {
+    if let Some(moving) = &mut server.moving {
+        moving.target = at;
+    }
+}
+
+fn arrive(server: &mut Alive, resized: &Resized, at: Timestamp) {
+    server.finish(resized.process);
+    server.placement = Some(resized.placed.clone());
+    server.launched_at = Some(at);
+    if let Some(moving) = &server.moving {
+        server.request.flavor = moving.new_flavor.clone();
+        let power = if moving.was_active { Power::Running } else { Power::Shutdown };
+        server.phase = Phase::Resized { power, since: at };
+    }
+}
+
+/// As it was before a move.
+fn rest(server: &mut Alive, active: bool) {
+    server.phase = match active {
+        true => Phase::Active { power: Power::Running },
+        false => Phase::Stopped { power: Power::Shutdown },
+    };
+}
+
+/// One example of each.
+pub(super) fn samples() -> Vec<super::InstanceEvent> {
+    let uuid = uuid::Uuid::from_u128;
+    let (process, migration) = (ProcessId(uuid(2)), ProcessId(uuid(8)));
+    let fault = FaultInfo { code: 500, message: "No valid host was found.".into(), details: "0 of 3 hosts".into() };
+    let placed = |n: u128, hostname: &str| Placed {
+        process: ProcessId(uuid(2)),
+        host: HostId(uuid(n)),
+        hostname: hostname.into(),
+        attempt: 1,
+        availability_zone: "nova".into(),
+    };
+    let flavor = |id: &str, memory_mib| FlavorSnapshot {
+        id: crate::ids::FlavorId::new(id),
+        name: format!("m1.{id}"),
+        vcpus: 1,
+        memory_mib,
+        root_gib: 1,
+        ephemeral_gib: 0,
+        swap_mib: 0,
+        extra_specs: vec![],
+    };
+    let requested = MoveRequested {
+        process,
+        kind: MoveKind::Resize,
+        source: placed(5, "h1"),
+        old_flavor: flavor("1", 512),
+        new_flavor: flavor("2", 1024),
+        host: Some("h2".into()),
+        disk_config: Some(DiskConfig::Manual),
+    };
+    vec![
+        requested.clone().into(),
+        MoveRequested { kind: MoveKind::Migrate, host: None, disk_config: None, ..requested }.into(),
+        MoveTargeted { process, target: placed(6, "h2") }.into(),
+        MoveUntargeted { process, host: HostId(uuid(6)), reason: "disk full".into() }.into(),
+        MoveAdvanced { process, stage: MoveStage::Migrating }.into(),
+        Resized { process, placed: placed(6, "h2") }.into(),
+        MoveFailed { process, fault: fault.clone() }.into(),
+        ConfirmRequested { process, migration }.into(),
+        ResizeConfirmed { process, migration }.into(),
+        RevertRequested { process, migration }.into(),
+        ResizeReverted { process, migration, placed: placed(5, "h1") }.into(),
+        RevertFailed { process, migration, fault }.into(),
+    ]
+}

@@ -1,0 +1,84 @@
+//! Guests that come from another machine and go to one.
+//!
+//! A disk without a domain is a leftover (`leaks`) until the guest is installed over it, as on a real host.
+
+use chronova_events::ids::InstanceId;
+
+use super::Machine;
+use crate::driver::{DriverError, DriverResult};
+use crate::guest::GuestSpec;
+use crate::moves::DiskFile;
+use crate::sim::journal::Change;
+
+/// What a simulated disk holds.
+pub(in crate::sim) const CONTENT: &[u8] = b"simulated disk";
+
+impl Machine {
+    pub(in crate::sim) fn disk_files(&self, instance: InstanceId) -> Vec<DiskFile> {
+        let file = |suffix: &str, gib: u64| DiskFile {
+            suffix: suffix.to_owned(),
+            size: CONTENT.len() as u64,
+            capacity: gib << 30,
+        };
+        let mut disks = Vec::new();
+        if let Some(guest) = self.guests.get(&instance) {
+            disks.push(file("_disk", guest.disk_gib));
+        } else if self.leaks.contains(&instance) {
+            disks.push(file("_disk", 0));
+        }
+        if self.kept.contains(&instance) {
+            disks.push(file("_kept_disk", 0));
+        }
+        disks
+    }
+
+    pub(in crate::sim) fn require_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<()> {
+        match self.disk_files(instance).iter().any(|known| known.suffix == disk.suffix) {
+            true => Ok(()),
+            false => Err(failed("read_disk", "there is no such disk")),
+        }
+    }
+
+    pub(in crate::sim) fn take_disk(&mut self, instance: InstanceId, disk: &DiskFile) -> DriverResult<()> {
+        match (disk.is_kept(), self.guests.get(&instance)) {
+            (true, _) => self.change(&Change::Keep(instance)),
+            (false, Some(guest)) if guest.is_on() => Err(failed("receive_disk", "the guest runs")),
+            (false, Some(_)) => Ok(()),
+            (false, None) => self.change(&Change::Leak(instance)),
+        }
+    }
+
+    pub(in crate::sim) fn remove_disk(&mut self, instance: InstanceId, disk: &DiskFile) -> DriverResult<()> {
+        match disk.is_kept() && self.kept.contains(&instance) {
+            true => self.change(&Change::Unkeep(instance)),
+            false => Ok(()),
+        }
+    }
+
+    pub(in crate::sim) fn install(&mut self, spec: &GuestSpec, on: bool) -> DriverResult<()> {
+        let instance = spec.instance;
+        let known = self.guests.get(&instance);
+        if known.is_some_and(|guest| on && guest.is_on()) {
+            return Ok(());
+        }
+        if known.is_some_and(super::SimGuest::is_on) {
+            return Err(failed("install", "the guest runs"));
+        }
+        let fresh = known.is_none();
+        if fresh {
+            self.require_surroundings(spec)?;
+            if !self.leaks.contains(&instance) {
+                return Err(failed("install", "its disks are not on this host"));
+            }
+        }
+        self.define(spec)?;
+        if fresh {
+            self.change(&Change::Tidy(instance))?;
+        }
+        if on { self.start(instance) } else { Ok(()) }
+    }
+}
+
+fn failed(call: &'static str, message: &str) -> DriverError {
+    DriverError::Failed { call, message: message.to_owned() }
+}

@@ -1,0 +1,183 @@
+//! Every move of every server: what `os-migrations` shows.
+//!
+//! The process that moves a server is its migration. Numbers count from 1 in the order of the log.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chronova_events::envelope::{Cause, Recorded, Timestamp};
+use chronova_events::ids::{FlavorId, HostId, InstanceId, ProcessId, ProjectId, UserId};
+use chronova_events::instance::{InstanceEvent, MoveKind, MoveStage, Placed};
+use chronova_events::registry::{Event, NounEvent};
+use serde::{Deserialize, Serialize};
+
+use crate::Projection;
+
+/// How a migration stands, in Nova's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MigrationStatus {
+    PreMigrating,
+    Migrating,
+    PostMigrating,
+    Finished,
+    Confirming,
+    Confirmed,
+    Reverting,
+    Reverted,
+    Error,
+}
+
+impl MigrationStatus {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::PreMigrating => "pre-migrating",
+            Self::Migrating => "migrating",
+            Self::PostMigrating => "post-migrating",
+            Self::Finished => "finished",
+            Self::Confirming => "confirming",
+            Self::Confirmed => "confirmed",
+            Self::Reverting => "reverting",
+            Self::Reverted => "reverted",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// One end of a migration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    pub host: HostId,
+    pub hostname: String,
+}
+
+impl From<&Placed> for End {
+    fn from(placed: &Placed) -> Self {
+        Self { host: placed.host, hostname: placed.hostname.clone() }
+    }
+}
+
+/// One migration.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Migration {
+    pub number: u64,
+    pub id: ProcessId,
+    pub instance: InstanceId,
+    pub kind: MoveKind,
+    pub old_flavor: FlavorId,
+    pub new_flavor: FlavorId,
+    pub source: End,
+    pub target: Option<End>,
+    pub status: MigrationStatus,
+    /// Who asked; nobody, where the control plane did.
+    pub user: Option<UserId>,
+    pub project: Option<ProjectId>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+impl Migration {
+    /// `resize`, `migration`.
+    pub fn kind_word(&self) -> &'static str {
+        match self.kind {
+            MoveKind::Resize => "resize",
+            MoveKind::Migrate => "migration",
+        }
+    }
+}
+
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub struct Migrations {
+    /// By number, less one.
+    all: Vec<Arc<Migration>>,
+    /// The last one of each server.
+    newest: BTreeMap<InstanceId, usize>,
+}
+
+impl Migrations {
+    /// Newest first.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Migration>> {
+        self.all.iter().rev()
+    }
+
+    fn begin(&mut self, instance: InstanceId, recorded: &Recorded, event: &InstanceEvent) {
+        let InstanceEvent::MoveRequested(asked) = event else { return };
+        let (user, project) = match &recorded.meta.cause {
+            Cause::User { user, project, .. } => (Some(user.clone()), project.clone()),
+            Cause::Process { .. } | Cause::System { .. } => (None, None),
+        };
+        self.newest.insert(instance, self.all.len());
+        self.all.push(Arc::new(Migration {
+            number: self.all.len() as u64 + 1,
+            id: asked.process,
+            instance,
+            kind: asked.kind,
+            old_flavor: asked.old_flavor.id.clone(),
+            new_flavor: asked.new_flavor.id.clone(),
+            source: End::from(&asked.source),
+            target: None,
+            status: MigrationStatus::PreMigrating,
+            user,
+            project,
+            created_at: recorded.recorded_at,
+            updated_at: recorded.recorded_at,
+        }));
+    }
+}
+
+impl Projection for Migrations {
+    const NAME: &'static str = "migrations";
+    const VERSION: u32 = 1;
+    const NOUNS: &'static [&'static str] = &["instance"];
+
+    fn apply(&mut self, recorded: &Recorded, event: &Event) {
+        let Some(event) = InstanceEvent::of(event) else { return };
+        let Ok(instance) = recorded.stream.key().parse::<InstanceId>() else { return };
+        if let InstanceEvent::MoveRequested(_) = event {
+            return self.begin(instance, recorded, event);
+        }
+        let Some(row) = self.newest.get(&instance).and_then(|at| self.all.get_mut(*at)) else { return };
+        let Some(change) = change(row.status, event) else { return };
+        let row = Arc::make_mut(row);
+        row.updated_at = recorded.recorded_at;
+        match change {
+            Change::Status(status) => row.status = status,
+            Change::Target(target) => row.target = target,
+        }
+    }
+
+    fn weight(&self) -> u64 {
+        self.all.len() as u64 * 512
+    }
+}
+
+enum Change {
+    Status(MigrationStatus),
+    Target(Option<End>),
+}
+
+fn change(now: MigrationStatus, event: &InstanceEvent) -> Option<Change> {
+    use MigrationStatus as Now;
+    Some(Change::Status(match event {
+        InstanceEvent::MoveTargeted(targeted) => return Some(Change::Target(Some(End::from(&targeted.target)))),
+        InstanceEvent::MoveUntargeted(_) => return Some(Change::Target(None)),
+        InstanceEvent::MoveAdvanced(advanced) => match advanced.stage {
+            MoveStage::Preparing => Now::PreMigrating,
+            MoveStage::Migrating => Now::Migrating,
+            MoveStage::Migrated | MoveStage::Finishing => Now::PostMigrating,
+        },
+        // One that could not be reverted can be confirmed, or reverted later.
+        InstanceEvent::Resized(_) | InstanceEvent::RevertFailed(_) => Now::Finished,
+        InstanceEvent::MoveFailed(_) => Now::Error,
+        InstanceEvent::ConfirmRequested(_) => Now::Confirming,
+        InstanceEvent::ResizeConfirmed(_) => Now::Confirmed,
+        InstanceEvent::RevertRequested(_) => Now::Reverting,
+        InstanceEvent::ResizeReverted(_) => Now::Reverted,
+        // As Nova has it: the end of a server confirms what was moved.
+        InstanceEvent::Deleted(_) => match now {
+            Now::Finished | Now::Confirming => Now::Confirmed,
+            Now::PreMigrating | Now::Migrating | Now::PostMigrating | Now::Reverting => Now::Error,
+            Now::Confirmed | Now::Reverted | Now::Error => return None,
+        },
+        _ => return None,
+    }))
+}

@@ -1,0 +1,204 @@
+//! Resize and cold migration through the API, their refusals, and the list of migrations.
+
+use chronova_tests::compute_api::{ADMIN, Api};
+use serde_json::{Value, json};
+
+const USER: &str = "alice:web";
+
+struct Moved {
+    api: Api,
+    id: String,
+}
+
+impl Moved {
+    async fn server() -> Self {
+        let api = Api::start().await;
+        api.flavor("2", 1024, 2).await;
+        let id = api.server(USER, Api::wish("web")).await;
+        Self { api, id }
+    }
+
+    async fn act(&self, version: &str, token: &str, body: Value) -> (u16, String) {
+        let path = format!("/servers/{}/action", self.id);
+        let answer = self.api.call("POST", &path, version, token, Some(body)).await;
+        (answer.status, answer.message().to_owned())
+    }
+
+    async fn done(&self, body: Value, status: u16) {
+        let (seen, message) = self.act("2.1", USER, body.clone()).await;
+        assert_eq!(seen, status, "{body}: {message}");
+        self.api.life.settled().await;
+    }
+
+    async fn shown(&self) -> Value {
+        self.api.get(&format!("/servers/{}", self.id), "2.46").await["server"].take()
+    }
+
+    async fn refused(&self, body: Value) -> (u16, String) {
+        self.act("2.1", USER, body).await
+    }
+
+    async fn usages(&self) -> (Value, Value) {
+        let limits = self.api.call("GET", "/limits", "2.1", USER, None).await.body;
+        let used = &limits["limits"]["absolute"];
+        (used["totalCoresUsed"].clone(), used["totalRAMUsed"].clone())
+    }
+}
+
+fn resize(flavor: &str) -> Value {
+    json!({"resize": {"flavorRef": flavor}})
+}
+
+#[actix_rt::test]
+async fn a_resize_is_confirmed_and_another_reverted() {
+    let moved = Moved::server().await;
+    let home = moved.shown().await["OS-EXT-SRV-ATTR:host"].clone();
+    moved.done(resize("2"), 202).await;
+    let shown = moved.shown().await;
+    assert_eq!((&shown["status"], &shown["OS-EXT-STS:vm_state"]), (&json!("VERIFY_RESIZE"), &json!("resized")));
+    assert_eq!(shown["flavor"]["id"], "2");
+    let away = shown["OS-EXT-SRV-ATTR:host"].clone();
+    assert_ne!(away, home);
+    assert_eq!(moved.usages().await, (json!(1), json!(1024)));
+    let words = format!("Cannot 'resize' instance {} while it is in vm_state resized", moved.id);
+    assert_eq!(moved.refused(resize("1")).await, (409, words));
+    moved.done(json!({"confirmResize": null}), 204).await;
+    let shown = moved.shown().await;
+    assert_eq!((&shown["status"], &shown["OS-EXT-SRV-ATTR:host"]), (&json!("ACTIVE"), &away));
+
+    // Back in flavor and place; the disk is no smaller for it.
+    moved.api.flavor("3", 2048, 2).await;
+    moved.done(resize("3"), 202).await;
+    assert_eq!(moved.usages().await.1, json!(2048));
+    moved.done(json!({"revertResize": null}), 202).await;
+    let shown = moved.shown().await;
+    assert_eq!((&shown["status"], &shown["flavor"]["id"]), (&json!("ACTIVE"), &json!("2")));
+    assert_eq!(shown["OS-EXT-SRV-ATTR:host"], away);
+    assert_eq!(moved.usages().await.1, json!(1024));
+
+    let actions = moved.api.get(&format!("/servers/{}/os-instance-actions", moved.id), "2.58").await;
+    let names: Vec<&Value> =
+        actions["instanceActions"].as_array().unwrap().iter().map(|action| &action["action"]).collect();
+    assert_eq!(names, ["revertResize", "resize", "confirmResize", "resize", "create"]);
+    let request = actions["instanceActions"][3]["request_id"].as_str().unwrap();
+    let path = format!("/servers/{}/os-instance-actions/{request}", moved.id);
+    let events = moved.api.get(&path, "2.84").await["instanceAction"]["events"].take();
+    let events: Vec<&Value> = events.as_array().unwrap().iter().map(|event| &event["event"]).collect();
+    assert!(
+        events.contains(&&json!("copy_disks")) && events.contains(&&json!("compute_resize_instance")),
+        "{events:?}"
+    );
+    let (id, world) = (moved.id.clone(), moved.api);
+    let deleted = world.call("DELETE", &format!("/servers/{id}"), "2.1", USER, None).await;
+    assert_eq!(deleted.status, 204);
+    world.life.settled().await;
+    let world = {
+        world.life.stop().await;
+        world.world
+    };
+    world.check().await;
+    assert!(world.fleet.whereabouts().is_empty());
+}
+
+#[actix_rt::test]
+async fn what_a_resize_is_refused_for() {
+    let moved = Moved::server().await;
+    let refused = moved.refused(resize("1")).await;
+    assert_eq!(refused, (400, "When resizing, instances must change flavor!".to_owned()));
+    assert_eq!(moved.refused(resize("nope")).await, (400, "Flavor nope could not be found.".to_owned()));
+    moved.api.flavor("zero", 512, 0).await;
+    let words = "Server disk was unable to be resized because: Resize to zero disk flavor is not allowed.";
+    assert_eq!(moved.refused(resize("zero")).await, (400, words.to_owned()));
+    let words = "Instance has not been resized.";
+    let not_moved = format!("Cannot 'confirmResize' instance {} while it is in vm_state active", moved.id);
+    assert_eq!(moved.refused(json!({"confirmResize": null})).await, (409, not_moved), "not {words}");
+    moved.api.flavor("huge", 60_000, 1).await;
+    let (status, message) = moved.refused(resize("huge")).await;
+    assert_eq!(status, 403);
+    assert_eq!(message, "Quota exceeded for ram: Requested 59488, but already used 512 of 51200 ram");
+    assert_eq!(moved.refused(json!({"resize": {}})).await.0, 400);
+
+    // No smaller disk, and nothing is left of the attempt.
+    moved.done(resize("2"), 202).await;
+    moved.done(json!({"confirmResize": null}), 204).await;
+    moved.done(resize("1"), 202).await;
+    let shown = moved.shown().await;
+    assert_eq!((&shown["status"], &shown["flavor"]["id"]), (&json!("ACTIVE"), &json!("2")));
+    let newest = moved.api.get("/os-migrations", "2.80").await["migrations"][0].take();
+    assert_eq!(newest["status"], "error");
+    let world = {
+        moved.api.life.stop().await;
+        moved.api.world
+    };
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn a_cold_migration_goes_where_it_is_told() {
+    let moved = Moved::server().await;
+    let migrate = |host: Option<&Value>| match host {
+        Some(host) => json!({"migrate": {"host": host}}),
+        None => json!({"migrate": null}),
+    };
+    let (status, _) = moved.act("2.56", USER, migrate(None)).await;
+    assert_eq!(status, 403, "an administrator's business");
+    let home = moved.shown().await["OS-EXT-SRV-ATTR:host"].clone();
+    let same = moved.act("2.56", ADMIN, migrate(Some(&home))).await;
+    assert_eq!(same, (400, "Cannot migrate to the host where the server exists.".to_owned()));
+    let unknown = moved.act("2.56", ADMIN, migrate(Some(&json!("nowhere")))).await;
+    assert_eq!(unknown, (400, "Compute host nowhere could not be found.".to_owned()));
+    let hosts: Vec<Value> = moved.api.get("/os-services?binary=nova-compute", "2.1").await["services"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|service| service["host"].clone())
+        .collect();
+    let other = hosts.iter().find(|host| **host != home).unwrap();
+    moved.done(json!({"os-stop": null}), 202).await;
+    assert_eq!(moved.act("2.56", ADMIN, migrate(Some(other))).await.0, 202);
+    moved.api.life.settled().await;
+    let shown = moved.shown().await;
+    assert_eq!((&shown["status"], &shown["OS-EXT-SRV-ATTR:host"]), (&json!("VERIFY_RESIZE"), other));
+    assert_eq!(shown["OS-EXT-STS:power_state"], 4, "a stopped server stays stopped");
+
+    // The list of migrations, and what each version shows of it.
+    let list = moved.api.get("/os-migrations", "2.80").await["migrations"].take();
+    let row = &list[0];
+    assert_eq!(
+        (&row["id"], &row["status"], &row["migration_type"]),
+        (&json!(1), &json!("finished"), &json!("migration"))
+    );
+    assert_eq!((&row["source_compute"], &row["dest_compute"]), (&home, other));
+    assert_eq!((&row["user_id"], &row["project_id"]), (&json!("admin"), &json!("admin")));
+    assert_eq!(row["instance_uuid"], json!(moved.id));
+    let keys = |version: &'static str| {
+        let (api, id) = (&moved.api, &moved.id);
+        async move {
+            let path = format!("/os-migrations?instance_uuid={id}");
+            let list = api.get(&path, version).await["migrations"].take();
+            list[0].as_object().unwrap().keys().cloned().collect::<Vec<String>>()
+        }
+    };
+    let has = |keys: &[String], name: &str| keys.iter().any(|key| key == name);
+    let (oldest, typed, named) = (keys("2.1").await, keys("2.23").await, keys("2.59").await);
+    assert!(!has(&oldest, "migration_type") && has(&typed, "migration_type"));
+    assert!(!has(&typed, "uuid") && has(&named, "uuid") && !has(&named, "user_id"));
+    let empty = |query: &'static str| {
+        let api = &moved.api;
+        async move { api.get(&format!("/os-migrations?{query}"), "2.80").await["migrations"] == json!([]) }
+    };
+    assert!(empty("status=error").await && empty("migration_type=resize").await && empty("host=nowhere").await);
+    assert!(empty("user_id=bob").await && empty("changes-before=2001-01-01").await && empty("hidden=1").await);
+    assert!(!empty("status=finished").await && !empty("user_id=admin").await);
+    let page = moved.api.get("/os-migrations?limit=1", "2.59").await;
+    assert!(page["migrations_links"][0]["href"].as_str().unwrap().contains("marker="), "{page}");
+    let bad = moved.api.call("GET", "/os-migrations?marker=x", "2.59", ADMIN, None).await;
+    assert_eq!(bad.status, 400);
+
+    // Only live migrations are a server's.
+    let path = format!("/servers/{}/migrations", moved.id);
+    assert_eq!(moved.api.get(&path, "2.23").await["migrations"], json!([]));
+    assert_eq!(moved.api.call("GET", &format!("{path}/1"), "2.23", ADMIN, None).await.status, 404);
+    moved.done(json!({"confirmResize": null}), 204).await;
+    assert_eq!(moved.shown().await["status"], "SHUTOFF");
+}
