@@ -84,6 +84,7 @@ configuration! {
     oslo_policy: api::OsloPolicy,
     cors: api::Cors,
     oslo_middleware: api::OsloMiddleware,
+    wsgi: api::Wsgi,
     quota: api::Quota,
     vnc: libvirt::Vnc,
     consoleauth: libvirt::ConsoleAuth,
