@@ -4,8 +4,8 @@
 
 use chronova_actors::process::{
     attach_interface, attach_volume, build_instance, change_password, confirm_resize, crash_dump, delete_instance,
-    detach_interface, detach_volume, move_instance, offload, power, rebuild, rescue, restore, revert_resize, shelve,
-    snapshot, soft_delete, swap_volume, unrescue, unshelve,
+    detach_interface, detach_volume, live_migrate, move_instance, offload, power, rebuild, rescue, restore,
+    revert_resize, shelve, snapshot, soft_delete, swap_volume, unrescue, unshelve,
 };
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::{PowerAction, Rotation};
@@ -623,6 +623,28 @@ async fn delete_during_a_resize_is_proven() {
         .boxed_local()
     };
     let half_asked: &[&str] = &["VERIFY_RESIZE"];
+    let definition = &delete_instance::DEFINITION;
+    prove(&Case { definition, failed: "DELETED", half_asked, ..case(built, ask, "ACTIVE", "DELETED") }).await;
+}
+
+#[actix_rt::test]
+async fn live_migration_is_proven() {
+    let ask: Ask = |life, id| life.live_migrate(id).boxed_local();
+    let definition = &live_migrate::DEFINITION;
+    prove(&Case { definition, ..case(built, ask, "ACTIVE", "ACTIVE") }).await;
+    prove(&Case { definition, ..case(paused, ask, "PAUSED", "PAUSED") }).await;
+}
+
+#[actix_rt::test]
+async fn delete_during_a_live_migration_is_proven() {
+    let ask: Ask = |life, id| {
+        async move {
+            life.live_migrate(id).await?;
+            life.delete(id).await
+        }
+        .boxed_local()
+    };
+    let half_asked: &[&str] = &["ACTIVE"];
     let definition = &delete_instance::DEFINITION;
     prove(&Case { definition, failed: "DELETED", half_asked, ..case(built, ask, "ACTIVE", "DELETED") }).await;
 }

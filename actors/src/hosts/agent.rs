@@ -90,6 +90,7 @@ impl Agent {
             tracing::error!(host = %found.hostname, error, "the host cannot be registered; trying again");
             return;
         }
+        self.see_storage(found.host).await;
         self.missed = 0;
         self.connected = true;
         self.beat_once().await;
@@ -137,6 +138,14 @@ impl Agent {
         let reported = |name: &String| known.is_some_and(|host| host.capabilities.traits.contains(name));
         let of_driver = |name: &String| name.starts_with("COMPUTE_") && name != placement::DISABLED;
         shown.into_iter().filter(|name| !found.traits.contains(name) && (reported(name) || of_driver(name))).collect()
+    }
+
+    /// Leaves the host's mark on its storage, and looks whose marks are there.
+    async fn see_storage(&self, host: HostId) {
+        match self.driver.sharers().await {
+            Ok(sharers) => self.house.fleet.note_sharers(host, sharers),
+            Err(error) => tracing::warn!(%host, %error, "who shares the host's storage is not known"),
+        }
     }
 
     async fn mourn(&mut self, reason: &str) {

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::live::Live;
 use super::payloads::{DiskConfig, FaultInfo, FlavorSnapshot, Placed, Power};
 use super::state::{Alive, Ongoing, Phase};
 use crate::envelope::Timestamp;
@@ -15,6 +16,8 @@ pub enum MoveKind {
     Resize,
     /// To another host, switched off on the way.
     Migrate,
+    /// To another host while its guest runs.
+    Live,
 }
 
 /// How far a move has come; the API shows it as `task_state` and as the status of the migration.
@@ -116,6 +119,8 @@ pub struct Moving {
     pub old_flavor: FlavorSnapshot,
     pub new_flavor: FlavorSnapshot,
     pub host: Option<String>,
+    /// What is more to be known of one whose guest runs.
+    pub live: Option<Live>,
 }
 
 impl Moving {
@@ -130,6 +135,7 @@ impl Moving {
             old_flavor: requested.old_flavor.clone(),
             new_flavor: requested.new_flavor.clone(),
             host: requested.host.clone(),
+            live: None,
         }
     }
 

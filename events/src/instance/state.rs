@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::InstanceEvent;
 use super::block::{self, Disk};
 use super::imaging::WorkStage;
+use super::live;
 use super::moving::{self, Moving};
 use super::operator::DeclaredState;
 use super::payloads::{
@@ -247,6 +248,7 @@ impl Alive {
         self.updated_at = at;
         block::evolve(&mut self.disks, event);
         moving::evolve(self, event, at);
+        live::evolve(self, event, at);
         match event {
             InstanceEvent::Placed(placed) => {
                 self.placement = Some(placed.clone());
@@ -431,6 +433,13 @@ impl Alive {
             | InstanceEvent::CrashDumpRequested(_)
             | InstanceEvent::ConfirmRequested(_)
             | InstanceEvent::Deleted(_)
+            | InstanceEvent::LiveAbortRequested(_)
+            | InstanceEvent::LiveCompletionForced(_)
+            | InstanceEvent::LiveMoveAborted(_)
+            | InstanceEvent::LiveMoveAdvanced(_)
+            | InstanceEvent::LiveMoveProgressed(_)
+            | InstanceEvent::LiveMoveRequested(_)
+            | InstanceEvent::LiveMoved(_)
             | InstanceEvent::MoveAdvanced(_)
             | InstanceEvent::MoveFailed(_)
             | InstanceEvent::MoveRequested(_)

@@ -149,6 +149,11 @@ impl Link {
         }
     }
 
+    /// With credentials.
+    pub(super) fn uri(&self) -> &str {
+        &self.uri
+    }
+
     pub(super) fn state(&self) -> State {
         self.state.borrow().clone()
     }

@@ -12,6 +12,7 @@
 //! | `domain` | the guest's life |
 //! | `volumes` | the volume service's volumes |
 //! | `snapshot` | copies of a guest's disk |
+//! | `live`, `migration` | running guests to other hosts |
 //! | `moves` | disks read and written, domains defined over disks that exist |
 //! | `saved` | a guest that stands still, in memory or on the disk |
 //! | `nics` | interfaces of a guest that exists already |
@@ -31,6 +32,8 @@ mod events;
 mod gates;
 mod images;
 mod lane;
+mod live;
+mod migration;
 mod moves;
 mod network;
 mod nics;
@@ -107,6 +110,8 @@ pub struct LibvirtDriver {
     direct_io: Arc<AtomicBool>,
     /// The forward mode found to work; also keeps network changes of one host in order.
     forward: tokio::sync::Mutex<ForwardMode>,
+    /// Guests on their way to other hosts.
+    journeys: live::Journeys,
     /// One change at a time per guest.
     guests: Gates<InstanceId>,
     _keeper: Keeper,
@@ -133,6 +138,7 @@ impl LibvirtDriver {
             known: Mutex::default(),
             direct_io: Arc::new(AtomicBool::new(true)),
             forward: tokio::sync::Mutex::new(options.forward),
+            journeys: live::Journeys::default(),
             guests: Gates::new(),
             _keeper: keeper,
         }

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use chronova_actors::house::Options;
+use chronova_actors::house::{LiveOptions, Options};
 use chronova_actors::scheduler::{Multipliers, PrefilterOptions, SchedulerOptions, options};
 use chronova_actors::volume::service::VolumeOptions;
 use chronova_actors::volume_quota::VolumeLimits;
@@ -86,8 +86,29 @@ pub fn actors(config: &Config) -> Options {
         max_attempts: config.scheduler.max_attempts,
         scheduler: scheduler(config),
         heartbeat: Duration::from_secs(u64::from(default.report_interval)),
+        live: live(config),
         volume: volumes(config),
         ..Options::default()
+    }
+}
+
+fn live(config: &Config) -> LiveOptions {
+    let libvirt = &config.libvirt;
+    LiveOptions {
+        per_host: config.default.max_concurrent_live_migrations as usize,
+        completion_timeout: libvirt.live_migration_completion_timeout.into(),
+        force_at_timeout: libvirt.live_migration_timeout_action == "force_complete",
+        downtime: libvirt.live_migration_downtime.into(),
+        downtime_steps: libvirt.live_migration_downtime_steps.into(),
+        downtime_delay: libvirt.live_migration_downtime_delay.into(),
+        bandwidth: libvirt.live_migration_bandwidth.into(),
+        permit_post_copy: libvirt.live_migration_permit_post_copy,
+        permit_auto_converge: libvirt.live_migration_permit_auto_converge,
+        native_tls: libvirt.live_migration_with_native_tls,
+        scheme: libvirt.live_migration_scheme.clone(),
+        uri: libvirt.live_migration_uri.clone(),
+        inbound_addr: libvirt.live_migration_inbound_addr.clone(),
+        interface: config.chronova.live_migration_interface.clone(),
     }
 }
 
