@@ -9,7 +9,7 @@ use chronova_events::ids::{HostId, InstanceId, ProviderId};
 use chronova_events::instance::{Instance, Power};
 use chronova_events::ledger::Inventory;
 use chronova_events::store::EventStore;
-use chronova_hypervisor::driver::{Driver, DriverError, HostSignal};
+use chronova_hypervisor::driver::{Driver, DriverError, HostSignal, StopMode};
 use chronova_hypervisor::guest::{HostCapabilities, PowerState};
 use futures::StreamExt;
 use tokio::time::{MissedTickBehavior, interval};
@@ -246,11 +246,17 @@ impl Agent {
         }
         for guest in &guests {
             let seen = power(guest.power);
-            let remedy = self.believing(guest.instance, |believed| plan::found(member.host, believed, seen));
+            let remedy = self.believing(guest.instance, |believed| {
+                let remedy = plan::found(member.host, believed, seen);
+                plan::spared(believed, remedy, true, |other| self.house.fleet.share(member.host, other))
+            });
             self.apply(member, guest.instance, remedy).await;
         }
         for instance in orphans {
-            let remedy = self.believing(instance, |believed| plan::orphaned(member.host, believed, instance));
+            let remedy = self.believing(instance, |believed| {
+                let remedy = plan::orphaned(member.host, believed, instance);
+                plan::spared(believed, remedy, false, |other| self.house.fleet.share(member.host, other))
+            });
             self.apply(member, instance, remedy).await;
         }
         let present: BTreeSet<InstanceId> = guests.iter().map(|guest| guest.instance).collect();
@@ -288,6 +294,13 @@ impl Agent {
                 tracing::info!(host = %member.hostname, %instance, "removing what a deleted or moved server left");
                 if let Err(error) = self.driver.destroy(instance).await {
                     tracing::warn!(host = %member.hostname, %instance, %error, "leftovers cannot be removed yet");
+                }
+            }
+            Remedy::Forget => {
+                tracing::info!(host = %member.hostname, %instance, "removing the guest of a server that lives elsewhere");
+                let pulled = self.driver.stop(instance, StopMode::Hard).await;
+                if let Err(error) = pulled.and(self.driver.forget(instance).await) {
+                    tracing::warn!(host = %member.hostname, %instance, %error, "a leftover guest cannot be removed yet");
                 }
             }
             Remedy::Report => {

@@ -110,6 +110,8 @@ pub struct Live {
     pub running_since: Option<Timestamp>,
     pub abort: bool,
     pub hasten: bool,
+    /// Why the last destination was given up.
+    pub refused: Option<String>,
 }
 
 impl Live {
@@ -131,6 +133,7 @@ impl Live {
                 running_since: None,
                 abort: false,
                 hasten: false,
+                refused: None,
             }),
         }
     }
@@ -155,6 +158,7 @@ pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Times
         E::LiveMoveAdvanced(advanced) => with(server, |live| live.advance(advanced.stage, at)),
         E::LiveAbortRequested(_) => with(server, |live| live.abort = true),
         E::LiveCompletionForced(_) => with(server, |live| live.hasten = true),
+        E::MoveUntargeted(given_up) => with(server, |live| live.refused = Some(given_up.reason.clone())),
         E::LiveMoved(moved) => {
             server.finish(moved.process);
             server.placement = Some(moved.placed.clone());

@@ -20,7 +20,7 @@ use virt_sys as sys;
 
 use super::error::{Context, translate};
 use super::{LibvirtDriver, domain, migration, pool};
-use crate::driver::{Driver as _, DriverError, DriverResult};
+use crate::driver::{DriverError, DriverResult};
 use crate::guest::GuestSpec;
 use crate::live::{Hasten, Journey, LiveMoves, Luggage, Presence, Standing};
 use crate::options::LibvirtOptions;
@@ -112,8 +112,10 @@ fn own_disk(domain: &Domain, options: &LibvirtOptions, disk: Node<'_, '_>) -> Op
 }
 
 /// Whoever sees these volumes shares the storage.
-fn sharers(connect: &Connect, options: &LibvirtOptions, own: HostId) -> DriverResult<BTreeSet<HostId>> {
+fn sharers(connect: &Connect, options: &LibvirtOptions) -> DriverResult<BTreeSet<HostId>> {
     let pool = pool::open(connect, options)?;
+    // The pool's id is the host's.
+    let own = HostId(pool.uuid().during(CALL)?);
     let mark = volumes::host_mark(own);
     if pool::lookup(&pool, &mark)?.is_none() {
         // Seen at last when the pool is read anew; on shared storage another host's pool may have made it.
@@ -191,13 +193,16 @@ impl LiveMoves for LibvirtDriver {
     }
 
     async fn sharers(&self) -> DriverResult<BTreeSet<HostId>> {
-        let own = self.capabilities().await?.host;
-        self.ask("storage mark", move |connect, options| sharers(connect, options, own)).await
+        self.ask("storage mark", sharers).await
     }
 
     async fn await_guest(&self, guest: &GuestSpec, copied: bool) -> DriverResult<()> {
         if !copied {
-            return Ok(());
+            // What another host made on the storage that both have is not in this host's list yet.
+            let refresh = |connect: &Connect, options: &LibvirtOptions| {
+                pool::open(connect, options).map(|pool| pool::refresh(&pool))
+            };
+            return self.call("destination", refresh).await;
         }
         let spec = guest.clone();
         self.change("destination", guest.instance, self.options.call_deadline * 3, move |connect, options| {
@@ -227,7 +232,13 @@ impl LiveMoves for LibvirtDriver {
         let migration = journey.migration;
         thread::Builder::new()
             .name("libvirt-migrate".to_owned())
-            .spawn(move || told.send_replace(Some(travel(&uri, instance, &journey))))
+            .spawn(move || {
+                let began = std::time::Instant::now();
+                let end = travel(&uri, instance, &journey);
+                let milliseconds = began.elapsed().as_millis();
+                tracing::info!(server = %instance, milliseconds, ok = end.is_ok(), "the hosts' migration has ended");
+                told.send_replace(Some(end));
+            })
             .map_err(|error| failed(format!("no thread: {error}")))?;
         journeys.insert(instance, Journeying { migration, end });
         Ok(())

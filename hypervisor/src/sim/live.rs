@@ -217,8 +217,12 @@ impl Machine {
         if self.guests.contains_key(&spec.instance) || self.orphans().contains(&spec.instance) {
             return Ok(());
         }
+        // On storage that is shared everything is there, the image below the disk, too.
+        if !copied {
+            return Ok(());
+        }
         self.require_surroundings(spec)?;
-        if copied { self.change(&Change::Leak(spec.instance)) } else { Ok(()) }
+        self.change(&Change::Leak(spec.instance))
     }
 
     fn forget(&mut self, instance: InstanceId) -> DriverResult<()> {

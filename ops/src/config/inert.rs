@@ -12,7 +12,6 @@ const INERT: &[(&str, &str)] = &[
     ("DEFAULT", "enable_new_services"),
     ("DEFAULT", "graceful_shutdown_timeout"),
     ("DEFAULT", "instance_build_timeout"),
-    ("DEFAULT", "instances_path"),
     ("DEFAULT", "max_concurrent_snapshots"),
     ("DEFAULT", "network_allocate_retries"),
     ("DEFAULT", "osapi_compute_listen"),

@@ -192,6 +192,7 @@ pub fn drivers(config: &Config) -> DriverOptions {
         cpu_models: libvirt.cpu_models.clone(),
         // `x86_64=q35,aarch64=virt`: the driver takes the one for x86_64.
         machine_type: libvirt.hw_machine_type.iter().find_map(|pair| pair.strip_prefix("x86_64=")).map(str::to_owned),
+        pool_path: pool_path(config),
         volume_pool_name: config.volume.pool.clone(),
         volume_pool_path: config.volume.pool_path.clone(),
         vnc_listen: config.vnc.server_listen.clone(),
@@ -203,6 +204,15 @@ pub fn drivers(config: &Config) -> DriverOptions {
         ..LibvirtOptions::default()
     };
     DriverOptions { libvirt: options, sim_state_dir: Some(config.chronova.data_dir.join("sim")) }
+}
+
+/// The default of Nova's option is a directory of Nova's, on the hosts of Nova's.
+fn pool_path(config: &Config) -> String {
+    let path = &config.default.instances_path;
+    match *path == config.default.state_path.join("instances") {
+        true => LibvirtOptions::default().pool_path,
+        false => path.to_string_lossy().into_owned(),
+    }
 }
 
 pub fn compute(config: &Config) -> Compute {

@@ -93,7 +93,7 @@ impl Scene {
 
     async fn count(&self, kind: &str) -> usize {
         let events = self.world.log.read_all(chronova_events::envelope::Position::START, usize::MAX).await.unwrap();
-        events.iter().filter(|event| event.kind == kind).count()
+        events.iter().filter(|event| &*event.kind == kind).count()
     }
 }
 
