@@ -175,7 +175,7 @@ impl Migrations {
 
 impl Projection for Migrations {
     const NAME: &'static str = "migrations";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const NOUNS: &'static [&'static str] = &["instance"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {

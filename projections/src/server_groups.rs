@@ -87,7 +87,7 @@ impl ServerGroupsView {
 
 impl Projection for ServerGroupsView {
     const NAME: &'static str = "server_groups";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
     const NOUNS: &'static [&'static str] = &["server_group", "instance"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {

@@ -293,13 +293,48 @@ impl Watch {
         if self.steps > steps || Self::elapsed(work, subject).as_secs() < delay.saturating_mul(self.steps) {
             return;
         }
-        let first = most / steps;
-        let allowed = first + self.steps * most.saturating_sub(first) / steps;
+        let allowed = downtime(self.steps, most, steps);
         self.steps += 1;
         if let Ok(driver) = work.driver(subject.moving.source.host)
             && let Err(error) = driver.allow_downtime(work.instance_id(), allowed).await
         {
             tracing::debug!(server = %work.instance_id(), %error, "the downtime of a live migration stays as it is");
         }
+    }
+}
+
+/// Milliseconds that a guest may stand still after so many of the steps.
+fn downtime(step: u64, most: u64, steps: u64) -> u64 {
+    let first = most / steps;
+    first + step * most.saturating_sub(first) / steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nova's own example: 400 ms in ten steps.
+    #[test]
+    fn the_downtime_rises_in_steps() {
+        let allowed: Vec<u64> = (0..=10).map(|step| downtime(step, 400, 10)).collect();
+        assert_eq!(allowed, [40, 76, 112, 148, 184, 220, 256, 292, 328, 364, 400]);
+    }
+
+    #[test]
+    fn what_is_to_be_moved_decides_how_long_it_may_take() {
+        let data = |memory_mib, disks: &[u64], shared| {
+            let disks = disks.iter().map(|gib| ("vda".to_owned(), gib * GIB)).collect();
+            Route::new(Luggage { memory_mib, disks, ..Luggage::default() }, shared).data_gib
+        };
+        assert_eq!(data(8192, &[20], true), 8);
+        assert_eq!(data(8192, &[20], false), 28);
+        assert_eq!(data(512, &[1, 1], false), 6, "each counts for two at least");
+    }
+
+    #[test]
+    fn only_disks_that_are_not_shared_are_copied() {
+        let luggage = || Luggage { disks: vec![("vda".to_owned(), GIB)], ..Luggage::default() };
+        assert_eq!(Route::new(luggage(), false).copied, ["vda"]);
+        assert_eq!(Route::new(luggage(), true).copied, Vec::<String>::new());
     }
 }

@@ -94,6 +94,11 @@ pub fn actors(config: &Config) -> Options {
 
 fn live(config: &Config) -> LiveOptions {
     let libvirt = &config.libvirt;
+    if libvirt.live_migration_with_native_tls && libvirt.live_migration_scheme.as_deref() != Some("tls") {
+        tracing::warn!(
+            "live_migration_with_native_tls without live_migration_scheme = tls: libvirtd is asked without TLS"
+        );
+    }
     LiveOptions {
         per_host: config.default.max_concurrent_live_migrations as usize,
         completion_timeout: libvirt.live_migration_completion_timeout.into(),
