@@ -255,6 +255,8 @@ impl LiveMoves for LibvirtDriver {
                 let seen = || {
                     let departing = migration::departing(&domain)?;
                     let (presence, in_post_copy) = migration::presence(&domain)?;
+                    // libvirt keeps the job of a post-copy that broke, in case somebody mends it.
+                    let departing = departing.filter(|_| presence != Presence::Torn);
                     Ok(Standing { presence, departing, in_post_copy, failed: None })
                 };
                 seen().or_else(|error: virt::error::Error| match domain::lookup(connect, instance)? {
@@ -263,7 +265,8 @@ impl LiveMoves for LibvirtDriver {
                 })
             })
             .await?;
-        if lasts && standing.departing.is_none() && standing.presence != Presence::Absent {
+        let begins = lasts && !matches!(standing.presence, Presence::Absent | Presence::Torn);
+        if begins && standing.departing.is_none() {
             standing.departing = Some(crate::live::Progress::default());
         }
         standing.failed = self.journeys.failure(instance);

@@ -1,6 +1,6 @@
 //! Live migrations through the API: every version's way of asking, what is shown while they are under way, and refusals.
 
-use chronova_tests::compute_api::{ADMIN, Api};
+use chronova_tests::compute_api::{ADMIN, Api, contract, read};
 use serde_json::{Value, json};
 
 const USER: &str = "alice:web";
@@ -152,6 +152,37 @@ async fn one_under_way_is_shown_and_aborted() {
     let all = subject.api.get("/os-migrations", "2.59").await["migrations"].take();
     assert_eq!(all[0]["status"], "cancelled");
     assert!(all[0].get("links").is_none());
+}
+
+fn keys(of: &Value) -> Vec<String> {
+    let mut keys: Vec<String> = of.as_object().unwrap().keys().cloned().collect();
+    keys.sort();
+    keys
+}
+
+/// As the contract has it, at every version that changes something.
+#[actix_rt::test]
+async fn one_under_way_looks_like_its_samples() {
+    let Some(samples) = contract().map(|folder| folder.join("api-samples")) else { return };
+    let subject = Subject::new().await;
+    let number = subject.held().await;
+    for version in ["2.23", "2.59", "2.80"] {
+        let folder = samples.join("server-migrations").join(format!("v{version}"));
+        let one = subject.api.get(&format!("/servers/{}/migrations/{number}", subject.id), version).await;
+        assert_eq!(keys(&one["migration"]), keys(&read(&folder.join("migrations-get.json"))["migration"]), "{version}");
+        let all = subject.migrations(version).await;
+        assert_eq!(keys(&all[0]), keys(&read(&folder.join("migrations-index.json"))["migrations"][0]), "{version}");
+    }
+    for version in ["2.1", "2.23", "2.59", "2.66", "2.80"] {
+        let folder = samples.join("os-migrations");
+        let folder = if version == "2.1" { folder } else { folder.join(format!("v{version}")) };
+        let sample = read(&folder.join("migrations-get.json"))["migrations"].take();
+        // The samples show live ones under way with links, and others without.
+        let of_kind = |row: &&Value| version == "2.1" || row.get("links").is_some();
+        let Some(wanted) = sample.as_array().unwrap().iter().find(of_kind) else { continue };
+        let ours = subject.api.get("/os-migrations", version).await["migrations"].take();
+        assert_eq!(keys(&ours[0]), keys(wanted), "{version}");
+    }
 }
 
 #[actix_rt::test]
