@@ -8,6 +8,7 @@
 
 pub mod compute_api;
 pub mod gates;
+pub mod moves;
 pub mod placement_model;
 pub mod process_harness;
 pub mod services;

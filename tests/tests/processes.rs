@@ -2,10 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "processes/live.rs"]
+mod live;
+#[path = "processes/moves.rs"]
+mod moves;
+
 use chronova_actors::process::{
-    attach_interface, attach_volume, build_instance, change_password, confirm_resize, crash_dump, delete_instance,
-    detach_interface, detach_volume, live_migrate, move_instance, offload, power, rebuild, rescue, restore,
-    revert_resize, shelve, snapshot, soft_delete, swap_volume, unrescue, unshelve,
+    attach_interface, attach_volume, build_instance, change_password, crash_dump, delete_instance, detach_interface,
+    detach_volume, offload, power, rebuild, rescue, restore, shelve, snapshot, soft_delete, swap_volume, unrescue,
+    unshelve,
 };
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::{PowerAction, Rotation};
@@ -567,84 +572,4 @@ fn case(before: Before, ask: Ask, from: &'static str, to: &'static str) -> Case 
 
 fn power(life: &Life, id: InstanceId, action: PowerAction) -> LocalBoxFuture<'_, Result<(), String>> {
     life.power(id, action).boxed_local()
-}
-
-fn resized(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
-    async move {
-        with_a_volume(life, id).await;
-        life.resize(id).await.unwrap();
-        life.settled().await;
-    }
-    .boxed_local()
-}
-
-#[actix_rt::test]
-async fn resize_is_proven() {
-    let ask: Ask = |life, id| life.resize(id).boxed_local();
-    let case = case(with_a_volume, ask, "ACTIVE", "VERIFY_RESIZE");
-    prove(&Case { definition: &move_instance::DEFINITION, shared: true, ..case }).await;
-}
-
-#[actix_rt::test]
-async fn migration_of_a_stopped_server_is_proven() {
-    let ask: Ask = |life, id| life.migrate(id).boxed_local();
-    prove(&Case { definition: &move_instance::DEFINITION, ..case(stopped, ask, "SHUTOFF", "VERIFY_RESIZE") }).await;
-}
-
-#[actix_rt::test]
-async fn confirm_resize_is_proven() {
-    let ask: Ask = |life, id| life.confirm_resize(id).boxed_local();
-    let case = case(resized, ask, "VERIFY_RESIZE", "ACTIVE");
-    prove(&Case { definition: &confirm_resize::DEFINITION, shared: true, ..case }).await;
-}
-
-#[actix_rt::test]
-async fn revert_resize_is_proven() {
-    let ask: Ask = |life, id| life.revert_resize(id).boxed_local();
-    let case = case(resized, ask, "VERIFY_RESIZE", "ACTIVE");
-    prove(&Case { definition: &revert_resize::DEFINITION, shared: true, ..case }).await;
-}
-
-#[actix_rt::test]
-async fn delete_of_a_resized_server_is_proven() {
-    let ask: Ask = |life, id| life.delete(id).boxed_local();
-    let definition = &delete_instance::DEFINITION;
-    let case = case(resized, ask, "VERIFY_RESIZE", "DELETED");
-    prove(&Case { definition, failed: "DELETED", shared: true, ..case }).await;
-}
-
-#[actix_rt::test]
-async fn delete_during_a_resize_is_proven() {
-    let ask: Ask = |life, id| {
-        async move {
-            life.resize(id).await?;
-            life.delete(id).await
-        }
-        .boxed_local()
-    };
-    let half_asked: &[&str] = &["VERIFY_RESIZE"];
-    let definition = &delete_instance::DEFINITION;
-    prove(&Case { definition, failed: "DELETED", half_asked, ..case(built, ask, "ACTIVE", "DELETED") }).await;
-}
-
-#[actix_rt::test]
-async fn live_migration_is_proven() {
-    let ask: Ask = |life, id| life.live_migrate(id).boxed_local();
-    let definition = &live_migrate::DEFINITION;
-    prove(&Case { definition, ..case(built, ask, "ACTIVE", "ACTIVE") }).await;
-    prove(&Case { definition, ..case(paused, ask, "PAUSED", "PAUSED") }).await;
-}
-
-#[actix_rt::test]
-async fn delete_during_a_live_migration_is_proven() {
-    let ask: Ask = |life, id| {
-        async move {
-            life.live_migrate(id).await?;
-            life.delete(id).await
-        }
-        .boxed_local()
-    };
-    let half_asked: &[&str] = &["ACTIVE"];
-    let definition = &delete_instance::DEFINITION;
-    prove(&Case { definition, failed: "DELETED", half_asked, ..case(built, ask, "ACTIVE", "DELETED") }).await;
 }

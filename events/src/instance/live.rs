@@ -6,8 +6,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::moving::{MoveKind, MoveStage, Moving};
+use super::ongoing::Ongoing;
 use super::payloads::{FlavorSnapshot, Placed, Power};
-use super::state::{Alive, Ongoing, Phase};
+use super::state::{Alive, Phase};
 use crate::envelope::Timestamp;
 use crate::ids::ProcessId;
 

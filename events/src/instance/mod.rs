@@ -38,6 +38,7 @@ mod interfaces;
 mod live;
 mod moving;
 pub(crate) mod older;
+mod ongoing;
 mod operator;
 mod password;
 mod payloads;
@@ -66,6 +67,7 @@ pub use moving::{
     ConfirmRequested, MoveAdvanced, MoveFailed, MoveKind, MoveRequested, MoveStage, MoveTargeted, MoveUntargeted,
     Moving, ResizeConfirmed, ResizeReverted, Resized, RevertFailed, RevertRequested,
 };
+pub use ongoing::Ongoing;
 pub use operator::{CrashDumpRequested, DeclaredState, StateDeclared};
 pub use password::{PasswordChangeFailed, PasswordChangeRequested, PasswordChanged};
 pub use payloads::*;
@@ -76,7 +78,7 @@ pub use shelving::{
     OffloadRequested, Offloaded, ShelveFailed, ShelveRequested, Shelved, UnshelveFailed, UnshelveRequested, Unshelved,
 };
 pub use soft_delete::{RestoreFailed, RestoreRequested, Restored, SoftDeleteRequested, SoftDeleted};
-pub use state::{Alive, Instance, Ongoing, Phase, Stage};
+pub use state::{Alive, Instance, Phase, Stage};
 
 noun! {
     /// What can happen to a server.

@@ -5,8 +5,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::live::Live;
+use super::ongoing::Ongoing;
 use super::payloads::{DiskConfig, FaultInfo, FlavorSnapshot, Placed, Power};
-use super::state::{Alive, Ongoing, Phase};
+use super::state::{Alive, Phase};
 use crate::envelope::Timestamp;
 use crate::ids::{HostId, ProcessId};
 

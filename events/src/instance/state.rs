@@ -7,6 +7,7 @@ use super::block::{self, Disk};
 use super::imaging::WorkStage;
 use super::live;
 use super::moving::{self, Moving};
+use super::ongoing::Ongoing;
 use super::operator::DeclaredState;
 use super::payloads::{
     BuildRequested, DeleteRequested, FaultInfo, ImageSnapshot, Locked, NicInfo, Placed, Power, PowerAction,
@@ -112,73 +113,6 @@ pub enum Stage {
     Scheduling,
     Networking,
     Spawning,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Ongoing {
-    Power { process: ProcessId, action: PowerAction },
-    Delete { process: ProcessId, cancels: Option<ProcessId> },
-    SoftDelete { process: ProcessId },
-    Restore { process: ProcessId },
-    Snapshot { process: ProcessId, image: ImageId, backup: bool, stage: WorkStage },
-    Rebuild { process: ProcessId, stage: WorkStage },
-    Rescue { process: ProcessId },
-    Unrescue { process: ProcessId },
-    Shelve { process: ProcessId, stage: WorkStage },
-    Offload { process: ProcessId },
-    Unshelve { process: ProcessId, stage: WorkStage },
-    ChangePassword { process: ProcessId },
-    Move { process: ProcessId },
-    Confirm { process: ProcessId },
-    Revert { process: ProcessId },
-}
-
-impl Ongoing {
-    pub fn process(&self) -> ProcessId {
-        match self {
-            Self::Power { process, .. }
-            | Self::Delete { process, .. }
-            | Self::SoftDelete { process }
-            | Self::Restore { process }
-            | Self::Snapshot { process, .. }
-            | Self::Rebuild { process, .. }
-            | Self::Rescue { process }
-            | Self::Unrescue { process }
-            | Self::Shelve { process, .. }
-            | Self::Offload { process }
-            | Self::Unshelve { process, .. }
-            | Self::ChangePassword { process }
-            | Self::Move { process }
-            | Self::Confirm { process }
-            | Self::Revert { process } => *process,
-        }
-    }
-
-    /// How far it has come, where that is told.
-    pub fn stage(&self) -> Option<WorkStage> {
-        match self {
-            Self::Snapshot { stage, .. }
-            | Self::Rebuild { stage, .. }
-            | Self::Shelve { stage, .. }
-            | Self::Unshelve { stage, .. } => Some(*stage),
-            _ => None,
-        }
-    }
-
-    /// Whether it is a part of a move, which has something of the server on two hosts.
-    pub fn is_moving(&self) -> bool {
-        matches!(self, Self::Move { .. } | Self::Confirm { .. } | Self::Revert { .. })
-    }
-
-    fn advance(&mut self, to: WorkStage) {
-        match self {
-            Self::Snapshot { stage, .. }
-            | Self::Rebuild { stage, .. }
-            | Self::Shelve { stage, .. }
-            | Self::Unshelve { stage, .. } => *stage = to,
-            _ => {}
-        }
-    }
 }
 
 impl Instance {

@@ -4,8 +4,9 @@
 
 use super::imaging::WorkStage;
 use super::moving::MoveStage;
+use super::ongoing::Ongoing;
 use super::payloads::{Power, PowerAction};
-use super::state::{Alive, Instance, Ongoing, Phase, Stage};
+use super::state::{Alive, Instance, Phase, Stage};
 
 /// What the API shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,12 +10,10 @@
 //! | `pool`, `images` | volumes, the image cache |
 //! | `network`, `nwfilter` | virtual networks, packet filters |
 //! | `domain` | the guest's life |
-//! | `volumes` | the volume service's volumes |
-//! | `snapshot` | copies of a guest's disk |
+//! | `volumes`, `snapshot` | the volume service's volumes; copies of a guest's disk |
 //! | `live`, `migration` | running guests to other hosts |
 //! | `moves` | disks read and written, domains defined over disks that exist |
-//! | `saved` | a guest that stands still, in memory or on the disk |
-//! | `nics` | interfaces of a guest that exists already |
+//! | `saved`, `nics` | a guest that stands still; interfaces of a guest that exists already |
 //! | `disks`, `blockcopy` | volumes plugged in, pulled out, exchanged under a running guest |
 //!
 //! Invariants: no call touches the host's file system except as a volume of our pool; every call has a deadline; a

@@ -1,0 +1,129 @@
+//! Every state that a server comes into, whatever it is asked for.
+
+use super::*;
+
+/// A state as a person would name it.
+fn name(state: &Instance) -> String {
+    let server = match state {
+        Instance::Absent => return "absent".to_owned(),
+        Instance::Deleted(_) => return "deleted".to_owned(),
+        Instance::Alive(server) => server,
+    };
+    let phase = match server.phase {
+        Phase::Building { .. } => "building",
+        Phase::Active { .. } => "active",
+        Phase::Stopped { .. } => "stopped",
+        Phase::Error { .. } => "error",
+        Phase::Paused { .. } => "paused",
+        Phase::Suspended { .. } => "suspended",
+        Phase::SoftDeleted { .. } => "soft-deleted",
+        Phase::Rescued { .. } => "rescued",
+        Phase::Shelved { .. } => "shelved",
+        Phase::Offloaded { .. } => "offloaded",
+        Phase::Resized { .. } => "resized",
+    };
+    match server.ongoing {
+        None => phase.to_owned(),
+        Some(Ongoing::Delete { .. }) => format!("{phase}, deleting"),
+        Some(Ongoing::SoftDelete { .. }) => format!("{phase}, soft-deleting"),
+        Some(Ongoing::Restore { .. }) => format!("{phase}, restoring"),
+        Some(Ongoing::Move { .. }) if server.moving.as_ref().is_some_and(|moving| moving.live.is_some()) => {
+            format!("{phase}, migrating")
+        }
+        Some(Ongoing::Move { .. }) => format!("{phase}, moving"),
+        Some(Ongoing::Confirm { .. }) => format!("{phase}, confirming"),
+        Some(Ongoing::Revert { .. }) => format!("{phase}, reverting"),
+        Some(Ongoing::Power { action, .. }) => format!("{phase}, {action:?}"),
+        Some(Ongoing::Snapshot { backup: false, .. }) => format!("{phase}, being copied"),
+        Some(Ongoing::Snapshot { backup: true, .. }) => format!("{phase}, being backed up"),
+        Some(Ongoing::Rebuild { .. }) => format!("{phase}, rebuilding"),
+        Some(Ongoing::Rescue { .. }) => format!("{phase}, rescuing"),
+        Some(Ongoing::Unrescue { .. }) => format!("{phase}, unrescuing"),
+        Some(Ongoing::Shelve { .. }) => format!("{phase}, shelving"),
+        Some(Ongoing::Offload { .. }) => format!("{phase}, offloading"),
+        Some(Ongoing::Unshelve { .. }) => format!("{phase}, unshelving"),
+        Some(Ongoing::ChangePassword { .. }) => format!("{phase}, changing the password"),
+    }
+}
+
+/// Everything that can be asked of a server whose processes behave.
+fn commands(state: &Instance) -> Vec<Command> {
+    let mut all = vec![
+        build(),
+        delete(),
+        Command::RecordPlaced(placed()),
+        Command::RecordBuilt { process: BUILD },
+        Command::RecordDeleted { process: DELETE },
+        seen(Power::Running),
+        seen(Power::Shutdown),
+        declare(DeclaredState::Active),
+        declare(DeclaredState::Error),
+        soft_delete(),
+        Command::RecordSoftDeleted { process: SOFT_DELETE },
+        restore(),
+        Command::RecordRestored { process: RESTORE },
+        Command::RecordRestoreFailed { process: RESTORE, fault: fault() },
+    ];
+    all.extend(work::commands(state));
+    // A build fails when it has given everything back.
+    match state.alive().is_some_and(|server| server.placement.is_some()) {
+        true => all.push(Command::RecordUnplaced { process: BUILD, host: HOST, reason: String::new() }),
+        false => all.push(Command::RecordBuildFailed { process: BUILD, fault: fault() }),
+    }
+    for action in ACTIONS {
+        all.extend([power(action), done(POWER, action), failed(POWER, action)]);
+    }
+    // The server is built once it has a host.
+    let unplaced = state.alive().is_some_and(|server| server.placement.is_none());
+    all.retain(|command| !(unplaced && matches!(command, Command::RecordBuilt { .. })));
+    // A process records its own action.
+    let ongoing = state.alive().and_then(|server| server.ongoing);
+    all.retain(|command| match (command, ongoing) {
+        (Command::RecordPowerDone { action, .. } | Command::RecordPowerFailed { action, .. }, Some(ongoing)) => {
+            matches!(ongoing, Ongoing::Power { action: now, .. } if now == *action)
+        }
+        _ => true,
+    });
+    all
+}
+
+/// What decisions depend on: two states of a kind lead to the same ones.
+fn kind_of(state: &Instance) -> String {
+    let flags = state.alive().map(|server| {
+        let (built, build) = (server.launched_at.is_some(), server.building().is_some());
+        (server.power(), server.placement.is_some(), built, build, server.ongoing.map(|ongoing| ongoing.process()))
+    });
+    format!("{} {flags:?}", name(state))
+}
+
+/// The diagram in `chronova_events::instance`, as the code has it.
+#[test]
+fn the_reachable_states_are_these() {
+    let mut lines: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    let mut open = VecDeque::from([Instance::Absent]);
+    while let Some(state) = open.pop_front() {
+        for command in commands(&state) {
+            let Ok(events) = decide(&state, command) else { continue };
+            for event in events {
+                let mut next = state.clone();
+                next.evolve(&event, Timestamp(7));
+                let kind = event.kind().trim_start_matches("instance.");
+                if name(&next) != name(&state) {
+                    lines.entry(name(&state)).or_default().insert(format!("{kind} -> {}", name(&next)));
+                }
+                if seen.insert(kind_of(&next)) {
+                    open.push_back(next);
+                }
+            }
+        }
+    }
+    let mut drawn = String::new();
+    for (from, edges) in lines {
+        drawn.extend([from.as_str(), "\n"]);
+        for edge in edges {
+            drawn.extend(["    ", &edge, "\n"]);
+        }
+    }
+    assert_eq!(drawn, include_str!("../states.txt"), "\n{drawn}");
+}

@@ -1,0 +1,95 @@
+//! Moves of servers in the world of the tests.
+
+use chronova_actors::instance::InstanceCommand;
+use chronova_actors::instance::live::LiveCommand;
+use chronova_actors::instance::moving::MoveCommand;
+use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
+use chronova_events::ids::{FlavorId, InstanceId, ProcessId};
+use chronova_events::instance::FlavorSnapshot;
+
+use crate::world::{ADMIN, Life, build_request, user_meta};
+
+impl Life {
+    /// Asks for another flavor as the API does: quota first, then the server.
+    pub async fn resize(&self, instance: InstanceId) -> Result<(), String> {
+        let project = build_request(instance).project;
+        let flavor = Box::new(larger());
+        let widen = QuotaCommand::Widen {
+            project: project.clone(),
+            instance,
+            cores: flavor.vcpus,
+            memory_mib: flavor.memory_mib,
+            defaults: DefaultLimits { instances: -1, cores: -1, memory_mib: -1 },
+        };
+        let gateway = &self.house().gateway;
+        gateway.send::<QuotaAggregate>(&project, widen, user_meta()).await.map_err(|e| e.to_string())?;
+        let process = ProcessId::random();
+        self.moving(instance, MoveCommand::Resize { process, flavor, disk_config: None, asker: ADMIN }).await
+    }
+
+    pub async fn migrate(&self, instance: InstanceId) -> Result<(), String> {
+        let process = ProcessId::random();
+        self.moving(instance, MoveCommand::Migrate { process, host: None, asker: ADMIN }).await
+    }
+
+    pub async fn confirm_resize(&self, instance: InstanceId) -> Result<(), String> {
+        let process = ProcessId::random();
+        self.moving(instance, MoveCommand::Confirm { process, asker: ADMIN }).await
+    }
+
+    pub async fn revert_resize(&self, instance: InstanceId) -> Result<(), String> {
+        let process = ProcessId::random();
+        self.moving(instance, MoveCommand::Revert { process, asker: ADMIN }).await
+    }
+
+    pub async fn live_migrate(&self, instance: InstanceId) -> Result<(), String> {
+        self.live_migrate_to(instance, None, None).await
+    }
+
+    pub async fn live_migrate_to(
+        &self,
+        instance: InstanceId,
+        host: Option<String>,
+        block: Option<bool>,
+    ) -> Result<(), String> {
+        let process = ProcessId::random();
+        let begin = LiveCommand::Begin { process, host, forced: false, block, asker: ADMIN };
+        self.moving(instance, MoveCommand::Live(begin)).await
+    }
+
+    /// Aborts the live migration that is under way, waiting or not.
+    pub async fn abort_live(&self, instance: InstanceId) -> Result<(), String> {
+        let migration = self.migration_of(instance)?;
+        let abort = LiveCommand::Abort { migration, waiting_too: true, asker: ADMIN };
+        self.moving(instance, MoveCommand::Live(abort)).await
+    }
+
+    pub async fn force_live(&self, instance: InstanceId) -> Result<(), String> {
+        let migration = self.migration_of(instance)?;
+        self.moving(instance, MoveCommand::Live(LiveCommand::Force { migration, asker: ADMIN })).await
+    }
+
+    fn migration_of(&self, instance: InstanceId) -> Result<ProcessId, String> {
+        let now = self.instance_now(instance);
+        let moving = now.alive().and_then(|server| server.moving.as_ref());
+        moving.map(|moving| moving.migration).ok_or_else(|| "no migration".to_owned())
+    }
+
+    async fn moving(&self, instance: InstanceId, command: MoveCommand) -> Result<(), String> {
+        self.instance(instance, InstanceCommand::Move(Box::new(command))).await
+    }
+}
+
+/// A flavor with more of everything than that of [`build_request`].
+pub fn larger() -> FlavorSnapshot {
+    FlavorSnapshot {
+        id: FlavorId::new("2"),
+        name: "small".to_owned(),
+        vcpus: 2,
+        memory_mib: 256,
+        root_gib: 2,
+        ephemeral_gib: 0,
+        swap_mib: 0,
+        extra_specs: vec![],
+    }
+}

@@ -1,0 +1,68 @@
+//! Moves: another flavor, another host, confirmed, reverted, and overtaken by a delete.
+
+use chronova_actors::process::{confirm_resize, delete_instance, move_instance, revert_resize};
+use chronova_events::ids::InstanceId;
+use chronova_tests::process_harness::{Case, prove};
+use chronova_tests::world::Life;
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+
+use super::{Ask, built, case, stopped, with_a_volume};
+
+fn resized(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        with_a_volume(life, id).await;
+        life.resize(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+#[actix_rt::test]
+async fn resize_is_proven() {
+    let ask: Ask = |life, id| life.resize(id).boxed_local();
+    let case = case(with_a_volume, ask, "ACTIVE", "VERIFY_RESIZE");
+    prove(&Case { definition: &move_instance::DEFINITION, shared: true, ..case }).await;
+}
+
+#[actix_rt::test]
+async fn migration_of_a_stopped_server_is_proven() {
+    let ask: Ask = |life, id| life.migrate(id).boxed_local();
+    prove(&Case { definition: &move_instance::DEFINITION, ..case(stopped, ask, "SHUTOFF", "VERIFY_RESIZE") }).await;
+}
+
+#[actix_rt::test]
+async fn confirm_resize_is_proven() {
+    let ask: Ask = |life, id| life.confirm_resize(id).boxed_local();
+    let case = case(resized, ask, "VERIFY_RESIZE", "ACTIVE");
+    prove(&Case { definition: &confirm_resize::DEFINITION, shared: true, ..case }).await;
+}
+
+#[actix_rt::test]
+async fn revert_resize_is_proven() {
+    let ask: Ask = |life, id| life.revert_resize(id).boxed_local();
+    let case = case(resized, ask, "VERIFY_RESIZE", "ACTIVE");
+    prove(&Case { definition: &revert_resize::DEFINITION, shared: true, ..case }).await;
+}
+
+#[actix_rt::test]
+async fn delete_of_a_resized_server_is_proven() {
+    let ask: Ask = |life, id| life.delete(id).boxed_local();
+    let definition = &delete_instance::DEFINITION;
+    let case = case(resized, ask, "VERIFY_RESIZE", "DELETED");
+    prove(&Case { definition, failed: "DELETED", shared: true, ..case }).await;
+}
+
+#[actix_rt::test]
+async fn delete_during_a_resize_is_proven() {
+    let ask: Ask = |life, id| {
+        async move {
+            life.resize(id).await?;
+            life.delete(id).await
+        }
+        .boxed_local()
+    };
+    let half_asked: &[&str] = &["VERIFY_RESIZE"];
+    let definition = &delete_instance::DEFINITION;
+    prove(&Case { definition, failed: "DELETED", half_asked, ..case(built, ask, "ACTIVE", "DELETED") }).await;
+}
