@@ -55,7 +55,7 @@ use tokio::time::{Instant, sleep};
 use virt::connect::Connect;
 
 use self::capabilities::Known;
-use self::connection::{Keeper, Link};
+use self::connection::{Keeper, Link, without_credentials};
 use self::gates::Gates;
 use self::images::Images;
 use self::lane::Lane;
@@ -592,15 +592,5 @@ impl Driver for LibvirtDriver {
 
     fn watch(&self) -> SignalStream {
         watch::stream(&self.link)
-    }
-}
-
-/// `qemu+ssh://user:secret@host/system` without what stands before the `@`.
-fn without_credentials(uri: &str) -> String {
-    let Some((scheme, rest)) = uri.split_once("://") else { return uri.to_owned() };
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    match rest[..end].rfind('@') {
-        Some(at) => format!("{scheme}://{}", &rest[at + 1..]),
-        None => uri.to_owned(),
     }
 }
