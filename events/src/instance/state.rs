@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::InstanceEvent;
 use super::block::{self, Disk};
 use super::imaging::WorkStage;
+use super::live;
 use super::moving::{self, Moving};
 use super::ongoing::Ongoing;
 use super::operator::DeclaredState;
@@ -183,6 +184,7 @@ impl Alive {
         self.updated_at = at;
         block::evolve(&mut self.disks, event);
         moving::evolve(self, event, at);
+        live::evolve(self, event, at);
         match event {
             InstanceEvent::Placed(placed) => {
                 self.placement = Some(placed.clone());
@@ -369,6 +371,13 @@ impl Alive {
             | InstanceEvent::CrashDumpRequested(_)
             | InstanceEvent::ConfirmRequested(_)
             | InstanceEvent::Deleted(_)
+            | InstanceEvent::LiveAbortRequested(_)
+            | InstanceEvent::LiveCompletionForced(_)
+            | InstanceEvent::LiveMoveAborted(_)
+            | InstanceEvent::LiveMoveAdvanced(_)
+            | InstanceEvent::LiveMoveProgressed(_)
+            | InstanceEvent::LiveMoveRequested(_)
+            | InstanceEvent::LiveMoved(_)
             | InstanceEvent::MoveAdvanced(_)
             | InstanceEvent::MoveFailed(_)
             | InstanceEvent::MoveRequested(_)

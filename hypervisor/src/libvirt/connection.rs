@@ -149,6 +149,11 @@ impl Link {
         }
     }
 
+    /// With credentials.
+    pub(super) fn uri(&self) -> &str {
+        &self.uri
+    }
+
     pub(super) fn state(&self) -> State {
         self.state.borrow().clone()
     }
@@ -254,6 +259,16 @@ impl Session {
                 Err(RecvTimeoutError::Disconnected) => return "the event registration ended".to_owned(),
             }
         }
+    }
+}
+
+/// `qemu+ssh://user:secret@host/system` without what stands before the `@`.
+pub(super) fn without_credentials(uri: &str) -> String {
+    let Some((scheme, rest)) = uri.split_once("://") else { return uri.to_owned() };
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    match rest[..end].rfind('@') {
+        Some(at) => format!("{scheme}://{}", &rest[at + 1..]),
+        None => uri.to_owned(),
     }
 }
 
