@@ -151,6 +151,10 @@ pub enum VolumeWork {
     Upload {
         image: ImageId,
     },
+    /// An image's content becomes its own.
+    Reimage {
+        image: ImageId,
+    },
 }
 
 impl VolumeWork {
@@ -162,6 +166,7 @@ impl VolumeWork {
             Self::CreateSnapshot { .. } => "create_snapshot",
             Self::DeleteSnapshot { .. } => "delete_snapshot",
             Self::Upload { .. } => "upload_volume",
+            Self::Reimage { .. } => "reimage_volume",
         }
     }
 }
