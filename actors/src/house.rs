@@ -8,6 +8,7 @@ use chronova_events::ids::InstanceId;
 use chronova_events::store::EventStore;
 use chronova_projections::views::Views;
 
+use crate::departures::Departures;
 use crate::gateway::Gateway;
 use crate::guest_name::NameTemplate;
 use crate::hosts::fleet::Fleet;
@@ -69,10 +70,59 @@ pub struct Options {
     pub retry_cap: Duration,
     /// How often a step that undoes itself is tried before it counts as failed.
     pub step_tries: u32,
+    /// Live migrations.
+    pub live: LiveOptions,
     /// `[volume]`: the embedded volume service.
     pub volume: VolumeOptions,
     /// Processes at work at the same time.
     pub max_processes: usize,
+}
+
+/// `[libvirt] live_migration_...`; each stands in the reference of `nova.conf` options.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LiveOptions {
+    /// `[DEFAULT] max_concurrent_live_migrations`: how many leave one host at a time; 0 is any number.
+    pub per_host: usize,
+    /// Seconds for each GiB; 0 is for ever.
+    pub completion_timeout: u64,
+    /// What is done then: whether it is brought to its end, or aborted.
+    pub force_at_timeout: bool,
+    /// Milliseconds that a guest may stand still in the end, the steps up to that, and the seconds between them for each
+    /// GiB.
+    pub downtime: u64,
+    pub downtime_steps: u64,
+    pub downtime_delay: u64,
+    /// MiB/s; 0 is the hypervisor's own.
+    pub bandwidth: u64,
+    pub permit_post_copy: bool,
+    pub permit_auto_converge: bool,
+    pub native_tls: bool,
+    pub scheme: Option<String>,
+    pub uri: Option<String>,
+    pub inbound_addr: Option<String>,
+    /// The network interface of hosts that migrations come in by.
+    pub interface: Option<String>,
+}
+
+impl Default for LiveOptions {
+    fn default() -> Self {
+        Self {
+            per_host: 1,
+            completion_timeout: 800,
+            force_at_timeout: false,
+            downtime: 500,
+            downtime_steps: 10,
+            downtime_delay: 75,
+            bandwidth: 0,
+            permit_post_copy: false,
+            permit_auto_converge: false,
+            native_tls: false,
+            scheme: None,
+            uri: None,
+            inbound_addr: None,
+            interface: None,
+        }
+    }
 }
 
 impl Default for Options {
@@ -105,6 +155,7 @@ impl Default for Options {
             retry_base: Duration::from_millis(100),
             retry_cap: Duration::from_secs(5),
             step_tries: 5,
+            live: LiveOptions::default(),
             volume: VolumeOptions::default(),
             max_processes: 4_096,
         }
@@ -123,6 +174,8 @@ pub struct House {
     /// Passwords on their way to guests; in memory only.
     pub passwords: Passwords,
     pub scheduler: Arc<Scheduler>,
+    /// Who is leaving which host.
+    pub departures: Departures,
     /// Read where nothing is kept in memory: what was decided, and why.
     pub log: Arc<dyn EventStore>,
     pub options: Options,

@@ -5,6 +5,7 @@
 //! [`scheduler`] chooses hosts, [`hosts`] watches them, [`reconcile`] mends what crashes may have left between two appends.
 
 pub mod aggregate;
+pub mod departures;
 pub mod gateway;
 pub mod ports;
 pub mod shell;

@@ -13,6 +13,7 @@ use chronova_projections::views::Views;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::departures::Departures;
 use crate::gateway::Gateway;
 use crate::host::{HostAggregate, HostCommand};
 use crate::hosts::{agent, fleet::Fleet};
@@ -100,6 +101,7 @@ impl Runtime {
             clock,
             passwords: Passwords::default(),
             scheduler,
+            departures: Departures::default(),
             log: Arc::clone(&store),
             options,
             interference,

@@ -17,6 +17,7 @@ use crate::guest::{
     ConsoleAddress, Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
     NetworkSpec, Nic, PowerState, Quiesce, Renew, VolumeDisk,
 };
+use crate::live::LiveMoves;
 use crate::moves::Moves;
 use crate::volume_store::VolumeStore;
 
@@ -88,7 +89,7 @@ pub type SignalStream = Pin<Box<dyn Stream<Item = HostSignal> + Send>>;
 
 /// One compute host.
 #[async_trait]
-pub trait Driver: Moves + VolumeStore + Send + Sync + 'static {
+pub trait Driver: LiveMoves + Moves + VolumeStore + Send + Sync + 'static {
     /// The URI this driver was made from, without credentials; for logs.
     fn uri(&self) -> &str;
 

@@ -12,6 +12,7 @@ pub mod driver;
 pub mod guest;
 pub mod iso9660;
 pub mod libvirt;
+pub mod live;
 pub mod moves;
 pub mod options;
 pub mod sim;

@@ -4,7 +4,7 @@
 //! Invariant: a guest's volumes begin with its id and an underscore, so that a host can be searched for them without
 //! any other record.
 
-use chronova_events::ids::{ImageId, InstanceId, NetworkId, SnapshotId, VolumeId};
+use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId, SnapshotId, VolumeId};
 
 use crate::guest::ImageRef;
 
@@ -66,6 +66,18 @@ pub fn suffixed(instance: InstanceId, suffix: &str) -> String {
 pub fn owner(volume: &str) -> Option<InstanceId> {
     let (id, rest) = volume.split_at_checked(36)?;
     rest.starts_with('_').then(|| id.parse().ok())?
+}
+
+const HOST_PREFIX: &str = "host-";
+
+/// An empty volume by which other hosts see that they share this host's storage.
+pub fn host_mark(host: HostId) -> String {
+    format!("{HOST_PREFIX}{host}")
+}
+
+/// Whose mark this is.
+pub fn marked_by(volume: &str) -> Option<HostId> {
+    volume.strip_prefix(HOST_PREFIX)?.parse().ok()
 }
 
 const VOLUME_PREFIX: &str = "volume-";

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use chronova_events::envelope::{Cause, Recorded, Timestamp};
 use chronova_events::ids::{FlavorId, HostId, InstanceId, ProcessId, ProjectId, UserId};
-use chronova_events::instance::{InstanceEvent, MoveKind, MoveStage, Placed};
+use chronova_events::instance::{InstanceEvent, LiveProgress, LiveStage, MoveKind, MoveRequested, MoveStage, Placed};
 use chronova_events::registry::{Event, NounEvent};
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,10 @@ pub enum MigrationStatus {
     Reverting,
     Reverted,
     Error,
+    /// Of a live migration, as all that follow.
+    Live(LiveStage),
+    Completed,
+    Cancelled,
 }
 
 impl MigrationStatus {
@@ -39,6 +43,9 @@ impl MigrationStatus {
             Self::Reverting => "reverting",
             Self::Reverted => "reverted",
             Self::Error => "error",
+            Self::Live(stage) => stage.word(),
+            Self::Completed => "completed",
+            Self::Cancelled => "cancelled",
         }
     }
 }
@@ -73,14 +80,22 @@ pub struct Migration {
     pub project: Option<ProjectId>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
+    /// As it was last recorded.
+    pub progress: LiveProgress,
 }
 
 impl Migration {
-    /// `resize`, `migration`.
+    /// Whether it is a live migration under way, by Nova's states: from its place in the line on.
+    pub fn is_under_way(&self) -> bool {
+        matches!(self.status, MigrationStatus::Live(stage) if stage != LiveStage::Accepted)
+    }
+
+    /// `resize`, `migration`, `live-migration`.
     pub fn kind_word(&self) -> &'static str {
         match self.kind {
             MoveKind::Resize => "resize",
             MoveKind::Migrate => "migration",
+            MoveKind::Live => "live-migration",
         }
     }
 }
@@ -99,8 +114,38 @@ impl Migrations {
         self.all.iter().rev()
     }
 
+    /// The live migrations of a server that are under way.
+    pub fn live_of(&self, instance: InstanceId) -> impl Iterator<Item = &Arc<Migration>> {
+        self.all.iter().filter(move |row| row.instance == instance && row.is_under_way())
+    }
+
+    pub fn of_process(&self, process: ProcessId) -> Option<&Arc<Migration>> {
+        self.all.iter().rev().find(|row| row.id == process)
+    }
+
+    pub fn numbered(&self, instance: InstanceId, number: u64) -> Option<&Arc<Migration>> {
+        let at = usize::try_from(number.checked_sub(1)?).ok()?;
+        self.all.get(at).filter(|row| row.instance == instance)
+    }
+
     fn begin(&mut self, instance: InstanceId, recorded: &Recorded, event: &InstanceEvent) {
-        let InstanceEvent::MoveRequested(asked) = event else { return };
+        let live;
+        let asked = match event {
+            InstanceEvent::MoveRequested(asked) => asked,
+            InstanceEvent::LiveMoveRequested(asked) => {
+                live = MoveRequested {
+                    process: asked.process,
+                    kind: MoveKind::Live,
+                    source: asked.source.clone(),
+                    old_flavor: asked.flavor.clone(),
+                    new_flavor: asked.flavor.clone(),
+                    host: asked.host.clone(),
+                    disk_config: None,
+                };
+                &live
+            }
+            _ => return,
+        };
         let (user, project) = match &recorded.meta.cause {
             Cause::User { user, project, .. } => (Some(user.clone()), project.clone()),
             Cause::Process { .. } | Cause::System { .. } => (None, None),
@@ -115,24 +160,28 @@ impl Migrations {
             new_flavor: asked.new_flavor.id.clone(),
             source: End::from(&asked.source),
             target: None,
-            status: MigrationStatus::PreMigrating,
+            status: match asked.kind {
+                MoveKind::Live => MigrationStatus::Live(LiveStage::Accepted),
+                MoveKind::Resize | MoveKind::Migrate => MigrationStatus::PreMigrating,
+            },
             user,
             project,
             created_at: recorded.recorded_at,
             updated_at: recorded.recorded_at,
+            progress: LiveProgress::default(),
         }));
     }
 }
 
 impl Projection for Migrations {
     const NAME: &'static str = "migrations";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const NOUNS: &'static [&'static str] = &["instance"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         let Some(event) = InstanceEvent::of(event) else { return };
         let Ok(instance) = recorded.stream.key().parse::<InstanceId>() else { return };
-        if let InstanceEvent::MoveRequested(_) = event {
+        if let InstanceEvent::MoveRequested(_) | InstanceEvent::LiveMoveRequested(_) = event {
             return self.begin(instance, recorded, event);
         }
         let Some(row) = self.newest.get(&instance).and_then(|at| self.all.get_mut(*at)) else { return };
@@ -142,6 +191,7 @@ impl Projection for Migrations {
         match change {
             Change::Status(status) => row.status = status,
             Change::Target(target) => row.target = target,
+            Change::Progress(progress) => row.progress = progress,
         }
     }
 
@@ -153,6 +203,7 @@ impl Projection for Migrations {
 enum Change {
     Status(MigrationStatus),
     Target(Option<End>),
+    Progress(LiveProgress),
 }
 
 fn change(now: MigrationStatus, event: &InstanceEvent) -> Option<Change> {
@@ -160,6 +211,10 @@ fn change(now: MigrationStatus, event: &InstanceEvent) -> Option<Change> {
     Some(Change::Status(match event {
         InstanceEvent::MoveTargeted(targeted) => return Some(Change::Target(Some(End::from(&targeted.target)))),
         InstanceEvent::MoveUntargeted(_) => return Some(Change::Target(None)),
+        InstanceEvent::LiveMoveProgressed(progressed) => return Some(Change::Progress(progressed.progress)),
+        InstanceEvent::LiveMoveAdvanced(advanced) => Now::Live(advanced.stage),
+        InstanceEvent::LiveMoved(_) => Now::Completed,
+        InstanceEvent::LiveMoveAborted(_) => Now::Cancelled,
         InstanceEvent::MoveAdvanced(advanced) => match advanced.stage {
             MoveStage::Preparing => Now::PreMigrating,
             MoveStage::Migrating => Now::Migrating,
@@ -176,7 +231,8 @@ fn change(now: MigrationStatus, event: &InstanceEvent) -> Option<Change> {
         InstanceEvent::Deleted(_) => match now {
             Now::Finished | Now::Confirming => Now::Confirmed,
             Now::PreMigrating | Now::Migrating | Now::PostMigrating | Now::Reverting => Now::Error,
-            Now::Confirmed | Now::Reverted | Now::Error => return None,
+            Now::Live(_) => Now::Cancelled,
+            Now::Confirmed | Now::Reverted | Now::Error | Now::Completed | Now::Cancelled => return None,
         },
         _ => return None,
     }))

@@ -47,6 +47,7 @@ pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<Pending> {
         InstanceEvent::RestoreRequested(asked) => (asked.process, Task::Restore { instance }),
         InstanceEvent::CrashDumpRequested(asked) => (asked.process, Task::CrashDump { instance }),
         InstanceEvent::MoveRequested(asked) => (asked.process, Task::MoveInstance { instance }),
+        InstanceEvent::LiveMoveRequested(asked) => (asked.process, Task::LiveMigrate { instance }),
         InstanceEvent::ConfirmRequested(asked) => {
             (asked.process, Task::ConfirmResize { instance, migration: asked.migration })
         }

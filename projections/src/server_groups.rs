@@ -87,7 +87,7 @@ impl ServerGroupsView {
 
 impl Projection for ServerGroupsView {
     const NAME: &'static str = "server_groups";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
     const NOUNS: &'static [&'static str] = &["server_group", "instance"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
@@ -113,6 +113,7 @@ impl Membership {
             InstanceEvent::Placed(placed) => self.host = Some(placed.host),
             InstanceEvent::Unplaced(_) | InstanceEvent::Offloaded(_) => self.host = None,
             InstanceEvent::Resized(resized) => self.host = Some(resized.placed.host),
+            InstanceEvent::LiveMoved(moved) => self.host = Some(moved.placed.host),
             InstanceEvent::ResizeReverted(reverted) => self.host = Some(reverted.placed.host),
             InstanceEvent::Deleted(_) => (self.host, self.alive) = (None, false),
             _ => {}

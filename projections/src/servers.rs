@@ -62,6 +62,7 @@ impl Action {
             "detach_volume" => "compute_detach_volume",
             "swap_volume" => "compute_swap_volume",
             "resize" | "migrate" => "compute_resize_instance",
+            "live-migration" => "compute_live_migration",
             "confirmResize" => "compute_confirm_resize",
             "revertResize" => "compute_revert_resize",
             _ => return None,
@@ -159,7 +160,7 @@ impl ServerRow {
 
 impl Projection for Servers {
     const NAME: &'static str = "servers";
-    const VERSION: u32 = 6;
+    const VERSION: u32 = 7;
     const NOUNS: &'static [&'static str] = &["instance", "process"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
@@ -275,9 +276,13 @@ fn action_of(event: &InstanceEvent) -> Option<(&'static str, Option<ProcessId>)>
             let name = match asked.kind {
                 MoveKind::Resize => "resize",
                 MoveKind::Migrate => "migrate",
+                MoveKind::Live => "live-migration",
             };
             (name, Some(asked.process))
         }
+        InstanceEvent::LiveMoveRequested(asked) => ("live-migration", Some(asked.process)),
+        InstanceEvent::LiveAbortRequested(_) => ("live_migration_cancel", None),
+        InstanceEvent::LiveCompletionForced(_) => ("live_migration_force_complete", None),
         InstanceEvent::ConfirmRequested(asked) => ("confirmResize", Some(asked.process)),
         InstanceEvent::RevertRequested(asked) => ("revertResize", Some(asked.process)),
         InstanceEvent::Locked(_) => ("lock", None),

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chronova_events::ids::{ImageId, InstanceId, NetworkId};
+use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId};
 use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use chronova_hypervisor::guest::{
     ConsoleAddress, Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
     NetworkSpec, Nic, Quiesce, Renew, VolumeDisk,
 };
+use chronova_hypervisor::live::{Hasten, Journey, LiveMoves, Luggage, Standing};
 use chronova_hypervisor::moves::{DiskFile, Moves};
 use chronova_hypervisor::volume_store::{PoolStatus, PoolVolume, VolumeContent, VolumeStore};
 use futures::StreamExt;
@@ -108,6 +109,55 @@ impl Moves for Gate {
     }
     async fn install(&self, guest: &GuestSpec, on: bool) -> DriverResult<()> {
         gated!(self, install(guest, on))
+    }
+}
+
+#[async_trait]
+impl LiveMoves for Gate {
+    async fn luggage(&self, instance: InstanceId) -> DriverResult<Luggage> {
+        gated!(self, luggage(instance))
+    }
+    async fn obstacles(&self, luggage: &Luggage) -> DriverResult<Vec<String>> {
+        gated!(self, obstacles(luggage))
+    }
+    async fn sharers(&self) -> DriverResult<BTreeSet<HostId>> {
+        gated!(self, sharers())
+    }
+    async fn await_guest(&self, guest: &GuestSpec, copied: bool) -> DriverResult<()> {
+        gated!(self, await_guest(guest, copied))
+    }
+    async fn depart(&self, instance: InstanceId, journey: &Journey) -> DriverResult<()> {
+        gated!(self, depart(instance, journey))
+    }
+    async fn standing(&self, instance: InstanceId) -> DriverResult<Standing> {
+        gated!(self, standing(instance))
+    }
+    async fn until_departed(&self, instance: InstanceId, most: Duration) {
+        self.inner.until_departed(instance, most).await;
+    }
+    async fn call_back(&self, instance: InstanceId) -> DriverResult<()> {
+        gated!(self, call_back(instance))
+    }
+    async fn hasten(&self, instance: InstanceId, how: Hasten) -> DriverResult<()> {
+        gated!(self, hasten(instance, how))
+    }
+    async fn allow_downtime(&self, instance: InstanceId, milliseconds: u64) -> DriverResult<()> {
+        gated!(self, allow_downtime(instance, milliseconds))
+    }
+    async fn forget(&self, instance: InstanceId) -> DriverResult<()> {
+        gated!(self, forget(instance))
+    }
+    async fn interface_address(&self, name: &str) -> DriverResult<Option<String>> {
+        gated!(self, interface_address(name))
+    }
+    fn remote_address(&self) -> Option<String> {
+        self.inner.remote_address()
+    }
+    fn peer_uri(&self, scheme: Option<&str>, pattern: Option<&str>, address: &str) -> String {
+        self.inner.peer_uri(scheme, pattern, address)
+    }
+    async fn adopt_console(&self, instance: InstanceId, text: Bytes) -> DriverResult<()> {
+        gated!(self, adopt_console(instance, text))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Moves of servers in the world of the tests.
 
 use chronova_actors::instance::InstanceCommand;
+use chronova_actors::instance::live::LiveCommand;
 use chronova_actors::instance::moving::MoveCommand;
 use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
 use chronova_events::ids::{FlavorId, InstanceId, ProcessId};
@@ -39,6 +40,39 @@ impl Life {
     pub async fn revert_resize(&self, instance: InstanceId) -> Result<(), String> {
         let process = ProcessId::random();
         self.moving(instance, MoveCommand::Revert { process, asker: ADMIN }).await
+    }
+
+    pub async fn live_migrate(&self, instance: InstanceId) -> Result<(), String> {
+        self.live_migrate_to(instance, None, None).await
+    }
+
+    pub async fn live_migrate_to(
+        &self,
+        instance: InstanceId,
+        host: Option<String>,
+        block: Option<bool>,
+    ) -> Result<(), String> {
+        let process = ProcessId::random();
+        let begin = LiveCommand::Begin { process, host, forced: false, block, asker: ADMIN };
+        self.moving(instance, MoveCommand::Live(begin)).await
+    }
+
+    /// Aborts the live migration that is under way, waiting or not.
+    pub async fn abort_live(&self, instance: InstanceId) -> Result<(), String> {
+        let migration = self.migration_of(instance)?;
+        let abort = LiveCommand::Abort { migration, waiting_too: true, asker: ADMIN };
+        self.moving(instance, MoveCommand::Live(abort)).await
+    }
+
+    pub async fn force_live(&self, instance: InstanceId) -> Result<(), String> {
+        let migration = self.migration_of(instance)?;
+        self.moving(instance, MoveCommand::Live(LiveCommand::Force { migration, asker: ADMIN })).await
+    }
+
+    fn migration_of(&self, instance: InstanceId) -> Result<ProcessId, String> {
+        let now = self.instance_now(instance);
+        let moving = now.alive().and_then(|server| server.moving.as_ref());
+        moving.map(|moving| moving.migration).ok_or_else(|| "no migration".to_owned())
     }
 
     async fn moving(&self, instance: InstanceId, command: MoveCommand) -> Result<(), String> {

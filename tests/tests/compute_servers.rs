@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "compute_servers/live.rs"]
+mod live;
+
 #[path = "compute_servers/moves.rs"]
 mod moves;
 

@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "server_work/live.rs"]
+mod live;
+
 use std::time::Duration;
 
 use chronova_events::ids::{ImageId, InstanceId};

@@ -9,7 +9,7 @@ use chronova_events::ids::{HostId, InstanceId, ProviderId};
 use chronova_events::instance::{Instance, Power};
 use chronova_events::ledger::Inventory;
 use chronova_events::store::EventStore;
-use chronova_hypervisor::driver::{Driver, DriverError, HostSignal};
+use chronova_hypervisor::driver::{Driver, DriverError, HostSignal, StopMode};
 use chronova_hypervisor::guest::{HostCapabilities, PowerState};
 use futures::StreamExt;
 use tokio::time::{MissedTickBehavior, interval};
@@ -90,6 +90,7 @@ impl Agent {
             tracing::error!(host = %found.hostname, error, "the host cannot be registered; trying again");
             return;
         }
+        self.see_storage(found.host).await;
         self.missed = 0;
         self.connected = true;
         self.beat_once().await;
@@ -137,6 +138,14 @@ impl Agent {
         let reported = |name: &String| known.is_some_and(|host| host.capabilities.traits.contains(name));
         let of_driver = |name: &String| name.starts_with("COMPUTE_") && name != placement::DISABLED;
         shown.into_iter().filter(|name| !found.traits.contains(name) && (reported(name) || of_driver(name))).collect()
+    }
+
+    /// Leaves the host's mark on its storage, and looks whose marks are there.
+    async fn see_storage(&self, host: HostId) {
+        match self.driver.sharers().await {
+            Ok(sharers) => self.house.fleet.note_sharers(host, sharers),
+            Err(error) => tracing::warn!(%host, %error, "who shares the host's storage is not known"),
+        }
     }
 
     async fn mourn(&mut self, reason: &str) {
@@ -237,11 +246,17 @@ impl Agent {
         }
         for guest in &guests {
             let seen = power(guest.power);
-            let remedy = self.believing(guest.instance, |believed| plan::found(member.host, believed, seen));
+            let remedy = self.believing(guest.instance, |believed| {
+                let remedy = plan::found(member.host, believed, seen);
+                plan::spared(believed, remedy, true, |other| self.house.fleet.share(member.host, other))
+            });
             self.apply(member, guest.instance, remedy).await;
         }
         for instance in orphans {
-            let remedy = self.believing(instance, |believed| plan::orphaned(member.host, believed, instance));
+            let remedy = self.believing(instance, |believed| {
+                let remedy = plan::orphaned(member.host, believed, instance);
+                plan::spared(believed, remedy, false, |other| self.house.fleet.share(member.host, other))
+            });
             self.apply(member, instance, remedy).await;
         }
         let present: BTreeSet<InstanceId> = guests.iter().map(|guest| guest.instance).collect();
@@ -279,6 +294,13 @@ impl Agent {
                 tracing::info!(host = %member.hostname, %instance, "removing what a deleted or moved server left");
                 if let Err(error) = self.driver.destroy(instance).await {
                     tracing::warn!(host = %member.hostname, %instance, %error, "leftovers cannot be removed yet");
+                }
+            }
+            Remedy::Forget => {
+                tracing::info!(host = %member.hostname, %instance, "removing the guest of a server that lives elsewhere");
+                let pulled = self.driver.stop(instance, StopMode::Hard).await;
+                if let Err(error) = pulled.and(self.driver.forget(instance).await) {
+                    tracing::warn!(host = %member.hostname, %instance, %error, "a leftover guest cannot be removed yet");
                 }
             }
             Remedy::Report => {

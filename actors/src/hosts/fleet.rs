@@ -1,6 +1,6 @@
 //! Finds the driver of a host.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -19,6 +19,8 @@ pub struct Member {
     /// Rung to have the host compared with the log soon.
     pub resync: Notify,
     usage: RwLock<(HostUsage, i64)>,
+    /// The hosts whose marks were seen on its storage.
+    sharers: RwLock<BTreeSet<HostId>>,
 }
 
 impl std::fmt::Debug for Member {
@@ -67,6 +69,22 @@ impl Fleet {
         self.len() == 0
     }
 
+    /// What was seen on a host's storage.
+    pub(crate) fn note_sharers(&self, host: HostId, sharers: BTreeSet<HostId>) {
+        if let Some(member) = self.member(host) {
+            *member.sharers.write().unwrap_or_else(PoisonError::into_inner) = sharers;
+        }
+    }
+
+    /// Whether two hosts have one storage, as far as either has seen: of two marks the later one sees both.
+    pub fn share(&self, one: HostId, other: HostId) -> bool {
+        let sees = |host, other: &HostId| {
+            self.member(host)
+                .is_some_and(|member| member.sharers.read().unwrap_or_else(PoisonError::into_inner).contains(other))
+        };
+        one == other || sees(one, &other) || sees(other, &one)
+    }
+
     /// The number for a host never seen before.
     pub(crate) fn next_number(&self) -> u64 {
         self.numbered.fetch_add(1, Ordering::Relaxed) + 1
@@ -83,6 +101,7 @@ impl Fleet {
                 builds: Arc::new(Semaphore::new(builds.max(1))),
                 resync: Notify::new(),
                 usage: RwLock::default(),
+                sharers: RwLock::default(),
             })
         });
         Arc::clone(member)

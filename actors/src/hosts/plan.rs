@@ -19,6 +19,9 @@ pub enum Remedy {
     Look,
     /// Remove the guest: its server was deleted, or lives elsewhere.
     Destroy,
+    /// Remove the guest's definition, not its disks: they are those of the server, which lives on a host that has the same
+    /// storage.
+    Forget,
     /// Not ours to touch, but worth a warning: perhaps the log of another control plane knows it.
     Report,
 }
@@ -40,6 +43,18 @@ pub fn found(host: HostId, believed: Believed<'_>, seen: Power) -> Remedy {
         Some(_) if matches!(server.phase, Phase::Building { .. } | Phase::Offloaded { .. }) => Remedy::Nothing,
         Some(_) if server.power() == seen => Remedy::Nothing,
         Some(_) => Remedy::Look,
+    }
+}
+
+/// The same remedy, where `shares` says that a host has this one's storage: disks that are seen here are those of a server
+/// that lives there.
+pub fn spared(believed: Believed<'_>, remedy: Remedy, guest: bool, shares: impl Fn(HostId) -> bool) -> Remedy {
+    let Believed::Known(Instance::Alive(server)) = believed else { return remedy };
+    let theirs = server.placement.as_ref().is_some_and(|placed| shares(placed.host));
+    match (remedy, theirs, guest) {
+        (Remedy::Destroy, true, true) => Remedy::Forget,
+        (Remedy::Destroy, true, false) => Remedy::Nothing,
+        _ => remedy,
     }
 }
 

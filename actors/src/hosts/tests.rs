@@ -9,7 +9,7 @@ use chronova_events::instance::{
 };
 use uuid::Uuid;
 
-use super::plan::{Believed, Remedy, found, missing, orphaned};
+use super::plan::{Believed, Remedy, found, missing, orphaned, spared};
 
 const HERE: HostId = HostId(Uuid::from_u128(1));
 const ELSEWHERE: HostId = HostId(Uuid::from_u128(2));
@@ -92,6 +92,21 @@ fn a_servers_own_guest_is_looked_at_when_it_is_not_as_recorded() {
         }
         assert_eq!(orphaned(HERE, Believed::Known(&server), SERVER), Remedy::Nothing, "its process is at work on it");
     }
+}
+
+/// On storage that two hosts share, the disks of one's servers are seen on the other.
+#[test]
+fn the_disks_of_a_server_that_lives_where_the_storage_is_shared_are_spared() {
+    let shares = |other| other == ELSEWHERE;
+    for phase in PHASES {
+        let server = alive(phase, Some(ELSEWHERE));
+        let believed = Believed::Known(&server);
+        assert_eq!(spared(believed, Remedy::Destroy, true, shares), Remedy::Forget);
+        assert_eq!(spared(believed, Remedy::Destroy, false, shares), Remedy::Nothing);
+        assert_eq!(spared(believed, Remedy::Destroy, false, |_| false), Remedy::Destroy);
+        assert_eq!(spared(believed, Remedy::Look, true, shares), Remedy::Look);
+    }
+    assert_eq!(spared(Believed::Known(&deleted()), Remedy::Destroy, false, shares), Remedy::Destroy);
 }
 
 #[test]

@@ -49,6 +49,9 @@ pub enum Action {
     Migrate,
     ConfirmResize,
     RevertResize,
+    LiveMigrate,
+    AbortLiveMigration,
+    ForceCompleteLiveMigration,
 }
 
 /// Which work under way an action can live with.
@@ -58,6 +61,8 @@ pub enum Tasks {
     Any,
     /// Nothing, or one of these.
     NoneOr(&'static [&'static str]),
+    /// One of these, and not nothing.
+    Only(&'static [&'static str]),
 }
 
 /// A line of the table.
@@ -97,6 +102,9 @@ const REBOOTABLE: Tasks = Tasks::NoneOr(&[
     "pausing",
     "suspending",
 ]);
+
+/// Asked of a live migration through its server.
+const MIGRATING: Tasks = Tasks::Only(&["migrating"]);
 
 /// Allowed whatever the server does.
 const fn always(action: Action, name: &'static str) -> Rule {
@@ -154,6 +162,9 @@ pub const TABLE: &[Rule] = &[
     rule(Action::Migrate, "migrate", &["active", "stopped"]),
     rule(Action::ConfirmResize, "confirmResize", &["resized"]),
     rule(Action::RevertResize, "revertResize", &["resized"]),
+    rule(Action::LiveMigrate, "os-migrateLive", &["active", "paused"]),
+    Rule { vm_states: None, tasks: MIGRATING, ..rule(Action::AbortLiveMigration, "abort live migration", &[]) },
+    Rule { tasks: MIGRATING, ..rule(Action::ForceCompleteLiveMigration, "force_complete", &["active"]) },
 ];
 
 impl Action {
@@ -207,7 +218,11 @@ pub fn check_state(server: &Alive, action: Action) -> Result<(), InstanceReject>
         return refused("vm_state", shown.vm_state);
     }
     match (rule.tasks, shown.task_state) {
-        (Tasks::NoneOr(tasks), Some(task)) if !tasks.contains(&task) => return refused("task_state", task),
+        (Tasks::NoneOr(tasks) | Tasks::Only(tasks), Some(task)) if !tasks.contains(&task) => {
+            return refused("task_state", task);
+        }
+        // As Nova prints what is not there.
+        (Tasks::Only(_), None) => return refused("task_state", "None"),
         _ => {}
     }
     match rule.launched && server.launched_at.is_none() {
@@ -248,6 +263,7 @@ mod tests {
                 Tasks::Any => "anything".to_owned(),
                 Tasks::NoneOr([]) => "nothing".to_owned(),
                 Tasks::NoneOr(tasks) => format!("nothing, {}", tasks.join(", ")),
+                Tasks::Only(tasks) => format!("only {}", tasks.join(", ")),
             };
             let word = |holds| if holds { "yes" } else { "no" };
             let _ = writeln!(

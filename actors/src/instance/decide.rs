@@ -246,7 +246,9 @@ fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
         }
         InstanceCommand::Observe { host, power } => {
             let here = server.placement.as_ref().is_some_and(|placed| placed.host == host);
-            match here && placed_by.is_none() && server.power() != power {
+            // What either host tells of a guest on its way means nothing until it is known where the guest is.
+            let on_way = server.moving.as_ref().is_some_and(|moving| moving.live.is_some());
+            match here && !on_way && placed_by.is_none() && server.power() != power {
                 true => one(PowerObserved { host, power }),
                 false => Ok(vec![]),
             }

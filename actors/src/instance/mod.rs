@@ -8,6 +8,7 @@ pub mod decide;
 pub mod disks;
 mod interfaces;
 mod labels;
+pub mod live;
 pub mod moving;
 mod volumes;
 pub mod work;
@@ -290,6 +291,12 @@ pub enum InstanceReject {
     /// Nova's `MigrationNotFoundByStatus`.
     #[error("the server was not moved")]
     NotMoved,
+    /// Nova's `MigrationNotFoundForInstance`.
+    #[error("the server has no such migration")]
+    NoSuchMigration,
+    /// Nova's `InvalidMigrationState`.
+    #[error("cannot {action}: the migration is {state}")]
+    MigrationInState { state: &'static str, action: &'static str },
     #[error("more than {limit} metadata items")]
     TooMuchMetadata { limit: usize },
     #[error("no metadata item of this name")]

@@ -9,6 +9,7 @@ use chronova_events::instance::{
 };
 
 use super::actions::{Action, admit};
+use super::live::{self, LiveCommand};
 use super::{Asker, InstanceReject};
 
 #[derive(Debug, Clone)]
@@ -37,6 +38,9 @@ pub enum MoveCommand {
         process: ProcessId,
         asker: Asker,
     },
+
+    /// What only those are asked whose guest runs meanwhile.
+    Live(LiveCommand),
 
     /// What the scheduler decided and why; with the destination, where it found one.
     Aim {
@@ -107,6 +111,7 @@ pub(super) fn decide(server: &Alive, command: MoveCommand) -> Decision {
             let migration = moved(server)?;
             one(RevertRequested { process, migration })
         }
+        MoveCommand::Live(command) => live::decide(server, command),
         record => record_of(server, record),
     }
 }
@@ -181,7 +186,8 @@ fn record_of(server: &Alive, command: MoveCommand) -> Decision {
             true => one(RevertFailed { process, migration: moving.migration, fault }),
             false => Ok(vec![]),
         },
-        MoveCommand::Resize { .. }
+        MoveCommand::Live(_)
+        | MoveCommand::Resize { .. }
         | MoveCommand::Migrate { .. }
         | MoveCommand::Confirm { .. }
         | MoveCommand::ConfirmDue { .. }

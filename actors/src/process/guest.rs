@@ -126,7 +126,7 @@ pub(super) async fn reshape(
     }
 }
 
-async fn spec(work: &Work, server: &Alive, rescue: Option<&ImageSnapshot>) -> Result<GuestSpec, StepError> {
+pub(super) async fn spec(work: &Work, server: &Alive, rescue: Option<&ImageSnapshot>) -> Result<GuestSpec, StepError> {
     let realisation = work.house.networks.realise(&server.nics).await?;
     let rescue_disk = rescue.map(|image| RescueDisk { image: image_ref(image), stable: place(image) });
     // A guest rescued by the rescue image alone has the hardware that this image asks for.

@@ -15,6 +15,7 @@
 //! | `snapshot`, `rebuild`, `rescue`, `unrescue`, `shelve`, `offload`, `unshelve`, `change_password` | and these |
 //! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore`, `attach_interface`, `detach_interface`, [`volume`] | the processes |
 //! | `move_instance`, `confirm_resize`, `revert_resize` | moves; [`moving`] is what they share |
+//! | `live_migrate` | a guest to another host while it runs; [`crossing`] says where it is, [`on_the_way`] watches it |
 
 pub mod attach_interface;
 pub mod attach_volume;
@@ -23,6 +24,7 @@ mod build_volumes;
 pub mod change_password;
 pub mod confirm_resize;
 pub mod crash_dump;
+pub mod crossing;
 pub mod decide;
 pub mod definition;
 pub mod delete_instance;
@@ -32,10 +34,12 @@ mod disks;
 pub(crate) mod guest;
 mod imaging;
 pub mod interference;
+pub mod live_migrate;
 pub mod move_instance;
 mod moved_volumes;
 pub(crate) mod moving;
 pub mod offload;
+pub(crate) mod on_the_way;
 pub mod perform;
 pub mod plan;
 pub mod power;

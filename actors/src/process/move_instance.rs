@@ -203,6 +203,11 @@ async fn start_source(work: &Work) -> Result<(), StepError> {
 
 async fn copy_disks(work: &Work) -> Result<Output, StepError> {
     let subject = moving::mine(work).await?;
+    // A copy would be written over the disk itself.
+    if !subject.moving.stays() && work.house.fleet.share(subject.moving.source.host, subject.target()?.host) {
+        let message = "Servers are not moved switched off between hosts that share their storage.";
+        return Err(StepError::fatal(501, message, "migrate it live"));
+    }
     let source = work.driver(subject.moving.source.host)?;
     let target = work.driver(subject.target()?.host)?;
     for disk in moving::disks(work, &source).await? {

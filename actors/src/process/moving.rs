@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chronova_events::envelope::Position;
 use chronova_events::ids::{ConsumerId, HostId, ProcessId, ProviderId};
-use chronova_events::instance::{Alive, FaultInfo, FlavorSnapshot, Moving, Placed};
+use chronova_events::instance::{Alive, FaultInfo, FlavorSnapshot, Live, Moving, Placed};
 use chronova_hypervisor::driver::{Driver, DriverError, StopMode};
 use chronova_hypervisor::moves::DiskFile;
 
@@ -26,6 +26,10 @@ impl Subject {
     pub(super) fn target(&self) -> Result<&Placed, StepError> {
         let none = || StepError::fatal(500, "The move has no destination.", "no host was chosen");
         self.moving.target.as_ref().ok_or_else(none)
+    }
+
+    pub(super) fn live(&self) -> Option<&Live> {
+        self.moving.live.as_ref()
     }
 
     /// The server as it is to be, with this flavor.

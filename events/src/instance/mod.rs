@@ -23,7 +23,8 @@
 //!                               +---------+
 //! ```
 //!
-//! A move leads from `Active` or `Stopped` to `Resized`, and a confirmation or a reversion from there back.
+//! A move leads from `Active` or `Stopped` to `Resized`, and a confirmation or a reversion from there back; one of a guest
+//! that runs leads nowhere but to another host.
 //! From `Active` a pause leads to `Paused` and a suspension to `Suspended`; each has its way back, and a hard reboot leads
 //! out of both. A rescue leads to `Rescued` and back, shelving to `Shelved`, from there offloading to `Offloaded`, and
 //! unshelving from either back to `Active`.
@@ -34,6 +35,7 @@
 mod block;
 mod imaging;
 mod interfaces;
+mod live;
 mod moving;
 pub(crate) mod older;
 mod ongoing;
@@ -56,6 +58,10 @@ pub use block::{
 pub use imaging::{Rotation, SnapshotFailed, SnapshotRequested, SnapshotTaken, WorkAdvanced, WorkStage};
 pub use interfaces::{
     NicAttachRequested, NicAttached, NicDetachFailed, NicDetachRequested, NicDetached, NicsRefreshed,
+};
+pub use live::{
+    Live, LiveAbortRequested, LiveCompletionForced, LiveMoveAborted, LiveMoveAdvanced, LiveMoveProgressed,
+    LiveMoveRequested, LiveMoved, LiveProgress, LiveStage,
 };
 pub use moving::{
     ConfirmRequested, MoveAdvanced, MoveFailed, MoveKind, MoveRequested, MoveStage, MoveTargeted, MoveUntargeted,
@@ -243,5 +249,19 @@ noun! {
         ResizeReverted = "resize_reverted" @ 1,
         /// The move could not be reverted; the server is at its destination.
         RevertFailed = "revert_failed" @ 1,
+        /// A user asked for another host while the guest runs.
+        LiveMoveRequested = "live_move_requested" @ 1,
+        /// The live migration has come to its next stage.
+        LiveMoveAdvanced = "live_move_advanced" @ 1,
+        /// How much of the guest is across.
+        LiveMoveProgressed = "live_move_progressed" @ 1,
+        /// The live migration is to end with the guest where it was.
+        LiveAbortRequested = "live_abort_requested" @ 1,
+        /// The live migration is to end soon, even if the guest stands still for it.
+        LiveCompletionForced = "live_completion_forced" @ 1,
+        /// The guest runs at its destination, and so the server is there.
+        LiveMoved = "live_moved" @ 1,
+        /// The live migration was aborted; the server is where it was.
+        LiveMoveAborted = "live_move_aborted" @ 1,
     }
 }

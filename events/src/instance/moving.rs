@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::live::Live;
 use super::ongoing::Ongoing;
 use super::payloads::{DiskConfig, FaultInfo, FlavorSnapshot, Placed, Power};
 use super::state::{Alive, Phase};
@@ -16,6 +17,8 @@ pub enum MoveKind {
     Resize,
     /// To another host, switched off on the way.
     Migrate,
+    /// To another host while its guest runs.
+    Live,
 }
 
 /// How far a move has come; the API shows it as `task_state` and as the status of the migration.
@@ -117,6 +120,8 @@ pub struct Moving {
     pub old_flavor: FlavorSnapshot,
     pub new_flavor: FlavorSnapshot,
     pub host: Option<String>,
+    /// What is more to be known of one whose guest runs.
+    pub live: Option<Live>,
 }
 
 impl Moving {
@@ -131,6 +136,7 @@ impl Moving {
             old_flavor: requested.old_flavor.clone(),
             new_flavor: requested.new_flavor.clone(),
             host: requested.host.clone(),
+            live: None,
         }
     }
 

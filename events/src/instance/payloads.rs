@@ -305,6 +305,7 @@ pub fn samples() -> Vec<InstanceEvent> {
     all.extend(super::shelving::samples());
     all.extend(super::password::samples());
     all.extend(super::moving::samples());
+    all.extend(super::live::samples());
     all
 }
 

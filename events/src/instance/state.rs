@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::InstanceEvent;
 use super::block::{self, Disk};
 use super::imaging::WorkStage;
+use super::live;
 use super::moving::{self, Moving};
 use super::ongoing::Ongoing;
 use super::operator::DeclaredState;
@@ -133,7 +134,7 @@ impl Instance {
 
 impl Fold for Instance {
     type Event = InstanceEvent;
-    const STATE_VERSION: u32 = 6;
+    const STATE_VERSION: u32 = 7;
 
     fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
         match (&mut *self, event) {
@@ -181,6 +182,7 @@ impl Alive {
         self.updated_at = at;
         block::evolve(&mut self.disks, event);
         moving::evolve(self, event, at);
+        live::evolve(self, event, at);
         match event {
             InstanceEvent::Placed(placed) => {
                 self.placement = Some(placed.clone());
@@ -365,6 +367,13 @@ impl Alive {
             | InstanceEvent::CrashDumpRequested(_)
             | InstanceEvent::ConfirmRequested(_)
             | InstanceEvent::Deleted(_)
+            | InstanceEvent::LiveAbortRequested(_)
+            | InstanceEvent::LiveCompletionForced(_)
+            | InstanceEvent::LiveMoveAborted(_)
+            | InstanceEvent::LiveMoveAdvanced(_)
+            | InstanceEvent::LiveMoveProgressed(_)
+            | InstanceEvent::LiveMoveRequested(_)
+            | InstanceEvent::LiveMoved(_)
             | InstanceEvent::MoveAdvanced(_)
             | InstanceEvent::MoveFailed(_)
             | InstanceEvent::MoveRequested(_)

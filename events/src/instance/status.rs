@@ -37,7 +37,7 @@ pub const VM_STATES: [&str; 11] = [
 ];
 
 /// Every `task_state`.
-pub const TASK_STATES: [&str; 36] = [
+pub const TASK_STATES: [&str; 37] = [
     "scheduling",
     "networking",
     "spawning",
@@ -74,6 +74,7 @@ pub const TASK_STATES: [&str; 36] = [
     "resize_finish",
     "resize_confirming",
     "resize_reverting",
+    "migrating",
 ];
 
 /// Nova's number of a power state.
@@ -132,6 +133,7 @@ pub fn status_word(vm_state: &str, task_state: Option<&str>) -> &'static str {
         ("active" | "stopped", Some("resize_prep" | "resize_migrating" | "resize_migrated" | "resize_finish")) => {
             "RESIZE"
         }
+        ("active" | "paused", Some("migrating")) => "MIGRATING",
         ("resized", Some("resize_reverting")) => "REVERT_RESIZE",
         ("resized", _) => "VERIFY_RESIZE",
         ("building", _) => "BUILD",
@@ -189,6 +191,9 @@ fn task(alive: &Alive) -> Option<&'static str> {
         (Some(Ongoing::ChangePassword { .. }), _) => Some("updating_password"),
         (Some(Ongoing::Confirm { .. }), _) => Some("resize_confirming"),
         (Some(Ongoing::Revert { .. }), _) => Some("resize_reverting"),
+        (Some(Ongoing::Move { .. }), _) if alive.moving.as_ref().is_some_and(|moving| moving.live.is_some()) => {
+            Some("migrating")
+        }
         (Some(Ongoing::Move { .. }), _) => Some(match alive.moving.as_ref().map(|moving| moving.stage) {
             None | Some(MoveStage::Preparing) => "resize_prep",
             Some(MoveStage::Migrating) => "resize_migrating",

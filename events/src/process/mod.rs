@@ -117,6 +117,9 @@ pub enum Task {
         instance: InstanceId,
         migration: ProcessId,
     },
+    LiveMigrate {
+        instance: InstanceId,
+    },
 }
 
 /// Work on one disk of a server.
@@ -206,6 +209,7 @@ impl Task {
             Self::MoveInstance { .. } => "move_instance",
             Self::ConfirmResize { .. } => "confirm_resize",
             Self::RevertResize { .. } => "revert_resize",
+            Self::LiveMigrate { .. } => "live_migrate",
         }
     }
 
@@ -230,7 +234,8 @@ impl Task {
             | Self::ChangePassword { instance }
             | Self::MoveInstance { instance }
             | Self::ConfirmResize { instance, .. }
-            | Self::RevertResize { instance, .. } => Subject::Server(*instance),
+            | Self::RevertResize { instance, .. }
+            | Self::LiveMigrate { instance } => Subject::Server(*instance),
             Self::AttachVolume(disk) | Self::DetachVolume(disk) | Self::SwapVolume { disk, .. } => {
                 Subject::Server(disk.instance)
             }
@@ -389,6 +394,7 @@ fn of_images(process: ProcessId) -> impl Iterator<Item = ProcessEvent> {
         Task::MoveInstance { instance },
         Task::ConfirmResize { instance, migration: process },
         Task::RevertResize { instance, migration: process },
+        Task::LiveMigrate { instance },
     ]
     .into_iter()
     .map(move |task| Started { process, task }.into())

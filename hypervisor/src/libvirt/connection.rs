@@ -149,6 +149,11 @@ impl Link {
         }
     }
 
+    /// With credentials.
+    pub(super) fn uri(&self) -> &str {
+        &self.uri
+    }
+
     pub(super) fn state(&self) -> State {
         self.state.borrow().clone()
     }
@@ -264,5 +269,15 @@ fn close_reason(reason: i32) -> &'static str {
         Ok(virt_sys::VIR_CONNECT_CLOSE_REASON_KEEPALIVE) => "libvirtd did not answer the keepalive",
         Ok(virt_sys::VIR_CONNECT_CLOSE_REASON_CLIENT) => "closed by us",
         _ => "the connection broke",
+    }
+}
+
+/// `qemu+ssh://user:secret@host/system` without what stands before the `@`.
+pub(super) fn without_credentials(uri: &str) -> String {
+    let Some((scheme, rest)) = uri.split_once("://") else { return uri.to_owned() };
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    match rest[..end].rfind('@') {
+        Some(at) => format!("{scheme}://{}", &rest[at + 1..]),
+        None => uri.to_owned(),
     }
 }

@@ -203,7 +203,7 @@ fn define(connect: &Connect, xml: &str) -> DriverResult<Domain> {
     connect.define_domain_xml_flags(xml, virt_sys::VIR_DOMAIN_DEFINE_VALIDATE).during("define")
 }
 
-fn provide_volumes(
+pub(super) fn provide_volumes(
     connect: &Connect,
     pool: &StoragePool,
     options: &LibvirtOptions,
@@ -313,7 +313,7 @@ pub(super) fn destroy(connect: &Connect, options: &LibvirtOptions, instance: Ins
     pool::delete_of(&pool::open(connect, options)?, instance)
 }
 
-fn undefine(domain: &Domain) -> DriverResult<()> {
+pub(super) fn undefine(domain: &Domain) -> DriverResult<()> {
     let all = virt_sys::VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
         | virt_sys::VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
         | virt_sys::VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA

@@ -88,8 +88,13 @@ fn bad(image: &ImageRef, reason: &str) -> DriverError {
 
 fn is_cached(connect: &Connect, options: &LibvirtOptions, image: &ImageRef) -> DriverResult<bool> {
     let pool = pool::open(connect, options)?;
-    if pool::lookup(&pool, &volumes::base_complete(image))?.is_none() {
-        return Ok(false);
+    let mark = volumes::base_complete(image);
+    if pool::lookup(&pool, &mark)?.is_none() {
+        // On storage that hosts share another one may have brought it.
+        pool::refresh(&pool);
+        if pool::lookup(&pool, &mark)?.is_none() {
+            return Ok(false);
+        }
     }
     let base = pool::lookup(&pool, &volumes::base(image))?;
     // The size as well: after a power failure a file may be shorter than what was written to it.

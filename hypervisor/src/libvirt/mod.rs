@@ -12,6 +12,7 @@
 //! | `domain` | the guest's life |
 //! | `volumes`, `snapshot` | the volume service's volumes; copies of a guest's disk |
 //! | `moves` | disks read and written, domains defined over disks that exist |
+//! | `live`, `migration` | running guests to other hosts |
 //! | `saved`, `nics` | a guest that stands still; interfaces of a guest that exists already |
 //! | `disks`, `blockcopy` | volumes plugged in, pulled out, exchanged under a running guest |
 //!
@@ -29,6 +30,8 @@ mod events;
 mod gates;
 mod images;
 mod lane;
+mod live;
+mod migration;
 mod moves;
 mod network;
 mod nics;
@@ -52,7 +55,7 @@ use tokio::time::{Instant, sleep};
 use virt::connect::Connect;
 
 use self::capabilities::Known;
-use self::connection::{Keeper, Link};
+use self::connection::{Keeper, Link, without_credentials};
 use self::gates::Gates;
 use self::images::Images;
 use self::lane::Lane;
@@ -105,6 +108,8 @@ pub struct LibvirtDriver {
     direct_io: Arc<AtomicBool>,
     /// The forward mode found to work; also keeps network changes of one host in order.
     forward: tokio::sync::Mutex<ForwardMode>,
+    /// Guests on their way to other hosts.
+    journeys: live::Journeys,
     /// One change at a time per guest.
     guests: Gates<InstanceId>,
     _keeper: Keeper,
@@ -131,6 +136,7 @@ impl LibvirtDriver {
             known: Mutex::default(),
             direct_io: Arc::new(AtomicBool::new(true)),
             forward: tokio::sync::Mutex::new(options.forward),
+            journeys: live::Journeys::default(),
             guests: Gates::new(),
             _keeper: keeper,
         }
@@ -586,15 +592,5 @@ impl Driver for LibvirtDriver {
 
     fn watch(&self) -> SignalStream {
         watch::stream(&self.link)
-    }
-}
-
-/// `qemu+ssh://user:secret@host/system` without what stands before the `@`.
-fn without_credentials(uri: &str) -> String {
-    let Some((scheme, rest)) = uri.split_once("://") else { return uri.to_owned() };
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    match rest[..end].rfind('@') {
-        Some(at) => format!("{scheme}://{}", &rest[at + 1..]),
-        None => uri.to_owned(),
     }
 }

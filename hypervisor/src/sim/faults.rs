@@ -67,6 +67,16 @@ calls! {
     ReceiveDisk = "receive_disk",
     RemoveDisk = "remove_disk",
     Install = "install",
+    Luggage = "luggage",
+    Obstacles = "obstacles",
+    Sharers = "sharers",
+    AwaitGuest = "await_guest",
+    Depart = "depart",
+    Standing = "standing",
+    CallBack = "call_back",
+    Hasten = "hasten",
+    AllowDowntime = "allow_downtime",
+    Forget = "forget",
 }
 
 /// What a fault does.

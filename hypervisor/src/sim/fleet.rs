@@ -10,6 +10,7 @@ use chronova_events::ids::{ImageId, InstanceId};
 use super::SimHost;
 use super::faults::{Call, FaultPlan};
 use super::journal::{Journal, JournalError};
+use super::live::Travel;
 use super::machine::{Machine, SimGuest};
 use super::uri::SimUri;
 use crate::driver::{Driver, DriverResult};
@@ -19,6 +20,7 @@ use crate::guest::FilterSpec;
 pub struct SimFleet {
     uri: Arc<SimUri>,
     machines: Vec<Mutex<Machine>>,
+    pub(super) travel: Mutex<Travel>,
 }
 
 impl fmt::Debug for SimFleet {
@@ -55,7 +57,7 @@ impl SimFleet {
     fn machines_of(uri: SimUri) -> Self {
         let uri = Arc::new(uri);
         let machines = (0..uri.hosts).map(|index| Mutex::new(Machine::new(&uri, index))).collect();
-        Self { uri, machines }
+        Self { uri, machines, travel: Mutex::default() }
     }
 
     pub fn uri(&self) -> &SimUri {

@@ -300,7 +300,7 @@ impl Machine {
         changes.iter().map(|change| change.line(self.index)).collect()
     }
 
-    fn definition(instance: InstanceId, guest: &SimGuest) -> Change {
+    pub(super) fn definition(instance: InstanceId, guest: &SimGuest) -> Change {
         Change::Define {
             instance,
             vcpus: guest.vcpus,
@@ -310,7 +310,7 @@ impl Machine {
         }
     }
 
-    fn tell(&self, signal: HostSignal) {
+    pub(super) fn tell(&self, signal: HostSignal) {
         if let Some(signals) = &self.signals {
             // Nobody listening is no error.
             let _ = signals.send(signal);

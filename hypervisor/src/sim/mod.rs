@@ -12,6 +12,7 @@ mod devices;
 mod faults;
 mod fleet;
 mod journal;
+mod live;
 mod machine;
 mod moves;
 mod qcow2;
@@ -68,6 +69,7 @@ impl SimHost {
 
     /// One call: counted, delayed, perhaps struck by a fault, done.
     async fn perform<T>(&self, call: Call, work: impl FnOnce(&mut Machine) -> DriverResult<T>) -> DriverResult<T> {
+        self.fleet.advance();
         let (delay, fault) = self.fleet.machine(self.index).begin(call)?;
         if !delay.is_zero() {
             sleep(delay).await;

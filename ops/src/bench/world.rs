@@ -74,6 +74,7 @@ impl World {
             clock: core.clock,
             passwords: chronova_actors::passwords::Passwords::default(),
             scheduler: Arc::default(),
+            departures: chronova_actors::departures::Departures::default(),
             log: core.store,
             options,
             interference: None,

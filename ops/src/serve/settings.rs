@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use chronova_actors::house::Options;
+use chronova_actors::house::{LiveOptions, Options};
 use chronova_actors::scheduler::{Multipliers, PrefilterOptions, SchedulerOptions, options};
 use chronova_actors::volume::service::VolumeOptions;
 use chronova_actors::volume_quota::VolumeLimits;
@@ -86,8 +86,34 @@ pub fn actors(config: &Config) -> Options {
         max_attempts: config.scheduler.max_attempts,
         scheduler: scheduler(config),
         heartbeat: Duration::from_secs(u64::from(default.report_interval)),
+        live: live(config),
         volume: volumes(config),
         ..Options::default()
+    }
+}
+
+fn live(config: &Config) -> LiveOptions {
+    let libvirt = &config.libvirt;
+    if libvirt.live_migration_with_native_tls && libvirt.live_migration_scheme.as_deref() != Some("tls") {
+        tracing::warn!(
+            "live_migration_with_native_tls without live_migration_scheme = tls: libvirtd is asked without TLS"
+        );
+    }
+    LiveOptions {
+        per_host: config.default.max_concurrent_live_migrations as usize,
+        completion_timeout: libvirt.live_migration_completion_timeout.into(),
+        force_at_timeout: libvirt.live_migration_timeout_action == "force_complete",
+        downtime: libvirt.live_migration_downtime.into(),
+        downtime_steps: libvirt.live_migration_downtime_steps.into(),
+        downtime_delay: libvirt.live_migration_downtime_delay.into(),
+        bandwidth: libvirt.live_migration_bandwidth.into(),
+        permit_post_copy: libvirt.live_migration_permit_post_copy,
+        permit_auto_converge: libvirt.live_migration_permit_auto_converge,
+        native_tls: libvirt.live_migration_with_native_tls,
+        scheme: libvirt.live_migration_scheme.clone(),
+        uri: libvirt.live_migration_uri.clone(),
+        inbound_addr: libvirt.live_migration_inbound_addr.clone(),
+        interface: config.chronova.live_migration_interface.clone(),
     }
 }
 
@@ -171,6 +197,7 @@ pub fn drivers(config: &Config) -> DriverOptions {
         cpu_models: libvirt.cpu_models.clone(),
         // `x86_64=q35,aarch64=virt`: the driver takes the one for x86_64.
         machine_type: libvirt.hw_machine_type.iter().find_map(|pair| pair.strip_prefix("x86_64=")).map(str::to_owned),
+        pool_path: pool_path(config),
         volume_pool_name: config.volume.pool.clone(),
         volume_pool_path: config.volume.pool_path.clone(),
         vnc_listen: config.vnc.server_listen.clone(),
@@ -182,6 +209,15 @@ pub fn drivers(config: &Config) -> DriverOptions {
         ..LibvirtOptions::default()
     };
     DriverOptions { libvirt: options, sim_state_dir: Some(config.chronova.data_dir.join("sim")) }
+}
+
+/// The default of Nova's option is a directory of Nova's, on the hosts of Nova's.
+fn pool_path(config: &Config) -> String {
+    let path = &config.default.instances_path;
+    match *path == config.default.state_path.join("instances") {
+        true => LibvirtOptions::default().pool_path,
+        false => path.to_string_lossy().into_owned(),
+    }
 }
 
 pub fn compute(config: &Config) -> Compute {

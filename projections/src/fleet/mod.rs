@@ -15,7 +15,7 @@ use chronova_events::envelope::Recorded;
 use chronova_events::host::{Capabilities, HostEvent};
 use chronova_events::host_aggregate::{HostAggregateEvent, ZONE_KEY};
 use chronova_events::ids::{ConsumerId, HostAggregateId, HostId, InstanceId, ProviderId};
-use chronova_events::instance::{InstanceEvent, ResizeReverted, Resized};
+use chronova_events::instance::{InstanceEvent, LiveMoved, ResizeReverted, Resized};
 use chronova_events::ledger::standard::SHARES;
 use chronova_events::ledger::{Allocation, Claimed, LedgerEvent};
 use chronova_events::process::ProcessEvent;
@@ -436,6 +436,7 @@ impl Fleet {
                 self.move_server(server, None);
             }
             InstanceEvent::Resized(Resized { placed, .. })
+            | InstanceEvent::LiveMoved(LiveMoved { placed, .. })
             | InstanceEvent::ResizeReverted(ResizeReverted { placed, .. }) => {
                 let slot = self.slot(placed.host);
                 self.move_server(server, slot.map(|slot| Resident { slot, busy: false }));
@@ -530,7 +531,7 @@ fn move_between<K: Ord + Clone>(index: &mut BTreeMap<K, Slots>, slot: Slot, befo
 
 impl Projection for Fleet {
     const NAME: &'static str = "fleet";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
     const NOUNS: &'static [&'static str] = &["host", "host_aggregate", "instance", "ledger", "process"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {

@@ -90,5 +90,14 @@ fn render(ctx: &Ctx, rows: Vec<Arc<Migration>>) -> Result<Value, Fault> {
             row,
         })
         .collect();
-    Ok(MIGRATION.render_all(&shown, ctx.version))
+    let mut rendered = MIGRATION.render_all(&shown, ctx.version);
+    if versions::migrations_have_links(ctx.version) {
+        for (view, value) in shown.iter().zip(rendered.as_array_mut().into_iter().flatten()) {
+            if let (true, Some(fields)) = (view.row.is_under_way(), value.as_object_mut()) {
+                let id = format!("{}/migrations/{}", view.row.instance, view.row.number);
+                fields.insert("links".to_owned(), ctx.links.pair("servers", &id));
+            }
+        }
+    }
+    Ok(rendered)
 }

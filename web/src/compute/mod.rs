@@ -68,6 +68,7 @@ pub const ROUTES: &[&[Route]] = &[
     servers::actions::ROUTES,
     servers::admin::ROUTES,
     servers::interfaces::ROUTES,
+    servers::live::ROUTES,
     servers::metadata::ROUTES,
     servers::moves::ROUTES,
     servers::parts::ROUTES,

@@ -91,6 +91,10 @@ pub(super) fn instance_reject(id: InstanceId, reject: InstanceReject) -> Fault {
             Fault::conflict(format!("Instance {id} is in an invalid state for '{action}'"))
         }
         InstanceReject::NotMoved => Fault::bad_request("Instance has not been resized."),
+        InstanceReject::NoSuchMigration => Fault::not_found(format!("Migration is not found for instance {id}")),
+        InstanceReject::MigrationInState { state, action } => Fault::bad_request(format!(
+            "Migration state of instance {id} is {state}. Cannot {action} while the migration is in this state."
+        )),
         InstanceReject::TooMuchMetadata { limit } => {
             Fault::forbidden(format!("Maximum number of metadata items exceeds {limit}"))
         }

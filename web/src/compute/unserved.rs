@@ -8,7 +8,7 @@ use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
 use crate::reply::Reply;
-use crate::route::{Method, Route, action, delete, gone, gone_action};
+use crate::route::{Method, Route, action, gone, gone_action};
 
 async fn not_yet(ctx: Ctx) -> Result<Reply, Fault> {
     Err(Fault::not_implemented(format!("{} is not implemented by this release.", ctx.route.op)))
@@ -87,13 +87,4 @@ pub const NOT_YET: &[Route] = &[
     action("volumes_boot.revertResize", "/os-volumes_boot/{id}/action", "revertResize", handler!(not_yet))
         .until(2, 102),
     action("evacuate.evacuate", "/servers/{id}/action", "evacuate", handler!(not_yet)),
-    action("migrate_server.os-migrateLive", "/servers/{id}/action", "os-migrateLive", handler!(not_yet)),
-    delete("server_migrations.delete", "/servers/{server_id}/migrations/{id}", handler!(not_yet)).since(2, 24),
-    action(
-        "server_migrations.force_complete",
-        "/servers/{server_id}/migrations/{id}/action",
-        "force_complete",
-        handler!(not_yet),
-    )
-    .since(2, 22),
 ];

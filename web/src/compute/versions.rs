@@ -191,3 +191,28 @@ pub(super) const fn migrations_are_paged(version: Microversion) -> bool {
 pub(super) const fn migrations_have_askers(version: Microversion) -> bool {
     version.at_least(v(2, 80))
 }
+
+/// A live migration's checks may go on after the answer.
+pub(super) const fn live_migration_checks_are_asynchronous(version: Microversion) -> bool {
+    version.at_least(v(2, 34))
+}
+
+/// A host that is named for a live migration is one that the scheduler has to agree to.
+pub(super) const fn live_migration_asks_the_scheduler(version: Microversion) -> bool {
+    version.at_least(v(2, 30))
+}
+
+/// Unless that is forced.
+pub(super) const fn live_migration_can_be_forced(version: Microversion) -> bool {
+    version.at_least(v(2, 30)) && !version.at_least(v(2, 68))
+}
+
+/// A live migration that has not set out can be aborted.
+pub(super) const fn waiting_live_migrations_can_be_aborted(version: Microversion) -> bool {
+    version.at_least(v(2, 65))
+}
+
+/// Migrations say their kind, and live ones under way where they are shown.
+pub(super) const fn migrations_have_links(version: Microversion) -> bool {
+    version.at_least(v(2, 23))
+}

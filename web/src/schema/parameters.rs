@@ -63,10 +63,19 @@ pub fn regex() -> Schema {
 
 /// A truth value in any of the spellings that Nova takes (see [`is_true`]).
 pub fn loose_boolean() -> Schema {
-    Schema::default().types(["boolean", "string"]).one_among(json!([
+    loose_boolean_or([])
+}
+
+/// A truth value, or one of these words.
+pub fn loose_boolean_or<const N: usize>(words: [&str; N]) -> Schema {
+    let mut values = json!([
         true, "True", "TRUE", "true", "1", "ON", "On", "on", "YES", "Yes", "yes", false, "False", "FALSE", "false",
         "0", "OFF", "Off", "off", "NO", "No", "no"
-    ]))
+    ]);
+    if let Some(values) = values.as_array_mut() {
+        values.extend(words.map(|word| json!(word)));
+    }
+    Schema::default().types(["boolean", "string"]).one_among(values)
 }
 
 /// The truth of what [`loose_boolean`] accepted.

@@ -27,6 +27,9 @@ fn name(state: &Instance) -> String {
         Some(Ongoing::Delete { .. }) => format!("{phase}, deleting"),
         Some(Ongoing::SoftDelete { .. }) => format!("{phase}, soft-deleting"),
         Some(Ongoing::Restore { .. }) => format!("{phase}, restoring"),
+        Some(Ongoing::Move { .. }) if server.moving.as_ref().is_some_and(|moving| moving.live.is_some()) => {
+            format!("{phase}, migrating")
+        }
         Some(Ongoing::Move { .. }) => format!("{phase}, moving"),
         Some(Ongoing::Confirm { .. }) => format!("{phase}, confirming"),
         Some(Ongoing::Revert { .. }) => format!("{phase}, reverting"),

@@ -33,7 +33,11 @@ pub(super) fn deed(event: &Event) -> Option<&'static str> {
         InstanceEvent::MoveRequested(asked) => match asked.kind {
             MoveKind::Resize => "resize",
             MoveKind::Migrate => "migrate",
+            MoveKind::Live => "live migration",
         },
+        InstanceEvent::LiveMoveRequested(_) => "live migration",
+        InstanceEvent::LiveAbortRequested(_) => "abort live migration",
+        InstanceEvent::LiveCompletionForced(_) => "force live migration",
         InstanceEvent::ConfirmRequested(_) => "confirm resize",
         InstanceEvent::RevertRequested(_) => "revert resize",
         InstanceEvent::Locked(_) => "lock",
@@ -74,6 +78,7 @@ pub(super) fn is_trouble(event: &Event) -> bool {
                     | InstanceEvent::Unplaced(_)
                     | InstanceEvent::MoveUntargeted(_)
                     | InstanceEvent::MoveFailed(_)
+                    | InstanceEvent::LiveMoveAborted(_)
                     | InstanceEvent::RevertFailed(_)
             )
         }

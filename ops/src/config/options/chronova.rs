@@ -71,6 +71,10 @@ section! {
             help: "Time after which a call to a compute host counts as unanswered. Transfers of images have no bound of \
                    their own but must make progress within it.",
         }
+        live_migration_interface: Option<String> {
+            help: "Network interface of the compute hosts that live migrations come in by, as each host's libvirt names it. \
+                   `[libvirt] live_migration_inbound_addr` wins over it.",
+        }
         log_batch: u32 {
             default: Text("1024"), min: Some(1.0), max: Some(65536.0),
             help: "Appends that may share one fsync of the event log.",

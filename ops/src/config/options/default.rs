@@ -46,7 +46,8 @@ section! {
         }
         instances_path: PathBuf {
             default: Text("$state_path/instances"),
-            help: "Directory of the libvirt storage pool that holds instances' disks on each compute host.",
+            help: "Directory of the libvirt storage pool that holds instances' disks on each compute host, where it is to be \
+                   another one than /var/lib/libvirt/chronova: a directory that hosts share, say.",
         }
         instance_name_template: NameTemplate {
             default: Text("instance-%08x"),

@@ -1,6 +1,8 @@
 //! What can be asked of a server through its `action` path.
 
-use crate::schema::{Schema, any, choice, hostname, ip_address, null, null_or, object, opt, req, string};
+use crate::schema::{
+    Schema, any, choice, hostname, ip_address, loose_boolean, loose_boolean_or, null, null_or, object, opt, req, string,
+};
 
 pub fn start_body() -> Schema {
     object([req("os-start", any())])
@@ -109,4 +111,21 @@ pub fn servers_revert_resize_body() -> Schema {
 
 pub fn migrate_server_migrate_body() -> Schema {
     object([req("migrate", any().from(2, 56, null_or(object([opt("host", null_or(hostname()))]))))])
+}
+
+pub fn migrate_server_live_body() -> Schema {
+    let block = loose_boolean().from(2, 25, loose_boolean_or(["auto"]));
+    object([req(
+        "os-migrateLive",
+        object([
+            req("block_migration", block),
+            req("disk_over_commit", loose_boolean()).until(2, 24),
+            req("host", null_or(hostname())),
+            opt("force", loose_boolean()).since(2, 30).until(2, 67),
+        ]),
+    )])
+}
+
+pub fn server_migrations_force_complete_body() -> Schema {
+    object([req("force_complete", null())])
 }

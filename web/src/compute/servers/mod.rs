@@ -11,6 +11,7 @@ mod create;
 pub(super) mod filters;
 pub(super) mod interfaces;
 mod list;
+pub(super) mod live;
 pub(super) mod metadata;
 pub(super) mod moves;
 pub(super) mod parts;

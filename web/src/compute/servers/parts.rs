@@ -33,14 +33,6 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .since(2, 78)
         .policy_on_target("compute:server:topology:index")
         .query(no_query),
-    get("server_migrations.index", "/servers/{server_id}/migrations", handler!(migrations))
-        .since(2, 23)
-        .policy_on_target("os_compute_api:servers:migrations:index")
-        .query(no_query),
-    get("server_migrations.show", "/servers/{server_id}/migrations/{id}", handler!(migration))
-        .since(2, 23)
-        .policy_on_target("os_compute_api:servers:migrations:show")
-        .query(no_query),
     get("security_groups.ServerSecurityGroup.index", "/servers/{server_id}/os-security-groups", handler!(groups))
         .policy_on_target("os_compute_api:os-security-groups:list")
         .query(no_query),
@@ -109,18 +101,6 @@ pub(super) fn show_interface(ctx: &Ctx, found: &Found, port: &str) -> Result<Rep
 async fn topology(ctx: Ctx) -> Result<Reply, Fault> {
     find(&ctx, "server_id")?;
     Ok(Reply::ok(json!({"nodes": [], "pagesize_kb": null})))
-}
-
-/// Nothing moves servers, so none is on its way.
-async fn migrations(ctx: Ctx) -> Result<Reply, Fault> {
-    find(&ctx, "server_id")?;
-    Ok(Reply::ok(json!({"migrations": []})))
-}
-
-async fn migration(ctx: Ctx) -> Result<Reply, Fault> {
-    let found = find(&ctx, "server_id")?;
-    let id = ctx.param("id");
-    Err(Fault::not_found(format!("In-progress live migration {id} is not found for server {}.", found.id)))
 }
 
 /// The groups of the server's ports, in the form that the network service of old had.

@@ -11,6 +11,7 @@ pub mod migration;
 pub mod security_group;
 pub mod server;
 pub mod server_group;
+pub mod server_migration;
 pub mod service;
 
 use chronova_events::ids::ProjectId;

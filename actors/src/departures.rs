@@ -1,0 +1,92 @@
+//! Who may leave a host now: `[DEFAULT] max_concurrent_live_migrations`.
+//!
+//! In the order of arrival; in memory only, since after a crash everybody stands in line again. Also where those are that
+//! have left, as they were last seen: fresher than what is worth an event.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use chronova_events::ids::{HostId, ProcessId};
+use chronova_events::instance::LiveProgress;
+
+#[derive(Debug, Default)]
+pub struct Departures {
+    board: Mutex<Board>,
+}
+
+#[derive(Debug, Default)]
+struct Board {
+    lines: BTreeMap<HostId, Vec<ProcessId>>,
+    progress: BTreeMap<ProcessId, LiveProgress>,
+}
+
+impl Departures {
+    /// Every change is whole.
+    fn lock(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stands in line, and says whether it is the migration's turn. `limit` 0: always.
+    pub fn may_go(&self, host: HostId, migration: ProcessId, limit: usize) -> bool {
+        let mut board = self.lock();
+        let line = board.lines.entry(host).or_default();
+        let place = line.iter().position(|one| *one == migration).unwrap_or_else(|| {
+            line.push(migration);
+            line.len() - 1
+        });
+        limit == 0 || place < limit
+    }
+
+    /// One that is on its way already goes on, whoever stands in line.
+    pub fn goes_on(&self, host: HostId, migration: ProcessId) {
+        let mut board = self.lock();
+        let line = board.lines.entry(host).or_default();
+        line.retain(|one| *one != migration);
+        line.insert(0, migration);
+    }
+
+    /// It has arrived, or stays.
+    pub fn leave(&self, migration: ProcessId) {
+        let mut board = self.lock();
+        for line in board.lines.values_mut() {
+            line.retain(|one| *one != migration);
+        }
+        board.lines.retain(|_, line| !line.is_empty());
+        board.progress.remove(&migration);
+    }
+
+    pub fn tell(&self, migration: ProcessId, progress: LiveProgress) {
+        self.lock().progress.insert(migration, progress);
+    }
+
+    /// As it was last seen in this life of the control plane.
+    pub fn progress(&self, migration: ProcessId) -> Option<LiveProgress> {
+        self.lock().progress.get(&migration).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    #[test]
+    fn in_the_order_of_arrival_and_no_more_than_may() {
+        let host = HostId(Uuid::from_u128(1));
+        let [a, b, c] = [1, 2, 3].map(|n| ProcessId(Uuid::from_u128(n)));
+        let line = Departures::default();
+        assert!(line.may_go(host, a, 1));
+        assert!(!line.may_go(host, b, 1));
+        assert!(!line.may_go(host, c, 1));
+        assert!(line.may_go(host, a, 1), "asked twice");
+        line.leave(a);
+        assert!(!line.may_go(host, c, 1));
+        assert!(line.may_go(host, b, 1));
+        assert!(line.may_go(host, c, 0), "no limit");
+        line.goes_on(host, c);
+        assert!(line.may_go(host, c, 1));
+        line.leave(b);
+        line.leave(c);
+        assert!(line.lock().lines.is_empty());
+    }
+}

@@ -1,0 +1,395 @@
+//! Moves a server to another host while its guest runs.
+//!
+//! | step | does | undone by |
+//! |---|---|---|
+//! | `claim_host` | hands what is held to the migration, chooses a destination and claims it | taking it back |
+//! | `check_target` | asks the destination whether the guest can run there, and both how its disks get there | |
+//! | `wait_turn` | waits until few enough others leave the same host | |
+//! | `prepare_target` | networks, filters and, where they are copied, disks | removing them |
+//! | `migrate` | has the hosts move the guest, and waits for what becomes of it | calling it back |
+//!
+//! The last step ends only when both hosts together leave no doubt where the guest is ([`super::crossing`]): it is never
+//! guessed, and never given up on. Across, there is no way back: ports, claims and the source follow, tried until they have
+//! ([`arrive`]). That is so, too, when a step is undone and the guest turns out to be at its destination: a server follows
+//! its guest.
+
+use std::time::Duration;
+
+use chronova_events::ids::HostId;
+use chronova_events::instance::{LiveStage, Ongoing, Placed};
+use chronova_events::process::{Outcome, Output};
+use chronova_hypervisor::driver::DriverError;
+use chronova_hypervisor::live::Presence;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::crossing::Verdict;
+use super::definition::{Definition, Step, StepError, Work};
+use super::moving::{self, Subject};
+use super::on_the_way::{WATCH, look, mend, migrate};
+use super::{build_volumes, guest, moved_volumes};
+use crate::instance::live::LiveCommand;
+use crate::instance::moving::MoveCommand;
+use crate::scheduler::Request;
+use crate::scheduler::placing::{Asked, NotPlaced, Seat, dice};
+
+pub const DEFINITION: Definition = Definition {
+    name: "live_migrate",
+    steps: &[
+        Step {
+            name: "claim_host",
+            run: |work| claim_host(work).boxed(),
+            undo: Some(|work| release_host(work).boxed()),
+        },
+        Step { name: "check_target", run: |work| check_target(work).boxed(), undo: None },
+        Step { name: "wait_turn", run: |work| wait_turn(work).boxed(), undo: None },
+        Step {
+            name: "prepare_target",
+            run: |work| prepare_target(work).boxed(),
+            undo: Some(|work| clear_target(work).boxed()),
+        },
+        Step { name: "migrate", run: |work| migrate(work).boxed(), undo: Some(|work| call_back(work).boxed()) },
+    ],
+    undoes: true,
+    max_attempts: |options| options.max_attempts.max(1),
+    conclude,
+};
+
+/// Looks at a guest that is called back before the step is begun anew.
+const LOOKS: u32 = 250;
+/// Pause between two looks while others are waited for.
+const LOOK: Duration = Duration::from_millis(20);
+/// What of a console is carried along.
+const CONSOLE: usize = 1 << 20;
+
+fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    async move {
+        let process = work.running.process;
+        work.house.departures.leave(process);
+        let Some(subject) = mine(work).await? else { return Ok(()) };
+        match outcome {
+            Outcome::Succeeded => arrive(work, &subject).await,
+            Outcome::Failed if subject.live().is_some_and(|live| live.abort) => {
+                let reason = moving::fault(work).message;
+                tell(work, LiveCommand::Stay { process, reason }).await
+            }
+            Outcome::Failed => {
+                moving::record(work, MoveCommand::Fail { process, fault: moving::fault(work) }).await?;
+                look_at_both(work, &subject);
+                Ok(())
+            }
+            // Whoever called it off goes on with the server.
+            Outcome::CalledOff => Ok(()),
+        }
+    }
+    .boxed()
+}
+
+/// The server and this migration of it, whoever has the turn; `None` where it is over.
+pub(super) async fn mine(work: &Work) -> Result<Option<Subject>, StepError> {
+    let subject = moving::subject(work).await?;
+    Ok(subject.filter(|subject| subject.moving.migration == work.running.process))
+}
+
+/// The same as long as nobody has overtaken it and nobody wants it to end.
+pub(super) async fn wanted(work: &Work) -> Result<Subject, StepError> {
+    let subject = moving::mine(work).await?;
+    match subject.live().is_some_and(|live| live.abort) {
+        true => Err(aborted()),
+        false => Ok(subject),
+    }
+}
+
+fn aborted() -> StepError {
+    StepError::fatal(409, "The live migration was aborted.", "")
+}
+
+pub(super) async fn tell(work: &Work, command: LiveCommand) -> Result<(), StepError> {
+    moving::record(work, MoveCommand::Live(command)).await
+}
+
+pub(super) async fn advance(work: &Work, stage: LiveStage) -> Result<(), StepError> {
+    let command = LiveCommand::Advance { process: work.running.process, stage };
+    moving::insist(work, MoveCommand::Live(command)).await.map(drop)
+}
+
+/// What the hosts told while the guest was on its way was not heeded.
+fn look_at_both(work: &Work, subject: &Subject) {
+    let ends = [Some(subject.moving.source.host), subject.moving.target.as_ref().map(|target| target.host)];
+    for member in ends.into_iter().flatten().filter_map(|host| work.house.fleet.member(host)) {
+        member.resync.notify_one();
+    }
+}
+
+// ------------------------------------------------------------------------------------------------- a host to go to
+
+async fn claim_host(work: &Work) -> Result<Output, StepError> {
+    let subject = wanted(work).await?;
+    let output = |placed: &Placed| Output::Host { host: placed.host, hostname: placed.hostname.clone() };
+    // Chosen before a crash: claimed, too.
+    if let Some(target) = subject.moving.target.as_ref().filter(|target| target.attempt == work.running.attempt) {
+        return Ok(output(target));
+    }
+    // Nova's `ComputeServiceUnavailable`: whoever is to let the guest go must be there.
+    if !work.host_answers(subject.moving.source.host)? {
+        let message = format!("Service is unavailable at this time: host {} is down.", subject.moving.source.hostname);
+        return Err(StepError::fatal(400, &message, ""));
+    }
+    moving::disks_at_rest(&subject.server)?;
+    moving::set_aside(work, work.running.process).await?;
+    match work.house.scheduler.place(&work.house, &asked(work, &subject)).await {
+        Ok(seat) => take_seat(work, seat).await.map(|target| output(&target)),
+        Err(NotPlaced::NoHost { reasons, lost }) => {
+            let details = format!("{} (attempt {})", reasons.counts(), work.running.attempt);
+            // Why the ones that were tried would not do says more than that there are no others.
+            let refused = subject.live().and_then(|live| live.refused.clone());
+            let message = refused.unwrap_or_else(|| reasons.message());
+            let process = work.running.process;
+            let scheduled = Box::new(reasons.record(process, work.running.attempt, &[], lost));
+            moving::record(work, MoveCommand::Aim { process, target: None, scheduled }).await?;
+            Err(StepError::fatal(500, &message, &details))
+        }
+        Err(NotPlaced::NotNow(reason)) => Err(StepError::Again(reason)),
+    }
+}
+
+fn asked(work: &Work, subject: &Subject) -> Asked {
+    let (house, server, moving) = (&work.house, &subject.server, &subject.moving);
+    let mut request = Request::of_build(&server.request, &work.running.excluded, &house.options.availability_zone);
+    let forced = subject.live().is_some_and(|live| live.forced);
+    request.forced_host = moving.host.clone().filter(|_| forced);
+    request.requested_host = moving.host.clone().filter(|_| !forced);
+    request.image = server.hardware_image().cloned();
+    if server.is_volume_backed() {
+        // The root disk takes no room on the host.
+        request.flavor.root_gib = 0;
+    }
+    request.dice = dice();
+    request.excluded.insert(moving.source.host);
+    Asked {
+        request,
+        server: work.instance_id(),
+        project: server.request.project.clone(),
+        user: server.request.user.clone(),
+        process: work.running.process,
+        attempt: work.running.attempt,
+        reservation: server.request.reservation.clone(),
+        batch: 1,
+        launch_index: 0,
+        meta: work.meta.clone(),
+    }
+}
+
+async fn take_seat(work: &Work, seat: Seat) -> Result<Placed, StepError> {
+    let Seat { chosen, scheduled, ticket } = seat;
+    let target = Placed {
+        process: work.running.process,
+        host: chosen.host,
+        hostname: chosen.hostname,
+        attempt: work.running.attempt,
+        availability_zone: chosen.zone.unwrap_or_else(|| work.house.options.availability_zone.clone()),
+    };
+    let (process, scheduled) = (work.running.process, Box::new(scheduled));
+    let aim = MoveCommand::Aim { process, target: Some(target.clone()), scheduled };
+    ticket.placed(moving::insist(work, aim).await?);
+    Ok(target)
+}
+
+async fn release_host(work: &Work) -> Result<(), StepError> {
+    work.house.departures.leave(work.running.process);
+    let Some(subject) = mine(work).await? else { return Ok(()) };
+    moving::take_back(work, &subject.moving).await?;
+    let Some(target) = &subject.moving.target else { return Ok(()) };
+    let reason = work.running.failure.as_ref().map_or("called off".to_owned(), |f| f.fault.message.clone());
+    moving::record(work, MoveCommand::GiveUp { process: work.running.process, host: target.host, reason }).await
+}
+
+// ------------------------------------------------------------------------------------------------ before it sets out
+
+async fn check_target(work: &Work) -> Result<Output, StepError> {
+    let subject = wanted(work).await?;
+    examine(work, &subject).await?;
+    advance(work, LiveStage::Queued).await?;
+    Ok(Output::Nothing)
+}
+
+/// Where only this destination will do, a refusal is final; else another is tried.
+fn unsuitable(subject: &Subject, message: &str) -> StepError {
+    let error = StepError::fatal(400, message, "");
+    match (&subject.moving.host, error) {
+        (None, StepError::Fatal(fault)) => StepError::Elsewhere(fault),
+        (_, error) => error,
+    }
+}
+
+async fn examine(work: &Work, subject: &Subject) -> Result<(), StepError> {
+    let (source, target) = (&subject.moving.source, subject.target()?);
+    let luggage = work.driver(source.host)?.luggage(work.instance_id()).await.map_err(moving::only_here)?;
+    if let Some(reason) = &luggage.bound {
+        return Err(StepError::fatal(409, &format!("The server cannot be live-migrated: {reason}."), ""));
+    }
+    let destination = work.driver(target.host)?;
+    let obstacles = destination.obstacles(&luggage).await?;
+    if !obstacles.is_empty() {
+        let message = format!("Migration pre-check error: host {}: {}", target.hostname, obstacles.join("; "));
+        return Err(unsuitable(subject, &message));
+    }
+    let shared = shares(work, source.host, target.host).await? || shares(work, target.host, source.host).await?;
+    let block = subject.live().and_then(|live| live.block);
+    // Nova's `InvalidLocalStorage` and `InvalidSharedStorage`.
+    let reason = match (block, shared, luggage.disks.is_empty()) {
+        (Some(true), true, false) => Some("Block migration can not be used with shared storage."),
+        (Some(false), false, false) => Some("Live migration can not be used without shared storage."),
+        _ => None,
+    };
+    if let Some(reason) = reason {
+        let kind = if shared { "local" } else { "shared" };
+        let message = format!("{} is not on {kind} storage: {reason}", source.hostname);
+        return Err(unsuitable(subject, &message));
+    }
+    if build_volumes::only_host(work, &subject.server).await?.is_some() {
+        let message = "Migration pre-check error: the server's volumes are on storage that its host alone reaches.";
+        return Err(StepError::fatal(400, message, ""));
+    }
+    Ok(())
+}
+
+/// Whether what is on `host`'s storage is on `other`'s, too. `host` is asked anew each time: what it answers decides
+/// whether disks are removed.
+async fn shares(work: &Work, host: HostId, other: HostId) -> Result<bool, StepError> {
+    let sharers = work.driver(host)?.sharers().await.map_err(|error| StepError::Again(error.to_string()))?;
+    work.house.fleet.note_sharers(host, sharers.clone());
+    Ok(sharers.contains(&other))
+}
+
+async fn wait_turn(work: &Work) -> Result<Output, StepError> {
+    let limit = work.house.options.live.per_host;
+    loop {
+        let subject = wanted(work).await?;
+        if work.house.departures.may_go(subject.moving.source.host, work.running.process, limit) {
+            return Ok(Output::Nothing);
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn prepare_target(work: &Work) -> Result<Output, StepError> {
+    let subject = wanted(work).await?;
+    advance(work, LiveStage::Preparing).await?;
+    let host = subject.target()?.host;
+    let copied = !shares(work, host, subject.moving.source.host).await?;
+    match copied {
+        true => guest::prepare_from(work, subject.moving.source.host, host, &subject.server).await?,
+        false => guest::connect(work, host, &subject.server).await?,
+    }
+    let spec = guest::spec(work, &subject.server, None).await?;
+    work.driver(host)?.await_guest(&spec, copied).await?;
+    Ok(Output::Nothing)
+}
+
+/// What was made at a destination that the guest does not go to. Where the storage is shared, nothing was.
+async fn clear_target(work: &Work) -> Result<(), StepError> {
+    let Some(subject) = mine(work).await? else { return Ok(()) };
+    let Some(target) = &subject.moving.target else { return Ok(()) };
+    if !work.host_answers(target.host)? {
+        return Ok(());
+    }
+    match shares(work, target.host, subject.moving.source.host).await? {
+        true => forget(work, target).await,
+        false => guest::destroy(work, target.host).await,
+    }
+}
+
+pub(super) async fn forget(work: &Work, at: &Placed) -> Result<(), StepError> {
+    if !work.host_answers(at.host)? {
+        return Ok(());
+    }
+    match work.driver(at.host)?.forget(work.instance_id()).await {
+        Ok(()) | Err(DriverError::NoSuchGuest(_) | DriverError::Unreachable(_)) => Ok(()),
+        Err(error) => Err(StepError::Again(error.to_string())),
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------------ the ends
+
+/// Undoes `migrate`: the guest is to be at its source and not on its way. One that is across stays there, and its server
+/// follows it.
+async fn call_back(work: &Work) -> Result<(), StepError> {
+    for _ in 0..LOOKS {
+        let Some(subject) = mine(work).await? else { return Ok(()) };
+        if subject.moving.target.is_none() {
+            return Ok(());
+        }
+        let doomed = matches!(subject.server.ongoing, Some(Ongoing::Delete { .. }));
+        match look(work, &subject).await?.verdict {
+            Verdict::AtSource => return Ok(()),
+            Verdict::AtTarget => return arrive(work, &subject).await,
+            // Whoever deletes the server removes the guest from wherever it is.
+            Verdict::Unknown | Verdict::Torn if doomed => return Ok(()),
+            Verdict::Underway => {
+                if let Ok(driver) = work.driver(subject.moving.source.host) {
+                    let _ = driver.call_back(work.instance_id()).await;
+                    driver.until_departed(work.instance_id(), WATCH.0).await;
+                }
+            }
+            Verdict::Twice => moving::pull(work, subject.moving.source.host).await?,
+            Verdict::Torn => mend(work, &subject).await,
+            Verdict::Unknown => {}
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    Err(StepError::Again("nobody knows yet where the guest is".to_owned()))
+}
+
+/// The guest is at its destination: everything else follows. Each part may be done again.
+async fn arrive(work: &Work, subject: &Subject) -> Result<(), StepError> {
+    let (source, target) = (&subject.moving.source, subject.target()?);
+    let process = work.running.process;
+    tell(work, LiveCommand::Advance { process, stage: LiveStage::Finishing }).await?;
+    moving::bind(work, target).await?;
+    moved_volumes::take_back(work, &subject.server, target).await?;
+    wake(work, subject, target).await?;
+    // A host that is down is cleared when it is back.
+    if work.host_answers(source.host)? {
+        match shares(work, source.host, target.host).await? {
+            true => forget(work, source).await?,
+            false => {
+                carry_console(work, source, target).await;
+                guest::destroy(work, source.host).await?;
+            }
+        }
+    }
+    moving::release(work, process).await?;
+    tell(work, LiveCommand::Arrive { process }).await?;
+    let milliseconds = work.house.clock.now().0.saturating_sub(work.running.started_at.0) / 1000;
+    tracing::info!(server = %work.instance_id(), milliseconds, to = target.hostname, "a live migration has ended");
+    look_at_both(work, subject);
+    Ok(())
+}
+
+/// A guest that was made to stand still so that it would get across goes on.
+async fn wake(work: &Work, subject: &Subject, target: &Placed) -> Result<(), StepError> {
+    let hastened = subject.live().is_some_and(|live| live.hasten);
+    if !hastened || !subject.moving.was_active || !work.host_answers(target.host)? {
+        return Ok(());
+    }
+    let driver = work.driver(target.host)?;
+    let standing = driver.standing(work.instance_id()).await.map_err(|error| StepError::Again(error.to_string()))?;
+    match standing.presence {
+        Presence::Paused => {
+            driver.unpause(work.instance_id()).await.map_err(|error| StepError::Again(error.to_string()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What the guest wrote at its source can still be read. Losing it is no reason to stop.
+async fn carry_console(work: &Work, source: &Placed, target: &Placed) {
+    let (Ok(from), Ok(to)) = (work.driver(source.host), work.driver(target.host)) else { return };
+    let Ok(text) = from.console_log(work.instance_id(), CONSOLE).await else { return };
+    if !text.is_empty()
+        && let Err(error) = to.adopt_console(work.instance_id(), text).await
+    {
+        tracing::debug!(server = %work.instance_id(), %error, "a console log stays behind");
+    }
+}

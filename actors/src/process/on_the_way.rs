@@ -1,0 +1,340 @@
+//! A guest on its way to another host: sent, watched, called back or hastened, until there is no doubt where it is.
+
+use std::time::Duration;
+
+use chronova_events::instance::{LiveProgress, LiveStage, Placed};
+use chronova_events::process::Output;
+use chronova_hypervisor::live::{Hasten, Journey, Luggage, Presence, Progress, Standing};
+
+use super::crossing::{Seen, Verdict, judge};
+use super::definition::{StepError, Work};
+use super::guest;
+use super::live_migrate::{advance, forget, mine, tell, wanted};
+use super::moving::{self, Subject};
+use crate::instance::live::LiveCommand;
+
+/// Pause between two looks at a guest on its way, at first and at last.
+pub(super) const WATCH: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
+const GIB: u64 = 1 << 30;
+
+/// How the guest's disks get there.
+struct Route {
+    /// The guest's own names of the disks that are copied.
+    copied: Vec<String>,
+    /// What decides how long it may take.
+    data_gib: u64,
+}
+
+impl Route {
+    fn new(luggage: Luggage, shared: bool) -> Self {
+        let of_memory = luggage.memory_mib.div_ceil(1024).max(2);
+        let of_disks: u64 = luggage.disks.iter().map(|(_, bytes)| bytes.div_ceil(GIB).max(2)).sum();
+        let copied = if shared { vec![] } else { luggage.disks.into_iter().map(|(name, _)| name).collect() };
+        Self { data_gib: of_memory + if shared { 0 } else { of_disks }, copied }
+    }
+}
+
+/// Both ends of a move, as they were just seen.
+pub(super) struct Ends {
+    pub(super) source: Option<Standing>,
+    pub(super) verdict: Verdict,
+}
+
+pub(super) async fn look(work: &Work, subject: &Subject) -> Result<Ends, StepError> {
+    let target = subject.target()?;
+    let (source, seen_source) = see(work, &subject.moving.source).await;
+    let (_, seen_target) = see(work, target).await;
+    Ok(Ends { source, verdict: judge(seen_source, seen_target) })
+}
+
+async fn see(work: &Work, end: &Placed) -> (Option<Standing>, Seen) {
+    let answers = work.host_answers(end.host);
+    let driver = match (answers, work.house.fleet.driver(end.host)) {
+        (Ok(true), Some(driver)) => driver,
+        (Ok(false), _) => return (None, Seen::Down),
+        _ => return (None, Seen::Silent),
+    };
+    match driver.standing(work.instance_id()).await {
+        Ok(standing) => {
+            let seen = Seen::from(&standing);
+            (Some(standing), seen)
+        }
+        Err(_) => (None, Seen::Silent),
+    }
+}
+
+/// Ends only when there is no doubt where the guest is.
+pub(super) async fn migrate(work: &Work) -> Result<Output, StepError> {
+    let mut watch = Watch::new();
+    loop {
+        let subject = match mine(work).await {
+            Ok(Some(subject)) => subject,
+            Ok(None) => return Err(StepError::fatal(409, "The migration is over.", "")),
+            Err(error) => {
+                tracing::debug!(server = %work.instance_id(), %error, "a migration cannot be looked up now");
+                tokio::time::sleep(WATCH.1).await;
+                continue;
+            }
+        };
+        let ends = look(work, &subject).await?;
+        match ends.verdict {
+            Verdict::AtTarget => return Ok(Output::Nothing),
+            Verdict::AtSource => {
+                // Why it should not set out, or set out again.
+                wanted(work).await?;
+                watch.set_out(work, &subject, ends.source.as_ref()).await?;
+            }
+            Verdict::Underway => {
+                if let Err(error) = watch.look_after(work, &subject, ends.source.as_ref()).await {
+                    tracing::debug!(server = %work.instance_id(), %error, "a guest on its way is not looked after now");
+                }
+            }
+            Verdict::Twice => {
+                if let Err(error) = moving::pull(work, subject.moving.source.host).await {
+                    tracing::error!(server = %work.instance_id(), %error, "a guest that runs twice cannot be stopped yet");
+                }
+            }
+            Verdict::Torn => mend(work, &subject).await,
+            Verdict::Unknown => tracing::debug!(server = %work.instance_id(), "nobody knows yet where the guest is"),
+        }
+        watch.pause(work, &subject, ends.verdict).await;
+    }
+}
+
+/// Neither half of a guest that post-copy tore apart can go on: it starts anew where its disks are.
+pub(super) async fn mend(work: &Work, subject: &Subject) {
+    tracing::error!(server = %work.instance_id(), "the hosts lost each other in post-copy; the guest starts anew");
+    let anew = async {
+        let target = subject.target()?;
+        moving::pull(work, subject.moving.source.host).await?;
+        moving::pull(work, target.host).await?;
+        forget(work, &subject.moving.source).await?;
+        guest::install(work, target.host, &subject.server, true).await
+    };
+    if let Err(error) = anew.await {
+        tracing::warn!(server = %work.instance_id(), %error, "a guest torn apart cannot be started anew yet");
+    }
+}
+
+/// What one run of the step remembers between two looks.
+struct Watch {
+    route: Option<Route>,
+    set_out: bool,
+    hastened: bool,
+    called_back: bool,
+    pause: Duration,
+    /// When progress is worth an event again; doubles, so that a migration of any length leaves few.
+    report_at: Duration,
+    since: tokio::time::Instant,
+    /// Steps of the downtime given so far.
+    steps: u64,
+}
+
+impl Watch {
+    fn new() -> Self {
+        Self {
+            route: None,
+            set_out: false,
+            hastened: false,
+            called_back: false,
+            pause: WATCH.0,
+            report_at: Duration::from_secs(1),
+            since: tokio::time::Instant::now(),
+            steps: 0,
+        }
+    }
+
+    /// Short at first, and over as soon as the source knows of the end.
+    async fn pause(&mut self, work: &Work, subject: &Subject, verdict: Verdict) {
+        match (work.house.fleet.driver(subject.moving.source.host), verdict) {
+            (Some(source), Verdict::Underway | Verdict::AtSource) => {
+                source.until_departed(work.instance_id(), self.pause).await;
+                tokio::time::sleep(self.pause / 10).await;
+            }
+            _ => tokio::time::sleep(self.pause).await,
+        }
+        self.pause = (self.pause * 2).min(WATCH.1);
+    }
+
+    /// The guest is at its source: begins, or says why not.
+    async fn set_out(&mut self, work: &Work, subject: &Subject, source: Option<&Standing>) -> Result<(), StepError> {
+        let failed = source.and_then(|standing| standing.failed.as_ref());
+        if let Some((_, reason)) = failed.filter(|(migration, _)| *migration == work.running.process) {
+            return Err(StepError::fatal(500, &format!("Live migration failure: {reason}"), reason));
+        }
+        if self.set_out {
+            return Err(StepError::fatal(500, "Live migration failure: the host gave it up.", ""));
+        }
+        if !source.is_some_and(|standing| matches!(standing.presence, Presence::Running | Presence::Paused)) {
+            return Err(StepError::fatal(500, "Live migration failure: the guest is not running.", ""));
+        }
+        let journey = self.journey(work, subject).await?;
+        advance(work, LiveStage::Running).await?;
+        self.since = tokio::time::Instant::now();
+        match work.driver(subject.moving.source.host)?.depart(work.instance_id(), &journey).await {
+            Ok(()) => self.set_out = true,
+            // It may have begun all the same: both are asked.
+            Err(error) if error.is_transient() => {
+                tracing::warn!(server = %work.instance_id(), %error, "whether a live migration began is not known");
+            }
+            Err(error) => return Err(moving::only_here(error)),
+        }
+        self.pause = WATCH.0;
+        Ok(())
+    }
+
+    async fn journey(&mut self, work: &Work, subject: &Subject) -> Result<Journey, StepError> {
+        let options = &work.house.options.live;
+        let target = subject.target()?;
+        let destination = work.driver(target.host)?;
+        let named = match &options.interface {
+            Some(name) if options.inbound_addr.is_none() => destination.interface_address(name).await?,
+            _ => None,
+        };
+        // One configuration serves all hosts: `%s` stands for the host's name.
+        let own = options.inbound_addr.as_ref().map(|address| address.replace("%s", &target.hostname)).or(named);
+        let address = own.clone().or_else(|| destination.remote_address()).unwrap_or_else(|| target.hostname.clone());
+        let luggage = work.driver(subject.moving.source.host)?.luggage(work.instance_id()).await;
+        let shared = work.house.fleet.share(subject.moving.source.host, target.host);
+        let route = Route::new(luggage.map_err(moving::only_here)?, shared);
+        let journey = Journey {
+            migration: work.running.process,
+            peer: destination.peer_uri(options.scheme.as_deref(), options.uri.as_deref(), &address),
+            stream: own.map(|own| format!("{}://{own}", options.scheme.as_deref().unwrap_or("tcp"))),
+            copied: route.copied.clone(),
+            tls: options.native_tls,
+            // With both, post-copy it is.
+            auto_converge: options.permit_auto_converge && !options.permit_post_copy,
+            post_copy: options.permit_post_copy,
+            bandwidth: options.bandwidth,
+        };
+        self.route = Some(route);
+        Ok(journey)
+    }
+
+    /// The guest is on its way.
+    async fn look_after(&mut self, work: &Work, subject: &Subject, source: Option<&Standing>) -> Result<(), StepError> {
+        let host = subject.moving.source.host;
+        work.house.departures.goes_on(host, work.running.process);
+        let Some(standing) = source.filter(|standing| standing.departing.is_some()) else { return Ok(()) };
+        self.report(work, standing.departing.unwrap_or_default()).await?;
+        let driver = work.driver(host)?;
+        let (abort, hasten) = subject.live().map_or((false, false), |live| (live.abort, live.hasten));
+        let overtaken = !moving::is_mine(work, &subject.server);
+        if (abort || overtaken || self.is_late(work, subject, false)) && !standing.in_post_copy {
+            if !self.called_back {
+                self.called_back = driver.call_back(work.instance_id()).await.is_ok();
+            }
+            if !abort && !overtaken {
+                self.tell_late(work).await?;
+            }
+            return Ok(());
+        }
+        if (hasten || self.is_late(work, subject, true)) && !self.hastened && !standing.in_post_copy {
+            self.hastened = true;
+            let how = if work.house.options.live.permit_post_copy { Hasten::PostCopy } else { Hasten::Pause };
+            if let Err(error) = driver.hasten(work.instance_id(), how).await {
+                self.hastened = false;
+                tracing::warn!(server = %work.instance_id(), %error, "a live migration cannot be hastened");
+            }
+        }
+        self.widen_downtime(work, subject).await;
+        Ok(())
+    }
+
+    async fn report(&mut self, work: &Work, progress: Progress) -> Result<(), StepError> {
+        let progress = LiveProgress {
+            memory_total: progress.memory_total,
+            memory_processed: progress.memory_processed,
+            memory_remaining: progress.memory_remaining,
+            disk_total: progress.disk_total,
+            disk_processed: progress.disk_processed,
+            disk_remaining: progress.disk_remaining,
+        };
+        let process = work.running.process;
+        work.house.departures.tell(process, progress);
+        if self.since.elapsed() < self.report_at {
+            return Ok(());
+        }
+        self.report_at = self.since.elapsed() * 2;
+        tell(work, LiveCommand::Progress { process, progress }).await
+    }
+
+    /// How long it has been on its way, by the log: a crash in between does not give it more time.
+    fn elapsed(work: &Work, subject: &Subject) -> Duration {
+        let since = subject.live().and_then(|live| live.running_since);
+        let micros = since.map_or(0, |since| work.house.clock.now().0.saturating_sub(since.0));
+        Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+    }
+
+    fn data_gib(&self, subject: &Subject) -> u64 {
+        let memory = subject.server.request.flavor.memory_mib.div_ceil(1024).max(2);
+        self.route.as_ref().map_or(memory, |route| route.data_gib)
+    }
+
+    /// `live_migration_completion_timeout`, seconds for each GiB; and what is done then.
+    fn is_late(&self, work: &Work, subject: &Subject, forces: bool) -> bool {
+        let options = &work.house.options.live;
+        let most = options.completion_timeout.saturating_mul(self.data_gib(subject));
+        most > 0 && options.force_at_timeout == forces && Self::elapsed(work, subject).as_secs() >= most
+    }
+
+    async fn tell_late(&self, work: &Work) -> Result<(), StepError> {
+        let seconds = self.since.elapsed().as_secs();
+        tracing::warn!(server = %work.instance_id(), seconds, "a live migration did not complete in time");
+        tell(work, LiveCommand::AbortLate { process: work.running.process }).await
+    }
+
+    /// Nova's `downtime_steps`: the guest may stand still a little longer with every step.
+    async fn widen_downtime(&mut self, work: &Work, subject: &Subject) {
+        let options = &work.house.options.live;
+        let (most, steps) = (options.downtime, options.downtime_steps.max(1));
+        let delay = options.downtime_delay.saturating_mul(self.data_gib(subject)).max(1);
+        if self.steps > steps || Self::elapsed(work, subject).as_secs() < delay.saturating_mul(self.steps) {
+            return;
+        }
+        let allowed = downtime(self.steps, most, steps);
+        self.steps += 1;
+        if let Ok(driver) = work.driver(subject.moving.source.host)
+            && let Err(error) = driver.allow_downtime(work.instance_id(), allowed).await
+        {
+            tracing::debug!(server = %work.instance_id(), %error, "the downtime of a live migration stays as it is");
+        }
+    }
+}
+
+/// Milliseconds that a guest may stand still after so many of the steps.
+fn downtime(step: u64, most: u64, steps: u64) -> u64 {
+    let first = most / steps;
+    first + step * most.saturating_sub(first) / steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nova's own example: 400 ms in ten steps.
+    #[test]
+    fn the_downtime_rises_in_steps() {
+        let allowed: Vec<u64> = (0..=10).map(|step| downtime(step, 400, 10)).collect();
+        assert_eq!(allowed, [40, 76, 112, 148, 184, 220, 256, 292, 328, 364, 400]);
+    }
+
+    #[test]
+    fn what_is_to_be_moved_decides_how_long_it_may_take() {
+        let data = |memory_mib, disks: &[u64], shared| {
+            let disks = disks.iter().map(|gib| ("vda".to_owned(), gib * GIB)).collect();
+            Route::new(Luggage { memory_mib, disks, ..Luggage::default() }, shared).data_gib
+        };
+        assert_eq!(data(8192, &[20], true), 8);
+        assert_eq!(data(8192, &[20], false), 28);
+        assert_eq!(data(512, &[1, 1], false), 6, "each counts for two at least");
+    }
+
+    #[test]
+    fn only_disks_that_are_not_shared_are_copied() {
+        let luggage = || Luggage { disks: vec![("vda".to_owned(), GIB)], ..Luggage::default() };
+        assert_eq!(Route::new(luggage(), false).copied, ["vda"]);
+        assert_eq!(Route::new(luggage(), true).copied, Vec::<String>::new());
+    }
+}

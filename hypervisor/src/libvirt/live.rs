@@ -1,0 +1,365 @@
+//! Running guests from one libvirt host to another: peer to peer, so that the hosts finish it without us.
+//!
+//! libvirt's migrate call lasts as long as the migration. It runs in a thread with a connection of its own: a libvirtd
+//! serves only so many calls of one connection at a time. What the thread knows (that it is still at it, and the error at
+//! the end) is memory of this process only; that a guest is on its way the host itself says, too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use chronova_events::ids::{HostId, InstanceId, ProcessId};
+use roxmltree::{Document, Node};
+use tokio::sync::watch;
+use virt::connect::Connect;
+use virt::domain::{Domain, MigrateParameters};
+use virt_sys as sys;
+
+use super::error::{Context, translate};
+use super::{LibvirtDriver, domain, migration, pool};
+use crate::driver::{DriverError, DriverResult};
+use crate::guest::GuestSpec;
+use crate::live::{Hasten, Journey, LiveMoves, Luggage, Presence, Standing};
+use crate::options::LibvirtOptions;
+use crate::volumes;
+
+const CALL: &str = "live migration";
+
+/// The guests that this process sent on their way.
+#[derive(Default)]
+pub(super) struct Journeys(Mutex<BTreeMap<InstanceId, Journeying>>);
+
+struct Journeying {
+    migration: ProcessId,
+    /// `None` while it lasts.
+    end: watch::Receiver<Option<Result<(), String>>>,
+}
+
+impl Journeys {
+    /// Every change is whole.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<InstanceId, Journeying>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lasts(&self, instance: InstanceId) -> bool {
+        self.lock().get(&instance).is_some_and(|journey| journey.end.borrow().is_none())
+    }
+
+    fn failure(&self, instance: InstanceId) -> Option<(ProcessId, String)> {
+        let journeys = self.lock();
+        let journey = journeys.get(&instance)?;
+        match &*journey.end.borrow() {
+            Some(Err(reason)) => Some((journey.migration, reason.clone())),
+            _ => None,
+        }
+    }
+}
+
+fn failed(message: impl Into<String>) -> DriverError {
+    DriverError::Failed { call: CALL, message: message.into() }
+}
+
+fn child<'a>(node: Node<'a, 'a>, name: &str) -> Option<Node<'a, 'a>> {
+    node.children().find(|child| child.has_tag_name(name))
+}
+
+fn read_luggage(connect: &Connect, options: &LibvirtOptions, domain: &Domain) -> DriverResult<Luggage> {
+    let xml = domain.xml_desc(sys::VIR_DOMAIN_XML_MIGRATABLE).during(CALL)?;
+    let document = Document::parse(&xml).map_err(|error| failed(error.to_string()))?;
+    let root = document.root_element();
+    let kind = child(root, "os").and_then(|os| child(os, "type"));
+    let attribute = |name: &str| kind.and_then(|kind| kind.attribute(name)).unwrap_or_default().to_owned();
+    let cpu = child(root, "cpu");
+    // What the host has cannot be said in a description: libvirt compares when the guest arrives.
+    let described = cpu.filter(|cpu| !matches!(cpu.attribute("mode"), Some("host-passthrough" | "maximum")));
+    let devices = child(root, "devices");
+    let has = |name: &str| devices.is_some_and(|devices| child(devices, name).is_some());
+    let bound = match (has("hostdev"), has("tpm")) {
+        (true, _) => Some("a device of its host is given to it".to_owned()),
+        (_, true) => Some("it has a TPM".to_owned()),
+        _ => None,
+    };
+    let disks = devices.into_iter().flat_map(|devices| devices.children()).filter(|node| node.has_tag_name("disk"));
+    Ok(Luggage {
+        hypervisor_type: connect.driver_type().during(CALL)?,
+        hypervisor_version: connect.hyp_version().during(CALL)?,
+        cpu: described.and_then(|cpu| xml.get(cpu.range())).map(str::to_owned),
+        arch: attribute("arch"),
+        machine: attribute("machine"),
+        virt_type: root.attribute("type").unwrap_or_default().to_owned(),
+        memory_mib: domain.info().during(CALL)?.max_mem / 1024,
+        disks: disks.filter_map(|disk| own_disk(domain, options, disk)).collect(),
+        bound,
+    })
+}
+
+/// A disk that the guest writes to and that lies in our pool: its name in the guest and the bytes that the guest sees.
+fn own_disk(domain: &Domain, options: &LibvirtOptions, disk: Node<'_, '_>) -> Option<(String, u64)> {
+    let fixed = ["readonly", "shareable"].iter().any(|name| disk.children().any(|child| child.has_tag_name(*name)));
+    let part = |name: &str, key: &str| {
+        let node = disk.children().find(|child| child.has_tag_name(name))?;
+        node.attribute(key).map(str::to_owned)
+    };
+    let (file, device) = (part("source", "file")?, part("target", "dev")?);
+    if fixed || !file.strip_prefix(&options.pool_path)?.starts_with('/') {
+        return None;
+    }
+    let capacity = domain.block_info(&device, 0).map_or(0, |info| info.capacity);
+    Some((device, capacity))
+}
+
+/// Whoever sees these volumes shares the storage.
+fn sharers(connect: &Connect, options: &LibvirtOptions) -> DriverResult<BTreeSet<HostId>> {
+    let pool = pool::open(connect, options)?;
+    // The pool's id is the host's.
+    let own = HostId(pool.uuid().during(CALL)?);
+    let mark = volumes::host_mark(own);
+    if pool::lookup(&pool, &mark)?.is_none() {
+        // Seen at last when the pool is read anew; on shared storage another host's pool may have made it.
+        match pool::create_raw(&pool, &mark, 0, "0644") {
+            Ok(_) => {}
+            Err(DriverError::Failed { message, .. }) if message.contains("exist") => {}
+            Err(error) => return Err(error),
+        }
+    }
+    pool::refresh(&pool);
+    let mut hosts: BTreeSet<HostId> = pool::names(&pool)?.iter().filter_map(|name| volumes::marked_by(name)).collect();
+    hosts.insert(own);
+    Ok(hosts)
+}
+
+/// The call itself; lasts as long as the migration.
+fn travel(uri: &str, instance: InstanceId, journey: &Journey) -> Result<(), String> {
+    let run = || -> Result<(), virt::error::Error> {
+        let connect = Connect::open(Some(uri))?;
+        let domain = connect.lookup_domain_by_uuid(instance.0)?;
+        let mut flags = sys::VIR_MIGRATE_LIVE
+            | sys::VIR_MIGRATE_PEER2PEER
+            | sys::VIR_MIGRATE_PERSIST_DEST
+            | sys::VIR_MIGRATE_UNDEFINE_SOURCE;
+        for (wanted, flag) in [
+            (!journey.copied.is_empty(), sys::VIR_MIGRATE_NON_SHARED_INC),
+            (journey.tls, sys::VIR_MIGRATE_TLS),
+            (journey.auto_converge, sys::VIR_MIGRATE_AUTO_CONVERGE),
+            (journey.post_copy, sys::VIR_MIGRATE_POSTCOPY),
+        ] {
+            flags |= if wanted { flag } else { 0 };
+        }
+        let parameters = MigrateParameters {
+            uri: journey.stream.clone(),
+            bandwidth: (journey.bandwidth > 0).then_some(journey.bandwidth),
+            migrate_disks: journey.copied.clone(),
+            ..MigrateParameters::default()
+        };
+        domain.migrate_to_uri3(Some(&journey.peer), parameters, flags)
+    };
+    run().map_err(|error| error.message().to_owned())
+}
+
+#[async_trait]
+impl LiveMoves for LibvirtDriver {
+    async fn luggage(&self, instance: InstanceId) -> DriverResult<Luggage> {
+        self.ask(CALL, move |connect, options| read_luggage(connect, options, &domain::require(connect, instance)?))
+            .await
+    }
+
+    async fn obstacles(&self, luggage: &Luggage) -> DriverResult<Vec<String>> {
+        let luggage = luggage.clone();
+        self.ask(CALL, move |connect, _| {
+            let mut obstacles = Vec::new();
+            let kind = connect.driver_type().during(CALL)?;
+            if kind != luggage.hypervisor_type {
+                obstacles.push(format!("its hypervisor is {kind}, not {}", luggage.hypervisor_type));
+            }
+            // Nova's `DestinationHypervisorTooOld`.
+            if connect.hyp_version().during(CALL)? < luggage.hypervisor_version {
+                obstacles.push("its hypervisor is older than the one that the guest runs on".to_owned());
+            }
+            let memory = connect.node_info().during(CALL)?.memory / 1024;
+            if memory < luggage.memory_mib {
+                obstacles.push(format!("it has {memory} MiB of memory, and the guest {}", luggage.memory_mib));
+            }
+            if let Some(cpu) = &luggage.cpu
+                && let Some(reason) = migration::compare_cpu(connect, &luggage, cpu)?
+            {
+                obstacles.push(reason);
+            }
+            Ok(obstacles)
+        })
+        .await
+    }
+
+    async fn sharers(&self) -> DriverResult<BTreeSet<HostId>> {
+        self.ask("storage mark", sharers).await
+    }
+
+    async fn await_guest(&self, guest: &GuestSpec, copied: bool) -> DriverResult<()> {
+        if !copied {
+            // What another host made on the storage that both have is not in this host's list yet.
+            let refresh = |connect: &Connect, options: &LibvirtOptions| {
+                pool::open(connect, options).map(|pool| pool::refresh(&pool))
+            };
+            return self.call("destination", refresh).await;
+        }
+        let spec = guest.clone();
+        self.change("destination", guest.instance, self.options.call_deadline * 3, move |connect, options| {
+            let pool = pool::open(connect, options)?;
+            // A guest that is here already has its disks.
+            match domain::lookup(connect, spec.instance)? {
+                Some(_) => Ok(()),
+                None => domain::provide_volumes(connect, &pool, options, &spec),
+            }
+        })
+        .await
+    }
+
+    async fn depart(&self, instance: InstanceId, journey: &Journey) -> DriverResult<()> {
+        let lasts = self.journeys.lasts(instance);
+        let departing = self.ask(CALL, move |connect, _| {
+            let domain = domain::require(connect, instance)?;
+            migration::departing(&domain).during(CALL)
+        });
+        if departing.await?.is_some() || lasts {
+            return Ok(());
+        }
+        let (told, end) = watch::channel(None);
+        let (uri, journey) = (self.link.uri().to_owned(), journey.clone());
+        let mut journeys = self.journeys.lock();
+        journeys.retain(|_, known| known.end.borrow().is_none());
+        let migration = journey.migration;
+        thread::Builder::new()
+            .name("libvirt-migrate".to_owned())
+            .spawn(move || {
+                let began = std::time::Instant::now();
+                let end = travel(&uri, instance, &journey);
+                let milliseconds = began.elapsed().as_millis();
+                tracing::info!(server = %instance, milliseconds, ok = end.is_ok(), "the hosts' migration has ended");
+                told.send_replace(Some(end));
+            })
+            .map_err(|error| failed(format!("no thread: {error}")))?;
+        journeys.insert(instance, Journeying { migration, end });
+        Ok(())
+    }
+
+    async fn standing(&self, instance: InstanceId) -> DriverResult<Standing> {
+        // Asked before the host: a journey that ends in between is seen at the host as it is then.
+        let lasts = self.journeys.lasts(instance);
+        let mut standing = self
+            .ask("standing", move |connect, _| {
+                let Some(domain) = domain::lookup(connect, instance)? else {
+                    return Ok(Standing::of(Presence::Absent));
+                };
+                let seen = || {
+                    let departing = migration::departing(&domain)?;
+                    let (presence, in_post_copy) = migration::presence(&domain)?;
+                    // libvirt keeps the job of a post-copy that broke, in case somebody mends it.
+                    let departing = departing.filter(|_| presence != Presence::Torn);
+                    Ok(Standing { presence, departing, in_post_copy, failed: None })
+                };
+                seen().or_else(|error: virt::error::Error| match domain::lookup(connect, instance)? {
+                    Some(_) => Err(translate("standing", &error)),
+                    None => Ok(Standing::of(Presence::Absent)),
+                })
+            })
+            .await?;
+        let begins = lasts && !matches!(standing.presence, Presence::Absent | Presence::Torn);
+        if begins && standing.departing.is_none() {
+            standing.departing = Some(crate::live::Progress::default());
+        }
+        standing.failed = self.journeys.failure(instance);
+        Ok(standing)
+    }
+
+    async fn until_departed(&self, instance: InstanceId, most: Duration) {
+        let end = self.journeys.lock().get(&instance).map(|journey| journey.end.clone());
+        let ended = async {
+            match end {
+                Some(mut end) => drop(end.wait_for(Option::is_some).await),
+                None => std::future::pending().await,
+            }
+        };
+        let _ = tokio::time::timeout(most, ended).await;
+    }
+
+    async fn call_back(&self, instance: InstanceId) -> DriverResult<()> {
+        self.ask(CALL, move |connect, _| match domain::lookup(connect, instance)? {
+            Some(domain) => migration::abort(&domain),
+            None => Ok(()),
+        })
+        .await
+    }
+
+    async fn hasten(&self, instance: InstanceId, how: Hasten) -> DriverResult<()> {
+        self.ask(CALL, move |connect, _| {
+            let domain = domain::require(connect, instance)?;
+            match how {
+                Hasten::PostCopy => migration::start_post_copy(&domain),
+                Hasten::Pause => domain.suspend().during(CALL),
+            }
+        })
+        .await
+    }
+
+    async fn allow_downtime(&self, instance: InstanceId, milliseconds: u64) -> DriverResult<()> {
+        self.ask(CALL, move |connect, _| {
+            domain::require(connect, instance)?.migrate_set_max_downtime(milliseconds, 0).during(CALL)
+        })
+        .await
+    }
+
+    async fn forget(&self, instance: InstanceId) -> DriverResult<()> {
+        let link = Arc::clone(&self.link);
+        self.change("forget", instance, self.options.call_deadline, move |connect, _| {
+            let Some(domain) = domain::lookup(connect, instance)? else { return Ok(()) };
+            if domain.is_active().during(CALL)? {
+                return Err(failed("the guest runs"));
+            }
+            link.roll().leave(instance);
+            domain::undefine(&domain).inspect_err(|_| link.roll().forget(instance))
+        })
+        .await
+    }
+
+    async fn interface_address(&self, name: &str) -> DriverResult<Option<String>> {
+        let name = name.to_owned();
+        self.ask("interface address", move |connect, _| {
+            let Ok(interface) = connect.lookup_interface_by_name(&name) else { return Ok(None) };
+            let xml = interface.xml_desc(0).during(CALL)?;
+            let document = Document::parse(&xml).map_err(|error| failed(error.to_string()))?;
+            let address = document.descendants().find(|node| node.has_tag_name("ip"));
+            Ok(address.and_then(|ip| ip.attribute("address")).map(str::to_owned))
+        })
+        .await
+    }
+
+    fn remote_address(&self) -> Option<String> {
+        let (_, rest) = self.uri.split_once("://")?;
+        let authority = &rest[..rest.find(['/', '?']).unwrap_or(rest.len())];
+        // A port is of the control plane's way there.
+        let host = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((address, _)) => address,
+            None => authority.split(':').next().unwrap_or_default(),
+        };
+        (!host.is_empty()).then(|| host.to_owned())
+    }
+
+    fn peer_uri(&self, scheme: Option<&str>, pattern: Option<&str>, address: &str) -> String {
+        let address = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
+        match pattern {
+            Some(pattern) => pattern.replace("%s", &address),
+            None => format!("qemu+{}://{address}/system", scheme.unwrap_or("tcp")),
+        }
+    }
+
+    async fn adopt_console(&self, instance: InstanceId, text: Bytes) -> DriverResult<()> {
+        self.call("console log", move |connect, options| {
+            let pool = pool::open(connect, options)?;
+            // Where the log's older part is looked for.
+            pool::put(connect, &pool, &format!("{}.0", volumes::console_log(instance)), &text)
+        })
+        .await
+    }
+}

@@ -1,0 +1,391 @@
+//! Running guests on their way between simulated hosts.
+//!
+//! A journey belongs to the hosts: it ends when its time is over, whether or not anybody asks. It is looked at before every
+//! call, so that nothing runs in the background. The guest that arrives is the one that left: its boots are counted on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use chronova_events::ids::{HostId, InstanceId, ProcessId};
+use tokio::time::{Instant, sleep};
+
+use super::SimHost;
+use super::faults::Call;
+use super::fleet::SimFleet;
+use super::journal::Change;
+use super::machine::{Machine, SimGuest};
+use crate::driver::{DriverError, DriverResult, HostSignal};
+use crate::guest::{GuestSpec, PowerState};
+use crate::live::{Hasten, Journey, LiveMoves, Luggage, Presence, Progress, Standing};
+
+/// How often a journey is looked at by who waits for its end.
+const GLANCE: Duration = Duration::from_millis(2);
+
+#[derive(Debug, Clone)]
+struct Traveller {
+    migration: ProcessId,
+    from: usize,
+    to: usize,
+    copied: bool,
+    began: Instant,
+    hastened: bool,
+    post_copy: bool,
+    /// It is being put down at its destination.
+    landing: bool,
+}
+
+/// Who is on the way, and what the roads are like.
+#[derive(Debug, Default)]
+pub(super) struct Travel {
+    on_way: BTreeMap<InstanceId, Traveller>,
+    failed: BTreeMap<InstanceId, (ProcessId, String)>,
+    takes: Duration,
+    /// Nobody arrives unless hastened.
+    held: bool,
+    fails: Option<String>,
+    shared: bool,
+    /// Why nobody can go to a host.
+    bars: BTreeMap<usize, String>,
+}
+
+enum Fate {
+    Goes,
+    Lost,
+    Fails(String),
+    Lands,
+}
+
+impl SimFleet {
+    fn travel(&self) -> MutexGuard<'_, Travel> {
+        self.travel.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // What a test does.
+
+    /// How long a live migration takes from now on.
+    pub fn set_travel(&self, takes: Duration) {
+        self.travel().takes = takes;
+    }
+
+    /// Whether live migrations stay on their way until they are hastened, called back, or let go on.
+    pub fn hold_travellers(&self, held: bool) {
+        self.travel().held = held;
+    }
+
+    /// Whether live migrations fail at their end, and with which words.
+    pub fn fail_travellers(&self, reason: Option<&str>) {
+        self.travel().fails = reason.map(str::to_owned);
+    }
+
+    /// Whether every host sees the disks of all.
+    pub fn share_storage(&self, shared: bool) {
+        self.travel().shared = shared;
+    }
+
+    /// Why no guest can come to the host from now on.
+    pub fn bar(&self, host: usize, reason: &str) {
+        self.travel().bars.insert(host, reason.to_owned());
+    }
+
+    pub fn travellers(&self) -> Vec<InstanceId> {
+        self.advance();
+        self.travel().on_way.keys().copied().collect()
+    }
+
+    /// Ends what is over. Never holds the roads and a machine at the same time, since calls hold a machine first.
+    pub(super) fn advance(&self) {
+        let due: Vec<(InstanceId, Traveller)> = {
+            let travel = self.travel();
+            travel.on_way.iter().filter(|(_, one)| !one.landing).map(|(id, one)| (*id, one.clone())).collect()
+        };
+        for (instance, traveller) in due {
+            let fate = self.fate(instance, &traveller);
+            let lands = {
+                let mut travel = self.travel();
+                let same = |one: &Traveller| one.migration == traveller.migration && !one.landing;
+                if !travel.on_way.get(&instance).is_some_and(same) {
+                    continue;
+                }
+                match fate {
+                    Fate::Goes => false,
+                    Fate::Lost => {
+                        travel.on_way.remove(&instance);
+                        false
+                    }
+                    Fate::Fails(reason) => {
+                        travel.on_way.remove(&instance);
+                        travel.failed.insert(instance, (traveller.migration, reason));
+                        false
+                    }
+                    Fate::Lands => {
+                        if let Some(one) = travel.on_way.get_mut(&instance) {
+                            one.landing = true;
+                        }
+                        true
+                    }
+                }
+            };
+            if lands {
+                self.land(instance, &traveller);
+                self.travel().on_way.remove(&instance);
+            }
+        }
+    }
+
+    fn fate(&self, instance: InstanceId, traveller: &Traveller) -> Fate {
+        let (source_lives, is_on) = {
+            let source = self.machine(traveller.from);
+            (source.is_alive(), source.guests.get(&instance).is_some_and(SimGuest::is_on))
+        };
+        if !source_lives {
+            return Fate::Lost;
+        }
+        if !self.machine(traveller.to).is_alive() {
+            return Fate::Fails("the destination does not answer".to_owned());
+        }
+        if !is_on {
+            return Fate::Fails("the guest is not running".to_owned());
+        }
+        let travel = self.travel();
+        let over = traveller.hastened || (!travel.held && traveller.began.elapsed() >= travel.takes);
+        match (&travel.fails, over) {
+            (_, false) => Fate::Goes,
+            (Some(reason), true) => Fate::Fails(reason.clone()),
+            (None, true) => Fate::Lands,
+        }
+    }
+
+    /// From one machine to the other, at once.
+    fn land(&self, instance: InstanceId, traveller: &Traveller) {
+        // Always the lower number first, so that two landings do not wait for each other.
+        let (low, high) = (traveller.from.min(traveller.to), traveller.from.max(traveller.to));
+        let (mut first, mut second) = (self.machine(low), self.machine(high));
+        let (source, target) =
+            if traveller.from == low { (&mut *first, &mut *second) } else { (&mut *second, &mut *first) };
+        let Some(guest) = source.guests.get(&instance).cloned() else { return };
+        let settled = target.take_in(instance, &guest).and_then(|()| source.let_go(instance, traveller.copied));
+        if let Err(error) = settled {
+            tracing::error!(%instance, %error, "a simulated guest was moved half-way");
+        }
+    }
+}
+
+impl Machine {
+    fn take_in(&mut self, instance: InstanceId, guest: &SimGuest) -> DriverResult<()> {
+        self.change(&Machine::definition(instance, guest))?;
+        for mac in &guest.nics {
+            self.change(&Change::PlugNic(instance, mac.clone()))?;
+        }
+        for serial in &guest.volumes {
+            self.change(&Change::Plug(instance, serial.clone()))?;
+        }
+        self.change(&Change::On(instance))?;
+        if guest.power == PowerState::Paused {
+            self.change(&Change::Pause(instance))?;
+        }
+        if self.orphans().contains(&instance) {
+            self.change(&Change::Tidy(instance))?;
+        }
+        // The very same one, with all that is not kept in the journal.
+        self.guests.insert(instance, guest.clone());
+        self.tell(HostSignal::Guest { instance, power: guest.power });
+        Ok(())
+    }
+
+    fn let_go(&mut self, instance: InstanceId, leaves_disks: bool) -> DriverResult<()> {
+        self.change(&Change::Undefine(instance))?;
+        if leaves_disks {
+            self.change(&Change::Leak(instance))?;
+        }
+        self.tell(HostSignal::GuestGone { instance });
+        Ok(())
+    }
+
+    fn presence(&self, instance: InstanceId) -> Presence {
+        match self.guests.get(&instance).map(|guest| guest.power) {
+            None => Presence::Absent,
+            Some(PowerState::Running) => Presence::Running,
+            Some(PowerState::Paused) => Presence::Paused,
+            Some(_) => Presence::Off,
+        }
+    }
+
+    fn await_guest(&mut self, spec: &GuestSpec, copied: bool) -> DriverResult<()> {
+        if self.guests.contains_key(&spec.instance) || self.orphans().contains(&spec.instance) {
+            return Ok(());
+        }
+        // On storage that is shared everything is there, the image below the disk, too.
+        if !copied {
+            return Ok(());
+        }
+        self.require_surroundings(spec)?;
+        self.change(&Change::Leak(spec.instance))
+    }
+
+    fn forget(&mut self, instance: InstanceId) -> DriverResult<()> {
+        match self.guests.get(&instance) {
+            Some(guest) if guest.is_on() => Err(failed("forget", "the guest runs")),
+            Some(_) => self.change(&Change::Undefine(instance)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn failed(call: &'static str, message: &str) -> DriverError {
+    DriverError::Failed { call, message: message.to_owned() }
+}
+
+#[async_trait]
+impl LiveMoves for SimHost {
+    async fn luggage(&self, instance: InstanceId) -> DriverResult<Luggage> {
+        self.perform(Call::Luggage, |machine| {
+            let guest = machine.guest(instance)?;
+            let found = machine.capabilities();
+            Ok(Luggage {
+                hypervisor_type: found.hypervisor_type,
+                hypervisor_version: found.hypervisor_version,
+                cpu: None,
+                arch: found.cpu.arch,
+                machine: "pc".to_owned(),
+                virt_type: if found.kvm { "kvm" } else { "qemu" }.to_owned(),
+                memory_mib: guest.memory_mib,
+                disks: if guest.disk_gib > 0 { vec![("vda".to_owned(), guest.disk_gib << 30)] } else { vec![] },
+                bound: None,
+            })
+        })
+        .await
+    }
+
+    async fn obstacles(&self, luggage: &Luggage) -> DriverResult<Vec<String>> {
+        self.perform(Call::Obstacles, |machine| {
+            let barred = self.fleet.travel().bars.get(&self.index).cloned();
+            let small = machine.capabilities().memory_mib < luggage.memory_mib;
+            Ok(barred.into_iter().chain(small.then(|| "it has too little memory".to_owned())).collect())
+        })
+        .await
+    }
+
+    async fn sharers(&self) -> DriverResult<BTreeSet<HostId>> {
+        let shared = self.fleet.travel().shared;
+        let all = if shared { 0..self.fleet.len() } else { self.index..self.index + 1 };
+        let hosts = all.map(|index| self.fleet.uri().host_id(index)).collect();
+        self.perform(Call::Sharers, |_| Ok(hosts)).await
+    }
+
+    async fn await_guest(&self, guest: &GuestSpec, copied: bool) -> DriverResult<()> {
+        self.perform(Call::AwaitGuest, |machine| machine.await_guest(guest, copied)).await
+    }
+
+    async fn depart(&self, instance: InstanceId, journey: &Journey) -> DriverResult<()> {
+        let to = (0..self.fleet.len()).find(|index| format!("sim://{}", self.fleet.hostname(*index)) == journey.peer);
+        let to = to.ok_or_else(|| failed("depart", "nobody has heard of the destination"))?;
+        self.perform(Call::Depart, |machine| {
+            if !machine.guest(instance)?.is_on() {
+                return Err(failed("depart", "the guest is not running"));
+            }
+            let mut travel = self.fleet.travel();
+            travel.failed.remove(&instance);
+            travel.on_way.entry(instance).or_insert_with(|| Traveller {
+                migration: journey.migration,
+                from: self.index,
+                to,
+                copied: !journey.copied.is_empty(),
+                began: Instant::now(),
+                hastened: false,
+                post_copy: false,
+                landing: false,
+            });
+            Ok(())
+        })
+        .await
+    }
+
+    async fn standing(&self, instance: InstanceId) -> DriverResult<Standing> {
+        self.perform(Call::Standing, |machine| {
+            let travel = self.fleet.travel();
+            let mut standing = Standing::of(machine.presence(instance));
+            standing.failed = travel.failed.get(&instance).cloned();
+            let Some(traveller) = travel.on_way.get(&instance) else { return Ok(standing) };
+            if traveller.to == self.index {
+                standing.presence = Presence::Arriving;
+            } else if traveller.from == self.index {
+                let memory_total = machine.guests.get(&instance).map_or(0, |guest| guest.memory_mib << 20);
+                let whole = travel.takes.as_millis().max(1);
+                let gone = traveller.began.elapsed().as_millis().min(whole);
+                let across = u64::try_from(u128::from(memory_total) * gone / whole).unwrap_or(memory_total);
+                let memory_remaining = memory_total - across;
+                standing.departing =
+                    Some(Progress { memory_total, memory_processed: across, memory_remaining, ..Progress::default() });
+                standing.in_post_copy = traveller.post_copy;
+            }
+            Ok(standing)
+        })
+        .await
+    }
+
+    async fn until_departed(&self, instance: InstanceId, most: Duration) {
+        let end = Instant::now() + most;
+        loop {
+            self.fleet.advance();
+            if !self.fleet.travel().on_way.contains_key(&instance) || Instant::now() >= end {
+                return;
+            }
+            sleep(GLANCE.min(most)).await;
+        }
+    }
+
+    async fn call_back(&self, instance: InstanceId) -> DriverResult<()> {
+        self.perform(Call::CallBack, |_| {
+            let mut travel = self.fleet.travel();
+            match travel.on_way.get(&instance) {
+                Some(one) if one.landing || one.post_copy => Err(failed("call_back", "it is too late")),
+                Some(one) => {
+                    let failure = (one.migration, "called off".to_owned());
+                    travel.on_way.remove(&instance);
+                    travel.failed.insert(instance, failure);
+                    Ok(())
+                }
+                None => Ok(()),
+            }
+        })
+        .await
+    }
+
+    async fn hasten(&self, instance: InstanceId, how: Hasten) -> DriverResult<()> {
+        self.perform(Call::Hasten, |_| {
+            if let Some(one) = self.fleet.travel().on_way.get_mut(&instance) {
+                one.hastened = true;
+                one.post_copy = how == Hasten::PostCopy;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn allow_downtime(&self, _: InstanceId, _: u64) -> DriverResult<()> {
+        self.perform(Call::AllowDowntime, |_| Ok(())).await
+    }
+
+    async fn forget(&self, instance: InstanceId) -> DriverResult<()> {
+        self.perform(Call::Forget, |machine| machine.forget(instance)).await
+    }
+
+    async fn interface_address(&self, _: &str) -> DriverResult<Option<String>> {
+        Ok(None)
+    }
+
+    fn remote_address(&self) -> Option<String> {
+        None
+    }
+
+    fn peer_uri(&self, _: Option<&str>, _: Option<&str>, _: &str) -> String {
+        format!("sim://{}", self.fleet.hostname(self.index))
+    }
+
+    async fn adopt_console(&self, _: InstanceId, _: Bytes) -> DriverResult<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,197 @@
+//! Live migrations through the API: every version's way of asking, what is shown while they are under way, and refusals.
+
+use chronova_tests::compute_api::{ADMIN, Api, contract, read};
+use serde_json::{Value, json};
+
+const USER: &str = "alice:web";
+
+struct Subject {
+    api: Api,
+    id: String,
+}
+
+impl Subject {
+    async fn new() -> Self {
+        let api = Api::start().await;
+        let id = api.server(USER, Api::wish("web")).await;
+        Self { api, id }
+    }
+
+    async fn ask(&self, version: &str, body: Value) -> (u16, String) {
+        let path = format!("/servers/{}/action", self.id);
+        let answer = self.api.call("POST", &path, version, ADMIN, Some(json!({"os-migrateLive": body}))).await;
+        (answer.status, answer.message().to_owned())
+    }
+
+    async fn shown(&self) -> Value {
+        self.api.get(&format!("/servers/{}", self.id), "2.46").await["server"].take()
+    }
+
+    async fn host(&self) -> String {
+        self.shown().await["OS-EXT-SRV-ATTR:host"].as_str().unwrap().to_owned()
+    }
+
+    async fn other(&self) -> String {
+        let here = self.host().await;
+        (0..2).map(|host| self.api.world.fleet.hostname(host)).find(|name| *name != here).unwrap()
+    }
+
+    async fn migrations(&self, version: &str) -> Value {
+        self.api.get(&format!("/servers/{}/migrations", self.id), version).await["migrations"].take()
+    }
+
+    /// On its way until it is let go on.
+    async fn held(&self) -> u64 {
+        self.api.world.fleet.hold_travellers(true);
+        assert_eq!(self.ask("2.30", json!({"host": null, "block_migration": "auto"})).await.0, 202);
+        loop {
+            let all = self.migrations("2.23").await;
+            if all[0]["status"] == "running" && !self.api.world.fleet.travellers().is_empty() {
+                return all[0]["id"].as_u64().unwrap();
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    }
+
+    async fn call(&self, method: &str, number: u64, version: &str, body: Option<Value>) -> (u16, String) {
+        let action = if body.is_some() { "/action" } else { "" };
+        let path = format!("/servers/{}/migrations/{number}{action}", self.id);
+        let answer = self.api.call(method, &path, version, ADMIN, body).await;
+        (answer.status, answer.message().to_owned())
+    }
+}
+
+#[actix_rt::test]
+async fn every_version_asks_in_its_own_way() {
+    let subject = Subject::new().await;
+    for (version, body) in [
+        ("2.1", json!({"host": null, "block_migration": true, "disk_over_commit": false})),
+        ("2.25", json!({"host": null, "block_migration": "auto"})),
+        ("2.30", json!({"host": subject.other().await, "block_migration": "auto", "force": true})),
+        ("2.34", json!({"host": null, "block_migration": "auto"})),
+        ("2.68", json!({"host": null, "block_migration": "auto"})),
+    ] {
+        let (before, mut body) = (subject.host().await, body);
+        if body["host"].is_string() {
+            body["host"] = json!(subject.other().await);
+        }
+        assert_eq!(subject.ask(version, body.clone()).await, (202, String::new()), "{version}");
+        subject.api.life.settled().await;
+        assert_ne!(subject.host().await, before, "{version}");
+    }
+    for (version, body) in [
+        ("2.1", json!({"host": null, "block_migration": "auto", "disk_over_commit": false})),
+        ("2.1", json!({"host": null, "block_migration": true})),
+        ("2.25", json!({"host": null, "block_migration": true, "disk_over_commit": false})),
+        ("2.29", json!({"host": null, "block_migration": true, "force": true})),
+        ("2.68", json!({"host": null, "block_migration": true, "force": true})),
+        ("2.30", json!({"host": null, "block_migration": "auto", "force": true})),
+        ("2.34", json!({"host": "nowhere", "block_migration": "auto"})),
+        ("2.34", json!({"host": subject.host().await, "block_migration": "auto"})),
+    ] {
+        assert_eq!(subject.ask(version, body.clone()).await.0, 400, "{version} {body}");
+    }
+    let log = subject.api.get(&format!("/servers/{}/os-instance-actions", subject.id), "2.58").await;
+    assert_eq!(log["instanceActions"][0]["action"], "live-migration");
+}
+
+/// Before 2.34 a client learns from the answer that the destination will not do.
+#[actix_rt::test]
+async fn checks_are_waited_for_before_2_34() {
+    let subject = Subject::new().await;
+    let other = subject.other().await;
+    let index = (0..2).find(|host| subject.api.world.fleet.hostname(*host) == other).unwrap();
+    subject.api.world.fleet.bar(index, "Host CPU does not provide required features: avx512f");
+    let body = || json!({"host": other, "block_migration": "auto"});
+    let (status, message) = subject.ask("2.30", body()).await;
+    assert_eq!(status, 400);
+    assert!(message.contains("avx512f"), "{message}");
+    assert_eq!(subject.ask("2.34", body()).await.0, 202);
+    subject.api.life.settled().await;
+    let all = subject.api.get("/os-migrations", "2.59").await["migrations"].take();
+    assert_eq!((&all[0]["status"], &all[0]["migration_type"]), (&json!("error"), &json!("live-migration")));
+    assert_eq!(subject.shown().await["status"], "ACTIVE");
+}
+
+#[actix_rt::test]
+async fn one_under_way_is_shown_and_aborted() {
+    let subject = Subject::new().await;
+    assert_eq!(subject.migrations("2.23").await, json!([]));
+    let number = subject.held().await;
+    let shown = subject.shown().await;
+    assert_eq!((&shown["status"], &shown["OS-EXT-STS:task_state"]), (&json!("MIGRATING"), &json!("migrating")));
+    let one =
+        subject.api.get(&format!("/servers/{}/migrations/{number}", subject.id), "2.80").await["migration"].take();
+    assert_eq!((&one["status"], &one["server_uuid"]), (&json!("running"), &json!(subject.id)));
+    assert_eq!(one["memory_total_bytes"], 512 << 20);
+    assert_eq!(
+        (&one["dest_compute"], &one["source_compute"]),
+        (&json!(subject.other().await), &json!(subject.host().await))
+    );
+    let keys: Vec<&String> = one.as_object().unwrap().keys().collect();
+    assert_eq!(keys.len(), 19, "{keys:?}");
+    assert!(subject.migrations("2.58").await[0].get("uuid").is_none());
+    let all = subject.api.get("/os-migrations", "2.23").await["migrations"].take();
+    let link = all[0]["links"][0]["href"].as_str().unwrap().to_owned();
+    assert!(link.ends_with(&format!("/servers/{}/migrations/{number}", subject.id)), "{link}");
+
+    let again = subject.ask("2.34", json!({"host": null, "block_migration": "auto"})).await;
+    assert_eq!(again.0, 409);
+    assert!(again.1.contains("Cannot 'os-migrateLive' instance"), "{}", again.1);
+    assert_eq!(subject.call("DELETE", number + 1, "2.24", None).await.0, 404);
+    assert_eq!(subject.call("DELETE", number, "2.24", None).await, (202, String::new()));
+    subject.api.life.settled().await;
+    assert_eq!(subject.shown().await["status"], "ACTIVE");
+    assert_eq!(subject.migrations("2.23").await, json!([]));
+    let gone = subject.call("GET", number, "2.23", None).await;
+    assert_eq!(gone.0, 404);
+    assert!(gone.1.contains("is not in progress"), "{}", gone.1);
+    // Nothing to abort any more, and nothing to force.
+    assert_eq!(subject.call("DELETE", number, "2.24", None).await.0, 409);
+    assert_eq!(subject.call("POST", number, "2.22", Some(json!({"force_complete": null}))).await.0, 409);
+    let all = subject.api.get("/os-migrations", "2.59").await["migrations"].take();
+    assert_eq!(all[0]["status"], "cancelled");
+    assert!(all[0].get("links").is_none());
+}
+
+fn keys(of: &Value) -> Vec<String> {
+    let mut keys: Vec<String> = of.as_object().unwrap().keys().cloned().collect();
+    keys.sort();
+    keys
+}
+
+/// As the contract has it, at every version that changes something.
+#[actix_rt::test]
+async fn one_under_way_looks_like_its_samples() {
+    let Some(samples) = contract().map(|folder| folder.join("api-samples")) else { return };
+    let subject = Subject::new().await;
+    let number = subject.held().await;
+    for version in ["2.23", "2.59", "2.80"] {
+        let folder = samples.join("server-migrations").join(format!("v{version}"));
+        let one = subject.api.get(&format!("/servers/{}/migrations/{number}", subject.id), version).await;
+        assert_eq!(keys(&one["migration"]), keys(&read(&folder.join("migrations-get.json"))["migration"]), "{version}");
+        let all = subject.migrations(version).await;
+        assert_eq!(keys(&all[0]), keys(&read(&folder.join("migrations-index.json"))["migrations"][0]), "{version}");
+    }
+    for version in ["2.1", "2.23", "2.59", "2.66", "2.80"] {
+        let folder = samples.join("os-migrations");
+        let folder = if version == "2.1" { folder } else { folder.join(format!("v{version}")) };
+        let sample = read(&folder.join("migrations-get.json"))["migrations"].take();
+        // The samples show live ones under way with links, and others without.
+        let of_kind = |row: &&Value| version == "2.1" || row.get("links").is_some();
+        let Some(wanted) = sample.as_array().unwrap().iter().find(of_kind) else { continue };
+        let ours = subject.api.get("/os-migrations", version).await["migrations"].take();
+        assert_eq!(keys(&ours[0]), keys(wanted), "{version}");
+    }
+}
+
+#[actix_rt::test]
+async fn one_under_way_is_forced_to_its_end() {
+    let subject = Subject::new().await;
+    let (target, number) = (subject.other().await, subject.held().await);
+    assert_eq!(subject.call("POST", number, "2.22", Some(json!({"force_complete": null}))).await, (202, String::new()));
+    subject.api.life.settled().await;
+    assert_eq!(subject.host().await, target);
+    let user = subject.api.call("GET", &format!("/servers/{}/migrations", subject.id), "2.23", USER, None).await;
+    assert_eq!(user.status, 403);
+}

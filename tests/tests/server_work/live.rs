@@ -1,0 +1,425 @@
+//! Live migrations, and what can come between: aborts, deletes, hosts and control planes that die, guests that go off.
+
+use std::time::Duration;
+
+use chronova_events::ids::{HostId, InstanceId};
+use chronova_events::instance::{Alive, LiveStage};
+use chronova_events::store::EventStore as _;
+use chronova_hypervisor::guest::PowerState;
+use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
+use chronova_projections::migrations::MigrationStatus;
+use chronova_tests::world::{Life, World};
+
+struct Scene {
+    world: World,
+    life: Life,
+    id: InstanceId,
+}
+
+impl Scene {
+    async fn of(world: World) -> Self {
+        let hosts = world.fleet.len();
+        let life = world.live(None, None).await;
+        life.hosts_up(hosts).await;
+        let id = InstanceId::random();
+        life.build(id).await.unwrap();
+        life.settled().await;
+        Self { world, life, id }
+    }
+
+    /// A server on one of two hosts, and its migration on the way until somebody lets it arrive.
+    async fn on_the_way() -> Self {
+        let scene = Self::of(World::new(2)).await;
+        scene.world.fleet.hold_travellers(true);
+        scene.life.live_migrate(scene.id).await.unwrap();
+        scene.until(LiveStage::Running).await;
+        scene
+    }
+
+    fn server(&self) -> Alive {
+        self.life.instance_now(self.id).alive().unwrap().clone()
+    }
+
+    async fn until(&self, stage: LiveStage) {
+        let id = self.id;
+        self.life
+            .until(|house| {
+                house.views.servers.read(|servers| {
+                    let row = servers.get(id).unwrap();
+                    let moving = row.instance.alive().and_then(|server| server.moving.clone());
+                    moving.and_then(|moving| moving.live).is_some_and(|live| live.stage == stage)
+                })
+            })
+            .await;
+        if stage == LiveStage::Running {
+            while self.world.fleet.travellers().is_empty() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+    }
+
+    /// The fleet's number of a host.
+    fn index(&self, host: HostId) -> usize {
+        (0..self.world.fleet.len()).find(|index| self.world.fleet.uri().host_id(*index) == host).unwrap()
+    }
+
+    fn ends(&self) -> (usize, usize) {
+        let moving = self.server().moving.unwrap();
+        (self.index(moving.source.host), self.index(moving.target.unwrap().host))
+    }
+
+    fn home(&self) -> usize {
+        self.index(self.server().placement.unwrap().host)
+    }
+
+    async fn arrives(&self) {
+        self.world.fleet.hold_travellers(false);
+        self.life.settled().await;
+    }
+
+    async fn status(&self) -> MigrationStatus {
+        self.world.views().await.migrations.read(|view| view.all().next().unwrap().status)
+    }
+
+    /// How often the guest on a host was started; `None` where there is none.
+    fn boots(&self, host: usize) -> Option<u32> {
+        self.world.fleet.guests(host).get(&self.id).map(|guest| guest.boots)
+    }
+
+    async fn end(self) {
+        self.life.stop().await;
+        self.world.check().await;
+    }
+
+    async fn count(&self, kind: &str) -> usize {
+        let events = self.world.log.read_all(chronova_events::envelope::Position::START, usize::MAX).await.unwrap();
+        events.iter().filter(|event| &*event.kind == kind).count()
+    }
+}
+
+#[actix_rt::test]
+async fn the_guest_that_arrives_is_the_one_that_left() {
+    let scene = Scene::of(World::new(2)).await;
+    let home = scene.home();
+    scene.life.live_migrate(scene.id).await.unwrap();
+    scene.life.settled().await;
+    assert_ne!(scene.home(), home);
+    assert_eq!((scene.boots(home), scene.boots(scene.home())), (None, Some(1)), "no restart");
+    assert_eq!(scene.status().await, MigrationStatus::Completed);
+    // And back.
+    scene.life.live_migrate(scene.id).await.unwrap();
+    scene.life.settled().await;
+    assert_eq!((scene.home(), scene.boots(home)), (home, Some(1)));
+    scene.end().await;
+}
+
+#[actix_rt::test]
+async fn progress_leaves_few_events() {
+    let scene = Scene::of(World::new(2)).await;
+    scene.world.fleet.set_travel(Duration::from_millis(2_500));
+    scene.life.live_migrate(scene.id).await.unwrap();
+    scene.until(LiveStage::Running).await;
+    scene.life.settled().await;
+    let recorded = scene.count("instance.live_move_progressed").await;
+    assert!((1..=3).contains(&recorded), "{recorded}");
+    scene.end().await;
+}
+
+#[actix_rt::test]
+async fn an_abort_leaves_everything_as_it_was() {
+    let scene = Scene::on_the_way().await;
+    let (source, target) = scene.ends();
+    assert!(scene.life.live_migrate(scene.id).await.is_err(), "one at a time");
+    scene.life.abort_live(scene.id).await.unwrap();
+    scene.life.settled().await;
+    assert_eq!((scene.boots(source), scene.boots(target)), (Some(1), None));
+    assert_eq!(scene.status().await, MigrationStatus::Cancelled);
+    assert_eq!(scene.server().fault, None);
+    scene.world.fleet.hold_travellers(false);
+    scene.life.live_migrate(scene.id).await.unwrap();
+    scene.life.settled().await;
+    assert_eq!(scene.home(), target);
+    scene.end().await;
+}
+
+#[actix_rt::test]
+async fn those_beyond_the_limit_wait_and_can_be_aborted() {
+    let scene = Scene::on_the_way().await;
+    let (source, _) = scene.ends();
+    // Another one on the same host: the scheduler prefers the emptier.
+    let mut other = InstanceId::random();
+    loop {
+        scene.life.build(other).await.unwrap();
+        scene.life.until(|house| house.views.processes.read(|view| view.pending().count()) == 1).await;
+        if scene.world.fleet.guests(source).contains_key(&other) {
+            break;
+        }
+        other = InstanceId::random();
+    }
+    scene.life.live_migrate(other).await.unwrap();
+    let waits = Scene { id: other, ..scene };
+    waits.until(LiveStage::Queued).await;
+    assert_eq!(waits.world.fleet.travellers().len(), 1);
+    waits.life.abort_live(other).await.unwrap();
+    waits.life.until(|house| house.views.processes.read(|view| view.pending().count()) == 1).await;
+    assert_eq!(waits.status().await, MigrationStatus::Cancelled);
+    // Asked again, it goes when the first has gone.
+    waits.life.live_migrate(other).await.unwrap();
+    waits.until(LiveStage::Queued).await;
+    waits.arrives().await;
+    assert_ne!(waits.home(), source);
+    waits.end().await;
+}
+
+#[actix_rt::test]
+async fn one_that_does_not_come_to_an_end_is_forced_to() {
+    let scene = Scene::on_the_way().await;
+    let (_, target) = scene.ends();
+    scene.life.force_live(scene.id).await.unwrap();
+    scene.life.settled().await;
+    assert_eq!((scene.home(), scene.boots(target)), (target, Some(1)));
+    assert_eq!(scene.world.fleet.guests(target)[&scene.id].power, PowerState::Running);
+    scene.end().await;
+}
+
+#[actix_rt::test]
+async fn its_time_is_bounded() {
+    for forces in [false, true] {
+        let mut world = World::new(2);
+        (world.options.live.completion_timeout, world.options.live.force_at_timeout) = (1, forces);
+        world.fleet.share_storage(true);
+        let scene = Scene::of(world).await;
+        let home = scene.home();
+        scene.world.fleet.hold_travellers(true);
+        scene.life.live_migrate(scene.id).await.unwrap();
+        scene.life.settled().await;
+        let expected = if forces { MigrationStatus::Completed } else { MigrationStatus::Cancelled };
+        assert_eq!(scene.status().await, expected);
+        assert_eq!(scene.home() == home, !forces);
+        scene.end().await;
+    }
+}
+
+#[actix_rt::test]
+async fn a_delete_overtakes_it() {
+    let scene = Scene::on_the_way().await;
+    scene.life.delete(scene.id).await.unwrap();
+    scene.life.settled().await;
+    assert!(scene.life.instance_now(scene.id).alive().is_none());
+    assert_eq!(scene.world.fleet.whereabouts().len(), 0);
+    scene.end().await;
+}
+
+#[actix_rt::test]
+async fn a_destination_that_dies_costs_nothing() {
+    let scene = Scene::on_the_way().await;
+    let (source, target) = scene.ends();
+    scene.world.fleet.kill_host(target);
+    scene.life.settled().await;
+    assert_eq!((scene.home(), scene.boots(source)), (source, Some(1)));
+    assert_eq!(scene.status().await, MigrationStatus::Error);
+    scene.world.fleet.revive_host(target, false).unwrap();
+    scene.life.hosts_up(2).await;
+    cleared(&scene).await;
+    scene.end().await;
+}
+
+/// What is left on a host that came back is removed when it is compared with the log.
+async fn cleared(scene: &Scene) {
+    let clear = async {
+        while !scene.world.fleet.leaks().is_empty() || !scene.world.fleet.doubles().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), clear).await.expect("leftovers stay");
+    scene.life.settled().await;
+}
+
+#[actix_rt::test]
+async fn a_source_that_dies_keeps_its_server() {
+    let scene = Scene::on_the_way().await;
+    let (source, target) = scene.ends();
+    scene.world.fleet.kill_host(source);
+    scene.life.settled().await;
+    assert_eq!((scene.home(), scene.boots(target)), (source, None));
+    scene.world.fleet.revive_host(source, false).unwrap();
+    scene.life.hosts_up(2).await;
+    let off = scene.life.until(|house| {
+        house.views.servers.read(|servers| {
+            let row = servers.get(scene.id).unwrap();
+            chronova_events::instance::status::of(&row.instance).is_some_and(|status| status.status == "SHUTOFF")
+        })
+    });
+    assert!(off.await);
+    scene.end().await;
+}
+
+/// The guest is across when the source dies, and nobody has heard of it yet.
+#[actix_rt::test]
+async fn a_source_that_dies_after_the_switch_over_is_not_missed() {
+    let scene = Scene::on_the_way().await;
+    let (source, target) = scene.ends();
+    scene.world.brakes.hold("standing");
+    scene.world.brakes.reached("standing").await;
+    scene.world.fleet.hold_travellers(false);
+    assert!(scene.world.fleet.travellers().is_empty());
+    scene.world.fleet.kill_host(source);
+    scene.world.brakes.release("standing");
+    scene.life.settled().await;
+    assert_eq!((scene.home(), scene.boots(target)), (target, Some(1)));
+    scene.world.fleet.revive_host(source, true).unwrap();
+    scene.life.hosts_up(2).await;
+    cleared(&scene).await;
+    scene.end().await;
+}
+
+/// The guest went across and its new host died: the server is where its guest is, not where it was.
+#[actix_rt::test]
+async fn a_destination_that_dies_after_the_switch_over_has_the_server() {
+    let scene = Scene::on_the_way().await;
+    let (source, target) = scene.ends();
+    scene.world.brakes.hold("standing");
+    scene.world.brakes.reached("standing").await;
+    scene.world.fleet.hold_travellers(false);
+    assert!(scene.world.fleet.travellers().is_empty());
+    scene.world.fleet.kill_host(target);
+    scene.world.brakes.release("standing");
+    scene.life.settled().await;
+    assert_eq!((scene.home(), scene.boots(source)), (target, None));
+    scene.world.fleet.revive_host(target, true).unwrap();
+    scene.life.hosts_up(2).await;
+    scene.end().await;
+}
+
+/// Neither host can be asked: nothing is concluded until one can.
+#[actix_rt::test]
+async fn nobody_is_believed_who_does_not_answer() {
+    let scene = Scene::on_the_way().await;
+    let (source, target) = scene.ends();
+    scene.world.brakes.hold("standing");
+    scene.world.brakes.reached("standing").await;
+    scene.world.fleet.hold_travellers(false);
+    assert!(scene.world.fleet.travellers().is_empty());
+    scene.world.fleet.kill_host(source);
+    scene.world.fleet.kill_host(target);
+    scene.world.brakes.release("standing");
+    scene.life.until(|house| house.views.hosts.read(|view| view.all().all(|host| !host.up))).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(scene.server().moving.is_some(), "nobody knows where the guest is");
+    scene.world.fleet.revive_host(target, true).unwrap();
+    scene.life.settled().await;
+    assert_eq!(scene.home(), target);
+    scene.world.fleet.revive_host(source, true).unwrap();
+    scene.life.hosts_up(2).await;
+    cleared(&scene).await;
+    scene.end().await;
+}
+
+#[actix_rt::test]
+async fn a_guest_that_goes_off_on_the_way_is_off() {
+    let scene = Scene::on_the_way().await;
+    let (source, _) = scene.ends();
+    scene.world.fleet.crash_guest(source, scene.id).unwrap();
+    scene.life.settled().await;
+    let off = scene.life.until(|house| {
+        house.views.servers.read(|servers| {
+            let row = servers.get(scene.id).unwrap();
+            chronova_events::instance::status::of(&row.instance).is_some_and(|status| status.status == "SHUTOFF")
+        })
+    });
+    assert!(off.await);
+    assert_eq!(scene.home(), source);
+    scene.end().await;
+}
+
+/// The hosts go on without the control plane, whichever way it ends.
+#[actix_rt::test]
+async fn the_control_plane_may_be_away_meanwhile() {
+    for arrives in [true, false] {
+        let Scene { world, life, id } = Scene::on_the_way().await;
+        life.stop().await;
+        if arrives {
+            world.fleet.hold_travellers(false);
+        }
+        let life = world.live(None, None).await;
+        life.hosts_up(2).await;
+        let scene = Scene { world, life, id };
+        if !arrives {
+            scene.until(LiveStage::Running).await;
+            scene.life.abort_live(id).await.unwrap();
+        }
+        scene.life.settled().await;
+        let expected = if arrives { MigrationStatus::Completed } else { MigrationStatus::Cancelled };
+        assert_eq!(scene.status().await, expected);
+        assert_eq!(scene.boots(scene.home()), Some(1));
+        scene.end().await;
+    }
+}
+
+#[actix_rt::test]
+async fn an_answer_that_is_lost_changes_nothing() {
+    let scene = Scene::of(World::new(2)).await;
+    let home = scene.home();
+    scene.world.fleet.set_all_faults(&FaultPlan::default().with(Call::Depart, When::Always, Effect::LoseReply));
+    scene.life.live_migrate(scene.id).await.unwrap();
+    scene.life.settled().await;
+    assert_ne!(scene.home(), home);
+    assert_eq!(scene.boots(scene.home()), Some(1));
+    scene.end().await;
+}
+
+#[actix_rt::test]
+async fn a_destination_that_will_not_do_is_passed_over_unless_it_was_named() {
+    let scene = Scene::of(World::new(3)).await;
+    let home = scene.home();
+    let others: Vec<usize> = (0..3).filter(|host| *host != home).collect();
+    let lacks = "Host CPU does not provide required features: avx512f";
+    scene.world.fleet.bar(others[0], lacks);
+    scene.life.live_migrate(scene.id).await.unwrap();
+    scene.life.settled().await;
+    assert_eq!(scene.home(), others[1]);
+
+    let barred = scene.world.fleet.hostname(others[0]);
+    scene.life.live_migrate_to(scene.id, Some(barred), None).await.unwrap();
+    scene.life.settled().await;
+    assert_eq!(scene.home(), others[1]);
+    let fault = scene.server().fault.unwrap().0;
+    assert!(fault.message.contains("avx512f"), "{}", fault.message);
+    assert_eq!(scene.status().await, MigrationStatus::Error);
+    scene.end().await;
+}
+
+#[actix_rt::test]
+async fn disks_are_copied_only_where_they_are_not_shared() {
+    let scene = Scene::of(World::new(2)).await;
+    scene.world.fleet.share_storage(true);
+    let home = scene.home();
+    scene.life.live_migrate_to(scene.id, None, Some(true)).await.unwrap();
+    scene.life.settled().await;
+    assert_eq!(scene.home(), home);
+    assert!(scene.server().fault.unwrap().0.message.contains("Block migration can not be used with shared storage"));
+    scene.life.live_migrate(scene.id).await.unwrap();
+    scene.life.settled().await;
+    assert_ne!(scene.home(), home);
+    scene.world.fleet.share_storage(false);
+    scene.life.live_migrate_to(scene.id, None, Some(false)).await.unwrap();
+    scene.life.settled().await;
+    assert_ne!(scene.home(), home);
+    scene.life.live_migrate_to(scene.id, None, Some(true)).await.unwrap();
+    scene.life.settled().await;
+    assert_eq!(scene.home(), home);
+    scene.end().await;
+}
+
+#[actix_rt::test]
+async fn one_that_fails_leaves_the_server_where_it_was_and_says_why() {
+    let scene = Scene::of(World::new(2)).await;
+    let home = scene.home();
+    scene.world.fleet.fail_travellers(Some("unable to connect to server at 'h2:49152'"));
+    scene.life.live_migrate(scene.id).await.unwrap();
+    scene.life.settled().await;
+    assert_eq!((scene.home(), scene.boots(home)), (home, Some(1)));
+    assert!(scene.server().fault.unwrap().0.message.contains("unable to connect"));
+    assert_eq!(scene.status().await, MigrationStatus::Error);
+    scene.end().await;
+}

@@ -1,0 +1,217 @@
+//! Live migrations of a server: asked for, watched, brought to their end, aborted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronova_actors::instance::InstanceCommand;
+use chronova_actors::instance::live::LiveCommand;
+use chronova_actors::instance::moving::MoveCommand;
+use chronova_events::ids::ProcessId;
+use chronova_events::instance::{Alive, LiveStage, MoveKind};
+use chronova_projections::migrations::{Migration, MigrationStatus};
+use serde_json::{Value, json};
+
+use super::change::{asker, send};
+use super::{Found, find};
+use crate::compute::bodies::no_query;
+use crate::compute::bodies::server_actions as bodies;
+use crate::compute::versions;
+use crate::compute::views::server_migration::{SERVER_MIGRATION, ServerMigrationView};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, action, delete, get};
+use crate::schema::is_true;
+
+/// How long a client of before 2.34 waits for the checks, and the pause between two looks at them.
+const CHECKS: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(20);
+
+const HOST_RULE: &str = "os_compute_api:servers:migrations:index:host";
+
+pub(in crate::compute) const ROUTES: &[Route] = &[
+    action("migrate_server.os-migrateLive", "/servers/{id}/action", "os-migrateLive", handler!(migrate))
+        .policy_on_target("os_compute_api:os-migrate-server:migrate_live")
+        .body(bodies::migrate_server_live_body),
+    get("server_migrations.index", "/servers/{server_id}/migrations", handler!(index))
+        .since(2, 23)
+        .policy_on_target("os_compute_api:servers:migrations:index")
+        .query(no_query),
+    get("server_migrations.show", "/servers/{server_id}/migrations/{id}", handler!(show))
+        .since(2, 23)
+        .policy_on_target("os_compute_api:servers:migrations:show")
+        .query(no_query),
+    delete("server_migrations.delete", "/servers/{server_id}/migrations/{id}", handler!(abort))
+        .since(2, 24)
+        .policy_on_target("os_compute_api:servers:migrations:delete"),
+    action(
+        "server_migrations.force_complete",
+        "/servers/{server_id}/migrations/{id}/action",
+        "force_complete",
+        handler!(force),
+    )
+    .since(2, 22)
+    .policy_on_target("os_compute_api:servers:migrations:force_complete")
+    .body(bodies::server_migrations_force_complete_body),
+];
+
+async fn tell(ctx: &Ctx, found: &Found, command: LiveCommand) -> Result<(), Fault> {
+    send(ctx, found, InstanceCommand::Move(Box::new(MoveCommand::Live(command)))).await
+}
+
+// --------------------------------------------------------------------------------------------------------- asked for
+
+/// What was asked for, whichever the version.
+struct Wish {
+    host: Option<String>,
+    forced: bool,
+    block: Option<bool>,
+}
+
+async fn migrate(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "id")?;
+    let Wish { host, forced, block } = wish(&ctx, &found)?;
+    refuse_what_cannot_move(&found)?;
+    let (process, asker) = (ProcessId::random(), asker(&ctx, &found));
+    tell(&ctx, &found, LiveCommand::Begin { process, host, forced, block, asker }).await?;
+    if !versions::live_migration_checks_are_asynchronous(ctx.version) {
+        checks_of(&ctx, &found, process).await?;
+    }
+    Ok(Reply::empty(202))
+}
+
+fn wish(ctx: &Ctx, found: &Found) -> Result<Wish, Fault> {
+    let body = ctx.action_body();
+    let host = body["host"].as_str().map(str::to_owned);
+    let block = match &body["block_migration"] {
+        Value::String(word) if word == "auto" => None,
+        other => Some(is_true(other)),
+    };
+    let named = host.is_some();
+    let forced = versions::live_migration_can_be_forced(ctx.version) && is_true(&body["force"]);
+    if forced && !named {
+        return Err(Fault::bad_request("Can't force to a non-provided destination"));
+    }
+    if let Some(host) = &host {
+        ctx.authorize_rule("os_compute_api:os-migrate-server:migrate_live:host", &found.target)?;
+        if ctx.views()?.hosts.read(|hosts| hosts.named(host).is_none()) {
+            return Err(Fault::bad_request(format!("Compute host {host} could not be found.")));
+        }
+        if found.server()?.placement.as_ref().is_some_and(|placed| placed.hostname == *host) {
+            let id = found.id;
+            return Err(Fault::bad_request(format!("Unable to migrate instance ({id}) to current host ({host}).")));
+        }
+    }
+    // Before 2.30 a host that was named was not looked at by the scheduler.
+    let forced = forced || (named && !versions::live_migration_asks_the_scheduler(ctx.version));
+    Ok(Wish { host, forced, block })
+}
+
+/// Nova's decorators: what the documents say cannot be live-migrated.
+fn refuse_what_cannot_move(found: &Found) -> Result<(), Fault> {
+    let server = found.server()?;
+    let refused = |what: &str| {
+        Err(Fault::conflict(format!("Operation 'live-migration' not supported for {what} instance ({}).", found.id)))
+    };
+    if asks_for(server, "hw:tpm_version", "hw_tpm_version") {
+        return refused("vTPM-enabled");
+    }
+    if asks_for(server, "hw:mem_encryption", "hw_mem_encryption") {
+        return refused("SEV-enabled");
+    }
+    Ok(())
+}
+
+fn asks_for(server: &Alive, spec: &str, property: &str) -> bool {
+    let set = |pairs: &[(String, String)], name: &str| {
+        pairs.iter().any(|(key, value)| key == name && !matches!(value.to_lowercase().as_str(), "false" | "0" | "no"))
+    };
+    set(&server.request.flavor.extra_specs, spec)
+        || server.request.image.as_ref().is_some_and(|image| set(&image.properties, property))
+}
+
+/// Before 2.34 the answer tells whether the destination will do.
+async fn checks_of(ctx: &Ctx, found: &Found, process: ProcessId) -> Result<(), Fault> {
+    let mut waited = Duration::ZERO;
+    while waited < CHECKS {
+        let views = &ctx.house()?.views;
+        let row = views.migrations.read(|view| view.of_process(process).cloned());
+        match row.map(|row| row.status) {
+            None | Some(MigrationStatus::Live(LiveStage::Accepted)) => {}
+            Some(MigrationStatus::Error) => {
+                let server = views.servers.read(|servers| servers.get(found.id).cloned());
+                let fault =
+                    server.as_ref().and_then(|row| row.instance.known()).and_then(|server| server.fault.clone());
+                let message = fault.map_or_else(|| "Migration pre-check error.".to_owned(), |(fault, _)| fault.message);
+                return Err(Fault::bad_request(message));
+            }
+            Some(_) => return Ok(()),
+        }
+        tokio::time::sleep(LOOK).await;
+        waited += LOOK;
+    }
+    Ok(())
+}
+
+// ----------------------------------------------------------------------------------------------------------- watched
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "server_id")?;
+    let rows: Vec<_> = ctx.views()?.migrations.read(|view| view.live_of(found.id).cloned().collect());
+    let shown = rows.into_iter().map(|row| view_of(&ctx, &found, row)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Reply::ok(json!({"migrations": SERVER_MIGRATION.render_all(&shown, ctx.version)})))
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "server_id")?;
+    let (id, number) = (found.id, ctx.param("id"));
+    let row = this(&ctx, &found)?;
+    if row.kind != MoveKind::Live {
+        return Err(Fault::not_found(format!("Migration {number} for server {id} is not live-migration.")));
+    }
+    if !row.is_under_way() {
+        return Err(Fault::not_found(format!("Live migration {number} for server {id} is not in progress.")));
+    }
+    let shown = view_of(&ctx, &found, row)?;
+    Ok(Reply::ok(json!({"migration": SERVER_MIGRATION.render(&shown, ctx.version)})))
+}
+
+/// The migration that the path names.
+fn this(ctx: &Ctx, found: &Found) -> Result<Arc<Migration>, Fault> {
+    let (id, name) = (found.id, ctx.param("id"));
+    let number: Option<u64> = name.parse().ok();
+    let row = match number {
+        Some(number) => ctx.views()?.migrations.read(|view| view.numbered(id, number).cloned()),
+        None => None,
+    };
+    row.ok_or_else(|| Fault::not_found(format!("Migration {name} is not found for instance {id}")))
+}
+
+fn view_of(ctx: &Ctx, found: &Found, row: Arc<Migration>) -> Result<ServerMigrationView, Fault> {
+    let house = ctx.house()?;
+    let dest_ip = row.target.as_ref().and_then(|target| {
+        house.views.hosts.read(|hosts| hosts.get(target.host).map(|host| host.capabilities.host_ip.clone()))
+    });
+    let progress = house.departures.progress(row.id).unwrap_or(row.progress);
+    Ok(ServerMigrationView { dest_ip, progress, hosts: ctx.allows(HOST_RULE, &found.target), row })
+}
+
+// ------------------------------------------------------------------------------------------------ aborted, or hastened
+
+async fn abort(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "server_id")?;
+    let (migration, asker) = (this(&ctx, &found)?.id, asker(&ctx, &found));
+    let waiting_too = versions::waiting_live_migrations_can_be_aborted(ctx.version);
+    let command = LiveCommand::Abort { migration, waiting_too, asker };
+    tell(&ctx, &found, command).await?;
+    Ok(Reply::empty(202))
+}
+
+async fn force(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "server_id")?;
+    let (migration, asker) = (this(&ctx, &found)?.id, asker(&ctx, &found));
+    let command = LiveCommand::Force { migration, asker };
+    tell(&ctx, &found, command).await?;
+    Ok(Reply::empty(202))
+}
