@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::evacuation::Evacuation;
 use super::live::Live;
 use super::ongoing::Ongoing;
 use super::payloads::{DiskConfig, FaultInfo, FlavorSnapshot, Placed, Power};
@@ -19,6 +20,8 @@ pub enum MoveKind {
     Migrate,
     /// To another host while its guest runs.
     Live,
+    /// To another host, made anew there, because its own is down.
+    Evacuate,
 }
 
 /// How far a move has come; the API shows it as `task_state` and as the status of the migration.
@@ -122,6 +125,8 @@ pub struct Moving {
     pub host: Option<String>,
     /// What is more to be known of one whose guest runs.
     pub live: Option<Live>,
+    /// What is more to be known of one whose host is down.
+    pub evacuation: Option<Evacuation>,
 }
 
 impl Moving {
@@ -137,6 +142,7 @@ impl Moving {
             new_flavor: requested.new_flavor.clone(),
             host: requested.host.clone(),
             live: None,
+            evacuation: None,
         }
     }
 
@@ -176,7 +182,10 @@ pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Times
             server.finish(failed.process);
             server.fault = Some((failed.fault.clone(), at));
             let moving = server.moving.take();
-            if turn && matches!(server.phase, Phase::Active { .. } | Phase::Stopped { .. }) {
+            // Nobody knows what the host that is down has of it.
+            if turn && moving.as_ref().is_some_and(|moving| moving.kind == MoveKind::Evacuate) {
+                server.phase = Phase::Error { power: server.power() };
+            } else if turn && matches!(server.phase, Phase::Active { .. } | Phase::Stopped { .. }) {
                 rest(server, moving.is_some_and(|moving| moving.was_active));
             }
         }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::InstanceEvent;
 use super::block::{self, Disk};
+use super::evacuation;
 use super::imaging::WorkStage;
 use super::live;
 use super::moving::{self, Moving};
@@ -134,7 +135,7 @@ impl Instance {
 
 impl Fold for Instance {
     type Event = InstanceEvent;
-    const STATE_VERSION: u32 = 7;
+    const STATE_VERSION: u32 = 8;
 
     fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
         match (&mut *self, event) {
@@ -183,6 +184,7 @@ impl Alive {
         block::evolve(&mut self.disks, event);
         moving::evolve(self, event, at);
         live::evolve(self, event, at);
+        evacuation::evolve(self, event, at);
         match event {
             InstanceEvent::Placed(placed) => {
                 self.placement = Some(placed.clone());
@@ -367,6 +369,8 @@ impl Alive {
             | InstanceEvent::CrashDumpRequested(_)
             | InstanceEvent::ConfirmRequested(_)
             | InstanceEvent::Deleted(_)
+            | InstanceEvent::Evacuated(_)
+            | InstanceEvent::EvacuationRequested(_)
             | InstanceEvent::LiveAbortRequested(_)
             | InstanceEvent::LiveCompletionForced(_)
             | InstanceEvent::LiveMoveAborted(_)

@@ -79,12 +79,6 @@ pub const GONE: &[Route] = &[
 
 /// Known, and not implemented.
 pub const NOT_YET: &[Route] = &[
-    action("volumes_boot.confirmResize", "/os-volumes_boot/{id}/action", "confirmResize", handler!(not_yet))
-        .until(2, 102),
     action("volumes_boot.createImage", "/os-volumes_boot/{id}/action", "createImage", handler!(not_yet)).until(2, 102),
     action("volumes_boot.rebuild", "/os-volumes_boot/{id}/action", "rebuild", handler!(not_yet)).until(2, 102),
-    action("volumes_boot.resize", "/os-volumes_boot/{id}/action", "resize", handler!(not_yet)).until(2, 102),
-    action("volumes_boot.revertResize", "/os-volumes_boot/{id}/action", "revertResize", handler!(not_yet))
-        .until(2, 102),
-    action("evacuate.evacuate", "/servers/{id}/action", "evacuate", handler!(not_yet)),
 ];
