@@ -46,7 +46,7 @@ impl Subject {
         assert_eq!(self.ask("2.30", json!({"host": null, "block_migration": "auto"})).await.0, 202);
         loop {
             let all = self.migrations("2.23").await;
-            if all[0]["status"] == "running" && !self.api.world.fleet.travellers().is_empty() {
+            if all[0]["status"] == "running" && all[0]["memory_total_bytes"] != 0 {
                 return all[0]["id"].as_u64().unwrap();
             }
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;

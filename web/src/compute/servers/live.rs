@@ -25,7 +25,7 @@ use crate::route::{Route, action, delete, get};
 use crate::schema::is_true;
 
 /// How long a client of before 2.34 waits for the checks, and the pause between two looks at them.
-const CHECKS: Duration = Duration::from_secs(60);
+const CHECKS: Duration = Duration::from_mins(1);
 const LOOK: Duration = Duration::from_millis(20);
 
 const HOST_RULE: &str = "os_compute_api:servers:migrations:index:host";
