@@ -1,7 +1,8 @@
 #!/bin/bash
 # ops/test.sh [--soak] [STAGE...]   every check of the project, from nothing; all stages, or those that are named
 #
-# --soak runs the longer variants of tests that have one: hundreds of kills, thousands of flipped bits.
+# --soak runs the longer variants of tests that have one: hundreds of kills, thousands of flipped bits, random input for
+# CHRONOVA_FUZZ_SECONDS (120) for each of its targets.
 #
 # As root on Debian 12. Ends with `N passed, N failed` and exits 1 if anything failed. A stage that cannot run here says
 # why and counts as skipped. Settings, from the environment:
@@ -12,7 +13,7 @@ set -uo pipefail
 cd "$TOP" || exit 2
 
 # Tests look for this themselves.
-if [ "${1:-}" = --soak ]; then export CHRONOVA_SOAK=1; shift; fi
+if [ "${1:-}" = --soak ]; then export CHRONOVA_SOAK=1 NEXTEST_PROFILE=soak; shift; fi
 
 ALL_STAGES=(setup format lint layers licences build unit cost docs real)
 STAGES=("${@:-${ALL_STAGES[@]}}")

@@ -34,6 +34,12 @@ pub trait Aggregate: Send + Sync + 'static {
     /// makes a repeated command harmless. Pure.
     fn decide(state: &Self::State, command: Self::Command) -> Result<Vec<EventOf<Self>>, Self::Reject>;
 
+    /// Whether `command` is the first that an aggregate with a new id ever gets: it is then decided without looking for a
+    /// stream, and the append says whether there was none.
+    fn begins(_command: &Self::Command) -> bool {
+        false
+    }
+
     /// Whether nothing more is expected to happen to it: its actor leaves memory at once. Whoever asks after all finds it
     /// in the log.
     fn is_over(_state: &Self::State) -> bool {

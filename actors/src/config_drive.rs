@@ -9,14 +9,18 @@ use chronova_hypervisor::iso9660;
 use serde_json::{Value, json};
 
 /// The drive as an ISO9660 image with the label `config-2`.
-pub fn image(server: &Alive, instance: InstanceId) -> Result<Bytes, String> {
-    iso9660::write("config-2", &files(server, instance)?).map(Bytes::from).map_err(|error| error.to_string())
+pub fn image(server: &Alive, instance: InstanceId, password: Option<&str>) -> Result<Bytes, String> {
+    iso9660::write("config-2", &files(server, instance, password)?).map(Bytes::from).map_err(|error| error.to_string())
 }
 
-/// Paths and contents of all files.
-pub fn files(server: &Alive, instance: InstanceId) -> Result<Vec<(String, Vec<u8>)>, String> {
+/// Paths and contents of all files. `password`: of the guest's administrator, where one was just asked for.
+pub fn files(server: &Alive, instance: InstanceId, password: Option<&str>) -> Result<Vec<(String, Vec<u8>)>, String> {
+    let mut about = meta_data(server, instance);
+    if let Some(password) = password {
+        about["admin_pass"] = json!(password);
+    }
     let mut latest = vec![
-        ("meta_data.json", to_bytes(&meta_data(server, instance))),
+        ("meta_data.json", to_bytes(&about)),
         ("network_data.json", to_bytes(&network_data(&server.nics))),
         ("vendor_data.json", b"{}".to_vec()),
     ];

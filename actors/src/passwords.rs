@@ -1,7 +1,8 @@
 //! Passwords on their way from a request to a guest.
 //!
-//! They are kept in memory, from the request to its answer, and are wiped afterwards. Nothing of them is in any event or
-//! log: a crash loses them, and the requests with them.
+//! They are kept in memory, from the request to its answer or to the end of the work that puts them on the guest's config
+//! drive, and are wiped afterwards. Nothing of them is in any event or log: a crash loses them, and a guest that is made
+//! after it has none.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +17,8 @@ pub type Told = Result<(), FaultInfo>;
 
 struct Errand {
     password: Arc<Secret>,
-    answer: oneshot::Sender<Told>,
+    /// Who waits for it to be told; nobody, where the guest reads it when it starts.
+    answer: Option<oneshot::Sender<Told>>,
 }
 
 /// A password that is overwritten when nobody needs it any more.
@@ -66,8 +68,13 @@ impl Passwords {
     /// Keeps a password for a process that is about to be asked for; the receiver learns how it ended.
     pub fn lend(&self, process: ProcessId, password: String) -> oneshot::Receiver<Told> {
         let (answer, told) = oneshot::channel();
-        self.with(|all| all.insert(process, Errand { password: Arc::new(Secret(password)), answer }));
+        self.with(|all| all.insert(process, Errand { password: Arc::new(Secret(password)), answer: Some(answer) }));
         told
+    }
+
+    /// Keeps a password for the config drive that a process is about to make.
+    pub fn keep(&self, process: ProcessId, password: String) {
+        self.with(|all| all.insert(process, Errand { password: Arc::new(Secret(password)), answer: None }));
     }
 
     /// The password that a process is to tell.
@@ -79,11 +86,13 @@ impl Passwords {
     pub fn settle(&self, process: ProcessId, told: Told) {
         if let Some(errand) = self.with(|all| all.remove(&process)) {
             // Whoever asked may have gone.
-            let _ = errand.answer.send(told);
+            if let Some(answer) = errand.answer {
+                let _ = answer.send(told);
+            }
         }
     }
 
-    /// Forgets it: the process was not asked for after all.
+    /// Forgets it: the process was not asked for after all, or has made its config drive.
     pub fn forget(&self, process: ProcessId) {
         self.with(|all| all.remove(&process));
     }

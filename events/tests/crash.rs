@@ -24,6 +24,11 @@ const TOGETHER: usize = 3;
 /// Kills of one log.
 const EVERY: u64 = 30;
 
+/// How many, and how many when there is time.
+fn rounds(usual: u64, soak: u64) -> u64 {
+    if std::env::var_os("CHRONOVA_SOAK").is_some() { soak } else { usual }
+}
+
 fn open(path: &Path) -> Result<Arc<SqliteStore>, StoreError> {
     // Frequent checkpoints, so that many kills hit one.
     SqliteStore::open(path, &SqliteOptions { checkpoint_pages: 100, ..SqliteOptions::default() })
@@ -40,7 +45,11 @@ fn child() {
     let run = std::env::var(RUN).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     runtime.block_on(async move {
-        let store = open(Path::new(&path)).unwrap();
+        let store = match open(Path::new(&path)) {
+            Ok(store) => store,
+            Err(StoreError::Locked { pid, .. }) => return say(&format!("locked by {}", pid.unwrap_or(0))),
+            Err(other) => panic!("{other}"),
+        };
         say("open");
         let writers = (0..WRITERS).map(|writer| {
             let (store, run) = (Arc::clone(&store), run.clone());
@@ -109,9 +118,8 @@ fn appends(events: &[Arc<Recorded>]) -> BTreeMap<String, usize> {
 
 #[tokio::test]
 async fn killed_at_any_moment_it_keeps_what_it_acknowledged() {
-    let soak = std::env::var_os("CHRONOVA_SOAK").is_some();
-    let usual = if soak { 600 } else { 60 };
-    let kills = std::env::var("CHRONOVA_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(usual);
+    let kills = std::env::var("CHRONOVA_KILLS").ok().and_then(|kills| kills.parse().ok());
+    let kills = kills.unwrap_or_else(|| rounds(60, 600));
     let mut folder = tempfile::tempdir().unwrap();
     let mut path = folder.path().join("log.db");
     let mut acknowledged = Vec::new();
@@ -158,14 +166,56 @@ async fn a_second_process_is_refused_and_told_by_whom() {
     open(&path).unwrap();
 }
 
-/// Appends until the log is full; gives back how many appends were acknowledged.
+/// The first word of a process that opens a log, and the rest of what it says: without a reader it would end.
+fn first_word(child: &mut Child) -> (String, impl Iterator + use<>) {
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let word = lines.find(|line| line == "open" || line.starts_with("locked by ")).unwrap();
+    (word, lines)
+}
+
+#[test]
+fn of_processes_that_open_a_log_at_once_one_has_it_and_the_others_name_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.db");
+    let races = rounds(4, 200);
+    for race in 0..races {
+        // The file names the one before, who was killed.
+        let mut children: Vec<Child> = (0..4).map(|_| spawn(&path, race)).collect();
+        let told: Vec<_> = children.iter_mut().map(first_word).collect();
+        let winners: Vec<u32> =
+            children.iter().zip(&told).filter(|(_, (word, _))| word == "open").map(|(child, _)| child.id()).collect();
+        assert_eq!(winners.len(), 1, "race {race}: {:?}", told.iter().map(|(word, _)| word).collect::<Vec<_>>());
+        for (word, _) in told.iter().filter(|(word, _)| word != "open") {
+            assert_eq!(*word, format!("locked by {}", winners[0]), "race {race}");
+        }
+        for mut child in children {
+            // Those that were refused have ended, or are about to.
+            let _ = child.kill();
+            child.wait().unwrap();
+        }
+    }
+    println!("{races} races of 4 processes, each with one winner");
+    assert_eq!(verify(&path, &VerifyOptions::default()).unwrap().damages, []);
+}
+
+/// Appends by several writers until the log is full; gives back how many appends were acknowledged.
 async fn fill(store: &dyn EventStore, run: &str) -> usize {
-    for n in 0..100_000 {
-        let stream = StreamId::new("process", n % 5);
-        match store.append(&stream, Expected::Any, tagged(&format!("{run}/{n}"))).await {
-            Ok(_) => {}
-            Err(AppendError::Store(StoreError::Full)) => return n,
-            Err(other) => panic!("{other}"),
+    let mut acknowledged = 0;
+    for round in 0..20_000 {
+        let appends = (0..8).map(|n| {
+            let (stream, new) = (StreamId::new("process", n % 5), tagged(&format!("{run}/{round}/{n}")));
+            async move { store.append(&stream, Expected::Any, new).await }
+        });
+        let mut full = false;
+        for done in futures::future::join_all(appends).await {
+            match done {
+                Ok(_) => acknowledged += 1,
+                Err(AppendError::Store(StoreError::Full)) => full = true,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        if full {
+            return acknowledged;
         }
     }
     panic!("the log never became full");
@@ -204,13 +254,44 @@ async fn a_log_at_its_limit_refuses_and_goes_on_with_more_room() {
 struct SmallDisk(PathBuf, #[allow(dead_code)] tempfile::TempDir);
 
 impl SmallDisk {
-    /// `None` when this user may not mount.
-    fn mount(size: &str) -> Option<Self> {
+    /// In memory. `None` when this user may not mount.
+    fn tmpfs(size: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().to_owned();
         let mut command = Command::new("mount");
         command.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(&path).stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success()).then_some(Self(path, folder))
+    }
+
+    /// ext4 in a file: with a journal, and blocks that are given out late.
+    fn ext4(size: u64) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let (image, path) = (folder.path().join("image"), folder.path().join("mounted"));
+        std::fs::create_dir(&path).unwrap();
+        std::fs::File::create(&image).unwrap().set_len(size).unwrap();
+        let succeeds = |command: &mut Command| {
+            command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+        };
+        let made = succeeds(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&image))
+            && succeeds(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&path));
+        made.then_some(Self(path, folder))
+    }
+
+    /// Takes all room but about this much.
+    fn leave(&self, room: u64) {
+        let mut ballast = std::fs::File::create(self.0.join("ballast")).unwrap();
+        for step in [512 << 10, 8 << 10] {
+            while ballast.write_all(&vec![1; step]).and_then(|()| ballast.sync_data()).is_ok() {}
+        }
+        let length = ballast.metadata().unwrap().len();
+        ballast.set_len(length.saturating_sub(room)).unwrap();
+        // Given back for certain.
+        ballast.sync_all().unwrap();
+    }
+
+    fn make_room(&self) {
+        std::fs::remove_file(self.0.join("ballast")).unwrap();
+        let _ = std::fs::File::open(&self.0).and_then(|folder| folder.sync_all());
     }
 }
 
@@ -220,28 +301,34 @@ impl Drop for SmallDisk {
     }
 }
 
-#[tokio::test]
-async fn a_full_disk_refuses_and_goes_on_by_itself_once_there_is_room() {
-    let Some(disk) = SmallDisk::mount("4m") else {
-        println!("skipped: mounting a small file system needs root");
-        return;
-    };
+/// The disk becomes full, stays so for a while, and is given room, several times.
+async fn on_a_full_disk(disk: &SmallDisk, times: u64, seed: u64) {
     let path = disk.0.join("log.db");
-    let ballast = disk.0.join("ballast");
-    std::fs::write(&ballast, vec![1; 2 << 20]).unwrap();
     let store = open(&path).unwrap();
-    let first = fill(&*store, "full").await;
-    assert!(first > 20);
-    holds(&store, first).await;
-    for _ in 0..10 {
-        let refused = store.append(&StreamId::new("process", 1), Expected::Any, vec![event("x".repeat(50_000))]).await;
-        assert_eq!(refused, Err(StoreError::Full.into()));
+    let mut acknowledged = 0;
+    for time in 0..times {
+        let room = 300_000 + (seed * 7_919 + time * 104_729) % 700_000;
+        disk.leave(room);
+        acknowledged += fill(&*store, &format!("full-{seed}.{time}")).await;
+        for _ in 0..10 {
+            let large = vec![event("x".repeat(50_000))];
+            // As long as there is no room for it; a smaller one may still find some.
+            match store.append(&StreamId::new("process", 1), Expected::Any, large).await {
+                Err(AppendError::Store(StoreError::Full)) => {}
+                other => panic!("on a full disk: {other:?}"),
+            }
+        }
+        holds(&store, acknowledged).await;
+        disk.make_room();
+        for n in 0..30 {
+            let tag = format!("room-{seed}.{time}/{n}");
+            store.append(&StreamId::new("process", n % 5), Expected::Any, tagged(&tag)).await.expect("there is room");
+        }
+        acknowledged += 30;
+        holds(&store, acknowledged).await;
     }
-    holds(&store, first).await;
-    std::fs::remove_file(&ballast).unwrap();
-    let second = fill(&*store, "room").await;
-    assert!(second > 20, "only {second} appends after 2 MiB became free");
-    holds(&store, first + second).await;
+    disk.leave(100_000);
+    acknowledged += fill(&*store, &format!("last-{seed}")).await;
     // As after a crash on the full disk, on a disk with room.
     let roomy = tempfile::tempdir().unwrap();
     for name in ["log.db", "log.db-wal", "log.db.witness"] {
@@ -249,8 +336,33 @@ async fn a_full_disk_refuses_and_goes_on_by_itself_once_there_is_room() {
     }
     drop(store);
     let store = open(&roomy.path().join("log.db")).unwrap();
-    holds(&store, first + second).await;
+    holds(&store, acknowledged).await;
     store.close().await;
     let store = open(&path).expect("a full disk does not keep a log from being read");
-    holds(&store, first + second).await;
+    holds(&store, acknowledged).await;
+    store.close().await;
+    disk.make_room();
+    assert_eq!(verify(&path, &VerifyOptions::default()).unwrap().damages, []);
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_and_goes_on_by_itself_once_there_is_room() {
+    for seed in 0..rounds(1, 25) {
+        let Some(disk) = SmallDisk::tmpfs("8m") else {
+            println!("skipped: mounting a small file system needs root");
+            return;
+        };
+        on_a_full_disk(&disk, rounds(2, 4), seed).await;
+    }
+}
+
+#[tokio::test]
+async fn a_full_ext4_refuses_and_goes_on_by_itself_once_there_is_room() {
+    for seed in 0..rounds(1, 25) {
+        let Some(disk) = SmallDisk::ext4(16 << 20) else {
+            println!("skipped: a file cannot be mounted as a file system here");
+            return;
+        };
+        on_a_full_disk(&disk, rounds(2, 4), seed).await;
+    }
 }

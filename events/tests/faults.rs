@@ -22,6 +22,11 @@ const SCENE: &str = "CHRONOVA_TEST_SCENE";
 /// The file that says what fails, for the library.
 const FAULT: &str = "CHRONOVA_FAULT";
 
+/// How many, and how many when there is time.
+fn rounds(usual: u64, soak: u64) -> u64 {
+    if std::env::var_os("CHRONOVA_SOAK").is_some() { soak } else { usual }
+}
+
 fn stream() -> StreamId {
     StreamId::new("process", "a")
 }
@@ -52,12 +57,23 @@ fn open(path: &Path) -> Arc<SqliteStore> {
 async fn child() {
     let Some(path) = std::env::var_os(LOG).map(PathBuf::from) else { return };
     match std::env::var(SCENE).unwrap().as_str() {
-        "fsync" => failing_fsync(&path).await,
+        "fsync" => {
+            failing_fsync(&path).await;
+            for round in 0..rounds(3, 120) {
+                failing_fsync_under_load(&nth(&path, round), round).await;
+            }
+        }
         "full" => failing_write(&path, "write 28", &StoreError::Full).await,
+        "quota" => failing_write(&path, "write 122", &StoreError::Full).await,
         "read-only" => failing_write(&path, "write 30", &StoreError::Io(String::new())).await,
         "broken" => failing_write(&path, "write 5", &StoreError::Io(String::new())).await,
         other => panic!("no scene {other}"),
     }
+}
+
+/// A log of its own for each round.
+fn nth(path: &Path, round: u64) -> PathBuf {
+    path.with_file_name(round.to_string()).join("log.db")
 }
 
 /// After a failed fsync nobody can say what is on the disk: nothing is acknowledged any more, in this process.
@@ -87,12 +103,65 @@ async fn failing_fsync(path: &Path) {
     assert_eq!(verify(path, &VerifyOptions::default()).unwrap().damages, []);
 }
 
+/// The same while many wait for their answers, at any moment, whatever the kernel's reason: a quota or a full disk that is
+/// found out only when the pages are written is no reason to go on either.
+async fn failing_fsync_under_load(path: &Path, round: u64) {
+    const WRITERS: usize = 8;
+    let store = open(path);
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                let mut acknowledged = Vec::new();
+                for n in 0.. {
+                    let text = format!("{writer}/{n}");
+                    match append(&*store, &text).await {
+                        Ok(()) => acknowledged.push(text),
+                        Err(error) => return (acknowledged, error),
+                    }
+                }
+                unreachable!()
+            })
+        })
+        .collect();
+    while store.head().0 < round * 13 % 500 {
+        tokio::task::yield_now().await;
+    }
+    fault(["fsync 5", "fsync 28", "fsync 122"][usize::try_from(round % 3).unwrap()]);
+    let mut acknowledged = Vec::new();
+    for writer in writers {
+        let (own, error) = writer.await.unwrap();
+        assert!(matches!(error, StoreError::Io(_)), "round {round}: {error}");
+        acknowledged.extend(own);
+    }
+    fault("");
+    assert!(append(&*store, "later").await.is_err(), "round {round}: nothing is acknowledged any more");
+    let seen = texts(&*store).await;
+    assert!(acknowledged.iter().all(|text| seen.contains(text)), "round {round}: reads go on");
+    store.close().await;
+    drop(store);
+    let store = open(path);
+    let mut found = texts(&*store).await;
+    let count = found.len();
+    assert!(count <= acknowledged.len() + WRITERS, "round {round}: {count} of {}", acknowledged.len());
+    found.sort();
+    found.dedup();
+    assert_eq!(found.len(), count, "round {round}: none is there twice");
+    for text in &acknowledged {
+        assert!(found.binary_search(text).is_ok(), "round {round}: {text} was acknowledged");
+    }
+    append(&*store, "after").await.unwrap();
+    store.close().await;
+    assert_eq!(verify(path, &VerifyOptions::default()).unwrap().damages, []);
+}
+
 /// Appends are refused, reads go on, and so do appends when the disk does.
 async fn failing_write(path: &Path, how: &str, expected: &StoreError) {
     let store = open(path);
     let mut acknowledged = Vec::new();
-    for round in 0..4 {
-        for n in 0..20 {
+    for round in 0..rounds(4, 150) {
+        // Beside the checkpoint of the write-ahead log, before it, behind it.
+        for n in 0..20 + round * 7 % 23 {
             append(&*store, &format!("{round}/{n}")).await.unwrap();
             acknowledged.push(format!("{round}/{n}"));
         }
@@ -159,6 +228,11 @@ fn a_full_disk_refuses_and_the_log_goes_on_when_there_is_room() {
 }
 
 #[test]
+fn a_quota_that_is_used_up_refuses_and_the_log_goes_on_when_there_is_room() {
+    play("quota");
+}
+
+#[test]
 fn a_disk_that_became_read_only_refuses_and_reads_go_on() {
     play("read-only");
 }
@@ -203,14 +277,20 @@ impl Drop for Mounted {
 
 #[tokio::test]
 async fn a_log_on_a_read_only_file_system_can_be_read_and_verified_and_not_written() {
-    let Some(disk) = Mounted::new() else {
-        println!("skipped: mounting a file system needs root");
-        return;
-    };
+    for round in 0..rounds(1, 40) {
+        let Some(disk) = Mounted::new() else {
+            println!("skipped: mounting a file system needs root");
+            return;
+        };
+        read_only(&disk, 50 + round * 97).await;
+    }
+}
+
+async fn read_only(disk: &Mounted, events: u64) {
     // As a server leaves it, and as somebody copies it: the log, its seals and its note.
     let (left, copied) = (disk.0.join("left/log.db"), disk.0.join("copied/log.db"));
     let store = open(&left);
-    for n in 0..50 {
+    for n in 0..events {
         append(&*store, &n.to_string()).await.unwrap();
     }
     store.close().await;
@@ -224,8 +304,9 @@ async fn a_log_on_a_read_only_file_system_can_be_read_and_verified_and_not_writt
         let refused = SqliteStore::open(&path, &SqliteOptions::default()).unwrap_err();
         assert!(refused.to_string().to_lowercase().contains("read-only"), "{refused}");
         let log = ReadOnlyLog::open(&path).unwrap();
-        assert_eq!(texts(&*log).await.len(), 50);
-        assert_eq!(log.read_stream(&stream(), Revision(40), 99).await.unwrap().len(), 10);
+        let all: Vec<String> = (0..events).map(|n| n.to_string()).collect();
+        assert_eq!(texts(&*log).await, all);
+        assert_eq!(log.read_stream(&stream(), Revision(events - 10), 99).await.unwrap().len(), 10);
         assert_eq!(verify(&path, &VerifyOptions::default()).unwrap().damages, []);
     }
 }
@@ -233,12 +314,21 @@ async fn a_log_on_a_read_only_file_system_can_be_read_and_verified_and_not_writt
 /// Positions and the chain are in the order of the appends, whatever the clock says.
 #[tokio::test]
 async fn a_clock_that_goes_backwards_disturbs_no_order() {
+    const BEGIN: i64 = 1_769_860_800_000_000;
+    const HOUR: i64 = 3_600_000_000;
+    let events = i64::try_from(rounds(60, 6_000)).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log.db");
     let mut store = open(&path);
-    for n in 0..60_i64 {
-        // An hour back after every tenth event.
-        let at = Timestamp(1_769_860_800_000_000 + n * 1_000_000 - n / 10 * 3_600_000_000);
+    for n in 0..events {
+        // An hour back after every tenth event; now and then to before the epoch, to the end of time, or not on at all.
+        let at = match n % 101 {
+            97 => Timestamp(-1),
+            98 => Timestamp(i64::MAX),
+            99 => Timestamp(i64::MIN),
+            100 => Timestamp(BEGIN),
+            _ => Timestamp(BEGIN + n * 1_000_000 - n / 10 % 500 * HOUR),
+        };
         let new = NewEvent { recorded_at: at, ..event(n.to_string()) };
         store.append(&stream(), Expected::Exact(Revision(n.unsigned_abs())), vec![new]).await.unwrap();
         if n % 25 == 0 {
@@ -247,7 +337,7 @@ async fn a_clock_that_goes_backwards_disturbs_no_order() {
         }
     }
     let all = store.read_all(Position::START, usize::MAX).await.unwrap();
-    assert_eq!(texts(&*store).await, (0..60).map(|n| n.to_string()).collect::<Vec<_>>());
+    assert_eq!(texts(&*store).await, (0..events).map(|n| n.to_string()).collect::<Vec<_>>());
     assert!(all.windows(2).any(|pair| pair[0].recorded_at > pair[1].recorded_at), "the clock did go backwards");
     assert!(all.windows(2).all(|pair| pair[0].position < pair[1].position));
     let mut subscription = store.subscribe(Position(30));

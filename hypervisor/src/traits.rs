@@ -61,7 +61,7 @@ const CPU: [(&str, &str); 54] = [
 ];
 
 /// What the driver can do on every host.
-const ALWAYS: [&str; 16] = [
+const ALWAYS: [&str; 17] = [
     "COMPUTE_FIRMWARE_BIOS",
     "COMPUTE_IMAGE_TYPE_ISO",
     "COMPUTE_IMAGE_TYPE_QCOW2",
@@ -74,6 +74,7 @@ const ALWAYS: [&str; 16] = [
     "COMPUTE_NET_VIF_MODEL_VIRTIO",
     "COMPUTE_NET_VIF_MODEL_VMXNET3",
     "COMPUTE_NODE",
+    "COMPUTE_RESCUE_BFV",
     "COMPUTE_STORAGE_BUS_SATA",
     "COMPUTE_STORAGE_BUS_SCSI",
     "COMPUTE_STORAGE_BUS_USB",

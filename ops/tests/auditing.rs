@@ -6,6 +6,7 @@ mod cloud;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
+use std::process::Command;
 
 use cloud::{Client, Cloud};
 use serde_json::{Value, json};
@@ -249,4 +250,76 @@ fn personal_data_is_erased_from_a_running_and_from_a_stopped_server() {
     cloud.stop();
     let (code, text) = cloud.command(&["rebuild"]);
     assert!(code == 0 && text.contains("equal"), "{text}");
+}
+
+/// Makes `to` what `from` is.
+fn restore(from: &Path, to: &Path) {
+    if to.exists() {
+        std::fs::remove_dir_all(to).unwrap();
+    }
+    assert!(Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
+}
+
+fn recorded(cloud: &Cloud, kind: &str) -> usize {
+    let (code, text) = cloud.command(&["audit", "--kind", kind]);
+    assert_eq!(code, 0, "{text}");
+    text.lines().count()
+}
+
+/// Instead of each write, sync, removal and renaming of an erasure the process dies. What was asked for by then is completed
+/// by the next start or the next command, what was not is not begun; either way all data is gone after the next erasure.
+#[test]
+fn an_erasure_that_dies_at_any_write_is_completed_afterwards() {
+    const ERASE: [&str; 7] = ["audit", "erase", "--user", "admin", "--reason", "asked for", "--yes"];
+    let mut cloud = Cloud::new("sim://1");
+    let how = match cloud.let_calls_fail("/data/") {
+        Ok(how) => how,
+        Err(reason) => return println!("skipped: calls cannot be made to fail here: {reason}"),
+    };
+    cloud.start();
+    let furniture = cloud.furnish();
+    keypair(&cloud.client(), "annas-key");
+    let server = server(&mut cloud, &furniture, "annas-laptop", "YW5uYXMgc2VjcmV0");
+    delete(&mut cloud, &server);
+    cloud.stop();
+    let whole = cloud.folder.path().join("whole");
+    restore(&cloud.data(), &whole);
+    let every = if std::env::var_os("CHRONOVA_SOAK").is_some() { 1 } else { 13 };
+    let (mut died, mut resumed, mut nothing) = (0, 0, 0);
+    for call in (1..5_000).step_by(every) {
+        restore(&whole, &cloud.data());
+        std::fs::write(&how, format!("kill {call}")).unwrap();
+        let (code, text) = cloud.command(&ERASE);
+        std::fs::write(&how, "").unwrap();
+        if code == 0 {
+            break;
+        }
+        assert_eq!(code, -1, "call {call}: it dies and does not fail: {text}");
+        died += 1;
+        let (asked, done) = (recorded(&cloud, "erasure.requested"), recorded(&cloud, "erasure.completed"));
+        if died % 2 == 0 && asked > 0 {
+            cloud.start();
+            cloud.stop();
+            assert_eq!(recorded(&cloud, "erasure.completed"), 1, "call {call}: the start completes it");
+        } else {
+            let (code, text) = cloud.command(&ERASE);
+            assert_eq!(code, 0, "call {call}: {text}");
+            assert_eq!(text.contains("completed 1 erasures"), asked > done, "call {call}: {text}");
+        }
+        resumed += usize::from(asked > done);
+        nothing += usize::from(asked == 0);
+        assert_eq!(recorded(&cloud, "erasure.requested"), recorded(&cloud, "erasure.completed"), "call {call}");
+        for needle in ["annas-", "YW5uYXMgc2VjcmV0"] {
+            assert_eq!(files_with(&cloud.data(), needle), Vec::<String>::new(), "call {call}");
+            let (_, text) = cloud.command(&["audit"]);
+            assert!(!text.contains(needle), "call {call}: {text}");
+        }
+        // Read models equal to a rebuild included.
+        let (code, text) = cloud.command(&["audit", "verify"]);
+        assert_eq!(code, 0, "call {call}: {text}");
+    }
+    println!(
+        "died at {died} calls: {nothing} times before it was asked for, {resumed} times it was completed afterwards"
+    );
+    assert!(died > 2 && resumed > 0, "died {died}, resumed {resumed}");
 }

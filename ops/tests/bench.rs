@@ -59,6 +59,40 @@ fn placement() {
 }
 
 #[test]
+fn log() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = bench(folder.path(), &["log", "--runs", "2", "--writers", "1,64", "--events", "4000"]);
+    check(&report, 2);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+    let lines = report["lines"].as_array().unwrap();
+    let names: Vec<&str> = lines.iter().filter_map(|line| line["name"].as_str()).collect();
+    let expected = [
+        ["append.1", "append.1.sqlite", "append.1.disk"].as_slice(),
+        &["append.64", "append.64.sqlite", "append.64.disk"],
+        &["replay.fold", "replay.projections", "replay.sqlite"],
+        &[
+            "rebuild.4000",
+            "rebuild.4000.sqlite",
+            "restart.4000",
+            "restart.4000.disk",
+            "restart.4000.killed",
+            "as-of.4000",
+        ],
+    ];
+    assert_eq!(names, expected.concat());
+    for name in ["append.1", "append.64", "replay.fold", "replay.projections", "rebuild.4000", "restart.4000"] {
+        let ratio = &report["ratios"][format!("{name}.ratio_to_raw")];
+        assert!(ratio.as_f64().is_some_and(|ratio| ratio > 0.0), "{name}: {ratio}");
+    }
+    let figure = |name: &str, figure: &str| {
+        let line = lines.iter().find(|line| line["name"] == name).unwrap();
+        line["figures"][figure].as_f64().unwrap()
+    };
+    assert!(figure("append.64", "bytes per event") > 50.0 && figure("rebuild.4000", "bytes per event") > 50.0);
+    assert_eq!(figure("restart.4000.killed", "events since the checkpoint"), 1_000.0);
+}
+
+#[test]
 fn schedule() {
     let folder = tempfile::tempdir().unwrap();
     let report = bench(folder.path(), &["schedule", "--runs", "1"]);

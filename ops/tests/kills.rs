@@ -1,6 +1,6 @@
 //! `kill -9` under load, hundreds of times: nothing acknowledged is lost, nothing is stuck, nothing leaks.
 //!
-//! `CHRONOVA_KILLS` sets how often (200), `CHRONOVA_SEED` the randomness.
+//! `CHRONOVA_KILLS` sets how often (200, and 600 with `CHRONOVA_SOAK`), `CHRONOVA_SEED` the randomness.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
@@ -31,7 +31,7 @@ struct Told {
 
 #[test]
 fn nothing_acknowledged_is_lost_by_hundreds_of_kills() {
-    let kills = number("CHRONOVA_KILLS", 200);
+    let kills = number("CHRONOVA_KILLS", if std::env::var_os("CHRONOVA_SOAK").is_some() { 600 } else { 200 });
     let seed = number("CHRONOVA_SEED", u64::from(std::process::id()));
     println!("{kills} kills, CHRONOVA_SEED={seed}");
     let mut random = Random(seed | 1);

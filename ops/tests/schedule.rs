@@ -125,10 +125,11 @@ fn request_for(sample: BuildRequested, instance: InstanceId, memory_mib: u64) ->
     request.instance = instance;
     request.name = format!("server-{}", instance.0.as_u128());
     request.batch = 1;
-    request.flavor.name = format!("of-{memory_mib}");
-    (request.flavor.vcpus, request.flavor.memory_mib, request.flavor.root_gib) = (1, memory_mib, 1);
-    (request.flavor.ephemeral_gib, request.flavor.swap_mib) = (0, 0);
-    request.flavor.extra_specs.clear();
+    let flavor = std::sync::Arc::make_mut(&mut request.flavor);
+    flavor.name = format!("of-{memory_mib}");
+    (flavor.vcpus, flavor.memory_mib, flavor.root_gib) = (1, memory_mib, 1);
+    (flavor.ephemeral_gib, flavor.swap_mib) = (0, 0);
+    flavor.extra_specs.clear();
     (request.image, request.availability_zone, request.forced_host) = (None, None, None);
     request.scheduler_hints.clear();
     request

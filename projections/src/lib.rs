@@ -32,6 +32,7 @@ pub mod quotas;
 pub mod security_groups;
 pub mod server_groups;
 pub mod servers;
+mod sharing;
 pub mod slots;
 
 use chronova_events::envelope::Recorded;

@@ -85,7 +85,11 @@ pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<Pending> {
         }
         InstanceEvent::RescueRequested(asked) => (asked.process, Task::Rescue { instance }),
         InstanceEvent::UnrescueRequested(asked) => (asked.process, Task::Unrescue { instance }),
-        InstanceEvent::ShelveRequested(asked) => (asked.process, Task::Shelve { instance, image: asked.image }),
+        InstanceEvent::ShelveRequested(asked) => match asked.image {
+            Some(image) => (asked.process, Task::Shelve { instance, image }),
+            // A disk that is a volume outlives the guest: there is nothing to copy before the server leaves.
+            None => (asked.process, Task::Offload { instance }),
+        },
         InstanceEvent::OffloadRequested(asked) => (asked.process, Task::Offload { instance }),
         InstanceEvent::UnshelveRequested(asked) => (asked.process, Task::Unshelve { instance }),
         InstanceEvent::PasswordChangeRequested(asked) => (asked.process, Task::ChangePassword { instance }),
@@ -103,6 +107,7 @@ fn asked_for_volume(recorded: &Recorded, event: &VolumeEvent) -> Option<Pending>
         VolumeEvent::DeleteRequested(asked) => (asked.process, VolumeWork::Delete { cancels: asked.cancels }),
         VolumeEvent::ExtendRequested(asked) => (asked.process, VolumeWork::Extend { size_gb: asked.size_gb }),
         VolumeEvent::UploadRequested(asked) => (asked.process, VolumeWork::Upload { image: asked.image }),
+        VolumeEvent::ReimageRequested(asked) => (asked.process, VolumeWork::Reimage { image: asked.image.snapshot.id }),
         VolumeEvent::SnapshotRequested(asked) => {
             (asked.process, VolumeWork::CreateSnapshot { snapshot: asked.snapshot })
         }

@@ -13,6 +13,7 @@ use chronova_events::registry::Event;
 use serde::{Deserialize, Serialize};
 
 use crate::Projection;
+use crate::sharing::{self, Shared};
 
 /// A server and what was done to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -69,7 +70,7 @@ impl Action {
             _ => return None,
         };
         Some(ActionStep {
-            step: step.to_owned(),
+            step: step.into(),
             started_at: self.started_at,
             finished_at: self.succeeded.map(|_| self.updated_at),
             succeeded: self.succeeded,
@@ -82,7 +83,7 @@ impl Action {
 /// One event of an action: what a process did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ActionStep {
-    pub step: String,
+    pub step: Arc<str>,
     pub started_at: Timestamp,
     pub finished_at: Option<Timestamp>,
     pub succeeded: Option<bool>,
@@ -93,7 +94,10 @@ pub struct ActionStep {
 
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Servers {
+    #[serde(deserialize_with = "sharing::rows")]
     by_id: BTreeMap<InstanceId, Arc<ServerRow>>,
+    #[serde(skip)]
+    shared: Shared,
     /// Servers that are not deleted, by project.
     by_project: BTreeMap<ProjectId, BTreeSet<(Timestamp, InstanceId)>>,
     /// Servers that are not deleted, of all projects.
@@ -191,6 +195,9 @@ impl Servers {
         let row = Arc::make_mut(row);
         let host_before = row.instance.alive().and_then(|alive| alive.placement.as_ref()).map(|placed| placed.host);
         row.instance.evolve(event, at);
+        if matches!(event, InstanceEvent::BuildRequested(_) | InstanceEvent::Resized(_)) {
+            self.shared.share(&mut row.instance);
+        }
         let host_after = row.instance.alive().and_then(|alive| alive.placement.as_ref()).map(|placed| placed.host);
         if let Some((name, process)) = action_of(event) {
             row.actions.push(Arc::new(Action::new(name, process, recorded)));
@@ -232,7 +239,7 @@ impl Servers {
         let row = Arc::make_mut(row);
         let host = row.instance.alive().and_then(|alive| alive.placement.as_ref()).map(|placed| placed.host);
         if let Some(action) = row.actions.iter_mut().rev().find(|action| action.process == Some(process)) {
-            Arc::make_mut(action).take(event, recorded.recorded_at, host);
+            Arc::make_mut(action).take(event, recorded.recorded_at, host, &mut self.shared);
         }
     }
 }
@@ -314,13 +321,13 @@ impl Action {
         }
     }
 
-    fn take(&mut self, event: &ProcessEvent, at: Timestamp, host: Option<HostId>) {
+    fn take(&mut self, event: &ProcessEvent, at: Timestamp, host: Option<HostId>, shared: &mut Shared) {
         // A step begins when the one before it ended.
         let begun = self.steps.last().and_then(|step| step.finished_at).unwrap_or(self.started_at);
         self.updated_at = at;
         let mut push = |step: &str, succeeded, details| {
             self.steps.push(ActionStep {
-                step: step.to_owned(),
+                step: shared.name(step),
                 started_at: begun,
                 finished_at: Some(at),
                 succeeded: Some(succeeded),
@@ -333,6 +340,7 @@ impl Action {
             ProcessEvent::StepFailed(failed) => push(&failed.step, false, Some(failed.fault.details.clone())),
             ProcessEvent::Finished(finished) => {
                 self.succeeded = Some(finished.outcome == Outcome::Succeeded);
+                self.steps.shrink_to_fit();
                 if finished.outcome == Outcome::Failed {
                     self.message = Some("Error".to_owned());
                 }

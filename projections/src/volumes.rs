@@ -89,7 +89,7 @@ impl VolumesView {
 
 impl Projection for VolumesView {
     const NAME: &'static str = "volumes";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const NOUNS: &'static [&'static str] = &["volume", "volume_type", "volume_quota"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {

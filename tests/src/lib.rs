@@ -2,11 +2,12 @@
 //!
 //! [`world::World`] is a whole control plane on a log in memory and a simulated fleet, which can be crashed at any append
 //! and started again on the same log and the same hosts. [`process_harness`] proves processes with it.
-//! [`placement_model`] is a second opinion on placement.
+//! [`placement_model`] is a second opinion on placement. [`fuzz`] makes input that nobody means.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations)] // this crate is tests
 
 pub mod compute_api;
+pub mod fuzz;
 pub mod gates;
 pub mod moves;
 pub mod placement_model;

@@ -396,8 +396,13 @@ impl Life {
 
     pub async fn shelve(&self, instance: InstanceId) -> Result<ImageId, String> {
         let image = self.draft(instance, None).await?;
-        let shelve = WorkCommand::Shelve { process: ProcessId::random(), image, asker: ADMIN };
+        let shelve = WorkCommand::Shelve { process: ProcessId::random(), image: Some(image), asker: ADMIN };
         self.or_drop(image, self.work(instance, shelve).await).await
+    }
+
+    /// As `shelve`, for a server on volumes: nothing of it becomes an image.
+    pub async fn shelve_on_volumes(&self, instance: InstanceId) -> Result<(), String> {
+        self.work(instance, WorkCommand::Shelve { process: ProcessId::random(), image: None, asker: ADMIN }).await
     }
 
     async fn draft(&self, instance: InstanceId, backup: Option<&Rotation>) -> Result<ImageId, String> {
@@ -418,13 +423,15 @@ impl Life {
         asked.map(|()| image)
     }
 
-    pub async fn rebuild(&self, instance: InstanceId) -> Result<(), String> {
+    /// `reimage`: the image is written to a root disk that is a volume.
+    pub async fn rebuild(&self, instance: InstanceId, reimage: bool) -> Result<(), String> {
         let now = build_request(instance);
         let request = RebuildRequested {
             process: ProcessId::random(),
             image: OneImage::snapshot(),
             other_image: false,
             preserve_ephemeral: false,
+            reimage,
             name: "rebuilt".to_owned(),
             hostname: now.hostname,
             description: now.description,
@@ -498,7 +505,7 @@ impl Life {
     /// The message of the server's fault.
     pub fn fault(&self, instance: InstanceId) -> String {
         let now = self.instance_now(instance);
-        now.known().and_then(|server| server.fault.clone()).map(|(fault, _)| fault.message).unwrap_or_default()
+        now.known().and_then(|server| server.fault.clone()).map(|fault| fault.0.message).unwrap_or_default()
     }
 
     /// Which of the world's hosts the server is on.
@@ -540,7 +547,7 @@ pub fn build_request(instance: InstanceId) -> BuildRequested {
         name: "server".to_owned(),
         hostname: "server".to_owned(),
         description: None,
-        flavor: FlavorSnapshot {
+        flavor: Arc::new(FlavorSnapshot {
             id: FlavorId::new("1"),
             name: "tiny".to_owned(),
             vcpus: 1,
@@ -549,8 +556,8 @@ pub fn build_request(instance: InstanceId) -> BuildRequested {
             ephemeral_gib: 0,
             swap_mib: 0,
             extra_specs: vec![],
-        },
-        image: Some(OneImage::snapshot()),
+        }),
+        image: Some(Arc::new(OneImage::snapshot())),
         key: None,
         user_data: None,
         config_drive: false,

@@ -55,27 +55,42 @@ class Console:
             if data:
                 time.sleep(0.02)
 
+    def hears(self, mark, seconds):
+        """Whether this comes within so many seconds."""
+        end = min(self.end, time.monotonic() + seconds)
+        while mark not in self.heard and time.monotonic() < end:
+            self.hear(0.2)
+        return mark in self.heard
+
+    def meet(self):
+        """Waits until the shell answers: what is typed before it listens is lost, or is half a line of something else."""
+        while time.monotonic() < self.end:
+            mark = uuid.uuid4().hex
+            # The shell echoes the line; cut in two, the mark is not in the echo.
+            self.say("\x03\n")
+            time.sleep(0.1)
+            self.say(f'echo {mark[:16]}""{mark[16:]}\n')
+            if self.hears(mark.encode(), 3):
+                return True
+        return False
+
     def run(self, command):
         mark = uuid.uuid4().hex
-        # The shell echoes the line; cut in two, the marks are not in the echo.
         half, rest = mark[:16], mark[16:]
         line = f'echo {half}""{rest}-begin; ({command}); echo {half}""{rest}-end $?-\n'
         begin, end = f"{mark}-begin".encode(), f"{mark}-end ".encode()
-        asked = 0.0
+        # Typed again only when it did not even begin: a command is run once.
+        while self.meet():
+            self.say(line)
+            if self.hears(begin, 10):
+                break
         while time.monotonic() < self.end:
-            # Until the command has begun the shell may not be there yet: a line typed too early is lost.
-            if begin not in self.heard and time.monotonic() - asked > 5:
-                self.say("\n" if asked == 0.0 else "\x03\n")
-                time.sleep(0.2)
-                self.say(line)
-                asked = time.monotonic()
-            self.hear(0.5)
-            # The last one: a line that was typed twice was run twice.
             at = self.heard.rfind(end)
             if at >= 0 and b"-" in self.heard[at + len(end):]:
                 status = self.heard[at + len(end):].split(b"-")[0]
                 text = self.heard[:at].rsplit(begin, 1)[-1].replace(b"\r", b"").lstrip(b"\n")
                 return text, int(status)
+            self.hear(0.5)
         return self.heard[-400:], 124
 
 

@@ -61,7 +61,7 @@ fn soft_deleted(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
 fn built_with_agent(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
     async move {
         let mut request = build_request(id);
-        let properties = request.image.as_mut().map(|image| &mut image.properties);
+        let properties = request.image.as_mut().map(|image| &mut std::sync::Arc::make_mut(image).properties);
         properties.unwrap().push(("hw_qemu_guest_agent".to_owned(), "yes".to_owned()));
         life.build_of(request).await.unwrap();
         life.settled().await;
@@ -105,124 +105,62 @@ fn suspended(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
 
 #[actix_rt::test]
 async fn build_instance_is_proven() {
-    let case = Case {
-        definition: &build_instance::DEFINITION,
-        before: nothing,
-        ask: |life, id| life.build(id).boxed_local(),
-        from: "ABSENT",
-        to: "ACTIVE",
-        failed: "ERROR",
-        failed_after: &[],
-        half_asked: &[],
-        shared: false,
-    };
-    prove(&case).await;
+    let ask: Ask = |life, id| life.build(id).boxed_local();
+    prove(&Case { definition: &build_instance::DEFINITION, failed: "ERROR", ..case(nothing, ask, "ABSENT", "ACTIVE") })
+        .await;
 }
 
 #[actix_rt::test]
 async fn delete_instance_is_proven() {
-    let case = Case {
+    let ask: Ask = |life, id| life.delete(id).boxed_local();
+    prove(&Case {
         definition: &delete_instance::DEFINITION,
-        before: built,
-        ask: |life, id| life.delete(id).boxed_local(),
-        from: "ACTIVE",
-        to: "DELETED",
         failed: "DELETED",
-        failed_after: &[],
-        half_asked: &[],
-        shared: false,
-    };
-    prove(&case).await;
+        ..case(built, ask, "ACTIVE", "DELETED")
+    })
+    .await;
 }
 
 #[actix_rt::test]
 async fn delete_during_build_is_proven() {
-    let case = Case {
-        definition: &delete_instance::DEFINITION,
-        before: nothing,
-        ask: |life, id| {
-            async move {
-                life.build(id).await?;
-                life.delete(id).await
-            }
-            .boxed_local()
-        },
-        from: "ABSENT",
-        to: "DELETED",
-        failed: "DELETED",
-        failed_after: &[],
-        half_asked: &["ACTIVE"],
-        shared: false,
+    let ask: Ask = |life, id| {
+        async move {
+            life.build(id).await?;
+            life.delete(id).await
+        }
+        .boxed_local()
     };
-    prove(&case).await;
+    prove(&Case {
+        definition: &delete_instance::DEFINITION,
+        failed: "DELETED",
+        half_asked: &["ACTIVE"],
+        ..case(nothing, ask, "ABSENT", "DELETED")
+    })
+    .await;
 }
 
 #[actix_rt::test]
 async fn stop_is_proven() {
     let ask: Ask = |life, id| power(life, id, PowerAction::Stop);
-    let case = Case {
-        definition: &power::DEFINITION,
-        before: built,
-        ask,
-        from: "ACTIVE",
-        to: "SHUTOFF",
-        failed: "ACTIVE",
-        failed_after: &["SHUTOFF"],
-        half_asked: &[],
-        shared: false,
-    };
-    prove(&case).await;
+    prove(&Case { failed_after: &["SHUTOFF"], ..case(built, ask, "ACTIVE", "SHUTOFF") }).await;
 }
 
 #[actix_rt::test]
 async fn start_is_proven() {
     let ask: Ask = |life, id| power(life, id, PowerAction::Start);
-    let case = Case {
-        definition: &power::DEFINITION,
-        before: stopped,
-        ask,
-        from: "SHUTOFF",
-        to: "ACTIVE",
-        failed: "SHUTOFF",
-        failed_after: &["ACTIVE"],
-        half_asked: &[],
-        shared: false,
-    };
-    prove(&case).await;
+    prove(&Case { failed_after: &["ACTIVE"], ..case(stopped, ask, "SHUTOFF", "ACTIVE") }).await;
 }
 
 #[actix_rt::test]
 async fn soft_reboot_is_proven() {
     let ask: Ask = |life, id| power(life, id, PowerAction::RebootSoft);
-    let case = Case {
-        definition: &power::DEFINITION,
-        before: built,
-        ask,
-        from: "ACTIVE",
-        to: "ACTIVE",
-        failed: "ACTIVE",
-        failed_after: &["ACTIVE"],
-        half_asked: &[],
-        shared: false,
-    };
-    prove(&case).await;
+    prove(&Case { failed_after: &["ACTIVE"], ..case(built, ask, "ACTIVE", "ACTIVE") }).await;
 }
 
 #[actix_rt::test]
 async fn hard_reboot_is_proven() {
     let ask: Ask = |life, id| power(life, id, PowerAction::RebootHard);
-    let case = Case {
-        definition: &power::DEFINITION,
-        before: stopped,
-        ask,
-        from: "SHUTOFF",
-        to: "ACTIVE",
-        failed: "SHUTOFF",
-        failed_after: &["ACTIVE"],
-        half_asked: &[],
-        shared: false,
-    };
-    prove(&case).await;
+    prove(&Case { failed_after: &["ACTIVE"], ..case(stopped, ask, "SHUTOFF", "ACTIVE") }).await;
 }
 
 #[actix_rt::test]
@@ -300,7 +238,7 @@ async fn backup_is_proven() {
 
 #[actix_rt::test]
 async fn rebuild_is_proven() {
-    let ask: Ask = |life, id| life.rebuild(id).boxed_local();
+    let ask: Ask = |life, id| life.rebuild(id, false).boxed_local();
     let definition = &rebuild::DEFINITION;
     prove(&Case { definition, failed: "ERROR", ..case(built, ask, "ACTIVE", "ACTIVE") }).await;
     prove(&Case { definition, failed: "ERROR", ..case(stopped, ask, "SHUTOFF", "SHUTOFF") }).await;
@@ -341,24 +279,20 @@ async fn unshelve_is_proven() {
 
 #[actix_rt::test]
 async fn delete_during_unshelve_is_proven() {
-    let case = Case {
-        definition: &delete_instance::DEFINITION,
-        before: offloaded,
-        ask: |life, id| {
-            async move {
-                life.unshelve(id).await?;
-                life.delete(id).await
-            }
-            .boxed_local()
-        },
-        from: "SHELVED_OFFLOADED",
-        to: "DELETED",
-        failed: "DELETED",
-        failed_after: &[],
-        half_asked: &["ACTIVE"],
-        shared: false,
+    let ask: Ask = |life, id| {
+        async move {
+            life.unshelve(id).await?;
+            life.delete(id).await
+        }
+        .boxed_local()
     };
-    prove(&case).await;
+    prove(&Case {
+        definition: &delete_instance::DEFINITION,
+        failed: "DELETED",
+        half_asked: &["ACTIVE"],
+        ..case(offloaded, ask, "SHELVED_OFFLOADED", "DELETED")
+    })
+    .await;
 }
 
 #[actix_rt::test]
@@ -431,24 +365,20 @@ async fn detach_interface_is_proven() {
 /// Whoever comes first, nothing is left of either.
 #[actix_rt::test]
 async fn delete_during_attach_is_proven() {
-    let case = Case {
-        definition: &delete_instance::DEFINITION,
-        before: built,
-        ask: |life, id| {
-            async move {
-                life.attach_nic(id).await?;
-                life.delete(id).await
-            }
-            .boxed_local()
-        },
-        from: "ACTIVE",
-        to: "DELETED",
-        failed: "DELETED",
-        failed_after: &[],
-        half_asked: &["ACTIVE"],
-        shared: false,
+    let ask: Ask = |life, id| {
+        async move {
+            life.attach_nic(id).await?;
+            life.delete(id).await
+        }
+        .boxed_local()
     };
-    prove(&case).await;
+    prove(&Case {
+        definition: &delete_instance::DEFINITION,
+        failed: "DELETED",
+        half_asked: &["ACTIVE"],
+        ..case(built, ask, "ACTIVE", "DELETED")
+    })
+    .await;
 }
 
 fn beside_a_volume(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
@@ -478,18 +408,9 @@ fn with_two_volumes(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
 
 #[actix_rt::test]
 async fn build_on_volumes_is_proven() {
-    let case = Case {
-        definition: &build_instance::DEFINITION,
-        before: nothing,
-        ask: |life, id| life.build_on_volumes(id).boxed_local(),
-        from: "ABSENT",
-        to: "ACTIVE",
-        failed: "ERROR",
-        failed_after: &[],
-        half_asked: &[],
-        shared: false,
-    };
-    prove(&case).await;
+    let ask: Ask = |life, id| life.build_on_volumes(id).boxed_local();
+    prove(&Case { definition: &build_instance::DEFINITION, failed: "ERROR", ..case(nothing, ask, "ABSENT", "ACTIVE") })
+        .await;
 }
 
 #[actix_rt::test]
@@ -515,6 +436,132 @@ async fn detach_volume_is_proven() {
 async fn swap_volume_is_proven() {
     let ask: Ask = |life, id| life.swap(id, 1, 2).boxed_local();
     prove(&Case { definition: &swap_volume::DEFINITION, ..case(with_two_volumes, ask, "ACTIVE", "ACTIVE") }).await;
+}
+
+fn stopped_on_volumes(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        built_on_volumes(life, id).await;
+        life.power(id, PowerAction::Stop).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+fn shelved_on_volumes(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        built_on_volumes(life, id).await;
+        life.shelve_on_volumes(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+fn shelved_with_a_volume(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        with_a_volume(life, id).await;
+        life.shelve(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+fn offloaded_with_a_volume(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        shelved_with_a_volume(life, id).await;
+        life.offload(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+fn offloaded_beside_a_volume(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        beside_a_volume(life, id).await;
+        life.shelve(id).await.unwrap();
+        life.settled().await;
+        life.offload(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+#[actix_rt::test]
+async fn snapshot_of_volumes_is_proven() {
+    let ask: Ask = |life, id| async move { life.snapshot(id, None).await.map(drop) }.boxed_local();
+    let definition = &snapshot::DEFINITION;
+    prove(&Case { definition, ..case(built_on_volumes, ask, "ACTIVE", "ACTIVE") }).await;
+}
+
+#[actix_rt::test]
+async fn rebuild_on_volumes_is_proven() {
+    let ask: Ask = |life, id| life.rebuild(id, true).boxed_local();
+    let definition = &rebuild::DEFINITION;
+    prove(&Case { definition, failed: "ERROR", ..case(built_on_volumes, ask, "ACTIVE", "ACTIVE") }).await;
+    prove(&Case { definition, failed: "ERROR", ..case(stopped_on_volumes, ask, "SHUTOFF", "SHUTOFF") }).await;
+}
+
+#[actix_rt::test]
+async fn rescue_on_volumes_is_proven() {
+    let ask: Ask = |life, id| life.rescue(id).boxed_local();
+    prove(&Case { definition: &rescue::DEFINITION, ..case(built_on_volumes, ask, "ACTIVE", "RESCUE") }).await;
+}
+
+#[actix_rt::test]
+async fn shelve_on_volumes_is_proven() {
+    let ask: Ask = |life, id| life.shelve_on_volumes(id).boxed_local();
+    let definition = &offload::DEFINITION;
+    prove(&Case { definition, ..case(built_on_volumes, ask, "ACTIVE", "SHELVED_OFFLOADED") }).await;
+}
+
+#[actix_rt::test]
+async fn offload_with_volumes_is_proven() {
+    let ask: Ask = |life, id| life.offload(id).boxed_local();
+    let definition = &offload::DEFINITION;
+    prove(&Case { definition, ..case(shelved_with_a_volume, ask, "SHELVED", "SHELVED_OFFLOADED") }).await;
+}
+
+#[actix_rt::test]
+async fn unshelve_with_volumes_is_proven() {
+    let ask: Ask = |life, id| life.unshelve(id).boxed_local();
+    let definition = &unshelve::DEFINITION;
+    prove(&Case { definition, ..case(shelved_on_volumes, ask, "SHELVED_OFFLOADED", "ACTIVE") }).await;
+    prove(&Case { definition, ..case(offloaded_with_a_volume, ask, "SHELVED_OFFLOADED", "ACTIVE") }).await;
+}
+
+#[actix_rt::test]
+async fn delete_during_unshelve_with_volumes_is_proven() {
+    let ask: Ask = |life, id| {
+        async move {
+            life.unshelve(id).await?;
+            life.delete(id).await
+        }
+        .boxed_local()
+    };
+    let (definition, half_asked): (_, &[&str]) = (&delete_instance::DEFINITION, &["ACTIVE"]);
+    prove(&Case { definition, half_asked, ..case(shelved_on_volumes, ask, "SHELVED_OFFLOADED", "DELETED") }).await;
+}
+
+#[actix_rt::test]
+async fn delete_during_shelving_on_volumes_is_proven() {
+    let ask: Ask = |life, id| {
+        async move {
+            life.shelve_on_volumes(id).await?;
+            life.delete(id).await
+        }
+        .boxed_local()
+    };
+    let (definition, half_asked): (_, &[&str]) = (&delete_instance::DEFINITION, &["SHELVED_OFFLOADED"]);
+    prove(&Case { definition, half_asked, ..case(built_on_volumes, ask, "ACTIVE", "DELETED") }).await;
+}
+
+/// A server on no host: nobody is told, and the volume is its own all the same.
+#[actix_rt::test]
+async fn attach_and_detach_on_no_host_are_proven() {
+    let away = "SHELVED_OFFLOADED";
+    let ask: Ask = |life, id| life.attach(id, 1).boxed_local();
+    prove(&Case { definition: &attach_volume::DEFINITION, ..case(offloaded_beside_a_volume, ask, away, away) }).await;
+    let ask: Ask = |life, id| life.detach(id, 1).boxed_local();
+    prove(&Case { definition: &detach_volume::DEFINITION, ..case(offloaded_with_a_volume, ask, away, away) }).await;
 }
 
 /// A delete that comes while a volume is being attached, at whatever step: nothing is left, and the volume is free.

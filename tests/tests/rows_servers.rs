@@ -176,7 +176,7 @@ async fn a_config_drive_tells_the_guest_about_itself() {
     wish["user_data"] = json!("IyEvYmluL3No");
     let (mut server, id) = alive(&api, wish).await;
     assert_eq!(api.get(&format!("/servers/{id}"), "2.1").await["server"]["config_drive"], "True");
-    let files = config_drive::files(&server, id).unwrap();
+    let files = config_drive::files(&server, id, None).unwrap();
     let read = |path: &str| -> Value { serde_json::from_slice(&file(&files, path).unwrap()).unwrap() };
     let meta = read("openstack/latest/meta_data.json");
     assert_eq!((&meta["uuid"], &meta["name"]), (&json!(id), &json!("web")));
@@ -186,8 +186,13 @@ async fn a_config_drive_tells_the_guest_about_itself() {
     assert_eq!(meta["keys"], json!([{"name": "mine", "type": "ssh", "data": KEY}]));
     assert_eq!(file(&files, "openstack/latest/user_data").unwrap(), b"#!/bin/sh");
     assert_eq!(file(&files, "openstack/2018-08-27/user_data").unwrap(), b"#!/bin/sh");
+    assert_eq!(meta.get("admin_pass"), None, "it was told in the answer and is kept nowhere");
+    // Until the drive is made: then it is on it.
+    let files_with = config_drive::files(&server, id, Some("s3cret")).unwrap();
+    let about: Value = serde_json::from_slice(&file(&files_with, "openstack/latest/meta_data.json").unwrap()).unwrap();
+    assert_eq!(about["admin_pass"], "s3cret");
     // The drive itself bears the name that guests look for.
-    let image = config_drive::image(&server, id).unwrap();
+    let image = config_drive::image(&server, id, None).unwrap();
     assert_eq!(&image[0x8000 + 40..0x8000 + 48], b"config-2");
 
     // With DHCP the guest asks; without, it is told everything.
@@ -204,7 +209,7 @@ async fn a_config_drive_tells_the_guest_about_itself() {
     );
     server.nics[0].fixed_ips[0].dhcp = false;
     server.nics[0].fixed_ips[0].dns = vec!["9.9.9.9".to_owned()];
-    let fixed = network(&config_drive::files(&server, id).unwrap());
+    let fixed = network(&config_drive::files(&server, id, None).unwrap());
     let one = &fixed["networks"][0];
     assert_eq!((&one["type"], &one["netmask"]), (&json!("ipv4"), &json!("255.255.255.0")));
     assert_eq!(one["ip_address"], *nic.fixed_ips[0].address);
@@ -213,7 +218,7 @@ async fn a_config_drive_tells_the_guest_about_itself() {
 
     let (plain, id) = alive(&api, Api::wish("plain")).await;
     assert!(!plain.request.config_drive);
-    assert!(file(&config_drive::files(&plain, id).unwrap(), "openstack/latest/user_data").is_none());
+    assert!(file(&config_drive::files(&plain, id, None).unwrap(), "openstack/latest/user_data").is_none());
     api.stop().await;
 }
 

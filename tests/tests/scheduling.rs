@@ -183,7 +183,7 @@ async fn a_decision_is_on_record_with_its_reasons() {
     let life = life(&world).await;
     build(&life, 1, |_| {}).await;
     life.settled().await;
-    build(&life, 2, |request| request.flavor.memory_mib = 1_000_000).await;
+    build(&life, 2, |request| std::sync::Arc::make_mut(&mut request.flavor).memory_mib = 1_000_000).await;
     life.settled().await;
     let decisions = decisions(&world).await;
     let (found, none) = (&decisions[0], &decisions[1]);

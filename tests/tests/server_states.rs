@@ -55,6 +55,7 @@ const ACTS: &[Act] = &[
     act("shelve", SHELVE, "active paused suspended stopped", ""),
     act("shelveOffload", r#"{"shelveOffload": null}"#, "shelved", ""),
     act("unshelve", r#"{"unshelve": null}"#, "shelved shelved_offloaded", ""),
+    act("attach_volume", "", "active paused stopped resized soft-delete shelved shelved_offloaded", ""),
     act("changePassword", r#"{"changePassword": {"adminPass": "p"}}"#, "active", ""),
     act("resize", RESIZE, "active stopped", ""),
     act("migrate", r#"{"migrate": null}"#, "active stopped", ""),
@@ -103,6 +104,8 @@ const CONFIRM: &str = r#"{"confirmResize": null}"#;
 const REVERT: &str = r#"{"revertResize": null}"#;
 const OFFLOADED: &str = r#"[{"shelve": null}, {"shelveOffload": null}]"#;
 
+const NO_VOLUME: &str = "0b7f0ef5-b1e0-4f2a-8ab2-6b8d1d7a3a10";
+
 const STATES: &[Situation] = &[
     rest("rescued", "running", RESCUE),
     rest("shelved", "shutdown", SHELVE),
@@ -117,6 +120,7 @@ const STATES: &[Situation] = &[
     during("stopped", "shelving_image_pending_upload", "shutdown", STOP, "copy_root", SHELVE),
     during("stopped", "shelving_image_uploading", "shutdown", STOP, "read_copy", SHELVE),
     during("shelved", "shelving_offloading", "shutdown", SHELVE, "destroy", r#"{"shelveOffload": null}"#),
+    during("shelved_offloaded", "unshelving", "shutdown", OFFLOADED, "ensure_image", r#"{"unshelve": null}"#),
     during("shelved", "spawning", "shutdown", SHELVE, "start", r#"{"unshelve": null}"#),
     rest("resized", "running", RESIZE),
     during("active", "resize_prep", "running", "", "ensure_network", RESIZE),
@@ -155,6 +159,10 @@ async fn ask(api: &Api, id: &str, act: &Act) -> Answer {
             let body = json!({"metadata": {"a": "b"}});
             api.call("POST", &format!("{path}/metadata"), "2.100", ADMIN, Some(body)).await
         }
+        "attach_volume" => {
+            let body = json!({"volumeAttachment": {"volumeId": NO_VOLUME}});
+            api.call("POST", &format!("{path}/os-volume_attachments"), "2.60", ADMIN, Some(body)).await
+        }
         _ => action(api, id, act.body).await,
     }
 }
@@ -167,7 +175,8 @@ fn expected(act: &Act, state: &Situation, id: &str, host: &str) -> (u16, String)
     };
     // Nova's `check_instance_host`, before the state.
     let needs_host = ["start", "stop", "trigger_crash_dump", "get_diagnostics"].contains(&act.name);
-    if needs_host && state.vm_state == "shelved_offloaded" && state.task_state.is_empty() {
+    // It has none until its guest is being made there.
+    if needs_host && state.vm_state == "shelved_offloaded" {
         return (409, format!("Instance {id} is not ready"));
     }
     if !named(act.vm_states, state.vm_state) {
@@ -182,6 +191,8 @@ fn expected(act: &Act, state: &Situation, id: &str, host: &str) -> (u16, String)
         "delete" | "confirmResize" => (204, String::new()),
         "rescue" => (200, String::new()),
         "evacuate" => (400, format!("Compute service of {host} is still in use.")),
+        // The state lets it; there is no such volume.
+        "attach_volume" => (404, format!("Volume {NO_VOLUME} could not be found.")),
         // The image says nothing of an agent.
         "changePassword" => (409, "QEMU guest agent is not enabled".to_owned()),
         _ => (202, String::new()),

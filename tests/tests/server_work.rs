@@ -192,7 +192,10 @@ async fn a_rebuild_makes_a_server_anew_on_its_host() {
         "imageRef": IMAGE, "name": "anew", "adminPass": "seekr3t", "metadata": {"a": "b"}, "description": "told",
         "key_name": "mine", "user_data": "ZWNobw==", "hostname": "other", "accessIPv4": "1.2.3.4"
     }});
+    // What the answer shows is what the server is then, which is not over yet.
+    api.world.brakes.hold("reshape");
     let answer = server.ask("2.100", wish).await;
+    api.world.brakes.release("reshape");
     assert_eq!(answer.status, 202, "{:?}", answer.body);
     assert!(answer.location.unwrap().ends_with(&server.path));
     let told = &answer.body["server"];
@@ -435,7 +438,7 @@ async fn a_password_reaches_the_guest_and_nothing_else() {
     let mut request = chronova_tests::world::build_request(id);
     request.project = chronova_events::ids::ProjectId::new("web");
     request.number = 77;
-    let properties = &mut request.image.as_mut().unwrap().properties;
+    let properties = &mut std::sync::Arc::make_mut(request.image.as_mut().unwrap()).properties;
     properties.push(("hw_qemu_guest_agent".to_owned(), "yes".to_owned()));
     properties.push(("os_admin_user".to_owned(), "boss".to_owned()));
     api.life.build_of(request).await.unwrap();

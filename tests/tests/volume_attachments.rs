@@ -8,6 +8,10 @@ use chronova_events::ids::{InstanceId, ProjectId, UserId, VolumeId};
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 use serde_json::{Value, json};
 
+mod volume_attachments {
+    mod on_volumes;
+}
+
 const OWNER: &str = "u:p";
 
 /// A volume of the owner's project on the host of a server, or on any.
@@ -249,6 +253,12 @@ async fn mappings_that_are_refused() {
             false,
             bdm(json!([{"source_type": "snapshot", "uuid": IMAGE, "destination_type": "volume", "boot_index": 0}])),
             "failed to get snapshot",
+        ),
+        (
+            "2.67",
+            false,
+            bdm(json!([to_volume(json!({"volume_size": 1, "volume_type": "nobody-has-it"}))])),
+            "Volume type nobody-has-it could not be found.",
         ),
         ("2.1", true, json!({"block_device_mapping": [{"device_name": "vdb"}]}), "Unrecognized legacy format."),
         (

@@ -3,14 +3,15 @@
 use std::cell::Cell;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix_web::dev::Payload;
 use actix_web::http::header::HeaderMap;
 use bytes::Bytes;
 use chronova_actors::house::House;
 use chronova_projections::views::Views;
+use futures::StreamExt as _;
 use futures::stream::{BoxStream, LocalBoxStream};
-use futures::{StreamExt, TryStreamExt};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -22,6 +23,9 @@ use crate::microversion::Microversion;
 use crate::policy::{Permit, Target};
 use crate::query::Query;
 use crate::route::{Access, Route, Service};
+
+/// How long an upload may bring nothing.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// One request on its way through a handler.
 pub struct Ctx {
@@ -163,12 +167,18 @@ impl Ctx {
         Target::of(self.caller())
     }
 
-    /// The raw body of a route with `.raw_body()`, once.
+    /// The raw body of a route with `.raw_body()`, once. It may take long, but something has to come all the time.
     pub fn take_payload(&mut self) -> LocalBoxStream<'static, std::io::Result<Bytes>> {
-        match self.payload.take() {
-            Some(payload) => payload.map_err(std::io::Error::other).boxed_local(),
-            None => futures::stream::empty().boxed_local(),
-        }
+        let Some(payload) = self.payload.take() else { return futures::stream::empty().boxed_local() };
+        futures::stream::unfold(Some(payload), |payload| async {
+            let mut payload = payload?;
+            match tokio::time::timeout(PATIENCE, payload.next()).await {
+                Ok(None) => None,
+                Ok(Some(chunk)) => Some((chunk.map_err(std::io::Error::other), Some(payload))),
+                Err(_) => Some((Err(std::io::Error::other("nothing more of the body arrived in time")), None)),
+            }
+        })
+        .boxed_local()
     }
 
     /// The raw body as a stream that may cross threads. At most `depth` chunks wait in between, so a slow consumer

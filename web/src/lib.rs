@@ -38,6 +38,7 @@ pub mod schema;
 pub mod secret;
 pub mod server;
 pub mod tables;
+pub mod tls;
 
 pub mod audit;
 pub mod compute;

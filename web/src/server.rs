@@ -1,15 +1,16 @@
 //! The HTTP side: listeners, request ids, headers of every answer, the access log, and the paths that are no API.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use actix_web::body::{BoxBody, SizedStream};
-use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::{KeepAlive, StatusCode};
 use actix_web::web::{Data, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse, HttpServer, dev, web};
 use chronova_events::ids::RequestId;
+use socket2::SockRef;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
@@ -22,6 +23,7 @@ use crate::pipeline::{self, Facts, Incoming};
 use crate::reply::{Reply, ReplyBody};
 use crate::route::{Method, Service};
 use crate::tables::Routers;
+use crate::tls::TlsFiles;
 use crate::{cors, discovery, openapi};
 
 /// An address to listen on.
@@ -30,12 +32,47 @@ pub struct Listener {
     pub address: SocketAddr,
     /// `None`: every service under its prefix. Otherwise one service at the root, as on its customary port.
     pub only: Option<Service>,
+    /// Whether it speaks TLS.
+    pub secure: bool,
+}
+
+/// How long clients may take. Whoever takes longer is let go: a connection is a place that somebody else could have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// For the handshake of TLS, and for the head of a request from its first byte on.
+    pub head: Duration,
+    /// Between two requests; `None` ends a connection after each answer. An orderly end waits for idle connections, too.
+    pub idle: Option<Duration>,
+    /// Without taking any of an answer that waits to be sent; zero waits as long as the kernel does.
+    pub stalled: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        let (head, idle) = (Duration::from_secs(10), Some(Duration::from_secs(5)));
+        Self { head, idle, stalled: Duration::from_mins(15) }
+    }
+}
+
+/// How requests are served.
+#[derive(Debug, Clone, Default)]
+pub struct Serving {
+    pub workers: usize,
+    pub patience: Patience,
+    /// For the listeners that are secure.
+    pub tls: Option<TlsFiles>,
 }
 
 /// Starts the listeners. Each returned server is a future that ends when it is stopped; their handles stop them.
-pub fn serve(door: &Door, listeners: &[Listener], workers: usize) -> std::io::Result<Vec<(SocketAddr, dev::Server)>> {
+pub fn serve(
+    door: &Door,
+    listeners: &[Listener],
+    serving: &Serving,
+) -> std::io::Result<Vec<(SocketAddr, dev::Server)>> {
     let routers = Arc::new(Routers::all());
     routers.compile_all().map_err(std::io::Error::other)?;
+    let tls = serving.tls.as_ref().map(TlsFiles::server_config).transpose().map_err(std::io::Error::other)?;
+    let patience = serving.patience;
     listeners
         .iter()
         .map(|listener| {
@@ -43,14 +80,35 @@ pub fn serve(door: &Door, listeners: &[Listener], workers: usize) -> std::io::Re
             let server = HttpServer::new(move || {
                 actix_web::App::new().configure(configure_behind(door.clone(), Arc::clone(&routers), only))
             })
-            .workers(workers.max(1))
+            .workers(serving.workers.max(1))
             .disable_signals()
             .shutdown_timeout(30)
-            .bind(listener.address)?;
+            .client_request_timeout(patience.head)
+            .tls_handshake_timeout(patience.head)
+            .keep_alive(patience.idle.map_or(KeepAlive::Disabled, KeepAlive::Timeout));
+            let socket = bind(listener.address, patience.stalled)?;
+            let server = match (&tls, listener.secure) {
+                (Some(tls), true) => server.listen_rustls_0_23(socket, tls.clone())?,
+                (None, true) => return Err(std::io::Error::other("a secure listener needs a certificate")),
+                (_, false) => server.listen(socket)?,
+            };
             let address = server.addrs().first().copied().unwrap_or(listener.address);
             Ok((address, server.run()))
         })
         .collect()
+}
+
+/// Accepted connections inherit what is set here.
+fn bind(address: SocketAddr, stalled: Duration) -> std::io::Result<TcpListener> {
+    const BACKLOG: i32 = 2048;
+    let listener = TcpListener::bind(address)?;
+    let socket = SockRef::from(&listener);
+    socket.listen(BACKLOG)?;
+    if !stalled.is_zero() {
+        // Counts also while the client says that it has no room (tcp(7), TCP_USER_TIMEOUT).
+        socket.set_tcp_user_timeout(Some(stalled))?;
+    }
+    Ok(listener)
 }
 
 /// Puts the dispatcher into an actix application; tests use it without a listener.
@@ -261,5 +319,110 @@ fn finish(reply: Reply, head: bool) -> HttpResponse {
                 None => response.streaming(stream),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+
+    use super::*;
+    use crate::auth::Authentication;
+    use crate::config::WebConfig;
+    use crate::metrics::Metrics;
+    use crate::policy::{Enforcer, Overrides};
+
+    /// Only a hang reaches it.
+    const FOR_EVER: Duration = Duration::from_mins(1);
+
+    /// A listener with this patience.
+    fn listening(patience: Patience) -> (SocketAddr, dev::ServerHandle) {
+        let config = WebConfig::default();
+        let policy = Enforcer::new(&config.policy, &Overrides::parse("", "policy.yaml").unwrap()).unwrap();
+        let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
+        let door = Door::open(Arc::new(App::new(config, policy, Authentication::NoAuth, metrics)));
+        let listener = Listener { address: ([127, 0, 0, 1], 0).into(), only: None, secure: false };
+        let serving = Serving { workers: 1, patience, tls: None };
+        let (address, server) = serve(&door, &[listener], &serving).unwrap().remove(0);
+        let handle = server.handle();
+        actix_web::rt::spawn(server);
+        (address, handle)
+    }
+
+    fn connect(address: SocketAddr) -> TcpStream {
+        let socket = TcpStream::connect(address).unwrap();
+        socket.set_read_timeout(Some(FOR_EVER)).unwrap();
+        socket
+    }
+
+    /// All that comes until the other side closes.
+    fn until_closed(socket: &mut TcpStream) -> String {
+        let mut bytes = Vec::new();
+        match socket.read_to_end(&mut bytes) {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "it is not let go: {error}"),
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    #[actix_web::test]
+    async fn who_never_ends_the_head_of_a_request_is_let_go() {
+        let (address, server) = listening(Patience { head: Duration::from_millis(200), ..Patience::default() });
+        let said = web::block(move || {
+            let mut socket = connect(address);
+            socket.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\nX-Slow: ").unwrap();
+            until_closed(&mut socket)
+        });
+        assert!(said.await.unwrap().starts_with("HTTP/1.1 408"));
+        server.stop(false).await;
+    }
+
+    #[actix_web::test]
+    async fn an_idle_connection_is_let_go_and_one_without_keep_alive_at_once() {
+        for idle in [Some(Duration::from_secs(1)), None] {
+            let (address, server) = listening(Patience { idle, ..Patience::default() });
+            let said = web::block(move || {
+                let mut socket = connect(address);
+                socket.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+                until_closed(&mut socket)
+            });
+            assert!(said.await.unwrap().starts_with("HTTP/1.1 200"));
+            server.stop(false).await;
+        }
+    }
+
+    #[actix_web::test]
+    async fn who_takes_nothing_of_an_answer_is_let_go() {
+        let (address, server) = listening(Patience { stalled: Duration::from_secs(1), ..Patience::default() });
+        let failed = web::block(move || {
+            let mut socket = connect(address);
+            socket.set_nonblocking(true).unwrap();
+            for _ in 0..3_000 {
+                // More and more is asked for, and nothing is read.
+                if let Err(error) = socket.write(b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n")
+                    && error.kind() != std::io::ErrorKind::WouldBlock
+                {
+                    return error;
+                }
+                #[expect(clippy::disallowed_methods, reason = "a thread of its own")]
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            std::io::Error::other("it is not let go")
+        });
+        let failed = failed.await.unwrap().kind();
+        assert!(matches!(failed, std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe), "{failed}");
+        server.stop(false).await;
+    }
+
+    #[actix_web::test]
+    async fn a_secure_listener_needs_a_certificate() {
+        let config = WebConfig::default();
+        let policy = Enforcer::new(&config.policy, &Overrides::parse("", "policy.yaml").unwrap()).unwrap();
+        let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
+        let door = Door::open(Arc::new(App::new(config, policy, Authentication::NoAuth, metrics)));
+        let listener = Listener { address: ([127, 0, 0, 1], 0).into(), only: None, secure: true };
+        assert!(serve(&door, &[listener], &Serving::default()).is_err());
     }
 }

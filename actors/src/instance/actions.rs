@@ -118,7 +118,8 @@ const BUILT: &[&str] = &["active", "paused", "suspended", "stopped"];
 /// Where interfaces come and go.
 const PLUGGABLE: &[&str] = &["active", "paused", "stopped"];
 /// Where volumes come and go.
-const WITH_VOLUMES: &[&str] = &["active", "paused", "stopped", "resized", "soft-delete"];
+const WITH_VOLUMES: &[&str] =
+    &["active", "paused", "stopped", "resized", "soft-delete", "shelved", "shelved_offloaded"];
 
 pub const TABLE: &[Rule] = &[
     Rule { on_host: true, ..rule(Action::Start, "start", &["stopped"]) },
@@ -217,7 +218,9 @@ pub(super) fn check_lock(server: &Alive, asker: Asker) -> Result<(), InstanceRej
 
 pub fn check_state(server: &Alive, action: Action) -> Result<(), InstanceReject> {
     let (rule, shown) = (action.rule(), status::of_alive(server));
-    if rule.on_host && server.placement.is_none() {
+    // A server that is coming back has its host when its guest is being made there.
+    let nowhere = server.placement.is_none() || (server.is_offloaded() && shown.task_state == Some("unshelving"));
+    if rule.on_host && nowhere {
         return Err(InstanceReject::NotReady);
     }
     let refused = |attribute, value| Err(InstanceReject::NotInState { action: rule.name, attribute, value });

@@ -335,4 +335,8 @@ impl Aggregate for InstanceAggregate {
     fn decide(state: &Instance, command: InstanceCommand) -> Result<Vec<InstanceEvent>, InstanceReject> {
         decide::decide(state, command)
     }
+
+    fn begins(command: &InstanceCommand) -> bool {
+        matches!(command, InstanceCommand::Build(_) | InstanceCommand::BuildMapped { .. })
+    }
 }

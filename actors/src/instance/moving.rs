@@ -93,7 +93,7 @@ pub(super) fn decide(server: &Alive, command: MoveCommand) -> Decision {
         }
         MoveCommand::Migrate { process, host, asker } => {
             admit(server, Action::Migrate, asker)?;
-            begin(server, process, MoveKind::Migrate, server.request.flavor.clone(), host, None)
+            begin(server, process, MoveKind::Migrate, FlavorSnapshot::clone(&server.request.flavor), host, None)
         }
         MoveCommand::Confirm { process, asker } => {
             admit(server, Action::ConfirmResize, asker)?;
@@ -133,7 +133,7 @@ fn begin(
         return Err(InstanceReject::Superseded);
     }
     let source = server.placement.clone().ok_or(InstanceReject::NotReady)?;
-    let old_flavor = server.request.flavor.clone();
+    let old_flavor = FlavorSnapshot::clone(&server.request.flavor);
     one(MoveRequested { process, kind, source, old_flavor, new_flavor, host, disk_config })
 }
 

@@ -26,14 +26,23 @@ pub(super) fn decide(server: &Alive, command: VolumeCommand) -> Decision {
             }
         }
         VolumeCommand::RecordPrepared { process, devices } => {
-            // A build's, or those of a server that goes to another host; whoever is called off gives back what it took.
-            if server.interruptible() != Some(process) {
+            // A build's, or those of a server that leaves its host or goes to another one; whoever is called off gives back
+            // what it took.
+            if server.interruptible() != Some(process) && leaving(server) != Some(process) {
                 return Err(InstanceReject::Superseded);
             }
             let same = server.disks.iter().map(|disk| &disk.device).eq(&devices);
             if same { Ok(vec![]) } else { one(BlockDevicesPrepared { process, devices }) }
         }
         record => record_of(server, record),
+    }
+}
+
+/// The process that takes the server off its host.
+fn leaving(server: &Alive) -> Option<ProcessId> {
+    match server.ongoing {
+        Some(Ongoing::Offload { process } | Ongoing::Shelve { process, .. }) => Some(process),
+        _ => None,
     }
 }
 

@@ -37,10 +37,10 @@ pub enum WorkCommand {
         process: ProcessId,
         asker: Asker,
     },
-    /// The image that the disk is kept as exists, without bytes.
+    /// The image that the disk is kept as exists, without bytes. `None` for a disk that is a volume.
     Shelve {
         process: ProcessId,
-        image: ImageId,
+        image: Option<ImageId>,
         asker: Asker,
     },
     Offload {
@@ -122,7 +122,7 @@ pub(super) fn decide(server: &Alive, command: WorkCommand) -> Decision {
             asked(action, asker, SnapshotRequested { process, image, backup }.into())
         }
         WorkCommand::Rebuild { request, asker } => {
-            let other_image = server.request.image.as_ref().is_none_or(|image| image.id != request.image.id);
+            let other_image = server.hardware_image().is_none_or(|image| image.id != request.image.id);
             asked(Action::Rebuild, asker, RebuildRequested { other_image, ..*request }.into())
         }
         WorkCommand::Rescue { process, image, asker } => {

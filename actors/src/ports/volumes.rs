@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chronova_events::envelope::{Meta, Timestamp};
-use chronova_events::ids::{AttachmentId, HostId, ImageId, InstanceId, ProjectId, SnapshotId, UserId, VolumeId};
+use chronova_events::ids::{
+    AttachmentId, HostId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, UserId, VolumeId,
+};
 use chronova_events::instance::ImageSnapshot;
 
 use super::PortError;
@@ -159,6 +161,23 @@ pub trait Volumes: Send + Sync + 'static {
     /// Accepts the end of a snapshot; gone already is success.
     async fn delete_snapshot(&self, snapshot: SnapshotId, meta: Arc<Meta>) -> Result<(), PortError>;
 
+    /// Accepts that an image's content takes the place of the volume's, whose guest is off: it is `downloading`, and then
+    /// what it was, or `error`. Asked for by the same process again, it is the same wish.
+    async fn reimage(
+        &self,
+        volume: VolumeId,
+        image: ImageId,
+        project: &ProjectId,
+        process: ProcessId,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError>;
+
+    /// The name of a volume type that `project` may use.
+    async fn find_type(&self, id_or_name: &str, project: &ProjectId, is_admin: bool) -> Result<String, PortError>;
+
+    /// How many snapshots `project` may still make; `None`: as many as it likes.
+    async fn snapshots_left(&self, project: &ProjectId) -> Result<Option<u64>, PortError>;
+
     /// Keeps the volume for a server: `reserved`. `Invalid` when the volume is in no state for it.
     async fn reserve(
         &self,
@@ -230,6 +249,25 @@ impl Volumes for NoVolumes {
     }
 
     async fn delete_snapshot(&self, _: SnapshotId, _: Arc<Meta>) -> Result<(), PortError> {
+        none()
+    }
+
+    async fn reimage(
+        &self,
+        _: VolumeId,
+        _: ImageId,
+        _: &ProjectId,
+        _: ProcessId,
+        _: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        none()
+    }
+
+    async fn find_type(&self, _: &str, _: &ProjectId, _: bool) -> Result<String, PortError> {
+        none()
+    }
+
+    async fn snapshots_left(&self, _: &ProjectId) -> Result<Option<u64>, PortError> {
         none()
     }
 

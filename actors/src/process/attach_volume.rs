@@ -7,6 +7,8 @@
 //! | `plug_disk` | gives it to the guest, running or not | pulling it out |
 //! | `complete_attachment` | tells the volume service that the guest has it | (with the attachment) |
 //!
+//! A server on no host has nobody who could be told: its volumes are complete, and connected when it finds a host.
+//!
 //! A delete of the server gives all its volumes back; what this process then still holds it gives back itself.
 
 use chronova_events::instance::BlockDevice;
@@ -77,6 +79,9 @@ async fn release(work: &Work) -> Result<(), StepError> {
 
 async fn connect(work: &Work) -> Result<Output, StepError> {
     let (server, device) = still_mine(work).await?;
+    if server.placement.is_none() {
+        return Ok(Output::Nothing);
+    }
     let (disk, (_, hostname)) = (task(work)?, host(&server)?);
     let name = device.device_name.as_deref();
     let connection =
@@ -93,6 +98,9 @@ fn connection(work: &Work) -> Option<chronova_events::instance::BlockConnection>
 
 async fn plug(work: &Work) -> Result<Output, StepError> {
     let (server, device) = still_mine(work).await?;
+    if server.placement.is_none() {
+        return Ok(Output::Nothing);
+    }
     let (host, _) = host(&server)?;
     let connection = connection(work).ok_or_else(|| StepError::fatal(500, "The volume is not connected.", ""))?;
     let disk = disks::volume_disk(&server, &device, &connection);

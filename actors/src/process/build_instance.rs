@@ -11,6 +11,8 @@
 //!
 //! A host that fails is given up and the build tries another, `[scheduler] max_attempts` in all.
 
+use std::sync::Arc;
+
 use chronova_events::ids::{ConsumerId, HostId};
 use chronova_events::instance::{Alive, FaultInfo, NetworkAllocated, Placed};
 use chronova_events::process::{Outcome, Output};
@@ -59,6 +61,7 @@ pub const DEFINITION: Definition = Definition {
 fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let process = work.running.process;
+        work.house.passwords.forget(process);
         let record = match outcome {
             Outcome::Succeeded => InstanceCommand::RecordBuilt { process },
             Outcome::Failed => InstanceCommand::RecordBuildFailed { process, fault: fault(work) },
@@ -103,10 +106,10 @@ pub(super) async fn claim(work: &Work, server: &Alive, mut request: Request) -> 
         return Ok(Output::Host { host: placed.host, hostname: placed.hostname.clone() });
     }
     request.dice = dice();
-    request.image = server.hardware_image().cloned();
+    request.image = server.shared_hardware_image();
     if server.is_volume_backed() {
         // The root disk takes no room on the host.
-        request.flavor.root_gib = 0;
+        Arc::make_mut(&mut request.flavor).root_gib = 0;
     }
     if let Some(only) = build_volumes::only_host(work, server).await? {
         let name = house.views.hosts.read(|hosts| hosts.get(only).map(|host| host.hostname.clone()));

@@ -14,6 +14,7 @@ use crate::ports::{NewContent, NewVolume, PortError, VolumeInfo};
 pub(super) async fn only_host(work: &Work, server: &Alive) -> Result<Option<HostId>, StepError> {
     for device in server.disks.iter().map(|disk| &disk.device).filter(|device| device.is_volume()) {
         let volume = match (device.volume, device.source) {
+            // Made for the server, and there since.
             (Some(volume), _) | (None, BlockSource::Volume(volume)) => volume,
             (None, BlockSource::Snapshot(snapshot)) => {
                 match work.house.volumes.find_snapshot(snapshot, &server.request.project, true).await {

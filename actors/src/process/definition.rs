@@ -128,6 +128,12 @@ impl Work {
         }
     }
 
+    /// The server, be it alive or gone.
+    pub async fn known_server(&self) -> Result<Option<Alive>, StepError> {
+        let instance = self.house.gateway.look::<InstanceAggregate>(&self.instance_id()).await?;
+        Ok(instance.known().cloned())
+    }
+
     /// The server, which must be there.
     pub async fn present_server(&self) -> Result<Alive, StepError> {
         self.server().await?.ok_or_else(|| StepError::fatal(404, "The server is gone.", ""))

@@ -15,12 +15,11 @@ use futures::future::BoxFuture;
 use super::definition::{Definition, Step, StepError, Work};
 use super::disks::{self, host, mine, still_mine, task};
 use crate::instance::VolumeCommand;
-use crate::ports::PortError;
 
 pub const DEFINITION: Definition = Definition {
     name: "detach_volume",
     steps: &[
-        Step { name: "begin_detaching", run: |work| begin(work).boxed(), undo: Some(|work| keep(work).boxed()) },
+        Step { name: "begin_detaching", run: |work| begin(work).boxed(), undo: Some(|work| disks::keep(work).boxed()) },
         Step { name: "pull_disk", run: |work| pull(work).boxed(), undo: Some(|work| plug(work).boxed()) },
     ],
     undoes: true,
@@ -33,7 +32,15 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
         let (process, disk) = (work.running.process, task(work)?);
         let record = match outcome {
             Outcome::Succeeded => {
+                let ends = match mine(work).await? {
+                    // Nova's local clean-up: nobody else would see to it.
+                    Some((server, device)) => server.placement.is_none() && device.delete_on_termination,
+                    None => false,
+                };
                 disks::release(work, disk.volume, disk.attachment).await?;
+                if ends {
+                    disks::delete(work, disk.volume).await?;
+                }
                 VolumeCommand::RecordDetached { process, device: disk.device }
             }
             _ => VolumeCommand::RecordDetachFailed { process, device: disk.device, fault: disks::fault(work) },
@@ -45,26 +52,17 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
 
 async fn begin(work: &Work) -> Result<Output, StepError> {
     let (server, _) = still_mine(work).await?;
-    let (disk, project) = (task(work)?, &server.request.project);
-    match work.house.volumes.begin_detaching(disk.volume, work.meta.clone()).await {
-        // Begun before a crash.
-        Err(PortError::Invalid(reason)) => match work.house.volumes.find(disk.volume, project, true).await {
-            Ok(info) if info.status == "detaching" => Ok(Output::Nothing),
-            _ => Err(PortError::Invalid(reason).into()),
-        },
-        result => result.map(|()| Output::Nothing).map_err(StepError::from),
+    // On no host its volume is only kept for it, which is nothing to be detached from.
+    if server.placement.is_none() {
+        return Ok(Output::Nothing);
     }
-}
-
-async fn keep(work: &Work) -> Result<(), StepError> {
-    let Some((server, _)) = mine(work).await? else { return Ok(()) };
-    disks::roll_detaching(work, task(work)?.volume, &server.request.project).await
+    disks::begin_detaching(work, task(work)?.volume, &server.request.project).await
 }
 
 async fn pull(work: &Work) -> Result<Output, StepError> {
     let (server, device) = still_mine(work).await?;
-    let (host, _) = host(&server)?;
     let Some(connection) = device.connection else { return Ok(Output::Nothing) };
+    let (host, _) = host(&server)?;
     let driver = work.driver(host)?;
     disks::told_or_gone(driver.detach_disk(work.instance_id(), &connection.serial).await)?;
     Ok(Output::Nothing)
@@ -72,8 +70,8 @@ async fn pull(work: &Work) -> Result<Output, StepError> {
 
 async fn plug(work: &Work) -> Result<(), StepError> {
     let Some((server, device)) = mine(work).await? else { return Ok(()) };
-    let (host, _) = host(&server)?;
     let Some(connection) = &device.connection else { return Ok(()) };
+    let (host, _) = host(&server)?;
     if !work.host_answers(host)? {
         return Ok(());
     }

@@ -2,7 +2,7 @@
 
 use chronova_events::ids::{AttachmentId, HostId, ProjectId, VolumeId};
 use chronova_events::instance::{Alive, BlockConnection, BlockDevice, DiskWork, FaultInfo, Ongoing};
-use chronova_events::process::{DiskTask, Task};
+use chronova_events::process::{DiskTask, Output, Task};
 use chronova_hypervisor::driver::{DriverError, DriverResult};
 use chronova_hypervisor::guest::VolumeDisk;
 
@@ -105,8 +105,26 @@ pub(super) async fn delete(work: &Work, volume: VolumeId) -> Result<(), StepErro
     }
 }
 
+/// Tells the volume service that the guest is about to lose a volume.
+pub(super) async fn begin_detaching(work: &Work, volume: VolumeId, project: &ProjectId) -> Result<Output, StepError> {
+    match work.house.volumes.begin_detaching(volume, work.meta.clone()).await {
+        // Begun before a crash.
+        Err(PortError::Invalid(reason)) => match work.house.volumes.find(volume, project, true).await {
+            Ok(info) if info.status == "detaching" => Ok(Output::Nothing),
+            _ => Err(PortError::Invalid(reason).into()),
+        },
+        result => result.map(|()| Output::Nothing).map_err(StepError::from),
+    }
+}
+
+/// Tells it that the guest keeps the volume after all.
+pub(super) async fn keep(work: &Work) -> Result<(), StepError> {
+    let Some((server, _)) = mine(work).await? else { return Ok(()) };
+    roll_detaching(work, task(work)?.volume, &server.request.project).await
+}
+
 /// The volume is free or was never taken by this process.
-pub(super) async fn roll_detaching(work: &Work, volume: VolumeId, project: &ProjectId) -> Result<(), StepError> {
+async fn roll_detaching(work: &Work, volume: VolumeId, project: &ProjectId) -> Result<(), StepError> {
     match work.house.volumes.find(volume, project, true).await {
         Ok(info) if info.status == "detaching" => {}
         Err(PortError::Unavailable(reason)) => return Err(StepError::Again(reason)),

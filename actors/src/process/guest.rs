@@ -161,8 +161,12 @@ pub(super) async fn spec(work: &Work, server: &Alive, rescue: Option<&ImageSnaps
         nics: realisation.nics,
         config_drive: match server.request.config_drive {
             true => Some(
-                config_drive::image(server, work.instance_id())
-                    .map_err(|reason| StepError::fatal(500, "The config drive could not be made.", &reason))?,
+                config_drive::image(
+                    server,
+                    work.instance_id(),
+                    work.house.passwords.of(work.running.process).as_deref(),
+                )
+                .map_err(|reason| StepError::fatal(500, "The config drive could not be made.", &reason))?,
             ),
             false => None,
         },

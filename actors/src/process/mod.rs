@@ -12,6 +12,7 @@
 //! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore` | the processes |
 //! | `attach_interface`, `detach_interface`, [`volume`] | and these |
 //! | `attach_volume`, `detach_volume`, `swap_volume` | those of a server's volumes; `disks` and `build_volumes` are theirs |
+//! | `away`, `snapshot_volumes` | what becomes of a server's volumes while it is on no host, and how an image is made of them |
 //! | `snapshot`, `rebuild`, `rescue`, `unrescue`, `shelve`, `offload`, `unshelve`, `change_password` | and these |
 //! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore`, `attach_interface`, `detach_interface`, [`volume`] | the processes |
 //! | `move_instance`, `confirm_resize`, `revert_resize`, `evacuate` | moves; [`moving`] is what they share |
@@ -19,6 +20,7 @@
 
 pub mod attach_interface;
 pub mod attach_volume;
+mod away;
 pub mod build_instance;
 mod build_volumes;
 pub mod change_password;
@@ -50,6 +52,7 @@ pub mod restore;
 pub mod revert_resize;
 pub mod shelve;
 pub mod snapshot;
+pub mod snapshot_volumes;
 pub mod soft_delete;
 pub mod supervisor;
 pub mod swap_volume;
@@ -129,6 +132,10 @@ impl Aggregate for ProcessAggregate {
 
     fn decide(state: &Process, command: ProcessCommand) -> Result<Vec<ProcessEvent>, ProcessReject> {
         decide::decide(state, command)
+    }
+
+    fn begins(command: &ProcessCommand) -> bool {
+        matches!(command, ProcessCommand::Start { .. })
     }
 
     fn is_over(state: &Process) -> bool {

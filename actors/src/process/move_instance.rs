@@ -13,6 +13,8 @@
 //! The source stays as it is until the move is confirmed. A destination that fails is given up and another tried,
 //! `[scheduler] max_attempts` in all.
 
+use std::sync::Arc;
+
 use chronova_events::instance::{FlavorSnapshot, MoveKind, MoveStage, Moving, Placed};
 use chronova_events::process::{Outcome, Output};
 use chronova_hypervisor::driver::StopMode;
@@ -118,13 +120,13 @@ fn check_disks(subject: &Subject) -> Result<(), StepError> {
 async fn asked(work: &Work, subject: &Subject) -> Result<Asked, StepError> {
     let (house, server, moving) = (&work.house, &subject.server, &subject.moving);
     let mut request = Request::of_build(&server.request, &work.running.excluded, &house.options.availability_zone);
-    request.flavor = moving.new_flavor.clone();
+    request.flavor = Arc::new(moving.new_flavor.clone());
     request.forced_host = None;
     request.requested_host.clone_from(&moving.host);
-    request.image = server.hardware_image().cloned();
+    request.image = server.shared_hardware_image();
     if server.is_volume_backed() {
         // The root disk takes no room on the host.
-        request.flavor.root_gib = 0;
+        Arc::make_mut(&mut request.flavor).root_gib = 0;
     }
     if let Some(only) = build_volumes::only_host(work, server).await? {
         request.requested_host = house.views.hosts.read(|hosts| hosts.get(only).map(|host| host.hostname.clone()));

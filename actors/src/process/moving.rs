@@ -35,7 +35,7 @@ impl Subject {
     /// The server as it is to be, with this flavor.
     pub(super) fn with(&self, flavor: &FlavorSnapshot) -> Alive {
         let mut server = self.server.clone();
-        server.request.flavor = flavor.clone();
+        server.request.flavor = Arc::new(flavor.clone());
         server
     }
 }

@@ -31,6 +31,7 @@ pub const DEFINITION: Definition = Definition {
 };
 
 fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    work.house.passwords.forget(work.running.process);
     turn::conclude(work, outcome, End::Rescued, End::RescueFailed)
 }
 
@@ -64,7 +65,7 @@ async fn power_on(work: &Work) -> Result<(), StepError> {
 async fn rescue(work: &Work) -> Result<Output, StepError> {
     let server = turn::still_mine(work).await?;
     let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
-    guest::reshape(work, placed.host, &server, Renew::Nothing, server.rescue.as_ref()).await?;
+    guest::reshape(work, placed.host, &server, Renew::Nothing, server.rescue.as_deref()).await?;
     Ok(Output::Nothing)
 }
 

@@ -4,11 +4,11 @@
 //! |---|---|---|
 //! | `keep_image` | nothing: the image is there, without bytes | deleting it |
 //! | `copy_disk` | copies the disk on its host, at rest if its image asks for that | removing the copy |
-//! | `upload` | sends the copy to the image service | (with the image) |
+//! | | where the root disk is a volume: has snapshots made of the volumes | deleting them |
+//! | `upload` | sends the copy to the image service; of volumes: nothing, and the image is complete | (with the image) |
 //! | `clean_up` | removes the copy; of backups, deletes those beyond the rotation | (nothing is left) |
 //!
-//! The server goes on meanwhile. Servers that boot from volumes are for another process: their image is made of snapshots
-//! of the volumes, and nothing is copied from their host.
+//! The server goes on meanwhile. What an image of volumes is made of: [`super::snapshot_volumes`].
 
 use chronova_events::ids::ImageId;
 use chronova_events::instance::{Rotation, WorkStage};
@@ -17,7 +17,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, Work};
-use super::{imaging, turn};
+use super::{imaging, snapshot_volumes, turn};
 use crate::instance::work::End;
 
 pub const DEFINITION: Definition = Definition {
@@ -52,6 +52,11 @@ fn asked(work: &Work) -> Option<(ImageId, Option<&Rotation>)> {
     }
 }
 
+/// Whether the root disk is a volume; that never changes.
+async fn on_volumes(work: &Work) -> Result<bool, StepError> {
+    Ok(work.known_server().await?.is_some_and(|server| server.is_volume_backed()))
+}
+
 async fn keep_image(work: &Work) -> Result<Output, StepError> {
     turn::still_mine(work).await?;
     turn::advance(work, WorkStage::AtWork).await?;
@@ -65,22 +70,40 @@ async fn drop_image(work: &Work) -> Result<(), StepError> {
 
 async fn copy_disk(work: &Work) -> Result<Output, StepError> {
     let Some((image, _)) = asked(work) else { return Ok(Output::Nothing) };
-    imaging::copy_disk(work, image).await.map(|()| Output::Nothing)
+    match on_volumes(work).await? {
+        true => snapshot_volumes::take(work, image).await?,
+        false => imaging::copy_disk(work, image).await?,
+    }
+    Ok(Output::Nothing)
 }
 
 async fn drop_copy(work: &Work) -> Result<(), StepError> {
     let Some((image, _)) = asked(work) else { return Ok(()) };
-    imaging::drop_copy(work, image).await
+    match on_volumes(work).await? {
+        true => snapshot_volumes::drop(work).await,
+        false => imaging::drop_copy(work, image).await,
+    }
 }
 
 async fn upload(work: &Work) -> Result<Output, StepError> {
     let Some((image, _)) = asked(work) else { return Ok(Output::Nothing) };
-    imaging::upload(work, image).await.map(|()| Output::Nothing)
+    match on_volumes(work).await? {
+        // Nova's "simply a bucket of properties".
+        true => {
+            turn::still_mine(work).await?;
+            let nothing = Box::pin(futures::stream::empty());
+            work.house.images.upload(image, nothing, work.meta.clone()).await?;
+        }
+        false => imaging::upload(work, image).await?,
+    }
+    Ok(Output::Nothing)
 }
 
 async fn clean_up(work: &Work) -> Result<Output, StepError> {
     let Some((image, backup)) = asked(work) else { return Ok(Output::Nothing) };
-    imaging::drop_copy(work, image).await?;
+    if !on_volumes(work).await? {
+        imaging::drop_copy(work, image).await?;
+    }
     if let Some(rotation) = backup {
         rotate(work, rotation).await?;
     }

@@ -18,12 +18,11 @@ use futures::future::BoxFuture;
 use super::definition::{Definition, Step, StepError, Work};
 use super::disks::{self, host, mine, recorded, still_mine, task};
 use crate::instance::VolumeCommand;
-use crate::ports::PortError;
 
 pub const DEFINITION: Definition = Definition {
     name: "swap_volume",
     steps: &[
-        Step { name: "begin_detaching", run: |work| begin(work).boxed(), undo: Some(|work| keep(work).boxed()) },
+        Step { name: "begin_detaching", run: |work| begin(work).boxed(), undo: Some(|work| disks::keep(work).boxed()) },
         Step { name: "reserve_volume", run: |work| reserve(work).boxed(), undo: Some(|work| release(work).boxed()) },
         Step { name: "connect_volume", run: |work| connect(work).boxed(), undo: None },
         Step { name: "exchange_disk", run: |work| exchange(work).boxed(), undo: Some(|work| back(work).boxed()) },
@@ -75,19 +74,7 @@ async fn settle(work: &Work) -> Result<(), StepError> {
 
 async fn begin(work: &Work) -> Result<Output, StepError> {
     let (server, _) = still_mine(work).await?;
-    let (disk, project) = (task(work)?, &server.request.project);
-    match work.house.volumes.begin_detaching(disk.volume, work.meta.clone()).await {
-        Err(PortError::Invalid(reason)) => match work.house.volumes.find(disk.volume, project, true).await {
-            Ok(info) if info.status == "detaching" => Ok(Output::Nothing),
-            _ => Err(PortError::Invalid(reason).into()),
-        },
-        result => result.map(|()| Output::Nothing).map_err(StepError::from),
-    }
-}
-
-async fn keep(work: &Work) -> Result<(), StepError> {
-    let Some((server, _)) = mine(work).await? else { return Ok(()) };
-    disks::roll_detaching(work, task(work)?.volume, &server.request.project).await
+    disks::begin_detaching(work, task(work)?.volume, &server.request.project).await
 }
 
 async fn reserve(work: &Work) -> Result<Output, StepError> {

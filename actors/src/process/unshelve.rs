@@ -4,10 +4,12 @@
 //! |---|---|---|
 //! | `claim_host` | chooses a host and claims its resources, unless the server is on one | release, record |
 //! | `bind_network` | takes the ports to the host | taking them off |
+//! | `connect_volumes` | has the volume service say how the host reaches the volumes | giving the connections back |
 //! | `prepare_host` | the shelved disk into the host's cache; networks and filters | (kept: a cache, and shared) |
 //! | `spawn_guest` | a disk made of the shelved one, domain, start | destroying the guest; off, if it was on its host |
+//! | `complete_volumes` | tells the volume service that the guest has its volumes | (with the connections) |
 //!
-//! The image goes last, when nothing can be undone any more: it is the only copy of the server's disk until then.
+//! A server whose root disk is a volume has no image. The image goes last, when nothing can be undone any more: it is the only copy of the server's disk until then.
 //! A host that fails is given up and another tried, as with a build.
 
 use std::sync::Arc;
@@ -21,7 +23,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, Work};
-use super::{build_instance, guest, imaging, offload, turn};
+use super::{away, build_instance, guest, imaging, offload, turn};
 use crate::instance::work::End;
 use crate::scheduler::Request;
 
@@ -34,8 +36,14 @@ pub const DEFINITION: Definition = Definition {
             undo: Some(|work| release_host(work).boxed()),
         },
         Step { name: "bind_network", run: |work| bind_network(work).boxed(), undo: Some(|work| unbind(work).boxed()) },
+        Step {
+            name: "connect_volumes",
+            run: |work| connect_volumes(work).boxed(),
+            undo: Some(|work| keep_volumes(work).boxed()),
+        },
         Step { name: "prepare_host", run: |work| prepare_host(work).boxed(), undo: None },
         Step { name: "spawn_guest", run: |work| spawn_guest(work).boxed(), undo: Some(|work| put_down(work).boxed()) },
+        Step { name: "complete_volumes", run: |work| complete_volumes(work).boxed(), undo: None },
     ],
     undoes: true,
     max_attempts: |options| options.max_attempts.max(1),
@@ -64,7 +72,7 @@ async fn claim_host(work: &Work) -> Result<Output, StepError> {
     }
     let mut request = Request::of_build(&server.request, &work.running.excluded, &work.house.options.availability_zone);
     if let Some(image) = server.shelved {
-        request.image = Some(work.house.images.find(image, &server.request.project, true).await?);
+        request.image = Some(work.house.images.find(image, &server.request.project, true).await?.into());
     }
     build_instance::claim(work, &server, request).await
 }
@@ -91,11 +99,38 @@ async fn unbind(work: &Work) -> Result<(), StepError> {
     }
 }
 
+async fn connect_volumes(work: &Work) -> Result<Output, StepError> {
+    let server = turn::still_mine(work).await?;
+    match is_away(work, &server) {
+        true => away::connect(work, &server).await,
+        false => Ok(Output::Nothing),
+    }
+}
+
+async fn keep_volumes(work: &Work) -> Result<(), StepError> {
+    match work.server().await?.filter(|server| is_away(work, server)) {
+        Some(server) => away::keep(work, &server).await,
+        None => Ok(()),
+    }
+}
+
+async fn complete_volumes(work: &Work) -> Result<Output, StepError> {
+    let server = turn::still_mine(work).await?;
+    if is_away(work, &server) {
+        away::complete(work, &server).await?;
+    }
+    Ok(Output::Nothing)
+}
+
 async fn prepare_host(work: &Work) -> Result<Output, StepError> {
     let server = turn::still_mine(work).await?;
     let host = host(&server)?;
     if !is_away(work, &server) {
         guest::connect(work, host, &server).await?;
+        return Ok(Output::Nothing);
+    }
+    if server.is_volume_backed() {
+        guest::prepare(work, host, &server).await?;
         return Ok(Output::Nothing);
     }
     let gone = || StepError::fatal(404, "The image of the shelved server is gone.", "");
@@ -111,7 +146,7 @@ async fn spawn_guest(work: &Work) -> Result<Output, StepError> {
     let host = host(&server)?;
     turn::advance(work, WorkStage::Spawning).await?;
     if is_away(work, &server) {
-        server.root = turn::image(work).cloned();
+        server.root = turn::image(work).cloned().map(Box::new);
         guest::spawn(work, host, &server).await?;
         guest::yield_to_delete(work, host).await?;
         return Ok(Output::Nothing);

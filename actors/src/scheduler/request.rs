@@ -1,5 +1,7 @@
 //! What is looked for.
 
+use std::sync::Arc;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_events::ids::{HostId, InstanceId, ProjectId, ServerGroupId};
@@ -11,8 +13,8 @@ use chronova_projections::placement::candidates::Group;
 pub struct Request {
     pub server: Option<InstanceId>,
     pub project: ProjectId,
-    pub flavor: FlavorSnapshot,
-    pub image: Option<ImageSnapshot>,
+    pub flavor: Arc<FlavorSnapshot>,
+    pub image: Option<Arc<ImageSnapshot>>,
     pub hints: BTreeMap<String, Vec<String>>,
     pub zone: Option<String>,
     /// Whatever the filters say: `zone:host:node`.
@@ -190,7 +192,7 @@ impl Wanted {
 
     /// What the flavor says, unless its extra specs say otherwise.
     fn take_flavor(&mut self, request: &Request) {
-        let flavor = &request.flavor;
+        let flavor = &*request.flavor;
         match request.hardware("cpu_thread_policy") {
             Some("require") => self.take_trait("", "HW_CPU_HYPERTHREADING", "required"),
             Some("isolate") => self.take_trait("", "HW_CPU_HYPERTHREADING", "forbidden"),
@@ -310,7 +312,7 @@ pub(super) mod tests {
         Request {
             server: None,
             project: ProjectId::new("p"),
-            flavor,
+            flavor: flavor.into(),
             image: None,
             hints: BTreeMap::new(),
             zone: None,

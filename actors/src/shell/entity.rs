@@ -4,6 +4,9 @@
 //! are decided against the state as it will be, and go out together in the next append: an aggregate that everybody
 //! writes to (the placement ledger) is so pipelined by the same code that serves a lonely server.
 //!
+//! The stream is read when the first command or look comes, unless that command begins an aggregate ([`Aggregate::begins`]):
+//! then the stream is taken to be empty, the append expects that, and a conflict has the command decided again.
+//!
 //! A reply never tells of what is not durable, refusals and looks included: they wait for the events they rest upon. When an
 //! append fails, the state in memory is thrown away with everything decided upon it, the stream is read again, and the
 //! commands that waited are decided anew once (conflict) or answered `Unavailable`.
@@ -107,6 +110,10 @@ pub struct Entity<A: Aggregate> {
     snapshot_at: Revision,
     queue: Vec<Waiting<A>>,
     in_flight: Vec<Waiting<A>>,
+    /// Nobody has looked into the stream yet.
+    unread: bool,
+    /// What came first and waits until the stream is read; the mailbox waits as well, so there is one at the most.
+    early: Option<Execute<A>>,
     broken: Option<StoreError>,
     last_used: Instant,
 }
@@ -131,6 +138,8 @@ impl<A: Aggregate> Entity<A> {
             snapshot_at: Revision::NONE,
             queue: Vec::new(),
             in_flight: Vec::new(),
+            unread: true,
+            early: None,
             broken: None,
             last_used: Instant::now(),
         }
@@ -148,15 +157,28 @@ impl<A: Aggregate> Entity<A> {
                     actor.position = folded.position;
                     actor.snapshot_at = folded.snapshot_at;
                     actor.redecide(ctx);
+                    actor.take_early(ctx);
                 }
                 Err(error) => {
                     tracing::error!(stream = %actor.stream, %error, "a stream cannot be read");
                     actor.fail(&error);
                     actor.broken = Some(error);
+                    actor.take_early(ctx);
                     ctx.stop();
                 }
             })
             .wait(ctx);
+    }
+
+    fn take_early(&mut self, ctx: &mut Context<Self>) {
+        if let Some(message) = self.early.take() {
+            self.handle(message, ctx);
+        }
+    }
+
+    /// Whether the command may be decided before the stream was read: it makes something of nothing.
+    fn begins(command: &A::Command) -> bool {
+        A::begins(command) && A::decide(&A::State::default(), command.clone()).is_ok_and(|events| !events.is_empty())
     }
 
     fn accept(&mut self, command: A::Command, meta: Arc<Meta>, reply: oneshot::Sender<Reply<A>>, retried: bool) {
@@ -358,7 +380,6 @@ impl<A: Aggregate> Actor for Entity<A> {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
-        self.load(ctx);
         ctx.run_interval(self.around.idle, |actor, ctx| {
             let idle = actor.last_used.elapsed() >= actor.around.idle;
             if idle && actor.queue.is_empty() && actor.in_flight.is_empty() {
@@ -377,6 +398,11 @@ impl<A: Aggregate> Handler<Execute<A>> for Entity<A> {
             let _ = message.reply.send(Err(CommandError::Unavailable(error.clone())));
             return;
         }
+        if std::mem::take(&mut self.unread) && !Self::begins(&message.command) {
+            self.early = Some(message);
+            self.load(ctx);
+            return;
+        }
         self.accept(message.command, message.meta, message.reply, false);
         self.flush(ctx);
     }
@@ -392,6 +418,10 @@ impl<A: Aggregate> Handler<Look<A>> for Entity<A> {
             return;
         }
         self.look(message.0);
-        self.flush(ctx);
+        if std::mem::take(&mut self.unread) {
+            self.load(ctx);
+        } else {
+            self.flush(ctx);
+        }
     }
 }

@@ -24,8 +24,8 @@ pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> Decided {
             Ok(vec![AttachmentConnected { volume, attachment, host, device, mode }.into()])
         }
         VolumeCommand::Complete { attachment } => match known(attachment)? {
-            now if now.complete && record.status == VolumeStatus::InUse => Ok(vec![]),
-            now if now.complete => Ok(vec![]),
+            // One that was complete while its server was on no host is so again when a host has been told.
+            now if now.complete && record.status != VolumeStatus::Attaching => Ok(vec![]),
             _ => Ok(vec![AttachmentCompleted { volume, attachment }.into()]),
         },
         // Gone already is success.

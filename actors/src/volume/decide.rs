@@ -2,9 +2,9 @@
 
 use chronova_events::ids::ProcessId;
 use chronova_events::volume::{
-    DeleteRequested, ExtendRequested, ImageMetadataReplaced, Pairs, SnapshotStatus, StatusReset, UploadEnded,
-    UploadRequested, Volume, VolumeCreated, VolumeDeleted, VolumeDescribed, VolumeEvent, VolumeExtended, VolumeFailed,
-    VolumeFlagged, VolumeImage, VolumeReady, VolumeRecord, VolumeStatus,
+    DeleteRequested, ExtendRequested, ImageMetadataReplaced, Pairs, ReimageRequested, SnapshotStatus, StatusReset,
+    UploadEnded, UploadRequested, Volume, VolumeCreated, VolumeDeleted, VolumeDescribed, VolumeEvent, VolumeExtended,
+    VolumeFailed, VolumeFlagged, VolumeImage, VolumeReady, VolumeRecord, VolumeReimaged, VolumeStatus,
 };
 
 use super::{Description, MAX_PAIRS, PairsChange, VolumeCommand, VolumeReject, attach, snapshots};
@@ -98,6 +98,12 @@ fn on_volume(record: &VolumeRecord, command: VolumeCommand) -> Decided {
         VolumeCommand::RecordUploaded { process } => {
             by(record, process)?;
             Ok(vec![UploadEnded { volume, process }.into()])
+        }
+        VolumeCommand::Reimage { process, image } => reimage(record, process, *image),
+        VolumeCommand::RecordReimaged { process } if record.reimaged_by == Some(process) => Ok(vec![]),
+        VolumeCommand::RecordReimaged { process } => {
+            by(record, process)?;
+            Ok(vec![VolumeReimaged { volume, process }.into()])
         }
         VolumeCommand::Reset { status, detached } => Ok(vec![StatusReset { volume, status, detached }.into()]),
         VolumeCommand::Delete { process, force, cascade } => delete(record, process, force, cascade),
@@ -214,6 +220,33 @@ fn upload(record: &VolumeRecord, process: ProcessId, image: chronova_events::ids
         return Err(invalid(format!("Volume {volume} status must be {wanted}")));
     }
     Ok(vec![UploadRequested { volume, process, image }.into()])
+}
+
+/// Cinder's `reimage`; also of a volume that a server has, whose guest is off: whoever asks sees to that.
+fn reimage(record: &VolumeRecord, process: ProcessId, image: VolumeImage) -> Decided {
+    let volume = record.created.volume;
+    if record.ongoing == Some(process) || record.reimaged_by == Some(process) {
+        return Ok(vec![]);
+    }
+    let fits = matches!(
+        record.status,
+        VolumeStatus::Available | VolumeStatus::Error | VolumeStatus::Reserved | VolumeStatus::InUse
+    );
+    if !fits || record.ongoing.is_some() || record.attachments.len() > 1 {
+        return Err(invalid(format!(
+            "Volume {volume} status must be available or error or reserved to re-image, but the current status is {}.",
+            record.status.as_str()
+        )));
+    }
+    let bytes = image.snapshot.virtual_size.max(image.snapshot.size);
+    let least = u32::try_from(bytes.div_ceil(1 << 30)).unwrap_or(u32::MAX).max(image.snapshot.min_disk_gib);
+    if least > record.size_gb {
+        return Err(VolumeReject::InvalidInput(format!(
+            "Volume size {}GB cannot be smaller than the image minDisk size {least}GB.",
+            record.size_gb
+        )));
+    }
+    Ok(vec![ReimageRequested { volume, process, image }.into()])
 }
 
 fn delete(record: &VolumeRecord, process: ProcessId, force: bool, cascade: bool) -> Decided {

@@ -31,7 +31,7 @@ use chronova_events::envelope::StreamId;
 use chronova_events::ids::{AttachmentId, HostId, ImageId, InstanceId, ProcessId, SnapshotId, VolumeId};
 use chronova_events::instance::FaultInfo;
 use chronova_events::volume::{
-    AttachMode, Pairs, SnapshotRequested, SnapshotStatus, Volume, VolumeCreated, VolumeEvent, VolumeStatus,
+    AttachMode, Pairs, SnapshotRequested, SnapshotStatus, Volume, VolumeCreated, VolumeEvent, VolumeImage, VolumeStatus,
 };
 use thiserror::Error;
 
@@ -94,6 +94,14 @@ pub enum VolumeCommand {
         force: bool,
     },
     RecordUploaded {
+        process: ProcessId,
+    },
+    /// An image's content in the place of its own.
+    Reimage {
+        process: ProcessId,
+        image: Box<VolumeImage>,
+    },
+    RecordReimaged {
         process: ProcessId,
     },
     Reserve {

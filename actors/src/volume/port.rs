@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chronova_events::envelope::Meta;
-use chronova_events::ids::{AttachmentId, InstanceId, ProjectId, SnapshotId, VolumeId};
+use chronova_events::ids::{AttachmentId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, VolumeId};
 use chronova_events::volume::{AttachMode, Attachment, Snapshot, VolumeRecord, VolumeSource};
 
 use super::VolumeCommand;
 use super::service::{EmbeddedVolumes, VolumeError};
 use crate::ports::{AttachmentInfo, Connection, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo, Volumes};
+use crate::volume_quota::limit;
 
 impl EmbeddedVolumes {
     fn info(&self, volume: &VolumeRecord) -> VolumeInfo {
@@ -140,6 +141,30 @@ impl Volumes for EmbeddedVolumes {
             Ok(_) | Err(VolumeError::NotFound(_)) => Ok(()),
             Err(error) => Err(error.port()),
         }
+    }
+
+    async fn reimage(
+        &self,
+        volume: VolumeId,
+        image: ImageId,
+        project: &ProjectId,
+        process: ProcessId,
+        meta: Arc<Meta>,
+    ) -> Result<(), PortError> {
+        self.accept_reimage(volume, image, project, process, meta).await.map_err(VolumeError::port)
+    }
+
+    async fn find_type(&self, id_or_name: &str, project: &ProjectId, is_admin: bool) -> Result<String, PortError> {
+        let known = self.named_type(id_or_name, project, is_admin).map_err(VolumeError::port)?;
+        Ok(known.name.clone())
+    }
+
+    async fn snapshots_left(&self, project: &ProjectId) -> Result<Option<u64>, PortError> {
+        let (used, limit) = self.views.volumes.read(|view| {
+            let quota = view.quotas.get(project).cloned().unwrap_or_default();
+            (quota.snapshots.len() as u64, limit(&quota, &self.options.limits, "snapshots"))
+        });
+        Ok(u64::try_from(limit).ok().map(|limit| limit.saturating_sub(used)))
     }
 
     async fn reserve(

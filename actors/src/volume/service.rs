@@ -295,15 +295,43 @@ impl EmbeddedVolumes {
         is_admin: bool,
         origin: &Origin,
     ) -> Answer<Arc<VolumeType>> {
-        self.views.volumes.read(|view| match (wanted, &origin.volume_type) {
+        match (wanted, &origin.volume_type) {
             (None, Some(of)) => Ok(Arc::clone(of)),
-            (None, None) => view.types.by_id.get(&DEFAULT_TYPE).cloned().ok_or_else(|| no_type("__DEFAULT__")),
-            (Some(text), _) => {
-                let by_id = text.parse().ok().and_then(|id| view.types.by_id.get(&id));
-                let known = by_id.or_else(|| view.types.named(text)).filter(|t| is_admin || t.visible_to(project));
-                known.cloned().ok_or_else(|| no_type(text))
+            (None, None) => {
+                let default = self.views.volumes.read(|view| view.types.by_id.get(&DEFAULT_TYPE).cloned());
+                default.ok_or_else(|| no_type("__DEFAULT__"))
             }
+            (Some(text), _) => self.named_type(text, project, is_admin),
+        }
+    }
+
+    /// A type by its id or its name, if the project may use it.
+    pub(super) fn named_type(&self, text: &str, project: &ProjectId, is_admin: bool) -> Answer<Arc<VolumeType>> {
+        self.views.volumes.read(|view| {
+            let by_id = text.parse().ok().and_then(|id| view.types.by_id.get(&id));
+            let known = by_id.or_else(|| view.types.named(text)).filter(|t| is_admin || t.visible_to(project));
+            known.cloned().ok_or_else(|| no_type(text))
         })
+    }
+
+    /// An image's content for the volume's own.
+    pub async fn accept_reimage(
+        &self,
+        volume: VolumeId,
+        image: ImageId,
+        project: &ProjectId,
+        process: ProcessId,
+        meta: Arc<Meta>,
+    ) -> Answer<()> {
+        // Asked for before a crash: the image may be gone by now.
+        let now = self.look(volume).await?;
+        if now.ongoing == Some(process) || now.reimaged_by == Some(process) {
+            return Ok(());
+        }
+        let snapshot = self.images.find(image, project, true).await?;
+        let image = Box::new(VolumeImage { extra: image_metadata(&snapshot), snapshot });
+        self.command(volume, VolumeCommand::Reimage { process, image }, meta).await?;
+        Ok(())
     }
 
     /// Quota, then the snapshot.

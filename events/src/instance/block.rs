@@ -100,7 +100,8 @@ pub struct BlockDevicesMapped {
     pub image: Option<ImageSnapshot>,
 }
 
-/// The volumes as a build has made, reserved or connected them, or given them back.
+/// The volumes as a build has made, reserved or connected them, or given them back; and as a server that leaves its host
+/// or finds one has them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BlockDevicesPrepared {
     pub process: ProcessId,
@@ -214,7 +215,12 @@ pub(super) fn evolve(disks: &mut Vec<Disk>, event: &super::InstanceEvent) {
     };
     match event {
         E::BlockDevicesMapped(mapped) => *disks = mapped.devices.iter().map(settled).collect(),
-        E::BlockDevicesPrepared(prepared) => *disks = prepared.devices.iter().map(settled).collect(),
+        E::BlockDevicesPrepared(prepared) => {
+            // What is being done to a disk goes on.
+            let work = |id| disks.iter().find(|disk| disk.device.id == id).and_then(|disk| disk.work);
+            *disks =
+                prepared.devices.iter().map(|device| Disk { device: device.clone(), work: work(device.id) }).collect();
+        }
         E::VolumeAttachRequested(asked) => {
             disks.push(Disk { device: asked.device.clone(), work: Some(DiskWork::Attaching(asked.process)) });
         }

@@ -159,7 +159,7 @@ noun! {
         NicsRefreshed = "nics_refreshed" @ 1,
         /// The disks that the server was asked for with, beyond those of its image and flavor.
         BlockDevicesMapped = "block_devices_mapped" @ 1,
-        /// A build made, reserved or connected the server's volumes, or gave them back.
+        /// The server's volumes were made, reserved, connected, or given back: by a build, or as it leaves or finds its host.
         BlockDevicesPrepared = "block_devices_prepared" @ 1,
         /// A user asked for a volume to become a disk of the server.
         VolumeAttachRequested = "volume_attach_requested" @ 1,
@@ -190,7 +190,7 @@ noun! {
         /// The image could not be made; nothing is left of it.
         SnapshotFailed = "snapshot_failed" @ 1,
         /// A user asked for the server to be made anew from an image.
-        RebuildRequested = "rebuild_requested" @ 1,
+        RebuildRequested = "rebuild_requested" @ 2 from { 1 => older::RebuildRequestedV1 },
         /// The server is made anew.
         Rebuilt = "rebuilt" @ 1,
         /// The server could not be made anew.
@@ -208,7 +208,7 @@ noun! {
         /// The rescue could not be ended.
         UnrescueFailed = "unrescue_failed" @ 1,
         /// A user asked for the server to be put away.
-        ShelveRequested = "shelve_requested" @ 1,
+        ShelveRequested = "shelve_requested" @ 2 from { 1 => older::ShelveRequestedV1 },
         /// The server is off, and its disk is kept as an image.
         Shelved = "shelved" @ 1,
         /// The server could not be put away.

@@ -2,6 +2,8 @@
 //!
 //! Until it is confirmed the source is kept, so that everything can be as it was.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::evacuation::Evacuation;
@@ -180,7 +182,7 @@ pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Times
         E::MoveFailed(failed) => {
             let turn = server.ongoing.is_some_and(|ongoing| ongoing.process() == failed.process);
             server.finish(failed.process);
-            server.fault = Some((failed.fault.clone(), at));
+            server.fault = Some(Box::new((failed.fault.clone(), at)));
             let moving = server.moving.take();
             // Nobody knows what the host that is down has of it.
             if turn && moving.as_ref().is_some_and(|moving| moving.kind == MoveKind::Evacuate) {
@@ -205,13 +207,13 @@ pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Times
             server.finish(reverted.process);
             server.placement = Some(reverted.placed.clone());
             if let Some(moving) = server.moving.take() {
-                server.request.flavor = moving.old_flavor;
+                server.request.flavor = Arc::new(moving.old_flavor);
                 rest(server, moving.was_active);
             }
         }
         E::RevertFailed(failed) => {
             server.finish(failed.process);
-            server.fault = Some((failed.fault.clone(), at));
+            server.fault = Some(Box::new((failed.fault.clone(), at)));
         }
         _ => {}
     }
@@ -228,7 +230,7 @@ fn arrive(server: &mut Alive, resized: &Resized, at: Timestamp) {
     server.placement = Some(resized.placed.clone());
     server.launched_at = Some(at);
     if let Some(moving) = &server.moving {
-        server.request.flavor = moving.new_flavor.clone();
+        server.request.flavor = Arc::new(moving.new_flavor.clone());
         let power = if moving.was_active { Power::Running } else { Power::Shutdown };
         server.phase = Phase::Resized { power, since: at };
     }

@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::payloads::{
     BuildRequested, DiskConfig, FlavorSnapshot, ImageSnapshot, KeySnapshot, Pairs, RequestedNetworks,
 };
-use crate::ids::{InstanceId, ProcessId, ProjectId, UserId};
+use super::rebuild::RebuildRequested;
+use super::shelving::ShelveRequested;
+use crate::ids::{ImageId, InstanceId, ProcessId, ProjectId, UserId};
 
 /// Without the host that has to pass the filters, and without how many servers were asked for together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -55,8 +57,8 @@ impl From<BuildRequestedV1> for BuildRequested {
             name: old.name,
             hostname: old.hostname,
             description: old.description,
-            flavor: old.flavor,
-            image: old.image,
+            flavor: old.flavor.into(),
+            image: old.image.map(Into::into),
             key: old.key,
             user_data: old.user_data,
             config_drive: old.config_drive,
@@ -73,5 +75,59 @@ impl From<BuildRequestedV1> for BuildRequested {
             access_ip_v6: old.access_ip_v6,
             trusted_certs: old.trusted_certs,
         }
+    }
+}
+
+/// From when servers on volumes could not be rebuilt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RebuildRequestedV1 {
+    pub process: ProcessId,
+    pub image: ImageSnapshot,
+    pub other_image: bool,
+    pub preserve_ephemeral: bool,
+    pub name: String,
+    pub hostname: String,
+    pub description: Option<String>,
+    pub key: Option<KeySnapshot>,
+    pub user_data: Option<String>,
+    pub metadata: Pairs,
+    pub trusted_certs: Vec<String>,
+    pub disk_config: DiskConfig,
+    pub access_ip_v4: Option<String>,
+    pub access_ip_v6: Option<String>,
+}
+
+impl From<RebuildRequestedV1> for RebuildRequested {
+    fn from(old: RebuildRequestedV1) -> Self {
+        Self {
+            process: old.process,
+            image: old.image,
+            other_image: old.other_image,
+            preserve_ephemeral: old.preserve_ephemeral,
+            reimage: false,
+            name: old.name,
+            hostname: old.hostname,
+            description: old.description,
+            key: old.key,
+            user_data: old.user_data,
+            metadata: old.metadata,
+            trusted_certs: old.trusted_certs,
+            disk_config: old.disk_config,
+            access_ip_v4: old.access_ip_v4,
+            access_ip_v6: old.access_ip_v6,
+        }
+    }
+}
+
+/// From when every shelved server's disk became an image.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ShelveRequestedV1 {
+    pub process: ProcessId,
+    pub image: ImageId,
+}
+
+impl From<ShelveRequestedV1> for ShelveRequested {
+    fn from(old: ShelveRequestedV1) -> Self {
+        Self { process: old.process, image: Some(old.image) }
     }
 }

@@ -8,21 +8,61 @@ use crate::ids::{ImageId, ProcessId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ongoing {
-    Power { process: ProcessId, action: PowerAction },
-    Delete { process: ProcessId, cancels: Option<ProcessId> },
-    SoftDelete { process: ProcessId },
-    Restore { process: ProcessId },
-    Snapshot { process: ProcessId, image: ImageId, backup: bool, stage: WorkStage },
-    Rebuild { process: ProcessId, stage: WorkStage },
-    Rescue { process: ProcessId },
-    Unrescue { process: ProcessId },
-    Shelve { process: ProcessId, stage: WorkStage },
-    Offload { process: ProcessId },
-    Unshelve { process: ProcessId, stage: WorkStage },
-    ChangePassword { process: ProcessId },
-    Move { process: ProcessId },
-    Confirm { process: ProcessId },
-    Revert { process: ProcessId },
+    Power {
+        process: ProcessId,
+        action: PowerAction,
+    },
+    Delete {
+        process: ProcessId,
+        cancels: Option<ProcessId>,
+    },
+    SoftDelete {
+        process: ProcessId,
+    },
+    Restore {
+        process: ProcessId,
+    },
+    Snapshot {
+        process: ProcessId,
+        image: ImageId,
+        backup: bool,
+        stage: WorkStage,
+    },
+    /// `reimage`: its root disk is a volume, and written anew.
+    Rebuild {
+        process: ProcessId,
+        stage: WorkStage,
+        reimage: bool,
+    },
+    Rescue {
+        process: ProcessId,
+    },
+    Unrescue {
+        process: ProcessId,
+    },
+    Shelve {
+        process: ProcessId,
+        stage: WorkStage,
+    },
+    Offload {
+        process: ProcessId,
+    },
+    Unshelve {
+        process: ProcessId,
+        stage: WorkStage,
+    },
+    ChangePassword {
+        process: ProcessId,
+    },
+    Move {
+        process: ProcessId,
+    },
+    Confirm {
+        process: ProcessId,
+    },
+    Revert {
+        process: ProcessId,
+    },
 }
 
 impl Ongoing {

@@ -1,5 +1,7 @@
 //! What the events of a server say.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::InstanceEvent;
@@ -11,7 +13,7 @@ use crate::ids::{
 pub type Pairs = Vec<(String, String)>;
 
 /// The flavor as it was when the server was asked for: later changes of the flavor do not reach the server.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FlavorSnapshot {
     pub id: FlavorId,
     pub name: String,
@@ -24,7 +26,7 @@ pub struct FlavorSnapshot {
 }
 
 /// The image as it was when the server was asked for.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ImageSnapshot {
     pub id: ImageId,
     pub name: String,
@@ -88,8 +90,9 @@ pub struct BuildRequested {
     pub name: String,
     pub hostname: String,
     pub description: Option<String>,
-    pub flavor: FlavorSnapshot,
-    pub image: Option<ImageSnapshot>,
+    /// Shared: many servers are of few flavors and images.
+    pub flavor: Arc<FlavorSnapshot>,
+    pub image: Option<Arc<ImageSnapshot>>,
     pub key: Option<KeySnapshot>,
     /// As given: base64.
     pub user_data: Option<String>,
@@ -342,7 +345,7 @@ fn of_servers() -> Vec<InstanceEvent> {
             name: "web-1".into(),
             hostname: "web-1".into(),
             description: Some("front end".into()),
-            flavor: FlavorSnapshot {
+            flavor: Arc::new(FlavorSnapshot {
                 id: FlavorId::new("1"),
                 name: "m1.tiny".into(),
                 vcpus: 1,
@@ -351,8 +354,8 @@ fn of_servers() -> Vec<InstanceEvent> {
                 ephemeral_gib: 0,
                 swap_mib: 0,
                 extra_specs: pairs("hw:mem_page_size", "small"),
-            },
-            image: Some(sample_image()),
+            }),
+            image: Some(Arc::new(sample_image())),
             key: Some(KeySnapshot { name: "k".into(), kind: "ssh".into(), public_key: "ssh-ed25519 AAAA".into() }),
             user_data: Some("IyEvYmluL3No".into()),
             config_drive: true,

@@ -14,6 +14,8 @@ pub struct RebuildRequested {
     pub other_image: bool,
     /// Whether the ephemeral disk and the swap disk stay as they are.
     pub preserve_ephemeral: bool,
+    /// Whether a root disk that is a volume is written anew (2.93).
+    pub reimage: bool,
     pub name: String,
     pub hostname: String,
     pub description: Option<String>,
@@ -46,6 +48,7 @@ pub(super) fn samples() -> Vec<super::InstanceEvent> {
         image: super::payloads::sample_image(),
         other_image: true,
         preserve_ephemeral: true,
+        reimage: false,
         name: "web-2".into(),
         hostname: "web-2".into(),
         description: Some("back end".into()),
@@ -57,5 +60,6 @@ pub(super) fn samples() -> Vec<super::InstanceEvent> {
         access_ip_v4: Some("192.0.2.1".into()),
         access_ip_v6: None,
     };
-    vec![requested.into(), Rebuilt { process }.into(), RebuildFailed { process, fault }.into()]
+    let of_volume = RebuildRequested { reimage: true, ..requested.clone() };
+    vec![requested.into(), of_volume.into(), Rebuilt { process }.into(), RebuildFailed { process, fault }.into()]
 }

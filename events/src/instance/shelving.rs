@@ -8,8 +8,9 @@ use crate::ids::{ImageId, ProcessId};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ShelveRequested {
     pub process: ProcessId,
-    /// The image that its disk becomes; it exists and has no bytes yet.
-    pub image: ImageId,
+    /// The image that its disk becomes; it exists and has no bytes yet. `None` where the root disk is a volume: that stays
+    /// what it is, and the server leaves its host at once.
+    pub image: Option<ImageId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -63,7 +64,8 @@ pub(super) fn samples() -> Vec<super::InstanceEvent> {
     let (process, image) = (ProcessId(uuid(2)), ImageId(uuid(9)));
     let fault = FaultInfo { code: 500, message: "No valid host was found.".into(), details: "0 of 3 hosts".into() };
     vec![
-        ShelveRequested { process, image }.into(),
+        ShelveRequested { process, image: Some(image) }.into(),
+        ShelveRequested { process, image: None }.into(),
         Shelved { process, image }.into(),
         ShelveFailed { process, fault: fault.clone() }.into(),
         OffloadRequested { process }.into(),

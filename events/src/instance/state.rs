@@ -1,5 +1,7 @@
 //! What the events of a server add up to.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::InstanceEvent;
@@ -40,18 +42,18 @@ pub struct Alive {
     /// Volumes, and the disks that were asked for beyond those of image and flavor. Empty: image and flavor say it all.
     pub disks: Vec<Disk>,
     /// What the content of a root disk that is a volume came from.
-    pub boot_image: Option<ImageSnapshot>,
+    pub boot_image: Option<Arc<ImageSnapshot>>,
     pub phase: Phase,
     /// A build that goes on although an administrator said that the server is in another state.
     pub build: Option<ProcessId>,
     /// The process that is changing the server now.
     pub ongoing: Option<Ongoing>,
-    pub fault: Option<(FaultInfo, Timestamp)>,
+    pub fault: Option<Box<(FaultInfo, Timestamp)>>,
     pub lock: Option<Locked>,
     /// What the root disk is made of, where that is not the image that was asked for: after a shelving.
-    pub root: Option<ImageSnapshot>,
+    pub root: Option<Box<ImageSnapshot>>,
     /// What a server in rescue, or on its way there, is started from.
-    pub rescue: Option<ImageSnapshot>,
+    pub rescue: Option<Box<ImageSnapshot>>,
     /// The image that a shelved server's disk is kept as, or is being copied to.
     pub shelved: Option<ImageId>,
     /// A move under way, or done and neither confirmed nor reverted.
@@ -135,7 +137,7 @@ impl Instance {
 
 impl Fold for Instance {
     type Event = InstanceEvent;
-    const STATE_VERSION: u32 = 9;
+    const STATE_VERSION: u32 = 10;
 
     fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
         match (&mut *self, event) {
@@ -210,7 +212,7 @@ impl Alive {
             InstanceEvent::BuildFailed(failed) => {
                 self.phase = Phase::Error { power: Power::NoState };
                 self.build = None;
-                self.fault = Some((failed.fault.clone(), at));
+                self.fault = Some(Box::new((failed.fault.clone(), at)));
             }
             InstanceEvent::DeleteRequested(DeleteRequested { process, cancels }) => {
                 self.ongoing = Some(Ongoing::Delete { process: *process, cancels: *cancels });
@@ -264,13 +266,13 @@ impl Alive {
             }
             InstanceEvent::RestoreFailed(failed) => {
                 self.finish(failed.process);
-                self.fault = Some((failed.fault.clone(), at));
+                self.fault = Some(Box::new((failed.fault.clone(), at)));
             }
             InstanceEvent::StateDeclared(declared) => self.declare(declared.state),
             InstanceEvent::NicAttached(attached) => self.nics.push(attached.nic.clone()),
             InstanceEvent::NicDetached(detached) => self.nics.retain(|nic| nic.port != detached.port),
             InstanceEvent::NicsRefreshed(refreshed) => self.nics.clone_from(&refreshed.nics),
-            InstanceEvent::BlockDevicesMapped(mapped) => self.boot_image.clone_from(&mapped.image),
+            InstanceEvent::BlockDevicesMapped(mapped) => self.boot_image = mapped.image.clone().map(Arc::new),
             InstanceEvent::WorkAdvanced(advanced) => {
                 if let Some(ongoing) = self.ongoing.as_mut().filter(|ongoing| ongoing.process() == advanced.process) {
                     ongoing.advance(advanced.stage);
@@ -297,7 +299,7 @@ impl Alive {
             }
             InstanceEvent::RescueRequested(asked) => {
                 self.ongoing = Some(Ongoing::Rescue { process: asked.process });
-                self.rescue = Some(asked.image.clone());
+                self.rescue = Some(Box::new(asked.image.clone()));
             }
             InstanceEvent::Rescued(rescued) => {
                 self.finish(rescued.process);
@@ -318,7 +320,7 @@ impl Alive {
             InstanceEvent::UnrescueFailed(failed) => self.fail(failed.process, &failed.fault, at),
             InstanceEvent::ShelveRequested(asked) => {
                 self.ongoing = Some(Ongoing::Shelve { process: asked.process, stage: WorkStage::Begun });
-                self.shelved = Some(asked.image);
+                self.shelved = asked.image;
             }
             InstanceEvent::Shelved(shelved) => {
                 self.finish(shelved.process);
@@ -347,7 +349,9 @@ impl Alive {
                 self.finish(unshelved.process);
                 self.shelved = None;
                 if unshelved.root.is_some() {
-                    self.root.clone_from(&unshelved.root);
+                    self.root = unshelved.root.clone().map(Box::new);
+                }
+                if unshelved.root.is_some() || self.is_offloaded() {
                     self.launched_at = Some(at);
                 }
                 self.phase = Phase::Active { power: Power::Running };
@@ -355,7 +359,7 @@ impl Alive {
             InstanceEvent::UnshelveFailed(failed) => {
                 self.fail(failed.process, &failed.fault, at);
                 // Whatever an administrator said meanwhile.
-                if self.placement.is_none() && self.shelved.is_some() {
+                if self.placement.is_none() {
                     self.phase = Phase::Offloaded { power: Power::Shutdown };
                 }
             }
@@ -450,7 +454,12 @@ impl Alive {
 
     /// The image whose properties shape the hardware.
     pub fn hardware_image(&self) -> Option<&ImageSnapshot> {
-        self.request.image.as_ref().or(self.boot_image.as_ref())
+        self.request.image.as_deref().or(self.boot_image.as_deref())
+    }
+
+    /// The same, to be kept.
+    pub fn shared_hardware_image(&self) -> Option<Arc<ImageSnapshot>> {
+        self.request.image.clone().or_else(|| self.boot_image.clone())
     }
 
     /// Whether the server counts for nothing any more and can be brought back.
@@ -467,15 +476,17 @@ impl Alive {
             DeclaredState::Active => Phase::Active { power },
             DeclaredState::Error => Phase::Error { power },
         };
-        self.ongoing = self.ongoing.filter(|ongoing| {
-            ongoing.is_moving()
-                || matches!(ongoing, Ongoing::Delete { .. } | Ongoing::Offload { .. } | Ongoing::Unshelve { .. })
+        let leaves = self.shelved.is_none();
+        self.ongoing = self.ongoing.filter(|ongoing| match ongoing {
+            Ongoing::Delete { .. } | Ongoing::Offload { .. } | Ongoing::Unshelve { .. } => true,
+            Ongoing::Shelve { .. } => leaves,
+            other => other.is_moving(),
         });
     }
 
     /// The image that the root disk is made of.
     pub fn root_image(&self) -> Option<&ImageSnapshot> {
-        self.root.as_ref().or(self.request.image.as_ref())
+        self.root.as_deref().or(self.request.image.as_deref())
     }
 
     /// Whether it is shelved and on no host.
@@ -505,9 +516,14 @@ impl Alive {
     }
 
     fn rebuild(&mut self, asked: &RebuildRequested) {
-        self.ongoing = Some(Ongoing::Rebuild { process: asked.process, stage: WorkStage::Begun });
+        let (process, stage, reimage) = (asked.process, WorkStage::Begun, asked.reimage);
+        self.ongoing = Some(Ongoing::Rebuild { process, stage, reimage });
+        // A server on a volume has no image of its own, even if its volume is written anew from one.
+        match self.is_volume_backed() {
+            true => self.boot_image = Some(Arc::new(asked.image.clone())),
+            false => self.request.image = Some(Arc::new(asked.image.clone())),
+        }
         let request = &mut self.request;
-        request.image = Some(asked.image.clone());
         request.name.clone_from(&asked.name);
         request.hostname.clone_from(&asked.hostname);
         request.description.clone_from(&asked.description);
@@ -529,7 +545,7 @@ impl Alive {
 
     fn fail(&mut self, process: ProcessId, fault: &FaultInfo, at: Timestamp) {
         self.settle(process);
-        self.fault = Some((fault.clone(), at));
+        self.fault = Some(Box::new((fault.clone(), at)));
     }
 
     fn stage(&mut self, to: Stage) {

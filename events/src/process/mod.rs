@@ -154,6 +154,10 @@ pub enum VolumeWork {
     Upload {
         image: ImageId,
     },
+    /// An image's content becomes its own.
+    Reimage {
+        image: ImageId,
+    },
 }
 
 impl VolumeWork {
@@ -165,6 +169,7 @@ impl VolumeWork {
             Self::CreateSnapshot { .. } => "create_snapshot",
             Self::DeleteSnapshot { .. } => "delete_snapshot",
             Self::Upload { .. } => "upload_volume",
+            Self::Reimage { .. } => "reimage_volume",
         }
     }
 }

@@ -63,6 +63,10 @@ noun! {
         SnapshotDeleteRequested = "snapshot_delete_requested" @ 1,
         /// Nothing is left of a snapshot.
         SnapshotDeleted = "snapshot_deleted" @ 1,
+        /// Its content is to be an image's.
+        ReimageRequested = "reimage_requested" @ 1,
+        /// It is.
+        VolumeReimaged = "reimaged" @ 1,
     }
 }
 
@@ -124,7 +128,7 @@ pub fn samples() -> Vec<VolumeEvent> {
         VolumeFailed { volume, process, fault: fault.clone() }.into(),
         VolumeDescribed { volume, name: "data".into(), description: None, metadata: pairs() }.into(),
         VolumeFlagged { volume, bootable: true, readonly: false }.into(),
-        ImageMetadataReplaced { volume, image: Some(made_of) }.into(),
+        ImageMetadataReplaced { volume, image: Some(made_of.clone()) }.into(),
         ExtendRequested { volume, process, size_gb: 20 }.into(),
         VolumeExtended { volume, process, size_gb: 20 }.into(),
         UploadRequested { volume, process, image }.into(),
@@ -167,5 +171,7 @@ pub fn samples() -> Vec<VolumeEvent> {
         SnapshotReset { volume, snapshot, status: SnapshotStatus::Error }.into(),
         SnapshotDeleteRequested { volume, snapshot, process }.into(),
         SnapshotDeleted { volume, snapshot, process }.into(),
+        ReimageRequested { volume, process, image: made_of }.into(),
+        VolumeReimaged { volume, process }.into(),
     ]
 }

@@ -35,10 +35,12 @@ pub enum VolumeStatus {
     Error,
     ErrorDeleting,
     ErrorExtending,
+    /// An image takes the place of its content.
+    Downloading,
 }
 
 impl VolumeStatus {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Creating,
         Self::Available,
         Self::Reserved,
@@ -52,6 +54,7 @@ impl VolumeStatus {
         Self::Error,
         Self::ErrorDeleting,
         Self::ErrorExtending,
+        Self::Downloading,
     ];
 
     pub const fn as_str(self) -> &'static str {
@@ -66,6 +69,7 @@ impl VolumeStatus {
             Self::Extending => "extending",
             Self::Uploading => "uploading",
             Self::Deleting => "deleting",
+            Self::Downloading => "downloading",
             Self::Error => "error",
             Self::ErrorDeleting => "error_deleting",
             Self::ErrorExtending => "error_extending",
@@ -202,6 +206,19 @@ pub struct UploadRequested {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UploadEnded {
+    pub volume: VolumeId,
+    pub process: ProcessId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReimageRequested {
+    pub volume: VolumeId,
+    pub process: ProcessId,
+    pub image: VolumeImage,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VolumeReimaged {
     pub volume: VolumeId,
     pub process: ProcessId,
 }

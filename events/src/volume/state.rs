@@ -43,6 +43,8 @@ pub struct VolumeRecord {
     pub snapshots: BTreeMap<SnapshotId, Snapshot>,
     /// The process at work on the volume itself.
     pub ongoing: Option<ProcessId>,
+    /// The process that last wrote an image over its content.
+    pub reimaged_by: Option<ProcessId>,
     /// The state to go back to when what is under way has ended.
     pub before: VolumeStatus,
     pub fault: Option<FaultInfo>,
@@ -113,6 +115,7 @@ impl VolumeRecord {
             attachments: BTreeMap::new(),
             snapshots: BTreeMap::new(),
             ongoing: Some(created.process),
+            reimaged_by: None,
             before: VolumeStatus::Available,
             fault: None,
             created_at: at,
@@ -141,7 +144,7 @@ impl VolumeRecord {
 
 impl Fold for Volume {
     type Event = VolumeEvent;
-    const STATE_VERSION: u32 = 1;
+    const STATE_VERSION: u32 = 2;
 
     fn evolve(&mut self, event: &VolumeEvent, at: Timestamp) {
         match (event, &mut *self) {
@@ -190,6 +193,14 @@ impl VolumeRecord {
             }
             VolumeEvent::UploadRequested(asked) => self.begin(asked.process, VolumeStatus::Uploading),
             VolumeEvent::UploadEnded(_) => (self.status, self.ongoing) = (self.before, None),
+            VolumeEvent::ReimageRequested(asked) => {
+                self.begin(asked.process, VolumeStatus::Downloading);
+                self.image = Some(asked.image.clone());
+            }
+            VolumeEvent::VolumeReimaged(done) => {
+                (self.status, self.ongoing) = (self.before, None);
+                self.reimaged_by = Some(done.process);
+            }
             VolumeEvent::StatusChanged(changed) => self.status = changed.status,
             VolumeEvent::StatusReset(reset) => {
                 self.status = reset.status.unwrap_or(self.status);

@@ -63,7 +63,13 @@ fn disks(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Elemen
     if guest.swap_mib > 0 && !only_root {
         disks.push(qcow2(volumes::swap(guest.instance), hardware.disk_bus, &mut names));
     }
-    disks.extend(guest.volumes.iter().map(|disk| volume(disk, host.direct_io)));
+    // The disk of a rescue that leaves the others in their places comes before all that the guest boots from.
+    let first = guest.rescue.as_ref().is_some_and(|rescue| rescue.stable.is_some());
+    let later = |disk: &VolumeDisk| VolumeDisk {
+        boot_order: disk.boot_order.map(|order| order + u32::from(first)),
+        ..disk.clone()
+    };
+    disks.extend(guest.volumes.iter().map(|disk| volume(&later(disk), host.direct_io)));
     if guest.config_drive.is_some() {
         disks.push(cdrom(&path(volumes::config_drive(guest.instance)), "raw", hardware.cdrom_bus, &mut names));
     }

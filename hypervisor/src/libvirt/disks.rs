@@ -1,19 +1,23 @@
 //! Volumes as disks of a guest: plugged in and pulled out, exchanged while the guest goes on.
 //!
-//! A disk is known by its serial, which is the volume's id: device names are the guest's affair. What a guest is started
+//! A disk is known by the volume that is its source, or, where the source's name does not tell, by its serial, which is the
+//! volume's id: device names are the guest's affair, and a running guest goes on seeing the serial of the disk that
+//! another one took the place of. What a guest is started
 //! with (its persistent definition) and what it has now (the live one) are changed apart, so that a change that was
 //! interrupted between the two is finished by the next try.
 
 use roxmltree::{Document, Node};
+use virt::connect::Connect;
 use virt::domain::Domain;
 use virt::error::Error;
 use virt_sys as sys;
 
-use super::blockcopy;
 use super::error::{Context, translate};
+use super::{blockcopy, pool};
 use crate::domain_xml;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::VolumeDisk;
+use crate::xml::Element;
 
 /// What the next start of the guest goes by.
 pub(super) const PERSISTENT: u32 = sys::VIR_DOMAIN_XML_INACTIVE;
@@ -34,8 +38,13 @@ fn disks<'a, 'd>(document: &'a Document<'d>) -> impl Iterator<Item = Node<'a, 'd
     devices.flat_map(|devices| devices.children()).filter(|node| node.has_tag_name("disk"))
 }
 
-fn serial_of<'a>(disk: Node<'a, '_>) -> Option<&'a str> {
-    disk.children().find(|node| node.has_tag_name("serial"))?.text()
+/// The volume that a disk is.
+fn volume_of<'a>(disk: Node<'a, '_>) -> Option<&'a str> {
+    let source = disk.children().find(|node| node.has_tag_name("source"));
+    let path =
+        source.and_then(|source| ["volume", "file", "dev", "name"].iter().find_map(|key| source.attribute(*key)));
+    let named = path.and_then(|path| path.rsplit('/').next()).and_then(|name| name.strip_prefix("volume-"));
+    named.or_else(|| disk.children().find(|node| node.has_tag_name("serial"))?.text())
 }
 
 /// A disk as the domain has it.
@@ -43,19 +52,14 @@ struct Found {
     xml: String,
     /// `vdb`
     device: String,
-    /// The volume's name in its pool.
-    volume: Option<String>,
 }
 
 fn find(domain: &Domain, which: u32, serial: &str, call: &'static str) -> DriverResult<Option<Found>> {
     let xml = document(domain, which, call)?;
     parsed(&xml, call, |document| {
-        let disk = disks(document).find(|disk| serial_of(*disk) == Some(serial))?;
-        let part = |element: &str, attribute: &str| {
-            disk.children().find(|node| node.has_tag_name(element))?.attribute(attribute).map(str::to_owned)
-        };
-        let device = part("target", "dev")?;
-        Some(Found { xml: xml[disk.range()].to_owned(), device, volume: part("source", "volume") })
+        let disk = disks(document).find(|disk| volume_of(*disk) == Some(serial))?;
+        let device = disk.children().find(|node| node.has_tag_name("target"))?.attribute("dev")?.to_owned();
+        Some(Found { xml: xml[disk.range()].to_owned(), device })
     })
 }
 
@@ -69,7 +73,7 @@ pub(super) fn serials(domain: &Domain) -> DriverResult<Vec<String>> {
     const CALL: &str = "disks";
     let xml = document(domain, PERSISTENT, CALL)?;
     let mut serials: Vec<String> =
-        parsed(&xml, CALL, |document| disks(document).filter_map(serial_of).map(str::to_owned).collect())?;
+        parsed(&xml, CALL, |document| disks(document).filter_map(volume_of).map(str::to_owned).collect())?;
     serials.sort();
     Ok(serials)
 }
@@ -141,33 +145,55 @@ pub(super) enum Exchange {
 }
 
 /// Begins to copy `old` to `new`, or goes on with it: called until it is done.
-pub(super) fn exchange(domain: &Domain, old: &str, new: &VolumeDisk, direct_io: bool) -> DriverResult<Exchange> {
+pub(super) fn exchange(
+    connect: &Connect,
+    domain: &Domain,
+    old: &str,
+    new: &VolumeDisk,
+    direct_io: bool,
+) -> DriverResult<Exchange> {
     const CALL: &str = "disk exchange";
     let failed = |message: &str| DriverError::Failed { call: CALL, message: message.to_owned() };
     if !domain.is_active().during(CALL)? {
         return Err(failed("the guest is not running"));
     }
-    // After the exchange the live disk still has the serial that the guest was told, so the source tells.
-    let live = match find(domain, LIVE, old, CALL)? {
-        Some(found) => found,
-        None => find(domain, LIVE, &new.serial, CALL)?.ok_or_else(|| failed("the guest has no such disk"))?,
-    };
-    if live.volume.as_deref() != Some(new.volume.as_str()) {
+    if let Some(live) = find(domain, LIVE, old, CALL)? {
         match blockcopy::progress(domain, &live.device)? {
             None => {
-                let xml = domain_xml::render_disk(&VolumeDisk { boot_order: None, ..new.clone() }, direct_io);
-                blockcopy::begin(domain, &live.device, &xml)?;
+                blockcopy::begin(domain, &live.device, &mirror(connect, new)?)?;
                 return Ok(Exchange::Copying);
             }
             Some(progress) if !progress.is_ready() => return Ok(Exchange::Copying),
             Some(_) => blockcopy::pivot(domain, &live.device)?,
         }
+    } else if !has(domain, LIVE, &new.serial)? {
+        return Err(failed("the guest has no such disk"));
     }
-    // From the next start on it has the new one's name and serial, too.
+    // From the next start on it has the new one's serial, too.
     forget(domain, old)?;
     if !has(domain, PERSISTENT, &new.serial)? {
         let xml = domain_xml::render_disk(new, direct_io);
         domain.attach_device_flags(&xml, sys::VIR_DOMAIN_AFFECT_CONFIG).during(CALL)?;
     }
     Ok(Exchange::Done)
+}
+
+/// Where a copy goes to. libvirt finds the volumes of its pools when a guest starts, and not for a copy: it has to be told
+/// the path.
+fn mirror(connect: &Connect, new: &VolumeDisk) -> DriverResult<String> {
+    const CALL: &str = "disk exchange";
+    let pool = connect.lookup_storage_pool_by_name(&new.pool).during(CALL)?;
+    let missing = || DriverError::Failed { call: CALL, message: format!("there is no volume {}", new.volume) };
+    let path = pool::lookup(&pool, &new.volume)?.ok_or_else(missing)?.path().during(CALL)?;
+    let (kind, key) = match path.as_str() {
+        path if path.starts_with("/dev/") => ("block", "dev"),
+        path if path.starts_with('/') => ("file", "file"),
+        _ => return Err(DriverError::Unsupported(format!("{path} cannot take the place of a disk in use"))),
+    };
+    let disk = Element::new("disk")
+        .attr("type", kind)
+        .attr("device", "disk")
+        .child(Element::new("driver").attr("name", "qemu").attr("type", &new.format))
+        .child(Element::new("source").attr(key, &path));
+    Ok(disk.render())
 }

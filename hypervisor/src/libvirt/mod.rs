@@ -565,7 +565,7 @@ impl Driver for LibvirtDriver {
             let (old, new) = (old.to_owned(), new.clone());
             let direct = self.direct_io.load(Ordering::Relaxed);
             let step = self.call("disk exchange", move |connect, _| {
-                disks::exchange(&domain::require(connect, instance)?, &old, &new, direct)
+                disks::exchange(connect, &domain::require(connect, instance)?, &old, &new, direct)
             });
             if step.await? == disks::Exchange::Done {
                 return Ok(());

@@ -159,7 +159,7 @@ pub(super) fn build(instance: InstanceId) -> BuildRequested {
         name: "bench".to_owned(),
         hostname: "bench".to_owned(),
         description: None,
-        flavor: FlavorSnapshot {
+        flavor: std::sync::Arc::new(FlavorSnapshot {
             id: FlavorId::new("1"),
             name: "tiny".to_owned(),
             vcpus: 1,
@@ -168,7 +168,7 @@ pub(super) fn build(instance: InstanceId) -> BuildRequested {
             ephemeral_gib: 0,
             swap_mib: 0,
             extra_specs: vec![],
-        },
+        }),
         image: None,
         key: None,
         user_data: None,

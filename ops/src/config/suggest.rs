@@ -1,7 +1,14 @@
 //! "Did you mean": the nearest of some names, by edit distance.
 
+/// Of longer names nothing is guessed.
+const LONGEST: usize = 100;
+
 /// The candidate nearest to `name`, where it is near enough to be a slip of the hand (a third of the letters).
 pub(super) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // No option has a name nearly as long, and comparing takes as long as the two lengths multiplied.
+    if name.len() > LONGEST {
+        return None;
+    }
     candidates
         .map(|candidate| (distance(name, candidate), candidate))
         .filter(|(distance, _)| *distance <= name.len().div_ceil(3))

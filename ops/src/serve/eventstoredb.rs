@@ -6,7 +6,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use chronova_events::clock::SystemClock;
 use chronova_events::store::EventStore;
-use chronova_web::eventstoredb::{Options, Server, TlsFiles, Users, serve};
+use chronova_web::eventstoredb::{Options, Server, Users, serve};
+use chronova_web::tls::TlsFiles;
 
 use crate::config::Config;
 use crate::config::options::eventstoredb::EventStoreDb;
@@ -33,7 +34,9 @@ fn options(config: &Config) -> Result<Option<Options>> {
         listen.push(found.next().with_context(|| format!("[eventstoredb] listen: {word:?} has no address"))?);
     }
     let tls = match (&own.tls_certificate, &own.tls_key) {
-        (Some(certificate), Some(key)) => Some(TlsFiles { certificate: certificate.clone(), key: key.clone() }),
+        (Some(certificate), Some(key)) => {
+            Some(TlsFiles { certificate: certificate.clone(), key: key.clone(), client_ca: None })
+        }
         (None, None) => None,
         _ => bail!("[eventstoredb] tls_certificate and tls_key go together"),
     };

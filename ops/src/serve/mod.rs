@@ -34,11 +34,11 @@ pub fn run(config: Config) -> Result<()> {
 async fn serve(config: Config, logging: Logging) -> Result<()> {
     let store = wiring::open_log(&config)?;
     let listeners = settings::listeners(&config)?;
-    let workers = std::thread::available_parallelism().map_or(2, usize::from);
+    let serving = settings::serving(&config)?;
     // Requests are taken from now on; they wait until the read models are complete.
     let works = Arc::new(Works::default());
     let (opener, door) = Door::closed(beginning(&works));
-    let servers = chronova_web::server::serve(&door, &listeners, workers).context("cannot listen")?;
+    let servers = chronova_web::server::serve(&door, &listeners, &serving).context("cannot listen")?;
     let handles: Vec<_> = servers.iter().map(|(_, server)| server.handle()).collect();
     for (address, server) in servers {
         tracing::info!(%address, "listening");

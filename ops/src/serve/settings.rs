@@ -16,7 +16,8 @@ use chronova_projections::history::HistoryOptions;
 use chronova_web::compute::{Compute, ComputeConfig};
 use chronova_web::config::{CorsConfig, PolicyConfig, WebConfig};
 use chronova_web::route::Service;
-use chronova_web::server::Listener;
+use chronova_web::server::{Listener, Patience, Serving};
+use chronova_web::tls::TlsFiles;
 
 use crate::config::{Config, Words};
 
@@ -247,6 +248,7 @@ pub fn compute(config: &Config) -> Compute {
         console_token_ttl: config.consoleauth.token_ttl,
         max_local_block_devices: default.max_local_block_devices,
         max_disk_devices: usize::try_from(config.compute.max_disk_devices_to_attach).ok(),
+        cross_az_attach: config.cinder.cross_az_attach,
         host: default.host.clone(),
     })
 }
@@ -301,10 +303,13 @@ pub fn listeners(config: &Config) -> Result<Vec<Listener>> {
         (&own.volume_listen, Some(Service::Volume)),
         (&own.metadata_listen, Some(Service::Metadata)),
     ];
+    let tls = tls(config)?.is_some();
     let mut all = Vec::new();
     for (words, only) in groups {
+        let api = if only == Some(Service::Metadata) { "metadata" } else { "osapi_compute" };
+        let secure = tls && config.default.enabled_ssl_apis.iter().any(|enabled| enabled == api);
         for word in &words.0 {
-            all.push(Listener { address: resolve(word)?, only });
+            all.push(Listener { address: resolve(word)?, only, secure });
         }
     }
     if !all.iter().any(|listener| listener.only.is_none()) {
@@ -321,6 +326,31 @@ pub fn listeners(config: &Config) -> Result<Vec<Listener>> {
     Ok(all)
 }
 
+/// The files for TLS, where they are configured.
+fn tls(config: &Config) -> Result<Option<TlsFiles>> {
+    let wsgi = &config.wsgi;
+    match (&wsgi.ssl_cert_file, &wsgi.ssl_key_file) {
+        (Some(certificate), Some(key)) => {
+            let (certificate, key) = (certificate.clone(), key.clone());
+            Ok(Some(TlsFiles { certificate, key, client_ca: wsgi.ssl_ca_file.clone() }))
+        }
+        (None, None) if wsgi.ssl_ca_file.is_none() => Ok(None),
+        (None, None) => bail!("[wsgi] ssl_ca_file needs ssl_cert_file and ssl_key_file"),
+        _ => bail!("[wsgi] ssl_cert_file and ssl_key_file go together"),
+    }
+}
+
+/// How the listeners serve.
+pub fn serving(config: &Config) -> Result<Serving> {
+    let socket = Duration::from_secs(config.wsgi.client_socket_timeout.into());
+    let usual = Patience::default();
+    let idle = usual.idle.map(|idle| if socket.is_zero() { idle } else { idle.min(socket) });
+    let idle = idle.filter(|_| config.wsgi.keep_alive);
+    let patience = Patience { idle, stalled: socket, ..usual };
+    let workers = std::thread::available_parallelism().map_or(2, usize::from);
+    Ok(Serving { workers, patience, tls: tls(config)? })
+}
+
 fn resolve(word: &str) -> Result<SocketAddr> {
     let mut found = word.to_socket_addrs().with_context(|| format!("{word:?} is no HOST:PORT to listen on"))?;
     found.next().with_context(|| format!("{word:?} has no address"))
@@ -331,12 +361,10 @@ pub fn public_url(config: &Config, listeners: &[Listener]) -> String {
     if let Some(url) = &config.chronova.public_url {
         return url.trim_end_matches('/').to_owned();
     }
-    let first = listeners.iter().find(|listener| listener.only.is_none()).map(|listener| listener.address);
-    match first {
-        Some(address) if address.ip().is_unspecified() => {
-            format!("http://{}:{}", config.chronova.public_host, address.port())
-        }
-        Some(address) => format!("http://{address}"),
-        None => String::new(),
+    let Some(first) = listeners.iter().find(|listener| listener.only.is_none()) else { return String::new() };
+    let (address, scheme) = (first.address, if first.secure { "https" } else { "http" });
+    match address.ip().is_unspecified() {
+        true => format!("{scheme}://{}:{}", config.chronova.public_host, address.port()),
+        false => format!("{scheme}://{address}"),
     }
 }

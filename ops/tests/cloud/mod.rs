@@ -4,7 +4,7 @@
 
 use std::io::Read as _;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,8 @@ pub struct Cloud {
     pub folder: TempDir,
     port: u16,
     process: Option<Child>,
+    /// Given to the control plane from its next start on, and to commands.
+    pub environment: Vec<(String, String)>,
 }
 
 /// The answer to a request that was answered.
@@ -38,15 +40,32 @@ impl Cloud {
              [quota]\ninstances = -1\ncores = -1\nram = -1\n"
         );
         std::fs::write(folder.path().join("chronova.conf"), config).unwrap();
-        Self { folder, port, process: None }
+        Self { folder, port, process: None, environment: Vec::new() }
     }
 
     pub fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
+    /// Adds to the configuration of the next start.
+    pub fn configure(&self, more: &str) {
+        let path = self.folder.path().join("chronova.conf");
+        let config = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(path, config + more).unwrap();
+    }
+
     /// Starts the control plane and waits until it answers.
     pub fn start(&mut self) {
+        self.launch();
+        self.wait("the control plane answers", |cloud| {
+            let ended = cloud.process.as_mut().unwrap().try_wait().unwrap();
+            assert!(ended.is_none(), "it ended by itself: {ended:?}\n{}", cloud.log());
+            cloud.client().get("/healthz").is_ok_and(|answer| answer.status == 200)
+        });
+    }
+
+    /// Starts the control plane.
+    pub fn launch(&mut self) {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.folder.path().join("log")).unwrap();
         let process = Command::new(env!("CARGO_BIN_EXE_chronova"))
             .args(["serve", "--listen", &format!("127.0.0.1:{}", self.port), "--data-dir"])
@@ -56,14 +75,10 @@ impl Cloud {
             .stdout(Stdio::null())
             .stderr(log)
             .env("RUST_LOG", "warn")
+            .envs(self.environment.iter().cloned())
             .spawn()
             .unwrap();
         self.process = Some(process);
-        self.wait("the control plane answers", |cloud| {
-            let ended = cloud.process.as_mut().unwrap().try_wait().unwrap();
-            assert!(ended.is_none(), "it ended by itself: {ended:?}\n{}", cloud.log());
-            cloud.client().get("/healthz").is_ok_and(|answer| answer.status == 200)
-        });
     }
 
     /// SIGKILL: no warning, no flush, no good-bye.
@@ -100,11 +115,29 @@ impl Cloud {
         Client::new(self.port)
     }
 
+    /// Lets calls on files whose path has `concerned` in it fail as the returned file says; see the library's source.
+    /// Without a C compiler there is the reason why not.
+    pub fn let_calls_fail(&mut self, concerned: &str) -> Result<PathBuf, String> {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../events/tests/preload/fault.c");
+        let library = self.folder.path().join("fault.so");
+        let output = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).output();
+        let output = output.map_err(|error| format!("cc: {error}"))?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+        let how = self.folder.path().join("fault");
+        for (name, value) in [("LD_PRELOAD", &library), ("CHRONOVA_FAULT", &how)] {
+            self.environment.push((name.to_owned(), value.display().to_string()));
+        }
+        self.environment.push(("CHRONOVA_FAULT_PATH".to_owned(), concerned.to_owned()));
+        Ok(how)
+    }
+
     /// Runs an operator's command on the data; returns exit code and output.
     pub fn command(&self, args: &[&str]) -> (i32, String) {
-        let output =
-            Command::new(env!("CARGO_BIN_EXE_chronova")).args(args).arg("--data-dir").arg(self.data()).output();
-        let output = output.unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chronova"));
+        command.args(args).arg("--data-dir").arg(self.data()).envs(self.environment.iter().cloned());
+        let output = command.output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         (output.status.code().unwrap_or(-1), text)
     }

@@ -1,7 +1,8 @@
 //! Every process of a volume.
 
 use chronova_actors::ports::{NewContent, Volumes as _};
-use chronova_actors::process::volume::{create, delete, extend, snapshot, upload};
+use chronova_actors::process::definition::Definition;
+use chronova_actors::process::volume::{create, delete, extend, reimage, snapshot, upload};
 use chronova_events::ids::{ImageId, InstanceId, VolumeId};
 use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
 use chronova_tests::process_harness::{Case, prove};
@@ -48,18 +49,14 @@ fn with_other(life: &Life, _: InstanceId) -> LocalBoxFuture<'_, ()> {
     .boxed_local()
 }
 
+/// `words`: what the volume is before, after, and when a step failed.
+fn case(definition: &'static Definition, before: Before, ask: Ask, words: [&'static str; 3]) -> Case {
+    let [from, to, failed] = words;
+    Case { definition, before, ask, from, to, failed, failed_after: &[], half_asked: &[], shared: false }
+}
+
 fn creation(before: Before, ask: Ask) -> Case {
-    Case {
-        definition: &create::DEFINITION,
-        before,
-        ask,
-        from: "ABSENT",
-        to: "available",
-        failed: "error",
-        failed_after: &[],
-        half_asked: &[],
-        shared: false,
-    }
+    case(&create::DEFINITION, before, ask, ["ABSENT", "available", "error"])
 }
 
 #[actix_rt::test]
@@ -86,17 +83,7 @@ async fn create_volume_from_a_snapshot_or_a_volume_is_proven() {
 }
 
 fn deletion(before: Before, ask: Ask, from: &'static str) -> Case {
-    Case {
-        definition: &delete::DEFINITION,
-        before,
-        ask,
-        from,
-        to: "ABSENT",
-        failed: "ABSENT",
-        failed_after: &[],
-        half_asked: &[],
-        shared: false,
-    }
+    case(&delete::DEFINITION, before, ask, [from, "ABSENT", "ABSENT"])
 }
 
 #[actix_rt::test]
@@ -121,66 +108,32 @@ async fn delete_during_creation_is_proven() {
 
 #[actix_rt::test]
 async fn extend_volume_is_proven() {
-    let case = Case {
-        definition: &extend::DEFINITION,
-        before: made,
-        ask: |life, id| life.extend_volume(VolumeId(id.0)).boxed_local(),
-        from: "available",
-        to: "larger",
-        failed: "error_extending",
-        failed_after: &[],
-        half_asked: &[],
-        shared: false,
-    };
-    prove(&case).await;
+    let ask: Ask = |life, id| life.extend_volume(VolumeId(id.0)).boxed_local();
+    prove(&case(&extend::DEFINITION, made, ask, ["available", "larger", "error_extending"])).await;
 }
 
 #[actix_rt::test]
 async fn create_snapshot_is_proven() {
-    let case = Case {
-        definition: &snapshot::CREATE,
-        before: made,
-        ask: |life, id| life.snapshot_volume(VolumeId(id.0), false).boxed_local(),
-        from: "available",
-        to: "snapshot",
-        failed: "snapshot in error",
-        failed_after: &[],
-        half_asked: &[],
-        shared: false,
-    };
-    prove(&case).await;
+    let ask: Ask = |life, id| life.snapshot_volume(VolumeId(id.0), false).boxed_local();
+    prove(&case(&snapshot::CREATE, made, ask, ["available", "snapshot", "snapshot in error"])).await;
 }
 
 #[actix_rt::test]
 async fn delete_snapshot_is_proven() {
-    let case = Case {
-        definition: &snapshot::DELETE,
-        before: with_snapshot,
-        ask: |life, id| life.remove_snapshot(VolumeId(id.0)).boxed_local(),
-        from: "snapshot",
-        to: "available",
-        failed: "available",
-        failed_after: &[],
-        half_asked: &[],
-        shared: false,
-    };
-    prove(&case).await;
+    let ask: Ask = |life, id| life.remove_snapshot(VolumeId(id.0)).boxed_local();
+    prove(&case(&snapshot::DELETE, with_snapshot, ask, ["snapshot", "available", "available"])).await;
 }
 
 #[actix_rt::test]
 async fn upload_volume_is_proven() {
-    let case = Case {
-        definition: &upload::DEFINITION,
-        before: made,
-        ask: |life, id| life.upload_volume(VolumeId(id.0)).boxed_local(),
-        from: "available",
-        to: "available",
-        failed: "available",
-        failed_after: &[],
-        half_asked: &[],
-        shared: false,
-    };
-    prove(&case).await;
+    let ask: Ask = |life, id| life.upload_volume(VolumeId(id.0)).boxed_local();
+    prove(&case(&upload::DEFINITION, made, ask, ["available", "available", "available"])).await;
+}
+
+#[actix_rt::test]
+async fn reimage_volume_is_proven() {
+    let ask: Ask = |life, id| life.reimage_volume(VolumeId(id.0)).boxed_local();
+    prove(&case(&reimage::DEFINITION, made, ask, ["available", "available", "error"])).await;
 }
 
 /// A volume is deleted although its host is down; when the host is back, what it still has is removed.

@@ -27,6 +27,8 @@ pub struct ComputeConfig {
     pub max_local_block_devices: i32,
     /// `[compute] max_disk_devices_to_attach`; `None`: no bound.
     pub max_disk_devices: Option<usize>,
+    /// `[cinder] cross_az_attach`
+    pub cross_az_attach: bool,
     /// The host name under which the control plane's own services are listed.
     pub host: String,
 }
@@ -63,6 +65,7 @@ impl Default for ComputeConfig {
             console_token_ttl: 600,
             max_local_block_devices: 3,
             max_disk_devices: None,
+            cross_az_attach: true,
             host: "chronova".to_owned(),
         }
     }

@@ -131,6 +131,11 @@ pub(super) fn no_volume(id: impl Display) -> Fault {
     Fault::not_found(format!("Volume {id} could not be found."))
 }
 
+/// Nova's `MismatchVolumeAZException`.
+pub(super) fn other_zone(reason: &str) -> String {
+    format!("The availability zone between the server and its attached volumes do not match: {reason}.")
+}
+
 pub(super) fn multiattach() -> Fault {
     Fault::bad_request("Multiattach volumes are only supported starting with compute API version 2.60.")
 }

@@ -6,11 +6,12 @@
 //! what it drops.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher as _;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use chronova_events::ids::InstanceId;
 use chronova_projections::servers::ServerRow;
+use foldhash::fast::RandomState;
 
 use super::views::server::{Beside, Sees, ServerView};
 use crate::fields::FieldTable;
@@ -41,9 +42,9 @@ struct Entry {
 
 #[derive(Debug, Default)]
 struct Shard {
-    new: HashMap<Key, Entry>,
+    new: HashMap<Key, Entry, RandomState>,
     /// Those before; when the new ones take half of the room, these go.
-    old: HashMap<Key, Entry>,
+    old: HashMap<Key, Entry, RandomState>,
     taken: usize,
 }
 
@@ -63,7 +64,7 @@ impl Default for Rendered {
     fn default() -> Self {
         Self {
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
-            hasher: RandomState::new(),
+            hasher: RandomState::default(),
             sees: RwLock::default(),
         }
     }
@@ -140,6 +141,7 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
+    use chronova_actors::guest_name::NameTemplate;
     use chronova_events::envelope::Timestamp;
     use chronova_events::fold::Fold as _;
     use chronova_events::instance::{Instance, InstanceEvent, samples};
@@ -160,6 +162,7 @@ mod tests {
             fault_details: false,
             groups: false,
             brief: false,
+            names: NameTemplate::default(),
         })
     }
 
@@ -171,7 +174,7 @@ mod tests {
     }
 
     fn view(row: &Arc<ServerRow>, sees: &Arc<Sees>) -> Option<ServerView> {
-        ServerView::new(Arc::clone(row), None, sees, |_| "instance-1".to_owned())
+        ServerView::new(Arc::clone(row), None, sees)
     }
 
     #[test]
@@ -193,7 +196,7 @@ mod tests {
         };
         check(&view(&row, &own).ok_or("no view")?);
         check(&view(&row, &all).ok_or("no view")?);
-        check(&ServerView { zone: Some("elsewhere".to_owned()), ..view(&row, &own).ok_or("no view")? });
+        check(&ServerView { zone: Some("elsewhere".into()), ..view(&row, &own).ok_or("no view")? });
         check(&ServerView { host_status: "DOWN", ..view(&row, &own).ok_or("no view")? });
         // As a read model changes it: nobody else holds the row, so it is changed where it is.
         if let Instance::Alive(alive) = &mut Arc::make_mut(&mut row).instance {

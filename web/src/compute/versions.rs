@@ -177,6 +177,21 @@ pub(super) const fn extra_specs_are_validated(version: Microversion) -> bool {
     version.at_least(v(2, 86))
 }
 
+/// Volumes come to shelved servers, and leave them.
+pub(super) const fn shelved_servers_take_volumes(version: Microversion) -> bool {
+    version.at_least(v(2, 20))
+}
+
+/// A rebuild writes the image to a root disk that is a volume.
+pub(super) const fn rebuild_writes_volumes(version: Microversion) -> bool {
+    version.at_least(v(2, 93))
+}
+
+/// Servers whose root disk is a volume can be rescued.
+pub(super) const fn rescues_servers_on_volumes(version: Microversion) -> bool {
+    version.at_least(v(2, 87))
+}
+
 /// A cold migration can name its destination.
 pub(super) const fn migrate_names_a_host(version: Microversion) -> bool {
     version.at_least(v(2, 56))

@@ -1,9 +1,7 @@
 //! The sockets: who may connect from where, how many at once, and the orderly end.
 
-use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,12 +16,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls;
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::access::Users;
 use super::service::{self, Log};
+use crate::tls::{TlsError, TlsFiles};
 
 /// Calls that one connection may have under way; subscriptions have a bound of their own.
 const MAX_CALLS: u32 = 64;
@@ -45,13 +41,6 @@ pub struct Options {
     pub max_append_bytes: usize,
 }
 
-/// A certificate (with those that sign it) and its private key, in PEM.
-#[derive(Debug, Clone)]
-pub struct TlsFiles {
-    pub certificate: PathBuf,
-    pub key: PathBuf,
-}
-
 #[derive(Debug, Error)]
 pub enum StartError {
     #[error("{0} can be reached from elsewhere, and without TLS credentials would travel in the clear")]
@@ -62,8 +51,8 @@ pub enum StartError {
         #[source]
         source: io::Error,
     },
-    #[error("cannot use the certificate {certificate} with the key {key}: {reason}")]
-    Tls { certificate: PathBuf, key: PathBuf, reason: String },
+    #[error(transparent)]
+    Tls(#[from] TlsError),
 }
 
 /// A served log. It ends when told to; dropped, it ends at once.
@@ -115,19 +104,8 @@ pub async fn serve(store: Arc<dyn EventStore>, clock: Arc<dyn Clock>, options: O
     Ok(Server { addresses, ends, listeners })
 }
 
-fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, StartError> {
-    let failed =
-        |reason: String| StartError::Tls { certificate: files.certificate.clone(), key: files.key.clone(), reason };
-    let read = |path: &PathBuf| fs::read(path).map_err(|error| failed(format!("{}: {error}", path.display())));
-    let certificates = CertificateDer::pem_slice_iter(&read(&files.certificate)?)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| failed(error.to_string()))?;
-    let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?).map_err(|error| failed(error.to_string()))?;
-    // The provider is named, because another part of the program may have brought another one along.
-    let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(certificates, key))
-        .map_err(|error| failed(error.to_string()))?;
+fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
+    let mut config = files.server_config()?;
     config.alpn_protocols = vec![b"h2".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }

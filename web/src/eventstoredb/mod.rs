@@ -29,4 +29,4 @@ mod tests;
 mod wire;
 
 pub use access::{Right, UserError, Users};
-pub use listener::{Options, Server, StartError, TlsFiles, serve};
+pub use listener::{Options, Server, StartError, serve};

@@ -119,8 +119,8 @@ fn sort(rows: &mut [Value], query: &Query) -> Result<(), Fault> {
     if let Some(wrong) = directions.iter().find(|direction| !matches!(**direction, "asc" | "desc")) {
         return Err(Fault::bad_request(format!("'{wrong}' is not a valid sort direction: use 'asc' or 'desc'")));
     }
-    if let (Some(row), Some(wrong)) = (rows.first(), keys.iter().find(|key| rows[0].get(**key).is_none()))
-        && row.is_object()
+    if let Some(row) = rows.first().filter(|row| row.is_object())
+        && let Some(wrong) = keys.iter().find(|key| row.get(**key).is_none())
     {
         return Err(Fault::bad_request(format!("'{wrong}' is an invalid attribute for sort keys")));
     }

@@ -56,6 +56,8 @@ pub enum CheckError {
     Misplaced { found: String, text: String },
     #[error("a parenthesis in {0:?} is not closed")]
     Unclosed(String),
+    #[error("it is nested deeper than {DEEPEST} levels")]
+    TooDeep,
     #[error("%(...) in {0:?} is not closed by )s")]
     Template(String),
 }
@@ -97,7 +99,7 @@ pub fn parse(text: &str) -> Result<Check, CheckError> {
     if tokens.is_empty() {
         return Ok(Check::Always);
     }
-    let mut parser = Parser { text, tokens: &tokens };
+    let mut parser = Parser { text, tokens: &tokens, depth: 0 };
     let check = parser.or()?;
     match parser.tokens.first() {
         None => Ok(check),
@@ -121,9 +123,13 @@ fn join(mut checks: Vec<Check>, of: fn(Vec<Check>) -> Check) -> Check {
     if checks.len() == 1 { checks.swap_remove(0) } else { of(checks) }
 }
 
+/// How deep a check may be nested: each level is a place on the stack, here and where the check is held.
+const DEEPEST: usize = 100;
+
 struct Parser<'a> {
     text: &'a str,
     tokens: &'a [Token<'a>],
+    depth: usize,
 }
 
 impl Parser<'_> {
@@ -148,10 +154,20 @@ impl Parser<'_> {
             return Err(CheckError::Incomplete(self.text.to_owned()));
         };
         self.tokens = rest;
+        if self.depth >= DEEPEST && matches!(token, Token::Not | Token::Open) {
+            return Err(CheckError::TooDeep);
+        }
         match token {
-            Token::Not => Ok(Check::Not(Box::new(self.unary()?))),
+            Token::Not => {
+                self.depth += 1;
+                let check = self.unary()?;
+                self.depth -= 1;
+                Ok(Check::Not(Box::new(check)))
+            }
             Token::Open => {
+                self.depth += 1;
                 let check = self.or()?;
+                self.depth -= 1;
                 if self.take(&Token::Close) { Ok(check) } else { Err(CheckError::Unclosed(self.text.to_owned())) }
             }
             Token::Check(text) => one(text),
@@ -309,6 +325,16 @@ mod tests {
     fn holds(text: &str, roles: &[&str]) -> bool {
         let target = Target::default().with("project_id", "p1").with("user_id", "u2").with("kind", "open");
         parse(text).unwrap().holds(&caller(roles), &target, &|name| name == "yes")
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_is_refused() {
+        for (open, close) in [("(", ")"), ("not ", "")] {
+            let nested = |times: usize| format!("{}role:a{}", open.repeat(times), close.repeat(times));
+            assert!(parse(&nested(DEEPEST)).is_ok());
+            assert_eq!(parse(&nested(DEEPEST + 1)), Err(CheckError::TooDeep));
+            assert_eq!(parse(&nested(100_000)), Err(CheckError::TooDeep));
+        }
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub enum PolicyError {
     Missing { rule: String, missing: String },
     #[error("policy rule {0:?} refers to itself")]
     Circular(String),
+    #[error("policy rule {0:?} refers to a rule that refers to another, and so on for more than {LONGEST_CHAIN} rules")]
+    TooLong(String),
 }
 
 /// A refusal.
@@ -43,6 +45,9 @@ impl Denied {
         Fault::denied(service, self.rule)
     }
 }
+
+/// Rules that may refer to one another in a row: each is a place on the stack when the first is asked.
+const LONGEST_CHAIN: usize = 100;
 
 #[derive(Debug, Clone)]
 struct Entry {
@@ -82,9 +87,9 @@ impl RuleSet {
     /// Circles are refused everywhere. A missing rule is refused in what the operator can mend: the file may hold
     /// building blocks of another service, whose own set judges them.
     fn check_references(&self, overrides: &Overrides) -> Result<(), PolicyError> {
-        let mut finished: BTreeMap<&str, bool> = BTreeMap::new();
+        let mut finished = BTreeMap::new();
         for name in self.rules.keys() {
-            self.visit(name, &mut finished)?;
+            self.visit(name, &mut finished, 0)?;
         }
         for (name, check) in &overrides.rules {
             let missing = check.references().into_iter().find(|wanted| !self.rules.contains_key(*wanted));
@@ -97,20 +102,31 @@ impl RuleSet {
         Ok(())
     }
 
-    fn visit<'a>(&'a self, name: &'a str, finished: &mut BTreeMap<&'a str, bool>) -> Result<(), PolicyError> {
+    /// How many rules stand in a row below this one. `finished` has no number for a rule that is being visited.
+    fn visit<'a>(
+        &'a self,
+        name: &'a str,
+        finished: &mut BTreeMap<&'a str, Option<usize>>,
+        depth: usize,
+    ) -> Result<usize, PolicyError> {
         match finished.get(name) {
-            Some(true) => return Ok(()),
-            Some(false) => return Err(PolicyError::Circular(name.to_owned())),
+            Some(Some(height)) => return Ok(*height),
+            Some(None) => return Err(PolicyError::Circular(name.to_owned())),
+            None if depth > LONGEST_CHAIN => return Err(PolicyError::TooLong(name.to_owned())),
             None => {}
         }
-        finished.insert(name, false);
+        finished.insert(name, None);
+        let mut height = 0;
         if let Some(entry) = self.rules.get(name) {
             for wanted in entry.check.references() {
-                self.visit(wanted, finished)?;
+                height = height.max(self.visit(wanted, finished, depth + 1)? + 1);
             }
         }
-        finished.insert(name, true);
-        Ok(())
+        if height > LONGEST_CHAIN {
+            return Err(PolicyError::TooLong(name.to_owned()));
+        }
+        finished.insert(name, Some(height));
+        Ok(height)
     }
 
     /// Whether `rule` lets `caller` do it to `target`.
@@ -298,6 +314,12 @@ mod tests {
     #[test]
     fn mistakes_stop_the_start() {
         assert!(matches!(enforcer("a: 'rule:b'\nb: 'rule:a'", true), Err(PolicyError::Circular(_))));
+        for step in [1, -1] {
+            let line = |n: i32| format!("r{}: 'rule:r{}'\n", 50_000 + n * step, 50_000 + (n + 1) * step);
+            let chain = |length| (0..length).map(line).collect::<String>();
+            assert!(matches!(enforcer(&chain(5_000), true), Err(PolicyError::TooLong(_))));
+            assert!(enforcer(&chain(90), true).is_ok());
+        }
         assert!(matches!(
             enforcer("'os_compute_api:servers:create': 'rule:nowhere'", true),
             Err(PolicyError::Missing { .. })

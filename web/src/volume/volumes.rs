@@ -153,6 +153,15 @@ fn wanted(ctx: &Ctx, body: &Value) -> Result<NewVolume, Fault> {
     })
 }
 
+/// Without what extensions add to a volume that is looked at: Cinder's answers to changes lack it.
+fn plain(ctx: &Ctx, volume: Arc<VolumeRecord>) -> Result<Value, Fault> {
+    let mut shown = SHOWN.render(&view(ctx, volume)?, ctx.version);
+    if let Some(fields) = shown.as_object_mut() {
+        fields.retain(|key, _| !key.starts_with("os-vol-") && key != "volume_image_metadata");
+    }
+    Ok(shown)
+}
+
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let permit = ctx.permit()?;
     let wanted = wanted(&ctx, &ctx.body["volume"])?;
@@ -171,7 +180,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let mut made = VolumeRecord::clone(&*visible(&ctx, id)?);
     made.status = VolumeStatus::Creating;
     let made = Arc::new(made);
-    Ok(Reply::json(202, json!({"volume": SHOWN.render(&view(&ctx, made)?, ctx.version)})))
+    Ok(Reply::json(202, json!({"volume": plain(&ctx, made)?})))
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
@@ -184,7 +193,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     };
     command(&ctx, &permit, volume.created.volume, VolumeCommand::Describe(description)).await?;
     let now = visible(&ctx, volume.created.volume)?;
-    Ok(Reply::ok(json!({"volume": SHOWN.render(&view(&ctx, now)?, ctx.version)})))
+    Ok(Reply::ok(json!({"volume": plain(&ctx, now)?})))
 }
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {

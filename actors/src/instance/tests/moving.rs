@@ -13,7 +13,7 @@ fn moving(command: Move) -> Command {
 }
 
 fn larger() -> FlavorSnapshot {
-    let flavor = request().flavor;
+    let flavor = FlavorSnapshot::clone(&request().flavor);
     FlavorSnapshot { id: "9".into(), vcpus: flavor.vcpus + 1, ..flavor }
 }
 
@@ -71,7 +71,10 @@ fn each_stage_shows_and_the_flavor_is_the_new_one_when_it_is_there() {
     let given = moved();
     assert_eq!(shown(&given), ("VERIFY_RESIZE", "resized", None));
     let server = given.0.alive().unwrap();
-    assert_eq!((server.request.flavor.clone(), server.placement.as_ref().unwrap().host), (larger(), ELSEWHERE));
+    assert_eq!(
+        (FlavorSnapshot::clone(&server.request.flavor), server.placement.as_ref().unwrap().host),
+        (larger(), ELSEWHERE)
+    );
     assert!(server.concerns(HOST), "the source is kept");
 }
 

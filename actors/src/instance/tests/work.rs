@@ -23,7 +23,7 @@ fn rebuild_request() -> RebuildRequested {
 
 fn asks(asker: Asker) -> Vec<(&'static str, Command)> {
     let (process, image) = (WORK, IMAGE);
-    let rescue = request().image.unwrap();
+    let rescue = request().image.as_deref().cloned().unwrap();
     let backup = Some(Rotation { kind: "daily".into(), keep: 1 });
     let unshelve = UnshelveRequested { process, availability_zone: None, host: None };
     vec![
@@ -32,7 +32,7 @@ fn asks(asker: Asker) -> Vec<(&'static str, Command)> {
         ("rebuild", command(WorkCommand::Rebuild { request: Box::new(rebuild_request()), asker })),
         ("rescue", command(WorkCommand::Rescue { process, image: rescue, asker })),
         ("unrescue", command(WorkCommand::Unrescue { process, asker })),
-        ("shelve", command(WorkCommand::Shelve { process, image, asker })),
+        ("shelve", command(WorkCommand::Shelve { process, image: Some(image), asker })),
         ("shelveOffload", command(WorkCommand::Offload { process, asker })),
         ("unshelve", command(WorkCommand::Unshelve { request: unshelve, asker })),
         ("changePassword", command(WorkCommand::ChangePassword { process, asker })),
@@ -165,10 +165,10 @@ fn a_shelved_server_leaves_its_host_and_finds_another() {
     let unplaced = Command::RecordUnplaced { process: WORK, host: HOST, reason: String::new() };
     let back = given.clone().and(unplaced).and(ended(End::UnshelveFailed(fault())));
     assert_eq!(shown(&back), ("shelved_offloaded", None));
-    let image = request().image;
+    let image = request().image.as_deref().cloned();
     let given = given.and(ended(End::Unshelved { root: image.clone() }));
     let server = given.0.alive().unwrap();
-    assert_eq!((server.root.clone(), server.shelved), (image, None));
+    assert_eq!((server.root.as_deref().cloned(), server.shelved), (image, None));
     assert_eq!(shown(&given), ("active", None));
 }
 

@@ -7,12 +7,14 @@
 //! | [`extend`] | makes it larger |
 //! | [`snapshot`] | makes and removes snapshots |
 //! | [`upload`] | makes an image of its content |
+//! | [`reimage`] | makes an image's content its own |
 //!
 //! A volume's bytes are on one host, or on storage that all hosts share; then any host that answers does the work.
 
 pub mod create;
 pub mod delete;
 pub mod extend;
+pub mod reimage;
 pub mod snapshot;
 pub mod upload;
 
@@ -39,6 +41,7 @@ pub fn definition(work: VolumeWork) -> &'static Definition {
         VolumeWork::CreateSnapshot { .. } => &snapshot::CREATE,
         VolumeWork::DeleteSnapshot { .. } => &snapshot::DELETE,
         VolumeWork::Upload { .. } => &upload::DEFINITION,
+        VolumeWork::Reimage { .. } => &reimage::DEFINITION,
     }
 }
 

@@ -209,7 +209,7 @@ fn image(properties: &[(&str, &str)]) -> ImageSnapshot {
 }
 
 fn imaged(properties: &[(&str, &str)]) -> Request {
-    Request { image: Some(image(properties)), ..small() }
+    Request { image: Some(image(properties).into()), ..small() }
 }
 
 fn hinted(name: &str, values: &[&str]) -> Request {

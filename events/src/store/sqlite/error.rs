@@ -1,5 +1,10 @@
 //! What SQLite's failures mean to those who keep a log in it.
 
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
 use rusqlite::{Error, ErrorCode, ffi};
 
 use crate::store::StoreError;
@@ -28,6 +33,20 @@ pub(super) fn explain(error: &Error, position: u64) -> StoreError {
         | Error::Utf8Error(..) => corrupt(error.to_string()),
         _ => StoreError::Io(error.to_string()),
     }
+}
+
+/// Whether a write to the file at `path` failed because a quota is used up. To SQLite only a full disk is one, and it does
+/// not tell the system's reason for any other failure, so that the system is asked once more, with another file beside it.
+pub(super) fn is_quota(error: &Error, path: &Path) -> bool {
+    let Error::SqliteFailure(failure, _) = error else { return false };
+    if failure.extended_code != ffi::SQLITE_IOERR_WRITE {
+        return false;
+    }
+    let path = super::schema::beside(path, "room");
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+    let written = file.and_then(|mut file| file.write_all(&[0; 8_192]));
+    let _ = std::fs::remove_file(&path);
+    written.is_err_and(|error| matches!(error.kind(), ErrorKind::QuotaExceeded | ErrorKind::StorageFull))
 }
 
 /// Whether the state of the file is unknown after this failure, so that nothing may be written any more until it has been

@@ -1,11 +1,12 @@
 //! One process per log.
 //!
 //! The lock is on a file of its own: closing any handle of the data file would drop SQLite's own locks on it. The kernel
-//! gives the lock up when the process ends, however it ends; the file stays and tells who had it last.
+//! gives the lock up when the process ends, however it ends; the file stays and tells who had it last. Who has it now is
+//! asked of the kernel first, because the one that has just taken it may not have written yet.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use crate::store::StoreError;
@@ -34,12 +35,53 @@ impl Lock {
                 let mut text = String::new();
                 // Only for the message.
                 let _ = file.read_to_string(&mut text);
-                return Err(StoreError::Locked { path: data.display().to_string(), pid: text.trim().parse().ok() });
+                let pid = holder(&file).or_else(|| text.trim().parse().ok());
+                return Err(StoreError::Locked { path: data.display().to_string(), pid });
             }
             Err(TryLockError::Error(e)) => return Err(failed(e)),
         }
         // Only for the message that the next one gets; a full disk must not keep the log closed.
         let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
         Ok(Self { _file: file })
+    }
+}
+
+/// Whom the kernel knows as the holder (proc_locks(5)). `None` where it does not tell: another container's process.
+fn holder(file: &File) -> Option<u32> {
+    let metadata = file.metadata().ok()?;
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let device = metadata.dev();
+    // As makedev(3) puts them together.
+    let (major, minor) =
+        ((device >> 8 & 0xfff) | (device >> 32 & !0xfff), (device & 0xff) | (device >> 12 & 0xffff_ff00));
+    named(&locks, &format!("{major:02x}:{minor:02x}:{}", metadata.ino()))
+}
+
+/// `1: FLOCK  ADVISORY  WRITE 4242 fe:01:131090 0 EOF`
+fn named(locks: &str, inode: &str) -> Option<u32> {
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            [_, "FLOCK", "ADVISORY", "WRITE", pid, place, ..] if place == inode => {
+                pid.parse().ok().filter(|pid| *pid > 0)
+            }
+            _ => None,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_names_the_holder() {
+        let locks = "1: POSIX  ADVISORY  READ 7 fe:01:13 128 128\n\
+                     2: FLOCK  ADVISORY  WRITE 4242 fe:01:13 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 9 fe:01:13 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE 0 fe:01:14 0 EOF\n";
+        assert_eq!(named(locks, "fe:01:13"), Some(4242));
+        assert_eq!(named(locks, "fe:01:14"), None, "a process of another container");
+        assert_eq!(named(locks, "fe:01:15"), None);
     }
 }

@@ -316,7 +316,10 @@ impl Writer {
     /// After an error: `Ok` if the transaction is in the log all the same, otherwise nothing of it is.
     fn give_up(&mut self, error: &rusqlite::Error, open: &Open) -> Result<(), StoreError> {
         let position = self.head.position.0 + 1;
-        let failure = error::explain(error, position);
+        let failure = match error::explain(error, position) {
+            StoreError::Io(_) if error::is_quota(error, &self.path) => StoreError::Full,
+            failure => failure,
+        };
         tracing::error!(%error, position, "the log cannot be written");
         if !self.connection.is_autocommit() && self.connection.execute_batch("ROLLBACK").is_err() {
             self.failed = Some(failure.clone());

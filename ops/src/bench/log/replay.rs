@@ -12,7 +12,7 @@ use chronova_events::instance::{Instance, InstanceEvent};
 use chronova_events::registry::NounEvent;
 use chronova_events::store::sqlite::{SqliteOptions, SqliteStore, probe};
 use chronova_events::store::{EventStore, Expected};
-use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints};
+use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints, KeeperOptions};
 use chronova_projections::lifelike::Lifelike;
 use chronova_projections::progress::Progress;
 use chronova_projections::replay::{Until, replay};
@@ -20,7 +20,7 @@ use chronova_projections::views::Views;
 
 use super::super::meter::{Meter, Run};
 use super::super::report::{Aim, Line, Report};
-use super::super::stats::median;
+use super::super::stats::{Latencies, median};
 use super::super::{Common, in_system};
 
 /// Servers alive at the same time, and how often each is stopped and started.
@@ -32,6 +32,8 @@ const BATCH: usize = 4_096;
 const TOGETHER: usize = 2_048;
 /// What reading is put beside.
 const RAW: &str = "plain SQLite, the same rows read";
+/// Rows that SQLite alone reads: a rate, for which more of the same say nothing more.
+const ROWS: u64 = 2_000_000;
 /// Events that are kept decoded for the folds.
 const SAMPLE: usize = 200_000;
 
@@ -67,7 +69,7 @@ impl Log<'_> {
     fn decoded(&self, common: &Common, report: &mut Report) -> Result<()> {
         let folds = common.repeat("fold", || in_system(fold(self.path)))?;
         let views = common.repeat("fold into all read models", || in_system(project(self.path)))?;
-        let raw = common.repeat("plain SQLite", || plain(self.path, SAMPLE as u64))?;
+        let raw = common.repeat("plain SQLite", || plain(self.path, self.events.min(SAMPLE as u64)))?;
         let raw = Line::new("replay.sqlite", raw);
         let limit = raw.per_second().unwrap_or(0.0);
         let line = |name: &str, runs| Line::new(name, runs).raw(RAW, limit);
@@ -80,41 +82,77 @@ impl Log<'_> {
     fn read_back(&self, common: &Common, report: &mut Report) -> Result<()> {
         let (events, path) = (self.events, self.path);
         let name = |what: &str| format!("{what}.{events}");
-        let checkpoints = Checkpoints::new(&self.checkpoints, CheckpointOptions::default());
+        let kept = Kept::new(&self.checkpoints, events);
         #[allow(clippy::cast_precision_loss)] // sizes stay far below 2^53
         let bytes = path.metadata()?.len() as f64 / events as f64;
 
-        let raw = common.repeat(&name("plain SQLite"), || plain(path, events))?;
+        let raw = common.repeat(&name("plain SQLite"), || plain(path, events.min(ROWS)))?;
         let raw = Line::new(name("rebuild") + ".sqlite", raw);
-        let rebuilds = common.repeat(&name("rebuild"), || in_system(rebuild(path, &checkpoints)))?;
+        let rebuilds = common.repeat(&name("rebuild"), || in_system(rebuild(path, &kept)))?;
         let seconds = median(rebuilds.iter().map(|run| run.elapsed.as_secs_f64()).collect()).unwrap_or(0.0);
         let limit = raw.per_second().unwrap_or(0.0);
         let line = Line::new(name("rebuild"), rebuilds).raw(RAW, limit).aim(Aim::PerSecond(300_000.0));
         report.lines.push(line.figure("bytes per event", bytes).figure("seconds", seconds));
         report.lines.push(raw);
 
-        let restarts = common.repeat(&name("restart"), || in_system(restart(path, &checkpoints, events)))?;
-        let disk =
-            Line::new(name("restart") + ".disk", common.repeat("the bytes of a checkpoint", || read(&checkpoints))?);
+        let (_, newest) = &kept.head;
+        let restarts = common.repeat(&name("restart"), || in_system(restart(path, newest, events)))?;
+        let disk = Line::new(name("restart") + ".disk", common.repeat("the bytes of a checkpoint", || read(newest))?);
         let line = Line::new(name("restart"), restarts).aim(Aim::P50Within(Duration::from_secs(2)));
-        let size = checkpoints.list().0.last().map_or(0, |found| found.bytes);
+        let size = newest.list().0.last().map_or(0, |found| found.bytes);
         #[allow(clippy::cast_precision_loss)] // sizes stay far below 2^53
         let line = line.figure("MiB of the checkpoint", (size >> 20) as f64);
         report.lines.push(line.raw("the bytes of the checkpoint, read", disk.per_second().unwrap_or(0.0)));
         report.lines.push(disk);
 
+        let (at, behind) = &kept.behind;
+        let restarts = common.repeat(&(name("restart") + ".killed"), || in_system(restart(path, behind, events)))?;
+        let line = Line::new(name("restart") + ".killed", restarts).aim(Aim::P50Within(Duration::from_secs(2)));
+        #[allow(clippy::cast_precision_loss)] // sizes stay far below 2^53
+        let line = line.figure("events since the checkpoint", (events - at.0) as f64);
+        report.lines.push(line);
+
         let mut loads = Vec::new();
-        let past = Position(events / 2);
-        in_system(keep(path, &checkpoints, past))?;
+        let (past, history) = &kept.past;
         let asked = common.repeat(&name("as-of"), || {
-            let (load, run) = in_system(as_of(path, &checkpoints, past, events))?;
+            let (load, run) = in_system(as_of(path, history, *past, events))?;
             loads.push(load.as_secs_f64());
             Ok(run)
         })?;
         let line = Line::new(name("as-of"), asked).aim(Aim::P50Within(Duration::from_secs(1)));
         report.lines.push(line.figure("seconds before, to load the checkpoint", median(loads).unwrap_or(0.0)));
-        checkpoints.discard_all()?;
+        for (_, checkpoints) in kept.all() {
+            checkpoints.discard_all()?;
+        }
         Ok(())
+    }
+}
+
+/// A checkpoint, by itself in a folder, and its position.
+type Place = (Position, Arc<Checkpoints>);
+
+/// The checkpoints that a server has which has written such a log.
+struct Kept {
+    /// Of the past, of the history that is kept.
+    past: Place,
+    /// As old as the newest one can be, when the server is killed.
+    behind: Place,
+    /// As a graceful end leaves it.
+    head: Place,
+}
+
+impl Kept {
+    fn new(folder: &Path, events: u64) -> Self {
+        let place = |name: &str, at| {
+            let checkpoints = Checkpoints::new(&folder.join(name), CheckpointOptions::default());
+            (Position(at), checkpoints)
+        };
+        let behind = KeeperOptions::default().events.min(events / 4);
+        Self { past: place("past", events / 2), behind: place("behind", events - behind), head: place("head", events) }
+    }
+
+    fn all(&self) -> [&Place; 3] {
+        [&self.past, &self.behind, &self.head]
     }
 }
 
@@ -163,16 +201,6 @@ fn read(checkpoints: &Arc<Checkpoints>) -> Result<Run> {
     let (meter, began) = (Meter::start(), Instant::now());
     std::hint::black_box(std::fs::read(newest.path)?);
     Ok(Run { operations: 1, ..meter.stop(vec![began.elapsed()]) })
-}
-
-/// A checkpoint of the past, of the history that a server keeps.
-async fn keep(path: &Path, checkpoints: &Arc<Checkpoints>, past: Position) -> Result<()> {
-    let store = SqliteStore::open(path, &SqliteOptions::default())?;
-    let views = Arc::new(Views::new());
-    replay(&*store, &views, Until::Position(past), &Progress::new("replay", 0)).await?;
-    checkpoints.save(&views).context("the checkpoint cannot be written")?;
-    store.close().await;
-    Ok(())
 }
 
 /// All servers as they were at a moment as far from the nearest checkpoint as the history lets it be. How long the checkpoint
@@ -241,18 +269,30 @@ async fn project(path: &Path) -> Result<Run> {
     Ok(run)
 }
 
-/// All read models from the file, as after a change of their version; keeps them in a checkpoint, which is not counted.
-async fn rebuild(path: &Path, checkpoints: &Arc<Checkpoints>) -> Result<Run> {
+/// All read models from the file, as after a change of their version. The first time it stops where checkpoints are kept, and
+/// keeps them, which is not counted.
+async fn rebuild(path: &Path, kept: &Kept) -> Result<Run> {
     let store = SqliteStore::open(path, &SqliteOptions::default())?;
     let views = Arc::new(Views::new());
-    let (meter, began) = (Meter::start(), Instant::now());
-    let position = replay(&*store, &views, Until::Head, &Progress::new("replay", 0)).await?;
-    let run = as_one(meter, position.0, began);
-    if checkpoints.list().0.is_empty() {
-        checkpoints.save(&views).context("the checkpoint cannot be written")?;
+    let progress = Progress::new("replay", 0);
+    let (mut whole, mut took) = (Run::default(), Duration::ZERO);
+    let stops: Vec<&Place> = if kept.head.1.list().0.is_empty() { kept.all().into() } else { vec![&kept.head] };
+    for (position, checkpoints) in stops {
+        let (meter, began) = (Meter::start(), Instant::now());
+        replay(&*store, &views, Until::Position(*position), &progress).await?;
+        took += began.elapsed();
+        let part = meter.stop(Vec::new());
+        whole.elapsed += part.elapsed;
+        whole.cpu += part.cpu;
+        whole.resident_kib = part.resident_kib;
+        whole.peak_kib = whole.peak_kib.max(part.peak_kib);
+        if checkpoints.list().0.is_empty() {
+            checkpoints.save(&views).context("the checkpoint cannot be written")?;
+        }
     }
+    anyhow::ensure!(views.position() == kept.head.0, "the read models are at {}", views.position());
     store.close().await;
-    Ok(run)
+    Ok(Run { operations: kept.head.0.0, latencies: Latencies::of(vec![took]), ..whole })
 }
 
 /// What a start does before it can answer: opens the log, reads the checkpoint, folds what came after it.

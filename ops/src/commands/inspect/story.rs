@@ -258,7 +258,7 @@ fn facts(subject: &Subject, events: &[Arc<Recorded>], now: Timestamp) -> Result<
             ];
             facts.extend(server.launched_at.map(|at| pair("launched", at.to_string())));
             facts.extend(server.terminated_at.map(|at| pair("deleted", at.to_string())));
-            facts.extend(server.fault.as_ref().map(|(fault, at)| {
+            facts.extend(server.fault.as_deref().map(|(fault, at)| {
                 pair("fault", format!("{} {} at {at}: {}", fault.code, fault.message, fault.details))
             }));
             facts

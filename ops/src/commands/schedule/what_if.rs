@@ -73,8 +73,8 @@ fn request(args: &Args, rules: &Rules, views: &Views) -> Result<Request, Command
     Ok(Request {
         server: None,
         project: ProjectId::new(args.project.as_deref().unwrap_or("what-if")),
-        flavor,
-        image,
+        flavor: flavor.into(),
+        image: image.map(Into::into),
         hints,
         zone: zone.filter(|zone| !zone.is_empty()).map(str::to_owned),
         forced_host: forced_host.map(str::to_owned),

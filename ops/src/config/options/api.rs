@@ -208,3 +208,35 @@ section! {
         }
     }
 }
+
+section! {
+    /// Nova's `[wsgi]`: the sockets of the APIs.
+    Wsgi = "wsgi" from Nova {
+        ssl_cert_file: Option<PathBuf> {
+            deprecated: &[("DEFAULT", "ssl_cert_file")],
+            help: "File with the certificate of the API listeners (PEM), followed by those that sign it. Unset: no TLS. Read \
+                   at the start; a new one needs a restart. See [DEFAULT] enabled_ssl_apis.",
+        }
+        ssl_key_file: Option<PathBuf> {
+            deprecated: &[("DEFAULT", "ssl_key_file")],
+            help: "File with the private key of ssl_cert_file (PEM).",
+        }
+        ssl_ca_file: Option<PathBuf> {
+            deprecated: &[("DEFAULT", "ssl_ca_file")],
+            help: "File with certificates (PEM) one of which must have signed the certificate that each client then has to \
+                   show. Unset: clients show none.",
+        }
+        keep_alive: bool {
+            default: Text("true"),
+            deprecated: &[("DEFAULT", "wsgi_keep_alive")],
+            help: "Let a client send several requests over one connection.",
+        }
+        client_socket_timeout: u32 {
+            default: Text("900"), max: Some(86400.0), unit: "seconds",
+            deprecated: &[("DEFAULT", "client_socket_timeout")],
+            help: "A connection whose client takes nothing of an answer for so long is closed; 0 waits for ever. Between two \
+                   requests a connection is kept for 5 seconds at most. The head of a request has to arrive within 10 \
+                   seconds, a JSON body within 60, and of an upload something every 60 seconds, whatever is set here.",
+        }
+    }
+}

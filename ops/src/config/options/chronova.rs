@@ -43,7 +43,8 @@ section! {
         }
         public_url: Option<String> {
             help: "URL under which clients reach the first listener, where a proxy or a name stands before it. The \
-                   identity catalogue and all links point there. Unset: `http://` and the first listener.",
+                   identity catalogue and all links point there. Unset: `http://` (`https://` with [wsgi] ssl_cert_file) and \
+                   the first listener.",
         }
         public_host: String {
             default: HostAddress,

@@ -31,6 +31,12 @@ section! {
             default: Text("false"), origin: super::super::Origin::Oslo,
             help: "Log to standard error as well when a log file is set.",
         }
+        enabled_ssl_apis: Vec<String> {
+            default: Text("osapi_compute"), choices: &["osapi_compute", "metadata"],
+            help: "Which listeners speak TLS once [wsgi] ssl_cert_file and ssl_key_file are set: `osapi_compute` stands for \
+                   all but those of metadata_listen, `metadata` for those. Nova's default is none; here a certificate \
+                   that is configured is used, except for guests, who ask for their metadata without TLS.",
+        }
         host: String {
             default: HostName,
             help: "Name of this control plane as the compute service list shows it beside its services.",

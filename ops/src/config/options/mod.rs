@@ -84,6 +84,7 @@ configuration! {
     oslo_policy: api::OsloPolicy,
     cors: api::Cors,
     oslo_middleware: api::OsloMiddleware,
+    wsgi: api::Wsgi,
     quota: api::Quota,
     vnc: libvirt::Vnc,
     consoleauth: libvirt::ConsoleAuth,
@@ -99,6 +100,7 @@ configuration! {
     security_compliance: services::SecurityCompliance,
     glance: services::Glance,
     neutron: services::Neutron,
+    cinder: services::Cinder,
     volume: services::Volume,
 }
 

@@ -72,6 +72,17 @@ section! {
 }
 
 section! {
+    /// Volume service: what servers may have of it.
+    Cinder = "cinder" from Nova {
+        cross_az_attach: bool {
+            default: Text("true"),
+            help: "Let a server have volumes of another availability zone than its own. Where it is off, a server that is \
+                   asked for without a zone is made in that of its volumes.",
+        }
+    }
+}
+
+section! {
     /// Volume service: where volumes are kept, and how many a project may have.
     Volume = "volume" from Chronova {
         pool: String {

@@ -56,7 +56,7 @@ pub(crate) static RULES: &[Rule] = &[
         why: "EventStoreDB's protocol is one way to the log: its client is one back end, its server one API",
         advice: false,
         check: |source, report| {
-            let server = ["tonic", "prost", "hyper", "hyper_util", "tokio_rustls"];
+            let server = ["tonic", "prost", "hyper", "hyper_util"];
             confine(source, report, &server, &["web/src/eventstoredb"], "gRPC (only in the server of the log)");
             let places = ["events/src/store/eventstoredb", "events/tests"];
             confine(source, report, &["eventstore"], &places, "eventstore (only in the back end of that name)");

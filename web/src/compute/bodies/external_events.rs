@@ -1,59 +1,31 @@
 //! What other services tell about servers.
 
+use serde_json::json;
+
 use crate::schema::{Schema, array, choice, object, opt, req, string, uuid};
 
+/// In the order in which versions added them.
+const NAMES: [&str; 8] = [
+    "network-changed",
+    "network-vif-plugged",
+    "network-vif-unplugged",
+    "network-vif-deleted",
+    "volume-extended",
+    "power-update",
+    "accelerator-request-bound",
+    "volume-reimaged",
+];
+
+fn names_of(many: usize) -> Schema {
+    string().with("enum", json!(NAMES[..many]))
+}
+
 pub fn create_body() -> Schema {
-    let names = choice(["network-changed", "network-vif-plugged", "network-vif-unplugged", "network-vif-deleted"])
-        .from(
-            2,
-            51,
-            choice([
-                "network-changed",
-                "network-vif-plugged",
-                "network-vif-unplugged",
-                "network-vif-deleted",
-                "volume-extended",
-            ]),
-        )
-        .from(
-            2,
-            76,
-            choice([
-                "network-changed",
-                "network-vif-plugged",
-                "network-vif-unplugged",
-                "network-vif-deleted",
-                "volume-extended",
-                "power-update",
-            ]),
-        )
-        .from(
-            2,
-            82,
-            choice([
-                "network-changed",
-                "network-vif-plugged",
-                "network-vif-unplugged",
-                "network-vif-deleted",
-                "volume-extended",
-                "power-update",
-                "accelerator-request-bound",
-            ]),
-        )
-        .from(
-            2,
-            93,
-            choice([
-                "network-changed",
-                "network-vif-plugged",
-                "network-vif-unplugged",
-                "network-vif-deleted",
-                "volume-extended",
-                "power-update",
-                "accelerator-request-bound",
-                "volume-reimaged",
-            ]),
-        );
+    let names = names_of(4).from(2, 51, names_of(5)).from(2, 76, names_of(6)).from(2, 82, names_of(7)).from(
+        2,
+        93,
+        names_of(NAMES.len()),
+    );
     let event = object([
         req("name", names),
         req("server_uuid", uuid()),

@@ -34,7 +34,7 @@ pub(super) async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     // Nova changes locked servers' names all the same.
     let asker = Asker { overrides_lock: true };
     send(&ctx, &found, InstanceCommand::Change { changes, asker }).await?;
-    let sees = super::sees(&ctx, true, versions::update_answers_briefly(ctx.version));
+    let sees = super::sees(&ctx, true, versions::update_answers_briefly(ctx.version))?;
     Ok(Reply::ok(json!({"server": super::render(&ctx, found.id, &sees)?})))
 }
 

@@ -11,6 +11,7 @@ use chronova_events::instance::status;
 use chronova_projections::servers::ServerRow;
 
 use super::filters::{self, Deleted, Wanted};
+use crate::compute::bodies::servers as bodies;
 use crate::compute::paging::{self, Page};
 use crate::compute::versions;
 use crate::compute::views::server::{BRIEF, SERVER, ServerView};
@@ -110,31 +111,6 @@ fn no_marker(marker: &str) -> Fault {
     Fault::bad_request(format!("marker [{marker}] not found"))
 }
 
-/// Keys of the schema by which Nova does not sort; it ignores them.
-const NOT_SORTED_BY: &[&str] = &[
-    "architecture",
-    "cell_name",
-    "cleaned",
-    "default_ephemeral_device",
-    "default_swap_device",
-    "deleted",
-    "deleted_at",
-    "disable_terminate",
-    "ephemeral_gb",
-    "ephemeral_key_uuid",
-    "id",
-    "key_data",
-    "launched_on",
-    "memory_mb",
-    "os_type",
-    "reservation_id",
-    "root_gb",
-    "shutdown_terminate",
-    "user_data",
-    "vcpus",
-    "vm_mode",
-];
-
 /// Keys and whether each descends; empty for the default, newest first. What Nova's database adds is added here: the time
 /// of creation at the end, in the direction that came first.
 fn order(ctx: &Ctx) -> Result<Vec<(String, bool)>, Fault> {
@@ -150,7 +126,11 @@ fn order(ctx: &Ctx) -> Result<Vec<(String, bool)>, Fault> {
     }
     let mut index = 0;
     while let Some(key) = keys.get(index) {
-        if NOT_SORTED_BY.contains(key) || (*key == "locked" && !versions::sorts_by_locked(ctx.version)) {
+        let ignored = match *key {
+            "locked" => !versions::sorts_by_locked(ctx.version),
+            key => bodies::NOT_SORTED_BY.contains(&key),
+        };
+        if ignored {
             // Taken out with its direction.
             if index < directions.len() {
                 directions.remove(index);

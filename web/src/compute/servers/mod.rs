@@ -117,20 +117,10 @@ fn one_spelling(address: String) -> String {
     address.parse::<std::net::IpAddr>().map_or(address, |parsed| parsed.to_string())
 }
 
-/// The password that a server is said to have: what was asked for, or one made up. Told once and kept nowhere; `None`
-/// where passwords are not told.
-pub(super) fn new_password(ctx: &Ctx, asked: &Value) -> Option<String> {
-    let config = &ctx.app.compute.config;
-    config.enable_instance_password.then(|| match asked.as_str() {
-        Some(password) => password.to_owned(),
-        None => create::password(config.password_length),
-    })
-}
-
 /// What the caller sees of servers; asked once per request.
-pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Arc<Sees> {
+pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Result<Arc<Sees>, Fault> {
     let own = ctx.own_target();
-    ctx.app.compute.rendered.same(Sees {
+    Ok(ctx.app.compute.rendered.same(Sees {
         // The same for every path: what was written for one request is right for another.
         links: Links { path: String::new(), ..ctx.links.clone() },
         extended: ctx.allows("os_compute_api:os-extended-server-attributes", &own),
@@ -140,7 +130,8 @@ pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Arc<Sees> {
         fault_details: ctx.caller().is_admin,
         groups,
         brief,
-    })
+        names: ctx.house()?.options.instance_name_template.clone(),
+    }))
 }
 
 /// Makes views of rows with what they need of other read models.
@@ -149,26 +140,25 @@ pub(super) struct Viewer<'a> {
     views: &'a Views,
     sees: Arc<Sees>,
     /// What was found of hosts already: whether each answers, and its zone.
-    hosts: HashMap<HostId, (&'static str, String)>,
+    hosts: HashMap<HostId, (&'static str, Arc<str>)>,
 }
 
 impl<'a> Viewer<'a> {
     pub(super) fn new(ctx: &'a Ctx, groups: bool, brief: bool) -> Result<Self, Fault> {
-        let sees = sees(ctx, groups, brief);
+        let sees = sees(ctx, groups, brief)?;
         Ok(Self { house: ctx.house()?, views: ctx.views()?, sees, hosts: HashMap::new() })
     }
 
     /// `None` for a row whose server was never asked for.
     pub(super) fn view(&mut self, row: &Arc<ServerRow>) -> Option<ServerView> {
         let placed = row.server().and_then(|server| server.placement.as_ref()).map(|placed| placed.host);
-        let name = |number| self.house.domain_name(row.id, number);
-        let mut view = ServerView::new(Arc::clone(row), None, &self.sees, name)?;
+        let mut view = ServerView::new(Arc::clone(row), None, &self.sees)?;
         if let Some(host) = placed {
             let (status, zone) = self.hosts.entry(host).or_insert_with(|| {
                 let status = self.views.hosts.read(|hosts| host_status(hosts.get(host)));
-                (status, zones::of_host(self.house, self.views, host))
+                (status, zones::of_host(self.house, self.views, host).into())
             });
-            (view.host_status, view.zone) = (status, Some(zone.clone()));
+            (view.host_status, view.zone) = (status, Some(Arc::clone(zone)));
         }
         if let Some(server) = row.server().filter(|_| !self.sees.brief) {
             view.security_groups = security_groups::names(self.views, row.id, server);
@@ -176,9 +166,6 @@ impl<'a> Viewer<'a> {
         if self.sees.groups {
             view.group =
                 self.views.server_groups.read(|groups| groups.of_server(row.id).map(|group| group.definition.group));
-        }
-        if let (false, Some(server)) = (self.sees.brief, row.server()) {
-            view.security_groups = security_groups::names(self.views, row.id, server);
         }
         Some(view)
     }
@@ -200,5 +187,5 @@ pub(super) fn render(ctx: &Ctx, id: InstanceId, sees: &Arc<Sees>) -> Result<Valu
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
-    Ok(Reply::ok(json!({"server": render(&ctx, found.id, &sees(&ctx, true, false))?})))
+    Ok(Reply::ok(json!({"server": render(&ctx, found.id, &sees(&ctx, true, false)?)?})))
 }

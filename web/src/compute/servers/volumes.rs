@@ -8,10 +8,10 @@
 //! migration of volumes apart from it, so it is done for whoever may ask.
 
 use chronova_actors::instance::actions::{Action, admit};
-use chronova_actors::instance::{InstanceCommand, VolumeCommand};
+use chronova_actors::instance::{InstanceCommand, InstanceReject, VolumeCommand};
 use chronova_actors::ports::VolumeInfo;
 use chronova_events::ids::{AttachmentId, BlockDeviceId, ProcessId, VolumeId};
-use chronova_events::instance::{BlockDevice, BlockPlace, BlockSource, Disk};
+use chronova_events::instance::{BlockDevice, BlockPlace, BlockSource, Disk, status};
 use serde_json::{Map, Value, json};
 
 use super::change::{asker, send};
@@ -84,7 +84,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// The volume, as the caller's project sees it.
-async fn look_up(ctx: &Ctx, found: &Found, id: VolumeId) -> Result<VolumeInfo, Fault> {
+pub(super) async fn look_up(ctx: &Ctx, found: &Found, id: VolumeId) -> Result<VolumeInfo, Fault> {
     let project = &found.server()?.request.project;
     let seen = ctx.house()?.volumes.find(id, project, ctx.caller().is_admin).await;
     seen.map_err(|error| reject::volume(id, error))
@@ -99,6 +99,16 @@ fn wanted_volume(ctx: &Ctx) -> Result<(VolumeId, &Map<String, Value>), Fault> {
 
 fn allow(ctx: &Ctx, found: &Found, action: Action) -> Result<(), Fault> {
     admit(found.server()?, action, asker(ctx, found)).map_err(|reject| reject::instance_reject(found.id, reject))
+}
+
+/// Until 2.19 a shelved server is in no state for it, before anything else is looked at.
+fn check_shelved(ctx: &Ctx, found: &Found, action: Action) -> Result<(), Fault> {
+    let value = status::of_alive(found.server()?).vm_state;
+    if versions::shelved_servers_take_volumes(ctx.version) || !matches!(value, "shelved" | "shelved_offloaded") {
+        return Ok(());
+    }
+    let refused = InstanceReject::NotInState { action: action.name(), attribute: "vm_state", value };
+    Err(reject::instance_reject(found.id, refused))
 }
 
 /// Whether nobody has it who would have to give it up first.
@@ -116,6 +126,35 @@ fn check_free(found: &Found, volume: &VolumeInfo) -> Result<(), Fault> {
         true => Err(Fault::bad_request(format!("Invalid volume: volume {} already attached", volume.id))),
         false => Ok(()),
     }
+}
+
+/// Nova: nobody can be asked what the host will be able to do, as there is none.
+fn check_away(found: &Found, volume: &VolumeInfo, wish: &Map<String, Value>) -> Result<(), Fault> {
+    let refused = |words| Err(Fault::bad_request(words));
+    match found.server()?.is_offloaded() {
+        true if wish.contains_key("tag") => {
+            refused("Tagged volume attachment is not supported for shelved-offloaded instances.")
+        }
+        true if volume.multiattach => {
+            refused("Attaching multiattach volumes is not supported for shelved-offloaded instances.")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `[cinder] cross_az_attach`
+fn check_zone(ctx: &Ctx, found: &Found, volume: &VolumeInfo) -> Result<(), Fault> {
+    let (server, options) = (found.server()?, &ctx.house()?.options);
+    let placed = server.placement.as_ref().map(|placed| &placed.availability_zone);
+    let own = placed.or(server.request.availability_zone.as_ref()).unwrap_or(&options.availability_zone);
+    if ctx.app.compute.config.cross_az_attach || *own == volume.availability_zone {
+        return Ok(());
+    }
+    Err(Fault::bad_request(format!(
+        "Invalid volume: Instance {} and volume {} are not in the same availability_zone. Instance is in {own}. Volume is \
+         in {}",
+        found.id, volume.id, volume.availability_zone
+    )))
 }
 
 /// Only one host may reach it, and that has to be the server's.
@@ -136,12 +175,15 @@ fn check_reach(ctx: &Ctx, found: &Found, volume: &VolumeInfo) -> Result<(), Faul
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
     let (id, wish) = wanted_volume(&ctx)?;
+    check_shelved(&ctx, &found, Action::AttachVolume)?;
     allow(&ctx, &found, Action::AttachVolume)?;
     let volume = look_up(&ctx, &found, id).await?;
     check_free(&found, &volume)?;
+    check_away(&found, &volume, wish)?;
     if volume.multiattach && !versions::volumes_may_be_shared(ctx.version) {
         return Err(reject::multiattach());
     }
+    check_zone(&ctx, &found, &volume)?;
     reject::reservable(&volume).map_err(Fault::bad_request)?;
     check_reach(&ctx, &found, &volume)?;
     let device = wished(wish, &volume);
@@ -200,13 +242,15 @@ fn accepted(ctx: &Ctx, found: &Found, volume: VolumeId) -> Result<Value, Fault> 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
     let id: VolumeId = ctx.id("id", |text| format!("Volume {text} could not be found."))?;
+    check_shelved(&ctx, &found, Action::DetachVolume)?;
     let volume = look_up(&ctx, &found, id).await?;
     let disk = found.server()?.disk_of(id).ok_or_else(|| reject::not_attached(found.id, id))?;
     if disk.device.is_root() {
         return Err(Fault::bad_request("Cannot detach a root device volume"));
     }
     allow(&ctx, &found, Action::DetachVolume)?;
-    if volume.status != "in-use" {
+    // Of a server on no host its volumes are only kept for it.
+    if volume.status != "in-use" && !found.server()?.is_offloaded() {
         return Err(Fault::bad_request(format!("Invalid volume: {}", reject::NOT_DETACHABLE)));
     }
     let command = VolumeCommand::Detach { process: ProcessId::random(), volume: id, asker: asker(&ctx, &found) };

@@ -14,6 +14,7 @@ use chronova_events::instance::{Alive, Disk, DiskConfig, NicInfo, Pairs};
 use chronova_projections::servers::ServerRow;
 use serde_json::{Map, Value, json};
 
+use chronova_actors::guest_name::NameTemplate;
 use chronova_actors::instance::disks::root_name;
 
 use super::host_id;
@@ -38,6 +39,8 @@ pub struct Sees {
     pub groups: bool,
     /// An answer to `PUT` shows less before 2.75.
     pub brief: bool,
+    /// What hosts call the servers' domains.
+    pub names: NameTemplate,
 }
 
 /// A server about to be shown.
@@ -48,10 +51,8 @@ pub struct ServerView {
     pub sees: Arc<Sees>,
     /// `UP`, `DOWN`, `MAINTENANCE`, `UNKNOWN`, or nothing.
     pub host_status: &'static str,
-    /// The domain's name.
-    pub instance_name: String,
     /// The zone of the host that the server is on.
-    pub zone: Option<String>,
+    pub zone: Option<Arc<str>>,
     /// The server group that it is a member of.
     pub group: Option<ServerGroupId>,
     /// Of all its ports, each once, by name.
@@ -62,8 +63,7 @@ pub struct ServerView {
 #[derive(Debug)]
 pub struct Beside {
     host_status: &'static str,
-    instance_name: String,
-    zone: Option<String>,
+    zone: Option<Arc<str>>,
     group: Option<ServerGroupId>,
     security_groups: Vec<String>,
 }
@@ -71,21 +71,14 @@ pub struct Beside {
 impl Beside {
     /// Whoever adds to the view is made to say here what it follows from: the row, what the caller sees, or neither.
     pub fn of(view: &ServerView) -> Self {
-        let ServerView { row: _, status: _, sees: _, host_status, instance_name, zone, group, security_groups } = view;
-        Self {
-            host_status,
-            instance_name: instance_name.clone(),
-            zone: zone.clone(),
-            group: *group,
-            security_groups: security_groups.clone(),
-        }
+        let ServerView { row: _, status: _, sees: _, host_status, zone, group, security_groups } = view;
+        Self { host_status, zone: zone.clone(), group: *group, security_groups: security_groups.clone() }
     }
 
     /// Whether it is so in another view.
     pub fn is_in(&self, view: &ServerView) -> bool {
-        let Self { host_status, instance_name, zone, group, security_groups } = self;
+        let Self { host_status, zone, group, security_groups } = self;
         view.host_status == *host_status
-            && view.instance_name == *instance_name
             && view.zone == *zone
             && view.group == *group
             && view.security_groups == *security_groups
@@ -94,18 +87,12 @@ impl Beside {
 
 impl ServerView {
     /// `None` for a row whose server was never asked for.
-    pub fn new(
-        row: Arc<ServerRow>,
-        host: Option<&KnownHost>,
-        sees: &Arc<Sees>,
-        name: impl FnOnce(u64) -> String,
-    ) -> Option<Self> {
+    pub fn new(row: Arc<ServerRow>, host: Option<&KnownHost>, sees: &Arc<Sees>) -> Option<Self> {
         let status = status::of(&row.instance)?;
         let server = row.server()?;
         let host_status = if server.placement.is_some() { host_status(host) } else { "" };
-        let instance_name = name(server.request.number);
         let (sees, zone, group, security_groups) = (Arc::clone(sees), None, None, Vec::new());
-        Some(Self { row, status, sees, host_status, instance_name, zone, group, security_groups })
+        Some(Self { row, status, sees, host_status, zone, group, security_groups })
     }
 
     fn with(&self, show: impl FnOnce(&Alive) -> Value) -> Value {
@@ -225,7 +212,7 @@ fn flavor_embedded(view: &ServerView) -> Value {
 
 fn fault(view: &ServerView) -> Value {
     view.with(|server| {
-        let Some((fault, at)) = &server.fault else { return Value::Null };
+        let Some((fault, at)) = server.fault.as_deref() else { return Value::Null };
         let mut shown = json!({"code": fault.code, "created": at.iso_seconds(), "message": fault.message});
         // Nova gives the details to everybody where it was the user's mistake, to administrators otherwise.
         if !fault.details.is_empty() && (fault.code != 500 || view.sees.fault_details) {
@@ -305,7 +292,10 @@ pub static SERVER: FieldTable<ServerView> = FieldTable::new(&[
     field("config_drive", |v: &ServerView| v.with(|s| json!(if s.request.config_drive { "True" } else { "" })))
         .when(full),
     field("OS-EXT-SRV-ATTR:host", |v: &ServerView| v.with(host_name)).when(extended),
-    field("OS-EXT-SRV-ATTR:instance_name", |v: &ServerView| json!(v.instance_name)).when(extended),
+    field("OS-EXT-SRV-ATTR:instance_name", |v: &ServerView| {
+        v.with(|s| json!(v.sees.names.fill(v.row.id, s.request.number)))
+    })
+    .when(extended),
     field("OS-EXT-SRV-ATTR:hypervisor_hostname", |v: &ServerView| v.with(host_name)).when(extended),
     field("OS-EXT-SRV-ATTR:reservation_id", |v: &ServerView| v.with(|s| json!(s.request.reservation)))
         .since(2, 3)

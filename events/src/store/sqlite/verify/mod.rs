@@ -156,14 +156,23 @@ pub fn verify(path: &Path, options: &VerifyOptions) -> Result<Verification, Stor
         }
         Err(error) => return Err(error),
     }
-    for page in bad_pages {
-        findings.add(pages::locate(&path, page, found.head.map_or(Position(u64::MAX), |head| head.position)));
-    }
+    found.more = findings.more.into_inner();
     found.damages = findings.damages.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let head = found.head.map_or(Position(u64::MAX), |head| head.position);
+    add_pages(&path, &bad_pages, head, options.limit.max(1), &mut found);
     // Where an event is named comes first.
     found.damages.sort_by_key(|damage| (damage.position.is_none(), damage.page.is_some(), damage.position));
-    found.more = findings.more.into_inner();
     Ok(found)
+}
+
+/// Half of what is told may be about pages, however many events they have taken with them: where to look on the disk is
+/// what helps first. Of a lost disk only the pages that are told are looked for.
+fn add_pages(path: &Path, bad: &[u64], head: Position, limit: usize, found: &mut Verification) {
+    let room = limit.saturating_sub(found.damages.len()).max(limit.div_ceil(2));
+    let told = bad.get(..room).unwrap_or(bad);
+    found.more |= told.len() < bad.len() || found.damages.len() + told.len() > limit;
+    found.damages.truncate(limit - told.len());
+    found.damages.extend(pages::locate(path, told, head));
 }
 
 /// Everything that SQLite has to read for us.

@@ -1,13 +1,13 @@
 //! The files as bytes: pages against their seals, the write-ahead log against its own checksums.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension};
+use rusqlite::{Connection, OpenFlags};
 
 use super::{Damage, Findings, Verification};
 use crate::envelope::Position;
@@ -141,40 +141,60 @@ pub(super) fn check_write_ahead(path: &Path, found: &mut Verification) {
     }
 }
 
-/// What a page is, and which events are on it.
-pub(super) fn locate(path: &Path, page: u64, head: Position) -> Damage {
-    let fallback = |what: String| Damage { position: None, stream: None, page: Some(page), what };
-    let Ok(Some((header, _))) = seals::read(path) else {
-        return fallback(format!("page {page} is not as it was written"));
-    };
-    let mut bytes = vec![0; header.page_size as usize];
-    let read =
-        File::open(path).and_then(|file| file.read_exact_at(&mut bytes, (page - 1) * u64::from(header.page_size)));
-    if read.is_err() {
-        return fallback(format!("page {page} is missing from the data file"));
+/// What pages are, and which events are on them.
+pub(super) fn locate(path: &Path, pages: &[u64], head: Position) -> Vec<Damage> {
+    if pages.is_empty() {
+        return Vec::new();
     }
-    let Ok(connection) = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY) else {
-        return fallback(format!("page {page} is not as it was written"));
+    let Ok(Some((header, _))) = seals::read(path) else {
+        return pages.iter().map(|page| of_page(*page, "")).collect();
     };
-    let Some((table, leaf)) = owner(&connection, page) else {
-        return fallback(format!(
-            "page {page} (of none of the tables: free, or the file's own) is not as it was written"
-        ));
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY).ok();
+    let owners = connection.as_ref().map(|connection| owners(connection, pages));
+    let place = |page: &u64| {
+        let Some(bytes) = page_at(path, header.page_size, *page) else {
+            let what = format!("page {page} is missing from the data file");
+            return Damage { position: None, stream: None, page: Some(*page), what };
+        };
+        match (&connection, &owners) {
+            (Some(connection), Some(owners)) => match owners.get(page) {
+                Some(owner) => on_page(path, connection, &header, (*page, bytes), owner, head),
+                None => of_page(*page, " (of none of the tables: free, or the file's own)"),
+            },
+            _ => of_page(*page, ""),
+        }
     };
+    pages.iter().map(place).collect()
+}
+
+fn of_page(page: u64, whose: &str) -> Damage {
+    let what = format!("page {page}{whose} is not as it was written");
+    Damage { position: None, stream: None, page: Some(page), what }
+}
+
+/// Names the events on a page, where it has any.
+fn on_page(
+    path: &Path,
+    connection: &Connection,
+    header: &Header,
+    (page, bytes): (u64, Vec<u8>),
+    owner: &Owner,
+    head: Position,
+) -> Damage {
+    let leaf = owner.leaf.unwrap_or(page);
     let holder = if leaf == page { Some(bytes) } else { page_at(path, header.page_size, leaf) };
-    let positions = match (table.as_str(), holder) {
+    let positions = match (owner.table.as_str(), holder) {
         ("events", Some(holder)) => rowids(&holder, usize::from(leaf == 1) * 100, head),
         _ => Vec::new(),
     };
     let Some((first, last)) = positions.iter().min().zip(positions.iter().max()) else {
-        return fallback(format!("page {page} (of {table}) is not as it was written"));
+        return of_page(page, &format!(" (of {})", owner.table));
     };
     let position = Position(*first);
     Damage {
         position: Some(position),
-        stream: by_stream::place_of(&connection, position).map(|(stream, _)| stream),
-        page: Some(page),
-        what: format!("page {page} (events {first} to {last}) is not as it was written"),
+        stream: by_stream::place_of(connection, position).map(|(stream, _)| stream),
+        ..of_page(page, &format!(" (events {first} to {last})"))
     }
 }
 
@@ -184,23 +204,61 @@ fn page_at(path: &Path, size: u32, page: u64) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The table or index that a page belongs to, and the leaf if it is an overflow page (its path is that of the leaf, `+`, a
-/// number): <https://www.sqlite.org/dbstat.html>.
-fn owner(connection: &Connection, page: u64) -> Option<(String, u64)> {
-    let find = |sql: &str, value: &dyn rusqlite::ToSql| {
-        connection
-            .query_row(sql, [value], |row| {
-                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)?))
-            })
-            .optional()
-            .ok()
-            .flatten()
-    };
-    let number = i64::try_from(page).ok()?;
-    let (table, path, _) = find("SELECT name, path, pageno FROM dbstat WHERE pageno = ?1", &number)?;
-    let Some((leaf, _)) = path.split_once('+') else { return Some((table, page)) };
-    let (_, _, leaf) = find("SELECT name, path, pageno FROM dbstat WHERE path = ?1 AND name = 'events'", &leaf)?;
-    Some((table, unsigned(leaf)))
+/// The table or index that a page belongs to, and for an overflow page the leaf that it continues.
+struct Owner {
+    table: String,
+    leaf: Option<u64>,
+}
+
+/// Whose each page is, by walking through the file once, which takes as long as reading all of it. The path of an overflow
+/// page is that of its leaf, `+`, and a number: <https://www.sqlite.org/dbstat.html>. Where a damaged page ends the walk, what
+/// lies behind it stays without an owner.
+fn owners(connection: &Connection, pages: &[u64]) -> BTreeMap<u64, Owner> {
+    let mut wanted: BTreeSet<u64> = pages.iter().copied().collect();
+    let (mut found, mut leaves) = (BTreeMap::new(), BTreeMap::new());
+    let _ = walk(connection, "SELECT pageno, name, path FROM dbstat", |page, table, path| {
+        if wanted.remove(&page) {
+            if let Some((leaf, _)) = path.split_once('+')
+                && table == "events"
+            {
+                leaves.insert(page, leaf.to_owned());
+            }
+            found.insert(page, Owner { table, leaf: None });
+        }
+        !wanted.is_empty()
+    });
+    if !leaves.is_empty() {
+        let mut places: BTreeMap<String, Option<u64>> = leaves.values().map(|leaf| (leaf.clone(), None)).collect();
+        let _ = walk(connection, "SELECT pageno, name, path FROM dbstat WHERE name = 'events'", |page, _, path| {
+            if let Some(place) = places.get_mut(&path) {
+                *place = Some(page);
+            }
+            true
+        });
+        for (page, leaf) in &leaves {
+            match places.get(leaf) {
+                Some(Some(place)) => found.entry(*page).and_modify(|owner| owner.leaf = Some(*place)),
+                // Without its leaf nothing is known of it.
+                _ => {
+                    found.remove(page);
+                    continue;
+                }
+            };
+        }
+    }
+    found
+}
+
+/// Calls `each` with number, table and path of the pages that the query finds, until it says no.
+fn walk(connection: &Connection, sql: &str, mut each: impl FnMut(u64, String, String) -> bool) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare(sql)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        if !each(unsigned(row.get(0)?), row.get(1)?, row.get(2)?) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// The row numbers in a leaf of a table (<https://www.sqlite.org/fileformat2.html#b_tree_pages>), as far as they can be true.

@@ -43,7 +43,8 @@ pub(super) async fn admit(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Admit
     let found = find_image(ctx, house, wish, &project).await?;
     let (devices, mut disks) = volumes::plan(ctx, house, wish, &project, &flavor, found.as_ref()).await?;
     check_image(ctx, &flavor, &disks, found.as_ref())?;
-    volumes::admit(ctx, house, &project, &flavor, devices, &mut disks).await?;
+    let availability_zone =
+        volumes::admit(ctx, house, &project, &flavor, devices, &mut disks, availability_zone).await?;
     // A server on a volume has no image of its own, even if its volume is made from one.
     let image = found.filter(|_| !disks.volume_backed);
     house.networks.check(&project, &wish.networks, &wish.security_groups).await.map_err(reject::network)?;

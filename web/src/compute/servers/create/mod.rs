@@ -32,7 +32,6 @@ use chronova_events::instance::{BlockDevicesMapped, BuildRequested};
 use serde_json::{Value, json};
 
 pub(super) use self::admit::{fits, key, limits};
-pub(super) use self::names::password;
 
 use self::admit::Admitted;
 pub(super) use self::admit::visible_flavor;
@@ -53,14 +52,36 @@ pub(super) async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let instances = reserve(&ctx, &house, &permit, &wish, &admitted).await?;
     join_group(&ctx, &house, &permit, &admitted, &instances).await?;
     let reservation = names::reservation();
+    let password = new_password(&ctx, wish.admin_pass.as_deref());
     for (index, instance) in instances.iter().enumerate() {
         let request = request(&ctx, &house, &wish, &admitted, *instance, index, instances.len(), &reservation);
+        keep_password(&house, request.process, request.config_drive, password.as_ref());
+        let process = request.process;
         if let Err(fault) = build(&house, &permit, request, admitted.mapped.as_ref()).await {
+            house.passwords.forget(process);
             give_back(&house, &permit, &admitted, &instances[index..]).await;
             return Err(fault);
         }
     }
-    Ok(answer(&ctx, &wish, &instances, &reservation))
+    Ok(answer(&ctx, &wish, &instances, &reservation, password))
+}
+
+/// What a guest's administrator logs in with, where such passwords are told: what was asked for, or one that is made up.
+/// It is told in the answer and put on the guest's config drive, and is kept nowhere: neither in the log of events nor in
+/// the log of text.
+pub(super) fn new_password(ctx: &Ctx, asked: Option<&str>) -> Option<String> {
+    let config = &ctx.app.compute.config;
+    config.enable_instance_password.then(|| match asked {
+        Some(password) => password.to_owned(),
+        None => names::password(config.password_length),
+    })
+}
+
+/// Lets a process put it on the config drive that it makes, if it makes one.
+pub(super) fn keep_password(house: &House, process: ProcessId, config_drive: bool, password: Option<&String>) {
+    if let Some(password) = password.filter(|_| config_drive) {
+        house.passwords.keep(process, password.clone());
+    }
 }
 
 /// Takes room for as many servers as fit between `min_count` and `max_count`, as Nova does.
@@ -190,8 +211,8 @@ fn request(
         name,
         hostname,
         description: wish.description.clone(),
-        flavor: admitted.flavor.clone(),
-        image: admitted.image.clone(),
+        flavor: Arc::new(admitted.flavor.clone()),
+        image: admitted.image.clone().map(Arc::new),
         key: admitted.key.clone(),
         user_data: wish.user_data.clone(),
         config_drive: wish.config_drive || ctx.app.compute.config.force_config_drive,
@@ -210,7 +231,7 @@ fn request(
     }
 }
 
-fn answer(ctx: &Ctx, wish: &Wish, instances: &[InstanceId], reservation: &str) -> Reply {
+fn answer(ctx: &Ctx, wish: &Wish, instances: &[InstanceId], reservation: &str, password: Option<String>) -> Reply {
     if wish.return_reservation_id {
         return Reply::json(202, json!({"reservation_id": reservation}));
     }
@@ -223,10 +244,7 @@ fn answer(ctx: &Ctx, wish: &Wish, instances: &[InstanceId], reservation: &str) -
         "OS-DCF:diskConfig": disk_config(wish.disk_config),
         "security_groups": groups,
     });
-    if ctx.app.compute.config.enable_instance_password {
-        // Told once and kept nowhere: neither in the log of events nor in the log of text.
-        let password =
-            wish.admin_pass.clone().unwrap_or_else(|| names::password(ctx.app.compute.config.password_length));
+    if let Some(password) = password {
         server["adminPass"] = json!(password);
     }
     Reply::json(202, json!({"server": server})).header("Location", ctx.links.to_self("servers", &id))

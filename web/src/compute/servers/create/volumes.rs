@@ -2,7 +2,7 @@
 
 use chronova_actors::house::House;
 use chronova_actors::instance::disks;
-use chronova_actors::ports::PortError;
+use chronova_actors::ports::{PortError, VolumeInfo};
 use chronova_events::ids::{ImageId, ProjectId, VolumeId};
 use chronova_events::instance::{
     BlockDevice, BlockDevicesMapped, BlockPlace, BlockSource, FlavorSnapshot, ImageSnapshot,
@@ -62,7 +62,7 @@ pub(super) async fn plan(
     Ok((all, Disks { mapped, volume_backed, boot_image, root_size }))
 }
 
-/// The last checks; then the disks have all that is known of them.
+/// The last checks; then the disks have all that is known of them. Returns the zone that the server is to be in.
 pub(super) async fn admit(
     ctx: &Ctx,
     house: &House,
@@ -70,8 +70,10 @@ pub(super) async fn admit(
     flavor: &FlavorSnapshot,
     mut all: Vec<Mapped>,
     disks: &mut Disks,
-) -> Result<(), Fault> {
+    zone: Option<String>,
+) -> Result<Option<String>, Fault> {
     let asker = Asker { house, project, is_admin: ctx.caller().is_admin };
+    let zone = in_zone(ctx, &asker, &all, zone).await?;
     devices::check_boot_order(&all)?;
     for one in &mut all {
         asker.check(ctx, &mut one.device, disks.boot_image.as_ref()).await?;
@@ -84,7 +86,37 @@ pub(super) async fn admit(
         mapped.devices = list;
         mapped.image = disks.boot_image.clone().filter(|_| disks.volume_backed);
     }
-    Ok(())
+    Ok(zone)
+}
+
+/// Nova: `_validate_vol_az_for_create`. Volumes of one zone, which is the server's; one without a zone of its own gets
+/// theirs, unless that is where it would be anyway.
+async fn in_zone(ctx: &Ctx, asker: &Asker<'_>, all: &[Mapped], zone: Option<String>) -> Result<Option<String>, Fault> {
+    if ctx.app.compute.config.cross_az_attach {
+        return Ok(zone);
+    }
+    let mut zones = Vec::new();
+    for one in all {
+        if let BlockSource::Volume(id) = one.device.source {
+            zones.push(asker.volume(id).await?.availability_zone);
+        }
+    }
+    let Some(theirs) = zones.first().cloned() else { return Ok(zone) };
+    if zones.iter().any(|other| *other != theirs) {
+        return Err(mismatch(&format!("Volumes are in different availability zones: {}", zones.join(","))));
+    }
+    match zone {
+        None if theirs == asker.house.options.availability_zone => Ok(None),
+        None => Ok(Some(theirs)),
+        Some(own) if own == theirs => Ok(Some(own)),
+        Some(own) => Err(mismatch(&format!(
+            "Server and volumes are not in the same availability zone. Server is in: {own}. Volumes are in: {theirs}"
+        ))),
+    }
+}
+
+fn mismatch(reason: &str) -> Fault {
+    Fault::bad_request(reject::other_zone(reason))
 }
 
 /// Every server of a request has mappings with ids of their own.
@@ -136,7 +168,23 @@ impl Asker<'_> {
         }
     }
 
+    async fn volume(&self, id: VolumeId) -> Result<VolumeInfo, Fault> {
+        self.house.volumes.find(id, self.project, self.is_admin).await.map_err(|error| match error {
+            PortError::NotFound(_) => Fault::bad_request(format!("Volume {id} could not be found.")),
+            other => lost(&other, "volume", id),
+        })
+    }
+
     async fn check(&self, ctx: &Ctx, device: &mut BlockDevice, known: Option<&ImageSnapshot>) -> Result<(), Fault> {
+        if let Some(kind) = &device.volume_type {
+            let named = self.house.volumes.find_type(kind, self.project, self.is_admin).await;
+            device.volume_type = Some(named.map_err(|error| match error {
+                PortError::Unavailable(reason) => {
+                    Fault::unavailable("The volume service does not answer.").caused_by(reason)
+                }
+                _ => Fault::bad_request(format!("Volume type {kind} could not be found.")),
+            })?);
+        }
         match device.source {
             BlockSource::Image(id) => {
                 if known.is_none_or(|image| image.id != id) {
@@ -164,10 +212,7 @@ impl Asker<'_> {
     }
 
     async fn check_volume(&self, ctx: &Ctx, device: &mut BlockDevice, id: VolumeId) -> Result<(), Fault> {
-        let info = self.house.volumes.find(id, self.project, self.is_admin).await.map_err(|error| match error {
-            PortError::NotFound(_) => Fault::bad_request(format!("Volume {id} could not be found.")),
-            other => lost(&other, "volume", id),
-        })?;
+        let info = self.volume(id).await?;
         if info.multiattach && !versions::volumes_may_be_shared(ctx.version) {
             return Err(reject::multiattach());
         }

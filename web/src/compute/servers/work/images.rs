@@ -8,7 +8,7 @@ use chronova_events::ids::{ImageId, ProcessId};
 use chronova_events::instance::{Alive, Pairs, Rotation};
 use serde_json::{Value, json};
 
-use super::{admit, ask, pairs};
+use super::{admit, ask, on_volumes, pairs};
 use crate::compute::servers::change::asker;
 use crate::compute::servers::{Found, find};
 use crate::compute::{quotas, versions};
@@ -20,7 +20,7 @@ use crate::schema::to_integer;
 
 /// What images made of servers do not take over from the image that the server was made from: Nova's
 /// `non_inheritable_image_properties`, and what says how an image is signed.
-const NOT_INHERITED: [&str; 6] = [
+pub(super) const NOT_INHERITED: [&str; 6] = [
     "cache_in_nova",
     "bittorrent",
     "img_signature_hash_method",
@@ -34,8 +34,16 @@ pub(super) async fn create_image(ctx: Ctx) -> Result<Reply, Fault> {
     let body = ctx.action_body().clone();
     let metadata = metadata(&ctx, &body)?;
     admit(&ctx, &found, Action::CreateImage)?;
-    let image = draft(&ctx, &found, &name(&body), "snapshot", metadata).await?;
-    begin(&ctx, &found, image, None).await?;
+    let process = ProcessId::random();
+    let draft = match found.server()?.is_volume_backed() {
+        true => {
+            ctx.authorize_rule("os_compute_api:servers:create_image:allow_volume_backed", &found.target)?;
+            on_volumes::draft(&ctx, &found, &name(&body), metadata, process).await?
+        }
+        false => of_disk(&ctx, &found, &name(&body), "snapshot", metadata)?,
+    };
+    let image = make(&ctx, &found, draft).await?;
+    begin(&ctx, &found, image, process, None).await?;
     let location = format!("{}/image/images/{image}", ctx.links.host);
     Ok(answer(&ctx, image, Some(location)))
 }
@@ -48,8 +56,11 @@ pub(super) async fn create_backup(ctx: Ctx) -> Result<Reply, Fault> {
     let mut metadata = metadata(&ctx, &body)?;
     set(&mut metadata, "backup_type", &kind);
     admit(&ctx, &found, Action::CreateBackup)?;
-    let image = draft(&ctx, &found, &name(&body), "backup", metadata).await?;
-    begin(&ctx, &found, image, Some(Rotation { kind, keep })).await?;
+    if found.server()?.is_volume_backed() {
+        return Err(Fault::bad_request("Backup is not supported for volume-backed instances."));
+    }
+    let image = make(&ctx, &found, of_disk(&ctx, &found, &name(&body), "backup", metadata)?).await?;
+    begin(&ctx, &found, image, ProcessId::random(), Some(Rotation { kind, keep })).await?;
     let location = (keep > 0).then(|| ctx.links.to_self("images", &image.to_string()));
     Ok(answer(&ctx, image, location))
 }
@@ -82,21 +93,17 @@ fn metadata(ctx: &Ctx, body: &Value) -> Result<Pairs, Fault> {
     Ok(metadata)
 }
 
-fn set(pairs: &mut Pairs, key: &str, value: &str) {
+pub(super) fn set(pairs: &mut Pairs, key: &str, value: &str) {
     match pairs.iter_mut().find(|(known, _)| known == key) {
         Some((_, known)) => value.clone_into(known),
         None => pairs.push((key.to_owned(), value.to_owned())),
     }
 }
 
-/// Makes the image, without bytes: whoever asked is told its id.
-pub(super) async fn draft(ctx: &Ctx, found: &Found, name: &str, kind: &str, metadata: Pairs) -> Result<ImageId, Fault> {
+/// What the image of a server's own disk is to be.
+pub(super) fn of_disk(ctx: &Ctx, found: &Found, name: &str, kind: &str, metadata: Pairs) -> Result<ImageDraft, Fault> {
     let server = found.server()?;
-    if server.request.image.is_none() {
-        // An image of what boots from a volume is made of snapshots of its volumes.
-        return Err(Fault::not_implemented("Images of volume-backed servers are not implemented by this release."));
-    }
-    let draft = ImageDraft {
+    Ok(ImageDraft {
         image: ImageId::random(),
         name: name.to_owned(),
         owner: ctx.caller().project.clone().unwrap_or_else(|| server.request.project.clone()),
@@ -104,7 +111,11 @@ pub(super) async fn draft(ctx: &Ctx, found: &Found, name: &str, kind: &str, meta
         min_disk_gib: min_disk(server),
         min_memory_mib: server.request.image.as_ref().map_or(0, |image| image.min_memory_mib),
         properties: properties(ctx, found, server, kind, metadata),
-    };
+    })
+}
+
+/// Makes the image, without bytes: whoever asked is told its id.
+pub(super) async fn make(ctx: &Ctx, found: &Found, draft: ImageDraft) -> Result<ImageId, Fault> {
     let image = draft.image;
     let made = ctx.house()?.images.create(draft, dispatch::meta(&found.permit)).await;
     made.map(|()| image).map_err(|error| match error {
@@ -147,8 +158,14 @@ fn properties(ctx: &Ctx, found: &Found, server: &Alive, kind: &str, metadata: Pa
     all
 }
 
-async fn begin(ctx: &Ctx, found: &Found, image: ImageId, backup: Option<Rotation>) -> Result<(), Fault> {
-    let snapshot = WorkCommand::Snapshot { process: ProcessId::random(), image, backup, asker: asker(ctx, found) };
+async fn begin(
+    ctx: &Ctx,
+    found: &Found,
+    image: ImageId,
+    process: ProcessId,
+    backup: Option<Rotation>,
+) -> Result<(), Fault> {
+    let snapshot = WorkCommand::Snapshot { process, image, backup, asker: asker(ctx, found) };
     or_drop(ctx, found, image, ask(ctx, found, snapshot).await).await
 }
 

@@ -4,6 +4,7 @@
 //! zones. What comes after that is a process, and the answer does not wait for it, but for the password's.
 
 mod images;
+mod on_volumes;
 mod password;
 mod rebuild;
 mod rescue;
@@ -12,11 +13,12 @@ mod shelve;
 use chronova_actors::instance::InstanceCommand;
 use chronova_actors::instance::actions::{self, Action};
 use chronova_actors::instance::work::WorkCommand;
+use chronova_events::ids::ProcessId;
 use chronova_events::instance::Pairs;
 use serde_json::Value;
 
-use super::Found;
 use super::change::{asker, send};
+use super::{Found, create};
 use crate::compute::bodies::server_work as bodies;
 use crate::compute::reject;
 use crate::ctx::Ctx;
@@ -25,6 +27,8 @@ use crate::handler;
 use crate::route::{Route, action};
 
 const PATH: &str = "/servers/{id}/action";
+/// Another name of it, until 2.102: see [`super::volumes_boot`].
+const BOOT_PATH: &str = "/os-volumes_boot/{id}/action";
 
 pub(in crate::compute) const ROUTES: &[Route] = &[
     action("servers.createImage", PATH, "createImage", handler!(images::create_image))
@@ -54,6 +58,14 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     action("admin_password.changePassword", PATH, "changePassword", handler!(password::change))
         .policy_on_target("os_compute_api:os-admin-password")
         .body(bodies::change_password_body),
+    action("volumes_boot.createImage", BOOT_PATH, "createImage", handler!(images::create_image))
+        .until(2, 102)
+        .policy_on_target("os_compute_api:servers:create_image")
+        .body(bodies::create_image_body),
+    action("volumes_boot.rebuild", BOOT_PATH, "rebuild", handler!(rebuild::rebuild))
+        .until(2, 102)
+        .policy_on_target("os_compute_api:servers:rebuild")
+        .body(bodies::rebuild_body),
 ];
 
 /// The lock and the state, before anything else is looked at.
@@ -63,6 +75,23 @@ fn admit(ctx: &Ctx, found: &Found, action: Action) -> Result<(), Fault> {
 
 async fn ask(ctx: &Ctx, found: &Found, command: WorkCommand) -> Result<(), Fault> {
     send(ctx, found, InstanceCommand::Work(Box::new(command))).await
+}
+
+/// As [`ask`], for what makes the guest's config drive anew: its administrator's password is put on it.
+async fn ask_with(
+    ctx: &Ctx,
+    found: &Found,
+    process: ProcessId,
+    password: Option<&String>,
+    command: WorkCommand,
+) -> Result<(), Fault> {
+    let house = ctx.house()?;
+    create::keep_password(house, process, found.server()?.request.config_drive, password);
+    let asked = ask(ctx, found, command).await;
+    if asked.is_err() {
+        house.passwords.forget(process);
+    }
+    asked
 }
 
 /// Sorted by key, as events keep it.

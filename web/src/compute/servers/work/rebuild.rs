@@ -7,9 +7,9 @@ use chronova_events::ids::{ImageId, ProcessId};
 use chronova_events::instance::{Alive, DiskConfig, ImageSnapshot, KeySnapshot, RebuildRequested};
 use serde_json::{Value, json};
 
-use super::{admit, ask, pairs};
+use super::{admit, ask_with, on_volumes, pairs};
 use crate::compute::servers::change::asker;
-use crate::compute::servers::{Found, create, find, new_password, render, sees};
+use crate::compute::servers::{Found, create, find, render, sees};
 use crate::compute::{reject, versions};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -25,10 +25,20 @@ pub(super) async fn rebuild(ctx: Ctx) -> Result<Reply, Fault> {
     admit(&ctx, &found, Action::Rebuild)?;
     let key = key(&ctx, &body, found.server()?)?;
     let image = image(&ctx, &found, &body).await?;
-    let request = request(&body, found.server()?, key, image);
+    let reimage = match found.server()?.is_volume_backed() {
+        true => check_volumes(&ctx, &found, &body, &image).await?,
+        false => {
+            on_volumes::in_use(&ctx, &found, Fault::bad_request).await?;
+            false
+        }
+    };
+    let request = RebuildRequested { reimage, ..request(&body, found.server()?, key, image) };
     create::limits(&ctx, &found.server()?.request.project, &body)?;
-    ask(&ctx, &found, WorkCommand::Rebuild { request: Box::new(request), asker: asker(&ctx, &found) }).await?;
-    answer(&ctx, &found, &body)
+    let password = create::new_password(&ctx, body["adminPass"].as_str());
+    let (process, rebuild) =
+        (request.process, WorkCommand::Rebuild { request: Box::new(request), asker: asker(&ctx, &found) });
+    ask_with(&ctx, &found, process, password.as_ref(), rebuild).await?;
+    answer(&ctx, &found, password)
 }
 
 /// The caller's key pair: users own keys, and who rebuilds need not be who made the server.
@@ -45,19 +55,51 @@ async fn image(ctx: &Ctx, found: &Found, body: &Value) -> Result<ImageSnapshot, 
     let server = found.server()?;
     let reference = body["imageRef"].as_str().unwrap_or_default();
     let id: ImageId = reference.parse().map_err(|_| Fault::bad_request("Invalid imageRef provided."))?;
-    if server.request.image.is_none() {
-        // What boots from a volume is rebuilt by writing to the volume, which nothing here can do yet.
-        return Err(Fault::bad_request(format!(
-            "Image {id} is unacceptable: Unable to rebuild with a different image for a volume-backed server."
-        )));
-    }
     let project = ctx.caller().project.clone().unwrap_or_else(|| server.request.project.clone());
     let image = ctx.house()?.images.find(id, &project, ctx.caller().is_admin).await.map_err(|error| match error {
         PortError::NotFound(_) | PortError::Forbidden(_) => Fault::bad_request("Cannot find image for rebuild"),
         other => reject::image(other),
     })?;
-    create::fits(&image, &server.request.flavor)?;
+    if !server.is_volume_backed() {
+        create::fits(&image, &server.request.flavor)?;
+    }
     Ok(image)
+}
+
+/// Whether the root disk, a volume, is to be written anew: from 2.93 on, whatever image it holds. Until then only the image
+/// that it was made from is accepted, and the volume stays what it is.
+async fn check_volumes(ctx: &Ctx, found: &Found, body: &Value, image: &ImageSnapshot) -> Result<bool, Fault> {
+    let server = found.server()?;
+    if body.get("trusted_image_certificates").is_some_and(|certs| !certs.is_null()) {
+        return Err(Fault::bad_request("Image certificate validation is not supported for volume-backed servers."));
+    }
+    let reimage = versions::rebuild_writes_volumes(ctx.version);
+    let volumes = &ctx.house()?.volumes;
+    let root = server.disks.iter().find(|disk| disk.device.is_root()).and_then(|disk| disk.device.volume);
+    let root = match root {
+        Some(root) => volumes.find(root, &server.request.project, true).await.ok(),
+        None => None,
+    };
+    let now = root.as_ref().and_then(|root| root.image.as_ref()).map(|image| image.id);
+    if now != Some(image.id) && !reimage {
+        return Err(Fault::bad_request(format!(
+            "Image {} is unacceptable: Unable to rebuild with a different image for a volume-backed server.",
+            image.id
+        )));
+    }
+    let least = u64::from(image.min_disk_gib) << 30;
+    let size = root.map_or(0, |root| u64::from(root.size_gb)) << 30;
+    if image.min_memory_mib > server.request.flavor.memory_mib {
+        return Err(Fault::bad_request("Flavor's memory is too small for requested image."));
+    }
+    if least > size {
+        return Err(Fault::bad_request(format!(
+            "Volume is smaller than the minimum size specified in image metadata. Volume size is {size} bytes, minimum \
+             size is {least} bytes."
+        )));
+    }
+    on_volumes::in_use(ctx, found, Fault::bad_request).await?;
+    Ok(reimage)
 }
 
 /// What was said, and what holds where nothing was said.
@@ -74,6 +116,7 @@ fn request(body: &Value, server: &Alive, key: Option<KeySnapshot>, image: ImageS
         image,
         // Decided with what the server is then.
         other_image: false,
+        reimage: false,
         preserve_ephemeral: body.get("preserve_ephemeral").is_some_and(is_true),
         name: text("name").map_or_else(|| now.name.clone(), |name| name.trim().to_owned()),
         hostname: text("hostname").unwrap_or_else(|| now.hostname.clone()),
@@ -93,9 +136,9 @@ fn request(body: &Value, server: &Alive, key: Option<KeySnapshot>, image: ImageS
 }
 
 /// The server, its new password, and from 2.57 on its user data.
-fn answer(ctx: &Ctx, found: &Found, body: &Value) -> Result<Reply, Fault> {
+fn answer(ctx: &Ctx, found: &Found, password: Option<String>) -> Result<Reply, Fault> {
     let brief = versions::update_answers_briefly(ctx.version);
-    let mut server = render(ctx, found.id, &sees(ctx, true, brief))?;
+    let mut server = render(ctx, found.id, &sees(ctx, true, brief)?)?;
     let now = find(ctx, "id")?;
     let request = &now.server()?.request;
     if let Some(fields) = server.as_object_mut() {
@@ -106,7 +149,7 @@ fn answer(ctx: &Ctx, found: &Found, body: &Value) -> Result<Reply, Fault> {
         if versions::rebuild_changes_user_data(ctx.version) {
             fields.insert("user_data".to_owned(), json!(request.user_data));
         }
-        if let Some(password) = new_password(ctx, &body["adminPass"]) {
+        if let Some(password) = password {
             fields.insert("adminPass".to_owned(), json!(password));
         }
     }

@@ -7,9 +7,10 @@ use chronova_events::ids::{ImageId, ProcessId};
 use chronova_events::instance::ImageSnapshot;
 use serde_json::json;
 
-use super::{admit, ask};
+use super::{admit, ask, ask_with, on_volumes};
 use crate::compute::servers::change::asker;
-use crate::compute::servers::{Found, find, new_password};
+use crate::compute::servers::{Found, create, find};
+use crate::compute::versions;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::reply::Reply;
@@ -18,23 +19,41 @@ pub(super) async fn rescue(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     admit(&ctx, &found, Action::Rescue)?;
     let image = image(&ctx, &found).await?;
-    let rescue = WorkCommand::Rescue { process: ProcessId::random(), image, asker: asker(&ctx, &found) };
-    ask(&ctx, &found, rescue).await?;
-    Ok(Reply::ok(match new_password(&ctx, &ctx.action_body()["adminPass"]) {
+    on_volumes::in_use(&ctx, &found, Fault::conflict).await?;
+    check_root(&ctx, &found, &image)?;
+    let (process, password) =
+        (ProcessId::random(), create::new_password(&ctx, ctx.action_body()["adminPass"].as_str()));
+    let rescue = WorkCommand::Rescue { process, image, asker: asker(&ctx, &found) };
+    ask_with(&ctx, &found, process, password.as_ref(), rescue).await?;
+    Ok(Reply::ok(match password {
         Some(password) => json!({"adminPass": password}),
         None => json!({}),
     }))
 }
 
+/// A server on a volume keeps all its disks while it is rescued, which both properties of the image have to ask for; until
+/// 2.86 it is not rescued at all.
+fn check_root(ctx: &Ctx, found: &Found, image: &ImageSnapshot) -> Result<(), Fault> {
+    let says = |name: &str| image.properties.iter().any(|(key, _)| key == name);
+    let stable = says("hw_rescue_device") && says("hw_rescue_bus");
+    let allowed = versions::rescues_servers_on_volumes(ctx.version) && stable;
+    match found.server()?.is_volume_backed() && !allowed {
+        true => Err(not_rescuable(found)),
+        false => Ok(()),
+    }
+}
+
+fn not_rescuable(found: &Found) -> Fault {
+    let id = found.id;
+    Fault::bad_request(format!("Instance {id} cannot be rescued: Cannot rescue a volume-backed instance"))
+}
+
 /// What was asked for, or what the server was made from.
 async fn image(ctx: &Ctx, found: &Found) -> Result<ImageSnapshot, Fault> {
     let server = found.server()?;
-    // A rescue of what boots from a volume needs its root attached as a second disk; no host here does that yet.
-    let own = server.request.image.clone().ok_or_else(|| {
-        let id = found.id;
-        Fault::bad_request(format!("Instance {id} cannot be rescued: Cannot rescue a volume-backed instance"))
-    })?;
-    let Some(reference) = ctx.action_body()["rescue_image_ref"].as_str() else { return Ok(own) };
+    let Some(reference) = ctx.action_body()["rescue_image_ref"].as_str() else {
+        return server.hardware_image().cloned().ok_or_else(|| not_rescuable(found));
+    };
     let unsupported = || Fault::bad_request(format!("Requested rescue image '{reference}' is not supported"));
     let id: ImageId = reference.parse().map_err(|_| unsupported())?;
     let project = ctx.caller().project.clone().unwrap_or_else(|| server.request.project.clone());

@@ -8,7 +8,7 @@ use chronova_events::instance::{Alive, UnshelveRequested, status};
 use super::{admit, ask, images};
 use crate::compute::servers::change::asker;
 use crate::compute::servers::{Found, find};
-use crate::compute::{versions, zones};
+use crate::compute::{reject, versions, zones};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::reply::Reply;
@@ -16,9 +16,15 @@ use crate::reply::Reply;
 pub(super) async fn shelve(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     admit(&ctx, &found, Action::Shelve)?;
+    let (process, asker) = (ProcessId::random(), asker(&ctx, &found));
+    if found.server()?.is_volume_backed() {
+        // Its disk stays where it is, and it leaves its host at once.
+        ask(&ctx, &found, WorkCommand::Shelve { process, image: None, asker }).await?;
+        return Ok(Reply::empty(202));
+    }
     let name = format!("{}-shelved", found.server()?.request.name);
-    let image = images::draft(&ctx, &found, &name, "snapshot", vec![]).await?;
-    let shelve = WorkCommand::Shelve { process: ProcessId::random(), image, asker: asker(&ctx, &found) };
+    let image = images::make(&ctx, &found, images::of_disk(&ctx, &found, &name, "snapshot", vec![])?).await?;
+    let shelve = WorkCommand::Shelve { process, image: Some(image), asker };
     images::or_drop(&ctx, &found, image, ask(&ctx, &found, shelve).await).await?;
     Ok(Reply::empty(202))
 }
@@ -33,13 +39,13 @@ pub(super) async fn offload(ctx: Ctx) -> Result<Reply, Fault> {
 pub(super) async fn unshelve(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     admit(&ctx, &found, Action::Unshelve)?;
-    let request = destination(&ctx, &found, found.server()?)?;
+    let request = destination(&ctx, &found, found.server()?).await?;
     ask(&ctx, &found, WorkCommand::Unshelve { request, asker: asker(&ctx, &found) }).await?;
     Ok(Reply::empty(202))
 }
 
 /// Where the server is to go: a zone from 2.77 on, `null` for any and a host from 2.91 on.
-fn destination(ctx: &Ctx, found: &Found, server: &Alive) -> Result<UnshelveRequested, Fault> {
+async fn destination(ctx: &Ctx, found: &Found, server: &Alive) -> Result<UnshelveRequested, Fault> {
     let (body, house) = (ctx.action_body(), ctx.house()?);
     // Until 2.76 the body says nothing, whatever it holds.
     let said = |key: &str| body.get(key).filter(|_| versions::unshelving_has_a_destination(ctx.version));
@@ -55,6 +61,9 @@ fn destination(ctx: &Ctx, found: &Found, server: &Alive) -> Result<UnshelveReque
     let wanted = zone.and_then(|zone| zone.as_str());
     if wanted.is_some_and(|zone| !zones::takes_servers(house, zone)) {
         return Err(Fault::bad_request("The requested availability zone is not available"));
+    }
+    if let Some(wanted) = wanted {
+        check_volumes(ctx, server, wanted).await?;
     }
     let zone = match zone {
         Some(_) => wanted.map(str::to_owned),
@@ -72,4 +81,22 @@ fn destination(ctx: &Ctx, found: &Found, server: &Alive) -> Result<UnshelveReque
     }
     let process = ProcessId::random();
     Ok(UnshelveRequested { process, availability_zone: zone, host: host.map(str::to_owned) })
+}
+
+/// `[cinder] cross_az_attach`: the server's volumes have to be in the zone that it is to be in.
+async fn check_volumes(ctx: &Ctx, server: &Alive, zone: &str) -> Result<(), Fault> {
+    if ctx.app.compute.config.cross_az_attach {
+        return Ok(());
+    }
+    for volume in server.disks.iter().filter_map(|disk| disk.device.volume) {
+        let found = ctx.house()?.volumes.find(volume, &server.request.project, true).await;
+        let theirs = found.map_err(|error| reject::volume(volume, error))?.availability_zone;
+        if theirs != zone {
+            return Err(Fault::conflict(reject::other_zone(&format!(
+                "The specified availability zone does not match the volume {volume} attached to the server. Specified \
+                 availability zone is {zone}. Volume is in {theirs}."
+            ))));
+        }
+    }
+    Ok(())
 }

@@ -1,0 +1,68 @@
+//! Makes an image's content a volume's: what it held before is gone. The guest that has it, if one has, is off.
+//!
+//! | step | does | undone by |
+//! |---|---|---|
+//! | `write_image` | the image into the host's cache, the volume made anew from it | (the old content is gone) |
+//!
+//! Where it fails the volume is in error: what it holds is not known.
+
+use std::sync::Arc;
+
+use chronova_events::ids::ImageId;
+use chronova_events::process::{Outcome, Output, Task, VolumeWork};
+use chronova_hypervisor::driver::ImageSource;
+use chronova_hypervisor::volume_store::VolumeContent;
+use chronova_hypervisor::volumes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::super::definition::{Definition, Step, StepError, Work};
+use super::super::guest::{Source, image_ref};
+use super::{GIB, here};
+use crate::volume::VolumeCommand;
+
+pub const DEFINITION: Definition = Definition {
+    name: "reimage_volume",
+    steps: &[Step { name: "write_image", run: |work| write_image(work).boxed(), undo: None }],
+    undoes: true,
+    max_attempts: |_| 1,
+    conclude,
+};
+
+fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    async move {
+        let process = work.running.process;
+        match (outcome, &work.running.failure) {
+            (Outcome::Succeeded, _) => work.tell_volume(VolumeCommand::RecordReimaged { process }).await,
+            (Outcome::Failed, Some(failure)) => {
+                work.tell_volume(VolumeCommand::RecordFailed { process, fault: failure.fault.clone() }).await
+            }
+            // Whoever called it off deletes the volume.
+            _ => Ok(()),
+        }
+    }
+    .boxed()
+}
+
+fn image(work: &Work) -> Option<ImageId> {
+    match work.running.task {
+        Task::Volume { work: VolumeWork::Reimage { image }, .. } => Some(image),
+        _ => None,
+    }
+}
+
+async fn write_image(work: &Work) -> Result<Output, StepError> {
+    let volume = work.present_volume().await?;
+    let known = volume.image.as_ref().map(|image| &image.snapshot).filter(|known| Some(known.id) == image(work));
+    let (Some((host, _)), Some(known)) = (&volume.place, known) else {
+        return Err(StepError::fatal(409, "The volume has no content.", ""));
+    };
+    let (driver, image) = (work.must_reach(*host)?, image_ref(known));
+    let source: Arc<dyn ImageSource> = Arc::new(Source(Arc::clone(&work.house.images)));
+    driver.ensure_image(&image, source).await.map_err(here)?;
+    let name = volumes::volume(work.volume_id());
+    // What is there counts as made, so it goes first; whoever does the step again begins here.
+    driver.delete_volume(&name).await.map_err(here)?;
+    driver.create_volume(&name, u64::from(volume.size_gb) * GIB, &VolumeContent::Image(image)).await.map_err(here)?;
+    Ok(Output::Nothing)
+}

@@ -1,0 +1,143 @@
+//! The front door of the real binary: TLS, with certificates that openssl makes and with curl as the client.
+//!
+//! Skipped, with the reason printed, where there is no openssl or no curl.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_debug_implementations, unreachable_pub)]
+
+mod cloud;
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use cloud::Cloud;
+
+/// An authority, a certificate of 127.0.0.1 and one of a client, both signed by it, as files in the folder.
+fn certificates(folder: &Path) -> Result<(), String> {
+    let script = "
+        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=authority -days 2 \
+            -keyout authority.key -out authority.pem
+        sign() { # name, extension
+            openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=$1 -keyout $1.key -out $1.csr
+            printf '%s\\nbasicConstraints=CA:FALSE\\n' \"$2\" >$1.ext
+            openssl x509 -req -in $1.csr -CA authority.pem -CAkey authority.key -CAcreateserial -days 2 \
+                -extfile $1.ext -out $1.pem
+        }
+        sign server subjectAltName=IP:127.0.0.1
+        sign client extendedKeyUsage=clientAuth
+        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=stranger -days 2 \
+            -keyout stranger.key -out stranger.pem
+    ";
+    let output = Command::new("bash").args(["-ec", script]).current_dir(folder).output();
+    let output = output.map_err(|error| error.to_string())?;
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+}
+
+/// What curl says and what it was told: its exit code and the body.
+fn curl(folder: &Path, args: &[&str], url: &str) -> (i32, String) {
+    let output = Command::new("curl")
+        .args(["--silent", "--show-error", "--max-time", "30"])
+        .args(args)
+        .arg(url)
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.code().unwrap_or(-1), text)
+}
+
+fn skipped(folder: &Path) -> bool {
+    if Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_err() {
+        println!("skipped: there is no curl");
+        return true;
+    }
+    if let Err(reason) = certificates(folder) {
+        println!("skipped: no certificates can be made: {reason}");
+        return true;
+    }
+    false
+}
+
+const TRUST: [&str; 2] = ["--cacert", "authority.pem"];
+const TOKEN: [&str; 2] = ["--header", "X-Auth-Token: admin"];
+
+#[test]
+fn with_a_certificate_the_apis_speak_tls_and_nothing_else() {
+    let mut cloud = Cloud::new("sim://1");
+    let folder = cloud.folder.path().to_owned();
+    if skipped(&folder) {
+        return;
+    }
+    let at = |name: &str| folder.join(name).display().to_string();
+    let metadata = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    cloud.configure(&format!(
+        "[wsgi]\nssl_cert_file = {}\nssl_key_file = {}\n[chronova]\nmetadata_listen = {metadata}\n",
+        at("server.pem"),
+        at("server.key")
+    ));
+    cloud.launch();
+    let url = format!("https://{}", cloud.address());
+    cloud.wait("it answers over TLS", |_| curl(&folder, &TRUST, &format!("{url}/healthz")).0 == 0);
+    for version in ["--tlsv1.2", "--tlsv1.3"] {
+        for http in ["--http1.1", "--http2"] {
+            let args = [&TRUST[..], &TOKEN, &[version, http]].concat();
+            let (code, body) = curl(&folder, &args, &format!("{url}/compute/v2.1/"));
+            assert_eq!(code, 0, "{version} {http}: {body}");
+            assert!(body.contains(&format!("\"{url}/compute/v2.1/\"")), "links say how one came: {body}");
+        }
+    }
+    // An authority that the client does not know; versions that are not safe; no TLS at all.
+    assert_ne!(curl(&folder, &["--cacert", "stranger.pem"], &format!("{url}/healthz")).0, 0);
+    assert_ne!(curl(&folder, &[&TRUST[..], &["--tls-max", "1.1"]].concat(), &format!("{url}/healthz")).0, 0);
+    let (code, body) = curl(&folder, &TOKEN, &format!("http://{}/compute/v2.1/", cloud.address()));
+    assert!(code != 0 || !body.contains("v2.1"), "{code}: {body}");
+    assert_eq!(curl(&folder, &[], &format!("http://{metadata}/")).0, 0, "guests ask without TLS");
+    let clouds = std::fs::read_to_string(cloud.data().join("clouds.yaml")).unwrap();
+    assert!(clouds.contains(&format!("auth_url: \"{url}/identity/v3\"")), "{clouds}");
+    cloud.stop();
+}
+
+#[test]
+fn with_an_authority_for_clients_only_who_has_its_certificate_is_let_in() {
+    let mut cloud = Cloud::new("sim://1");
+    let folder = cloud.folder.path().to_owned();
+    if skipped(&folder) {
+        return;
+    }
+    let at = |name: &str| folder.join(name).display().to_string();
+    let metadata = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    cloud.configure(&format!(
+        "[wsgi]\nssl_cert_file = {}\nssl_key_file = {}\nssl_ca_file = {}\n\
+         [DEFAULT]\nenabled_ssl_apis = osapi_compute,metadata\n[chronova]\nmetadata_listen = {metadata}\n",
+        at("server.pem"),
+        at("server.key"),
+        at("authority.pem")
+    ));
+    cloud.launch();
+    for url in [format!("https://{}/healthz", cloud.address()), format!("https://{metadata}/")] {
+        let shown = |name: &str| {
+            let (certificate, key) = (format!("{name}.pem"), format!("{name}.key"));
+            curl(&folder, &[&TRUST[..], &["--cert", &certificate, "--key", &key]].concat(), &url).0
+        };
+        cloud.wait("it lets its client in", |_| shown("client") == 0);
+        assert_ne!(shown("stranger"), 0, "signed by nobody that it knows");
+        assert_ne!(curl(&folder, &TRUST, &url).0, 0, "no certificate");
+    }
+    cloud.stop();
+}
+
+#[test]
+fn half_of_what_tls_needs_keeps_it_from_starting() {
+    let cloud = Cloud::new("sim://1");
+    let config = cloud.folder.path().join("chronova.conf");
+    for (given, told) in [
+        ("ssl_cert_file = /nowhere/a.pem", "ssl_cert_file and ssl_key_file go together"),
+        ("ssl_ca_file = /nowhere/a.pem", "ssl_ca_file needs ssl_cert_file and ssl_key_file"),
+        ("ssl_cert_file = /nowhere/a.pem\nssl_key_file = /nowhere/a.key", "/nowhere/a.pem cannot be used for TLS"),
+    ] {
+        std::fs::write(&config, format!("[wsgi]\n{given}\n")).unwrap();
+        let args = ["serve", "--listen", "127.0.0.1:0", "--config-file", &config.display().to_string()];
+        let (code, text) = cloud.command(&args);
+        assert!(code > 0 && text.contains(told), "{given}: {code} {text}");
+    }
+}

@@ -1,0 +1,156 @@
+//! What many servers have in common is held once: the flavors and images that they were asked for with, and the names of
+//! the steps of their actions. A million servers of ten flavors are then ten flavors.
+//!
+//! Rows are given their share when they are made, and when they come from a checkpoint. Nobody notices where that was
+//! missed, but for the memory that it takes.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use chronova_events::ids::InstanceId;
+use chronova_events::instance::{FlavorSnapshot, ImageSnapshot, Instance};
+use serde::de::{Deserializer, MapAccess, Visitor};
+
+use crate::servers::ServerRow;
+
+/// Things of a kind that are remembered at the most: flavors and images come and go.
+const MOST: usize = 4_096;
+
+#[derive(Debug)]
+struct Pool<T: ?Sized + Eq + Hash>(HashSet<Arc<T>>);
+
+/// These by hand: derived ones would ask the same of what is held.
+impl<T: ?Sized + Eq + Hash> Default for Pool<T> {
+    fn default() -> Self {
+        Self(HashSet::new())
+    }
+}
+
+impl<T: ?Sized + Eq + Hash> Clone for Pool<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T: ?Sized + Eq + Hash> Pool<T> {
+    /// The first one that was equal to `one`.
+    fn same(&mut self, one: &Arc<T>) -> Arc<T> {
+        if let Some(known) = self.0.get(one) {
+            return Arc::clone(known);
+        }
+        if self.0.len() >= MOST {
+            self.0.clear();
+        }
+        self.0.insert(Arc::clone(one));
+        Arc::clone(one)
+    }
+}
+
+/// What is shared. Forgetting it costs memory and nothing else.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Shared {
+    flavors: Pool<FlavorSnapshot>,
+    images: Pool<ImageSnapshot>,
+    names: Pool<str>,
+}
+
+impl Shared {
+    /// Lets the server point to the flavor and image that others have as well.
+    pub(crate) fn share(&mut self, instance: &mut Instance) {
+        let (Instance::Alive(server) | Instance::Deleted(server)) = instance else { return };
+        server.request.flavor = self.flavors.same(&server.request.flavor);
+        server.request.image = server.request.image.as_ref().map(|image| self.images.same(image));
+    }
+
+    pub(crate) fn name(&mut self, name: &str) -> Arc<str> {
+        match self.names.0.get(name) {
+            Some(known) => Arc::clone(known),
+            None => self.names.same(&name.into()),
+        }
+    }
+
+    fn share_row(&mut self, row: &mut ServerRow) {
+        self.share(&mut row.instance);
+        for action in &mut row.actions {
+            for step in &mut Arc::make_mut(action).steps {
+                step.step = self.names.same(&step.step);
+            }
+        }
+    }
+}
+
+/// Reads rows so that they share from the beginning: all of them on their own may be more than there is room for.
+pub(crate) fn rows<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<InstanceId, Arc<ServerRow>>, D::Error> {
+    struct Rows;
+
+    impl<'de> Visitor<'de> for Rows {
+        type Value = BTreeMap<InstanceId, Arc<ServerRow>>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("servers by id")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let (mut shared, mut rows) = (Shared::default(), BTreeMap::new());
+            while let Some((id, mut row)) = map.next_entry::<InstanceId, ServerRow>()? {
+                shared.share_row(&mut row);
+                rows.insert(id, Arc::new(row));
+            }
+            Ok(rows)
+        }
+    }
+
+    from.deserialize_map(Rows)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use chronova_events::codec;
+    use chronova_events::envelope::Timestamp;
+    use chronova_events::fold::Fold as _;
+    use chronova_events::instance::{Alive, InstanceEvent, samples};
+    use serde::Deserialize;
+
+    use super::*;
+
+    fn row(number: u128) -> ServerRow {
+        let asked = samples().into_iter().find(|event| matches!(event, InstanceEvent::BuildRequested(_))).unwrap();
+        let mut instance = Instance::default();
+        instance.evolve(&asked, Timestamp(1));
+        ServerRow { id: InstanceId(uuid::Uuid::from_u128(number)), instance, actions: Vec::new() }
+    }
+
+    fn server(row: &ServerRow) -> &Alive {
+        row.server().unwrap()
+    }
+
+    #[test]
+    fn equal_ones_become_one_and_others_stay() {
+        let mut shared = Shared::default();
+        let mut rows = [row(1), row(2), row(3)];
+        if let Instance::Alive(other) = &mut rows[2].instance {
+            Arc::make_mut(&mut other.request.flavor).vcpus = 77;
+        }
+        let before = rows.clone();
+        rows.iter_mut().for_each(|row| shared.share(&mut row.instance));
+        assert_eq!(rows, before);
+        let flavor = |at: usize| &server(&rows[at]).request.flavor;
+        assert!(Arc::ptr_eq(flavor(0), flavor(1)) && !Arc::ptr_eq(flavor(0), flavor(2)));
+        assert!(Arc::ptr_eq(&shared.name("claim"), &shared.name("claim")));
+    }
+
+    #[test]
+    fn rows_share_when_they_are_read() {
+        #[derive(Deserialize)]
+        struct Read(#[serde(deserialize_with = "rows")] BTreeMap<InstanceId, Arc<ServerRow>>);
+        let kept: BTreeMap<_, _> = [row(1), row(2)].into_iter().map(|row| (row.id, Arc::new(row))).collect();
+        let bytes = codec::encode_snapshot(&kept).unwrap();
+        let Read(read) = codec::decode_snapshot(&bytes).unwrap();
+        assert_eq!(read, kept);
+        let images: Vec<_> = read.values().filter_map(|row| server(row).request.image.as_ref()).collect();
+        assert!(images.len() == 2 && Arc::ptr_eq(images[0], images[1]));
+    }
+}

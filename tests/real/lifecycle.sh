@@ -1,0 +1,117 @@
+#!/bin/bash
+# What people do with servers, on two real guests that are booted as seldom as possible: a snapshot and a server made from
+# it, a volume carried from one to the other, an interface, a rescue, standing still in memory and on disk, a rebuild, a
+# shelving away from the host and back. Seen from inside the guests, over their serial consoles.
+# The longer scripts of each of these (images, attached, interfaces, actions) look closer.
+set -uo pipefail
+. "$(dirname "$0")/../testbed/house.sh"
+house_open lifecycle 10.86
+house_furnish
+# A guest that is being booted answers when its shell is there.
+INSIDE_SECONDS=150
+
+# What the client says is of interest only where it fails.
+did() { os "$@" >"$WORK/did" 2>&1 || { tail -n 5 "$WORK/did"; false; }; }
+# The guest keeps /boot on its root disk; a marker there is on the disk and nowhere else.
+mark() { inside "$1" "mkdir -p /m && mount -t vfat /dev/${3:-vda}1 /m && echo $2 >/m/marker && sync && umount /m && sync"; } # uuid, word
+marker() { inside "$1" "mkdir -p /m && mount -t vfat /dev/${2:-vda}1 /m && cat /m/marker; umount /m" 2>/dev/null | tail -n 1; } # uuid, disk
+volume_is() { [ "$(get volume "$1" status)" = "$2" ]; } # volume, status
+write_to() { inside "$1" "echo $3 | dd of=/dev/$2 bs=512 seek=200 conv=fsync 2>/dev/null"; } # uuid, disk, word
+read_from() { inside "$1" "dd if=/dev/$2 bs=512 skip=200 count=1 2>/dev/null | head -n 1"; }
+
+# ------------------------------------------------------------------------------------- booted, copied, booted from the copy
+
+# It counts the seconds in its memory, and its administrator's password is on its config drive.
+printf '#!/bin/sh\ntouch /run/tick\n' >"$WORK/user-data"
+os volume create --size 1 life-data >"$WORK/volume" 2>&1 || bad "a volume is asked for" "$(tail -n 5 "$WORK/volume")"
+boot life-one --config-drive True --user-data "$WORK/user-data" --password pa55word-of-one
+ONE=$ID
+expect "the guest is booted and writes a marker on its disk" mark "$ONE" first
+like "its config drive tells its password" \
+  "$(inside "$ONE" 'mkdir -p /c; mount -t iso9660 -o ro /dev/sr0 /c && cat /c/openstack/latest/meta_data.json; umount /c')" pa55word-of-one
+expect "an image of the running guest is made" did server image create --wait --name life-image life-one
+os server create --wait --flavor "$NAME" --image life-image --network "$NAME" life-two >"$WORK/two" 2>&1 \
+  || bad "a server is made from the image" "$(tail -n 20 "$WORK/two")"
+TWO=$(get server life-two id); SERVERS+=("$TWO")
+
+# ---------------------------------------------------------------------------- a volume, carried over; meanwhile two boots
+
+within 60 "the volume is there" volume_is life-data available
+DATA=$(get volume life-data id)
+expect "the volume is attached to the first guest" did server add volume life-one life-data
+within 30 "the running guest sees it" sees_disk "$ONE" vdb
+same "under its id" "$(inside "$ONE" cat /sys/block/vdb/serial)" "${DATA:0:20}"
+expect "and writes to it" write_to "$ONE" vdb carried-over
+expect "it is detached" did server remove volume life-one life-data
+within 120 "the guest let go of it" volume_is life-data available
+within 30 "and sees it no more" sees_no_disk "$ONE" vdb
+same "the second guest is booted, from the snapshot" "$(marker "$TWO")" first
+expect "the volume is attached to it" did server add volume life-two life-data
+within 30 "it sees it" sees_disk "$TWO" vdb
+same "and reads what the first one wrote" "$(read_from "$TWO" vdb)" carried-over
+
+# ------------------------------------------------------------------------------------------------------------ an interface
+
+cards() { inside "$TWO" 'cat /sys/class/net/*/address'; }
+os port create --network "$NAME" life-port >"$WORK/port" 2>&1 || bad "a port is made" "$(cat "$WORK/port")"
+PORT=$(get port life-port id) MAC=$(get port life-port mac_address)
+expect "an interface is added" did server add port life-two "$PORT"
+within 30 "the running guest sees the card" eval 'cards | grep -qi "$MAC"'
+expect "it is removed" did server remove port life-two "$PORT"
+within 60 "the guest sees it no more" eval '! cards | grep -qi "$MAC"'
+
+# ------------------------------------------------------------------------------------------------------------- a rescue
+
+expect "a rescue is asked for" did server rescue life-one
+within 90 "the server is in rescue" is life-one RESCUE
+# While that one boots, the other stands still.
+tick() { console life-two | grep -aoE '^GUEST-TICK [0-9]+' | tail -n 1 | cut -d' ' -f2; }
+beyond() { local now; now=$(tick); [ "${now:-0}" -gt "$1" ]; } # number
+inside "$TWO" 'touch /run/tick' >/dev/null
+within 30 "the second guest counts" beyond 0
+expect "it is paused" did server pause life-two
+within 30 "it is PAUSED" is life-two PAUSED
+COUNT=$(tick); sleep 2
+same "and counts no further" "$(tick)" "$COUNT"
+os server unpause life-two
+within 30 "it goes on counting" beyond "$COUNT"
+expect "it is suspended" did server suspend life-two
+within 60 "it is SUSPENDED" is life-two SUSPENDED
+same "its memory is on the host's disk" "$(v dominfo "$TWO" | sed -n 's/^Managed save: *//p')" yes
+COUNT=$(tick)
+os server resume life-two
+within 60 "it goes on counting from there" beyond "$COUNT"
+same "it was booted once" "$(count_said life-two GUEST-READY)" 1
+same "it still has the volume" "$(read_from "$TWO" vdb)" carried-over
+
+same "the rescued guest has its own disk as the second, with the marker" "$(marker "$ONE" vdb)" first
+expect "and repairs it" mark "$ONE" repaired vdb
+expect "the end of the rescue is asked for" did server unrescue life-one
+within 90 "the server is ACTIVE" is life-one ACTIVE
+
+# ----------------------------------------------------------------------------------- rebuilt; shelved, with its volume
+
+expect "the second server is rebuilt" did server rebuild --wait --image "$(get image "$NAME" id)" life-two
+same "the first guest runs from its own disk again" "$(marker "$ONE")" repaired
+unlike "the second has a new disk" "$(marker "$TWO")" '^(first|repaired)$'
+same "and the volume as it was" "$(read_from "$TWO" vdb)" carried-over
+os server remove volume life-two life-data
+within 120 "the volume is free" volume_is life-data available
+expect "it becomes the first one's again" did server add volume life-one life-data
+within 60 "in use" volume_is life-data in-use
+expect "the first server is shelved" did server shelve life-one
+within 120 "and leaves its host" is life-one SHELVED_OFFLOADED
+same "nothing of it is there" "$(leftovers "$ONE")" ""
+same "its volume is kept for it" "$(get volume life-data status)" reserved
+expect "it is to come back" did server unshelve life-one
+within 180 "it is ACTIVE" is life-one ACTIVE
+same "with what was on its disk" "$(marker "$ONE")" repaired
+same "and its volume" "$(read_from "$ONE" vdb)" carried-over
+same "which is in use" "$(get volume life-data status)" in-use
+
+expect "both servers are deleted" did server delete --wait life-one life-two
+same "nothing is left on the host" "$(leftovers "$ONE" "$PORT")$(leftovers "$TWO")" ""
+within 30 "the volume is free in the end" volume_is life-data available
+os volume delete life-data; os port delete "$PORT"; os image delete life-image
+within 30 "and gone" eval '! os volume show life-data >/dev/null 2>&1'
+verdict

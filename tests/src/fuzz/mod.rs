@@ -1,0 +1,141 @@
+//! Random input for whatever reads what others write, without a special compiler.
+//!
+//! A target is a function that takes anything and must not panic; the API's target is a whole control plane that must not
+//! answer 500. Each test first judges what was found earlier (`tests/golden/fuzz/TARGET/*`), then a fixed number of new
+//! inputs from a fixed seed. With `CHRONOVA_SOAK` every target has `CHRONOVA_FUZZ_SECONDS` (120) and another seed each time,
+//! which is printed; `CHRONOVA_FUZZ_SEED` repeats one. What is found is written beside the earlier ones and stays there as
+//! a case for ever. What ends the process (a stack that is too small) is found in the file that is named at the start.
+
+pub mod bytes;
+pub mod wishes;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use sha2::{Digest, Sha256};
+
+/// splitmix64: the same seed, the same inputs.
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Less than `bound`, which is not 0.
+    pub fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next() % bound.max(1) as u64).unwrap()
+    }
+
+    /// In so many cases of a hundred.
+    pub fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    pub fn pick<'a, T: ?Sized>(&mut self, of: &[&'a T]) -> &'a T {
+        of[self.below(of.len())]
+    }
+}
+
+/// How long a target is tried, and with which numbers.
+#[derive(Debug)]
+pub struct Run {
+    pub target: &'static str,
+    pub random: Random,
+    seed: u64,
+    left: Option<u64>,
+    end: Option<Instant>,
+    tried: u64,
+}
+
+impl Run {
+    /// `rounds` in an ordinary run of the tests.
+    pub fn of(target: &'static str, rounds: u64) -> Self {
+        let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+        let soak = std::env::var_os("CHRONOVA_SOAK").is_some();
+        let seconds = number("CHRONOVA_FUZZ_SECONDS").or(soak.then_some(120));
+        let now = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_secs());
+        let seed = number("CHRONOVA_FUZZ_SEED").unwrap_or(if soak { now } else { 1 });
+        println!("{target}: CHRONOVA_FUZZ_SEED={seed}");
+        let end = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+        let left = if end.is_some() { None } else { Some(rounds) };
+        Self { target, random: Random::new(seed), seed, left, end, tried: 0 }
+    }
+
+    /// Whether there is another round.
+    pub fn goes_on(&mut self) -> bool {
+        self.tried += 1;
+        match (&mut self.left, self.end) {
+            (Some(0), _) => false,
+            (Some(left), _) => {
+                *left -= 1;
+                true
+            }
+            (None, end) => end.is_some_and(|end| Instant::now() < end),
+        }
+    }
+
+    /// Says how much was tried.
+    pub fn done(&self) {
+        println!("{}: {} inputs, seed {}, nothing found", self.target, self.tried - 1, self.seed);
+    }
+
+    /// What was found earlier.
+    pub fn kept(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let Ok(entries) = std::fs::read_dir(folder(self.target)) else { return Vec::new() };
+        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        paths.into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
+    }
+
+    /// Keeps an input that something is wrong with, and ends the test.
+    pub fn found(&self, input: &[u8], what: &str) -> ! {
+        let folder = folder(self.target);
+        std::fs::create_dir_all(&folder).unwrap();
+        let name: String = Sha256::digest(input)[..6].iter().map(|byte| format!("{byte:02x}")).collect();
+        let path = folder.join(name);
+        std::fs::write(&path, input).unwrap();
+        panic!("{}: seed {}: {what}; kept as {}", self.target, self.seed, path.display());
+    }
+}
+
+fn folder(target: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/fuzz").join(target)
+}
+
+/// Gives `judge` what was found earlier, then inputs made of `seeds` and `words`. It may refuse them, and must not panic.
+pub fn judge_bytes(target: &'static str, rounds: u64, seeds: &[&[u8]], words: &[&str], judge: impl Fn(&[u8])) {
+    let mut run = Run::of(target, rounds);
+    for (path, input) in run.kept() {
+        if catch_unwind(AssertUnwindSafe(|| judge(&input))).is_err() {
+            panic!("{target}: {} fails again", path.display());
+        }
+    }
+    let scratch = tempfile::Builder::new().prefix("fuzz-").tempdir().unwrap();
+    let last = scratch.path().join(target);
+    println!("{target}: the input under way is in {}", last.display());
+    let mut grown: Vec<Vec<u8>> = seeds.iter().map(|seed| seed.to_vec()).collect();
+    while run.goes_on() {
+        let input = bytes::changed(&mut run.random, &grown, words);
+        std::fs::write(&last, &input).unwrap();
+        if catch_unwind(AssertUnwindSafe(|| judge(&input))).is_err() {
+            run.found(&input, "it panics");
+        }
+        // Changes of changes get further than changes of the seeds.
+        if run.random.chance(5) {
+            let place = seeds.len() + run.random.below(64);
+            if place < grown.len() { grown[place] = input } else { grown.push(input) }
+        }
+    }
+    run.done();
+}

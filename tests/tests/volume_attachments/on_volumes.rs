@@ -1,0 +1,312 @@
+//! Servers whose root disk is a volume: their images, backups, rebuilds, rescues and shelving, and volumes of servers on no
+//! host. The words are Nova's.
+
+use std::sync::Arc;
+
+use chronova_actors::ports::ImageDraft;
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{ImageId, InstanceId, ProjectId, VolumeId};
+use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
+use chronova_tests::world::World;
+use chronova_web::compute::{Compute, ComputeConfig};
+use serde_json::{Value, json};
+
+use super::super::{OWNER, attachment, call, volume};
+
+/// A server with its root on a volume made from an image, and an empty volume beside it.
+async fn on_volumes(api: &Api) -> String {
+    let root = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "volume", "volume_size": 1,
+        "boot_index": 0, "delete_on_termination": true, "volume_type": "__DEFAULT__"});
+    let data = json!({"source_type": "blank", "destination_type": "volume", "volume_size": 2, "boot_index": -1});
+    let wish = json!({"name": "on-volumes", "flavorRef": "1", "networks": [{"uuid": NETWORK}],
+        "block_device_mapping_v2": [root, data]});
+    api.server(OWNER, wish).await
+}
+
+/// Another image than the one that these worlds are full of.
+async fn image(api: &Api, properties: &[(&str, &str)]) -> ImageId {
+    let (image, images) = (ImageId::random(), &api.life.house().images);
+    let draft = ImageDraft {
+        image,
+        name: "other".to_owned(),
+        owner: ProjectId::new("p"),
+        format: "raw".to_owned(),
+        min_disk_gib: 0,
+        min_memory_mib: 0,
+        properties: properties.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+    };
+    let bytes = futures::stream::iter([Ok(bytes::Bytes::from_static(b"other"))]);
+    images.create(draft, Meta::system("test")).await.unwrap();
+    images.upload(image, Box::pin(bytes), Meta::system("test")).await.unwrap();
+    image
+}
+
+async fn act(api: &Api, server: &str, version: &str, body: Value) -> (u16, Value, String) {
+    let answer = call(api, "POST", &format!("/servers/{server}/action"), version, Some(body)).await;
+    api.life.settled().await;
+    answer
+}
+
+/// What of each attached volume is shown by the volume service, in the order of the server's devices.
+async fn volumes(api: &Api, server: &str) -> Vec<Value> {
+    let (_, body, _) = call(api, "GET", &format!("/servers/{server}/os-volume_attachments"), "2.1", None).await;
+    let mut all = Vec::new();
+    for attached in body["volumeAttachments"].as_array().unwrap() {
+        let path = format!("/volume/v3/p/volumes/{}", attached["volumeId"].as_str().unwrap());
+        all.push(api.ask("GET", &path, "2.1", OWNER, None).await.body["volume"].take());
+    }
+    all
+}
+
+fn words<'a>(volumes: &'a [Value], key: &str) -> Vec<&'a str> {
+    volumes.iter().map(|volume| volume[key].as_str().unwrap_or_default()).collect()
+}
+
+fn status(api: &Api, server: &str) -> &'static str {
+    api.life.status(server.parse::<InstanceId>().unwrap())
+}
+
+#[actix_rt::test]
+async fn an_image_of_volumes_is_a_list_of_snapshots() {
+    let api = Api::start().await;
+    let server = on_volumes(&api).await;
+    let wish = json!({"createImage": {"name": "whole", "metadata": {"purpose": "proof"}}});
+    let (status, body, _) = act(&api, &server, "2.45", wish).await;
+    assert_eq!(status, 202);
+    let id: ImageId = body["image_id"].as_str().unwrap().parse().unwrap();
+    let made = api.world.images.made()[&id].clone();
+    assert_eq!((made.draft.format.as_str(), made.bytes.as_deref()), ("raw", Some(&b""[..])), "no bytes, and complete");
+    let property = |name: &str| made.draft.properties.iter().find(|(key, _)| key == name).map(|(_, text)| text.clone());
+    assert_eq!(property("bdm_v2").as_deref(), Some("True"));
+    assert_eq!(property("root_device_name").as_deref(), Some("/dev/vda"));
+    assert_eq!(property("purpose").as_deref(), Some("proof"));
+    let mapping: Value = serde_json::from_str(&property("block_device_mapping").unwrap()).unwrap();
+    let parts: Vec<(&Value, &Value, &Value, &Value)> = mapping
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (&one["source_type"], &one["boot_index"], &one["volume_size"], &one["delete_on_termination"]))
+        .collect();
+    let expected = [
+        (&json!("snapshot"), &json!(0), &json!(1), &json!(true)),
+        (&json!("snapshot"), &Value::Null, &json!(2), &json!(false)),
+    ];
+    assert_eq!(parts, expected);
+    assert_eq!((&mapping[0]["volume_type"], &mapping[1]["volume_type"]), (&json!("__DEFAULT__"), &Value::Null));
+    let listed = api.ask("GET", "/volume/v3/p/snapshots/detail", "2.1", OWNER, None).await.body;
+    let mut snapshots: Vec<(&str, &str, &str)> = listed["snapshots"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (one["id"].as_str().unwrap(), one["status"].as_str().unwrap(), one["name"].as_str().unwrap()))
+        .collect();
+    snapshots.sort_unstable();
+    let mut named: Vec<&str> =
+        mapping.as_array().unwrap().iter().map(|one| one["snapshot_id"].as_str().unwrap()).collect();
+    named.sort_unstable();
+    assert_eq!(snapshots.iter().map(|one| one.0).collect::<Vec<_>>(), named);
+    assert!(snapshots.iter().all(|one| one.1 == "available" && one.2.starts_with("snapshot for ")), "{snapshots:?}");
+    assert_eq!(self::status(&api, &server), "ACTIVE");
+    api.world.check().await;
+
+    // A server made from it has disks made from them.
+    let wish = json!({"name": "again", "flavorRef": "1", "networks": [{"uuid": NETWORK}], "imageRef": id});
+    let again = api.server(OWNER, wish).await;
+    assert_eq!(self::status(&api, &again), "ACTIVE");
+    let shown = api.get(&format!("/servers/{again}"), "2.100").await["server"].take();
+    assert_eq!(shown["image"], "");
+    let disks = volumes(&api, &again).await;
+    let mut from: Vec<&str> = words(&disks, "snapshot_id");
+    from.sort_unstable();
+    assert_eq!(from, named);
+    assert_eq!(words(&disks, "status"), ["in-use", "in-use"]);
+    assert_eq!(words(&disks, "volume_type"), ["__DEFAULT__", "__DEFAULT__"]);
+    api.world.check().await;
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn what_is_refused_to_servers_on_volumes() {
+    let mut world = World::new(2);
+    world.options.volume.limits.snapshots = 1;
+    let api = Api::start_of(world, "", None).await;
+    let server = on_volumes(&api).await;
+    let refused = async |version: &str, body: Value| {
+        let (status, _, message) = act(&api, &server, version, body).await;
+        (status, message)
+    };
+    let backup = json!({"createBackup": {"name": "b", "backup_type": "daily", "rotation": 1}});
+    let no_backup = "Backup is not supported for volume-backed instances.".to_owned();
+    assert_eq!(refused("2.1", backup).await, (400, no_backup));
+    let snapshots = "Quota exceeded for resources: snapshots".to_owned();
+    assert_eq!(refused("2.45", json!({"createImage": {"name": "i"}})).await, (403, snapshots));
+    assert!(api.world.images.made().is_empty(), "nothing is left of what was refused");
+
+    let other = image(&api, &[]).await;
+    let different =
+        format!("Image {other} is unacceptable: Unable to rebuild with a different image for a volume-backed server.");
+    assert_eq!(refused("2.92", json!({"rebuild": {"imageRef": other}})).await, (400, different));
+    let certs = json!({"rebuild": {"imageRef": IMAGE, "trusted_image_certificates": ["a"]}});
+    let no_certs = "Image certificate validation is not supported for volume-backed servers.".to_owned();
+    assert_eq!(refused("2.93", certs).await, (400, no_certs));
+
+    let cannot = format!("Instance {server} cannot be rescued: Cannot rescue a volume-backed instance");
+    let stable = image(&api, &[("hw_rescue_bus", "virtio"), ("hw_rescue_device", "disk")]).await;
+    let half = image(&api, &[("hw_rescue_device", "disk")]).await;
+    let rescue = |image: ImageId| json!({"rescue": {"rescue_image_ref": image}});
+    assert_eq!(refused("2.86", rescue(stable)).await, (400, cannot.clone()));
+    assert_eq!(refused("2.87", rescue(half)).await, (400, cannot.clone()));
+    assert_eq!(refused("2.87", json!({"rescue": null})).await, (400, cannot));
+    assert_eq!(status(&api, &server), "ACTIVE");
+    // A volume that is not what the server needs it to be.
+    let data = words(&volumes(&api, &server).await, "id")[1].to_owned();
+    let reset = json!({"os-reset_status": {"status": "error"}});
+    let path = format!("/volume/v3/admin/volumes/{data}/action");
+    assert_eq!(api.ask("POST", &path, "2.1", ADMIN, Some(reset)).await.status, 202);
+    let broken = format!("Invalid volume: volume '{data}' status must be 'in-use'. Currently in 'error' status");
+    assert_eq!(refused("2.93", json!({"rebuild": {"imageRef": IMAGE}})).await, (400, broken.clone()));
+    assert_eq!(refused("2.87", rescue(stable)).await, (409, broken));
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn a_rebuild_writes_the_root_volume_anew() {
+    let api = Api::start().await;
+    let server = on_volumes(&api).await;
+    let before = volumes(&api, &server).await;
+    let root: VolumeId = before[0]["id"].as_str().unwrap().parse().unwrap();
+    let written = async || api.life.volumes.look(root).await.unwrap().reimaged_by.is_some();
+    // Until 2.92 the volume stays what it is.
+    assert_eq!(act(&api, &server, "2.92", json!({"rebuild": {"imageRef": IMAGE}})).await.0, 202);
+    assert_eq!((status(&api, &server), written().await), ("ACTIVE", false));
+    let other = image(&api, &[]).await;
+    let (code, body, _) = act(&api, &server, "2.93", json!({"rebuild": {"imageRef": other, "name": "new"}})).await;
+    assert_eq!((code, &body["server"]["image"]), (202, &json!("")), "a server on a volume shows no image");
+    assert_eq!(status(&api, &server), "ACTIVE");
+    assert!(written().await);
+    let after = volumes(&api, &server).await;
+    assert_eq!(words(&after, "id"), words(&before, "id"), "the same volumes");
+    assert_eq!(words(&after, "status"), ["in-use", "in-use"]);
+    assert_eq!(after[0]["volume_image_metadata"]["image_id"], json!(other));
+    api.world.check().await;
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn a_rescue_leaves_the_volumes_in_their_places() {
+    let api = Api::start().await;
+    let server = on_volumes(&api).await;
+    let stable = image(&api, &[("hw_rescue_bus", "virtio"), ("hw_rescue_device", "disk")]).await;
+    let rescue = json!({"rescue": {"rescue_image_ref": stable, "adminPass": "s3cret"}});
+    let (code, body, _) = act(&api, &server, "2.87", rescue).await;
+    assert_eq!((code, &body["adminPass"]), (200, &json!("s3cret")));
+    assert_eq!(status(&api, &server), "RESCUE");
+    api.world.check().await;
+    assert_eq!(act(&api, &server, "2.87", json!({"unrescue": null})).await.0, 202);
+    assert_eq!(status(&api, &server), "ACTIVE");
+    api.world.check().await;
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn volumes_stay_with_a_server_that_leaves_its_host() {
+    let api = Api::start().await;
+    let server = on_volumes(&api).await;
+    let all = format!("/servers/{server}/os-volume_attachments");
+    let free = volume(&api, Some(&server), 1).await;
+    assert_eq!(act(&api, &server, "2.1", json!({"shelve": null})).await.0, 202);
+    assert_eq!(status(&api, &server), "SHELVED_OFFLOADED", "there is nothing to copy first");
+    assert!(api.world.images.made().is_empty());
+    assert_eq!(words(&volumes(&api, &server).await, "status"), ["reserved", "reserved"]);
+    let log = api.get(&format!("/servers/{server}/os-instance-actions"), "2.58").await;
+    assert_eq!(log["instanceActions"][0]["action"], "shelve");
+
+    // Until 2.19 it is in no state for volumes.
+    let in_no_state =
+        |action: &str| (409, format!("Cannot '{action}' instance {server} while it is in vm_state shelved_offloaded"));
+    let (code, _, message) = call(&api, "POST", &all, "2.19", Some(attachment(&free))).await;
+    assert_eq!((code, message), in_no_state("attach_volume"));
+    let (code, _, message) = call(&api, "DELETE", &format!("{all}/{free}"), "2.19", None).await;
+    assert_eq!((code, message), in_no_state("detach_volume"));
+    // What nobody could be asked about is refused; another volume becomes its own.
+    let tagged = json!({"volumeAttachment": {"volumeId": free, "tag": "t"}});
+    let (code, _, message) = call(&api, "POST", &all, "2.60", Some(tagged)).await;
+    let words_of = "Tagged volume attachment is not supported for shelved-offloaded instances.";
+    assert_eq!((code, message.as_str()), (400, words_of));
+    assert_eq!(call(&api, "POST", &all, "2.60", Some(attachment(&free))).await.0, 200);
+    api.life.settled().await;
+    let now = volumes(&api, &server).await;
+    assert_eq!(words(&now, "status"), ["reserved", "reserved", "in-use"]);
+    let data = words(&now, "id")[1].to_owned();
+    assert_eq!(call(&api, "DELETE", &format!("{all}/{data}"), "2.60", None).await.0, 202);
+    api.life.settled().await;
+    assert_eq!(volumes(&api, &server).await.len(), 2);
+    let root = words(&now, "id")[0];
+    let (code, _, message) = call(&api, "DELETE", &format!("{all}/{root}"), "2.60", None).await;
+    assert_eq!((code, message.as_str()), (400, "Cannot detach a root device volume"));
+    api.world.check().await;
+
+    assert_eq!(act(&api, &server, "2.1", json!({"unshelve": null})).await.0, 202);
+    assert_eq!(status(&api, &server), "ACTIVE");
+    assert_eq!(words(&volumes(&api, &server).await, "status"), ["in-use", "in-use"]);
+    api.world.check().await;
+    api.stop().await;
+}
+
+/// The old name of the actions, which is gone with 2.103.
+#[actix_rt::test]
+async fn images_and_rebuilds_under_their_old_name() {
+    let api = Api::start().await;
+    let server = api.server(OWNER, Api::wish("plain")).await;
+    let path = format!("/os-volumes_boot/{server}/action");
+    for body in [json!({"createImage": {"name": "i"}}), json!({"rebuild": {"imageRef": IMAGE}})] {
+        assert_eq!(call(&api, "POST", &path, "2.102", Some(body.clone())).await.0, 202);
+        api.life.settled().await;
+        assert_eq!(call(&api, "POST", &path, "2.103", Some(body)).await.0, 404);
+    }
+    api.stop().await;
+}
+
+/// `[cinder] cross_az_attach` off.
+#[actix_rt::test]
+async fn volumes_of_another_zone_can_be_kept_from_servers() {
+    let mut world = World::new(2);
+    world.options.volume.availability_zone = "az2".to_owned();
+    let mut api = Api::start_of(world, "", None).await;
+    let config = ComputeConfig { cross_az_attach: false, ..ComputeConfig::default() };
+    Arc::get_mut(&mut api.app).unwrap().compute = Compute::new(config);
+    let server = api.server(OWNER, Api::wish("web")).await;
+    let far = volume(&api, Some(&server), 1).await;
+    let all = format!("/servers/{server}/os-volume_attachments");
+    let (code, _, message) = call(&api, "POST", &all, "2.60", Some(attachment(&far))).await;
+    let words = format!(
+        "Invalid volume: Instance {server} and volume {far} are not in the same availability_zone. Instance is in \
+         nova. Volume is in az2"
+    );
+    assert_eq!((code, message), (400, words));
+    let with = |zone: Option<&str>| {
+        let local = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "local", "boot_index": 0});
+        let disk = json!({"source_type": "volume", "uuid": far, "destination_type": "volume", "boot_index": -1});
+        let mut wish = Api::wish("zoned");
+        wish["block_device_mapping_v2"] = json!([local, disk]);
+        if let Some(zone) = zone {
+            wish["availability_zone"] = json!(zone);
+        }
+        Some(json!({"server": wish}))
+    };
+    let mismatch = "The availability zone between the server and its attached volumes do not match: ";
+    let (code, _, message) = call(&api, "POST", "/servers", "2.1", with(Some("nova"))).await;
+    let words = format!(
+        "{mismatch}Server and volumes are not in the same availability zone. Server is in: nova. Volumes are in: az2."
+    );
+    assert_eq!((code, message), (400, words));
+    // Without a zone of its own it is to be where its volumes are; no host is.
+    let (code, body, _) = call(&api, "POST", "/servers", "2.1", with(None)).await;
+    assert_eq!(code, 202);
+    api.life.settled().await;
+    let id = body["server"]["id"].as_str().unwrap().parse().unwrap();
+    let zone = api.life.instance_now(id).alive().unwrap().request.availability_zone.clone();
+    assert_eq!(zone.as_deref(), Some("az2"));
+    api.world.check().await;
+    api.stop().await;
+}

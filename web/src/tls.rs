@@ -1,0 +1,99 @@
+//! TLS with rustls: certificates and keys from files, for every listener that has them.
+//!
+//! Versions 1.2 and 1.3, with the suites that rustls takes for safe. The files are read once, at the start, which fails with
+//! the name of the file that cannot be used.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use thiserror::Error;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+
+/// A certificate (with those that sign it) and its private key, in PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+    /// Certificates one of which must have signed each client's; without it clients need none.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// Why the files cannot be used.
+#[derive(Debug, Error)]
+pub enum TlsError {
+    #[error("{path} cannot be used for TLS: {reason}")]
+    File { path: PathBuf, reason: String },
+    #[error("the certificate {certificate} cannot be used with the key {key}: {reason}")]
+    Pair { certificate: PathBuf, key: PathBuf, reason: String },
+}
+
+impl TlsFiles {
+    /// What a listener needs.
+    pub fn server_config(&self) -> Result<ServerConfig, TlsError> {
+        let certificates = certificates(&self.certificate)?;
+        let key = read(&self.key)?;
+        let key = PrivateKeyDer::from_pem_slice(&key).map_err(|error| unusable(&self.key, error))?;
+        let pair = |error: tokio_rustls::rustls::Error| TlsError::Pair {
+            certificate: self.certificate.clone(),
+            key: self.key.clone(),
+            reason: error.to_string(),
+        };
+        // The provider is named, because another part of the program may have brought another one along.
+        let provider = Arc::new(ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(pair)?;
+        let builder = match &self.client_ca {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let mut roots = RootCertStore::empty();
+                for certificate in self::certificates(path)? {
+                    roots.add(certificate).map_err(|error| unusable(path, error))?;
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+                builder.with_client_cert_verifier(verifier.map_err(|error| unusable(path, error))?)
+            }
+        };
+        builder.with_single_cert(certificates, key).map_err(pair)
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let bytes = read(path)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    let found = found.map_err(|error| unusable(path, error))?;
+    if found.is_empty() {
+        return Err(unusable(path, "there is no certificate in it"));
+    }
+    Ok(found)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    std::fs::read(path).map_err(|error| unusable(path, error))
+}
+
+fn unusable(path: &Path, reason: impl std::fmt::Display) -> TlsError {
+    TlsError::File { path: path.to_owned(), reason: reason.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let (certificate, key) = (folder.path().join("a.pem"), folder.path().join("a.key"));
+        let files = TlsFiles { certificate: certificate.clone(), key, client_ca: None };
+        let told = files.server_config().unwrap_err().to_string();
+        assert!(told.contains("a.pem cannot be used for TLS"), "{told}");
+        std::fs::write(&certificate, "not a certificate").unwrap();
+        let told = files.server_config().unwrap_err().to_string();
+        assert!(told.contains("there is no certificate in it"), "{told}");
+    }
+}
