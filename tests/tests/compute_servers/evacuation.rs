@@ -17,7 +17,10 @@ struct Scene {
 
 impl Scene {
     async fn new(hosts: usize) -> Self {
-        let mut world = World::new(hosts);
+        Self::of(World::new(hosts)).await
+    }
+
+    async fn of(mut world: World) -> Self {
         world.options.volume.shared = true;
         let api = Api::start_of(world, "", None).await;
         let id = api.server(OWNER, Api::wish("web")).await;
@@ -159,8 +162,9 @@ async fn what_an_evacuation_is_refused_for() {
 /// Named hosts, stopped servers, volumes, disks on storage that the hosts share.
 #[actix_rt::test]
 async fn where_evacuated_servers_come_to_and_what_they_have_there() {
-    let scene = Scene::new(3).await;
-    scene.api.world.fleet.share_storage(true);
+    let world = World::new(3);
+    world.fleet.share_storage(true);
+    let scene = Scene::of(world).await;
     let root = json!({"boot_index": 0, "uuid": IMAGE, "source_type": "image", "destination_type": "volume",
         "volume_size": 1, "delete_on_termination": true});
     let wish = json!({"name": "v", "flavorRef": "1", "networks": [{"uuid": NETWORK}], "block_device_mapping_v2": [root],
