@@ -55,6 +55,9 @@ pub trait Moves {
     async fn receive_disk(&self, instance: InstanceId, disk: &DiskFile, content: ByteStream) -> DriverResult<()>;
     /// Removes a disk; gone already is success.
     async fn remove_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<()>;
+    /// Makes the disks of a guest that is not defined; those that are there are leftovers, and thrown away. Nothing where it
+    /// is defined.
+    async fn provide(&self, guest: &GuestSpec) -> DriverResult<()>;
     /// Defines the guest, anew if it is defined, over the disks that are there, and starts it if it is to be `on`. Disks
     /// grow to what the guest is to have; those that are missing are made, except the root. On already is success.
     async fn install(&self, guest: &GuestSpec, on: bool) -> DriverResult<()>;

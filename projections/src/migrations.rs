@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chronova_events::envelope::{Cause, Recorded, Timestamp};
+use chronova_events::host::HostEvent;
 use chronova_events::ids::{FlavorId, HostId, InstanceId, ProcessId, ProjectId, UserId};
 use chronova_events::instance::{InstanceEvent, LiveProgress, LiveStage, MoveKind, MoveRequested, MoveStage, Placed};
 use chronova_events::registry::{Event, NounEvent};
@@ -29,6 +30,11 @@ pub enum MigrationStatus {
     Live(LiveStage),
     Completed,
     Cancelled,
+    /// Of an evacuation, as all that follow: no destination yet.
+    Accepted,
+    /// The server is at its destination; its old host is not back yet.
+    Done,
+    Failed,
 }
 
 impl MigrationStatus {
@@ -46,6 +52,9 @@ impl MigrationStatus {
             Self::Live(stage) => stage.word(),
             Self::Completed => "completed",
             Self::Cancelled => "cancelled",
+            Self::Accepted => "accepted",
+            Self::Done => "done",
+            Self::Failed => "failed",
         }
     }
 }
@@ -90,12 +99,13 @@ impl Migration {
         matches!(self.status, MigrationStatus::Live(stage) if stage != LiveStage::Accepted)
     }
 
-    /// `resize`, `migration`, `live-migration`.
+    /// `resize`, `migration`, `live-migration`, `evacuation`.
     pub fn kind_word(&self) -> &'static str {
         match self.kind {
             MoveKind::Resize => "resize",
             MoveKind::Migrate => "migration",
             MoveKind::Live => "live-migration",
+            MoveKind::Evacuate => "evacuation",
         }
     }
 }
@@ -106,6 +116,8 @@ pub struct Migrations {
     all: Vec<Arc<Migration>>,
     /// The last one of each server.
     newest: BTreeMap<InstanceId, usize>,
+    /// Evacuations that are done, by the host that may have leftovers.
+    left: BTreeMap<HostId, Vec<usize>>,
 }
 
 impl Migrations {
@@ -144,6 +156,18 @@ impl Migrations {
                 };
                 &live
             }
+            InstanceEvent::EvacuationRequested(asked) => {
+                live = MoveRequested {
+                    process: asked.process,
+                    kind: MoveKind::Evacuate,
+                    source: asked.source.clone(),
+                    old_flavor: asked.flavor.clone(),
+                    new_flavor: asked.flavor.clone(),
+                    host: asked.host.clone(),
+                    disk_config: None,
+                };
+                &live
+            }
             _ => return,
         };
         let (user, project) = match &recorded.meta.cause {
@@ -162,6 +186,7 @@ impl Migrations {
             target: None,
             status: match asked.kind {
                 MoveKind::Live => MigrationStatus::Live(LiveStage::Accepted),
+                MoveKind::Evacuate => MigrationStatus::Accepted,
                 MoveKind::Resize | MoveKind::Migrate => MigrationStatus::PreMigrating,
             },
             user,
@@ -173,18 +198,70 @@ impl Migrations {
     }
 }
 
+impl Migrations {
+    fn evacuate(&mut self, at: usize, recorded: &Recorded, event: &InstanceEvent) {
+        use MigrationStatus as Now;
+        let Some(row) = self.all.get_mut(at) else { return };
+        let (status, target) = match (event, row.status) {
+            (InstanceEvent::MoveTargeted(targeted), _) => (Now::PreMigrating, Some(End::from(&targeted.target))),
+            (InstanceEvent::MoveUntargeted(_), now) => (now, None),
+            (InstanceEvent::Evacuated(_), _) => (Now::Done, row.target.clone()),
+            // As Nova has it: no host was found, or what was found would not do.
+            (InstanceEvent::MoveFailed(_), Now::Accepted) => (Now::Error, None),
+            (InstanceEvent::MoveFailed(_) | InstanceEvent::Deleted(_), Now::Accepted | Now::PreMigrating) => {
+                (Now::Failed, row.target.clone())
+            }
+            _ => return,
+        };
+        if status == Now::Done {
+            self.left.entry(row.source.host).or_default().push(at);
+        }
+        let row = Arc::make_mut(row);
+        (row.status, row.target, row.updated_at) = (status, target, recorded.recorded_at);
+    }
+
+    /// A host is said to be up again when what was evacuated from it is removed there.
+    fn complete(&mut self, recorded: &Recorded) {
+        let Ok(host) = recorded.stream.key().parse::<HostId>() else { return };
+        for at in self.left.remove(&host).unwrap_or_default() {
+            if let Some(row) = self.all.get_mut(at) {
+                let row = Arc::make_mut(row);
+                (row.status, row.updated_at) = (MigrationStatus::Completed, recorded.recorded_at);
+            }
+        }
+    }
+}
+
 impl Projection for Migrations {
     const NAME: &'static str = "migrations";
-    const VERSION: u32 = 2;
-    const NOUNS: &'static [&'static str] = &["instance"];
+    const VERSION: u32 = 3;
+    const NOUNS: &'static [&'static str] = &["host", "instance"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
+        if let Event::HostEvent(event) = event {
+            let back = match event {
+                HostEvent::CameUp(_) | HostEvent::Registered(_) => true,
+                HostEvent::ForcedDown(forced) => !forced.forced,
+                _ => false,
+            };
+            if back {
+                self.complete(recorded);
+            }
+            return;
+        }
         let Some(event) = InstanceEvent::of(event) else { return };
         let Ok(instance) = recorded.stream.key().parse::<InstanceId>() else { return };
-        if let InstanceEvent::MoveRequested(_) | InstanceEvent::LiveMoveRequested(_) = event {
+        if let InstanceEvent::MoveRequested(_)
+        | InstanceEvent::LiveMoveRequested(_)
+        | InstanceEvent::EvacuationRequested(_) = event
+        {
             return self.begin(instance, recorded, event);
         }
-        let Some(row) = self.newest.get(&instance).and_then(|at| self.all.get_mut(*at)) else { return };
+        let Some(at) = self.newest.get(&instance).copied() else { return };
+        let Some(row) = self.all.get_mut(at) else { return };
+        if row.kind == MoveKind::Evacuate {
+            return self.evacuate(at, recorded, event);
+        }
         let Some(change) = change(row.status, event) else { return };
         let row = Arc::make_mut(row);
         row.updated_at = recorded.recorded_at;
@@ -233,6 +310,7 @@ fn change(now: MigrationStatus, event: &InstanceEvent) -> Option<Change> {
             Now::PreMigrating | Now::Migrating | Now::PostMigrating | Now::Reverting => Now::Error,
             Now::Live(_) => Now::Cancelled,
             Now::Confirmed | Now::Reverted | Now::Error | Now::Completed | Now::Cancelled => return None,
+            Now::Accepted | Now::Done | Now::Failed => return None,
         },
         _ => return None,
     }))

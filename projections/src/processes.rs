@@ -48,6 +48,7 @@ pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<Pending> {
         InstanceEvent::CrashDumpRequested(asked) => (asked.process, Task::CrashDump { instance }),
         InstanceEvent::MoveRequested(asked) => (asked.process, Task::MoveInstance { instance }),
         InstanceEvent::LiveMoveRequested(asked) => (asked.process, Task::LiveMigrate { instance }),
+        InstanceEvent::EvacuationRequested(asked) => (asked.process, Task::Evacuate { instance }),
         InstanceEvent::ConfirmRequested(asked) => {
             (asked.process, Task::ConfirmResize { instance, migration: asked.migration })
         }

@@ -114,6 +114,7 @@ impl Membership {
             InstanceEvent::Unplaced(_) | InstanceEvent::Offloaded(_) => self.host = None,
             InstanceEvent::Resized(resized) => self.host = Some(resized.placed.host),
             InstanceEvent::LiveMoved(moved) => self.host = Some(moved.placed.host),
+            InstanceEvent::Evacuated(moved) => self.host = Some(moved.placed.host),
             InstanceEvent::ResizeReverted(reverted) => self.host = Some(reverted.placed.host),
             InstanceEvent::Deleted(_) => (self.host, self.alive) = (None, false),
             _ => {}

@@ -64,6 +64,7 @@ impl Action {
             "swap_volume" => "compute_swap_volume",
             "resize" | "migrate" => "compute_resize_instance",
             "live-migration" => "compute_live_migration",
+            "evacuate" => "compute_rebuild_instance",
             "confirmResize" => "compute_confirm_resize",
             "revertResize" => "compute_revert_resize",
             _ => return None,
@@ -284,10 +285,12 @@ fn action_of(event: &InstanceEvent) -> Option<(&'static str, Option<ProcessId>)>
                 MoveKind::Resize => "resize",
                 MoveKind::Migrate => "migrate",
                 MoveKind::Live => "live-migration",
+                MoveKind::Evacuate => "evacuate",
             };
             (name, Some(asked.process))
         }
         InstanceEvent::LiveMoveRequested(asked) => ("live-migration", Some(asked.process)),
+        InstanceEvent::EvacuationRequested(asked) => ("evacuate", Some(asked.process)),
         InstanceEvent::LiveAbortRequested(_) => ("live_migration_cancel", None),
         InstanceEvent::LiveCompletionForced(_) => ("live_migration_force_complete", None),
         InstanceEvent::ConfirmRequested(asked) => ("confirmResize", Some(asked.process)),

@@ -54,6 +54,28 @@ same "it is back" "$(place moves-one)" "$AWAY"
 same "nothing is left where it was in between" "$(left_on "$HOME_HOST" "$ONE")" ""
 within 180 "the guest runs again, from the disk that it left" eval 'on "$AWAY" domstate "$ONE" | grep -q running'
 
+# ------------------------------------------------------------------------------------------------------------ evacuated
+
+boot moves-two --availability-zone "nova:$HOME_HOST"
+TWO=$ID LOST=$(place moves-two)
+SAFE=$(other "$LOST")
+ready moves-two "a second guest is booted"
+state_of() { os hypervisor list -f value -c 'Hypervisor Hostname' -c State 2>/dev/null | awk -v host="$1" '$1 == host {print $2}'; }
+stands() { [ "$(state_of "$1")" = "$2" ]; } # host, state
+like "nobody leaves a host that is up" "$(os server evacuate moves-two --os-compute-api-version 2.29 2>&1)" "still in use"
+hosts crash "$LOST" >/dev/null 2>&1
+within 60 "the host is seen to be down" stands "$LOST" down
+expect "the server is to leave it" os server evacuate moves-two --os-compute-api-version 2.29
+within 180 "it is ACTIVE again" is moves-two ACTIVE
+same "it is on the other host" "$(place moves-two)" "$SAFE"
+ready moves-two "its guest counts its first boot: the disk is made anew" 1
+like "the evacuation is listed" "$(os server migration list --type evacuation --os-compute-api-version 2.59 -f value 2>&1)" "$TWO.*done"
+hosts boot "$LOST" >/dev/null 2>&1
+within 120 "the host is back" stands "$LOST" up
+same "nothing of the server is on it by then" "$(left_on "$LOST" "$TWO")" ""
+like "the evacuation is complete" "$(os server migration list --type evacuation --os-compute-api-version 2.59 -f value 2>&1)" "$TWO.*completed"
+expect "the second server is deleted" os server delete --wait moves-two
+
 # ------------------------------------------------------------------------------------------------------ stopped, deleted
 
 os server stop moves-one; within 60 "the server is off" is moves-one SHUTOFF

@@ -54,10 +54,11 @@ impl Api {
         Self::start_of(World::new(2), policy, interference).await
     }
 
-    /// In a world of two hosts.
+    /// In a world that is made already.
     pub async fn start_of(world: World, policy: &str, interference: Option<Arc<dyn Interference>>) -> Self {
+        let hosts = world.fleet.len();
         let life = world.live(None, interference).await;
-        life.hosts_up(2).await;
+        life.hosts_up(hosts).await;
         let (store, live) = (Arc::clone(&world.log) as Arc<dyn EventStore>, Arc::clone(&life.house().views));
         let history = History::new(store, live, None, HistoryOptions::default());
         let api = Self::around(world, life, policy, history);

@@ -107,6 +107,9 @@ impl Moves for Gate {
     async fn remove_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<()> {
         gated!(self, remove_disk(instance, disk))
     }
+    async fn provide(&self, guest: &GuestSpec) -> DriverResult<()> {
+        gated!(self, provide(guest))
+    }
     async fn install(&self, guest: &GuestSpec, on: bool) -> DriverResult<()> {
         gated!(self, install(guest, on))
     }

@@ -1,6 +1,8 @@
 //! Moves of servers in the world of the tests.
 
+use chronova_actors::host::{HostAggregate, HostCommand};
 use chronova_actors::instance::InstanceCommand;
+use chronova_actors::instance::evacuation::EvacuationCommand;
 use chronova_actors::instance::live::LiveCommand;
 use chronova_actors::instance::moving::MoveCommand;
 use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
@@ -73,6 +75,23 @@ impl Life {
         let now = self.instance_now(instance);
         let moving = now.alive().and_then(|server| server.moving.as_ref());
         moving.map(|moving| moving.migration).ok_or_else(|| "no migration".to_owned())
+    }
+
+    /// Says that the server's host is down, and asks for the server to leave it, as the API does.
+    pub async fn evacuate(&self, instance: InstanceId) -> Result<(), String> {
+        let now = self.instance_now(instance);
+        let placed = now.alive().and_then(|server| server.placement.clone()).ok_or("it is on no host")?;
+        let (gateway, down) = (&self.house().gateway, HostCommand::ForceDown { forced: true });
+        gateway.send::<HostAggregate>(&placed.host, down, user_meta()).await.map_err(|e| e.to_string())?;
+        let begin = EvacuationCommand::Begin {
+            process: ProcessId::random(),
+            host: None,
+            forced: false,
+            on_shared_storage: None,
+            stop: false,
+            asker: ADMIN,
+        };
+        self.moving(instance, MoveCommand::Evacuate(begin)).await
     }
 
     async fn moving(&self, instance: InstanceId, command: MoveCommand) -> Result<(), String> {

@@ -116,7 +116,7 @@ impl World {
         let (gateway, views, options) = (Arc::clone(&core.gateway), Arc::clone(&core.views), self.options.clone());
         let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, options.volume.clone());
         let runtime = Runtime::start(core, drivers, networks, images, Arc::clone(&volumes) as _, options).await;
-        Life { runtime, store: fused, volumes }
+        Life { runtime, store: fused, volumes, fleet: Arc::clone(&self.fleet) }
     }
 
     /// What the log says, folded afresh.
@@ -258,6 +258,7 @@ pub struct Life {
     pub runtime: Runtime,
     pub store: Arc<FuseStore>,
     pub volumes: Arc<EmbeddedVolumes>,
+    fleet: Arc<SimFleet>,
 }
 
 impl Life {
@@ -304,8 +305,16 @@ impl Life {
                 && house.views.processes.read(Processes::is_empty)
                 && chronova_actors::reconcile::quota::plan(&house.views).is_empty()
                 && chronova_actors::reconcile::quota::misfits(&house.views).is_empty()
+                && self.is_tidy()
         })
         .await
+    }
+
+    /// Whether hosts that answer have nothing more of servers that left them. Nobody waits for those that do not.
+    fn is_tidy(&self) -> bool {
+        let alive = |hosts: &[usize]| hosts.iter().filter(|host| self.fleet.is_alive(**host)).count();
+        let twice = self.fleet.whereabouts().into_iter().filter(|(_, hosts)| alive(hosts) > 1);
+        twice.map(|(id, _)| self.instance_now(id)).all(|now| now.alive().is_none_or(|server| server.moving.is_some()))
     }
 
     fn pending(&self) -> Vec<(String, Process)> {

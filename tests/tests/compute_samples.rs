@@ -32,7 +32,7 @@ const NOT_ASKED: &[(&str, &str)] = &[
     ("baremetal_nodes.index", "there is no bare metal service"),
     ("baremetal_nodes.show", "there is no bare metal service"),
     ("console_auth_tokens.show", "simulated hosts have no consoles"),
-    ("evacuate.evacuate", "there are no migrations"),
+    ("evacuate.evacuate", "it is asked for where a host is down"),
     ("flavor_access.removeTenantAccess", "the access is added by another sample, in no fixed order"),
     ("floating_ip_pools.index", "there are no floating addresses in these worlds"),
     ("floating_ips.create", "there are no floating addresses in these worlds"),

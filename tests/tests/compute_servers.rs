@@ -8,6 +8,9 @@ mod live;
 #[path = "compute_servers/moves.rs"]
 mod moves;
 
+#[path = "compute_servers/evacuation.rs"]
+mod evacuation;
+
 #[path = "compute_servers/moved_disks.rs"]
 mod moved_disks;
 

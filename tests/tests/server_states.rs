@@ -61,6 +61,8 @@ const ACTS: &[Act] = &[
     act("migrate", r#"{"migrate": null}"#, "active stopped", ""),
     act("confirmResize", CONFIRM, "resized", ""),
     act("revertResize", REVERT, "resized", ""),
+    // All hosts are up.
+    act("evacuate", r#"{"evacuate": {}}"#, "active stopped error", ANY),
 ];
 
 /// How a server gets where it is to be: what is asked of it, and the driver call that is held up meanwhile.
@@ -166,7 +168,7 @@ async fn ask(api: &Api, id: &str, act: &Act) -> Answer {
 }
 
 /// The status, and the message of a refusal.
-fn expected(act: &Act, state: &Situation, id: &str) -> (u16, String) {
+fn expected(act: &Act, state: &Situation, id: &str, host: &str) -> (u16, String) {
     let named = |list: &str, word: &str| list == ANY || list.split(' ').any(|one| one == word);
     let refused = |attribute: &str, value: &str| {
         (409, format!("Cannot '{}' instance {id} while it is in {attribute} {value}", act.name))
@@ -188,6 +190,7 @@ fn expected(act: &Act, state: &Situation, id: &str) -> (u16, String) {
         "get_diagnostics" | "update metadata" => (200, String::new()),
         "delete" | "confirmResize" => (204, String::new()),
         "rescue" => (200, String::new()),
+        "evacuate" => (400, format!("Compute service of {host} is still in use.")),
         // The state lets it; there is no such volume.
         "attach_volume" => (404, format!("Volume {NO_VOLUME} could not be found.")),
         // The image says nothing of an agent.
@@ -228,7 +231,7 @@ async fn in_state(api: &Api, state: &Situation) {
     // Refusals leave the server as it is: they share one.
     let mut subjects = vec![(server(api, state).await, Vec::new())];
     for act in ACTS {
-        match expected(act, state, "").0 {
+        match expected(act, state, "", "").0 {
             // Refused after all, but not before it was tried.
             409 if act.name == "changePassword" => subjects.push((server(api, state).await, vec![act])),
             409 => subjects[0].1.push(act),
@@ -256,8 +259,10 @@ async fn in_state(api: &Api, state: &Situation) {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
         assert_eq!(shown().await, wanted);
+        let server = api.get(&format!("/servers/{id}"), "2.1").await["server"].take();
+        let host = server["OS-EXT-SRV-ATTR:host"].as_str().unwrap_or_default().to_owned();
         for act in acts {
-            let (status, message) = expected(act, state, id);
+            let (status, message) = expected(act, state, id, &host);
             let answer = ask(api, id, act).await;
             if answer.status != status || answer.message() != message {
                 let body = act.body;

@@ -85,12 +85,16 @@ impl Agent {
         };
         let options = &self.house.options;
         let member = self.house.fleet.join(found.host, &found.hostname, &self.driver, options.max_concurrent_builds);
-        self.member = Some(member);
+        self.member = Some(Arc::clone(&member));
+        self.see_storage(found.host).await;
+        // Before anything else is asked of it: what left the host while it was down must not run there as well.
+        if self.house.views.hosts.read(|hosts| hosts.get(found.host).is_some_and(|known| !known.up)) {
+            self.put_right(&member).await;
+        }
         if let Err(error) = self.report(&found).await {
             tracing::error!(host = %found.hostname, error, "the host cannot be registered; trying again");
             return;
         }
-        self.see_storage(found.host).await;
         self.missed = 0;
         self.connected = true;
         self.beat_once().await;
@@ -232,17 +236,36 @@ impl Agent {
     /// Compares what is on the host with what should be.
     async fn resync(&self) {
         let Some(member) = self.member.as_ref().filter(|_| self.connected) else { return };
+        if !self.house.fleet.knows_storage_of(member.host) {
+            self.see_storage(member.host).await;
+        }
+        let Some(present) = self.put_right(member).await else { return };
+        let missing: Vec<_> = self.house.views.servers.read(|servers| {
+            servers
+                .on_host(member.host)
+                .filter(|row| !present.contains(&row.id))
+                .map(|row| (row.id, plan::missing(&row.instance)))
+                .collect()
+        });
+        for (instance, remedy) in missing {
+            self.apply(member, instance, remedy).await;
+        }
+        volumes::sweep(&self.house, member.host, &self.driver).await;
+    }
+
+    /// Looks at the guests on the host, and at disks without one; says which guests there are.
+    async fn put_right(&self, member: &Member) -> Option<BTreeSet<InstanceId>> {
         let guests = match self.driver.guests().await {
             Ok(guests) => guests,
             Err(error) => {
                 tracing::debug!(host = %member.hostname, %error, "the guests cannot be listed");
-                return;
+                return None;
             }
         };
         let orphans = self.driver.orphans().await.unwrap_or_default();
         // Judge by everything that was recorded before the guests were listed.
         if !self.caught_up(self.store.head()).await {
-            return;
+            return None;
         }
         for guest in &guests {
             let seen = power(guest.power);
@@ -259,18 +282,7 @@ impl Agent {
             });
             self.apply(member, instance, remedy).await;
         }
-        let present: BTreeSet<InstanceId> = guests.iter().map(|guest| guest.instance).collect();
-        let missing: Vec<_> = self.house.views.servers.read(|servers| {
-            servers
-                .on_host(member.host)
-                .filter(|row| !present.contains(&row.id))
-                .map(|row| (row.id, plan::missing(&row.instance)))
-                .collect()
-        });
-        for (instance, remedy) in missing {
-            self.apply(member, instance, remedy).await;
-        }
-        volumes::sweep(&self.house, member.host, &self.driver).await;
+        Some(guests.iter().map(|guest| guest.instance).collect())
     }
 
     async fn caught_up(&self, position: Position) -> bool {
@@ -301,6 +313,12 @@ impl Agent {
                 let pulled = self.driver.stop(instance, StopMode::Hard).await;
                 if let Err(error) = pulled.and(self.driver.forget(instance).await) {
                     tracing::warn!(host = %member.hostname, %instance, %error, "a leftover guest cannot be removed yet");
+                }
+            }
+            Remedy::Pull => {
+                tracing::info!(host = %member.hostname, %instance, "switching off a guest that is being made anew elsewhere");
+                if let Err(error) = self.driver.stop(instance, StopMode::Hard).await {
+                    tracing::warn!(host = %member.hostname, %instance, %error, "a guest cannot be switched off yet");
                 }
             }
             Remedy::Report => {

@@ -76,6 +76,12 @@ impl Fleet {
         }
     }
 
+    /// Whether a host's storage was looked at in this life: its own mark is there then.
+    pub(crate) fn knows_storage_of(&self, host: HostId) -> bool {
+        self.member(host)
+            .is_some_and(|member| member.sharers.read().unwrap_or_else(PoisonError::into_inner).contains(&host))
+    }
+
     /// Whether two hosts have one storage, as far as either has seen: of two marks the later one sees both.
     pub fn share(&self, one: HostId, other: HostId) -> bool {
         let sees = |host, other: &HostId| {

@@ -1,7 +1,7 @@
 //! What to do about a difference between a host and the log. Pure.
 
 use chronova_events::ids::{HostId, InstanceId};
-use chronova_events::instance::{Instance, Phase, Power};
+use chronova_events::instance::{Alive, Instance, MoveKind, Moving, Phase, Power};
 
 /// What the log says of a server that was found on a host, or that should be there.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +22,8 @@ pub enum Remedy {
     /// Remove the guest's definition, not its disks: they are those of the server, which lives on a host that has the same
     /// storage.
     Forget,
+    /// Switch the guest off: its server is being made anew elsewhere.
+    Pull,
     /// Not ours to touch, but worth a warning: perhaps the log of another control plane knows it.
     Report,
 }
@@ -39,11 +41,19 @@ pub fn found(host: HostId, believed: Believed<'_>, seen: Power) -> Remedy {
         // Placed is recorded before a guest is made: a guest without it is left over from an attempt given up.
         None => Remedy::Destroy,
         Some(placed) if placed.host != host => Remedy::Destroy,
+        Some(_) if is_left(server, host) && matches!(seen, Power::Running | Power::Paused) => Remedy::Pull,
         // Its process has the word until it runs.
         Some(_) if matches!(server.phase, Phase::Building { .. } | Phase::Offloaded { .. }) => Remedy::Nothing,
         Some(_) if server.power() == seen => Remedy::Nothing,
         Some(_) => Remedy::Look,
     }
+}
+
+/// Whether the server is being made anew elsewhere because this host was down. Its guest is removed when that is done.
+fn is_left(server: &Alive, host: HostId) -> bool {
+    let left =
+        |moving: &Moving| moving.kind == MoveKind::Evacuate && moving.source.host == host && moving.target.is_some();
+    server.moving.as_deref().is_some_and(left)
 }
 
 /// The same remedy, where `shares` says that a host has this one's storage: disks that are seen here are those of a server

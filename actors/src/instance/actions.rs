@@ -52,6 +52,7 @@ pub enum Action {
     LiveMigrate,
     AbortLiveMigration,
     ForceCompleteLiveMigration,
+    Evacuate,
 }
 
 /// Which work under way an action can live with.
@@ -166,6 +167,12 @@ pub const TABLE: &[Rule] = &[
     rule(Action::LiveMigrate, "os-migrateLive", &["active", "paused"]),
     Rule { vm_states: None, tasks: MIGRATING, ..rule(Action::AbortLiveMigration, "abort live migration", &[]) },
     Rule { tasks: MIGRATING, ..rule(Action::ForceCompleteLiveMigration, "force_complete", &["active"]) },
+    // What was asked of a host that is down is no obstacle.
+    Rule {
+        tasks: Tasks::Any,
+        heeds_lock: false,
+        ..rule(Action::Evacuate, "evacuate", &["active", "stopped", "error"])
+    },
 ];
 
 impl Action {

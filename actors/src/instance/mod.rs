@@ -6,6 +6,7 @@
 pub mod actions;
 pub mod decide;
 pub mod disks;
+pub mod evacuation;
 mod interfaces;
 mod labels;
 pub mod live;

@@ -9,6 +9,7 @@ use chronova_events::instance::{
 };
 
 use super::actions::{Action, admit};
+use super::evacuation::{self, EvacuationCommand};
 use super::live::{self, LiveCommand};
 use super::{Asker, InstanceReject};
 
@@ -41,6 +42,8 @@ pub enum MoveCommand {
 
     /// What only those are asked whose guest runs meanwhile.
     Live(LiveCommand),
+    /// What only those are asked whose host is down.
+    Evacuate(EvacuationCommand),
 
     /// What the scheduler decided and why; with the destination, where it found one.
     Aim {
@@ -112,6 +115,7 @@ pub(super) fn decide(server: &Alive, command: MoveCommand) -> Decision {
             one(RevertRequested { process, migration })
         }
         MoveCommand::Live(command) => live::decide(server, command),
+        MoveCommand::Evacuate(command) => evacuation::decide(server, command),
         record => record_of(server, record),
     }
 }
@@ -187,6 +191,7 @@ fn record_of(server: &Alive, command: MoveCommand) -> Decision {
             false => Ok(vec![]),
         },
         MoveCommand::Live(_)
+        | MoveCommand::Evacuate(_)
         | MoveCommand::Resize { .. }
         | MoveCommand::Migrate { .. }
         | MoveCommand::Confirm { .. }

@@ -16,7 +16,7 @@ use thiserror::Error;
 use super::plan::Shape;
 use super::{
     attach_interface, attach_volume, build_instance, change_password, confirm_resize, crash_dump, delete_instance,
-    detach_interface, detach_volume, live_migrate, move_instance, offload, power, rebuild, rescue, restore,
+    detach_interface, detach_volume, evacuate, live_migrate, move_instance, offload, power, rebuild, rescue, restore,
     revert_resize, shelve, snapshot, soft_delete, swap_volume, unrescue, unshelve, volume,
 };
 use crate::aggregate::CommandError;
@@ -99,6 +99,7 @@ impl Definition {
             Task::ConfirmResize { .. } => &confirm_resize::DEFINITION,
             Task::RevertResize { .. } => &revert_resize::DEFINITION,
             Task::LiveMigrate { .. } => &live_migrate::DEFINITION,
+            Task::Evacuate { .. } => &evacuate::DEFINITION,
         }
     }
 

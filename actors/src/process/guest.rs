@@ -58,6 +58,15 @@ pub(super) async fn spawn(work: &Work, host: HostId, server: &Alive) -> Result<(
     Ok(())
 }
 
+/// Makes the disks of a guest that is not defined on the host.
+pub(super) async fn provide(work: &Work, host: HostId, server: &Alive) -> Result<(), StepError> {
+    let driver = work.driver(host)?;
+    let spec = spec(work, server, None).await?;
+    let _turn = turn_of(work, host).await;
+    driver.provide(&spec).await?;
+    Ok(())
+}
+
 /// Defines the guest over disks that are there, and starts it if it is to be `on`.
 pub(super) async fn install(work: &Work, host: HostId, server: &Alive, on: bool) -> Result<(), StepError> {
     let driver = work.driver(host)?;

@@ -15,7 +15,7 @@
 //! | `away`, `snapshot_volumes` | what becomes of a server's volumes while it is on no host, and how an image is made of them |
 //! | `snapshot`, `rebuild`, `rescue`, `unrescue`, `shelve`, `offload`, `unshelve`, `change_password` | and these |
 //! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore`, `attach_interface`, `detach_interface`, [`volume`] | the processes |
-//! | `move_instance`, `confirm_resize`, `revert_resize` | moves; [`moving`] is what they share |
+//! | `move_instance`, `confirm_resize`, `revert_resize`, `evacuate` | moves; [`moving`] is what they share |
 //! | `live_migrate` | a guest to another host while it runs; [`crossing`] says where it is, [`on_the_way`] watches it |
 
 pub mod attach_interface;
@@ -33,6 +33,7 @@ pub mod delete_instance;
 pub mod detach_interface;
 pub mod detach_volume;
 mod disks;
+pub mod evacuate;
 pub(crate) mod guest;
 mod imaging;
 pub mod interference;

@@ -150,7 +150,7 @@ async fn asked(work: &Work, subject: &Subject) -> Result<Asked, StepError> {
     })
 }
 
-async fn take_seat(work: &Work, seat: Seat) -> Result<Placed, StepError> {
+pub(super) async fn take_seat(work: &Work, seat: Seat) -> Result<Placed, StepError> {
     let Seat { chosen, scheduled, ticket } = seat;
     let target = Placed {
         process: work.running.process,
@@ -165,7 +165,7 @@ async fn take_seat(work: &Work, seat: Seat) -> Result<Placed, StepError> {
     Ok(target)
 }
 
-async fn release_host(work: &Work) -> Result<(), StepError> {
+pub(super) async fn release_host(work: &Work) -> Result<(), StepError> {
     let Some(subject) = moving::subject(work).await? else { return Ok(()) };
     moving::take_back(work, &subject.moving).await?;
     let Some(target) = &subject.moving.target else { return Ok(()) };
@@ -173,7 +173,7 @@ async fn release_host(work: &Work) -> Result<(), StepError> {
     moving::record(work, MoveCommand::GiveUp { process: work.running.process, host: target.host, reason }).await
 }
 
-async fn advance(work: &Work, stage: MoveStage) -> Result<(), StepError> {
+pub(super) async fn advance(work: &Work, stage: MoveStage) -> Result<(), StepError> {
     moving::insist(work, MoveCommand::Advance { process: work.running.process, stage }).await.map(drop)
 }
 
@@ -229,13 +229,13 @@ async fn remove_copies(work: &Work) -> Result<(), StepError> {
     }
 }
 
-async fn bind_network(work: &Work) -> Result<Output, StepError> {
+pub(super) async fn bind_network(work: &Work) -> Result<Output, StepError> {
     let subject = moving::mine(work).await?;
     moving::bind(work, subject.target()?).await?;
     Ok(Output::Nothing)
 }
 
-async fn unbind(work: &Work) -> Result<(), StepError> {
+pub(super) async fn unbind(work: &Work) -> Result<(), StepError> {
     let Some(subject) = moving::subject(work).await? else { return Ok(()) };
     moving::bind(work, &subject.moving.source).await
 }

@@ -136,6 +136,7 @@ impl Live {
                 hasten: false,
                 refused: None,
             }),
+            evacuation: None,
         }
     }
 

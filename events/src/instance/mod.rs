@@ -33,6 +33,7 @@
 //! `status`) is derived in [`status`], never stored.
 
 mod block;
+mod evacuation;
 mod imaging;
 mod interfaces;
 mod live;
@@ -55,6 +56,7 @@ pub use block::{
     VolumeAttachFailed, VolumeAttachRequested, VolumeAttached, VolumeDeletionChanged, VolumeDetachFailed,
     VolumeDetachRequested, VolumeDetached, VolumeSwapFailed, VolumeSwapRequested, VolumeSwapped,
 };
+pub use evacuation::{Evacuated, Evacuation, EvacuationRequested};
 pub use imaging::{Rotation, SnapshotFailed, SnapshotRequested, SnapshotTaken, WorkAdvanced, WorkStage};
 pub use interfaces::{
     NicAttachRequested, NicAttached, NicDetachFailed, NicDetachRequested, NicDetached, NicsRefreshed,
@@ -263,5 +265,9 @@ noun! {
         LiveMoved = "live_moved" @ 1,
         /// The live migration was aborted; the server is where it was.
         LiveMoveAborted = "live_move_aborted" @ 1,
+        /// A server is to leave a host that is down.
+        EvacuationRequested = "evacuation_requested" @ 1,
+        /// The server is at its destination, made anew.
+        Evacuated = "evacuated" @ 1,
     }
 }

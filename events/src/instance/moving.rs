@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::evacuation::Evacuation;
 use super::live::Live;
 use super::ongoing::Ongoing;
 use super::payloads::{DiskConfig, FaultInfo, FlavorSnapshot, Placed, Power};
@@ -21,6 +22,8 @@ pub enum MoveKind {
     Migrate,
     /// To another host while its guest runs.
     Live,
+    /// To another host, made anew there, because its own is down.
+    Evacuate,
 }
 
 /// How far a move has come; the API shows it as `task_state` and as the status of the migration.
@@ -124,6 +127,8 @@ pub struct Moving {
     pub host: Option<String>,
     /// What is more to be known of one whose guest runs.
     pub live: Option<Live>,
+    /// What is more to be known of one whose host is down.
+    pub evacuation: Option<Evacuation>,
 }
 
 impl Moving {
@@ -139,6 +144,7 @@ impl Moving {
             new_flavor: requested.new_flavor.clone(),
             host: requested.host.clone(),
             live: None,
+            evacuation: None,
         }
     }
 
@@ -178,7 +184,10 @@ pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Times
             server.finish(failed.process);
             server.fault = Some(Box::new((failed.fault.clone(), at)));
             let moving = server.moving.take();
-            if turn && matches!(server.phase, Phase::Active { .. } | Phase::Stopped { .. }) {
+            // Nobody knows what the host that is down has of it.
+            if turn && moving.as_ref().is_some_and(|moving| moving.kind == MoveKind::Evacuate) {
+                server.phase = Phase::Error { power: server.power() };
+            } else if turn && matches!(server.phase, Phase::Active { .. } | Phase::Stopped { .. }) {
                 rest(server, moving.is_some_and(|moving| moving.was_active));
             }
         }

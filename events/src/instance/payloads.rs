@@ -309,6 +309,7 @@ pub fn samples() -> Vec<InstanceEvent> {
     all.extend(super::password::samples());
     all.extend(super::moving::samples());
     all.extend(super::live::samples());
+    all.extend(super::evacuation::samples());
     all
 }
 

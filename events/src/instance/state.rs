@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::InstanceEvent;
 use super::block::{self, Disk};
+use super::evacuation;
 use super::imaging::WorkStage;
 use super::live;
 use super::moving::{self, Moving};
@@ -136,7 +137,7 @@ impl Instance {
 
 impl Fold for Instance {
     type Event = InstanceEvent;
-    const STATE_VERSION: u32 = 7;
+    const STATE_VERSION: u32 = 10;
 
     fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
         match (&mut *self, event) {
@@ -185,6 +186,7 @@ impl Alive {
         block::evolve(&mut self.disks, event);
         moving::evolve(self, event, at);
         live::evolve(self, event, at);
+        evacuation::evolve(self, event, at);
         match event {
             InstanceEvent::Placed(placed) => {
                 self.placement = Some(placed.clone());
@@ -371,6 +373,8 @@ impl Alive {
             | InstanceEvent::CrashDumpRequested(_)
             | InstanceEvent::ConfirmRequested(_)
             | InstanceEvent::Deleted(_)
+            | InstanceEvent::Evacuated(_)
+            | InstanceEvent::EvacuationRequested(_)
             | InstanceEvent::LiveAbortRequested(_)
             | InstanceEvent::LiveCompletionForced(_)
             | InstanceEvent::LiveMoveAborted(_)

@@ -194,6 +194,13 @@ fn task(alive: &Alive) -> Option<&'static str> {
         (Some(Ongoing::Move { .. }), _) if alive.moving.as_ref().is_some_and(|moving| moving.live.is_some()) => {
             Some("migrating")
         }
+        (Some(Ongoing::Move { .. }), _) if alive.moving.as_ref().is_some_and(|moving| moving.evacuation.is_some()) => {
+            Some(match alive.moving.as_ref().map(|moving| moving.stage) {
+                None | Some(MoveStage::Preparing) => "rebuilding",
+                Some(MoveStage::Migrating | MoveStage::Migrated) => "rebuild_block_device_mapping",
+                Some(MoveStage::Finishing) => "rebuild_spawning",
+            })
+        }
         (Some(Ongoing::Move { .. }), _) => Some(match alive.moving.as_ref().map(|moving| moving.stage) {
             None | Some(MoveStage::Preparing) => "resize_prep",
             Some(MoveStage::Migrating) => "resize_migrating",

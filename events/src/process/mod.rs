@@ -120,6 +120,9 @@ pub enum Task {
     LiveMigrate {
         instance: InstanceId,
     },
+    Evacuate {
+        instance: InstanceId,
+    },
 }
 
 /// Work on one disk of a server.
@@ -215,6 +218,7 @@ impl Task {
             Self::ConfirmResize { .. } => "confirm_resize",
             Self::RevertResize { .. } => "revert_resize",
             Self::LiveMigrate { .. } => "live_migrate",
+            Self::Evacuate { .. } => "evacuate",
         }
     }
 
@@ -240,7 +244,8 @@ impl Task {
             | Self::MoveInstance { instance }
             | Self::ConfirmResize { instance, .. }
             | Self::RevertResize { instance, .. }
-            | Self::LiveMigrate { instance } => Subject::Server(*instance),
+            | Self::LiveMigrate { instance }
+            | Self::Evacuate { instance } => Subject::Server(*instance),
             Self::AttachVolume(disk) | Self::DetachVolume(disk) | Self::SwapVolume { disk, .. } => {
                 Subject::Server(disk.instance)
             }
@@ -400,6 +405,7 @@ fn of_images(process: ProcessId) -> impl Iterator<Item = ProcessEvent> {
         Task::ConfirmResize { instance, migration: process },
         Task::RevertResize { instance, migration: process },
         Task::LiveMigrate { instance },
+        Task::Evacuate { instance },
     ]
     .into_iter()
     .map(move |task| Started { process, task }.into())

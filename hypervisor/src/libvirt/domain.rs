@@ -153,6 +153,15 @@ fn raise(connect: &Connect, options: &LibvirtOptions, facts: &HostFacts, guest: 
     start_or_learn(connect, facts, guest, &domain)
 }
 
+/// Disks, config drive and console log of a guest that is not defined, whatever there is of them.
+pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, guest: &GuestSpec) -> DriverResult<()> {
+    if lookup(connect, guest.instance)?.is_some() {
+        return Ok(());
+    }
+    destroy(connect, options, guest.instance)?;
+    provide_volumes(connect, &pool::open(connect, options)?, options, guest)
+}
+
 /// Defines a guest over disks that `provide` makes fit, and starts it if it is to be on. On already is success; one that
 /// is off is defined anew.
 pub(super) fn install(

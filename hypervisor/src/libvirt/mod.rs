@@ -11,8 +11,8 @@
 //! | `network`, `nwfilter` | virtual networks, packet filters |
 //! | `domain` | the guest's life |
 //! | `volumes`, `snapshot` | the volume service's volumes; copies of a guest's disk |
-//! | `live`, `migration` | running guests to other hosts |
 //! | `moves` | disks read and written, domains defined over disks that exist |
+//! | `live`, `migration` | running guests to other hosts |
 //! | `saved`, `nics` | a guest that stands still; interfaces of a guest that exists already |
 //! | `disks`, `blockcopy` | volumes plugged in, pulled out, exchanged under a running guest |
 //!

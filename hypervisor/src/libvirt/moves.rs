@@ -267,6 +267,15 @@ impl Moves for LibvirtDriver {
         .await
     }
 
+    async fn provide(&self, guest: &GuestSpec) -> DriverResult<()> {
+        let spec = guest.clone();
+        let deadline = self.options.call_deadline * 3;
+        self.change("provide", guest.instance, deadline, move |connect, options| {
+            domain::provide(connect, options, &spec)
+        })
+        .await
+    }
+
     async fn install(&self, guest: &GuestSpec, on: bool) -> DriverResult<()> {
         let known = self.known().await?;
         let (spec, link) = (guest.clone(), Arc::clone(&self.link));

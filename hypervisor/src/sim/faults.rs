@@ -77,6 +77,7 @@ calls! {
     Hasten = "hasten",
     AllowDowntime = "allow_downtime",
     Forget = "forget",
+    Provide = "provide",
 }
 
 /// What a fault does.

@@ -63,6 +63,10 @@ impl SimFleet {
         self.travel.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn has_shared_storage(&self) -> bool {
+        self.travel().shared
+    }
+
     // What a test does.
 
     /// How long a live migration takes from now on.

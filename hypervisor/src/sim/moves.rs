@@ -44,7 +44,12 @@ impl Moves for SimHost {
         self.perform(Call::RemoveDisk, |machine| machine.remove_disk(instance, disk)).await
     }
 
+    async fn provide(&self, guest: &GuestSpec) -> DriverResult<()> {
+        self.perform(Call::Provide, |machine| machine.provide(guest)).await
+    }
+
     async fn install(&self, guest: &GuestSpec, on: bool) -> DriverResult<()> {
-        self.perform(Call::Install, |machine| machine.install(guest, on)).await
+        let shared = self.fleet.has_shared_storage();
+        self.perform(Call::Install, |machine| machine.install(guest, on, shared)).await
     }
 }

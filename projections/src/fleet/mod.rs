@@ -15,7 +15,7 @@ use chronova_events::envelope::Recorded;
 use chronova_events::host::{Capabilities, HostEvent};
 use chronova_events::host_aggregate::{HostAggregateEvent, ZONE_KEY};
 use chronova_events::ids::{ConsumerId, HostAggregateId, HostId, InstanceId, ProviderId};
-use chronova_events::instance::{InstanceEvent, LiveMoved, ResizeReverted, Resized};
+use chronova_events::instance::{Evacuated, InstanceEvent, LiveMoved, ResizeReverted, Resized};
 use chronova_events::ledger::standard::SHARES;
 use chronova_events::ledger::{Allocation, Claimed, LedgerEvent};
 use chronova_events::process::ProcessEvent;
@@ -437,6 +437,7 @@ impl Fleet {
             }
             InstanceEvent::Resized(Resized { placed, .. })
             | InstanceEvent::LiveMoved(LiveMoved { placed, .. })
+            | InstanceEvent::Evacuated(Evacuated { placed, .. })
             | InstanceEvent::ResizeReverted(ResizeReverted { placed, .. }) => {
                 let slot = self.slot(placed.host);
                 self.move_server(server, slot.map(|slot| Resident { slot, busy: false }));

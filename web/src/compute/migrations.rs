@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use chronova_events::ids::FlavorId;
+use chronova_events::instance::MoveKind;
 use chronova_projections::migrations::Migration;
 use serde_json::{Map, Value};
 
@@ -81,8 +82,8 @@ fn render(ctx: &Ctx, rows: Vec<Arc<Migration>>) -> Result<Value, Fault> {
     let shown: Vec<MigrationView> = rows
         .into_iter()
         .map(|row| MigrationView {
-            old_flavor: number(&row.old_flavor),
-            new_flavor: number(&row.new_flavor),
+            old_flavor: number(&row.old_flavor).filter(|_| row.kind != MoveKind::Evacuate),
+            new_flavor: number(&row.new_flavor).filter(|_| row.kind != MoveKind::Evacuate),
             dest_ip: row.target.as_ref().and_then(|target| {
                 views.hosts.read(|hosts| hosts.get(target.host).map(|host| host.capabilities.host_ip.clone()))
             }),

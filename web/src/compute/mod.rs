@@ -67,6 +67,7 @@ pub const ROUTES: &[&[Route]] = &[
     servers::action_log::ROUTES,
     servers::actions::ROUTES,
     servers::admin::ROUTES,
+    servers::evacuate::ROUTES,
     servers::interfaces::ROUTES,
     servers::live::ROUTES,
     servers::metadata::ROUTES,

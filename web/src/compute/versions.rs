@@ -231,3 +231,23 @@ pub(super) const fn waiting_live_migrations_can_be_aborted(version: Microversion
 pub(super) const fn migrations_have_links(version: Microversion) -> bool {
     version.at_least(v(2, 23))
 }
+
+/// Whether disks of an evacuated server are on shared storage is found out.
+pub(super) const fn evacuation_finds_shared_storage(version: Microversion) -> bool {
+    version.at_least(v(2, 14))
+}
+
+/// A host that is named for an evacuation is one that the scheduler has to agree to.
+pub(super) const fn evacuation_asks_the_scheduler(version: Microversion) -> bool {
+    version.at_least(v(2, 29))
+}
+
+/// Unless that is forced.
+pub(super) const fn evacuation_can_be_forced(version: Microversion) -> bool {
+    version.at_least(v(2, 29)) && !version.at_least(v(2, 68))
+}
+
+/// Evacuated servers are stopped, whatever they were.
+pub(super) const fn evacuated_servers_are_stopped(version: Microversion) -> bool {
+    version.at_least(v(2, 95))
+}

@@ -1,6 +1,7 @@
 //! Moves: who may ask for one when, how far it comes, and that it can end in one way only.
 
 use super::*;
+use crate::instance::evacuation::EvacuationCommand;
 use crate::instance::moving::MoveCommand as Move;
 use chronova_events::instance::{FlavorSnapshot, MoveStage, Scheduled};
 
@@ -140,4 +141,55 @@ fn a_declared_state_ends_no_move_and_what_it_forgot_is_confirmed() {
     assert_eq!(given.when(due.clone()), Ok(vec!["instance.confirm_requested"]));
     assert_eq!(moved().when(due), Ok(vec![]), "its time is not over");
     assert_eq!(given.when(migrate()), Err(Reject::Superseded), "one move after the other");
+}
+
+fn evacuate() -> Command {
+    moving(Move::Evacuate(EvacuationCommand::Begin {
+        process: MOVE,
+        host: None,
+        forced: false,
+        on_shared_storage: None,
+        stop: false,
+        asker: USER,
+    }))
+}
+
+#[test]
+fn a_server_whose_host_is_down_is_made_anew_whatever_was_asked_of_the_host() {
+    let arrive = || moving(Move::Evacuate(EvacuationCommand::Arrive { process: MOVE }));
+    let at = |stage| moving(Move::Advance { process: MOVE, stage });
+    let stopped = || placed_active().and(seen(Power::Shutdown));
+    let error = || placed_active().and(declare(DeclaredState::Error));
+    let rebooting = || placed_active().and(power(PowerAction::RebootHard));
+    for (given, ends) in [
+        (placed_active(), "ACTIVE"),
+        (placed_active().and(lock(true)), "ACTIVE"),
+        (stopped(), "SHUTOFF"),
+        (error(), "ACTIVE"),
+        (rebooting(), "ACTIVE"),
+    ] {
+        let given = given.and(evacuate());
+        assert_eq!(shown(&given).0, "REBUILD");
+        assert_eq!(given.when(done(POWER, PowerAction::RebootHard)), Ok(vec![]), "nobody waits for that any more");
+        let given = given.and(aim()).and(at(MoveStage::Migrating));
+        assert_eq!(shown(&given).2, Some("rebuild_block_device_mapping"));
+        let given = given.and(at(MoveStage::Finishing));
+        assert_eq!(shown(&given).2, Some("rebuild_spawning"));
+        let failed = given.clone().and(moving(Move::Fail { process: MOVE, fault: fault() }));
+        assert_eq!((shown(&failed).0, shown(&failed).2), ("ERROR", None));
+        assert_eq!(failed.0.alive().unwrap().placement.as_ref().unwrap().host, HOST);
+        let given = given.and(arrive());
+        assert_eq!((shown(&given).0, shown(&given).2), (ends, None));
+        let server = given.0.alive().unwrap();
+        assert_eq!(server.placement.as_ref().unwrap().host, ELSEWHERE);
+        assert!(!server.concerns(HOST), "what is left there is nobody's");
+        assert_eq!(given.when(arrive()), Ok(vec![]), "repeated");
+    }
+    for given in [deleting(placed_active()), placed_active().and(resize()), placed_active().and(evacuate())] {
+        let task = shown(&given).2.unwrap();
+        let refused = Reject::NotInState { action: "evacuate", attribute: "task_state", value: task };
+        assert_eq!(given.when(evacuate()), Err(refused));
+    }
+    assert_eq!(moved().and(declare(DeclaredState::Active)).when(evacuate()), Err(Reject::Superseded));
+    assert!(placed_active().and(evacuate()).when(resize()).is_err());
 }

@@ -55,7 +55,16 @@ impl Machine {
         }
     }
 
-    pub(in crate::sim) fn install(&mut self, spec: &GuestSpec, on: bool) -> DriverResult<()> {
+    pub(in crate::sim) fn provide(&mut self, spec: &GuestSpec) -> DriverResult<()> {
+        if self.guests.contains_key(&spec.instance) {
+            return Ok(());
+        }
+        self.require_surroundings(spec)?;
+        self.change(&Change::Leak(spec.instance))
+    }
+
+    /// `shared`: what is missing here is on storage that all hosts have.
+    pub(in crate::sim) fn install(&mut self, spec: &GuestSpec, on: bool, shared: bool) -> DriverResult<()> {
         let instance = spec.instance;
         let known = self.guests.get(&instance);
         if known.is_some_and(|guest| on && guest.is_on()) {
@@ -67,12 +76,12 @@ impl Machine {
         let fresh = known.is_none();
         if fresh {
             self.require_surroundings(spec)?;
-            if !self.leaks.contains(&instance) {
+            if !shared && !self.leaks.contains(&instance) {
                 return Err(failed("install", "its disks are not on this host"));
             }
         }
         self.define(spec)?;
-        if fresh {
+        if self.leaks.contains(&instance) {
             self.change(&Change::Tidy(instance))?;
         }
         if on { self.start(instance) } else { Ok(()) }

@@ -129,3 +129,16 @@ pub fn migrate_server_live_body() -> Schema {
 pub fn server_migrations_force_complete_body() -> Schema {
     object([req("force_complete", null())])
 }
+
+pub fn evacuate_body() -> Schema {
+    let host = string().pattern("^[a-zA-Z0-9-._]*$").min_length(1).max_length(255);
+    object([req(
+        "evacuate",
+        object([
+            opt("host", host),
+            req("onSharedStorage", loose_boolean()).until(2, 13),
+            opt("adminPass", string()),
+            opt("force", loose_boolean()).since(2, 29).until(2, 67),
+        ]),
+    )])
+}

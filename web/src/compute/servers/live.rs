@@ -123,7 +123,8 @@ fn refuse_what_cannot_move(found: &Found) -> Result<(), Fault> {
     Ok(())
 }
 
-fn asks_for(server: &Alive, spec: &str, property: &str) -> bool {
+/// Whether flavor or image ask for something that cannot move.
+pub(super) fn asks_for(server: &Alive, spec: &str, property: &str) -> bool {
     let set = |pairs: &[(String, String)], name: &str| {
         pairs.iter().any(|(key, value)| key == name && !matches!(value.to_lowercase().as_str(), "false" | "0" | "no"))
     };

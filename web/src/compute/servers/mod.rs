@@ -8,6 +8,7 @@ pub(super) mod actions;
 pub(super) mod admin;
 mod change;
 mod create;
+pub(super) mod evacuate;
 pub(super) mod filters;
 pub(super) mod interfaces;
 mod list;

@@ -42,7 +42,7 @@ async fn tell(ctx: &Ctx, found: &Found, command: MoveCommand) -> Result<(), Faul
     send(ctx, found, InstanceCommand::Move(Box::new(command))).await
 }
 
-async fn resize(ctx: Ctx) -> Result<Reply, Fault> {
+pub(super) async fn resize(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     let (server, asker) = (found.server()?, asker(&ctx, &found));
     actions::admit(server, Action::Resize, asker).map_err(|reject| reject::instance_reject(found.id, reject))?;
@@ -125,14 +125,14 @@ async fn migrate(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(202))
 }
 
-async fn confirm(ctx: Ctx) -> Result<Reply, Fault> {
+pub(super) async fn confirm(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     let (process, asker) = (ProcessId::random(), asker(&ctx, &found));
     tell(&ctx, &found, MoveCommand::Confirm { process, asker }).await?;
     Ok(Reply::empty(204))
 }
 
-async fn revert(ctx: Ctx) -> Result<Reply, Fault> {
+pub(super) async fn revert(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     let (process, asker) = (ProcessId::random(), asker(&ctx, &found));
     tell(&ctx, &found, MoveCommand::Revert { process, asker }).await?;

@@ -1,6 +1,6 @@
 //! `/os-volumes_boot` until 2.102: another name of `/servers`, from the days when booting from volumes was an extension.
 
-use super::{actions, admin, change, create, list};
+use super::{actions, admin, change, create, list, moves};
 use crate::compute::bodies::{no_query, server_actions, servers as bodies};
 use crate::handler;
 use crate::route::{Route, action, delete, get, post, put};
@@ -43,6 +43,18 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .until(2, 102)
         .policy_on_target("os_compute_api:servers:reboot")
         .body(server_actions::reboot_body),
+    action("volumes_boot.resize", PATH, "resize", handler!(moves::resize))
+        .until(2, 102)
+        .policy_on_target("os_compute_api:servers:resize")
+        .body(server_actions::servers_resize_body),
+    action("volumes_boot.confirmResize", PATH, "confirmResize", handler!(moves::confirm))
+        .until(2, 102)
+        .policy_on_target("os_compute_api:servers:confirm_resize")
+        .body(server_actions::servers_confirm_resize_body),
+    action("volumes_boot.revertResize", PATH, "revertResize", handler!(moves::revert))
+        .until(2, 102)
+        .policy_on_target("os_compute_api:servers:revert_resize")
+        .body(server_actions::servers_revert_resize_body),
     action("volumes_boot.trigger_crash_dump", PATH, "trigger_crash_dump", handler!(admin::trigger_crash_dump))
         .since(2, 17)
         .until(2, 102)

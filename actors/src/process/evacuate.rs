@@ -1,0 +1,219 @@
+//! Makes a server anew on another host, because its own is down.
+//!
+//! | step | does | undone by |
+//! |---|---|---|
+//! | `claim_host` | hands what is held to the migration, chooses a destination and claims it | taking it back |
+//! | `prepare_target` | image into the destination's cache; networks and filters | (kept: a cache, and shared) |
+//! | `bind_network` | takes the ports to the destination | taking them back |
+//! | `attach_volumes` | takes the volumes to the destination | taking them back |
+//! | `fence_source` | switches the guest off at its old host, should that answer after all | |
+//! | `start_target` | disks, domain, start if it is to run | destroying the guest there |
+//!
+//! Disks on storage that both hosts share are used as they are; others are made anew from the image. What the old host
+//! still has is removed when it is back (see [`crate::hosts::plan`]); until the evacuation is over its guest is only kept
+//! off, so that one that comes to nothing loses nothing.
+
+use chronova_events::ids::HostId;
+use chronova_events::instance::{Evacuation, MoveStage, Placed};
+use chronova_events::process::{Outcome, Output};
+use chronova_hypervisor::driver::{DriverError, StopMode};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::definition::{Definition, Step, StepError, Work};
+use super::moving::{self, Subject};
+use super::{build_volumes, guest, live_migrate, move_instance, moved_volumes};
+use crate::instance::evacuation::EvacuationCommand;
+use crate::instance::moving::MoveCommand;
+use crate::scheduler::Request;
+use crate::scheduler::placing::{Asked, NotPlaced, dice};
+
+pub const DEFINITION: Definition = Definition {
+    name: "evacuate",
+    steps: &[
+        Step {
+            name: "claim_host",
+            run: |work| claim_host(work).boxed(),
+            undo: Some(|work| move_instance::release_host(work).boxed()),
+        },
+        Step { name: "prepare_target", run: |work| prepare_target(work).boxed(), undo: None },
+        Step {
+            name: "bind_network",
+            run: |work| move_instance::bind_network(work).boxed(),
+            undo: Some(|work| move_instance::unbind(work).boxed()),
+        },
+        Step {
+            name: "attach_volumes",
+            run: |work| attach_volumes(work).boxed(),
+            undo: Some(|work| reattach_volumes(work).boxed()),
+        },
+        Step { name: "fence_source", run: |work| fence_source(work).boxed(), undo: None },
+        Step {
+            name: "start_target",
+            run: |work| start_target(work).boxed(),
+            undo: Some(|work| destroy_target(work).boxed()),
+        },
+    ],
+    undoes: true,
+    max_attempts: |options| options.max_attempts.max(1),
+    conclude,
+};
+
+fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    async move {
+        let process = work.running.process;
+        match outcome {
+            Outcome::Succeeded => {
+                // A delete that overtook it cleans up itself.
+                let Some(subject) = moving::subject(work).await? else { return Ok(()) };
+                if !moving::is_mine(work, &subject.server) {
+                    return Ok(());
+                }
+                moving::release(work, process).await?;
+                moving::record(work, MoveCommand::Evacuate(EvacuationCommand::Arrive { process })).await
+            }
+            Outcome::Failed => moving::record(work, MoveCommand::Fail { process, fault: moving::fault(work) }).await,
+            // Whoever called it off goes on with the server.
+            Outcome::CalledOff => Ok(()),
+        }
+    }
+    .boxed()
+}
+
+fn evacuation(subject: &Subject) -> Option<&Evacuation> {
+    subject.moving.evacuation.as_ref()
+}
+
+async fn claim_host(work: &Work) -> Result<Output, StepError> {
+    let subject = moving::mine(work).await?;
+    let output = |placed: &Placed| Output::Host { host: placed.host, hostname: placed.hostname.clone() };
+    // Chosen before a crash: claimed, too.
+    if let Some(target) = subject.moving.target.as_ref().filter(|target| target.attempt == work.running.attempt) {
+        return Ok(output(target));
+    }
+    moving::disks_at_rest(&subject.server)?;
+    moving::set_aside(work, work.running.process).await?;
+    let asked = asked(work, &subject).await?;
+    match work.house.scheduler.place(&work.house, &asked).await {
+        Ok(seat) => move_instance::take_seat(work, seat).await.map(|target| output(&target)),
+        Err(NotPlaced::NoHost { reasons, lost }) => {
+            let details = format!("{} (attempt {})", reasons.counts(), work.running.attempt);
+            let (process, message) = (work.running.process, reasons.message());
+            let scheduled = Box::new(reasons.record(process, work.running.attempt, &[], lost));
+            moving::record(work, MoveCommand::Aim { process, target: None, scheduled }).await?;
+            Err(StepError::fatal(500, &message, &details))
+        }
+        Err(NotPlaced::NotNow(reason)) => Err(StepError::Again(reason)),
+    }
+}
+
+async fn asked(work: &Work, subject: &Subject) -> Result<Asked, StepError> {
+    let (house, server, moving) = (&work.house, &subject.server, &subject.moving);
+    let mut request = Request::of_build(&server.request, &work.running.excluded, &house.options.availability_zone);
+    let forced = evacuation(subject).is_some_and(|evacuation| evacuation.forced);
+    request.forced_host = moving.host.clone().filter(|_| forced);
+    request.requested_host = moving.host.clone().filter(|_| !forced);
+    request.image = server.hardware_image().cloned();
+    if server.is_volume_backed() {
+        // The root disk takes no room on the host.
+        request.flavor.root_gib = 0;
+    }
+    // A volume that only the old host reaches is down with it.
+    if let Some(only) = build_volumes::only_host(work, server).await? {
+        request.forced_host = None;
+        request.requested_host = house.views.hosts.read(|hosts| hosts.get(only).map(|host| host.hostname.clone()));
+    }
+    request.dice = dice();
+    request.excluded.insert(moving.source.host);
+    Ok(Asked {
+        request,
+        server: work.instance_id(),
+        project: server.request.project.clone(),
+        user: server.request.user.clone(),
+        process: work.running.process,
+        attempt: work.running.attempt,
+        reservation: server.request.reservation.clone(),
+        batch: 1,
+        launch_index: 0,
+        meta: work.meta.clone(),
+    })
+}
+
+/// Never guessed: disks that are taken for leftovers are removed.
+fn is_shared(work: &Work, source: HostId, target: HostId) -> Result<bool, StepError> {
+    match work.house.fleet.knows_storage_of(target) {
+        true => Ok(work.house.fleet.share(source, target)),
+        false => Err(StepError::Again(format!("the storage of host {target} has not been looked at yet"))),
+    }
+}
+
+/// Whether the destination has the server's disks because both hosts have one storage.
+fn shares_disks(work: &Work, subject: &Subject) -> Result<bool, StepError> {
+    let shared = is_shared(work, subject.moving.source.host, subject.target()?.host)?;
+    match evacuation(subject).and_then(|evacuation| evacuation.on_shared_storage) {
+        Some(said) if said != shared => {
+            Err(StepError::fatal(500, "Invalid state of instance files on shared storage", ""))
+        }
+        _ => Ok(shared),
+    }
+}
+
+async fn prepare_target(work: &Work) -> Result<Output, StepError> {
+    let subject = moving::mine(work).await?;
+    shares_disks(work, &subject)?;
+    guest::prepare(work, subject.target()?.host, &subject.server).await?;
+    Ok(Output::Nothing)
+}
+
+async fn attach_volumes(work: &Work) -> Result<Output, StepError> {
+    let subject = moving::mine(work).await?;
+    move_instance::advance(work, MoveStage::Migrating).await?;
+    moved_volumes::take(work, &subject.server, subject.target()?).await?;
+    Ok(Output::Nothing)
+}
+
+async fn reattach_volumes(work: &Work) -> Result<(), StepError> {
+    let Some(subject) = moving::subject(work).await? else { return Ok(()) };
+    moved_volumes::take_back(work, &subject.server, &subject.moving.source).await
+}
+
+/// A host that was only said to be down, or that came back, may have the guest on.
+async fn fence_source(work: &Work) -> Result<Output, StepError> {
+    let subject = moving::mine(work).await?;
+    let Some(driver) = work.house.fleet.driver(subject.moving.source.host) else { return Ok(Output::Nothing) };
+    match driver.stop(work.instance_id(), StopMode::Hard).await {
+        // As it must be: whoever asked says that it is down.
+        Ok(()) | Err(DriverError::Unreachable(_) | DriverError::Timeout { .. } | DriverError::NoSuchGuest(_)) => {
+            Ok(Output::Nothing)
+        }
+        Err(error) => {
+            Err(StepError::fatal(500, "The guest cannot be switched off at its old host.", &error.to_string()))
+        }
+    }
+}
+
+async fn start_target(work: &Work) -> Result<Output, StepError> {
+    let subject = moving::mine(work).await?;
+    move_instance::advance(work, MoveStage::Finishing).await?;
+    let host = subject.target()?.host;
+    if !shares_disks(work, &subject)? {
+        guest::provide(work, host, &subject.server).await?;
+    }
+    guest::install(work, host, &subject.server, subject.moving.was_active).await?;
+    Ok(Output::Nothing)
+}
+
+async fn destroy_target(work: &Work) -> Result<(), StepError> {
+    let Some(subject) = moving::subject(work).await? else { return Ok(()) };
+    let Some(target) = &subject.moving.target else { return Ok(()) };
+    if !work.host_answers(target.host)? {
+        return Ok(());
+    }
+    match is_shared(work, subject.moving.source.host, target.host)? {
+        true => {
+            moving::pull(work, target.host).await?;
+            live_migrate::forget(work, target).await
+        }
+        false => guest::destroy(work, target.host).await,
+    }
+}

@@ -1,0 +1,104 @@
+//! A server that leaves a host that is down: made anew elsewhere, with its identity, its ports and its volumes.
+//!
+//! The process that carries it out is its migration, as with every move. What the old host still has is removed when it is
+//! back, before anything else is asked of it.
+
+use serde::{Deserialize, Serialize};
+
+use super::moving::{MoveKind, MoveStage, Moving};
+use super::ongoing::Ongoing;
+use super::payloads::{FlavorSnapshot, Placed, Power};
+use super::state::{Alive, Phase};
+use crate::envelope::Timestamp;
+use crate::ids::ProcessId;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EvacuationRequested {
+    /// The process that carries it out; also the migration's id.
+    pub process: ProcessId,
+    pub source: Placed,
+    pub flavor: FlavorSnapshot,
+    /// The host that it has to be.
+    pub host: Option<String>,
+    /// Whatever the filters say (2.29 to 2.67).
+    pub forced: bool,
+    /// Whether the disks are on storage that the hosts share, as the caller says (up to 2.13); `None` finds out.
+    pub on_shared_storage: Option<bool>,
+    /// Whether the server is to be stopped at its destination, whatever it was (from 2.95 on).
+    pub stop: bool,
+}
+
+/// The server is at its destination.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Evacuated {
+    pub process: ProcessId,
+    pub placed: Placed,
+}
+
+/// What an evacuation is beside a move.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Evacuation {
+    pub forced: bool,
+    pub on_shared_storage: Option<bool>,
+}
+
+/// Takes what an event says about an evacuation into its server.
+pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Timestamp) {
+    use super::InstanceEvent as E;
+    match event {
+        E::EvacuationRequested(asked) => {
+            let stopped = asked.stop || matches!(server.phase, Phase::Stopped { .. });
+            server.moving = Some(Box::new(Moving {
+                migration: asked.process,
+                kind: MoveKind::Evacuate,
+                stage: MoveStage::Preparing,
+                was_active: !stopped,
+                source: asked.source.clone(),
+                target: None,
+                old_flavor: asked.flavor.clone(),
+                new_flavor: asked.flavor.clone(),
+                host: asked.host.clone(),
+                live: None,
+                evacuation: Some(Evacuation { forced: asked.forced, on_shared_storage: asked.on_shared_storage }),
+            }));
+            server.ongoing = Some(Ongoing::Move { process: asked.process });
+        }
+        E::Evacuated(evacuated) => {
+            server.finish(evacuated.process);
+            server.placement = Some(evacuated.placed.clone());
+            server.launched_at = Some(at);
+            if let Some(moving) = server.moving.take() {
+                server.phase = match moving.was_active {
+                    true => Phase::Active { power: Power::Running },
+                    false => Phase::Stopped { power: Power::Shutdown },
+                };
+            }
+        }
+        _ => {}
+    }
+}
+
+/// One example of each.
+pub(super) fn samples() -> Vec<super::InstanceEvent> {
+    let uuid = uuid::Uuid::from_u128;
+    let process = ProcessId(uuid(2));
+    let asked = super::moving::samples().into_iter().find_map(|event| match event {
+        super::InstanceEvent::MoveRequested(asked) => Some(asked),
+        _ => None,
+    });
+    let Some(asked) = asked else { return Vec::new() };
+    let requested = EvacuationRequested {
+        process,
+        source: asked.source.clone(),
+        flavor: asked.old_flavor,
+        host: Some("h2".into()),
+        forced: true,
+        on_shared_storage: Some(false),
+        stop: false,
+    };
+    vec![
+        requested.clone().into(),
+        EvacuationRequested { host: None, forced: false, on_shared_storage: None, stop: true, ..requested }.into(),
+        Evacuated { process, placed: asked.source }.into(),
+    ]
+}

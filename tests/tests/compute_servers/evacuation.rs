@@ -1,0 +1,194 @@
+//! Servers that leave a host that is down: what is refused, where they come to, what becomes of what they left.
+
+use std::collections::BTreeMap;
+
+use chronova_events::ids::InstanceId;
+use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
+use chronova_tests::world::World;
+use serde_json::{Value, json};
+
+const OWNER: &str = "u:p";
+
+struct Scene {
+    api: Api,
+    id: String,
+    home: String,
+}
+
+impl Scene {
+    async fn new(hosts: usize) -> Self {
+        Self::of(World::new(hosts)).await
+    }
+
+    async fn of(mut world: World) -> Self {
+        world.options.volume.shared = true;
+        let api = Api::start_of(world, "", None).await;
+        let id = api.server(OWNER, Api::wish("web")).await;
+        let home = host(&api, &id).await;
+        Self { api, id, home }
+    }
+
+    fn index(&self, name: &str) -> usize {
+        (0..self.api.world.fleet.len()).find(|host| self.api.world.fleet.hostname(*host) == name).unwrap()
+    }
+
+    fn instance(&self) -> InstanceId {
+        self.id.parse().unwrap()
+    }
+
+    async fn ask(&self, version: &str, wish: Value) -> (u16, Value, String) {
+        let path = format!("/servers/{}/action", self.id);
+        let answer = self.api.call("POST", &path, version, ADMIN, Some(json!({"evacuate": wish}))).await;
+        let message = answer.message().to_owned();
+        (answer.status, answer.body, message)
+    }
+
+    async fn shown(&self) -> Value {
+        self.api.get(&format!("/servers/{}", self.id), "2.46").await["server"].take()
+    }
+
+    async fn migration(&self) -> Value {
+        self.api.get("/os-migrations?migration_type=evacuation", "2.59").await["migrations"][0].take()
+    }
+
+    /// The power of the host goes, guests and all, and everybody has seen it.
+    async fn lose(&self, name: &str) {
+        self.api.world.fleet.kill_host(self.index(name));
+        self.up(name, false).await;
+    }
+
+    async fn up(&self, name: &str, wanted: bool) {
+        let is = |house: &chronova_actors::house::House| {
+            house.views.hosts.read(|hosts| hosts.named(name).is_some_and(|host| host.up == wanted))
+        };
+        assert!(self.api.life.until(is).await);
+    }
+
+    async fn ends_well(self) {
+        self.api.life.settled().await;
+        self.api.life.stop().await;
+        self.api.world.check().await;
+    }
+}
+
+async fn host(api: &Api, id: &str) -> String {
+    let shown = api.get(&format!("/servers/{id}"), "2.46").await["server"].take();
+    shown["OS-EXT-SRV-ATTR:host"].as_str().unwrap().to_owned()
+}
+
+#[actix_rt::test]
+async fn a_server_leaves_a_dead_host_and_what_it_left_is_removed_when_that_is_back() {
+    let scene = Scene::new(2).await;
+    let addresses = scene.shown().await["addresses"].clone();
+    scene.lose(&scene.home).await;
+    let (status, body, _) = scene.ask("2.14", json!({})).await;
+    assert_eq!((status, body), (200, Value::Null));
+    scene.api.life.settled().await;
+    let now = scene.shown().await;
+    assert_eq!((&now["status"], &now["OS-EXT-STS:power_state"]), (&json!("ACTIVE"), &json!(1)));
+    assert_ne!(now["OS-EXT-SRV-ATTR:host"], scene.home);
+    assert_eq!(now["addresses"], addresses, "ports are the server's, wherever it is");
+    let row = scene.migration().await;
+    assert_eq!((&row["status"], &row["source_compute"]), (&json!("done"), &json!(scene.home)));
+    assert_eq!((&row["dest_compute"], &row["old_instance_type_id"]), (&now["OS-EXT-SRV-ATTR:host"], &Value::Null));
+    let path = format!("/placement/allocations/{}", scene.id);
+    let held = scene.api.ask("GET", &path, "1.28", ADMIN, None).await.body["allocations"].as_object().unwrap().len();
+    assert_eq!(held, 1, "one claim, at the destination");
+    let actions = scene.api.get(&format!("/servers/{}/os-instance-actions", scene.id), "2.58").await;
+    assert_eq!(actions["instanceActions"][0]["action"], "evacuate");
+
+    // Its guests survived: it had only lost its network. There is one guest as soon as it is said to be up.
+    let old = scene.index(&scene.home);
+    assert_eq!(scene.api.world.fleet.whereabouts()[&scene.instance()].len(), 2);
+    scene.api.world.fleet.revive_host(old, true).unwrap();
+    scene.up(&scene.home, true).await;
+    assert_eq!(scene.api.world.fleet.twins(), []);
+    assert_eq!(scene.api.world.fleet.whereabouts()[&scene.instance()].len(), 1);
+    scene.api.life.settled().await;
+    assert_eq!(scene.migration().await["status"], "completed");
+    scene.ends_well().await;
+}
+
+#[actix_rt::test]
+async fn what_an_evacuation_is_refused_for() {
+    let scene = Scene::new(3).await;
+    let (home, id) = (scene.home.clone(), scene.id.clone());
+    let refused = async |version: &str, wish: Value| {
+        let (status, _, message) = scene.ask(version, wish).await;
+        (status, message)
+    };
+    assert_eq!(refused("2.14", json!({})).await, (400, format!("Compute service of {home} is still in use.")));
+    let unknown = refused("2.14", json!({"host": "nowhere"})).await;
+    assert_eq!(unknown, (404, "Compute host nowhere not found.".to_owned()));
+    let same = refused("2.14", json!({"host": home})).await;
+    assert_eq!(same, (400, "The target host can't be the same one.".to_owned()));
+    let nowhere = refused("2.29", json!({"force": true})).await;
+    assert_eq!(nowhere, (400, "Can't force to a non-provided destination".to_owned()));
+    assert_eq!(refused("2.68", json!({"force": false})).await.0, 400, "gone");
+    assert_eq!(refused("2.13", json!({})).await.0, 400, "to be said until 2.13");
+    assert_eq!(refused("2.14", json!({"onSharedStorage": false})).await.0, 400, "and not any more");
+    let password = refused("2.1", json!({"onSharedStorage": true, "adminPass": "p"})).await;
+    assert_eq!(password, (400, "admin password can't be changed on existing disk".to_owned()));
+    let path = format!("/servers/{id}/action");
+    let user = scene.api.call("POST", &path, "2.14", OWNER, Some(json!({"evacuate": {}}))).await;
+    assert_eq!(user.status, 403);
+    for (body, state) in [(json!({"pause": null}), "paused"), (json!({"unpause": null}), "active")] {
+        assert_eq!(scene.api.call("POST", &path, "2.1", ADMIN, Some(body)).await.status, 202);
+        scene.api.life.settled().await;
+        if state == "paused" {
+            let words = format!("Cannot 'evacuate' instance {id} while it is in vm_state paused");
+            assert_eq!(refused("2.14", json!({})).await, (409, words));
+        }
+    }
+
+    // The oldest form answers with a password; where disks are not where they are said to be, the server is in error.
+    scene.lose(&home).await;
+    let (status, body, _) = scene.ask("2.1", json!({"onSharedStorage": "True"})).await;
+    assert_eq!((status, &body["adminPass"]), (200, &Value::Null));
+    scene.api.life.settled().await;
+    let now = scene.shown().await;
+    assert_eq!((&now["status"], &now["OS-EXT-SRV-ATTR:host"]), (&json!("ERROR"), &json!(home)));
+    assert_eq!(now["fault"]["message"], "Invalid state of instance files on shared storage");
+    assert_eq!(scene.migration().await["status"], "failed");
+    let (status, body, _) = scene.ask("2.1", json!({"onSharedStorage": false, "adminPass": "secret"})).await;
+    assert_eq!((status, &body["adminPass"]), (200, &json!("secret")));
+    scene.api.life.settled().await;
+    assert_eq!(scene.shown().await["status"], "ACTIVE");
+    scene.api.world.fleet.revive_host(scene.index(&home), false).unwrap();
+    scene.up(&home, true).await;
+    scene.ends_well().await;
+}
+
+/// Named hosts, stopped servers, volumes, disks on storage that the hosts share.
+#[actix_rt::test]
+async fn where_evacuated_servers_come_to_and_what_they_have_there() {
+    let world = World::new(3);
+    world.fleet.share_storage(true);
+    let scene = Scene::of(world).await;
+    let root = json!({"boot_index": 0, "uuid": IMAGE, "source_type": "image", "destination_type": "volume",
+        "volume_size": 1, "delete_on_termination": true});
+    let wish = json!({"name": "v", "flavorRef": "1", "networks": [{"uuid": NETWORK}], "block_device_mapping_v2": [root],
+        "availability_zone": format!("nova:{}", scene.home)});
+    let volume_backed = scene.api.server(ADMIN, wish).await;
+    assert_eq!(host(&scene.api, &volume_backed).await, scene.home);
+    scene.lose(&scene.home).await;
+    let others: Vec<String> =
+        (0..3).map(|host| scene.api.world.fleet.hostname(host)).filter(|name| *name != scene.home).collect();
+    let ids: BTreeMap<&str, &str> = [(scene.id.as_str(), "2.95"), (volume_backed.as_str(), "2.29")].into();
+    for (id, version) in &ids {
+        let path = format!("/servers/{id}/action");
+        let body = json!({"evacuate": {"host": others[1]}});
+        assert_eq!(scene.api.call("POST", &path, version, ADMIN, Some(body)).await.status, 200);
+    }
+    scene.api.life.settled().await;
+    for (id, version) in &ids {
+        let now = scene.api.get(&format!("/servers/{id}"), "2.46").await["server"].take();
+        let wanted = if *version == "2.95" { "SHUTOFF" } else { "ACTIVE" };
+        assert_eq!((&now["status"], &now["OS-EXT-SRV-ATTR:host"]), (&json!(wanted), &json!(others[1])), "{now}");
+    }
+    let guests = scene.api.world.fleet.guests(scene.index(&others[1]));
+    assert_eq!(guests[&volume_backed.parse().unwrap()].volumes.len(), 1);
+    scene.api.world.fleet.revive_host(scene.index(&scene.home), true).unwrap();
+    scene.up(&scene.home, true).await;
+    scene.ends_well().await;
+}
