@@ -7,8 +7,10 @@
 # CHRONOVA_BIN    the binary to judge
 # TEMPEST_VENV    a Python environment that has tempest, or gets it (default: .venv-tempest in the repository)
 # TEMPEST_RESULT  gets one line per test
+# TEMPEST_VOLUMES true: with the tests that need volumes
 #
-# What must pass stands in tests/tempest/passes.txt, which may only grow; what cannot, with its reason, in exceptions.txt.
+# What must pass stands in tests/tempest/passes.txt, and in passes-volumes.txt for what needs volumes; both may only grow. What
+# cannot pass, with its reason: exceptions.txt.
 # Exit status: 0 passed, 77 cannot run here, 1 a listed test does not pass, or one fails without a reason.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -48,6 +50,8 @@ url=http://127.0.0.1:$port
 FILTERS=ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter,ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter
 printf '%s\n' '[chronova]' "hypervisors = sim://$HOSTS" '[filter_scheduler]' \
   "enabled_filters = $FILTERS,SameHostFilter,DifferentHostFilter" >"$work/chronova.conf"
+# Tempest takes every volume for one that every host reaches.
+[ "${TEMPEST_VOLUMES:-false}" = false ] || printf '%s\n' '[volume]' 'shared = true' >>"$work/chronova.conf"
 "$CHRONOVA_BIN" serve --data-dir "$work/data" --listen "127.0.0.1:$port" --config-file "$work/chronova.conf" \
   >"$work/chronova.log" 2>&1 </dev/null &
 house=$!
@@ -72,7 +76,9 @@ timeout -k 30 -s INT 1100 "$venv/bin/tempest" run --config-file "$work/ws/etc/te
   >"$work/run.subunit" 2>"$work/run.err"
 # Its exit status says that tests failed, which is judged here.
 [ -s "$work/run.subunit" ] || { tail -n 20 "$work/run.err"; exit 1; }
-"$venv/bin/python" "$own/verdict.py" "$work/run.subunit" "$work/result.txt" "$own/passes.txt" "$own/exceptions.txt" "${part[@]}"
+cat "$own/passes.txt" >"$work/passes.txt"
+[ "${TEMPEST_VOLUMES:-false}" = false ] || cat "$own/passes-volumes.txt" >>"$work/passes.txt"
+"$venv/bin/python" "$own/verdict.py" "$work/run.subunit" "$work/result.txt" "$work/passes.txt" "$own/exceptions.txt" "${part[@]}"
 status=$?
 [ -z "${TEMPEST_RESULT:-}" ] || cp "$work/result.txt" "$TEMPEST_RESULT"
 exit $status
