@@ -281,13 +281,3 @@ fn close_reason(reason: i32) -> &'static str {
         _ => "the connection broke",
     }
 }
-
-/// `qemu+ssh://user:secret@host/system` without what stands before the `@`.
-pub(super) fn without_credentials(uri: &str) -> String {
-    let Some((scheme, rest)) = uri.split_once("://") else { return uri.to_owned() };
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    match rest[..end].rfind('@') {
-        Some(at) => format!("{scheme}://{}", &rest[at + 1..]),
-        None => uri.to_owned(),
-    }
-}
