@@ -1,7 +1,9 @@
 //! A server that leaves a host that is down.
 
 use chronova_events::ids::ProcessId;
-use chronova_events::instance::{Alive, Evacuated, EvacuationRequested, InstanceEvent, Ongoing, Phase, status};
+use chronova_events::instance::{
+    Alive, Evacuated, EvacuationRequested, FlavorSnapshot, InstanceEvent, Ongoing, Phase, status,
+};
 
 use super::actions::{Action, admit};
 use super::{Asker, InstanceReject};
@@ -27,7 +29,7 @@ pub(super) fn decide(server: &Alive, command: EvacuationCommand) -> Result<Vec<I
             admit(server, Action::Evacuate, asker)?;
             free(server)?;
             let source = server.placement.clone().ok_or(InstanceReject::NotReady)?;
-            let flavor = server.request.flavor.clone();
+            let flavor = FlavorSnapshot::clone(&server.request.flavor);
             Ok(vec![EvacuationRequested { process, source, flavor, host, forced, on_shared_storage, stop }.into()])
         }
         EvacuationCommand::Arrive { process } => {

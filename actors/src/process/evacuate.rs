@@ -13,6 +13,8 @@
 //! still has is removed when it is back (see [`crate::hosts::plan`]); until the evacuation is over its guest is only kept
 //! off, so that one that comes to nothing loses nothing.
 
+use std::sync::Arc;
+
 use chronova_events::ids::HostId;
 use chronova_events::instance::{Evacuation, MoveStage, Placed};
 use chronova_events::process::{Outcome, Output};
@@ -113,10 +115,10 @@ async fn asked(work: &Work, subject: &Subject) -> Result<Asked, StepError> {
     let forced = evacuation(subject).is_some_and(|evacuation| evacuation.forced);
     request.forced_host = moving.host.clone().filter(|_| forced);
     request.requested_host = moving.host.clone().filter(|_| !forced);
-    request.image = server.hardware_image().cloned();
+    request.image = server.shared_hardware_image();
     if server.is_volume_backed() {
         // The root disk takes no room on the host.
-        request.flavor.root_gib = 0;
+        Arc::make_mut(&mut request.flavor).root_gib = 0;
     }
     // A volume that only the old host reaches is down with it.
     if let Some(only) = build_volumes::only_host(work, server).await? {
