@@ -12,7 +12,7 @@ hosts down >/dev/null 2>&1
 hosts up 2 >/tmp/moves-hosts.$$ 2>&1 || { tail -n 5 /tmp/moves-hosts.$$; rm -f /tmp/moves-hosts.$$; echo "the hosts do not start here"; exit 77; }
 rm -f /tmp/moves-hosts.$$
 . "$STATE/hosts.env"
-HYPERVISORS="$h1_UNIX, $h2_UNIX"
+HYPERVISORS="$h1_UNIX $h2_UNIX"
 . "$HERE/../testbed/house.sh"
 house_open moves 10.71
 trap 'house_close; hosts down >/dev/null 2>&1' EXIT

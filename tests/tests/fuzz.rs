@@ -139,12 +139,12 @@ fn user_data() {
         server.request.hostname = server.request.name.clone();
         server.request.metadata = [(server.request.name.clone(), text.chars().rev().take(255).collect())].into();
         // Its files are there with the very bytes, or it is refused.
-        if let Ok(files) = config_drive::files(&server, id) {
+        if let Ok(files) = config_drive::files(&server, id, None) {
             assert!(files.iter().any(|(name, _)| name == "openstack/latest/user_data"));
             for (name, content) in files.iter().filter(|(name, _)| name.ends_with(".json")) {
                 serde_json::from_slice::<Value>(content).unwrap_or_else(|error| panic!("{name}: {error}"));
             }
-            config_drive::image(&server, id).unwrap();
+            config_drive::image(&server, id, Some(&text)).unwrap();
         }
     });
 }

@@ -2,8 +2,8 @@
 
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::{
-    Alive, InstanceEvent, Live, LiveAbortRequested, LiveCompletionForced, LiveMoveAborted, LiveMoveAdvanced,
-    LiveMoveProgressed, LiveMoveRequested, LiveMoved, LiveProgress, LiveStage, Moving,
+    Alive, FlavorSnapshot, InstanceEvent, Live, LiveAbortRequested, LiveCompletionForced, LiveMoveAborted,
+    LiveMoveAdvanced, LiveMoveProgressed, LiveMoveRequested, LiveMoved, LiveProgress, LiveStage, Moving,
 };
 
 use super::actions::{Action, admit};
@@ -67,7 +67,7 @@ pub(super) fn decide(server: &Alive, command: LiveCommand) -> Decision {
                 return Err(InstanceReject::Superseded);
             }
             let source = server.placement.clone().ok_or(InstanceReject::NotReady)?;
-            let flavor = server.request.flavor.clone();
+            let flavor = FlavorSnapshot::clone(&server.request.flavor);
             one(LiveMoveRequested { process, source, flavor, host, forced, block })
         }
         LiveCommand::Abort { migration, waiting_too, asker } => {

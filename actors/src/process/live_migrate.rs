@@ -13,6 +13,7 @@
 //! ([`arrive`]). That is so, too, when a step is undone and the guest turns out to be at its destination: a server follows
 //! its guest.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use chronova_events::ids::HostId;
@@ -159,10 +160,10 @@ fn asked(work: &Work, subject: &Subject) -> Asked {
     let forced = subject.live().is_some_and(|live| live.forced);
     request.forced_host = moving.host.clone().filter(|_| forced);
     request.requested_host = moving.host.clone().filter(|_| !forced);
-    request.image = server.hardware_image().cloned();
+    request.image = server.shared_hardware_image();
     if server.is_volume_backed() {
         // The root disk takes no room on the host.
-        request.flavor.root_gib = 0;
+        Arc::make_mut(&mut request.flavor).root_gib = 0;
     }
     request.dice = dice();
     request.excluded.insert(moving.source.host);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chronova_events::instance::{LiveProgress, LiveStage, Placed};
+use chronova_events::instance::{LiveProgress, LiveStage, Ongoing, Placed};
 use chronova_events::process::Output;
 use chronova_hypervisor::live::{Hasten, Journey, Luggage, Presence, Progress, Standing};
 
@@ -95,6 +95,10 @@ pub(super) async fn migrate(work: &Work) -> Result<Output, StepError> {
                 }
             }
             Verdict::Torn => mend(work, &subject).await,
+            // Whoever deletes the server removes the guest from wherever it is, and a host that is down when it is back.
+            Verdict::Unknown if matches!(subject.server.ongoing, Some(Ongoing::Delete { .. })) => {
+                return Err(StepError::fatal(409, "The server is being deleted.", ""));
+            }
             Verdict::Unknown => tracing::debug!(server = %work.instance_id(), "nobody knows yet where the guest is"),
         }
         watch.pause(work, &subject, ends.verdict).await;

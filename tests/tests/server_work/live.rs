@@ -315,6 +315,30 @@ async fn nobody_is_believed_who_does_not_answer() {
     scene.end().await;
 }
 
+/// A server can be deleted whoever is down; what is left of it goes when its hosts are back.
+#[actix_rt::test]
+async fn a_delete_waits_for_nobody() {
+    let scene = Scene::on_the_way().await;
+    let (source, target) = scene.ends();
+    scene.world.fleet.kill_host(source);
+    scene.world.fleet.kill_host(target);
+    scene.life.until(|house| house.views.hosts.read(|view| view.all().all(|host| !host.up))).await;
+    scene.life.delete(scene.id).await.unwrap();
+    scene.life.settled().await;
+    assert!(scene.life.instance_now(scene.id).alive().is_none());
+    for host in [source, target] {
+        scene.world.fleet.revive_host(host, true).unwrap();
+    }
+    scene.life.hosts_up(2).await;
+    let gone = async {
+        while !scene.world.fleet.whereabouts().is_empty() || !scene.world.fleet.leaks().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), gone).await.expect("leftovers stay");
+    scene.end().await;
+}
+
 #[actix_rt::test]
 async fn a_guest_that_goes_off_on_the_way_is_off() {
     let scene = Scene::on_the_way().await;

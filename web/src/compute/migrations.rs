@@ -95,8 +95,8 @@ fn render(ctx: &Ctx, rows: Vec<Arc<Migration>>) -> Result<Value, Fault> {
     if versions::migrations_have_links(ctx.version) {
         for (view, value) in shown.iter().zip(rendered.as_array_mut().into_iter().flatten()) {
             if let (true, Some(fields)) = (view.row.is_under_way(), value.as_object_mut()) {
-                let id = format!("{}/migrations/{}", view.row.instance, view.row.number);
-                fields.insert("links".to_owned(), ctx.links.pair("servers", &id));
+                let collection = format!("servers/{}/migrations", view.row.instance);
+                fields.insert("links".to_owned(), ctx.links.pair(&collection, &view.row.number.to_string()));
             }
         }
     }

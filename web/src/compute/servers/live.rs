@@ -144,7 +144,7 @@ async fn checks_of(ctx: &Ctx, found: &Found, process: ProcessId) -> Result<(), F
                 let server = views.servers.read(|servers| servers.get(found.id).cloned());
                 let fault =
                     server.as_ref().and_then(|row| row.instance.known()).and_then(|server| server.fault.clone());
-                let message = fault.map_or_else(|| "Migration pre-check error.".to_owned(), |(fault, _)| fault.message);
+                let message = fault.map_or_else(|| "Migration pre-check error.".to_owned(), |fault| fault.0.message);
                 return Err(Fault::bad_request(message));
             }
             Some(_) => return Ok(()),
