@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::change::{asker, send};
 use super::live::asks_for;
-use super::{Found, find, new_password};
+use super::{Found, create, find};
 use crate::compute::bodies::server_actions as bodies;
 use crate::compute::{reject, versions};
 use crate::ctx::Ctx;
@@ -99,7 +99,7 @@ fn answer(ctx: &Ctx, on_shared_storage: Option<bool>) -> Reply {
     if versions::evacuation_finds_shared_storage(ctx.version) {
         return Reply::empty(200);
     }
-    let password = new_password(ctx, &ctx.action_body()["adminPass"]);
+    let password = create::new_password(ctx, ctx.action_body()["adminPass"].as_str());
     Reply::ok(match (password, on_shared_storage) {
         (Some(_), Some(true)) => json!({"adminPass": null}),
         (Some(password), _) => json!({"adminPass": password}),
