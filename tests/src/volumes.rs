@@ -150,11 +150,13 @@ impl Life {
 
     /// A volume on the server's host, made and free.
     pub async fn volume_beside(&self, instance: InstanceId, n: u32) {
-        let host = self.instance_now(instance).alive().and_then(|server| server.placement.clone()).unwrap().host;
+        let now = self.instance_now(instance);
+        let server = now.alive().unwrap();
+        let host = server.placement.as_ref().unwrap().host;
         let wanted = NewVolume {
             volume: nth_volume(instance, n),
-            project: ProjectId::new("p"),
-            user: UserId::new("u"),
+            project: server.request.project.clone(),
+            user: server.request.user.clone(),
             name: format!("volume {n}"),
             description: None,
             size_gb: Some(1),

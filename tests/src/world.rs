@@ -313,8 +313,12 @@ impl Life {
     /// Whether hosts that answer have nothing more of servers that left them. Nobody waits for those that do not.
     fn is_tidy(&self) -> bool {
         let alive = |hosts: &[usize]| hosts.iter().filter(|host| self.fleet.is_alive(**host)).count();
-        let twice = self.fleet.whereabouts().into_iter().filter(|(_, hosts)| alive(hosts) > 1);
-        twice.map(|(id, _)| self.instance_now(id)).all(|now| now.alive().is_none_or(|server| server.moving.is_some()))
+        self.fleet.whereabouts().into_iter().all(|(id, hosts)| match (self.instance_now(id), alive(&hosts)) {
+            (_, 0) => true,
+            (Instance::Alive(server), count) => count == 1 || server.moving.is_some(),
+            (Instance::Deleted(_), _) => false,
+            (Instance::Absent, count) => count == 1,
+        })
     }
 
     fn pending(&self) -> Vec<(String, Process)> {

@@ -10,6 +10,7 @@ use crate::world::{Cloud, Operation, operations};
 
 /// Where the answer is another than the operation's own rule says, and why.
 const APART: &[(&str, &str)] = &[
+    ("migrate_server.os-migrateLive", "the rule is that of naming the host, which nobody does here"),
     ("flavors.detail", "the rule is that of a field, and whoever it refuses does not see the field"),
     ("flavors.show", "the rule is that of a field, and whoever it refuses does not see the field"),
     ("volume_attachments.update", "the rule lets services in; whoever is no administrator has no servers of others"),

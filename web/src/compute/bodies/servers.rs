@@ -11,6 +11,8 @@ use crate::schema::{
 
 /// What lists of servers are sorted by.
 const SORTED_BY: &[&str] = &[
+    "access_ip_v4",
+    "access_ip_v6",
     "auto_disk_config",
     "availability_zone",
     "config_drive",

@@ -167,7 +167,8 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
     let (id, number) = (found.id, ctx.param("id"));
-    let row = this(&ctx, &found)?;
+    let absent = || format!("In-progress live migration {} is not found for server {id}.", ctx.param("id"));
+    let row = this(&ctx, &found).map_err(|_| Fault::not_found(absent()))?;
     if row.kind != MoveKind::Live {
         return Err(Fault::not_found(format!("Migration {number} for server {id} is not live-migration.")));
     }
