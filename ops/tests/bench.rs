@@ -89,7 +89,7 @@ fn log() {
         line["figures"][figure].as_f64().unwrap()
     };
     assert!(figure("append.64", "bytes per event") > 50.0 && figure("rebuild.4000", "bytes per event") > 50.0);
-    assert_eq!(figure("restart.4000.killed", "events since the checkpoint"), 1_000.0);
+    assert!((figure("restart.4000.killed", "events since the checkpoint") - 1_000.0).abs() < 0.5);
 }
 
 #[test]

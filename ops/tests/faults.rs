@@ -66,7 +66,7 @@ fn on_a_full_disk_commands_are_refused_reads_go_on_and_room_is_enough_to_go_on()
     let mut cloud = Cloud::new(FLEET);
     let rounds = rounds(1, 12);
     let Some(_disk) = SmallDisk::mount(cloud.data(), &format!("{}m", 12 + rounds)) else {
-        println!("skipped: mounting a small file system needs root");
+        eprintln!("skipped: mounting a small file system needs root");
         return;
     };
     cloud.start();
@@ -123,7 +123,7 @@ fn on_a_disk_that_can_fail() -> Option<(Cloud, PathBuf)> {
     match cloud.let_calls_fail("log.db") {
         Ok(how) => Some((cloud, how)),
         Err(reason) => {
-            println!("skipped: calls cannot be made to fail here: {reason}");
+            eprintln!("skipped: calls cannot be made to fail here: {reason}");
             None
         }
     }

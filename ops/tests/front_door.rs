@@ -48,11 +48,11 @@ fn curl(folder: &Path, args: &[&str], url: &str) -> (i32, String) {
 
 fn skipped(folder: &Path) -> bool {
     if Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_err() {
-        println!("skipped: there is no curl");
+        eprintln!("skipped: there is no curl");
         return true;
     }
     if let Err(reason) = certificates(folder) {
-        println!("skipped: no certificates can be made: {reason}");
+        eprintln!("skipped: no certificates can be made: {reason}");
         return true;
     }
     false

@@ -135,7 +135,9 @@ mod tests {
             Arc::make_mut(&mut other.request.flavor).vcpus = 77;
         }
         let before = rows.clone();
-        rows.iter_mut().for_each(|row| shared.share(&mut row.instance));
+        for row in &mut rows {
+            shared.share(&mut row.instance);
+        }
         assert_eq!(rows, before);
         let flavor = |at: usize| &server(&rows[at]).request.flavor;
         assert!(Arc::ptr_eq(flavor(0), flavor(1)) && !Arc::ptr_eq(flavor(0), flavor(2)));

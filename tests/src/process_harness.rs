@@ -130,7 +130,8 @@ async fn fails(case: &Case, step: &'static str, verdict: Verdict) {
     assert!(life.settled().await);
     life.stop().await;
     world.check().await;
-    assert!(once.done.load(Ordering::SeqCst), "the step was reached");
+    let reached = once.done.load(Ordering::SeqCst);
+    assert!(reached, "{step} of {} is never reached\n{}", case.definition.name, world.trail().await);
     let expected = if case.definition.undoes { case.failed } else { case.to };
     let now = seen(&world).await;
     let possible = now == expected || (verdict == Verdict::FailAfter && case.failed_after.contains(&now));
@@ -148,7 +149,8 @@ async fn repeats(case: &Case, step: &'static str, way: Way) {
     assert!(life.settled().await);
     life.stop().await;
     world.check().await;
-    assert!(once.done.load(Ordering::SeqCst), "the step was reached");
+    let reached = once.done.load(Ordering::SeqCst);
+    assert!(reached, "{step} of {} is never reached\n{}", case.definition.name, world.trail().await);
     assert_eq!(seen(&world).await, case.to, "{}: {step} twice", case.definition.name);
 }
 

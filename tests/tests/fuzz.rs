@@ -141,7 +141,7 @@ fn user_data() {
         // Its files are there with the very bytes, or it is refused.
         if let Ok(files) = config_drive::files(&server, id, None) {
             assert!(files.iter().any(|(name, _)| name == "openstack/latest/user_data"));
-            for (name, content) in files.iter().filter(|(name, _)| name.ends_with(".json")) {
+            for (name, content) in files.iter().filter(|(name, _)| name.rsplit('.').next() == Some("json")) {
                 serde_json::from_slice::<Value>(content).unwrap_or_else(|error| panic!("{name}: {error}"));
             }
             config_drive::image(&server, id, Some(&text)).unwrap();
@@ -248,12 +248,15 @@ impl Case {
     }
 }
 
+/// Method, path, the schemas of its query, and that of its body.
+type Operation = (String, String, Vec<(String, Value)>, Option<Value>);
+
 /// What can be asked of one service in one version.
 struct Asked {
     service: Service,
     version: Option<Microversion>,
     /// Method, path, parameters of the query, schema of the body.
-    operations: Vec<(String, String, Vec<(String, Value)>, Option<Value>)>,
+    operations: Vec<Operation>,
 }
 
 impl Asked {

@@ -313,7 +313,9 @@ async fn a_locked_server_refuses_its_users_whatever_heeds_the_lock() {
         match act.name {
             "lock" => assert_eq!(answer.0, 202),
             // For administrators alone.
-            "os-resetState" | "injectNetworkInfo" | "shelveOffload" | "migrate" | "evacuate" => assert_eq!(answer.0, 403),
+            "os-resetState" | "injectNetworkInfo" | "shelveOffload" | "migrate" | "evacuate" => {
+                assert_eq!(answer.0, 403);
+            }
             // Meant against changes.
             "createImage" => {
                 assert_eq!(answer.0, 202);

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use chronova_events::envelope::Meta;
@@ -12,6 +13,9 @@ use super::VolumeCommand;
 use super::service::{EmbeddedVolumes, VolumeError};
 use crate::ports::{AttachmentInfo, Connection, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo, Volumes};
 use crate::volume_quota::limit;
+
+/// How long a call waits for the read models to show what it did; they lag by microseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 impl EmbeddedVolumes {
     fn info(&self, volume: &VolumeRecord) -> VolumeInfo {
@@ -130,7 +134,11 @@ impl Volumes for EmbeddedVolumes {
         if let Some(known) = before.snapshots.get(&snapshot) {
             return Ok(snapshot_info(&before, known));
         }
-        self.accept_snapshot(wanted, meta).await.map_err(VolumeError::port)?;
+        let position = self.accept_snapshot(wanted, meta).await.map_err(VolumeError::port)?;
+        // Snapshots are found by the read model: whoever made one finds it.
+        if !self.views.wait_for(position, PATIENCE).await {
+            return Err(PortError::Unavailable("the read models of volumes lag behind".to_owned()));
+        }
         let now = self.look(volume).await.map_err(VolumeError::port)?;
         let made = now.snapshots.get(&snapshot).map(|known| snapshot_info(&now, known));
         made.ok_or_else(|| VolumeError::no_snapshot(snapshot).port())

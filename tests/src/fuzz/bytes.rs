@@ -39,7 +39,7 @@ fn change(random: &mut Random, bytes: &mut Vec<u8>, from: &[Vec<u8>], words: &[&
     let end = at + random.below((bytes.len() - at).min(64) + 1);
     match random.below(12) {
         0 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
-        1 if at < bytes.len() => bytes[at] = random.next().to_le_bytes()[0],
+        1 if at < bytes.len() => bytes[at] = random.number().to_le_bytes()[0],
         2 => drop(bytes.drain(at..end)),
         3 => {
             let piece = bytes[at..end].to_vec();
@@ -62,7 +62,7 @@ fn change(random: &mut Random, bytes: &mut Vec<u8>, from: &[Vec<u8>], words: &[&
         }
         6 => number(random, bytes),
         7 => {
-            insert(bytes, at, random.pick(&["\u{0}", "\u{feff}", "ß", "\u{202e}", "🦀", "\r\n", "\t", " "]).as_bytes())
+            insert(bytes, at, random.pick(&["\u{0}", "\u{feff}", "ß", "\u{202e}", "🦀", "\r\n", "\t", " "]).as_bytes());
         }
         8 => bytes.truncate(at),
         9 => insert(bytes, at, &[0xff, 0xc3, 0x28][..=random.below(3)]),

@@ -24,7 +24,7 @@ impl Random {
         Self(seed)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -34,7 +34,7 @@ impl Random {
 
     /// Less than `bound`, which is not 0.
     pub fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % bound.max(1) as u64).unwrap()
+        usize::try_from(self.number() % bound.max(1) as u64).unwrap()
     }
 
     /// In so many cases of a hundred.
@@ -66,7 +66,7 @@ impl Run {
         let seconds = number("CHRONOVA_FUZZ_SECONDS").or(soak.then_some(120));
         let now = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_secs());
         let seed = number("CHRONOVA_FUZZ_SEED").unwrap_or(if soak { now } else { 1 });
-        println!("{target}: CHRONOVA_FUZZ_SEED={seed}");
+        eprintln!("{target}: CHRONOVA_FUZZ_SEED={seed}");
         let end = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         let left = if end.is_some() { None } else { Some(rounds) };
         Self { target, random: Random::new(seed), seed, left, end, tried: 0 }
@@ -87,7 +87,7 @@ impl Run {
 
     /// Says how much was tried.
     pub fn done(&self) {
-        println!("{}: {} inputs, seed {}, nothing found", self.target, self.tried - 1, self.seed);
+        eprintln!("{}: {} inputs, seed {}, nothing found", self.target, self.tried - 1, self.seed);
     }
 
     /// What was found earlier.
@@ -102,7 +102,8 @@ impl Run {
     pub fn found(&self, input: &[u8], what: &str) -> ! {
         let folder = folder(self.target);
         std::fs::create_dir_all(&folder).unwrap();
-        let name: String = Sha256::digest(input)[..6].iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = format!("{:x}", Sha256::digest(input));
+        let name = &name[..12];
         let path = folder.join(name);
         std::fs::write(&path, input).unwrap();
         panic!("{}: seed {}: {what}; kept as {}", self.target, self.seed, path.display());
@@ -117,13 +118,12 @@ fn folder(target: &str) -> PathBuf {
 pub fn judge_bytes(target: &'static str, rounds: u64, seeds: &[&[u8]], words: &[&str], judge: impl Fn(&[u8])) {
     let mut run = Run::of(target, rounds);
     for (path, input) in run.kept() {
-        if catch_unwind(AssertUnwindSafe(|| judge(&input))).is_err() {
-            panic!("{target}: {} fails again", path.display());
-        }
+        let judged = catch_unwind(AssertUnwindSafe(|| judge(&input)));
+        assert!(judged.is_ok(), "{target}: {} fails again", path.display());
     }
     let scratch = tempfile::Builder::new().prefix("fuzz-").tempdir().unwrap();
     let last = scratch.path().join(target);
-    println!("{target}: the input under way is in {}", last.display());
+    eprintln!("{target}: the input under way is in {}", last.display());
     let mut grown: Vec<Vec<u8>> = seeds.iter().map(|seed| seed.to_vec()).collect();
     while run.goes_on() {
         let input = bytes::changed(&mut run.random, &grown, words);

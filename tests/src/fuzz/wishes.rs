@@ -44,8 +44,8 @@ impl Words {
         match random.below(10) {
             0..4 if !self.0.is_empty() => self.0[random.below(self.0.len())].clone(),
             4 => "x".repeat([1, 63, 64, 255, 256, 70_000][random.below(6)]),
-            5 => random.next().to_string(),
-            6 => format!("{:032x}", u128::from(random.next()) << 64 | u128::from(random.next())),
+            5 => random.number().to_string(),
+            6 => format!("{:032x}", u128::from(random.number()) << 64 | u128::from(random.number())),
             _ => random.pick(&ODD).to_owned(),
         }
     }

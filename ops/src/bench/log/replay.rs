@@ -144,7 +144,7 @@ struct Kept {
 impl Kept {
     fn new(folder: &Path, events: u64) -> Self {
         let place = |name: &str, at| {
-            let checkpoints = Checkpoints::new(&folder.join(name), CheckpointOptions::default());
+            let checkpoints = Checkpoints::new(folder.join(name), CheckpointOptions::default());
             (Position(at), checkpoints)
         };
         let behind = KeeperOptions::default().events.min(events / 4);

@@ -68,13 +68,13 @@ fn no_answer(error: &PortError) -> Fault {
 /// The disks, volumes as their snapshots: with every field that Nova's mappings have.
 fn mapping(server: &Alive, process: ProcessId) -> Value {
     let local = server.disks.iter().map(|disk| &disk.device).filter(|device| device.place == BlockPlace::Local);
-    let local = local.map(|device| one(device, Value::Null));
+    let local = local.map(|device| one(device, &Value::Null));
     let volumes = snapshot_volumes::volumes(server);
-    let volumes = volumes.map(|(device, _)| one(device, json!(snapshot_volumes::snapshot_of(process, device.id))));
+    let volumes = volumes.map(|(device, _)| one(device, &json!(snapshot_volumes::snapshot_of(process, device.id))));
     local.chain(volumes).collect()
 }
 
-fn one(device: &BlockDevice, snapshot: Value) -> Value {
+fn one(device: &BlockDevice, snapshot: &Value) -> Value {
     let is_volume = !snapshot.is_null();
     let (source, image) = match device.source {
         _ if is_volume => ("snapshot", Value::Null),
