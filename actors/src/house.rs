@@ -22,7 +22,7 @@ use crate::volume::service::VolumeOptions;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     /// `[DEFAULT] instance_name_template`.
-    pub instance_name_template: NameTemplate,
+    pub instance_name_template: Arc<NameTemplate>,
     /// `[DEFAULT] default_availability_zone`.
     pub availability_zone: String,
     /// The ratios that a new host begins with: `[DEFAULT] cpu_allocation_ratio`, `ram_allocation_ratio`,
@@ -128,7 +128,7 @@ impl Default for LiveOptions {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            instance_name_template: NameTemplate::default(),
+            instance_name_template: Arc::default(),
             availability_zone: "nova".to_owned(),
             cpu_allocation_ratio: 4.0,
             ram_allocation_ratio: 1.0,

@@ -485,6 +485,12 @@ async fn what_nobody_restores_is_reclaimed() {
     assert!(world.fleet.whereabouts().is_empty());
 }
 
+/// A delete that comes while something else is under way: at whatever step that is, nothing is left of the server.
+async fn prove_overtaken(ask: Ask, half_asked: &'static [&'static str]) {
+    let definition = &delete_instance::DEFINITION;
+    prove(&Case { definition, failed: "DELETED", half_asked, ..case(built, ask, "ACTIVE", "DELETED") }).await;
+}
+
 type Before = for<'a> fn(&'a Life, InstanceId) -> LocalBoxFuture<'a, ()>;
 
 /// A process of one step that leaves the server what it was when it fails.

@@ -11,21 +11,19 @@
 //!
 //! A host that fails is given up and the build tries another, `[scheduler] max_attempts` in all.
 
-use std::sync::Arc;
-
 use chronova_events::ids::{ConsumerId, HostId};
-use chronova_events::instance::{Alive, FaultInfo, NetworkAllocated, Placed};
+use chronova_events::instance::{Alive, FaultInfo, NetworkAllocated};
 use chronova_events::process::{Outcome, Output};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, Work, settled};
-use super::{build_volumes, guest};
+use super::{build_volumes, destination, guest};
 use crate::instance::{InstanceAggregate, InstanceCommand};
 use crate::ledger::{CELL, LedgerAggregate, LedgerCommand};
 use crate::ports::NicsWanted;
 use crate::scheduler::Request;
-use crate::scheduler::placing::{Asked, NotPlaced, Seat, dice};
+use crate::scheduler::placing::{Asked, NotPlaced, Seat};
 
 pub const DEFINITION: Definition = Definition {
     name: "build_instance",
@@ -105,28 +103,12 @@ pub(super) async fn claim(work: &Work, server: &Alive, mut request: Request) -> 
     if let Some(placed) = server.placement.as_ref().filter(|placed| placed.process == work.running.process) {
         return Ok(Output::Host { host: placed.host, hostname: placed.hostname.clone() });
     }
-    request.dice = dice();
-    request.image = server.shared_hardware_image();
-    if server.is_volume_backed() {
-        // The root disk takes no room on the host.
-        Arc::make_mut(&mut request.flavor).root_gib = 0;
-    }
+    destination::fit(&mut request, server);
     if let Some(only) = build_volumes::only_host(work, server).await? {
-        let name = house.views.hosts.read(|hosts| hosts.get(only).map(|host| host.hostname.clone()));
-        request.requested_host = request.requested_host.or(name);
+        request.requested_host = request.requested_host.or_else(|| destination::name(work, only));
     }
-    let asked = Asked {
-        request,
-        server: work.instance_id(),
-        project: server.request.project.clone(),
-        user: server.request.user.clone(),
-        process: work.running.process,
-        attempt: work.running.attempt,
-        reservation: server.request.reservation.clone(),
-        batch: server.request.batch,
-        launch_index: server.request.launch_index,
-        meta: work.meta.clone(),
-    };
+    let (batch, launch_index) = (server.request.batch, server.request.launch_index);
+    let asked = Asked { batch, launch_index, ..destination::asked(work, server, request) };
     match house.scheduler.place(house, &asked).await {
         Ok(seat) => take_seat(work, seat).await,
         Err(NotPlaced::NoHost { reasons, lost }) => {
@@ -146,19 +128,14 @@ pub(super) async fn claim(work: &Work, server: &Alive, mut request: Request) -> 
 
 /// Records where the server goes, and why, in one append.
 async fn take_seat(work: &Work, seat: Seat) -> Result<Output, StepError> {
-    let Seat { chosen, scheduled, ticket } = seat;
-    let placed = Placed {
-        process: work.running.process,
-        host: chosen.host,
-        hostname: chosen.hostname.clone(),
-        attempt: work.running.attempt,
-        availability_zone: chosen.zone.unwrap_or_else(|| work.house.options.availability_zone.clone()),
-    };
+    let placed = destination::placed(work, &seat);
+    let Seat { scheduled, ticket, .. } = seat;
+    let output = destination::output(&placed);
     let record = InstanceCommand::RecordScheduled { placed: Some(placed), scheduled: Box::new(scheduled) };
     let gateway = &work.house.gateway;
     let committed = gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await?;
     ticket.placed(committed.position);
-    Ok(Output::Host { host: chosen.host, hostname: chosen.hostname })
+    Ok(output)
 }
 
 pub(super) async fn release_claim(work: &Work) -> Result<(), StepError> {

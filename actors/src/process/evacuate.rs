@@ -13,10 +13,8 @@
 //! still has is removed when it is back (see [`crate::hosts::plan`]); until the evacuation is over its guest is only kept
 //! off, so that one that comes to nothing loses nothing.
 
-use std::sync::Arc;
-
 use chronova_events::ids::HostId;
-use chronova_events::instance::{Evacuation, MoveStage, Placed};
+use chronova_events::instance::{Evacuation, MoveStage};
 use chronova_events::process::{Outcome, Output};
 use chronova_hypervisor::driver::{DriverError, StopMode};
 use futures::FutureExt;
@@ -24,11 +22,9 @@ use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, Work};
 use super::moving::{self, Subject};
-use super::{build_volumes, guest, live_migrate, move_instance, moved_volumes};
+use super::{build_volumes, destination, guest, live_migrate, move_instance, moved_volumes};
 use crate::instance::evacuation::EvacuationCommand;
 use crate::instance::moving::MoveCommand;
-use crate::scheduler::Request;
-use crate::scheduler::placing::{Asked, NotPlaced, dice};
 
 pub const DEFINITION: Definition = Definition {
     name: "evacuate",
@@ -88,57 +84,18 @@ fn evacuation(subject: &Subject) -> Option<&Evacuation> {
 
 async fn claim_host(work: &Work) -> Result<Output, StepError> {
     let subject = moving::mine(work).await?;
-    let output = |placed: &Placed| Output::Host { host: placed.host, hostname: placed.hostname.clone() };
-    // Chosen before a crash: claimed, too.
-    if let Some(target) = subject.moving.target.as_ref().filter(|target| target.attempt == work.running.attempt) {
-        return Ok(output(target));
+    if let Some(chosen) = destination::chosen(work, &subject) {
+        return Ok(chosen);
     }
     moving::disks_at_rest(&subject.server)?;
     moving::set_aside(work, work.running.process).await?;
-    let asked = asked(work, &subject).await?;
-    match work.house.scheduler.place(&work.house, &asked).await {
-        Ok(seat) => move_instance::take_seat(work, seat).await.map(|target| output(&target)),
-        Err(NotPlaced::NoHost { reasons, lost }) => {
-            let details = format!("{} (attempt {})", reasons.counts(), work.running.attempt);
-            let (process, message) = (work.running.process, reasons.message());
-            let scheduled = Box::new(reasons.record(process, work.running.attempt, &[], lost));
-            moving::record(work, MoveCommand::Aim { process, target: None, scheduled }).await?;
-            Err(StepError::fatal(500, &message, &details))
-        }
-        Err(NotPlaced::NotNow(reason)) => Err(StepError::Again(reason)),
-    }
-}
-
-async fn asked(work: &Work, subject: &Subject) -> Result<Asked, StepError> {
-    let (house, server, moving) = (&work.house, &subject.server, &subject.moving);
-    let mut request = Request::of_build(&server.request, &work.running.excluded, &house.options.availability_zone);
-    let forced = evacuation(subject).is_some_and(|evacuation| evacuation.forced);
-    request.forced_host = moving.host.clone().filter(|_| forced);
-    request.requested_host = moving.host.clone().filter(|_| !forced);
-    request.image = server.shared_hardware_image();
-    if server.is_volume_backed() {
-        // The root disk takes no room on the host.
-        Arc::make_mut(&mut request.flavor).root_gib = 0;
-    }
+    let forced = evacuation(&subject).is_some_and(|evacuation| evacuation.forced);
+    let mut request = destination::elsewhere(work, &subject, forced);
     // A volume that only the old host reaches is down with it.
-    if let Some(only) = build_volumes::only_host(work, server).await? {
-        request.forced_host = None;
-        request.requested_host = house.views.hosts.read(|hosts| hosts.get(only).map(|host| host.hostname.clone()));
+    if let Some(only) = build_volumes::only_host(work, &subject.server).await? {
+        (request.forced_host, request.requested_host) = (None, destination::name(work, only));
     }
-    request.dice = dice();
-    request.excluded.insert(moving.source.host);
-    Ok(Asked {
-        request,
-        server: work.instance_id(),
-        project: server.request.project.clone(),
-        user: server.request.user.clone(),
-        process: work.running.process,
-        attempt: work.running.attempt,
-        reservation: server.request.reservation.clone(),
-        batch: 1,
-        launch_index: 0,
-        meta: work.meta.clone(),
-    })
+    destination::choose(work, &subject, request, None).await
 }
 
 /// Never guessed: disks that are taken for leftovers are removed.

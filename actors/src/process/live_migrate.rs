@@ -13,7 +13,6 @@
 //! ([`arrive`]). That is so, too, when a step is undone and the guest turns out to be at its destination: a server follows
 //! its guest.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use chronova_events::ids::HostId;
@@ -28,11 +27,9 @@ use super::crossing::Verdict;
 use super::definition::{Definition, Step, StepError, Work};
 use super::moving::{self, Subject};
 use super::on_the_way::{WATCH, look, mend, migrate};
-use super::{build_volumes, guest, moved_volumes};
+use super::{build_volumes, destination, guest, moved_volumes};
 use crate::instance::live::LiveCommand;
 use crate::instance::moving::MoveCommand;
-use crate::scheduler::Request;
-use crate::scheduler::placing::{Asked, NotPlaced, Seat, dice};
 
 pub const DEFINITION: Definition = Definition {
     name: "live_migrate",
@@ -126,10 +123,8 @@ fn look_at_both(work: &Work, subject: &Subject) {
 
 async fn claim_host(work: &Work) -> Result<Output, StepError> {
     let subject = wanted(work).await?;
-    let output = |placed: &Placed| Output::Host { host: placed.host, hostname: placed.hostname.clone() };
-    // Chosen before a crash: claimed, too.
-    if let Some(target) = subject.moving.target.as_ref().filter(|target| target.attempt == work.running.attempt) {
-        return Ok(output(target));
+    if let Some(chosen) = destination::chosen(work, &subject) {
+        return Ok(chosen);
     }
     // Nova's `ComputeServiceUnavailable`: whoever is to let the guest go must be there.
     if !work.host_answers(subject.moving.source.host)? {
@@ -138,71 +133,17 @@ async fn claim_host(work: &Work) -> Result<Output, StepError> {
     }
     moving::disks_at_rest(&subject.server)?;
     moving::set_aside(work, work.running.process).await?;
-    match work.house.scheduler.place(&work.house, &asked(work, &subject)).await {
-        Ok(seat) => take_seat(work, seat).await.map(|target| output(&target)),
-        Err(NotPlaced::NoHost { reasons, lost }) => {
-            let details = format!("{} (attempt {})", reasons.counts(), work.running.attempt);
-            // Why the ones that were tried would not do says more than that there are no others.
-            let refused = subject.live().and_then(|live| live.refused.clone());
-            let message = refused.unwrap_or_else(|| reasons.message());
-            let process = work.running.process;
-            let scheduled = Box::new(reasons.record(process, work.running.attempt, &[], lost));
-            moving::record(work, MoveCommand::Aim { process, target: None, scheduled }).await?;
-            Err(StepError::fatal(500, &message, &details))
-        }
-        Err(NotPlaced::NotNow(reason)) => Err(StepError::Again(reason)),
-    }
-}
-
-fn asked(work: &Work, subject: &Subject) -> Asked {
-    let (house, server, moving) = (&work.house, &subject.server, &subject.moving);
-    let mut request = Request::of_build(&server.request, &work.running.excluded, &house.options.availability_zone);
-    let forced = subject.live().is_some_and(|live| live.forced);
-    request.forced_host = moving.host.clone().filter(|_| forced);
-    request.requested_host = moving.host.clone().filter(|_| !forced);
-    request.image = server.shared_hardware_image();
-    if server.is_volume_backed() {
-        // The root disk takes no room on the host.
-        Arc::make_mut(&mut request.flavor).root_gib = 0;
-    }
-    request.dice = dice();
-    request.excluded.insert(moving.source.host);
-    Asked {
-        request,
-        server: work.instance_id(),
-        project: server.request.project.clone(),
-        user: server.request.user.clone(),
-        process: work.running.process,
-        attempt: work.running.attempt,
-        reservation: server.request.reservation.clone(),
-        batch: 1,
-        launch_index: 0,
-        meta: work.meta.clone(),
-    }
-}
-
-async fn take_seat(work: &Work, seat: Seat) -> Result<Placed, StepError> {
-    let Seat { chosen, scheduled, ticket } = seat;
-    let target = Placed {
-        process: work.running.process,
-        host: chosen.host,
-        hostname: chosen.hostname,
-        attempt: work.running.attempt,
-        availability_zone: chosen.zone.unwrap_or_else(|| work.house.options.availability_zone.clone()),
-    };
-    let (process, scheduled) = (work.running.process, Box::new(scheduled));
-    let aim = MoveCommand::Aim { process, target: Some(target.clone()), scheduled };
-    ticket.placed(moving::insist(work, aim).await?);
-    Ok(target)
+    let live = subject.live();
+    let request = destination::elsewhere(work, &subject, live.is_some_and(|live| live.forced));
+    // Why the ones that were tried would not do says more than that there are no others.
+    let refused = live.and_then(|live| live.refused.clone());
+    destination::choose(work, &subject, request, refused).await
 }
 
 async fn release_host(work: &Work) -> Result<(), StepError> {
     work.house.departures.leave(work.running.process);
     let Some(subject) = mine(work).await? else { return Ok(()) };
-    moving::take_back(work, &subject.moving).await?;
-    let Some(target) = &subject.moving.target else { return Ok(()) };
-    let reason = work.running.failure.as_ref().map_or("called off".to_owned(), |f| f.fault.message.clone());
-    moving::record(work, MoveCommand::GiveUp { process: work.running.process, host: target.host, reason }).await
+    destination::give_up(work, &subject, |fault| &fault.message).await
 }
 
 // ------------------------------------------------------------------------------------------------ before it sets out

@@ -14,7 +14,7 @@
 //! | `attach_volume`, `detach_volume`, `swap_volume` | those of a server's volumes; `disks` and `build_volumes` are theirs |
 //! | `away`, `snapshot_volumes` | what becomes of a server's volumes while it is on no host, and how an image is made of them |
 //! | `snapshot`, `rebuild`, `rescue`, `unrescue`, `shelve`, `offload`, `unshelve`, `change_password` | and these |
-//! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore`, `attach_interface`, `detach_interface`, [`volume`] | the processes |
+//! | `destination` | how a host is chosen for a server, and what becomes of the answer |
 //! | `move_instance`, `confirm_resize`, `revert_resize`, `evacuate` | moves; [`moving`] is what they share |
 //! | `live_migrate` | a guest to another host while it runs; [`crossing`] says where it is, [`on_the_way`] watches it |
 
@@ -30,6 +30,7 @@ pub mod crossing;
 pub mod decide;
 pub mod definition;
 pub mod delete_instance;
+mod destination;
 pub mod detach_interface;
 pub mod detach_volume;
 mod disks;

@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use chronova_events::instance::{FlavorSnapshot, MoveKind, MoveStage, Moving, Placed};
+use chronova_events::instance::{FlavorSnapshot, MoveKind, MoveStage, Moving};
 use chronova_events::process::{Outcome, Output};
 use chronova_hypervisor::driver::StopMode;
 use futures::FutureExt;
@@ -23,11 +23,10 @@ use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, Work};
 use super::moving::{self, Subject};
-use super::{build_volumes, guest, moved_volumes};
+use super::{build_volumes, destination, guest, moved_volumes};
 use crate::instance::disks;
 use crate::instance::moving::MoveCommand;
 use crate::scheduler::Request;
-use crate::scheduler::placing::{Asked, NotPlaced, Seat, dice};
 
 pub const DEFINITION: Definition = Definition {
     name: "move_instance",
@@ -84,27 +83,13 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
 
 async fn claim_host(work: &Work) -> Result<Output, StepError> {
     let subject = moving::mine(work).await?;
-    let output = |placed: &Placed| Output::Host { host: placed.host, hostname: placed.hostname.clone() };
-    // Chosen before a crash: claimed, too.
-    if let Some(target) = subject.moving.target.as_ref().filter(|target| target.attempt == work.running.attempt) {
-        return Ok(output(target));
+    if let Some(chosen) = destination::chosen(work, &subject) {
+        return Ok(chosen);
     }
     check_disks(&subject)?;
     moving::disks_at_rest(&subject.server)?;
     moving::set_aside(work, work.running.process).await?;
-    let asked = asked(work, &subject).await?;
-    match work.house.scheduler.place(&work.house, &asked).await {
-        Ok(seat) => take_seat(work, seat).await.map(|target| output(&target)),
-        Err(NotPlaced::NoHost { reasons, lost }) => {
-            let details = format!("{} (attempt {})", reasons.counts(), work.running.attempt);
-            let message = reasons.message();
-            let scheduled = Box::new(reasons.record(work.running.process, work.running.attempt, &[], lost));
-            let process = work.running.process;
-            moving::record(work, MoveCommand::Aim { process, target: None, scheduled }).await?;
-            Err(StepError::fatal(500, &message, &details))
-        }
-        Err(NotPlaced::NotNow(reason)) => Err(StepError::Again(reason)),
-    }
+    destination::choose(work, &subject, request(work, &subject).await?, None).await
 }
 
 /// Nova's libvirt driver: `Unable to resize disk down.`
@@ -117,60 +102,26 @@ fn check_disks(subject: &Subject) -> Result<(), StepError> {
     }
 }
 
-async fn asked(work: &Work, subject: &Subject) -> Result<Asked, StepError> {
+async fn request(work: &Work, subject: &Subject) -> Result<Request, StepError> {
     let (house, server, moving) = (&work.house, &subject.server, &subject.moving);
     let mut request = Request::of_build(&server.request, &work.running.excluded, &house.options.availability_zone);
     request.flavor = Arc::new(moving.new_flavor.clone());
     request.forced_host = None;
-    request.requested_host.clone_from(&moving.host);
-    request.image = server.shared_hardware_image();
-    if server.is_volume_backed() {
-        // The root disk takes no room on the host.
-        Arc::make_mut(&mut request.flavor).root_gib = 0;
-    }
-    if let Some(only) = build_volumes::only_host(work, server).await? {
-        request.requested_host = house.views.hosts.read(|hosts| hosts.get(only).map(|host| host.hostname.clone()));
-    }
-    request.dice = dice();
+    request.requested_host = match build_volumes::only_host(work, server).await? {
+        Some(only) => destination::name(work, only),
+        None => moving.host.clone(),
+    };
+    destination::fit(&mut request, server);
     // A guest cannot be copied to where it is: libvirt knows it by its id. A resize may do without a copy.
     if moving.kind == MoveKind::Migrate || !house.options.allow_resize_to_same_host {
         request.excluded.insert(moving.source.host);
     }
-    Ok(Asked {
-        request,
-        server: work.instance_id(),
-        project: server.request.project.clone(),
-        user: server.request.user.clone(),
-        process: work.running.process,
-        attempt: work.running.attempt,
-        reservation: server.request.reservation.clone(),
-        batch: 1,
-        launch_index: 0,
-        meta: work.meta.clone(),
-    })
-}
-
-pub(super) async fn take_seat(work: &Work, seat: Seat) -> Result<Placed, StepError> {
-    let Seat { chosen, scheduled, ticket } = seat;
-    let target = Placed {
-        process: work.running.process,
-        host: chosen.host,
-        hostname: chosen.hostname,
-        attempt: work.running.attempt,
-        availability_zone: chosen.zone.unwrap_or_else(|| work.house.options.availability_zone.clone()),
-    };
-    let (process, scheduled) = (work.running.process, Box::new(scheduled));
-    let aim = MoveCommand::Aim { process, target: Some(target.clone()), scheduled };
-    ticket.placed(moving::insist(work, aim).await?);
-    Ok(target)
+    Ok(request)
 }
 
 pub(super) async fn release_host(work: &Work) -> Result<(), StepError> {
     let Some(subject) = moving::subject(work).await? else { return Ok(()) };
-    moving::take_back(work, &subject.moving).await?;
-    let Some(target) = &subject.moving.target else { return Ok(()) };
-    let reason = work.running.failure.as_ref().map_or("called off".to_owned(), |f| f.fault.details.clone());
-    moving::record(work, MoveCommand::GiveUp { process: work.running.process, host: target.host, reason }).await
+    destination::give_up(work, &subject, |fault| &fault.details).await
 }
 
 pub(super) async fn advance(work: &Work, stage: MoveStage) -> Result<(), StepError> {

@@ -65,7 +65,7 @@ pub fn actors(config: &Config) -> Options {
     let imposed =
         set.into_iter().filter_map(|(class, set)| Some((class.to_owned(), set.filter(|ratio| *ratio > 0.0)?)));
     Options {
-        instance_name_template: default.instance_name_template.clone(),
+        instance_name_template: default.instance_name_template.clone().into(),
         availability_zone: default.default_availability_zone.clone(),
         cpu_allocation_ratio: ratio(default.cpu_allocation_ratio, default.initial_cpu_allocation_ratio),
         ram_allocation_ratio: ratio(default.ram_allocation_ratio, default.initial_ram_allocation_ratio),

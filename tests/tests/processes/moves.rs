@@ -1,13 +1,13 @@
 //! Moves: another flavor, another host, confirmed, reverted, and overtaken by a delete.
 
-use chronova_actors::process::{confirm_resize, delete_instance, evacuate, live_migrate, move_instance, revert_resize};
+use chronova_actors::process::{confirm_resize, delete_instance, evacuate, move_instance, revert_resize};
 use chronova_events::ids::InstanceId;
 use chronova_tests::process_harness::{Case, prove};
 use chronova_tests::world::Life;
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 
-use super::{Ask, built, case, paused, stopped, with_a_volume};
+use super::{Ask, case, prove_overtaken, stopped, with_a_volume};
 
 fn resized(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
     async move {
@@ -62,31 +62,7 @@ async fn delete_during_a_resize_is_proven() {
         }
         .boxed_local()
     };
-    let half_asked: &[&str] = &["VERIFY_RESIZE"];
-    let definition = &delete_instance::DEFINITION;
-    prove(&Case { definition, failed: "DELETED", half_asked, ..case(built, ask, "ACTIVE", "DELETED") }).await;
-}
-
-#[actix_rt::test]
-async fn live_migration_is_proven() {
-    let ask: Ask = |life, id| life.live_migrate(id).boxed_local();
-    let definition = &live_migrate::DEFINITION;
-    prove(&Case { definition, ..case(built, ask, "ACTIVE", "ACTIVE") }).await;
-    prove(&Case { definition, ..case(paused, ask, "PAUSED", "PAUSED") }).await;
-}
-
-#[actix_rt::test]
-async fn delete_during_a_live_migration_is_proven() {
-    let ask: Ask = |life, id| {
-        async move {
-            life.live_migrate(id).await?;
-            life.delete(id).await
-        }
-        .boxed_local()
-    };
-    let half_asked: &[&str] = &["ACTIVE"];
-    let definition = &delete_instance::DEFINITION;
-    prove(&Case { definition, failed: "DELETED", half_asked, ..case(built, ask, "ACTIVE", "DELETED") }).await;
+    prove_overtaken(ask, &["VERIFY_RESIZE"]).await;
 }
 
 /// The old host answers, whatever is said of it: its guest is switched off before another one is started, and removed.
@@ -106,7 +82,5 @@ async fn delete_during_an_evacuation_is_proven() {
         }
         .boxed_local()
     };
-    let half_asked: &[&str] = &["ACTIVE"];
-    let definition = &delete_instance::DEFINITION;
-    prove(&Case { definition, failed: "DELETED", half_asked, ..case(built, ask, "ACTIVE", "DELETED") }).await;
+    prove_overtaken(ask, &["ACTIVE"]).await;
 }

@@ -17,6 +17,18 @@ struct Scene {
 }
 
 impl Scene {
+    /// The guest is across, and nobody has heard of it yet when these hosts die.
+    async fn lose_after_the_switch_over(&self, hosts: &[usize]) {
+        self.world.brakes.hold("standing");
+        self.world.brakes.reached("standing").await;
+        self.world.fleet.hold_travellers(false);
+        assert!(self.world.fleet.travellers().is_empty());
+        for host in hosts {
+            self.world.fleet.kill_host(*host);
+        }
+        self.world.brakes.release("standing");
+    }
+
     async fn of(world: World) -> Self {
         let hosts = world.fleet.len();
         let life = world.live(None, None).await;
@@ -259,12 +271,7 @@ async fn a_source_that_dies_keeps_its_server() {
 async fn a_source_that_dies_after_the_switch_over_is_not_missed() {
     let scene = Scene::on_the_way().await;
     let (source, target) = scene.ends();
-    scene.world.brakes.hold("standing");
-    scene.world.brakes.reached("standing").await;
-    scene.world.fleet.hold_travellers(false);
-    assert!(scene.world.fleet.travellers().is_empty());
-    scene.world.fleet.kill_host(source);
-    scene.world.brakes.release("standing");
+    scene.lose_after_the_switch_over(&[source]).await;
     scene.life.settled().await;
     assert_eq!((scene.home(), scene.boots(target)), (target, Some(1)));
     scene.world.fleet.revive_host(source, true).unwrap();
@@ -278,12 +285,7 @@ async fn a_source_that_dies_after_the_switch_over_is_not_missed() {
 async fn a_destination_that_dies_after_the_switch_over_has_the_server() {
     let scene = Scene::on_the_way().await;
     let (source, target) = scene.ends();
-    scene.world.brakes.hold("standing");
-    scene.world.brakes.reached("standing").await;
-    scene.world.fleet.hold_travellers(false);
-    assert!(scene.world.fleet.travellers().is_empty());
-    scene.world.fleet.kill_host(target);
-    scene.world.brakes.release("standing");
+    scene.lose_after_the_switch_over(&[target]).await;
     scene.life.settled().await;
     assert_eq!((scene.home(), scene.boots(source)), (target, None));
     scene.world.fleet.revive_host(target, true).unwrap();
@@ -296,13 +298,7 @@ async fn a_destination_that_dies_after_the_switch_over_has_the_server() {
 async fn nobody_is_believed_who_does_not_answer() {
     let scene = Scene::on_the_way().await;
     let (source, target) = scene.ends();
-    scene.world.brakes.hold("standing");
-    scene.world.brakes.reached("standing").await;
-    scene.world.fleet.hold_travellers(false);
-    assert!(scene.world.fleet.travellers().is_empty());
-    scene.world.fleet.kill_host(source);
-    scene.world.fleet.kill_host(target);
-    scene.world.brakes.release("standing");
+    scene.lose_after_the_switch_over(&[source, target]).await;
     scene.life.until(|house| house.views.hosts.read(|view| view.all().all(|host| !host.up))).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(scene.server().moving.is_some(), "nobody knows where the guest is");

@@ -141,7 +141,6 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
-    use chronova_actors::guest_name::NameTemplate;
     use chronova_events::envelope::Timestamp;
     use chronova_events::fold::Fold as _;
     use chronova_events::instance::{Instance, InstanceEvent, samples};
@@ -162,7 +161,7 @@ mod tests {
             fault_details: false,
             groups: false,
             brief: false,
-            names: NameTemplate::default(),
+            names: Arc::default(),
         })
     }
 

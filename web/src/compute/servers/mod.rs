@@ -130,7 +130,7 @@ pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Result<Arc<Sees>, Fa
         fault_details: ctx.caller().is_admin,
         groups,
         brief,
-        names: ctx.house()?.options.instance_name_template.clone(),
+        names: Arc::clone(&ctx.house()?.options.instance_name_template),
     }))
 }
 

@@ -40,7 +40,7 @@ pub struct Sees {
     /// An answer to `PUT` shows less before 2.75.
     pub brief: bool,
     /// What hosts call the servers' domains.
-    pub names: NameTemplate,
+    pub names: Arc<NameTemplate>,
 }
 
 /// A server about to be shown.
