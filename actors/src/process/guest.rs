@@ -170,9 +170,18 @@ pub(super) async fn spec(work: &Work, server: &Alive, rescue: Option<&ImageSnaps
             ),
             false => None,
         },
-        hardware: shape.map(|image| image.properties.clone()).unwrap_or_default(),
+        hardware: hardware(server, shape),
         rescue: rescue_disk,
     })
+}
+
+/// What the image says of the hardware, and what the flavor says of it.
+fn hardware(server: &Alive, image: Option<&ImageSnapshot>) -> Vec<(String, String)> {
+    let properties = image.into_iter().flat_map(|image| &image.properties);
+    let shapes =
+        |name: &str| ["hw:", "hw_rng:", "quota:"].iter().any(|of| name.starts_with(of)) || name == "hide_hypervisor_id";
+    let specs = server.request.flavor.extra_specs.iter().filter(|(name, _)| shapes(name));
+    properties.chain(specs).cloned().collect()
 }
 
 /// Nova's `check_hw_rescue_props`: either property asks for a rescue that leaves the devices in their places.
@@ -192,7 +201,7 @@ pub(super) async fn plug(work: &Work, host: HostId, server: &Alive, nic: NicInfo
     for filter in &realisation.filters {
         driver.ensure_filter(filter).await.map_err(soon)?;
     }
-    let hardware = server.request.image.as_ref().map(|image| image.properties.clone()).unwrap_or_default();
+    let hardware = hardware(server, server.hardware_image());
     for nic in &realisation.nics {
         driver.attach_nic(work.instance_id(), nic, &hardware).await.map_err(soon)?;
     }
