@@ -62,6 +62,13 @@ enum Command {
         #[command(subcommand)]
         command: commands::policy::PolicyCommand,
     },
+    /// Empty a compute host, take it out of service, give it back; asks the running server.
+    Host {
+        #[command(flatten)]
+        place: Place,
+        #[command(subcommand)]
+        command: commands::host::HostCommand,
+    },
     /// Measure this program on this machine.
     Bench(bench::Args),
 }
@@ -185,6 +192,7 @@ pub fn run() -> ExitCode {
         Command::Rebuild { place, args } => operate(&place, OperatorCommand::Rebuild(args)),
         Command::Schedule { place, args } => schedule(&place, *args),
         Command::Policy { place, command } => policy(&place, &command),
+        Command::Host { place, command } => host(&place, &command),
         Command::Bench(args) => bench::run(&args),
     }
 }
@@ -202,6 +210,17 @@ fn policy(place: &Place, command: &commands::policy::PolicyCommand) -> ExitCode 
     let exit = commands::policy::run(command, &serve::settings::web(&config).policy, &mut out);
     crate::output::print(&String::from_utf8_lossy(&out));
     match exit {
+        Ok(exit) => ExitCode::from(exit as u8),
+        Err(failure) => {
+            crate::output::complain(&format!("chronova: {failure}\n"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn host(place: &Place, command: &commands::host::HostCommand) -> ExitCode {
+    let Some(config) = load(place) else { return ExitCode::from(2) };
+    match commands::host::run(command, &config, &mut std::io::stdout().lock()) {
         Ok(exit) => ExitCode::from(exit as u8),
         Err(failure) => {
             crate::output::complain(&format!("chronova: {failure}\n"));
