@@ -63,12 +63,8 @@ enum Command {
         command: commands::policy::PolicyCommand,
     },
     /// Empty a compute host, take it out of service, give it back; asks the running server.
-    Host {
-        #[command(flatten)]
-        place: Place,
-        #[command(subcommand)]
-        command: commands::host::HostCommand,
-    },
+    #[command(subcommand)]
+    Host(commands::host::HostCommand),
     /// Measure this program on this machine.
     Bench(bench::Args),
 }
@@ -192,7 +188,7 @@ pub fn run() -> ExitCode {
         Command::Rebuild { place, args } => operate(&place, OperatorCommand::Rebuild(args)),
         Command::Schedule { place, args } => schedule(&place, *args),
         Command::Policy { place, command } => policy(&place, &command),
-        Command::Host { place, command } => host(&place, &command),
+        Command::Host(command) => host(&command),
         Command::Bench(args) => bench::run(&args),
     }
 }
@@ -218,8 +214,8 @@ fn policy(place: &Place, command: &commands::policy::PolicyCommand) -> ExitCode 
     }
 }
 
-fn host(place: &Place, command: &commands::host::HostCommand) -> ExitCode {
-    let Some(config) = load(place) else { return ExitCode::from(2) };
+fn host(command: &commands::host::HostCommand) -> ExitCode {
+    let Some(config) = load(&command.access().place) else { return ExitCode::from(2) };
     match commands::host::run(command, &config, &mut std::io::stdout().lock()) {
         Ok(exit) => ExitCode::from(exit as u8),
         Err(failure) => {

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use self::client::Client;
 use self::progress::Progress;
 use super::{CommandFailure, Exit};
+use crate::cli::Place;
 use crate::config::Config;
 
 /// What is done with hosts.
@@ -58,6 +59,17 @@ pub enum HostCommand {
     },
 }
 
+impl HostCommand {
+    pub fn access(&self) -> &Access {
+        match self {
+            Self::List { access }
+            | Self::Show { access, .. }
+            | Self::Drain { access, .. }
+            | Self::Maintenance { access, .. } => access,
+        }
+    }
+}
+
 /// How it is done.
 #[derive(Debug, Args)]
 pub struct How {
@@ -82,6 +94,8 @@ pub enum Switch {
 /// `OS_CLIENT_CONFIG_FILE` and `OS_CLOUD`, or the one in the data directory.
 #[derive(Debug, Args)]
 pub struct Access {
+    #[command(flatten)]
+    pub place: Place,
     /// Where the server answers, http://HOST:PORT; otherwise as the credentials or the configuration say.
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
