@@ -112,8 +112,8 @@ pub(super) async fn advance(work: &Work, stage: LiveStage) -> Result<(), StepErr
     moving::insist(work, MoveCommand::Live(command)).await.map(drop)
 }
 
-/// What the hosts told while the guest was on its way was not heeded.
-fn look_at_both(work: &Work, subject: &Subject) {
+/// What the hosts told while the guest was on its way was not heeded, and what was left behind is removed.
+pub(super) fn look_at_both(work: &Work, subject: &Subject) {
     let ends = [Some(subject.moving.source.host), subject.moving.target.as_ref().map(|target| target.host)];
     for member in ends.into_iter().flatten().filter_map(|host| work.house.fleet.member(host)) {
         member.resync.notify_one();

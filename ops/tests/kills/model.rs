@@ -7,6 +7,17 @@ use serde_json::Value;
 
 use crate::cloud::{Client, Cloud};
 
+/// Says what differs, not everything.
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: &BTreeMap<String, T>, wanted: &BTreeMap<String, T>) {
+    let ids: BTreeSet<&String> = found.keys().chain(wanted.keys()).collect();
+    let differ: Vec<_> = ids
+        .into_iter()
+        .filter(|id| found.get(*id) != wanted.get(*id))
+        .map(|id| format!("{id}: {:?}, not {:?}", found.get(id), wanted.get(id)))
+        .collect();
+    assert!(differ.is_empty(), "{what}:\n{}", differ.join("\n"));
+}
+
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_else(|| panic!("no {key}: {value}"))
 }
@@ -44,12 +55,14 @@ pub fn volumes_at_rest(client: &Client) -> bool {
     volumes(client).iter().all(|volume| ["available", "in-use"].contains(&text(volume, "status")))
 }
 
-pub fn check(cloud: &Cloud, living: &BTreeMap<String, Value>) {
+/// Says what there was to compare.
+pub fn check(cloud: &Cloud, living: &BTreeMap<String, Value>) -> String {
     check_placement(&cloud.client(), living);
     check_ports(&cloud.client(), living);
-    check_volumes(&cloud.client(), living);
+    let volumes = check_volumes(&cloud.client(), living);
     check_quota(&cloud.client(), living);
-    check_migrations(&cloud.client());
+    let moves = check_migrations(&cloud.client());
+    format!("{} servers with {volumes} volumes; moves: {moves:?}", living.len())
 }
 
 fn size(server: &Value) -> (u64, u64) {
@@ -78,7 +91,7 @@ fn check_placement(client: &Client, living: &BTreeMap<String, Value>) {
     }
     let placed: BTreeMap<String, String> =
         living.iter().map(|(id, it)| (id.clone(), text(it, "OS-EXT-SRV-ATTR:host").to_owned())).collect();
-    assert_eq!(holders, placed, "allocations are those of the living servers, where they are");
+    same("allocations are those of the living servers, where they are", &holders, &placed);
 }
 
 /// Ports are those of the living servers, one each, on their hosts.
@@ -97,7 +110,7 @@ fn check_ports(client: &Client, living: &BTreeMap<String, Value>) {
 }
 
 /// Volumes know the servers that have them, and the reverse.
-fn check_volumes(client: &Client, living: &BTreeMap<String, Value>) {
+fn check_volumes(client: &Client, living: &BTreeMap<String, Value>) -> usize {
     let mut theirs = BTreeSet::new();
     for volume in volumes(client) {
         let attachments = volume["attachments"].as_array().unwrap();
@@ -112,8 +125,8 @@ fn check_volumes(client: &Client, living: &BTreeMap<String, Value>) {
             ours.insert((id.clone(), text(volume, "id").to_owned()));
         }
     }
-    println!("{} volumes attached", ours.len());
     assert_eq!(theirs, ours, "volumes are attached where the servers say");
+    ours.len()
 }
 
 fn check_quota(client: &Client, living: &BTreeMap<String, Value>) {
@@ -125,7 +138,7 @@ fn check_quota(client: &Client, living: &BTreeMap<String, Value>) {
 }
 
 /// Every move has come to an end.
-fn check_migrations(client: &Client) {
+fn check_migrations(client: &Client) -> BTreeMap<(String, String), u64> {
     let all = client.get("/compute/v2.1/os-migrations").unwrap().expect(200);
     let ends = ["confirmed", "reverted", "error", "failed", "completed", "cancelled", "done"];
     let mut counts: BTreeMap<(String, String), u64> = BTreeMap::new();
@@ -134,7 +147,7 @@ fn check_migrations(client: &Client) {
         let key = (text(migration, "migration_type").to_owned(), text(migration, "status").to_owned());
         *counts.entry(key).or_default() += 1;
     }
-    println!("moves: {counts:?}");
+    counts
 }
 
 /// Guests are the living servers, each once and on its host; no disk is anywhere else.
@@ -145,7 +158,7 @@ pub fn check_hosts(cloud: &Cloud, fleet: &str, living: &BTreeMap<String, Value>)
         fleet.whereabouts().into_iter().map(|(id, hosts)| (id.to_string(), named(hosts))).collect();
     let placed: BTreeMap<String, Vec<String>> =
         living.iter().map(|(id, it)| (id.clone(), vec![text(it, "OS-EXT-SRV-ATTR:host").to_owned()])).collect();
-    assert_eq!(guests, placed, "guests are the living servers, where they are");
+    same("guests are the living servers, where they are", &guests, &placed);
     assert_eq!(fleet.leaks(), [], "no disk is left behind");
     assert_eq!(fleet.copies(), [], "no copy of a disk is left behind");
     assert_eq!(fleet.kept(), [], "no disk is set aside");
