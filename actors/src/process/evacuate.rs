@@ -68,7 +68,10 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
                     return Ok(());
                 }
                 moving::release(work, process).await?;
-                moving::record(work, MoveCommand::Evacuate(EvacuationCommand::Arrive { process })).await
+                moving::record(work, MoveCommand::Evacuate(EvacuationCommand::Arrive { process })).await?;
+                // The old host may be back already: it has something of a server that has just left it.
+                live_migrate::look_at_both(work, &subject);
+                Ok(())
             }
             Outcome::Failed => moving::record(work, MoveCommand::Fail { process, fault: moving::fault(work) }).await,
             // Whoever called it off goes on with the server.

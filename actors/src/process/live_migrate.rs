@@ -30,6 +30,7 @@ use super::on_the_way::{WATCH, look, mend, migrate};
 use super::{build_volumes, destination, guest, moved_volumes};
 use crate::instance::live::LiveCommand;
 use crate::instance::moving::MoveCommand;
+use crate::instance::unsupported::tied_by_devices;
 
 pub const DEFINITION: Definition = Definition {
     name: "live_migrate",
@@ -111,8 +112,8 @@ pub(super) async fn advance(work: &Work, stage: LiveStage) -> Result<(), StepErr
     moving::insist(work, MoveCommand::Live(command)).await.map(drop)
 }
 
-/// What the hosts told while the guest was on its way was not heeded.
-fn look_at_both(work: &Work, subject: &Subject) {
+/// What the hosts told while the guest was on its way was not heeded, and what was left behind is removed.
+pub(super) fn look_at_both(work: &Work, subject: &Subject) {
     let ends = [Some(subject.moving.source.host), subject.moving.target.as_ref().map(|target| target.host)];
     for member in ends.into_iter().flatten().filter_map(|host| work.house.fleet.member(host)) {
         member.resync.notify_one();
@@ -165,6 +166,9 @@ fn unsuitable(subject: &Subject, message: &str) -> StepError {
 }
 
 async fn examine(work: &Work, subject: &Subject) -> Result<(), StepError> {
+    if let Some(reason) = tied_by_devices(&subject.server) {
+        return Err(StepError::fatal(400, &format!("Migration pre-check error: {reason}"), ""));
+    }
     let (source, target) = (&subject.moving.source, subject.target()?);
     let luggage = work.driver(source.host)?.luggage(work.instance_id()).await.map_err(moving::only_here)?;
     if let Some(reason) = &luggage.bound {
