@@ -15,6 +15,8 @@ struct Town {
 impl Town {
     async fn start() -> Self {
         let cloud = Cloud::start().await;
+        let pools = cloud.api.call("GET", "/os-floating-ip-pools", "2.35", USER, None).await;
+        assert_eq!(pools.body, json!({"floating_ip_pools": []}));
         let external = json!({"network": {"name": "public", "router:external": true, "project_id": "operators"}});
         let public = made(&cloud, ADMIN, "/networks", "network", external).await;
         let subnet = json!({"subnet": {"network_id": public, "cidr": "203.0.113.0/29", "ip_version": 4}});
