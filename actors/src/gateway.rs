@@ -62,6 +62,7 @@ gateway! {
     processes: crate::process::ProcessAggregate,
     quota_classes: crate::quota_class::QuotaClassAggregate,
     quotas: crate::quota::QuotaAggregate,
+    routers: crate::router::RouterAggregate,
     security_groups: crate::security_group::SecurityGroupAggregate,
     server_groups: crate::server_group::ServerGroupAggregate,
     volumes: crate::volume::VolumeAggregate,

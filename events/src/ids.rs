@@ -111,6 +111,8 @@ uuid_ids! {
     ErasureId,
     /// One recorded event.
     EventId,
+    /// A floating address of an external network.
+    FloatingIpId,
     /// A host aggregate.
     HostAggregateId,
     /// One compute host; also the id of its resource provider and of its `nova-compute` service.
@@ -127,6 +129,8 @@ uuid_ids! {
     ProcessId,
     /// A Placement resource provider.
     ProviderId,
+    /// A router between virtual networks.
+    RouterId,
     /// A security group.
     SecurityGroupId,
     /// One rule of a security group.

@@ -32,6 +32,7 @@ pub mod network_quota;
 pub mod process;
 pub mod quota;
 pub mod quota_class;
+pub mod router;
 pub mod security_group;
 pub mod server_group;
 pub mod volume;
