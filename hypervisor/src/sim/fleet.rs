@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chronova_events::ids::{ImageId, InstanceId};
 
 use super::SimHost;
-use super::faults::{Call, FaultPlan};
+use super::faults::{Call, Effect, FaultPlan};
 use super::journal::{Journal, JournalError};
 use super::live::Travel;
 use super::machine::{Machine, SimGuest};
@@ -79,6 +80,12 @@ impl SimFleet {
     /// A driver for each machine.
     pub fn drivers(self: &Arc<Self>) -> Vec<Arc<dyn Driver>> {
         (0..self.len()).map(|host| Arc::new(SimHost::new(Arc::clone(self), host)) as Arc<dyn Driver>).collect()
+    }
+
+    /// As [`Self::drivers`], for a control plane that may die: from then on no call of it reaches a host.
+    pub fn drivers_until(self: &Arc<Self>, dead: &Arc<AtomicBool>) -> Vec<Arc<dyn Driver>> {
+        let until = |host| SimHost { severed: Some(Arc::clone(dead)), ..SimHost::new(Arc::clone(self), host) };
+        (0..self.len()).map(|host| Arc::new(until(host)) as Arc<dyn Driver>).collect()
     }
 
     /// # Panics
@@ -158,6 +165,17 @@ impl SimFleet {
     /// How often a call was made, over all hosts.
     pub fn calls(&self, call: Call) -> u64 {
         (0..self.len()).map(|host| self.machine(host).calls.get(&call).copied().unwrap_or(0)).sum()
+    }
+
+    /// How often which fault struck, over all hosts.
+    pub fn struck(&self) -> BTreeMap<Effect, u64> {
+        let mut all = BTreeMap::new();
+        for host in 0..self.len() {
+            for (effect, times) in &self.machine(host).struck {
+                *all.entry(*effect).or_default() += times;
+            }
+        }
+        all
     }
 
     pub fn is_alive(&self, host: usize) -> bool {

@@ -11,7 +11,7 @@ use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-use super::faults::{Call, Chance, Effect, FaultPlan};
+use super::faults::{Call, Chance, Effect, FaultPlan, SLOW};
 use super::journal::{Change, Journal};
 use super::uri::SimUri;
 use crate::driver::{DriverError, DriverResult, HostSignal};
@@ -69,6 +69,7 @@ pub(super) struct Machine {
     chance: Chance,
     pub(super) faults: FaultPlan,
     pub(super) calls: BTreeMap<Call, u64>,
+    pub(super) struck: BTreeMap<Effect, u64>,
     alive: bool,
     /// Of this process, as long as it runs.
     pub(super) up_since: Instant,
@@ -102,6 +103,7 @@ impl Machine {
             faults: uri.faults.clone(),
             uri: Arc::clone(uri),
             calls: BTreeMap::new(),
+            struck: BTreeMap::new(),
             alive: true,
             up_since: Instant::now(),
             tear: false,
@@ -140,7 +142,11 @@ impl Machine {
         } else {
             self.uri.latency.mul_f64(0.5 + self.chance.unit())
         };
-        Ok((delay, self.faults.strike(call, nth, &mut self.chance)))
+        let effect = self.faults.strike(call, nth, &mut self.chance);
+        if let Some(effect) = effect {
+            *self.struck.entry(effect).or_default() += 1;
+        }
+        Ok((if effect == Some(Effect::Slow) { delay + SLOW } else { delay }, effect))
     }
 
     pub(super) fn require_alive(&self) -> DriverResult<()> {
