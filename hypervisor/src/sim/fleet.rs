@@ -14,6 +14,7 @@ use super::journal::{Journal, JournalError};
 use super::live::Travel;
 use super::machine::{Machine, SimGuest};
 use super::uri::SimUri;
+use super::volumes::Pool;
 use crate::driver::{Driver, DriverResult};
 use crate::guest::FilterSpec;
 
@@ -154,7 +155,7 @@ impl SimFleet {
 
     /// The volume service's volumes on a host, with their bytes.
     pub fn volumes(&self, host: usize) -> BTreeMap<String, u64> {
-        self.machine(host).volumes.iter().map(|(name, (size, _))| (name.clone(), *size)).collect()
+        self.machine(host).volumes.all().iter().map(|(name, (size, _))| (name.clone(), *size)).collect()
     }
 
     /// The images in a host's cache, by checksum.
@@ -193,6 +194,14 @@ impl SimFleet {
     pub fn set_all_faults(&self, faults: &FaultPlan) {
         for host in 0..self.len() {
             self.set_faults(host, faults.clone());
+        }
+    }
+
+    /// From now on every host has the volumes of all. To be said before there are any.
+    pub fn share_volumes(&self) {
+        let pool = Pool::default();
+        for host in 0..self.len() {
+            self.machine(host).volumes = pool.clone();
         }
     }
 

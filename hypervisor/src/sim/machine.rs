@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::faults::{Call, Chance, Effect, FaultPlan, SLOW};
 use super::journal::{Change, Journal};
 use super::uri::SimUri;
+use super::volumes::Pool;
 use crate::driver::{DriverError, DriverResult, HostSignal};
 use crate::guest::{FilterSpec, GuestSpec, GuestStatus, ImageRef, PowerState};
 
@@ -84,8 +85,8 @@ pub(super) struct Machine {
     pub(super) image_content: BTreeMap<String, Bytes>,
     pub(super) networks: BTreeSet<NetworkId>,
     pub(super) filters: BTreeSet<String>,
-    /// The volume service's volumes: bytes and content.
-    pub(super) volumes: BTreeMap<String, (u64, String)>,
+    /// The volume service's volumes; those of all machines, where they share them.
+    pub(super) volumes: Pool,
     /// As they were last given in this process; not kept.
     pub(super) filter_specs: BTreeMap<String, FilterSpec>,
     signals: Option<broadcast::Sender<HostSignal>>,
@@ -115,7 +116,7 @@ impl Machine {
             image_content: BTreeMap::new(),
             networks: BTreeSet::new(),
             filters: BTreeSet::new(),
-            volumes: BTreeMap::new(),
+            volumes: Pool::default(),
             filter_specs: BTreeMap::new(),
             signals: None,
             image_gate: Arc::default(),

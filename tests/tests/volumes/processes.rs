@@ -156,6 +156,30 @@ async fn what_a_dead_host_keeps_is_removed_when_it_is_back() {
     world.check().await;
 }
 
+/// A snapshot by itself, and snapshots that go with their volume.
+#[actix_rt::test]
+async fn snapshots_that_a_dead_host_keeps_are_removed_when_it_is_back() {
+    for cascade in [false, true] {
+        let world = World::new(1);
+        let life = world.live(None, None).await;
+        life.hosts_up(1).await;
+        let id = VolumeId::random();
+        with_snapshot(&life, InstanceId(id.0)).await;
+        world.fleet.kill_host(0);
+        life.hosts_up_of(0, 1).await;
+        match cascade {
+            false => life.remove_snapshot(id).await.unwrap(),
+            true => life.remove_volume(id, false, true).await.unwrap(),
+        }
+        assert!(life.settled().await);
+        assert_eq!(world.fleet.volumes(0).len(), 2, "nobody could remove it");
+        world.fleet.revive_host(0, true).unwrap();
+        life.until(|_| world.fleet.volumes(0).len() == usize::from(!cascade)).await;
+        life.stop().await;
+        world.check().await;
+    }
+}
+
 /// A host without room is given up for another.
 #[actix_rt::test]
 async fn another_host_is_tried_where_one_fails() {

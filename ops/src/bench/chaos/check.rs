@@ -301,8 +301,13 @@ impl Check<'_> {
             }
         }
         let fleet = &self.world.fleet;
+        // Where it is shared, the storage is looked at through the first host.
+        let hosts = if self.world.shares_volumes { 0..1 } else { 0..fleet.len() };
         let there: BTreeSet<_> =
-            (0..fleet.len()).flat_map(|host| fleet.volumes(host).into_keys().map(move |name| (host, name))).collect();
+            hosts.flat_map(|host| fleet.volumes(host).into_keys().map(move |name| (host, name))).collect();
+        if self.world.shares_volumes {
+            known = known.into_iter().map(|(_, name)| (0, name)).collect();
+        }
         for (host, name) in there.difference(&known) {
             self.wrong.push(Wrong::new(format!("leak: {name} on {}", fleet.hostname(*host))));
         }

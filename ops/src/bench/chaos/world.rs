@@ -61,6 +61,7 @@ pub(super) struct World {
     interference: Option<Arc<dyn Interference>>,
     routers: Arc<Routers>,
     hosts: BTreeMap<HostId, usize>,
+    pub(super) shares_volumes: bool,
 }
 
 impl World {
@@ -69,6 +70,9 @@ impl World {
         let uri = SimUri { seed, latency: LATENCY, vcpus: 16, memory_mib: 16_384, disk_gib: 400, ..SimUri::new(hosts) };
         let fleet = SimFleet::new(uri);
         fleet.set_travel(TRAVEL);
+        if has_shared_volumes(seed) {
+            fleet.share_volumes();
+        }
         let routers = Arc::new(Routers::all());
         routers.compile_all().map_err(anyhow::Error::msg)?;
         Ok(Self {
@@ -80,6 +84,7 @@ impl World {
             options: options(seed),
             interference,
             routers,
+            shares_volumes: has_shared_volumes(seed),
         })
     }
 
@@ -121,6 +126,11 @@ impl World {
     }
 }
 
+/// With some seeds volumes are on storage that all hosts share, with others each is on one host.
+fn has_shared_volumes(seed: u64) -> bool {
+    seed % 4 < 2
+}
+
 /// As a server has them, but for what a run would never see.
 fn options(seed: u64) -> Options {
     Options {
@@ -128,7 +138,7 @@ fn options(seed: u64) -> Options {
         reclaim_interval: Duration::from_secs(if seed.is_multiple_of(2) { 0 } else { 300 }),
         resize_confirm_window: Duration::from_mins(10),
         shelved_offload: Some(Duration::from_mins(2)),
-        volume: VolumeOptions { shared: true, ..VolumeOptions::default() },
+        volume: VolumeOptions { shared: has_shared_volumes(seed), ..VolumeOptions::default() },
         live: LiveOptions { per_host: 2, permit_post_copy: true, ..LiveOptions::default() },
         ..Options::default()
     }
