@@ -250,7 +250,7 @@ impl Projection for Migrations {
                 HostEvent::CameUp(_) | HostEvent::Registered(_) => self.complete(recorded),
                 HostEvent::ForcedDown(forced) if !forced.forced => self.complete(recorded),
                 HostEvent::ForcedDown(_) | HostEvent::WentDown(_) => {
-                    self.down.extend(recorded.stream.key().parse::<HostId>().ok())
+                    self.down.extend(recorded.stream.key().parse::<HostId>().ok());
                 }
                 _ => {}
             }

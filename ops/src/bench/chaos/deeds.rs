@@ -191,7 +191,7 @@ fn action(id: InstanceId, body: Value, dice: &mut Dice) -> Request {
 }
 
 /// Of the Compute API, below its root.
-fn compute(method: &'static str, path: String, body: Option<Value>) -> Request {
+fn compute(method: &'static str, path: &str, body: Option<Value>) -> Request {
     Request { method, path: format!("/compute/v2.1{path}"), version: "2.84", body }
 }
 
@@ -213,7 +213,7 @@ pub(super) fn create(on_volume: bool, number: u64, networks: &[String], dice: &m
     } else {
         server["imageRef"] = json!(IMAGE);
     }
-    compute("POST", "/servers".to_owned(), Some(json!({"server": server})))
+    compute("POST", "/servers", Some(json!({"server": server})))
 }
 
 /// What a deed on this server says to the API; nothing where it lacks what the deed is about.
@@ -275,33 +275,33 @@ fn request_of_part(
     };
     let migration = || life.views().migrations.read(|view| view.live_of(id).next().map(|migration| migration.number));
     Some(match deed {
-        D::Delete => compute("DELETE", format!("/servers/{id}"), None),
-        D::Abort => compute("DELETE", format!("/servers/{id}/migrations/{}", migration()?), None),
+        D::Delete => compute("DELETE", &format!("/servers/{id}"), None),
+        D::Abort => compute("DELETE", &format!("/servers/{id}/migrations/{}", migration()?), None),
         D::ForceComplete => {
             let path = format!("/servers/{id}/migrations/{}/action", migration()?);
-            compute("POST", path, Some(json!({"force_complete": null})))
+            compute("POST", &path, Some(json!({"force_complete": null})))
         }
         D::AttachVolume => {
             let body = json!({"volumeAttachment": {"volumeId": volume(dice)?}});
-            compute("POST", format!("/servers/{id}/os-volume_attachments"), Some(body))
+            compute("POST", &format!("/servers/{id}/os-volume_attachments"), Some(body))
         }
         D::DetachVolume => {
             let one = dice.one_of(&attached().collect::<Vec<_>>())?;
-            compute("DELETE", format!("/servers/{id}/os-volume_attachments/{one}"), None)
+            compute("DELETE", &format!("/servers/{id}/os-volume_attachments/{one}"), None)
         }
         D::SwapVolume => {
             let (old, new) = (dice.one_of(&attached().collect::<Vec<_>>())?, volume(dice)?);
             let body = json!({"volumeAttachment": {"volumeId": new}});
-            compute("PUT", format!("/servers/{id}/os-volume_attachments/{old}"), Some(body))
+            compute("PUT", &format!("/servers/{id}/os-volume_attachments/{old}"), Some(body))
         }
         D::AttachInterface if server.nics.len() < 6 => {
             let network = networks.get(dice.index(networks.len()))?;
             let body = json!({"interfaceAttachment": {"net_id": network}});
-            compute("POST", format!("/servers/{id}/os-interface"), Some(body))
+            compute("POST", &format!("/servers/{id}/os-interface"), Some(body))
         }
         D::DetachInterface => {
             let ports: Vec<_> = server.nics.iter().map(|nic| nic.port).collect();
-            compute("DELETE", format!("/servers/{id}/os-interface/{}", dice.one_of(&ports)?), None)
+            compute("DELETE", &format!("/servers/{id}/os-interface/{}", dice.one_of(&ports)?), None)
         }
         _ => return None,
     })
@@ -345,7 +345,7 @@ pub(super) fn of_volume(life: &Life, dice: &mut Dice) -> (Deed, Request) {
 pub(super) fn furniture() -> Vec<Request> {
     let flavor = |(id, vcpus, ram, disk): (&str, u32, u32, u32)| {
         let flavor = json!({"id": id, "name": format!("m{id}"), "vcpus": vcpus, "ram": ram, "disk": disk});
-        compute("POST", "/flavors".to_owned(), Some(json!({"flavor": flavor})))
+        compute("POST", "/flavors", Some(json!({"flavor": flavor})))
     };
     let unlimited = json!({"quota_set": {"instances": -1, "cores": -1, "ram": -1}});
     let volumes_too =
@@ -354,7 +354,7 @@ pub(super) fn furniture() -> Vec<Request> {
     let ports =
         Request { method: "PUT", path: "/network/v2.0/quotas/admin".to_owned(), version: "2.1", body: Some(ports_too) };
     let mut all: Vec<Request> = FLAVORS.map(flavor).into();
-    all.push(compute("PUT", "/os-quota-sets/admin".to_owned(), Some(unlimited)));
+    all.push(compute("PUT", "/os-quota-sets/admin", Some(unlimited)));
     all.push(volumes("PUT", "/os-quota-sets/admin", Some(volumes_too)));
     all.push(ports);
     all
@@ -383,11 +383,11 @@ pub(super) fn remove_snapshot(id: impl std::fmt::Display) -> Request {
 /// A deed on a server that needs nothing besides it.
 pub(super) fn plain(deed: Deed, id: InstanceId) -> Request {
     match deed {
-        D::Confirm => compute("POST", format!("/servers/{id}/action"), Some(json!({"confirmResize": null}))),
-        D::Revert => compute("POST", format!("/servers/{id}/action"), Some(json!({"revertResize": null}))),
-        D::RebootHard => compute("POST", format!("/servers/{id}/action"), Some(json!({"reboot": {"type": "HARD"}}))),
-        D::Start => compute("POST", format!("/servers/{id}/action"), Some(json!({"os-start": null}))),
-        D::ForceDelete => compute("POST", format!("/servers/{id}/action"), Some(json!({"forceDelete": null}))),
-        _ => compute("DELETE", format!("/servers/{id}"), None),
+        D::Confirm => compute("POST", &format!("/servers/{id}/action"), Some(json!({"confirmResize": null}))),
+        D::Revert => compute("POST", &format!("/servers/{id}/action"), Some(json!({"revertResize": null}))),
+        D::RebootHard => compute("POST", &format!("/servers/{id}/action"), Some(json!({"reboot": {"type": "HARD"}}))),
+        D::Start => compute("POST", &format!("/servers/{id}/action"), Some(json!({"os-start": null}))),
+        D::ForceDelete => compute("POST", &format!("/servers/{id}/action"), Some(json!({"forceDelete": null}))),
+        _ => compute("DELETE", &format!("/servers/{id}"), None),
     }
 }

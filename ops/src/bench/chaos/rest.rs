@@ -67,7 +67,7 @@ async fn comes_to_rest(world: &World, life: &Life) -> bool {
         let head = life.store.head();
         if !is_calm(world, life) || head != seen {
             (since, seen) = (world.age(), head);
-        } else if world.age() - since >= CALM {
+        } else if world.age().saturating_sub(since) >= CALM {
             return true;
         }
     }

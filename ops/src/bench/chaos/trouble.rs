@@ -93,12 +93,12 @@ impl Troubles {
                 let fails = dice.happens(300);
                 fleet.fail_travellers(fails.then_some("the connection was reset"));
             }
-            Some(guest) => self.to_a_guest(guest, world, host, dice),
+            Some(guest) => self.befall_a_guest(guest, world, host, dice),
             None => {}
         }
     }
 
-    fn to_a_guest(&mut self, what: Trouble, world: &World, host: usize, dice: &mut Dice) {
+    fn befall_a_guest(&mut self, what: Trouble, world: &World, host: usize, dice: &mut Dice) {
         let fleet = &world.fleet;
         let guests: Vec<InstanceId> = fleet.guests(host).into_keys().collect();
         let Some(guest) = dice.one_of(&guests) else { return };
@@ -179,6 +179,9 @@ fn faults(dice: &mut Dice) -> FaultPlan {
         let call = if dice.happens(800) { dice.one_of(&WORK) } else { dice.one_of(Call::ALL) };
         let chance = dice.one_of(&[0.1, 0.3, 0.7]);
         if let (Some(call), Some(chance), Some(effect)) = (call, chance, dice.weighed(&EFFECTS)) {
+            // Only these have halves.
+            let whole = effect == Effect::Tear && !matches!(call, Call::Spawn | Call::Destroy);
+            let effect = if whole { Effect::Refuse } else { effect };
             plan = plan.with(call, When::Chance(chance), effect);
         }
     }
