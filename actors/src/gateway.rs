@@ -27,7 +27,8 @@ macro_rules! gateway {
         }
 
         impl Gateway {
-            /// Needs a running actix system. `threads` is how many threads the actors share.
+            /// Needs a running actix system. `threads` is how many threads the actors share; 0: the
+            /// one that calls.
             pub fn start(store: Arc<dyn EventStore>, clock: Arc<dyn Clock>, threads: usize) -> Arc<Self> {
                 let arbiters = Arc::new(Arbiters::start(threads));
                 let around = Surroundings { store, clock, idle: IDLE };

@@ -22,7 +22,7 @@ macro_rules! uuid_ids {
         impl $name {
             /// A random (version 4) id.
             pub fn random() -> Self {
-                Self(Uuid::new_v4())
+                Self(crate::entropy::uuid())
             }
 
             /// The id that follows from `name` inside this one: the same inputs give the same id for ever,

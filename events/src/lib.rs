@@ -10,9 +10,11 @@ pub mod registry;
 pub mod chain;
 pub mod clock;
 pub mod codec;
+pub mod entropy;
 pub mod envelope;
 pub mod fold;
 pub mod ids;
+pub mod pointer;
 pub mod sealed;
 pub mod store;
 

@@ -42,7 +42,12 @@ pub async fn attend(house: Arc<House>, store: Arc<dyn EventStore>, driver: Arc<d
                 None => std::future::pending().await,
             }
         };
+        // In a fixed order, so that a seed decides a run: what is rare first, so that a chattering host starves nothing.
         tokio::select! {
+            biased;
+            _ = beat.tick() => agent.beat().await,
+            _ = resync.tick() => agent.resync().await,
+            () = rung => agent.resync().await,
             signal = signals.next() => match signal {
                 Some(signal) => agent.take(signal).await,
                 None => {
@@ -50,9 +55,6 @@ pub async fn attend(house: Arc<House>, store: Arc<dyn EventStore>, driver: Arc<d
                     return;
                 }
             },
-            _ = beat.tick() => agent.beat().await,
-            _ = resync.tick() => agent.resync().await,
-            () = rung => agent.resync().await,
         }
     }
 }

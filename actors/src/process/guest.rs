@@ -1,9 +1,11 @@
 //! What several processes do to a guest on its host.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chronova_events::ids::HostId;
 use chronova_events::instance::{Alive, ImageSnapshot, NicInfo, Ongoing, Phase};
+use chronova_events::process::Task;
 use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, ImageSource, StopMode};
 use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RescueDisk, RescuePlace, RootDisk};
 
@@ -12,6 +14,9 @@ use super::disks::volumes;
 use crate::config_drive;
 use crate::instance::disks;
 use crate::ports::Images;
+
+/// How far the read models may lag behind the log; they do by microseconds.
+const LAG: Duration = Duration::from_secs(5);
 
 /// Brings image, networks and filters to the host.
 pub(super) async fn prepare(work: &Work, host: HostId, server: &Alive) -> Result<(), StepError> {
@@ -135,7 +140,27 @@ pub(super) async fn reshape(
     }
 }
 
+/// What was asked of the server's interfaces before is done, and nothing more is asked for meanwhile. A guest that is made
+/// of a server whose interfaces are changing would keep what is taken away, or lack what is given.
+async fn interfaces_at_rest(work: &Work, server: &Alive) -> Result<(), StepError> {
+    // Nobody changes those of a server that is being built.
+    if server.building().is_some() {
+        return Ok(());
+    }
+    let (views, instance) = (&work.house.views, work.instance_id());
+    let changes = |task: &Task| match task {
+        Task::AttachInterface { instance: of, .. } | Task::DetachInterface { instance: of, .. } => *of == instance,
+        _ => false,
+    };
+    let shown = views.wait_for(work.house.log.head(), LAG).await;
+    match shown && !views.processes.read(|view| view.pending().any(|pending| changes(&pending.task))) {
+        true => Ok(()),
+        false => Err(StepError::Again("an interface is still being attached or detached".to_owned())),
+    }
+}
+
 pub(super) async fn spec(work: &Work, server: &Alive, rescue: Option<&ImageSnapshot>) -> Result<GuestSpec, StepError> {
+    interfaces_at_rest(work, server).await?;
     let realisation = work.house.networks.realise(&server.nics).await?;
     let rescue_disk = rescue.map(|image| RescueDisk { image: image_ref(image), stable: place(image) });
     // A guest rescued by the rescue image alone has the hardware that this image asks for.
