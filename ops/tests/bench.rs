@@ -105,6 +105,19 @@ fn schedule() {
     assert_eq!(names, all.collect::<Vec<_>>());
 }
 
+/// A server of its own, over the loopback; what is measured there and what stands beside Nova begins the same way.
+#[test]
+fn api() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = bench(folder.path(), &["api", "--runs", "1"]);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+    let lines = report["lines"].as_array().unwrap();
+    // The kernel counts another process's CPU in steps that so short a run may not reach.
+    assert!(lines.iter().all(|line| line["per_second"].as_f64().is_some_and(|value| value > 0.0)));
+    let has = |name: &str| lines.iter().any(|line| line["name"] == name);
+    assert!(has("own 20 of 50 servers in detail, 1 client") && has("20 of 50 servers of all projects, 1 client"));
+}
+
 #[test]
 fn a_folder_that_cannot_be_written_to_is_said_at_once() {
     let output = Command::new(env!("CARGO_BIN_EXE_chronova"))
