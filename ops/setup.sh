@@ -14,7 +14,7 @@ export LC_ALL=C DEBIAN_FRONTEND=noninteractive
 
 # ---------------------------------------------------------------------------------------------------------- packages
 
-PACKAGES_BUILD=(gcc libc6-dev pkg-config libvirt-dev ca-certificates git curl procps)
+PACKAGES_BUILD=(gcc g++ libc6-dev pkg-config libvirt-dev ca-certificates git curl procps)
 # python3-venv makes the client's environment.
 PACKAGES_CLIENT=(python3 python3-venv)
 PACKAGES_HOST=(libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-system libvirt-daemon-config-nwfilter

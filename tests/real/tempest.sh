@@ -7,6 +7,7 @@
 # CHRONOVA_BIN    the binary to judge
 # TEMPEST_VENV    a Python environment that has tempest, or gets it (default: .venv-tempest in the repository)
 # TEMPEST_RESULT  gets one line per test
+# TEMPEST_SECONDS how long it may take (default: 1100)
 # TEMPEST_VOLUMES true: with the tests that need volumes
 #
 # What must pass stands in tests/tempest/passes.txt, and in passes-volumes.txt for what needs volumes; both may only grow. What
@@ -62,7 +63,7 @@ mkdir "$work/locks"
 (cd "$work" && "$venv/bin/tempest" init ws --workspace-path "$work/workspaces.yaml" >"$work/init.log" 2>&1) \
   || { cat "$work/init.log"; exit 1; }
 python3 "$own/furnish.py" "$work/data/clouds.yaml" "$own/tempest.conf.in" "$work/ws/etc/tempest.conf" \
-  URL="$url" WORK="$work" HOSTS=$HOSTS VOLUMES="${TEMPEST_VOLUMES:-false}" LIVE_MIGRATION=false || exit 1
+  URL="$url" WORK="$work" HOSTS=$HOSTS VOLUMES="${TEMPEST_VOLUMES:-false}" LIVE_MIGRATION=true || exit 1
 
 selected=(--regex '^tempest\.api\.compute') part=()
 if [ $# -gt 0 ]; then
@@ -71,7 +72,7 @@ elif [ -z "${CHRONOVA_SOAK:-}" ]; then
   selected=(--regex "$(grep -v '^#' "$own/short.txt" | paste -sd '|')") part=(part)
 fi
 cd "$work/ws" || exit 1
-timeout -k 30 -s INT 1100 "$venv/bin/tempest" run --config-file "$work/ws/etc/tempest.conf" --workspace ws \
+timeout -k 30 -s INT "${TEMPEST_SECONDS:-1100}" "$venv/bin/tempest" run --config-file "$work/ws/etc/tempest.conf" --workspace ws \
   --workspace-path "$work/workspaces.yaml" "${selected[@]}" --concurrency "${TEMPEST_WORKERS:-2}" --subunit \
   >"$work/run.subunit" 2>"$work/run.err"
 # Its exit status says that tests failed, which is judged here.

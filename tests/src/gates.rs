@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId};
+use chronova_hypervisor::agent::GuestAgent;
 use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use chronova_hypervisor::guest::{
     ConsoleAddress, Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
@@ -205,9 +206,6 @@ impl Driver for Gate {
     async fn remove_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
         gated!(self, remove_copy(instance, copy))
     }
-    async fn set_password(&self, instance: InstanceId, user: &str, password: &str) -> DriverResult<()> {
-        gated!(self, set_password(instance, user, password))
-    }
     async fn destroy(&self, instance: InstanceId) -> DriverResult<()> {
         gated!(self, destroy(instance))
     }
@@ -280,6 +278,19 @@ impl Driver for Gate {
             let alive = !dead.load(Ordering::SeqCst);
             async move { alive }
         }))
+    }
+}
+
+#[async_trait]
+impl GuestAgent for Gate {
+    async fn set_password(&self, instance: InstanceId, user: &str, password: &str) -> DriverResult<()> {
+        gated!(self, set_password(instance, user, password))
+    }
+    async fn freeze(&self, instance: InstanceId) -> DriverResult<()> {
+        gated!(self, freeze(instance))
+    }
+    async fn thaw(&self, instance: InstanceId) -> DriverResult<()> {
+        gated!(self, thaw(instance))
     }
 }
 

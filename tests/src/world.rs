@@ -177,6 +177,7 @@ impl World {
         assert_eq!(self.fleet.kept(), staying, "disks are set aside only until a move is confirmed");
         assert_eq!(self.fleet.leaks(), [], "no disk is left behind");
         assert_eq!(self.fleet.copies(), [], "no copy of a disk is left behind");
+        assert_eq!(self.fleet.frozen(), [], "no guest is left held still");
         assert_eq!(self.images.unfinished(), [], "no image is left without its bytes");
         let mut ports = self.network.holders();
         views.networks.read(|view| {

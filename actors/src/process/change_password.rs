@@ -7,7 +7,7 @@
 //! The password is in the memory of the process that took the request and nowhere else ([`crate::passwords`]): after a
 //! crash it is lost, and the request with it. Whoever asked is told how it went.
 //!
-//! Words and codes: Nova's `ComputeManager.set_admin_password` and `LibvirtDriver.set_admin_password`.
+//! Whether there is an agent, the host says: simulated guests need none, as those of Nova's fake driver. Words and codes: Nova's `ComputeManager.set_admin_password` and `LibvirtDriver.set_admin_password`.
 
 use chronova_events::instance::{Alive, FaultInfo};
 use chronova_events::process::{Outcome, Output};
@@ -47,9 +47,6 @@ async fn tell_agent(work: &Work) -> Result<Output, StepError> {
     let Some(password) = work.house.passwords.of(work.running.process) else {
         return Err(failed(work, "the password was lost when the control plane was restarted"));
     };
-    if !imaging::is_set(&server, "hw_qemu_guest_agent") {
-        return Err(StepError::fatal(409, "QEMU guest agent is not enabled", ""));
-    }
     let (driver, instance) = (work.driver(placed.host)?, work.instance_id());
     let power = driver.guest(instance).await.map(|guest| guest.power);
     if !matches!(power, Ok(PowerState::Running)) {
@@ -57,6 +54,7 @@ async fn tell_agent(work: &Work) -> Result<Output, StepError> {
     }
     match driver.set_password(instance, user(&server), &password).await {
         Ok(()) => Ok(Output::Nothing),
+        Err(error @ DriverError::NoAgent) => Err(StepError::fatal(409, &error.to_string(), "")),
         Err(error @ DriverError::Unsupported(_)) => Err(StepError::Fatal(FaultInfo {
             code: 501,
             message: "Unable to set password on instance".to_owned(),
@@ -77,7 +75,7 @@ fn failed(work: &Work, reason: &str) -> StepError {
 /// Whose password it is: what the image says, or the system's own administrator.
 fn user(server: &Alive) -> &str {
     let property = |name: &str| {
-        let properties = server.request.image.as_ref().map(|image| image.properties.as_slice()).unwrap_or_default();
+        let properties = server.hardware_image().map(|image| image.properties.as_slice()).unwrap_or_default();
         properties.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str()).filter(|text| !text.is_empty())
     };
     match (property("os_admin_user"), property("os_type")) {

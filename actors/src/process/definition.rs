@@ -214,6 +214,7 @@ impl From<DriverError> for StepError {
             | DriverError::NoSuchGuest(_)
             | DriverError::Unsupported(_)
             | DriverError::NoRoom(_)
+            | DriverError::NoAgent
             | DriverError::Failed { .. } => Self::Elsewhere(fault),
         }
     }

@@ -22,7 +22,19 @@ pub(super) async fn copy_disk(work: &Work, image: ImageId) -> Result<(), StepErr
     match driver.copy_root(work.instance_id(), image, quiesce(&server)).await {
         Ok(_) => Ok(()),
         Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
+        Err(error @ (DriverError::NoAgent | DriverError::Failed { call: QUIESCE, .. })) => Err(no_rest(&error)),
         Err(error) => Err(final_word(error.into())),
+    }
+}
+
+/// What drivers call bringing a guest to rest.
+const QUIESCE: &str = "quiesce";
+
+/// Nova's `QemuGuestAgentNotEnabled` and `InstanceQuiesceFailed`.
+pub(super) fn no_rest(error: &DriverError) -> StepError {
+    match error {
+        DriverError::NoAgent => StepError::fatal(400, &error.to_string(), ""),
+        _ => StepError::fatal(409, &format!("Failed to quiesce instance: {error}"), ""),
     }
 }
 
@@ -66,16 +78,21 @@ pub(super) async fn drop_image(work: &Work, image: ImageId) -> Result<(), StepEr
 
 /// Nova: a guest with an agent is brought to rest, and one whose image says so is not copied otherwise.
 fn quiesce(server: &Alive) -> Quiesce {
-    match (is_set(server, "os_require_quiesce"), is_set(server, "hw_qemu_guest_agent")) {
+    match (requires_rest(server), is_set(server, "hw_qemu_guest_agent")) {
         (true, _) => Quiesce::Required,
         (false, true) => Quiesce::IfPossible,
         (false, false) => Quiesce::No,
     }
 }
 
+/// Whether the server's image lets no copy be made of a guest that is not at rest.
+pub(super) fn requires_rest(server: &Alive) -> bool {
+    is_set(server, "os_require_quiesce")
+}
+
 /// Whether an image property says yes, as oslo reads it.
 pub(super) fn is_set(server: &Alive, property: &str) -> bool {
-    let properties = server.request.image.iter().flat_map(|image| image.properties.iter());
+    let properties = server.hardware_image().into_iter().flat_map(|image| image.properties.iter());
     let value = properties.into_iter().find(|(name, _)| name == property).map(|(_, value)| value.to_ascii_lowercase());
     value.is_some_and(|value| matches!(value.trim(), "1" | "t" | "true" | "on" | "y" | "yes"))
 }

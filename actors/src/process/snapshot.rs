@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `keep_image` | nothing: the image is there, without bytes | deleting it |
 //! | `copy_disk` | copies the disk on its host, at rest if its image asks for that | removing the copy |
-//! | | where the root disk is a volume: has snapshots made of the volumes | deleting them |
+//! | | where the root disk is a volume: has snapshots made of the volumes, and holds the guest still meanwhile | letting it go, deleting them |
 //! | `upload` | sends the copy to the image service; of volumes: nothing, and the image is complete | (with the image) |
 //! | `clean_up` | removes the copy; of backups, deletes those beyond the rotation | (nothing is left) |
 //!

@@ -2,13 +2,24 @@
 //! what snapshots the disks of a server made from it are made. Part of [`super::snapshot`].
 //!
 //! The ids of the snapshots follow from the process, so that whoever asks can name them in the image before they are made.
+//!
+//! A guest that runs is held still by the agent inside it from before the first copy until the last one is there, so that
+//! all of them are of one moment: Nova's `snapshot_volume_backed` and `unquiesce_instance`. It is let go whatever becomes of
+//! the copies; after a crash the step is done again, which holds it still and lets it go again, or is undone, which lets it
+//! go.
+
+use std::time::Duration;
 
 use chronova_events::ids::{BlockDeviceId, ImageId, ProcessId, SnapshotId, VolumeId};
-use chronova_events::instance::{Alive, BlockDevice, DiskWork};
+use chronova_events::instance::{Alive, BlockDevice, DiskWork, status};
+use chronova_hypervisor::driver::DriverError;
 
 use super::definition::{StepError, Work};
 use super::{imaging, turn};
 use crate::ports::{NewSnapshot, PortError};
+
+/// How often it is looked at most: a guest is held still meanwhile. Nova's `_wait_for_snapshots_completion`.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// The snapshot that a process makes of one of a server's volumes.
 pub fn snapshot_of(process: ProcessId, device: BlockDeviceId) -> SnapshotId {
@@ -22,20 +33,60 @@ pub fn volumes(server: &Alive) -> impl Iterator<Item = (&BlockDevice, VolumeId)>
     disks.filter_map(|disk| Some((&disk.device, disk.device.volume?)))
 }
 
+/// Whether no image can be made of the server, as it is now: its image lets no copy be made of a guest that is not at rest,
+/// and says of no agent that could bring it there.
+pub fn cannot_rest(server: &Alive) -> bool {
+    let runs = status::of_alive(server).vm_state == "active";
+    runs && imaging::requires_rest(server) && !imaging::is_set(server, "hw_qemu_guest_agent")
+}
+
 /// Asks for a snapshot of every volume, and waits until all are there.
 pub(super) async fn take(work: &Work, image: ImageId) -> Result<(), StepError> {
     let server = turn::still_mine(work).await?;
-    // One that was to be brought to rest first is not copied otherwise, and a guest cannot be kept at rest over as many
-    // copies as it has volumes.
-    if imaging::is_set(&server, "os_require_quiesce") {
-        let message = format!("Quiescing is not supported in instance {}: its disks are volumes", work.instance_id());
-        return Err(StepError::fatal(400, &message, ""));
+    let at_rest = come_to_rest(work, &server).await?;
+    let copied = copy_all(work, &server, image).await;
+    if at_rest {
+        let_go(work, &server).await?;
     }
+    copied
+}
+
+/// Holds a guest that runs still, if it lets itself be; one whose image asks for it has to. Whether it is at rest.
+async fn come_to_rest(work: &Work, server: &Alive) -> Result<bool, StepError> {
+    let Some(placed) = server.placement.as_ref().filter(|_| status::of_alive(server).vm_state == "active") else {
+        return Ok(false);
+    };
+    match work.driver(placed.host)?.freeze(work.instance_id()).await {
+        Ok(()) => Ok(true),
+        // It may be at rest.
+        Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
+        Err(error) if imaging::requires_rest(server) => Err(imaging::no_rest(&error)),
+        Err(error) => {
+            tracing::info!(instance = %work.instance_id(), %error, "volumes are copied without bringing the guest to rest");
+            Ok(false)
+        }
+    }
+}
+
+/// A guest whose agent died at rest cannot be helped: the copies are good.
+async fn let_go(work: &Work, server: &Alive) -> Result<(), StepError> {
+    let Some(placed) = &server.placement else { return Ok(()) };
+    match work.driver(placed.host)?.thaw(work.instance_id()).await {
+        Ok(()) | Err(DriverError::NoAgent) => Ok(()),
+        Err(error) if error.is_transient() => Err(StepError::Again(error.to_string())),
+        Err(error) => {
+            tracing::error!(instance = %work.instance_id(), %error, "the guest's file systems cannot be released");
+            Ok(())
+        }
+    }
+}
+
+async fn copy_all(work: &Work, server: &Alive, image: ImageId) -> Result<(), StepError> {
     let project = &server.request.project;
     let known = work.house.views.images.read(|images| images.get(image));
     let name = known.and_then(|known| known.attributes.name.clone()).unwrap_or_else(|| image.to_string());
     let name = format!("snapshot for {name}");
-    for (device, volume) in volumes(&server) {
+    for (device, volume) in volumes(server) {
         let wanted = NewSnapshot {
             snapshot: snapshot_of(work.running.process, device.id),
             volume,
@@ -48,8 +99,8 @@ pub(super) async fn take(work: &Work, image: ImageId) -> Result<(), StepError> {
         };
         work.house.volumes.create_snapshot(wanted, work.meta.clone()).await?;
     }
-    for (device, _) in volumes(&server) {
-        await_snapshot(work, &server, snapshot_of(work.running.process, device.id)).await?;
+    for (device, _) in volumes(server) {
+        await_snapshot(work, server, snapshot_of(work.running.process, device.id)).await?;
     }
     Ok(())
 }
@@ -68,13 +119,20 @@ async fn await_snapshot(work: &Work, server: &Alive, snapshot: SnapshotId) -> Re
         }
         // Nobody waits for the image any more.
         turn::still_mine(work).await?;
-        tokio::time::sleep(work.house.options.volume_pause).await;
+        tokio::time::sleep(work.house.options.volume_pause.min(LOOK)).await;
     }
 }
 
 /// Deletes what was made; one that is being made has to be there first.
 pub(super) async fn drop(work: &Work) -> Result<(), StepError> {
     let Some(server) = work.known_server().await? else { return Ok(()) };
+    // A crash may have come before it was let go. Nobody lets go of a guest whose host is down: it is gone, or comes back
+    // with a host that answers.
+    if let Some(placed) = &server.placement
+        && work.host_answers(placed.host)?
+    {
+        let_go(work, &server).await?;
+    }
     for disk in &server.disks {
         let snapshot = snapshot_of(work.running.process, disk.device.id);
         match work.house.volumes.find_snapshot(snapshot, &server.request.project, true).await {

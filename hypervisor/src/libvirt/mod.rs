@@ -19,6 +19,7 @@
 //! Invariants: no call touches the host's file system except as a volume of our pool; every call has a deadline; a
 //! domain without our metadata element is never touched.
 
+mod agent;
 mod blockcopy;
 mod capabilities;
 mod connection;
@@ -514,14 +515,6 @@ impl Driver for LibvirtDriver {
     async fn remove_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
         self.change("copy removal", instance, self.options.call_deadline, move |connect, options| {
             snapshot::remove(connect, options, instance, copy)
-        })
-        .await
-    }
-
-    async fn set_password(&self, instance: InstanceId, user: &str, password: &str) -> DriverResult<()> {
-        let (user, password) = (user.to_owned(), password.to_owned());
-        self.call("set password", move |connect, _| {
-            snapshot::set_password(&domain::require(connect, instance)?, &user, &password)
         })
         .await
     }

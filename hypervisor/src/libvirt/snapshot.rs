@@ -21,7 +21,7 @@ use virt::stream::Stream;
 use virt_sys as sys;
 
 use super::error::{Context, number, translate};
-use super::{domain, pool, saved};
+use super::{agent, domain, pool, saved};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{DiskCopy, Quiesce};
 use crate::options::LibvirtOptions;
@@ -144,14 +144,14 @@ fn back_up(
     let target = format!("{}/{}", options.pool_path, volumes::copy(instance, copy));
     let xml = backup_xml(&guest.xml_desc(0).during(CALL)?, &root, &target)?;
     let xml = CString::new(xml).map_err(|_| failed("a path has a zero byte"))?;
-    let frozen = freeze(guest, quiesce)?;
+    let frozen = come_to_rest(guest, quiesce)?;
     // The file is there, formatted.
     let flags = sys::VIR_DOMAIN_BACKUP_BEGIN_REUSE_EXTERNAL;
     // SAFETY: the domain is alive, the text lives until the call returns, and a null checkpoint asks for none.
     let begun = unsafe { sys::virDomainBackupBegin(guest.as_ptr(), xml.as_ptr(), ptr::null(), flags) };
     let begun = if begun == 0 { Ok(()) } else { Err(translate(CALL, &Error::last_error())) };
-    if frozen {
-        thaw(guest);
+    if frozen && let Err(error) = agent::thaw(guest) {
+        tracing::error!(%error, %instance, "the guest's file systems cannot be released");
     }
     begun
 }
@@ -184,26 +184,18 @@ fn backup_xml(domain: &str, root: &str, target: &str) -> DriverResult<String> {
     }
 }
 
-/// Has the agent inside the guest write everything out and hold still; whether it does.
-fn freeze(guest: &Domain, quiesce: Quiesce) -> DriverResult<bool> {
+/// Has the agent inside the guest hold still, where that is wanted; whether it does.
+fn come_to_rest(guest: &Domain, quiesce: Quiesce) -> DriverResult<bool> {
     if quiesce == Quiesce::No {
         return Ok(false);
     }
-    // SAFETY: the domain is alive; no list of mount points with length 0 means all of them.
-    match unsafe { sys::virDomainFSFreeze(guest.as_ptr(), ptr::null_mut(), 0, 0) } {
-        count if count >= 0 => Ok(true),
-        _ if quiesce == Quiesce::Required => Err(Error::last_error()).during("quiesce"),
-        _ => {
-            tracing::info!(error = %Error::last_error(), "the guest is copied without being brought to rest");
+    match agent::freeze(guest) {
+        Ok(()) => Ok(true),
+        Err(error) if quiesce == Quiesce::Required => Err(error),
+        Err(error) => {
+            tracing::info!(%error, "the guest is copied without being brought to rest");
             Ok(false)
         }
-    }
-}
-
-fn thaw(guest: &Domain) {
-    // SAFETY: as above.
-    if unsafe { sys::virDomainFSThaw(guest.as_ptr(), ptr::null_mut(), 0, 0) } < 0 {
-        tracing::error!(error = %Error::last_error(), "the guest's file systems cannot be released");
     }
 }
 
@@ -284,17 +276,6 @@ pub(super) fn send(
             }
         }
     }
-}
-
-/// Has the agent inside the guest set a password.
-pub(super) fn set_password(guest: &Domain, user: &str, password: &str) -> DriverResult<()> {
-    const CALL: &str = "set password";
-    guest.set_user_password(user, password, 0).map_err(|error| match number(&error) {
-        Some(ErrorNumber::AgentUnresponsive) => {
-            DriverError::Unsupported("no agent answers inside the guest".to_owned())
-        }
-        _ => translate(CALL, &error),
-    })
 }
 
 /// Pulls a guest and gives up what was saved of its memory, so that it can be given another definition.

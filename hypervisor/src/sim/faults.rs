@@ -62,6 +62,8 @@ calls! {
     ReadCopy = "read_copy",
     RemoveCopy = "remove_copy",
     SetPassword = "set_password",
+    Freeze = "freeze",
+    Thaw = "thaw",
     DiskFiles = "disk_files",
     ReadDisk = "read_disk",
     ReadImage = "read_image",
@@ -87,6 +89,8 @@ pub enum Effect {
     /// The call fails and nothing was done.
     Refuse,
     NoRoom,
+    /// The guest was made without an agent.
+    NoAgent,
     /// The work is done and the answer never comes.
     LoseReply,
     /// Half of the work is done: disks without a domain (spawn, destroy). Other calls are not affected.
@@ -175,6 +179,7 @@ fn rule(text: &str) -> Option<FaultRule> {
     let effect = match effect {
         "refuse" => Effect::Refuse,
         "noroom" => Effect::NoRoom,
+        "noagent" => Effect::NoAgent,
         "lost" => Effect::LoseReply,
         "tear" => Effect::Tear,
         "die" => Effect::DieBefore,

@@ -148,6 +148,16 @@ impl SimFleet {
         (0..self.len()).flat_map(of).collect()
     }
 
+    /// Guests whose file systems are held still.
+    pub fn frozen(&self) -> Vec<InstanceId> {
+        let of = |host| {
+            let machine = self.machine(host);
+            let frozen = machine.guests.iter().filter(|(_, guest)| guest.frozen);
+            frozen.map(|(id, _)| *id).collect::<Vec<_>>()
+        };
+        (0..self.len()).flat_map(of).collect()
+    }
+
     /// The packet filters of a host, by name, as they were last given in this process.
     pub fn filters(&self, host: usize) -> BTreeMap<String, FilterSpec> {
         self.machine(host).filter_specs.clone()

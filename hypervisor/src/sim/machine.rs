@@ -49,6 +49,8 @@ pub struct SimGuest {
     pub disks: u32,
     /// The user whose password was set last in this process, and the password.
     pub password: Option<(String, String)>,
+    /// Whether its file systems are held still.
+    pub frozen: bool,
     started: Instant,
 }
 
@@ -184,6 +186,7 @@ impl Machine {
                     rescued: false,
                     disks: 1,
                     password: None,
+                    frozen: false,
                     started: Instant::now(),
                 };
                 self.guests.insert(*instance, guest);
@@ -266,6 +269,8 @@ impl Machine {
 
     fn put(&mut self, instance: InstanceId, power: PowerState, saved: bool) {
         if let Some(guest) = self.guests.get_mut(&instance) {
+            // Who holds it still is in its memory, which is gone or kept.
+            guest.frozen &= saved || power != PowerState::Shutdown;
             guest.power = power;
             guest.saved = saved;
         }

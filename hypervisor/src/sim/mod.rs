@@ -8,6 +8,7 @@
 //! Invariants: without latency no call waits or spawns anything; the same seed and the same calls give the same
 //! outcomes; a spawn needs its image, networks and filters, as on a real host.
 
+mod agent;
 mod devices;
 mod faults;
 mod fleet;
@@ -94,6 +95,7 @@ impl SimHost {
         match fault {
             None | Some(Effect::Slow) => work(&mut machine),
             Some(Effect::Refuse) => Err(DriverError::Failed { call: name, message: "simulated fault".to_owned() }),
+            Some(Effect::NoAgent) => Err(DriverError::NoAgent),
             Some(Effect::NoRoom) => Err(DriverError::NoRoom("simulated".to_owned())),
             Some(Effect::LoseReply) => {
                 work(&mut machine).and(Err(DriverError::Timeout { call: name, seconds: LOST_AFTER }))
@@ -258,10 +260,6 @@ impl Driver for SimHost {
 
     async fn remove_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
         self.perform(Call::RemoveCopy, |machine| machine.remove_copy(instance, copy)).await
-    }
-
-    async fn set_password(&self, instance: InstanceId, user: &str, password: &str) -> DriverResult<()> {
-        self.perform(Call::SetPassword, |machine| machine.set_password(instance, user, password)).await
     }
 
     async fn interrupt(&self, instance: InstanceId) -> DriverResult<()> {

@@ -1,4 +1,4 @@
-//! What is made anew of a simulated guest, and what is copied of it: rebuilds, rescues, images, passwords.
+//! What is made anew of a simulated guest, and what is copied of it: rebuilds, rescues, images.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,10 @@ use bytes::Bytes;
 use chronova_events::ids::{ImageId, InstanceId};
 
 use super::journal::Change;
-use super::machine::{Machine, not_cached, not_running};
+use super::machine::{Machine, not_cached};
 use super::qcow2;
 use crate::driver::{DriverError, DriverResult};
-use crate::guest::{GuestSpec, PowerState, Quiesce, Renew};
+use crate::guest::{GuestSpec, Quiesce, Renew};
 
 impl Machine {
     /// Off, another definition, on.
@@ -42,10 +42,9 @@ impl Machine {
     }
 
     pub(super) fn copy_root(&mut self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<()> {
-        let guest = self.guest(instance)?;
-        if quiesce == Quiesce::Required && guest.power == PowerState::Paused {
-            let message = "the agent inside the guest does not answer".to_owned();
-            return Err(DriverError::Failed { call: "quiesce", message });
+        // Held still for no longer than it takes to begin, which here takes no time.
+        if self.guest(instance)?.is_on() && quiesce == Quiesce::Required {
+            self.require_agent("quiesce", instance)?;
         }
         match self.copies.contains(&(instance, copy)) {
             true => Ok(()),
@@ -71,17 +70,5 @@ impl Machine {
 
     pub(super) fn copies(&self) -> &BTreeSet<(InstanceId, ImageId)> {
         &self.copies
-    }
-
-    pub(super) fn set_password(&mut self, instance: InstanceId, user: &str, password: &str) -> DriverResult<()> {
-        let guest = self.guests.get_mut(&instance).ok_or(DriverError::NoSuchGuest(instance))?;
-        if guest.power != PowerState::Running {
-            return Err(not_running("set password"));
-        }
-        if guest.deaf {
-            return Err(DriverError::Unsupported("no agent answers inside the guest".to_owned()));
-        }
-        guest.password = Some((user.to_owned(), password.to_owned()));
-        Ok(())
     }
 }

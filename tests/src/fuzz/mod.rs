@@ -7,6 +7,8 @@
 //! a case for ever. What ends the process (a stack that is too small) is found in the file that is named at the start.
 
 pub mod bytes;
+pub mod requests;
+pub mod targets;
 pub mod wishes;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -3,12 +3,14 @@
 //!
 //! [`world`] has something of everything that a path can name. [`policy_matrix`] asks each operation as everybody;
 //! [`listing`] knows what stands in no schema, [`bodies`] sends what no schema accepts. Beside them, `compute_operations` walks the routes and `compute_samples` the
-//! answers; `chronova-web` compares each schema with the contract's.
+//! answers; [`walk`] counts that none is left out; `chronova-web` compares each schema with the contract's. [`tempest`] is about another judge.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod bodies;
 mod listing;
 mod policy_matrix;
 mod rules;
+mod tempest;
+mod walk;
 mod world;

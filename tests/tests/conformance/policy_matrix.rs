@@ -1,12 +1,14 @@
 //! Who may do what by default: each operation asked by everybody. What came out is kept in `tests/golden/policy-matrix.txt`
 //! (`EXPECTORATE=overwrite` writes it anew), and compared with what the contract's rules say.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use chronova_tests::compute_api::{contract, read};
+use serde_json::Value;
 
 use crate::rules::{PEOPLE, Person, Rules};
-use crate::world::{Cloud, Operation, operations};
+use crate::world::{Cloud, Operation, minor, operations};
 
 /// Where the answer is another than the operation's own rule says, and why.
 const APART: &[(&str, &str)] = &[
@@ -35,6 +37,25 @@ fn target(operation: &Operation<'_>, person: &Person) -> (String, String) {
     }
 }
 
+/// The codes that the contract has for it in this version, and what anything can answer: 401, 403, and 400 to what a schema
+/// does not accept.
+fn codes(operation: &Operation<'_>, version: u32) -> BTreeSet<u16> {
+    let code = |code: &Value| u16::try_from(code.as_u64().unwrap()).unwrap();
+    let applies = |range: &&Value| {
+        let (min, max) = (minor(range["min"].as_str().unwrap()), range["max"].as_str().map_or(u32::MAX, minor));
+        (min..=max).contains(&version)
+    };
+    let ranges = ["success", "errors"].into_iter().flat_map(|key| operation.0[key].as_array().unwrap());
+    let mut codes: BTreeSet<u16> =
+        ranges.filter(applies).flat_map(|range| range["codes"].as_array().unwrap()).map(code).collect();
+    codes.extend(operation.0["errors_documented"].as_array().into_iter().flatten().map(code));
+    codes.extend([401, 403]);
+    if !operation.0["request_body_schema"].is_null() {
+        codes.insert(400);
+    }
+    codes
+}
+
 #[actix_rt::test]
 async fn everybody_gets_what_the_defaults_say() {
     let Some(contract) = contract() else { return };
@@ -55,6 +76,9 @@ async fn everybody_gets_what_the_defaults_say() {
             let answer =
                 cloud.api.ask_as(operation.method(), &path, &at, person.token, Some(person.roles), body.clone()).await;
             write!(line, " {:>7}", answer.status).unwrap();
+            if !codes(&operation, version).contains(&answer.status) {
+                wrong.push(format!("{} as {}: {} is not among its codes", operation.id(), person.name, answer.status));
+            }
             if let Some(rule) = operation.0["policy"]["rule"].as_str().filter(|_| !operation.removed()) {
                 let (user, project) = target(&operation, person);
                 let may = !person.token.is_empty() && rules.allow(rule, person, (&user, &project));

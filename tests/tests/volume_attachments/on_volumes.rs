@@ -6,6 +6,7 @@ use std::sync::Arc;
 use chronova_actors::ports::ImageDraft;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, ProjectId, VolumeId};
+use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 use chronova_tests::world::World;
 use chronova_web::compute::{Compute, ComputeConfig};
@@ -121,6 +122,74 @@ async fn an_image_of_volumes_is_a_list_of_snapshots() {
     assert_eq!(from, named);
     assert_eq!(words(&disks, "status"), ["in-use", "in-use"]);
     assert_eq!(words(&disks, "volume_type"), ["__DEFAULT__", "__DEFAULT__"]);
+    api.world.check().await;
+    api.stop().await;
+}
+
+/// Nova's `snapshot_volume_backed`: a guest that runs is held still while its volumes are copied, if it can be.
+#[actix_rt::test]
+async fn a_guest_is_held_still_while_its_volumes_are_copied() {
+    let api = Api::start().await;
+    let made_of = async |properties: &[(&str, &str)]| {
+        let image = image(&api, properties).await;
+        let root = json!({"source_type": "image", "uuid": image, "destination_type": "volume", "volume_size": 1,
+            "boot_index": 0});
+        let wish = json!({"name": "s", "flavorRef": "1", "networks": [{"uuid": NETWORK}],
+            "block_device_mapping_v2": [root]});
+        api.server(OWNER, wish).await
+    };
+    let host_of = |server: &str| api.life.host_of(&api.world, server.parse().unwrap()).unwrap();
+    let wish = || json!({"createImage": {"name": "whole"}});
+    let complete = |id: &Value| api.world.images.made().contains_key(&id.as_str().unwrap().parse::<ImageId>().unwrap());
+    let required = [("os_require_quiesce", "yes")];
+    let agent = [("hw_qemu_guest_agent", "yes"), ("os_require_quiesce", "True")];
+
+    // Held still before the first copy, and until the last one is there.
+    let server = made_of(&agent).await;
+    let id: InstanceId = server.parse().unwrap();
+    api.world.brakes.hold("create_volume");
+    let path = format!("/servers/{server}/action");
+    let (status, body, _) = call(&api, "POST", &path, "2.45", Some(wish())).await;
+    assert_eq!(status, 202, "{body}");
+    api.world.brakes.reached("create_volume").await;
+    assert_eq!(api.world.fleet.frozen(), [id]);
+    api.world.brakes.release("create_volume");
+    api.life.settled().await;
+    assert!(complete(&body["image_id"]));
+    assert_eq!(api.world.fleet.frozen(), []);
+
+    // It is let go when a copy fails, too.
+    api.world.fleet.set_all_faults(&FaultPlan::default().with(Call::CreateVolume, When::Always, Effect::Refuse));
+    let (status, body, _) = act(&api, &server, "2.45", wish()).await;
+    assert_eq!(status, 202);
+    assert!(!complete(&body["image_id"]));
+    assert_eq!(api.world.fleet.frozen(), []);
+    api.world.fleet.set_all_faults(&FaultPlan::default());
+
+    // Nobody answers inside: no image of one that has to be at rest.
+    api.world.fleet.set_deaf(host_of(&server), id, true).unwrap();
+    let (status, body, _) = act(&api, &server, "2.45", wish()).await;
+    assert_eq!(status, 202);
+    assert!(!complete(&body["image_id"]));
+    let fault = api.get(&format!("/servers/{server}/os-instance-actions"), "2.1").await;
+    assert_eq!(fault["instanceActions"][0]["message"], "Error", "{fault}");
+    api.world.fleet.set_deaf(host_of(&server), id, false).unwrap();
+
+    // One that may be copied as it is.
+    let careless = made_of(&[]).await;
+    api.world.fleet.set_deaf(host_of(&careless), careless.parse().unwrap(), true).unwrap();
+    let (status, body, _) = act(&api, &careless, "2.45", wish()).await;
+    assert_eq!(status, 202);
+    assert!(complete(&body["image_id"]));
+
+    // Its image says of no agent: refused at once, unless it is off.
+    let impossible = made_of(&required).await;
+    let (status, _, message) = act(&api, &impossible, "2.45", wish()).await;
+    assert_eq!((status, message.as_str()), (400, "QEMU guest agent is not enabled"));
+    assert_eq!(act(&api, &impossible, "2.1", json!({"os-stop": null})).await.0, 202);
+    let (status, body, _) = act(&api, &impossible, "2.45", wish()).await;
+    assert_eq!(status, 202, "{body}");
+    assert!(complete(&body["image_id"]));
     api.world.check().await;
     api.stop().await;
 }
@@ -264,6 +333,34 @@ async fn images_and_rebuilds_under_their_old_name() {
         api.life.settled().await;
         assert_eq!(call(&api, "POST", &path, "2.103", Some(body)).await.0, 404);
     }
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn actions_of_servers_under_their_old_name() {
+    let api = Api::start().await;
+    let flavor = json!({"flavor": {"id": "2", "name": "two", "ram": 1024, "vcpus": 1, "disk": 10}});
+    assert_eq!(api.call("POST", "/flavors", "2.1", ADMIN, Some(flavor)).await.status, 200);
+    let server = api.server(OWNER, Api::wish("plain")).await;
+    let path = format!("/os-volumes_boot/{server}");
+    let (status, body, _) = call(&api, "PUT", &path, "2.102", Some(json!({"server": {"name": "renamed"}}))).await;
+    assert_eq!((status, &body["server"]["name"]), (200, &json!("renamed")));
+    let resize = json!({"resize": {"flavorRef": "2"}});
+    for (body, code, then) in [
+        (json!({"os-stop": null}), 202, "SHUTOFF"),
+        (json!({"os-start": null}), 202, "ACTIVE"),
+        (json!({"reboot": {"type": "HARD"}}), 202, "ACTIVE"),
+        (resize.clone(), 202, "VERIFY_RESIZE"),
+        (json!({"revertResize": null}), 202, "ACTIVE"),
+        (resize, 202, "VERIFY_RESIZE"),
+        (json!({"confirmResize": null}), 204, "ACTIVE"),
+    ] {
+        let (status, answer, _) = call(&api, "POST", &format!("{path}/action"), "2.102", Some(body.clone())).await;
+        assert_eq!(status, code, "{body}: {answer}");
+        api.life.settled().await;
+        assert_eq!(self::status(&api, &server), then, "{body}");
+    }
+    api.world.check().await;
     api.stop().await;
 }
 

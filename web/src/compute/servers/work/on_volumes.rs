@@ -28,6 +28,7 @@ pub(super) async fn draft(
 ) -> Result<ImageDraft, Fault> {
     let server = found.server()?;
     check_room(ctx, server).await?;
+    check_rest(server)?;
     let base = server.hardware_image();
     let mut properties: Pairs = base.map(|image| image.properties.clone()).unwrap_or_default();
     properties.retain(|(key, _)| !NOT_INHERITED.contains(&key.as_str()) && !SAID_ANEW.contains(&key.as_str()));
@@ -58,6 +59,14 @@ async fn check_room(ctx: &Ctx, server: &Alive) -> Result<(), Fault> {
         Ok(Some(left)) if wanted > left => Err(Fault::forbidden("Quota exceeded for resources: snapshots")),
         Ok(_) => Ok(()),
         Err(error) => Err(no_answer(&error)),
+    }
+}
+
+/// Nova's `QemuGuestAgentNotEnabled`, said before anything is begun.
+fn check_rest(server: &Alive) -> Result<(), Fault> {
+    match snapshot_volumes::cannot_rest(server) {
+        true => Err(Fault::bad_request("QEMU guest agent is not enabled")),
+        false => Ok(()),
     }
 }
 

@@ -1,0 +1,58 @@
+#!/bin/bash
+# Searches, target by target, for input that breaks what reads it. Which inputs are tried next follows from what the last
+# ones reached (libFuzzer), so it gets further than the random input of tests/tests/fuzz.rs, which has the same targets.
+#
+#   fuzz/run.sh [TARGET...]       all of them, unless some are named
+#
+# CHRONOVA_FUZZ_SECONDS  how long each target is searched (default: 120)
+#
+# On stable Rust: without a sanitizer (`-s none`), which would need a nightly one; there is no unsafe code in what is searched.
+# A search begins with what the tests begin with and with what was found earlier; what it learns stays in fuzz/corpus. What
+# it finds is put beside what was found earlier (tests/golden/fuzz), where each run of the tests judges it from then on.
+# Exit status: 0 nothing found, 77 cannot run here, 1 something was found.
+set -uo pipefail
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$top/fuzz" || exit 1
+seconds=${CHRONOVA_FUZZ_SECONDS:-120}
+targets=("$@")
+[ $# -gt 0 ] || targets=(policy query user_data configuration requests)
+command -v cargo-fuzz >/dev/null || { echo "there is no cargo-fuzz"; exit 77; }
+command -v c++ >/dev/null || { echo "there is no compiler of C++, which libFuzzer is written in"; exit 77; }
+
+logs=$(mktemp -d "${TMPDIR:-/tmp}/chronova-fuzz.XXXXXX")
+corpus=$top/fuzz/corpus
+# What each search begins with, and its words.
+CHRONOVA_FUZZ_CORPUS=$corpus cargo test --quiet --manifest-path "$top/Cargo.toml" --locked -p chronova-tests --test fuzz \
+  -- --exact what_a_search_begins_with >"$logs/seeds.log" 2>&1 || { tail -n 30 "$logs/seeds.log"; exit 1; }
+# Of the directory that everything else is built in, if one is named; there, what has counters has a folder of its own.
+options=(--dev --sanitizer none --fuzz-dir "$top/fuzz")
+[ -z "${CARGO_TARGET_DIR:-}" ] || options+=(--target-dir "$CARGO_TARGET_DIR/fuzz")
+cargo fuzz build "${options[@]}" >"$logs/build.log" 2>&1 || { tail -n 40 "$logs/build.log"; exit 1; }
+
+found=0
+for target in "${targets[@]}"; do
+  artifacts=$logs/$target
+  mkdir -p "$artifacts" "$corpus/$target" "$top/tests/golden/fuzz/$target"
+  cargo fuzz run "${options[@]}" "$target" "$corpus/$target" "$top/tests/golden/fuzz/$target" -- \
+    -max_total_time="$seconds" -timeout=60 -rss_limit_mb=6144 -max_len=65536 -dict="$corpus/$target.dict" \
+    -artifact_prefix="$artifacts/" -print_final_stats=1 >"$logs/$target.log" 2>&1
+  status=$?
+  for artifact in "$artifacts"/*; do
+    [ -f "$artifact" ] || continue
+    name=$(sha256sum "$artifact" | cut -c 1-12)
+    cp "$artifact" "$top/tests/golden/fuzz/$target/$name"
+    echo "$target: $(basename "$artifact" | sed 's/-.*//'), kept as tests/golden/fuzz/$target/$name"
+    found=1
+  done
+  rmdir "$top/tests/golden/fuzz/$target" 2>/dev/null
+  if [ $status != 0 ]; then
+    found=1
+    grep -vE '^#[0-9]' "$logs/$target.log" | tail -n 40
+    continue
+  fi
+  tried=$(sed -n 's/^stat::number_of_executed_units: *//p' "$logs/$target.log" | tail -n 1)
+  reached=$(grep -oE 'cov: [0-9]+' "$logs/$target.log" | tail -n 1)
+  echo "$target: ${tried:-0} inputs in $seconds s, ${reached:-cov: 0}, nothing found"
+done
+[ $found = 1 ] && echo "logs: $logs" || rm -rf "$logs"
+exit $found

@@ -1,0 +1,4 @@
+//! Policy files and rules.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| (chronova_tests::fuzz::targets::POLICY.judge)(input));

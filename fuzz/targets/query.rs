@@ -1,0 +1,4 @@
+//! Query strings.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| (chronova_tests::fuzz::targets::QUERY.judge)(input));

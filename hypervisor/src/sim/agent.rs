@@ -1,0 +1,67 @@
+//! Agents inside simulated guests. As guests of Nova's fake driver, all of them have one, whatever their images say;
+//! a guest that is deaf or paused has one that does not answer, and a fault (`noagent`) takes them away.
+
+use async_trait::async_trait;
+use chronova_events::ids::InstanceId;
+
+use super::SimHost;
+use super::faults::Call;
+use super::machine::{Machine, not_running};
+use crate::agent::GuestAgent;
+use crate::driver::{DriverError, DriverResult};
+use crate::guest::PowerState;
+
+#[async_trait]
+impl GuestAgent for SimHost {
+    async fn set_password(&self, instance: InstanceId, user: &str, password: &str) -> DriverResult<()> {
+        self.perform(Call::SetPassword, |machine| machine.set_password(instance, user, password)).await
+    }
+
+    async fn freeze(&self, instance: InstanceId) -> DriverResult<()> {
+        self.perform(Call::Freeze, |machine| {
+            machine.require_agent("quiesce", instance)?;
+            machine.put_frozen(instance, true)
+        })
+        .await
+    }
+
+    async fn thaw(&self, instance: InstanceId) -> DriverResult<()> {
+        self.perform(Call::Thaw, |machine| match machine.guest(instance) {
+            Ok(guest) if guest.frozen => {
+                machine.require_agent("thaw", instance)?;
+                machine.put_frozen(instance, false)
+            }
+            Ok(_) | Err(DriverError::NoSuchGuest(_)) => Ok(()),
+            Err(error) => Err(error),
+        })
+        .await
+    }
+}
+
+impl Machine {
+    fn set_password(&mut self, instance: InstanceId, user: &str, password: &str) -> DriverResult<()> {
+        let guest = self.guests.get_mut(&instance).ok_or(DriverError::NoSuchGuest(instance))?;
+        if guest.power != PowerState::Running {
+            return Err(not_running("set password"));
+        }
+        if guest.deaf {
+            return Err(DriverError::Unsupported("no agent answers inside the guest".to_owned()));
+        }
+        guest.password = Some((user.to_owned(), password.to_owned()));
+        Ok(())
+    }
+
+    /// Whether anybody answers inside the guest.
+    pub(super) fn require_agent(&self, call: &'static str, instance: InstanceId) -> DriverResult<()> {
+        let guest = self.guest(instance)?;
+        if guest.power == PowerState::Running && !guest.deaf {
+            return Ok(());
+        }
+        Err(DriverError::Failed { call, message: "the agent inside the guest does not answer".to_owned() })
+    }
+
+    fn put_frozen(&mut self, instance: InstanceId, frozen: bool) -> DriverResult<()> {
+        self.guests.get_mut(&instance).ok_or(DriverError::NoSuchGuest(instance))?.frozen = frozen;
+        Ok(())
+    }
+}

@@ -1,0 +1,79 @@
+#!/bin/bash
+# The QEMU guest agent in two real guests, one on a disk of its host and one on a volume: it sets a password, and it holds
+# the file systems still while an image is made. A guest whose image asks for that is not copied otherwise.
+set -uo pipefail
+[ -n "${CHRONOVA_SOAK:-}" ] || { echo "only with --soak"; exit 77; }
+. "$(dirname "$0")/../testbed/house.sh"
+house_open agent 10.67
+IMAGE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}/guest-agent.qcow2
+if ! [ -s "$IMAGE" ] || [ -n "$(find "$HERE/make-image.sh" "$HERE/guest" -newer "$IMAGE" -print -quit)" ]; then
+  bash "$HERE/make-image.sh" "$IMAGE" --agent >"$WORK/make-image" 2>&1 || cannot "no guest image with an agent: $(tail -n 1 "$WORK/make-image")"
+fi
+house_furnish
+INSIDE_SECONDS=150
+
+# What the client says is of interest only where it fails.
+did() { os "$@" >"$WORK/did" 2>&1 || { tail -n 5 "$WORK/did"; false; }; }
+image() { os image create --disk-format qcow2 --container-format bare --file "$IMAGE" "$@" >"$WORK/image-$1" 2>&1; }
+expect "an image with an agent that has to be used" image agent-image --property hw_qemu_guest_agent=yes \
+  --property os_require_quiesce=yes --property os_admin_user=root
+expect "an image that asks for an agent and says of none" image agent-none --property os_require_quiesce=yes
+
+# What the agent is told, the hook says on the console, which no file system is needed for.
+HOOK='printf "%s\n" "#!/bin/sh" "echo GUEST-AGENT \$1 >/dev/ttyS0" >/run/hook; chmod +x /run/hook'
+listen() { # uuid
+  inside "$1" "$HOOK; kill \$(cat /run/qemu-ga.pid); sleep 1; P=\$(grep -l guest_agent /sys/class/virtio-ports/*/name); \
+    qemu-ga -d -m virtio-serial -p /dev/\$(basename \$(dirname \$P)) -t /run -f /run/qemu-ga.pid -F/run/hook && sleep 1"
+}
+heard() { console "$1" | grep -aoE 'GUEST-AGENT (freeze|thaw)' | cut -d ' ' -f 2 | tr '\n' ' '; } # server
+
+# ------------------------------------------------------------------------------------------------------ on its host's disk
+
+os server create --wait --flavor "$NAME" --image agent-image --network "$NAME" --config-drive True agent-one >"$WORK/one" 2>&1 \
+  || bad "a server is made" "$(tail -n 20 "$WORK/one")"
+ONE=$(get server agent-one id); SERVERS+=("$ONE")
+like "the guest has a channel to its agent" "$(v dumpxml "$ONE")" 'org.qemu.guest_agent.0'
+ready agent-one "the guest is booted"
+within 30 "its agent answers" v qemu-agent-command "$ONE" '{"execute":"guest-ping"}'
+expect "a password is set" did server set --password s3cret-of-one agent-one
+like "the guest knows it" "$(inside "$ONE" 'cat /etc/shadow')" '^root:\$'
+expect "the agent tells what it is told" listen "$ONE"
+within 30 "and answers again" v qemu-agent-command "$ONE" '{"execute":"guest-ping"}'
+expect "an image is made" did server image create --wait --name agent-copy agent-one
+same "the image is active" "$(get image agent-copy status)" active
+within 20 "the guest was held still for it, and let go" eval '[ "$(heard agent-one)" = "freeze thaw " ]'
+
+# Its agent is gone.
+expect "the agent ends" inside "$ONE" 'kill $(cat /run/qemu-ga.pid); sleep 1; ! pidof qemu-ga'
+did server image create --name agent-lost agent-one
+within 60 "no image is made of a guest that cannot be held still" eval '! os image show agent-lost >/dev/null 2>&1'
+within 30 "the server is as it was" is agent-one ACTIVE
+like "a password cannot be set" "$(os server set --password x agent-one 2>&1)" 'Unable to set password on instance'
+expect "it is deleted" did server delete --wait agent-one
+
+# ---------------------------------------------------------------------------------------------------------------- on a volume
+
+on_volume() { # name, image
+  os volume create --size 1 --image "$2" "$1" >"$WORK/volume-$1" 2>&1 || return 1
+  wait_for 120 eval "[ \"\$(get volume $1 status)\" = available ]" || return 1
+  os server create --wait --flavor "$NAME" --volume "$1" --network "$NAME" --config-drive True "$1" >"$WORK/$1" 2>&1 || return 1
+  SERVERS+=("$(get server "$1" id)")
+}
+expect "a server is made on a volume" on_volume agent-two agent-image
+TWO=$(get server agent-two id)
+ready agent-two "its guest is booted"
+expect "its agent tells what it is told" listen "$TWO"
+within 30 "and answers" v qemu-agent-command "$TWO" '{"execute":"guest-ping"}'
+expect "an image of it is made" did server image create --wait --name agent-volumes agent-two
+like "of snapshots" "$(get image agent-volumes properties)" block_device_mapping
+within 20 "the guest was held still for them, and let go" eval '[ "$(heard agent-two)" = "freeze thaw " ]'
+expect "it is deleted" did server delete --wait agent-two
+expect "a server is made that could not be held still" on_volume agent-three agent-none
+like "an image of it is refused" "$(os server image create --name agent-never agent-three 2>&1)" 'QEMU guest agent is not enabled'
+like "and so is a password" "$(os server set --password x agent-three 2>&1)" 'QEMU guest agent is not enabled'
+expect "it is deleted, too" did server delete --wait agent-three
+for snapshot in $(os volume snapshot list -f value -c ID); do did volume snapshot delete "$snapshot"; done
+within 60 "no snapshot is left" eval '[ -z "$(os volume snapshot list -f value -c ID)" ]'
+for volume in agent-two agent-three; do did volume delete "$volume"; done
+within 60 "no volume is left" eval '[ -z "$(os volume list -f value -c ID)" ]'
+verdict

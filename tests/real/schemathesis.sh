@@ -1,0 +1,52 @@
+#!/bin/bash
+# Schemathesis: requests made of the documents that the control plane gives out itself (GET /openapi.json), good and bad
+# ones, against a simulated fleet. No answer is a server error, and nobody without a token is told anything.
+#
+#   tests/real/schemathesis.sh [SERVICE[@VERSION]...]   without it compute, and with CHRONOVA_SOAK=1 all services, some in
+#                                                       several versions
+#
+# CHRONOVA_BIN           the binary to judge
+# SCHEMATHESIS_VENV      a Python environment that has schemathesis, or gets it (default: .venv-schemathesis)
+# SCHEMATHESIS_EXAMPLES  how many requests per operation at most (default: 1, with CHRONOVA_SOAK=1 60)
+# SCHEMATHESIS_SEED      of a long run, whose seed is printed; short ones are the same each time
+#
+# Exit status: 0 passed, 77 cannot run here, 1 something was answered that must not be.
+set -uo pipefail
+. "$(dirname "$0")/../testbed/sim.sh"
+sim_open schemathesis '[chronova]' 'hypervisors = sim://3'
+
+venv=$(realpath -m "${SCHEMATHESIS_VENV:-$TOP/.venv-schemathesis}")
+if ! [ -x "$venv/bin/schemathesis" ]; then
+  python3 -m venv "$venv" && "$venv/bin/pip" install --quiet --disable-pip-version-check schemathesis==4.32.5 \
+    || cannot "schemathesis cannot be installed"
+fi
+
+options=(--checks not_a_server_error,ignored_auth --workers 1 --no-shrink --no-color
+  --suppress-health-check all --warnings off --request-timeout 60 --continue-on-failure)
+if [ -n "${CHRONOVA_SOAK:-}" ]; then
+  seed=${SCHEMATHESIS_SEED:-$(date +%s)}
+  echo "SCHEMATHESIS_SEED=$seed"
+  options+=(--phases coverage,fuzzing --max-examples "${SCHEMATHESIS_EXAMPLES:-60}" --seed "$seed" --generation-database none)
+  names=(compute compute@2.1 compute@2.35 compute@2.60 placement placement@1.10 network volume image identity)
+else
+  options+=(--phases fuzzing --max-examples "${SCHEMATHESIS_EXAMPLES:-1}" --seed 1 --generation-deterministic)
+  names=(compute)
+fi
+[ $# = 0 ] || names=("$@")
+
+password=$(sed -n 's/^ *password: "\{0,1\}\([^"]*\).*/\1/p' "$DATA/clouds.yaml")
+python3 "$HERE/schemathesis.py" "$URL" "$password" "$WORK" "${names[@]}" >"$WORK/services" 2>"$WORK/furnish.err" \
+  || { bad "something to ask about" "$(cat "$WORK/furnish.err")"; exit 1; }
+while read -r name address; do
+  # It keeps notes where it is run.
+  if (cd "$WORK" && "$venv/bin/schemathesis" --config-file "$WORK/$name.toml" run "$WORK/$name.json" --url "$address" "${options[@]}" \
+    >"$WORK/$name.log" 2>&1 </dev/null); then
+    ok "$name: $(grep -E 'cases? generated|[0-9]+ generated' "$WORK/$name.log" | tail -n 1 | sed 's/^ *//')"
+  else
+    bad "$name" "$(grep -E 'Server error|\[[0-9]{3}\]|curl -X|API accepts|FAILURES|ERROR' "$WORK/$name.log" | cut -c 1-300)"
+    cp "$WORK/$name.log" "${TMPDIR:-/tmp}/schemathesis-$name.log"
+    echo "        all of it: ${TMPDIR:-/tmp}/schemathesis-$name.log"
+  fi
+  kill -0 "$HOUSE" 2>/dev/null || { bad "the control plane lives" "$(tail -n 20 "$WORK/chronova.log")"; break; }
+done <"$WORK/services"
+verdict

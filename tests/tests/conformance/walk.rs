@@ -1,0 +1,173 @@
+//! All operations of the contract in one table: where each is seen to succeed, or why that cannot be seen.
+//!
+//! What is asked of every operation is asked elsewhere (its versions by `compute_operations`, policy and codes by
+//! [`crate::policy_matrix`], broken bodies by [`crate::bodies`], schemas by `chronova-web`, samples by `compute_samples`).
+//! This counts that none is left out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use chronova_tests::compute_api::{contract, read};
+
+/// As many as the contract has, those that only say that they are gone included.
+const OPERATIONS: usize = 265;
+
+/// Where an operation succeeds that cannot succeed in the policy matrix, where everybody asks for the same thing at once
+/// and most of what is asked for is in another state: the test that sees it.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("aggregates.add_host", "aggregates_and_disabled_hosts_show_in_placement"),
+    ("aggregates.remove_host", "aggregates_are_made_changed_and_removed"),
+    ("console_auth_tokens.show", "a_vnc_console_is_opened_and_its_token_is_known_to_the_proxy"),
+    ("deferred_delete.restore", "deleted_servers_can_be_restored_for_a_while"),
+    ("evacuate.evacuate", "a_server_leaves_a_dead_host_and_what_it_left_is_removed_when_that_is_back"),
+    ("flavor_access.index", "answers_look_like_the_samples"),
+    ("image_metadata.delete", "image_metadata_is_the_images_properties_until_2_38"),
+    ("image_metadata.show", "image_metadata_is_the_images_properties_until_2_38"),
+    ("keypairs.create", "key_pairs_belong_to_users"),
+    ("migrate_server.migrate", "a_cold_migration_goes_where_it_is_told"),
+    ("multinic.addFixedIp", "fixed_addresses_are_added_and_removed_until_2_43"),
+    ("multinic.removeFixedIp", "fixed_addresses_are_added_and_removed_until_2_43"),
+    ("pause_server.unpause", "a_servers_life"),
+    ("remote_consoles.create", "a_vnc_console_is_opened_and_its_token_is_known_to_the_proxy"),
+    ("rescue.unrescue", "a_rescued_server_runs_from_another_disk"),
+    ("security_groups.addSecurityGroup", "a_servers_ports_get_and_lose_groups"),
+    ("security_groups.removeSecurityGroup", "a_servers_ports_get_and_lose_groups"),
+    ("server_migrations.delete", "one_under_way_is_shown_and_aborted"),
+    ("server_migrations.force_complete", "one_under_way_is_forced_to_its_end"),
+    ("server_migrations.show", "one_under_way_looks_like_its_samples"),
+    ("servers.confirmResize", "a_resize_is_confirmed_and_another_reverted"),
+    ("servers.os-start", "a_servers_life"),
+    ("servers.resize", "a_resize_is_confirmed_and_another_reverted"),
+    ("servers.revertResize", "a_resize_is_confirmed_and_another_reverted"),
+    ("services.delete", "a_service_ends_only_without_servers_and_takes_its_traces_along"),
+    ("shelve.shelveOffload", "a_shelved_server_that_is_on_its_host_is_only_started"),
+    ("shelve.unshelve", "a_shelved_server_comes_back_where_there_is_room"),
+    ("snapshots.create", "old_names_of_volumes_snapshots_and_servers"),
+    ("snapshots.delete", "old_names_of_volumes_snapshots_and_servers"),
+    ("snapshots.show", "old_names_of_volumes_snapshots_and_servers"),
+    ("suspend_server.resume", "a_servers_life"),
+    ("versionsV21.show", "versions"),
+    ("volume_attachments.create", "a_volumes_way_through_a_server"),
+    ("volume_attachments.delete", "a_volumes_way_through_a_server"),
+    ("volume_attachments.show", "a_volumes_way_through_a_server"),
+    ("volume_attachments.update", "a_volumes_way_through_a_server"),
+    ("volumes.create", "old_names_of_volumes_snapshots_and_servers"),
+    ("volumes.delete", "old_names_of_volumes_snapshots_and_servers"),
+    ("volumes.show", "old_names_of_volumes_snapshots_and_servers"),
+    ("volumes_boot.confirmResize", "actions_of_servers_under_their_old_name"),
+    ("volumes_boot.create", "old_names_of_volumes_snapshots_and_servers"),
+    ("volumes_boot.createImage", "images_and_rebuilds_under_their_old_name"),
+    ("volumes_boot.os-start", "actions_of_servers_under_their_old_name"),
+    ("volumes_boot.reboot", "actions_of_servers_under_their_old_name"),
+    ("volumes_boot.rebuild", "images_and_rebuilds_under_their_old_name"),
+    ("volumes_boot.resize", "actions_of_servers_under_their_old_name"),
+    ("volumes_boot.revertResize", "actions_of_servers_under_their_old_name"),
+    ("volumes_boot.update", "actions_of_servers_under_their_old_name"),
+];
+
+/// What succeeds nowhere, and why; it is refused as Nova refuses it where it cannot do it either.
+const NOWHERE: &[(&str, &str)] = &[
+    (
+        "assisted_volume_snapshots.create",
+        "for volume services whose volumes are files on hosts (NFS), as the libvirt driver's; ours makes its snapshots itself",
+    ),
+    ("assisted_volume_snapshots.delete", "as its creation"),
+    ("baremetal_nodes.index", "a proxy to Ironic, which is not there: Nova without `[ironic]` answers 501, too"),
+    ("baremetal_nodes.show", "a proxy to Ironic, which is not there: Nova without `[ironic]` answers 501, too"),
+    ("baremetal_nodes.create", "Nova itself always answers 400: \"Please use Ironic command node-create\""),
+    ("baremetal_nodes.delete", "Nova itself always answers 400: \"Please use Ironic command node-delete\""),
+    ("baremetal_nodes.add_interface", "Nova itself always answers 400: \"Please use Ironic command port-create\""),
+    ("baremetal_nodes.remove_interface", "Nova itself always answers 400: \"Please use Ironic command port-delete\""),
+    ("floating_ips.addFloatingIp", "the embedded network service gives no floating addresses out"),
+    ("floating_ips.create", "the embedded network service gives no floating addresses out"),
+    ("floating_ips.delete", "the embedded network service gives no floating addresses out"),
+    ("floating_ips.removeFloatingIp", "the embedded network service gives no floating addresses out"),
+    ("floating_ips.show", "the embedded network service gives no floating addresses out"),
+    ("hosts.reboot", "Nova's libvirt driver does not switch hosts and answers 501, too"),
+    ("hosts.shutdown", "Nova's libvirt driver does not switch hosts and answers 501, too"),
+    ("hosts.startup", "Nova's libvirt driver does not switch hosts and answers 501, too"),
+    ("hosts.update", "Nova's libvirt driver does not switch hosts and answers 501, too"),
+    ("remote_consoles.os-getSPICEConsole", "guests have VNC, as with Nova's `[spice] enabled = false`, its default"),
+    (
+        "remote_consoles.os-getSerialConsole",
+        "guests have VNC, as with Nova's `[serial_console] enabled = false`, its default",
+    ),
+    ("server_shares.create", "no share service (Manila) is there, and no host can pass shares on"),
+    ("server_shares.delete", "no share service (Manila) is there, and no host can pass shares on"),
+    ("server_shares.show", "no share service (Manila) is there, and no host can pass shares on"),
+];
+
+/// The tests of the repository, by their names.
+fn tests() -> BTreeSet<String> {
+    fn collect(folder: &Path, names: &mut BTreeSet<String>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                collect(&path, names);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                let names_in = |line: &str| {
+                    let rest = line.trim().strip_prefix("async fn ").or_else(|| line.trim().strip_prefix("fn "))?;
+                    rest.split_once("()").map(|(name, _)| name.to_owned())
+                };
+                names.extend(text.lines().filter_map(names_in));
+            }
+        }
+    }
+    let (top, mut names) = (Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap(), BTreeSet::new());
+    collect(&top.join("tests/tests"), &mut names);
+    collect(&top.join("web/tests"), &mut names);
+    names
+}
+
+/// What the policy matrix saw each operation answer.
+fn seen() -> BTreeMap<String, Vec<u16>> {
+    let matrix = include_str!("../../golden/policy-matrix.txt");
+    let rows = matrix.lines().filter(|line| !line.starts_with('#'));
+    rows.map(|line| {
+        let mut words = line.split_whitespace();
+        let id = words.next().unwrap().to_owned();
+        (id, words.skip(1).map(|status| status.parse().unwrap()).collect())
+    })
+    .collect()
+}
+
+#[test]
+fn every_operation_of_the_contract_is_walked() {
+    let Some(contract) = contract() else { return };
+    let operations = read(&contract.join("operations.json"));
+    let operations = operations["operations"].as_array().unwrap();
+    assert_eq!(operations.len(), OPERATIONS, "the contract has another number of operations");
+    let (seen, tests) = (seen(), tests());
+    let (elsewhere, nowhere): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        (ELSEWHERE.iter().copied().collect(), NOWHERE.iter().copied().collect());
+    let (mut wrong, mut counts) = (Vec::new(), BTreeMap::<&str, usize>::new());
+    for operation in operations {
+        let id = operation["id"].as_str().unwrap();
+        let succeeds = |status: &u16| {
+            let ranges = operation["success"].as_array().unwrap();
+            ranges.iter().any(|range| range["codes"].as_array().unwrap().iter().any(|code| code == *status))
+        };
+        let here = seen.get(id).is_some_and(|statuses| statuses.iter().any(succeeds));
+        // What succeeds here needs no other proof.
+        let how = match (operation["removed"] == true, here, elsewhere.get(id), nowhere.get(id)) {
+            (true, _, None, None) if seen.contains_key(id) => "say that they are gone",
+            (false, true, ..) => "succeed in the walk",
+            (false, false, Some(test), None) if tests.contains(*test) => "succeed in tests of their own",
+            (false, false, None, Some(reason)) if !reason.is_empty() => "cannot succeed here, with a reason",
+            (.., Some(test), _) if !tests.contains(*test) => {
+                wrong.push(format!("{id}: there is no test {test}"));
+                continue;
+            }
+            found => {
+                wrong.push(format!("{id}: gone, seen here, elsewhere, nowhere: {found:?}"));
+                continue;
+            }
+        };
+        *counts.entry(how).or_default() += 1;
+    }
+    let covered: usize = counts.values().sum();
+    println!("{covered} of {OPERATIONS} operations: {counts:?}");
+    assert!(wrong.is_empty(), "{} of {OPERATIONS} operations:\n{}", wrong.len(), wrong.join("\n"));
+}
