@@ -6,7 +6,7 @@ use chronova_actors::instance::evacuation::EvacuationCommand;
 use chronova_actors::instance::live::LiveCommand;
 use chronova_actors::instance::moving::MoveCommand;
 use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
-use chronova_events::ids::{FlavorId, InstanceId, ProcessId};
+use chronova_events::ids::{FlavorId, HostId, InstanceId, ProcessId};
 use chronova_events::instance::FlavorSnapshot;
 
 use crate::world::{ADMIN, Life, build_request, user_meta};
@@ -81,8 +81,7 @@ impl Life {
     pub async fn evacuate(&self, instance: InstanceId) -> Result<(), String> {
         let now = self.instance_now(instance);
         let placed = now.alive().and_then(|server| server.placement.clone()).ok_or("it is on no host")?;
-        let (gateway, down) = (&self.house().gateway, HostCommand::ForceDown { forced: true });
-        gateway.send::<HostAggregate>(&placed.host, down, user_meta()).await.map_err(|e| e.to_string())?;
+        self.force_down(placed.host).await?;
         let begin = EvacuationCommand::Begin {
             process: ProcessId::random(),
             host: None,
@@ -92,6 +91,12 @@ impl Life {
             asker: ADMIN,
         };
         self.moving(instance, MoveCommand::Evacuate(begin)).await
+    }
+
+    /// Says that a host is down, whatever it answers.
+    pub async fn force_down(&self, host: HostId) -> Result<(), String> {
+        let (gateway, down) = (&self.house().gateway, HostCommand::ForceDown { forced: true });
+        gateway.send::<HostAggregate>(&host, down, user_meta()).await.map(drop).map_err(|e| e.to_string())
     }
 
     async fn moving(&self, instance: InstanceId, command: MoveCommand) -> Result<(), String> {
