@@ -245,7 +245,8 @@ impl Link {
         }
         self.state.send_replace(State::Down(reason.clone()));
         // Closed outside the lock.
-        drop(std::mem::take(&mut *self.spare()));
+        let spare = std::mem::take(&mut *self.spare());
+        drop(spare);
         if news {
             self.tell(HostSignal::Disconnected { reason });
         }
