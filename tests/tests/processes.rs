@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "processes/drain.rs"]
+mod drain;
 #[path = "processes/live.rs"]
 mod live;
 #[path = "processes/moves.rs"]

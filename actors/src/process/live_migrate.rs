@@ -30,6 +30,7 @@ use super::on_the_way::{WATCH, look, mend, migrate};
 use super::{build_volumes, destination, guest, moved_volumes};
 use crate::instance::live::LiveCommand;
 use crate::instance::moving::MoveCommand;
+use crate::instance::unsupported::tied_by_devices;
 
 pub const DEFINITION: Definition = Definition {
     name: "live_migrate",
@@ -165,6 +166,9 @@ fn unsuitable(subject: &Subject, message: &str) -> StepError {
 }
 
 async fn examine(work: &Work, subject: &Subject) -> Result<(), StepError> {
+    if let Some(reason) = tied_by_devices(&subject.server) {
+        return Err(StepError::fatal(400, &format!("Migration pre-check error: {reason}"), ""));
+    }
     let (source, target) = (&subject.moving.source, subject.target()?);
     let from = work.driver(source.host)?;
     let luggage = async { from.luggage(work.instance_id()).await.map_err(moving::only_here) };

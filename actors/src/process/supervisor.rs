@@ -87,7 +87,14 @@ impl Supervisor {
         tasks.spawn(async move {
             // Leaves the set however the task ends, a panic included.
             let _leaving = Leaving(&this.at_work, id);
-            let Ok(_turn) = this.turns.acquire().await else { return };
+            // One that waits for others does not keep them from their turn.
+            let _turn = match pending.task.waits_for_others() {
+                true => None,
+                false => match this.turns.acquire().await {
+                    Ok(turn) => Some(turn),
+                    Err(_) => return,
+                },
+            };
             perform(Arc::clone(&this.house), pending).await;
         });
     }
