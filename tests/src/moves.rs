@@ -81,8 +81,7 @@ impl Life {
     pub async fn evacuate(&self, instance: InstanceId) -> Result<(), String> {
         let now = self.instance_now(instance);
         let placed = now.alive().and_then(|server| server.placement.clone()).ok_or("it is on no host")?;
-        let (gateway, down) = (&self.house().gateway, HostCommand::ForceDown { forced: true });
-        gateway.send::<HostAggregate>(&placed.host, down, user_meta()).await.map_err(|e| e.to_string())?;
+        self.force_down(placed.host).await?;
         let begin = EvacuationCommand::Begin {
             process: ProcessId::random(),
             host: None,
@@ -92,6 +91,12 @@ impl Life {
             asker: ADMIN,
         };
         self.moving(instance, MoveCommand::Evacuate(begin)).await
+    }
+
+    /// Says that a host is down, whatever it answers.
+    pub async fn force_down(&self, host: HostId) -> Result<(), String> {
+        let (gateway, down) = (&self.house().gateway, HostCommand::ForceDown { forced: true });
+        gateway.send::<HostAggregate>(&host, down, user_meta()).await.map(drop).map_err(|e| e.to_string())
     }
 
     /// Asks for the server's host to be emptied, as the API does.

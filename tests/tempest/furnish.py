@@ -40,11 +40,13 @@ class House:
             text = answer.read()
             return answer.headers, json.loads(text) if text else None
 
-    def image(self, name):
+    def image(self, name, file):
+        """Of a qcow2 file, or of nothing that boots."""
         root = self.services["image"].removesuffix("/v2") + "/v2/images"
-        image = {"name": name, "visibility": "public", "disk_format": "raw", "container_format": "bare"}
+        kind, content = ("qcow2", open(file, "rb").read()) if file else ("raw", bytes(1 << 20))
+        image = {"name": name, "visibility": "public", "disk_format": kind, "container_format": "bare"}
         image = self.ask("POST", root, image)[1]
-        self.ask("PUT", f"{root}/{image['id']}/file", bytes(1 << 20), "application/octet-stream")
+        self.ask("PUT", f"{root}/{image['id']}/file", content, "application/octet-stream")
         return image["id"]
 
     def flavor(self, name, ram):
@@ -75,9 +77,10 @@ def main():
     values = dict(pair.split("=", 1) for pair in given)
     house = House(known["auth_url"], known["password"])
     values["PASSWORD"] = known["password"]
-    values["IMAGE"], values["IMAGE_ALT"] = house.image("tempest-1"), house.image("tempest-2")
-    house.flavor("tempest-1", 64)
-    house.flavor("tempest-2", 128)
+    file, ram = values.get("IMAGE_FILE"), int(values.get("RAM", 64))
+    values["IMAGE"], values["IMAGE_ALT"] = house.image("tempest-1", file), house.image("tempest-2", file)
+    house.flavor("tempest-1", ram)
+    house.flavor("tempest-2", 2 * ram)
     _, inside = house.network("tempest", "10.100.0.0/16", shared=True)
     values["PUBLIC_NET"], _ = house.network("public", "203.0.113.0/24", **{"router:external": True})
     house.router(values["PUBLIC_NET"], inside)

@@ -168,6 +168,7 @@ impl Driver for SimHost {
     }
 
     async fn spawn(&self, guest: &GuestSpec) -> DriverResult<()> {
+        self.fleet.spoil(self.index, guest.instance, true);
         self.perform(Call::Spawn, |machine| machine.spawn(guest)).await
     }
 
@@ -176,10 +177,12 @@ impl Driver for SimHost {
     }
 
     async fn destroy(&self, instance: InstanceId) -> DriverResult<()> {
+        self.fleet.spoil(self.index, instance, false);
         self.perform(Call::Destroy, |machine| machine.destroy(instance)).await
     }
 
     async fn start(&self, instance: InstanceId) -> DriverResult<()> {
+        self.fleet.spoil(self.index, instance, true);
         self.perform(Call::Start, |machine| machine.start(instance)).await
     }
 

@@ -52,7 +52,18 @@ fn with_other(life: &Life, _: InstanceId) -> LocalBoxFuture<'_, ()> {
 /// `words`: what the volume is before, after, and when a step failed.
 fn case(definition: &'static Definition, before: Before, ask: Ask, words: [&'static str; 3]) -> Case {
     let [from, to, failed] = words;
-    Case { definition, before, ask, from, to, failed, failed_after: &[], half_asked: &[], shared: false }
+    Case {
+        definition,
+        before,
+        ask,
+        from,
+        to,
+        failed,
+        failed_after: &[],
+        half_asked: &[],
+        shared: false,
+        one_storage: false,
+    }
 }
 
 fn creation(before: Before, ask: Ask) -> Case {

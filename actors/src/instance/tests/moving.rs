@@ -158,7 +158,7 @@ fn evacuate() -> Command {
 
 #[test]
 fn a_server_whose_host_is_down_is_made_anew_whatever_was_asked_of_the_host() {
-    let arrive = || moving(Move::Evacuate(EvacuationCommand::Arrive { process: MOVE }));
+    let arrive = || moving(Move::Evacuate(EvacuationCommand::Arrive { process: MOVE, renewed: true }));
     let at = |stage| moving(Move::Advance { process: MOVE, stage });
     let stopped = || placed_active().and(seen(Power::Shutdown));
     let error = || placed_active().and(declare(DeclaredState::Error));
