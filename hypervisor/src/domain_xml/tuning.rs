@@ -42,11 +42,14 @@ pub struct Tuning {
 
 impl Tuning {
     pub(super) fn parse<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Self, HardwareError> {
-        let read = |words: &[Word]| {
-            let given = words.iter().filter_map(|(spec, word)| get(spec).map(|value| (*spec, *word, value)));
-            given
-                .map(|(spec, word, value)| Ok((word, value.parse::<i64>().map_err(|_| unknown(spec, value))?)))
-                .collect()
+        let read = |words: &[Word]| -> Result<Limits, HardwareError> {
+            let mut limits = Limits::new();
+            for (spec, word) in words {
+                if let Some(value) = get(spec) {
+                    limits.push((*word, value.parse().map_err(|_| unknown(spec, value))?));
+                }
+            }
+            Ok(limits)
         };
         Ok(Self { cpu: read(CPU)?, disk: read(DISK)?, inbound: read(INBOUND)?, outbound: read(OUTBOUND)? })
     }
