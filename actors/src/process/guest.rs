@@ -33,7 +33,7 @@ async fn bring(work: &Work, host: HostId, server: &Alive, source: Arc<dyn ImageS
         if let Some(image) = server.root_image() {
             work.driver(host)?.ensure_image(&image_ref(image), source).await?;
         }
-        Ok(())
+        Ok::<(), StepError>(())
     };
     futures::try_join!(image, connect(work, host, server)).map(drop)
 }
