@@ -20,25 +20,27 @@ const LAG: Duration = Duration::from_secs(5);
 
 /// Brings image, networks and filters to the host.
 pub(super) async fn prepare(work: &Work, host: HostId, server: &Alive) -> Result<(), StepError> {
-    let driver = work.driver(host)?;
-    if let Some(image) = server.root_image() {
-        let source: Arc<dyn ImageSource> = Arc::new(Source(Arc::clone(&work.house.images)));
-        driver.ensure_image(&image_ref(image), source).await?;
-    }
-    connect(work, host, server).await
+    bring(work, host, server, Arc::new(Source(Arc::clone(&work.house.images)))).await
 }
 
 /// As [`prepare`]; an image that is deleted is taken from the host that the server is on.
 pub(super) async fn prepare_from(work: &Work, from: HostId, host: HostId, server: &Alive) -> Result<(), StepError> {
-    if let Some(image) = server.root_image() {
-        let first = Source(Arc::clone(&work.house.images));
-        let source: Arc<dyn ImageSource> = match work.house.fleet.driver(from) {
-            Some(driver) => Arc::new(Fallback { first, driver }),
-            None => Arc::new(first),
-        };
-        work.driver(host)?.ensure_image(&image_ref(image), source).await?;
-    }
-    connect(work, host, server).await
+    let first = Source(Arc::clone(&work.house.images));
+    let source: Arc<dyn ImageSource> = match work.house.fleet.driver(from) {
+        Some(driver) => Arc::new(Fallback { first, driver }),
+        None => Arc::new(first),
+    };
+    bring(work, host, server, source).await
+}
+
+async fn bring(work: &Work, host: HostId, server: &Alive, source: Arc<dyn ImageSource>) -> Result<(), StepError> {
+    let image = async {
+        if let Some(image) = server.root_image() {
+            work.driver(host)?.ensure_image(&image_ref(image), source).await?;
+        }
+        Ok::<(), StepError>(())
+    };
+    futures::try_join!(image, connect(work, host, server)).map(drop)
 }
 
 /// Brings networks and filters to the host, or back to it: whoever else works there may have stopped them.
