@@ -22,7 +22,7 @@ use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, Work};
 use super::moving::{self, Subject};
-use super::{build_volumes, destination, guest, move_instance, moved_volumes};
+use super::{build_volumes, destination, guest, live_migrate, move_instance, moved_volumes};
 use crate::instance::evacuation::EvacuationCommand;
 use crate::instance::moving::MoveCommand;
 

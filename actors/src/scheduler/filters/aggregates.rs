@@ -6,6 +6,7 @@ use crate::scheduler::words::{matches, some};
 
 pub(super) const IMAGE_PROPERTIES: Filter = Filter {
     name: "AggregateImagePropertiesIsolation",
+    always: false,
     on_rebuild: true,
     applies: |look| look.request.image.is_some(),
     passes: |seen| strange_property(seen).is_none(),

@@ -7,6 +7,7 @@ use crate::scheduler::look::{Look, Seen};
 
 pub(super) const IMAGE_PROPERTIES: Filter = Filter {
     name: "ImagePropertiesFilter",
+    always: false,
     on_rebuild: true,
     applies: |look| Asked::of(look).is_some(),
     passes: |seen| unmet(seen).is_none(),

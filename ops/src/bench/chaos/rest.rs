@@ -134,6 +134,7 @@ fn word(effect: Effect) -> &'static str {
     match effect {
         Effect::Refuse => "refused",
         Effect::NoRoom => "no room",
+        Effect::NoAgent => "no agent",
         Effect::LoseReply => "reply lost",
         Effect::Tear => "half done",
         Effect::DieBefore => "host died before",
