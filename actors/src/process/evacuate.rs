@@ -14,7 +14,7 @@
 //! off, so that one that comes to nothing loses nothing.
 
 use chronova_events::ids::HostId;
-use chronova_events::instance::{Evacuation, MoveStage};
+use chronova_events::instance::{Alive, Evacuation, MoveStage};
 use chronova_events::process::{Outcome, Output};
 use chronova_hypervisor::driver::{DriverError, StopMode};
 use futures::FutureExt;
@@ -67,8 +67,9 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
                 if !moving::is_mine(work, &subject.server) {
                     return Ok(());
                 }
+                let anew = !shares_disks(work, &subject)?;
                 moving::release(work, process).await?;
-                moving::record(work, MoveCommand::Evacuate(EvacuationCommand::Arrive { process })).await?;
+                moving::record(work, MoveCommand::Evacuate(EvacuationCommand::Arrive { process, anew })).await?;
                 // The old host may be back already: it has something of a server that has just left it.
                 live_migrate::look_at_both(work, &subject);
                 Ok(())
@@ -120,10 +121,19 @@ fn shares_disks(work: &Work, subject: &Subject) -> Result<bool, StepError> {
     }
 }
 
+/// The server as it is made at its destination. Disks that are made anew are made of the image that was asked for, as Nova
+/// does: the copy that a shelving made of it is gone since it came back.
+fn as_made(work: &Work, subject: &Subject) -> Result<Alive, StepError> {
+    let mut server = subject.server.clone();
+    if !shares_disks(work, subject)? {
+        server.root = None;
+    }
+    Ok(server)
+}
+
 async fn prepare_target(work: &Work) -> Result<Output, StepError> {
     let subject = moving::mine(work).await?;
-    shares_disks(work, &subject)?;
-    guest::prepare(work, subject.target()?.host, &subject.server).await?;
+    guest::prepare(work, subject.target()?.host, &as_made(work, &subject)?).await?;
     Ok(Output::Nothing)
 }
 
@@ -157,11 +167,11 @@ async fn fence_source(work: &Work) -> Result<Output, StepError> {
 async fn start_target(work: &Work) -> Result<Output, StepError> {
     let subject = moving::mine(work).await?;
     move_instance::advance(work, MoveStage::Finishing).await?;
-    let host = subject.target()?.host;
+    let (host, server) = (subject.target()?.host, as_made(work, &subject)?);
     if !shares_disks(work, &subject)? {
-        guest::provide(work, host, &subject.server).await?;
+        guest::provide(work, host, &server).await?;
     }
-    guest::install(work, host, &subject.server, subject.moving.was_active).await?;
+    guest::install(work, host, &server, subject.moving.was_active).await?;
     Ok(Output::Nothing)
 }
 

@@ -33,6 +33,20 @@ pub struct EvacuationRequested {
 pub struct Evacuated {
     pub process: ProcessId,
     pub placed: Placed,
+    /// Its disks were made anew from the image that was asked for, whatever they were made of before.
+    pub anew: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EvacuatedV1 {
+    pub process: ProcessId,
+    pub placed: Placed,
+}
+
+impl From<EvacuatedV1> for Evacuated {
+    fn from(old: EvacuatedV1) -> Self {
+        Self { process: old.process, placed: old.placed, anew: false }
+    }
 }
 
 /// What an evacuation is beside a move.
@@ -67,6 +81,9 @@ pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Times
             server.finish(evacuated.process);
             server.placement = Some(evacuated.placed.clone());
             server.launched_at = Some(at);
+            if evacuated.anew {
+                server.root = None;
+            }
             if let Some(moving) = server.moving.take() {
                 server.phase = match moving.was_active {
                     true => Phase::Active { power: Power::Running },
@@ -99,6 +116,6 @@ pub(super) fn samples() -> Vec<super::InstanceEvent> {
     vec![
         requested.clone().into(),
         EvacuationRequested { host: None, forced: false, on_shared_storage: None, stop: true, ..requested }.into(),
-        Evacuated { process, placed: asked.source }.into(),
+        Evacuated { process, placed: asked.source, anew: true }.into(),
     ]
 }

@@ -56,7 +56,7 @@ pub use block::{
     VolumeAttachFailed, VolumeAttachRequested, VolumeAttached, VolumeDeletionChanged, VolumeDetachFailed,
     VolumeDetachRequested, VolumeDetached, VolumeSwapFailed, VolumeSwapRequested, VolumeSwapped,
 };
-pub use evacuation::{Evacuated, Evacuation, EvacuationRequested};
+pub use evacuation::{Evacuated, EvacuatedV1, Evacuation, EvacuationRequested};
 pub use imaging::{Rotation, SnapshotFailed, SnapshotRequested, SnapshotTaken, WorkAdvanced, WorkStage};
 pub use interfaces::{
     NicAttachRequested, NicAttached, NicDetachFailed, NicDetachRequested, NicDetached, NicsRefreshed,
@@ -268,6 +268,6 @@ noun! {
         /// A server is to leave a host that is down.
         EvacuationRequested = "evacuation_requested" @ 1,
         /// The server is at its destination, made anew.
-        Evacuated = "evacuated" @ 1,
+        Evacuated = "evacuated" @ 2 from { 1 => EvacuatedV1 },
     }
 }

@@ -158,7 +158,7 @@ fn evacuate() -> Command {
 
 #[test]
 fn a_server_whose_host_is_down_is_made_anew_whatever_was_asked_of_the_host() {
-    let arrive = || moving(Move::Evacuate(EvacuationCommand::Arrive { process: MOVE }));
+    let arrive = || moving(Move::Evacuate(EvacuationCommand::Arrive { process: MOVE, anew: true }));
     let at = |stage| moving(Move::Advance { process: MOVE, stage });
     let stopped = || placed_active().and(seen(Power::Shutdown));
     let error = || placed_active().and(declare(DeclaredState::Error));
@@ -235,4 +235,19 @@ fn some_hardware_ties_a_server_down() {
     let tied = |given: &Given| tied_by_devices(given.0.alive().unwrap());
     assert!(tied(&device).is_some() && tied(&with("resources:VGPU", "1")).is_some());
     assert!(tied(&without).is_none() && tied(&with("resources:VGPU", "0")).is_none());
+}
+
+/// The image that a shelving made is deleted when the server is back: a disk that is made anew is not made of it.
+#[test]
+fn an_evacuated_disk_is_what_was_asked_for_again() {
+    let shelved = |anew| {
+        let mut given = placed_active();
+        if let Instance::Alive(server) = &mut given.0 {
+            server.root = request().image.as_deref().cloned().map(Box::new);
+        }
+        let arrive = moving(Move::Evacuate(EvacuationCommand::Arrive { process: MOVE, anew }));
+        given.and(evacuate()).and(aim()).and(arrive).0.alive().unwrap().root.is_some()
+    };
+    assert!(!shelved(true));
+    assert!(shelved(false), "shared storage has the disk that it was");
 }
