@@ -4,7 +4,7 @@
 //! down, evacuates them and gives them back. In the end allocations, ports, volumes, guests and quotas are those of the
 //! servers that are there.
 //!
-//! `CHRONOVA_KILLS` sets how often (200, and 600 with `CHRONOVA_SOAK`), `CHRONOVA_SEED` the randomness.
+//! `CHRONOVA_KILLS` sets how often (150, and 600 with `CHRONOVA_SOAK`), `CHRONOVA_SEED` the randomness.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
 
@@ -46,7 +46,7 @@ impl Told {
 
 #[test]
 fn nothing_acknowledged_is_lost_by_hundreds_of_kills() {
-    let kills = number("CHRONOVA_KILLS", if std::env::var_os("CHRONOVA_SOAK").is_some() { 600 } else { 200 });
+    let kills = number("CHRONOVA_KILLS", if std::env::var_os("CHRONOVA_SOAK").is_some() { 600 } else { 150 });
     let seed = number("CHRONOVA_SEED", u64::from(std::process::id()));
     println!("{kills} kills, CHRONOVA_SEED={seed}");
     let mut random = Random(seed | 1);
