@@ -27,7 +27,8 @@ macro_rules! gateway {
         }
 
         impl Gateway {
-            /// Needs a running actix system. `threads` is how many threads the actors share.
+            /// Needs a running actix system. `threads` is how many threads the actors share; 0: the
+            /// one that calls.
             pub fn start(store: Arc<dyn EventStore>, clock: Arc<dyn Clock>, threads: usize) -> Arc<Self> {
                 let arbiters = Arc::new(Arbiters::start(threads));
                 let around = Surroundings { store, clock, idle: IDLE };
@@ -62,6 +63,7 @@ gateway! {
     processes: crate::process::ProcessAggregate,
     quota_classes: crate::quota_class::QuotaClassAggregate,
     quotas: crate::quota::QuotaAggregate,
+    routers: crate::router::RouterAggregate,
     security_groups: crate::security_group::SecurityGroupAggregate,
     server_groups: crate::server_group::ServerGroupAggregate,
     volumes: crate::volume::VolumeAggregate,

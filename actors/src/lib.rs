@@ -31,6 +31,7 @@ pub mod process;
 pub mod quota;
 pub mod quota_class;
 pub mod reconcile;
+pub mod router;
 pub mod runtime;
 pub mod scheduler;
 pub mod security_group;

@@ -23,8 +23,8 @@ use crate::ports::{Images, Networks, Volumes};
 use crate::process::interference::Interference;
 use crate::process::supervisor;
 use crate::reconcile::{
-    filters, interfaces, moved, networks as host_networks, placement, quota, reclaim, server_groups, shelved,
-    volumes as host_volumes,
+    filters, floating_ips, interfaces, moved, networks as host_networks, placement, quota, reclaim, server_groups,
+    shelved, volumes as host_volumes,
 };
 use crate::scheduler::Scheduler;
 
@@ -112,6 +112,7 @@ impl Runtime {
         quota::settle(&house, &quota::misfits(&house.views)).await;
         server_groups::leave(&house, &server_groups::plan(&house.views)).await;
         host_volumes::give_back(&house, &host_volumes::plan(&house.views)).await;
+        floating_ips::mend(&house, &floating_ips::plan(&house.views)).await;
         placement::mirror(&house).await;
         let mut tasks = JoinSet::new();
         tasks.spawn(supervisor::supervise(Arc::clone(&house), Arc::clone(&store)));
@@ -125,6 +126,7 @@ impl Runtime {
             async move { shelved::keep(&house).await }
         });
         tasks.spawn(filters::keep(Arc::clone(&house), Arc::clone(&store)));
+        tasks.spawn(floating_ips::keep(Arc::clone(&house), Arc::clone(&store)));
         tasks.spawn(interfaces::keep(Arc::clone(&house), Arc::clone(&store)));
         let (from, again) = (house.views.position(), house.options.resync);
         tasks.spawn(host_networks::keep(Arc::clone(&store), from, drivers.clone(), again));
@@ -179,6 +181,7 @@ async fn reconcile(house: Arc<House>) {
         quota::settle(&house, &now.intersection(&misfits).cloned().collect()).await;
         misfits = now;
         moved::confirm(&house).await;
+        floating_ips::mend(&house, &floating_ips::plan(&house.views)).await;
         let now = server_groups::plan(&house.views);
         server_groups::leave(&house, &now.intersection(&ghosts).cloned().collect()).await;
         ghosts = now;

@@ -142,7 +142,7 @@ impl Meta {
     pub fn system(part: &str) -> Arc<Self> {
         Arc::new(Self {
             request_id: None,
-            correlation: Uuid::new_v4(),
+            correlation: crate::entropy::uuid(),
             causation: None,
             cause: Cause::System { part: part.to_owned() },
         })

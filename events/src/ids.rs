@@ -22,7 +22,7 @@ macro_rules! uuid_ids {
         impl $name {
             /// A random (version 4) id.
             pub fn random() -> Self {
-                Self(Uuid::new_v4())
+                Self(crate::entropy::uuid())
             }
 
             /// The id that follows from `name` inside this one: the same inputs give the same id for ever,
@@ -111,6 +111,8 @@ uuid_ids! {
     ErasureId,
     /// One recorded event.
     EventId,
+    /// A floating address of an external network.
+    FloatingIpId,
     /// A host aggregate.
     HostAggregateId,
     /// One compute host; also the id of its resource provider and of its `nova-compute` service.
@@ -127,6 +129,8 @@ uuid_ids! {
     ProcessId,
     /// A Placement resource provider.
     ProviderId,
+    /// A router between virtual networks.
+    RouterId,
     /// A security group.
     SecurityGroupId,
     /// One rule of a security group.

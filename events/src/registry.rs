@@ -9,7 +9,8 @@ use thiserror::Error;
 use crate::codec::CodecError;
 use crate::{
     console, erasure, external, flavor, host, host_aggregate, identity, image, instance, keypair, ledger, network,
-    network_quota, process, quota, quota_class, security_group, server_group, volume, volume_quota, volume_type,
+    network_quota, process, quota, quota_class, router, security_group, server_group, volume, volume_quota,
+    volume_type,
 };
 
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -204,6 +205,7 @@ nouns! {
     ProcessEvent in process,
     QuotaEvent in quota,
     QuotaClassEvent in quota_class,
+    RouterEvent in router,
     SecurityGroupEvent in security_group,
     ServerGroupEvent in server_group,
     VolumeEvent in volume,

@@ -27,7 +27,8 @@ pub struct GuestSpec {
     pub nics: Vec<Nic>,
     /// The config drive as a finished ISO9660 image, when the guest is to have one.
     pub config_drive: Option<bytes::Bytes>,
-    /// Image properties that shape the hardware (`hw_disk_bus`, `hw_vif_model`, `hw_machine_type`, ...), sorted.
+    /// What shapes the hardware, each under its own name: the image's properties (`hw_disk_bus`, `hw_vif_model`, ...), then
+    /// the flavor's extra specs (`hw:watchdog_action`, `quota:cpu_shares`, ...).
     pub hardware: Vec<(String, String)>,
     /// What the guest is started from while it is rescued.
     pub rescue: Option<RescueDisk>,

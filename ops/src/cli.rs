@@ -62,6 +62,9 @@ enum Command {
         #[command(subcommand)]
         command: commands::policy::PolicyCommand,
     },
+    /// Empty a compute host, take it out of service, give it back; asks the running server.
+    #[command(subcommand)]
+    Host(commands::host::HostCommand),
     /// Measure this program on this machine.
     Bench(bench::Args),
 }
@@ -185,6 +188,7 @@ pub fn run() -> ExitCode {
         Command::Rebuild { place, args } => operate(&place, OperatorCommand::Rebuild(args)),
         Command::Schedule { place, args } => schedule(&place, *args),
         Command::Policy { place, command } => policy(&place, &command),
+        Command::Host(command) => host(&command),
         Command::Bench(args) => bench::run(&args),
     }
 }
@@ -202,6 +206,17 @@ fn policy(place: &Place, command: &commands::policy::PolicyCommand) -> ExitCode 
     let exit = commands::policy::run(command, &serve::settings::web(&config).policy, &mut out);
     crate::output::print(&String::from_utf8_lossy(&out));
     match exit {
+        Ok(exit) => ExitCode::from(exit as u8),
+        Err(failure) => {
+            crate::output::complain(&format!("chronova: {failure}\n"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn host(command: &commands::host::HostCommand) -> ExitCode {
+    let Some(config) = load(&command.access().place) else { return ExitCode::from(2) };
+    match commands::host::run(command, &config, &mut std::io::stdout().lock()) {
         Ok(exit) => ExitCode::from(exit as u8),
         Err(failure) => {
             crate::output::complain(&format!("chronova: {failure}\n"));

@@ -116,6 +116,96 @@ fn a_changed_version_fails_no_request() {
     assert_eq!(cloud.client().get(LIST).unwrap().expect(200).body, before);
 }
 
+/// `chronova host`, against the server that runs.
+fn host_command(cloud: &Cloud, args: &[&str]) -> std::process::Command {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_chronova"));
+    command.arg("host").args(args).arg("--url").arg(format!("http://{}", cloud.address()));
+    command.arg("--config-file").arg(cloud.folder.path().join("chronova.conf"));
+    command.arg("--data-dir").arg(cloud.data());
+    command
+}
+
+/// What it said, and its exit status.
+fn said(cloud: &Cloud, args: &[&str]) -> (Option<i32>, String) {
+    let output = host_command(cloud, args).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.code(), text)
+}
+
+fn host_of(cloud: &Cloud, server: &str) -> String {
+    let shown = cloud.client().get(&format!("/compute/v2.1/servers/{server}")).unwrap().expect(200);
+    shown.text("/server/OS-EXT-SRV-ATTR:host")
+}
+
+/// The operator's command watches a drain across the death of the server that carries it out.
+#[test]
+fn a_drain_goes_on_after_a_kill() {
+    let mut cloud = Cloud::new("sim://2?latency_ms=15&vcpus=64&memory_mib=65536&disk_gib=1000");
+    cloud.start();
+    let furniture = cloud.furnish();
+    cloud.wait("the hosts are up", |cloud| {
+        let (code, text) = said(cloud, &["list"]);
+        code == Some(0) && text.matches(" up ").count() == 2
+    });
+    let client = cloud.client();
+    let servers: Vec<String> = (0..6).map(|number| make(&client, &furniture, &format!("server-{number}"))).collect();
+    cloud.wait("the servers run", |cloud| {
+        let list = cloud.client().get(LIST).unwrap().expect(200).body;
+        list["servers"].as_array().unwrap().iter().all(|server| server["status"] == "ACTIVE")
+    });
+    let first = host_of(&cloud, &servers[0]);
+    client
+        .post(&format!("/compute/v2.1/servers/{}/action", servers[0]), &json!({"suspend": null}))
+        .unwrap()
+        .expect(202);
+    cloud.wait("one is suspended", |cloud| {
+        let shown = cloud.client().get(&format!("/compute/v2.1/servers/{}", servers[0])).unwrap().expect(200);
+        shown.body["server"]["status"] == "SUSPENDED"
+    });
+    let watching = host_command(&cloud, &["maintenance", &first, "on", "--reason", "new memory", "--parallel", "1"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    cloud.wait("the drain has begun", |cloud| {
+        let shown = cloud.client().get(&format!("/chronova/v1/hosts/{first}")).unwrap().expect(200);
+        shown.body["host"]["drain"]["leaving"].as_array().is_some_and(|leaving| !leaving.is_empty())
+            || shown.body["host"]["drain"]["left"].as_array().is_some_and(|left| !left.is_empty())
+    });
+    cloud.kill();
+    pause(300);
+    cloud.start();
+    let output = watching.wait_with_output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "one stays\n{told}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(told.contains(&format!("{first} is in maintenance\n")), "{told}");
+    assert!(told.contains("server-0 (") && told.contains("it is suspended"), "{told}");
+    assert!(told.ends_with("left, 1 stay\n") && told.contains(&format!("{first} is not empty")), "{told}");
+    for server in &servers[1..] {
+        assert_ne!(host_of(&cloud, server), first);
+    }
+
+    // Mended, the rest goes, and the host is given back.
+    let path = format!("/compute/v2.1/servers/{}/action", servers[0]);
+    cloud.client().post(&path, &json!({"resume": null})).unwrap().expect(202);
+    cloud.wait("it is resumed", |cloud| {
+        let shown = cloud.client().get(&format!("/compute/v2.1/servers/{}", servers[0])).unwrap().expect(200);
+        shown.body["server"]["status"] == "ACTIVE"
+    });
+    let (code, told) = said(&cloud, &["drain", &first]);
+    assert!(code == Some(0) && told.ends_with(&format!("{first} is empty: 1 left, 0 stay\n")), "{code:?} {told}");
+    let (code, told) = said(&cloud, &["list"]);
+    assert!(code == Some(0) && told.contains("maintenance: new memory"), "{told}");
+    assert_eq!(said(&cloud, &["maintenance", &first, "off"]).0, Some(0));
+    let (code, told) = said(&cloud, &["maintenance", &first, "off"]);
+    assert!(code == Some(2) && told.contains("is not in maintenance"), "{code:?} {told}");
+    let (code, told) = said(&cloud, &["drain", "nowhere"]);
+    assert!(code == Some(2) && told.contains("Compute host nowhere could not be found."), "{code:?} {told}");
+    cloud.stop();
+    let (code, told) = said(&cloud, &["list"]);
+    assert!(code == Some(2) && told.contains("does not answer"), "{code:?} {told}");
+}
+
 #[test]
 fn a_damaged_checkpoint_is_told_of_and_passed_over() {
     let (mut cloud, _) = settled();

@@ -40,7 +40,7 @@ impl Hosts {
 
 impl Projection for Hosts {
     const NAME: &'static str = "hosts";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
     const NOUNS: &'static [&'static str] = &["host"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {

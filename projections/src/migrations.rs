@@ -2,7 +2,7 @@
 //!
 //! The process that moves a server is its migration. Numbers count from 1 in the order of the log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chronova_events::envelope::{Cause, Recorded, Timestamp};
@@ -118,6 +118,8 @@ pub struct Migrations {
     newest: BTreeMap<InstanceId, usize>,
     /// Evacuations that are done, by the host that may have leftovers.
     left: BTreeMap<HostId, Vec<usize>>,
+    /// Hosts that are down, or said to be.
+    down: BTreeSet<HostId>,
 }
 
 impl Migrations {
@@ -205,6 +207,10 @@ impl Migrations {
         let (status, target) = match (event, row.status) {
             (InstanceEvent::MoveTargeted(targeted), _) => (Now::PreMigrating, Some(End::from(&targeted.target))),
             (InstanceEvent::MoveUntargeted(_), now) => (now, None),
+            // The old host may have come back while the server was made anew: nothing else tells of it.
+            (InstanceEvent::Evacuated(_), _) if !self.down.contains(&row.source.host) => {
+                (Now::Completed, row.target.clone())
+            }
             (InstanceEvent::Evacuated(_), _) => (Now::Done, row.target.clone()),
             // As Nova has it: no host was found, or what was found would not do.
             (InstanceEvent::MoveFailed(_), Now::Accepted) => (Now::Error, None),
@@ -223,6 +229,7 @@ impl Migrations {
     /// A host is said to be up again when what was evacuated from it is removed there.
     fn complete(&mut self, recorded: &Recorded) {
         let Ok(host) = recorded.stream.key().parse::<HostId>() else { return };
+        self.down.remove(&host);
         for at in self.left.remove(&host).unwrap_or_default() {
             if let Some(row) = self.all.get_mut(at) {
                 let row = Arc::make_mut(row);
@@ -234,18 +241,18 @@ impl Migrations {
 
 impl Projection for Migrations {
     const NAME: &'static str = "migrations";
-    const VERSION: u32 = 3;
+    const VERSION: u32 = 4;
     const NOUNS: &'static [&'static str] = &["host", "instance"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         if let Event::HostEvent(event) = event {
-            let back = match event {
-                HostEvent::CameUp(_) | HostEvent::Registered(_) => true,
-                HostEvent::ForcedDown(forced) => !forced.forced,
-                _ => false,
-            };
-            if back {
-                self.complete(recorded);
+            match event {
+                HostEvent::CameUp(_) | HostEvent::Registered(_) => self.complete(recorded),
+                HostEvent::ForcedDown(forced) if !forced.forced => self.complete(recorded),
+                HostEvent::ForcedDown(_) | HostEvent::WentDown(_) => {
+                    self.down.extend(recorded.stream.key().parse::<HostId>().ok());
+                }
+                _ => {}
             }
             return;
         }
@@ -314,4 +321,67 @@ fn change(now: MigrationStatus, event: &InstanceEvent) -> Option<Change> {
         },
         _ => return None,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::OnceLock;
+
+    use chronova_events::envelope::{Meta, Position, Revision, StreamId, Timestamp};
+    use chronova_events::host::{CameUp, WentDown};
+    use chronova_events::ids::EventId;
+    use chronova_events::instance;
+
+    use super::*;
+
+    fn apply(view: &mut Migrations, stream: StreamId, event: &Event) {
+        let recorded = Recorded {
+            position: Position(1),
+            stream,
+            revision: Revision(1),
+            id: EventId::random(),
+            kind: Arc::from(event.kind()),
+            version: event.version(),
+            codec: chronova_events::codec::BINCODE_2,
+            recorded_at: Timestamp(1),
+            meta: Meta::system("test"),
+            data: event.encode().unwrap().into(),
+            hash: None,
+            keys: None,
+            decoded: OnceLock::new(),
+        };
+        view.apply(&recorded, event);
+    }
+
+    fn sample(kind: &str) -> Event {
+        instance::samples().into_iter().map(Event::from).find(|event| event.kind() == kind).unwrap()
+    }
+
+    /// The status of an evacuation that ends while its old host is up again, and of one whose old host comes later.
+    #[test]
+    fn an_evacuation_is_completed_when_its_old_host_is_back_be_that_before_its_end_or_after() {
+        let asked = sample("instance.evacuation_requested");
+        let source = match InstanceEvent::of(&asked) {
+            Some(InstanceEvent::EvacuationRequested(asked)) => asked.source.host,
+            _ => unreachable!(),
+        };
+        let down = Event::from(HostEvent::from(WentDown { reason: "cut".to_owned() }));
+        let up = Event::from(HostEvent::from(CameUp {}));
+        let (server, host) = (StreamId::new("instance", InstanceId::random()), StreamId::new("host", source));
+        for early in [false, true] {
+            let mut view = Migrations::default();
+            apply(&mut view, host.clone(), &down);
+            apply(&mut view, server.clone(), &asked);
+            if early {
+                apply(&mut view, host.clone(), &up);
+            }
+            apply(&mut view, server.clone(), &sample("instance.evacuated"));
+            let status = |view: &Migrations| view.all().next().unwrap().status;
+            assert_eq!(status(&view), if early { MigrationStatus::Completed } else { MigrationStatus::Done });
+            apply(&mut view, host.clone(), &up);
+            assert_eq!(status(&view), MigrationStatus::Completed);
+        }
+    }
 }

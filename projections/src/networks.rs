@@ -1,14 +1,15 @@
-//! The networks with their subnets and ports, and every project's network limits.
+//! The networks with their subnets, ports and floating addresses, the routers, and every project's network limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chronova_events::envelope::{Recorded, Timestamp};
 use chronova_events::fold::Fold;
-use chronova_events::ids::{NetworkId, PortId, ProjectId, SecurityGroupId, SubnetId};
-use chronova_events::network::{Network, NetworkEvent, NetworkRow, Port, Subnet};
+use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, RouterId, SecurityGroupId, SubnetId};
+use chronova_events::network::{Association, FloatingIp, Network, NetworkEvent, NetworkRow, Port, Subnet};
 use chronova_events::network_quota::{NetworkLimits, NetworkQuotaEvent};
 use chronova_events::registry::Event;
+use chronova_events::router::{GATEWAY_OWNER, INTERFACE_OWNER, Router, RouterEvent, RouterRow};
 use serde::{Deserialize, Serialize};
 
 use crate::Projection;
@@ -23,6 +24,13 @@ pub struct Networks {
     by_device: BTreeMap<String, BTreeSet<PortId>>,
     by_host: BTreeMap<String, BTreeSet<PortId>>,
     by_group: BTreeMap<SecurityGroupId, BTreeSet<PortId>>,
+    /// Which network a floating address is of.
+    floating_ips: BTreeMap<FloatingIpId, NetworkId>,
+    /// The floating addresses that were given to a port.
+    floating_by_port: BTreeMap<PortId, BTreeSet<FloatingIpId>>,
+    routers: BTreeMap<RouterId, Router>,
+    /// The ports by which a router, be it gone, stands in networks.
+    by_router: BTreeMap<RouterId, BTreeSet<PortId>>,
     held: BTreeMap<ProjectId, Held>,
     limits: BTreeMap<ProjectId, NetworkLimits>,
 }
@@ -33,6 +41,8 @@ pub struct Held {
     pub networks: BTreeSet<NetworkId>,
     pub subnets: BTreeSet<SubnetId>,
     pub ports: BTreeSet<PortId>,
+    pub routers: BTreeSet<RouterId>,
+    pub floating_ips: BTreeSet<FloatingIpId>,
 }
 
 impl Networks {
@@ -79,6 +89,67 @@ impl Networks {
         self.by_group.get(&group).into_iter().flatten().filter_map(|id| self.port(*id))
     }
 
+    pub fn floating_ip(&self, id: FloatingIpId) -> Option<&Arc<FloatingIp>> {
+        self.by_id.get(self.floating_ips.get(&id)?)?.floating_ips.get(&id)
+    }
+
+    pub fn floating_ips(&self) -> impl Iterator<Item = &Arc<FloatingIp>> {
+        self.floating_ips.keys().filter_map(|id| self.floating_ip(*id))
+    }
+
+    /// What a floating address stands for. A port that is gone, or has the address no more, has ended that by itself: the
+    /// event that says so in the stream of the external network follows.
+    pub fn association<'a>(&self, floating: &'a FloatingIp) -> Option<&'a Association> {
+        let to = floating.association.as_ref()?;
+        let has = |port: &Arc<Port>| port.addresses().iter().any(|fixed| fixed.address == to.address);
+        self.port(to.port).is_some_and(has).then_some(to)
+    }
+
+    /// The floating addresses that stand for addresses of the port.
+    pub fn floating_ips_at(&self, port: PortId) -> impl Iterator<Item = (&Arc<FloatingIp>, &Association)> {
+        let given = self.floating_by_port.get(&port).into_iter().flatten().filter_map(|id| self.floating_ip(*id));
+        given.filter_map(|floating| Some((floating, self.association(floating)?)))
+    }
+
+    /// Whether any port has a floating address: where none has, there is nothing to look for.
+    pub fn any_floats(&self) -> bool {
+        !self.floating_by_port.is_empty()
+    }
+
+    pub fn router(&self, id: RouterId) -> Option<&Arc<RouterRow>> {
+        self.routers.get(&id)?.row.as_ref()
+    }
+
+    pub fn routers(&self) -> impl Iterator<Item = &Arc<RouterRow>> {
+        self.routers.values().filter_map(|router| router.row.as_ref())
+    }
+
+    /// All ports of the router: its gateway and its interfaces.
+    pub fn of_router(&self, router: RouterId) -> impl Iterator<Item = &Arc<Port>> {
+        self.by_router.get(&router).into_iter().flatten().filter_map(|id| self.port(*id))
+    }
+
+    /// The port by which the router stands in an external network.
+    pub fn gateway_of(&self, router: RouterId) -> Option<&Arc<Port>> {
+        self.of_router(router).find(|port| port.binding().owner == GATEWAY_OWNER)
+    }
+
+    pub fn interfaces_of(&self, router: RouterId) -> impl Iterator<Item = &Arc<Port>> {
+        self.of_router(router).filter(|port| port.binding().owner == INTERFACE_OWNER)
+    }
+
+    /// Ports of routers that are gone.
+    pub fn orphaned(&self) -> impl Iterator<Item = &Arc<Port>> {
+        let gone = self.by_router.keys().filter(|router| self.router(**router).is_none());
+        gone.flat_map(|router| self.of_router(*router))
+    }
+
+    /// The floating addresses that need this router.
+    pub fn routed_by(&self, router: RouterId) -> impl Iterator<Item = (&Arc<FloatingIp>, &Association)> {
+        let associated = self.floating_by_port.keys().flat_map(|port| self.floating_ips_at(*port));
+        associated.filter(move |(_, to)| to.router == router)
+    }
+
     pub fn held(&self, project: &ProjectId) -> Option<&Held> {
         self.held.get(project)
     }
@@ -96,8 +167,8 @@ impl Networks {
 
 impl Projection for Networks {
     const NAME: &'static str = "networks";
-    const VERSION: u32 = 1;
-    const NOUNS: &'static [&'static str] = &["network", "network_quota"];
+    const VERSION: u32 = 2;
+    const NOUNS: &'static [&'static str] = &["network", "network_quota", "router"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         let at = recorded.recorded_at;
@@ -108,6 +179,11 @@ impl Projection for Networks {
                 }
             }
             Event::NetworkQuotaEvent(event) => self.apply_quota(event, at),
+            Event::RouterEvent(event) => {
+                if let Ok(id) = recorded.stream.key().parse() {
+                    self.apply_router(id, event, at);
+                }
+            }
             _ => {}
         }
     }
@@ -129,10 +205,35 @@ impl Networks {
         }
     }
 
+    fn apply_router(&mut self, id: RouterId, event: &RouterEvent, at: Timestamp) {
+        match event {
+            RouterEvent::RouterCreated(created) => {
+                self.held.entry(created.project.clone()).or_default().routers.insert(id);
+            }
+            RouterEvent::RouterDeleted(_) => {
+                if let Some(row) = self.router(id).cloned()
+                    && let Some(held) = self.held.get_mut(row.project())
+                {
+                    held.routers.remove(&id);
+                }
+            }
+            RouterEvent::RouterSettingsReplaced(_) => {}
+        }
+        let router = self.routers.entry(id).or_default();
+        router.evolve(event, at);
+        if router.row.is_none() {
+            self.routers.remove(&id);
+        }
+    }
+
     fn apply_network(&mut self, id: NetworkId, event: &NetworkEvent, at: Timestamp) {
         let port = port_of(event);
         if let Some(port) = port {
             self.forget_port(id, port);
+        }
+        let floating = floating_ip_of(event);
+        if let Some(floating) = floating {
+            self.forget_floating_ip(id, floating);
         }
         self.before(id, event);
         self.by_id.entry(id).or_default().evolve(event, at);
@@ -140,6 +241,31 @@ impl Networks {
         if let Some(port) = port {
             self.index_port(id, port);
         }
+        if let Some(floating) = floating {
+            self.index_floating_ip(id, floating);
+        }
+    }
+
+    fn forget_floating_ip(&mut self, network: NetworkId, id: FloatingIpId) {
+        let known = self.by_id.get(&network).and_then(|network| network.floating_ips.get(&id));
+        let Some(floating) = known.cloned() else { return };
+        self.floating_ips.remove(&id);
+        if let Some(to) = &floating.association {
+            take_out(&mut self.floating_by_port, &to.port, id);
+        }
+        if let Some(held) = self.held.get_mut(floating.project()) {
+            held.floating_ips.remove(&id);
+        }
+    }
+
+    fn index_floating_ip(&mut self, network: NetworkId, id: FloatingIpId) {
+        let known = self.by_id.get(&network).and_then(|network| network.floating_ips.get(&id));
+        let Some(floating) = known.cloned() else { return };
+        self.floating_ips.insert(id, network);
+        if let Some(to) = &floating.association {
+            self.floating_by_port.entry(to.port).or_default().insert(id);
+        }
+        self.held.entry(floating.project().clone()).or_default().floating_ips.insert(id);
     }
 
     /// What goes away is taken out of the indexes while it can still be seen.
@@ -185,6 +311,9 @@ impl Networks {
         self.ports.remove(&id);
         take_out(&mut self.by_device, &port.binding().device, id);
         take_out(&mut self.by_host, &port.binding().host, id);
+        if let Some(router) = router_of(&port) {
+            take_out(&mut self.by_router, &router, id);
+        }
         for group in &port.settings().security_groups {
             take_out(&mut self.by_group, group, id);
         }
@@ -203,6 +332,9 @@ impl Networks {
         if !binding.host.is_empty() {
             self.by_host.entry(binding.host.clone()).or_default().insert(id);
         }
+        if let Some(router) = router_of(&port) {
+            self.by_router.entry(router).or_default().insert(id);
+        }
         for group in &port.settings().security_groups {
             self.by_group.entry(*group).or_default().insert(id);
         }
@@ -210,12 +342,30 @@ impl Networks {
     }
 }
 
-fn take_out<K: Ord>(index: &mut BTreeMap<K, BTreeSet<PortId>>, key: &K, id: PortId) {
+fn take_out<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, id: V) {
     if let Some(ids) = index.get_mut(key) {
         ids.remove(&id);
         if ids.is_empty() {
             index.remove(key);
         }
+    }
+}
+
+/// The router whose gateway or interface a port is.
+fn router_of(port: &Port) -> Option<RouterId> {
+    let binding = port.binding();
+    matches!(binding.owner.as_str(), GATEWAY_OWNER | INTERFACE_OWNER).then(|| binding.device.parse().ok())?
+}
+
+/// The floating address that an event is about.
+fn floating_ip_of(event: &NetworkEvent) -> Option<FloatingIpId> {
+    match event {
+        NetworkEvent::FloatingIpAllocated(allocated) => Some(allocated.floating_ip),
+        NetworkEvent::FloatingIpSettingsReplaced(replaced) => Some(replaced.floating_ip),
+        NetworkEvent::FloatingIpAssociated(associated) => Some(associated.floating_ip),
+        NetworkEvent::FloatingIpDisassociated(end) => Some(end.floating_ip),
+        NetworkEvent::FloatingIpReleased(released) => Some(released.floating_ip),
+        _ => None,
     }
 }
 
@@ -233,6 +383,11 @@ fn port_of(event: &NetworkEvent) -> Option<PortId> {
         | NetworkEvent::NetworkDeleted(_)
         | NetworkEvent::SubnetAdded(_)
         | NetworkEvent::SubnetSettingsReplaced(_)
-        | NetworkEvent::SubnetRemoved(_) => None,
+        | NetworkEvent::SubnetRemoved(_)
+        | NetworkEvent::FloatingIpAllocated(_)
+        | NetworkEvent::FloatingIpSettingsReplaced(_)
+        | NetworkEvent::FloatingIpAssociated(_)
+        | NetworkEvent::FloatingIpDisassociated(_)
+        | NetworkEvent::FloatingIpReleased(_) => None,
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use chronova_events::envelope::{Meta, Recorded};
 use chronova_events::fold::Fold;
+use chronova_events::host::HostEvent;
 use chronova_events::ids::{EventId, InstanceId, ProcessId, VolumeId};
 use chronova_events::instance::InstanceEvent;
 use chronova_events::process::{DiskTask, Process, ProcessEvent, Task, VolumeWork};
@@ -35,6 +36,9 @@ pub struct Processes {
 pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<Pending> {
     if let Event::VolumeEvent(event) = event {
         return asked_for_volume(recorded, event);
+    }
+    if let Event::HostEvent(event) = event {
+        return asked_for_host(recorded, event);
     }
     let Event::InstanceEvent(event) = event else { return None };
     let instance: InstanceId = recorded.stream.key().parse().ok()?;
@@ -120,6 +124,14 @@ fn asked_for_volume(recorded: &Recorded, event: &VolumeEvent) -> Option<Pending>
     Some(Pending { process, task: Task::Volume { volume, work }, meta, asked_by, state: Process::Absent })
 }
 
+/// The process that an event of a host asks for.
+fn asked_for_host(recorded: &Recorded, event: &HostEvent) -> Option<Pending> {
+    let HostEvent::DrainRequested(asked) = event else { return None };
+    let task = Task::DrainHost { host: recorded.stream.key().parse().ok()? };
+    let (meta, asked_by) = (Arc::clone(&recorded.meta), recorded.id);
+    Some(Pending { process: asked.process, task, meta, asked_by, state: Process::Absent })
+}
+
 impl Processes {
     pub fn pending(&self) -> impl Iterator<Item = &Pending> {
         self.pending.values()
@@ -147,7 +159,7 @@ impl Processes {
 impl Projection for Processes {
     const NAME: &'static str = "processes";
     const VERSION: u32 = 2;
-    const NOUNS: &'static [&'static str] = &["instance", "process", "volume"];
+    const NOUNS: &'static [&'static str] = &["host", "instance", "process", "volume"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         if let Some(pending) = asked_for(recorded, event) {

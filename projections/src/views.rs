@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use chronova_events::envelope::{Position, Recorded, Timestamp};
 use chronova_events::ids::EventId;
+use chronova_events::pointer::Pointer;
 use chronova_events::registry::{self, DecodeError};
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
 
 use crate::Projection;
 
@@ -102,7 +102,7 @@ macro_rules! views {
             /// The read models that are folded; the others stay as they are. Empty: all.
             only: BTreeSet<&'static str>,
             mark: Mutex<Mark>,
-            position: watch::Sender<Position>,
+            position: Pointer,
             /// Held by whoever folds a live log, so that a rebuilt read model can be put in between two batches.
             pub(crate) turn: tokio::sync::Mutex<()>,
         }
@@ -120,7 +120,7 @@ macro_rules! views {
                     $( $field: View::default(), )+
                     only,
                     mark: Mutex::new(mark),
-                    position: watch::Sender::new(mark.position),
+                    position: Pointer::new(mark.position),
                     turn: tokio::sync::Mutex::new(()),
                 }
             }
@@ -144,7 +144,9 @@ macro_rules! views {
                     }
                 } )+
                 mark.pass(batch);
-                self.position.send_if_modified(|at| std::mem::replace(at, mark.position) != mark.position);
+                if self.position.get() != mark.position {
+                    self.position.set(mark.position);
+                }
                 Ok(())
             }
 
@@ -240,7 +242,7 @@ impl Views {
 
     /// The position up to which all events are in the read models.
     pub fn position(&self) -> Position {
-        *self.position.borrow()
+        self.position.get()
     }
 
     /// How far they are folded. Waits for a batch that is being folded.
@@ -264,7 +266,7 @@ impl Views {
 
     pub(crate) fn set_mark(&self, mark: Mark) {
         *self.mark() = mark;
-        self.position.send_replace(mark.position);
+        self.position.set(mark.position);
     }
 
     fn folds(&self, name: &str) -> bool {
@@ -290,8 +292,8 @@ impl Views {
     /// Waits until the read models include `position`, so that a requester reads its own writes. Says whether they do
     /// within `patience`.
     pub async fn wait_for(&self, position: Position, patience: Duration) -> bool {
-        let mut changed = self.position.subscribe();
-        tokio::time::timeout(patience, changed.wait_for(|at| *at >= position)).await.is_ok_and(|at| at.is_ok())
+        // Most often they do already: no timer for that.
+        self.position.get() >= position || tokio::time::timeout(patience, self.position.reaches(position)).await.is_ok()
     }
 }
 

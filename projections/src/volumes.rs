@@ -19,6 +19,8 @@ pub struct VolumesView {
     by_id: BTreeMap<VolumeId, Volume>,
     /// Which volume a snapshot is of.
     snapshots: BTreeMap<SnapshotId, VolumeId>,
+    /// Snapshots that are gone: a host that was down may still have them.
+    gone: BTreeSet<SnapshotId>,
     /// Which volume an attachment is of.
     attachments: BTreeMap<AttachmentId, VolumeId>,
     by_project: BTreeMap<ProjectId, BTreeSet<VolumeId>>,
@@ -50,6 +52,11 @@ impl VolumesView {
         self.of_snapshot(id)?.snapshots.get(&id).cloned()
     }
 
+    /// Whether there was such a snapshot and is no more.
+    pub fn is_gone(&self, id: SnapshotId) -> bool {
+        self.gone.contains(&id)
+    }
+
     /// The volume that an attachment is of.
     pub fn of_attachment(&self, id: AttachmentId) -> Option<Arc<VolumeRecord>> {
         self.get(*self.attachments.get(&id)?)
@@ -66,7 +73,7 @@ impl VolumesView {
                 for volumes in self.by_project.values_mut() {
                     volumes.remove(&id);
                 }
-                self.snapshots.retain(|_, of| *of != id);
+                self.gone.extend(self.snapshots.extract_if(.., |_, of| *of == id).map(|(snapshot, _)| snapshot));
                 self.attachments.retain(|_, of| *of != id);
             }
             VolumeEvent::SnapshotRequested(asked) => {
@@ -74,6 +81,7 @@ impl VolumesView {
             }
             VolumeEvent::SnapshotDeleted(deleted) => {
                 self.snapshots.remove(&deleted.snapshot);
+                self.gone.insert(deleted.snapshot);
             }
             VolumeEvent::AttachmentReserved(reserved) => {
                 self.attachments.insert(reserved.attachment, id);
@@ -89,7 +97,7 @@ impl VolumesView {
 
 impl Projection for VolumesView {
     const NAME: &'static str = "volumes";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
     const NOUNS: &'static [&'static str] = &["volume", "volume_type", "volume_quota"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {

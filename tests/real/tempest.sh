@@ -9,6 +9,8 @@
 # TEMPEST_RESULT  gets one line per test
 # TEMPEST_SECONDS how long it may take (default: 1100)
 # TEMPEST_VOLUMES true: with the tests that need volumes
+# Against other hosts than simulated ones: TEMPEST_HYPERVISORS, as the option is written, TEMPEST_HOSTS of them; TEMPEST_IMAGE,
+# a qcow2 file that boots in TEMPEST_RAM MiB; TEMPEST_PASSES, what must pass there; TEMPEST_SETTINGS, KEY=VALUE... of tempest.conf.
 #
 # What must pass stands in tests/tempest/passes.txt, and in passes-volumes.txt for what needs volumes; both may only grow. What
 # cannot pass, with its reason: exceptions.txt.
@@ -17,7 +19,7 @@ set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$(cd "$here/../.." && pwd)
 own=$top/tests/tempest
-HOSTS=4
+HOSTS=${TEMPEST_HOSTS:-4}
 skip() { echo "tempest: $1"; exit 77; }
 [ -x "${CHRONOVA_BIN:-}" ] || skip "CHRONOVA_BIN names no program"
 
@@ -49,10 +51,12 @@ port=$((20000 + $$ % 20000))
 while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done
 url=http://127.0.0.1:$port
 FILTERS=ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter,ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter
-printf '%s\n' '[chronova]' "hypervisors = sim://$HOSTS" '[filter_scheduler]' \
+printf '%s\n' '[chronova]' "hypervisors = ${TEMPEST_HYPERVISORS:-sim://$HOSTS}" '[filter_scheduler]' \
   "enabled_filters = $FILTERS,SameHostFilter,DifferentHostFilter" >"$work/chronova.conf"
 # Tempest takes every volume for one that every host reaches.
 [ "${TEMPEST_VOLUMES:-false}" = false ] || printf '%s\n' '[volume]' 'shared = true' >>"$work/chronova.conf"
+# A guest that is still booting does not hear its power button, and is waited for.
+[ -z "${TEMPEST_HYPERVISORS:-}" ] || printf '%s\n' '[DEFAULT]' 'shutdown_timeout = 10' >>"$work/chronova.conf"
 "$CHRONOVA_BIN" serve --data-dir "$work/data" --listen "127.0.0.1:$port" --config-file "$work/chronova.conf" \
   >"$work/chronova.log" 2>&1 </dev/null &
 house=$!
@@ -63,7 +67,10 @@ mkdir "$work/locks"
 (cd "$work" && "$venv/bin/tempest" init ws --workspace-path "$work/workspaces.yaml" >"$work/init.log" 2>&1) \
   || { cat "$work/init.log"; exit 1; }
 python3 "$own/furnish.py" "$work/data/clouds.yaml" "$own/tempest.conf.in" "$work/ws/etc/tempest.conf" \
-  URL="$url" WORK="$work" HOSTS=$HOSTS VOLUMES="${TEMPEST_VOLUMES:-false}" LIVE_MIGRATION=true || exit 1
+  URL="$url" WORK="$work" HOSTS=$HOSTS VOLUMES="${TEMPEST_VOLUMES:-false}" LIVE_MIGRATION=true IMAGE_FILE="${TEMPEST_IMAGE:-}" RAM="${TEMPEST_RAM:-64}" || exit 1
+for setting in ${TEMPEST_SETTINGS:-}; do
+  sed -i "s|^${setting%%=*} = .*|${setting%%=*} = ${setting#*=}|" "$work/ws/etc/tempest.conf"
+done
 
 selected=(--regex '^tempest\.api\.compute') part=()
 if [ $# -gt 0 ]; then
@@ -77,7 +84,7 @@ timeout -k 30 -s INT "${TEMPEST_SECONDS:-1100}" "$venv/bin/tempest" run --config
   >"$work/run.subunit" 2>"$work/run.err"
 # Its exit status says that tests failed, which is judged here.
 [ -s "$work/run.subunit" ] || { tail -n 20 "$work/run.err"; exit 1; }
-cat "$own/passes.txt" >"$work/passes.txt"
+cat "${TEMPEST_PASSES:-$own/passes.txt}" >"$work/passes.txt"
 [ "${TEMPEST_VOLUMES:-false}" = false ] || cat "$own/passes-volumes.txt" >>"$work/passes.txt"
 "$venv/bin/python" "$own/verdict.py" "$work/run.subunit" "$work/result.txt" "$work/passes.txt" "$own/exceptions.txt" "${part[@]}"
 status=$?

@@ -1,12 +1,12 @@
 //! Moves of servers in the world of the tests.
 
-use chronova_actors::host::{HostAggregate, HostCommand};
+use chronova_actors::host::{DrainCommand, HostAggregate, HostCommand};
 use chronova_actors::instance::InstanceCommand;
 use chronova_actors::instance::evacuation::EvacuationCommand;
 use chronova_actors::instance::live::LiveCommand;
 use chronova_actors::instance::moving::MoveCommand;
 use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
-use chronova_events::ids::{FlavorId, InstanceId, ProcessId};
+use chronova_events::ids::{FlavorId, HostId, InstanceId, ProcessId};
 use chronova_events::instance::FlavorSnapshot;
 
 use crate::world::{ADMIN, Life, build_request, user_meta};
@@ -81,8 +81,7 @@ impl Life {
     pub async fn evacuate(&self, instance: InstanceId) -> Result<(), String> {
         let now = self.instance_now(instance);
         let placed = now.alive().and_then(|server| server.placement.clone()).ok_or("it is on no host")?;
-        let (gateway, down) = (&self.house().gateway, HostCommand::ForceDown { forced: true });
-        gateway.send::<HostAggregate>(&placed.host, down, user_meta()).await.map_err(|e| e.to_string())?;
+        self.force_down(placed.host).await?;
         let begin = EvacuationCommand::Begin {
             process: ProcessId::random(),
             host: None,
@@ -92,6 +91,25 @@ impl Life {
             asker: ADMIN,
         };
         self.moving(instance, MoveCommand::Evacuate(begin)).await
+    }
+
+    /// Says that a host is down, whatever it answers.
+    pub async fn force_down(&self, host: HostId) -> Result<(), String> {
+        let (gateway, down) = (&self.house().gateway, HostCommand::ForceDown { forced: true });
+        gateway.send::<HostAggregate>(&host, down, user_meta()).await.map(drop).map_err(|e| e.to_string())
+    }
+
+    /// Asks for the server's host to be emptied, as the API does.
+    pub async fn drain_host_of(&self, instance: InstanceId) -> Result<(), String> {
+        let now = self.instance_now(instance);
+        let placed = now.alive().and_then(|server| server.placement.clone()).ok_or("it is on no host")?;
+        self.drain(placed.host, 2).await
+    }
+
+    pub async fn drain(&self, host: HostId, parallel: u32) -> Result<(), String> {
+        let begin = DrainCommand::Begin { process: ProcessId::random(), parallel, reason: Some("drained".to_owned()) };
+        let sent = self.house().gateway.send::<HostAggregate>(&host, HostCommand::Drain(begin), user_meta()).await;
+        sent.map(|_| ()).map_err(|error| error.to_string())
     }
 
     async fn moving(&self, instance: InstanceId, command: MoveCommand) -> Result<(), String> {

@@ -35,6 +35,8 @@ pub struct Case {
     pub half_asked: &'static [&'static str],
     /// Whether every host reaches every volume.
     pub shared: bool,
+    /// Whether the hosts have one storage for the guests' own disks.
+    pub one_storage: bool,
 }
 
 const HOSTS: usize = 2;
@@ -47,6 +49,7 @@ fn subject() -> InstanceId {
 async fn prepared(case: &Case) -> World {
     let mut world = World::new(HOSTS);
     world.options.volume.shared = case.shared;
+    world.fleet.share_storage(case.one_storage);
     let life = world.live(None, None).await;
     life.hosts_up(HOSTS).await;
     (case.before)(&life, subject()).await;

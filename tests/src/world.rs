@@ -174,7 +174,16 @@ impl World {
             migrations.iter().map(|(id, _)| *id).filter(|id| !staying.contains(id)).collect();
         both.sort();
         assert_eq!(self.fleet.doubles(), both, "a guest is on two hosts only until its move is confirmed");
-        assert_eq!(self.fleet.kept(), staying, "disks are set aside only until a move is confirmed");
+        let mut kept = self.fleet.kept();
+        kept.sort();
+        let mut in_place = match self.fleet.has_shared_storage() {
+            true => migrations.iter().map(|(id, _)| *id).collect(),
+            false => staying,
+        };
+        in_place.sort();
+        assert_eq!(kept, in_place, "disks are set aside only until a move is confirmed");
+        let spoilt: Vec<InstanceId> = self.fleet.spoilt().into_iter().filter(|id| placed.contains(id)).collect();
+        assert_eq!(spoilt, [], "no disk is removed or written over while another host uses it");
         assert_eq!(self.fleet.leaks(), [], "no disk is left behind");
         assert_eq!(self.fleet.copies(), [], "no copy of a disk is left behind");
         assert_eq!(self.fleet.frozen(), [], "no guest is left held still");

@@ -2,8 +2,8 @@
 
     furnish.py CLOUDS_YAML TEMPLATE RESULT NAME=VALUE...
 
-Two public images, two flavors, a shared network for the servers and an external one for floating addresses. Needs nothing
-but Python.
+Two public images, two flavors, a shared network for the servers, an external one for floating addresses, and a router
+between the two. Needs nothing but Python.
 """
 
 import json
@@ -40,11 +40,13 @@ class House:
             text = answer.read()
             return answer.headers, json.loads(text) if text else None
 
-    def image(self, name):
+    def image(self, name, file):
+        """Of a qcow2 file, or of nothing that boots."""
         root = self.services["image"].removesuffix("/v2") + "/v2/images"
-        image = {"name": name, "visibility": "public", "disk_format": "raw", "container_format": "bare"}
+        kind, content = ("qcow2", open(file, "rb").read()) if file else ("raw", bytes(1 << 20))
+        image = {"name": name, "visibility": "public", "disk_format": kind, "container_format": "bare"}
         image = self.ask("POST", root, image)[1]
-        self.ask("PUT", f"{root}/{image['id']}/file", bytes(1 << 20), "application/octet-stream")
+        self.ask("PUT", f"{root}/{image['id']}/file", content, "application/octet-stream")
         return image["id"]
 
     def flavor(self, name, ram):
@@ -55,8 +57,14 @@ class House:
         root = self.services["network"].removesuffix("/v2.0") + "/v2.0"
         network = self.ask("POST", root + "/networks", {"network": {"name": name, **settings}})[1]["network"]
         subnet = {"network_id": network["id"], "name": name, "cidr": cidr, "ip_version": 4}
-        self.ask("POST", root + "/subnets", {"subnet": subnet})
-        return network["id"]
+        subnet = self.ask("POST", root + "/subnets", {"subnet": subnet})[1]["subnet"]
+        return network["id"], subnet["id"]
+
+    def router(self, external, subnet):
+        root = self.services["network"].removesuffix("/v2.0") + "/v2.0/routers"
+        router = {"name": "tempest", "external_gateway_info": {"network_id": external}}
+        router = self.ask("POST", root, {"router": router})[1]["router"]
+        self.ask("PUT", f"{root}/{router['id']}/add_router_interface", {"subnet_id": subnet})
 
     def extensions(self):
         root = self.services["network"].removesuffix("/v2.0") + "/v2.0"
@@ -69,11 +77,13 @@ def main():
     values = dict(pair.split("=", 1) for pair in given)
     house = House(known["auth_url"], known["password"])
     values["PASSWORD"] = known["password"]
-    values["IMAGE"], values["IMAGE_ALT"] = house.image("tempest-1"), house.image("tempest-2")
-    house.flavor("tempest-1", 64)
-    house.flavor("tempest-2", 128)
-    house.network("tempest", "10.100.0.0/16", shared=True)
-    values["PUBLIC_NET"] = house.network("public", "203.0.113.0/24", **{"router:external": True})
+    file, ram = values.get("IMAGE_FILE"), int(values.get("RAM", 64))
+    values["IMAGE"], values["IMAGE_ALT"] = house.image("tempest-1", file), house.image("tempest-2", file)
+    house.flavor("tempest-1", ram)
+    house.flavor("tempest-2", 2 * ram)
+    _, inside = house.network("tempest", "10.100.0.0/16", shared=True)
+    values["PUBLIC_NET"], _ = house.network("public", "203.0.113.0/24", **{"router:external": True})
+    house.router(values["PUBLIC_NET"], inside)
     values["EXTENSIONS"] = ",".join(house.extensions())
     text = re.sub(r"@([A-Z_]+)@", lambda match: values[match[1]], open(template).read())
     open(result, "w").write(text)

@@ -2,7 +2,7 @@
 
     console.py DOMAIN|/dev/pts/N SECONDS COMMAND
 
-DOMAIN is a name or UUID at qemu:///system. Prints what the command wrote; the exit status is the command's, 124 when the
+DOMAIN is a name or UUID at $INSIDE_URI (qemu:///system). Prints what the command wrote; the exit status is the command's, 124 when the
 guest did not answer in time. What else comes over the console meanwhile (GUEST-... lines, the kernel's) is left out.
 """
 
@@ -19,8 +19,9 @@ import uuid
 def terminal(domain):
     if domain.startswith("/dev/"):
         return domain
+    uri = os.environ.get("INSIDE_URI", "qemu:///system")
     found = subprocess.run(
-        ["virsh", "-q", "-c", "qemu:///system", "ttyconsole", domain], capture_output=True, text=True, check=False
+        ["virsh", "-q", "-c", uri, "ttyconsole", domain], capture_output=True, text=True, check=False
     )
     if found.returncode or not found.stdout.strip():
         sys.exit(f"no console: {found.stderr.strip()}")

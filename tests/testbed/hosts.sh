@@ -330,7 +330,7 @@ restart() {
   local h=$1 H=$STATE/$1 before
   before=$(cat "$H/libvirtd.pid")
   nsenter -t "$(cat "$H/init.pid")" -m -p -- kill "$before"
-  for _ in $(seq 200); do
+  for _ in $(seq 600); do
     [ "$(cat "$H/libvirtd.pid")" = "$before" ] || ! answers "$h" || return 0
     sleep 0.1
   done

@@ -84,6 +84,8 @@ house_close() {
   for name in "${NETWORKS[@]}"; do v net-destroy "chronova-${name:0:8}"; v net-undefine "chronova-${name:0:8}"; done >/dev/null
   # What went wrong can be read there.
   if [ $FAILED = 0 ] && [ $status = 0 ]; then rm -rf "$WORK"; else echo "what it left: $WORK"; fi
+  # What else the script has to bring down.
+  ! declare -F house_last >/dev/null || house_last
 }
 SERVERS=() NETWORKS=()
 

@@ -13,14 +13,12 @@ from openstack import exceptions, proxy
 from openstack.compute.v2 import _proxy
 
 MOVES = "servers are not moved or resized yet"
-FLOATING = "the network service is asked for floating addresses"
 SHARES = "there is no share service"
 VOLUMES = "the volume service has its own tests"
 EXCUSED = {
     "abort_server_migration": MOVES, "confirm_server_resize": MOVES, "evacuate_server": MOVES,
     "force_complete_server_migration": MOVES, "get_server_migration": MOVES, "live_migrate_server": MOVES,
     "migrate_server": MOVES, "resize_server": MOVES, "revert_server_resize": MOVES, "server_migrations": MOVES,
-    "add_floating_ip_to_server": FLOATING, "remove_floating_ip_from_server": FLOATING,
     "create_share_attachment": SHARES, "delete_share_attachment": SHARES, "get_share_attachment": SHARES,
     "share_attachments": SHARES,
     "create_volume_attachment": VOLUMES, "delete_volume_attachment": VOLUMES, "get_volume_attachment": VOLUMES,
@@ -90,7 +88,11 @@ image = connection.image.create_image(
     name="image", data=bytes(65536), disk_format="raw", container_format="bare", visibility="public"
 )
 network = connection.network.create_network(name="network")
-connection.network.create_subnet(network_id=network.id, ip_version=4, cidr="10.99.0.0/24")
+subnet = connection.network.create_subnet(network_id=network.id, ip_version=4, cidr="10.99.0.0/24")
+public = connection.network.create_network(name="public", is_router_external=True)
+connection.network.create_subnet(network_id=public.id, ip_version=4, cidr="203.0.113.0/24")
+router = connection.network.create_router(name="router", external_gateway_info={"network_id": public.id})
+connection.network.add_interface_to_router(router, subnet_id=subnet.id)
 connection.network.create_security_group(name="web")
 
 flavor = call("create_flavor", name="small", ram=64, vcpus=1, disk=1)
@@ -182,6 +184,16 @@ if interface:
     call("delete_server_interface", interface, server)
 else:
     called.update(["get_server_interface", "delete_server_interface"])
+floating = connection.network.create_ip(floating_network_id=public.id)
+# The actions ended with 2.43.
+compute.default_microversion = "2.43"
+call("add_floating_ip_to_server", server, floating.floating_ip_address)
+shown = [ip["addr"] for ips in compute.get_server(server.id).addresses.values() for ip in ips]
+if floating.floating_ip_address not in shown:
+    failed.append(f"add_floating_ip_to_server: the server shows {shown}")
+call("remove_floating_ip_from_server", server, floating.floating_ip_address)
+compute.default_microversion = "2.100"
+connection.network.delete_ip(floating)
 call("set_server_metadata", server, a="b")
 call("fetch_server_metadata", server)
 call("get_server_metadata", server)

@@ -35,8 +35,6 @@ const NOT_ASKED: &[(&str, &str)] = &[
     ("console_auth_tokens.show", "simulated hosts have no consoles"),
     ("evacuate.evacuate", "it is asked for where a host is down"),
     ("flavor_access.removeTenantAccess", "the access is added by another sample, in no fixed order"),
-    ("floating_ips.create", "there are no floating addresses in these worlds"),
-    ("floating_ips.show", "there are no floating addresses in these worlds"),
     ("hosts.reboot", "hosts are not switched through this API, as with Nova on libvirt"),
     ("hosts.shutdown", "hosts are not switched through this API, as with Nova on libvirt"),
     ("hosts.startup", "hosts are not switched through this API, as with Nova on libvirt"),
@@ -132,6 +130,11 @@ async fn seed(api: &Api) -> Seeded {
     assert_eq!(made.status, 201, "{:?}", made.body);
     let network = json!({"network": {"name": "private"}});
     let made = api.ask("POST", "/network/v2.0/networks", "2.1", ADMIN, Some(network)).await;
+    assert_eq!(made.status, 201, "{:?}", made.body);
+    let public = json!({"network": {"name": "public", "router:external": true, "project_id": "operators"}});
+    let made = api.ask("POST", "/network/v2.0/networks", "2.1", ADMIN, Some(public)).await;
+    let subnet = json!({"network_id": made.body["network"]["id"], "cidr": "172.24.4.0/24", "ip_version": 4});
+    let made = api.ask("POST", "/network/v2.0/subnets", "2.1", ADMIN, Some(json!({"subnet": subnet}))).await;
     assert_eq!(made.status, 201, "{:?}", made.body);
     let id = server.parse().unwrap();
     api.life.volume_beside(id, 1).await;
@@ -240,6 +243,12 @@ async fn question(
         "server_topology.index" => get(format!("/servers/{server}/topology")),
         "server_shares.index" => get(format!("/servers/{server}/shares")),
         "floating_ips.index" => get("/os-floating-ips".into()),
+        "floating_ips.create" => Some(("POST", "/os-floating-ips".into(), ADMIN, Some(json!({"pool": "public"})))),
+        "floating_ips.show" => {
+            let pool = Some(json!({"pool": "public"}));
+            let made = api.call("POST", "/os-floating-ips", version, ADMIN, pool).await;
+            get(format!("/os-floating-ips/{}", made.body["floating_ip"]["id"].as_str().unwrap()))
+        }
         "floating_ip_pools.index" => get("/os-floating-ip-pools".into()),
         "availability_zone.index" => get("/os-availability-zone".into()),
         "availability_zone.detail" => get("/os-availability-zone/detail".into()),

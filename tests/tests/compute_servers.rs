@@ -14,6 +14,9 @@ mod evacuation;
 #[path = "compute_servers/moved_disks.rs"]
 mod moved_disks;
 
+#[path = "compute_servers/drain.rs"]
+mod drain;
+
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 use serde_json::{Value, json};
 

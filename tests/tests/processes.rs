@@ -2,12 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "processes/drain.rs"]
+mod drain;
 #[path = "processes/live.rs"]
 mod live;
 #[path = "processes/moves.rs"]
 mod moves;
 #[path = "processes/on_volumes.rs"]
 mod on_volumes;
+#[path = "processes/one_storage.rs"]
+mod one_storage;
 
 use chronova_actors::process::{
     attach_interface, attach_volume, build_instance, change_password, crash_dump, delete_instance, detach_interface,
@@ -496,7 +500,18 @@ type Before = for<'a> fn(&'a Life, InstanceId) -> LocalBoxFuture<'a, ()>;
 /// A process of one step that leaves the server what it was when it fails.
 fn case(before: Before, ask: Ask, from: &'static str, to: &'static str) -> Case {
     let definition = &power::DEFINITION;
-    Case { definition, before, ask, from, to, failed: from, failed_after: &[], half_asked: &[], shared: false }
+    Case {
+        definition,
+        before,
+        ask,
+        from,
+        to,
+        failed: from,
+        failed_after: &[],
+        half_asked: &[],
+        shared: false,
+        one_storage: false,
+    }
 }
 
 fn power(life: &Life, id: InstanceId, action: PowerAction) -> LocalBoxFuture<'_, Result<(), String>> {

@@ -24,6 +24,8 @@ pub struct WebConfig {
     pub compute_link_prefix: Option<String>,
     /// `[api] glance_link_prefix`: the same for links to images.
     pub glance_link_prefix: Option<String>,
+    /// `[neutron] default_floating_pool`: where floating addresses come from if nobody says where from.
+    pub default_floating_pool: String,
     /// `[api] max_limit`: the largest page.
     pub max_limit: u64,
     /// `[chronova] max_feeds`: live feeds of the log at the same time.
@@ -44,6 +46,7 @@ impl Default for WebConfig {
             rate_limit_burst: 100,
             compute_link_prefix: None,
             glance_link_prefix: None,
+            default_floating_pool: "nova".to_owned(),
             max_limit: 1000,
             max_feeds: 64,
             www_authenticate_uri: None,

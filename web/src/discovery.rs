@@ -112,6 +112,8 @@ fn network_resources(root: &str) -> Value {
         resource("network", "networks"),
         resource("subnet", "subnets"),
         resource("port", "ports"),
+        resource("router", "routers"),
+        resource("floatingip", "floatingips"),
         resource("security_group", "security-groups"),
         resource("security_group_rule", "security-group-rules"),
         resource("extension", "extensions"),

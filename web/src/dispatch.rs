@@ -97,7 +97,7 @@ pub fn meta(permit: &Permit) -> Arc<Meta> {
         .as_str()
         .strip_prefix("req-")
         .and_then(|id| Uuid::parse_str(id).ok())
-        .unwrap_or_else(Uuid::new_v4);
+        .unwrap_or_else(chronova_events::entropy::uuid);
     Arc::new(Meta {
         request_id: Some(requester.request_id.clone()),
         correlation,

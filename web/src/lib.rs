@@ -47,6 +47,7 @@ pub mod identity;
 pub mod image;
 pub mod metadata;
 pub mod network;
+pub mod operator;
 pub mod placement;
 pub mod volume;
 

@@ -33,7 +33,7 @@ pub enum Service {
     Network,
     Volume,
     Metadata,
-    /// What is Chronova's own: the log, for auditors.
+    /// What is Chronova's own: the log, for auditors, and the hosts, for operators.
     Chronova,
 }
 

@@ -150,7 +150,7 @@ async fn entry(request: HttpRequest, payload: web::Payload, entrance: Data<Entra
         Err(reply) => return finish(reply, request.head().method == "HEAD"),
     };
     let front = Front { app, routers: &entrance.routers, only: entrance.only };
-    let request_id = RequestId::new(format!("req-{}", Uuid::new_v4()));
+    let request_id = RequestId::new(format!("req-{}", chronova_events::entropy::uuid()));
     let span = tracing::info_span!("request", request_id = request_id.as_str());
     handle(&front, request, payload, request_id).instrument(span).await
 }

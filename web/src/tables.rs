@@ -15,7 +15,7 @@ pub const fn of(service: Service) -> &'static [&'static [Route]] {
         Service::Network => crate::network::ROUTES,
         Service::Volume => crate::volume::ROUTES,
         Service::Metadata => crate::metadata::ROUTES,
-        Service::Chronova => crate::audit::ROUTES,
+        Service::Chronova => &[crate::audit::EVENTS, crate::audit::ERASURES, crate::operator::HOSTS],
     }
 }
 

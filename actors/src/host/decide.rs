@@ -1,8 +1,8 @@
 //! What is recorded of a host: changes only, never heartbeats.
 
-use chronova_events::host::{CameUp, Deregistered, Disabled, Enabled, ForcedDown, Host, HostEvent, WentDown};
+use chronova_events::host::{CameUp, Deregistered, Disabled, ForcedDown, Host, HostEvent, WentDown};
 
-use super::{HostCommand, HostReject, changed};
+use super::{HostCommand, HostReject, changed, drain};
 
 pub fn decide(state: &Host, command: HostCommand) -> Result<Vec<HostEvent>, HostReject> {
     let Some(host) = &state.0 else {
@@ -24,16 +24,14 @@ pub fn decide(state: &Host, command: HostCommand) -> Result<Vec<HostEvent>, Host
             }
         }
         HostCommand::ReportDown { reason } if host.up => events.push(WentDown { reason }.into()),
-        HostCommand::Enable if !host.enabled => events.push(Enabled {}.into()),
+        HostCommand::Enable => events.extend(drain::open(host)),
         HostCommand::Disable { reason } if host.enabled || host.disabled_reason != reason => {
             events.push(Disabled { reason }.into());
         }
         HostCommand::ForceDown { forced } if host.forced_down != forced => events.push(ForcedDown { forced }.into()),
         HostCommand::Deregister => events.push(Deregistered {}.into()),
-        HostCommand::ReportDown { .. }
-        | HostCommand::Enable
-        | HostCommand::Disable { .. }
-        | HostCommand::ForceDown { .. } => {}
+        HostCommand::Drain(command) => return drain::decide(host, command),
+        HostCommand::ReportDown { .. } | HostCommand::Disable { .. } | HostCommand::ForceDown { .. } => {}
     }
     Ok(events)
 }

@@ -1,6 +1,7 @@
 //! A compute host.
 
 pub mod decide;
+mod drain;
 
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,8 @@ use chronova_events::ids::HostId;
 use thiserror::Error;
 
 use crate::aggregate::Aggregate;
+
+pub use drain::DrainCommand;
 
 #[derive(Debug, Clone, Copy)]
 pub enum HostAggregate {}
@@ -33,12 +36,21 @@ pub enum HostCommand {
     },
     /// The host is no more, or nobody wants to hear of it; unknown already is success.
     Deregister,
+    /// What has to do with emptying the host.
+    Drain(DrainCommand),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum HostReject {
     #[error("the host was never seen")]
     NotFound,
+    #[error("the host is not being drained")]
+    NotDraining,
+    /// What is on its way still gets there.
+    #[error("a drain of the host is just being called off")]
+    DrainEnding,
+    #[error("the host is not in maintenance")]
+    NotInMaintenance,
 }
 
 impl Aggregate for HostAggregate {

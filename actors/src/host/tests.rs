@@ -3,11 +3,12 @@
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold;
-use chronova_events::host::{Host, HostEvent, Registered, samples};
+use chronova_events::host::{Departure, Host, HostEvent, Registered, samples};
+use chronova_events::ids::{InstanceId, ProcessId};
 use chronova_events::registry::NounEvent;
 
 use super::decide::decide;
-use super::{HostCommand as Command, HostReject as Reject};
+use super::{DrainCommand as Drain, HostCommand as Command, HostReject as Reject};
 
 fn report() -> Registered {
     let sample = samples().into_iter().find_map(|event| match event {
@@ -38,6 +39,10 @@ impl Given {
 
     fn when(&self, command: Command) -> Result<Vec<&'static str>, Reject> {
         decide(&self.0, command).map(|events| events.iter().map(NounEvent::kind).collect())
+    }
+
+    fn drain(&self) -> &chronova_events::host::Drain {
+        self.0.0.as_ref().unwrap().drain.as_ref().unwrap()
     }
 
     fn answers(&self) -> bool {
@@ -90,6 +95,85 @@ fn a_host_forced_down_is_down_whatever_it_answers() {
     assert_eq!(forced.when(Command::ForceDown { forced: true }), Ok(vec![]));
     assert!(!forced.clone().and(Command::Report(report())).answers());
     assert!(forced.and(Command::ForceDown { forced: false }).answers());
+}
+
+fn process(n: u128) -> ProcessId {
+    ProcessId(uuid::Uuid::from_u128(n))
+}
+
+fn drain(n: u128) -> Command {
+    Command::Drain(Drain::Begin { process: process(n), parallel: 2, reason: Some("drained".into()) })
+}
+
+fn maintenance(n: u128) -> Command {
+    Command::Drain(Drain::BeginMaintenance { process: process(n), parallel: 2, reason: Some("fans".into()) })
+}
+
+fn ended(n: u128) -> Command {
+    Command::Drain(Drain::RecordEnded { process: process(n) })
+}
+
+#[test]
+fn a_drain_closes_its_host_and_is_joined() {
+    assert_eq!(Given::default().when(drain(1)), Err(Reject::NotFound));
+    assert_eq!(up().when(drain(1)), Ok(vec!["host.disabled", "host.drain_requested"]));
+    let closed = up().and(disable(Some("repair")));
+    assert_eq!(closed.when(drain(1)), Ok(vec!["host.drain_requested"]), "closed already, for a reason of its own");
+    let draining = up().and(drain(1));
+    assert_eq!(draining.when(drain(2)), Ok(vec![]), "joined");
+    assert_eq!(draining.clone().and(ended(1)).when(drain(1)), Ok(vec![]), "asked twice");
+    assert_eq!(draining.clone().and(ended(2)).when(drain(2)), Ok(vec![]), "another one's end is none");
+    assert_eq!(draining.and(ended(1)).when(drain(2)), Ok(vec!["host.drain_requested"]));
+}
+
+#[test]
+fn a_drain_is_called_off_once_and_by_whoever_opens_the_host() {
+    let cancel = || Command::Drain(Drain::Cancel);
+    assert_eq!(up().when(cancel()), Err(Reject::NotDraining));
+    let draining = up().and(drain(1));
+    assert_eq!(draining.when(cancel()), Ok(vec!["host.drain_cancelled"]));
+    assert_eq!(draining.when(Command::Enable), Ok(vec!["host.drain_cancelled", "host.enabled"]));
+    let ending = draining.and(cancel());
+    assert_eq!(ending.when(cancel()), Ok(vec![]));
+    assert_eq!(ending.when(drain(2)), Err(Reject::DrainEnding));
+    assert_eq!(ending.and(ended(1)).when(cancel()), Err(Reject::NotDraining));
+}
+
+#[test]
+fn maintenance_is_a_mark_and_a_drain() {
+    let all = ["host.maintenance_begun", "host.disabled", "host.drain_requested"];
+    assert_eq!(up().when(maintenance(1)), Ok(all.to_vec()));
+    let given = up().and(maintenance(1));
+    assert_eq!(given.when(maintenance(2)), Ok(vec![]));
+    assert_eq!(given.clone().and(ended(1)).when(maintenance(2)), Ok(vec!["host.drain_requested"]));
+    let back = || Command::Drain(Drain::EndMaintenance);
+    assert_eq!(given.when(back()), Ok(vec!["host.drain_cancelled", "host.maintenance_ended", "host.enabled"]));
+    let idle = given.and(ended(1));
+    assert_eq!(idle.when(Command::Enable), Ok(vec!["host.maintenance_ended", "host.enabled"]));
+    assert_eq!(idle.and(back()).when(back()), Err(Reject::NotInMaintenance));
+}
+
+#[test]
+fn what_a_drain_tells_is_recorded_once_and_of_itself() {
+    let server = InstanceId(uuid::Uuid::from_u128(7));
+    let departs = |n, migration| {
+        let how = Departure::Live;
+        Command::Drain(Drain::RecordDeparture { process: process(n), server, how, migration: process(migration) })
+    };
+    let left = || Command::Drain(Drain::RecordLeft { process: process(1), server, to: Some("h2".into()) });
+    let stays = || Command::Drain(Drain::RecordStayed { process: process(1), server, reason: "no".into() });
+    let given = up().and(drain(1));
+    assert_eq!(given.when(departs(2, 9)), Ok(vec![]));
+    assert_eq!(given.when(departs(1, 9)), Ok(vec!["host.departure_begun"]));
+    let given = given.and(departs(1, 9));
+    assert_eq!(given.when(departs(1, 9)), Ok(vec![]));
+    let again = given.clone().and(departs(1, 10));
+    assert_eq!(again.drain().leaving[&server].attempt, 2);
+    for settled in [left(), stays()] {
+        let after = given.clone().and(settled.clone());
+        assert_eq!((after.when(settled), after.drain().leaving.len()), (Ok(vec![]), 0));
+    }
+    assert_eq!(given.and(ended(1)).when(left()), Ok(vec![]), "it is over");
 }
 
 #[test]

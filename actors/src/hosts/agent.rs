@@ -42,7 +42,12 @@ pub async fn attend(house: Arc<House>, store: Arc<dyn EventStore>, driver: Arc<d
                 None => std::future::pending().await,
             }
         };
+        // In a fixed order, so that a seed decides a run: what is rare first, so that a chattering host starves nothing.
         tokio::select! {
+            biased;
+            _ = beat.tick() => agent.beat().await,
+            _ = resync.tick() => agent.resync().await,
+            () = rung => agent.resync().await,
             signal = signals.next() => match signal {
                 Some(signal) => agent.take(signal).await,
                 None => {
@@ -50,9 +55,6 @@ pub async fn attend(house: Arc<House>, store: Arc<dyn EventStore>, driver: Arc<d
                     return;
                 }
             },
-            _ = beat.tick() => agent.beat().await,
-            _ = resync.tick() => agent.resync().await,
-            () = rung => agent.resync().await,
         }
     }
 }
@@ -271,18 +273,23 @@ impl Agent {
             let seen = power(guest.power);
             let remedy = self.believing(guest.instance, |believed| {
                 let remedy = plan::found(member.host, believed, seen);
-                plan::spared(believed, remedy, true, |other| self.house.fleet.share(member.host, other))
+                plan::spared(believed, remedy, true, |other| self.may_share(member.host, other))
             });
             self.apply(member, guest.instance, remedy).await;
         }
         for instance in orphans {
             let remedy = self.believing(instance, |believed| {
                 let remedy = plan::orphaned(member.host, believed, instance);
-                plan::spared(believed, remedy, false, |other| self.house.fleet.share(member.host, other))
+                plan::spared(believed, remedy, false, |other| self.may_share(member.host, other))
             });
             self.apply(member, instance, remedy).await;
         }
         Some(guests.iter().map(|guest| guest.instance).collect())
+    }
+
+    /// As long as nobody has seen whose marks are on the host's storage, disks there may be anybody's.
+    fn may_share(&self, host: HostId, other: HostId) -> bool {
+        !self.house.fleet.knows_storage_of(host) || self.house.fleet.share(host, other)
     }
 
     async fn caught_up(&self, position: Position) -> bool {

@@ -7,7 +7,7 @@
 
 use chronova_events::instance::{Alive, PowerAction, status};
 
-use super::{Asker, InstanceReject};
+use super::{Asker, InstanceReject, unsupported};
 
 /// Something that can be asked of a server and depends on what it is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -201,8 +201,10 @@ impl From<PowerAction> for Action {
     }
 }
 
-/// Whether `asker` may do this to the server now. The lock is looked at first, then the state, as Nova does.
+/// Whether `asker` may do this to the server now. What its hardware does not allow is looked at first, then the lock, then
+/// the state, as Nova does.
 pub fn admit(server: &Alive, action: Action, asker: Asker) -> Result<(), InstanceReject> {
+    unsupported::check(server, action)?;
     if action.rule().heeds_lock {
         check_lock(server, asker)?;
     }

@@ -19,8 +19,8 @@ pub enum EvacuationCommand {
         stop: bool,
         asker: Asker,
     },
-    /// The server is at its destination.
-    Arrive { process: ProcessId },
+    /// The server is at its destination. `renewed`: with disks that were made anew.
+    Arrive { process: ProcessId, renewed: bool },
 }
 
 pub(super) fn decide(server: &Alive, command: EvacuationCommand) -> Result<Vec<InstanceEvent>, InstanceReject> {
@@ -32,11 +32,15 @@ pub(super) fn decide(server: &Alive, command: EvacuationCommand) -> Result<Vec<I
             let flavor = FlavorSnapshot::clone(&server.request.flavor);
             Ok(vec![EvacuationRequested { process, source, flavor, host, forced, on_shared_storage, stop }.into()])
         }
-        EvacuationCommand::Arrive { process } => {
+        EvacuationCommand::Arrive { process, renewed } => {
             let mine = server.ongoing.map(|ongoing| ongoing.process()) == Some(process);
             let target = server.moving.as_ref().and_then(|moving| moving.target.clone());
             // Done before, or a delete has the server now.
-            Ok(target.filter(|_| mine).map(|placed| Evacuated { process, placed }.into()).into_iter().collect())
+            Ok(target
+                .filter(|_| mine)
+                .map(|placed| Evacuated { process, placed, renewed }.into())
+                .into_iter()
+                .collect())
         }
     }
 }

@@ -11,6 +11,7 @@ mod interfaces;
 mod labels;
 pub mod live;
 pub mod moving;
+pub mod unsupported;
 mod volumes;
 pub mod work;
 
@@ -281,6 +282,9 @@ pub enum InstanceReject {
     /// Nova's words: Cannot 'action' instance while it is in `attribute` `value`.
     #[error("cannot {action} while the server is in {attribute} {value}")]
     NotInState { action: &'static str, attribute: &'static str, value: &'static str },
+    /// Nova's `OperationNotSupportedForVTPM` and its like.
+    #[error("{operation} is not supported for servers with {hardware:?}")]
+    NotSupported { operation: &'static str, hardware: unsupported::Hardware },
     /// Nova's `check_instance_host`.
     #[error("the server is on no host")]
     NotReady,

@@ -3,8 +3,9 @@
 use chronova_events::network::{
     Network, NetworkDeleted, NetworkEvent, NetworkRow, NetworkSettings, NetworkSettingsReplaced, SubnetRemoved,
 };
+use chronova_events::router::GATEWAY_OWNER;
 
-use super::{NetworkCommand, NetworkPatch, NetworkReject, ports, subnets};
+use super::{NetworkCommand, NetworkPatch, NetworkReject, floating, ports, subnets};
 
 pub fn decide(state: &Network, command: NetworkCommand) -> Result<Vec<NetworkEvent>, NetworkReject> {
     match command {
@@ -18,6 +19,10 @@ pub fn decide(state: &Network, command: NetworkCommand) -> Result<Vec<NetworkEve
         // A deleted network has no ports left: there is nothing to release.
         NetworkCommand::ReleaseDevice { device } => Ok(ports::release(state, device, None)),
         NetworkCommand::ReleasePort { device, port } => Ok(ports::release(state, device, Some(port))),
+        NetworkCommand::DisassociateFloatingIp { floating_ip, port } => {
+            Ok(floating::disassociate(state, floating_ip, port))
+        }
+        NetworkCommand::ReleaseFloatingIp { floating_ip } => Ok(floating::release(state, floating_ip)),
         command => {
             let row = state.row.as_deref().ok_or(NetworkReject::NotFound)?;
             on_existing(state, row, command)
@@ -36,9 +41,13 @@ fn on_existing(state: &Network, row: &NetworkRow, command: NetworkCommand) -> Re
         NetworkCommand::ChangePort { port, patch } => ports::change(state, row, port, patch),
         NetworkCommand::BindPort { port, project, binding } => ports::bind(state, row, port, &project, binding),
         NetworkCommand::DeletePort { port } => ports::delete(state, row, port),
-        NetworkCommand::Create(_) | NetworkCommand::ReleaseDevice { .. } | NetworkCommand::ReleasePort { .. } => {
-            Ok(vec![])
-        }
+        NetworkCommand::AllocateFloatingIp(wanted) => floating::allocate(state, row, wanted),
+        NetworkCommand::ChangeFloatingIp { floating_ip, patch } => floating::change(state, floating_ip, patch),
+        NetworkCommand::Create(_)
+        | NetworkCommand::ReleaseDevice { .. }
+        | NetworkCommand::ReleasePort { .. }
+        | NetworkCommand::DisassociateFloatingIp { .. }
+        | NetworkCommand::ReleaseFloatingIp { .. } => Ok(vec![]),
     }
 }
 
@@ -61,6 +70,11 @@ fn change(state: &Network, row: &NetworkRow, patch: NetworkPatch) -> Result<Vec<
     let foreign = || state.ports.values().any(|port| port.created.project != row.created.project);
     if old.shared && !settings.shared && foreign() {
         return Err(NetworkReject::SharedInUse(network));
+    }
+    // Only an external network has gateways and floating addresses.
+    let outward = || state.ports.values().any(|port| port.binding().owner == GATEWAY_OWNER);
+    if old.external && !settings.external && (!state.floating_ips.is_empty() || outward()) {
+        return Err(NetworkReject::ExternalInUse(network));
     }
     if settings == *old {
         return Ok(vec![]);

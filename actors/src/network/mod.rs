@@ -1,11 +1,12 @@
 //! Virtual networks: what may happen to them, and what they give to servers.
 //!
 //! One aggregate is a network with its subnets and ports, so that no two ports ever get one address. [`decide`] has the
-//! network, [`subnets`] and [`ports`] their own rules; [`service`] is what the processes ask for interfaces.
+//! network, [`subnets`], [`ports`] and [`floating`] their own rules; [`service`] is what the processes ask for interfaces.
 //!
 //! The words of the rejections are Neutron's, since its clients know them.
 
 pub mod decide;
+mod floating;
 mod ports;
 mod subnets;
 
@@ -17,10 +18,10 @@ mod tests;
 use std::net::IpAddr;
 
 use chronova_events::envelope::StreamId;
-use chronova_events::ids::{InstanceId, NetworkId, PortId, ProjectId, SecurityGroupId, SubnetId};
+use chronova_events::ids::{FloatingIpId, InstanceId, NetworkId, PortId, ProjectId, SecurityGroupId, SubnetId};
 use chronova_events::network::{
-    AddressPair, DhcpOption, FixedAddress, HostRoute, Ipv6Mode, Network, NetworkCreated, NetworkEvent, Pool,
-    PortBinding, PortSettings,
+    AddressPair, Association, DhcpOption, FixedAddress, FloatingIpSettings, HostRoute, Ipv6Mode, Network,
+    NetworkCreated, NetworkEvent, Pool, PortBinding, PortSettings,
 };
 use ipnet::IpNet;
 use thiserror::Error;
@@ -67,6 +68,20 @@ pub enum NetworkCommand {
     /// Deletes the ports made for the device and takes the others from it; none is success.
     ReleaseDevice {
         device: InstanceId,
+    },
+    AllocateFloatingIp(FloatingIpWanted),
+    ChangeFloatingIp {
+        floating_ip: FloatingIpId,
+        patch: FloatingIpPatch,
+    },
+    /// Ends the association, if it is still the one with this port; otherwise there is nothing to do.
+    DisassociateFloatingIp {
+        floating_ip: FloatingIpId,
+        port: PortId,
+    },
+    /// Not there is success.
+    ReleaseFloatingIp {
+        floating_ip: FloatingIpId,
     },
 }
 
@@ -172,6 +187,31 @@ pub struct PortPatch {
     pub tags: Option<Vec<String>>,
 }
 
+#[derive(Debug, Clone)]
+pub struct FloatingIpWanted {
+    pub floating_ip: FloatingIpId,
+    /// The port that is to hold its address.
+    pub port: PortId,
+    pub project: ProjectId,
+    /// A subnet, an address, or `None` for any.
+    pub address: Option<AddressWanted>,
+    pub settings: FloatingIpSettings,
+    pub association: Option<Association>,
+    /// How many the project may have; negative is any number.
+    pub limit: i64,
+    /// How many it has in other networks.
+    pub elsewhere: usize,
+}
+
+/// What is to change about a floating address.
+#[derive(Debug, Clone, Default)]
+pub struct FloatingIpPatch {
+    pub description: Option<String>,
+    /// `Some(None)` ends the association.
+    pub association: Option<Option<Association>>,
+    pub tags: Option<Vec<String>>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NetworkReject {
     #[error("The network could not be found.")]
@@ -224,6 +264,26 @@ pub enum NetworkReject {
     PairsNeedSecurity,
     #[error("Port {0} is still in use.")]
     PortInUse(PortId),
+    #[error("Network {0} is not a valid external network")]
+    NotExternal(NetworkId),
+    #[error("Network {0} does not contain any IPv4 subnet")]
+    NoIpv4(NetworkId),
+    #[error("Unable to find any IP address on external network {0}.")]
+    NoExternalAddress(NetworkId),
+    #[error("Floating IP {0} could not be found")]
+    FloatingIpNotFound(FloatingIpId),
+    #[error(
+        "Cannot associate floating IP {floating} ({floating_ip}) with port {port} using fixed IP {fixed}, as that fixed IP \
+         already has a floating IP on external network {network}."
+    )]
+    AlreadyAssociated { floating_ip: FloatingIpId, floating: IpAddr, port: PortId, fixed: IpAddr, network: NetworkId },
+    #[error(
+        "External network {0} cannot be updated to be made non-external, since it has existing gateway ports or floating \
+         IPs."
+    )]
+    ExternalInUse(NetworkId),
+    #[error("Quota exceeded for resources: ['{0}'].")]
+    OverQuota(&'static str),
 }
 
 impl Aggregate for NetworkAggregate {

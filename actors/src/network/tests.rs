@@ -6,10 +6,12 @@ use std::net::IpAddr;
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold;
-use chronova_events::ids::{InstanceId, NetworkId, PortId, ProjectId, SecurityGroupId, SubnetId};
+use chronova_events::ids::{
+    FloatingIpId, InstanceId, NetworkId, PortId, ProjectId, RouterId, SecurityGroupId, SubnetId,
+};
 use chronova_events::network::{
-    AddressPair, FixedAddress, Ipv6Mode, Network, NetworkCreated, NetworkEvent, NetworkSettings, Pool, PortBinding,
-    PortSettings, ProviderAttributes,
+    AddressPair, Association, FixedAddress, FloatingIpSettings, Ipv6Mode, Network, NetworkCreated, NetworkEvent,
+    NetworkSettings, Pool, PortBinding, PortSettings, ProviderAttributes,
 };
 use chronova_events::security_group::default_group;
 use proptest::prelude::*;
@@ -17,8 +19,8 @@ use uuid::Uuid;
 
 use super::decide::decide;
 use super::{
-    AddressWanted, Gateway, NetworkCommand, NetworkPatch, NetworkReject, PortPatch, PortWanted, SubnetPatch,
-    SubnetWanted,
+    AddressWanted, FloatingIpPatch, FloatingIpWanted, Gateway, NetworkCommand, NetworkPatch, NetworkReject, PortPatch,
+    PortWanted, SubnetPatch, SubnetWanted,
 };
 
 fn network() -> NetworkId {
@@ -389,4 +391,120 @@ proptest! {
         }
         prop_assert_eq!(given.when(NetworkCommand::CreatePort(wanted_port(50))), Err(NetworkReject::NoMoreAddresses(network())));
     }
+}
+
+fn floating(n: u128) -> FloatingIpId {
+    FloatingIpId(Uuid::from_u128(7_000 + n))
+}
+
+/// An external network with two addresses to give out.
+fn outside() -> Given {
+    let external = NetworkPatch { external: Some(true), ..NetworkPatch::default() };
+    a_network().and(NetworkCommand::Change(external)).and(add(1, "203.0.113.0/30")).and(NetworkCommand::ChangeSubnet {
+        subnet: subnet(1),
+        patch: SubnetPatch {
+            gateway: Some(None),
+            pools: Some(vec![pool("203.0.113.1", "203.0.113.2")]),
+            ..SubnetPatch::default()
+        },
+    })
+}
+
+fn pool(start: &str, end: &str) -> Pool {
+    Pool { start: ip(start), end: ip(end) }
+}
+
+fn wanted_floating(n: u128) -> FloatingIpWanted {
+    FloatingIpWanted {
+        floating_ip: floating(n),
+        port: port(500 + n),
+        project: project(),
+        address: None,
+        settings: FloatingIpSettings::default(),
+        association: None,
+        limit: -1,
+        elsewhere: 0,
+    }
+}
+
+fn allocate(n: u128) -> NetworkCommand {
+    NetworkCommand::AllocateFloatingIp(wanted_floating(n))
+}
+
+/// A fixed address of another network's port.
+fn fixed(n: u128) -> Association {
+    Association {
+        network: NetworkId(Uuid::from_u128(2)),
+        port: port(n),
+        subnet: subnet(9),
+        address: ip("10.0.0.5"),
+        router: RouterId(Uuid::from_u128(3)),
+    }
+}
+
+fn give(n: u128, to: Option<Association>) -> NetworkCommand {
+    let patch = FloatingIpPatch { association: Some(to), ..FloatingIpPatch::default() };
+    NetworkCommand::ChangeFloatingIp { floating_ip: floating(n), patch }
+}
+
+#[test]
+fn floating_addresses_come_from_the_pools_until_these_are_empty() {
+    let given = outside().and(allocate(1)).and(allocate(2));
+    let addresses: Vec<String> = given.0.floating_ips.values().map(|one| one.address().to_string()).collect();
+    assert_eq!(addresses, ["203.0.113.1", "203.0.113.2"]);
+    assert_eq!(given.0.ports.len(), 2, "each is held by a port");
+    assert_eq!(given.when(allocate(3)), Err(NetworkReject::NoMoreAddresses(network())));
+    assert_eq!(given.when(allocate(1)), Err(NetworkReject::IdTaken(floating(1).to_string())));
+    let release = |n| NetworkCommand::ReleaseFloatingIp { floating_ip: floating(n) };
+    let given = given.and(release(1));
+    assert_eq!(given.when(release(1)), Ok(vec![]), "once more is harmless");
+    assert_eq!(given.0.ports.len(), 1);
+    let wished = AddressWanted { subnet: None, address: Some(ip("203.0.113.2")) };
+    let wished = FloatingIpWanted { address: Some(wished), ..wanted_floating(3) };
+    let in_use = NetworkReject::AddressInUse { network: network(), address: ip("203.0.113.2") };
+    assert_eq!(given.when(NetworkCommand::AllocateFloatingIp(wished)), Err(in_use));
+    assert_eq!(given.and(allocate(3)).0.floating_ips[&floating(3)].address(), ip("203.0.113.1"));
+
+    assert_eq!(with_subnet().when(allocate(1)), Err(NetworkReject::NotExternal(network())));
+    let external = NetworkPatch { external: Some(true), ..NetworkPatch::default() };
+    let bare = a_network().and(NetworkCommand::Change(external));
+    assert_eq!(bare.when(allocate(1)), Err(NetworkReject::NoIpv4(network())));
+}
+
+#[test]
+fn a_project_gets_no_more_floating_addresses_than_it_may_have() {
+    let within = |limit, elsewhere| {
+        NetworkCommand::AllocateFloatingIp(FloatingIpWanted { limit, elsewhere, ..wanted_floating(2) })
+    };
+    let given = outside().and(allocate(1));
+    assert_eq!(given.when(within(1, 0)), Err(NetworkReject::OverQuota("floatingip")));
+    assert_eq!(given.when(within(2, 1)), Err(NetworkReject::OverQuota("floatingip")));
+    assert!(given.when(within(2, 0)).is_ok() && given.when(within(-1, 99)).is_ok());
+}
+
+#[test]
+fn a_fixed_address_has_one_floating_address() {
+    let given = outside().and(allocate(1)).and(allocate(2)).and(give(1, Some(fixed(1))));
+    assert_eq!(given.when(give(1, Some(fixed(1)))), Ok(vec![]));
+    assert!(matches!(given.when(give(2, Some(fixed(1)))), Err(NetworkReject::AlreadyAssociated { .. })));
+    assert!(given.when(give(2, Some(fixed(2)))).is_ok());
+    let end = |port| NetworkCommand::DisassociateFloatingIp { floating_ip: floating(1), port };
+    assert_eq!(given.when(end(port(2))), Ok(vec![]), "it stands for another port by now");
+    let given = given.and(end(port(1)));
+    assert_eq!((given.when(end(port(1))), given.when(give(1, None))), (Ok(vec![]), Ok(vec![])));
+    assert!(given.when(give(2, Some(fixed(1)))).is_ok());
+    assert_eq!(given.when(give(9, None)), Err(NetworkReject::FloatingIpNotFound(floating(9))));
+}
+
+#[test]
+fn an_external_network_with_floating_addresses_stays_external() {
+    let inside = || NetworkCommand::Change(NetworkPatch { external: Some(false), ..NetworkPatch::default() });
+    assert!(outside().when(inside()).is_ok());
+    let given = outside().and(allocate(1));
+    assert_eq!(given.when(inside()), Err(NetworkReject::ExternalInUse(network())));
+    assert!(matches!(given.when(NetworkCommand::Delete), Err(NetworkReject::NetworkInUse(..))));
+    assert_eq!(
+        given.when(NetworkCommand::RemoveSubnet { subnet: subnet(1) }),
+        Err(NetworkReject::SubnetInUse(subnet(1)))
+    );
 }

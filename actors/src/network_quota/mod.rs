@@ -1,4 +1,4 @@
-//! A project's limits for networks, subnets, ports and security groups.
+//! A project's limits for networks, subnets, ports, routers, floating addresses and security groups.
 
 pub mod decide;
 
@@ -10,8 +10,15 @@ use thiserror::Error;
 use crate::aggregate::Aggregate;
 
 /// What is limited, and how far where nobody said otherwise: Neutron's defaults.
-pub const RESOURCES: [(&str, i64); 5] =
-    [("network", 100), ("subnet", 100), ("port", 500), ("security_group", 10), ("security_group_rule", 100)];
+pub const RESOURCES: [(&str, i64); 7] = [
+    ("network", 100),
+    ("subnet", 100),
+    ("port", 500),
+    ("router", 10),
+    ("floatingip", 50),
+    ("security_group", 10),
+    ("security_group_rule", 100),
+];
 
 /// A project's limit for a resource; -1 is none.
 pub fn limit_of(own: Option<&NetworkLimits>, resource: &str) -> i64 {

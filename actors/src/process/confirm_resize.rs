@@ -2,7 +2,7 @@
 //!
 //! | step | does |
 //! |---|---|
-//! | `clear_source` | removes guest and disks there; a host that is down does it when it is back |
+//! | `clear_source` | removes guest and disks there, or what was set aside where the disks stayed; a host that is down does it when it is back |
 //! | `release_claim` | gives back what was held at the source |
 //! | `settle_quota` | the server counts as its new flavor |
 
@@ -32,11 +32,15 @@ fn conclude(work: &Work, _: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
 
 async fn clear_source(work: &Work) -> Result<Output, StepError> {
     let Some(subject) = moving::subject(work).await? else { return Ok(Output::Nothing) };
-    let host = subject.moving.source.host;
-    match subject.moving.stays() {
-        true => moving::drop_kept(work, host).await?,
-        false => guest::destroy(work, host).await?,
+    let source = &subject.moving.source;
+    if !moving::in_place(work, &subject).await? {
+        guest::destroy(work, source.host).await?;
+        return Ok(Output::Nothing);
     }
+    if !subject.moving.stays() {
+        moving::withdraw(work, source).await?;
+    }
+    moving::drop_kept(work, &subject).await?;
     Ok(Output::Nothing)
 }
 

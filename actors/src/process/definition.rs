@@ -16,8 +16,8 @@ use thiserror::Error;
 use super::plan::Shape;
 use super::{
     attach_interface, attach_volume, build_instance, change_password, confirm_resize, crash_dump, delete_instance,
-    detach_interface, detach_volume, evacuate, live_migrate, move_instance, offload, power, rebuild, rescue, restore,
-    revert_resize, shelve, snapshot, soft_delete, swap_volume, unrescue, unshelve, volume,
+    detach_interface, detach_volume, drain_host, evacuate, live_migrate, move_instance, offload, power, rebuild,
+    rescue, restore, revert_resize, shelve, snapshot, soft_delete, swap_volume, unrescue, unshelve, volume,
 };
 use crate::aggregate::CommandError;
 use crate::house::{House, Options};
@@ -100,6 +100,7 @@ impl Definition {
             Task::RevertResize { .. } => &revert_resize::DEFINITION,
             Task::LiveMigrate { .. } => &live_migrate::DEFINITION,
             Task::Evacuate { .. } => &evacuate::DEFINITION,
+            Task::DrainHost { .. } => &drain_host::DEFINITION,
         }
     }
 

@@ -14,7 +14,7 @@
 //! off, so that one that comes to nothing loses nothing.
 
 use chronova_events::ids::HostId;
-use chronova_events::instance::{Evacuation, MoveStage};
+use chronova_events::instance::{Alive, Evacuation, MoveStage};
 use chronova_events::process::{Outcome, Output};
 use chronova_hypervisor::driver::{DriverError, StopMode};
 use futures::FutureExt;
@@ -22,7 +22,7 @@ use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, Work};
 use super::moving::{self, Subject};
-use super::{build_volumes, destination, guest, live_migrate, move_instance, moved_volumes};
+use super::{build_volumes, destination, guest, move_instance, moved_volumes};
 use crate::instance::evacuation::EvacuationCommand;
 use crate::instance::moving::MoveCommand;
 
@@ -68,7 +68,11 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
                     return Ok(());
                 }
                 moving::release(work, process).await?;
-                moving::record(work, MoveCommand::Evacuate(EvacuationCommand::Arrive { process })).await
+                let renewed = !shares_disks(work, &subject)?;
+                moving::record(work, MoveCommand::Evacuate(EvacuationCommand::Arrive { process, renewed })).await?;
+                // The old host may be back already: it has something of a server that has just left it.
+                live_migrate::look_at_both(work, &subject);
+                Ok(())
             }
             Outcome::Failed => moving::record(work, MoveCommand::Fail { process, fault: moving::fault(work) }).await,
             // Whoever called it off goes on with the server.
@@ -117,10 +121,20 @@ fn shares_disks(work: &Work, subject: &Subject) -> Result<bool, StepError> {
     }
 }
 
+/// The server as it is to be. A disk that is made anew is made of the server's own image: what it was shelved to, and lay
+/// below the lost disk since, is gone.
+fn renewed(subject: &Subject, shared: bool) -> Alive {
+    let mut server = subject.server.clone();
+    if !shared {
+        server.root = None;
+    }
+    server
+}
+
 async fn prepare_target(work: &Work) -> Result<Output, StepError> {
     let subject = moving::mine(work).await?;
-    shares_disks(work, &subject)?;
-    guest::prepare(work, subject.target()?.host, &subject.server).await?;
+    let shared = shares_disks(work, &subject)?;
+    guest::prepare(work, subject.target()?.host, &renewed(&subject, shared)).await?;
     Ok(Output::Nothing)
 }
 
@@ -155,24 +169,24 @@ async fn start_target(work: &Work) -> Result<Output, StepError> {
     let subject = moving::mine(work).await?;
     move_instance::advance(work, MoveStage::Finishing).await?;
     let host = subject.target()?.host;
-    if !shares_disks(work, &subject)? {
-        guest::provide(work, host, &subject.server).await?;
+    let shared = shares_disks(work, &subject)?;
+    let server = renewed(&subject, shared);
+    if !shared {
+        guest::provide(work, host, &server).await?;
     }
-    guest::install(work, host, &subject.server, subject.moving.was_active).await?;
+    guest::install(work, host, &server, subject.moving.was_active).await?;
     Ok(Output::Nothing)
 }
 
 async fn destroy_target(work: &Work) -> Result<(), StepError> {
     let Some(subject) = moving::subject(work).await? else { return Ok(()) };
     let Some(target) = &subject.moving.target else { return Ok(()) };
+    moving::fence(work, &subject, target).await?;
     if !work.host_answers(target.host)? {
         return Ok(());
     }
     match is_shared(work, subject.moving.source.host, target.host)? {
-        true => {
-            moving::pull(work, target.host).await?;
-            live_migrate::forget(work, target).await
-        }
+        true => Ok(()),
         false => guest::destroy(work, target.host).await,
     }
 }

@@ -1,9 +1,11 @@
 //! What several processes do to a guest on its host.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chronova_events::ids::HostId;
 use chronova_events::instance::{Alive, ImageSnapshot, NicInfo, Ongoing, Phase};
+use chronova_events::process::Task;
 use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, ImageSource, StopMode};
 use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RescueDisk, RescuePlace, RootDisk};
 
@@ -13,27 +15,32 @@ use crate::config_drive;
 use crate::instance::disks;
 use crate::ports::Images;
 
+/// How far the read models may lag behind the log; they do by microseconds.
+const LAG: Duration = Duration::from_secs(5);
+
 /// Brings image, networks and filters to the host.
 pub(super) async fn prepare(work: &Work, host: HostId, server: &Alive) -> Result<(), StepError> {
-    let driver = work.driver(host)?;
-    if let Some(image) = server.root_image() {
-        let source: Arc<dyn ImageSource> = Arc::new(Source(Arc::clone(&work.house.images)));
-        driver.ensure_image(&image_ref(image), source).await?;
-    }
-    connect(work, host, server).await
+    bring(work, host, server, Arc::new(Source(Arc::clone(&work.house.images)))).await
 }
 
 /// As [`prepare`]; an image that is deleted is taken from the host that the server is on.
 pub(super) async fn prepare_from(work: &Work, from: HostId, host: HostId, server: &Alive) -> Result<(), StepError> {
-    if let Some(image) = server.root_image() {
-        let first = Source(Arc::clone(&work.house.images));
-        let source: Arc<dyn ImageSource> = match work.house.fleet.driver(from) {
-            Some(driver) => Arc::new(Fallback { first, driver }),
-            None => Arc::new(first),
-        };
-        work.driver(host)?.ensure_image(&image_ref(image), source).await?;
-    }
-    connect(work, host, server).await
+    let first = Source(Arc::clone(&work.house.images));
+    let source: Arc<dyn ImageSource> = match work.house.fleet.driver(from) {
+        Some(driver) => Arc::new(Fallback { first, driver }),
+        None => Arc::new(first),
+    };
+    bring(work, host, server, source).await
+}
+
+async fn bring(work: &Work, host: HostId, server: &Alive, source: Arc<dyn ImageSource>) -> Result<(), StepError> {
+    let image = async {
+        if let Some(image) = server.root_image() {
+            work.driver(host)?.ensure_image(&image_ref(image), source).await?;
+        }
+        Ok::<(), StepError>(())
+    };
+    futures::try_join!(image, connect(work, host, server)).map(drop)
 }
 
 /// Brings networks and filters to the host, or back to it: whoever else works there may have stopped them.
@@ -135,7 +142,27 @@ pub(super) async fn reshape(
     }
 }
 
+/// What was asked of the server's interfaces before is done, and nothing more is asked for meanwhile. A guest that is made
+/// of a server whose interfaces are changing would keep what is taken away, or lack what is given.
+async fn interfaces_at_rest(work: &Work, server: &Alive) -> Result<(), StepError> {
+    // Nobody changes those of a server that is being built.
+    if server.building().is_some() {
+        return Ok(());
+    }
+    let (views, instance) = (&work.house.views, work.instance_id());
+    let changes = |task: &Task| match task {
+        Task::AttachInterface { instance: of, .. } | Task::DetachInterface { instance: of, .. } => *of == instance,
+        _ => false,
+    };
+    let shown = views.wait_for(work.house.log.head(), LAG).await;
+    match shown && !views.processes.read(|view| view.pending().any(|pending| changes(&pending.task))) {
+        true => Ok(()),
+        false => Err(StepError::Again("an interface is still being attached or detached".to_owned())),
+    }
+}
+
 pub(super) async fn spec(work: &Work, server: &Alive, rescue: Option<&ImageSnapshot>) -> Result<GuestSpec, StepError> {
+    interfaces_at_rest(work, server).await?;
     let realisation = work.house.networks.realise(&server.nics).await?;
     let rescue_disk = rescue.map(|image| RescueDisk { image: image_ref(image), stable: place(image) });
     // A guest rescued by the rescue image alone has the hardware that this image asks for.
@@ -170,9 +197,18 @@ pub(super) async fn spec(work: &Work, server: &Alive, rescue: Option<&ImageSnaps
             ),
             false => None,
         },
-        hardware: shape.map(|image| image.properties.clone()).unwrap_or_default(),
+        hardware: hardware(server, shape),
         rescue: rescue_disk,
     })
+}
+
+/// What the image says of the hardware, and what the flavor says of it.
+fn hardware(server: &Alive, image: Option<&ImageSnapshot>) -> Vec<(String, String)> {
+    let properties = image.into_iter().flat_map(|image| &image.properties);
+    let shapes =
+        |name: &str| ["hw:", "hw_rng:", "quota:"].iter().any(|of| name.starts_with(of)) || name == "hide_hypervisor_id";
+    let specs = server.request.flavor.extra_specs.iter().filter(|(name, _)| shapes(name));
+    properties.chain(specs).cloned().collect()
 }
 
 /// Nova's `check_hw_rescue_props`: either property asks for a rescue that leaves the devices in their places.
@@ -192,7 +228,7 @@ pub(super) async fn plug(work: &Work, host: HostId, server: &Alive, nic: NicInfo
     for filter in &realisation.filters {
         driver.ensure_filter(filter).await.map_err(soon)?;
     }
-    let hardware = server.request.image.as_ref().map(|image| image.properties.clone()).unwrap_or_default();
+    let hardware = hardware(server, server.hardware_image());
     for nic in &realisation.nics {
         driver.attach_nic(work.instance_id(), nic, &hardware).await.map_err(soon)?;
     }

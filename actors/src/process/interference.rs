@@ -25,6 +25,8 @@ pub enum Verdict {
     FailBefore,
     /// It does its work and then says that it failed.
     FailAfter,
+    /// It is said to be done and nothing was done: a planted defect, which a proof has to find.
+    Skip,
 }
 
 /// Somebody who stands between the plan and the steps.
@@ -53,6 +55,7 @@ fn failure() -> StepError {
 pub(super) async fn run(process: &'static str, step: &Step, work: &Work) -> Result<Output, StepError> {
     match judged(work, process, step.name, Way::Run).await {
         Verdict::Pass | Verdict::Hold => (step.run)(work).await,
+        Verdict::Skip => Ok(Output::Nothing),
         Verdict::FailBefore => Err(failure()),
         Verdict::FailAfter => (step.run)(work).await.and(Err(failure())),
         Verdict::Repeat => {
@@ -67,6 +70,7 @@ pub(super) async fn undo(process: &'static str, step: &Step, work: &Work) -> Res
     let Some(undo) = step.undo else { return Ok(()) };
     match judged(work, process, step.name, Way::Undo).await {
         Verdict::Pass | Verdict::Hold => undo(work).await,
+        Verdict::Skip => Ok(()),
         Verdict::FailBefore => Err(failure()),
         Verdict::FailAfter => undo(work).await.and(Err(failure())),
         Verdict::Repeat => {

@@ -30,6 +30,7 @@ use super::on_the_way::{WATCH, look, mend, migrate};
 use super::{build_volumes, destination, guest, moved_volumes};
 use crate::instance::live::LiveCommand;
 use crate::instance::moving::MoveCommand;
+use crate::instance::unsupported::tied_by_devices;
 
 pub const DEFINITION: Definition = Definition {
     name: "live_migrate",
@@ -111,8 +112,8 @@ pub(super) async fn advance(work: &Work, stage: LiveStage) -> Result<(), StepErr
     moving::insist(work, MoveCommand::Live(command)).await.map(drop)
 }
 
-/// What the hosts told while the guest was on its way was not heeded.
-fn look_at_both(work: &Work, subject: &Subject) {
+/// What the hosts told while the guest was on its way was not heeded, and what was left behind is removed.
+pub(super) fn look_at_both(work: &Work, subject: &Subject) {
     let ends = [Some(subject.moving.source.host), subject.moving.target.as_ref().map(|target| target.host)];
     for member in ends.into_iter().flatten().filter_map(|host| work.house.fleet.member(host)) {
         member.resync.notify_one();
@@ -165,8 +166,14 @@ fn unsuitable(subject: &Subject, message: &str) -> StepError {
 }
 
 async fn examine(work: &Work, subject: &Subject) -> Result<(), StepError> {
+    if let Some(reason) = tied_by_devices(&subject.server) {
+        return Err(StepError::fatal(400, &format!("Migration pre-check error: {reason}"), ""));
+    }
     let (source, target) = (&subject.moving.source, subject.target()?);
-    let luggage = work.driver(source.host)?.luggage(work.instance_id()).await.map_err(moving::only_here)?;
+    let from = work.driver(source.host)?;
+    let luggage = async { from.luggage(work.instance_id()).await.map_err(moving::only_here) };
+    let (luggage, there, here) =
+        futures::try_join!(luggage, shares(work, source.host, target.host), shares(work, target.host, source.host))?;
     if let Some(reason) = &luggage.bound {
         return Err(StepError::fatal(409, &format!("The server cannot be live-migrated: {reason}."), ""));
     }
@@ -176,7 +183,7 @@ async fn examine(work: &Work, subject: &Subject) -> Result<(), StepError> {
         let message = format!("Migration pre-check error: host {}: {}", target.hostname, obstacles.join("; "));
         return Err(unsuitable(subject, &message));
     }
-    let shared = shares(work, source.host, target.host).await? || shares(work, target.host, source.host).await?;
+    let shared = there || here;
     let block = subject.live().and_then(|live| live.block);
     // Nova's `InvalidLocalStorage` and `InvalidSharedStorage`.
     let reason = match (block, shared, luggage.disks.is_empty()) {
@@ -198,7 +205,7 @@ async fn examine(work: &Work, subject: &Subject) -> Result<(), StepError> {
 
 /// Whether what is on `host`'s storage is on `other`'s, too. `host` is asked anew each time: what it answers decides
 /// whether disks are removed.
-async fn shares(work: &Work, host: HostId, other: HostId) -> Result<bool, StepError> {
+pub(super) async fn shares(work: &Work, host: HostId, other: HostId) -> Result<bool, StepError> {
     let sharers = work.driver(host)?.sharers().await.map_err(|error| StepError::Again(error.to_string()))?;
     work.house.fleet.note_sharers(host, sharers.clone());
     Ok(sharers.contains(&other))
@@ -288,25 +295,32 @@ async fn arrive(work: &Work, subject: &Subject) -> Result<(), StepError> {
     let (source, target) = (&subject.moving.source, subject.target()?);
     let process = work.running.process;
     tell(work, LiveCommand::Advance { process, stage: LiveStage::Finishing }).await?;
-    moving::bind(work, target).await?;
-    moved_volumes::take_back(work, &subject.server, target).await?;
-    wake(work, subject, target).await?;
-    // A host that is down is cleared when it is back.
-    if work.host_answers(source.host)? {
-        match shares(work, source.host, target.host).await? {
-            true => forget(work, source).await?,
-            false => {
-                carry_console(work, source, target).await;
-                guest::destroy(work, source.host).await?;
-            }
-        }
-    }
+    let follow = async {
+        moving::bind(work, target).await?;
+        moved_volumes::take_back(work, &subject.server, target).await?;
+        wake(work, subject, target).await
+    };
+    futures::try_join!(follow, clear_source(work, source, target))?;
     moving::release(work, process).await?;
     tell(work, LiveCommand::Arrive { process }).await?;
     let milliseconds = work.house.clock.now().0.saturating_sub(work.running.started_at.0) / 1000;
     tracing::info!(server = %work.instance_id(), milliseconds, to = target.hostname, "a live migration has ended");
     look_at_both(work, subject);
     Ok(())
+}
+
+/// A host that is down is cleared when it is back.
+async fn clear_source(work: &Work, source: &Placed, target: &Placed) -> Result<(), StepError> {
+    if !work.host_answers(source.host)? {
+        return Ok(());
+    }
+    match shares(work, source.host, target.host).await? {
+        true => forget(work, source).await,
+        false => {
+            carry_console(work, source, target).await;
+            guest::destroy(work, source.host).await
+        }
+    }
 }
 
 /// A guest that was made to stand still so that it would get across goes on.

@@ -16,6 +16,7 @@
 //! | `snapshot`, `rebuild`, `rescue`, `unrescue`, `shelve`, `offload`, `unshelve`, `change_password` | and these |
 //! | `destination` | how a host is chosen for a server, and what becomes of the answer |
 //! | `move_instance`, `confirm_resize`, `revert_resize`, `evacuate` | moves; [`moving`] is what they share |
+//! | `drain_host` | empties a host by asking for moves of its servers; [`departing`] says what comes next with each |
 //! | `live_migrate` | a guest to another host while it runs; [`crossing`] says where it is, [`on_the_way`] watches it |
 
 pub mod attach_interface;
@@ -30,10 +31,12 @@ pub mod crossing;
 pub mod decide;
 pub mod definition;
 pub mod delete_instance;
+pub mod departing;
 mod destination;
 pub mod detach_interface;
 pub mod detach_volume;
 mod disks;
+pub mod drain_host;
 pub mod evacuate;
 pub(crate) mod guest;
 mod imaging;

@@ -5,13 +5,14 @@
 //! | `claim_host` | hands what is held to the migration, chooses a destination and claims it | taking it back |
 //! | `prepare_target` | image into the destination's cache; networks and filters | (kept: a cache, and shared) |
 //! | `stop_source` | switches the guest off | starting it, if it ran |
-//! | `copy_disks` | disks to the destination; on the same host, a copy is set aside | removing them |
+//! | `copy_disks` | disks to the destination; where they stay in their place, a copy is set aside | removing them |
 //! | `bind_network` | takes the ports to the destination | taking them back |
 //! | `attach_volumes` | takes the volumes to the destination | taking them back |
 //! | `start_target` | larger disks, domain, start if it ran | destroying the guest there |
 //!
-//! The source stays as it is until the move is confirmed. A destination that fails is given up and another tried,
-//! `[scheduler] max_attempts` in all.
+//! The source stays as it is until the move is confirmed. Disks stay in their place on the same host, and where both hosts
+//! have one storage: the copy that is set aside is what a revert goes back to, as with Nova's `_resize` folder. A
+//! destination that fails is given up and another tried, `[scheduler] max_attempts` in all.
 
 use std::sync::Arc;
 
@@ -156,15 +157,12 @@ async fn start_source(work: &Work) -> Result<(), StepError> {
 
 async fn copy_disks(work: &Work) -> Result<Output, StepError> {
     let subject = moving::mine(work).await?;
-    // A copy would be written over the disk itself.
-    if !subject.moving.stays() && work.house.fleet.share(subject.moving.source.host, subject.target()?.host) {
-        let message = "Servers are not moved switched off between hosts that share their storage.";
-        return Err(StepError::fatal(501, message, "migrate it live"));
-    }
     let source = work.driver(subject.moving.source.host)?;
-    let target = work.driver(subject.target()?.host)?;
+    let in_place = moving::in_place(work, &subject).await?;
+    // On one storage a copy to the destination would be written over the disk itself.
+    let target = if in_place { Arc::clone(&source) } else { work.driver(subject.target()?.host)? };
     for disk in moving::disks(work, &source).await? {
-        let name = if subject.moving.stays() { disk.kept() } else { disk.clone() };
+        let name = if in_place { disk.kept() } else { disk.clone() };
         moving::send(work, &source, &disk, &target, &name).await?;
     }
     advance(work, MoveStage::Migrated).await?;
@@ -174,8 +172,8 @@ async fn copy_disks(work: &Work) -> Result<Output, StepError> {
 async fn remove_copies(work: &Work) -> Result<(), StepError> {
     let Some(subject) = moving::subject(work).await? else { return Ok(()) };
     let Some(target) = &subject.moving.target else { return Ok(()) };
-    match subject.moving.stays() {
-        true => moving::drop_kept(work, target.host).await,
+    match moving::in_place(work, &subject).await? {
+        true => moving::drop_kept(work, &subject).await,
         false => guest::destroy(work, target.host).await,
     }
 }
@@ -218,25 +216,29 @@ async fn start_target(work: &Work) -> Result<Output, StepError> {
 async fn destroy_target(work: &Work) -> Result<(), StepError> {
     let Some(subject) = moving::subject(work).await? else { return Ok(()) };
     let Some(target) = &subject.moving.target else { return Ok(()) };
-    match subject.moving.stays() {
-        true => restore(work, &subject, &subject.moving.old_flavor).await,
+    if subject.moving.stays() {
+        return restore(work, &subject, &subject.moving.old_flavor).await;
+    }
+    moving::fence(work, &subject, target).await?;
+    match moving::in_place(work, &subject).await? {
+        true => moving::put_kept_back(work, &subject).await,
         false => guest::destroy(work, target.host).await,
     }
 }
 
-/// On the host where it was and is: off, with the disks and the definition that it had.
+/// At its source, where its disks are: off, with the disks and the definition that it had.
 pub(super) async fn restore(work: &Work, subject: &Subject, flavor: &FlavorSnapshot) -> Result<(), StepError> {
     let host = subject.moving.source.host;
     moving::pull(work, host).await?;
-    moving::put_kept_back(work, host).await?;
+    moving::put_kept_back(work, subject).await?;
     guest::install(work, host, &subject.with(flavor), false).await
 }
 
 /// What a delete does with the guests of a move that was neither confirmed nor reverted, or was called off half-way.
 pub(super) async fn clean_up(work: &Work, moving: &Moving) -> Result<(), StepError> {
-    guest::destroy(work, moving.source.host).await?;
+    // On one storage either removes the disks of both: first where a guest may run.
     if let Some(target) = &moving.target {
         guest::destroy(work, target.host).await?;
     }
-    Ok(())
+    guest::destroy(work, moving.source.host).await
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use chronova_events::envelope::Position;
 use chronova_events::ids::{ConsumerId, HostId, ProcessId, ProviderId};
-use chronova_events::instance::{Alive, FaultInfo, FlavorSnapshot, Live, Moving, Placed};
+use chronova_events::instance::{Alive, FaultInfo, FlavorSnapshot, Live, MoveStage, Moving, Placed};
 use chronova_hypervisor::driver::{Driver, DriverError, StopMode};
 use chronova_hypervisor::moves::DiskFile;
 
 use super::definition::{StepError, Work, settled};
-use super::guest;
+use super::{guest, live_migrate};
 use crate::instance::moving::MoveCommand;
 use crate::instance::{InstanceAggregate, InstanceCommand};
 use crate::ledger::{CELL, LedgerAggregate, LedgerCommand};
@@ -185,9 +185,43 @@ pub(super) async fn send(
     Ok(())
 }
 
-/// Disks as they were before a move on the same host take their places again; what was not set aside stays.
-pub(super) async fn put_kept_back(work: &Work, host: HostId) -> Result<(), StepError> {
-    let driver = work.driver(host)?;
+// ------------------------------------------------------------------------------------ disks that stay in their place
+
+/// Whether the disks stay where they are: on the same host, or on storage that both hosts have. What this says decides
+/// whether disks are copied, written over or removed, so whichever host answers is asked anew.
+pub(super) async fn in_place(work: &Work, subject: &Subject) -> Result<bool, StepError> {
+    let (source, target) = (subject.moving.source.host, subject.target()?.host);
+    if source == target {
+        return Ok(true);
+    }
+    let fleet = &work.house.fleet;
+    let mut known = fleet.knows_storage_of(source) && fleet.knows_storage_of(target);
+    for (host, other) in [(source, target), (target, source)] {
+        if work.host_answers(host)? {
+            live_migrate::shares(work, host, other).await?;
+            known = true;
+        }
+    }
+    match known {
+        true => Ok(fleet.share(source, target)),
+        false => Err(StepError::Again("whether the hosts share their storage is not known yet".to_owned())),
+    }
+}
+
+/// One of the move's hosts that answers: any of them has the disks that stay in their place.
+fn keeper(work: &Work, subject: &Subject) -> Result<HostId, StepError> {
+    let ends = [Some(subject.moving.source.host), subject.moving.target.as_ref().map(|target| target.host)];
+    for host in ends.into_iter().flatten() {
+        if work.host_answers(host)? {
+            return Ok(host);
+        }
+    }
+    Err(StepError::Again("no host that has the server's disks answers".to_owned()))
+}
+
+/// Disks as they were before the move take their places again; what was not set aside stays.
+pub(super) async fn put_kept_back(work: &Work, subject: &Subject) -> Result<(), StepError> {
+    let driver = work.driver(keeper(work, subject)?)?;
     let again = |error: DriverError| StepError::Again(error.to_string());
     let all = driver.disk_files(work.instance_id()).await.map_err(again)?;
     for kept in all.iter().filter(|disk| disk.is_kept()) {
@@ -197,15 +231,45 @@ pub(super) async fn put_kept_back(work: &Work, host: HostId) -> Result<(), StepE
     Ok(())
 }
 
-/// Removes what was set aside on the host.
-pub(super) async fn drop_kept(work: &Work, host: HostId) -> Result<(), StepError> {
-    if !work.host_answers(host)? {
-        return Ok(());
-    }
-    let driver = work.driver(host)?;
+/// Removes what was set aside.
+pub(super) async fn drop_kept(work: &Work, subject: &Subject) -> Result<(), StepError> {
+    let driver = work.driver(keeper(work, subject)?)?;
     let again = |error: DriverError| StepError::Again(error.to_string());
     for kept in driver.disk_files(work.instance_id()).await.map_err(again)?.iter().filter(|disk| disk.is_kept()) {
         driver.remove_disk(work.instance_id(), kept).await.map_err(again)?;
     }
     Ok(())
+}
+
+/// Removes the guest from a host, not its disks: the server goes on using them elsewhere. A host that is down does it when
+/// it is back.
+pub(super) async fn withdraw(work: &Work, at: &Placed) -> Result<(), StepError> {
+    pull(work, at.host).await?;
+    live_migrate::forget(work, at).await
+}
+
+/// Before another host starts the guest: one that may run here must be seen to be off. A host that is silent is waited for, or
+/// for an operator who says that it is down (`forced_down`), as before an evacuation. Says whether the host answers.
+pub(super) async fn see_off(work: &Work, subject: &Subject, at: &Placed, started: bool) -> Result<bool, StepError> {
+    if work.host_answers(at.host)? {
+        return match work.driver(at.host)?.stop(work.instance_id(), StopMode::Hard).await {
+            Ok(()) | Err(DriverError::NoSuchGuest(_)) => Ok(true),
+            Err(error) => Err(StepError::Again(error.to_string())),
+        };
+    }
+    let fenced = work.house.views.hosts.read(|hosts| hosts.get(at.host).is_some_and(|host| host.forced_down));
+    // Whoever deletes the server removes the guest when the host is back.
+    match started && !fenced && is_mine(work, &subject.server) {
+        true => Err(StepError::Again(format!("host {} is down, and may run the guest all the same", at.hostname))),
+        false => Ok(false),
+    }
+}
+
+/// Takes the guest from a destination that was given up, so that it can be started elsewhere; its disks stay.
+pub(super) async fn fence(work: &Work, subject: &Subject, target: &Placed) -> Result<(), StepError> {
+    let started = subject.moving.was_active && subject.moving.stage >= MoveStage::Finishing;
+    match see_off(work, subject, target, started).await? {
+        true => live_migrate::forget(work, target).await,
+        false => Ok(()),
+    }
 }

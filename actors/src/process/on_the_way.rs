@@ -15,6 +15,8 @@ use crate::instance::live::LiveCommand;
 
 /// Pause between two looks at a guest on its way, at first and at last.
 pub(super) const WATCH: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
+/// Pause after the source has told of the end, before both are asked.
+const BREATH: Duration = Duration::from_millis(5);
 const GIB: u64 = 1 << 30;
 
 /// How the guest's disks get there.
@@ -42,8 +44,8 @@ pub(super) struct Ends {
 
 pub(super) async fn look(work: &Work, subject: &Subject) -> Result<Ends, StepError> {
     let target = subject.target()?;
-    let (source, seen_source) = see(work, &subject.moving.source).await;
-    let (_, seen_target) = see(work, target).await;
+    let ((source, seen_source), (_, seen_target)) =
+        futures::join!(see(work, &subject.moving.source), see(work, target));
     Ok(Ends { source, verdict: judge(seen_source, seen_target) })
 }
 
@@ -153,7 +155,7 @@ impl Watch {
         match (work.house.fleet.driver(subject.moving.source.host), verdict) {
             (Some(source), Verdict::Underway | Verdict::AtSource) => {
                 source.until_departed(work.instance_id(), self.pause).await;
-                tokio::time::sleep(self.pause / 10).await;
+                tokio::time::sleep(BREATH.min(self.pause / 10)).await;
             }
             _ => tokio::time::sleep(self.pause).await,
         }

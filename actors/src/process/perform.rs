@@ -98,7 +98,11 @@ impl Performance {
         let Some(step) = self.definition.step(name) else { return };
         let host = running.host().map(|(host, _)| host);
         let work = self.work(running);
-        match interference::run(self.definition.name, step, &work).await {
+        let begun = std::time::Instant::now();
+        let outcome = interference::run(self.definition.name, step, &work).await;
+        let milliseconds = begun.elapsed().as_millis();
+        tracing::debug!(process = %self.process, kind = self.definition.name, step = name, milliseconds, "a step was run");
+        match outcome {
             Ok(output) => self.write(ProcessCommand::RecordDone { step: name.to_owned(), output }).await,
             Err(error) if !self.definition.undoes => self.stuck(name, &work.running, &error).await,
             Err(StepError::Again(reason)) if self.tries + 1 < self.house.options.step_tries => {

@@ -8,8 +8,8 @@
 //! | `start_source` | defines the guest there with what it has now, starts it, if it ran | switching it off |
 //!
 //! What cannot be undone comes last, when nothing can fail for good any more: the destination is cleared, its claim given
-//! back. On the same host there is no way back from `start_source`, whose disks are then those of before the move; it is
-//! tried until it succeeds.
+//! back. Where the disks stayed in their place (on the same host, on storage that both have) there is no way back from
+//! having them as they were before the move: that and the start come last, too, and are tried until they succeed.
 
 use chronova_events::process::{Outcome, Output};
 use chronova_hypervisor::driver::StopMode;
@@ -17,6 +17,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, Work};
+use super::moving::Subject;
 use super::{guest, move_instance, moved_volumes, moving};
 use crate::instance::moving::MoveCommand;
 
@@ -55,14 +56,8 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
                 if !moving::is_mine(work, &subject.server) {
                     return Ok(());
                 }
-                match subject.moving.stays() {
-                    true => {
-                        move_instance::restore(work, &subject, &subject.moving.old_flavor).await?;
-                        if subject.moving.was_active {
-                            moving::start_again(work, subject.moving.source.host, &subject.server).await?;
-                        }
-                        moving::drop_kept(work, subject.moving.source.host).await?;
-                    }
+                match moving::in_place(work, &subject).await? {
+                    true => put_back(work, &subject).await?,
                     false => guest::destroy(work, subject.target()?.host).await?,
                 }
                 moving::take_back(work, &subject.moving).await?;
@@ -79,9 +74,27 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
     .boxed()
 }
 
+/// As it was, over the disks that were set aside.
+async fn put_back(work: &Work, subject: &Subject) -> Result<(), StepError> {
+    let (source, target) = (&subject.moving.source, subject.target()?);
+    if !subject.moving.stays() {
+        moving::withdraw(work, target).await?;
+    }
+    move_instance::restore(work, subject, &subject.moving.old_flavor).await?;
+    if subject.moving.was_active {
+        moving::start_again(work, source.host, &subject.server).await?;
+    }
+    moving::drop_kept(work, subject).await
+}
+
 async fn stop_target(work: &Work) -> Result<Output, StepError> {
     let subject = moving::mine(work).await?;
     moving::disks_at_rest(&subject.server)?;
+    // Nothing is begun that could not be ended.
+    if !work.host_answers(subject.moving.source.host)? {
+        let message = format!("Service is unavailable at this time: host {} is down.", subject.moving.source.hostname);
+        return Err(StepError::fatal(409, &message, ""));
+    }
     let driver = work.driver(subject.target()?.host)?;
     driver.stop(work.instance_id(), StopMode::Hard).await.map_err(moving::only_here)?;
     Ok(Output::Nothing)
@@ -130,6 +143,9 @@ async fn start_source(work: &Work) -> Result<Output, StepError> {
         return Ok(Output::Nothing);
     }
     guest::connect(work, host, &subject.server).await?;
+    if moving::in_place(work, &subject).await? {
+        return Ok(Output::Nothing);
+    }
     let was = subject.with(&subject.moving.old_flavor);
     match guest::install(work, host, &was, subject.moving.was_active).await {
         // No other host has its disks as they were.
@@ -142,6 +158,7 @@ async fn stop_source(work: &Work) -> Result<(), StepError> {
     let Some(subject) = moving::subject(work).await? else { return Ok(()) };
     match subject.moving.stays() {
         true => Ok(()),
-        false => moving::pull(work, subject.moving.source.host).await,
+        // It is about to be started at its destination again.
+        false => moving::see_off(work, &subject, &subject.moving.source, subject.moving.was_active).await.map(drop),
     }
 }

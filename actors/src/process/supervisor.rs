@@ -31,11 +31,17 @@ pub async fn supervise(house: Arc<House>, store: Arc<dyn EventStore>) {
     let mut again = interval(supervisor.house.options.reconcile);
     again.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
+        // In a fixed order, so that a seed decides a run; what ends makes room first, and never starves the rest.
         tokio::select! {
+            biased;
             _ = again.tick(), if broken => {
                 broken = false;
                 supervisor.go_on(&mut tasks);
             }
+            Some(ended) = tasks.join_next() => if let Err(error) = ended {
+                tracing::error!(%error, "a process broke; it goes on in a moment");
+                broken = true;
+            },
             batch = subscription.next() => match batch {
                 Ok(batch) => {
                     for recorded in batch {
@@ -51,10 +57,6 @@ pub async fn supervise(house: Arc<House>, store: Arc<dyn EventStore>) {
                     tracing::error!(%error, "the log can no longer be followed; no process begins");
                     return;
                 }
-            },
-            Some(ended) = tasks.join_next() => if let Err(error) = ended {
-                tracing::error!(%error, "a process broke; it goes on in a moment");
-                broken = true;
             },
         }
     }
@@ -87,7 +89,14 @@ impl Supervisor {
         tasks.spawn(async move {
             // Leaves the set however the task ends, a panic included.
             let _leaving = Leaving(&this.at_work, id);
-            let Ok(_turn) = this.turns.acquire().await else { return };
+            // One that waits for others does not keep them from their turn.
+            let _turn = match pending.task.waits_for_others() {
+                true => None,
+                false => match this.turns.acquire().await {
+                    Ok(turn) => Some(turn),
+                    Err(_) => return,
+                },
+            };
             perform(Arc::clone(&this.house), pending).await;
         });
     }

@@ -35,6 +35,7 @@ pub async fn keep(house: Arc<House>, store: Arc<dyn EventStore>) {
     loop {
         let again = tokio::time::sleep(keeper.house.options.resync);
         tokio::select! {
+            biased;
             batch = subscription.next() => match batch {
                 Ok(batch) => changes.take(&batch),
                 Err(_) => return,

@@ -66,8 +66,8 @@ pub(crate) async fn sweep(house: &House, host: HostId, driver: &Arc<dyn Driver>)
     for volume in kept {
         let left = match volumes::kept(&volume.name) {
             Some(Kept::Volume(id)) => is_left(house, id, host).await,
-            // A snapshot whose volume is not in the view is gone, or its volume was made in another log.
-            Some(Kept::Snapshot(_)) | None => false,
+            Some(Kept::Snapshot(id)) => house.views.volumes.read(|view| view.is_gone(id)),
+            None => false,
         };
         if left {
             tracing::info!(%host, name = volume.name, "removing what is left of a volume");

@@ -140,9 +140,13 @@ pub fn choose_among(sources: Sources<'_>, request: &Request, options: &Scheduler
     if let Some(group) = &look.group {
         reasons.required.push(format!("group {} ({})", group.name, group.policy.name()));
     }
-    // Nova skips the filters for a host that an administrator insists on.
-    if request.forced_host.is_none() && !slots.is_empty() {
-        filter(&look, &mut slots, &mut reasons, |_| true);
+    // Nova skips the filters for a host that an administrator insists on, and the host has its own word then.
+    let which: fn(&filters::Filter) -> bool = match request.forced_host {
+        None => |_| true,
+        Some(_) => |filter| filter.always,
+    };
+    if !slots.is_empty() {
+        filter(&look, &mut slots, &mut reasons, which);
     }
     if slots.is_empty() {
         return Decision { ranked: Vec::new(), reasons };
@@ -193,10 +197,14 @@ pub fn may_rebuild(
     })
 }
 
-/// Asks the enabled filters in their order until no host is left.
+/// Asks the enabled filters in their order until no host is left, then those that are always asked and have something to
+/// say.
 fn filter(look: &Look<'_>, slots: &mut Vec<Slot>, reasons: &mut Reasons, which: fn(&filters::Filter) -> bool) {
-    for name in &look.options.enabled_filters {
-        let Some(filter) = filters::named(name).filter(|filter| which(filter)) else { continue };
+    let enabled = &look.options.enabled_filters;
+    let chosen = enabled.iter().filter_map(|name| filters::named(name));
+    let unasked =
+        |filter: &&filters::Filter| filter.always && !enabled.contains(&filter.name) && (filter.applies)(look);
+    for filter in chosen.chain(filters::FILTERS.iter().filter(unasked)).filter(|filter| which(filter)) {
         let mut refused = Vec::new();
         if (filter.applies)(look) {
             slots.retain(|slot| {

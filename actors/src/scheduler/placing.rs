@@ -283,5 +283,5 @@ pub(super) async fn give_back(house: &House, asked: &Asked) {
 
 /// A throw of dice; 0 where the machine has none.
 pub fn dice() -> u64 {
-    getrandom::u64().unwrap_or(0)
+    chronova_events::entropy::number()
 }

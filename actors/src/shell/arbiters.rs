@@ -9,19 +9,26 @@ use actix::{Arbiter, ArbiterHandle};
 #[derive(Debug)]
 pub struct Arbiters {
     arbiters: Vec<Arbiter>,
+    handles: Vec<ArbiterHandle>,
 }
 
 impl Arbiters {
+    /// With 0 threads the actors live on the thread that calls, so that everything happens there, in one order.
     pub fn start(threads: usize) -> Self {
-        Self { arbiters: (0..threads.max(1)).map(|_| Arbiter::new()).collect() }
+        let arbiters: Vec<_> = (0..threads).map(|_| Arbiter::new()).collect();
+        let handles = match threads {
+            0 => vec![Arbiter::current()],
+            _ => arbiters.iter().map(Arbiter::handle).collect(),
+        };
+        Self { arbiters, handles }
     }
 
     /// The thread on which the actor of `key` lives; always the same one.
     pub fn of(&self, key: &impl Hash) -> ArbiterHandle {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
-        let index = usize::try_from(hasher.finish() % self.arbiters.len() as u64).unwrap_or(0);
-        self.arbiters[index].handle()
+        let index = usize::try_from(hasher.finish() % self.handles.len() as u64).unwrap_or(0);
+        self.handles[index].clone()
     }
 
     /// Ends all actors. What was acknowledged is in the log; what was not is not.

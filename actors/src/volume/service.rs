@@ -344,7 +344,8 @@ impl EmbeddedVolumes {
         let asked = SnapshotRequested {
             volume: wanted.volume,
             snapshot,
-            process: ProcessId::derive(snapshot.0, "create"),
+            // Not the snapshot's own: one that is deleted and asked for again is made by another process.
+            process: ProcessId::random(),
             project: wanted.project,
             user: wanted.user,
             name: wanted.name,

@@ -33,6 +33,21 @@ pub struct EvacuationRequested {
 pub struct Evacuated {
     pub process: ProcessId,
     pub placed: Placed,
+    /// Whether its disks were made anew, from the image that the server was made of last.
+    pub renewed: bool,
+}
+
+/// Without whether its disks were made anew.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EvacuatedV1 {
+    pub process: ProcessId,
+    pub placed: Placed,
+}
+
+impl From<EvacuatedV1> for Evacuated {
+    fn from(old: EvacuatedV1) -> Self {
+        Self { process: old.process, placed: old.placed, renewed: false }
+    }
 }
 
 /// What an evacuation is beside a move.
@@ -67,6 +82,9 @@ pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Times
             server.finish(evacuated.process);
             server.placement = Some(evacuated.placed.clone());
             server.launched_at = Some(at);
+            if evacuated.renewed {
+                server.root = None;
+            }
             if let Some(moving) = server.moving.take() {
                 server.phase = match moving.was_active {
                     true => Phase::Active { power: Power::Running },
@@ -99,6 +117,6 @@ pub(super) fn samples() -> Vec<super::InstanceEvent> {
     vec![
         requested.clone().into(),
         EvacuationRequested { host: None, forced: false, on_shared_storage: None, stop: true, ..requested }.into(),
-        Evacuated { process, placed: asked.source }.into(),
+        Evacuated { process, placed: asked.source, renewed: true }.into(),
     ]
 }

@@ -268,6 +268,6 @@ noun! {
         /// A server is to leave a host that is down.
         EvacuationRequested = "evacuation_requested" @ 1,
         /// The server is at its destination, made anew.
-        Evacuated = "evacuated" @ 1,
+        Evacuated = "evacuated" @ 2 from { 1 => evacuation::EvacuatedV1 },
     }
 }

@@ -3,11 +3,19 @@
 //! A port's addresses are unique in its network, so whoever decides about one port decides about all of them. Invariants
 //! that the decisions keep: no address and no MAC is held twice; every fixed address lies in one of the subnets; subnets
 //! do not overlap.
+//!
+//! The floating addresses of an external network are in its stream, too: each holds its address by a port of that network,
+//! and no fixed address has two of them.
 
+mod floating;
 pub mod ipam;
 mod payloads;
 mod state;
 
+pub use floating::{
+    Association, FLOATING_IP_OWNER, FloatingIp, FloatingIpAllocated, FloatingIpAssociated, FloatingIpDisassociated,
+    FloatingIpReleased, FloatingIpSettings, FloatingIpSettingsReplaced,
+};
 pub use payloads::*;
 pub use state::{Network, NetworkRow, Port, Subnet};
 
@@ -38,5 +46,15 @@ noun! {
         PortUnbound = "port_unbound" @ 1,
         /// A port is gone and its addresses are free.
         PortDeleted = "port_deleted" @ 1,
+        /// A project has a floating address of this external network.
+        FloatingIpAllocated = "floating_ip_allocated" @ 1,
+        /// The settings of a floating address are now these.
+        FloatingIpSettingsReplaced = "floating_ip_settings_replaced" @ 1,
+        /// What is sent to a floating address is for this fixed address now.
+        FloatingIpAssociated = "floating_ip_associated" @ 1,
+        /// A floating address stands for no fixed address any more.
+        FloatingIpDisassociated = "floating_ip_disassociated" @ 1,
+        /// A floating address is back in its pool.
+        FloatingIpReleased = "floating_ip_released" @ 1,
     }
 }

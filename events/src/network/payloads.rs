@@ -276,6 +276,12 @@ impl Default for PortSettings {
 
 /// One example of each.
 pub fn samples() -> Vec<NetworkEvent> {
+    let mut all = of_networks();
+    all.extend(super::floating::samples());
+    all
+}
+
+fn of_networks() -> Vec<NetworkEvent> {
     let uuid = uuid::Uuid::from_u128;
     let (network, subnet, port) = (NetworkId(uuid(1)), SubnetId(uuid(2)), PortId(uuid(3)));
     let project = ProjectId::new("p");

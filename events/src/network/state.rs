@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::floating::{Association, FloatingIp};
 use super::ipam::Ipam;
 use super::payloads::{FixedAddress, Ipv6Mode, NetworkCreated, PortBinding, PortCreated, PortSettings, SubnetAdded};
 use super::{NetworkEvent, NetworkSettings};
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
-use crate::ids::{PortId, SubnetId};
+use crate::ids::{FloatingIpId, PortId, ProjectId, SubnetId};
 
 /// The network itself, with its settings as they are now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -76,6 +77,7 @@ pub struct Network {
     pub deleted: bool,
     pub subnets: BTreeMap<SubnetId, Arc<Subnet>>,
     pub ports: BTreeMap<PortId, Arc<Port>>,
+    pub floating_ips: BTreeMap<FloatingIpId, Arc<FloatingIp>>,
     ipam: BTreeMap<SubnetId, Ipam>,
     macs: BTreeSet<String>,
     /// Ports by the device they belong to.
@@ -98,6 +100,26 @@ impl Network {
 
     pub fn of_device(&self, device: &str) -> impl Iterator<Item = &Arc<Port>> {
         self.by_device.get(device).into_iter().flatten().filter_map(|id| self.ports.get(id))
+    }
+
+    /// How many floating addresses of this network the project has.
+    pub fn floating_ips_of(&self, project: &ProjectId) -> usize {
+        self.floating_ips.values().filter(|floating| floating.project() == project).count()
+    }
+
+    /// The floating address that stands for this fixed address.
+    pub fn floating_ip_for(&self, port: PortId, address: IpAddr) -> Option<&Arc<FloatingIp>> {
+        let is_for = |to: &Association| to.port == port && to.address == address;
+        self.floating_ips.values().find(|floating| floating.association.as_ref().is_some_and(is_for))
+    }
+
+    fn floating_ip(&mut self, id: FloatingIpId, at: Timestamp, with: impl FnOnce(&mut FloatingIp)) {
+        if let Some(floating) = self.floating_ips.get_mut(&id) {
+            let floating = Arc::make_mut(floating);
+            with(floating);
+            floating.updated_at = at;
+            floating.revision += 1;
+        }
     }
 
     fn port(&mut self, id: PortId, at: Timestamp, with: impl FnOnce(&mut Port)) {
@@ -158,7 +180,7 @@ impl Network {
 
 impl Fold for Network {
     type Event = NetworkEvent;
-    const STATE_VERSION: u32 = 1;
+    const STATE_VERSION: u32 = 2;
 
     fn evolve(&mut self, event: &NetworkEvent, at: Timestamp) {
         match event {
@@ -218,6 +240,32 @@ impl Fold for Network {
                     self.give_back(&port.created.mac, port.addresses());
                     self.forget_device(&port.binding().device, deleted.port);
                 }
+            }
+            NetworkEvent::FloatingIpAllocated(allocated) => {
+                let floating = FloatingIp {
+                    allocated: allocated.clone(),
+                    association: None,
+                    created_at: at,
+                    updated_at: at,
+                    revision: 0,
+                };
+                self.floating_ips.insert(allocated.floating_ip, Arc::new(floating));
+            }
+            NetworkEvent::FloatingIpSettingsReplaced(replaced) => {
+                self.floating_ip(replaced.floating_ip, at, |floating| {
+                    floating.allocated.settings = replaced.settings.clone();
+                })
+            }
+            NetworkEvent::FloatingIpAssociated(associated) => {
+                self.floating_ip(associated.floating_ip, at, |floating| {
+                    floating.association = Some(associated.association);
+                })
+            }
+            NetworkEvent::FloatingIpDisassociated(end) => {
+                self.floating_ip(end.floating_ip, at, |floating| floating.association = None);
+            }
+            NetworkEvent::FloatingIpReleased(released) => {
+                self.floating_ips.remove(&released.floating_ip);
             }
         }
     }

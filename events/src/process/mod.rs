@@ -123,6 +123,9 @@ pub enum Task {
     Evacuate {
         instance: InstanceId,
     },
+    DrainHost {
+        host: HostId,
+    },
 }
 
 /// Work on one disk of a server.
@@ -179,6 +182,7 @@ impl VolumeWork {
 pub enum Subject {
     Server(InstanceId),
     Volume(VolumeId),
+    Host(HostId),
 }
 
 impl std::fmt::Display for Subject {
@@ -186,6 +190,7 @@ impl std::fmt::Display for Subject {
         match self {
             Self::Server(id) => id.fmt(f),
             Self::Volume(id) => id.fmt(f),
+            Self::Host(id) => id.fmt(f),
         }
     }
 }
@@ -219,6 +224,7 @@ impl Task {
             Self::RevertResize { .. } => "revert_resize",
             Self::LiveMigrate { .. } => "live_migrate",
             Self::Evacuate { .. } => "evacuate",
+            Self::DrainHost { .. } => "drain_host",
         }
     }
 
@@ -250,6 +256,7 @@ impl Task {
                 Subject::Server(disk.instance)
             }
             Self::Volume { volume, .. } => Subject::Volume(*volume),
+            Self::DrainHost { host } => Subject::Host(*host),
         }
     }
 
@@ -257,8 +264,21 @@ impl Task {
     pub fn instance(&self) -> Option<InstanceId> {
         match self.subject() {
             Subject::Server(instance) => Some(instance),
-            Subject::Volume(_) => None,
+            Subject::Volume(_) | Subject::Host(_) => None,
         }
+    }
+
+    /// The host that the process empties.
+    pub fn host(&self) -> Option<HostId> {
+        match self.subject() {
+            Subject::Host(host) => Some(host),
+            Subject::Server(_) | Subject::Volume(_) => None,
+        }
+    }
+
+    /// Whether all it does is to ask other processes and to wait for them.
+    pub fn waits_for_others(&self) -> bool {
+        matches!(self, Self::DrainHost { .. })
     }
 }
 
@@ -406,6 +426,7 @@ fn of_images(process: ProcessId) -> impl Iterator<Item = ProcessEvent> {
         Task::RevertResize { instance, migration: process },
         Task::LiveMigrate { instance },
         Task::Evacuate { instance },
+        Task::DrainHost { host: HostId(uuid(3)) },
     ]
     .into_iter()
     .map(move |task| Started { process, task }.into())

@@ -21,8 +21,8 @@ use crate::sealed::keys::KeyRing;
 /// A log with a fuse. Until it blows, everything passes; from then on, everything fails with [`StoreError::Closed`].
 pub struct FuseStore {
     inner: Arc<dyn EventStore>,
-    /// The number of the append that is made durable but whose reply is lost, counted from 1.
-    fuse: Option<u64>,
+    /// The number of the append that is made durable but whose reply is lost, counted from 1; 0: none is.
+    fuse: AtomicU64,
     appends: AtomicU64,
     dead: Arc<AtomicBool>,
     /// Of its own: subscribers of a dead world must not see the event that killed it.
@@ -34,7 +34,7 @@ pub struct FuseStore {
 impl std::fmt::Debug for FuseStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FuseStore")
-            .field("fuse", &self.fuse)
+            .field("fuse", &self.fuse.load(Ordering::SeqCst))
             .field("appends", &self.appends())
             .field("dead", &self.is_blown())
             .finish_non_exhaustive()
@@ -45,7 +45,7 @@ impl FuseStore {
     /// With `fuse: None` nothing ever fails and the appends are only counted.
     pub fn new(inner: Arc<dyn EventStore>, fuse: Option<u64>) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
-            fuse,
+            fuse: AtomicU64::new(fuse.unwrap_or(0)),
             appends: AtomicU64::new(0),
             dead: Arc::default(),
             tail: Tail::new(inner.head()),
@@ -68,6 +68,12 @@ impl FuseStore {
     /// True from the moment the fuse blew; for drivers and ports that have to die with their world.
     pub fn dead(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.dead)
+    }
+
+    /// The fuse is to blow at the nth append from now; `None`: never.
+    pub fn arm(&self, from_now: Option<u64>) {
+        let fuse = from_now.map_or(0, |from_now| self.appends() + from_now.max(1));
+        self.fuse.store(fuse, Ordering::SeqCst);
     }
 
     /// Blows the fuse now.
@@ -111,7 +117,7 @@ impl EventStore for FuseStore {
         let appended = self.inner.append(stream, expected, events).await?;
         if counts {
             let nth = self.appends.fetch_add(1, Ordering::SeqCst) + 1;
-            if self.fuse == Some(nth) {
+            if self.fuse.load(Ordering::SeqCst) == nth {
                 self.blow();
             }
         }

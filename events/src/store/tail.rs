@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::watch;
-
 use super::{EventStore, StoreError};
 use crate::envelope::{Position, Recorded};
+use crate::pointer::Pointer;
 
 /// How many recent events are kept: a subscriber further behind reads from the store.
 const KEPT: usize = 16_384;
@@ -26,7 +25,7 @@ struct Kept {
 #[derive(Debug)]
 pub struct Tail {
     recent: Mutex<Kept>,
-    head: watch::Sender<Position>,
+    head: Pointer,
     closed: AtomicBool,
 }
 
@@ -34,7 +33,7 @@ impl Tail {
     pub fn new(head: Position) -> Arc<Self> {
         Arc::new(Self {
             recent: Mutex::new(Kept { floor: head, events: VecDeque::new() }),
-            head: watch::Sender::new(head),
+            head: Pointer::new(head),
             closed: AtomicBool::new(false),
         })
     }
@@ -44,7 +43,7 @@ impl Tail {
     }
 
     pub fn head(&self) -> Position {
-        *self.head.borrow()
+        self.head.get()
     }
 
     /// Makes a durable batch known. Batches come in the order of positions.
@@ -57,25 +56,26 @@ impl Tail {
             }
         }
         if let Some(last) = recent.events.back() {
-            self.head.send_replace(last.position);
+            self.head.set(last.position);
         }
     }
 
     /// Drops the events kept so far: who has not had them yet reads them from the store, with what is left of them.
     pub fn forget(&self) {
         let mut recent = self.recent();
-        recent.floor = *self.head.borrow();
+        recent.floor = self.head.get();
         recent.events.clear();
     }
 
     /// Waits until the event at `position` is here, at most so long: it is durable, only the news of it is late.
     pub async fn reached(&self, position: Position, patience: Duration) -> Result<(), StoreError> {
-        let mut head = self.head.subscribe();
         let here = async {
-            while *head.borrow_and_update() < position && !self.is_closed() {
-                if head.changed().await.is_err() {
-                    break;
+            loop {
+                let moved = self.head.moved();
+                if self.head() >= position || self.is_closed() {
+                    return;
                 }
+                moved.await;
             }
         };
         if tokio::time::timeout(patience, here).await.is_err() {
@@ -87,7 +87,7 @@ impl Tail {
     /// Nothing will follow: subscribers get what is still here, then [`StoreError::Closed`].
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        self.head.send_modify(|_| ());
+        self.head.wake();
     }
 
     /// Like [`Tail::close`], and what has not been given out yet is not given out any more.
@@ -115,7 +115,6 @@ impl Tail {
 pub struct Subscription {
     store: Weak<dyn EventStore>,
     tail: Arc<Tail>,
-    changed: watch::Receiver<Position>,
     after: Position,
 }
 
@@ -128,7 +127,7 @@ impl std::fmt::Debug for Subscription {
 impl Subscription {
     /// `store` is held weakly: a forgotten subscription does not keep a closed log open.
     pub fn new(store: Weak<dyn EventStore>, tail: &Arc<Tail>, after: Position) -> Self {
-        Self { store, changed: tail.head.subscribe(), tail: Arc::clone(tail), after }
+        Self { store, tail: Arc::clone(tail), after }
     }
 
     /// Position of the last event given out.
@@ -138,14 +137,15 @@ impl Subscription {
 
     /// The next events, at least one; waits for them.
     pub async fn next(&mut self) -> Result<Vec<Arc<Recorded>>, StoreError> {
+        let tail = Arc::clone(&self.tail);
         loop {
-            self.changed.borrow_and_update();
+            let moved = tail.head.moved();
             let batch = self.available().await?;
             if let Some(last) = batch.last() {
                 self.after = last.position;
                 return Ok(batch);
             }
-            self.changed.changed().await.map_err(|_| StoreError::Closed)?;
+            moved.await;
         }
     }
 

@@ -15,7 +15,8 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
         .children(hardware.tablet.then(|| Element::new("input").attr("type", "tablet").attr("bus", "usb")))
         .child(vnc(host))
         .child(Element::new("video").child(Element::new("model").attr("type", &hardware.video_model)))
-        .children(hardware.rng.then(rng))
+        .children(hardware.rng.then(|| rng(hardware)))
+        .children(hardware.watchdog.as_deref().map(watchdog))
         .child(balloon())
 }
 
@@ -42,8 +43,9 @@ fn disks(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Elemen
     let mut names = Names::beside(&guest.volumes);
     let mut disks = Vec::new();
     let path = |volume: String| format!("{}/{volume}", host.pool_path);
-    let qcow2 =
-        |volume: String, bus: DiskBus, names: &mut Names| disk(&path(volume), "qcow2", host, bus, names.next(bus));
+    let qcow2 = |volume: String, bus: DiskBus, names: &mut Names| {
+        disk(&path(volume), "qcow2", host, bus, names.next(bus)).children(hardware.tuning.disk())
+    };
     // Nova's first form of a rescue: the rescue disk, the root, and nothing else of what the guest has.
     let only_root = guest.rescue.as_ref().is_some_and(|rescue| rescue.stable.is_none());
     if only_root {
@@ -141,6 +143,7 @@ pub(super) fn interface(nic: &Nic, host: &HostFacts, hardware: &Hardware) -> Ele
         // vhost needs KVM's interrupt path.
         .children((!host.kvm && hardware.vif_model.0 == "virtio").then(|| Element::new("driver").attr("name", "qemu")))
         .children((nic.mtu > 0).then(|| Element::new("mtu").attr("size", nic.mtu)))
+        .children(hardware.tuning.interface())
         .children(nic.filter.as_ref().map(|filter| Element::new("filterref").attr("filter", filter)))
 }
 
@@ -170,8 +173,17 @@ fn vnc(host: &HostFacts) -> Element {
         .child(Element::new("listen").attr("type", "address").attr("address", &host.vnc_listen))
 }
 
-fn rng() -> Element {
-    Element::new("rng").attr("model", "virtio").child(Element::leaf("backend", "/dev/urandom").attr("model", "random"))
+fn rng(hardware: &Hardware) -> Element {
+    let rate = |(bytes, period)| Element::new("rate").attr_if("period", period).attr("bytes", bytes);
+    Element::new("rng")
+        .attr("model", "virtio")
+        .children(hardware.rng_rate.map(rate))
+        .child(Element::leaf("backend", "/dev/urandom").attr("model", "random"))
+}
+
+/// The one that Nova's driver gives; systems of all kinds have a driver for it.
+fn watchdog(action: &str) -> Element {
+    Element::new("watchdog").attr("model", "i6300esb").attr("action", action)
 }
 
 /// Statistics every 10 s: Nova's `[libvirt] mem_stats_period_seconds`.

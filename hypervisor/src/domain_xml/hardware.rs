@@ -1,18 +1,20 @@
-//! Image properties that shape the virtual hardware, parsed once into types.
+//! What shapes the virtual hardware, parsed once into types: properties of the image, extra specs of the flavor.
 //!
-//! Names and values are the ones of Glance's metadata definitions (`hw_disk_bus`, `hw_vif_model`, ...). A property
-//! that is not ours is ignored, as Nova ignores it; a value that cannot work is an error here, before anything is made.
+//! Names and values are the ones of Glance's metadata definitions (`hw_disk_bus`, `hw_vif_model`, ...) and of Nova's extra
+//! specs (`hw:cpu_sockets`, `quota:cpu_shares`, ...). What is not ours is ignored, as Nova ignores it; a value that cannot
+//! work is an error here, before anything is made.
 
 use thiserror::Error;
 
 use super::HostFacts;
+use super::tuning::Tuning;
 use crate::guest::RescuePlace;
 
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum HardwareError {
-    #[error("image property {property} has the unknown value {value:?}")]
+    #[error("{property} has the unknown value {value:?}")]
     UnknownValue { property: &'static str, value: String },
-    #[error("image property {property} = {value} does not work with machine type {machine}")]
+    #[error("{property} = {value} does not work with machine type {machine}")]
     Incompatible { property: &'static str, value: String, machine: String },
 }
 
@@ -84,11 +86,19 @@ pub struct Hardware {
     pub vif_model: VifModel,
     pub video_model: String,
     pub rng: bool,
+    /// Bytes that the guest may draw from the host in so many milliseconds (libvirt's default: a second).
+    pub rng_rate: Option<(u64, Option<u64>)>,
     pub guest_agent: bool,
     pub tablet: bool,
     pub uefi: bool,
     pub hpet: bool,
     pub windows: bool,
+    pub boot_menu: bool,
+    /// KVM does not show itself to the guest.
+    pub hidden: bool,
+    /// What a watchdog does when the guest stops feeding it; `None`: there is no watchdog.
+    pub watchdog: Option<String>,
+    pub tuning: Tuning,
     sockets: Option<u32>,
     cores: Option<u32>,
     threads: Option<u32>,
@@ -99,6 +109,8 @@ impl Hardware {
         let get = |name: &str| properties.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
         let yes = |name: &str| get(name).is_some_and(is_true);
         let count = |name: &str| get(name).and_then(|value| value.parse().ok()).filter(|n| *n > 0);
+        // Of the parts of a CPU topology the flavor's word counts before the image's (`nova.virt.hardware`).
+        let part = |spec: &str, property: &str| count(spec).or_else(|| count(property));
 
         let default_machine = if host.is_x86() { "pc" } else { "virt" };
         let machine_type =
@@ -125,15 +137,20 @@ impl Hardware {
             rescue_bus: disk_bus,
             vif_model: get("hw_vif_model").map_or(Ok(VifModel("virtio")), VifModel::parse)?,
             video_model: video_model(get("hw_video_model"), host)?,
-            rng: get("hw_rng_model") == Some("virtio"),
+            rng: get("hw_rng_model") == Some("virtio") && get("hw_rng:allowed").is_none_or(is_true),
+            rng_rate: rng_rate(get)?,
             guest_agent: yes("hw_qemu_guest_agent"),
             tablet: host.is_x86() && get("hw_pointer_model").is_none_or(|model| model == "usbtablet"),
             uefi: get("hw_firmware_type") == Some("uefi"),
             hpet: yes("hw_time_hpet"),
             windows: get("os_type") == Some("windows"),
-            sockets: count("hw_cpu_sockets"),
-            cores: count("hw_cpu_cores"),
-            threads: count("hw_cpu_threads"),
+            boot_menu: yes("hw:boot_menu") || yes("hw_boot_menu"),
+            hidden: ["hw:hide_hypervisor_id", "hide_hypervisor_id", "img_hide_hypervisor_id"].into_iter().any(yes),
+            watchdog: watchdog(get)?,
+            tuning: Tuning::parse(get)?,
+            sockets: part("hw:cpu_sockets", "hw_cpu_sockets"),
+            cores: part("hw:cpu_cores", "hw_cpu_cores"),
+            threads: part("hw:cpu_threads", "hw_cpu_threads"),
             machine_type,
         })
     }
@@ -188,7 +205,26 @@ fn video_model(wish: Option<&str>, host: &HostFacts) -> Result<String, HardwareE
     Ok(["virtio", "vga", "cirrus"].into_iter().find(|model| has(model)).unwrap_or("none").to_owned())
 }
 
-fn unknown(property: &'static str, value: &str) -> HardwareError {
+fn rng_rate<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Option<(u64, Option<u64>)>, HardwareError> {
+    let number =
+        |name: &'static str| get(name).map(|value| value.parse().map_err(|_| unknown(name, value))).transpose();
+    Ok(number("hw_rng:rate_bytes")?.map(|bytes| Ok((bytes, number("hw_rng:rate_period")?))).transpose()?)
+}
+
+/// Nova's order: the image's word before the flavor's.
+fn watchdog<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Option<String>, HardwareError> {
+    for name in ["hw_watchdog_action", "hw:watchdog_action"] {
+        match get(name) {
+            None => {}
+            Some("disabled") => return Ok(None),
+            Some(action @ ("pause" | "poweroff" | "reset" | "none")) => return Ok(Some(action.to_owned())),
+            Some(other) => return Err(unknown(name, other)),
+        }
+    }
+    Ok(None)
+}
+
+pub(super) fn unknown(property: &'static str, value: &str) -> HardwareError {
     HardwareError::UnknownValue { property, value: value.to_owned() }
 }
 

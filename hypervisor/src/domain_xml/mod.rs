@@ -9,9 +9,11 @@ mod cpu;
 mod devices;
 mod hardware;
 mod metadata;
+mod tuning;
 
 pub use hardware::{DiskBus, Hardware, HardwareError, VifModel};
 pub use metadata::NAMESPACE;
+pub use tuning::Tuning;
 
 use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
 use crate::options::CpuMode;
@@ -51,7 +53,7 @@ pub fn render(guest: &GuestSpec, host: &HostFacts) -> Result<String, HardwareErr
     Ok(domain(guest, host, &hardware).render())
 }
 
-/// Renders one interface, for a guest that exists already. `properties` are its image's.
+/// Renders one interface, for a guest that exists already. `properties` as in [`GuestSpec::hardware`].
 pub fn render_interface(nic: &Nic, properties: &[(String, String)], host: &HostFacts) -> Result<String, HardwareError> {
     let hardware = Hardware::parse(properties, host)?;
     Ok(devices::interface(nic, host, &hardware).render())
@@ -70,6 +72,7 @@ fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
         .child(metadata::element(guest))
         .child(Element::leaf("memory", guest.memory_mib * 1024).attr("unit", "KiB"))
         .child(Element::leaf("vcpu", guest.vcpus).attr("placement", "static"))
+        .children(hardware.tuning.cpu())
         .children(host.is_x86().then(|| metadata::sysinfo(guest)))
         .child(os(guest, host, hardware))
         .child(features(host, hardware))
@@ -92,15 +95,18 @@ fn os(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
         .attr_if("firmware", hardware.uefi.then_some("efi"))
         .child(Element::leaf("type", "hvm").attr("arch", &host.arch).attr("machine", &hardware.machine_type))
         .children((!by_order).then(|| Element::new("boot").attr("dev", if from_iso { "cdrom" } else { "hd" })))
+        .children(hardware.boot_menu.then(|| Element::new("bootmenu").attr("enable", "yes")))
         .children(host.is_x86().then(|| Element::new("smbios").attr("mode", "sysinfo")))
 }
 
 fn features(host: &HostFacts, hardware: &Hardware) -> Element {
+    let hidden = || Element::new("kvm").child(Element::new("hidden").attr("state", "on"));
     // OVMF cannot run without ACPI; other architectures get it only together with UEFI, as libvirt demands.
     let acpi = host.is_x86() || hardware.uefi;
     Element::new("features")
         .children(acpi.then(|| Element::new("acpi")))
         .children(host.is_x86().then(|| Element::new("apic")))
+        .children((host.kvm && hardware.hidden).then(hidden))
 }
 
 fn clock(host: &HostFacts, hardware: &Hardware) -> Element {

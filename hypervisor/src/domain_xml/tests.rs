@@ -182,6 +182,59 @@ fn topology_always_multiplies_to_the_number_of_cpus() {
     }
 }
 
+#[test]
+fn a_flavor_limits_what_a_guest_takes() {
+    let mut limited = with(&[
+        ("quota:cpu_shares", "2048"),
+        ("quota:cpu_period", "100000"),
+        ("quota:cpu_quota", "-1"),
+        ("quota:disk_read_iops_sec", "500"),
+        ("quota:disk_write_bytes_sec", "1048576"),
+        ("quota:vif_inbound_average", "1024"),
+        ("quota:vif_inbound_burst", "4096"),
+        ("quota:vif_outbound_peak", "65536"),
+        ("quota:cpu_shares_level", "high"),
+        ("hw_rng_model", "virtio"),
+        ("hw_rng:rate_bytes", "1024"),
+        ("hw_rng:rate_period", "2000"),
+    ]);
+    limited.ephemerals_gib = vec![1];
+    let xml = golden("limited", &limited, &host());
+    assert_eq!(xml.matches("<iotune>").count(), 2, "the local disks and no CD-ROM");
+    assert!(!xml.contains("<outbound"), "libvirt takes no peak without an average");
+    let nic = render_interface(&limited.nics[0], &limited.hardware, &host()).unwrap();
+    assert!(nic.contains("<inbound average='1024' burst='4096'/>"), "one that is plugged in later, too: {nic}");
+    for (name, value) in
+        [("quota:cpu_shares", "many"), ("quota:disk_read_iops_sec", "1.5"), ("hw_rng:rate_bytes", "-1")]
+    {
+        let error = render(&with(&[(name, value)]), &host()).unwrap_err().to_string();
+        assert_eq!(error, format!("{name} has the unknown value {value:?}"));
+    }
+}
+
+#[test]
+fn a_flavor_shapes_a_guest() {
+    let shaped = [
+        ("hw_cpu_cores", "1"),
+        ("hw_watchdog_action", "reset"),
+        ("hw:watchdog_action", "pause"),
+        ("hw:boot_menu", "true"),
+        ("hw:hide_hypervisor_id", "true"),
+        ("hw:cpu_cores", "2"),
+        ("hw_rng_model", "virtio"),
+        ("hw_rng:allowed", "False"),
+    ];
+    let kvm = HostFacts { kvm: true, ..host() };
+    let xml = golden("shaped", &GuestSpec { vcpus: 4, ..with(&shaped) }, &kvm);
+    assert!(xml.contains("sockets='2' cores='2'"), "the flavor's word on CPUs counts first");
+    assert!(xml.contains("action='reset'"), "the image's word on the watchdog counts first");
+    assert!(!xml.contains("<rng"), "the flavor forbids it");
+    assert!(!render(&with(&shaped), &host()).unwrap().contains("hidden"), "nothing is there to hide");
+    let off = with(&[("hw_watchdog_action", "disabled"), ("hw:watchdog_action", "pause")]);
+    assert!(!render(&off, &host()).unwrap().contains("watchdog"));
+    assert!(render(&with(&[("hw:watchdog_action", "bark")]), &host()).is_err());
+}
+
 fn rescued(stable: Option<RescuePlace>) -> GuestSpec {
     let mut guest = guest();
     guest.ephemerals_gib = vec![1];

@@ -3,8 +3,14 @@
 //! States: connecting -> up <-> down. While down, calls fail at once with `Unreachable`; nothing waits for a host that
 //! is known to be away. The keepalive closes a connection whose libvirtd no longer answers, which also ends the calls
 //! that hang on it.
+//!
+//! The thread's connection is for news. Calls are made on connections of their own ([`Line`]), each used by one thread at a
+//! time: libvirt's client before 10.5 (CVE-2024-4418; Debian 12 has 9.0) forgets to take a source out of a connection's event
+//! loop when the thread that waits there is woken by another one's call, and the next thread to wait writes to a stack that
+//! is gone.
 
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -60,7 +66,39 @@ pub(super) struct Link {
     state: watch::Sender<State>,
     signals: broadcast::Sender<HostSignal>,
     roll: Mutex<Roll>,
+    spare: Mutex<Vec<Spare>>,
     end: End,
+}
+
+/// A connection that nobody uses now, and the session that it belongs to.
+struct Spare {
+    session: Arc<Connect>,
+    connect: Arc<Connect>,
+}
+
+/// A connection of the caller's own, for as long as it is held.
+pub(super) struct Line {
+    link: Arc<Link>,
+    session: Arc<Connect>,
+    connect: Arc<Connect>,
+}
+
+impl Deref for Line {
+    type Target = Connect;
+
+    fn deref(&self) -> &Connect {
+        &self.connect
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let current = matches!(&*self.link.state.borrow(), State::Up(now) if Arc::ptr_eq(now, &self.session));
+        if current && self.connect.is_alive().unwrap_or(false) {
+            let spare = Spare { session: Arc::clone(&self.session), connect: Arc::clone(&self.connect) };
+            self.link.spare().push(spare);
+        }
+    }
 }
 
 /// The wish that the connection's thread end, wherever it waits.
@@ -126,6 +164,7 @@ impl Link {
             state: watch::Sender::new(State::Connecting),
             signals: broadcast::Sender::new(SIGNALS),
             roll: Mutex::default(),
+            spare: Mutex::default(),
             end: End::default(),
         });
         let kept = Arc::clone(&link);
@@ -147,6 +186,28 @@ impl Link {
             Ok(Ok(State::Connecting) | Err(_)) => Err(DriverError::Unreachable("shutting down".to_owned())),
             Err(_) => Err(DriverError::Timeout { call: "connect", seconds: self.options.call_deadline.as_secs() }),
         }
+    }
+
+    /// Every change is whole.
+    fn spare(&self) -> MutexGuard<'_, Vec<Spare>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection for calls, of the session that the caller was given: one that is spare, or another one. Blocks.
+    pub(super) fn line(self: &Arc<Self>, session: &Arc<Connect>) -> DriverResult<Line> {
+        let spare = {
+            let mut spare = self.spare();
+            let at = spare.iter().position(|spare| Arc::ptr_eq(&spare.session, session));
+            at.map(|at| spare.swap_remove(at).connect)
+        };
+        let connect = match spare.filter(|spare| spare.is_alive().unwrap_or(false)) {
+            Some(spare) => spare,
+            None => {
+                let opened = dial(&self.uri, self.options.keepalive);
+                Arc::new(opened.map_err(|error| DriverError::Unreachable(error.message().to_owned()))?)
+            }
+        };
+        Ok(Line { link: Arc::clone(self), session: Arc::clone(session), connect })
     }
 
     /// With credentials.
@@ -183,6 +244,9 @@ impl Link {
             tracing::warn!(uri = %self.uri, reason, "host disconnected");
         }
         self.state.send_replace(State::Down(reason.clone()));
+        // Closed outside the lock.
+        let spare = std::mem::take(&mut *self.spare());
+        drop(spare);
         if news {
             self.tell(HostSignal::Disconnected { reason });
         }
@@ -215,12 +279,17 @@ struct Session {
     _subscription: Subscription,
 }
 
-fn establish(link: &Link) -> Result<Session, virt::error::Error> {
-    start_loop()?;
-    let connect = Arc::new(Connect::open(Some(&link.uri))?);
-    let (interval, count) = link.options.keepalive;
+/// A connection that notices when nobody answers.
+pub(super) fn dial(uri: &str, (interval, count): (u16, u16)) -> Result<Connect, virt::error::Error> {
+    let connect = Connect::open(Some(uri))?;
     // Drivers without a wire do not know keepalive.
     let _ = connect.set_keep_alive(i32::from(interval), u32::from(count));
+    Ok(connect)
+}
+
+fn establish(link: &Link) -> Result<Session, virt::error::Error> {
+    start_loop()?;
+    let connect = Arc::new(dial(&link.uri, link.options.keepalive)?);
     let (sink, news) = Sink::new();
     let subscription = Subscription::new(&connect, &sink)?;
     // Registered first and listed afterwards, so that no guest falls between the two.

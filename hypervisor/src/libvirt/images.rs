@@ -42,7 +42,7 @@ impl Images {
 
     pub(super) async fn ensure(
         &self,
-        link: &Link,
+        link: &Arc<Link>,
         lane: &Lane,
         options: &LibvirtOptions,
         image: &ImageRef,
@@ -50,17 +50,17 @@ impl Images {
     ) -> DriverResult<()> {
         check_name(image)?;
         let pass = self.gates.enter(&image.checksum, CALL, UPLOAD_LIMIT).await?;
-        let connect = link.connect().await?;
-        let (c, o, i) = (Arc::clone(&connect), options.clone(), image.clone());
-        if lane.run(CALL, options.call_deadline, move || is_cached(&c, &o, &i)).await? {
+        let session = link.connect().await?;
+        let (l, s, o, i) = (Arc::clone(link), Arc::clone(&session), options.clone(), image.clone());
+        if lane.run(CALL, options.call_deadline, move || is_cached(&l.line(&s)?, &o, &i)).await? {
             return Ok(());
         }
         let slot = Arc::clone(&self.transfers).acquire_owned().await;
         let (chunks, incoming) = mpsc::channel(4);
-        let (c, o, i) = (connect, options.clone(), image.clone());
+        let (l, o, i) = (Arc::clone(link), options.clone(), image.clone());
         let stored = lane.start(CALL, move || {
             let _until_done = (pass, slot);
-            store(&c, &o, &i, incoming)
+            store(&l.line(&session)?, &o, &i, incoming)
         })?;
         let fed = feed(image, source, chunks, options.transfer_stall).await;
         // The host's own complaint (disk full) says more than "it stopped taking data".

@@ -158,9 +158,9 @@ impl LibvirtDriver {
         call: &'static str,
         work: impl FnOnce(&Connect, &LibvirtOptions) -> DriverResult<T> + Send + 'static,
     ) -> DriverResult<T> {
-        let connect = self.link.connect().await?;
+        let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let options = Arc::clone(&self.options);
-        self.questions.run(call, self.options.call_deadline, move || work(&connect, &options)).await
+        self.questions.run(call, self.options.call_deadline, move || work(&link.line(&session)?, &options)).await
     }
 
     async fn call_within<T: Send + 'static>(
@@ -169,9 +169,9 @@ impl LibvirtDriver {
         deadline: Duration,
         work: impl FnOnce(&Connect, &LibvirtOptions) -> DriverResult<T> + Send + 'static,
     ) -> DriverResult<T> {
-        let connect = self.link.connect().await?;
+        let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let options = Arc::clone(&self.options);
-        self.lane.run(call, deadline, move || work(&connect, &options)).await
+        self.lane.run(call, deadline, move || work(&link.line(&session)?, &options)).await
     }
 
     fn known_lock(&self) -> MutexGuard<'_, Option<(Arc<Connect>, Arc<Known>)>> {
@@ -496,12 +496,13 @@ impl Driver for LibvirtDriver {
     }
 
     async fn read_copy(&self, instance: InstanceId, copy: ImageId) -> DriverResult<ByteStream> {
-        let connect = self.link.connect().await?;
+        let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let options = Arc::clone(&self.options);
         let (out, chunks) = tokio::sync::mpsc::channel(COPY_DEPTH);
         // Nobody waits for the result: what goes wrong is the last thing that the reader reads.
         let sent = self.lane.start("read copy", move || {
-            if let Err(error) = snapshot::send(&connect, &options, instance, copy, &out) {
+            let sent = link.line(&session).and_then(|line| snapshot::send(&line, &options, instance, copy, &out));
+            if let Err(error) = sent {
                 let _ = out.blocking_send(Err(std::io::Error::other(error)));
             }
             Ok(())

@@ -185,12 +185,13 @@ fn grow(volume: &StorageVol, wanted: u64) -> DriverResult<()> {
 
 impl LibvirtDriver {
     async fn read(&self, name: String, size: u64) -> DriverResult<ByteStream> {
-        let connect = self.link.connect().await?;
+        let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let options = Arc::clone(&self.options);
         let (out, chunks) = mpsc::channel(DEPTH);
         // Nobody waits for the result: what goes wrong is the last thing that the reader reads.
         let sent = self.lane.start("read disk", move || {
-            if let Err(error) = send(&connect, &options, &name, size, &out) {
+            let sent = link.line(&session).and_then(|line| send(&line, &options, &name, size, &out));
+            if let Err(error) = sent {
                 let _ = out.blocking_send(Err(std::io::Error::other(error)));
             }
             Ok(())
@@ -218,12 +219,12 @@ impl Moves for LibvirtDriver {
     async fn receive_disk(&self, instance: InstanceId, disk: &DiskFile, mut content: ByteStream) -> DriverResult<()> {
         let stall = self.options.transfer_stall;
         let pass = self.guests.enter(&instance, CALL, stall).await?;
-        let connect = self.link.connect().await?;
+        let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let (options, wanted) = (Arc::clone(&self.options), disk.clone());
         let (chunks, incoming) = mpsc::channel(DEPTH);
         let stored = self.lane.start(CALL, move || {
             let _until_done = pass;
-            store(&connect, &options, instance, &wanted, incoming)
+            store(&link.line(&session)?, &options, instance, &wanted, incoming)
         })?;
         let stalled = || DriverError::Timeout { call: CALL, seconds: stall.as_secs() };
         let mut fed = Ok(());

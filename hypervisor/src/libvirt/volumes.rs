@@ -386,12 +386,12 @@ impl VolumeStore for LibvirtDriver {
 
     async fn read_volume(&self, name: &str, user: Option<InstanceId>) -> DriverResult<ByteStream> {
         let pass = self.volumes.enter(&name.to_owned(), "volume download", self.options.call_deadline).await?;
-        let connect = self.link.connect().await?;
+        let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let (name, options) = (name.to_owned(), Arc::clone(&self.options));
         let (chunks, incoming) = mpsc::channel(4);
         let _ended = self.lane.start("volume download", move || {
             let _until_done = pass;
-            let sent = send(&connect, &options, &name, user, &chunks);
+            let sent = link.line(&session).and_then(|line| send(&line, &options, &name, user, &chunks));
             if let Err(error) = &sent {
                 let _ = chunks.blocking_send(Err(std::io::Error::other(error.to_string())));
             }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// The driver's calls, as faults and counters name them.
 macro_rules! calls {
@@ -83,7 +84,7 @@ calls! {
 }
 
 /// What a fault does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
     /// The call fails and nothing was done.
     Refuse,
@@ -98,7 +99,12 @@ pub enum Effect {
     DieBefore,
     /// The host dies after the work.
     DieAfter,
+    /// The work is done after a long time.
+    Slow,
 }
+
+/// How long a slow call takes.
+pub(super) const SLOW: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum When {
@@ -178,6 +184,7 @@ fn rule(text: &str) -> Option<FaultRule> {
         "tear" => Effect::Tear,
         "die" => Effect::DieBefore,
         "die-after" => Effect::DieAfter,
+        "slow" => Effect::Slow,
         _ => return None,
     };
     let when = match when.split_at_checked(1)? {

@@ -3,16 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chronova_events::ids::{ImageId, InstanceId};
 
 use super::SimHost;
-use super::faults::{Call, FaultPlan};
+use super::faults::{Call, Effect, FaultPlan};
 use super::journal::{Journal, JournalError};
 use super::live::Travel;
 use super::machine::{Machine, SimGuest};
 use super::uri::SimUri;
+use super::volumes::Pool;
 use crate::driver::{Driver, DriverResult};
 use crate::guest::FilterSpec;
 
@@ -79,6 +81,12 @@ impl SimFleet {
     /// A driver for each machine.
     pub fn drivers(self: &Arc<Self>) -> Vec<Arc<dyn Driver>> {
         (0..self.len()).map(|host| Arc::new(SimHost::new(Arc::clone(self), host)) as Arc<dyn Driver>).collect()
+    }
+
+    /// As [`Self::drivers`], for a control plane that may die: from then on no call of it reaches a host.
+    pub fn drivers_until(self: &Arc<Self>, dead: &Arc<AtomicBool>) -> Vec<Arc<dyn Driver>> {
+        let until = |host| SimHost { severed: Some(Arc::clone(dead)), ..SimHost::new(Arc::clone(self), host) };
+        (0..self.len()).map(|host| Arc::new(until(host)) as Arc<dyn Driver>).collect()
     }
 
     /// # Panics
@@ -157,7 +165,7 @@ impl SimFleet {
 
     /// The volume service's volumes on a host, with their bytes.
     pub fn volumes(&self, host: usize) -> BTreeMap<String, u64> {
-        self.machine(host).volumes.iter().map(|(name, (size, _))| (name.clone(), *size)).collect()
+        self.machine(host).volumes.all().iter().map(|(name, (size, _))| (name.clone(), *size)).collect()
     }
 
     /// The images in a host's cache, by checksum.
@@ -168,6 +176,17 @@ impl SimFleet {
     /// How often a call was made, over all hosts.
     pub fn calls(&self, call: Call) -> u64 {
         (0..self.len()).map(|host| self.machine(host).calls.get(&call).copied().unwrap_or(0)).sum()
+    }
+
+    /// How often which fault struck, over all hosts.
+    pub fn struck(&self) -> BTreeMap<Effect, u64> {
+        let mut all = BTreeMap::new();
+        for host in 0..self.len() {
+            for (effect, times) in &self.machine(host).struck {
+                *all.entry(*effect).or_default() += times;
+            }
+        }
+        all
     }
 
     pub fn is_alive(&self, host: usize) -> bool {
@@ -185,6 +204,14 @@ impl SimFleet {
     pub fn set_all_faults(&self, faults: &FaultPlan) {
         for host in 0..self.len() {
             self.set_faults(host, faults.clone());
+        }
+    }
+
+    /// From now on every host has the volumes of all. To be said before there are any.
+    pub fn share_volumes(&self) {
+        let pool = Pool::default();
+        for host in 0..self.len() {
+            self.machine(host).volumes = pool.clone();
         }
     }
 

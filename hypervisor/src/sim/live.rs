@@ -47,6 +47,8 @@ pub(super) struct Travel {
     held: bool,
     fails: Option<String>,
     shared: bool,
+    /// Guests whose disks, on storage that all hosts have, were removed or written over for another's sake.
+    spoilt: BTreeSet<InstanceId>,
     /// Why nobody can go to a host.
     bars: BTreeMap<usize, String>,
 }
@@ -63,8 +65,28 @@ impl SimFleet {
         self.travel.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn has_shared_storage(&self) -> bool {
+    /// Whether every host sees the disks of all.
+    pub fn has_shared_storage(&self) -> bool {
         self.travel().shared
+    }
+
+    /// Notes that a call touched disks that are another machine's, too. `on`: it does no harm unless the guest runs there.
+    pub(super) fn spoil(&self, index: usize, instance: InstanceId, on: bool) {
+        if !self.has_shared_storage() || !self.is_alive(index) {
+            return;
+        }
+        let has = |host: usize| {
+            let machine = self.machine(host);
+            machine.guests.get(&instance).is_some_and(|guest| !on || (machine.is_alive() && guest.is_on()))
+        };
+        if (0..self.len()).any(|host| host != index && has(host)) {
+            self.travel().spoilt.insert(instance);
+        }
+    }
+
+    /// Guests whose disks were removed or written over although another machine went on using them.
+    pub fn spoilt(&self) -> BTreeSet<InstanceId> {
+        self.travel().spoilt.clone()
     }
 
     // What a test does.
@@ -232,7 +254,12 @@ impl Machine {
     fn forget(&mut self, instance: InstanceId) -> DriverResult<()> {
         match self.guests.get(&instance) {
             Some(guest) if guest.is_on() => Err(failed("forget", "the guest runs")),
-            Some(_) => self.change(&Change::Undefine(instance)),
+            Some(_) => {
+                let kept = self.kept.contains(&instance);
+                self.change(&Change::Undefine(instance))?;
+                // No disk goes with the definition.
+                if kept { self.change(&Change::Keep(instance)) } else { Ok(()) }
+            }
             None => Ok(()),
         }
     }

@@ -11,9 +11,10 @@ use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-use super::faults::{Call, Chance, Effect, FaultPlan};
+use super::faults::{Call, Chance, Effect, FaultPlan, SLOW};
 use super::journal::{Change, Journal};
 use super::uri::SimUri;
+use super::volumes::Pool;
 use crate::driver::{DriverError, DriverResult, HostSignal};
 use crate::guest::{FilterSpec, GuestSpec, GuestStatus, ImageRef, PowerState};
 
@@ -71,6 +72,7 @@ pub(super) struct Machine {
     chance: Chance,
     pub(super) faults: FaultPlan,
     pub(super) calls: BTreeMap<Call, u64>,
+    pub(super) struck: BTreeMap<Effect, u64>,
     alive: bool,
     /// Of this process, as long as it runs.
     pub(super) up_since: Instant,
@@ -85,8 +87,8 @@ pub(super) struct Machine {
     pub(super) image_content: BTreeMap<String, Bytes>,
     pub(super) networks: BTreeSet<NetworkId>,
     pub(super) filters: BTreeSet<String>,
-    /// The volume service's volumes: bytes and content.
-    pub(super) volumes: BTreeMap<String, (u64, String)>,
+    /// The volume service's volumes; those of all machines, where they share them.
+    pub(super) volumes: Pool,
     /// As they were last given in this process; not kept.
     pub(super) filter_specs: BTreeMap<String, FilterSpec>,
     signals: Option<broadcast::Sender<HostSignal>>,
@@ -104,6 +106,7 @@ impl Machine {
             faults: uri.faults.clone(),
             uri: Arc::clone(uri),
             calls: BTreeMap::new(),
+            struck: BTreeMap::new(),
             alive: true,
             up_since: Instant::now(),
             tear: false,
@@ -115,7 +118,7 @@ impl Machine {
             image_content: BTreeMap::new(),
             networks: BTreeSet::new(),
             filters: BTreeSet::new(),
-            volumes: BTreeMap::new(),
+            volumes: Pool::default(),
             filter_specs: BTreeMap::new(),
             signals: None,
             image_gate: Arc::default(),
@@ -142,7 +145,11 @@ impl Machine {
         } else {
             self.uri.latency.mul_f64(0.5 + self.chance.unit())
         };
-        Ok((delay, self.faults.strike(call, nth, &mut self.chance)))
+        let effect = self.faults.strike(call, nth, &mut self.chance);
+        if let Some(effect) = effect {
+            *self.struck.entry(effect).or_default() += 1;
+        }
+        Ok((if effect == Some(Effect::Slow) { delay + SLOW } else { delay }, effect))
     }
 
     pub(super) fn require_alive(&self) -> DriverResult<()> {

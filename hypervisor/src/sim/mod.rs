@@ -30,6 +30,7 @@ pub use uri::{SimUri, SimUriError};
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -54,6 +55,8 @@ pub struct SimHost {
     fleet: Arc<SimFleet>,
     index: usize,
     uri: String,
+    /// Whether the control plane that holds this driver is dead: no call of it reaches the host any more.
+    severed: Option<Arc<AtomicBool>>,
 }
 
 impl fmt::Debug for SimHost {
@@ -65,21 +68,32 @@ impl fmt::Debug for SimHost {
 impl SimHost {
     pub fn new(fleet: Arc<SimFleet>, index: usize) -> Self {
         let uri = format!("sim://{}", fleet.hostname(index));
-        Self { fleet, index, uri }
+        Self { fleet, index, uri, severed: None }
+    }
+
+    fn require_life(&self) -> DriverResult<()> {
+        match &self.severed {
+            Some(severed) if severed.load(Ordering::SeqCst) => {
+                Err(DriverError::Unreachable("the control plane is dead".to_owned()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// One call: counted, delayed, perhaps struck by a fault, done.
     async fn perform<T>(&self, call: Call, work: impl FnOnce(&mut Machine) -> DriverResult<T>) -> DriverResult<T> {
         self.fleet.advance();
+        self.require_life()?;
         let (delay, fault) = self.fleet.machine(self.index).begin(call)?;
         if !delay.is_zero() {
             sleep(delay).await;
+            self.require_life()?;
         }
         let mut machine = self.fleet.machine(self.index);
         machine.require_alive()?;
         let name = call.name();
         match fault {
-            None => work(&mut machine),
+            None | Some(Effect::Slow) => work(&mut machine),
             Some(Effect::Refuse) => Err(DriverError::Failed { call: name, message: "simulated fault".to_owned() }),
             Some(Effect::NoAgent) => Err(DriverError::NoAgent),
             Some(Effect::NoRoom) => Err(DriverError::NoRoom("simulated".to_owned())),
@@ -133,6 +147,7 @@ impl Driver for SimHost {
             return Ok(());
         }
         let content = receive(image, source).await?;
+        self.require_life()?;
         self.fleet.machine(self.index).keep_image(image, content)
     }
 
@@ -153,6 +168,7 @@ impl Driver for SimHost {
     }
 
     async fn spawn(&self, guest: &GuestSpec) -> DriverResult<()> {
+        self.fleet.spoil(self.index, guest.instance, true);
         self.perform(Call::Spawn, |machine| machine.spawn(guest)).await
     }
 
@@ -161,10 +177,12 @@ impl Driver for SimHost {
     }
 
     async fn destroy(&self, instance: InstanceId) -> DriverResult<()> {
+        self.fleet.spoil(self.index, instance, false);
         self.perform(Call::Destroy, |machine| machine.destroy(instance)).await
     }
 
     async fn start(&self, instance: InstanceId) -> DriverResult<()> {
+        self.fleet.spoil(self.index, instance, true);
         self.perform(Call::Start, |machine| machine.start(instance)).await
     }
 

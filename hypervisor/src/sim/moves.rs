@@ -7,19 +7,34 @@ use futures::{StreamExt as _, stream};
 
 use super::SimHost;
 use super::faults::Call;
+use super::machine::Machine;
 use super::machine::moves::CONTENT;
 use crate::driver::{ByteStream, DriverError, DriverResult};
 use crate::guest::{GuestSpec, ImageRef};
 use crate::moves::{DiskFile, Moves};
 
+impl SimHost {
+    /// On storage that all hosts have, which machine's books have a copy that is set aside.
+    fn elsewhere_kept(&self, instance: InstanceId) -> Option<usize> {
+        let others = (0..self.fleet.len()).filter(|host| *host != self.index && self.fleet.has_shared_storage());
+        others.into_iter().find(|host| self.fleet.machine(*host).kept.contains(&instance))
+    }
+}
+
 #[async_trait]
 impl Moves for SimHost {
     async fn disk_files(&self, instance: InstanceId) -> DriverResult<Vec<DiskFile>> {
-        self.perform(Call::DiskFiles, |machine| Ok(machine.disk_files(instance))).await
+        let mut disks = self.perform(Call::DiskFiles, |machine| Ok(machine.disk_files(instance))).await?;
+        if !disks.iter().any(DiskFile::is_kept) && self.elsewhere_kept(instance).is_some() {
+            disks.push(Machine::kept_file());
+        }
+        Ok(disks)
     }
 
     async fn read_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<ByteStream> {
-        self.perform(Call::ReadDisk, |machine| machine.require_disk(instance, disk)).await?;
+        let elsewhere = disk.is_kept() && self.elsewhere_kept(instance).is_some();
+        self.perform(Call::ReadDisk, |machine| if elsewhere { Ok(()) } else { machine.require_disk(instance, disk) })
+            .await?;
         Ok(Box::pin(stream::iter([Ok(Bytes::from_static(CONTENT))])))
     }
 
@@ -37,19 +52,28 @@ impl Moves for SimHost {
         if size != disk.size {
             return Err(failed(format!("{size} bytes came instead of {}", disk.size)));
         }
+        if !disk.is_kept() {
+            self.fleet.spoil(self.index, instance, true);
+        }
         self.perform(Call::ReceiveDisk, |machine| machine.take_disk(instance, disk)).await
     }
 
     async fn remove_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<()> {
-        self.perform(Call::RemoveDisk, |machine| machine.remove_disk(instance, disk)).await
+        self.perform(Call::RemoveDisk, |machine| machine.remove_disk(instance, disk)).await?;
+        match self.elsewhere_kept(instance).filter(|_| disk.is_kept()) {
+            Some(other) => self.fleet.machine(other).remove_disk(instance, disk),
+            None => Ok(()),
+        }
     }
 
     async fn provide(&self, guest: &GuestSpec) -> DriverResult<()> {
+        self.fleet.spoil(self.index, guest.instance, false);
         self.perform(Call::Provide, |machine| machine.provide(guest)).await
     }
 
     async fn install(&self, guest: &GuestSpec, on: bool) -> DriverResult<()> {
         let shared = self.fleet.has_shared_storage();
+        self.fleet.spoil(self.index, guest.instance, true);
         self.perform(Call::Install, |machine| machine.install(guest, on, shared)).await
     }
 }

@@ -134,6 +134,35 @@ async fn a_lost_reply_is_found_done_afterwards() {
     assert_eq!((fleet.guests(0).len(), fleet.calls(Call::Spawn)), (1, 2));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_slow_call_is_done_in_the_end_and_counted() {
+    let fleet = fleet("sim://1?fail=spawn:slow-n1");
+    let driver = &fleet.drivers()[0];
+    let begun = tokio::time::Instant::now();
+    driver.spawn(&guest(1)).await.unwrap();
+    assert_eq!(begun.elapsed(), faults::SLOW);
+    driver.spawn(&guest(2)).await.unwrap();
+    assert_eq!(begun.elapsed(), faults::SLOW);
+    assert_eq!(fleet.struck().into_iter().collect::<Vec<_>>(), [(Effect::Slow, 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_of_a_dead_control_plane_reaches_a_host() {
+    let fleet = fleet("sim://1?latency_ms=10");
+    let dead = Arc::new(AtomicBool::new(false));
+    let driver = fleet.drivers_until(&dead).remove(0);
+    driver.spawn(&guest(1)).await.unwrap();
+    let (before, under_way) = (guest(2), guest(3));
+    let (lost, ()) = tokio::join!(driver.spawn(&under_way), async {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        dead.store(true, Ordering::SeqCst);
+    });
+    assert!(matches!(lost, Err(DriverError::Unreachable(_))));
+    assert!(matches!(driver.spawn(&before).await, Err(DriverError::Unreachable(_))));
+    assert_eq!(fleet.guests(0).into_keys().collect::<Vec<_>>(), [guest(1).instance]);
+    assert_eq!(fleet.drivers()[0].guests().await.unwrap().len(), 1, "the next one finds the host as it was left");
+}
+
 #[tokio::test]
 async fn a_torn_spawn_leaves_an_orphan_that_destroy_removes() {
     let fleet = fleet("sim://1?fail=spawn:tear-n1");

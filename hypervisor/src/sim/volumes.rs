@@ -1,5 +1,8 @@
 //! The volume service's volumes on a simulated machine: sizes, and a line of text that stands for the content.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use chronova_events::ids::InstanceId;
@@ -15,31 +18,42 @@ const GIB: u64 = 1 << 30;
 /// As much of a volume can be read as its text needs: the rest would be zeros.
 const SECTOR: usize = 512;
 
+/// Volumes by name: bytes and content.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Pool(Arc<Mutex<BTreeMap<String, (u64, String)>>>);
+
+impl Pool {
+    /// A panic elsewhere leaves it as it was between two changes.
+    pub(super) fn all(&self) -> MutexGuard<'_, BTreeMap<String, (u64, String)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Machine {
     pub(super) fn apply_to_volumes(&mut self, change: &Change) {
         match change {
             Change::Volume { name, size, content } => {
-                self.volumes.insert(name.clone(), (*size, content.clone()));
+                self.volumes.all().insert(name.clone(), (*size, content.clone()));
             }
             Change::NoVolume(name) => {
-                self.volumes.remove(name);
+                self.volumes.all().remove(name);
             }
             _ => {}
         }
     }
 
     /// What gives the volumes as they are.
-    pub(super) fn volume_changes(&self) -> impl Iterator<Item = Change> {
+    pub(super) fn volume_changes(&self) -> Vec<Change> {
         let change = |(name, (size, content)): (&String, &(u64, String))| Change::Volume {
             name: name.clone(),
             size: *size,
             content: content.clone(),
         };
-        self.volumes.iter().map(change)
+        self.volumes.all().iter().map(change).collect()
     }
 
     fn pool_status(&self) -> PoolStatus {
-        let used: u64 = self.volumes.values().map(|(size, _)| size).sum();
+        let used: u64 = self.volumes.all().values().map(|(size, _)| size).sum();
         let capacity = self.uri.disk_gib * GIB;
         PoolStatus {
             name: "chronova-volumes".to_owned(),
@@ -49,9 +63,9 @@ impl Machine {
         }
     }
 
-    fn volume(&self, call: Call, name: &str) -> DriverResult<&(u64, String)> {
+    fn volume(&self, call: Call, name: &str) -> DriverResult<(u64, String)> {
         let missing = || DriverError::Failed { call: call.name(), message: format!("volume {name} is not there") };
-        self.volumes.get(name).ok_or_else(missing)
+        self.volumes.all().get(name).cloned().ok_or_else(missing)
     }
 
     fn create_volume(&mut self, name: &str, size: u64, content: &VolumeContent) -> DriverResult<()> {
@@ -65,13 +79,13 @@ impl Machine {
                 return Err(DriverError::BadImage { image: image.id.to_string(), reason });
             }
             VolumeContent::Image(image) => format!("image {}", image.checksum),
-            VolumeContent::Copy { of, .. } => self.volume(Call::CreateVolume, of)?.1.clone(),
+            VolumeContent::Copy { of, .. } => self.volume(Call::CreateVolume, of)?.1,
         };
         self.change(&Change::Volume { name: name.to_owned(), size, content })
     }
 
     fn resize_volume(&mut self, name: &str, size: u64) -> DriverResult<()> {
-        let (now, content) = self.volume(Call::ResizeVolume, name)?.clone();
+        let (now, content) = self.volume(Call::ResizeVolume, name)?;
         if now >= size {
             return Ok(());
         }
@@ -90,8 +104,8 @@ impl VolumeStore for SimHost {
 
     async fn volumes(&self) -> DriverResult<Vec<PoolVolume>> {
         self.perform(Call::Volumes, |machine| {
-            let all = machine.volumes.iter();
-            Ok(all.map(|(name, (size, _))| PoolVolume { name: name.clone(), size: *size }).collect())
+            let all = machine.volumes.all();
+            Ok(all.iter().map(|(name, (size, _))| PoolVolume { name: name.clone(), size: *size }).collect())
         })
         .await
     }
@@ -101,9 +115,9 @@ impl VolumeStore for SimHost {
     }
 
     async fn delete_volume(&self, name: &str) -> DriverResult<()> {
-        self.perform(Call::DeleteVolume, |machine| match machine.volumes.contains_key(name) {
-            true => machine.change(&Change::NoVolume(name.to_owned())),
-            false => Ok(()),
+        self.perform(Call::DeleteVolume, |machine| {
+            let known = machine.volumes.all().contains_key(name);
+            if known { machine.change(&Change::NoVolume(name.to_owned())) } else { Ok(()) }
         })
         .await
     }
@@ -113,8 +127,7 @@ impl VolumeStore for SimHost {
     }
 
     async fn read_volume(&self, name: &str, _: Option<InstanceId>) -> DriverResult<ByteStream> {
-        let (_, content) =
-            self.perform(Call::ReadVolume, |machine| machine.volume(Call::ReadVolume, name).cloned()).await?;
+        let (_, content) = self.perform(Call::ReadVolume, |machine| machine.volume(Call::ReadVolume, name)).await?;
         let mut bytes = content.into_bytes();
         bytes.resize(SECTOR.max(bytes.len()), 0);
         Ok(Box::pin(futures::stream::iter([Ok(Bytes::from(bytes))])))

@@ -16,6 +16,7 @@ pub mod stats;
 mod aims;
 mod api;
 mod boot;
+mod chaos;
 mod cost;
 mod disk;
 mod filling;
@@ -123,10 +124,18 @@ enum Which {
     Cost(cost::Args),
     /// Everything that this program is to reach, in one table beside Nova
     Aims(aims::Args),
+    /// Random operations while hosts die, drivers lie and the control plane is killed: nothing may be stuck or left behind
+    Chaos(chaos::Args),
 }
 
 /// Runs a benchmark and prints what it found.
 pub fn run(args: &Args) -> ExitCode {
+    if let Which::Chaos(chaos) = &args.which {
+        return chaos::run(&args.common, chaos).unwrap_or_else(|error| {
+            crate::output::complain(&format!("chronova: {error:#}\n"));
+            ExitCode::from(2)
+        });
+    }
     match measured(args) {
         Ok(text) => {
             crate::output::print(&text);
@@ -155,6 +164,7 @@ fn measured(args: &Args) -> Result<String> {
         Which::Scale(args) => scale::run(common, args),
         Which::Cost(args) => cost::run(common, args),
         Which::Aims(args) => aims::run(common, args),
+        Which::Chaos(_) => anyhow::bail!("a chaos run measures nothing"),
     }?;
     report.settings.push(("runs", common.runs.to_string()));
     let whole = report::json(&report, &machine);

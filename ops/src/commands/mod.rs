@@ -1,10 +1,11 @@
-//! The operator's commands that read the log: `audit`, `inspect`, `rebuild`.
+//! The operator's commands that read the log: `audit`, `inspect`, `rebuild`. `host` is the one that asks the running server.
 //!
 //! They work beside a running server (the log is opened for reading only), never change a fact, and say by their exit code
 //! what a script wants to know: 0 yes, 1 no (not found, not equal), 2 it could not be carried out. Each command is a
 //! function of a store and a writer, so that its output is held by golden files.
 
 pub mod audit;
+pub mod host;
 pub mod inspect;
 pub mod log_pages;
 pub mod policy;

@@ -259,6 +259,7 @@ pub fn web(config: &Config) -> WebConfig {
     WebConfig {
         max_request_body_size: usize::try_from(config.chronova.max_body_bytes).unwrap_or(usize::MAX),
         compute_link_prefix: config.api.compute_link_prefix.clone(),
+        default_floating_pool: config.neutron.default_floating_pool.clone(),
         glance_link_prefix: config.api.glance_link_prefix.clone(),
         max_limit: u64::from(config.api.max_limit),
         max_feeds: config.chronova.max_feeds as usize,

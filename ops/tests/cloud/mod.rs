@@ -221,6 +221,12 @@ impl Client {
         read(self.agent.put(format!("{}{path}", self.base)).header("X-Auth-Token", "admin").send_json(body))
     }
 
+    /// As `put`, at the newest versions.
+    pub fn put_at(&self, path: &str, body: &Value) -> Result<Answer, ureq::Error> {
+        let request = self.agent.put(format!("{}{path}", self.base)).header("X-Auth-Token", "admin");
+        read(request.header("OpenStack-API-Version", VERSIONS).send_json(body))
+    }
+
     pub fn put_bytes(&self, path: &str, body: &[u8]) -> Result<Answer, ureq::Error> {
         let request = self.agent.put(format!("{}{path}", self.base)).header("X-Auth-Token", "admin");
         read(request.header("Content-Type", "application/octet-stream").send(body))

@@ -301,6 +301,15 @@ impl Fleet {
             HostEvent::Enabled(_) => facts.enabled = true,
             HostEvent::Disabled(_) => facts.enabled = false,
             HostEvent::ForcedDown(forced) => facts.forced_down = forced.forced,
+            // Nothing that placement looks at: what is to be empty is disabled.
+            HostEvent::DrainRequested(_)
+            | HostEvent::DepartureBegun(_)
+            | HostEvent::ServerLeft(_)
+            | HostEvent::ServerStayed(_)
+            | HostEvent::DrainCancelled(_)
+            | HostEvent::DrainEnded(_)
+            | HostEvent::MaintenanceBegun(_)
+            | HostEvent::MaintenanceEnded(_) => {}
         }
         self.judge(slot);
     }

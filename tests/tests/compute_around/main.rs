@@ -5,6 +5,7 @@
 mod consoles;
 mod events;
 mod flavors;
+mod floating;
 mod interfaces;
 mod keypairs;
 mod quotas;

@@ -1,56 +1,9 @@
-//! The smaller resources: floating IPs, bare metal, shares, topology, usage audits, migrations of a server.
+//! The smaller resources: bare metal, shares, topology, usage audits, migrations of a server.
 
 use chronova_tests::compute_api::{ADMIN, Api};
 use serde_json::{Value, json};
 
-use super::interfaces::{Cloud, USER, is};
-
-#[actix_rt::test]
-async fn no_address_floats_here() {
-    let cloud = Cloud::start().await;
-    let server = cloud.server().await;
-    let ask =
-        async |method: &str, path: &str, body: Option<Value>| cloud.api.call(method, path, "2.35", USER, body).await;
-    assert_eq!(ask("GET", "/os-floating-ips", None).await.body, json!({"floating_ips": []}));
-    assert_eq!(ask("GET", "/os-floating-ip-pools", None).await.body, json!({"floating_ip_pools": []}));
-    is(&ask("POST", "/os-floating-ips", Some(json!({"pool": "public"}))).await, 404, "Floating IP pool not found.");
-    is(&ask("POST", "/os-floating-ips", Some(Value::Null)).await, 404, "Floating IP pool not found.");
-    for method in ["GET", "DELETE"] {
-        is(&ask(method, "/os-floating-ips/7", None).await, 404, "Floating IP not found for ID 7");
-    }
-    // An external network is a pool without addresses.
-    let public = json!({"network": {"name": "public", "router:external": true}});
-    let made = cloud.api.ask("POST", "/network/v2.0/networks", "2.1", ADMIN, Some(public)).await;
-    assert_eq!(made.status, 201, "{:?}", made.body);
-    assert_eq!(
-        ask("GET", "/os-floating-ip-pools", None).await.body,
-        json!({"floating_ip_pools": [{"name": "public"}]})
-    );
-    let none = ask("POST", "/os-floating-ips", Some(json!({"pool": "public"}))).await;
-    is(&none, 404, "No more floating IPs in pool public.");
-
-    let fixed = cloud.addresses(&server, "private").await.remove(0);
-    for (wish, status, words) in [
-        (json!({"address": "192.0.2.1"}), 404, "floating IP not found"),
-        (json!({"address": "192.0.2.1", "fixed_address": fixed}), 404, "floating IP not found"),
-        (
-            json!({"address": "192.0.2.1", "fixed_address": "10.9.9.9"}),
-            400,
-            "Specified fixed address not assigned to instance",
-        ),
-        (json!({"address": "x"}), 400, "is not"),
-    ] {
-        is(&cloud.act(&server, "2.43", json!({"addFloatingIp": wish})).await, status, words);
-    }
-    let removed = cloud.act(&server, "2.43", json!({"removeFloatingIp": {"address": "192.0.2.1"}})).await;
-    is(&removed, 404, "Floating IP not found for address 192.0.2.1.");
-    for path in ["/os-floating-ips", "/os-floating-ip-pools"] {
-        assert_eq!(cloud.api.call("GET", path, "2.36", USER, None).await.status, 404);
-    }
-    let gone = cloud.act(&server, "2.44", json!({"removeFloatingIp": {"address": "192.0.2.1"}})).await;
-    assert_eq!(gone.status, 404);
-    cloud.api.stop().await;
-}
+use super::interfaces::{USER, is};
 
 #[actix_rt::test]
 async fn there_is_no_bare_metal_service() {

@@ -192,3 +192,23 @@ async fn where_evacuated_servers_come_to_and_what_they_have_there() {
     scene.up(&scene.home, true).await;
     scene.ends_well().await;
 }
+
+/// What a server was shelved to is gone as soon as it is back: a disk made anew is made of the server's own image.
+#[actix_rt::test]
+async fn a_server_that_was_shelved_before_leaves_a_dead_host() {
+    let scene = Scene::new(2).await;
+    let path = format!("/servers/{}/action", scene.id);
+    for body in [json!({"shelve": null}), json!({"unshelve": null})] {
+        assert_eq!(scene.api.call("POST", &path, "2.1", ADMIN, Some(body)).await.status, 202);
+        scene.api.life.settled().await;
+    }
+    let home = host(&scene.api, &scene.id).await;
+    scene.lose(&home).await;
+    assert_eq!(scene.ask("2.14", json!({})).await.0, 200);
+    scene.api.life.settled().await;
+    scene.api.world.fleet.revive_host(scene.index(&home), false).unwrap();
+    scene.up(&home, true).await;
+    let now = scene.shown().await;
+    assert_eq!((&now["status"], &now["image"]["id"]), (&json!("ACTIVE"), &json!(IMAGE)));
+    scene.ends_well().await;
+}

@@ -25,6 +25,7 @@ fn target(operation: &Operation<'_>, person: &Person) -> (String, String) {
         "/servers/{",
         "/os-volumes_boot/{",
         "/os-server-groups/{",
+        "/os-floating-ips/{",
         "/os-security-groups/{",
         "/os-security-group-rules/{",
         "/os-quota-sets/{",

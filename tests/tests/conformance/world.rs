@@ -21,6 +21,7 @@ pub(crate) struct Cloud {
     group: String,
     security_group: String,
     rule: String,
+    floating_ip: String,
     host: String,
     hypervisors: Value,
     services: Value,
@@ -127,12 +128,15 @@ impl Cloud {
             services,
             samples,
             server: String::new(),
+            floating_ip: String::new(),
             image: String::new(),
             aggregate: String::new(),
         };
         cloud.lift().await;
         cloud.image().await;
         cloud.aggregate().await;
+        cloud.pool().await;
+        cloud.floating_ip().await;
         cloud.server = cloud.fresh().await;
         cloud
     }
@@ -153,6 +157,20 @@ impl Cloud {
         let aggregate = json!({"aggregate": {"name": "a", "availability_zone": null}});
         let made = self.api.call("POST", "/os-aggregates", "2.1", ADMIN, Some(aggregate)).await;
         self.aggregate = made.body["aggregate"]["id"].to_string();
+    }
+
+    /// The pool that samples take floating addresses from.
+    async fn pool(&self) {
+        let public = json!({"network": {"name": "public", "router:external": true, "project_id": "operators"}});
+        let made = self.api.ask("POST", "/network/v2.0/networks", "2.1", ADMIN, Some(public)).await;
+        let subnet = json!({"network_id": made.body["network"]["id"], "cidr": "172.24.4.0/24", "ip_version": 4});
+        let made = self.api.ask("POST", "/network/v2.0/subnets", "2.1", ADMIN, Some(json!({"subnet": subnet}))).await;
+        assert_eq!(made.status, 201, "{:?}", made.body);
+    }
+
+    async fn floating_ip(&mut self) {
+        let made = self.api.call("POST", "/os-floating-ips", "2.1", OWNER, Some(json!({"pool": "public"}))).await;
+        made.body["floating_ip"]["id"].as_str().unwrap().clone_into(&mut self.floating_ip);
     }
 
     /// Another server of the owner's.
@@ -190,6 +208,7 @@ impl Cloud {
             "os-security-groups" => self.security_group.clone(),
             "os-security-group-rules" => self.rule.clone(),
             "os-server-groups" => self.group.clone(),
+            "os-floating-ips" => self.floating_ip.clone(),
             "os-hosts" => self.host.clone(),
             "extensions" => "os-agents".to_owned(),
             "os-instance_usage_audit_log" => "2026-01-01%2000:00:00".to_owned(),
@@ -306,6 +325,7 @@ impl Cloud {
                     self.api.call("POST", "/os-keypairs", "2.1", token, Some(json!({"keypair": {"name": "k"}}))).await;
                 }
             }
+            "os-floating-ips" if operation.method() == "DELETE" => self.floating_ip().await,
             "os-server-groups" if operation.method() == "DELETE" => {
                 let group = json!({"server_group": {"name": "g", "policies": ["anti-affinity"]}});
                 let made = self.api.call("POST", "/os-server-groups", "2.1", OWNER, Some(group)).await;

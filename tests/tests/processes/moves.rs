@@ -3,7 +3,7 @@
 use chronova_actors::process::{confirm_resize, delete_instance, evacuate, move_instance, revert_resize};
 use chronova_events::ids::InstanceId;
 use chronova_tests::process_harness::{Case, prove};
-use chronova_tests::world::Life;
+use chronova_tests::world::{Life, World};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 
@@ -29,6 +29,30 @@ async fn resize_is_proven() {
 async fn migration_of_a_stopped_server_is_proven() {
     let ask: Ask = |life, id| life.migrate(id).boxed_local();
     prove(&Case { definition: &move_instance::DEFINITION, ..case(stopped, ask, "SHUTOFF", "VERIFY_RESIZE") }).await;
+}
+
+/// An interface that is on its way out when the server is moved: the guest that is made elsewhere has not got it either.
+#[actix_rt::test]
+async fn a_guest_is_not_made_elsewhere_while_its_interfaces_change() {
+    let world = World::new(2);
+    let life = world.live(None, None).await;
+    life.hosts_up(2).await;
+    let id = InstanceId::random();
+    life.build(id).await.unwrap();
+    life.settled().await;
+    world.brakes.hold("detach_nic");
+    life.detach_nic(id).await.unwrap();
+    world.brakes.reached("detach_nic").await;
+    life.migrate(id).await.unwrap();
+    life.until(|_| matches!(life.status(id), "ACTIVE" | "VERIFY_RESIZE")).await;
+    world.brakes.release("detach_nic");
+    life.settled().await;
+    if life.status(id) == "VERIFY_RESIZE" {
+        life.confirm_resize(id).await.unwrap();
+        life.settled().await;
+    }
+    life.stop().await;
+    world.check().await;
 }
 
 #[actix_rt::test]

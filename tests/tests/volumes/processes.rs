@@ -52,7 +52,18 @@ fn with_other(life: &Life, _: InstanceId) -> LocalBoxFuture<'_, ()> {
 /// `words`: what the volume is before, after, and when a step failed.
 fn case(definition: &'static Definition, before: Before, ask: Ask, words: [&'static str; 3]) -> Case {
     let [from, to, failed] = words;
-    Case { definition, before, ask, from, to, failed, failed_after: &[], half_asked: &[], shared: false }
+    Case {
+        definition,
+        before,
+        ask,
+        from,
+        to,
+        failed,
+        failed_after: &[],
+        half_asked: &[],
+        shared: false,
+        one_storage: false,
+    }
 }
 
 fn creation(before: Before, ask: Ask) -> Case {
@@ -152,6 +163,47 @@ async fn what_a_dead_host_keeps_is_removed_when_it_is_back() {
     assert_eq!(world.fleet.volumes(0).len(), 1, "nobody could remove it");
     world.fleet.revive_host(0, true).unwrap();
     life.until(|_| world.fleet.volumes(0).is_empty()).await;
+    life.stop().await;
+    world.check().await;
+}
+
+/// A snapshot by itself, and snapshots that go with their volume.
+#[actix_rt::test]
+async fn snapshots_that_a_dead_host_keeps_are_removed_when_it_is_back() {
+    for cascade in [false, true] {
+        let world = World::new(1);
+        let life = world.live(None, None).await;
+        life.hosts_up(1).await;
+        let id = VolumeId::random();
+        with_snapshot(&life, InstanceId(id.0)).await;
+        world.fleet.kill_host(0);
+        life.hosts_up_of(0, 1).await;
+        match cascade {
+            false => life.remove_snapshot(id).await.unwrap(),
+            true => life.remove_volume(id, false, true).await.unwrap(),
+        }
+        assert!(life.settled().await);
+        assert_eq!(world.fleet.volumes(0).len(), 2, "nobody could remove it");
+        world.fleet.revive_host(0, true).unwrap();
+        life.until(|_| world.fleet.volumes(0).len() == usize::from(!cascade)).await;
+        life.stop().await;
+        world.check().await;
+    }
+}
+
+/// Under the same id, as a step that is done again asks for it after somebody deleted what it had made.
+#[actix_rt::test]
+async fn a_snapshot_that_was_deleted_can_be_made_again() {
+    let world = World::new(1);
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    let id = VolumeId::random();
+    with_snapshot(&life, InstanceId(id.0)).await;
+    life.remove_snapshot(id).await.unwrap();
+    assert!(life.settled().await);
+    life.snapshot_volume(id, false).await.unwrap();
+    assert!(life.settled().await);
+    assert_eq!(word(&world.views().await, id), "snapshot");
     life.stop().await;
     world.check().await;
 }

@@ -190,6 +190,7 @@ const TYPES: &[(&str, &str)] = &[
     ("process", "data/workload/task"),
     ("quota", "service/compute/quota"),
     ("quota_class", "service/compute/quota"),
+    ("router", "network/router"),
     ("security_group", "network/security_group"),
     ("server_group", "compute/machine/group"),
     ("volume", "storage/volume"),

@@ -12,5 +12,7 @@ pub mod line;
 
 use crate::route::Route;
 
-/// The tables of all resources.
-pub const ROUTES: &[&[Route]] = &[events::ROUTES, erasures::ROUTES];
+/// The log, for auditors.
+pub const EVENTS: &[Route] = events::ROUTES;
+/// Erasures of personal data.
+pub const ERASURES: &[Route] = erasures::ROUTES;

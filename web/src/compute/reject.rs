@@ -7,6 +7,7 @@ use chronova_actors::flavor::FlavorReject;
 use chronova_actors::host::HostReject;
 use chronova_actors::host_aggregate::HostAggregateReject;
 use chronova_actors::instance::InstanceReject;
+use chronova_actors::instance::unsupported::Hardware;
 use chronova_actors::keypair::KeypairReject;
 use chronova_actors::ledger::LedgerReject;
 use chronova_actors::ports::{PortError, VolumeInfo};
@@ -86,6 +87,7 @@ pub(super) fn instance_reject(id: InstanceId, reject: InstanceReject) -> Fault {
         InstanceReject::NotInState { action, attribute, value } => {
             Fault::conflict(format!("Cannot '{action}' instance {id} while it is in {attribute} {value}"))
         }
+        InstanceReject::NotSupported { operation, hardware } => not_supported(id, operation, hardware),
         InstanceReject::NotReady => Fault::conflict(format!("Instance {id} is not ready")),
         InstanceReject::NeverLaunched { action } => {
             Fault::conflict(format!("Instance {id} is in an invalid state for '{action}'"))
@@ -117,6 +119,18 @@ pub(super) fn instance_reject(id: InstanceId, reject: InstanceReject) -> Fault {
             Fault::conflict(format!("Instance {id} is being worked on by another request. Try again."))
         }
     }
+}
+
+/// 400, whatever the feature: Nova's convention since Xena.
+fn not_supported(id: InstanceId, operation: &str, hardware: Hardware) -> Fault {
+    let what = match hardware {
+        Hardware::Vtpm => "vTPM-enabled",
+        Hardware::Sev => "SEV-enabled",
+        Hardware::Accelerators => {
+            return Fault::bad_request("Feature not supported with instances that have accelerators.");
+        }
+    };
+    Fault::bad_request(format!("Operation '{operation}' not supported for {what} instance ({id})."))
 }
 
 /// What the volume service says of a volume that no guest lets go of.
@@ -216,7 +230,13 @@ pub(super) fn keypair(error: CommandError<KeypairReject>) -> Fault {
 }
 
 pub(super) fn host(id: HostId, error: CommandError<HostReject>) -> Fault {
-    refused(error, |HostReject::NotFound| no_host(id))
+    refused(error, |reject| match reject {
+        HostReject::NotFound => no_host(id),
+        // What the Compute API asks of hosts has nothing to do with drains.
+        HostReject::NotDraining | HostReject::DrainEnding | HostReject::NotInMaintenance => {
+            Fault::conflict(format!("Compute host {id}: {reject}."))
+        }
+    })
 }
 
 /// What was asked of a host aggregate: Nova's refusals begin with it.

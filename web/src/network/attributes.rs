@@ -42,6 +42,14 @@ impl Attributes {
         }
     }
 
+    /// A body that is the object itself.
+    pub(super) fn whole(ctx: &Ctx) -> Result<Self, Fault> {
+        match &ctx.body {
+            Value::Object(map) => Ok(Self { map: map.clone() }),
+            _ => Err(Fault::bad_request("Resource body required")),
+        }
+    }
+
     pub(super) fn from_map(map: Map<String, Value>) -> Self {
         Self { map }
     }

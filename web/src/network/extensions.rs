@@ -19,14 +19,20 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 /// Alias, name and description of what is really supported.
-const EXTENSIONS: [(&str, &str, &str); 25] = [
+const EXTENSIONS: [(&str, &str, &str); 28] = [
     ("agent", "agent", "The agent management extension; the embedded service needs no agents."),
     ("allowed-address-pairs", "Allowed Address Pairs", "Provides allowed address pairs"),
     ("availability_zone", "Availability Zone", "The availability zone extension."),
     ("binding", "Port Binding", "Expose port bindings of a virtual port to external application"),
     ("dns-integration", "DNS Integration", "Provides integration with DNS: the names of ports reach the guests."),
+    (
+        "ext-gw-mode",
+        "Neutron L3 Configurable external gateway mode",
+        "Extension of the router abstraction for specifying whether SNAT should occur on the external gateway",
+    ),
     ("external-net", "Neutron external network", "Adds external network attribute to network resource."),
     ("extra_dhcp_opt", "Neutron Extra DHCP options", "Extra options configuration for DHCP."),
+    ("fip-port-details", "Floating IP Port Details Extension", "Add port_details attribute to Floating IP resource"),
     (
         "ip-substring-filtering",
         "IP address substring filtering",
@@ -46,6 +52,12 @@ const EXTENSIONS: [(&str, &str, &str); 25] = [
     ("provider", "Provider Network", "Expose mapping of virtual networks to physical networks"),
     ("quota_details", "Quota details management support", "Expose functions for quotas usage statistics per project"),
     ("quotas", "Quota management support", "Expose functions for quotas management per project"),
+    (
+        "router",
+        "Neutron L3 Router",
+        "Router abstraction for basic L3 forwarding between L2 Neutron networks and access to external networks via a NAT \
+         gateway.",
+    ),
     ("security-group", "security-group", "The security groups extension."),
     (
         "security-groups-normalized-cidr",

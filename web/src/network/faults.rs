@@ -3,8 +3,9 @@
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::network::NetworkReject;
 use chronova_actors::network_quota::NetworkQuotaReject;
+use chronova_actors::router::RouterReject;
 use chronova_actors::security_group::SecurityGroupReject;
-use chronova_events::ids::NetworkId;
+use chronova_events::ids::{NetworkId, RouterId};
 
 use crate::fault::Fault;
 
@@ -18,6 +19,19 @@ pub(super) fn group_not_found(id: &str) -> Fault {
 
 pub(super) fn rule_not_found(id: &str) -> Fault {
     Fault::not_found(format!("Security group rule {id} does not exist")).key("SecurityGroupRuleNotFound")
+}
+
+pub(super) fn router_not_found(id: &str) -> Fault {
+    Fault::not_found(format!("Router {id} could not be found")).key("RouterNotFound")
+}
+
+pub(super) fn floating_ip_not_found(id: &str) -> Fault {
+    Fault::not_found(format!("Floating IP {id} could not be found")).key("FloatingIPNotFound")
+}
+
+/// Neutron's `BadRequest`.
+pub(super) fn bad(resource: &str, reason: impl std::fmt::Display) -> Fault {
+    Fault::bad_request(format!("Bad {resource} request: {reason}.")).key("BadRequest")
 }
 
 pub(super) fn over_quota(resource: &str) -> Fault {
@@ -35,9 +49,20 @@ pub(super) fn network(id: NetworkId) -> impl Fn(CommandError<NetworkReject>) -> 
     }
 }
 
+pub(super) fn router(id: RouterId) -> impl Fn(CommandError<RouterReject>) -> Fault {
+    move |error| match error {
+        CommandError::Rejected(RouterReject::NotFound) => router_not_found(&id.to_string()),
+        CommandError::Rejected(reject @ RouterReject::IdTaken(_)) => {
+            Fault::conflict(reject.to_string()).key("Conflict")
+        }
+        CommandError::Unavailable(error) => Fault::of_log(&error),
+    }
+}
+
 fn refused(id: NetworkId, reject: &NetworkReject) -> Fault {
     let (status, kind) = match reject {
         NetworkReject::NotFound => return not_found("NetworkNotFound", "Network", &id.to_string()),
+        NetworkReject::NotExternal(_) | NetworkReject::NoIpv4(_) => return bad("floatingip", reject),
         NetworkReject::SubnetNotFound(_) => (404, "SubnetNotFound"),
         NetworkReject::PortNotFound(_) => (404, "PortNotFound"),
         NetworkReject::IdTaken(_) => (409, "Conflict"),
@@ -59,6 +84,11 @@ fn refused(id: NetworkId, reject: &NetworkReject) -> Fault {
         NetworkReject::PortHasGroups => (409, "PortSecurityPortHasSecurityGroup"),
         NetworkReject::PairsNeedSecurity => (409, "AddressPairAndPortSecurityRequired"),
         NetworkReject::PortInUse(_) => (409, "PortInUse"),
+        NetworkReject::NoExternalAddress(_) => (400, "ExternalIpAddressExhausted"),
+        NetworkReject::FloatingIpNotFound(_) => (404, "FloatingIPNotFound"),
+        NetworkReject::AlreadyAssociated { .. } => (409, "FloatingIPPortAlreadyAssociated"),
+        NetworkReject::ExternalInUse(_) => (409, "ExternalNetworkInUse"),
+        NetworkReject::OverQuota(_) => (409, "OverQuota"),
     };
     Fault::new(status, reject.to_string()).key(kind)
 }

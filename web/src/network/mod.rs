@@ -9,11 +9,15 @@
 mod attributes;
 mod extensions;
 mod faults;
+pub(crate) mod floating_ips;
+mod gateways;
+mod interfaces;
 mod ip_availabilities;
 mod listing;
 mod networks;
 mod ports;
 pub(crate) mod quotas;
+mod routers;
 mod security_group_rules;
 pub(crate) mod security_groups;
 mod subnets;
@@ -34,6 +38,9 @@ pub const ROUTES: &[&[Route]] = &[
     quotas::ROUTES,
     extensions::ROUTES,
     ip_availabilities::ROUTES,
+    routers::ROUTES,
+    interfaces::ROUTES,
+    floating_ips::ROUTES,
     tags::ROUTES,
 ];
 

@@ -4,8 +4,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use chronova_actors::network::{AddressWanted, NetworkAggregate, NetworkCommand, PortPatch, PortWanted};
-use chronova_events::ids::{NetworkId, PortId, ProjectId, SecurityGroupId};
-use chronova_events::network::{AddressPair, DhcpOption, NetworkRow, Port, PortBinding, PortSettings};
+use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, RouterId, SecurityGroupId};
+use chronova_events::network::{
+    AddressPair, DhcpOption, FLOATING_IP_OWNER, NetworkRow, Port, PortBinding, PortSettings,
+};
+use chronova_events::router::{GATEWAY_OWNER, INTERFACE_OWNER};
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
@@ -100,6 +103,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let patch = patch(&mut body, &ctx)?;
     let propagate = body.boolean("propagate_uplink_status")?.unwrap_or(true);
     body.finish()?;
+    check_router(&ctx, patch.owner.as_deref(), patch.device.as_deref())?;
     security_groups::check(&ctx, &permit, &project, patch.security_groups.as_deref().unwrap_or_default()).await?;
     quotas::check(&ctx, &project, "port", 1)?;
     let (port, network) = (PortId::random(), row.created.network);
@@ -119,6 +123,11 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     guard(&ctx, &body, &target, true)?;
     let patch = patch(&mut body, &ctx)?;
     body.finish()?;
+    let binding = row.binding();
+    if patch.owner.is_some() || patch.device.is_some() {
+        let owner = patch.owner.as_deref().unwrap_or(&binding.owner);
+        check_router(&ctx, Some(owner), Some(patch.device.as_deref().unwrap_or(&binding.device)))?;
+    }
     let groups = patch.security_groups.as_deref().unwrap_or_default();
     security_groups::check(&ctx, &permit, &row.created.project, groups).await?;
     let network = row.created.network;
@@ -133,12 +142,46 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
 async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     let (row, target) = targets::find_port(&ctx, ctx.param("id"))?;
     let permit = ctx.authorize(&target)?;
+    check_deletable(&ctx, &row)?;
     let network = row.created.network;
     let command = NetworkCommand::DeletePort { port: row.created.port };
     dispatch::send::<NetworkAggregate>(ctx.app.house()?, &permit, &network, command)
         .await
         .map_err(faults::network(network))?;
     Ok(Reply::empty(204))
+}
+
+/// What routers and floating addresses stand on goes with them, not by itself.
+fn check_deletable(ctx: &Ctx, row: &Port) -> Result<(), Fault> {
+    let (device, owner) = (row.binding().device.as_str(), row.binding().owner.as_str());
+    let stands = ctx.app.house()?.views.networks.read(|view| match owner {
+        GATEWAY_OWNER | INTERFACE_OWNER => device.parse::<RouterId>().is_ok_and(|id| view.router(id).is_some()),
+        FLOATING_IP_OWNER => device.parse::<FloatingIpId>().is_ok_and(|id| view.floating_ip(id).is_some()),
+        _ => false,
+    });
+    if stands && !row.addresses().is_empty() {
+        return Err(Fault::conflict(format!(
+            "Port {} cannot be deleted directly via the port API: has device owner {owner}.",
+            row.created.port
+        ))
+        .key("ServicePortInUse"));
+    }
+    Ok(())
+}
+
+/// Whoever owns a network may call its ports what they like, but not make them interfaces of others' routers.
+fn check_router(ctx: &Ctx, owner: Option<&str>, device: Option<&str>) -> Result<(), Fault> {
+    let (Some(GATEWAY_OWNER | INTERFACE_OWNER), Some(device)) = (owner, device) else { return Ok(()) };
+    let Ok(router) = device.parse::<RouterId>() else { return Ok(()) };
+    let row = ctx.app.house()?.views.networks.read(|view| view.router(router).cloned());
+    let own = |project: &ProjectId| ctx.caller().project.as_ref() == Some(project);
+    match row {
+        Some(row) if !ctx.caller().is_admin && !own(row.project()) => Err(Fault::conflict(format!(
+            "The following device_id {device} is not owned by your tenant or matches another tenants router."
+        ))
+        .key("DeviceIDNotOwnedByTenant")),
+        _ => Ok(()),
+    }
 }
 
 fn target_of(project: &ProjectId, network: &NetworkRow, body: &Attributes) -> Target {

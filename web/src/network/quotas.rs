@@ -39,6 +39,8 @@ fn used(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<usize, Fault> 
         "network" => held().networks.len(),
         "subnet" => held().subnets.len(),
         "port" => held().ports.len(),
+        "router" => held().routers.len(),
+        "floatingip" => held().floating_ips.len(),
         "security_group" => groups().map_or(0, |(groups, _)| groups),
         "security_group_rule" => groups().map_or(0, |(_, rules)| rules),
         _ => 0,
@@ -46,7 +48,7 @@ fn used(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<usize, Fault> 
 }
 
 /// Whether the project may have `more` of a resource. Counted in the read models: two requests at the same instant may
-/// both pass, as they may in Neutron.
+/// both pass, as they may in Neutron. Floating addresses are counted by the network that gives them out.
 pub(super) fn check(ctx: &Ctx, project: &ProjectId, resource: &str, more: usize) -> Result<(), Fault> {
     match usize::try_from(limit(ctx, project, resource)?) {
         Ok(limit) if used(ctx, project, resource)? + more > limit => Err(faults::over_quota(resource)),

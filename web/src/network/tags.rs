@@ -1,11 +1,14 @@
 //! `/{resource}/{id}/tags`: the extension `standard-attr-tag`.
 
-use chronova_actors::network::{NetworkAggregate, NetworkCommand, NetworkPatch, PortPatch, SubnetPatch};
+use chronova_actors::network::{
+    FloatingIpPatch, NetworkAggregate, NetworkCommand, NetworkPatch, PortPatch, SubnetPatch,
+};
+use chronova_actors::router::{RouterCommand, RouterPatch};
 use chronova_actors::security_group::{GroupPatch, SecurityGroupCommand};
-use chronova_events::ids::{NetworkId, PortId, ProjectId, SecurityGroupId, SubnetId};
+use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, RouterId, SecurityGroupId, SubnetId};
 use serde_json::json;
 
-use super::{faults, security_groups, targets};
+use super::{faults, routers, security_groups, targets};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -40,6 +43,8 @@ enum Tagged {
     Subnet(NetworkId, SubnetId),
     Port(NetworkId, PortId),
     Group(ProjectId, SecurityGroupId),
+    FloatingIp(NetworkId, FloatingIpId),
+    Router(RouterId),
 }
 
 struct Found {
@@ -73,6 +78,17 @@ fn find(ctx: &Ctx) -> Result<Found, Fault> {
             let what = Tagged::Port(row.created.network, row.created.port);
             Ok(Found { what, tags: row.settings().tags.clone(), target, rule: "update_port" })
         }
+        "floatingips" => {
+            let row = targets::find_floating_ip(ctx, id)?;
+            let what = Tagged::FloatingIp(row.network(), row.id());
+            let (tags, target) = (row.settings().tags.clone(), targets::floating_ip(&row));
+            Ok(Found { what, tags, target, rule: "update_floatingip" })
+        }
+        "routers" => {
+            let row = targets::find_router(ctx, id)?;
+            let (what, tags) = (Tagged::Router(row.id()), row.settings().tags.clone());
+            Ok(Found { what, tags, target: targets::router(&row), rule: "update_router" })
+        }
         "security-groups" | "security_groups" => {
             let row = targets::find_group(ctx, id)?;
             let (what, target) = (Tagged::Group(row.project().clone(), row.id()), targets::group(&row));
@@ -96,6 +112,15 @@ async fn store(ctx: &Ctx, found: &Found, tags: Vec<String>) -> Result<Vec<String
         Tagged::Port(network, port) => {
             let patch = PortPatch { tags: Some(tags.clone()), ..PortPatch::default() };
             (*network, NetworkCommand::ChangePort { port: *port, patch })
+        }
+        Tagged::FloatingIp(network, floating_ip) => {
+            let patch = FloatingIpPatch { tags: Some(tags.clone()), ..FloatingIpPatch::default() };
+            (*network, NetworkCommand::ChangeFloatingIp { floating_ip: *floating_ip, patch })
+        }
+        Tagged::Router(router) => {
+            let patch = RouterPatch { tags: Some(tags.clone()), ..RouterPatch::default() };
+            routers::send(ctx, &permit, *router, RouterCommand::Change(patch)).await?;
+            return Ok(tags);
         }
         Tagged::Group(project, group) => {
             let patch = GroupPatch { tags: Some(tags.clone()), ..GroupPatch::default() };

@@ -3,19 +3,26 @@
 //! What the caller may not see is answered 404, whatever was to be done with it: names of other projects' things are not
 //! told by error codes.
 
-use chronova_events::ids::{NetworkId, PortId, ProjectId, SecurityGroupId, SubnetId};
-use chronova_events::network::{NetworkRow, Port, Subnet};
+use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, RouterId, SecurityGroupId, SubnetId};
+use chronova_events::network::{FloatingIp, NetworkRow, Port, Subnet};
+use chronova_events::router::RouterRow;
 use chronova_events::security_group::Group;
 use chronova_projections::networks::Networks;
 use std::sync::Arc;
 
-use super::faults::{group_not_found, not_found};
+use super::faults::{floating_ip_not_found, group_not_found, not_found, router_not_found};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::policy::Target;
+use crate::route::Service;
 
 fn flag(value: bool) -> &'static str {
     if value { "True" } else { "False" }
+}
+
+/// Whether the network service's rule lets the caller, whichever service was asked.
+pub(crate) fn allows(ctx: &Ctx, rule: &'static str, target: &Target) -> bool {
+    ctx.app.policy.allows(Service::Network, rule, ctx.caller(), target)
 }
 
 /// Something new of `project`.
@@ -51,6 +58,27 @@ pub(super) fn port(networks: &Networks, row: &Port) -> Target {
 
 pub(super) fn group(row: &Group) -> Target {
     new(row.project()).with("shared", "False").with("security_group:tenant_id", row.project().as_str())
+}
+
+pub(super) fn router(row: &RouterRow) -> Target {
+    new(row.project())
+}
+
+pub(crate) fn floating_ip(row: &FloatingIp) -> Target {
+    new(row.project())
+}
+
+pub(super) fn find_router(ctx: &Ctx, id: &str) -> Result<Arc<RouterRow>, Fault> {
+    let views = &ctx.app.house()?.views;
+    let found = id.parse::<RouterId>().ok().and_then(|id| views.networks.read(|view| view.router(id).cloned()));
+    found.filter(|row| allows(ctx, "get_router", &router(row))).ok_or_else(|| router_not_found(id))
+}
+
+pub(crate) fn find_floating_ip(ctx: &Ctx, id: &str) -> Result<Arc<FloatingIp>, Fault> {
+    let views = &ctx.app.house()?.views;
+    let found =
+        id.parse::<FloatingIpId>().ok().and_then(|id| views.networks.read(|view| view.floating_ip(id).cloned()));
+    found.filter(|row| allows(ctx, "get_floatingip", &floating_ip(row))).ok_or_else(|| floating_ip_not_found(id))
 }
 
 /// The network of the path, if the caller may see it.

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::instance::evacuation::EvacuationCommand;
+use crate::instance::live::LiveCommand;
 use crate::instance::moving::MoveCommand as Move;
+use crate::instance::unsupported::{Hardware, tied_by_devices};
 use chronova_events::instance::{FlavorSnapshot, MoveStage, Scheduled};
 
 const MOVE: ProcessId = ProcessId(Uuid::from_u128(20));
@@ -156,7 +158,7 @@ fn evacuate() -> Command {
 
 #[test]
 fn a_server_whose_host_is_down_is_made_anew_whatever_was_asked_of_the_host() {
-    let arrive = || moving(Move::Evacuate(EvacuationCommand::Arrive { process: MOVE }));
+    let arrive = || moving(Move::Evacuate(EvacuationCommand::Arrive { process: MOVE, renewed: true }));
     let at = |stage| moving(Move::Advance { process: MOVE, stage });
     let stopped = || placed_active().and(seen(Power::Shutdown));
     let error = || placed_active().and(declare(DeclaredState::Error));
@@ -192,4 +194,45 @@ fn a_server_whose_host_is_down_is_made_anew_whatever_was_asked_of_the_host() {
     }
     assert_eq!(moved().and(declare(DeclaredState::Active)).when(evacuate()), Err(Reject::Superseded));
     assert!(placed_active().and(evacuate()).when(resize()).is_err());
+}
+
+/// What Nova's documents say is done with no server that has a TPM, encrypted memory or accelerators; looked at before its
+/// lock and its state.
+#[test]
+fn some_hardware_ties_a_server_down() {
+    let with = |spec: &str, value: &str| {
+        let mut request = request();
+        let mut flavor = FlavorSnapshot::clone(&request.flavor);
+        flavor.extra_specs.push((spec.to_owned(), value.to_owned()));
+        request.flavor = std::sync::Arc::new(flavor);
+        let built = absent().and(Command::Build(Box::new(request))).and(Command::RecordPlaced(placed()));
+        built.and(Command::RecordBuilt { process: BUILD }).and(lock(true))
+    };
+    let live = || {
+        moving(Move::Live(LiveCommand::Begin { process: MOVE, host: None, forced: false, block: None, asker: ADMIN }))
+    };
+    let refused = |operation, hardware| Err(Reject::NotSupported { operation, hardware });
+    let vtpm = with("hw:tpm_version", "2.0");
+    assert_eq!(vtpm.when(live()), refused("live-migration", Hardware::Vtpm));
+    assert_eq!(vtpm.when(evacuate()), refused("evacuate", Hardware::Vtpm));
+    assert_eq!(vtpm.when(resize()), Err(Reject::Locked), "that is possible");
+    let sev = with("hw:mem_encryption", "true");
+    assert_eq!(sev.when(live()), refused("live-migration", Hardware::Sev));
+    assert_eq!(sev.when(power(PowerAction::Suspend)), refused("suspend", Hardware::Sev));
+    assert_eq!(sev.when(evacuate()), Ok(vec!["instance.evacuation_requested"]));
+    let accelerated = with("accel:device_profile", "fpga");
+    for (command, operation) in [
+        (live(), "live-migration"),
+        (resize(), "resize"),
+        (migrate(), "migrate"),
+        (power(PowerAction::Suspend), "suspend"),
+    ] {
+        assert_eq!(accelerated.when(command), refused(operation, Hardware::Accelerators));
+    }
+    let without = with("hw:mem_encryption", "false");
+    assert_eq!(without.when(live()), Ok(vec!["instance.live_move_requested"]), "administrators pass a lock");
+    let device = with("pci_passthrough:alias", "gpu:1");
+    let tied = |given: &Given| tied_by_devices(given.0.alive().unwrap());
+    assert!(tied(&device).is_some() && tied(&with("resources:VGPU", "1")).is_some());
+    assert!(tied(&without).is_none() && tied(&with("resources:VGPU", "0")).is_none());
 }

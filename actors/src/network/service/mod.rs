@@ -188,13 +188,18 @@ fn port_error(error: CommandError<NetworkReject>) -> PortError {
     };
     let message = reject.to_string();
     match reject {
-        NetworkReject::NotFound | NetworkReject::SubnetNotFound(_) => PortError::NotFound(message),
+        NetworkReject::NotFound | NetworkReject::SubnetNotFound(_) | NetworkReject::FloatingIpNotFound(_) => {
+            PortError::NotFound(message)
+        }
         NetworkReject::PortNotFound(port) => PortError::Invalid(format!("Port id {port} could not be found.")),
         NetworkReject::InvalidInput(_)
         | NetworkReject::InvalidPool(_)
         | NetworkReject::PoolOutOfBounds { .. }
         | NetworkReject::NotInNetwork(_)
         | NetworkReject::NotInSubnet(_)
+        | NetworkReject::NotExternal(_)
+        | NetworkReject::NoIpv4(_)
+        | NetworkReject::NoExternalAddress(_)
         | NetworkReject::GroupsNeedSecurity => PortError::Invalid(message),
         NetworkReject::IdTaken(_)
         | NetworkReject::NetworkInUse(..)
@@ -208,6 +213,9 @@ fn port_error(error: CommandError<NetworkReject>) -> PortError {
         | NetworkReject::NoMoreMacs(_)
         | NetworkReject::PortHasGroups
         | NetworkReject::PairsNeedSecurity
-        | NetworkReject::PortInUse(_) => PortError::Conflict(message),
+        | NetworkReject::PortInUse(_)
+        | NetworkReject::AlreadyAssociated { .. }
+        | NetworkReject::ExternalInUse(_)
+        | NetworkReject::OverQuota(_) => PortError::Conflict(message),
     }
 }

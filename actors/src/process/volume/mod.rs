@@ -50,8 +50,8 @@ impl Work {
     pub(super) fn volume_id(&self) -> VolumeId {
         match self.running.task.subject() {
             Subject::Volume(volume) => volume,
-            // By the table of processes no step of a volume's process is ever run for a server.
-            Subject::Server(_) => VolumeId(uuid::Uuid::nil()),
+            // By the table of processes no step of a volume's process is ever run for anything else.
+            Subject::Server(_) | Subject::Host(_) => VolumeId(uuid::Uuid::nil()),
         }
     }
 

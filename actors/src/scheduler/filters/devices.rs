@@ -9,6 +9,7 @@ use crate::scheduler::look::Look;
 
 pub(super) const NUMA_TOPOLOGY: Filter = Filter {
     name: "NUMATopologyFilter",
+    always: true,
     applies: wants_topology,
     passes: |_| false,
     says: |_| "the server wants a NUMA topology, and the host does not tell its own".to_owned(),
@@ -18,6 +19,7 @@ pub(super) const NUMA_TOPOLOGY: Filter = Filter {
 
 pub(super) const PCI_PASSTHROUGH: Filter = Filter {
     name: "PciPassthroughFilter",
+    always: true,
     applies: |look| look.request.spec("pci_passthrough:alias").is_some(),
     passes: |_| false,
     says: |seen| {

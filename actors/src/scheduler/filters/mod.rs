@@ -18,6 +18,9 @@ use super::look::{Look, Seen};
 #[derive(Debug)]
 pub struct Filter {
     pub name: &'static str,
+    /// Whether it is asked though nobody enabled it, and of a host that an administrator insists on: in Nova the host itself
+    /// refuses such a server when it claims its place.
+    pub always: bool,
     /// Whether it is asked when a server is rebuilt with another image where it is.
     pub on_rebuild: bool,
     /// Whether it has anything to say to this request; where not, every host passes.
@@ -32,6 +35,7 @@ pub struct Filter {
 /// What most filters have in common.
 const PLAIN: Filter = Filter {
     name: "",
+    always: false,
     on_rebuild: false,
     applies: |_| true,
     passes: |_| true,

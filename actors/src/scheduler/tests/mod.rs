@@ -400,6 +400,27 @@ fn filters_run_in_the_order_given_and_count_what_they_leave() {
     assert!(filters::DEFAULT.iter().all(|name| filters::named(name).is_some()));
 }
 
+/// In Nova the compute service claims NUMA cells and PCI devices itself, whichever filters are on.
+#[test]
+fn what_no_host_has_is_asked_for_in_vain_whichever_filters_are_enabled() {
+    let mut cell = Cell::three();
+    for enabled in [filters::DEFAULT.to_vec(), vec![], vec!["NUMATopologyFilter", "PciPassthroughFilter"]] {
+        cell.options.enabled_filters = enabled;
+        assert_eq!(cell.fitting(&small()).len(), 3);
+        for wish in [("hw:numa_nodes", "1"), ("hw:mem_page_size", "large"), ("pci_passthrough:alias", "gpu:1")] {
+            let decision = cell.decide(&specs(&[wish]));
+            assert!(decision.ranked.is_empty(), "{wish:?}");
+            assert!(
+                decision.reasons.message().contains("which the flavor") || decision.reasons.message().contains("PCI")
+            );
+            let insisted = Request { forced_host: Some("h1".to_owned()), ..specs(&[wish]) };
+            assert!(cell.decide(&insisted).ranked.is_empty(), "{wish:?} of a host that is insisted on");
+        }
+    }
+    let insisted = Request { forced_host: Some("h1".to_owned()), ..small() };
+    assert_eq!(cell.decide(&insisted).ranked.len(), 1);
+}
+
 #[test]
 fn a_rebuild_asks_some_filters_of_one_host() {
     let views = Views::new();

@@ -15,11 +15,6 @@ pub(in crate::sim) const CONTENT: &[u8] = b"simulated disk";
 
 impl Machine {
     pub(in crate::sim) fn disk_files(&self, instance: InstanceId) -> Vec<DiskFile> {
-        let file = |suffix: &str, gib: u64| DiskFile {
-            suffix: suffix.to_owned(),
-            size: CONTENT.len() as u64,
-            capacity: gib << 30,
-        };
         let mut disks = Vec::new();
         if let Some(guest) = self.guests.get(&instance) {
             disks.push(file("_disk", guest.disk_gib));
@@ -27,9 +22,13 @@ impl Machine {
             disks.push(file("_disk", 0));
         }
         if self.kept.contains(&instance) {
-            disks.push(file("_kept_disk", 0));
+            disks.push(Self::kept_file());
         }
         disks
+    }
+
+    pub(in crate::sim) fn kept_file() -> DiskFile {
+        file("_kept_disk", 0)
     }
 
     pub(in crate::sim) fn require_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<()> {
@@ -86,6 +85,10 @@ impl Machine {
         }
         if on { self.start(instance) } else { Ok(()) }
     }
+}
+
+fn file(suffix: &str, gib: u64) -> DiskFile {
+    DiskFile { suffix: suffix.to_owned(), size: CONTENT.len() as u64, capacity: gib << 30 }
 }
 
 fn failed(call: &'static str, message: &str) -> DriverError {

@@ -117,6 +117,7 @@ fn subject_word(task: &Task) -> &'static str {
     match task.subject() {
         chronova_events::process::Subject::Server(_) => "server",
         chronova_events::process::Subject::Volume(_) => "volume",
+        chronova_events::process::Subject::Host(_) => "host",
     }
 }
 
@@ -289,12 +290,21 @@ fn facts(subject: &Subject, events: &[Arc<Recorded>], now: Timestamp) -> Result<
                 (reason, false) => format!("no: {}", reason.as_deref().unwrap_or("no reason given")),
             };
             let has = &host.capabilities;
-            vec![
+            let mut told = vec![
                 pair("address", host.uri.clone()),
                 pair("state", state),
                 pair("takes servers", allowed),
                 pair("has", format!("{} CPUs, {} MiB, {} GiB", has.vcpus, has.memory_mib, has.disk_gib)),
-            ]
+            ];
+            if let Some(maintenance) = &host.maintenance {
+                told.push(pair("in maintenance", maintenance.reason.clone().unwrap_or_else(|| "yes".to_owned())));
+            }
+            if let Some(drain) = &host.drain {
+                let ended = if drain.ended_at.is_some() { "over" } else { "under way" };
+                let (left, leaving, stays) = (drain.left.len(), drain.leaving.len(), drain.stays.len());
+                told.push(pair("drain", format!("{ended}: {left} left, {leaving} leaving, {stays} stay")));
+            }
+            told
         }
         Subject::Request(_) => vec![pair("events", events.len().to_string())],
     })

@@ -93,7 +93,7 @@ pub(super) fn is_trouble(event: &Event) -> bool {
             ProcessEvent::Finished(finished) => finished.outcome != Outcome::Succeeded,
             _ => false,
         },
-        Event::HostEvent(event) => matches!(event, HostEvent::WentDown(_)),
+        Event::HostEvent(event) => matches!(event, HostEvent::WentDown(_) | HostEvent::ServerStayed(_)),
         _ => false,
     }
 }

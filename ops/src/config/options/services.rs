@@ -56,8 +56,13 @@ section! {
 }
 
 section! {
-    /// Network service: what the metadata API needs to know of its proxy.
+    /// Network service: where floating addresses come from, and what the metadata API needs to know of its proxy.
     Neutron = "neutron" from Nova {
+        default_floating_pool: String {
+            default: Text("nova"),
+            help: "External network, by name or id, that os-floating-ips (until 2.35) takes addresses from where a request \
+                   names no pool.",
+        }
         service_metadata_proxy: bool {
             default: Text("false"),
             deprecated: &[("DEFAULT", "service_neutron_metadata_proxy")],

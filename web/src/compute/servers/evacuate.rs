@@ -8,7 +8,6 @@ use chronova_events::ids::ProcessId;
 use serde_json::json;
 
 use super::change::{asker, send};
-use super::live::asks_for;
 use super::{Found, create, find};
 use crate::compute::bodies::server_actions as bodies;
 use crate::compute::{reject, versions};
@@ -29,7 +28,6 @@ async fn evacuate(ctx: Ctx) -> Result<Reply, Fault> {
     let asker = asker(&ctx, &found);
     let (host, forced) = destination(&ctx, &found)?;
     let on_shared_storage = on_shared_storage(&ctx)?;
-    refuse_what_cannot_leave(&found)?;
     actions::admit(found.server()?, Action::Evacuate, asker)
         .map_err(|reject| reject::instance_reject(found.id, reject))?;
     only_from_hosts_that_are_down(&ctx, &found)?;
@@ -69,17 +67,6 @@ fn on_shared_storage(ctx: &Ctx) -> Result<Option<bool>, Fault> {
     match shared && body.get("adminPass").is_some() {
         true => Err(Fault::bad_request("admin password can't be changed on existing disk")),
         false => Ok(Some(shared)),
-    }
-}
-
-/// Nova's decorators: what the documents say cannot be evacuated.
-fn refuse_what_cannot_leave(found: &Found) -> Result<(), Fault> {
-    match asks_for(found.server()?, "hw:tpm_version", "hw_tpm_version") {
-        true => Err(Fault::conflict(format!(
-            "Operation 'evacuate' not supported for vTPM-enabled instance ({}).",
-            found.id
-        ))),
-        false => Ok(()),
     }
 }
 

@@ -7,7 +7,7 @@ use chronova_actors::instance::InstanceCommand;
 use chronova_actors::instance::live::LiveCommand;
 use chronova_actors::instance::moving::MoveCommand;
 use chronova_events::ids::ProcessId;
-use chronova_events::instance::{Alive, LiveStage, MoveKind};
+use chronova_events::instance::{LiveStage, MoveKind};
 use chronova_projections::migrations::{Migration, MigrationStatus};
 use serde_json::{Value, json};
 
@@ -72,7 +72,6 @@ struct Wish {
 async fn migrate(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     let Wish { host, forced, block } = wish(&ctx, &found)?;
-    refuse_what_cannot_move(&found)?;
     let (process, asker) = (ProcessId::random(), asker(&ctx, &found));
     tell(&ctx, &found, LiveCommand::Begin { process, host, forced, block, asker }).await?;
     if !versions::live_migration_checks_are_asynchronous(ctx.version) {
@@ -106,30 +105,6 @@ fn wish(ctx: &Ctx, found: &Found) -> Result<Wish, Fault> {
     // Before 2.30 a host that was named was not looked at by the scheduler.
     let forced = forced || (named && !versions::live_migration_asks_the_scheduler(ctx.version));
     Ok(Wish { host, forced, block })
-}
-
-/// Nova's decorators: what the documents say cannot be live-migrated.
-fn refuse_what_cannot_move(found: &Found) -> Result<(), Fault> {
-    let server = found.server()?;
-    let refused = |what: &str| {
-        Err(Fault::conflict(format!("Operation 'live-migration' not supported for {what} instance ({}).", found.id)))
-    };
-    if asks_for(server, "hw:tpm_version", "hw_tpm_version") {
-        return refused("vTPM-enabled");
-    }
-    if asks_for(server, "hw:mem_encryption", "hw_mem_encryption") {
-        return refused("SEV-enabled");
-    }
-    Ok(())
-}
-
-/// Whether flavor or image ask for something that cannot move.
-pub(super) fn asks_for(server: &Alive, spec: &str, property: &str) -> bool {
-    let set = |pairs: &[(String, String)], name: &str| {
-        pairs.iter().any(|(key, value)| key == name && !matches!(value.to_lowercase().as_str(), "false" | "0" | "no"))
-    };
-    set(&server.request.flavor.extra_specs, spec)
-        || server.request.image.as_ref().is_some_and(|image| set(&image.properties, property))
 }
 
 /// Before 2.34 the answer tells whether the destination will do.

@@ -36,7 +36,7 @@ use chronova_projections::views::Views;
 use serde_json::{Value, json};
 
 use super::bodies::{no_query, servers as bodies};
-use super::views::server::{SERVER, Sees, ServerView, host_status};
+use super::views::server::{SERVER, Sees, ServerView, floating, host_status};
 use super::{reject, zones};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -141,12 +141,18 @@ pub(super) struct Viewer<'a> {
     sees: Arc<Sees>,
     /// What was found of hosts already: whether each answers, and its zone.
     hosts: HashMap<HostId, (&'static str, Arc<str>)>,
+    /// Whether any server has a floating address: they are few where they are at all.
+    floats: bool,
 }
 
 impl<'a> Viewer<'a> {
     pub(super) fn new(ctx: &'a Ctx, groups: bool, brief: bool) -> Result<Self, Fault> {
-        let sees = sees(ctx, groups, brief)?;
-        Ok(Self { house: ctx.house()?, views: ctx.views()?, sees, hosts: HashMap::new() })
+        Ok(Self::of(ctx.house()?, ctx.views()?, sees(ctx, groups, brief)?))
+    }
+
+    fn of(house: &'a House, views: &'a Views, sees: Arc<Sees>) -> Self {
+        let floats = views.networks.read(|networks| networks.any_floats());
+        Self { house, views, sees, hosts: HashMap::new(), floats }
     }
 
     /// `None` for a row whose server was never asked for.
@@ -163,6 +169,9 @@ impl<'a> Viewer<'a> {
         if let Some(server) = row.server().filter(|_| !self.sees.brief) {
             view.security_groups = security_groups::names(self.views, row.id, server);
         }
+        if let Some(server) = row.server().filter(|_| self.floats) {
+            view.floating = self.views.networks.read(|networks| floating(networks, &server.nics));
+        }
         if self.sees.groups {
             view.group =
                 self.views.server_groups.read(|groups| groups.of_server(row.id).map(|group| group.definition.group));
@@ -174,7 +183,7 @@ impl<'a> Viewer<'a> {
 /// A row with what the view needs of other read models.
 pub(super) fn view(ctx: &Ctx, row: &Arc<ServerRow>, sees: &Arc<Sees>) -> Result<Option<ServerView>, Fault> {
     let (house, views) = (ctx.house()?, ctx.views()?);
-    Ok(Viewer { house, views, sees: Arc::clone(sees), hosts: HashMap::new() }.view(row))
+    Ok(Viewer::of(house, views, Arc::clone(sees)).view(row))
 }
 
 /// The server as the read model shows it now, in full.

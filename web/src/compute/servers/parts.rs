@@ -9,7 +9,7 @@ use super::{Found, find};
 use crate::compute::bodies::no_query;
 use crate::compute::versions;
 use crate::compute::views::security_group;
-use crate::compute::views::server::addresses;
+use crate::compute::views::server::{addresses, floating};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -38,15 +38,21 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .query(no_query),
 ];
 
+fn all_addresses(ctx: &Ctx, found: &Found) -> Result<Value, Fault> {
+    let nics = &found.server()?.nics;
+    let floating = ctx.views()?.networks.read(|networks| floating(networks, nics));
+    Ok(addresses(nics, &floating, false))
+}
+
 async fn ips(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
-    Ok(Reply::ok(json!({"addresses": addresses(&found.server()?.nics, false)})))
+    Ok(Reply::ok(json!({"addresses": all_addresses(&ctx, &found)?})))
 }
 
 async fn ips_of_network(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
     let label = ctx.param("id");
-    let mut all = addresses(&found.server()?.nics, false);
+    let mut all = all_addresses(&ctx, &found)?;
     match all.get_mut(label).map(Value::take) {
         Some(list) => Ok(Reply::ok(json!({label: list}))),
         None => Err(Fault::not_found("Instance is not a member of specified network")),

@@ -4,13 +4,15 @@
 //! request ([`Sees`]), not per field.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use chronova_events::envelope::Timestamp;
 use chronova_events::host::KnownHost;
-use chronova_events::ids::ServerGroupId;
+use chronova_events::ids::{PortId, ServerGroupId};
 use chronova_events::instance::status::{self, Status};
 use chronova_events::instance::{Alive, Disk, DiskConfig, NicInfo, Pairs};
+use chronova_projections::networks::Networks;
 use chronova_projections::servers::ServerRow;
 use serde_json::{Map, Value, json};
 
@@ -57,6 +59,15 @@ pub struct ServerView {
     pub group: Option<ServerGroupId>,
     /// Of all its ports, each once, by name.
     pub security_groups: Vec<String>,
+    /// The floating addresses of its ports.
+    pub floating: Vec<Floating>,
+}
+
+/// A floating address that stands for an address of a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Floating {
+    pub port: PortId,
+    pub address: IpAddr,
 }
 
 /// What a view has from elsewhere than the row and [`Sees`]: with these it says which text is right.
@@ -66,22 +77,30 @@ pub struct Beside {
     zone: Option<Arc<str>>,
     group: Option<ServerGroupId>,
     security_groups: Vec<String>,
+    floating: Vec<Floating>,
 }
 
 impl Beside {
     /// Whoever adds to the view is made to say here what it follows from: the row, what the caller sees, or neither.
     pub fn of(view: &ServerView) -> Self {
-        let ServerView { row: _, status: _, sees: _, host_status, zone, group, security_groups } = view;
-        Self { host_status, zone: zone.clone(), group: *group, security_groups: security_groups.clone() }
+        let ServerView { row: _, status: _, sees: _, host_status, zone, group, security_groups, floating } = view;
+        Self {
+            host_status,
+            zone: zone.clone(),
+            group: *group,
+            security_groups: security_groups.clone(),
+            floating: floating.clone(),
+        }
     }
 
     /// Whether it is so in another view.
     pub fn is_in(&self, view: &ServerView) -> bool {
-        let Self { host_status, zone, group, security_groups } = self;
+        let Self { host_status, zone, group, security_groups, floating } = self;
         view.host_status == *host_status
             && view.zone == *zone
             && view.group == *group
             && view.security_groups == *security_groups
+            && view.floating == *floating
     }
 }
 
@@ -91,8 +110,9 @@ impl ServerView {
         let status = status::of(&row.instance)?;
         let server = row.server()?;
         let host_status = if server.placement.is_some() { host_status(host) } else { "" };
-        let (sees, zone, group, security_groups) = (Arc::clone(sees), None, None, Vec::new());
-        Some(Self { row, status, sees, host_status, zone, group, security_groups })
+        let (sees, zone, group) = (Arc::clone(sees), None, None);
+        let (security_groups, floating) = (Vec::new(), Vec::new());
+        Some(Self { row, status, sees, host_status, zone, group, security_groups, floating })
     }
 
     fn with(&self, show: impl FnOnce(&Alive) -> Value) -> Value {
@@ -132,23 +152,43 @@ fn host_name(server: &Alive) -> Value {
     server.placement.as_ref().map_or(Value::Null, |placed| json!(placed.hostname))
 }
 
-/// Addresses by network; `extended` adds the interface's MAC and that the address is not a floating one.
-pub fn addresses(nics: &[NicInfo], extended: bool) -> Value {
+/// The floating addresses of these interfaces, as they are now: a floating address is given and taken without the server
+/// hearing of it.
+pub fn floating(networks: &Networks, nics: &[NicInfo]) -> Vec<Floating> {
+    let at = |nic: &NicInfo| {
+        let (port, all) = (nic.port, networks.floating_ips_at(nic.port));
+        all.map(move |(floating, _)| Floating { port, address: floating.address() })
+    };
+    nics.iter().flat_map(at).collect()
+}
+
+/// Addresses by network, the floating ones of a network after all its fixed ones; `extended` adds the interface's MAC and
+/// which of the two an address is.
+pub fn addresses(nics: &[NicInfo], floating: &[Floating], extended: bool) -> Value {
     let mut networks: Map<String, Value> = Map::new();
     for nic in nics {
         let list = networks.entry(nic.network_label.clone()).or_insert_with(|| json!([]));
-        for ip in &nic.fixed_ips {
-            let mut entry = json!({"version": if ip.address.contains(':') { 6 } else { 4 }, "addr": ip.address});
-            if extended {
-                entry["OS-EXT-IPS:type"] = json!("fixed");
-                entry["OS-EXT-IPS-MAC:mac_addr"] = json!(nic.mac);
-            }
-            if let Value::Array(entries) = list {
-                entries.push(entry);
-            }
+        if let Value::Array(entries) = list {
+            entries.extend(nic.fixed_ips.iter().map(|ip| entry(nic, &ip.address, "fixed", extended)));
+        }
+    }
+    for one in floating {
+        if let Some(nic) = nics.iter().find(|nic| nic.port == one.port)
+            && let Some(Value::Array(entries)) = networks.get_mut(&nic.network_label)
+        {
+            entries.push(entry(nic, &one.address.to_string(), "floating", extended));
         }
     }
     Value::Object(networks)
+}
+
+fn entry(nic: &NicInfo, address: &str, kind: &str, extended: bool) -> Value {
+    let mut entry = json!({"version": if address.contains(':') { 6 } else { 4 }, "addr": address});
+    if extended {
+        entry["OS-EXT-IPS:type"] = json!(kind);
+        entry["OS-EXT-IPS-MAC:mac_addr"] = json!(nic.mac);
+    }
+    entry
 }
 
 pub fn disk_config(config: DiskConfig) -> &'static str {
@@ -280,7 +320,7 @@ pub static SERVER: FieldTable<ServerView> = FieldTable::new(&[
     field("flavor", flavor_embedded).since(2, 47),
     field("created", |v: &ServerView| v.with(|s| json!(s.created_at.iso_seconds()))),
     field("updated", |v: &ServerView| v.with(|s| json!(s.updated_at.iso_seconds()))),
-    field("addresses", |v: &ServerView| v.with(|s| addresses(&s.nics, !v.sees.brief))),
+    field("addresses", |v: &ServerView| v.with(|s| addresses(&s.nics, &v.floating, !v.sees.brief))),
     field("accessIPv4", |v: &ServerView| v.with(|s| json!(s.request.access_ip_v4.as_deref().unwrap_or_default()))),
     field("accessIPv6", |v: &ServerView| v.with(|s| json!(s.request.access_ip_v6.as_deref().unwrap_or_default()))),
     field("links", |v: &ServerView| v.sees.links.pair("servers", &v.id())),

@@ -1,8 +1,10 @@
 //! How resources look in answers. One field per line, in Neutron's order of mention; attributes that only some may see
 //! are asked of the policy by their rule.
 
+pub(super) mod routing;
+
 use chronova_events::envelope::Timestamp;
-use chronova_events::network::{Ipv6Mode, NetworkRow, Port, Subnet};
+use chronova_events::network::{FLOATING_IP_OWNER, Ipv6Mode, NetworkRow, Port, Subnet};
 use chronova_events::security_group::{Direction, Ethertype, Group, Rule, default_group};
 use chronova_projections::networks::Networks;
 use serde_json::{Value, json};
@@ -92,10 +94,19 @@ pub(super) fn subnet(row: &Subnet) -> Value {
     })
 }
 
+/// A port works where a device has it on a host; that of a floating address never does anything.
+fn port_status(row: &Port) -> &'static str {
+    let binding = row.binding();
+    match binding.owner.as_str() {
+        FLOATING_IP_OWNER => "N/A",
+        _ if row.settings().admin_state_up && !binding.device.is_empty() && !binding.host.is_empty() => "ACTIVE",
+        _ => "DOWN",
+    }
+}
+
 pub(super) fn port(ctx: &Ctx, networks: &Networks, row: &Port) -> Value {
     let (created, settings, binding) = (&row.created, row.settings(), row.binding());
-    let fixed_ips: Vec<Value> =
-        row.addresses().iter().map(|fixed| json!({"subnet_id": fixed.subnet, "ip_address": fixed.address})).collect();
+    let fixed_ips = routing::fixed_ips(row.addresses());
     let pairs: Vec<Value> = settings
         .allowed_address_pairs
         .iter()
@@ -106,8 +117,6 @@ pub(super) fn port(ctx: &Ctx, networks: &Networks, row: &Port) -> Value {
         .iter()
         .map(|option| json!({"opt_name": option.name, "opt_value": option.value, "ip_version": option.ip_version}))
         .collect();
-    // A port works where a device has it on a host.
-    let active = settings.admin_state_up && !binding.device.is_empty() && !binding.host.is_empty();
     let mut view = json!({
         "id": created.port,
         "name": settings.name,
@@ -116,7 +125,7 @@ pub(super) fn port(ctx: &Ctx, networks: &Networks, row: &Port) -> Value {
         "project_id": created.project,
         "network_id": created.network,
         "admin_state_up": settings.admin_state_up,
-        "status": if active { "ACTIVE" } else { "DOWN" },
+        "status": port_status(row),
         "mac_address": created.mac,
         "fixed_ips": fixed_ips,
         "device_id": binding.device,

@@ -223,6 +223,8 @@ pub(super) const RULES: &[RuleDefault] = &[
         .project()
         .deprecates("create_router", "rule:regular_user")
         .guards("POST /routers"),
+    rule("create_router:external_gateway_info:enable_snat", "rule:admin_only").project().guards("POST /routers"),
+    rule("create_router:external_gateway_info:external_fixed_ips", "rule:admin_only").project().guards("POST /routers"),
     rule("get_router", "(rule:admin_only) or (rule:project_reader)")
         .project()
         .deprecates("get_router", "rule:admin_or_owner")
@@ -230,6 +232,10 @@ pub(super) const RULES: &[RuleDefault] = &[
     rule("update_router", "(rule:admin_only) or (rule:project_member)")
         .project()
         .deprecates("update_router", "rule:admin_or_owner")
+        .guards("PUT /routers/{id}"),
+    rule("update_router:external_gateway_info:enable_snat", "rule:admin_only").project().guards("PUT /routers/{id}"),
+    rule("update_router:external_gateway_info:external_fixed_ips", "rule:admin_only")
+        .project()
         .guards("PUT /routers/{id}"),
     rule("delete_router", "(rule:admin_only) or (rule:project_member)")
         .project()
@@ -239,6 +245,7 @@ pub(super) const RULES: &[RuleDefault] = &[
         .project()
         .deprecates("create_floatingip", "rule:regular_user")
         .guards("POST /floatingips"),
+    rule("create_floatingip:floating_ip_address", "rule:admin_only").project().guards("POST /floatingips"),
     rule("get_floatingip", "(rule:admin_only) or (rule:project_reader)")
         .project()
         .deprecates("get_floatingip", "rule:admin_or_owner")

@@ -1,4 +1,4 @@
-//! What is Chronova's own: who may read the log over HTTP, and who may have personal data erased.
+//! What is Chronova's own: who may read the log over HTTP, who may have personal data erased, and who may empty hosts.
 
 use super::{RuleDefault, Scope, rule};
 
@@ -13,4 +13,16 @@ pub(super) const RULES: &[RuleDefault] = &[
     rule("chronova:erasures:create", "role:admin")
         .any_of(&[Scope::System, Scope::Project])
         .guards("POST /chronova/v1/erasures"),
+    rule("chronova:hosts:list", "role:admin or (role:reader and system_scope:all)")
+        .any_of(&[Scope::System, Scope::Project])
+        .guards("GET /chronova/v1/hosts"),
+    rule("chronova:hosts:show", "role:admin or (role:reader and system_scope:all)")
+        .any_of(&[Scope::System, Scope::Project])
+        .guards("GET /chronova/v1/hosts/{host}"),
+    rule("chronova:hosts:drain", "role:admin")
+        .any_of(&[Scope::System, Scope::Project])
+        .guards("POST /chronova/v1/hosts/{host}/drain; DELETE /chronova/v1/hosts/{host}/drain"),
+    rule("chronova:hosts:maintenance", "role:admin")
+        .any_of(&[Scope::System, Scope::Project])
+        .guards("PUT /chronova/v1/hosts/{host}/maintenance; DELETE /chronova/v1/hosts/{host}/maintenance"),
 ];

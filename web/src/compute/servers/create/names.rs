@@ -1,5 +1,6 @@
 //! Names, hostnames, reservation ids and passwords of new servers.
 
+use chronova_events::entropy;
 use chronova_events::ids::InstanceId;
 
 use super::wish::Wish;
@@ -46,9 +47,9 @@ fn random(alphabet: &[u8], length: usize) -> String {
     let mut text = String::with_capacity(length);
     let mut bytes = [0_u8; 64];
     while text.len() < length {
-        if getrandom::fill(&mut bytes).is_err() {
+        if !entropy::fill(&mut bytes) {
             // Without the system's randomness there is still that of random ids.
-            bytes[..16].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
+            bytes[..16].copy_from_slice(entropy::uuid().as_bytes());
         }
         for byte in &bytes {
             let index = usize::from(*byte);

@@ -2,11 +2,20 @@
 //!
 //! Heartbeats are not facts worth keeping: only coming up and going down is recorded.
 
+mod drain;
+
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
 use crate::ids::HostId;
+
+pub use drain::{
+    Departure, DepartureBegun, Drain, DrainCancelled, DrainEnded, DrainRequested, Leaving, Maintenance,
+    MaintenanceBegun, MaintenanceEnded, ServerLeft, ServerStayed,
+};
 
 noun! {
     /// What can happen to a host.
@@ -27,6 +36,22 @@ noun! {
         ForcedDown = "forced_down" @ 1,
         /// An administrator removed the host; one that still answers is registered anew.
         Deregistered = "deregistered" @ 1,
+        /// An administrator wants the host empty: a process moves its servers away.
+        DrainRequested = "drain_requested" @ 1,
+        /// A server is about to be moved away by a drain.
+        DepartureBegun = "departure_begun" @ 1,
+        /// A server of a host that is drained is not there any more.
+        ServerLeft = "server_left" @ 1,
+        /// A server of a host that is drained cannot be moved now.
+        ServerStayed = "server_stayed" @ 1,
+        /// An administrator called a drain off: no other server is moved.
+        DrainCancelled = "drain_cancelled" @ 1,
+        /// A drain is over.
+        DrainEnded = "drain_ended" @ 1,
+        /// An administrator took the host out of service.
+        MaintenanceBegun = "maintenance_begun" @ 1,
+        /// An administrator gave the host back.
+        MaintenanceEnded = "maintenance_ended" @ 1,
     }
 }
 
@@ -108,9 +133,17 @@ pub struct KnownHost {
     pub forced_down: bool,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
+    /// The newest drain, under way or over.
+    pub drain: Option<Arc<Drain>>,
+    pub maintenance: Option<Maintenance>,
 }
 
 impl KnownHost {
+    /// The drain under way.
+    pub fn draining(&self) -> Option<&Drain> {
+        self.drain.as_deref().filter(|drain| drain.ended_at.is_none())
+    }
+
     /// Whether servers can be worked on there.
     pub fn answers(&self) -> bool {
         self.up && !self.forced_down
@@ -123,7 +156,7 @@ pub struct Host(pub Option<Box<KnownHost>>);
 
 impl Fold for Host {
     type Event = HostEvent;
-    const STATE_VERSION: u32 = 1;
+    const STATE_VERSION: u32 = 2;
 
     fn evolve(&mut self, event: &HostEvent, at: Timestamp) {
         if let HostEvent::Registered(registered) = event {
@@ -140,6 +173,8 @@ impl Fold for Host {
                 forced_down: false,
                 created_at: at,
                 updated_at: at,
+                drain: None,
+                maintenance: None,
             }));
             return;
         }
@@ -172,6 +207,20 @@ impl Fold for Host {
                 host.disabled_reason.clone_from(&disabled.reason);
             }
             HostEvent::ForcedDown(forced) => host.forced_down = forced.forced,
+            HostEvent::DrainRequested(requested) => host.drain = Some(Arc::new(Drain::begin(requested, at))),
+            HostEvent::MaintenanceBegun(begun) => {
+                host.maintenance = Some(Maintenance { reason: begun.reason.clone(), since: at });
+            }
+            HostEvent::MaintenanceEnded(_) => host.maintenance = None,
+            HostEvent::DepartureBegun(_)
+            | HostEvent::ServerLeft(_)
+            | HostEvent::ServerStayed(_)
+            | HostEvent::DrainCancelled(_)
+            | HostEvent::DrainEnded(_) => {
+                if let Some(drain) = &mut host.drain {
+                    Arc::make_mut(drain).evolve(event, at);
+                }
+            }
         }
     }
 }
@@ -196,7 +245,7 @@ pub fn samples() -> Vec<HostEvent> {
         cpu_features: vec!["avx2".into()],
         traits: vec!["COMPUTE_NODE".into()],
     };
-    vec![
+    let mut all = vec![
         Registered {
             host: HostId(uuid::Uuid::from_u128(1)),
             number: 1,
@@ -212,5 +261,7 @@ pub fn samples() -> Vec<HostEvent> {
         Disabled { reason: Some("repair".into()) }.into(),
         ForcedDown { forced: true }.into(),
         Deregistered {}.into(),
-    ]
+    ];
+    all.extend(drain::samples());
+    all
 }

@@ -1,0 +1,122 @@
+//! Emptying a host, and taking it out of service: what is recorded when.
+//!
+//! A host that is to be empty takes no new servers. Whoever opens it again calls both off: its drain and its maintenance.
+
+use chronova_events::host::{
+    Departure, DepartureBegun, Disabled, DrainCancelled, DrainEnded, DrainRequested, Enabled, HostEvent, KnownHost,
+    MaintenanceBegun, MaintenanceEnded, ServerLeft, ServerStayed,
+};
+use chronova_events::ids::{InstanceId, ProcessId};
+
+use super::HostReject;
+
+#[derive(Debug, Clone)]
+pub enum DrainCommand {
+    /// Closes the host and moves its servers away. One that is under way already is joined.
+    Begin {
+        process: ProcessId,
+        parallel: u32,
+        reason: Option<String>,
+    },
+    /// No other server is moved.
+    Cancel,
+    /// Takes the host out of service, and empties it.
+    BeginMaintenance {
+        process: ProcessId,
+        parallel: u32,
+        reason: Option<String>,
+    },
+    /// Gives it back; a drain that is under way is called off.
+    EndMaintenance,
+
+    /// What the drain that carries this out has to tell. The records of one that is over mean nothing.
+    RecordDeparture {
+        process: ProcessId,
+        server: InstanceId,
+        how: Departure,
+        migration: ProcessId,
+    },
+    RecordLeft {
+        process: ProcessId,
+        server: InstanceId,
+        to: Option<String>,
+    },
+    RecordStayed {
+        process: ProcessId,
+        server: InstanceId,
+        reason: String,
+    },
+    RecordEnded {
+        process: ProcessId,
+    },
+}
+
+type Decision = Result<Vec<HostEvent>, HostReject>;
+
+pub(super) fn decide(host: &KnownHost, command: DrainCommand) -> Decision {
+    match command {
+        DrainCommand::Begin { process, parallel, reason } => {
+            let begun = begin(host, process, parallel)?;
+            let closed = host.enabled.then(|| Disabled { reason }.into());
+            Ok(closed.into_iter().chain(begun).collect())
+        }
+        DrainCommand::Cancel => match host.draining() {
+            None => Err(HostReject::NotDraining),
+            Some(_) => Ok(cancel(host).into_iter().collect()),
+        },
+        DrainCommand::BeginMaintenance { process, parallel, reason } => {
+            let begun = begin(host, process, parallel)?;
+            let known = host.maintenance.as_ref().is_some_and(|maintenance| maintenance.reason == reason);
+            let mark = (!known).then(|| MaintenanceBegun { reason: reason.clone() }.into());
+            let open = host.enabled || host.disabled_reason != reason;
+            let closed = open.then(|| Disabled { reason }.into());
+            Ok(mark.into_iter().chain(closed).chain(begun).collect())
+        }
+        DrainCommand::EndMaintenance => match host.maintenance {
+            None => Err(HostReject::NotInMaintenance),
+            Some(_) => Ok(open(host)),
+        },
+        record => Ok(record_of(host, record).into_iter().collect()),
+    }
+}
+
+/// The drain that is asked for; none, where one is under way.
+fn begin(host: &KnownHost, process: ProcessId, parallel: u32) -> Result<Option<HostEvent>, HostReject> {
+    match host.draining() {
+        Some(drain) if drain.cancelled => Err(HostReject::DrainEnding),
+        Some(_) => Ok(None),
+        // The same request once more.
+        None if host.drain.as_ref().is_some_and(|drain| drain.process == process) => Ok(None),
+        None => Ok(Some(DrainRequested { process, parallel }.into())),
+    }
+}
+
+fn cancel(host: &KnownHost) -> Option<HostEvent> {
+    let drain = host.draining().filter(|drain| !drain.cancelled)?;
+    Some(DrainCancelled { process: drain.process }.into())
+}
+
+/// What makes a host take servers again.
+pub(super) fn open(host: &KnownHost) -> Vec<HostEvent> {
+    let ended = host.maintenance.is_some().then(|| MaintenanceEnded {}.into());
+    let enabled = (!host.enabled).then(|| Enabled {}.into());
+    cancel(host).into_iter().chain(ended).chain(enabled).collect()
+}
+
+fn record_of(host: &KnownHost, command: DrainCommand) -> Option<HostEvent> {
+    let drain = host.draining()?;
+    match command {
+        DrainCommand::RecordDeparture { process, server, how, migration } if process == drain.process => {
+            let known = drain.leaving.get(&server).is_some_and(|leaving| leaving.migration == migration);
+            (!known).then(|| DepartureBegun { process, server, how, migration }.into())
+        }
+        DrainCommand::RecordLeft { process, server, to } if process == drain.process => {
+            (drain.left.get(&server) != Some(&to)).then(|| ServerLeft { process, server, to }.into())
+        }
+        DrainCommand::RecordStayed { process, server, reason } if process == drain.process => {
+            (drain.stays.get(&server) != Some(&reason)).then(|| ServerStayed { process, server, reason }.into())
+        }
+        DrainCommand::RecordEnded { process } if process == drain.process => Some(DrainEnded { process }.into()),
+        _ => None,
+    }
+}

@@ -1,0 +1,154 @@
+//! What may happen to the floating addresses of an external network.
+//!
+//! A floating address and the port that holds it come and go in one append, so that no address is lost. That what it stands
+//! for is there is looked up by whoever asks: it is in another network's stream. Should the port go at that very moment,
+//! [`floating_ips`](crate::reconcile::floating_ips) ends the association.
+
+use std::net::IpAddr;
+
+use chronova_events::ids::{FloatingIpId, PortId, ProjectId};
+use chronova_events::network::{
+    Association, FLOATING_IP_OWNER, FixedAddress, FloatingIp, FloatingIpAllocated, FloatingIpAssociated,
+    FloatingIpDisassociated, FloatingIpReleased, FloatingIpSettings, FloatingIpSettingsReplaced, Network, NetworkEvent,
+    NetworkRow, PortBinding, PortDeleted, PortSettings, Subnet,
+};
+
+use super::{AddressWanted, FloatingIpPatch, FloatingIpWanted, NetworkReject, PortWanted, ports};
+
+fn find(state: &Network, id: FloatingIpId) -> Result<&FloatingIp, NetworkReject> {
+    state.floating_ips.get(&id).map(AsRef::as_ref).ok_or(NetworkReject::FloatingIpNotFound(id))
+}
+
+pub(super) fn allocate(
+    state: &Network,
+    row: &NetworkRow,
+    wanted: FloatingIpWanted,
+) -> Result<Vec<NetworkEvent>, NetworkReject> {
+    let network = row.created.network;
+    if state.floating_ips.contains_key(&wanted.floating_ip) {
+        return Err(NetworkReject::IdTaken(wanted.floating_ip.to_string()));
+    }
+    if !row.settings().external {
+        return Err(NetworkReject::NotExternal(network));
+    }
+    let is_v4 = |subnet: &Subnet| subnet.added.cidr.addr().is_ipv4();
+    if !state.subnets.values().any(|subnet| is_v4(subnet)) {
+        return Err(NetworkReject::NoIpv4(network));
+    }
+    check_limit(state, &wanted)?;
+    let mut events = ports::create(state, row, holder(&wanted))?;
+    let address = held(&events).ok_or(NetworkReject::NoExternalAddress(network))?;
+    let FloatingIpWanted { floating_ip, port, project, settings, association, .. } = wanted;
+    events.push(FloatingIpAllocated { network, floating_ip, project, port, address, settings }.into());
+    if let Some(association) = association {
+        check_free(state, row, floating_ip, address.address, &association)?;
+        events.push(FloatingIpAssociated { network, floating_ip, association }.into());
+    }
+    Ok(events)
+}
+
+/// Counted here, where the addresses are given out: however many ask at once, no project gets more than it may have.
+fn check_limit(state: &Network, wanted: &FloatingIpWanted) -> Result<(), NetworkReject> {
+    match usize::try_from(wanted.limit) {
+        Ok(limit) if state.floating_ips_of(&wanted.project) + wanted.elsewhere >= limit => {
+            Err(NetworkReject::OverQuota("floatingip"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The port that holds the address. It is nobody's: its project could delete it otherwise.
+fn holder(wanted: &FloatingIpWanted) -> PortWanted {
+    let any = AddressWanted { subnet: None, address: None };
+    PortWanted {
+        port: wanted.port,
+        project: ProjectId::new(""),
+        mac: None,
+        addresses: wanted.address.filter(|address| *address != any).map(|address| vec![address]),
+        settings: PortSettings::default(),
+        port_security: Some(false),
+        security_groups: Some(vec![]),
+        binding: PortBinding {
+            device: wanted.floating_ip.to_string(),
+            owner: FLOATING_IP_OWNER.to_owned(),
+            host: String::new(),
+        },
+        made_for: None,
+    }
+}
+
+/// The IPv4 address of the port that is about to be made.
+fn held(events: &[NetworkEvent]) -> Option<FixedAddress> {
+    events.iter().find_map(|event| match event {
+        NetworkEvent::PortCreated(created) => created.addresses.iter().find(|fixed| fixed.address.is_ipv4()).copied(),
+        _ => None,
+    })
+}
+
+/// Whether the fixed address has no other floating address of this network.
+fn check_free(
+    state: &Network,
+    row: &NetworkRow,
+    floating_ip: FloatingIpId,
+    floating: IpAddr,
+    wanted: &Association,
+) -> Result<(), NetworkReject> {
+    match state.floating_ip_for(wanted.port, wanted.address) {
+        Some(other) if other.id() != floating_ip => Err(NetworkReject::AlreadyAssociated {
+            floating_ip,
+            floating,
+            port: wanted.port,
+            fixed: wanted.address,
+            network: row.created.network,
+        }),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn change(
+    state: &Network,
+    floating_ip: FloatingIpId,
+    patch: FloatingIpPatch,
+) -> Result<Vec<NetworkEvent>, NetworkReject> {
+    let known = find(state, floating_ip)?;
+    let network = known.network();
+    let mut events = Vec::new();
+    let old = known.settings();
+    let settings = FloatingIpSettings {
+        description: patch.description.unwrap_or_else(|| old.description.clone()),
+        tags: patch.tags.unwrap_or_else(|| old.tags.clone()),
+        ..old.clone()
+    };
+    if settings != *old {
+        events.push(FloatingIpSettingsReplaced { network, floating_ip, settings }.into());
+    }
+    match patch.association {
+        None => {}
+        Some(None) if known.association.is_none() => {}
+        Some(None) => events.push(FloatingIpDisassociated { network, floating_ip }.into()),
+        Some(same) if same == known.association => {}
+        Some(Some(association)) => {
+            if let Some(row) = &state.row {
+                check_free(state, row, floating_ip, known.address(), &association)?;
+            }
+            events.push(FloatingIpAssociated { network, floating_ip, association }.into());
+        }
+    }
+    Ok(events)
+}
+
+pub(super) fn disassociate(state: &Network, floating_ip: FloatingIpId, port: PortId) -> Vec<NetworkEvent> {
+    let known = state.floating_ips.get(&floating_ip);
+    let still = known.filter(|known| known.association.as_ref().is_some_and(|to| to.port == port));
+    still.map(|known| FloatingIpDisassociated { network: known.network(), floating_ip }.into()).into_iter().collect()
+}
+
+pub(super) fn release(state: &Network, floating_ip: FloatingIpId) -> Vec<NetworkEvent> {
+    let Some(known) = state.floating_ips.get(&floating_ip) else { return vec![] };
+    let (network, port) = (known.network(), known.allocated.port);
+    let mut events = vec![FloatingIpReleased { network, floating_ip }.into()];
+    if state.ports.contains_key(&port) {
+        events.push(PortDeleted { network, port }.into());
+    }
+    events
+}

@@ -1,0 +1,57 @@
+//! Routers between virtual networks.
+//!
+//! An aggregate is what a router is called and how it is set. Where it stands is told by the ports that have it as their
+//! device: [`NetworkCommand::CreatePort`](crate::network::NetworkCommand::CreatePort) with the owners below.
+
+pub mod decide;
+
+use chronova_events::envelope::StreamId;
+use chronova_events::ids::RouterId;
+pub use chronova_events::router::{GATEWAY_OWNER, INTERFACE_OWNER};
+use chronova_events::router::{Router, RouterCreated, RouterEvent};
+use thiserror::Error;
+
+use crate::aggregate::Aggregate;
+
+#[derive(Debug, Clone, Copy)]
+pub enum RouterAggregate {}
+
+#[derive(Debug, Clone)]
+pub enum RouterCommand {
+    Create(RouterCreated),
+    Change(RouterPatch),
+    Delete,
+}
+
+/// What is to change about a router; `None` stays as it is.
+#[derive(Debug, Clone, Default)]
+pub struct RouterPatch {
+    pub name: Option<String>,
+    pub description: Option<String>,
+    pub admin_state_up: Option<bool>,
+    pub snat: Option<bool>,
+    pub tags: Option<Vec<String>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum RouterReject {
+    #[error("The router could not be found")]
+    NotFound,
+    #[error("The id {0} is taken.")]
+    IdTaken(RouterId),
+}
+
+impl Aggregate for RouterAggregate {
+    type Id = RouterId;
+    type State = Router;
+    type Command = RouterCommand;
+    type Reject = RouterReject;
+
+    fn stream(id: &RouterId) -> StreamId {
+        StreamId::new("router", id)
+    }
+
+    fn decide(state: &Router, command: RouterCommand) -> Result<Vec<RouterEvent>, RouterReject> {
+        decide::decide(state, command)
+    }
+}

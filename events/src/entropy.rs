@@ -1,0 +1,75 @@
+//! The one place that asks for randomness: the machine's, or a seed's.
+//!
+//! A proof that is to happen again in the same way gives its thread a seed. Every id and every draw of what runs on that
+//! thread then follows from it. A control plane never does so; its randomness is the machine's.
+
+use std::cell::Cell;
+
+use uuid::Uuid;
+
+thread_local! {
+    static SEEDED: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// From now on everything that this thread draws follows from `seed`; `None`: from the machine again.
+pub fn seed_this_thread(seed: Option<u64>) {
+    SEEDED.set(seed);
+}
+
+/// SplitMix64: small, and the same everywhere.
+fn drawn() -> Option<u64> {
+    let state = SEEDED.get()?.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    SEEDED.set(Some(state));
+    let mut z = state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    Some(z ^ (z >> 31))
+}
+
+/// A random (version 4) UUID.
+pub fn uuid() -> Uuid {
+    let (Some(high), Some(low)) = (drawn(), drawn()) else { return Uuid::new_v4() };
+    let bytes = (u128::from(high) << 64 | u128::from(low)).to_be_bytes();
+    uuid::Builder::from_random_bytes(bytes).into_uuid()
+}
+
+/// A random number; 0 where the machine has none.
+pub fn number() -> u64 {
+    drawn().unwrap_or_else(|| getrandom::u64().unwrap_or(0))
+}
+
+/// Random bytes. Says whether there were any to be had.
+pub fn fill(bytes: &mut [u8]) -> bool {
+    if SEEDED.get().is_none() {
+        return getrandom::fill(bytes).is_ok();
+    }
+    for chunk in bytes.chunks_mut(8) {
+        chunk.copy_from_slice(&drawn().unwrap_or_default().to_le_bytes()[..chunk.len()]);
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draw() -> (Uuid, u64, [u8; 11]) {
+        let mut bytes = [0; 11];
+        assert!(fill(&mut bytes));
+        (uuid(), number(), bytes)
+    }
+
+    #[test]
+    fn a_seed_decides_everything_that_its_thread_draws() {
+        seed_this_thread(Some(7));
+        let first = (draw(), draw());
+        seed_this_thread(Some(7));
+        assert_eq!((draw(), draw()), first);
+        assert_ne!(first.0, first.1);
+        seed_this_thread(Some(8));
+        assert_ne!(draw(), first.0);
+        assert_eq!(uuid().get_version_num(), 4);
+        seed_this_thread(None);
+        assert_ne!(draw(), draw());
+    }
+}

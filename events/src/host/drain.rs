@@ -1,0 +1,167 @@
+//! Emptying a host: which servers leave it, which have left, which stay and why. And maintenance, which begins with that.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::HostEvent;
+use crate::envelope::Timestamp;
+use crate::ids::{InstanceId, ProcessId};
+
+/// How a server is moved away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Departure {
+    /// Its guest runs meanwhile.
+    Live,
+    /// Its guest is off; what was moved is confirmed.
+    Cold,
+}
+
+impl Departure {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Cold => "cold",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DrainRequested {
+    /// The process that carries it out.
+    pub process: ProcessId,
+    /// How many servers leave at the same time.
+    pub parallel: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DepartureBegun {
+    pub process: ProcessId,
+    pub server: InstanceId,
+    pub how: Departure,
+    /// The process that will move the server.
+    pub migration: ProcessId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ServerLeft {
+    pub process: ProcessId,
+    pub server: InstanceId,
+    /// The host that it is on now; on none, it was deleted or shelved.
+    pub to: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ServerStayed {
+    pub process: ProcessId,
+    pub server: InstanceId,
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DrainCancelled {
+    pub process: ProcessId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DrainEnded {
+    pub process: ProcessId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MaintenanceBegun {
+    pub reason: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MaintenanceEnded {}
+
+/// Why and since when a host is out of service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Maintenance {
+    pub reason: Option<String>,
+    pub since: Timestamp,
+}
+
+/// A server on its way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leaving {
+    pub how: Departure,
+    pub migration: ProcessId,
+    /// Counts the ways that were tried.
+    pub attempt: u32,
+}
+
+/// One run of emptying a host. A server is in one of the three lists at most.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drain {
+    pub process: ProcessId,
+    pub parallel: u32,
+    pub requested_at: Timestamp,
+    pub cancelled: bool,
+    pub ended_at: Option<Timestamp>,
+    pub leaving: BTreeMap<InstanceId, Leaving>,
+    /// With the host that each is on now.
+    pub left: BTreeMap<InstanceId, Option<String>>,
+    /// With the reasons.
+    pub stays: BTreeMap<InstanceId, String>,
+}
+
+impl Drain {
+    pub(super) fn begin(requested: &DrainRequested, at: Timestamp) -> Self {
+        Self {
+            process: requested.process,
+            parallel: requested.parallel,
+            requested_at: at,
+            cancelled: false,
+            ended_at: None,
+            leaving: BTreeMap::new(),
+            left: BTreeMap::new(),
+            stays: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn evolve(&mut self, event: &HostEvent, at: Timestamp) {
+        match event {
+            HostEvent::DepartureBegun(begun) => {
+                let attempt = self.leaving.get(&begun.server).map_or(1, |before| before.attempt + 1);
+                self.forget(begun.server);
+                let leaving = Leaving { how: begun.how, migration: begun.migration, attempt };
+                self.leaving.insert(begun.server, leaving);
+            }
+            HostEvent::ServerLeft(left) => {
+                self.forget(left.server);
+                self.left.insert(left.server, left.to.clone());
+            }
+            HostEvent::ServerStayed(stayed) => {
+                self.forget(stayed.server);
+                self.stays.insert(stayed.server, stayed.reason.clone());
+            }
+            HostEvent::DrainCancelled(_) => self.cancelled = true,
+            HostEvent::DrainEnded(_) => self.ended_at = Some(at),
+            _ => {}
+        }
+    }
+
+    fn forget(&mut self, server: InstanceId) {
+        self.leaving.remove(&server);
+        self.left.remove(&server);
+        self.stays.remove(&server);
+    }
+}
+
+/// One example of each.
+pub(super) fn samples() -> Vec<HostEvent> {
+    let uuid = uuid::Uuid::from_u128;
+    let (process, server) = (ProcessId(uuid(1)), InstanceId(uuid(2)));
+    vec![
+        DrainRequested { process, parallel: 2 }.into(),
+        DepartureBegun { process, server, how: Departure::Cold, migration: ProcessId(uuid(3)) }.into(),
+        ServerLeft { process, server, to: Some("h2".into()) }.into(),
+        ServerStayed { process, server, reason: "it is suspended".into() }.into(),
+        DrainCancelled { process }.into(),
+        DrainEnded { process }.into(),
+        MaintenanceBegun { reason: Some("new memory".into()) }.into(),
+        MaintenanceEnded {}.into(),
+    ]
+}

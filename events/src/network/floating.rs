@@ -1,0 +1,127 @@
+//! Floating addresses of an external network: what their events say, and what a floating address is now.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::NetworkEvent;
+use super::payloads::FixedAddress;
+use crate::envelope::Timestamp;
+use crate::ids::{FloatingIpId, NetworkId, PortId, ProjectId, RouterId, SubnetId};
+
+/// What Neutron writes as the owner of a port that holds a floating address.
+pub const FLOATING_IP_OWNER: &str = "network:floatingip";
+
+/// What can be changed about a floating address, apart from what it stands for.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct FloatingIpSettings {
+    pub description: String,
+    pub dns_name: String,
+    pub dns_domain: String,
+    /// Sorted.
+    pub tags: Vec<String>,
+}
+
+/// The fixed address that a floating one stands for, and the router between them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Association {
+    /// The port's network, which is another than that of the floating address.
+    pub network: NetworkId,
+    pub port: PortId,
+    pub subnet: SubnetId,
+    pub address: IpAddr,
+    pub router: RouterId,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FloatingIpAllocated {
+    pub network: NetworkId,
+    pub floating_ip: FloatingIpId,
+    pub project: ProjectId,
+    /// The port of the external network that holds the address; it belongs to no project.
+    pub port: PortId,
+    pub address: FixedAddress,
+    pub settings: FloatingIpSettings,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FloatingIpSettingsReplaced {
+    pub network: NetworkId,
+    pub floating_ip: FloatingIpId,
+    pub settings: FloatingIpSettings,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FloatingIpAssociated {
+    pub network: NetworkId,
+    pub floating_ip: FloatingIpId,
+    pub association: Association,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FloatingIpDisassociated {
+    pub network: NetworkId,
+    pub floating_ip: FloatingIpId,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FloatingIpReleased {
+    pub network: NetworkId,
+    pub floating_ip: FloatingIpId,
+}
+
+/// A floating address, with its settings and what it stands for as they are now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FloatingIp {
+    pub allocated: FloatingIpAllocated,
+    pub association: Option<Association>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub revision: u64,
+}
+
+impl FloatingIp {
+    pub fn id(&self) -> FloatingIpId {
+        self.allocated.floating_ip
+    }
+
+    pub fn project(&self) -> &ProjectId {
+        &self.allocated.project
+    }
+
+    pub fn network(&self) -> NetworkId {
+        self.allocated.network
+    }
+
+    pub fn address(&self) -> IpAddr {
+        self.allocated.address.address
+    }
+
+    pub fn settings(&self) -> &FloatingIpSettings {
+        &self.allocated.settings
+    }
+}
+
+/// One example of each.
+pub(super) fn samples() -> Vec<NetworkEvent> {
+    let uuid = uuid::Uuid::from_u128;
+    let (network, floating_ip, port) = (NetworkId(uuid(1)), FloatingIpId(uuid(6)), PortId(uuid(7)));
+    let address = FixedAddress { subnet: SubnetId(uuid(2)), address: IpAddr::from([203, 0, 113, 5]) };
+    let settings =
+        FloatingIpSettings { description: "of the shop".into(), tags: vec!["blue".into()], ..Default::default() };
+    let association = Association {
+        network: NetworkId(uuid(8)),
+        port: PortId(uuid(3)),
+        subnet: SubnetId(uuid(9)),
+        address: IpAddr::from([10, 0, 0, 5]),
+        router: RouterId(uuid(10)),
+    };
+    let project = ProjectId::new("p");
+    vec![
+        FloatingIpAllocated { network, floating_ip, project, port, address, settings: settings.clone() }.into(),
+        FloatingIpSettingsReplaced { network, floating_ip, settings }.into(),
+        FloatingIpAssociated { network, floating_ip, association }.into(),
+        FloatingIpDisassociated { network, floating_ip }.into(),
+        FloatingIpReleased { network, floating_ip }.into(),
+    ]
+}

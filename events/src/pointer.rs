@@ -1,0 +1,100 @@
+//! A place in the log that others wait for.
+//!
+//! Who waits is woken in the order in which the waiting began, so that the same seed gives the same run
+//! ([`crate::entropy`]); tokio's `watch` wakes in a random one.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+use crate::envelope::Position;
+
+/// A position, and those who wait for it to become another one.
+#[derive(Debug)]
+pub struct Pointer {
+    at: AtomicU64,
+    moved: Notify,
+}
+
+impl Pointer {
+    pub fn new(at: Position) -> Self {
+        Self { at: AtomicU64::new(at.0), moved: Notify::new() }
+    }
+
+    pub fn get(&self) -> Position {
+        Position(self.at.load(Ordering::SeqCst))
+    }
+
+    /// Moves it and wakes everybody who waits.
+    pub fn set(&self, at: Position) {
+        self.at.store(at.0, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Wakes everybody who waits, wherever it is: something else happened.
+    pub fn wake(&self) {
+        self.moved.notify_waiters();
+    }
+
+    /// The next move after this call, even if it is awaited later: who takes this and then looks misses none.
+    pub fn moved(&self) -> Notified<'_> {
+        self.moved.notified()
+    }
+
+    /// Waits until it is at `position` or beyond.
+    pub async fn reaches(&self, position: Position) {
+        loop {
+            let moved = self.moved();
+            if self.get() >= position {
+                return;
+            }
+            moved.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn they_are_woken_in_the_order_in_which_they_came() {
+        let (pointer, woken) = (Arc::new(Pointer::new(Position(1))), Arc::new(Mutex::new(Vec::new())));
+        pointer.reaches(Position(1)).await;
+        let waiting: Vec<_> = (0..20)
+            .map(|nth| {
+                let (pointer, woken) = (Arc::clone(&pointer), Arc::clone(&woken));
+                tokio::spawn(async move {
+                    pointer.reaches(Position(3)).await;
+                    woken.lock().unwrap().push(nth);
+                })
+            })
+            .collect();
+        for position in 2..=3 {
+            tokio::task::yield_now().await;
+            assert_eq!(*woken.lock().unwrap(), Vec::<i32>::new());
+            pointer.set(Position(position));
+        }
+        for one in waiting {
+            one.await.unwrap();
+        }
+        assert_eq!(*woken.lock().unwrap(), (0..20).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn a_move_between_looking_and_waiting_is_not_missed() {
+        let pointer = Pointer::new(Position(0));
+        let moved = pointer.moved();
+        pointer.set(Position(1));
+        moved.await;
+        let moved = pointer.moved();
+        pointer.wake();
+        moved.await;
+        assert_eq!(pointer.get(), Position(1));
+    }
+}

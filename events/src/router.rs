@@ -1,0 +1,137 @@
+//! A router between virtual networks: one stream per router.
+//!
+//! Its gateway and its interfaces are ports of the networks that it stands between, with the router as their device: an
+//! address is given out by its network alone, and a port tells its whole story there.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::envelope::Timestamp;
+use crate::fold::Fold;
+use crate::ids::{ProjectId, RouterId};
+
+/// What Neutron writes as the owner of the port by which a router is in an external network.
+pub const GATEWAY_OWNER: &str = "network:router_gateway";
+/// What Neutron writes as the owner of a port by which a router is in a project's network.
+pub const INTERFACE_OWNER: &str = "network:router_interface";
+
+noun! {
+    /// What can happen to a router.
+    RouterEvent = "router" {
+        /// The router was made.
+        RouterCreated = "created" @ 1,
+        /// Its settings are now these.
+        RouterSettingsReplaced = "settings_replaced" @ 1,
+        /// The router is gone.
+        RouterDeleted = "deleted" @ 1,
+    }
+}
+
+/// What can be changed about a router.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouterSettings {
+    pub name: String,
+    pub description: String,
+    pub admin_state_up: bool,
+    /// Whether what comes from inside gets the gateway's address (Neutron's `enable_snat`).
+    pub snat: bool,
+    /// Sorted.
+    pub tags: Vec<String>,
+}
+
+impl Default for RouterSettings {
+    /// Neutron's defaults.
+    fn default() -> Self {
+        Self { name: String::new(), description: String::new(), admin_state_up: true, snat: true, tags: Vec::new() }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouterCreated {
+    pub router: RouterId,
+    pub project: ProjectId,
+    pub settings: RouterSettings,
+    pub availability_zone_hints: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouterSettingsReplaced {
+    pub router: RouterId,
+    pub settings: RouterSettings,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouterDeleted {
+    pub router: RouterId,
+}
+
+/// A router, with its settings as they are now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RouterRow {
+    pub created: RouterCreated,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub revision: u64,
+}
+
+impl RouterRow {
+    pub fn id(&self) -> RouterId {
+        self.created.router
+    }
+
+    pub fn project(&self) -> &ProjectId {
+        &self.created.project
+    }
+
+    pub fn settings(&self) -> &RouterSettings {
+        &self.created.settings
+    }
+}
+
+/// A router; before it is made and after it is gone there is no row.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Router {
+    pub row: Option<Arc<RouterRow>>,
+    /// It was there once: its id is not taken again.
+    pub deleted: bool,
+}
+
+impl Fold for Router {
+    type Event = RouterEvent;
+    const STATE_VERSION: u32 = 1;
+
+    fn evolve(&mut self, event: &RouterEvent, at: Timestamp) {
+        match event {
+            RouterEvent::RouterCreated(created) => {
+                let row = RouterRow { created: created.clone(), created_at: at, updated_at: at, revision: 1 };
+                self.row = Some(Arc::new(row));
+            }
+            RouterEvent::RouterSettingsReplaced(replaced) => {
+                if let Some(row) = self.row.as_mut().map(Arc::make_mut) {
+                    row.created.settings = replaced.settings.clone();
+                    row.updated_at = at;
+                    row.revision += 1;
+                }
+            }
+            RouterEvent::RouterDeleted(_) => *self = Self { row: None, deleted: true },
+        }
+    }
+}
+
+/// One example of each.
+pub fn samples() -> Vec<RouterEvent> {
+    let router = RouterId(uuid::Uuid::from_u128(1));
+    let settings = RouterSettings { name: "edge".into(), tags: vec!["blue".into()], ..RouterSettings::default() };
+    vec![
+        RouterCreated {
+            router,
+            project: ProjectId::new("p"),
+            settings: settings.clone(),
+            availability_zone_hints: vec!["nova".into()],
+        }
+        .into(),
+        RouterSettingsReplaced { router, settings }.into(),
+        RouterDeleted { router }.into(),
+    ]
+}

@@ -1,0 +1,82 @@
+//! Limits that a flavor sets to what a guest takes from its host: its `quota:` extra specs, as Nova's libvirt driver reads
+//! them (`_update_guest_cputune`, `disk_qos`, `set_vif_bandwidth_config`).
+//!
+//! The `quota:` specs of other hypervisors (`quota:cpu_limit`, `quota:memory_shares_level`, ...) mean nothing here, as in
+//! Nova. What libvirt cannot do on a host is an error of the start, never passed over.
+
+use super::hardware::{HardwareError, unknown};
+use crate::xml::Element;
+
+/// An extra spec, and how libvirt calls the same.
+type Word = (&'static str, &'static str);
+
+const CPU: &[Word] = &[("quota:cpu_shares", "shares"), ("quota:cpu_period", "period"), ("quota:cpu_quota", "quota")];
+const DISK: &[Word] = &[
+    ("quota:disk_read_bytes_sec", "read_bytes_sec"),
+    ("quota:disk_read_iops_sec", "read_iops_sec"),
+    ("quota:disk_write_bytes_sec", "write_bytes_sec"),
+    ("quota:disk_write_iops_sec", "write_iops_sec"),
+    ("quota:disk_total_bytes_sec", "total_bytes_sec"),
+    ("quota:disk_total_iops_sec", "total_iops_sec"),
+];
+const INBOUND: &[Word] = &[
+    ("quota:vif_inbound_average", "average"),
+    ("quota:vif_inbound_peak", "peak"),
+    ("quota:vif_inbound_burst", "burst"),
+];
+const OUTBOUND: &[Word] = &[
+    ("quota:vif_outbound_average", "average"),
+    ("quota:vif_outbound_peak", "peak"),
+    ("quota:vif_outbound_burst", "burst"),
+];
+
+type Limits = Vec<(&'static str, i64)>;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tuning {
+    cpu: Limits,
+    disk: Limits,
+    inbound: Limits,
+    outbound: Limits,
+}
+
+impl Tuning {
+    pub(super) fn parse<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Self, HardwareError> {
+        let read = |words: &[Word]| -> Result<Limits, HardwareError> {
+            let mut limits = Limits::new();
+            for (spec, word) in words {
+                if let Some(value) = get(spec) {
+                    limits.push((*word, value.parse().map_err(|_| unknown(spec, value))?));
+                }
+            }
+            Ok(limits)
+        };
+        Ok(Self { cpu: read(CPU)?, disk: read(DISK)?, inbound: read(INBOUND)?, outbound: read(OUTBOUND)? })
+    }
+
+    /// CPU shares, and how much time of how long a period the guest may take.
+    pub(super) fn cpu(&self) -> Option<Element> {
+        leaves("cputune", &self.cpu)
+    }
+
+    /// Of each local disk. Volumes have the limits of their types.
+    pub(super) fn disk(&self) -> Option<Element> {
+        leaves("iotune", &self.disk)
+    }
+
+    /// Of each interface. libvirt knows no peak and no burst without an average.
+    pub(super) fn interface(&self) -> Option<Element> {
+        let directions = [("inbound", &self.inbound), ("outbound", &self.outbound)];
+        let limited = directions.map(|(name, limits)| {
+            let average = limits.iter().any(|(word, _)| *word == "average");
+            average.then(|| limits.iter().fold(Element::new(name), |element, (word, value)| element.attr(word, value)))
+        });
+        let any = limited.iter().any(Option::is_some);
+        any.then(|| Element::new("bandwidth").children(limited.into_iter().flatten()))
+    }
+}
+
+fn leaves(name: &'static str, limits: &Limits) -> Option<Element> {
+    let children = limits.iter().map(|(word, value)| Element::leaf(word, value));
+    (!limits.is_empty()).then(|| Element::new(name).children(children))
+}

@@ -1,0 +1,393 @@
+//! What is asked for, and how it is said to the API.
+
+use chronova_events::ids::InstanceId;
+use chronova_events::instance::Alive;
+use serde_json::{Value, json};
+
+use super::dice::Dice;
+use super::world::{Life, Request};
+
+/// An image that everybody sees.
+pub(super) const IMAGE: &str = "70a599e0-31e7-49b7-b260-868f441e862b";
+/// The flavors of a run, from small to large.
+pub(super) const FLAVORS: [(&str, u32, u32, u32); 3] = [("1", 1, 128, 1), ("2", 2, 256, 2), ("3", 4, 512, 4)];
+/// Old and new, so that what changed between them is met both ways.
+const VERSIONS: [&str; 3] = ["2.67", "2.79", "2.95"];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Deed {
+    Create,
+    CreateOnVolume,
+    Delete,
+    ForceDelete,
+    Restore,
+    Start,
+    Stop,
+    RebootSoft,
+    RebootHard,
+    Pause,
+    Unpause,
+    Suspend,
+    Resume,
+    Resize,
+    Migrate,
+    Confirm,
+    Revert,
+    LiveMigrate,
+    Abort,
+    ForceComplete,
+    Evacuate,
+    Shelve,
+    Offload,
+    Unshelve,
+    Rebuild,
+    Rescue,
+    Unrescue,
+    Snapshot,
+    Backup,
+    AttachVolume,
+    DetachVolume,
+    SwapVolume,
+    AttachInterface,
+    DetachInterface,
+    CreateVolume,
+    DeleteVolume,
+    ExtendVolume,
+    SnapshotVolume,
+    DeleteSnapshot,
+}
+
+use Deed as D;
+
+impl Deed {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            D::Create => "create",
+            D::CreateOnVolume => "create on a volume",
+            D::Delete => "delete",
+            D::ForceDelete => "force delete",
+            D::Restore => "restore",
+            D::Start => "start",
+            D::Stop => "stop",
+            D::RebootSoft => "reboot, soft",
+            D::RebootHard => "reboot, hard",
+            D::Pause => "pause",
+            D::Unpause => "unpause",
+            D::Suspend => "suspend",
+            D::Resume => "resume",
+            D::Resize => "resize",
+            D::Migrate => "cold migrate",
+            D::Confirm => "confirm",
+            D::Revert => "revert",
+            D::LiveMigrate => "live migrate",
+            D::Abort => "abort",
+            D::ForceComplete => "force complete",
+            D::Evacuate => "evacuate",
+            D::Shelve => "shelve",
+            D::Offload => "offload",
+            D::Unshelve => "unshelve",
+            D::Rebuild => "rebuild",
+            D::Rescue => "rescue",
+            D::Unrescue => "unrescue",
+            D::Snapshot => "snapshot",
+            D::Backup => "backup",
+            D::AttachVolume => "attach a volume",
+            D::DetachVolume => "detach a volume",
+            D::SwapVolume => "swap a volume",
+            D::AttachInterface => "attach an interface",
+            D::DetachInterface => "detach an interface",
+            D::CreateVolume => "create a volume",
+            D::DeleteVolume => "delete a volume",
+            D::ExtendVolume => "extend a volume",
+            D::SnapshotVolume => "snapshot a volume",
+            D::DeleteSnapshot => "delete a snapshot",
+        }
+    }
+}
+
+/// Whatever a server can be asked, whether or not that makes sense now.
+pub(super) const ANY: &[(u64, Deed)] = &[
+    (4, D::Delete),
+    (1, D::ForceDelete),
+    (1, D::Restore),
+    (2, D::Start),
+    (2, D::Stop),
+    (1, D::RebootSoft),
+    (2, D::RebootHard),
+    (2, D::Pause),
+    (1, D::Unpause),
+    (2, D::Suspend),
+    (1, D::Resume),
+    (2, D::Resize),
+    (2, D::Migrate),
+    (1, D::Confirm),
+    (1, D::Revert),
+    (3, D::LiveMigrate),
+    (1, D::Abort),
+    (1, D::ForceComplete),
+    (1, D::Evacuate),
+    (2, D::Shelve),
+    (1, D::Offload),
+    (1, D::Unshelve),
+    (2, D::Rebuild),
+    (2, D::Rescue),
+    (1, D::Unrescue),
+    (2, D::Snapshot),
+    (2, D::AttachVolume),
+    (2, D::DetachVolume),
+    (2, D::AttachInterface),
+    (2, D::DetachInterface),
+];
+
+const ACTIVE: &[(u64, Deed)] = &[
+    (10, D::Stop),
+    (4, D::RebootSoft),
+    (6, D::RebootHard),
+    (6, D::Pause),
+    (6, D::Suspend),
+    (14, D::Resize),
+    (10, D::Migrate),
+    (24, D::LiveMigrate),
+    (8, D::Shelve),
+    (5, D::Rebuild),
+    (4, D::Rescue),
+    (5, D::Snapshot),
+    (2, D::Backup),
+    (10, D::AttachVolume),
+    (7, D::DetachVolume),
+    (2, D::SwapVolume),
+    (6, D::AttachInterface),
+    (5, D::DetachInterface),
+    (8, D::Delete),
+];
+
+const STOPPED: &[(u64, Deed)] =
+    &[(24, D::Start), (6, D::Resize), (5, D::Migrate), (3, D::Rebuild), (3, D::Snapshot), (3, D::AttachVolume)];
+const SHELVED: &[(u64, Deed)] =
+    &[(30, D::Unshelve), (6, D::Offload), (6, D::Delete), (3, D::AttachVolume), (3, D::DetachVolume)];
+const MOVING: &[(u64, Deed)] = &[(8, D::Abort), (8, D::ForceComplete), (5, D::Delete), (5, D::Stop), (2, D::Pause)];
+
+/// What somebody would ask of a server that looks like this.
+pub(super) fn of_status(status: &str) -> &'static [(u64, Deed)] {
+    match status {
+        "ACTIVE" => ACTIVE,
+        "SHUTOFF" => STOPPED,
+        "PAUSED" => &[(20, D::Unpause), (4, D::LiveMigrate), (3, D::Delete)],
+        "SUSPENDED" => &[(20, D::Resume), (3, D::Shelve), (3, D::Delete)],
+        "RESCUE" => &[(20, D::Unrescue), (3, D::Delete)],
+        "VERIFY_RESIZE" => &[(14, D::Confirm), (14, D::Revert), (3, D::Delete), (2, D::Stop)],
+        "SHELVED" | "SHELVED_OFFLOADED" => SHELVED,
+        "MIGRATING" => MOVING,
+        "ERROR" => &[(16, D::RebootHard), (5, D::Rebuild), (10, D::Delete)],
+        "SOFT_DELETED" => &[(10, D::Restore), (10, D::ForceDelete)],
+        "BUILD" => &[(6, D::Delete), (1, D::ForceDelete)],
+        _ => ANY,
+    }
+}
+
+fn action(id: InstanceId, body: Value, dice: &mut Dice) -> Request {
+    let version = dice.one_of(&VERSIONS).unwrap_or("2.95");
+    Request { method: "POST", path: format!("/compute/v2.1/servers/{id}/action"), version, body: Some(body) }
+}
+
+/// Of the Compute API, below its root.
+fn compute(method: &'static str, path: &str, body: Option<Value>) -> Request {
+    Request { method, path: format!("/compute/v2.1{path}"), version: "2.84", body }
+}
+
+fn volumes(method: &'static str, path: &str, body: Option<Value>) -> Request {
+    Request { method, path: format!("/volume/v3/admin{path}"), version: "2.1", body }
+}
+
+/// A new server.
+pub(super) fn create(on_volume: bool, number: u64, networks: &[String], dice: &mut Dice) -> Request {
+    let flavor = dice.one_of(&FLAVORS).map_or("1", |flavor| flavor.0);
+    let network = networks.get(dice.index(networks.len()));
+    let networks: Vec<Value> = network.into_iter().map(|network| json!({"uuid": network})).collect();
+    let mut server = json!({"name": format!("s{number}"), "flavorRef": flavor, "networks": networks});
+    if on_volume {
+        server["block_device_mapping_v2"] = json!([{
+            "boot_index": 0, "uuid": IMAGE, "source_type": "image", "destination_type": "volume", "volume_size": 1,
+            "delete_on_termination": dice.happens(500),
+        }]);
+    } else {
+        server["imageRef"] = json!(IMAGE);
+    }
+    compute("POST", "/servers", Some(json!({"server": server})))
+}
+
+/// What a deed on this server says to the API; nothing where it lacks what the deed is about.
+pub(super) fn request(
+    deed: Deed,
+    id: InstanceId,
+    server: &Alive,
+    life: &Life,
+    networks: &[String],
+    dice: &mut Dice,
+) -> Option<Request> {
+    let simple = |name: &str| json!({name: null});
+    let body = match deed {
+        D::Start => simple("os-start"),
+        D::Stop => simple("os-stop"),
+        D::RebootSoft => json!({"reboot": {"type": "SOFT"}}),
+        D::RebootHard => json!({"reboot": {"type": "HARD"}}),
+        D::Pause => simple("pause"),
+        D::Unpause => simple("unpause"),
+        D::Suspend => simple("suspend"),
+        D::Resume => simple("resume"),
+        D::Resize => json!({"resize": {"flavorRef": dice.one_of(&FLAVORS)?.0}}),
+        D::Migrate => simple("migrate"),
+        D::Confirm => simple("confirmResize"),
+        D::Revert => simple("revertResize"),
+        D::LiveMigrate => json!({"os-migrateLive": {"host": null, "block_migration": "auto"}}),
+        D::Evacuate => json!({"evacuate": {}}),
+        D::Shelve => simple("shelve"),
+        D::Offload => simple("shelveOffload"),
+        D::Unshelve => simple("unshelve"),
+        D::Rebuild => json!({"rebuild": {"imageRef": IMAGE}}),
+        D::Rescue => json!({"rescue": {}}),
+        D::Unrescue => simple("unrescue"),
+        D::Snapshot => json!({"createImage": {"name": "copy"}}),
+        D::Backup => json!({"createBackup": {"name": "copy", "backup_type": "daily", "rotation": 2}}),
+        D::ForceDelete => simple("forceDelete"),
+        D::Restore => simple("restore"),
+        other => return request_of_part(other, id, server, life, networks, dice),
+    };
+    Some(action(id, body, dice))
+}
+
+/// Deeds that name something besides the server.
+fn request_of_part(
+    deed: Deed,
+    id: InstanceId,
+    server: &Alive,
+    life: &Life,
+    networks: &[String],
+    dice: &mut Dice,
+) -> Option<Request> {
+    let attached =
+        || server.disks.iter().filter_map(|disk| disk.device.volume.filter(|_| disk.device.boot_index != Some(0)));
+    let volume = |dice: &mut Dice| {
+        let free = life.views().volumes.read(|view| view.of(None));
+        let free: Vec<_> =
+            free.iter().filter(|volume| volume.attachments.is_empty()).map(|v| v.created.volume).collect();
+        dice.one_of(&free)
+    };
+    let migration = || life.views().migrations.read(|view| view.live_of(id).next().map(|migration| migration.number));
+    Some(match deed {
+        D::Delete => compute("DELETE", &format!("/servers/{id}"), None),
+        D::Abort => compute("DELETE", &format!("/servers/{id}/migrations/{}", migration()?), None),
+        D::ForceComplete => {
+            let path = format!("/servers/{id}/migrations/{}/action", migration()?);
+            compute("POST", &path, Some(json!({"force_complete": null})))
+        }
+        D::AttachVolume => {
+            let body = json!({"volumeAttachment": {"volumeId": volume(dice)?}});
+            compute("POST", &format!("/servers/{id}/os-volume_attachments"), Some(body))
+        }
+        D::DetachVolume => {
+            let one = dice.one_of(&attached().collect::<Vec<_>>())?;
+            compute("DELETE", &format!("/servers/{id}/os-volume_attachments/{one}"), None)
+        }
+        D::SwapVolume => {
+            let (old, new) = (dice.one_of(&attached().collect::<Vec<_>>())?, volume(dice)?);
+            let body = json!({"volumeAttachment": {"volumeId": new}});
+            compute("PUT", &format!("/servers/{id}/os-volume_attachments/{old}"), Some(body))
+        }
+        D::AttachInterface if server.nics.len() < 6 => {
+            let network = networks.get(dice.index(networks.len()))?;
+            let body = json!({"interfaceAttachment": {"net_id": network}});
+            compute("POST", &format!("/servers/{id}/os-interface"), Some(body))
+        }
+        D::DetachInterface => {
+            let ports: Vec<_> = server.nics.iter().map(|nic| nic.port).collect();
+            compute("DELETE", &format!("/servers/{id}/os-interface/{}", dice.one_of(&ports)?), None)
+        }
+        _ => return None,
+    })
+}
+
+/// Deeds on volumes alone.
+pub(super) fn of_volume(life: &Life, dice: &mut Dice) -> (Deed, Request) {
+    let all = life.views().volumes.read(|view| view.of(None));
+    let deed = dice.weighed(&[
+        (if all.len() < life.house().fleet.len() { 12 } else { 2 }, D::CreateVolume),
+        (4, D::DeleteVolume),
+        (2, D::ExtendVolume),
+        (3, D::SnapshotVolume),
+        (3, D::DeleteSnapshot),
+    ]);
+    let create = || volumes("POST", "/volumes", Some(json!({"volume": {"size": 1}})));
+    let Some(volume) = all.get(dice.index(all.len())) else { return (D::CreateVolume, create()) };
+    let id = volume.created.volume;
+    match deed {
+        Some(D::DeleteVolume) => (D::DeleteVolume, volumes("DELETE", &format!("/volumes/{id}"), None)),
+        Some(D::ExtendVolume) => {
+            let extend = json!({"os-extend": {"new_size": volume.size_gb + 1}});
+            (D::ExtendVolume, volumes("POST", &format!("/volumes/{id}/action"), Some(extend)))
+        }
+        Some(D::SnapshotVolume) => {
+            let snapshot = json!({"snapshot": {"volume_id": id, "force": dice.happens(500)}});
+            (D::SnapshotVolume, volumes("POST", "/snapshots", Some(snapshot)))
+        }
+        Some(D::DeleteSnapshot) => {
+            let snapshots: Vec<_> = all.iter().flat_map(|volume| volume.snapshots.keys().copied()).collect();
+            match dice.one_of(&snapshots) {
+                Some(one) => (D::DeleteSnapshot, volumes("DELETE", &format!("/snapshots/{one}"), None)),
+                None => (D::CreateVolume, create()),
+            }
+        }
+        _ => (D::CreateVolume, create()),
+    }
+}
+
+/// The requests that furnish a new cloud: flavors, no limits. Networks are made apart, as their ids are needed.
+pub(super) fn furniture() -> Vec<Request> {
+    let flavor = |(id, vcpus, ram, disk): (&str, u32, u32, u32)| {
+        let flavor = json!({"id": id, "name": format!("m{id}"), "vcpus": vcpus, "ram": ram, "disk": disk});
+        compute("POST", "/flavors", Some(json!({"flavor": flavor})))
+    };
+    let unlimited = json!({"quota_set": {"instances": -1, "cores": -1, "ram": -1}});
+    let volumes_too =
+        json!({"quota_set": {"volumes": -1, "gigabytes": -1, "snapshots": -1, "per_volume_gigabytes": -1}});
+    let ports_too = json!({"quota": {"port": -1}});
+    let ports =
+        Request { method: "PUT", path: "/network/v2.0/quotas/admin".to_owned(), version: "2.1", body: Some(ports_too) };
+    let mut all: Vec<Request> = FLAVORS.map(flavor).into();
+    all.push(compute("PUT", "/os-quota-sets/admin", Some(unlimited)));
+    all.push(volumes("PUT", "/os-quota-sets/admin", Some(volumes_too)));
+    all.push(ports);
+    all
+}
+
+pub(super) fn network(number: usize) -> Request {
+    let body = json!({"network": {"name": format!("net{number}"), "shared": true}});
+    Request { method: "POST", path: "/network/v2.0/networks".to_owned(), version: "2.1", body: Some(body) }
+}
+
+pub(super) fn subnet(network: &str, number: usize) -> Request {
+    let cidr = format!("10.{number}.0.0/16");
+    let body = json!({"subnet": {"network_id": network, "ip_version": 4, "cidr": cidr}});
+    Request { method: "POST", path: "/network/v2.0/subnets".to_owned(), version: "2.1", body: Some(body) }
+}
+
+/// The end of a volume or a snapshot, when everything goes.
+pub(super) fn remove_volume(id: impl std::fmt::Display) -> Request {
+    volumes("DELETE", &format!("/volumes/{id}"), None)
+}
+
+pub(super) fn remove_snapshot(id: impl std::fmt::Display) -> Request {
+    volumes("DELETE", &format!("/snapshots/{id}"), None)
+}
+
+/// A deed on a server that needs nothing besides it.
+pub(super) fn plain(deed: Deed, id: InstanceId) -> Request {
+    match deed {
+        D::Confirm => compute("POST", &format!("/servers/{id}/action"), Some(json!({"confirmResize": null}))),
+        D::Revert => compute("POST", &format!("/servers/{id}/action"), Some(json!({"revertResize": null}))),
+        D::RebootHard => compute("POST", &format!("/servers/{id}/action"), Some(json!({"reboot": {"type": "HARD"}}))),
+        D::Start => compute("POST", &format!("/servers/{id}/action"), Some(json!({"os-start": null}))),
+        D::ForceDelete => compute("POST", &format!("/servers/{id}/action"), Some(json!({"forceDelete": null}))),
+        _ => compute("DELETE", &format!("/servers/{id}"), None),
+    }
+}

@@ -1,0 +1,56 @@
+//! What the seed says next.
+
+use std::time::Duration;
+
+/// SplitMix64, as everything here that throws dice.
+#[derive(Debug, Clone)]
+pub(super) struct Dice(u64);
+
+impl Dice {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// From 0 up to but not including `sides`; 0 where there are none.
+    pub(super) fn below(&mut self, sides: u64) -> u64 {
+        self.next().checked_rem(sides).unwrap_or(0)
+    }
+
+    pub(super) fn index(&mut self, len: usize) -> usize {
+        usize::try_from(self.below(len as u64)).unwrap_or(0)
+    }
+
+    /// Whether something happens that happens so many times in a thousand.
+    pub(super) fn happens(&mut self, in_a_thousand: u64) -> bool {
+        self.below(1_000) < in_a_thousand
+    }
+
+    pub(super) fn one_of<T: Copy>(&mut self, all: &[T]) -> Option<T> {
+        let index = self.index(all.len());
+        all.get(index).copied()
+    }
+
+    /// One of these, each as likely as its weight.
+    pub(super) fn weighed<T: Copy>(&mut self, all: &[(u64, T)]) -> Option<T> {
+        let mut left = self.below(all.iter().map(|(weight, _)| weight).sum());
+        for (weight, one) in all {
+            if left < *weight {
+                return Some(*one);
+            }
+            left -= weight;
+        }
+        None
+    }
+
+    pub(super) fn milliseconds(&mut self, below: u64) -> Duration {
+        Duration::from_millis(self.below(below))
+    }
+}

@@ -1,0 +1,122 @@
+//! The image service of a chaos run: in memory, and alive whatever happens to the control plane, as a real one would be.
+//!
+//! The embedded service writes files on threads that wait for the disk: what happens when would no longer follow from the
+//! seed.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use chronova_actors::ports::{ImageDraft, Images, PortError};
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{ImageId, InstanceId, ProjectId};
+use chronova_events::instance::ImageSnapshot;
+use chronova_hypervisor::driver::{ByteStream, DriverError, DriverResult, ImageSource};
+use chronova_hypervisor::guest::ImageRef;
+use futures::StreamExt as _;
+use sha2::{Digest as _, Sha512};
+
+/// The bytes of every image that was not made of a server.
+const TINY: &[u8] = b"tiny";
+
+#[derive(Debug, Clone)]
+struct Image {
+    draft: ImageDraft,
+    bytes: Option<Bytes>,
+    /// Counts images in the order in which they were made.
+    number: u64,
+}
+
+/// Every id that nobody made an image under is a public image of a few bytes.
+#[derive(Debug, Default)]
+pub(super) struct Shelf {
+    made: Mutex<BTreeMap<ImageId, Image>>,
+}
+
+impl Shelf {
+    fn made(&self) -> MutexGuard<'_, BTreeMap<ImageId, Image>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Images without their bytes.
+    pub(super) fn unfinished(&self) -> Vec<ImageId> {
+        self.made().iter().filter(|(_, image)| image.bytes.is_none()).map(|(id, _)| *id).collect()
+    }
+}
+
+fn gone(image: ImageId) -> PortError {
+    PortError::NotFound(format!("Image {image} could not be found."))
+}
+
+#[async_trait]
+impl ImageSource for Shelf {
+    async fn open(&self, image: &ImageRef) -> DriverResult<ByteStream> {
+        let known = self.made().get(&image.id).map(|image| image.bytes.clone());
+        let bytes = known.unwrap_or(Some(Bytes::from_static(TINY))).ok_or_else(|| DriverError::BadImage {
+            image: image.id.to_string(),
+            reason: "it has no bytes".to_owned(),
+        })?;
+        Ok(Box::pin(futures::stream::iter([Ok(bytes)])))
+    }
+}
+
+#[async_trait]
+impl Images for Shelf {
+    async fn find(&self, image: ImageId, _: &ProjectId, _: bool) -> Result<ImageSnapshot, PortError> {
+        let known = self.made().get(&image).cloned();
+        let (name, format, bytes, properties) = match known {
+            None => ("tiny".to_owned(), "raw".to_owned(), Bytes::from_static(TINY), vec![]),
+            Some(Image { draft, bytes: Some(bytes), .. }) => (draft.name, draft.format, bytes, draft.properties),
+            Some(_) => return Err(PortError::Invalid(format!("Image {image} is not active."))),
+        };
+        let size = bytes.len() as u64;
+        Ok(ImageSnapshot {
+            id: image,
+            name,
+            checksum: format!("{:x}", Sha512::digest(&bytes)),
+            virtual_size: if format == "raw" { size } else { 1 << 30 },
+            format,
+            size,
+            min_memory_mib: 0,
+            min_disk_gib: 0,
+            properties,
+        })
+    }
+
+    async fn create(&self, draft: ImageDraft, _: Arc<Meta>) -> Result<(), PortError> {
+        let mut made = self.made();
+        let number = made.values().map(|image| image.number + 1).max().unwrap_or(0);
+        made.insert(draft.image, Image { draft, bytes: None, number });
+        Ok(())
+    }
+
+    async fn upload(&self, image: ImageId, mut bytes: ByteStream, _: Arc<Meta>) -> Result<(), PortError> {
+        let mut all = Vec::new();
+        while let Some(chunk) = bytes.next().await {
+            all.extend_from_slice(&chunk.map_err(|error| PortError::Unavailable(error.to_string()))?);
+        }
+        self.made().get_mut(&image).ok_or_else(|| gone(image))?.bytes.get_or_insert(all.into());
+        Ok(())
+    }
+
+    async fn delete(&self, image: ImageId, _: Arc<Meta>) -> Result<(), PortError> {
+        self.made().remove(&image).map(drop).ok_or_else(|| gone(image))
+    }
+
+    async fn backups(&self, instance: InstanceId, kind: &str) -> Result<Vec<ImageId>, PortError> {
+        let server = instance.to_string();
+        let says = |image: &Image, name: &str, value: &str| {
+            image.draft.properties.iter().any(|(key, has)| key == name && has == value)
+        };
+        let made = self.made();
+        let mut found: Vec<(u64, ImageId)> = made
+            .iter()
+            .filter(|(_, image)| image.bytes.is_some())
+            .filter(|(_, image)| says(image, "instance_uuid", &server) && says(image, "backup_type", kind))
+            .map(|(id, image)| (image.number, *id))
+            .collect();
+        found.sort_unstable_by(|one, other| other.cmp(one));
+        Ok(found.into_iter().map(|(_, id)| id).collect())
+    }
+}

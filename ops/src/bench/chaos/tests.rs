@@ -1,0 +1,64 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+fn settings(seed: u64, operations: u32) -> Settings {
+    Settings { seed, operations, hosts: 12, plant: None, trace: false }
+}
+
+#[test]
+fn hundreds_of_operations_leave_nothing_stuck_and_nothing_behind() {
+    let settings = settings(20, 300);
+    let found = once(&settings).unwrap();
+    let text = tell::text(&settings, &found);
+    assert!(found.wrong.is_empty(), "{text}");
+    assert!(found.lives > 1, "the control plane was killed\n{text}");
+    assert!(found.struck.iter().map(|(_, times)| times).sum::<u64>() > 20, "faults struck\n{text}");
+    assert!(found.tally.of.values().map(|one| one.accepted).sum::<u64>() > 150, "most is accepted\n{text}");
+}
+
+#[test]
+fn a_seed_gives_the_same_log_again_and_another_seed_another_one() {
+    let head = |seed| {
+        let found = once(&settings(seed, 120)).unwrap();
+        (found.events, found.head.to_string())
+    };
+    let first = head(7);
+    assert_eq!(head(7), first);
+    assert_ne!(head(8), first);
+}
+
+#[test]
+fn a_planted_defect_is_found_and_found_again() {
+    let plant = "delete_instance.release_claim@2".parse().ok();
+    let settings = Settings { plant, ..settings(3, 120) };
+    let found = once(&settings).unwrap();
+    assert!(found.wrong.iter().any(|one| one.what.contains("holds")), "{}", tell::text(&settings, &found));
+    let text = tell::text(&settings, &found);
+    assert!(text.contains("--seed 3 --operations 120 --hosts 12 --plant delete_instance.release_claim@2"), "{text}");
+    let again = once(&settings).unwrap();
+    assert_eq!((again.wrong, again.stories), (found.wrong, found.stories));
+}
+
+#[test]
+fn plants_are_read() {
+    for text in ["a.b@1", "build_instance.spawn_guest@12"] {
+        assert_eq!(text.parse::<Plant>().unwrap().to_string(), text);
+    }
+    for text in ["", "a.b", "a@1", "a.b@0", "a.b@x"] {
+        assert!(text.parse::<Plant>().is_err(), "{text}");
+    }
+}
+
+/// `CHRONOVA_SOAK=1` runs it: what everybody can run by hand, over seeds that nobody chose.
+#[test]
+fn thousands_of_operations_over_several_seeds() {
+    if std::env::var_os("CHRONOVA_SOAK").is_none() {
+        return eprintln!("skipped: only with CHRONOVA_SOAK");
+    }
+    for seed in 100..106 {
+        let settings = Settings { hosts: 40, ..settings(seed, 3_000) };
+        let found = once(&settings).unwrap();
+        assert!(found.wrong.is_empty(), "{}", tell::text(&settings, &found));
+    }
+}

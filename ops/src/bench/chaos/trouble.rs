@@ -1,0 +1,189 @@
+//! What goes wrong, and when: hosts die and come back, drivers refuse, lie and dawdle, guests end by themselves, and the
+//! control plane is killed.
+
+use std::collections::BTreeMap;
+
+use chronova_events::ids::InstanceId;
+use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
+
+use super::dice::Dice;
+use super::world::{Life, World};
+
+/// Something goes wrong, or well again, at so many operations in a thousand.
+const TROUBLES: u64 = 250;
+/// The control plane is killed at so many.
+const KILLS: u64 = 5;
+/// At most one host in so many is down at a time.
+const DOWN: usize = 8;
+
+/// How often what happened.
+#[derive(Debug, Default)]
+pub(super) struct Troubles {
+    pub(super) counts: BTreeMap<&'static str, u64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Trouble {
+    Faults,
+    NoFaults,
+    Death,
+    Return,
+    GuestEnds,
+    GuestVanishes,
+    Clings,
+    Deaf,
+    Roads,
+}
+
+impl Troubles {
+    fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    /// Perhaps something happens before the next operation.
+    pub(super) fn perhaps(&mut self, world: &World, life: &Life, dice: &mut Dice) {
+        if dice.happens(KILLS) {
+            self.count("kills of the control plane");
+            life.store.arm(Some(1 + dice.below(60)));
+        }
+        if dice.happens(TROUBLES) {
+            self.one(world, dice);
+        }
+    }
+
+    /// Something happens while there is no control plane.
+    pub(super) fn meanwhile(&mut self, world: &World, dice: &mut Dice) {
+        self.one(world, dice);
+    }
+
+    fn one(&mut self, world: &World, dice: &mut Dice) {
+        let fleet = &world.fleet;
+        let down: Vec<usize> = (0..fleet.len()).filter(|host| !fleet.is_alive(*host)).collect();
+        let host = dice.index(fleet.len());
+        let many_down = down.len() * DOWN >= fleet.len();
+        let kind = dice.weighed(&[
+            (60, Trouble::Faults),
+            (25, Trouble::NoFaults),
+            (if many_down { 0 } else { 14 }, Trouble::Death),
+            (if many_down { 40 } else { 14 }, Trouble::Return),
+            (6, Trouble::GuestEnds),
+            (2, Trouble::GuestVanishes),
+            (2, Trouble::Clings),
+            (2, Trouble::Deaf),
+            (3, Trouble::Roads),
+        ]);
+        match kind {
+            Some(Trouble::Faults) => {
+                self.count("hosts with faults");
+                fleet.set_faults(host, faults(dice));
+            }
+            Some(Trouble::NoFaults) => fleet.set_faults(host, FaultPlan::default()),
+            Some(Trouble::Death) => {
+                self.count("hosts cut off");
+                fleet.kill_host(host);
+            }
+            Some(Trouble::Return) => {
+                if let Some(host) = dice.one_of(&down) {
+                    self.count("hosts returned");
+                    returned(world, host, dice.happens(500));
+                }
+            }
+            Some(Trouble::Roads) => {
+                self.count("spells in which live migrations fail");
+                let fails = dice.happens(300);
+                fleet.fail_travellers(fails.then_some("the connection was reset"));
+            }
+            Some(guest) => self.befall_a_guest(guest, world, host, dice),
+            None => {}
+        }
+    }
+
+    fn befall_a_guest(&mut self, what: Trouble, world: &World, host: usize, dice: &mut Dice) {
+        let fleet = &world.fleet;
+        let guests: Vec<InstanceId> = fleet.guests(host).into_keys().collect();
+        let Some(guest) = dice.one_of(&guests) else { return };
+        let (what, done) = match what {
+            Trouble::GuestEnds => ("guests ended by themselves", fleet.crash_guest(host, guest)),
+            Trouble::GuestVanishes => ("guests undefined by somebody else", fleet.lose_guest(host, guest)),
+            Trouble::Clings => ("guests that keep their devices", fleet.set_clings(host, guest, dice.happens(500))),
+            _ => ("guests that ignore the power button", fleet.set_deaf(host, guest, dice.happens(500))),
+        };
+        if done.is_ok() {
+            self.count(what);
+        }
+    }
+}
+
+/// Half of the time it was only the network, and the guests ran on.
+fn returned(world: &World, host: usize, guests_survived: bool) {
+    if let Err(error) = world.fleet.revive_host(host, guests_survived) {
+        tracing::error!(host, %error, "a simulated host does not come back");
+    }
+}
+
+/// No more trouble, and every host is back.
+pub(super) fn end(world: &World, dice: &mut Dice) {
+    world.fleet.set_all_faults(&FaultPlan::default());
+    world.fleet.fail_travellers(None);
+    for host in 0..world.fleet.len() {
+        let survived = dice.happens(500);
+        if !world.fleet.is_alive(host) {
+            returned(world, host, survived);
+        }
+        for guest in world.fleet.guests(host).into_keys() {
+            // It may have gone meanwhile.
+            let _ = world.fleet.set_clings(host, guest, false);
+            let _ = world.fleet.set_deaf(host, guest, false);
+        }
+    }
+}
+
+fn faults(dice: &mut Dice) -> FaultPlan {
+    const WORK: [Call; 24] = [
+        Call::Spawn,
+        Call::Destroy,
+        Call::Start,
+        Call::Stop,
+        Call::RebootHard,
+        Call::Pause,
+        Call::Suspend,
+        Call::Resume,
+        Call::EnsureImage,
+        Call::EnsureNetwork,
+        Call::EnsureFilter,
+        Call::Reshape,
+        Call::CopyRoot,
+        Call::RemoveCopy,
+        Call::AttachDisk,
+        Call::DetachDisk,
+        Call::AttachNic,
+        Call::DetachNic,
+        Call::CreateVolume,
+        Call::ReceiveDisk,
+        Call::Install,
+        Call::Depart,
+        Call::Standing,
+        Call::AwaitGuest,
+    ];
+    const EFFECTS: [(u64, Effect); 7] = [
+        (30, Effect::Refuse),
+        (30, Effect::LoseReply),
+        (20, Effect::Slow),
+        (6, Effect::NoRoom),
+        (8, Effect::Tear),
+        (3, Effect::DieBefore),
+        (3, Effect::DieAfter),
+    ];
+    let mut plan = FaultPlan::default();
+    for _ in 0..=dice.below(6) {
+        let call = if dice.happens(800) { dice.one_of(&WORK) } else { dice.one_of(Call::ALL) };
+        let chance = dice.one_of(&[0.1, 0.3, 0.7]);
+        if let (Some(call), Some(chance), Some(effect)) = (call, chance, dice.weighed(&EFFECTS)) {
+            // Only these have halves.
+            let whole = effect == Effect::Tear && !matches!(call, Call::Spawn | Call::Destroy);
+            let effect = if whole { Effect::Refuse } else { effect };
+            plan = plan.with(call, When::Chance(chance), effect);
+        }
+    }
+    plan
+}

@@ -1,0 +1,310 @@
+//! The way to the running server, with the credentials that the `openstack` client would take.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chronova_web::secret::Secret;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio_rustls::rustls::crypto::ring;
+use ureq::Agent;
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
+
+use super::super::CommandFailure;
+use super::{Access, pause};
+use crate::config::Config;
+use crate::serve::settings;
+
+/// How long one answer may take.
+const ANSWER: Duration = Duration::from_mins(1);
+/// How long a server that was there may be away.
+const AWAY: Duration = Duration::from_mins(5);
+const AGAIN: Duration = Duration::from_secs(1);
+/// Where the identity service is, on a port that serves everything.
+const IDENTITY: &str = "/identity";
+
+/// A `clouds.yaml`, as far as it matters.
+#[derive(Debug, Deserialize)]
+struct Clouds {
+    clouds: BTreeMap<String, Cloud>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Cloud {
+    auth: Auth,
+    cacert: Option<PathBuf>,
+    verify: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct Auth {
+    #[serde(rename = "auth_url")]
+    url: String,
+    username: Option<String>,
+    user_id: Option<String>,
+    password: Option<String>,
+    user_domain_id: Option<String>,
+    user_domain_name: Option<String>,
+    project_name: Option<String>,
+    project_id: Option<String>,
+    project_domain_id: Option<String>,
+    project_domain_name: Option<String>,
+}
+
+impl std::fmt::Debug for Auth {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Auth").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+/// How a token is come by.
+enum Login {
+    /// A server that believes everybody.
+    None,
+    /// The address of tokens, and what is sent there.
+    Password { url: String, body: Value },
+}
+
+pub(super) struct Client {
+    agent: Agent,
+    /// With the namespace of our own.
+    base: String,
+    login: Login,
+    token: RefCell<Secret>,
+}
+
+fn usage(text: impl Into<String>) -> CommandFailure {
+    CommandFailure::Usage(text.into())
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+impl Cloud {
+    /// What the environment names, else what the file of the data directory says.
+    fn find(data: &Path) -> Result<Self, CommandFailure> {
+        if let Some(url) = variable("OS_AUTH_URL") {
+            return Ok(Self { auth: Auth::of_environment(url), cacert: None, verify: None });
+        }
+        let path = variable("OS_CLIENT_CONFIG_FILE").map_or_else(|| data.join("clouds.yaml"), PathBuf::from);
+        let text = std::fs::read_to_string(&path).map_err(|error| {
+            usage(format!("no credentials: OS_AUTH_URL is not set, and {} cannot be read: {error}", path.display()))
+        })?;
+        let mut all: Clouds = serde_saphyr::from_str(&text)
+            .map_err(|error| usage(format!("{} cannot be understood: {error}", path.display())))?;
+        let name = variable("OS_CLOUD").unwrap_or_else(|| "chronova".to_owned());
+        all.clouds.remove(&name).ok_or_else(|| usage(format!("{} has no cloud {name}", path.display())))
+    }
+}
+
+impl Auth {
+    fn of_environment(url: String) -> Self {
+        Self {
+            url,
+            username: variable("OS_USERNAME"),
+            user_id: variable("OS_USER_ID"),
+            password: variable("OS_PASSWORD"),
+            user_domain_id: variable("OS_USER_DOMAIN_ID"),
+            user_domain_name: variable("OS_USER_DOMAIN_NAME"),
+            project_name: variable("OS_PROJECT_NAME"),
+            project_id: variable("OS_PROJECT_ID"),
+            project_domain_id: variable("OS_PROJECT_DOMAIN_ID"),
+            project_domain_name: variable("OS_PROJECT_DOMAIN_NAME"),
+        }
+    }
+
+    /// `.../v3`, as Keystone's address is given with and without it.
+    fn v3(&self) -> String {
+        let url = self.url.trim_end_matches('/');
+        if url.ends_with("/v3") { url.to_owned() } else { format!("{url}/v3") }
+    }
+
+    /// Where everything else is, if it is behind the same address.
+    fn base(&self) -> Option<String> {
+        let v3 = self.v3();
+        v3.strip_suffix("/v3")?.strip_suffix(IDENTITY).map(str::to_owned)
+    }
+
+    fn request(&self) -> Result<Value, CommandFailure> {
+        let domain = |id: &Option<String>, name: &Option<String>| match (id, name) {
+            (Some(id), _) => json!({"id": id}),
+            (None, Some(name)) => json!({"name": name}),
+            (None, None) => json!({"id": "default"}),
+        };
+        let password = self.password.as_ref().ok_or_else(|| usage("the credentials have no password"))?;
+        let user = match (&self.user_id, &self.username) {
+            (Some(id), _) => json!({"id": id, "password": password}),
+            (None, Some(name)) => {
+                let domain = domain(&self.user_domain_id, &self.user_domain_name);
+                json!({"name": name, "domain": domain, "password": password})
+            }
+            (None, None) => return Err(usage("the credentials name no user")),
+        };
+        let project = match (&self.project_id, &self.project_name) {
+            (Some(id), _) => json!({"id": id}),
+            (None, Some(name)) => {
+                json!({"name": name, "domain": domain(&self.project_domain_id, &self.project_domain_name)})
+            }
+            (None, None) => return Err(usage("the credentials name no project")),
+        };
+        let identity = json!({"methods": ["password"], "password": {"user": user}});
+        Ok(json!({"auth": {"identity": identity, "scope": {"project": project}}}))
+    }
+}
+
+impl Client {
+    pub(super) fn open(config: &Config, access: &Access) -> Result<Self, CommandFailure> {
+        let (login, base, cacert, verify) = if config.api.auth_strategy == "noauth2" {
+            let listeners = settings::listeners(config).map_err(|error| usage(error.to_string()))?;
+            (Login::None, Some(settings::public_url(config, &listeners)), None, true)
+        } else {
+            let Cloud { auth, cacert, verify } = Cloud::find(&config.chronova.data_dir)?;
+            let login = Login::Password { url: format!("{}/auth/tokens", auth.v3()), body: auth.request()? };
+            (login, auth.base(), cacert, verify.unwrap_or(true))
+        };
+        let base = access.url.clone().or(base).filter(|base| !base.is_empty());
+        let base =
+            base.ok_or_else(|| usage("the identity service is elsewhere: say with --url where the server is"))?;
+        let base = format!("{}/chronova/v1", base.trim_end_matches('/'));
+        let cacert = access.os_cacert.clone().or(cacert);
+        let agent = agent(cacert.as_deref(), access.insecure || !verify)?;
+        let client = Self { agent, base, login, token: RefCell::new(Secret::new("admin")) };
+        client.log_in()?;
+        Ok(client)
+    }
+
+    fn log_in(&self) -> Result<(), CommandFailure> {
+        let Login::Password { url, body } = &self.login else { return Ok(()) };
+        let answer = self.agent.post(url).send_json(body).map_err(|error| usage(format!("{url}: {error}")))?;
+        if answer.status().as_u16() != 201 {
+            return Err(usage(format!("{url}: the credentials are refused ({})", answer.status())));
+        }
+        let token = answer.headers().get("X-Subject-Token").and_then(|value| value.to_str().ok());
+        let token = token.ok_or_else(|| usage(format!("{url}: there is no token in the answer")))?;
+        self.token.replace(Secret::new(token));
+        Ok(())
+    }
+
+    pub(super) fn get(&self, path: &str) -> Result<Value, CommandFailure> {
+        self.ask("GET", path, None)
+    }
+
+    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, CommandFailure> {
+        self.ask("POST", path, Some(body))
+    }
+
+    pub(super) fn put(&self, path: &str, body: &Value) -> Result<Value, CommandFailure> {
+        self.ask("PUT", path, Some(body))
+    }
+
+    pub(super) fn delete(&self, path: &str) -> Result<Value, CommandFailure> {
+        self.ask("DELETE", path, None)
+    }
+
+    /// As `get`, of a server that may be started anew meanwhile.
+    pub(super) fn get_patiently(&self, path: &str) -> Result<Value, CommandFailure> {
+        let since = Instant::now();
+        loop {
+            match self.send("GET", path, None) {
+                Ok((200, body)) => return Ok(body),
+                Ok((401, _)) => self.log_in().or_else(|error| waited(since, error))?,
+                Ok((status @ (429 | 503), body)) => waited(since, refused("GET", path, status, &body))?,
+                Ok((status, body)) => return Err(refused("GET", path, status, &body)),
+                Err(error) => waited(since, self.away(&error))?,
+            }
+            pause(AGAIN);
+        }
+    }
+
+    fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, CommandFailure> {
+        match self.send(method, path, body).map_err(|error| self.away(&error))? {
+            (200..=299, answer) => Ok(answer),
+            (status, answer) => Err(refused(method, path, status, &answer)),
+        }
+    }
+
+    fn away(&self, error: &ureq::Error) -> CommandFailure {
+        usage(format!("{} does not answer: {error}", self.base))
+    }
+
+    fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Result<(u16, Value), ureq::Error> {
+        let (url, token) = (format!("{}{path}", self.base), self.token.borrow());
+        let token = token.expose();
+        let mut answer = match (method, body) {
+            ("POST", Some(body)) => self.agent.post(&url).header("X-Auth-Token", token).send_json(body)?,
+            ("PUT", Some(body)) => self.agent.put(&url).header("X-Auth-Token", token).send_json(body)?,
+            ("DELETE", _) => self.agent.delete(&url).header("X-Auth-Token", token).call()?,
+            _ => self.agent.get(&url).header("X-Auth-Token", token).call()?,
+        };
+        let text = answer.body_mut().read_to_string()?;
+        Ok((answer.status().as_u16(), serde_json::from_str(&text).unwrap_or(Value::Null)))
+    }
+}
+
+/// Whether one may wait any longer.
+fn waited(since: Instant, error: CommandFailure) -> Result<(), CommandFailure> {
+    if since.elapsed() > AWAY { Err(error) } else { Ok(()) }
+}
+
+fn refused(method: &str, path: &str, status: u16, answer: &Value) -> CommandFailure {
+    let fault = answer.as_object().and_then(|body| body.values().next());
+    match fault.and_then(|fault| fault["message"].as_str()) {
+        Some(message) => usage(message),
+        None => usage(format!("{method} {path}: {status}")),
+    }
+}
+
+fn agent(cacert: Option<&Path>, insecure: bool) -> Result<Agent, CommandFailure> {
+    let mut tls = TlsConfig::builder()
+        .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
+        .disable_verification(insecure)
+        .root_certs(RootCerts::Specific(Arc::new(Vec::new())));
+    if let Some(path) = cacert {
+        tls = tls.root_certs(RootCerts::Specific(Arc::new(certificates(path)?)));
+    }
+    let config = Agent::config_builder().http_status_as_error(false).timeout_global(Some(ANSWER));
+    Ok(config.tls_config(tls.build()).build().into())
+}
+
+fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, CommandFailure> {
+    let wrong = |reason: String| usage(format!("{}: {reason}", path.display()));
+    let text = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+    let mut all = Vec::new();
+    for item in ureq::tls::parse_pem(&text) {
+        if let PemItem::Certificate(certificate) = item.map_err(|error| wrong(error.to_string()))? {
+            all.push(certificate);
+        }
+    }
+    if all.is_empty() { Err(wrong("there is no certificate in it".to_owned())) } else { Ok(all) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use chronova_web::identity::clouds::clouds_yaml;
+
+    #[test]
+    fn the_file_of_the_first_start_is_understood() {
+        let text = clouds_yaml("http://127.0.0.1:8774", "RegionOne", &Secret::new("s\"x"));
+        let mut all: Clouds = serde_saphyr::from_str(&text).unwrap();
+        let cloud = all.clouds.remove("chronova").unwrap();
+        assert_eq!(cloud.auth.base().as_deref(), Some("http://127.0.0.1:8774"));
+        assert_eq!(cloud.auth.v3(), "http://127.0.0.1:8774/identity/v3");
+        let user = &cloud.auth.request().unwrap()["auth"]["identity"]["password"]["user"];
+        assert_eq!((&user["password"], &user["domain"]["id"]), (&json!("s\"x"), &json!("default")));
+    }
+
+    #[test]
+    fn an_identity_service_elsewhere_says_nothing_of_the_server() {
+        let mut auth = Auth::of_environment("https://keystone.example:5000/v3/".to_owned());
+        assert_eq!(auth.v3(), "https://keystone.example:5000/v3");
+        assert_eq!(auth.base(), None);
+        auth.url = "https://cloud.example/identity".to_owned();
+        assert_eq!(auth.base().as_deref(), Some("https://cloud.example"));
+    }
+}

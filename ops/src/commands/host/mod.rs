@@ -1,0 +1,217 @@
+//! `chronova host`: empties hosts and takes them out of service, by asking the running server.
+//!
+//! What is asked for goes on whether or not somebody watches: ending the command ends nothing, and a server that is started
+//! anew meanwhile is waited for. Exit status: 0 the host is empty, 1 something stays on it, 2 the command could not be
+//! carried out.
+
+mod client;
+mod progress;
+
+use std::io::Write;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Value, json};
+
+use self::client::Client;
+use self::progress::Progress;
+use super::{CommandFailure, Exit};
+use crate::cli::Place;
+use crate::config::Config;
+
+/// What is done with hosts.
+#[derive(Debug, Subcommand)]
+pub enum HostCommand {
+    /// List the compute hosts: servers on each, and whether it takes new ones.
+    List {
+        #[command(flatten)]
+        access: Access,
+    },
+    /// Show a host with its newest drain.
+    Show {
+        /// Its name or its id.
+        host: String,
+        #[command(flatten)]
+        access: Access,
+    },
+    /// Move all servers away: those that run live, those that are off cold; the host takes no new ones from now on.
+    Drain {
+        /// Its name or its id.
+        host: String,
+        #[command(flatten)]
+        how: How,
+        /// Call the drain off: what is on its way arrives, nothing else leaves.
+        #[arg(long, conflicts_with_all = ["parallel", "reason"])]
+        cancel: bool,
+        #[command(flatten)]
+        access: Access,
+    },
+    /// Take a host out of service, which drains it, or give it back.
+    Maintenance {
+        /// Its name or its id.
+        host: String,
+        /// Whether it is to be out of service.
+        switch: Switch,
+        #[command(flatten)]
+        how: How,
+        #[command(flatten)]
+        access: Access,
+    },
+}
+
+impl HostCommand {
+    pub fn access(&self) -> &Access {
+        match self {
+            Self::List { access }
+            | Self::Show { access, .. }
+            | Self::Drain { access, .. }
+            | Self::Maintenance { access, .. } => access,
+        }
+    }
+}
+
+/// How it is done.
+#[derive(Debug, Args)]
+pub struct How {
+    /// Servers on their way at the same time (1 to 64); one more than `max_concurrent_live_migrations` by default.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub parallel: Option<u32>,
+    /// Why, for whoever looks at the disabled service.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// Do not wait until it is done.
+    #[arg(long)]
+    pub no_wait: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    On,
+    Off,
+}
+
+/// How the server is reached. Credentials come from `OS_AUTH_URL` and its like, or from a `clouds.yaml`:
+/// `OS_CLIENT_CONFIG_FILE` and `OS_CLOUD`, or the one in the data directory.
+#[derive(Debug, Args)]
+pub struct Access {
+    #[command(flatten)]
+    pub place: Place,
+    /// Where the server answers, http://HOST:PORT; otherwise as the credentials or the configuration say.
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
+    /// The authority that signed the server's certificate, in PEM.
+    #[arg(long, value_name = "FILE", env = "OS_CACERT")]
+    pub os_cacert: Option<std::path::PathBuf>,
+    /// Do not look at the server's certificate.
+    #[arg(long)]
+    pub insecure: bool,
+}
+
+/// Between two looks at a drain.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Does what was asked.
+pub fn run(command: &HostCommand, config: &Config, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+    match command {
+        HostCommand::List { access } => list(&Client::open(config, access)?, out),
+        HostCommand::Show { host, access } => {
+            let shown = Client::open(config, access)?.get(&path(host, ""))?;
+            writeln!(out, "{:#}", shown["host"])?;
+            Ok(Exit::Yes)
+        }
+        HostCommand::Drain { host, how, cancel, access } => {
+            let client = Client::open(config, access)?;
+            let answer = match cancel {
+                true => client.delete(&path(host, "/drain"))?,
+                false => client.post(&path(host, "/drain"), &json!({"drain": wish(how)}))?,
+            };
+            follow(&client, host, &answer, how.no_wait, out)
+        }
+        HostCommand::Maintenance { host, switch, how, access } => {
+            let client = Client::open(config, access)?;
+            if *switch == Switch::Off {
+                client.delete(&path(host, "/maintenance"))?;
+                writeln!(out, "{host} is in service and takes new servers")?;
+                return Ok(Exit::Yes);
+            }
+            let answer = client.put(&path(host, "/maintenance"), &json!({"maintenance": wish(how)}))?;
+            writeln!(out, "{host} is in maintenance")?;
+            follow(&client, host, &answer, how.no_wait, out)
+        }
+    }
+}
+
+fn path(host: &str, rest: &str) -> String {
+    // Names of hosts and ids need no escapes; anything else is no host, and the server says so.
+    let plain: String = host.chars().filter(|sign| sign.is_ascii_alphanumeric() || "-._".contains(*sign)).collect();
+    format!("/hosts/{plain}{rest}")
+}
+
+fn wish(how: &How) -> Value {
+    let mut wish = serde_json::Map::new();
+    if let Some(parallel) = how.parallel {
+        wish.insert("parallel".to_owned(), json!(parallel));
+    }
+    if let Some(reason) = &how.reason {
+        wish.insert("reason".to_owned(), json!(reason));
+    }
+    Value::Object(wish)
+}
+
+fn list(client: &Client, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+    let shown = client.get("/hosts")?;
+    writeln!(out, "{:<32} {:>7}  {:<5} {:<9} WHY NOT", "HOST", "SERVERS", "STATE", "TAKES NEW")?;
+    for host in shown["hosts"].as_array().into_iter().flatten() {
+        let (name, servers) = (host["name"].as_str().unwrap_or_default(), host["servers"].as_u64().unwrap_or(0));
+        let state = if host["up"] == true { "up" } else { "down" };
+        let takes = if host["enabled"] == true { "yes" } else { "no" };
+        let mut why = host["disabled_reason"].as_str().unwrap_or_default().to_owned();
+        if !host["maintenance"].is_null() {
+            why = format!("maintenance: {why}");
+        }
+        if host["draining"] == true {
+            why = format!("{why} (being drained)");
+        }
+        writeln!(out, "{}", format!("{name:<32} {servers:>7}  {state:<5} {takes:<9} {why}").trim_end())?;
+    }
+    Ok(Exit::Yes)
+}
+
+/// Tells how the drain goes until it is over.
+fn follow(
+    client: &Client,
+    host: &str,
+    answer: &Value,
+    no_wait: bool,
+    out: &mut dyn Write,
+) -> Result<Exit, CommandFailure> {
+    let drain = &answer["host"]["drain"];
+    if drain.is_null() {
+        return Ok(Exit::Yes);
+    }
+    let mut progress = Progress::new(host, drain);
+    progress.begin(drain, out)?;
+    if no_wait {
+        writeln!(out, "it goes on by itself; look at it with: chronova host show {host}")?;
+        return Ok(Exit::Yes);
+    }
+    let mut shown = answer.clone();
+    loop {
+        let drain = &shown["host"]["drain"];
+        if !progress.is_of(drain) {
+            return Err(CommandFailure::Usage(format!("another drain of {host} has begun meanwhile")));
+        }
+        progress.tell(drain, out)?;
+        out.flush()?;
+        if let Some(exit) = progress.end(drain, out)? {
+            return Ok(exit);
+        }
+        pause(LOOK);
+        shown = client.get_patiently(&path(host, ""))?;
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the command has this thread for itself")]
+fn pause(duration: Duration) {
+    std::thread::sleep(duration);
+}

@@ -1,0 +1,165 @@
+//! What the servers say has to be what everything else has: allocations, ports, volumes, quotas, guests.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chronova_hypervisor::sim::SimFleet;
+use serde_json::Value;
+
+use crate::cloud::{Client, Cloud};
+
+/// Says what differs, not everything.
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: &BTreeMap<String, T>, wanted: &BTreeMap<String, T>) {
+    let ids: BTreeSet<&String> = found.keys().chain(wanted.keys()).collect();
+    let differ: Vec<_> = ids
+        .into_iter()
+        .filter(|id| found.get(*id) != wanted.get(*id))
+        .map(|id| format!("{id}: {:?}, not {:?}", found.get(id), wanted.get(id)))
+        .collect();
+    assert!(differ.is_empty(), "{what}:\n{}", differ.join("\n"));
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_else(|| panic!("no {key}: {value}"))
+}
+
+pub fn detail(client: &Client) -> Vec<Value> {
+    let mut all = Vec::new();
+    let mut path = "/compute/v2.1/servers/detail?all_tenants=1".to_owned();
+    loop {
+        let answer = client.get(&path).unwrap().expect(200);
+        let page = answer.body["servers"].as_array().unwrap().clone();
+        let Some(last) = page.last() else { return all };
+        path = format!("/compute/v2.1/servers/detail?all_tenants=1&marker={}", text(last, "id"));
+        all.extend(page);
+    }
+}
+
+/// Every server, by its id.
+pub fn servers(client: &Client) -> BTreeMap<String, Value> {
+    detail(client).into_iter().map(|server| (text(&server, "id").to_owned(), server)).collect()
+}
+
+fn volumes(client: &Client) -> Vec<Value> {
+    let mut all = Vec::new();
+    let mut path = "/volume/v3/admin/volumes/detail?all_tenants=1".to_owned();
+    loop {
+        let answer = client.get(&path).unwrap().expect(200);
+        let page = answer.body["volumes"].as_array().unwrap().clone();
+        let Some(last) = page.last() else { return all };
+        path = format!("/volume/v3/admin/volumes/detail?all_tenants=1&marker={}", text(last, "id"));
+        all.extend(page);
+    }
+}
+
+pub fn volumes_at_rest(client: &Client) -> bool {
+    volumes(client).iter().all(|volume| ["available", "in-use"].contains(&text(volume, "status")))
+}
+
+/// Says what there was to compare.
+pub fn check(cloud: &Cloud, living: &BTreeMap<String, Value>) -> String {
+    check_placement(&cloud.client(), living);
+    check_ports(&cloud.client(), living);
+    let volumes = check_volumes(&cloud.client(), living);
+    check_quota(&cloud.client(), living);
+    let moves = check_migrations(&cloud.client());
+    format!("{} servers with {volumes} volumes; moves: {moves:?}", living.len())
+}
+
+fn size(server: &Value) -> (u64, u64) {
+    let flavor = &server["flavor"];
+    (flavor["vcpus"].as_u64().unwrap(), flavor["ram"].as_u64().unwrap())
+}
+
+/// Allocations are those of the living servers, on their hosts, and add up.
+fn check_placement(client: &Client, living: &BTreeMap<String, Value>) {
+    let providers = client.get("/placement/resource_providers").unwrap().expect(200);
+    let mut holders: BTreeMap<String, String> = BTreeMap::new();
+    for provider in providers.body["resource_providers"].as_array().unwrap() {
+        let path = format!("/placement/resource_providers/{}", text(provider, "uuid"));
+        let allocations = client.get(&format!("{path}/allocations")).unwrap().expect(200);
+        let mut sum = (0, 0);
+        for (id, held) in allocations.body["allocations"].as_object().unwrap() {
+            let before = holders.insert(id.clone(), text(provider, "name").to_owned());
+            assert_eq!(before, None, "{id} holds resources of two hosts");
+            let server = living.get(id).unwrap_or_else(|| panic!("{id} is no server and holds {held}"));
+            let held = (held["resources"]["VCPU"].as_u64().unwrap(), held["resources"]["MEMORY_MB"].as_u64().unwrap());
+            assert_eq!(held, size(server), "{id} holds what its flavor says");
+            sum = (sum.0 + held.0, sum.1 + held.1);
+        }
+        let usages = client.get(&format!("{path}/usages")).unwrap().expect(200).body["usages"].take();
+        assert_eq!((usages["VCPU"].as_u64(), usages["MEMORY_MB"].as_u64()), (Some(sum.0), Some(sum.1)), "{provider}");
+    }
+    let placed: BTreeMap<String, String> =
+        living.iter().map(|(id, it)| (id.clone(), text(it, "OS-EXT-SRV-ATTR:host").to_owned())).collect();
+    same("allocations are those of the living servers, where they are", &holders, &placed);
+}
+
+/// Ports are those of the living servers, one each, on their hosts.
+fn check_ports(client: &Client, living: &BTreeMap<String, Value>) {
+    let ports = client.get("/network/v2.0/ports").unwrap().expect(200);
+    let mut bound: Vec<(&str, &str)> = ports.body["ports"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|port| (text(port, "device_id"), text(port, "binding:host_id")))
+        .collect();
+    bound.sort_unstable();
+    let placed: Vec<(&str, &str)> =
+        living.iter().map(|(id, it)| (id.as_str(), text(it, "OS-EXT-SRV-ATTR:host"))).collect();
+    assert_eq!(bound, placed, "ports are those of the living servers, where they are");
+}
+
+/// Volumes know the servers that have them, and the reverse.
+fn check_volumes(client: &Client, living: &BTreeMap<String, Value>) -> usize {
+    let mut theirs = BTreeSet::new();
+    for volume in volumes(client) {
+        let attachments = volume["attachments"].as_array().unwrap();
+        assert_eq!(attachments.is_empty(), volume["status"] == "available", "{volume}");
+        for attachment in attachments {
+            theirs.insert((text(attachment, "server_id").to_owned(), text(&volume, "id").to_owned()));
+        }
+    }
+    let mut ours = BTreeSet::new();
+    for (id, server) in living {
+        for volume in server["os-extended-volumes:volumes_attached"].as_array().unwrap() {
+            ours.insert((id.clone(), text(volume, "id").to_owned()));
+        }
+    }
+    assert_eq!(theirs, ours, "volumes are attached where the servers say");
+    ours.len()
+}
+
+fn check_quota(client: &Client, living: &BTreeMap<String, Value>) {
+    let limits = client.get("/compute/v2.1/limits").unwrap().expect(200).body["limits"]["absolute"].take();
+    let sum = living.values().map(size).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    let used = |name: &str| limits[name].as_u64().unwrap();
+    assert_eq!(used("totalInstancesUsed"), living.len() as u64);
+    assert_eq!((used("totalCoresUsed"), used("totalRAMUsed")), sum, "quota is what the servers use");
+}
+
+/// Every move has come to an end.
+fn check_migrations(client: &Client) -> BTreeMap<(String, String), u64> {
+    let all = client.get("/compute/v2.1/os-migrations").unwrap().expect(200);
+    let ends = ["confirmed", "reverted", "error", "failed", "completed", "cancelled", "done"];
+    let mut counts: BTreeMap<(String, String), u64> = BTreeMap::new();
+    for migration in all.body["migrations"].as_array().unwrap() {
+        assert!(ends.contains(&text(migration, "status")), "a move is stuck: {migration}");
+        let key = (text(migration, "migration_type").to_owned(), text(migration, "status").to_owned());
+        *counts.entry(key).or_default() += 1;
+    }
+    counts
+}
+
+/// Guests are the living servers, each once and on its host; no disk is anywhere else.
+pub fn check_hosts(cloud: &Cloud, fleet: &str, living: &BTreeMap<String, Value>) {
+    let fleet = SimFleet::open(fleet.parse().unwrap(), &cloud.data().join("sim")).unwrap();
+    let named = |hosts: Vec<usize>| hosts.into_iter().map(|host| fleet.hostname(host)).collect::<Vec<_>>();
+    let guests: BTreeMap<String, Vec<String>> =
+        fleet.whereabouts().into_iter().map(|(id, hosts)| (id.to_string(), named(hosts))).collect();
+    let placed: BTreeMap<String, Vec<String>> =
+        living.iter().map(|(id, it)| (id.clone(), vec![text(it, "OS-EXT-SRV-ATTR:host").to_owned()])).collect();
+    same("guests are the living servers, where they are", &guests, &placed);
+    assert_eq!(fleet.leaks(), [], "no disk is left behind");
+    assert_eq!(fleet.copies(), [], "no copy of a disk is left behind");
+    assert_eq!(fleet.kept(), [], "no disk is set aside");
+}

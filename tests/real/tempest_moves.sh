@@ -1,0 +1,20 @@
+#!/bin/bash
+# tempest's tests of live migration, migrations and resizes against two real hosts with disks of their own, and guests that
+# boot: tests/real/tempest.sh with the house of the testbed. TEMPEST_VENV, TEMPEST_RESULT as there.
+set -uo pipefail
+[ -n "${CHRONOVA_SOAK:-}" ] || { echo "takes minutes; set CHRONOVA_SOAK=1"; exit 77; }
+. "$(dirname "$0")/../testbed/house.sh"
+[ "$(id -u)" = 0 ] || cannot "needs root, for hosts in namespaces"
+[ -s "${CHRONOVA_IMAGE:-}" ] || cannot "CHRONOVA_IMAGE names no guest image"
+export TESTBED_ID=${TESTBED_ID:-tp}
+STATE=${TESTBED_STATE:-/var/tmp/tb-$TESTBED_ID}
+hosts() { bash "$HERE/hosts.sh" "$@"; }
+hosts down >/dev/null 2>&1
+trap 'hosts down >/dev/null 2>&1' EXIT
+hosts up 2 >/dev/null 2>&1 || cannot "the hosts do not start here"
+. "$STATE/hosts.env"
+export TEMPEST_HYPERVISORS="$h1_UNIX $h2_UNIX" TEMPEST_HOSTS=2 TEMPEST_IMAGE=$CHRONOVA_IMAGE TEMPEST_RAM=128 TEMPEST_WORKERS=1
+export TEMPEST_PASSES=$TOP/tests/tempest/passes-testbed.txt
+export TEMPEST_SETTINGS="live_migration=true live_migrate_back_and_forth=true block_migration_for_live_migration=true
+  build_timeout=180 shelve_migrate=true"
+bash "$(dirname "$0")/tempest.sh" "${1:-$(grep -v '^#' "$TOP/tests/tempest/moves.txt" | paste -sd '|')}"

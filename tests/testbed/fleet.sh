@@ -1,0 +1,98 @@
+# A house whose compute hosts are those of hosts.sh, and how to ask both; sourced by the scripts in tests/real that move guests.
+#
+#   fleet_open NAME ID NET HOSTS [shared]   starts hosts (testbed ID) and house; `shared`: the guests' disks are on storage that
+#                                           all hosts have. HOUSE_CONF as in house.sh, `hosts` as hosts.sh
+#
+# Hosts are h1, h2...; everything ends with the script.
+
+. "$(dirname "${BASH_SOURCE[0]}")/house.sh"
+
+hosts() { bash "$HERE/hosts.sh" "$@"; }
+
+fleet_open() { # name, testbed, first two numbers of its networks, number of hosts, storage
+  [ "$(id -u)" = 0 ] || cannot "needs root, for hosts in namespaces"
+  local up uri; up=$(mktemp)
+  export TESTBED_ID=${TESTBED_ID:-$2}
+  STATE=${TESTBED_STATE:-/var/tmp/tb-$TESTBED_ID}
+  STORAGE=${5:-local}
+  hosts down >/dev/null 2>&1
+  trap 'hosts down >/dev/null 2>&1' EXIT
+  # shellcheck disable=SC2086
+  hosts up "$4" ${FLEET_OPTIONS:-} >"$up" 2>&1 || { tail -n 5 "$up"; rm -f "$up"; cannot "the hosts do not start here"; }
+  rm -f "$up"
+  . "$STATE/hosts.env"
+  HYPERVISORS=
+  for ((host = 1; host <= $4; host++)); do uri=h${host}_${FLEET_WIRE:-UNIX}; HYPERVISORS+="${!uri} "; done
+  [ "$STORAGE" = local ] || HOUSE_CONF=$(printf '%s\n[DEFAULT]\ninstances_path = %s/shared/instances' "${HOUSE_CONF:-}" "$STATE")
+  house_open "$1" "$3"
+}
+house_last() { hosts down >/dev/null 2>&1; }
+
+# ------------------------------------------------------------------------------------------------------- asking the hosts
+
+uri_of() { local uri=${1}_UNIX; echo "${!uri}"; }
+on() { local host=$1; shift; virsh -q -c "$(uri_of "$host")" "$@" 2>/dev/null; } # host, virsh command
+other() { [ "$1" = h1 ] && echo h2 || echo h1; }
+runs_on() { [ "$(on "$1" domstate "$2" | head -n 1)" = running ]; } # host, uuid
+# On how many hosts the guest is on: never on two.
+runs() { for host in $(cd "$STATE" && ls -d h[0-9]*); do on "$host" list --uuid | grep -x "$1"; done | wc -l; } # uuid
+# What a host has of a server: guest and disks; of disks that all hosts have, only what was set aside.
+left_on() { # host, uuid
+  local part="^$2_"
+  [ "$STORAGE" = local ] || part="^$2_kept"
+  on "$1" list --all --uuid | grep -x "$2"
+  on "$1" pool-refresh chronova >/dev/null
+  on "$1" vol-list chronova | awk '{print $1}' | grep "$part"
+}
+disk_of() { on "$1" pool-refresh chronova >/dev/null; on "$1" vol-dumpxml "$2_disk" chronova | sed -n "s/.*<capacity unit='bytes'>\(.*\)<.*/\1/p"; } # host, uuid
+files_on() { on "$1" pool-refresh chronova >/dev/null; on "$1" vol-list chronova | awk '{print $1}' | grep "^$2_"; } # host, uuid
+
+# A command in a guest, over its serial console there; a word on its disk and nowhere else (see lifecycle.sh).
+at() { local host=$1; shift; INSIDE_URI=$(uri_of "$host") inside "$@"; } # host, uuid, command
+mark_at() { at "$1" "$2" "mkdir -p /m && mount -t vfat /dev/vda1 /m && echo $3 >/m/marker && sync && dd if=/dev/null of=/m/marker conv=notrunc,fsync 2>/dev/null && umount /m && sync"; } # host, uuid, word
+marker_at() { at "$1" "$2" "mkdir -p /m && mount -t vfat /dev/vda1 /m && cat /m/marker 2>/dev/null; umount /m" 2>/dev/null | tail -n 1; } # host, uuid
+boots_at() { at "$1" "$2" "mkdir -p /m && mount -t vfat /dev/vda1 /m && cat /m/boots 2>/dev/null; umount /m" 2>/dev/null | tail -n 1; } # host, uuid
+
+# ------------------------------------------------------------------------------------------------------- asking the house
+
+place() { get server "$1" OS-EXT-SRV-ATTR:host; }
+at_rest() { is "$1" "$2" && [ "$(get server "$1" OS-EXT-STS:task_state)" = None ]; } # server, status
+is_at() { at_rest "$1" ACTIVE && [ "$(place "$1")" = "$2" ]; } # server, host
+host_stands() { [ "$(os hypervisor list -f value -c 'Hypervisor Hostname' -c State 2>/dev/null | awk -v host="$1" '$1 == host {print $2}')" = "$2" ]; } # host, state
+moves_of() { os server migration list --server "$1" --os-compute-api-version 2.59 --sort-column Id --sort-ascending -f value "${@:2}"; } # server, columns
+number_of() { moves_of "$1" -c Id | tail -n 1; }
+# The client finds them by this name alone.
+uuid_of() { moves_of "$1" -c UUID | tail -n 1; }
+migration_is() { [ "$(moves_of "$1" -c Status | tail -n 1)" = "$2" ]; } # server, status
+migration_over() { ! moves_of "$1" -c Status | tail -n 1 | grep -qE 'accepted|queued|preparing|running|migrating|finishing|finished'; }
+
+# --------------------------------------------------------------------------------------------- a guest that goes on counting
+
+# User data that has the guest count on its console.
+counting() { printf '#!/bin/sh\ntouch /run/tick\n' >"$WORK/tick"; echo "$WORK/tick"; }
+ticks() { console "$1" | grep -aoE 'GUEST-TICK [0-9]+' | awk '{print $2}'; }
+last_tick() { ticks "$1" | tail -n 1; }
+ticks_on() { local now; now=$(last_tick "$1"); [ "${now:-0}" -gt "${2:-0}" ]; } # server, count
+# Every number once and in order: nothing was lost, and nothing began anew.
+gaps() { ticks "$1" | awk 'NR > 1 && $1 != before + 1 {print "after " before " came " $1} {before = $1}'; }
+# It is the same guest, and goes on.
+counts_on() { # server
+  local seen; seen=$(last_tick "$1")
+  within 40 "it counts on" ticks_on "$1" "$((seen + 2))"
+  same "it counted without a gap" "$(gaps "$1")" ""
+  same "it was not started anew" "$(count_said "$1" 'GUEST-READY')" 1
+}
+
+# --------------------------------------------------------------------------------------------------------- the house itself
+
+with() { # options of [libvirt], for a control plane that is started anew
+  house_stop
+  sed -i '/^\[libvirt\]$/,$d' "$CONF"
+  printf '%s\n' '[libvirt]' "$@" >>"$CONF"
+  house_start || bad "the control plane starts again" "$(tail -n 20 "$WORK/chronova.log")"
+  within 60 "its hosts are up" host_is up
+}
+# Milliseconds that the log says of what happened last.
+took() { sed 's/\x1b\[[0-9;]*m//g' "$WORK/chronova.log" | grep -a "$1" | tail -n 1 | grep -oE 'milliseconds=[0-9]+' | cut -d= -f2; }
+# What the control plane took beside libvirt's own call, of the live migration that ended last.
+overhead() { local call; call=$(took "the hosts' migration has ended"); echo "$(($(took 'a live migration has ended') - call)) ms beside libvirt's $call ms"; }

@@ -1,0 +1,83 @@
+//! Emptying a host: one server in the harness, and three of different kinds with the control plane dying all along.
+
+use chronova_actors::process::drain_host;
+use chronova_events::host::Drain;
+use chronova_events::ids::InstanceId;
+use chronova_events::instance::PowerAction;
+use chronova_tests::process_harness::{Case, prove};
+use chronova_tests::world::{Setting, World};
+use futures::FutureExt;
+use uuid::Uuid;
+
+use super::{Ask, built, case, stopped};
+
+#[actix_rt::test]
+async fn drain_is_proven() {
+    let ask: Ask = |life, id| life.drain_host_of(id).boxed_local();
+    let definition = &drain_host::DEFINITION;
+    prove(&Case { definition, ..case(built, ask, "ACTIVE", "ACTIVE") }).await;
+    prove(&Case { definition, ..case(stopped, ask, "SHUTOFF", "SHUTOFF") }).await;
+}
+
+const THREE: [(u128, &str); 3] = [(1, "ACTIVE"), (2, "PAUSED"), (3, "SHUTOFF")];
+
+fn id(number: u128) -> InstanceId {
+    InstanceId(Uuid::from_u128(number))
+}
+
+/// Three servers on the first of two hosts: one runs, one is paused, one is off.
+async fn three() -> World {
+    let world = World::new(2);
+    let life = world.begin(Setting { hosts: Some(1), ..Setting::default() }).await;
+    life.hosts_up_of(1, 1).await;
+    for (number, _) in THREE {
+        life.build(id(number)).await.unwrap();
+    }
+    life.settled().await;
+    life.power(id(2), PowerAction::Pause).await.unwrap();
+    life.power(id(3), PowerAction::Stop).await.unwrap();
+    life.settled().await;
+    life.stop().await;
+    world
+}
+
+/// Empties the first host, with a crash at an append or without; says how many appends that took.
+async fn emptied(fuse: Option<u64>) -> u64 {
+    let world = three().await;
+    let life = world.live(fuse, None).await;
+    life.hosts_up(2).await;
+    let first = world.fleet.uri().host_id(0);
+    let acknowledged = life.drain(first, 2).await.is_ok();
+    life.settled().await;
+    let appends = life.store.appends();
+    life.stop().await;
+
+    let life = world.live(None, None).await;
+    life.hosts_up(2).await;
+    life.settled().await;
+    life.stop().await;
+    world.check().await;
+    let views = world.views().await;
+    let host = views.hosts.read(|hosts| hosts.get(first).unwrap().clone());
+    assert_eq!(host.drain.is_some(), !host.enabled, "both or none: one append");
+    if acknowledged {
+        let drain: &Drain = host.drain.as_deref().expect("what was acknowledged happens");
+        assert!(drain.ended_at.is_some() && drain.leaving.is_empty(), "{fuse:?} {drain:?}");
+        assert_eq!((drain.left.len(), &drain.stays), (3, &std::collections::BTreeMap::new()), "{fuse:?}");
+        assert!(world.fleet.guests(0).is_empty(), "{fuse:?}: the host is empty");
+    }
+    for (number, status) in THREE {
+        let story = world.story().await;
+        assert_eq!(story.iter().find(|(server, _)| *server == id(number)), Some(&(id(number), status)), "{fuse:?}");
+    }
+    appends
+}
+
+#[actix_rt::test]
+async fn a_host_gets_empty_whenever_the_control_plane_dies() {
+    let appends = emptied(None).await;
+    let step = if std::env::var_os("CHRONOVA_SOAK").is_some() { 1 } else { 5 };
+    for fuse in (1..=appends).step_by(step) {
+        emptied(Some(fuse)).await;
+    }
+}

@@ -1,0 +1,103 @@
+//! Moves between hosts that have one storage for the guests' disks: the disk stays in its place, neither end of a move takes
+//! it from the other, and no two guests are ever started over it.
+
+use chronova_actors::process::{confirm_resize, delete_instance, evacuate, move_instance, revert_resize};
+use chronova_events::ids::InstanceId;
+use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
+use chronova_tests::process_harness::{Case, prove};
+use chronova_tests::world::{Life, World};
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+
+use super::{Ask, built, case};
+
+fn moved(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        built(life, id).await;
+        life.resize(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+#[actix_rt::test]
+async fn resize_on_one_storage_is_proven() {
+    let ask: Ask = |life, id| life.resize(id).boxed_local();
+    let case = case(built, ask, "ACTIVE", "VERIFY_RESIZE");
+    prove(&Case { definition: &move_instance::DEFINITION, one_storage: true, ..case }).await;
+}
+
+#[actix_rt::test]
+async fn confirm_resize_on_one_storage_is_proven() {
+    let ask: Ask = |life, id| life.confirm_resize(id).boxed_local();
+    let case = case(moved, ask, "VERIFY_RESIZE", "ACTIVE");
+    prove(&Case { definition: &confirm_resize::DEFINITION, one_storage: true, ..case }).await;
+}
+
+#[actix_rt::test]
+async fn revert_resize_on_one_storage_is_proven() {
+    let ask: Ask = |life, id| life.revert_resize(id).boxed_local();
+    let case = case(moved, ask, "VERIFY_RESIZE", "ACTIVE");
+    prove(&Case { definition: &revert_resize::DEFINITION, one_storage: true, ..case }).await;
+}
+
+#[actix_rt::test]
+async fn delete_of_a_resized_server_on_one_storage_is_proven() {
+    let ask: Ask = |life, id| life.delete(id).boxed_local();
+    let definition = &delete_instance::DEFINITION;
+    let case = case(moved, ask, "VERIFY_RESIZE", "DELETED");
+    prove(&Case { definition, failed: "DELETED", one_storage: true, ..case }).await;
+}
+
+#[actix_rt::test]
+async fn evacuation_on_one_storage_is_proven() {
+    let ask: Ask = |life, id| life.evacuate(id).boxed_local();
+    let case = Case { failed: "ERROR", ..case(built, ask, "ACTIVE", "ACTIVE") };
+    prove(&Case { definition: &evacuate::DEFINITION, one_storage: true, ..case }).await;
+}
+
+/// A server whose guest was started at its destination when that was lost; and where the two ends are.
+async fn lost_at_its_destination() -> (World, Life, InstanceId, usize, usize) {
+    let world = World::new(2);
+    world.fleet.share_storage(true);
+    let life = world.live(None, None).await;
+    life.hosts_up(2).await;
+    let id = InstanceId::random();
+    built(&life, id).await;
+    let source = world.fleet.whereabouts()[&id][0];
+    let target = 1 - source;
+    world.fleet.set_faults(target, FaultPlan::default().with(Call::Install, When::Always, Effect::DieAfter));
+    life.resize(id).await.unwrap();
+    let stuck =
+        |house: &chronova_actors::house::House| house.views.processes.read(|view| view.stuck().next().is_some());
+    assert!(life.until(stuck).await);
+    assert!(!world.fleet.guests(source)[&id].is_on(), "the other one may run");
+    (world, life, id, source, target)
+}
+
+#[actix_rt::test]
+async fn a_guest_that_may_run_at_a_silent_host_is_not_started_at_another() {
+    let (world, life, id, source, target) = lost_at_its_destination().await;
+    world.fleet.set_faults(target, FaultPlan::default());
+    world.fleet.revive_host(target, true).unwrap();
+    life.settled().await;
+    assert_eq!(life.status(id), "ACTIVE");
+    assert!(world.fleet.guests(source)[&id].is_on());
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn an_operator_says_that_a_host_is_down_and_the_guest_is_started_where_it_was() {
+    let (world, life, id, source, target) = lost_at_its_destination().await;
+    life.force_down(world.fleet.uri().host_id(target)).await.unwrap();
+    life.settled().await;
+    assert_eq!(life.status(id), "ACTIVE");
+    assert!(world.fleet.guests(source)[&id].is_on());
+    world.fleet.set_faults(target, FaultPlan::default());
+    world.fleet.revive_host(target, false).unwrap();
+    life.hosts_up(2).await;
+    life.settled().await;
+    life.stop().await;
+    world.check().await;
+}

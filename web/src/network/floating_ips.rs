@@ -1,0 +1,332 @@
+//! `/floatingips`: addresses of external networks that stand for addresses of ports.
+//!
+//! Nova's proxies (`os-floating-ips`, `addFloatingIp`) come in by [`allocate`], [`associate`] and [`release`], too.
+//!
+//! Source: neutron `db/l3_db.py`, neutron-lib `exceptions/l3.py`.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use chronova_actors::network::{AddressWanted, FloatingIpPatch, FloatingIpWanted, NetworkAggregate, NetworkCommand};
+use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, SubnetId};
+use chronova_events::network::{Association, FixedAddress, FloatingIp, FloatingIpSettings, NetworkRow, Port};
+use chronova_projections::networks::Networks;
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use super::attributes::Attributes;
+use super::{LONG_TEXT, faults, listing, quotas, targets, views};
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::policy::Permit;
+use crate::reply::Reply;
+use crate::route::{Route, delete as delete_route, get, post, put};
+
+pub(super) const ROUTES: &[Route] = &[
+    get("floating_ips.index", "/floatingips", handler!(index)).policy_on_target("get_floatingip"),
+    post("floating_ips.create", "/floatingips", handler!(create)).policy_on_target("create_floatingip").any_body(),
+    get("floating_ips.show", "/floatingips/{id}", handler!(show)).policy_on_target("get_floatingip"),
+    put("floating_ips.update", "/floatingips/{id}", handler!(update)).policy_on_target("update_floatingip").any_body(),
+    delete_route("floating_ips.delete", "/floatingips/{id}", handler!(delete)).policy_on_target("delete_floatingip"),
+];
+
+const READ_ONLY: [&str; 10] = [
+    "id",
+    "tenant_id",
+    "project_id",
+    "floating_ip_address",
+    "floating_network_id",
+    "subnet_id",
+    "router_id",
+    "status",
+    "dns_name",
+    "dns_domain",
+];
+
+/// Projects whose allocations wait for each other. A network counts what it gave out itself; what a project has of other
+/// networks must not change between the count and the allocation.
+static GATES: [Mutex<()>; 16] = [const { Mutex::const_new(()) }; 16];
+
+fn gate(project: &ProjectId) -> &'static Mutex<()> {
+    let sum = project.as_str().bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+    &GATES[sum % GATES.len()]
+}
+
+fn render(ctx: &Ctx, row: &FloatingIp) -> Result<Value, Fault> {
+    Ok(views::routing::floating_ip(&ctx.app.house()?.views, row))
+}
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    ctx.authorize(&ctx.own_target())?;
+    let rows = visible(&ctx)?;
+    let rows = rows.iter().map(|row| render(&ctx, row)).collect::<Result<_, _>>()?;
+    listing::list(&ctx, "floatingips", "floatingips", rows)
+}
+
+/// The floating addresses that the caller may see, in the order of their ids.
+pub(crate) fn visible(ctx: &Ctx) -> Result<Vec<Arc<FloatingIp>>, Fault> {
+    let rows: Vec<Arc<FloatingIp>> = ctx.app.house()?.views.networks.read(|view| {
+        match ctx.caller().project.as_ref().filter(|_| !ctx.caller().is_admin) {
+            Some(project) => {
+                let held = view.held(project).into_iter().flat_map(|held| &held.floating_ips);
+                held.filter_map(|id| view.floating_ip(*id)).cloned().collect()
+            }
+            None => view.floating_ips().cloned().collect(),
+        }
+    });
+    Ok(rows.into_iter().filter(|row| targets::allows(ctx, "get_floatingip", &targets::floating_ip(row))).collect())
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let row = targets::find_floating_ip(&ctx, ctx.param("id"))?;
+    ctx.authorize(&targets::floating_ip(&row))?;
+    Ok(listing::one(&ctx, "floatingip", render(&ctx, &row)?))
+}
+
+async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    let mut body = Attributes::of(&ctx, "floatingip")?;
+    body.required("floating_network_id")?;
+    let network: Option<NetworkId> = body.id("floating_network_id")?;
+    let network = targets::find_network(&ctx, &network.map(|id| id.to_string()).unwrap_or_default())?;
+    let project = targets::owner(&ctx, body.project()?)?;
+    let permit = ctx.authorize(&targets::new(&project))?;
+    let mut wanted = wanted(&ctx, &mut body, &network, project)?;
+    let to = Wish::of(&mut body)?;
+    body.finish()?;
+    wanted.association = to.found(&ctx, &wanted.project, network.created.network)?.flatten();
+    let row = allocate(&ctx, &permit, &network, wanted).await?;
+    Ok(Reply::json(201, json!({"floatingip": render(&ctx, &row)?})))
+}
+
+fn wanted(
+    ctx: &Ctx,
+    body: &mut Attributes,
+    network: &NetworkRow,
+    project: ProjectId,
+) -> Result<FloatingIpWanted, Fault> {
+    if body.take("qos_policy_id").is_some_and(|value| !value.is_null()) {
+        return Err(faults::invalid_input("qos_policy_id is not supported"));
+    }
+    if !body.is_default("floating_ip_address") {
+        ctx.authorize_rule("create_floatingip:floating_ip_address", &targets::within(&project, Some(network)))?;
+    }
+    let address: Option<IpAddr> = body.parsed("floating_ip_address", "IP address")?;
+    let subnet: Option<SubnetId> = body.id("subnet_id")?;
+    let settings = FloatingIpSettings {
+        description: body.text_or_null("description", LONG_TEXT)?.unwrap_or_default(),
+        dns_name: body.text_or_null("dns_name", 255)?.unwrap_or_default(),
+        dns_domain: body.text_or_null("dns_domain", 255)?.unwrap_or_default(),
+        tags: Vec::new(),
+    };
+    Ok(FloatingIpWanted { address: Some(AddressWanted { subnet, address }), settings, ..any(project) })
+}
+
+/// Any floating address, for no port yet.
+pub(crate) fn any(project: ProjectId) -> FloatingIpWanted {
+    let floating_ip = FloatingIpId::random();
+    FloatingIpWanted {
+        floating_ip,
+        port: PortId::derive(floating_ip.0, "holder"),
+        project,
+        address: None,
+        settings: FloatingIpSettings::default(),
+        association: None,
+        limit: 0,
+        elsewhere: 0,
+    }
+}
+
+/// Gives the project a floating address of the network, if it may have one more.
+pub(crate) async fn allocate(
+    ctx: &Ctx,
+    permit: &Permit,
+    network: &NetworkRow,
+    mut wanted: FloatingIpWanted,
+) -> Result<Arc<FloatingIp>, Fault> {
+    let house = ctx.app.house()?;
+    let (id, network) = (wanted.floating_ip, network.created.network);
+    let _one_at_a_time = gate(&wanted.project).lock().await;
+    wanted.limit = quotas::limit(ctx, &wanted.project, "floatingip")?;
+    wanted.elsewhere = house.views.networks.read(|view| elsewhere(view, &wanted.project, network));
+    dispatch::send::<NetworkAggregate>(house, permit, &network, NetworkCommand::AllocateFloatingIp(wanted))
+        .await
+        .map_err(faults::network(network))?;
+    let row = house.views.networks.read(|view| view.floating_ip(id).cloned());
+    row.ok_or_else(|| faults::floating_ip_not_found(&id.to_string()))
+}
+
+fn elsewhere(view: &Networks, project: &ProjectId, network: NetworkId) -> usize {
+    let held = view.held(project).into_iter().flat_map(|held| &held.floating_ips);
+    held.filter_map(|id| view.floating_ip(*id)).filter(|row| row.network() != network).count()
+}
+
+async fn update(ctx: Ctx) -> Result<Reply, Fault> {
+    let row = targets::find_floating_ip(&ctx, ctx.param("id"))?;
+    let permit = ctx.authorize(&targets::floating_ip(&row))?;
+    let mut body = Attributes::of(&ctx, "floatingip")?;
+    body.refuse(&READ_ONLY)?;
+    let description = body.text_or_null("description", LONG_TEXT)?;
+    let to = Wish::of(&mut body)?;
+    body.finish()?;
+    let association = to.found(&ctx, row.project(), row.network())?;
+    let patch = FloatingIpPatch { description, association, tags: None };
+    change(&ctx, &permit, &row, patch).await?;
+    let row = targets::find_floating_ip(&ctx, ctx.param("id"))?;
+    Ok(listing::one(&ctx, "floatingip", render(&ctx, &row)?))
+}
+
+pub(super) async fn change(ctx: &Ctx, permit: &Permit, row: &FloatingIp, patch: FloatingIpPatch) -> Result<(), Fault> {
+    let network = row.network();
+    let command = NetworkCommand::ChangeFloatingIp { floating_ip: row.id(), patch };
+    dispatch::send::<NetworkAggregate>(ctx.app.house()?, permit, &network, command)
+        .await
+        .map(drop)
+        .map_err(faults::network(network))
+}
+
+/// Has the floating address stand for `association`, or for nothing.
+pub(crate) async fn associate(
+    ctx: &Ctx,
+    permit: &Permit,
+    row: &FloatingIp,
+    association: Option<Association>,
+) -> Result<(), Fault> {
+    change(ctx, permit, row, FloatingIpPatch { association: Some(association), ..FloatingIpPatch::default() }).await
+}
+
+async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
+    let row = targets::find_floating_ip(&ctx, ctx.param("id"))?;
+    let permit = ctx.authorize(&targets::floating_ip(&row))?;
+    release(&ctx, &permit, &row).await?;
+    Ok(Reply::empty(204))
+}
+
+/// Gives the address back to its pool, whatever it stands for.
+pub(crate) async fn release(ctx: &Ctx, permit: &Permit, row: &FloatingIp) -> Result<(), Fault> {
+    let network = row.network();
+    let command = NetworkCommand::ReleaseFloatingIp { floating_ip: row.id() };
+    dispatch::send::<NetworkAggregate>(ctx.app.house()?, permit, &network, command)
+        .await
+        .map(drop)
+        .map_err(faults::network(network))
+}
+
+/// What a body says of the port that a floating address is to stand for.
+#[derive(Debug)]
+enum Wish {
+    /// Nothing: as it is.
+    Keep,
+    Nothing,
+    At(PortId, Option<IpAddr>),
+}
+
+impl Wish {
+    fn of(body: &mut Attributes) -> Result<Self, Fault> {
+        let named = body.has("port_id");
+        let port: Option<PortId> = body.id("port_id")?;
+        let fixed: Option<IpAddr> = body.parsed("fixed_ip_address", "IP address")?;
+        match (port, fixed) {
+            (None, Some(_)) => Err(faults::bad("floatingip", "fixed_ip_address cannot be specified without a port_id")),
+            (Some(port), fixed) => Ok(Self::At(port, fixed)),
+            (None, None) if named => Ok(Self::Nothing),
+            (None, None) => Ok(Self::Keep),
+        }
+    }
+
+    /// `None`: as it is; `Some(None)`: nothing any more.
+    fn found(&self, ctx: &Ctx, project: &ProjectId, network: NetworkId) -> Result<Option<Option<Association>>, Fault> {
+        match self {
+            Self::Keep => Ok(None),
+            Self::Nothing => Ok(Some(None)),
+            Self::At(port, fixed) => {
+                let (port, _) = targets::find_port(ctx, &port.to_string())?;
+                if port.created.project != *project && !ctx.caller().is_admin {
+                    let port = port.created.port;
+                    return Err(faults::bad(
+                        "floatingip",
+                        format_args!(
+                            "Cannot process floating IP association with Port {port}, since that port is owned by a \
+                             different tenant"
+                        ),
+                    ));
+                }
+                association(ctx, network, &port, *fixed).map(|found| Some(Some(found)))
+            }
+        }
+    }
+}
+
+/// How a floating address of `network` would come to the port: to which of its addresses, and by which router.
+pub(crate) fn association(
+    ctx: &Ctx,
+    network: NetworkId,
+    port: &Port,
+    fixed: Option<IpAddr>,
+) -> Result<Association, Fault> {
+    let fixed = fixed_of(port, fixed)?;
+    let router = ctx.app.house()?.views.networks.read(|view| router_between(view, network, port, fixed));
+    let id = port.created.port;
+    let router = router.ok_or_else(|| {
+        let subnet = fixed.subnet;
+        Fault::not_found(format!(
+            "External network {network} is not reachable from subnet {subnet}.  Therefore, cannot associate Port {id} with \
+             a Floating IP."
+        ))
+        .key("ExternalGatewayForFloatingIPNotFound")
+    })?;
+    Ok(Association { network: port.created.network, port: id, subnet: fixed.subnet, address: fixed.address, router })
+}
+
+fn fixed_of(port: &Port, wanted: Option<IpAddr>) -> Result<FixedAddress, Fault> {
+    let id = port.created.port;
+    let Some(address) = wanted else {
+        let mut all = port.addresses().iter().filter(|fixed| fixed.address.is_ipv4());
+        return match (all.next(), all.next()) {
+            (Some(only), None) => Ok(*only),
+            (None, _) => Err(faults::bad(
+                "floatingip",
+                format_args!("Cannot add floating IP to port {id} that has no fixed IPv4 addresses"),
+            )),
+            (Some(_), Some(_)) => Err(faults::bad(
+                "floatingip",
+                format_args!(
+                    "Port {id} has multiple fixed IPv4 addresses.  Must provide a specific IPv4 address when assigning a \
+                     floating IP"
+                ),
+            )),
+        };
+    };
+    if !address.is_ipv4() {
+        let why =
+            format_args!("Cannot process floating IP association with {address}, since that is not an IPv4 address");
+        return Err(faults::bad("floatingip", why));
+    }
+    let found = port.addresses().iter().find(|fixed| fixed.address == address).copied();
+    found.ok_or_else(|| faults::bad("floatingip", format_args!("Port {id} does not have fixed ip {address}")))
+}
+
+/// A router with a gateway in the external network and an interface in the subnet; best the one that is its gateway.
+fn router_between(
+    view: &Networks,
+    external: NetworkId,
+    port: &Port,
+    fixed: FixedAddress,
+) -> Option<chronova_events::ids::RouterId> {
+    let gateway = view.subnet(fixed.subnet)?.added.settings.gateway;
+    let mut first = None;
+    for router in view.routers().map(|row| row.id()) {
+        if view.gateway_of(router).is_none_or(|port| port.created.network != external) {
+            continue;
+        }
+        let inside = view.interfaces_of(router).filter(|interface| interface.created.network == port.created.network);
+        for at in inside.flat_map(|interface| interface.addresses()).filter(|at| at.subnet == fixed.subnet) {
+            if Some(at.address) == gateway {
+                return Some(router);
+            }
+            first = first.or(Some(router));
+        }
+    }
+    first
+}

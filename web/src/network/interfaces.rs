@@ -1,0 +1,240 @@
+//! A router's ways in: `add_router_interface` and `remove_router_interface`. Each is a port of a project's network.
+
+use std::sync::Arc;
+
+use chronova_actors::network::{AddressWanted, NetworkCommand, PortPatch, PortWanted};
+use chronova_actors::router::INTERFACE_OWNER;
+use chronova_events::ids::{NetworkId, PortId, RouterId, SubnetId};
+use chronova_events::network::{FixedAddress, Ipv6Mode, Port, PortBinding, PortSettings, Subnet};
+use chronova_events::router::RouterRow;
+use serde_json::json;
+
+use super::attributes::Attributes;
+use super::gateways::send;
+use super::{faults, quotas, targets};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::handler;
+use crate::policy::Permit;
+use crate::reply::Reply;
+use crate::route::{Route, put};
+
+pub(super) const ROUTES: &[Route] = &[
+    put("routers.add_interface", "/routers/{id}/add_router_interface", handler!(add))
+        .policy_on_target("add_router_interface")
+        .any_body(),
+    put("routers.remove_interface", "/routers/{id}/remove_router_interface", handler!(remove))
+        .policy_on_target("remove_router_interface")
+        .any_body(),
+];
+
+/// The port or subnet that a body names.
+fn named(ctx: &Ctx) -> Result<(Option<PortId>, Option<SubnetId>), Fault> {
+    let mut body = Attributes::whole(ctx)?;
+    let (port, subnet) = (body.id("port_id")?, body.id("subnet_id")?);
+    body.finish()?;
+    if port.is_none() && subnet.is_none() {
+        return Err(faults::bad("router", "Either subnet_id or port_id must be specified"));
+    }
+    Ok((port, subnet))
+}
+
+fn answer(router: RouterId, port: &Port, subnets: &[SubnetId]) -> Reply {
+    let project = &port.created.project;
+    Reply::ok(json!({
+        "id": router,
+        "tenant_id": project,
+        "project_id": project,
+        "port_id": port.created.port,
+        "network_id": port.created.network,
+        "subnet_id": subnets.last(),
+        "subnet_ids": subnets,
+    }))
+}
+
+async fn add(ctx: Ctx) -> Result<Reply, Fault> {
+    let row = targets::find_router(&ctx, ctx.param("id"))?;
+    let permit = ctx.authorize(&targets::router(&row))?;
+    match named(&ctx)? {
+        (Some(_), Some(_)) => Err(faults::bad("router", "Cannot specify both subnet-id and port-id")),
+        (Some(port), None) => by_port(&ctx, &permit, &row, port).await,
+        (None, Some(subnet)) => by_subnet(&ctx, &permit, &row, subnet).await,
+        (None, None) => Err(Fault::malformed()),
+    }
+}
+
+fn binding(router: RouterId) -> PortBinding {
+    PortBinding { device: router.to_string(), owner: INTERFACE_OWNER.to_owned(), host: String::new() }
+}
+
+async fn by_port(ctx: &Ctx, permit: &Permit, row: &RouterRow, id: PortId) -> Result<Reply, Fault> {
+    let (port, _) = targets::find_port(ctx, &id.to_string())?;
+    let (network, device) = (port.created.network, &port.binding().device);
+    if !device.is_empty() {
+        return Err(Fault::conflict(format!(
+            "Unable to complete operation on port {id} for network {network}. Port already has an attached device {device}."
+        ))
+        .key("PortInUse"));
+    }
+    if port.addresses().is_empty() {
+        return Err(faults::bad("router", "Router port must have at least one fixed IP"));
+    }
+    if port.addresses().iter().filter(|fixed| fixed.address.is_ipv4()).count() > 1 {
+        return Err(faults::bad("router", "Cannot have multiple IPv4 subnets on router port"));
+    }
+    for fixed in port.addresses() {
+        check_overlaps(ctx, row.id(), network, Some(fixed.subnet))?;
+    }
+    // The network says who comes first where two take the same port.
+    let project = port.created.project.clone();
+    send(ctx, permit, network, NetworkCommand::BindPort { port: id, project, binding: binding(row.id()) }).await?;
+    let subnets: Vec<SubnetId> = port.addresses().iter().map(|fixed| fixed.subnet).collect();
+    Ok(answer(row.id(), &port, &subnets))
+}
+
+async fn by_subnet(ctx: &Ctx, permit: &Permit, row: &RouterRow, id: SubnetId) -> Result<Reply, Fault> {
+    let (subnet, _) = targets::find_subnet(ctx, &id.to_string())?;
+    let address = gateway_of(&subnet)?;
+    let (router, network) = (row.id(), subnet.added.network);
+    check_overlaps(ctx, router, network, Some(id))?;
+    quotas::check(ctx, row.project(), "port", 1)?;
+    let port = PortId::random();
+    let wanted = PortWanted {
+        port,
+        project: row.project().clone(),
+        mac: None,
+        addresses: Some(vec![AddressWanted { subnet: Some(id), address: Some(address) }]),
+        settings: PortSettings::default(),
+        port_security: Some(false),
+        security_groups: Some(vec![]),
+        binding: binding(router),
+        made_for: None,
+    };
+    send(ctx, permit, network, NetworkCommand::CreatePort(wanted)).await?;
+    let made = ctx.app.house()?.views.networks.read(|view| view.port(port).cloned());
+    let made = made.ok_or_else(|| faults::not_found("PortNotFound", "Port", &port.to_string()))?;
+    Ok(answer(router, &made, &[id]))
+}
+
+/// The address that an interface gets: the subnet's gateway is what its guests send to.
+fn gateway_of(subnet: &Subnet) -> Result<std::net::IpAddr, Fault> {
+    let added = &subnet.added;
+    if added.ipv6_address_mode.is_some_and(|_: Ipv6Mode| added.ipv6_ra_mode.is_none()) {
+        let why = format_args!(
+            "IPv6 subnet {} configured to receive RAs from an external router cannot be added to Neutron Router.",
+            added.subnet
+        );
+        return Err(faults::bad("router", why));
+    }
+    added.settings.gateway.ok_or_else(|| faults::bad("router", "Subnet for router interface must have a gateway IP"))
+}
+
+/// A router stands in no subnet twice, and in none that overlaps another of its. `subnet`: the new one; `None`: all of the
+/// network, which the router is to have its gateway in.
+pub(super) fn check_overlaps(
+    ctx: &Ctx,
+    router: RouterId,
+    network: NetworkId,
+    subnet: Option<SubnetId>,
+) -> Result<(), Fault> {
+    let (new, known): (Vec<Arc<Subnet>>, Vec<Arc<Subnet>>) = ctx.app.house()?.views.networks.read(|view| {
+        let all = view.whole(network).into_iter().flat_map(|network| network.subnets.values());
+        let new = all.filter(|row| subnet.is_none_or(|id| id == row.added.subnet)).cloned().collect();
+        // A gateway that is replaced is no hindrance.
+        let kept = |port: &&Arc<Port>| subnet.is_some() || port.binding().owner == INTERFACE_OWNER;
+        let at = view.of_router(router).filter(kept).flat_map(|port| port.addresses());
+        (new, at.filter_map(|fixed: &FixedAddress| view.subnet(fixed.subnet)).cloned().collect())
+    });
+    for one in &new {
+        for other in &known {
+            let (new, old) = (&one.added, &other.added);
+            if new.subnet == old.subnet {
+                return Err(faults::bad("router", format_args!("Router already has a port on subnet {}", new.subnet)));
+            }
+            if new.cidr.contains(&old.cidr) || old.cidr.contains(&new.cidr) {
+                let why = format_args!(
+                    "Cidr {} of subnet {} overlaps with cidr {} of subnet {}",
+                    new.cidr, new.subnet, old.cidr, old.subnet
+                );
+                return Err(faults::bad("router", why));
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
+    let row = targets::find_router(&ctx, ctx.param("id"))?;
+    let permit = ctx.authorize(&targets::router(&row))?;
+    let router = row.id();
+    let (port, subnet) = named(&ctx)?;
+    let found = find(&ctx, router, port, subnet)?;
+    let (id, network) = (found.created.port, found.created.network);
+    let all: Vec<SubnetId> = found.addresses().iter().map(|fixed| fixed.subnet).collect();
+    // An interface that was asked for by its subnet goes with its last subnet.
+    let leaving = match (port, subnet) {
+        (None, Some(subnet)) => vec![subnet],
+        _ => all.clone(),
+    };
+    check_unneeded(&ctx, router, &leaving)?;
+    let kept: Vec<AddressWanted> = found
+        .addresses()
+        .iter()
+        .filter(|fixed| !leaving.contains(&fixed.subnet))
+        .map(|fixed| (*fixed).into())
+        .collect();
+    let command = if kept.is_empty() {
+        NetworkCommand::DeletePort { port: id }
+    } else {
+        NetworkCommand::ChangePort { port: id, patch: PortPatch { addresses: Some(kept), ..PortPatch::default() } }
+    };
+    send(&ctx, &permit, network, command).await?;
+    Ok(answer(router, &found, &leaving))
+}
+
+fn find(ctx: &Ctx, router: RouterId, port: Option<PortId>, subnet: Option<SubnetId>) -> Result<Arc<Port>, Fault> {
+    let stands = |port: &Port, subnet: SubnetId| port.addresses().iter().any(|fixed| fixed.subnet == subnet);
+    let found = ctx.app.house()?.views.networks.read(|view| {
+        let mut all = view.interfaces_of(router);
+        match (port, subnet) {
+            (Some(id), _) => all.find(|row| row.created.port == id).cloned(),
+            (None, Some(subnet)) => all.find(|row| stands(row, subnet)).cloned(),
+            (None, None) => None,
+        }
+    });
+    match (found, port, subnet) {
+        (Some(found), Some(id), Some(subnet)) if !stands(&found, subnet) => {
+            Err(Fault::bad_request(format!("Subnet on port {id} does not match the requested subnet {subnet}."))
+                .key("SubnetMismatchForPort"))
+        }
+        (Some(found), _, _) => Ok(found),
+        (None, Some(id), _) => {
+            Err(Fault::not_found(format!("Router {router} does not have an interface with id {id}"))
+                .key("RouterInterfaceNotFound"))
+        }
+        (None, None, subnet) => {
+            // A subnet that the caller does not see is unknown before anything else is said about it.
+            let subnet = subnet.map(|id| id.to_string()).unwrap_or_default();
+            targets::find_subnet(ctx, &subnet)?;
+            Err(Fault::not_found(format!("Router {router} has no interface on subnet {subnet}"))
+                .key("RouterInterfaceNotFoundForSubnet"))
+        }
+    }
+}
+
+fn check_unneeded(ctx: &Ctx, router: RouterId, subnets: &[SubnetId]) -> Result<(), Fault> {
+    let needed = ctx
+        .app
+        .house()?
+        .views
+        .networks
+        .read(|view| view.routed_by(router).map(|(_, to)| to.subnet).find(|subnet| subnets.contains(subnet)));
+    match needed {
+        Some(subnet) => Err(Fault::conflict(format!(
+            "Router interface for subnet {subnet} on router {router} cannot be deleted, as it is required by one or more \
+             floating IPs."
+        ))
+        .key("RouterInterfaceInUseByFloatingIP")),
+        None => Ok(()),
+    }
+}

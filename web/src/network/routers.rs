@@ -1,0 +1,136 @@
+//! `/routers`. Where a router stands ([`gateways`](super::gateways), [`interfaces`](super::interfaces)) are ports of the
+//! networks around it.
+//!
+//! Source: neutron `db/l3_db.py`, neutron-lib `exceptions/l3.py`.
+
+use std::sync::Arc;
+
+use chronova_actors::router::{RouterAggregate, RouterCommand, RouterPatch};
+use chronova_events::ids::RouterId;
+use chronova_events::router::{RouterCreated, RouterRow, RouterSettings};
+use serde_json::{Value, json};
+
+use super::attributes::Attributes;
+use super::gateways::{self, Gateway};
+use super::{LONG_TEXT, faults, listing, quotas, targets, views};
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::policy::Permit;
+use crate::reply::Reply;
+use crate::route::{Route, delete as delete_route, get, post, put};
+
+pub(super) const ROUTES: &[Route] = &[
+    get("routers.index", "/routers", handler!(index)).policy_on_target("get_router"),
+    post("routers.create", "/routers", handler!(create)).policy_on_target("create_router").any_body(),
+    get("routers.show", "/routers/{id}", handler!(show)).policy_on_target("get_router"),
+    put("routers.update", "/routers/{id}", handler!(update)).policy_on_target("update_router").any_body(),
+    delete_route("routers.delete", "/routers/{id}", handler!(delete)).policy_on_target("delete_router"),
+];
+
+const READ_ONLY: [&str; 6] =
+    ["id", "tenant_id", "project_id", "status", "availability_zone_hints", "availability_zones"];
+
+fn render(ctx: &Ctx, row: &RouterRow) -> Result<Value, Fault> {
+    Ok(ctx.app.house()?.views.networks.read(|view| views::routing::router(view, row)))
+}
+
+async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    ctx.authorize(&ctx.own_target())?;
+    let rows: Vec<Arc<RouterRow>> = ctx.app.house()?.views.networks.read(|view| view.routers().cloned().collect());
+    let visible = rows.iter().filter(|row| targets::allows(&ctx, "get_router", &targets::router(row)));
+    let rows = visible.map(|row| render(&ctx, row)).collect::<Result<_, _>>()?;
+    listing::list(&ctx, "routers", "routers", rows)
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let row = targets::find_router(&ctx, ctx.param("id"))?;
+    ctx.authorize(&targets::router(&row))?;
+    Ok(listing::one(&ctx, "router", render(&ctx, &row)?))
+}
+
+async fn create(ctx: Ctx) -> Result<Reply, Fault> {
+    let mut body = Attributes::of(&ctx, "router")?;
+    let project = targets::owner(&ctx, body.project()?)?;
+    let permit = ctx.authorize(&targets::new(&project))?;
+    let gateway = Gateway::of(&ctx, &mut body, &targets::new(&project), false)?;
+    let availability_zone_hints = body.texts("availability_zone_hints")?.unwrap_or_default();
+    let patch = patch(&mut body)?;
+    body.finish()?;
+    quotas::check(&ctx, &project, "router", 1)?;
+    let router = RouterId::random();
+    let settings = settings(patch, gateway.as_ref());
+    let created = RouterCreated { router, project, settings, availability_zone_hints };
+    send(&ctx, &permit, router, RouterCommand::Create(created)).await?;
+    let row = targets::find_router(&ctx, &router.to_string())?;
+    // Who asked for a router with a gateway gets both or nothing.
+    if let Err(fault) = gateways::set(&ctx, &permit, &row, gateway.as_ref()).await {
+        send(&ctx, &permit, router, RouterCommand::Delete).await?;
+        return Err(fault);
+    }
+    Ok(Reply::json(201, json!({"router": render(&ctx, &row)?})))
+}
+
+async fn update(ctx: Ctx) -> Result<Reply, Fault> {
+    let row = targets::find_router(&ctx, ctx.param("id"))?;
+    let target = targets::router(&row);
+    let permit = ctx.authorize(&target)?;
+    let mut body = Attributes::of(&ctx, "router")?;
+    body.refuse(&READ_ONLY)?;
+    let gateway = Gateway::of(&ctx, &mut body, &target, true)?;
+    let mut patch = patch(&mut body)?;
+    body.finish()?;
+    gateways::set(&ctx, &permit, &row, gateway.as_ref()).await?;
+    patch.snat = gateway.as_ref().and_then(|gateway| gateway.snat);
+    send(&ctx, &permit, row.id(), RouterCommand::Change(patch)).await?;
+    let row = targets::find_router(&ctx, ctx.param("id"))?;
+    Ok(listing::one(&ctx, "router", render(&ctx, &row)?))
+}
+
+async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
+    let row = targets::find_router(&ctx, ctx.param("id"))?;
+    let permit = ctx.authorize(&targets::router(&row))?;
+    let id = row.id();
+    if ctx.app.house()?.views.networks.read(|view| view.interfaces_of(id).next().is_some()) {
+        return Err(Fault::conflict(format!("Router {id} still has ports")).key("RouterInUse"));
+    }
+    // The gateway goes first: a router without one is a whole router, a gateway without a router is nothing.
+    gateways::set(&ctx, &permit, &row, Some(&Gateway::none())).await?;
+    send(&ctx, &permit, id, RouterCommand::Delete).await?;
+    Ok(Reply::empty(204))
+}
+
+pub(super) async fn send(ctx: &Ctx, permit: &Permit, id: RouterId, command: RouterCommand) -> Result<(), Fault> {
+    dispatch::send::<RouterAggregate>(ctx.app.house()?, permit, &id, command)
+        .await
+        .map(drop)
+        .map_err(faults::router(id))
+}
+
+fn patch(body: &mut Attributes) -> Result<RouterPatch, Fault> {
+    for unsupported in ["distributed", "ha", "routes", "flavor_id"] {
+        if !body.is_default(unsupported) && !body.is_false_or_null(unsupported) {
+            return Err(faults::invalid_input(format_args!("{unsupported} is not supported")));
+        }
+        body.take(unsupported);
+    }
+    Ok(RouterPatch {
+        name: body.text_or_null("name", 255)?,
+        description: body.text_or_null("description", LONG_TEXT)?,
+        admin_state_up: body.boolean("admin_state_up")?,
+        snat: None,
+        tags: None,
+    })
+}
+
+fn settings(patch: RouterPatch, gateway: Option<&Gateway>) -> RouterSettings {
+    let default = RouterSettings::default();
+    RouterSettings {
+        name: patch.name.unwrap_or_default(),
+        description: patch.description.unwrap_or_default(),
+        admin_state_up: patch.admin_state_up.unwrap_or(default.admin_state_up),
+        snat: gateway.and_then(|gateway| gateway.snat).unwrap_or(default.snat),
+        tags: Vec::new(),
+    }
+}

@@ -1,0 +1,91 @@
+//! How routers and floating addresses look in answers.
+
+use chronova_events::network::{Association, FixedAddress, FloatingIp, Port};
+use chronova_events::router::RouterRow;
+use chronova_projections::hosts::Hosts;
+use chronova_projections::networks::Networks;
+use chronova_projections::views::Views;
+use serde_json::{Value, json};
+
+use super::{port_status, time};
+
+pub(in crate::network) fn fixed_ips(addresses: &[FixedAddress]) -> Vec<Value> {
+    addresses.iter().map(|fixed| json!({"subnet_id": fixed.subnet, "ip_address": fixed.address})).collect()
+}
+
+pub(in crate::network) fn router(networks: &Networks, row: &RouterRow) -> Value {
+    let settings = row.settings();
+    let gateway = networks.gateway_of(row.id()).map(|port| {
+        json!({
+            "network_id": port.created.network,
+            "enable_snat": settings.snat,
+            "external_fixed_ips": fixed_ips(port.addresses()),
+        })
+    });
+    json!({
+        "id": row.id(),
+        "name": settings.name,
+        "description": settings.description,
+        "tenant_id": row.project(),
+        "project_id": row.project(),
+        "admin_state_up": settings.admin_state_up,
+        "status": "ACTIVE",
+        "external_gateway_info": gateway,
+        "availability_zone_hints": row.created.availability_zone_hints,
+        "availability_zones": ["nova"],
+        "routes": [],
+        "tags": settings.tags,
+        "created_at": time(row.created_at),
+        "updated_at": time(row.updated_at),
+        "revision_number": row.revision,
+    })
+}
+
+/// Simulated hosts route what they simulate. On others somebody else has to: no agent here would, and Neutron shows a
+/// floating address that no agent cares for as down.
+fn is_routed(hosts: &Hosts, port: &Port) -> bool {
+    let host = port.binding().host.as_str();
+    !host.is_empty() && hosts.named(host).is_some_and(|host| host.uri.starts_with("sim:"))
+}
+
+pub(in crate::network) fn floating_ip(views: &Views, row: &FloatingIp) -> Value {
+    views.networks.read(|networks| views.hosts.read(|hosts| shown(networks, hosts, row)))
+}
+
+fn shown(networks: &Networks, hosts: &Hosts, row: &FloatingIp) -> Value {
+    let settings = row.settings();
+    let to: Option<&Association> = networks.association(row);
+    let port = to.and_then(|to| networks.port(to.port));
+    json!({
+        "id": row.id(),
+        "tenant_id": row.project(),
+        "project_id": row.project(),
+        "description": settings.description,
+        "floating_ip_address": row.address(),
+        "floating_network_id": row.network(),
+        "router_id": to.map(|to| to.router),
+        "port_id": to.map(|to| to.port),
+        "fixed_ip_address": to.map(|to| to.address),
+        "port_details": port.map(|port| details(port)),
+        "status": if port.is_some_and(|port| is_routed(hosts, port)) { "ACTIVE" } else { "DOWN" },
+        "dns_name": settings.dns_name,
+        "dns_domain": settings.dns_domain,
+        "qos_policy_id": null,
+        "tags": settings.tags,
+        "created_at": time(row.created_at),
+        "updated_at": time(row.updated_at),
+        "revision_number": row.revision,
+    })
+}
+
+fn details(port: &Port) -> Value {
+    json!({
+        "name": port.settings().name,
+        "network_id": port.created.network,
+        "mac_address": port.created.mac,
+        "admin_state_up": port.settings().admin_state_up,
+        "status": port_status(port),
+        "device_id": port.binding().device,
+        "device_owner": port.binding().owner,
+    })
+}

@@ -1,0 +1,63 @@
+//! What is asked of a host.
+
+use chronova_actors::house::Options;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+
+/// More servers on their way from one host do not make it faster.
+const MOST_PARALLEL: u32 = 64;
+/// On their way, where the number of live migrations is not limited.
+const UNLIMITED: u32 = 4;
+/// As the Compute API has it for the reason of a disabled service.
+const LONGEST_REASON: usize = 255;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wish {
+    parallel: Option<u32>,
+    reason: Option<String>,
+}
+
+impl Wish {
+    /// Of a body with nothing but `key`, which may be left out.
+    pub(super) fn of(ctx: &Ctx, key: &str) -> Result<Self, Fault> {
+        let wrong = |error: String| Fault::bad_request(format!("The body is no {key}: {error}."));
+        let wish: Self = match &ctx.body {
+            Value::Null => Self::default(),
+            Value::Object(body) if body.is_empty() => Self::default(),
+            Value::Object(body) if body.len() == 1 => {
+                let value = body.get(key).ok_or_else(|| wrong(format!("it has no {key}")))?;
+                parsed(value).map_err(wrong)?
+            }
+            _ => return Err(wrong(format!("it has to have {key} and nothing else"))),
+        };
+        if wish.parallel.is_some_and(|parallel| !(1..=MOST_PARALLEL).contains(&parallel)) {
+            return Err(wrong(format!("parallel is a number from 1 to {MOST_PARALLEL}")));
+        }
+        if wish.reason.as_ref().is_some_and(|reason| reason.trim().is_empty() || reason.len() > LONGEST_REASON) {
+            return Err(wrong(format!("reason has 1 to {LONGEST_REASON} bytes")));
+        }
+        Ok(wish)
+    }
+
+    /// How many leave at a time: one more than may travel live, so that the next one is ready when one has arrived.
+    pub(super) fn parallel(&self, options: &Options) -> u32 {
+        self.parallel.unwrap_or_else(|| match u32::try_from(options.live.per_host) {
+            Ok(0) => UNLIMITED,
+            Ok(limit) => limit.saturating_add(1).min(MOST_PARALLEL),
+            Err(_) => MOST_PARALLEL,
+        })
+    }
+
+    pub(super) fn reason(self, otherwise: &str) -> Option<String> {
+        Some(self.reason.unwrap_or_else(|| otherwise.to_owned()))
+    }
+}
+
+fn parsed<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
+    serde_json::from_value(value.clone()).map_err(|error| error.to_string())
+}

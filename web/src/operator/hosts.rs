@@ -1,0 +1,103 @@
+//! `/chronova/v1/hosts`: the hosts, their drains and their maintenance. A host is named by its name or its id.
+
+use chronova_actors::aggregate::CommandError;
+use chronova_actors::host::{DrainCommand, HostAggregate, HostCommand, HostReject};
+use chronova_actors::reconcile::placement;
+use chronova_events::host::KnownHost;
+use chronova_events::ids::{HostId, ProcessId};
+use serde_json::{Value, json};
+
+use super::bodies::Wish;
+use super::views;
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Route, delete, get, post, put};
+
+pub(super) const ROUTES: &[Route] = &[
+    get("operator.hosts.list", "/hosts", handler!(list)).policy("chronova:hosts:list"),
+    get("operator.hosts.show", "/hosts/{host}", handler!(show)).policy("chronova:hosts:show"),
+    post("operator.hosts.drain", "/hosts/{host}/drain", handler!(drain)).any_body().policy("chronova:hosts:drain"),
+    delete("operator.hosts.drain.cancel", "/hosts/{host}/drain", handler!(cancel)).policy("chronova:hosts:drain"),
+    put("operator.hosts.maintenance", "/hosts/{host}/maintenance", handler!(begin_maintenance))
+        .any_body()
+        .policy("chronova:hosts:maintenance"),
+    delete("operator.hosts.maintenance.end", "/hosts/{host}/maintenance", handler!(end_maintenance))
+        .policy("chronova:hosts:maintenance"),
+];
+
+fn find(ctx: &Ctx) -> Result<KnownHost, Fault> {
+    let name = ctx.param("host");
+    let id: Option<HostId> = name.parse().ok();
+    let found = ctx.house()?.views.hosts.read(|hosts| match id {
+        Some(id) => hosts.get(id).cloned(),
+        None => hosts.named(name).cloned(),
+    });
+    found.ok_or_else(|| no_host(name))
+}
+
+fn no_host(name: &str) -> Fault {
+    Fault::not_found(format!("Compute host {name} could not be found."))
+}
+
+async fn list(ctx: Ctx) -> Result<Reply, Fault> {
+    let house = ctx.house()?;
+    let mut hosts: Vec<KnownHost> = house.views.hosts.read(|hosts| hosts.all().cloned().collect());
+    hosts.sort_by(|a, b| a.hostname.cmp(&b.hostname));
+    Ok(Reply::ok(json!({"hosts": hosts.iter().map(|host| views::brief(house, host)).collect::<Vec<Value>>()})))
+}
+
+async fn show(ctx: Ctx) -> Result<Reply, Fault> {
+    let host = find(&ctx)?;
+    Ok(Reply::ok(json!({"host": views::whole(ctx.house()?, &host)})))
+}
+
+async fn send(ctx: &Ctx, host: &KnownHost, command: DrainCommand) -> Result<Reply, Fault> {
+    let (house, permit) = (ctx.house()?, ctx.permit()?);
+    let sent = dispatch::send::<HostAggregate>(house, &permit, &host.id, HostCommand::Drain(command)).await;
+    sent.map_err(|error| refused(&host.hostname, error))?;
+    placement::mirror(house).await;
+    Ok(Reply::json(202, json!({"host": views::whole(house, &find(ctx)?)})))
+}
+
+fn refused(name: &str, error: CommandError<HostReject>) -> Fault {
+    match error {
+        CommandError::Unavailable(cause) => Fault::of_log(&cause),
+        CommandError::Rejected(HostReject::NotFound) => no_host(name),
+        CommandError::Rejected(HostReject::NotDraining) => {
+            Fault::conflict(format!("Compute host {name} is not being drained."))
+        }
+        CommandError::Rejected(HostReject::DrainEnding) => {
+            Fault::conflict(format!("A drain of compute host {name} is just being called off; ask again in a moment."))
+        }
+        CommandError::Rejected(HostReject::NotInMaintenance) => {
+            Fault::conflict(format!("Compute host {name} is not in maintenance."))
+        }
+    }
+}
+
+async fn drain(ctx: Ctx) -> Result<Reply, Fault> {
+    let (host, wish) = (find(&ctx)?, Wish::of(&ctx, "drain")?);
+    let parallel = wish.parallel(&ctx.house()?.options);
+    let command = DrainCommand::Begin { process: ProcessId::random(), parallel, reason: wish.reason("drained") };
+    send(&ctx, &host, command).await
+}
+
+async fn cancel(ctx: Ctx) -> Result<Reply, Fault> {
+    let host = find(&ctx)?;
+    send(&ctx, &host, DrainCommand::Cancel).await
+}
+
+async fn begin_maintenance(ctx: Ctx) -> Result<Reply, Fault> {
+    let (host, wish) = (find(&ctx)?, Wish::of(&ctx, "maintenance")?);
+    let parallel = wish.parallel(&ctx.house()?.options);
+    let (process, reason) = (ProcessId::random(), wish.reason("maintenance"));
+    send(&ctx, &host, DrainCommand::BeginMaintenance { process, parallel, reason }).await
+}
+
+async fn end_maintenance(ctx: Ctx) -> Result<Reply, Fault> {
+    let host = find(&ctx)?;
+    send(&ctx, &host, DrainCommand::EndMaintenance).await
+}
