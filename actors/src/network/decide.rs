@@ -1,5 +1,8 @@
 //! What may happen to a network.
 
+use std::collections::BTreeMap;
+
+use chronova_events::ids::{FloatingIpId, PortId};
 use chronova_events::network::{
     Network, NetworkDeleted, NetworkEvent, NetworkRow, NetworkSettings, NetworkSettingsReplaced, SubnetRemoved,
 };
@@ -92,12 +95,20 @@ fn check_mtu(mtu: u32) -> Result<(), NetworkReject> {
 
 fn delete(state: &Network, row: &NetworkRow) -> Result<Vec<NetworkEvent>, NetworkReject> {
     let network = row.created.network;
-    if !state.ports.is_empty() {
-        let ports: Vec<String> = state.ports.keys().take(10).map(ToString::to_string).collect();
+    // Floating addresses that stand for nothing go with their network, as Neutron's do.
+    let idle: BTreeMap<PortId, FloatingIpId> = state
+        .floating_ips
+        .values()
+        .filter(|floating| floating.association.is_none())
+        .map(|floating| (floating.allocated.port, floating.id()))
+        .collect();
+    let mut used = state.ports.keys().filter(|port| !idle.contains_key(port)).peekable();
+    if used.peek().is_some() {
+        let ports: Vec<String> = used.take(10).map(ToString::to_string).collect();
         return Err(NetworkReject::NetworkInUse(network, ports.join(",")));
     }
-    let mut events: Vec<NetworkEvent> =
-        state.subnets.keys().map(|subnet| SubnetRemoved { network, subnet: *subnet }.into()).collect();
+    let mut events: Vec<NetworkEvent> = idle.values().flat_map(|id| floating::release(state, *id)).collect();
+    events.extend(state.subnets.keys().map(|subnet| NetworkEvent::from(SubnetRemoved { network, subnet: *subnet })));
     events.push(NetworkDeleted { network }.into());
     Ok(events)
 }

@@ -502,6 +502,9 @@ fn an_external_network_with_floating_addresses_stays_external() {
     assert!(outside().when(inside()).is_ok());
     let given = outside().and(allocate(1));
     assert_eq!(given.when(inside()), Err(NetworkReject::ExternalInUse(network())));
+    let gone = given.when(NetworkCommand::Delete).unwrap();
+    assert_eq!(gone.len(), 4, "the address that stands for nothing, its port, the subnet, the network: {gone:?}");
+    let given = given.and(give(1, Some(fixed(1))));
     assert!(matches!(given.when(NetworkCommand::Delete), Err(NetworkReject::NetworkInUse(..))));
     assert_eq!(
         given.when(NetworkCommand::RemoveSubnet { subnet: subnet(1) }),

@@ -92,6 +92,11 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let network = targets::find_network(&ctx, &network.map(|id| id.to_string()).unwrap_or_default())?;
     let project = targets::owner(&ctx, body.project()?)?;
     let permit = ctx.authorize(&targets::new(&project))?;
+    // Before anything is said about the port.
+    if !network.settings().external {
+        let id = network.created.network;
+        return Err(faults::bad("floatingip", format_args!("Network {id} is not a valid external network")));
+    }
     let mut wanted = wanted(&ctx, &mut body, &network, project)?;
     let to = Wish::of(&mut body)?;
     body.finish()?;

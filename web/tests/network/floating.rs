@@ -131,7 +131,8 @@ async fn what_cannot_be_is_refused_as_neutron_does() {
     let bad = (400, "BadRequest".to_owned());
     assert_eq!(refused(json!({"fixed_ip_address": "10.0.0.2"})).await, bad);
     assert_eq!(refused(json!({"port_id": port["id"], "fixed_ip_address": "10.0.0.99"})).await, bad);
-    assert_eq!(refused(json!({"floating_network_id": town.private["id"]})).await, bad, "it is not external");
+    let inner = json!({"floating_network_id": town.private["id"], "port_id": port["id"]});
+    assert_eq!(refused(inner).await, bad, "it is not external");
     assert_eq!(refused(json!({"floating_ip_address": "203.0.113.5"})).await, (403, "PolicyNotAuthorized".into()));
     assert_eq!(refused(json!({"port_id": "3d2f4a5c-0000-0000-0000-000000000000"})).await, (404, "PortNotFound".into()));
     assert_eq!(refused(json!({"colour": "red"})).await, (400, "HTTPBadRequest".into()));
