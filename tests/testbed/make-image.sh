@@ -101,6 +101,7 @@ echo "export PATH=/bin:/sbin PS1='guest# '" >"$R/etc/profile"
 
 if [ $AGENT = 1 ]; then
   cp "$W/packages/usr/sbin/qemu-ga" "$R/bin/qemu-ga"
+  install -m 755 "$HERE/guest/chpasswd" "$R/bin/chpasswd"
   libraries=$W/packages/usr/lib/x86_64-linux-gnu:$W/packages/lib/x86_64-linux-gnu
   LD_LIBRARY_PATH=$libraries ldd "$R/bin/qemu-ga" | awk '/=> \// { print $3 } /^\t\/lib/ { print $1 }' | while read -r file; do
     place=$R/lib/x86_64-linux-gnu
