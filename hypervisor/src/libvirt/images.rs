@@ -52,7 +52,7 @@ impl Images {
         let pass = self.gates.enter(&image.checksum, CALL, UPLOAD_LIMIT).await?;
         let session = link.connect().await?;
         let (l, s, o, i) = (Arc::clone(link), Arc::clone(&session), options.clone(), image.clone());
-        if lane.run(CALL, options.call_deadline, move || is_cached(&l.line(&s)?, &o, &i)).await? {
+        if lane.run(CALL, options.call_deadline, move || is_cached(&*l.line(&s)?, &o, &i)).await? {
             return Ok(());
         }
         let slot = Arc::clone(&self.transfers).acquire_owned().await;
@@ -60,7 +60,7 @@ impl Images {
         let (l, o, i) = (Arc::clone(link), options.clone(), image.clone());
         let stored = lane.start(CALL, move || {
             let _until_done = (pass, slot);
-            store(&l.line(&session)?, &o, &i, incoming)
+            store(&*l.line(&session)?, &o, &i, incoming)
         })?;
         let fed = feed(image, source, chunks, options.transfer_stall).await;
         // The host's own complaint (disk full) says more than "it stopped taking data".

@@ -159,7 +159,7 @@ impl LibvirtDriver {
     ) -> DriverResult<T> {
         let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let options = Arc::clone(&self.options);
-        self.questions.run(call, self.options.call_deadline, move || work(&link.line(&session)?, &options)).await
+        self.questions.run(call, self.options.call_deadline, move || work(&*link.line(&session)?, &options)).await
     }
 
     async fn call_within<T: Send + 'static>(
@@ -170,7 +170,7 @@ impl LibvirtDriver {
     ) -> DriverResult<T> {
         let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let options = Arc::clone(&self.options);
-        self.lane.run(call, deadline, move || work(&link.line(&session)?, &options)).await
+        self.lane.run(call, deadline, move || work(&*link.line(&session)?, &options)).await
     }
 
     fn known_lock(&self) -> MutexGuard<'_, Option<(Arc<Connect>, Arc<Known>)>> {

@@ -224,7 +224,7 @@ impl Moves for LibvirtDriver {
         let (chunks, incoming) = mpsc::channel(DEPTH);
         let stored = self.lane.start(CALL, move || {
             let _until_done = pass;
-            store(&link.line(&session)?, &options, instance, &wanted, incoming)
+            store(&*link.line(&session)?, &options, instance, &wanted, incoming)
         })?;
         let stalled = || DriverError::Timeout { call: CALL, seconds: stall.as_secs() };
         let mut fed = Ok(());
