@@ -1,7 +1,7 @@
 #!/bin/bash
 # A real host with three guests that count on their consoles is drained: all of them go on counting on the other host, no
 # more than two are on their way at once, and the host takes no more servers until it is opened again. The control plane is
-# killed half-way, and goes on with it.
+# killed half-way, and goes on with it. (Who insists on a host by `nova:HOST` gets it all the same, as with Nova.)
 set -uo pipefail
 [ -n "${CHRONOVA_SOAK:-}" ] || { echo "takes minutes; set CHRONOVA_SOAK=1"; exit 77; }
 . "$(dirname "$0")/../testbed/fleet.sh"
@@ -15,7 +15,7 @@ for n in 1 2 3; do ready "drain-$n" "guest $n is booted"; within 60 "it counts" 
 like "the host has three servers" "$(host list)" '^h1 .*3'
 host drain h1 --parallel 2 --reason 'new memory' >"$WORK/drain" 2>&1 &
 DRAIN=$!
-within 60 "the first one sets out" migration_is drain-1 running || true
+within 60 "the first one sets out" migration_is drain-1 running
 house_kill
 house_start || bad "the control plane starts after it was killed" "$(tail -n 20 "$WORK/chronova.log")"
 wait $DRAIN
@@ -28,7 +28,8 @@ for n in 1 2 3; do
   counts_on "drain-$n"
 done
 like "the service is disabled, with the reason" "$(os compute service list --service nova-compute --long -f value -c Host -c Status -c 'Disabled Reason')" '^h1 disabled .*new memory'
-like "no server comes to it" "$(os server create --wait --flavor "$NAME" --image "$NAME" --network "$NAME" --availability-zone nova:h1 drain-4 2>&1; get server drain-4 fault)" 'No valid host'
+boot drain-4
+same "a new server goes elsewhere" "$(place drain-4)" h2
 expect "it is opened again" os compute service set --enable h1 nova-compute
 os server delete --wait drain-1 drain-2 drain-3 drain-4
 for n in 1 2 3; do same "nothing is left of $n" "$(files_on h2 "${ids[$n]}"; files_on h1 "${ids[$n]}")" ""; done
