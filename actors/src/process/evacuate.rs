@@ -153,7 +153,15 @@ async fn reattach_volumes(work: &Work) -> Result<(), StepError> {
 /// A host that was only said to be down, or that came back, may have the guest on.
 async fn fence_source(work: &Work) -> Result<Output, StepError> {
     let subject = moving::mine(work).await?;
-    let Some(driver) = work.house.fleet.driver(subject.moving.source.host) else { return Ok(Output::Nothing) };
+    let source = subject.moving.source.host;
+    let Some(driver) = work.house.fleet.driver(source) else {
+        // Nobody has asked it in this life of the control plane: it answers in a moment, or is recorded as down.
+        let up = work.house.views.hosts.read(|hosts| hosts.get(source).is_some_and(|host| host.up));
+        return match up {
+            true => Err(StepError::Again(format!("host {source} has not answered yet"))),
+            false => Ok(Output::Nothing),
+        };
+    };
     match driver.stop(work.instance_id(), StopMode::Hard).await {
         // As it must be: whoever asked says that it is down.
         Ok(()) | Err(DriverError::Unreachable(_) | DriverError::Timeout { .. } | DriverError::NoSuchGuest(_)) => {
