@@ -254,12 +254,12 @@ impl Fold for Network {
             NetworkEvent::FloatingIpSettingsReplaced(replaced) => {
                 self.floating_ip(replaced.floating_ip, at, |floating| {
                     floating.allocated.settings = replaced.settings.clone();
-                })
+                });
             }
             NetworkEvent::FloatingIpAssociated(associated) => {
                 self.floating_ip(associated.floating_ip, at, |floating| {
                     floating.association = Some(associated.association);
-                })
+                });
             }
             NetworkEvent::FloatingIpDisassociated(end) => {
                 self.floating_ip(end.floating_ip, at, |floating| floating.association = None);
