@@ -251,7 +251,7 @@ impl Networks {
         let Some(floating) = known.cloned() else { return };
         self.floating_ips.remove(&id);
         if let Some(to) = &floating.association {
-            take_out(&mut self.floating_by_port, &to.port, id);
+            take_out(&mut self.floating_by_port, &to.port, &id);
         }
         if let Some(held) = self.held.get_mut(floating.project()) {
             held.floating_ips.remove(&id);
@@ -309,13 +309,13 @@ impl Networks {
     fn forget_port(&mut self, network: NetworkId, id: PortId) {
         let Some(port) = self.by_id.get(&network).and_then(|network| network.ports.get(&id)).cloned() else { return };
         self.ports.remove(&id);
-        take_out(&mut self.by_device, &port.binding().device, id);
-        take_out(&mut self.by_host, &port.binding().host, id);
+        take_out(&mut self.by_device, &port.binding().device, &id);
+        take_out(&mut self.by_host, &port.binding().host, &id);
         if let Some(router) = router_of(&port) {
-            take_out(&mut self.by_router, &router, id);
+            take_out(&mut self.by_router, &router, &id);
         }
         for group in &port.settings().security_groups {
-            take_out(&mut self.by_group, group, id);
+            take_out(&mut self.by_group, group, &id);
         }
         if let Some(held) = self.held.get_mut(&port.created.project) {
             held.ports.remove(&id);
@@ -342,9 +342,9 @@ impl Networks {
     }
 }
 
-fn take_out<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, id: V) {
+fn take_out<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, id: &V) {
     if let Some(ids) = index.get_mut(key) {
-        ids.remove(&id);
+        ids.remove(id);
         if ids.is_empty() {
             index.remove(key);
         }

@@ -78,6 +78,8 @@ impl VolumesView {
             }
             VolumeEvent::SnapshotRequested(asked) => {
                 self.snapshots.insert(asked.snapshot, id);
+                // Made again under its id: what hosts have of it is no leftover.
+                self.gone.remove(&asked.snapshot);
             }
             VolumeEvent::SnapshotDeleted(deleted) => {
                 self.snapshots.remove(&deleted.snapshot);

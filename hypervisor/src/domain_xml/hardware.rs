@@ -208,7 +208,8 @@ fn video_model(wish: Option<&str>, host: &HostFacts) -> Result<String, HardwareE
 fn rng_rate<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Option<(u64, Option<u64>)>, HardwareError> {
     let number =
         |name: &'static str| get(name).map(|value| value.parse().map_err(|_| unknown(name, value))).transpose();
-    Ok(number("hw_rng:rate_bytes")?.map(|bytes| Ok((bytes, number("hw_rng:rate_period")?))).transpose()?)
+    let Some(bytes) = number("hw_rng:rate_bytes")? else { return Ok(None) };
+    Ok(Some((bytes, number("hw_rng:rate_period")?)))
 }
 
 /// Nova's order: the image's word before the flavor's.

@@ -135,7 +135,7 @@ async fn a_lost_reply_is_found_done_afterwards() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_call_is_done_in_the_end_and_counted() {
+async fn a_slow_call_takes_long_and_is_counted() {
     let fleet = fleet("sim://1?fail=spawn:slow-n1");
     let driver = &fleet.drivers()[0];
     // The clock stands still, and goes on only when everybody sleeps.
