@@ -114,7 +114,7 @@ async fn a_server_gets_a_floating_address_and_shows_it() {
     let wrong = town.remove(&other, address).await;
     is(&wrong, 409, &format!("Floating IP {} is not associated with instance {other}.", address.as_str().unwrap()));
     assert_eq!(town.add(&other, json!({"address": address})).await.status, 202);
-    assert_eq!(cloud.addresses(&server, "private").await, [fixed.clone()]);
+    assert_eq!(cloud.addresses(&server, "private").await, std::slice::from_ref(&fixed));
     assert_eq!(cloud.addresses(&other, "private").await.len(), 2);
     // A fixed address has one floating address of a pool.
     let second = town.allocate().await;

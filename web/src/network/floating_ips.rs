@@ -241,6 +241,7 @@ impl Wish {
     }
 
     /// `None`: as it is; `Some(None)`: nothing any more.
+    #[allow(clippy::option_option, reason = "as a patch has it: left alone, taken away, another one")]
     fn found(&self, ctx: &Ctx, project: &ProjectId, network: NetworkId) -> Result<Option<Option<Association>>, Fault> {
         match self {
             Self::Keep => Ok(None),

@@ -58,9 +58,9 @@ impl Town {
         self.world.make(BOB, "/floatingips", "floatingip", self.wish(extra)).await
     }
 
-    fn wish(&self, extra: Value) -> Value {
+    fn wish(&self, mut extra: Value) -> Value {
         let mut wish = json!({"floating_network_id": self.public["id"]});
-        wish.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        wish.as_object_mut().unwrap().append(extra.as_object_mut().unwrap());
         wish
     }
 
@@ -195,7 +195,7 @@ async fn a_quota_holds_however_many_ask_at_once() {
     let (other, _) = network(&town.world, ADMIN, "198.51.100.0/24", external).await;
     town.world.send(ADMIN, "PUT", "/quotas/blue", Some(json!({"quota": {"floatingip": 5}}))).await;
     let ask = async |n: usize| {
-        let network = if n % 2 == 0 { &town.public } else { &other };
+        let network = if n.is_multiple_of(2) { &town.public } else { &other };
         let wish = json!({"floatingip": {"floating_network_id": network["id"]}});
         town.world.send(BOB, "POST", "/floatingips", Some(wish)).await.0
     };

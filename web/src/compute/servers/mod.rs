@@ -31,6 +31,7 @@ use chronova_actors::house::House;
 use chronova_events::ids::{HostId, InstanceId};
 use chronova_events::instance::Alive;
 use chronova_hypervisor::driver::Driver;
+use chronova_projections::networks::Networks;
 use chronova_projections::servers::ServerRow;
 use chronova_projections::views::Views;
 use serde_json::{Value, json};
@@ -151,7 +152,7 @@ impl<'a> Viewer<'a> {
     }
 
     fn of(house: &'a House, views: &'a Views, sees: Arc<Sees>) -> Self {
-        let floats = views.networks.read(|networks| networks.any_floats());
+        let floats = views.networks.read(Networks::any_floats);
         Self { house, views, sees, hosts: HashMap::new(), floats }
     }
 
