@@ -110,10 +110,10 @@ async fn seed(api: &Api) -> Seeded {
     wish["accessIPv4"] = json!("1.2.3.4");
     wish["accessIPv6"] = json!("80fe::");
     let server = api.server(ADMIN, wish).await;
-    let flavors = json!({"extra_specs": {"hw:numa_nodes": "1"}});
-    api.call("POST", "/flavors/1/os-extra_specs", "2.1", ADMIN, Some(flavors)).await;
     let private = json!({"flavor": {"id": "10", "name": "private", "ram": 1, "vcpus": 1, "disk": 1, "os-flavor-access:is_public": false}});
     api.call("POST", "/flavors", "2.1", ADMIN, Some(private)).await;
+    let specs = json!({"extra_specs": {"hw:numa_nodes": "1"}});
+    api.call("POST", "/flavors/10/os-extra_specs", "2.1", ADMIN, Some(specs)).await;
     api.call("POST", "/flavors/10/action", "2.1", ADMIN, Some(json!({"addTenantAccess": {"tenant": "p"}}))).await;
     api.call("POST", "/os-keypairs", "2.1", ADMIN, Some(json!({"keypair": {"name": "keypair-test"}}))).await;
     for (name, zone) in [("name", Some("nova")), ("other", None)] {
@@ -201,16 +201,16 @@ async fn question(
             Some(("POST", "/flavors/10/action".into(), ADMIN, Some(json!({"addTenantAccess": {"tenant": fresh}}))))
         }
         "flavor_access.removeTenantAccess" => None,
-        "flavors_extraspecs.index" => get("/flavors/1/os-extra_specs".into()),
-        "flavors_extraspecs.show" => get("/flavors/1/os-extra_specs/hw:numa_nodes".into()),
+        "flavors_extraspecs.index" => get("/flavors/10/os-extra_specs".into()),
+        "flavors_extraspecs.show" => get("/flavors/10/os-extra_specs/hw:numa_nodes".into()),
         "flavors_extraspecs.create" => Some((
             "POST",
-            "/flavors/1/os-extra_specs".into(),
+            "/flavors/10/os-extra_specs".into(),
             ADMIN,
             Some(json!({"extra_specs": {"hw:cpu_policy": "shared", "hw:numa_nodes": "1"}})),
         )),
         "flavors_extraspecs.update" => {
-            Some(("PUT", "/flavors/1/os-extra_specs/hw:numa_nodes".into(), ADMIN, Some(json!({"hw:numa_nodes": "2"}))))
+            Some(("PUT", "/flavors/10/os-extra_specs/hw:numa_nodes".into(), ADMIN, Some(json!({"hw:numa_nodes": "2"}))))
         }
         "limits.index" => get("/limits".into()),
         "attach_interfaces.index" => get(format!("/servers/{server}/os-interface")),

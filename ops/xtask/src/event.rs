@@ -91,7 +91,9 @@ fn with_line(text: &str, noun: &str, name: &str) -> anyhow::Result<String> {
 fn with_payload(text: &str, name: &str) -> anyhow::Result<String> {
     ensure!(!text.contains(&format!("pub struct {name} ")), "there is a struct {name} already");
     let samples = text.find("pub fn samples()").context("there is no `samples`")?;
-    let end = samples + text[samples..].find("\n    ]\n}").context("`samples` does not end with a list")? + 1;
+    // The list is what it answers with, or begins with.
+    let ends = ["\n    ]\n}", "\n    ];\n"].into_iter().filter_map(|end| text[samples..].find(end));
+    let end = samples + ends.min().context("there is no list in `samples`")? + 1;
     // Before the comment and the attributes of `samples`.
     let begin = text[..samples].trim_end_matches(|c| c != '}').len();
     let payload = format!("\n\n#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]\npub struct {name} {{}}");
