@@ -33,6 +33,8 @@ pub async fn attend(house: Arc<House>, store: Arc<dyn EventStore>, driver: Arc<d
     let mut resync = interval(agent.house.options.resync);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // The first news is that the host is there; to ask at once, too, would welcome it twice.
+    beat.tick().await;
     resync.tick().await;
     loop {
         let member = agent.member.clone();
