@@ -8,7 +8,7 @@ fn settings(seed: u64, operations: u32) -> Settings {
 
 #[test]
 fn hundreds_of_operations_leave_nothing_stuck_and_nothing_behind() {
-    let settings = settings(20, 300);
+    let settings = settings(24, 300);
     let found = once(&settings).unwrap();
     let text = tell::text(&settings, &found);
     assert!(found.wrong.is_empty(), "{text}");
