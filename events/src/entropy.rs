@@ -8,22 +8,37 @@ use std::cell::Cell;
 use uuid::Uuid;
 
 thread_local! {
-    static SEEDED: Cell<Option<u64>> = const { Cell::new(None) };
+    static SEEDED: Cell<Option<SplitMix>> = const { Cell::new(None) };
 }
 
 /// From now on everything that this thread draws follows from `seed`; `None`: from the machine again.
 pub fn seed_this_thread(seed: Option<u64>) {
-    SEEDED.set(seed);
+    SEEDED.set(seed.map(SplitMix::new));
 }
 
-/// SplitMix64: small, and the same everywhere.
+/// Numbers that follow from a seed (SplitMix64): small, fast, the same everywhere, and no secret.
+#[derive(Debug, Clone, Copy)]
+pub struct SplitMix(u64);
+
+impl SplitMix {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
 fn drawn() -> Option<u64> {
-    let state = SEEDED.get()?.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    SEEDED.set(Some(state));
-    let mut z = state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    Some(z ^ (z >> 31))
+    let mut numbers = SEEDED.get()?;
+    let number = numbers.draw();
+    SEEDED.set(Some(numbers));
+    Some(number)
 }
 
 /// A random (version 4) UUID.

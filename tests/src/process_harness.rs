@@ -39,6 +39,29 @@ pub struct Case {
     pub one_storage: bool,
 }
 
+impl Case {
+    /// Of a server that is what it was when the process fails; hosts share nothing.
+    pub fn new(
+        definition: &'static Definition,
+        before: for<'a> fn(&'a Life, InstanceId) -> LocalBoxFuture<'a, ()>,
+        ask: for<'a> fn(&'a Life, InstanceId) -> LocalBoxFuture<'a, Result<(), String>>,
+        [from, to]: [&'static str; 2],
+    ) -> Self {
+        Self {
+            definition,
+            before,
+            ask,
+            from,
+            to,
+            failed: from,
+            failed_after: &[],
+            half_asked: &[],
+            shared: false,
+            one_storage: false,
+        }
+    }
+}
+
 const HOSTS: usize = 2;
 
 fn subject() -> InstanceId {

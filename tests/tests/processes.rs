@@ -499,19 +499,7 @@ type Before = for<'a> fn(&'a Life, InstanceId) -> LocalBoxFuture<'a, ()>;
 
 /// A process of one step that leaves the server what it was when it fails.
 fn case(before: Before, ask: Ask, from: &'static str, to: &'static str) -> Case {
-    let definition = &power::DEFINITION;
-    Case {
-        definition,
-        before,
-        ask,
-        from,
-        to,
-        failed: from,
-        failed_after: &[],
-        half_asked: &[],
-        shared: false,
-        one_storage: false,
-    }
+    Case::new(&power::DEFINITION, before, ask, [from, to])
 }
 
 fn power(life: &Life, id: InstanceId, action: PowerAction) -> LocalBoxFuture<'_, Result<(), String>> {

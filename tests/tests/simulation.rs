@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use chronova_events::entropy::SplitMix;
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::PowerAction;
 use chronova_events::store::EventStore;
@@ -22,16 +23,11 @@ const HOSTS: usize = 3;
 const LIVES: usize = 5;
 const REQUESTS_A_LIFE: usize = 30;
 
-/// SplitMix64.
-struct Dice(u64);
+struct Dice(SplitMix);
 
 impl Dice {
     fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % sides
+        self.0.draw() % sides
     }
 
     fn host(&mut self) -> usize {
@@ -156,7 +152,7 @@ async fn compared(world: &World, life: &Life) {
 
 async fn run(seed: u64) {
     eprintln!("CHRONOVA_SIMULATION_SEED={seed}");
-    let mut dice = Dice(seed);
+    let mut dice = Dice(SplitMix::new(seed));
     let uri = SimUri { vcpus: 8, memory_mib: 8192, disk_gib: 100, seed, ..SimUri::new(HOSTS) };
     let mut world = World::of(uri);
     world.options.resync = Duration::from_millis(50);

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use actix_web::test;
 use chronova_events::clock::{Clock, SystemClock};
+use chronova_events::entropy::SplitMix;
 use chronova_events::envelope::Timestamp;
 use chronova_events::store::EventStore;
 use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints};
@@ -26,16 +27,11 @@ const ROUNDS: usize = 4;
 const REQUESTS_A_ROUND: usize = 12;
 const PROJECTS: [&str; 2] = ["alice:web", "bob:db"];
 
-/// SplitMix64.
-struct Dice(u64);
+struct Dice(SplitMix);
 
 impl Dice {
     fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % sides
+        self.0.draw() % sides
     }
 
     fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
@@ -248,7 +244,7 @@ async fn compare(api: &Api, records: &[Record], seed: u64, when: &str) {
 
 async fn run(seed: u64) {
     eprintln!("CHRONOVA_TIME_TRAVEL_SEED={seed}");
-    let mut dice = Dice(seed);
+    let mut dice = Dice(SplitMix::new(seed));
     let api = Api::start().await;
     let folder = tempfile::tempdir().unwrap();
     let options = CheckpointOptions { spacing: 20, ..CheckpointOptions::default() };

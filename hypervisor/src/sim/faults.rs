@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use chronova_events::entropy::SplitMix;
+
 /// The driver's calls, as faults and counters name them.
 macro_rules! calls {
     ($($call:ident = $name:literal),+ $(,)?) => {
@@ -196,29 +198,21 @@ fn rule(text: &str) -> Option<FaultRule> {
     Some(FaultRule { call, when, effect })
 }
 
-/// SplitMix64: small, fast, and the same everywhere.
+/// Whether and when: what the seed and the host decide.
 #[derive(Debug, Clone)]
-pub(super) struct Chance(u64);
+pub(super) struct Chance(SplitMix);
 
 impl Chance {
     pub(super) fn new(seed: u64, host: usize) -> Self {
-        let mut chance = Self(seed ^ (host as u64).wrapping_mul(0xd6e8_feb8_6659_fd93));
-        chance.next();
-        chance
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        let mut numbers = SplitMix::new(seed ^ (host as u64).wrapping_mul(0xd6e8_feb8_6659_fd93));
+        numbers.draw();
+        Self(numbers)
     }
 
     /// From 0 up to but not including 1.
     pub(super) fn unit(&mut self) -> f64 {
         // 32 bits are exact in an f64 and plenty for a fault.
-        let bits = u32::try_from(self.next() >> 32).unwrap_or(0);
+        let bits = u32::try_from(self.0.draw() >> 32).unwrap_or(0);
         f64::from(bits) / 4_294_967_296.0
     }
 }

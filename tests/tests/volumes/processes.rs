@@ -52,18 +52,7 @@ fn with_other(life: &Life, _: InstanceId) -> LocalBoxFuture<'_, ()> {
 /// `words`: what the volume is before, after, and when a step failed.
 fn case(definition: &'static Definition, before: Before, ask: Ask, words: [&'static str; 3]) -> Case {
     let [from, to, failed] = words;
-    Case {
-        definition,
-        before,
-        ask,
-        from,
-        to,
-        failed,
-        failed_after: &[],
-        half_asked: &[],
-        shared: false,
-        one_storage: false,
-    }
+    Case { failed, ..Case::new(definition, before, ask, [from, to]) }
 }
 
 fn creation(before: Before, ask: Ask) -> Case {

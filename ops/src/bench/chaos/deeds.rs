@@ -216,15 +216,16 @@ pub(super) fn create(on_volume: bool, number: u64, networks: &[String], dice: &m
     compute("POST", "/servers", Some(json!({"server": server})))
 }
 
+/// The server that a deed is done to, and what is around it.
+pub(super) struct Target<'a> {
+    pub(super) id: InstanceId,
+    pub(super) server: &'a Alive,
+    pub(super) life: &'a Life,
+    pub(super) networks: &'a [String],
+}
+
 /// What a deed on this server says to the API; nothing where it lacks what the deed is about.
-pub(super) fn request(
-    deed: Deed,
-    id: InstanceId,
-    server: &Alive,
-    life: &Life,
-    networks: &[String],
-    dice: &mut Dice,
-) -> Option<Request> {
+pub(super) fn request(deed: Deed, target: &Target<'_>, dice: &mut Dice) -> Option<Request> {
     let simple = |name: &str| json!({name: null});
     let body = match deed {
         D::Start => simple("os-start"),
@@ -251,20 +252,14 @@ pub(super) fn request(
         D::Backup => json!({"createBackup": {"name": "copy", "backup_type": "daily", "rotation": 2}}),
         D::ForceDelete => simple("forceDelete"),
         D::Restore => simple("restore"),
-        other => return request_of_part(other, id, server, life, networks, dice),
+        other => return request_of_part(other, target, dice),
     };
-    Some(action(id, body, dice))
+    Some(action(target.id, body, dice))
 }
 
 /// Deeds that name something besides the server.
-fn request_of_part(
-    deed: Deed,
-    id: InstanceId,
-    server: &Alive,
-    life: &Life,
-    networks: &[String],
-    dice: &mut Dice,
-) -> Option<Request> {
+fn request_of_part(deed: Deed, target: &Target<'_>, dice: &mut Dice) -> Option<Request> {
+    let Target { id, server, life, networks } = *target;
     let attached =
         || server.disks.iter().filter_map(|disk| disk.device.volume.filter(|_| disk.device.boot_index != Some(0)));
     let volume = |dice: &mut Dice| {

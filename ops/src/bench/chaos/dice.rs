@@ -2,26 +2,19 @@
 
 use std::time::Duration;
 
-/// SplitMix64, as everything here that throws dice.
+use chronova_events::entropy::SplitMix;
+
 #[derive(Debug, Clone)]
-pub(super) struct Dice(u64);
+pub(super) struct Dice(SplitMix);
 
 impl Dice {
     pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        Self(SplitMix::new(seed))
     }
 
     /// From 0 up to but not including `sides`; 0 where there are none.
     pub(super) fn below(&mut self, sides: u64) -> u64 {
-        self.next().checked_rem(sides).unwrap_or(0)
+        self.0.draw().checked_rem(sides).unwrap_or(0)
     }
 
     pub(super) fn index(&mut self, len: usize) -> usize {

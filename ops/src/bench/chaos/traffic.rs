@@ -10,7 +10,7 @@ use chronova_events::instance::{Instance, status};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use super::deeds::{self, Deed};
+use super::deeds::{self, Deed, Target};
 use super::dice::Dice;
 use super::world::{Life, Request, World};
 
@@ -155,7 +155,7 @@ impl Traffic {
             } else {
                 self.dice.weighed(deeds::of_status(status::of_alive(server).status))
             };
-            let request = deeds::request(deed?, id, server, life, &self.networks, &mut self.dice);
+            let request = deeds::request(deed?, &Target { id, server, life, networks: &self.networks }, &mut self.dice);
             if let (Some(deed), Some(request)) = (deed, request) {
                 return Some((deed, id, request));
             }
