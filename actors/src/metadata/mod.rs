@@ -1,113 +1,90 @@
-//! What a guest finds on its config drive: the files of `openstack/latest` and its dated twins.
+//! What a guest is told about itself: the OpenStack metadata ([`openstack`]) and what Amazon's EC2 had in its place
+//! ([`ec2`]), each in the versions that guests know, as files on the guest's config drive.
 //!
-//! Source: nova `api/metadata/base.py`, version 2018-08-27 of the OpenStack metadata format.
+//! Source: nova `api/metadata/base.py`. A version never gets a key that came after it, so that what reads an old one reads it
+//! for ever.
+
+mod ec2;
+mod openstack;
+
+use std::sync::Arc;
 
 use bytes::Bytes;
-use chronova_events::ids::InstanceId;
-use chronova_events::instance::{Alive, NicInfo};
+use chronova_events::entropy;
+use chronova_events::instance::Alive;
 use chronova_hypervisor::iso9660;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-/// The drive as an ISO9660 image with the label `config-2`.
-pub fn image(server: &Alive, instance: InstanceId, password: Option<&str>) -> Result<Bytes, String> {
-    iso9660::write("config-2", &files(server, instance, password)?).map(Bytes::from).map_err(|error| error.to_string())
+/// Nova's `[api]` options on metadata.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MetadataOptions {
+    /// `dhcp_domain`: what a guest's name is completed with; empty for nothing.
+    pub domain: String,
+    /// `config_drive_skip_versions`: versions of EC2's tree that are left out of config drives.
+    pub skipped_versions: Vec<String>,
+    /// What `vendordata_jsonfile_path` holds, where `StaticJSON` is among `vendordata_providers`; `None` where it is not.
+    pub vendor_data: Option<Arc<Value>>,
 }
 
-/// Paths and contents of all files. `password`: of the guest's administrator, where one was just asked for.
-pub fn files(server: &Alive, instance: InstanceId, password: Option<&str>) -> Result<Vec<(String, Vec<u8>)>, String> {
-    let mut about = meta_data(server, instance);
-    if let Some(password) = password {
-        about["admin_pass"] = json!(password);
+impl Default for MetadataOptions {
+    fn default() -> Self {
+        let skipped = "1.0 2007-01-19 2007-03-01 2007-08-29 2007-10-10 2007-12-15 2008-02-01 2008-09-01";
+        Self {
+            domain: "novalocal".to_owned(),
+            skipped_versions: skipped.split(' ').map(str::to_owned).collect(),
+            vendor_data: Some(Arc::new(Value::Object(serde_json::Map::new()))),
+        }
     }
-    let mut latest = vec![
-        ("meta_data.json", to_bytes(&about)),
-        ("network_data.json", to_bytes(&network_data(&server.nics))),
-        ("vendor_data.json", b"{}".to_vec()),
-    ];
-    if let Some(user_data) = &server.request.user_data {
-        latest.push(("user_data", decode_base64(user_data)?));
+}
+
+/// A server, and what else its guest is told.
+#[derive(Debug, Clone, Copy)]
+pub struct About<'a> {
+    pub server: &'a Alive,
+    /// Of the guest's administrator, where one was just asked for.
+    pub password: Option<&'a str>,
+    pub options: &'a MetadataOptions,
+}
+
+/// Path and content.
+pub type File = (String, Vec<u8>);
+
+impl About<'_> {
+    /// The drive as an ISO 9660 image with the label `config-2`.
+    pub fn config_drive(&self) -> Result<Bytes, String> {
+        iso9660::write("config-2", &self.files()?).map(Bytes::from).map_err(|error| error.to_string())
     }
-    let mut all = Vec::new();
-    for version in ["2018-08-27", "latest"] {
-        all.extend(latest.iter().map(|(name, content)| (format!("openstack/{version}/{name}"), content.clone())));
+
+    /// Paths and contents of all files of the drive.
+    pub fn files(&self) -> Result<Vec<File>, String> {
+        let user_data = self.server.request.user_data.as_deref().map(decode_base64).transpose()?;
+        let mut files = ec2::files(self, user_data.as_deref());
+        files.extend(openstack::files(self, user_data.as_deref())?);
+        Ok(files)
     }
-    Ok(all)
+
+    fn hostname(&self) -> String {
+        let name = &self.server.request.hostname;
+        if self.options.domain.is_empty() { name.clone() } else { format!("{name}.{}", self.options.domain) }
+    }
+
+    fn availability_zone(&self) -> Option<&str> {
+        self.server.placement.as_ref().map(|placed| placed.availability_zone.as_str())
+    }
+}
+
+/// What a guest may feed its own source of randomness with.
+fn seed() -> Result<String, String> {
+    use base64::Engine;
+    let mut bytes = [0; 512];
+    match entropy::fill(&mut bytes) {
+        true => Ok(base64::engine::general_purpose::STANDARD.encode(bytes)),
+        false => Err("the machine has no randomness to give".to_owned()),
+    }
 }
 
 fn to_bytes(value: &Value) -> Vec<u8> {
     value.to_string().into_bytes()
-}
-
-/// `meta_data.json`.
-pub fn meta_data(server: &Alive, instance: InstanceId) -> Value {
-    let request = &server.request;
-    let mut data = json!({
-        "uuid": instance.to_string(),
-        "hostname": request.hostname,
-        "name": request.name,
-        "launch_index": request.launch_index,
-        "availability_zone": server.placement.as_ref().map(|placed| placed.availability_zone.clone()),
-        "project_id": request.project.as_str(),
-        "devices": [],
-    });
-    if !request.metadata.is_empty() {
-        data["meta"] = request.metadata.iter().map(|(k, v)| (k.clone(), Value::from(v.clone()))).collect();
-    }
-    if let Some(key) = &request.key {
-        data["public_keys"] = json!({ &key.name: key.public_key });
-        data["keys"] = json!([{ "name": key.name, "type": key.kind, "data": key.public_key }]);
-    }
-    data
-}
-
-/// `network_data.json`: links, networks, services.
-fn network_data(nics: &[NicInfo]) -> Value {
-    let mut links = Vec::new();
-    let mut networks = Vec::new();
-    let mut services: Vec<Value> = Vec::new();
-    for nic in nics {
-        let port = nic.port.to_string();
-        let link = format!("tap{}", &port[..11]);
-        links.push(json!({
-            "id": link, "vif_id": port, "type": "bridge", "mtu": nic.mtu, "ethernet_mac_address": nic.mac,
-        }));
-        for ip in &nic.fixed_ips {
-            networks.push(network(networks.len(), &link, nic, ip));
-            for dns in &ip.dns {
-                let service = json!({ "type": "dns", "address": dns });
-                if !services.contains(&service) {
-                    services.push(service);
-                }
-            }
-        }
-    }
-    json!({ "links": links, "networks": networks, "services": services })
-}
-
-fn network(number: usize, link: &str, nic: &NicInfo, ip: &chronova_events::instance::FixedIp) -> Value {
-    let family = if ip.address.contains(':') { 6 } else { 4 };
-    let mut entry = json!({
-        "id": format!("network{number}"), "link": link, "network_id": nic.network.to_string(),
-        "type": if ip.dhcp { format!("ipv{family}_dhcp") } else { format!("ipv{family}") },
-    });
-    if !ip.dhcp {
-        entry["ip_address"] = json!(ip.address);
-        entry["netmask"] = json!(netmask(family, ip.prefix));
-        let default = if family == 4 { "0.0.0.0" } else { "::" };
-        entry["routes"] = match &ip.gateway {
-            Some(gateway) => json!([{ "network": default, "netmask": default, "gateway": gateway }]),
-            None => json!([]),
-        };
-    }
-    entry
-}
-
-fn netmask(family: u8, prefix: u8) -> String {
-    if family == 6 {
-        return prefix.to_string();
-    }
-    let bits = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
-    std::net::Ipv4Addr::from(bits).to_string()
 }
 
 fn decode_base64(text: &str) -> Result<Vec<u8>, String> {
