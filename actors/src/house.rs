@@ -15,6 +15,7 @@ use crate::hosts::fleet::Fleet;
 use crate::passwords::Passwords;
 use crate::ports::{Images, Networks, Volumes};
 use crate::process::interference::Interference;
+use crate::reconcile::leftovers::Tidying;
 use crate::scheduler::{Scheduler, SchedulerOptions};
 use crate::volume::service::VolumeOptions;
 
@@ -176,6 +177,8 @@ pub struct House {
     pub scheduler: Arc<Scheduler>,
     /// Who is leaving which host.
     pub departures: Departures,
+    /// Whose disks are set aside, or tidied up, at this moment.
+    pub tidying: Tidying,
     /// Read where nothing is kept in memory: what was decided, and why.
     pub log: Arc<dyn EventStore>,
     pub options: Options,
