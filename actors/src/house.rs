@@ -16,6 +16,7 @@ use crate::metadata::MetadataOptions;
 use crate::passwords::Passwords;
 use crate::ports::{Images, Networks, Volumes};
 use crate::process::interference::Interference;
+use crate::reconcile::leftovers::Tidying;
 use crate::scheduler::{Scheduler, SchedulerOptions};
 use crate::volume::service::VolumeOptions;
 
@@ -180,6 +181,8 @@ pub struct House {
     pub scheduler: Arc<Scheduler>,
     /// Who is leaving which host.
     pub departures: Departures,
+    /// Whose disks are set aside, or tidied up, at this moment.
+    pub tidying: Tidying,
     /// Read where nothing is kept in memory: what was decided, and why.
     pub log: Arc<dyn EventStore>,
     pub options: Options,

@@ -22,6 +22,7 @@ use crate::passwords::Passwords;
 use crate::ports::{Images, Networks, Volumes};
 use crate::process::interference::Interference;
 use crate::process::supervisor;
+use crate::reconcile::leftovers::Tidying;
 use crate::reconcile::{
     filters, floating_ips, interfaces, moved, networks as host_networks, placement, quota, reclaim, server_groups,
     shelved, volumes as host_volumes,
@@ -102,6 +103,7 @@ impl Runtime {
             passwords: Passwords::default(),
             scheduler,
             departures: Departures::default(),
+            tidying: Tidying::default(),
             log: Arc::clone(&store),
             options,
             interference,

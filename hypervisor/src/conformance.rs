@@ -2,6 +2,7 @@
 //!
 //! It uses the public interface only and leaves the host as it found it, unless it fails.
 
+mod copies;
 mod volumes;
 
 use std::fmt;
@@ -90,6 +91,7 @@ pub async fn run(driver: Arc<dyn Driver>, fixture: Fixture) -> Outcome {
     trial.standstill(guest.instance, &mut signals).await?;
     trial.agent(guest.instance).await?;
     trial.copies(guest.instance).await?;
+    trial.set_aside(guest.instance).await?;
     trial.shapes(&guest).await?;
     trial.power(guest.instance, &mut signals).await?;
     trial.disks(guest.instance).await?;
@@ -477,44 +479,6 @@ impl Trial {
         driver.remove_copy(instance, copy).await.check("copy removal")?;
         let told = driver.set_password(instance, "root", "s3cret").await;
         require("password", matches!((has, &told), (true, Ok(())) | (false, Err(DriverError::NoAgent))), &told)
-    }
-
-    /// Copies of the root disk, of a guest that runs and of one that is off.
-    async fn copies(&self, instance: InstanceId) -> Outcome {
-        let driver = &self.driver;
-        let [live, off] = [1, 2].map(|n| ImageId(uuid::Uuid::from_u128(0xc0f0 << 64 | n)));
-        self.copy(instance, live).await?;
-        self.is(instance, "a copied guest runs on", PowerState::Running).await?;
-        driver.stop(instance, StopMode::Hard).await.check("stop before a copy")?;
-        self.copy(instance, off).await?;
-        self.is(instance, "a copied guest stays off", PowerState::Shutdown).await?;
-        let absent = driver.copy_root(InstanceId::random(), live, Quiesce::No).await;
-        is_gone("copy of an absent guest", &absent)?;
-        driver.start(instance).await.check("start after a copy")
-    }
-
-    async fn copy(&self, instance: InstanceId, copy: ImageId) -> Outcome {
-        let driver = &self.driver;
-        let none = driver.read_copy(instance, copy).await;
-        let none = match none {
-            Ok(mut stream) => stream.next().await.is_none_or(|chunk| chunk.is_err()),
-            Err(_) => true,
-        };
-        require("what was not copied is not read", none, copy)?;
-        let made = driver.copy_root(instance, copy, Quiesce::IfPossible).await.check("copy")?;
-        let again = driver.copy_root(instance, copy, Quiesce::IfPossible).await.check("copy again")?;
-        require("a copy is made once", made == again, (made, again))?;
-        let mut content = driver.read_copy(instance, copy).await.check("read copy")?;
-        let (mut size, mut magic) = (0_u64, Vec::<u8>::new());
-        while let Some(chunk) = content.next().await {
-            let chunk = chunk.map_err(|error| violation("read copy", error))?;
-            magic.extend(chunk.iter().take(4_usize.saturating_sub(magic.len())));
-            size += chunk.len() as u64;
-        }
-        require("all of a copy is read", size == made.size, (size, made))?;
-        require("a copy is a qcow2 file", magic == b"QFI\xfb", &magic)?;
-        driver.remove_copy(instance, copy).await.check("copy removal")?;
-        driver.remove_copy(instance, copy).await.check("copy removal again")
     }
 
     /// Other definitions of a guest: from a rescue disk, from its own again, from a new one.

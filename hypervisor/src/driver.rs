@@ -18,6 +18,7 @@ use crate::guest::{
     ConsoleAddress, Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
     NetworkSpec, Nic, PowerState, Quiesce, Renew, VolumeDisk,
 };
+use crate::leftovers::Leftovers;
 use crate::live::LiveMoves;
 use crate::moves::Moves;
 use crate::volume_store::VolumeStore;
@@ -93,7 +94,7 @@ pub type SignalStream = Pin<Box<dyn Stream<Item = HostSignal> + Send>>;
 
 /// One compute host.
 #[async_trait]
-pub trait Driver: GuestAgent + LiveMoves + Moves + VolumeStore + Send + Sync + 'static {
+pub trait Driver: GuestAgent + Leftovers + LiveMoves + Moves + VolumeStore + Send + Sync + 'static {
     /// The URI this driver was made from, without credentials; for logs.
     fn uri(&self) -> &str;
 

@@ -12,6 +12,7 @@ pub mod domain_xml;
 pub mod driver;
 pub mod guest;
 pub mod iso9660;
+pub mod leftovers;
 pub mod libvirt;
 pub mod live;
 pub mod moves;

@@ -10,7 +10,8 @@ use chronova_events::ids::InstanceId;
 use crate::driver::{ByteStream, DriverResult};
 use crate::guest::{GuestSpec, ImageRef};
 
-const KEPT: &str = "_kept";
+/// What the names of disks that are set aside begin with, after the guest's id.
+pub(crate) const KEPT: &str = "_kept";
 
 /// A file of a guest's disk.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,12 +13,28 @@ const COMPLETE_SUFFIX: &str = ".complete";
 
 /// The cached content of an image.
 pub fn base(image: &ImageRef) -> String {
-    format!("{BASE_PREFIX}{}", image.checksum)
+    base_of(&image.checksum)
+}
+
+pub(crate) fn base_of(checksum: &str) -> String {
+    format!("{BASE_PREFIX}{checksum}")
 }
 
 /// An empty volume that is made after the last byte of [`base`] is on the host. Without it the cached content is torn.
 pub fn base_complete(image: &ImageRef) -> String {
-    format!("{BASE_PREFIX}{}{COMPLETE_SUFFIX}", image.checksum)
+    complete(&base(image))
+}
+
+/// The mark that the content of this name is whole.
+pub(crate) fn complete(name: &str) -> String {
+    format!("{name}{COMPLETE_SUFFIX}")
+}
+
+/// The checksum of an image whose cached content has this name.
+pub(crate) fn based_on(name: &str) -> Option<&str> {
+    let checksum = name.strip_prefix(BASE_PREFIX)?;
+    let hex = checksum.bytes().all(|b| b.is_ascii_hexdigit() && !b.is_ascii_uppercase());
+    (hex && matches!(checksum.len(), 32 | 64 | 128)).then_some(checksum)
 }
 
 pub fn root(instance: InstanceId) -> String {
@@ -50,7 +66,14 @@ pub fn copy(instance: InstanceId, copy: ImageId) -> String {
 
 /// An empty volume that is made when the [`copy`] is complete.
 pub fn copy_complete(instance: InstanceId, copy: ImageId) -> String {
-    format!("{instance}_copy.{copy}{COMPLETE_SUFFIX}")
+    complete(&self::copy(instance, copy))
+}
+
+/// The image that a copy of a guest's disk, or the mark beside it, is on its way to.
+pub(crate) fn copied_to(volume: &str) -> Option<ImageId> {
+    let (_, rest) = volume.split_at_checked(36)?;
+    let image = rest.strip_prefix("_copy.")?;
+    image.strip_suffix(COMPLETE_SUFFIX).unwrap_or(image).parse().ok()
 }
 
 pub fn console_log(instance: InstanceId) -> String {

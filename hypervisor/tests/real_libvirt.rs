@@ -16,7 +16,9 @@ use chronova_hypervisor::connect::{self, DriverOptions};
 use chronova_hypervisor::driver::{Driver, DriverError, HostSignal, SignalStream, StopMode};
 use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, NetworkSpec, PowerState, SubnetSpec, VolumeDisk};
 use chronova_hypervisor::iso9660;
+use chronova_hypervisor::leftovers::Leftover;
 use chronova_hypervisor::libvirt::LibvirtDriver;
+use chronova_hypervisor::moves::DiskFile;
 use chronova_hypervisor::options::LibvirtOptions;
 use futures::StreamExt as _;
 use futures::future::join_all;
@@ -245,6 +247,35 @@ async fn many_guests_come_and_go_at_once() {
     let destroyed = join_all(guests.iter().map(|guest| driver.destroy(guest.instance))).await;
     assert!(destroyed.iter().all(Result::is_ok), "{destroyed:?}");
     assert_eq!(driver.orphans().await.unwrap(), Vec::new());
+}
+
+/// A disk may be based on content whose mark a power failure took: that stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_torn_upload_left_is_found_and_removed() {
+    let Some((uri, _)) = host() else { return };
+    let (driver, pool) = (driver(&uri), options().pool_name);
+    // The pool comes with the first question.
+    driver.orphans().await.unwrap();
+    let [torn, based_on] = ["ab", "cd"].map(|byte| byte.repeat(64));
+    let (instance, disk) = (InstanceId::random(), DiskFile { suffix: "_disk".to_owned(), size: 0, capacity: 0 });
+    for checksum in [&torn, &based_on] {
+        virsh(&uri, &["vol-create-as", &pool, &format!("base-{checksum}"), "1M", "--format", "raw"]);
+    }
+    let backing = format!("base-{based_on}");
+    let backed = ["--format", "qcow2", "--backing-vol", &backing, "--backing-vol-format", "raw"];
+    virsh(&uri, &[&["vol-create-as", &pool, &format!("{instance}_disk"), "1M"][..], &backed].concat());
+    let [torn_one, used_one] = [&torn, &based_on].map(|checksum| Leftover::TornImage { checksum: checksum.clone() });
+    let listed = driver.leftovers().await.unwrap();
+    assert!(listed.contains(&torn_one) && listed.contains(&used_one), "{listed:?}");
+    for _ in 0..2 {
+        driver.remove_torn_image(&torn).await.unwrap();
+        driver.remove_torn_image(&based_on).await.unwrap();
+        let listed = driver.leftovers().await.unwrap();
+        assert!(!listed.contains(&torn_one) && listed.contains(&used_one), "{listed:?}");
+    }
+    driver.remove_disk(instance, &disk).await.unwrap();
+    driver.remove_torn_image(&based_on).await.unwrap();
+    assert!(!driver.leftovers().await.unwrap().contains(&used_one));
 }
 
 /// libvirt's own mock host: no guests of ours, but the same calls on the same wire-less connection.

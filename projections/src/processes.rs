@@ -1,6 +1,6 @@
 //! The processes that are not finished: what start-up has to go on with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chronova_events::envelope::{Meta, Recorded};
@@ -28,8 +28,41 @@ pub struct Pending {
 }
 
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(from = "Kept", into = "Kept")]
 pub struct Processes {
     pending: BTreeMap<ProcessId, Pending>,
+    /// Those that change interfaces, by their servers: asked for whenever a guest is made anew.
+    interfaces: BTreeMap<InstanceId, BTreeSet<ProcessId>>,
+}
+
+/// What a checkpoint holds; the rest follows from it.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    pending: BTreeMap<ProcessId, Pending>,
+}
+
+impl From<Processes> for Kept {
+    fn from(processes: Processes) -> Self {
+        Self { pending: processes.pending }
+    }
+}
+
+impl From<Kept> for Processes {
+    fn from(kept: Kept) -> Self {
+        let mut processes = Self::default();
+        for pending in kept.pending.into_values() {
+            processes.begin(pending);
+        }
+        processes
+    }
+}
+
+/// The server whose interfaces a task changes.
+fn of_interface(task: &Task) -> Option<InstanceId> {
+    match task {
+        Task::AttachInterface { instance, .. } | Task::DetachInterface { instance, .. } => Some(*instance),
+        _ => None,
+    }
 }
 
 /// The process that an event asks for, if it asks for one.
@@ -142,6 +175,30 @@ impl Processes {
         self.pending.contains_key(&process)
     }
 
+    /// Whether an interface of the server is being attached or detached.
+    pub fn change_interfaces_of(&self, instance: InstanceId) -> bool {
+        self.interfaces.contains_key(&instance)
+    }
+
+    fn begin(&mut self, pending: Pending) {
+        if let Some(instance) = of_interface(&pending.task) {
+            self.interfaces.entry(instance).or_default().insert(pending.process);
+        }
+        self.pending.insert(pending.process, pending);
+    }
+
+    fn end(&mut self, process: ProcessId) {
+        let Some(instance) = self.pending.remove(&process).and_then(|pending| of_interface(&pending.task)) else {
+            return;
+        };
+        if let Some(changing) = self.interfaces.get_mut(&instance) {
+            changing.remove(&process);
+            if changing.is_empty() {
+                self.interfaces.remove(&instance);
+            }
+        }
+    }
+
     pub fn len(&self) -> usize {
         self.pending.len()
     }
@@ -163,13 +220,13 @@ impl Projection for Processes {
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         if let Some(pending) = asked_for(recorded, event) {
-            self.pending.insert(pending.process, pending);
+            self.begin(pending);
             return;
         }
         let Event::ProcessEvent(event) = event else { return };
         let Ok(id) = recorded.stream.key().parse::<ProcessId>() else { return };
         if matches!(event, ProcessEvent::Finished(_)) {
-            self.pending.remove(&id);
+            self.end(id);
         } else if let Some(pending) = self.pending.get_mut(&id) {
             pending.state.evolve(event, recorded.recorded_at);
         }
@@ -177,5 +234,45 @@ impl Projection for Processes {
 
     fn weight(&self) -> u64 {
         self.pending.len() as u64 * 2_048
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use chronova_events::codec;
+    use chronova_events::ids::PortId;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn detaching(process: u128, instance: InstanceId) -> Pending {
+        Pending {
+            process: ProcessId(Uuid::from_u128(process)),
+            task: Task::DetachInterface { instance, port: PortId(Uuid::from_u128(process)) },
+            meta: Meta::system("test"),
+            asked_by: EventId::random(),
+            state: Process::Absent,
+        }
+    }
+
+    /// Also by a view that comes from a checkpoint.
+    #[test]
+    fn whose_interfaces_change_is_known_until_the_last_of_them_has_changed() {
+        let [one, other] = [1, 2].map(|n| InstanceId(Uuid::from_u128(n)));
+        let mut view = Processes::default();
+        for (process, instance) in [(1, one), (2, one), (3, other)] {
+            view.begin(detaching(process, instance));
+        }
+        let bytes = codec::encode_snapshot(&view).unwrap();
+        let mut view: Processes = codec::decode_snapshot(&bytes).unwrap();
+        let changing = |view: &Processes| [one, other].map(|id| view.change_interfaces_of(id));
+        let mut seen = vec![changing(&view)];
+        for process in [1, 2, 2, 3] {
+            view.end(ProcessId(Uuid::from_u128(process)));
+            seen.push(changing(&view));
+        }
+        assert_eq!(seen, [[true, true], [true, true], [false, true], [false, true], [false, false]]);
+        assert!(view.is_empty() && view.interfaces.is_empty());
     }
 }

@@ -15,6 +15,7 @@ use chronova_hypervisor::guest::{
     ConsoleAddress, Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
     NetworkSpec, Nic, Quiesce, Renew, VolumeDisk,
 };
+use chronova_hypervisor::leftovers::{Leftover, Leftovers};
 use chronova_hypervisor::live::{Hasten, Journey, LiveMoves, Luggage, Standing};
 use chronova_hypervisor::moves::{DiskFile, Moves};
 use chronova_hypervisor::volume_store::{PoolStatus, PoolVolume, VolumeContent, VolumeStore};
@@ -113,6 +114,16 @@ impl Moves for Gate {
     }
     async fn install(&self, guest: &GuestSpec, on: bool) -> DriverResult<()> {
         gated!(self, install(guest, on))
+    }
+}
+
+#[async_trait]
+impl Leftovers for Gate {
+    async fn leftovers(&self) -> DriverResult<Vec<Leftover>> {
+        gated!(self, leftovers())
+    }
+    async fn remove_torn_image(&self, checksum: &str) -> DriverResult<()> {
+        gated!(self, remove_torn_image(checksum))
     }
 }
 

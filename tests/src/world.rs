@@ -322,6 +322,9 @@ impl Life {
 
     /// Whether hosts that answer have nothing more of servers that left them. Nobody waits for those that do not.
     fn is_tidy(&self) -> bool {
+        if self.fleet.copies().iter().any(|(host, ..)| self.fleet.is_alive(*host)) {
+            return false;
+        }
         let alive = |hosts: &[usize]| hosts.iter().filter(|host| self.fleet.is_alive(**host)).count();
         self.fleet.whereabouts().into_iter().all(|(id, hosts)| match (self.instance_now(id), alive(&hosts)) {
             (_, 0) => true,

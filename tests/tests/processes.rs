@@ -4,6 +4,8 @@
 
 #[path = "processes/drain.rs"]
 mod drain;
+#[path = "processes/leftovers.rs"]
+mod leftovers;
 #[path = "processes/live.rs"]
 mod live;
 #[path = "processes/moves.rs"]

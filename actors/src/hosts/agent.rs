@@ -20,7 +20,7 @@ use crate::host::{HostAggregate, HostCommand};
 use crate::house::{House, Options};
 use crate::instance::{InstanceAggregate, InstanceCommand};
 use crate::ledger::{CELL, LedgerAggregate, LedgerCommand};
-use crate::reconcile::{placement, volumes};
+use crate::reconcile::{leftovers, placement, volumes};
 
 /// Heartbeats that may fail before a host counts as down.
 const MISSED_BEATS: u32 = 2;
@@ -255,6 +255,7 @@ impl Agent {
             self.apply(member, instance, remedy).await;
         }
         volumes::sweep(&self.house, member.host, &self.driver).await;
+        leftovers::sweep(&self.house, member.host, &self.driver).await;
     }
 
     /// Looks at the guests on the host, and at disks without one; says which guests there are.

@@ -91,6 +91,14 @@ impl Fleet {
         one == other || sees(one, &other) || sees(other, &one)
     }
 
+    /// Whether the host's storage was looked at in this life, and is seen by no other host.
+    pub(crate) fn is_alone(&self, host: HostId) -> bool {
+        let Some(member) = self.member(host) else { return false };
+        let alone = *member.sharers.read().unwrap_or_else(PoisonError::into_inner) == BTreeSet::from([host]);
+        let others: Vec<HostId> = self.members.read().unwrap_or_else(PoisonError::into_inner).keys().copied().collect();
+        alone && others.into_iter().all(|other| other == host || !self.share(host, other))
+    }
+
     /// The number for a host never seen before.
     pub(crate) fn next_number(&self) -> u64 {
         self.numbered.fetch_add(1, Ordering::Relaxed) + 1

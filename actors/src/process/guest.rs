@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use chronova_events::ids::HostId;
 use chronova_events::instance::{Alive, ImageSnapshot, NicInfo, Ongoing, Phase};
-use chronova_events::process::Task;
 use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, ImageSource, StopMode};
 use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RescueDisk, RescuePlace, RootDisk};
 
@@ -150,12 +149,8 @@ async fn interfaces_at_rest(work: &Work, server: &Alive) -> Result<(), StepError
         return Ok(());
     }
     let (views, instance) = (&work.house.views, work.instance_id());
-    let changes = |task: &Task| match task {
-        Task::AttachInterface { instance: of, .. } | Task::DetachInterface { instance: of, .. } => *of == instance,
-        _ => false,
-    };
     let shown = views.wait_for(work.house.log.head(), LAG).await;
-    match shown && !views.processes.read(|view| view.pending().any(|pending| changes(&pending.task))) {
+    match shown && !views.processes.read(|view| view.change_interfaces_of(instance)) {
         true => Ok(()),
         false => Err(StepError::Again("an interface is still being attached or detached".to_owned())),
     }

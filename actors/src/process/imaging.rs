@@ -52,7 +52,8 @@ pub(super) async fn upload(work: &Work, image: ImageId) -> Result<(), StepError>
     Ok(work.house.images.upload(image, bytes, work.meta.clone()).await?)
 }
 
-/// Removes the copy from the host. A host that does not answer removes it with the guest.
+/// Removes the copy from the host. One that does not answer is rid of it when it is back: see
+/// [`crate::reconcile::leftovers`].
 pub(super) async fn drop_copy(work: &Work, image: ImageId) -> Result<(), StepError> {
     let Some(placed) = work.server().await?.and_then(|server| server.placement) else { return Ok(()) };
     if !work.host_answers(placed.host)? {

@@ -161,10 +161,13 @@ async fn copy_disks(work: &Work) -> Result<Output, StepError> {
     let in_place = moving::in_place(work, &subject).await?;
     // On one storage a copy to the destination would be written over the disk itself.
     let target = if in_place { Arc::clone(&source) } else { work.driver(subject.target()?.host)? };
+    let busy = || StepError::Again("what an earlier move left is being removed".to_owned());
+    let alone = if in_place { Some(work.house.tidying.enter(work.instance_id()).ok_or_else(busy)?) } else { None };
     for disk in moving::disks(work, &source).await? {
         let name = if in_place { disk.kept() } else { disk.clone() };
         moving::send(work, &source, &disk, &target, &name).await?;
     }
+    drop(alone);
     advance(work, MoveStage::Migrated).await?;
     Ok(Output::Nothing)
 }

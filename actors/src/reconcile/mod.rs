@@ -5,6 +5,7 @@
 pub mod filters;
 pub mod floating_ips;
 pub mod interfaces;
+pub mod leftovers;
 pub mod moved;
 pub mod networks;
 pub mod placement;

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use virt::connect::Connect;
 
 use super::connection::Link;
-use super::gates::Gates;
+use super::gates::{Gates, Pass};
 use super::lane::Lane;
 use super::pool;
 use crate::checksum::Check;
@@ -38,6 +38,11 @@ pub(super) struct Images {
 impl Images {
     pub(super) fn new() -> Self {
         Self { gates: Gates::new(), transfers: Arc::new(Semaphore::new(TRANSFERS)) }
+    }
+
+    /// Keeps uploads of this content out until the pass is dropped.
+    pub(super) async fn alone_with(&self, checksum: &str, deadline: Duration) -> DriverResult<Pass> {
+        self.gates.enter(&checksum.to_owned(), CALL, deadline).await
     }
 
     pub(super) async fn ensure(

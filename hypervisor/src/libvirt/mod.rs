@@ -12,6 +12,7 @@
 //! | `domain` | the guest's life |
 //! | `volumes`, `snapshot` | the volume service's volumes; copies of a guest's disk |
 //! | `moves` | disks read and written, domains defined over disks that exist |
+//! | `leftovers` | what nobody may want any more |
 //! | `live`, `migration` | running guests to other hosts |
 //! | `saved`, `nics` | a guest that stands still; interfaces of a guest that exists already |
 //! | `disks`, `blockcopy` | volumes plugged in, pulled out, exchanged under a running guest |
@@ -31,6 +32,7 @@ mod events;
 mod gates;
 mod images;
 mod lane;
+mod leftovers;
 mod live;
 mod migration;
 mod moves;

@@ -164,12 +164,16 @@ fn is_disk(volume: &StorageVol, capacity: u64, backing: Option<&Backing>) -> boo
         .and_then(|target| child(target, "format"))
         .and_then(|id| document.get_node(id))
         .and_then(|format| format.attribute("type"));
-    let path = child(root, "backingStore")
-        .and_then(|id| document.get_node(id))
-        .and_then(|store| child(store, "path"))
-        .and_then(|id| document.get_node(id))
-        .and_then(|path| path.text());
-    info.capacity == capacity && format == Some("qcow2") && path == backing.map(|backing| backing.path.as_str())
+    info.capacity == capacity
+        && format == Some("qcow2")
+        && backing_path(&xml).as_deref() == backing.map(|backing| backing.path.as_str())
+}
+
+/// What the volume described by `xml` is based on.
+pub(super) fn backing_path(xml: &str) -> Option<String> {
+    let document = roxmltree::Document::parse(xml).ok()?;
+    let store = document.root_element().children().find(|node| node.has_tag_name("backingStore"))?;
+    store.children().find(|node| node.has_tag_name("path"))?.text().map(str::to_owned)
 }
 
 /// Deletes a volume; gone already is success.

@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString, c_void};
 use std::ptr;
 
 use chronova_events::ids::{ImageId, InstanceId};
@@ -98,10 +98,48 @@ pub(super) fn remove(
     instance: InstanceId,
     copy: ImageId,
 ) -> DriverResult<()> {
-    if let Some(guest) = domain::lookup(connect, instance)? {
+    // Whatever else the guest is busy with goes on: another copy, a journey to another host.
+    if let Some(guest) = domain::lookup(connect, instance)?
+        && is_written(&guest, &format!("{}/{}", options.pool_path, volumes::copy(instance, copy)))?
+    {
         abort(&guest)?;
     }
     remove_from(&pool::open(connect, options)?, instance, copy)
+}
+
+/// Whether the guest is being copied to the file at `path`.
+fn is_written(guest: &Domain, path: &str) -> DriverResult<bool> {
+    if !guest.is_active().during(CALL)? {
+        return Ok(false);
+    }
+    // SAFETY: the domain is alive; the call takes no other pointer, and gives a text of its own or null.
+    let text = unsafe { sys::virDomainBackupGetXMLDesc(guest.as_ptr(), 0) };
+    if text.is_null() {
+        let error = Error::last_error();
+        return match number(&error) {
+            // It went off between the two questions.
+            Some(ErrorNumber::NoDomainBackup | ErrorNumber::OperationInvalid | ErrorNumber::NoDomain) => Ok(false),
+            _ => Err(translate(CALL, &error)),
+        };
+    }
+    // SAFETY: the text ends with a zero and is ours; it is read before it is given back, and given back once.
+    let xml = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
+    // SAFETY: as above; libvirt's texts are from the allocator of the C library.
+    unsafe { libc_free(text.cast()) };
+    Ok(backs_up_to(&xml, path))
+}
+
+unsafe extern "C" {
+    /// Of the C library, which libvirt's texts are given back to.
+    #[link_name = "free"]
+    fn libc_free(text: *mut c_void);
+}
+
+/// Whether a backup so described is written to the file at `path`.
+fn backs_up_to(xml: &str, path: &str) -> bool {
+    let Ok(document) = Document::parse(xml) else { return false };
+    let targets = document.descendants().filter(|node| node.has_tag_name("target"));
+    targets.filter_map(|target| target.attribute("file")).any(|file| file == path)
 }
 
 fn remove_from(pool: &StoragePool, instance: InstanceId, copy: ImageId) -> DriverResult<()> {
@@ -305,5 +343,7 @@ mod tests {
         assert_eq!(disks, [("vda", "yes"), ("hda", "no")]);
         assert!(xml.contains("file='/p/a_copy.1'"));
         assert!(matches!(backup_xml(domain, "/p/other", "/p/x"), Err(DriverError::Unsupported(_))));
+        assert!(backs_up_to(&xml, "/p/a_copy.1"));
+        assert!(!backs_up_to(&xml, "/p/a_copy.2"), "another copy of the same guest");
     }
 }

@@ -83,6 +83,7 @@ calls! {
     AllowDowntime = "allow_downtime",
     Forget = "forget",
     Provide = "provide",
+    Leftovers = "leftovers",
 }
 
 /// What a fault does.

@@ -256,8 +256,12 @@ impl Machine {
             Some(guest) if guest.is_on() => Err(failed("forget", "the guest runs")),
             Some(_) => {
                 let kept = self.kept.contains(&instance);
+                let copies: Vec<_> = self.copies.iter().filter(|(of, _)| *of == instance).copied().collect();
                 self.change(&Change::Undefine(instance))?;
                 // No disk goes with the definition.
+                for (instance, copy) in copies {
+                    self.change(&Change::Copy(instance, copy))?;
+                }
                 if kept { self.change(&Change::Keep(instance)) } else { Ok(()) }
             }
             None => Ok(()),

@@ -13,6 +13,7 @@ mod devices;
 mod faults;
 mod fleet;
 mod journal;
+mod leftovers;
 mod live;
 mod machine;
 mod moves;

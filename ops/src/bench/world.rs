@@ -75,6 +75,7 @@ impl World {
             passwords: chronova_actors::passwords::Passwords::default(),
             scheduler: Arc::default(),
             departures: chronova_actors::departures::Departures::default(),
+            tidying: chronova_actors::reconcile::leftovers::Tidying::default(),
             log: core.store,
             options,
             interference: None,

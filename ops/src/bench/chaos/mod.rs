@@ -16,7 +16,7 @@
 //! | `proof` | the chain of the log, the story of a server, planted defects |
 //! | `tell` | the report |
 //!
-//! Invariant: the same seed, number of operations and number of hosts give the same log, byte for byte. Everything runs on
+//! Invariant: the same seed, number of operations, number of hosts and kind of storage give the same log, byte for byte. Everything runs on
 //! one thread, whose clock stands still while anything can be done and then jumps to what is due next; ids, draws and faults
 //! follow from the seed ([`chronova_events::entropy`]). Nothing here may ask the machine for time, randomness or threads.
 
@@ -65,6 +65,9 @@ pub(super) struct Args {
     /// Runs, with this seed and those that follow it
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     seeds: u32,
+    /// The hosts have one storage for the guests' disks; otherwise each has its own
+    #[arg(long)]
+    shared_storage: bool,
     /// Plants a defect: the Nth time that a step is due it is said to be done, and is not
     #[arg(long, value_name = "PROCESS.STEP@N", hide = true)]
     plant: Option<Plant>,
@@ -82,6 +85,7 @@ pub(super) fn run(common: &Common, args: &Args) -> Result<ExitCode> {
             seed,
             operations: common.sized(args.operations, args.operations.min(500)),
             hosts: common.sized(args.hosts, args.hosts.min(20)),
+            shared_storage: args.shared_storage,
             plant: args.plant.clone(),
             trace: args.trace,
         };
@@ -102,6 +106,7 @@ struct Settings {
     seed: u64,
     operations: u32,
     hosts: u32,
+    shared_storage: bool,
     plant: Option<Plant>,
     trace: bool,
 }
@@ -110,8 +115,9 @@ impl Settings {
     /// What repeats the run.
     fn command(&self) -> String {
         let plant = self.plant.as_ref().map(|plant| format!(" --plant {plant}")).unwrap_or_default();
+        let shared = if self.shared_storage { " --shared-storage" } else { "" };
         let Self { seed, operations, hosts, .. } = self;
-        format!("chronova bench chaos --seed {seed} --operations {operations} --hosts {hosts}{plant}")
+        format!("chronova bench chaos --seed {seed} --operations {operations} --hosts {hosts}{shared}{plant}")
     }
 }
 
@@ -154,7 +160,7 @@ fn once(settings: &Settings) -> Result<Found> {
 
 async fn live_through(settings: &Settings) -> Result<Found> {
     let interference = settings.plant.clone().map(|plant| Arc::new(Gardener::new(plant)) as Arc<dyn Interference>);
-    let world = World::new(settings.hosts as usize, settings.seed, interference)?;
+    let world = World::new(settings, interference)?;
     let mut dice = Dice::new(settings.seed);
     let mut life = world.begin().await?;
     ensure!(rest::hosts_answer(&world, &life).await, "the hosts never came up");

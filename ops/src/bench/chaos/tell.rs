@@ -24,7 +24,8 @@ fn thousands(number: u64) -> String {
 pub(super) fn text(settings: &Settings, found: &Found) -> String {
     let mut out = String::new();
     let (seed, operations) = (settings.seed, thousands(settings.operations.into()));
-    let _ = writeln!(out, "chaos: seed {seed}, {operations} operations on {} hosts\n", settings.hosts);
+    let storage = if settings.shared_storage { " with one storage" } else { "" };
+    let _ = writeln!(out, "chaos: seed {seed}, {operations} operations on {} hosts{storage}\n", settings.hosts);
     let _ = writeln!(out, "{:24}{:>8}{:>10}{:>9}{:>8}", "operation", "asked", "accepted", "refused", "failed");
     for (deed, one) in &found.tally.of {
         let (asked, accepted) = (thousands(one.asked), thousands(one.accepted));
@@ -86,6 +87,7 @@ pub(super) fn json(settings: &Settings, found: &Found) -> Value {
         "seed": settings.seed,
         "operations": settings.operations,
         "hosts": settings.hosts,
+        "shared_storage": settings.shared_storage,
         "by_operation": operations,
         "troubles": found.troubles.counts,
         "struck": found.struck.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),

@@ -34,6 +34,7 @@ use chronova_web::tables::Routers;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::Settings;
 use super::images::Shelf;
 
 /// A driver call takes about so long; a live migration so long.
@@ -66,10 +67,12 @@ pub(super) struct World {
 
 impl World {
     /// Needs the runtime whose time it is to live in.
-    pub(super) fn new(hosts: usize, seed: u64, interference: Option<Arc<dyn Interference>>) -> Result<Self> {
+    pub(super) fn new(settings: &Settings, interference: Option<Arc<dyn Interference>>) -> Result<Self> {
+        let (hosts, seed) = (settings.hosts as usize, settings.seed);
         let uri = SimUri { seed, latency: LATENCY, vcpus: 16, memory_mib: 16_384, disk_gib: 400, ..SimUri::new(hosts) };
         let fleet = SimFleet::new(uri);
         fleet.set_travel(TRAVEL);
+        fleet.share_storage(settings.shared_storage);
         if has_shared_volumes(seed) {
             fleet.share_volumes();
         }

@@ -1,0 +1,220 @@
+//! What is on a host beside guests and their disks and is wanted by nobody: copies of disks that were to become images,
+//! disks set aside for a revert, images half sent. Whoever began them could not remove them, because the host was down.
+//!
+//! Who wants something is asked, never guessed from its age:
+//!
+//! * A copy carries the id of its image, which one process alone ever makes. When that process has ended nobody comes back
+//!   to it.
+//! * Disks that are set aside have one name for all moves of a server. So they are removed only by the host that the server
+//!   is on, while no move of it is recorded, and while none can begin to set them aside ([`Tidying`]).
+//! * A torn image is of use to nobody; the driver keeps away from one that is being uploaded, or used all the same. Where
+//!   hosts share their storage the upload may be another host's, so it is left there.
+//!
+//! What the log has never heard of may be another control plane's and stays. Nothing is recorded: a control plane that dies
+//! in between leaves what the next comparison of the host with the log finds again.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use chronova_events::ids::{HostId, ImageId, InstanceId};
+use chronova_events::instance::Instance;
+use chronova_events::process::Task;
+use chronova_hypervisor::driver::{Driver, DriverResult};
+use chronova_hypervisor::leftovers::Leftover;
+use chronova_hypervisor::moves::DiskFile;
+use chronova_projections::processes::Processes;
+
+use crate::house::House;
+use crate::instance::InstanceAggregate;
+
+/// Whose disks are being set aside, or looked through for what was: never both at once.
+#[derive(Debug, Default)]
+pub struct Tidying(Mutex<BTreeSet<InstanceId>>);
+
+/// Nobody else is at the server's disks until this is dropped.
+#[derive(Debug)]
+pub struct Alone<'a> {
+    tidying: &'a Tidying,
+    instance: InstanceId,
+}
+
+impl Tidying {
+    /// `None`: somebody else is.
+    pub fn enter(&self, instance: InstanceId) -> Option<Alone<'_>> {
+        let mine = self.lock().insert(instance);
+        // Made only then: who has it and lets go of it gives it back.
+        mine.then(|| Alone { tidying: self, instance })
+    }
+
+    /// Every change is whole.
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<InstanceId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.tidying.lock().remove(&self.instance);
+    }
+}
+
+/// The images that copies of disks are being made for.
+pub fn wanted(processes: &Processes) -> BTreeSet<ImageId> {
+    let image = |task: &Task| match task {
+        Task::Snapshot { image, .. } | Task::Shelve { image, .. } => Some(*image),
+        _ => None,
+    };
+    processes.pending().filter_map(|pending| image(&pending.task)).collect()
+}
+
+/// Whether nobody comes back to a copy of the server's disk.
+pub fn copy_is_left(server: &Instance, copy: ImageId, wanted: &BTreeSet<ImageId>) -> bool {
+    !matches!(server, Instance::Absent) && !wanted.contains(&copy)
+}
+
+/// Whether nobody comes back to what `host` has set aside of the server's disks.
+pub fn kept_is_left(server: &Instance, host: HostId) -> bool {
+    let here = |placed: &chronova_events::instance::Placed| placed.host == host;
+    server.alive().is_some_and(|server| server.moving.is_none() && server.placement.as_ref().is_some_and(here))
+}
+
+/// Removes from a host what nobody wants any more.
+pub(crate) async fn sweep(house: &House, host: HostId, driver: &Arc<dyn Driver>) {
+    let found = match driver.leftovers().await {
+        Ok(found) => found,
+        Err(error) => {
+            tracing::debug!(%host, %error, "what is left on the host cannot be listed");
+            return;
+        }
+    };
+    // Whoever made what was found had been asked before: judge by everything that was recorded by now.
+    if found.is_empty() || !house.views.wait_for(house.log.head(), house.options.resync).await {
+        return;
+    }
+    let wanted = house.views.processes.read(wanted);
+    for leftover in found {
+        let removed = match &leftover {
+            Leftover::Copy { instance, copy } => copy_goes(house, driver, *instance, *copy, &wanted).await,
+            Leftover::Kept { instance, suffix } => kept_goes(house, host, driver, *instance, suffix).await,
+            Leftover::TornImage { checksum } if house.fleet.is_alone(host) => {
+                driver.remove_torn_image(checksum).await.map(|()| true)
+            }
+            Leftover::TornImage { .. } => Ok(false),
+        };
+        match removed {
+            Ok(true) => tracing::info!(%host, ?leftover, "removed what nobody came back to"),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%host, ?leftover, %error, "what nobody came back to cannot be removed yet"),
+        }
+    }
+}
+
+async fn server(house: &House, instance: InstanceId) -> Instance {
+    // Who cannot be asked now is asked next time.
+    house.gateway.look::<InstanceAggregate>(&instance).await.unwrap_or_default()
+}
+
+async fn copy_goes(
+    house: &House,
+    driver: &Arc<dyn Driver>,
+    instance: InstanceId,
+    copy: ImageId,
+    wanted: &BTreeSet<ImageId>,
+) -> DriverResult<bool> {
+    match copy_is_left(&server(house, instance).await, copy, wanted) {
+        true => driver.remove_copy(instance, copy).await.map(|()| true),
+        false => Ok(false),
+    }
+}
+
+async fn kept_goes(
+    house: &House,
+    host: HostId,
+    driver: &Arc<dyn Driver>,
+    instance: InstanceId,
+    suffix: &str,
+) -> DriverResult<bool> {
+    let Some(_alone) = house.tidying.enter(instance) else { return Ok(false) };
+    // Asked only now: whoever is asked for a move from here on finds the door shut.
+    if !kept_is_left(&server(house, instance).await, host) {
+        return Ok(false);
+    }
+    let disk = DiskFile { suffix: suffix.to_owned(), size: 0, capacity: 0 };
+    driver.remove_disk(instance, &disk).await.map(|()| true)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use chronova_events::envelope::Timestamp;
+    use chronova_events::fold::Fold as _;
+    use chronova_events::ids::ProcessId;
+    use chronova_events::instance::{Alive, InstanceEvent, Moving, Placed, samples};
+    use uuid::Uuid;
+
+    use super::*;
+
+    const HERE: HostId = HostId(Uuid::from_u128(1));
+    const ELSEWHERE: HostId = HostId(Uuid::from_u128(2));
+
+    fn alive(host: Option<HostId>, moving: bool) -> Instance {
+        let built = samples().into_iter().find(|event| matches!(event, InstanceEvent::BuildRequested(_)));
+        let mut state = Instance::Absent;
+        state.evolve(&built.unwrap(), Timestamp(7));
+        let placed = |host| Placed {
+            process: ProcessId(Uuid::from_u128(3)),
+            host,
+            hostname: "h".into(),
+            attempt: 1,
+            availability_zone: "nova".into(),
+        };
+        let mut server: Alive = state.alive().unwrap().clone();
+        server.placement = host.map(placed);
+        server.moving = moving.then(|| Box::new(under_way(&server)));
+        Instance::Alive(Box::new(server))
+    }
+
+    fn under_way(server: &Alive) -> Moving {
+        let asked = samples().into_iter().find(|event| matches!(event, InstanceEvent::MoveRequested(_)));
+        let placed = Placed {
+            process: ProcessId(Uuid::from_u128(3)),
+            host: HERE,
+            hostname: "h".into(),
+            attempt: 1,
+            availability_zone: "nova".into(),
+        };
+        let mut state = Instance::Alive(Box::new(Alive { placement: Some(placed), ..server.clone() }));
+        state.evolve(&asked.unwrap(), Timestamp(8));
+        *state.alive().unwrap().moving.clone().unwrap()
+    }
+
+    #[test]
+    fn a_copy_is_left_when_nobody_makes_an_image_of_it() {
+        let [wanted, other] = [1, 2].map(|n| ImageId(Uuid::from_u128(n)));
+        let making = BTreeSet::from([wanted]);
+        for server in [alive(Some(HERE), false), alive(None, false), alive(Some(ELSEWHERE), true)] {
+            assert!(!copy_is_left(&server, wanted, &making));
+            assert!(copy_is_left(&server, other, &making));
+        }
+        assert!(!copy_is_left(&Instance::Absent, other, &making), "another control plane's");
+    }
+
+    #[test]
+    fn what_is_set_aside_is_left_where_the_server_is_and_does_not_move() {
+        assert!(kept_is_left(&alive(Some(HERE), false), HERE));
+        assert!(!kept_is_left(&alive(Some(HERE), true), HERE), "a revert goes back to it");
+        assert!(!kept_is_left(&alive(Some(ELSEWHERE), false), HERE), "the host that it is on removes it");
+        assert!(!kept_is_left(&alive(None, false), HERE));
+        assert!(!kept_is_left(&Instance::Absent, HERE));
+    }
+
+    #[test]
+    fn nobody_tidies_up_while_disks_are_set_aside() {
+        let (tidying, instance) = (Tidying::default(), InstanceId(Uuid::from_u128(1)));
+        let alone = tidying.enter(instance);
+        assert!(alone.is_some() && tidying.enter(instance).is_none());
+        assert!(tidying.enter(InstanceId(Uuid::from_u128(2))).is_some(), "of another server");
+        drop(alone);
+        assert!(tidying.enter(instance).is_some());
+    }
+}

@@ -1,0 +1,76 @@
+//! Copies of disks: on their way to become images, or set aside for a move's end. Whatever is made is found again by who
+//! looks for what may be left.
+
+use chronova_events::ids::{ImageId, InstanceId};
+use futures::StreamExt as _;
+
+use super::{Checked as _, Outcome, Trial, is_gone, require, violation};
+use crate::driver::StopMode;
+use crate::guest::{PowerState, Quiesce};
+use crate::leftovers::Leftover;
+
+impl Trial {
+    /// Copies of the root disk, of a guest that runs and of one that is off.
+    pub(super) async fn copies(&self, instance: InstanceId) -> Outcome {
+        let driver = &self.driver;
+        let [live, off] = [1, 2].map(|n| ImageId(uuid::Uuid::from_u128(0xc0f0 << 64 | n)));
+        self.copy(instance, live).await?;
+        self.is(instance, "a copied guest runs on", PowerState::Running).await?;
+        driver.stop(instance, StopMode::Hard).await.check("stop before a copy")?;
+        self.copy(instance, off).await?;
+        self.is(instance, "a copied guest stays off", PowerState::Shutdown).await?;
+        let absent = driver.copy_root(InstanceId::random(), live, Quiesce::No).await;
+        is_gone("copy of an absent guest", &absent)?;
+        driver.start(instance).await.check("start after a copy")
+    }
+
+    async fn copy(&self, instance: InstanceId, copy: ImageId) -> Outcome {
+        let driver = &self.driver;
+        let none = driver.read_copy(instance, copy).await;
+        let none = match none {
+            Ok(mut stream) => stream.next().await.is_none_or(|chunk| chunk.is_err()),
+            Err(_) => true,
+        };
+        require("what was not copied is not read", none, copy)?;
+        let made = driver.copy_root(instance, copy, Quiesce::IfPossible).await.check("copy")?;
+        let again = driver.copy_root(instance, copy, Quiesce::IfPossible).await.check("copy again")?;
+        require("a copy is made once", made == again, (made, again))?;
+        let left = Leftover::Copy { instance, copy };
+        let listed = driver.leftovers().await.check("leftovers")?;
+        require("a copy is among what may be left", listed.iter().filter(|one| **one == left).count() == 1, &listed)?;
+        let mut content = driver.read_copy(instance, copy).await.check("read copy")?;
+        let (mut size, mut magic) = (0_u64, Vec::<u8>::new());
+        while let Some(chunk) = content.next().await {
+            let chunk = chunk.map_err(|error| violation("read copy", error))?;
+            magic.extend(chunk.iter().take(4_usize.saturating_sub(magic.len())));
+            size += chunk.len() as u64;
+        }
+        require("all of a copy is read", size == made.size, (size, made))?;
+        require("a copy is a qcow2 file", magic == b"QFI\xfb", &magic)?;
+        driver.remove_copy(instance, copy).await.check("copy removal")?;
+        driver.remove_copy(instance, copy).await.check("copy removal again")?;
+        let listed = driver.leftovers().await.check("leftovers")?;
+        require("a removed copy is not", !listed.contains(&left), &listed)
+    }
+
+    /// A disk set aside, with what a torn upload could have left beside it.
+    pub(super) async fn set_aside(&self, instance: InstanceId) -> Outcome {
+        let driver = &self.driver;
+        driver.stop(instance, StopMode::Hard).await.check("stop before a disk is set aside")?;
+        let disks = driver.disk_files(instance).await.check("disk files")?;
+        let disk = disks.first().ok_or_else(|| violation("a guest has disks", "none"))?;
+        let content = driver.read_disk(instance, disk).await.check("read disk")?;
+        driver.receive_disk(instance, &disk.kept(), content).await.check("set a disk aside")?;
+        let left = Leftover::Kept { instance, suffix: disk.kept().suffix };
+        let listed = driver.leftovers().await.check("leftovers")?;
+        require("what is set aside is among what may be left", listed.contains(&left), &listed)?;
+        for _ in 0..2 {
+            driver.remove_disk(instance, &disk.kept()).await.check("removal of what was set aside")?;
+        }
+        let listed = driver.leftovers().await.check("leftovers")?;
+        require("what is removed is not", !listed.contains(&left), &listed)?;
+        // The image that the guest's disk is based on is whole, and is not taken for a torn one.
+        driver.remove_torn_image(&self.fixture.image.checksum).await.check("removal of a torn image")?;
+        driver.start(instance).await.check("start on a disk that was set aside")
+    }
+}

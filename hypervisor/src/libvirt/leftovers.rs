@@ -1,0 +1,68 @@
+//! What is left in the pool of whoever died in the middle of something.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use virt::connect::Connect;
+use virt::storage_pool::StoragePool;
+
+use super::error::Context;
+use super::{LibvirtDriver, pool};
+use crate::driver::DriverResult;
+use crate::leftovers::{self, Leftover, Leftovers};
+use crate::options::LibvirtOptions;
+use crate::volumes;
+
+const CALL: &str = "leftovers";
+/// How long whoever removes a torn image waits for an upload of it.
+const BRIEFLY: Duration = Duration::from_secs(1);
+
+/// Not refreshed: what is looked for was made by the pool, and whoever asks has just had [`super::domain::orphans`] refresh
+/// it.
+fn list(connect: &Connect, options: &LibvirtOptions) -> DriverResult<Vec<Leftover>> {
+    let pool = pool::open(connect, options)?;
+    Ok(leftovers::among(&pool::names(&pool)?))
+}
+
+fn remove_torn(connect: &Connect, options: &LibvirtOptions, checksum: &str) -> DriverResult<()> {
+    let pool = pool::open(connect, options)?;
+    pool::refresh(&pool);
+    let torn = Leftover::TornImage { checksum: checksum.to_owned() };
+    let base = volumes::base_of(checksum);
+    let names = pool::names(&pool)?;
+    let Some(volume) = pool::lookup(&pool, &base)? else { return Ok(()) };
+    // A power failure may take the mark and leave content and disks: those go on as long as nobody removes it.
+    if !leftovers::among(&names).contains(&torn) || is_used(&pool, &names, &volume.path().during(CALL)?)? {
+        return Ok(());
+    }
+    pool::delete(&volume)
+}
+
+/// Whether a guest's disk is based on the volume at `path`.
+fn is_used(pool: &StoragePool, names: &[String], path: &str) -> DriverResult<bool> {
+    for name in names.iter().filter(|name| volumes::owner(name).is_some()) {
+        let Some(disk) = pool::lookup(pool, name)? else { continue };
+        if pool::backing_path(&disk.xml_desc(0).during(CALL)?).as_deref() == Some(path) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+#[async_trait]
+impl Leftovers for LibvirtDriver {
+    async fn leftovers(&self) -> DriverResult<Vec<Leftover>> {
+        self.ask(CALL, list).await
+    }
+
+    async fn remove_torn_image(&self, checksum: &str) -> DriverResult<()> {
+        // Whoever uploads it now has it whole in a moment.
+        let Ok(pass) = self.images.alone_with(checksum, BRIEFLY).await else { return Ok(()) };
+        let checksum = checksum.to_owned();
+        self.call(CALL, move |connect, options| {
+            let _until_done = pass;
+            remove_torn(connect, options, &checksum)
+        })
+        .await
+    }
+}

@@ -1,0 +1,32 @@
+//! What is left on simulated machines. Images come whole or not at all there.
+
+use async_trait::async_trait;
+
+use super::SimHost;
+use super::faults::Call;
+use super::machine::Machine;
+use crate::driver::DriverResult;
+use crate::leftovers::{Leftover, Leftovers};
+
+#[async_trait]
+impl Leftovers for SimHost {
+    async fn leftovers(&self) -> DriverResult<Vec<Leftover>> {
+        // On storage that all hosts have, each sees what any of them set aside.
+        let kept = if self.fleet.has_shared_storage() { self.fleet.kept() } else { Vec::new() };
+        self.perform(Call::Leftovers, |machine| {
+            let copies = machine.copies().iter();
+            let mut all: Vec<_> =
+                copies.map(|(instance, copy)| Leftover::Copy { instance: *instance, copy: *copy }).collect();
+            let kept = machine.kept.iter().chain(&kept).copied();
+            all.extend(kept.map(|instance| Leftover::Kept { instance, suffix: Machine::kept_file().suffix }));
+            all.sort();
+            all.dedup();
+            Ok(all)
+        })
+        .await
+    }
+
+    async fn remove_torn_image(&self, _: &str) -> DriverResult<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,184 @@
+//! What a host has left when it died in the middle of something, and what is never taken for left.
+
+use chronova_events::ids::InstanceId;
+use chronova_events::instance::Rotation;
+use chronova_hypervisor::driver::Driver;
+use chronova_hypervisor::leftovers::Leftover;
+use chronova_hypervisor::moves::DiskFile;
+use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
+use chronova_tests::world::{Life, World};
+use futures::FutureExt;
+use uuid::Uuid;
+
+use super::{Ask, built};
+
+fn subject() -> InstanceId {
+    InstanceId(Uuid::from_u128(0xCAFE))
+}
+
+/// A world with a server, and its host.
+async fn with_a_server() -> (World, Life, usize) {
+    let world = World::new(2);
+    let life = world.live(None, None).await;
+    life.hosts_up(2).await;
+    built(&life, subject()).await;
+    let host = life.host_of(&world, subject()).unwrap();
+    (world, life, host)
+}
+
+/// Waits until every host was compared with the log `times` more times.
+async fn compared(world: &World, life: &Life, times: u64) {
+    let wanted = world.fleet.calls(Call::Leftovers) + (times + 1) * world.fleet.len() as u64;
+    life.until(|_| world.fleet.calls(Call::Leftovers) >= wanted).await;
+}
+
+const COPYING: [Ask; 3] = [
+    |life, id| async move { life.snapshot(id, None).await.map(drop) }.boxed_local(),
+    |life, id| {
+        let backup = Some(Rotation { kind: "daily".to_owned(), keep: 1 });
+        async move { life.snapshot(id, backup).await.map(drop) }.boxed_local()
+    },
+    |life, id| async move { life.shelve(id).await.map(drop) }.boxed_local(),
+];
+
+/// The host dies with a copy of the disk on it, and nobody can remove that before the work is given up.
+#[actix_rt::test]
+async fn a_copy_on_a_host_that_died_goes_when_the_host_is_back() {
+    for ask in COPYING {
+        for (call, survived) in [(Call::CopyRoot, true), (Call::CopyRoot, false), (Call::ReadCopy, true)] {
+            let (world, life, host) = with_a_server().await;
+            world.fleet.set_faults(host, FaultPlan::default().with(call, When::Always, Effect::DieAfter));
+            ask(&life, subject()).await.unwrap();
+            life.settled().await;
+            assert!(!world.fleet.is_alive(host));
+            assert_eq!(world.fleet.copies().len(), 1, "nobody could remove it");
+            world.fleet.set_faults(host, FaultPlan::default());
+            world.fleet.revive_host(host, survived).unwrap();
+            life.until(|_| world.fleet.copies().is_empty()).await;
+            life.hosts_up(2).await;
+            life.settled().await;
+            life.stop().await;
+            world.check().await;
+        }
+    }
+}
+
+/// Wherever the control plane dies on the way: while the copy is made, given up, or removed.
+#[actix_rt::test]
+async fn a_copy_on_a_host_that_died_goes_wherever_the_control_plane_dies() {
+    for fuse in 1..=14 {
+        let (world, life, host) = with_a_server().await;
+        life.stop().await;
+        world.fleet.set_faults(host, FaultPlan::default().with(Call::CopyRoot, When::Always, Effect::DieAfter));
+        let life = world.live(Some(fuse), None).await;
+        life.hosts_up(2).await;
+        let _ = life.snapshot(subject(), None).await;
+        life.settled().await;
+        life.stop().await;
+        world.fleet.set_faults(host, FaultPlan::default());
+        world.fleet.revive_host(host, fuse % 2 == 0).unwrap();
+        let life = world.live(None, None).await;
+        life.hosts_up(2).await;
+        life.settled().await;
+        life.stop().await;
+        assert_eq!(world.fleet.copies(), [], "crashed at append {fuse}");
+    }
+}
+
+/// However often the host is looked through while the copy waits to be sent.
+#[actix_rt::test]
+async fn a_copy_that_is_about_to_be_sent_stays() {
+    for ask in COPYING {
+        for held in ["copy_root:answer", "read_copy"] {
+            let (world, life, host) = with_a_server().await;
+            world.brakes.hold(held);
+            ask(&life, subject()).await.unwrap();
+            world.brakes.reached(held).await;
+            compared(&world, &life, 2).await;
+            // Cut off and back, in the middle of it.
+            world.fleet.kill_host(host);
+            world.fleet.revive_host(host, true).unwrap();
+            compared(&world, &life, 2).await;
+            assert_eq!(world.fleet.copies().len(), 1, "{held}");
+            world.brakes.release(held);
+            life.settled().await;
+            assert_eq!(world.images.made().len(), 1, "{held}: it became an image");
+            life.stop().await;
+            world.check().await;
+        }
+    }
+}
+
+/// Nor by a control plane that has just begun and knows of the copy from the log alone.
+#[actix_rt::test]
+async fn a_copy_that_the_next_control_plane_is_to_send_stays() {
+    let (world, life, _) = with_a_server().await;
+    world.brakes.hold("copy_root:answer");
+    life.snapshot(subject(), None).await.unwrap();
+    world.brakes.reached("copy_root:answer").await;
+    life.stop().await;
+    world.brakes.release("copy_root:answer");
+    world.brakes.hold("read_copy");
+    let life = world.live(None, None).await;
+    life.hosts_up(2).await;
+    world.brakes.reached("read_copy").await;
+    compared(&world, &life, 2).await;
+    assert_eq!(world.fleet.copies().len(), 1);
+    world.brakes.release("read_copy");
+    life.settled().await;
+    assert_eq!(world.images.made().len(), 1);
+    life.stop().await;
+    world.check().await;
+}
+
+fn set_aside() -> DiskFile {
+    DiskFile { suffix: "_disk".to_owned(), size: 14, capacity: 0 }.kept()
+}
+
+async fn put(driver: &dyn Driver, instance: InstanceId) {
+    let disk = DiskFile { suffix: "_disk".to_owned(), ..set_aside() };
+    let content = driver.read_disk(subject(), &disk).await.unwrap();
+    driver.receive_disk(instance, &set_aside(), content).await.unwrap();
+}
+
+#[actix_rt::test]
+async fn a_disk_set_aside_that_no_move_comes_back_to_goes() {
+    let (world, life, host) = with_a_server().await;
+    let driver = world.fleet.drivers().remove(host);
+    put(driver.as_ref(), subject()).await;
+    life.until(|_| world.fleet.kept().is_empty()).await;
+    // Of a server that this log has never heard of: another control plane's.
+    let stranger = InstanceId(Uuid::from_u128(0xBEEF));
+    put(driver.as_ref(), stranger).await;
+    compared(&world, &life, 2).await;
+    let left = Leftover::Kept { instance: stranger, suffix: set_aside().suffix };
+    assert_eq!(driver.leftovers().await.unwrap(), [left]);
+    driver.remove_disk(stranger, &set_aside()).await.unwrap();
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn a_disk_set_aside_for_a_revert_stays() {
+    for shared in [false, true] {
+        let mut world = World::new(if shared { 2 } else { 1 });
+        world.options.allow_resize_to_same_host = true;
+        world.fleet.share_storage(shared);
+        let life = world.live(None, None).await;
+        life.hosts_up(world.fleet.len()).await;
+        built(&life, subject()).await;
+        // While it is being set aside, too.
+        world.brakes.hold("receive_disk:answer");
+        life.resize(subject()).await.unwrap();
+        world.brakes.reached("receive_disk:answer").await;
+        compared(&world, &life, 2).await;
+        assert_eq!(world.fleet.kept(), [subject()]);
+        world.brakes.release("receive_disk:answer");
+        life.shows(subject(), "VERIFY_RESIZE").await;
+        life.settled().await;
+        compared(&world, &life, 2).await;
+        assert_eq!(world.fleet.kept(), [subject()]);
+        life.stop().await;
+        world.check().await;
+    }
+}
