@@ -118,7 +118,7 @@ settles
 
 on_its_way
 forced
-within 60 "the guest runs on $TO" runs_on "$TO" "$ID"
+within 150 "the guest runs on $TO" runs_on "$TO" "$ID"
 hosts crash "$FROM" >/dev/null 2>&1
 within 60 "the power of $FROM fails, which is seen" host_stands "$FROM" down
 within 150 "the server is ACTIVE on $TO" is_at "$ONE" "$TO"
@@ -136,7 +136,7 @@ gone_off
 
 on_its_way
 forced
-within 60 "the guest runs on $TO" runs_on "$TO" "$ID"
+within 150 "the guest runs on $TO" runs_on "$TO" "$ID"
 hosts crash "$TO" >/dev/null 2>&1
 within 60 "the power of $TO fails with the guest's memory, which is seen" host_stands "$TO" down
 within 150 "the migration is over" migration_over "$ONE"

@@ -104,16 +104,18 @@ overhead() { # server
   request=$(os server event list "$1" --os-compute-api-version 2.79 -f value -c 'Request ID' -c Action | awk '$2 == "live-migration" {print $1; exit}')
   os server event show "$1" "$request" --os-compute-api-version 2.79 -f json 2>/dev/null | python3 -c '
 import datetime, json, sys
-action, call = json.load(sys.stdin), int(sys.argv[1])
+call = int(sys.argv[1])
 at = lambda text: datetime.datetime.fromisoformat(text.rstrip("Z"))
-before = begun = at(action["start_time"])
+events = sorted(json.load(sys.stdin)["events"], key=lambda event: event["finish_time"])
+whole = [event for event in events if event["event"] == "compute_live_migration"][0]
+before = at(whole["start_time"])
 steps = []
-for step in action["events"] + [{"event": "the rest", "finish_time": action["updated_at"]}]:
-    now = at(step["finish_time"])
-    own = (now - before).total_seconds() * 1000 - (call if step["event"] == "migrate" else 0)
-    steps.append("%s %d" % (step["event"], own))
+for event in events:
+    name, now = ("the rest" if event is whole else event["event"]), at(event["finish_time"])
+    steps.append("%s %d" % (name, (now - before).total_seconds() * 1000 - (call if name == "migrate" else 0)))
     before = now
-print("%d ms beside %d of libvirt: %s" % ((before - begun).total_seconds() * 1000 - call, call, ", ".join(steps)))' \
+took = (before - at(whole["start_time"])).total_seconds() * 1000
+print("%d ms beside %d of libvirt: %s" % (took - call, call, ", ".join(steps)))' \
     "$(took "the hosts' migration has ended")"
 }
 median() { sort -n | awk '{all[NR] = $1} END {print all[int((NR + 1) / 2)]}'; }
