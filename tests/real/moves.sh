@@ -1,11 +1,18 @@
 #!/bin/bash
 # Two real guests that are resized, migrated switched off, shelved and evacuated between two hosts, and come back. A word on
 # their own disks, and the count of their boots there, tell from inside what went with them and what did not.
-# moves.sh shared: the same where both hosts have one storage for the guests' disks; with CHRONOVA_SOAK both.
+# moves.sh shared: the same where both hosts have one storage for the guests' disks; with CHRONOVA_SOAK both, and with a third
+# host: round in a circle, switched off and running, into a zone and out of it, and from a host that fails to both others.
 set -uo pipefail
 . "$(dirname "$0")/../testbed/fleet.sh"
-fleet_open "moves-${1:-local}" mv 10.71 2 "${1:-local}"
+# A shelved server stays where it is until it is offloaded.
+HOUSE_CONF=$(printf '[DEFAULT]\nshelved_offload_time = -1')
+HOSTS=2
+[ -z "${CHRONOVA_SOAK:-}" ] || HOSTS=3
+fleet_open "moves-${1:-local}" mv 10.71 $HOSTS "${1:-local}"
 house_furnish
+within 60 "all hosts are there" host_stands h$HOSTS up
+[ $HOSTS = 2 ] || expect "the third one is closed as yet" os compute service set --disable h3 nova-compute
 INSIDE_SECONDS=120
 LARGE=$NAME-large
 os flavor create --vcpus 2 --ram 192 --disk 2 "$LARGE" >"$WORK/large" 2>&1 || bad "the larger flavor is made" "$(cat "$WORK/large")"
@@ -23,8 +30,8 @@ expect "so does the second" mark_at h2 "$TWO" second
 # ------------------------------------------------- resized to another host, confirmed; the other one shelved, and back elsewhere
 
 expect "a resize is asked for" os server resize --flavor "$LARGE" "$(one)"
-expect "the other server is to be shelved" os server shelve "$(two)"
-within 90 "that leaves its host" at_rest "$(two)" SHELVED_OFFLOADED
+expect "the other server is shelved, and leaves its host" os server shelve --offload --wait "$(two)"
+expect "that is what it says" at_rest "$(two)" SHELVED_OFFLOADED
 same "nothing of it is there" "$(files_on h2 "$TWO")$(on h2 list --all --uuid | grep -x "$TWO")" ""
 expect "it is to come back on the other host" to_host unshelve h1 "$(two)"
 within 120 "the first one waits to be verified" at_rest "$(one)" VERIFY_RESIZE
@@ -36,6 +43,7 @@ same "it has two processors" "$(at h2 "$ONE" 'grep -c ^processor /proc/cpuinfo')
 same "the source is kept, and off" "$(on h1 domstate "$ONE" | head -n 1)" "shut off"
 expect "it is confirmed" os server resize confirm "$(one)"
 within 60 "it is ACTIVE" at_rest "$(one)" ACTIVE
+same "the resize is listed" "$(moves_of "$(one)" --type resize -c Status -c 'Source Compute' -c 'Dest Compute')" "h1 h2 confirmed"
 same "nothing is left at the source" "$(left_on h1 "$ONE")" ""
 within 120 "the shelved one is ACTIVE again" at_rest "$(two)" ACTIVE
 same "where it was told" "$(place "$(two)")" h1
@@ -49,8 +57,9 @@ same "it is on the host that was named" "$(place "$(one)")" h1
 same "its disk is there" "$(marker_at h1 "$ONE")" first
 expect "it writes another word" mark_at h1 "$ONE" between
 same "it runs once" "$(runs "$ONE")" 1
-expect "the migration is reverted" os server migrate revert "$(one)"
+expect "the migration is reverted" os server migration revert "$(one)"
 within 90 "it is ACTIVE" at_rest "$(one)" ACTIVE
+same "the migration is listed" "$(moves_of "$(one)" --type cold-migration -c Status -c 'Source Compute' -c 'Dest Compute')" "h2 h1 reverted"
 same "where it was" "$(place "$(one)")" h2
 same "nothing is left where it was in between" "$(left_on h1 "$ONE")" ""
 same "its disk is as it was before" "$(marker_at h2 "$ONE")" first
@@ -62,6 +71,7 @@ like "nobody leaves a host that is up" "$(os server evacuate "$(two)" --os-compu
 hosts crash h1 >/dev/null 2>&1
 within 60 "the power of a host fails, which is seen" host_stands h1 down
 expect "its server is to leave it" os server evacuate "$(two)" --os-compute-api-version 2.29 >"$WORK/did"
+like "which is told of it" "$(cat "$WORK/did")" "$TWO"
 within 120 "it is ACTIVE again" at_rest "$(two)" ACTIVE
 same "on the other host" "$(place "$(two)")" h2
 case $STORAGE in
@@ -76,16 +86,73 @@ like "the evacuation is complete" "$(os server migration list --type evacuation 
 expect "its guest goes on" mark_at h2 "$TWO" evacuated
 same "and runs once" "$(runs "$TWO")" 1
 
+# ------------------------------------------------------------------------------------------------------------ on three hosts
+
+left() { # host that it left, uuid
+  same "nothing is left on $1" "$(left_on "$1" "$2")" ""
+  same "it runs once" "$(runs "$2")" 1
+}
+if [ $HOSTS = 3 ]; then
+  expect "the third host is opened" os compute service set --enable h3 nova-compute
+  expect "it is a zone of its own" eval 'os aggregate create --zone third third && os aggregate add host third h3'
+  expect "a server is shelved and offloaded" os server shelve --offload --wait "$(two)"
+  expect "it comes back in that zone" os server unshelve --availability-zone third --wait "$(two)" --os-compute-api-version 2.77
+  same "which is the third host" "$(place "$(two)") $(get server "$(two)" OS-EXT-AZ:availability_zone)" "h3 third"
+  same "with what was on its disk" "$(marker_at h3 "$TWO")" evacuated
+  expect "it is shelved and offloaded again" os server shelve --offload --wait "$(two)"
+  expect "it leaves the zone" os server unshelve --no-availability-zone --host h2 --wait "$(two)" --os-compute-api-version 2.91
+  same "for a host of another one" "$(place "$(two)")" h2
+  expect "the zone is given up" eval 'os aggregate remove host third h3 && os aggregate delete third'
+
+  for to in h1 h3 h2; do
+    from=$(place "$(one)")
+    expect "the other one is sent from $from to $to" to_host migrate $to "$(one)"
+    within 120 "it waits to be verified" at_rest "$(one)" VERIFY_RESIZE
+    expect "that is confirmed" os server migration confirm "$(one)"
+    within 60 "it is ACTIVE there" is_at "$(one)" $to
+    left "$from" "$ONE"
+  done
+  same "its disk went with it" "$(marker_at h2 "$ONE")" first
+  boots=$(boots_at h2 "$ONE")
+  for to in h3 h1 h2; do
+    from=$(place "$(one)")
+    expect "it is sent from $from to $to while it runs" os server migrate --live-migration --host $to "$(one)" --os-compute-api-version 2.79
+    within 120 "it is ACTIVE there" is_at "$(one)" $to
+    within 20 "its guest runs there" runs_on $to "$ONE"
+    left "$from" "$ONE"
+  done
+  same "it was not started anew" "$(boots_at h2 "$ONE")" "$boots"
+
+  expect "both servers write a word on their disks" eval 'mark_at h2 "$ONE" third && mark_at h2 "$TWO" third'
+  hosts crash h2 >/dev/null 2>&1
+  within 60 "their host fails" host_stands h2 down
+  expect "one is to leave it, wherever to" os server evacuate "$(two)" --os-compute-api-version 2.29 >"$WORK/did"
+  within 120 "it is ACTIVE again" at_rest "$(two)" ACTIVE
+  like "on one of the others" "$(place "$(two)")" '^h[13]$'
+  to=h1; [ "$(place "$(two)")" = h3 ] || to=h3
+  expect "the other one to the third host" os server evacuate --host $to --wait "$(one)" --os-compute-api-version 2.29 >"$WORK/did"
+  within 120 "where it is ACTIVE" is_at "$(one)" $to
+  case $STORAGE in
+    local) same "its disk is made anew" "$(boots_at $to "$ONE") $(marker_at $to "$ONE")" "1 " ;;
+    shared) same "with the disk that it had" "$(marker_at $to "$ONE")" third ;;
+  esac
+  hosts boot h2 >/dev/null 2>&1
+  within 90 "the host is back" host_stands h2 up
+  left h2 "$ONE"
+  left h2 "$TWO"
+  same "both evacuations are complete" "$(os server migration list --type evacuation --host h2 --status completed --os-compute-api-version 2.59 -f value -c 'Source Compute' | sort | uniq -c | xargs)" "1 h1 2 h2"
+fi
+
 # ------------------------------------------------------------------------------------------ switched off, deleted in between
 
 expect "a server is stopped" os server stop "$(one)"
 within 60 "and off" at_rest "$(one)" SHUTOFF
-expect "it is migrated" to_host migrate h1 "$(one)"
+expect "it is migrated" to_host migrate "$(other "$(place "$(one)")")" "$(one)"
 within 90 "it waits to be verified" at_rest "$(one)" VERIFY_RESIZE
-same "it stayed off" "$(on h1 domstate "$ONE" | head -n 1)" "shut off"
+same "it stayed off" "$(on "$(place "$(one)")" domstate "$ONE" | head -n 1)" "shut off"
 like "migrations are listed" "$(os server migration list -f value 2>&1)" "$ONE"
 expect "it is deleted before it is confirmed" os server delete --wait "$(one)"
 expect "so is the other" os server delete --wait "$(two)"
-for host in h1 h2; do same "nothing is left on $host" "$(files_on $host "$ONE"; files_on $host "$TWO"; on $host list --all --uuid)" ""; done
+same "nothing is left anywhere" "$(rest_of "$ONE"; rest_of "$TWO"; for host in $(all_hosts); do on "$host" list --all --uuid; done)" ""
 [ -n "${1:-}" ] || [ -z "${CHRONOVA_SOAK:-}" ] || [ $FAILED != 0 ] || { trap - EXIT; (exit 0); house_close; exec bash "$0" shared; }
 verdict

@@ -1,7 +1,9 @@
 #!/bin/bash
 # What goes wrong while a real guest is on its way to another host: a libvirtd restarts on either side, either host loses its
-# network (the control plane reaches it over that, too), the guest switches itself off, the server is deleted. Whatever
-# happens, the guest ends in one place, runs once, and goes on from where it was; of deleted servers nothing is left.
+# network (the control plane reaches it over that, too) or its power, before, in and after the moment of the switch-over, the
+# control plane is killed, another move is asked for, the guest switches itself off, the server is deleted. Whatever happens,
+# the guest ends in one place, runs once, and goes on from where it was as long as a host has its memory; of deleted servers
+# nothing is left.
 set -uo pipefail
 [ -n "${CHRONOVA_SOAK:-}" ] || { echo "takes minutes; set CHRONOVA_SOAK=1"; exit 77; }
 . "$(dirname "$0")/../testbed/fleet.sh"
@@ -20,7 +22,8 @@ on_its_way() { # FROM TO: sends the guest, slowly
   within 60 "it is on its way" migration_is "$ONE" running
   sleep 2
 }
-settles() { # what must be, whichever way it went
+# What must be, whichever way it went; its guest goes on unless told otherwise.
+settles() { # [how it is seen to go on]
   within 150 "the migration is over" migration_over "$ONE"
   within 60 "both hosts are up" host_is up
   within 60 "the server is ACTIVE" at_rest "$ONE" ACTIVE
@@ -29,17 +32,51 @@ settles() { # what must be, whichever way it went
   same "and nowhere else" "$(runs "$ID")" 1
   # What a host that was away has of it is removed when it is looked at again.
   within 60 "nothing is left on $(other "$now")" eval '[ -z "$(left_on "$(other "'"$now"'")" "$ID")" ]'
-  counts_on "$ONE"
+  "${1:-counts_on}" "$ONE"
   ok "the migration: $(moves_of "$ONE" -c Status | tail -n 1)"
+}
+# As `counts_on`, of a guest whose console's older part was lost with the host that had it.
+counts_here() { # server
+  local seen now; seen=$(last_tick "$1") now=$(place "$1")
+  within 40 "it counts on" ticks_on "$1" "$((${seen:-0} + 2))"
+  same "it counted without a gap" "$(gaps "$1")" ""
+  same "it was not started anew" "$(boots_at "$now" "$ID")" "$BOOTS"
+}
+BOOTS=1
+forced() { os server migration force complete "$ONE" "$(number_of "$ONE")" --os-compute-api-version 2.79; }
+# Two seconds before the end, or after it.
+nearly_across() {
+  on "$FROM" domjobinfo "$ID" --rawstats \
+    | awk '$1 == "memory_total:" {total = $2} $1 == "memory_remaining:" {rest = $2} END {exit !(NR < 3 || (total > 0 && rest < 4 * 1048576))}'
+}
+gone_off() { # the guest ended with its host, or by itself: it is started from its disk
+  within 60 "the server is SHUTOFF" at_rest "$ONE" SHUTOFF
+  same "its guest runs nowhere" "$(runs "$ID")" 0
+  local now; now=$(place "$ONE")
+  within 60 "nothing is left on $(other "$now")" eval '[ -z "$(left_on "$(other "'"$now"'")" "$ID")" ]'
+  expect "it is started again" os server start "$ONE"
+  within 60 "and is ACTIVE" at_rest "$ONE" ACTIVE
+  BOOTS=$((BOOTS + 1))
+  ready "$ONE" "its guest boots from its disk" $BOOTS
 }
 
 # ----------------------------------------------------------------------------------------- libvirtd restarts, on either side
 
 for side in FROM TO; do
   on_its_way
+  like "no other live migration begins" "$(os server migrate --live-migration "$ONE" --os-compute-api-version 2.79 2>&1)" "task_state migrating"
+  like "nor one that switches it off" "$(os server migrate "$ONE" --os-compute-api-version 2.79 2>&1)" "task_state migrating"
   expect "libvirtd restarts on ${!side}" hosts restart "${!side}"
   settles
 done
+
+# ------------------------------------------------------------------------------------------------- the control plane is killed
+
+on_its_way
+house_kill
+sleep 2
+house_start || bad "the control plane starts after it was killed" "$(tail -n 20 "$WORK/chronova.log")"
+settles
 
 # ---------------------------------------------------------------------------------- a host loses its network, and gets it back
 
@@ -53,19 +90,68 @@ for side in TO FROM; do
   settles
 done
 
+# --------------------------------------------------------------------------------- it is not known whether it came across
+
+# The guest stands still until it is across, which takes the hosts a moment; in that one of them loses its network.
+for side in FROM TO; do
+  on_its_way
+  forced
+  within 120 "it is nearly across" nearly_across
+  sleep $((RANDOM % 3)).$((RANDOM % 9))
+  hosts cut "${!side}"
+  within 60 "${!side} is cut off in the moment of the switch-over, and seen to be down" host_stands "${!side}" down
+  sleep 20
+  hosts heal "${!side}"
+  settles
+done
+
+# ------------------------------------------------------------------------------------------------------- the power of a host
+
+on_its_way
+hosts crash "$TO" >/dev/null 2>&1
+within 60 "the power of $TO fails, which is seen" host_stands "$TO" down
+within 150 "the migration is over" migration_over "$ONE"
+within 60 "the server is ACTIVE where it was" is_at "$ONE" "$FROM"
+same "its guest runs once" "$(runs "$ID")" 1
+hosts boot "$TO" >/dev/null 2>&1
+settles
+
+on_its_way
+forced
+within 150 "the guest runs on $TO" runs_on "$TO" "$ID"
+hosts crash "$FROM" >/dev/null 2>&1
+within 60 "the power of $FROM fails, which is seen" host_stands "$FROM" down
+within 150 "the server is ACTIVE on $TO" is_at "$ONE" "$TO"
+same "its guest runs once" "$(runs "$ID")" 1
+hosts boot "$FROM" >/dev/null 2>&1
+settles counts_here
+
+on_its_way
+hosts crash "$FROM" >/dev/null 2>&1
+within 60 "the power of $FROM fails with the guest's memory, which is seen" host_stands "$FROM" down
+within 150 "the migration is over" migration_over "$ONE"
+hosts boot "$FROM" >/dev/null 2>&1
+within 90 "$FROM is back" host_stands "$FROM" up
+gone_off
+
+on_its_way
+forced
+within 150 "the guest runs on $TO" runs_on "$TO" "$ID"
+hosts crash "$TO" >/dev/null 2>&1
+within 60 "the power of $TO fails with the guest's memory, which is seen" host_stands "$TO" down
+within 150 "the migration is over" migration_over "$ONE"
+hosts boot "$TO" >/dev/null 2>&1
+within 90 "$TO is back" host_stands "$TO" up
+gone_off
+
 # ----------------------------------------------------------------------------------------------- the guest switches itself off
 
 on_its_way
 at "$FROM" "$ID" 'poweroff' >/dev/null 2>&1 &
+OFF=$!
 within 120 "the migration is over" migration_over "$ONE"
-wait $!
-within 60 "the server is SHUTOFF" at_rest "$ONE" SHUTOFF
-same "its guest runs nowhere" "$(runs "$ID")" 0
-NOW=$(place "$ONE")
-same "nothing is left on $(other "$NOW")" "$(left_on "$(other "$NOW")" "$ID")" ""
-expect "it is started again" os server start "$ONE"
-within 60 "and is ACTIVE" at_rest "$ONE" ACTIVE
-ready "$ONE" "its guest boots from its disk" 2
+wait $OFF
+gone_off
 
 # --------------------------------------------------------------------------------------------------- deleted during each move
 

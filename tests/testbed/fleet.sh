@@ -32,10 +32,11 @@ house_last() { hosts down >/dev/null 2>&1; }
 
 uri_of() { local uri=${1}_UNIX; echo "${!uri}"; }
 on() { local host=$1; shift; virsh -q -c "$(uri_of "$host")" "$@" 2>/dev/null; } # host, virsh command
-other() { [ "$1" = h1 ] && echo h2 || echo h1; }
+all_hosts() { (cd "$STATE" && ls -d h[0-9]* | sort -V); }
+other() { all_hosts | grep -vx "$1" | head -n 1; } # the first host but this one
 runs_on() { [ "$(on "$1" domstate "$2" | head -n 1)" = running ]; } # host, uuid
 # On how many hosts the guest is on: never on two.
-runs() { for host in $(cd "$STATE" && ls -d h[0-9]*); do on "$host" list --uuid | grep -x "$1"; done | wc -l; } # uuid
+runs() { for host in $(all_hosts); do on "$host" list --uuid | grep -x "$1"; done | wc -l; } # uuid
 # What a host has of a server: guest and disks; of disks that all hosts have, only what was set aside.
 left_on() { # host, uuid
   local part="^$2_"
@@ -44,6 +45,8 @@ left_on() { # host, uuid
   on "$1" pool-refresh chronova >/dev/null
   on "$1" vol-list chronova | awk '{print $1}' | grep "$part"
 }
+# What all hosts together have of a server that is gone.
+rest_of() { for host in $(all_hosts); do files_on "$host" "$1"; on "$host" list --all --uuid | grep -x "$1"; done; } # uuid
 disk_of() { on "$1" pool-refresh chronova >/dev/null; on "$1" vol-dumpxml "$2_disk" chronova | sed -n "s/.*<capacity unit='bytes'>\(.*\)<.*/\1/p"; } # host, uuid
 files_on() { on "$1" pool-refresh chronova >/dev/null; on "$1" vol-list chronova | awk '{print $1}' | grep "^$2_"; } # host, uuid
 
@@ -94,5 +97,25 @@ with() { # options of [libvirt], for a control plane that is started anew
 }
 # Milliseconds that the log says of what happened last.
 took() { sed 's/\x1b\[[0-9;]*m//g' "$WORK/chronova.log" | grep -a "$1" | tail -n 1 | grep -oE 'milliseconds=[0-9]+' | cut -d= -f2; }
-# What the control plane took beside libvirt's own call, of the live migration that ended last.
-overhead() { local call; call=$(took "the hosts' migration has ended"); echo "$(($(took 'a live migration has ended') - call)) ms beside libvirt's $call ms"; }
+# What the control plane took of the live migration of a server that ended last: milliseconds from the request to the end, as the
+# server's own record tells, without those of libvirt's call; and what each of its steps took.
+overhead() { # server
+  local request
+  request=$(os server event list "$1" --os-compute-api-version 2.79 -f value -c 'Request ID' -c Action | awk '$2 == "live-migration" {print $1; exit}')
+  os server event show "$1" "$request" --os-compute-api-version 2.79 -f json 2>/dev/null | python3 -c '
+import datetime, json, sys
+call = int(sys.argv[1])
+at = lambda text: datetime.datetime.fromisoformat(text.rstrip("Z"))
+events = sorted(json.load(sys.stdin)["events"], key=lambda event: event["finish_time"])
+whole = [event for event in events if event["event"] == "compute_live_migration"][0]
+before = at(whole["start_time"])
+steps = []
+for event in events:
+    name, now = ("the rest" if event is whole else event["event"]), at(event["finish_time"])
+    steps.append("%s %d" % (name, (now - before).total_seconds() * 1000 - (call if name == "migrate" else 0)))
+    before = now
+took = (before - at(whole["start_time"])).total_seconds() * 1000
+print("%d ms beside %d of libvirt: %s" % (took - call, call, ", ".join(steps)))' \
+    "$(took "the hosts' migration has ended")"
+}
+median() { sort -n | awk '{all[NR] = $1} END {print all[int((NR + 1) / 2)]}'; }

@@ -26,6 +26,7 @@ host_uuid() {
   printf 'testbed-%s-%s' "$ID" "$1" | md5sum \
     | sed -E 's/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*/\1-\2-4\3-8\4-\5/'
 }
+host_mac() { printf '02:%s' "$(printf '%s-%s-%s' "$ID" "$1" "$2" | md5sum | sed -E 's/^(..)(..)(..)(..)(..).*/\1:\2:\3:\4:\5/')"; }
 uri_unix() { echo "qemu+unix:///system?socket=$STATE/$1/run/libvirt-sock"; }
 hosts() { (cd "$STATE" && ls -d h[0-9]* | sort -V); }
 alive() { [ -s "$STATE/$1/init.pid" ] && kill -0 "$(cat "$STATE/$1/init.pid")" 2>/dev/null; }
@@ -144,7 +145,8 @@ boot_host() { # H: network links, namespaces, libvirtd
   "${inside[@]}" link set lo up
   for wire in m p; do # m: management, p: the guests' wire
     ip -n "$FABRIC" link del "$wire$n" 2>/dev/null || true
-    ip -n "$FABRIC" link add "$wire$n" type veth peer name "x$wire" netns "tb$ID-$h"
+    # A host that comes back has the network card that it had: others still know its address by it.
+    ip -n "$FABRIC" link add "$wire$n" type veth peer name "x$wire" address "$(host_mac "$h" "$wire")" netns "tb$ID-$h"
     ip -n "$FABRIC" link set "$wire$n" master "br$wire" up
   done
   "${inside[@]}" link set xm name mgmt0

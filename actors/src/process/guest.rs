@@ -19,39 +19,49 @@ const LAG: Duration = Duration::from_secs(5);
 
 /// Brings image, networks and filters to the host.
 pub(super) async fn prepare(work: &Work, host: HostId, server: &Alive) -> Result<(), StepError> {
-    bring(work, host, server, Arc::new(Source(Arc::clone(&work.house.images)))).await
+    let source: Arc<dyn ImageSource> = Arc::new(Source(Arc::clone(&work.house.images)));
+    futures::try_join!(cache_image(work, host, server, source), connect(work, host, server)).map(drop)
 }
 
 /// As [`prepare`]; an image that is deleted is taken from the host that the server is on.
 pub(super) async fn prepare_from(work: &Work, from: HostId, host: HostId, server: &Alive) -> Result<(), StepError> {
+    futures::try_join!(fetch_image(work, from, host, server), connect(work, host, server)).map(drop)
+}
+
+/// Brings the image alone; see [`prepare_from`].
+pub(super) async fn fetch_image(work: &Work, from: HostId, host: HostId, server: &Alive) -> Result<(), StepError> {
     let first = Source(Arc::clone(&work.house.images));
     let source: Arc<dyn ImageSource> = match work.house.fleet.driver(from) {
         Some(driver) => Arc::new(Fallback { first, driver }),
         None => Arc::new(first),
     };
-    bring(work, host, server, source).await
+    cache_image(work, host, server, source).await
 }
 
-async fn bring(work: &Work, host: HostId, server: &Alive, source: Arc<dyn ImageSource>) -> Result<(), StepError> {
-    let image = async {
-        if let Some(image) = server.root_image() {
-            work.driver(host)?.ensure_image(&image_ref(image), source).await?;
-        }
-        Ok::<(), StepError>(())
-    };
-    futures::try_join!(image, connect(work, host, server)).map(drop)
+async fn cache_image(work: &Work, host: HostId, server: &Alive, source: Arc<dyn ImageSource>) -> Result<(), StepError> {
+    if let Some(image) = server.root_image() {
+        work.driver(host)?.ensure_image(&image_ref(image), source).await?;
+    }
+    Ok(())
 }
 
 /// Brings networks and filters to the host, or back to it: whoever else works there may have stopped them.
 pub(super) async fn connect(work: &Work, host: HostId, server: &Alive) -> Result<(), StepError> {
     let driver = work.driver(host)?;
     let realisation = work.house.networks.realise(&server.nics).await?;
-    for network in &realisation.networks {
-        driver.ensure_network(network).await?;
-    }
-    for filter in &realisation.filters {
-        driver.ensure_filter(filter).await?;
-    }
+    let networks = async {
+        for network in &realisation.networks {
+            driver.ensure_network(network).await?;
+        }
+        Ok::<(), DriverError>(())
+    };
+    let filters = async {
+        for filter in &realisation.filters {
+            driver.ensure_filter(filter).await?;
+        }
+        Ok(())
+    };
+    futures::try_join!(networks, filters)?;
     Ok(())
 }
 

@@ -152,7 +152,6 @@ async fn release_host(work: &Work) -> Result<(), StepError> {
 async fn check_target(work: &Work) -> Result<Output, StepError> {
     let subject = wanted(work).await?;
     examine(work, &subject).await?;
-    advance(work, LiveStage::Queued).await?;
     Ok(Output::Nothing)
 }
 
@@ -170,19 +169,23 @@ async fn examine(work: &Work, subject: &Subject) -> Result<(), StepError> {
         return Err(StepError::fatal(400, &format!("Migration pre-check error: {reason}"), ""));
     }
     let (source, target) = (&subject.moving.source, subject.target()?);
-    let from = work.driver(source.host)?;
-    let luggage = async { from.luggage(work.instance_id()).await.map_err(moving::only_here) };
+    let (from, destination) = (work.driver(source.host)?, work.driver(target.host)?);
+    let fit = async {
+        let luggage = from.luggage(work.instance_id()).await.map_err(moving::only_here)?;
+        if let Some(reason) = &luggage.bound {
+            return Err(StepError::fatal(409, &format!("The server cannot be live-migrated: {reason}."), ""));
+        }
+        let obstacles = destination.obstacles(&luggage).await?;
+        match obstacles.is_empty() {
+            true => Ok(luggage),
+            false => {
+                let message = format!("Migration pre-check error: host {}: {}", target.hostname, obstacles.join("; "));
+                Err(unsuitable(subject, &message))
+            }
+        }
+    };
     let (luggage, there, here) =
-        futures::try_join!(luggage, shares(work, source.host, target.host), shares(work, target.host, source.host))?;
-    if let Some(reason) = &luggage.bound {
-        return Err(StepError::fatal(409, &format!("The server cannot be live-migrated: {reason}."), ""));
-    }
-    let destination = work.driver(target.host)?;
-    let obstacles = destination.obstacles(&luggage).await?;
-    if !obstacles.is_empty() {
-        let message = format!("Migration pre-check error: host {}: {}", target.hostname, obstacles.join("; "));
-        return Err(unsuitable(subject, &message));
-    }
+        futures::try_join!(fit, shares(work, source.host, target.host), shares(work, target.host, source.host))?;
     let shared = there || here;
     let block = subject.live().and_then(|live| live.block);
     // Nova's `InvalidLocalStorage` and `InvalidSharedStorage`.
@@ -218,21 +221,27 @@ async fn wait_turn(work: &Work) -> Result<Output, StepError> {
         if work.house.departures.may_go(subject.moving.source.host, work.running.process, limit) {
             return Ok(Output::Nothing);
         }
+        if subject.live().is_some_and(|live| live.stage != LiveStage::Queued) {
+            advance(work, LiveStage::Queued).await?;
+        }
         tokio::time::sleep(LOOK).await;
     }
 }
 
 async fn prepare_target(work: &Work) -> Result<Output, StepError> {
     let subject = wanted(work).await?;
-    advance(work, LiveStage::Preparing).await?;
-    let host = subject.target()?.host;
-    let copied = !shares(work, host, subject.moving.source.host).await?;
-    match copied {
-        true => guest::prepare_from(work, subject.moving.source.host, host, &subject.server).await?,
-        false => guest::connect(work, host, &subject.server).await?,
-    }
-    let spec = guest::spec(work, &subject.server, None).await?;
-    work.driver(host)?.await_guest(&spec, copied).await?;
+    let (source, host) = (subject.moving.source.host, subject.target()?.host);
+    let disks = async {
+        let copied = !shares(work, host, source).await?;
+        if copied {
+            guest::fetch_image(work, source, host, &subject.server).await?;
+        }
+        let spec = guest::spec(work, &subject.server, None).await?;
+        work.driver(host)?.await_guest(&spec, copied).await?;
+        Ok(())
+    };
+    let networks = guest::connect(work, host, &subject.server);
+    futures::try_join!(advance(work, LiveStage::Preparing), networks, disks)?;
     Ok(Output::Nothing)
 }
 
@@ -294,14 +303,15 @@ async fn call_back(work: &Work) -> Result<(), StepError> {
 async fn arrive(work: &Work, subject: &Subject) -> Result<(), StepError> {
     let (source, target) = (&subject.moving.source, subject.target()?);
     let process = work.running.process;
-    tell(work, LiveCommand::Advance { process, stage: LiveStage::Finishing }).await?;
     let follow = async {
         moving::bind(work, target).await?;
         moved_volumes::take_back(work, &subject.server, target).await?;
         wake(work, subject, target).await
     };
-    futures::try_join!(follow, clear_source(work, source, target))?;
-    moving::release(work, process).await?;
+    let finishing = tell(work, LiveCommand::Advance { process, stage: LiveStage::Finishing });
+    // What was held at the source is free as soon as the guest has left, whenever what is left there is removed.
+    let release = moving::release(work, process);
+    futures::try_join!(finishing, follow, release, clear_source(work, source, target))?;
     tell(work, LiveCommand::Arrive { process }).await?;
     let milliseconds = work.house.clock.now().0.saturating_sub(work.running.started_at.0) / 1000;
     tracing::info!(server = %work.instance_id(), milliseconds, to = target.hostname, "a live migration has ended");
@@ -314,12 +324,16 @@ async fn clear_source(work: &Work, source: &Placed, target: &Placed) -> Result<(
     if !work.host_answers(source.host)? {
         return Ok(());
     }
-    match shares(work, source.host, target.host).await? {
-        true => forget(work, source).await,
-        false => {
+    // On storage that both have, the console's log is there already.
+    let console = async {
+        if !work.house.fleet.share(source.host, target.host) {
             carry_console(work, source, target).await;
-            guest::destroy(work, source.host).await
         }
+    };
+    let (shared, ()) = futures::join!(shares(work, source.host, target.host), console);
+    match shared? {
+        true => forget(work, source).await,
+        false => guest::destroy(work, source.host).await,
     }
 }
 

@@ -208,6 +208,18 @@ pub(super) async fn in_place(work: &Work, subject: &Subject) -> Result<bool, Ste
     }
 }
 
+/// Whether both ends of a move have one storage, from what was seen on it in this life of the control plane, or by asking:
+/// disks that both have must not be copied onto themselves.
+pub(super) async fn one_storage(work: &Work, subject: &Subject) -> Result<bool, StepError> {
+    let (source, target) = (subject.moving.source.host, subject.target()?.host);
+    for (host, other) in [(source, target), (target, source)] {
+        if !work.house.fleet.knows_storage_of(host) {
+            live_migrate::shares(work, host, other).await?;
+        }
+    }
+    Ok(work.house.fleet.share(source, target))
+}
+
 /// One of the move's hosts that answers: any of them has the disks that stay in their place.
 fn keeper(work: &Work, subject: &Subject) -> Result<HostId, StepError> {
     let ends = [Some(subject.moving.source.host), subject.moving.target.as_ref().map(|target| target.host)];

@@ -15,7 +15,7 @@ use crate::instance::live::LiveCommand;
 
 /// Pause between two looks at a guest on its way, at first and at last.
 pub(super) const WATCH: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
-/// Pause after the source has told of the end, before both are asked.
+/// The least pause between two looks.
 const BREATH: Duration = Duration::from_millis(5);
 const GIB: u64 = 1 << 30;
 
@@ -154,8 +154,13 @@ impl Watch {
     async fn pause(&mut self, work: &Work, subject: &Subject, verdict: Verdict) {
         match (work.house.fleet.driver(subject.moving.source.host), verdict) {
             (Some(source), Verdict::Underway | Verdict::AtSource) => {
+                let begun = tokio::time::Instant::now();
                 source.until_departed(work.instance_id(), self.pause).await;
-                tokio::time::sleep(BREATH.min(self.pause / 10)).await;
+                // It knew of the end before: that both do not agree on it yet is no reason to ask them without a pause.
+                let breath = BREATH.min(self.pause / 10);
+                if begun.elapsed() < breath {
+                    tokio::time::sleep(breath).await;
+                }
             }
             _ => tokio::time::sleep(self.pause).await,
         }
@@ -174,8 +179,7 @@ impl Watch {
         if !source.is_some_and(|standing| matches!(standing.presence, Presence::Running | Presence::Paused)) {
             return Err(StepError::fatal(500, "Live migration failure: the guest is not running.", ""));
         }
-        let journey = self.journey(work, subject).await?;
-        advance(work, LiveStage::Running).await?;
+        let (journey, ()) = futures::try_join!(self.journey(work, subject), advance(work, LiveStage::Running))?;
         self.since = tokio::time::Instant::now();
         match work.driver(subject.moving.source.host)?.depart(work.instance_id(), &journey).await {
             Ok(()) => self.set_out = true,
@@ -200,9 +204,10 @@ impl Watch {
         // One configuration serves all hosts: `%s` stands for the host's name.
         let own = options.inbound_addr.as_ref().map(|address| address.replace("%s", &target.hostname)).or(named);
         let address = own.clone().or_else(|| destination.remote_address()).unwrap_or_else(|| target.hostname.clone());
-        let luggage = work.driver(subject.moving.source.host)?.luggage(work.instance_id()).await;
-        let shared = work.house.fleet.share(subject.moving.source.host, target.host);
-        let route = Route::new(luggage.map_err(moving::only_here)?, shared);
+        let source = work.driver(subject.moving.source.host)?;
+        let luggage = async { source.luggage(work.instance_id()).await.map_err(moving::only_here) };
+        let (luggage, shared) = futures::try_join!(luggage, moving::one_storage(work, subject))?;
+        let route = Route::new(luggage, shared);
         let journey = Journey {
             migration: work.running.process,
             peer: destination.peer_uri(options.scheme.as_deref(), options.uri.as_deref(), &address),

@@ -61,6 +61,7 @@ impl Roll {
 }
 
 pub(super) struct Link {
+    /// With credentials.
     uri: String,
     options: LibvirtOptions,
     state: watch::Sender<State>,
@@ -210,11 +211,6 @@ impl Link {
         Ok(Line { link: Arc::clone(self), session: Arc::clone(session), connect })
     }
 
-    /// With credentials.
-    pub(super) fn uri(&self) -> &str {
-        &self.uri
-    }
-
     pub(super) fn state(&self) -> State {
         self.state.borrow().clone()
     }
@@ -280,7 +276,7 @@ struct Session {
 }
 
 /// A connection that notices when nobody answers.
-pub(super) fn dial(uri: &str, (interval, count): (u16, u16)) -> Result<Connect, virt::error::Error> {
+fn dial(uri: &str, (interval, count): (u16, u16)) -> Result<Connect, virt::error::Error> {
     let connect = Connect::open(Some(uri))?;
     // Drivers without a wire do not know keepalive.
     let _ = connect.set_keep_alive(i32::from(interval), u32::from(count));

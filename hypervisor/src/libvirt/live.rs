@@ -19,7 +19,7 @@ use virt::domain::{Domain, MigrateParameters};
 use virt_sys as sys;
 
 use super::error::{Context, translate};
-use super::{LibvirtDriver, connection, domain, migration, pool};
+use super::{LibvirtDriver, domain, migration, pool};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::GuestSpec;
 use crate::live::{Hasten, Journey, LiveMoves, Luggage, Presence, Standing};
@@ -132,9 +132,8 @@ fn sharers(connect: &Connect, options: &LibvirtOptions) -> DriverResult<BTreeSet
 }
 
 /// The call itself; lasts as long as the migration.
-fn travel(uri: &str, keepalive: (u16, u16), instance: InstanceId, journey: &Journey) -> Result<(), String> {
+fn travel(connect: &Connect, instance: InstanceId, journey: &Journey) -> Result<(), String> {
     let run = || -> Result<(), virt::error::Error> {
-        let connect = connection::dial(uri, keepalive)?;
         let domain = connect.lookup_domain_by_uuid(instance.0)?;
         let mut flags = sys::VIR_MIGRATE_LIVE
             | sys::VIR_MIGRATE_PEER2PEER
@@ -227,15 +226,17 @@ impl LiveMoves for LibvirtDriver {
             return Ok(());
         }
         let (told, end) = watch::channel(None);
-        let (uri, keepalive, journey) = (self.link.uri().to_owned(), self.options.keepalive, journey.clone());
+        let (link, session, journey) = (Arc::clone(&self.link), self.link.connect().await?, journey.clone());
         let mut journeys = self.journeys.lock();
         journeys.retain(|_, known| known.end.borrow().is_none());
         let migration = journey.migration;
         thread::Builder::new()
             .name("libvirt-migrate".to_owned())
             .spawn(move || {
+                // Mostly one that is open already; it is nobody else's until the end.
+                let line = link.line(&session);
                 let began = std::time::Instant::now();
-                let end = travel(&uri, keepalive, instance, &journey);
+                let end = line.map_err(|error| error.to_string()).and_then(|line| travel(&line, instance, &journey));
                 let milliseconds = began.elapsed().as_millis();
                 tracing::info!(server = %instance, milliseconds, ok = end.is_ok(), "the hosts' migration has ended");
                 told.send_replace(Some(end));
