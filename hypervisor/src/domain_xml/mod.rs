@@ -9,11 +9,15 @@ mod cpu;
 mod devices;
 mod hardware;
 mod metadata;
+pub(crate) mod source;
 mod tuning;
 
 pub use hardware::{DiskBus, Hardware, HardwareError, VifModel};
 pub use metadata::NAMESPACE;
+pub use source::{DiskSource, RbdImage};
 pub use tuning::Tuning;
+
+use std::collections::BTreeMap;
 
 use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
 use crate::options::CpuMode;
@@ -30,6 +34,8 @@ pub struct HostFacts {
     /// Machine type when the image does not name one.
     pub machine_type: Option<String>,
     pub pool_path: String,
+    /// How disks of the guest's own are reached that are not copy-on-write files of the pool, by the disk's name.
+    pub places: BTreeMap<String, DiskSource>,
     /// Whether the pool's file system can bypass the page cache (`cache=none`); Nova probes the same.
     pub direct_io: bool,
     pub vnc_listen: String,

@@ -4,10 +4,11 @@
 //! |---|---|
 //! | `connection` | open, keepalive, reconnect with backoff; one thread per host |
 //! | `lane`, `gates` | the bounded threads on which a host's calls block; what must not overlap |
-//! | `events`, `node`, `counters`, `snapshot`, `volumes`, `blockcopy` | the only unsafe code: what the bindings lack |
+//! | `events`, `node`, `counters`, `snapshot`, `volumes`, `blockcopy`, `sparse` | the only unsafe code: what the bindings lack |
 //! | `watch` | lifecycle events -> host signals |
 //! | `capabilities` | what the host is, has and uses |
 //! | `pool`, `images` | volumes, the image cache |
+//! | `storage`, `sparse` | where guests' disks are kept; streams with holes |
 //! | `network`, `nwfilter` | virtual networks, packet filters |
 //! | `domain` | the guest's life |
 //! | `volumes`, `snapshot` | the volume service's volumes; copies of a guest's disk |
@@ -41,6 +42,8 @@ mod nwfilter;
 mod pool;
 mod saved;
 mod snapshot;
+mod sparse;
+mod storage;
 mod volumes;
 mod watch;
 
@@ -172,6 +175,12 @@ impl LibvirtDriver {
         let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let options = Arc::clone(&self.options);
         self.lane.run(call, deadline, move || work(&*link.line(&session)?, &options)).await
+    }
+
+    /// How long the making and unmaking of disks may take: each call a while on a busy host, and what is copied or cleared as
+    /// a whole as long as that takes.
+    fn making(&self) -> Duration {
+        if storage::copies_whole(&self.options) { COPY_LIMIT } else { self.options.call_deadline * 3 }
     }
 
     fn known_lock(&self) -> MutexGuard<'_, Option<(Arc<Connect>, Arc<Known>)>> {
@@ -306,8 +315,7 @@ impl Driver for LibvirtDriver {
         let known = self.known().await?;
         let (spec, link) = (guest.clone(), Arc::clone(&self.link));
         let direct_io = Arc::clone(&self.direct_io);
-        // Disk creation and the emulator's start each may take a while on a busy host.
-        let deadline = self.options.call_deadline * 3;
+        let deadline = self.making();
         self.change("spawn", guest.instance, deadline, move |connect, options| {
             // Until it is defined nothing is known of it, and late news of a former life are not about it.
             link.roll().forget(spec.instance);
@@ -325,7 +333,7 @@ impl Driver for LibvirtDriver {
         let known = self.known().await?;
         let (spec, link) = (guest.clone(), Arc::clone(&self.link));
         let direct_io = Arc::clone(&self.direct_io);
-        self.change("reshape", guest.instance, self.options.call_deadline * 3, move |connect, options| {
+        self.change("reshape", guest.instance, self.making(), move |connect, options| {
             let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
             if domain::reshape(connect, options, &facts, &spec, renew)? == domain::Lesson::NoDirectIo {
                 direct_io.store(false, Ordering::Relaxed);
@@ -338,7 +346,7 @@ impl Driver for LibvirtDriver {
 
     async fn destroy(&self, instance: InstanceId) -> DriverResult<()> {
         let link = Arc::clone(&self.link);
-        self.change("destroy", instance, self.options.call_deadline, move |connect, options| {
+        self.change("destroy", instance, self.making(), move |connect, options| {
             if domain::lookup(connect, instance)?.is_some() {
                 link.roll().leave(instance);
             }

@@ -10,7 +10,9 @@ use chronova_actors::volume::service::VolumeOptions;
 use chronova_actors::volume_quota::VolumeLimits;
 use chronova_events::store::sqlite::SqliteOptions;
 use chronova_hypervisor::connect::DriverOptions;
-use chronova_hypervisor::options::{CpuMode, ForwardMode, LibvirtOptions, VirtType};
+use chronova_hypervisor::options::{
+    CpuMode, ForwardMode, ImagesOptions, ImagesType, LibvirtOptions, RbdOptions, VirtType, VolumeClear,
+};
 use chronova_projections::checkpoint::{CheckpointOptions, KeeperOptions};
 use chronova_projections::history::HistoryOptions;
 use chronova_web::compute::{Compute, ComputeConfig};
@@ -199,6 +201,7 @@ pub fn drivers(config: &Config) -> DriverOptions {
         // `x86_64=q35,aarch64=virt`: the driver takes the one for x86_64.
         machine_type: libvirt.hw_machine_type.iter().find_map(|pair| pair.strip_prefix("x86_64=")).map(str::to_owned),
         pool_path: pool_path(config),
+        images: images(config),
         volume_pool_name: config.volume.pool.clone(),
         volume_pool_path: config.volume.pool_path.clone(),
         vnc_listen: config.vnc.server_listen.clone(),
@@ -210,6 +213,38 @@ pub fn drivers(config: &Config) -> DriverOptions {
         ..LibvirtOptions::default()
     };
     DriverOptions { libvirt: options, sim_state_dir: Some(config.chronova.data_dir.join("sim")) }
+}
+
+/// Where guests' disks are kept. What does not go together was refused when the configuration was read.
+fn images(config: &Config) -> ImagesOptions {
+    let (default, libvirt) = (&config.default, &config.libvirt);
+    let full = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    ImagesOptions {
+        kind: match libvirt.images_type.as_str() {
+            "raw" | "flat" => ImagesType::Flat,
+            "lvm" => ImagesType::Lvm,
+            "rbd" | "ceph" => ImagesType::Rbd,
+            "default" | "local" if !default.use_cow_images => ImagesType::Flat,
+            _ => ImagesType::Qcow2,
+        },
+        keep_format: !default.force_raw_images,
+        preallocate: default.preallocate_images == "space",
+        volume_group: libvirt.images_volume_group.clone(),
+        sparse_logical_volumes: libvirt.sparse_logical_volumes,
+        clear: match libvirt.volume_clear.as_str() {
+            "none" => VolumeClear::None,
+            "shred" => VolumeClear::Shred,
+            _ => VolumeClear::Zero,
+        },
+        clear_mib: u64::from(libvirt.volume_clear_size),
+        rbd: RbdOptions {
+            pool: libvirt.images_rbd_pool.clone(),
+            monitors: config.chronova.rbd_monitors.clone(),
+            conf: full(&libvirt.images_rbd_ceph_conf),
+            user: libvirt.rbd_user.clone(),
+            secret: libvirt.rbd_secret_uuid.clone(),
+        },
+    }
 }
 
 /// The default of Nova's option is a directory of Nova's, on the hosts of Nova's.
