@@ -3,6 +3,7 @@
 //! It uses the public interface only and leaves the host as it found it, unless it fails.
 
 mod copies;
+mod moves;
 mod volumes;
 
 use std::fmt;
@@ -93,6 +94,7 @@ pub async fn run(driver: Arc<dyn Driver>, fixture: Fixture) -> Outcome {
     trial.copies(guest.instance).await?;
     trial.set_aside(guest.instance).await?;
     trial.shapes(&guest).await?;
+    trial.moves(&guest).await?;
     trial.power(guest.instance, &mut signals).await?;
     trial.disks(guest.instance).await?;
     trial.destroy(&guest, signals).await?;
@@ -186,7 +188,6 @@ impl Trial {
     fn mac() -> String {
         "fa:16:3e:c0:ff:01".to_owned()
     }
-
     fn filter(&self) -> FilterSpec {
         let rule =
             |ingress, ipv6| FilterRule { ingress, ipv6, protocol: None, port_min: None, port_max: None, remote: None };
@@ -558,6 +559,6 @@ pub fn pretended_image() -> (ImageRef, Bytes) {
     let content = Bytes::from(vec![7_u8; 200_000]);
     let checksum = crate::checksum::hex(&Sha512::digest(&content));
     let size = content.len() as u64;
-    let id = chronova_events::ids::ImageId(uuid::Uuid::from_u128(7));
+    let id = ImageId(uuid::Uuid::from_u128(7));
     (ImageRef { id, checksum, format: ImageFormat::Raw, size, virtual_size: size }, content)
 }

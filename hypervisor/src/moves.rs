@@ -1,8 +1,9 @@
 //! What a driver does so that a guest can go to another host: its disks are read here and written there, and the guest is
 //! defined over disks that exist.
 //!
-//! Nothing of ours is on a host, so disks travel through the control plane. They travel as the files that they are: a
-//! copy-on-write disk stays one, and what it is based on is in the cache of the destination already.
+//! Nothing of ours is on a host, so disks travel through the control plane. They travel as what they are: a copy-on-write
+//! file stays one, and what it is based on is in the cache of the destination already; of any other disk the bytes that the
+//! guest sees.
 
 use async_trait::async_trait;
 use chronova_events::ids::InstanceId;
@@ -13,15 +14,17 @@ use crate::guest::{GuestSpec, ImageRef};
 /// What the names of disks that are set aside begin with, after the guest's id.
 pub(crate) const KEPT: &str = "_kept";
 
-/// A file of a guest's disk.
+/// A guest's disk, as something that can be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskFile {
     /// What follows the guest's id in the volume's name: `_disk`, `_disk.swap`.
     pub suffix: String,
-    /// Bytes of the file.
+    /// Bytes that are sent.
     pub size: u64,
     /// Bytes that the guest sees.
     pub capacity: u64,
+    /// Whether what is sent is what the guest sees; else it is a copy-on-write file.
+    pub raw: bool,
 }
 
 impl DiskFile {
@@ -70,7 +73,7 @@ mod tests {
 
     #[test]
     fn what_is_set_aside_is_known_by_its_name() {
-        let disk = DiskFile { suffix: "_disk.eph0".to_owned(), size: 1, capacity: 2 };
+        let disk = DiskFile { suffix: "_disk.eph0".to_owned(), size: 1, capacity: 2, raw: false };
         assert!(!disk.is_kept());
         assert!(disk.kept().is_kept());
         assert_eq!(disk.kept().unkept(), disk);

@@ -77,6 +77,58 @@ pub enum ForwardMode {
     Isolated,
 }
 
+/// `[libvirt] images_type`, `default` resolved by `[DEFAULT] use_cow_images` as Nova's image back end does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ImagesType {
+    /// Copy-on-write files over the cached image.
+    #[default]
+    Qcow2,
+    /// Files that need no other.
+    Flat,
+    /// Logical volumes.
+    Lvm,
+    /// Images in a Ceph pool.
+    Rbd,
+}
+
+/// `[libvirt] volume_clear`: what is done to a logical volume before it is given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum VolumeClear {
+    None,
+    #[default]
+    Zero,
+    Shred,
+}
+
+/// Where guests' disks are kept.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ImagesOptions {
+    pub kind: ImagesType,
+    /// `[DEFAULT] force_raw_images` off: a file that needs no other keeps the format of its image.
+    pub keep_format: bool,
+    /// `[DEFAULT] preallocate_images = space`.
+    pub preallocate: bool,
+    pub volume_group: Option<String>,
+    pub sparse_logical_volumes: bool,
+    pub clear: VolumeClear,
+    /// Of each volume only so many MiB from its start; 0 is all of it.
+    pub clear_mib: u64,
+    pub rbd: RbdOptions,
+}
+
+/// `[libvirt] images_rbd_*`, `rbd_user`, `rbd_secret_uuid`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RbdOptions {
+    pub pool: String,
+    /// `HOST[:PORT]` of Ceph's monitors.
+    pub monitors: Vec<String>,
+    /// Ceph's configuration file on the compute hosts.
+    pub conf: Option<String>,
+    pub user: Option<String>,
+    /// The libvirt secret that holds the user's key.
+    pub secret: Option<String>,
+}
+
 /// Options of the libvirt driver; one set for all hosts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LibvirtOptions {
@@ -92,6 +144,7 @@ pub struct LibvirtOptions {
     pub pool_name: String,
     /// The pool's directory on the host.
     pub pool_path: String,
+    pub images: ImagesOptions,
     /// The storage pool that holds the volumes of the volume service; created where absent.
     pub volume_pool_name: String,
     /// That pool's directory on the host.
@@ -127,6 +180,7 @@ impl Default for LibvirtOptions {
             guests: GuestOptions::default(),
             pool_name: "chronova".to_owned(),
             pool_path: "/var/lib/libvirt/chronova".to_owned(),
+            images: ImagesOptions::default(),
             volume_pool_name: "chronova-volumes".to_owned(),
             volume_pool_path: "/var/lib/libvirt/chronova-volumes".to_owned(),
             vnc_listen: "127.0.0.1".to_owned(),

@@ -2,7 +2,8 @@
 //!
 //! `CHRONOVA_TEST_LIBVIRT_URI` names the host, `CHRONOVA_TEST_IMAGE` a bootable qcow2 whose guest writes `GUEST-READY` to
 //! its first serial port and reacts to the ACPI power button, `CHRONOVA_TEST_LIBVIRT_RESTART`, `_FREEZE` and `_THAW`
-//! commands that do so to the host's libvirtd. Without them the tests say so and pass.
+//! commands that do so to the host's libvirtd. `CHRONOVA_TEST_IMAGES_TYPE` (`raw`, `lvm` with `CHRONOVA_TEST_VOLUME_GROUP`) has
+//! disks kept in another way than as copy-on-write files. Without them the tests say so and pass.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use std::process::Command;
@@ -19,7 +20,7 @@ use chronova_hypervisor::iso9660;
 use chronova_hypervisor::leftovers::Leftover;
 use chronova_hypervisor::libvirt::LibvirtDriver;
 use chronova_hypervisor::moves::DiskFile;
-use chronova_hypervisor::options::LibvirtOptions;
+use chronova_hypervisor::options::{ImagesOptions, ImagesType, LibvirtOptions};
 use futures::StreamExt as _;
 use futures::future::join_all;
 use sha2::{Digest, Sha512};
@@ -75,7 +76,14 @@ fn host() -> Option<(String, Fixture)> {
 }
 
 fn options() -> LibvirtOptions {
+    let kind = match std::env::var("CHRONOVA_TEST_IMAGES_TYPE").as_deref() {
+        Ok("raw") => ImagesType::Flat,
+        Ok("lvm") => ImagesType::Lvm,
+        _ => ImagesType::Qcow2,
+    };
+    let volume_group = std::env::var("CHRONOVA_TEST_VOLUME_GROUP").ok();
     LibvirtOptions {
+        images: ImagesOptions { kind, volume_group, ..ImagesOptions::default() },
         pool_name: "chronova-test".to_owned(),
         pool_path: "/var/lib/libvirt/chronova-test".to_owned(),
         ..LibvirtOptions::default()

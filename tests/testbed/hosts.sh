@@ -10,7 +10,8 @@
 #   cut/heal H  takes the host's management link down/up
 # --dhcp answers DHCP on the guests' network; --root-link lets this machine itself reach 10.231.0.x.
 # Environment: TESTBED_ID (a; one short word per testbed), TESTBED_STATE (/var/tmp/tb-$TESTBED_ID; keep it short: socket
-# paths are limited to 107 bytes), TESTBED_CACHE (/var/tmp/chronova-testbed).
+# paths are limited to 107 bytes), TESTBED_CACHE (/var/tmp/chronova-testbed), TESTBED_LVM ("GROUP MIB": each host has a volume
+# group of that name; see lvm.sh).
 set -euo pipefail
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 ID=${TESTBED_ID:-a}
@@ -198,6 +199,8 @@ run_host() { # as pid 1 of host H's namespaces
   # The same path on every host, another directory on each.
   mount --bind "$H/local" "$STATE/local"
   ulimit -n 65536 2>/dev/null || true
+  # shellcheck disable=SC2086
+  [ -z "${TESTBED_LVM:-}" ] || bash "$(dirname "$SELF")/lvm.sh" __host $TESTBED_LVM
   while :; do # bash as pid 1 also reaps what is left to it
     rm -f /run/libvirt/libvirtd.pid
     TESTBED_SHARED=$STATE/shared LD_PRELOAD=$STATE/shim.so /usr/sbin/libvirtd --listen --pid-file /run/libvirt/libvirtd.pid &
@@ -307,6 +310,7 @@ down() {
     case $name in "tb$ID-fab" | "tb$ID-h"[0-9]*) ip netns del "$name" ;; esac
   done
   ip link del "tb$ID-m" 2>/dev/null || true
+  bash "$(dirname "$SELF")/lvm.sh" __gone "$STATE" || true
   for _ in $(seq 10); do
     rm -rf "$STATE" 2>/dev/null && break
     sleep 0.3

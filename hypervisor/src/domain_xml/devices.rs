@@ -1,6 +1,6 @@
 //! The `<devices>` element.
 
-use super::{DiskBus, Hardware, HostFacts};
+use super::{DiskBus, DiskSource, Hardware, HostFacts};
 use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
 use crate::options::CacheMode;
 use crate::volumes;
@@ -45,27 +45,27 @@ fn disks(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Elemen
     let mut names = Names::beside(&guest.volumes);
     let mut disks = Vec::new();
     let path = |volume: String| format!("{}/{volume}", host.pool_path);
-    let qcow2 = |volume: String, bus: DiskBus, names: &mut Names| {
-        disk(&path(volume), "qcow2", host, bus, names.next(bus)).children(hardware.tuning.disk())
+    let own = |name: String, bus: DiskBus, names: &mut Names| {
+        disk(&place_of(host, &name), host, bus, names.next(bus)).children(hardware.tuning.disk())
     };
     // Nova's first form of a rescue: the rescue disk, the root, and nothing else of what the guest has.
     let only_root = guest.rescue.as_ref().is_some_and(|rescue| rescue.stable.is_none());
     if only_root {
-        disks.push(qcow2(volumes::rescue(guest.instance), hardware.disk_bus, &mut names));
+        disks.push(own(volumes::rescue(guest.instance), hardware.disk_bus, &mut names));
     }
     if let Some(root) = &guest.root {
         disks.push(if root.image.format == ImageFormat::Iso {
-            cdrom(&path(volumes::base(&root.image)), "raw", hardware.cdrom_bus, &mut names)
+            cdrom(&file(path(volumes::base(&root.image)), "raw"), hardware.cdrom_bus, &mut names)
         } else {
-            qcow2(volumes::root(guest.instance), hardware.disk_bus, &mut names)
+            own(volumes::root(guest.instance), hardware.disk_bus, &mut names)
         });
     }
     let ephemerals = if only_root { 0 } else { guest.ephemerals_gib.len() };
     for number in 0..ephemerals {
-        disks.push(qcow2(volumes::ephemeral(guest.instance, number), hardware.disk_bus, &mut names));
+        disks.push(own(volumes::ephemeral(guest.instance, number), hardware.disk_bus, &mut names));
     }
     if guest.swap_mib > 0 && !only_root {
-        disks.push(qcow2(volumes::swap(guest.instance), hardware.disk_bus, &mut names));
+        disks.push(own(volumes::swap(guest.instance), hardware.disk_bus, &mut names));
     }
     // The disk of a rescue that leaves the others in their places comes before all that the guest boots from.
     let first = guest.rescue.as_ref().is_some_and(|rescue| rescue.stable.is_some());
@@ -75,34 +75,47 @@ fn disks(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Elemen
     };
     disks.extend(guest.volumes.iter().map(|disk| volume(&later(disk), host)));
     if guest.config_drive.is_some() {
-        disks.push(cdrom(&path(volumes::config_drive(guest.instance)), "raw", hardware.cdrom_bus, &mut names));
+        disks.push(cdrom(&file(path(volumes::config_drive(guest.instance)), "raw"), hardware.cdrom_bus, &mut names));
     }
     if let Some(place) = guest.rescue.as_ref().and_then(|rescue| rescue.stable.as_ref()) {
         let rescue = volumes::rescue(guest.instance);
         let added = match place.cdrom {
-            true => cdrom(&path(rescue), "qcow2", hardware.rescue_bus, &mut names),
-            false => qcow2(rescue, hardware.rescue_bus, &mut names),
+            true => cdrom(&place_of(host, &rescue), hardware.rescue_bus, &mut names),
+            false => own(rescue, hardware.rescue_bus, &mut names),
         };
         disks.push(added.child(Element::new("boot").attr("order", 1)));
     }
     disks
 }
 
-fn disk(path: &str, format: &str, host: &HostFacts, bus: DiskBus, name: String) -> Element {
+fn file(path: String, format: &'static str) -> DiskSource {
+    DiskSource::File { path, format }
+}
+
+/// Where the disk of this name is: a copy-on-write file of the pool unless the host says otherwise.
+fn place_of(host: &HostFacts, name: &str) -> DiskSource {
+    let known = host.places.get(name).cloned();
+    known.unwrap_or_else(|| file(format!("{}/{name}", host.pool_path), "qcow2"))
+}
+
+fn disk(source: &DiskSource, host: &HostFacts, bus: DiskBus, name: String) -> Element {
     let discard = host.guests.discard.map(|unmap| if unmap { "unmap" } else { "ignore" });
-    let driver = Element::new("driver").attr("name", "qemu").attr("type", format).attr("cache", host.cache().name());
+    let driver = Element::new("driver")
+        .attr("name", "qemu")
+        .attr("type", source.format())
+        .attr("cache", host.cache(source.kind(), source.can_bypass_cache(host.direct_io)).name());
     Element::new("disk")
-        .attr("type", "file")
+        .attr("type", source.kind())
         .attr("device", "disk")
         .child(driver.attr_if("discard", discard))
-        .child(Element::new("source").attr("file", path))
+        .child(source.element())
         .child(Element::new("target").attr("dev", name).attr("bus", bus.name()))
 }
 
 /// A volume as a disk. As long as the guest is on, it is known by its serial number.
 pub(super) fn volume(disk: &VolumeDisk, host: &HostFacts) -> Element {
     // What several guests write to must not be cached by any host.
-    let cache = if disk.shareable { CacheMode::None } else { host.cache() };
+    let cache = if disk.shareable { CacheMode::None } else { host.cache("file", host.direct_io) };
     Element::new("disk")
         .attr("type", "volume")
         .attr("device", &disk.kind)
@@ -115,12 +128,12 @@ pub(super) fn volume(disk: &VolumeDisk, host: &HostFacts) -> Element {
         .child(Element::leaf("serial", &disk.serial))
 }
 
-fn cdrom(path: &str, format: &str, bus: DiskBus, names: &mut Names) -> Element {
+fn cdrom(source: &DiskSource, bus: DiskBus, names: &mut Names) -> Element {
     Element::new("disk")
-        .attr("type", "file")
+        .attr("type", source.kind())
         .attr("device", "cdrom")
-        .child(Element::new("driver").attr("name", "qemu").attr("type", format))
-        .child(Element::new("source").attr("file", path))
+        .child(Element::new("driver").attr("name", "qemu").attr("type", source.format()))
+        .child(source.element())
         .child(Element::new("target").attr("dev", names.next(bus)).attr("bus", bus.name()))
         .child(Element::new("readonly"))
 }

@@ -9,11 +9,15 @@ mod cpu;
 mod devices;
 mod hardware;
 mod metadata;
+pub(crate) mod source;
 mod tuning;
 
 pub use hardware::{DiskBus, Hardware, HardwareError, VifModel};
 pub use metadata::NAMESPACE;
+pub use source::{DiskSource, RbdImage};
 pub use tuning::Tuning;
+
+use std::collections::BTreeMap;
 
 use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
 use crate::options::{CacheMode, CpuMode, GuestOptions};
@@ -30,6 +34,8 @@ pub struct HostFacts {
     /// Machine type when the image does not name one.
     pub machine_type: Option<String>,
     pub pool_path: String,
+    /// How disks of the guest's own are reached that are not copy-on-write files of the pool, by the disk's name.
+    pub places: BTreeMap<String, DiskSource>,
     /// Whether the pool's file system can bypass the page cache (`cache=none`); Nova probes the same.
     pub direct_io: bool,
     pub vnc_listen: String,
@@ -45,11 +51,16 @@ impl HostFacts {
         matches!(self.arch.as_str(), "x86_64" | "i686")
     }
 
-    /// How a disk that is a file is cached: as the operator chose it, else past the page cache. Where that cannot be done,
-    /// `none` could not open the file; `writeback` keeps flushes honest (Nova falls back the same way).
-    fn cache(&self) -> CacheMode {
-        match self.guests.cache.file.unwrap_or(CacheMode::None) {
-            mode if mode.is_direct() && !self.direct_io => CacheMode::WriteBack,
+    /// How a disk of this kind (libvirt's word) is cached: as the operator chose it, else past the page cache. Where that
+    /// cannot be done, `none` could not open it; `writeback` keeps flushes honest (Nova falls back the same way).
+    fn cache(&self, kind: &str, bypass: bool) -> CacheMode {
+        let chosen = match kind {
+            "block" => self.guests.cache.block,
+            "network" => self.guests.cache.network,
+            _ => self.guests.cache.file,
+        };
+        match chosen.unwrap_or(CacheMode::None) {
+            mode if mode.is_direct() && !bypass => CacheMode::WriteBack,
             mode => mode,
         }
     }

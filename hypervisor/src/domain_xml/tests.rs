@@ -2,6 +2,7 @@
 use super::*;
 use crate::guest::{ImageRef, Nic, RescueDisk, RescuePlace, RootDisk, VolumeDisk};
 use crate::options::{CacheModes, CpuFlag, Serial};
+use crate::volumes;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId};
 use uuid::Uuid;
 
@@ -13,6 +14,7 @@ fn host() -> HostFacts {
         cpu_models: Vec::new(),
         machine_type: None,
         pool_path: "/var/lib/libvirt/chronova".to_owned(),
+        places: BTreeMap::new(),
         direct_io: true,
         vnc_listen: "127.0.0.1".to_owned(),
         video_models: vec!["vga".to_owned(), "virtio".to_owned()],
@@ -334,4 +336,47 @@ fn a_guest_rescued_with_stable_devices_keeps_all_of_them_in_place() {
     assert!(render(&rescued(Some(place)), &q35).is_err(), "a board without IDE");
     let place = RescuePlace { cdrom: false, bus: Some("scsi".to_owned()) };
     assert!(render(&rescued(Some(place)), &host()).unwrap().contains("virtio-scsi"));
+}
+
+fn with_places(place: impl Fn(&str) -> DiskSource) -> HostFacts {
+    let instance = guest().instance;
+    let names = [volumes::root(instance), volumes::ephemeral(instance, 0), volumes::swap(instance)];
+    HostFacts { places: names.into_iter().map(|name| (name.clone(), place(&name))).collect(), ..host() }
+}
+
+#[test]
+fn disks_that_need_no_other_file() {
+    let guest = GuestSpec { ephemerals_gib: vec![1], swap_mib: 64, ..guest() };
+    let flat =
+        with_places(|name| DiskSource::File { path: format!("/var/lib/libvirt/chronova/{name}.raw"), format: "raw" });
+    let xml = golden("flat", &guest, &flat);
+    assert_eq!(xml.matches("type='qcow2'").count(), 0);
+    // The rescue disk has no place of its own here, so it is a file of the pool.
+    let rescued = render(&GuestSpec { rescue: rescued(None).rescue, ..guest }, &flat).unwrap();
+    assert!(rescued.contains("_disk.rescue'") && rescued.contains("_disk.raw'"), "{rescued}");
+}
+
+#[test]
+fn disks_on_logical_volumes() {
+    let guest = GuestSpec { ephemerals_gib: vec![1], swap_mib: 64, ..guest() };
+    let logical = with_places(|name| DiskSource::Block { path: format!("/dev/nova-vol/{name}") });
+    let xml = golden("lvm", &guest, &HostFacts { direct_io: false, ..logical });
+    assert_eq!(
+        xml.matches("cache='none'").count(),
+        3,
+        "what the pool's file system can do is no matter of block devices"
+    );
+}
+
+#[test]
+fn disks_in_a_ceph_pool() {
+    let guest = GuestSpec { ephemerals_gib: vec![1], swap_mib: 64, ..guest() };
+    let image = |name: &str| RbdImage {
+        name: format!("vms/{name}"),
+        monitors: ["10.0.0.1:6789", "ceph-two", "[fd00::3]:3300"].map(str::to_owned).to_vec(),
+        conf: Some("/etc/ceph/ceph.conf".to_owned()),
+        user: Some("nova".to_owned()),
+        secret: Some("457eb676-33da-42ec-9a8c-9293d545c337".to_owned()),
+    };
+    golden("rbd", &guest, &with_places(|name| DiskSource::Rbd(image(name))));
 }

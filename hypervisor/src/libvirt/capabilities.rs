@@ -1,6 +1,6 @@
 //! What a host is: libvirt's capabilities, domain capabilities, node information.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chronova_events::ids::{HostId, InstanceId};
 use roxmltree::{Document, Node};
@@ -8,7 +8,7 @@ use uuid::Uuid;
 use virt::connect::Connect;
 
 use super::error::Context;
-use super::{node, pool};
+use super::{node, pool, storage};
 use crate::domain_xml::HostFacts;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{CpuInfo, HostCapabilities, HostUsage};
@@ -82,6 +82,7 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
         cpu_models: options.cpu_models.clone(),
         machine_type: options.machine_type.clone(),
         pool_path: options.pool_path.clone(),
+        places: BTreeMap::new(),
         direct_io: true,
         vnc_listen: options.vnc_listen.clone(),
         video_models: enum_values(domain, "modelType"),
@@ -171,7 +172,7 @@ pub(super) fn capabilities(
 ) -> DriverResult<HostCapabilities> {
     let pool = pool::open(connect, options)?;
     let node = connect.node_info().during(CALL)?;
-    let space = pool.info().during(CALL)?;
+    let space = storage::pool_of_new_disks(connect, options)?.info().during(CALL)?;
     Ok(HostCapabilities {
         host: HostId(pool.uuid().during(CALL)?),
         hostname: connect.hostname().during(CALL)?,
@@ -193,7 +194,7 @@ pub(super) fn usage(
     options: &LibvirtOptions,
     ours: &BTreeSet<InstanceId>,
 ) -> DriverResult<HostUsage> {
-    let pool = pool::open(connect, options)?;
+    let pool = storage::pool_of_new_disks(connect, options)?;
     // The pool's numbers are those of its last refresh.
     pool::refresh(&pool);
     let space = pool.info().during("usage")?;

@@ -10,12 +10,11 @@ use virt::error::{Error, ErrorNumber};
 use virt::storage_pool::StoragePool;
 
 use super::error::{Context, found, is, number, translate};
-use super::images::format_name;
-use super::pool::{self, Backing};
-use super::snapshot;
+use super::storage::{self, Site};
+use super::{pool, snapshot};
 use crate::domain_xml::{self, HostFacts, NAMESPACE};
 use crate::driver::{DriverError, DriverResult};
-use crate::guest::{ConsoleAddress, GuestSpec, GuestStatus, ImageFormat, PowerState, Renew, RescueDisk, RootDisk};
+use crate::guest::{ConsoleAddress, GuestSpec, GuestStatus, ImageFormat, ImageRef, PowerState, Renew, RootDisk};
 use crate::options::LibvirtOptions;
 use crate::volumes;
 
@@ -112,7 +111,7 @@ pub(super) fn spawn(
         start(&domain)?;
         return Ok(Lesson::Nothing);
     }
-    raise(connect, options, facts, guest)
+    raise(Site::new(connect, options), facts, guest, true)
 }
 
 /// Another definition for a guest, its disks first; see [`crate::driver::Driver::reshape`].
@@ -126,7 +125,7 @@ pub(super) fn reshape(
     if let Some(domain) = lookup(connect, guest.instance)? {
         snapshot::put_down(&domain)?;
     }
-    let pool = pool::open(connect, options)?;
+    let site = Site::new(connect, options);
     let instance = guest.instance;
     let root = [volumes::root(instance)];
     let ephemerals = (0..guest.ephemerals_gib.len()).map(|number| volumes::ephemeral(instance, number));
@@ -138,19 +137,24 @@ pub(super) fn reshape(
     };
     // Of an earlier rescue, or of a first attempt at this one.
     for name in renewed.into_iter().chain([volumes::rescue(instance)]) {
-        if let Some(volume) = pool::lookup(&pool, &name)? {
-            pool::delete(&volume)?;
-        }
+        site.remove(&name)?;
     }
-    raise(connect, options, facts, guest)
+    raise(site, facts, guest, false)
 }
 
-fn raise(connect: &Connect, options: &LibvirtOptions, facts: &HostFacts, guest: &GuestSpec) -> DriverResult<Lesson> {
-    let xml = render(guest, facts)?;
-    let pool = pool::open(connect, options)?;
-    provide_volumes(connect, &pool, options, guest)?;
-    let domain = define(connect, &xml)?;
-    start_or_learn(connect, facts, guest, &domain)
+/// `anew`: the guest is not defined, so what there is of its disks may be torn.
+fn raise(site: Site<'_>, facts: &HostFacts, guest: &GuestSpec, anew: bool) -> DriverResult<Lesson> {
+    // What cannot be rendered is refused before anything is made.
+    render(guest, facts)?;
+    provide_volumes(site, guest, anew, Filled::Yes)?;
+    let facts = with_places(site, facts, guest)?;
+    let domain = define(site.connect, &render(guest, &facts)?)?;
+    start_or_learn(site.connect, &facts, guest, &domain)
+}
+
+/// With the places of the disks that the guest has.
+fn with_places(site: Site<'_>, facts: &HostFacts, guest: &GuestSpec) -> DriverResult<HostFacts> {
+    Ok(HostFacts { places: site.places(guest)?, ..facts.clone() })
 }
 
 /// Disks, config drive and console log of a guest that is not defined, whatever there is of them.
@@ -159,28 +163,29 @@ pub(super) fn provide(connect: &Connect, options: &LibvirtOptions, guest: &Guest
         return Ok(());
     }
     destroy(connect, options, guest.instance)?;
-    provide_volumes(connect, &pool::open(connect, options)?, options, guest)
+    provide_volumes(Site::new(connect, options), guest, true, Filled::Yes)
 }
 
 /// Defines a guest over disks that `provide` makes fit, and starts it if it is to be on. On already is success; one that
 /// is off is defined anew.
 pub(super) fn install(
-    connect: &Connect,
+    site: Site<'_>,
     facts: &HostFacts,
     guest: &GuestSpec,
     on: bool,
     provide: impl FnOnce() -> DriverResult<()>,
 ) -> DriverResult<Lesson> {
-    if let Some(domain) = lookup(connect, guest.instance)?
+    if let Some(domain) = lookup(site.connect, guest.instance)?
         && domain.is_active().during("install")?
     {
         let message = "the guest runs".to_owned();
         return if on { Ok(Lesson::Nothing) } else { Err(DriverError::Failed { call: "install", message }) };
     }
-    let xml = render(guest, facts)?;
+    render(guest, facts)?;
     provide()?;
-    let domain = define(connect, &xml)?;
-    if on { start_or_learn(connect, facts, guest, &domain) } else { Ok(Lesson::Nothing) }
+    let facts = with_places(site, facts, guest)?;
+    let domain = define(site.connect, &render(guest, &facts)?)?;
+    if on { start_or_learn(site.connect, &facts, guest, &domain) } else { Ok(Lesson::Nothing) }
 }
 
 /// Starts a guest; where its disks cannot be opened past the page cache, it is defined anew without that.
@@ -212,26 +217,37 @@ fn define(connect: &Connect, xml: &str) -> DriverResult<Domain> {
     connect.define_domain_xml_flags(xml, virt_sys::VIR_DOMAIN_DEFINE_VALIDATE).during("define")
 }
 
-pub(super) fn provide_volumes(
-    connect: &Connect,
-    pool: &StoragePool,
-    options: &LibvirtOptions,
-    guest: &GuestSpec,
-) -> DriverResult<()> {
+/// Whether the disk of an image gets what the image holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Filled {
+    Yes,
+    /// What is copied from elsewhere is written over all of it: only a file over the image needs that.
+    FromElsewhere,
+}
+
+pub(super) fn provide_volumes(site: Site<'_>, guest: &GuestSpec, anew: bool, filled: Filled) -> DriverResult<()> {
+    let pool = pool::open(site.connect, site.options)?;
     if let Some(root) = &guest.root {
-        provide_root(pool, options, guest.instance, root)?;
+        provide_root(site, &pool, guest.instance, root, anew, filled)?;
     }
     if let Some(rescue) = &guest.rescue {
-        provide_rescue(pool, options, guest.instance, rescue)?;
+        is_cached(&pool, &rescue.image)?;
+        let disk = volumes::rescue(guest.instance);
+        site.provide_image(&disk, rescue.image.virtual_size, &rescue.image, anew)?;
     }
     for (number, gib) in guest.ephemerals_gib.iter().enumerate() {
-        pool::ensure_disk(pool, &volumes::ephemeral(guest.instance, number), u64::from(*gib) * GIB, None)?;
+        site.provide(&volumes::ephemeral(guest.instance, number), u64::from(*gib) * GIB)?;
     }
     if guest.swap_mib > 0 {
-        pool::ensure_disk(pool, &volumes::swap(guest.instance), u64::from(guest.swap_mib) * MIB, None)?;
+        site.provide(&volumes::swap(guest.instance), u64::from(guest.swap_mib) * MIB)?;
     }
+    provide_files(site, &pool, guest)
+}
+
+/// What a guest has besides its disks.
+pub(super) fn provide_files(site: Site<'_>, pool: &StoragePool, guest: &GuestSpec) -> DriverResult<()> {
     if let Some(drive) = &guest.config_drive {
-        pool::put(connect, pool, &volumes::config_drive(guest.instance), drive)?;
+        pool::put(site.connect, pool, &volumes::config_drive(guest.instance), drive)?;
     }
     let log = volumes::console_log(guest.instance);
     if pool::lookup(pool, &log)?.is_none() {
@@ -241,43 +257,39 @@ pub(super) fn provide_volumes(
     Ok(())
 }
 
+fn unusable(image: &ImageRef, reason: &str) -> DriverError {
+    DriverError::BadImage { image: image.id.to_string(), reason: reason.to_owned() }
+}
+
+fn is_cached(pool: &StoragePool, image: &ImageRef) -> DriverResult<()> {
+    match pool::lookup(pool, &volumes::base_complete(image))? {
+        Some(_) => Ok(()),
+        None => Err(unusable(image, "it is not in the host's cache")),
+    }
+}
+
 fn provide_root(
+    site: Site<'_>,
     pool: &StoragePool,
-    options: &LibvirtOptions,
     instance: InstanceId,
     root: &RootDisk,
+    anew: bool,
+    filled: Filled,
 ) -> DriverResult<()> {
     let image = &root.image;
-    let unusable = |reason: &str| DriverError::BadImage { image: image.id.to_string(), reason: reason.to_owned() };
-    if pool::lookup(pool, &volumes::base_complete(image))?.is_none() {
-        return Err(unusable("it is not in the host's cache"));
-    }
+    is_cached(pool, image)?;
     if image.format == ImageFormat::Iso {
         return Ok(());
     }
     let wanted = u64::from(root.size_gib) * GIB;
     if wanted > 0 && image.virtual_size > wanted {
-        return Err(unusable("it is larger than the flavor's root disk"));
+        return Err(unusable(image, "it is larger than the flavor's root disk"));
     }
-    let path = format!("{}/{}", options.pool_path, volumes::base(image));
-    let backing = Backing { path, format: format_name(image.format) };
-    pool::ensure_disk(pool, &volumes::root(instance), wanted.max(image.virtual_size), Some(&backing))
-}
-
-fn provide_rescue(
-    pool: &StoragePool,
-    options: &LibvirtOptions,
-    instance: InstanceId,
-    rescue: &RescueDisk,
-) -> DriverResult<()> {
-    let image = &rescue.image;
-    if pool::lookup(pool, &volumes::base_complete(image))?.is_none() {
-        let reason = "it is not in the host's cache".to_owned();
-        return Err(DriverError::BadImage { image: image.id.to_string(), reason });
+    let (disk, capacity) = (volumes::root(instance), wanted.max(image.virtual_size));
+    match filled == Filled::FromElsewhere && storage::copies_whole(site.options) {
+        true => site.provide_empty(&disk, capacity, true).map(drop),
+        false => site.provide_image(&disk, capacity, image, anew),
     }
-    let path = format!("{}/{}", options.pool_path, volumes::base(image));
-    let backing = Backing { path, format: format_name(image.format) };
-    pool::ensure_disk(pool, &volumes::rescue(instance), image.virtual_size, Some(&backing))
 }
 
 /// Starts a guest; running already is success.
@@ -319,7 +331,7 @@ pub(super) fn destroy(connect: &Connect, options: &LibvirtOptions, instance: Ins
         pull(&domain)?;
         undefine(&domain)?;
     }
-    pool::delete_of(&pool::open(connect, options)?, instance)
+    Site::new(connect, options).remove_all(instance)
 }
 
 pub(super) fn undefine(domain: &Domain) -> DriverResult<()> {
@@ -335,9 +347,8 @@ pub(super) fn undefine(domain: &Domain) -> DriverResult<()> {
 
 /// Guests whose volumes are here and whose domain is not.
 pub(super) fn orphans(connect: &Connect, options: &LibvirtOptions) -> DriverResult<Vec<InstanceId>> {
-    let pool = pool::open(connect, options)?;
-    pool::refresh(&pool);
-    let mut orphans: BTreeSet<_> = pool::names(&pool)?.iter().filter_map(|name| volumes::owner(name)).collect();
+    let names = Site::new(connect, options).volume_names()?;
+    let mut orphans: BTreeSet<_> = names.iter().filter_map(|name| volumes::owner(name)).collect();
     // Listed after the volumes: a guest that is being spawned has its volumes before its domain.
     for domain in connect.list_all_domains(0).during("orphans")? {
         orphans.remove(&InstanceId(domain.uuid().during("orphans")?));

@@ -19,6 +19,7 @@ use virt::domain::{Domain, MigrateParameters};
 use virt_sys as sys;
 
 use super::error::{Context, translate};
+use super::storage::{self, Site};
 use super::{LibvirtDriver, domain, migration, pool};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::GuestSpec;
@@ -96,15 +97,16 @@ fn read_luggage(connect: &Connect, options: &LibvirtOptions, domain: &Domain) ->
     })
 }
 
-/// A disk that the guest writes to and that lies in our pool: its name in the guest and the bytes that the guest sees.
+/// A disk that the guest writes to and that is its own, on this host: its name in the guest and the bytes that the guest sees.
 fn own_disk(domain: &Domain, options: &LibvirtOptions, disk: Node<'_, '_>) -> Option<(String, u64)> {
     let fixed = ["readonly", "shareable"].iter().any(|name| disk.children().any(|child| child.has_tag_name(*name)));
     let part = |name: &str, key: &str| {
         let node = disk.children().find(|child| child.has_tag_name(name))?;
         node.attribute(key).map(str::to_owned)
     };
-    let (file, device) = (part("source", "file")?, part("target", "dev")?);
-    if fixed || !file.strip_prefix(&options.pool_path)?.starts_with('/') {
+    let device = part("target", "dev")?;
+    let path = part("source", "file").or_else(|| part("source", "dev"))?;
+    if fixed || !storage::is_local(options, &path) {
         return None;
     }
     let capacity = domain.block_info(&device, 0).map_or(0, |info| info.capacity);
@@ -113,9 +115,9 @@ fn own_disk(domain: &Domain, options: &LibvirtOptions, disk: Node<'_, '_>) -> Op
 
 /// Whoever sees these volumes shares the storage.
 fn sharers(connect: &Connect, options: &LibvirtOptions) -> DriverResult<BTreeSet<HostId>> {
-    let pool = pool::open(connect, options)?;
-    // The pool's id is the host's.
-    let own = HostId(pool.uuid().during(CALL)?);
+    // The id of the directory's pool is the host's.
+    let own = HostId(pool::open(connect, options)?.uuid().during(CALL)?);
+    let Some(pool) = storage::shared_pool(connect, options)? else { return Ok(BTreeSet::from([own])) };
     let mark = volumes::host_mark(own);
     if pool::lookup(&pool, &mark)?.is_none() {
         // Seen at last when the pool is read anew; on shared storage another host's pool may have made it.
@@ -197,7 +199,7 @@ impl LiveMoves for LibvirtDriver {
     }
 
     async fn await_guest(&self, guest: &GuestSpec, copied: bool) -> DriverResult<()> {
-        if !copied {
+        if !copied && !storage::shares_disks_alone(&self.options) {
             // What another host made on the storage that both have is not in this host's list yet.
             let refresh = |connect: &Connect, options: &LibvirtOptions| {
                 pool::open(connect, options).map(|pool| pool::refresh(&pool))
@@ -205,12 +207,13 @@ impl LiveMoves for LibvirtDriver {
             return self.call("destination", refresh).await;
         }
         let spec = guest.clone();
-        self.change("destination", guest.instance, self.options.call_deadline * 3, move |connect, options| {
-            let pool = pool::open(connect, options)?;
+        self.change("destination", guest.instance, self.making(), move |connect, options| {
+            let site = Site::new(connect, options);
             // A guest that is here already has its disks.
             match domain::lookup(connect, spec.instance)? {
                 Some(_) => Ok(()),
-                None => domain::provide_volumes(connect, &pool, options, &spec),
+                None if !copied => domain::provide_files(site, &pool::open(connect, options)?, &spec),
+                None => domain::provide_volumes(site, &spec, true, domain::Filled::FromElsewhere),
             }
         })
         .await

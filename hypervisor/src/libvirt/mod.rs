@@ -4,10 +4,11 @@
 //! |---|---|
 //! | `connection` | open, keepalive, reconnect with backoff; one thread per host |
 //! | `lane`, `gates` | the bounded threads on which a host's calls block; what must not overlap |
-//! | `events`, `node`, `counters`, `snapshot`, `volumes`, `blockcopy` | the only unsafe code: what the bindings lack |
+//! | `events`, `node`, `counters`, `snapshot`, `volumes`, `blockcopy`, `sparse` | the only unsafe code: what the bindings lack |
 //! | `watch` | lifecycle events -> host signals |
 //! | `capabilities` | what the host is, has and uses |
 //! | `pool`, `images` | volumes, the image cache |
+//! | `storage`, `sparse` | where guests' disks are kept; streams with holes |
 //! | `network`, `nwfilter` | virtual networks, packet filters |
 //! | `domain` | the guest's life |
 //! | `volumes`, `snapshot` | the volume service's volumes; copies of a guest's disk |
@@ -43,6 +44,8 @@ mod nwfilter;
 mod pool;
 mod saved;
 mod snapshot;
+mod sparse;
+mod storage;
 mod volumes;
 mod watch;
 
@@ -177,6 +180,12 @@ impl LibvirtDriver {
         self.lane.run(call, deadline, move || work(&*link.line(&session)?, &options)).await
     }
 
+    /// How long the making and unmaking of disks may take: each call a while on a busy host, and what is copied or cleared as
+    /// a whole as long as that takes.
+    fn making(&self) -> Duration {
+        if storage::copies_whole(&self.options) { COPY_LIMIT } else { self.options.call_deadline * 3 }
+    }
+
     fn known_lock(&self) -> MutexGuard<'_, Option<(Arc<Connect>, Arc<Known>)>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -309,8 +318,7 @@ impl Driver for LibvirtDriver {
         let known = self.known().await?;
         let (spec, link) = (guest.clone(), Arc::clone(&self.link));
         let direct_io = Arc::clone(&self.direct_io);
-        // Disk creation and the emulator's start each may take a while on a busy host.
-        let deadline = self.options.call_deadline * 3;
+        let deadline = self.making();
         self.change("spawn", guest.instance, deadline, move |connect, options| {
             // Until it is defined nothing is known of it, and late news of a former life are not about it.
             link.roll().forget(spec.instance);
@@ -328,7 +336,7 @@ impl Driver for LibvirtDriver {
         let known = self.known().await?;
         let (spec, link) = (guest.clone(), Arc::clone(&self.link));
         let direct_io = Arc::clone(&self.direct_io);
-        self.change("reshape", guest.instance, self.options.call_deadline * 3, move |connect, options| {
+        self.change("reshape", guest.instance, self.making(), move |connect, options| {
             let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
             if domain::reshape(connect, options, &facts, &spec, renew)? == domain::Lesson::NoDirectIo {
                 direct_io.store(false, Ordering::Relaxed);
@@ -341,7 +349,7 @@ impl Driver for LibvirtDriver {
 
     async fn destroy(&self, instance: InstanceId) -> DriverResult<()> {
         let link = Arc::clone(&self.link);
-        self.change("destroy", instance, self.options.call_deadline, move |connect, options| {
+        self.change("destroy", instance, self.making(), move |connect, options| {
             if domain::lookup(connect, instance)?.is_some() {
                 link.roll().leave(instance);
             }

@@ -1,7 +1,8 @@
-//! Moving guests between hosts: volumes read and written as the files that they are, domains defined over them.
+//! Moving guests between hosts: disks read and written, domains defined over them.
 //!
-//! A disk is a copy-on-write file whose header names what it is based on. Pool paths are the same on every host, and the
-//! destination has the image in its cache, so the file is as good there as here and the base is not sent again.
+//! A copy-on-write file names in its header what it is based on. Pool paths are the same on every host, and the destination
+//! has the image in its cache, so the file is as good there as here and the base is not sent again. Any other disk is sent
+//! as the bytes that the guest sees, and where nothing was ever written to it, only that is said.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,11 +14,12 @@ use futures::{StreamExt as _, stream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use virt::connect::Connect;
-use virt::storage_pool::StoragePool;
 use virt::storage_vol::StorageVol;
 use virt::stream::Stream;
 
 use super::error::{Context, translate};
+use super::sparse::{self, Piece};
+use super::storage::Site;
 use super::{LibvirtDriver, domain, pool};
 use crate::domain_xml::HostFacts;
 use crate::driver::{ByteStream, DriverError, DriverResult};
@@ -43,60 +45,68 @@ fn stays_behind(suffix: &str) -> bool {
 }
 
 fn list(connect: &Connect, options: &LibvirtOptions, instance: InstanceId) -> DriverResult<Vec<DiskFile>> {
-    let pool = pool::open(connect, options)?;
-    pool::refresh(&pool);
     let id = instance.to_string();
     let mut disks = Vec::new();
-    for name in pool::names(&pool)? {
-        let Some(suffix) = name.strip_prefix(&id).filter(|suffix| suffix.starts_with('_') && !stays_behind(suffix))
-        else {
-            continue;
-        };
-        if let Some(volume) = pool::lookup(&pool, &name)? {
-            let capacity = volume.info().during(CALL)?.capacity;
-            disks.push(DiskFile { suffix: suffix.to_owned(), size: pool::physical_size(&volume)?, capacity });
-        }
+    for (name, disk) in Site::new(connect, options).disks_of(instance)? {
+        let Some(suffix) = name.strip_prefix(&id).filter(|suffix| !stays_behind(suffix)) else { continue };
+        let (suffix, size) = (suffix.to_owned(), pool::physical_size(&disk.volume)?);
+        disks.push(DiskFile { suffix, size, capacity: disk.capacity()?, raw: disk.is_raw() });
     }
-    disks.sort_by(|a, b| a.suffix.cmp(&b.suffix));
     Ok(disks)
 }
 
-fn volume(pool: &StoragePool, instance: InstanceId, suffix: &str) -> DriverResult<StorageVol> {
-    let name = volumes::suffixed(instance, suffix);
-    pool::lookup(pool, &name)?.ok_or_else(|| failed(format!("there is no volume {name}")))
+/// What is read: its volume, its bytes, and whether holes in it are told.
+struct Reading {
+    volume: StorageVol,
+    size: u64,
+    sparse: bool,
 }
+
+type Out = mpsc::Sender<Result<Bytes, std::io::Error>>;
 
 /// Sends so many bytes of a volume until the reader goes away.
-fn send(
-    connect: &Connect,
-    options: &LibvirtOptions,
-    name: &str,
-    size: u64,
-    out: &mpsc::Sender<Result<Bytes, std::io::Error>>,
-) -> DriverResult<()> {
-    let pool = pool::open(connect, options)?;
-    let volume = pool::lookup(&pool, name)?.ok_or_else(|| failed(format!("there is no volume {name}")))?;
+fn send(connect: &Connect, reading: &Reading, out: &Out) -> DriverResult<()> {
     let stream = Stream::new(connect, 0).during(CALL)?;
-    volume.download(&stream, 0, size, 0).during(CALL)?;
+    let flags = if reading.sparse { virt_sys::VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM } else { 0 };
+    reading.volume.download(&stream, 0, reading.size, flags).during(CALL)?;
     let mut buffer = vec![0_u8; CHUNK];
-    loop {
-        match stream.recv(&mut buffer).map(usize::try_from) {
-            Ok(Ok(0) | Err(_)) => return stream.finish().during(CALL),
-            Ok(Ok(received)) => {
-                if out.blocking_send(Ok(Bytes::copy_from_slice(&buffer[..received]))).is_err() {
-                    let _ = stream.abort();
-                    return Ok(());
-                }
-            }
-            Err(error) => {
-                let _ = stream.abort();
-                return Err(translate(CALL, &error));
-            }
+    let sent = loop {
+        let piece = match reading.sparse {
+            true => sparse::receive(&stream, &mut buffer, CALL),
+            false => match stream.recv(&mut buffer).map(usize::try_from) {
+                Ok(Ok(0) | Err(_)) => Ok(Piece::End),
+                Ok(Ok(received)) => Ok(Piece::Data(received)),
+                Err(error) => Err(translate(CALL, &error)),
+            },
+        };
+        let taken = match piece {
+            Ok(Piece::End) => return stream.finish().during(CALL),
+            Ok(Piece::Data(received)) => out.blocking_send(Ok(Bytes::copy_from_slice(&buffer[..received]))).is_ok(),
+            Ok(Piece::Hole(length)) => send_hole(length, out),
+            Err(error) => break Err(error),
+        };
+        if !taken {
+            break Ok(());
         }
-    }
+    };
+    let _ = stream.abort();
+    sent
 }
 
-/// Writes a volume of exactly `disk.size` bytes; what is left of one that was torn is removed.
+/// Zeros in pieces; whether the reader took them.
+fn send_hole(length: u64, out: &Out) -> bool {
+    let mut left = length;
+    while left > 0 {
+        let part = usize::try_from(left).unwrap_or(sparse::PIECE).min(sparse::PIECE);
+        if out.blocking_send(Ok(Bytes::from_static(&sparse::ZEROS[..part]))).is_err() {
+            return false;
+        }
+        left = left.saturating_sub(part as u64);
+    }
+    true
+}
+
+/// Writes a disk of exactly `disk.size` bytes; what is left of one that was torn is removed.
 fn store(
     connect: &Connect,
     options: &LibvirtOptions,
@@ -104,15 +114,13 @@ fn store(
     disk: &DiskFile,
     mut incoming: mpsc::Receiver<Bytes>,
 ) -> DriverResult<()> {
-    let pool = pool::open(connect, options)?;
-    let name = volumes::suffixed(instance, &disk.suffix);
-    if let Some(old) = pool::lookup(&pool, &name)? {
-        pool::delete(&old)?;
-    }
+    let site = Site::new(connect, options);
     // Made in the format that comes, so that the pool knows it however busy it is; then overwritten.
-    pool::ensure_disk(&pool, &name, disk.capacity, None)?;
-    let volume = volume(&pool, instance, &disk.suffix)?;
-    let mut upload = pool::Upload::start(connect, &volume, disk.size)?;
+    let made = site.provide_empty(&volumes::suffixed(instance, &disk.suffix), disk.capacity, disk.raw)?;
+    let mut upload = match made.is_blank(options) {
+        true => pool::Upload::start_sparse(connect, &made.volume, disk.size)?,
+        false => pool::Upload::start(connect, &made.volume, disk.size)?,
+    };
     let mut size = 0_u64;
     let mut sent = Ok(());
     while let Some(chunk) = incoming.blocking_recv() {
@@ -132,65 +140,50 @@ fn store(
         Err(error) => Err(error),
     };
     if let Err(error) = stored {
-        let _ = pool::delete(&volume);
+        let _ = pool::delete(&made.volume);
         return Err(error);
     }
-    pool::refresh(&pool);
+    pool::refresh(&made.pool);
     Ok(())
 }
 
 fn remove(connect: &Connect, options: &LibvirtOptions, instance: InstanceId, disk: &DiskFile) -> DriverResult<()> {
-    let pool = pool::open(connect, options)?;
-    match pool::lookup(&pool, &volumes::suffixed(instance, &disk.suffix))? {
-        Some(volume) => pool::delete(&volume),
-        None => Ok(()),
-    }
+    Site::new(connect, options).remove(&volumes::suffixed(instance, &disk.suffix))
 }
 
 /// Disks as large as the guest is to have them; those that hold nothing are made, or made anew, or removed.
-fn provide(connect: &Connect, pool: &StoragePool, guest: &GuestSpec) -> DriverResult<()> {
-    pool::refresh(pool);
+fn provide(site: Site<'_>, guest: &GuestSpec) -> DriverResult<()> {
+    let pool = pool::open(site.connect, site.options)?;
+    pool::refresh(&pool);
     if let Some(root) = guest.root.as_ref().filter(|root| root.image.format != ImageFormat::Iso) {
-        grow(&volume(pool, guest.instance, "_disk")?, u64::from(root.size_gib) * GIB)?;
+        site.require(&volumes::root(guest.instance))?.grow(site, u64::from(root.size_gib) * GIB)?;
     }
     for (number, gib) in guest.ephemerals_gib.iter().enumerate() {
         let (name, wanted) = (volumes::ephemeral(guest.instance, number), u64::from(*gib) * GIB);
-        match pool::lookup(pool, &name)? {
-            Some(volume) => grow(&volume, wanted)?,
-            None => pool::ensure_disk(pool, &name, wanted, None)?,
+        match site.find(&name)? {
+            Some(disk) => disk.grow(site, wanted)?,
+            None => site.provide(&name, wanted)?,
         }
     }
     let swap = volumes::swap(guest.instance);
-    match (pool::lookup(pool, &swap)?, u64::from(guest.swap_mib) * MIB) {
-        (None, 0) => {}
-        (Some(volume), 0) => pool::delete(&volume)?,
-        (_, size) => pool::ensure_disk(pool, &swap, size, None)?,
+    match u64::from(guest.swap_mib) * MIB {
+        0 => site.remove(&swap)?,
+        size => site.provide(&swap, size)?,
     }
-    if let Some(drive) = &guest.config_drive {
-        pool::put(connect, pool, &volumes::config_drive(guest.instance), drive)?;
-    }
-    let log = volumes::console_log(guest.instance);
-    if pool::lookup(pool, &log)?.is_none() {
-        pool::create_raw(pool, &log, 0, "0600")?;
-    }
-    Ok(())
-}
-
-fn grow(volume: &StorageVol, wanted: u64) -> DriverResult<()> {
-    match volume.info().during(CALL)?.capacity < wanted {
-        true => volume.resize(wanted, 0).during("grow disk").map(drop),
-        false => Ok(()),
-    }
+    domain::provide_files(site, &pool, guest)
 }
 
 impl LibvirtDriver {
-    async fn read(&self, name: String, size: u64) -> DriverResult<ByteStream> {
+    async fn read(
+        &self,
+        find: impl FnOnce(&Connect, &LibvirtOptions) -> DriverResult<Reading> + Send + 'static,
+    ) -> DriverResult<ByteStream> {
         let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let options = Arc::clone(&self.options);
         let (out, chunks) = mpsc::channel(DEPTH);
         // Nobody waits for the result: what goes wrong is the last thing that the reader reads.
         let sent = self.lane.start("read disk", move || {
-            let sent = link.line(&session).and_then(|line| send(&line, &options, &name, size, &out));
+            let sent = link.line(&session).and_then(|line| send(&line, &find(&line, &options)?, &out));
             if let Err(error) = sent {
                 let _ = out.blocking_send(Err(std::io::Error::other(error)));
             }
@@ -209,11 +202,22 @@ impl Moves for LibvirtDriver {
     }
 
     async fn read_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<ByteStream> {
-        self.read(volumes::suffixed(instance, &disk.suffix), disk.size).await
+        let (name, size) = (volumes::suffixed(instance, &disk.suffix), disk.size);
+        self.read(move |connect, options| {
+            let disk = Site::new(connect, options).require(&name)?;
+            Ok(Reading { sparse: disk.is_raw(), volume: disk.volume, size })
+        })
+        .await
     }
 
     async fn read_image(&self, image: &ImageRef) -> DriverResult<ByteStream> {
-        self.read(volumes::base(image), image.size).await
+        let (name, size) = (volumes::base(image), image.size);
+        self.read(move |connect, options| {
+            let volume = pool::lookup(&pool::open(connect, options)?, &name)?;
+            let volume = volume.ok_or_else(|| failed(format!("there is no volume {name}")))?;
+            Ok(Reading { volume, size, sparse: false })
+        })
+        .await
     }
 
     async fn receive_disk(&self, instance: InstanceId, disk: &DiskFile, mut content: ByteStream) -> DriverResult<()> {
@@ -262,7 +266,7 @@ impl Moves for LibvirtDriver {
 
     async fn remove_disk(&self, instance: InstanceId, disk: &DiskFile) -> DriverResult<()> {
         let disk = disk.clone();
-        self.change("remove disk", instance, self.options.call_deadline, move |connect, options| {
+        self.change("remove disk", instance, self.making(), move |connect, options| {
             remove(connect, options, instance, &disk)
         })
         .await
@@ -270,7 +274,7 @@ impl Moves for LibvirtDriver {
 
     async fn provide(&self, guest: &GuestSpec) -> DriverResult<()> {
         let spec = guest.clone();
-        let deadline = self.options.call_deadline * 3;
+        let deadline = self.making();
         self.change("provide", guest.instance, deadline, move |connect, options| {
             domain::provide(connect, options, &spec)
         })
@@ -281,14 +285,12 @@ impl Moves for LibvirtDriver {
         let known = self.known().await?;
         let (spec, link) = (guest.clone(), Arc::clone(&self.link));
         let direct_io = Arc::clone(&self.direct_io);
-        let deadline = self.options.call_deadline * 3;
+        let deadline = self.making();
         self.change("install", guest.instance, deadline, move |connect, options| {
             link.roll().forget(spec.instance);
             let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
-            let pool = pool::open(connect, options)?;
-            if domain::install(connect, &facts, &spec, on, || provide(connect, &pool, &spec))?
-                == domain::Lesson::NoDirectIo
-            {
+            let site = Site::new(connect, options);
+            if domain::install(site, &facts, &spec, on, || provide(site, &spec))? == domain::Lesson::NoDirectIo {
                 direct_io.store(false, Ordering::Relaxed);
             }
             link.roll().ours.insert(spec.instance);

@@ -11,6 +11,7 @@ use virt::storage_vol::StorageVol;
 use virt::stream::Stream;
 
 use super::error::{Context, found, is, translate};
+use super::sparse;
 use crate::driver::{DriverError, DriverResult};
 use crate::options::LibvirtOptions;
 use crate::volumes;
@@ -62,9 +63,12 @@ fn define(connect: &Connect, name: &str, path: &str, uuid: Option<String>) -> Dr
         .attr("type", "dir")
         .child(Element::leaf("name", name))
         .children(uuid.map(|uuid| Element::leaf("uuid", uuid)))
-        .child(target)
-        .render();
-    match connect.define_storage_pool_xml(&xml, 0) {
+        .child(target);
+    define_as(connect, name, &xml)
+}
+
+fn define_as(connect: &Connect, name: &str, xml: &Element) -> DriverResult<StoragePool> {
+    match connect.define_storage_pool_xml(&xml.render(), 0) {
         Ok(pool) => {
             pool.set_autostart(true).during(CALL)?;
             Ok(pool)
@@ -75,6 +79,22 @@ fn define(connect: &Connect, name: &str, path: &str, uuid: Option<String>) -> Dr
             Err(_) => Err(translate(CALL, &error)),
         },
     }
+}
+
+/// The pool of this name, started; defined as told where it does not exist. What it is made of is there already: nothing is
+/// built.
+pub(super) fn open_as(connect: &Connect, name: &str, xml: &Element) -> DriverResult<StoragePool> {
+    let pool = match found(CALL, connect.lookup_storage_pool_by_name(name))? {
+        Some(pool) => pool,
+        None => define_as(connect, name, xml)?,
+    };
+    if !pool.is_active().during(CALL)?
+        && let Err(error) = pool.create(virt_sys::VIR_STORAGE_POOL_CREATE_NORMAL)
+        && !pool.is_active().unwrap_or(false)
+    {
+        return Err(translate(CALL, &error));
+    }
+    Ok(pool)
 }
 
 /// Looks for files that came or went behind the pool's back. libvirt refuses while volumes are being written, and what
@@ -125,7 +145,7 @@ pub(super) fn volume_xml(name: &str, capacity: u64, format: &str, mode: &str, ba
         .render()
 }
 
-fn create(pool: &StoragePool, xml: &str) -> DriverResult<StorageVol> {
+pub(super) fn create(pool: &StoragePool, xml: &str) -> DriverResult<StorageVol> {
     StorageVol::create_xml(pool, xml, 0).during("volume create")
 }
 
@@ -216,17 +236,34 @@ pub(super) fn put(connect: &Connect, pool: &StoragePool, name: &str, content: &[
 }
 
 /// A running upload. Dropped unfinished, it is aborted.
-pub(super) struct Upload(Option<Stream>);
+pub(super) struct Upload {
+    stream: Option<Stream>,
+    /// Whether zeros are passed over, and not written.
+    sparse: bool,
+}
 
 impl Upload {
     pub(super) fn start(connect: &Connect, volume: &StorageVol, size: u64) -> DriverResult<Self> {
+        Self::begin(connect, volume, size, false)
+    }
+
+    /// To a volume that reads as zeros.
+    pub(super) fn start_sparse(connect: &Connect, volume: &StorageVol, size: u64) -> DriverResult<Self> {
+        Self::begin(connect, volume, size, true)
+    }
+
+    fn begin(connect: &Connect, volume: &StorageVol, size: u64, sparse: bool) -> DriverResult<Self> {
         let stream = Stream::new(connect, 0).during("upload")?;
-        volume.upload(&stream, 0, size, 0).during("upload")?;
-        Ok(Self(Some(stream)))
+        let flags = if sparse { virt_sys::VIR_STORAGE_VOL_UPLOAD_SPARSE_STREAM } else { 0 };
+        volume.upload(&stream, 0, size, flags).during("upload")?;
+        Ok(Self { stream: Some(stream), sparse })
     }
 
     pub(super) fn send(&mut self, mut data: &[u8]) -> DriverResult<()> {
-        let Some(stream) = &self.0 else { return Ok(()) };
+        let Some(stream) = &self.stream else { return Ok(()) };
+        if self.sparse && sparse::is_hole(data) {
+            return if data.is_empty() { Ok(()) } else { sparse::skip(stream, data.len(), "upload") };
+        }
         while !data.is_empty() {
             let sent = usize::try_from(stream.send(data).during("upload")?).unwrap_or(0);
             if sent == 0 {
@@ -238,7 +275,7 @@ impl Upload {
     }
 
     pub(super) fn finish(mut self) -> DriverResult<()> {
-        match self.0.take() {
+        match self.stream.take() {
             Some(stream) => stream.finish().during("upload"),
             None => Ok(()),
         }
@@ -247,7 +284,7 @@ impl Upload {
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        if let Some(stream) = self.0.take() {
+        if let Some(stream) = self.stream.take() {
             let _ = stream.abort();
         }
     }

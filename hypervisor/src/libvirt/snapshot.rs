@@ -21,7 +21,10 @@ use virt::stream::Stream;
 use virt_sys as sys;
 
 use super::error::{Context, number, translate};
+use super::storage::{Disk, Site};
+use super::volumes::format_seen;
 use super::{agent, domain, pool, saved};
+use crate::domain_xml::DiskSource;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{DiskCopy, Quiesce};
 use crate::options::LibvirtOptions;
@@ -57,16 +60,20 @@ pub(super) fn begin(
     }
     abort(&guest)?;
     remove_from(&pool, instance, copy)?;
-    let root = pool::lookup(&pool, &volumes::root(instance))?.ok_or_else(no_disk)?;
-    let capacity = root.info().during(CALL)?.capacity;
+    let root = Site::new(connect, options).find(&volumes::root(instance))?.ok_or_else(no_disk)?;
+    let capacity = root.capacity()?;
     // Flattened, since the new volume names no backing one.
     let xml = pool::volume_xml(&volumes::copy(instance, copy), capacity, "qcow2", "0600", None);
     if guest.is_active().during(CALL)? {
         // Made by the pool, which so knows it, and filled by QEMU.
         StorageVol::create_xml(&pool, &xml, 0).during(CALL)?;
-        return back_up(&guest, options, instance, copy, quiesce).map(|()| Begun::Running);
+        let target = format!("{}/{}", options.pool_path, volumes::copy(instance, copy));
+        return back_up(&guest, &root.source(options), &target, quiesce).map(|()| Begun::Running);
     }
-    StorageVol::create_xml_from(&pool, &xml, &root, 0).during(CALL)?;
+    if root.is_guessed() {
+        is_taken_as_bytes(&root)?;
+    }
+    StorageVol::create_xml_from(&pool, &xml, &root.volume, 0).during(CALL)?;
     mark(&pool, instance, copy).map(Begun::Complete)
 }
 
@@ -171,16 +178,24 @@ fn no_disk() -> DriverError {
     DriverError::Unsupported("the guest has no disk of its own".to_owned())
 }
 
-fn back_up(
-    guest: &Domain,
-    options: &LibvirtOptions,
-    instance: InstanceId,
-    copy: ImageId,
-    quiesce: Quiesce,
-) -> DriverResult<()> {
-    let root = format!("{}/{}", options.pool_path, volumes::root(instance));
-    let target = format!("{}/{}", options.pool_path, volumes::copy(instance, copy));
-    let xml = backup_xml(&guest.xml_desc(0).during(CALL)?, &root, &target)?;
+/// A raw file whose first bytes, which are the guest's, look like another format would be read as that: as whatever file of
+/// the host its header names.
+fn is_taken_as_bytes(disk: &Disk) -> DriverResult<()> {
+    // Looked at anew, so that a later look, by whoever it is, finds nothing else: the guest is off.
+    disk.pool.refresh(0).map_err(|error| {
+        tracing::debug!(%error, "storage pool not refreshed");
+        DriverError::Timeout { call: CALL, seconds: 0 }
+    })?;
+    match format_seen(&disk.volume)?.as_str() {
+        "raw" | "iso" | "" => Ok(()),
+        other => {
+            Err(DriverError::Unsupported(format!("the guest's disk is raw and looks like {other}: start the guest")))
+        }
+    }
+}
+
+fn back_up(guest: &Domain, root: &DiskSource, target: &str, quiesce: Quiesce) -> DriverResult<()> {
+    let xml = backup_xml(&guest.xml_desc(0).during(CALL)?, root, target)?;
     let xml = CString::new(xml).map_err(|_| failed("a path has a zero byte"))?;
     let frozen = come_to_rest(guest, quiesce)?;
     // The file is there, formatted.
@@ -189,13 +204,13 @@ fn back_up(
     let begun = unsafe { sys::virDomainBackupBegin(guest.as_ptr(), xml.as_ptr(), ptr::null(), flags) };
     let begun = if begun == 0 { Ok(()) } else { Err(translate(CALL, &Error::last_error())) };
     if frozen && let Err(error) = agent::thaw(guest) {
-        tracing::error!(%error, %instance, "the guest's file systems cannot be released");
+        tracing::error!(%error, target, "the guest's file systems cannot be released");
     }
     begun
 }
 
 /// A full copy of the disk at `root` to `target`, and of no other disk.
-fn backup_xml(domain: &str, root: &str, target: &str) -> DriverResult<String> {
+fn backup_xml(domain: &str, root: &DiskSource, target: &str) -> DriverResult<String> {
     let document = Document::parse(domain).map_err(|error| failed(format!("the domain cannot be read: {error}")))?;
     let mut disks = Element::new("disks");
     let mut found = false;
@@ -205,7 +220,8 @@ fn backup_xml(domain: &str, root: &str, target: &str) -> DriverResult<String> {
             node.attribute(key).map(str::to_owned)
         };
         let Some(device) = child("target", "dev") else { continue };
-        let is_root = child("source", "file").as_deref() == Some(root);
+        let (key, path) = root.address();
+        let is_root = child("source", key).as_deref() == Some(path);
         found |= is_root;
         let element = Element::new("disk").attr("name", device).attr("backup", if is_root { "yes" } else { "no" });
         disks = disks.child(match is_root {
@@ -333,7 +349,8 @@ mod tests {
             <disk type='file' device='disk'><source file='/p/a_disk'/><target dev='vda' bus='virtio'/></disk>\
             <disk type='file' device='cdrom'><source file='/p/a_disk.config'/><target dev='hda' bus='ide'/></disk>\
             </devices></domain>";
-        let xml = backup_xml(domain, "/p/a_disk", "/p/a_copy.1").unwrap();
+        let root = |path: &str| DiskSource::File { path: path.to_owned(), format: "qcow2" };
+        let xml = backup_xml(domain, &root("/p/a_disk"), "/p/a_copy.1").unwrap();
         let document = Document::parse(&xml).unwrap();
         let disks: Vec<_> = document
             .descendants()
@@ -342,8 +359,14 @@ mod tests {
             .collect();
         assert_eq!(disks, [("vda", "yes"), ("hda", "no")]);
         assert!(xml.contains("file='/p/a_copy.1'"));
-        assert!(matches!(backup_xml(domain, "/p/other", "/p/x"), Err(DriverError::Unsupported(_))));
+        assert!(matches!(backup_xml(domain, &root("/p/other"), "/p/x"), Err(DriverError::Unsupported(_))));
         assert!(backs_up_to(&xml, "/p/a_copy.1"));
         assert!(!backs_up_to(&xml, "/p/a_copy.2"), "another copy of the same guest");
+        let block = domain.replace(
+            "type='file' device='disk'><source file='/p/a_disk'",
+            "type='block' device='disk'><source dev='/dev/vg/a_disk'",
+        );
+        let root = DiskSource::Block { path: "/dev/vg/a_disk".to_owned() };
+        assert!(backup_xml(&block, &root, "/p/a_copy.1").unwrap().contains("name='vda' backup='yes'"));
     }
 }

@@ -68,7 +68,7 @@ fn volume_xml(name: &str, capacity: u64, format: &str) -> String {
 }
 
 /// What libvirt takes the volume's format for.
-fn format_seen(volume: &StorageVol) -> DriverResult<String> {
+pub(super) fn format_seen(volume: &StorageVol) -> DriverResult<String> {
     let xml = volume.xml_desc(0).during("volume")?;
     let document = Document::parse(&xml).map_err(|error| failed("volume", error.to_string()))?;
     let mut nodes = document.descendants().filter(|node| node.has_tag_name("format"));
@@ -134,7 +134,7 @@ fn create(
 }
 
 /// The image in the host's cache, once libvirt sees it as what it is.
-fn base(connect: &Connect, options: &LibvirtOptions, image: &ImageRef) -> DriverResult<StorageVol> {
+pub(super) fn base(connect: &Connect, options: &LibvirtOptions, image: &ImageRef) -> DriverResult<StorageVol> {
     let bad = |reason: &str| DriverError::BadImage { image: image.id.to_string(), reason: reason.to_owned() };
     let cache = pool::open(connect, options)?;
     // The cached file was made as a raw volume and filled afterwards.

@@ -170,13 +170,15 @@ impl Machine {
     pub(super) fn apply(&mut self, change: &Change) {
         match change {
             Change::Define { instance, vcpus, memory_mib, disk_gib, name } => {
+                // Another definition of a guest leaves what it wrote to its console.
+                let boots = self.guests.get(instance).map_or(0, |before| before.boots);
                 let guest = SimGuest {
                     domain_name: name.clone(),
                     vcpus: *vcpus,
                     memory_mib: *memory_mib,
                     disk_gib: *disk_gib,
                     power: PowerState::Shutdown,
-                    boots: 0,
+                    boots,
                     saved: false,
                     interrupts: 0,
                     deaf: false,

@@ -7,6 +7,7 @@
 //!
 //! Invariants: a `Config` exists only if every value was valid; a secret's value is never part of a message.
 
+mod agreement;
 mod beside;
 mod inert;
 pub mod ini;
@@ -134,6 +135,9 @@ fn judge(machine: &Machine, texts: &[(&Path, &str)], problems: &mut Vec<Problem>
     problems.append(&mut remarks);
     problems.append(&mut absent);
     problems.append(&mut bad);
+    if let Some(config) = &config {
+        problems.extend(agreement::clashes(config, texts));
+    }
     // Problems of one file in the order of its lines; what concerns no file comes first.
     problems.sort_by_key(|problem| order(problem, texts));
     config

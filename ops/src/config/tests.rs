@@ -113,14 +113,14 @@ fn what_is_nova_s_alone_is_noted_or_warned_about() {
     assert_eq!(
         told(&[concat!(
             "[DEFAULT]\ntransport_url = rabbit://a\n[neutron]\nauth-type = password\n",
-            "[database]\nconnection = mysql://x\n[libvirt]\nrbd-user = a\nmax_limit = 3\n[quotas]\ncores = 3\n"
+            "[database]\nconnection = mysql://x\n[libvirt]\ndisk-prefix = a\nmax_limit = 3\n[quotas]\ncores = 3\n"
         )]),
         [
             "0.conf:2: note: [DEFAULT] transport_url is Nova's and has no effect in Chronova",
             "0.conf:4: note: [neutron] auth-type is Nova's and has no effect in Chronova",
             "0.conf:6: warning: [database] connection is Nova's and has no effect: the event log under [chronova] \
              data_dir takes the place of Nova's databases",
-            "0.conf:8: warning: [libvirt] rbd_user has no effect in this version yet",
+            "0.conf:8: warning: [libvirt] disk_prefix has no effect in this version yet",
             "0.conf:9: warning: [libvirt] max_limit is not a known option; did you mean [api] max_limit?",
             "0.conf:11: warning: [quotas] cores is not a known option; did you mean [quota] cores?",
         ]
@@ -182,4 +182,43 @@ fn policy_lies_beside_the_first_file_and_is_there_if_it_is_named() {
     let unnamed = files(&["[DEFAULT]\n"]);
     let policy = load_on(&machine(), &unnamed.paths).unwrap().config.oslo_policy;
     assert_eq!(policy.policy_file, unnamed.dir.path().join("policy.yaml"));
+}
+
+#[test]
+fn storage_options_that_do_not_go_together_stop_the_start() {
+    let lines = |text: &str| told(&[&format!("[libvirt]\n{text}")]);
+    for (text, place, option, advice) in [
+        ("images_type = lvm", "0.conf:2", "images_volume_group is not set", "name the volume group"),
+        ("images_type = lvm\nimages_volume_group = /dev/vg0", "0.conf:3", "images_volume_group", "not a path"),
+        ("images_type = raw\nsparse_logical_volumes = true", "0.conf:3", "sparse_logical_volumes", "take it out"),
+        ("images_type = rbd", "0.conf:2", "[chronova] rbd_monitors is not set", "name Ceph's monitors"),
+        (
+            "images_type = ceph\nimages_rbd_pool =\n[chronova]\nrbd_monitors = m",
+            "0.conf:2",
+            "images_rbd_pool",
+            "name the",
+        ),
+        (
+            "images_type = rbd\nrbd_user = nova\n[chronova]\nrbd_monitors = m",
+            "0.conf:2",
+            "rbd_secret_uuid",
+            "both, or neither",
+        ),
+        ("rbd_secret_uuid = secret", "0.conf:2", "rbd_secret_uuid", "UUID"),
+    ] {
+        let told = lines(text);
+        assert_eq!(told.len(), 1, "{text}: {told:?}");
+        assert!(told[0].starts_with(&format!("{place}: error: ")), "{text}: {told:?}");
+        assert!(told[0].contains(option) && told[0].contains(advice), "{text}: {told:?}");
+    }
+    for text in [
+        "images_type = flat",
+        "images_type = lvm\nimages_volume_group = nova-vol\nsparse_logical_volumes = true",
+        "images_type = rbd\n[chronova]\nrbd_monitors = 10.0.0.1:6789, 10.0.0.2",
+    ] {
+        assert_eq!(lines(text), Vec::<String>::new(), "{text}");
+    }
+    let space = "[DEFAULT]\npreallocate_images = space\n";
+    assert!(told(&[space])[0].starts_with("0.conf:2: warning: "));
+    assert_eq!(told(&[&format!("{space}use_cow_images = false")]), Vec::<String>::new());
 }

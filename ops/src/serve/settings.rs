@@ -14,7 +14,8 @@ use chronova_actors::volume_quota::VolumeLimits;
 use chronova_events::store::sqlite::SqliteOptions;
 use chronova_hypervisor::connect::DriverOptions;
 use chronova_hypervisor::options::{
-    CacheMode, CacheModes, CpuFlag, CpuMode, ForwardMode, GuestOptions, LibvirtOptions, Serial, VirtType,
+    CacheMode, CacheModes, CpuFlag, CpuMode, ForwardMode, GuestOptions, ImagesOptions, ImagesType, LibvirtOptions,
+    RbdOptions, Serial, VirtType, VolumeClear,
 };
 use chronova_projections::checkpoint::{CheckpointOptions, KeeperOptions};
 use chronova_projections::history::HistoryOptions;
@@ -228,6 +229,7 @@ pub fn drivers(config: &Config) -> DriverOptions {
         machine_type: libvirt.hw_machine_type.iter().find_map(|pair| pair.strip_prefix("x86_64=")).map(str::to_owned),
         guests: guests(config),
         pool_path: pool_path(config),
+        images: images(config),
         volume_pool_name: config.volume.pool.clone(),
         volume_pool_path: config.volume.pool_path.clone(),
         vnc_listen: config.vnc.server_listen.clone(),
@@ -265,6 +267,38 @@ fn guests(config: &Config) -> GuestOptions {
         rx_queue_size: libvirt.rx_queue_size.as_deref().and_then(|size| size.parse().ok()),
         max_queues: libvirt.max_queues,
         trusts_cpus: config.workarounds.skip_cpu_compare_on_dest,
+    }
+}
+
+/// Where guests' disks are kept. What does not go together was refused when the configuration was read.
+fn images(config: &Config) -> ImagesOptions {
+    let (default, libvirt) = (&config.default, &config.libvirt);
+    let full = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    ImagesOptions {
+        kind: match libvirt.images_type.as_str() {
+            "raw" | "flat" => ImagesType::Flat,
+            "lvm" => ImagesType::Lvm,
+            "rbd" | "ceph" => ImagesType::Rbd,
+            "default" | "local" if !default.use_cow_images => ImagesType::Flat,
+            _ => ImagesType::Qcow2,
+        },
+        keep_format: !default.force_raw_images,
+        preallocate: default.preallocate_images == "space",
+        volume_group: libvirt.images_volume_group.clone(),
+        sparse_logical_volumes: libvirt.sparse_logical_volumes,
+        clear: match libvirt.volume_clear.as_str() {
+            "none" => VolumeClear::None,
+            "shred" => VolumeClear::Shred,
+            _ => VolumeClear::Zero,
+        },
+        clear_mib: u64::from(libvirt.volume_clear_size),
+        rbd: RbdOptions {
+            pool: libvirt.images_rbd_pool.clone(),
+            monitors: config.chronova.rbd_monitors.clone(),
+            conf: full(&libvirt.images_rbd_ceph_conf),
+            user: libvirt.rbd_user.clone(),
+            secret: libvirt.rbd_secret_uuid.clone(),
+        },
     }
 }
 

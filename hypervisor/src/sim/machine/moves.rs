@@ -88,7 +88,7 @@ impl Machine {
 }
 
 fn file(suffix: &str, gib: u64) -> DiskFile {
-    DiskFile { suffix: suffix.to_owned(), size: CONTENT.len() as u64, capacity: gib << 30 }
+    DiskFile { suffix: suffix.to_owned(), size: CONTENT.len() as u64, capacity: gib << 30, raw: false }
 }
 
 fn failed(call: &'static str, message: &str) -> DriverError {

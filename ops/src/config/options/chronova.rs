@@ -76,6 +76,9 @@ section! {
             help: "Network interface of the compute hosts that live migrations come in by, as each host's libvirt names it. \
                    `[libvirt] live_migration_inbound_addr` wins over it.",
         }
+        rbd_monitors: Vec<String> {
+            help: "Ceph's monitors, HOST or HOST:PORT, as the compute hosts reach them, with [libvirt] images_type rbd.",
+        }
         log_batch: u32 {
             default: Text("1024"), min: Some(1.0), max: Some(65536.0),
             help: "Appends that may share one fsync of the event log.",

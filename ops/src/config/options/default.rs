@@ -239,11 +239,17 @@ section! {
         }
         use_cow_images: bool {
             default: Text("true"),
-            help: "Make root disks copy-on-write clones of a cached image; otherwise full copies.",
+            help: "With images_type default: make root disks copy-on-write files over a cached image; otherwise whole copies.",
+        }
+        force_raw_images: bool {
+            default: Text("true"),
+            help: "With images_type raw: make raw disks of qcow2 images, too; otherwise a whole copy keeps the format of its \
+                   image. Cached images stay as they came, either way.",
         }
         preallocate_images: String {
             default: Text("none"), choices: &["none", "space"],
-            help: "`space` allots the whole size of a disk when it is made.",
+            help: "`space` takes the whole room of a raw disk from the host's file system when the disk is made, so that a \
+                   guest that writes finds it. Copy-on-write files go on taking room as they grow.",
         }
         pointer_model: Option<String> {
             default: Text("usbtablet"), choices: &["usbtablet", "ps2mouse"],

@@ -58,12 +58,27 @@ section! {
                    (pc), virt for aarch64 and armv7l, s390-ccw-virtio for s390x.",
         }
         images_type: String {
-            default: Text("default"), choices: &["raw", "flat", "qcow2", "lvm", "rbd", "default"],
-            help: "Where and how guests' disks are kept. `default` is qcow2 where use_cow_images is on, raw otherwise; \
-                   `flat` is Nova's newer word for raw.",
+            default: Text("default"), choices: &["raw", "flat", "qcow2", "lvm", "rbd", "default", "local", "ceph"],
+            help: "Where and how guests' disks are kept that are made from now on. `default` is qcow2 where use_cow_images is \
+                   on, raw otherwise; `flat` is Nova's newer word for raw; `local` and `ceph` are MOSK's for default and \
+                   rbd. See docs/storage.md.",
         }
         images_volume_group: Option<String> {
-            help: "LVM volume group of guests' disks, with images_type lvm.",
+            help: "LVM volume group of guests' disks, on each compute host, with images_type lvm.",
+        }
+        sparse_logical_volumes: bool {
+            default: Text("false"),
+            help: "With images_type lvm: volumes that are given 64 MiB and more only as the guest writes.",
+        }
+        volume_clear: String {
+            default: Text("zero"), choices: &["zero", "shred", "none"],
+            help: "What is done to a logical volume before it is removed. `shred` writes four patterns over it and needs the \
+                   program scrub on the host. Sparse volumes are left as they are.",
+        }
+        volume_clear_size: u32 {
+            default: Text("0"), min: Some(0.0), unit: "MiB",
+            help: "How much of a logical volume volume_clear is about, from its start; 0 is all of it. A part is written over \
+                   with zeros, whichever way was chosen.",
         }
         images_rbd_pool: String {
             default: Text("rbd"),
@@ -71,7 +86,8 @@ section! {
         }
         images_rbd_ceph_conf: String {
             default: Text(""),
-            help: "Path of Ceph's configuration file on the compute hosts.",
+            help: "Path of Ceph's configuration file on the compute hosts, for their emulators. Ceph's monitors are told by \
+                   [chronova] rbd_monitors, since no file of a host is read.",
         }
         rbd_user: Option<String> {
             help: "Ceph user of guests' disks.",

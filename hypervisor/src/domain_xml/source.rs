@@ -1,0 +1,86 @@
+//! How the emulator reaches a disk of the guest's own. The format is always said: a raw disk's first bytes are the guest's,
+//! and must never be taken for the header of another format.
+
+use crate::xml::Element;
+
+/// An image in a Ceph pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RbdImage {
+    /// `POOL/IMAGE`
+    pub name: String,
+    /// `HOST[:PORT]` of the monitors.
+    pub monitors: Vec<String>,
+    /// Ceph's configuration file on the host.
+    pub conf: Option<String>,
+    pub user: Option<String>,
+    pub secret: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DiskSource {
+    File { path: String, format: &'static str },
+    Block { path: String },
+    Rbd(RbdImage),
+}
+
+impl DiskSource {
+    /// The disk's type in libvirt's words.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::File { .. } => "file",
+            Self::Block { .. } => "block",
+            Self::Rbd(_) => "network",
+        }
+    }
+
+    pub(super) fn format(&self) -> &'static str {
+        match self {
+            Self::File { format, .. } => format,
+            Self::Block { .. } | Self::Rbd(_) => "raw",
+        }
+    }
+
+    /// What a domain says of the disk's source that no other disk's says: attribute and value.
+    pub(crate) fn address(&self) -> (&'static str, &str) {
+        match self {
+            Self::File { path, .. } => ("file", path),
+            Self::Block { path } => ("dev", path),
+            Self::Rbd(image) => ("name", &image.name),
+        }
+    }
+
+    /// Files only where their file system can do it.
+    pub(super) fn can_bypass_cache(&self, pool_can: bool) -> bool {
+        !matches!(self, Self::File { .. }) || pool_can
+    }
+
+    pub(super) fn element(&self) -> Element {
+        match self {
+            Self::File { path, .. } => Element::new("source").attr("file", path),
+            Self::Block { path } => Element::new("source").attr("dev", path),
+            Self::Rbd(image) => Element::new("source")
+                .attr("protocol", "rbd")
+                .attr("name", &image.name)
+                .children(image.monitors.iter().map(|monitor| host(monitor)))
+                .children(image.conf.as_ref().map(|path| Element::new("config").attr("file", path)))
+                .children(image.user.as_ref().map(|user| auth(user, image.secret.as_deref()))),
+        }
+    }
+}
+
+/// A monitor: `HOST`, `HOST:PORT`, `[ADDRESS]:PORT`.
+pub(crate) fn host(monitor: &str) -> Element {
+    let (name, port) = match monitor.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, rest)) => (address, rest.strip_prefix(':')),
+        None => match monitor.split_once(':') {
+            Some((name, port)) if !port.contains(':') => (name, Some(port)),
+            _ => (monitor, None),
+        },
+    };
+    Element::new("host").attr("name", name).attr_if("port", port)
+}
+
+fn auth(user: &str, secret: Option<&str>) -> Element {
+    let secret = secret.map(|uuid| Element::new("secret").attr("type", "ceph").attr("uuid", uuid));
+    Element::new("auth").attr("username", user).children(secret)
+}

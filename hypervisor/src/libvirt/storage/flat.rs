@@ -1,0 +1,82 @@
+//! Raw files that need no other: `images_type = raw` or `flat`.
+//!
+//! libvirt guesses the format of files from their first bytes, which here are the guest's. Whoever has libvirt read such a
+//! file as anything but bytes looks first at what it takes it for ([`crate::libvirt::snapshot`]).
+
+use virt::storage_pool::StoragePool;
+use virt_sys as sys;
+
+use super::{Disk, Form, Site, copy_image, volume_xml};
+use crate::domain_xml::DiskSource;
+use crate::driver::DriverResult;
+use crate::guest::ImageRef;
+use crate::libvirt::error::Context;
+use crate::libvirt::pool;
+use crate::options::{ImagesType, LibvirtOptions};
+
+/// What follows a disk's name in the directory: names that lack it are those of copy-on-write files.
+pub(super) const SUFFIX: &str = ".raw";
+
+pub(super) struct Flat;
+
+/// As large as wanted, and with all its room taken from the file system where that is wanted.
+fn settle(site: Site<'_>, disk: &Disk, capacity: u64) -> DriverResult<()> {
+    let now = disk.capacity()?;
+    let flags = if site.options.images.preallocate { sys::VIR_STORAGE_VOL_RESIZE_ALLOCATE } else { 0 };
+    match now < capacity || flags != 0 {
+        true => disk.volume.resize(capacity.max(now), flags).during("grow disk"),
+        false => Ok(()),
+    }
+}
+
+impl Form for Flat {
+    fn kind(&self) -> ImagesType {
+        ImagesType::Flat
+    }
+
+    fn is_set_up(&self, _: &LibvirtOptions) -> bool {
+        true
+    }
+
+    fn is_apart(&self) -> bool {
+        false
+    }
+
+    fn pool(&self, site: Site<'_>) -> DriverResult<StoragePool> {
+        pool::open(site.connect, site.options)
+    }
+
+    fn volume(&self, disk: &str) -> String {
+        format!("{disk}{SUFFIX}")
+    }
+
+    fn disk<'v>(&self, volume: &'v str) -> Option<&'v str> {
+        volume.strip_suffix(SUFFIX)
+    }
+
+    fn source(&self, options: &LibvirtOptions, volume: &str) -> DiskSource {
+        DiskSource::File { path: format!("{}/{volume}", options.pool_path), format: "raw" }
+    }
+
+    fn make(&self, site: Site<'_>, pool: &StoragePool, volume: &str, capacity: u64) -> DriverResult<()> {
+        let allocation = if site.options.images.preallocate { capacity } else { 0 };
+        pool::create(pool, &volume_xml(volume, capacity, allocation, "raw")).map(drop)
+    }
+
+    fn fill(
+        &self,
+        site: Site<'_>,
+        pool: &StoragePool,
+        volume: &str,
+        capacity: u64,
+        image: &ImageRef,
+    ) -> DriverResult<()> {
+        let made = copy_image(site, pool, &volume_xml(volume, capacity, 0, "raw"), image)?;
+        let disk = Disk { form: &Self, pool: pool.clone(), volume: made, name: volume.to_owned() };
+        settle(site, &disk, capacity)
+    }
+
+    fn grow(&self, site: Site<'_>, disk: &Disk, capacity: u64) -> DriverResult<()> {
+        settle(site, disk, capacity)
+    }
+}

@@ -1,0 +1,65 @@
+//! Copy-on-write files over the cached image: `images_type = qcow2`.
+
+use virt::storage_pool::StoragePool;
+
+use super::{Form, Site, copy_image, volume_xml};
+use crate::domain_xml::DiskSource;
+use crate::driver::DriverResult;
+use crate::guest::ImageRef;
+use crate::libvirt::images::format_name;
+use crate::libvirt::pool::{self, Backing};
+use crate::options::{ImagesType, LibvirtOptions};
+use crate::volumes;
+
+pub(super) struct Qcow2;
+
+impl Form for Qcow2 {
+    fn kind(&self) -> ImagesType {
+        ImagesType::Qcow2
+    }
+
+    fn is_set_up(&self, _: &LibvirtOptions) -> bool {
+        true
+    }
+
+    fn is_apart(&self) -> bool {
+        false
+    }
+
+    fn pool(&self, site: Site<'_>) -> DriverResult<StoragePool> {
+        pool::open(site.connect, site.options)
+    }
+
+    fn disk<'v>(&self, volume: &'v str) -> Option<&'v str> {
+        (!volume.ends_with(super::flat::SUFFIX)).then_some(volume)
+    }
+
+    fn source(&self, options: &LibvirtOptions, volume: &str) -> DiskSource {
+        DiskSource::File { path: format!("{}/{volume}", options.pool_path), format: "qcow2" }
+    }
+
+    fn make(&self, _: Site<'_>, pool: &StoragePool, volume: &str, capacity: u64) -> DriverResult<()> {
+        pool::ensure_disk(pool, volume, capacity, None)
+    }
+
+    fn fill(
+        &self,
+        site: Site<'_>,
+        pool: &StoragePool,
+        volume: &str,
+        capacity: u64,
+        image: &ImageRef,
+    ) -> DriverResult<()> {
+        let path = format!("{}/{}", site.options.pool_path, volumes::base(image));
+        let backing = Backing { path, format: format_name(image.format) };
+        pool::ensure_disk(pool, volume, capacity, Some(&backing))
+    }
+}
+
+/// A file in the image's own format that needs no other: what Nova's `flat` makes where `force_raw_images` is off.
+pub(super) fn whole(site: Site<'_>, disk: &str, capacity: u64, image: &ImageRef) -> DriverResult<()> {
+    let pool = Qcow2.pool(site)?;
+    let volume = copy_image(site, &pool, &volume_xml(disk, capacity, 0, "qcow2"), image)?;
+    let grown = super::Disk { form: &Qcow2, pool, volume, name: disk.to_owned() };
+    grown.grow(site, capacity)
+}

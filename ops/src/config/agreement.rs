@@ -1,0 +1,114 @@
+//! Options that are good each by itself and do not go together.
+//!
+//! One rule a line: what is wrong is told at the option that somebody set, with what to change.
+
+use std::path::Path;
+
+use uuid::Uuid;
+
+use super::{Config, Place, Problem, Severity, ini};
+
+/// What is wrong, at the option of this section and name.
+struct Clash {
+    severity: Severity,
+    at: (&'static str, &'static str),
+    message: &'static str,
+}
+
+const fn error(at: (&'static str, &'static str), message: &'static str) -> Clash {
+    Clash { severity: Severity::Error, at, message }
+}
+
+const IMAGES_TYPE: (&str, &str) = ("libvirt", "images_type");
+
+/// What does not go together, with where it stands in the files.
+pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> {
+    let told = |clash: Clash| Problem {
+        severity: clash.severity,
+        place: place(texts, clash.at),
+        message: clash.message.to_owned(),
+    };
+    storage(config).into_iter().map(told).collect()
+}
+
+fn storage(config: &Config) -> Vec<Clash> {
+    let (default, libvirt) = (&config.default, &config.libvirt);
+    let kind = libvirt.images_type.as_str();
+    let mut clashes = Vec::new();
+    let mut found = |is: bool, clash: Clash| clashes.extend(is.then_some(clash));
+    let group = libvirt.images_volume_group.as_deref().unwrap_or_default();
+    found(
+        kind == "lvm" && group.is_empty(),
+        error(
+            IMAGES_TYPE,
+            "[libvirt] images_type is lvm and images_volume_group is not set: name the volume group that the compute hosts \
+             have for guests' disks",
+        ),
+    );
+    found(
+        !group.is_empty() && !is_group(group),
+        error(
+            ("libvirt", "images_volume_group"),
+            "[libvirt] images_volume_group is no name of a volume group: letters, digits and + _ . - make one, not a path",
+        ),
+    );
+    found(
+        libvirt.sparse_logical_volumes && kind != "lvm",
+        error(
+            ("libvirt", "sparse_logical_volumes"),
+            "[libvirt] sparse_logical_volumes is about logical volumes, and images_type is not lvm: take it out, or set \
+             images_type to lvm",
+        ),
+    );
+    let ceph = matches!(kind, "rbd" | "ceph");
+    found(
+        ceph && libvirt.images_rbd_pool.is_empty(),
+        error(
+            IMAGES_TYPE,
+            "[libvirt] images_type is rbd and images_rbd_pool is empty: name the Ceph pool of guests' disks",
+        ),
+    );
+    found(
+        ceph && config.chronova.rbd_monitors.is_empty(),
+        error(
+            IMAGES_TYPE,
+            "[libvirt] images_type is rbd and [chronova] rbd_monitors is not set: name Ceph's monitors, as in \
+             10.0.0.1:6789,10.0.0.2:6789",
+        ),
+    );
+    found(
+        ceph && libvirt.rbd_user.is_some() != libvirt.rbd_secret_uuid.is_some(),
+        error(
+            IMAGES_TYPE,
+            "[libvirt] rbd_user and rbd_secret_uuid go together: set both, or neither for a Ceph without cephx",
+        ),
+    );
+    let secret = libvirt.rbd_secret_uuid.as_deref();
+    found(
+        secret.is_some_and(|secret| secret.parse::<Uuid>().is_err()),
+        error(("libvirt", "rbd_secret_uuid"), "[libvirt] rbd_secret_uuid is no UUID of a libvirt secret"),
+    );
+    let copy_on_write = matches!(kind, "qcow2") || (matches!(kind, "default" | "local") && default.use_cow_images);
+    found(
+        default.preallocate_images == "space" && copy_on_write,
+        Clash {
+            severity: Severity::Warning,
+            at: ("DEFAULT", "preallocate_images"),
+            message: "[DEFAULT] preallocate_images is about raw disks, and [libvirt] images_type makes copy-on-write files: \
+                      set images_type to raw, or expect files that grow",
+        },
+    );
+    clashes
+}
+
+/// `lvm(8)`'s rule for names.
+fn is_group(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "+_.-".contains(c);
+    name.len() < 128 && name.chars().all(fits) && !name.starts_with('-') && name != "." && name != ".."
+}
+
+/// The line that has the last word on an option.
+fn place(texts: &[(&Path, &str)], (section, key): (&str, &str)) -> Option<Place> {
+    let mut entries = texts.iter().flat_map(|(file, text)| ini::parse(text, file).entries);
+    entries.rfind(|entry| entry.section == section && entry.key == key).map(|entry| entry.place)
+}
