@@ -202,7 +202,9 @@ fn video_model(wish: Option<&str>, host: &HostFacts) -> Result<String, HardwareE
         return KNOWN.contains(&value).then(|| value.to_owned()).ok_or_else(|| unknown("hw_video_model", value));
     }
     let has = |model: &str| host.video_models.is_empty() || host.video_models.iter().any(|known| known == model);
-    Ok(["virtio", "vga", "cirrus"].into_iter().find(|model| has(model)).unwrap_or("none").to_owned())
+    // Nova's choice where there is SPICE, for which it was made.
+    let best = if host.screens.spice.is_some() && host.is_x86() { "qxl" } else { "virtio" };
+    Ok([best, "virtio", "vga", "cirrus"].into_iter().find(|model| has(model)).unwrap_or("none").to_owned())
 }
 
 fn rng_rate<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Option<(u64, Option<u64>)>, HardwareError> {

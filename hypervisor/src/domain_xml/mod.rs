@@ -16,7 +16,7 @@ pub use metadata::NAMESPACE;
 pub use tuning::Tuning;
 
 use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
-use crate::options::CpuMode;
+use crate::options::{CpuMode, Screens};
 use crate::xml::Element;
 
 /// What the XML depends on besides the guest.
@@ -32,7 +32,7 @@ pub struct HostFacts {
     pub pool_path: String,
     /// Whether the pool's file system can bypass the page cache (`cache=none`); Nova probes the same.
     pub direct_io: bool,
-    pub vnc_listen: String,
+    pub screens: Screens,
     /// Video models the host knows, as its domain capabilities list them; empty when it does not tell.
     pub video_models: Vec<String>,
 }

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::guest::{ImageRef, Nic, RescueDisk, RescuePlace, RootDisk, VolumeDisk};
+use crate::options::Spice;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId};
 use uuid::Uuid;
 
@@ -13,7 +14,7 @@ fn host() -> HostFacts {
         machine_type: None,
         pool_path: "/var/lib/libvirt/chronova".to_owned(),
         direct_io: true,
-        vnc_listen: "127.0.0.1".to_owned(),
+        screens: Screens::default(),
         video_models: vec!["vga".to_owned(), "virtio".to_owned()],
     }
 }
@@ -73,6 +74,14 @@ fn an_ordinary_guest() {
 #[test]
 fn kvm_with_a_host_model_cpu() {
     golden("kvm", &guest(), &HostFacts { kvm: true, cpu_mode: CpuMode::HostModel, ..host() });
+}
+
+#[test]
+fn with_spice_instead_of_vnc() {
+    let spice = Spice { listen: "0.0.0.0".to_owned(), agent: true, secure: true };
+    let screens = Screens { vnc: None, spice: Some(spice) };
+    let video_models = vec!["virtio".to_owned(), "qxl".to_owned()];
+    golden("spice", &guest(), &HostFacts { screens, video_models, ..host() });
 }
 
 #[test]

@@ -83,7 +83,7 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
         machine_type: options.machine_type.clone(),
         pool_path: options.pool_path.clone(),
         direct_io: true,
-        vnc_listen: options.vnc_listen.clone(),
+        screens: options.screens.clone(),
         video_models: enum_values(domain, "modelType"),
     };
     let uefi = domain

@@ -13,6 +13,7 @@
 //! | `volumes`, `snapshot` | the volume service's volumes; copies of a guest's disk |
 //! | `moves` | disks read and written, domains defined over disks that exist |
 //! | `live`, `migration` | running guests to other hosts |
+//! | `console` | screens and serial lines |
 //! | `saved`, `nics` | a guest that stands still; interfaces of a guest that exists already |
 //! | `disks`, `blockcopy` | volumes plugged in, pulled out, exchanged under a running guest |
 //!
@@ -23,6 +24,7 @@ mod agent;
 mod blockcopy;
 mod capabilities;
 mod connection;
+mod console;
 mod counters;
 mod disks;
 mod domain;
@@ -63,8 +65,8 @@ use self::lane::Lane;
 use crate::domain_xml::{self, HostFacts};
 use crate::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use crate::guest::{
-    ConsoleAddress, Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
-    NetworkSpec, Nic, PowerState, Quiesce, Renew, VolumeDisk,
+    Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, Nic,
+    PowerState, Quiesce, Renew, VolumeDisk,
 };
 use crate::options::{ForwardMode, LibvirtOptions};
 
@@ -577,11 +579,6 @@ impl Driver for LibvirtDriver {
             domain::console(connect, options, instance, max_bytes).map(Bytes::from)
         })
         .await
-    }
-
-    async fn vnc_address(&self, instance: InstanceId) -> DriverResult<ConsoleAddress> {
-        let host = self.capabilities().await?.host_ip;
-        self.ask("vnc address", move |connect, _| domain::vnc(&domain::require(connect, instance)?, host)).await
     }
 
     fn watch(&self) -> SignalStream {

@@ -245,6 +245,11 @@ section! {
             default: Text("none"), choices: &["none", "space"],
             help: "`space` allots the whole size of a disk when it is made.",
         }
+        web: PathBuf {
+            default: Text("/usr/share/spice-html5"),
+            help: "Folder of the browsers' viewers (noVNC, spice-html5), whose files the console gateway gives out below \
+                   /console/.",
+        }
         pointer_model: Option<String> {
             default: Text("usbtablet"), choices: &["usbtablet", "ps2mouse"],
             help: "Pointing device of guests that have a graphical console.",
