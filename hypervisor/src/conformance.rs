@@ -18,6 +18,7 @@ use futures::StreamExt as _;
 use thiserror::Error;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::console::Screen;
 use crate::driver::{ByteStream, Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
 use crate::guest::{
     FilterRule, FilterSpec, GuestSpec, ImageFormat, ImageRef, NetworkSpec, Nic, PowerState, Quiesce, Renew, RescueDisk,
@@ -146,7 +147,7 @@ impl Trial {
         is_gone("diagnostics of an absent guest", &self.driver.diagnostics(absent).await)?;
         is_gone("attachment to an absent guest", &self.driver.attach_nic(absent, &self.nic(), &[]).await)?;
         is_gone("detachment from an absent guest", &self.driver.detach_nic(absent, "fa:16:3e:c0:ff:01").await)?;
-        is_gone("VNC address of an absent guest", &self.driver.vnc_address(absent).await)?;
+        is_gone("VNC address of an absent guest", &self.driver.screen(absent, Screen::Vnc).await)?;
         is_gone("console of an absent guest", &self.driver.console_log(absent, 100).await)?;
         is_gone("password of an absent guest", &self.driver.set_password(absent, "root", "x").await)?;
         is_gone("rest of an absent guest", &self.driver.freeze(absent).await)?;
@@ -405,7 +406,7 @@ impl Trial {
         driver.detach_nic(instance, &more.mac).await.check("detachment of an interface")?;
         driver.detach_nic(instance, &more.mac).await.check("detachment again")?;
         require("what was detached is gone", !has().await?, &more)?;
-        let console = driver.vnc_address(instance).await.check("VNC address")?;
+        let console = driver.screen(instance, Screen::Vnc).await.check("VNC address")?;
         require("its console has an address", !console.host.is_empty() && console.port > 0, &console)
     }
 

@@ -14,9 +14,10 @@ use futures::Stream;
 use thiserror::Error;
 
 use crate::agent::GuestAgent;
+use crate::console::Consoles;
 use crate::guest::{
-    ConsoleAddress, Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
-    NetworkSpec, Nic, PowerState, Quiesce, Renew, VolumeDisk,
+    Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, Nic,
+    PowerState, Quiesce, Renew, VolumeDisk,
 };
 use crate::leftovers::Leftovers;
 use crate::live::LiveMoves;
@@ -94,7 +95,7 @@ pub type SignalStream = Pin<Box<dyn Stream<Item = HostSignal> + Send>>;
 
 /// One compute host.
 #[async_trait]
-pub trait Driver: GuestAgent + Leftovers + LiveMoves + Moves + VolumeStore + Send + Sync + 'static {
+pub trait Driver: Consoles + GuestAgent + Leftovers + LiveMoves + Moves + VolumeStore + Send + Sync + 'static {
     /// The URI this driver was made from, without credentials; for logs.
     fn uri(&self) -> &str;
 
@@ -173,9 +174,6 @@ pub trait Driver: GuestAgent + Leftovers + LiveMoves + Moves + VolumeStore + Sen
 
     /// The last `max_bytes` of the serial console's log.
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes>;
-
-    /// Where the VNC console of a running guest listens; `Failed` for one that has none or does not run.
-    async fn vnc_address(&self, instance: InstanceId) -> DriverResult<ConsoleAddress>;
 
     /// What the host tells from now on; begins with `Connected` or `Disconnected`.
     fn watch(&self) -> SignalStream;

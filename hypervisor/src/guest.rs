@@ -288,13 +288,6 @@ pub struct CpuInfo {
     pub features: Vec<String>,
 }
 
-/// Where a console of a guest is reached.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConsoleAddress {
-    pub host: String,
-    pub port: u16,
-}
-
 /// What is in use on a host at this moment.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct HostUsage {

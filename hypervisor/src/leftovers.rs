@@ -64,7 +64,7 @@ mod tests {
         let (instance, copy) = (InstanceId::random(), ImageId::random());
         let (image, _) = pretended_image();
         let torn = "ab".repeat(32);
-        let kept = DiskFile { suffix: "_disk.eph0".to_owned(), size: 0, capacity: 0 }.kept();
+        let kept = DiskFile { suffix: "_disk.eph0".to_owned(), size: 0, capacity: 0, raw: false }.kept();
         let names = [
             volumes::root(instance),
             volumes::ephemeral(instance, 0),

@@ -8,6 +8,7 @@ pub mod agent;
 mod checksum;
 pub mod conformance;
 pub mod connect;
+pub mod console;
 pub mod domain_xml;
 pub mod driver;
 pub mod guest;

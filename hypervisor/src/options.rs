@@ -129,6 +129,39 @@ pub struct RbdOptions {
     pub secret: Option<String>,
 }
 
+/// The protocols in which a guest's screen is served, and on which of the host's addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Screens {
+    /// `[vnc] server_listen`; `None` with `[vnc] enabled = false`.
+    pub vnc: Option<String>,
+    /// `None` without `[spice] enabled`.
+    pub spice: Option<Spice>,
+}
+
+impl Screens {
+    /// Whether guests have a screen at all; without one they have no graphics card and no pointer either.
+    pub fn any(&self) -> bool {
+        self.vnc.is_some() || self.spice.is_some()
+    }
+}
+
+impl Default for Screens {
+    fn default() -> Self {
+        Self { vnc: Some("127.0.0.1".to_owned()), spice: None }
+    }
+}
+
+/// Nova's `[spice]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spice {
+    /// `server_listen`.
+    pub listen: String,
+    /// `agent_enabled`: a channel to the agent inside the guest.
+    pub agent: bool,
+    /// `require_secure`: no connection without TLS.
+    pub secure: bool,
+}
+
 /// Options of the libvirt driver; one set for all hosts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LibvirtOptions {
@@ -149,8 +182,7 @@ pub struct LibvirtOptions {
     pub volume_pool_name: String,
     /// That pool's directory on the host.
     pub volume_pool_path: String,
-    /// `[vnc] server_listen`.
-    pub vnc_listen: String,
+    pub screens: Screens,
     /// The address under which consoles are reached; `None` takes the URI's host, or loopback for a local URI.
     pub host_ip: Option<String>,
     pub forward: ForwardMode,
@@ -183,7 +215,7 @@ impl Default for LibvirtOptions {
             images: ImagesOptions::default(),
             volume_pool_name: "chronova-volumes".to_owned(),
             volume_pool_path: "/var/lib/libvirt/chronova-volumes".to_owned(),
-            vnc_listen: "127.0.0.1".to_owned(),
+            screens: Screens::default(),
             host_ip: None,
             forward: ForwardMode::Auto,
             call_deadline: Duration::from_mins(1),

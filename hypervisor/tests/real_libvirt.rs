@@ -265,7 +265,8 @@ async fn what_a_torn_upload_left_is_found_and_removed() {
     // The pool comes with the first question.
     driver.orphans().await.unwrap();
     let [torn, based_on] = ["ab", "cd"].map(|byte| byte.repeat(64));
-    let (instance, disk) = (InstanceId::random(), DiskFile { suffix: "_disk".to_owned(), size: 0, capacity: 0 });
+    let (instance, disk) =
+        (InstanceId::random(), DiskFile { suffix: "_disk".to_owned(), size: 0, capacity: 0, raw: false });
     for checksum in [&torn, &based_on] {
         virsh(&uri, &["vol-create-as", &pool, &format!("base-{checksum}"), "1M", "--format", "raw"]);
     }

@@ -10,10 +10,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId};
 use chronova_hypervisor::agent::GuestAgent;
+use chronova_hypervisor::console::{ConsoleAddress, Consoles, Screen, SerialLine};
 use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use chronova_hypervisor::guest::{
-    ConsoleAddress, Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
-    NetworkSpec, Nic, Quiesce, Renew, VolumeDisk,
+    Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, Nic,
+    Quiesce, Renew, VolumeDisk,
 };
 use chronova_hypervisor::leftovers::{Leftover, Leftovers};
 use chronova_hypervisor::live::{Hasten, Journey, LiveMoves, Luggage, Standing};
@@ -280,15 +281,22 @@ impl Driver for Gate {
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
         gated!(self, console_log(instance, max_bytes))
     }
-    async fn vnc_address(&self, instance: InstanceId) -> DriverResult<ConsoleAddress> {
-        gated!(self, vnc_address(instance))
-    }
     fn watch(&self) -> SignalStream {
         let dead = Arc::clone(&self.dead);
         Box::pin(self.inner.watch().filter(move |_| {
             let alive = !dead.load(Ordering::SeqCst);
             async move { alive }
         }))
+    }
+}
+
+#[async_trait]
+impl Consoles for Gate {
+    async fn screen(&self, instance: InstanceId, screen: Screen) -> DriverResult<ConsoleAddress> {
+        gated!(self, screen(instance, screen))
+    }
+    async fn serial_line(&self, instance: InstanceId) -> DriverResult<SerialLine> {
+        gated!(self, serial_line(instance))
     }
 }
 

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use chronova_tests::compute_api::{ADMIN, Answer, Api};
+use chronova_tests::world::World;
 use serde_json::{Value, json};
 
 const USER: &str = "alice:web";
@@ -345,5 +346,57 @@ async fn members_that_never_came_to_be_leave() {
     api.life.until(|house| house.views.server_groups.read(|groups| groups.members(id).count() == 1)).await;
     assert_eq!(api.get(&format!("/os-server-groups/{id}"), "2.64").await["server_group"]["members"], json!([]));
     api.life.until(|house| house.views.server_groups.read(|groups| groups.members(id).count() == 0)).await;
+    api.stop().await;
+}
+
+/// Without a filter: what is soft is a matter of weights.
+#[actix_rt::test]
+async fn soft_policies_draw_members_together_or_push_them_apart() {
+    for (policy, ram, apart) in [("soft-affinity", 0.5, false), ("soft-anti-affinity", -0.5, true)] {
+        let mut world = World::new(2);
+        // By itself the scheduler would do the opposite.
+        world.options.scheduler.multipliers.ram = ram;
+        world.options.scheduler.multipliers.cpu = 0.0;
+        world.options.scheduler.multipliers.disk = 0.0;
+        let api = Api::start_of(world, "", None).await;
+        let made = group(&api, USER, "2.64", json!({"name": "g", "policy": policy})).await;
+        let id = made.body["server_group"]["id"].clone();
+        let mut found = Vec::new();
+        for name in ["one", "two", "three"] {
+            let wish = json!({"server": Api::wish(name), "os:scheduler_hints": {"group": id}});
+            let made = api.call("POST", "/servers", "2.64", USER, Some(wish)).await;
+            assert_eq!(made.status, 202, "{}", made.body);
+            api.life.settled().await;
+            let path = format!("/servers/{}", made.body["server"]["id"].as_str().unwrap());
+            let shown = api.get(&path, "2.1").await["server"].take();
+            assert_eq!(shown["status"], "ACTIVE", "{policy}: soft policies refuse nobody");
+            found.push(shown["OS-EXT-SRV-ATTR:host"].as_str().unwrap().to_owned());
+        }
+        assert_eq!(found[0] != found[1], apart, "{policy}: {found:?}");
+        assert!(apart || found[1] == found[2], "{policy}: {found:?}");
+        api.stop().await;
+    }
+}
+
+/// Making a zone is for administrators, asking for one is for everybody.
+#[actix_rt::test]
+async fn anybody_may_name_a_zone() {
+    let api = Api::start().await;
+    let (h0, h1) = hosts(&api).await;
+    for (zone, host) in [("north", &h0), ("south", &h1)] {
+        let id = aggregate(&api, zone, Some(zone)).await;
+        assert_eq!(add(&api, id, host).await.status, 200);
+    }
+    for (zone, host) in [("north", &h0), ("south", &h1)] {
+        let mut wish = Api::wish("zoned");
+        wish["availability_zone"] = json!(zone);
+        let server = api.server(USER, wish).await;
+        let shown = api.get(&format!("/servers/{server}"), "2.1").await["server"].take();
+        assert_eq!((&shown["OS-EXT-SRV-ATTR:host"], zone_of(&api, &server).await), (&json!(host), json!(zone)));
+    }
+    let mut wish = Api::wish("nowhere");
+    wish["availability_zone"] = json!("west");
+    let refused = api.call("POST", "/servers", "2.1", USER, Some(json!({"server": wish}))).await;
+    is(&refused, 400, "The requested availability zone is not available");
     api.stop().await;
 }

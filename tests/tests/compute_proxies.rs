@@ -147,6 +147,14 @@ async fn security_groups_in_the_old_form_until_2_35() {
     let nothing = rule(json!({"parent_group_id": id})).await;
     refused(&nothing, 400, "Not enough parameters to build a valid rule.");
     assert_eq!(rule(json!({"parent_group_id": "nonsense"})).await.status, 400);
+    // Those of all projects are for administrators.
+    let lists = async |token: &str, query: &str| {
+        let listed = api.call("GET", &format!("/os-security-groups{query}"), "2.35", token, None).await;
+        assert_eq!(listed.status, 200, "{:?}", listed.body);
+        listed.body["security_groups"].as_array().unwrap().iter().any(|group| group["id"] == *id)
+    };
+    assert!(lists(ADMIN, "?all_tenants=1").await && !lists(ADMIN, "").await);
+    assert!(lists(USER, "").await && !lists("eve:other", "?all_tenants=1").await);
     let shown = ask("GET", &path, None).await.body;
     assert_eq!(shown["security_group"]["rules"].as_array().unwrap().len(), 2);
     let one = expected["id"].as_str().unwrap();

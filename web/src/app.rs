@@ -13,6 +13,7 @@ use crate::audit::feed::Feeds;
 use crate::auth::Authentication;
 use crate::compute::Compute;
 use crate::config::WebConfig;
+use crate::console::Gateway;
 use crate::fault::Fault;
 use crate::health::Health;
 use crate::identity::IdentityService;
@@ -31,6 +32,8 @@ pub struct App {
     pub compute: Compute,
     /// The live feeds of the log.
     pub feeds: Feeds,
+    /// The consoles that are open.
+    pub consoles: Gateway,
     /// How fast projects may ask, where that is limited.
     pub(crate) rate_limits: Option<RateLimits>,
     log: Option<Arc<dyn EventStore>>,
@@ -50,6 +53,7 @@ impl std::fmt::Debug for App {
 impl App {
     pub fn new(config: WebConfig, policy: Enforcer, authentication: Authentication, metrics: Metrics) -> Self {
         let feeds = Feeds::new(config.max_feeds);
+        let consoles = Gateway::new(config.max_consoles);
         let rate_limits = RateLimits::new(config.rate_limit, config.rate_limit_burst);
         Self {
             config,
@@ -59,6 +63,7 @@ impl App {
             health: Health::default(),
             compute: Compute::default(),
             feeds,
+            consoles,
             rate_limits,
             log: None,
             house: None,

@@ -30,6 +30,8 @@ pub struct WebConfig {
     pub max_limit: u64,
     /// `[chronova] max_feeds`: live feeds of the log at the same time.
     pub max_feeds: usize,
+    /// `[chronova] max_consoles`: consoles that are open at the same time.
+    pub max_consoles: usize,
     /// `[keystone_authtoken] www_authenticate_uri`: what a 401 names; by default the request's own host.
     pub www_authenticate_uri: Option<String>,
     pub cors: CorsConfig,
@@ -49,6 +51,7 @@ impl Default for WebConfig {
             default_floating_pool: "nova".to_owned(),
             max_limit: 1000,
             max_feeds: 64,
+            max_consoles: 256,
             www_authenticate_uri: None,
             cors: CorsConfig::default(),
             policy: PolicyConfig::default(),

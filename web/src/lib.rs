@@ -42,6 +42,7 @@ pub mod tls;
 
 pub mod audit;
 pub mod compute;
+pub mod console;
 pub mod eventstoredb;
 pub mod identity;
 pub mod image;

@@ -24,7 +24,7 @@ use crate::reply::{Reply, ReplyBody};
 use crate::route::{Method, Service};
 use crate::tables::Routers;
 use crate::tls::TlsFiles;
-use crate::{cors, discovery, openapi};
+use crate::{console, cors, discovery, openapi};
 
 /// An address to listen on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,6 +149,9 @@ async fn entry(request: HttpRequest, payload: web::Payload, entrance: Data<Entra
         Ok(app) => app,
         Err(reply) => return finish(reply, request.head().method == "HEAD"),
     };
+    if entrance.only.is_none() && console::is_here(request.path()) {
+        return console::answer(&app, &request, payload).await;
+    }
     let front = Front { app, routers: &entrance.routers, only: entrance.only };
     let request_id = RequestId::new(format!("req-{}", chronova_events::entropy::uuid()));
     let span = tracing::info_span!("request", request_id = request_id.as_str());

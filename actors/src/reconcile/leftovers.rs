@@ -139,7 +139,7 @@ async fn kept_goes(
     if !kept_is_left(&server(house, instance).await, host) {
         return Ok(false);
     }
-    let disk = DiskFile { suffix: suffix.to_owned(), size: 0, capacity: 0 };
+    let disk = DiskFile { suffix: suffix.to_owned(), size: 0, capacity: 0, raw: false };
     driver.remove_disk(instance, &disk).await.map(|()| true)
 }
 

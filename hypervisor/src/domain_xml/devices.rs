@@ -2,7 +2,7 @@
 
 use super::{DiskBus, DiskSource, Hardware, HostFacts};
 use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
-use crate::options::CacheMode;
+use crate::options::{CacheMode, Spice};
 use crate::volumes;
 use crate::xml::Element;
 
@@ -15,8 +15,10 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
         .children(serial(guest, host))
         .children(hardware.guest_agent.then(agent))
         .children(hardware.tablet.then(|| Element::new("input").attr("type", "tablet").attr("bus", "usb")))
-        .children(host.guests.display.then(|| vnc(host)))
-        .children(host.guests.display.then(|| video(hardware)))
+        .children(host.screens.vnc.as_deref().map(|listen| graphics("vnc", listen)))
+        .children(host.screens.spice.as_ref().map(spice))
+        .children(host.screens.spice.as_ref().filter(|spice| spice.agent).map(|_| spice_agent()))
+        .children(host.screens.any().then(|| video(hardware)))
         .children(hardware.rng.then(|| rng(host, hardware)))
         .children(hardware.watchdog.as_deref().map(watchdog))
         .child(balloon(host))
@@ -203,11 +205,22 @@ fn agent() -> Element {
         .child(Element::new("target").attr("type", "virtio").attr("name", "org.qemu.guest_agent.0"))
 }
 
-fn vnc(host: &HostFacts) -> Element {
+fn graphics(protocol: &str, listen: &str) -> Element {
     Element::new("graphics")
-        .attr("type", "vnc")
+        .attr("type", protocol)
         .attr("autoport", "yes")
-        .child(Element::new("listen").attr("type", "address").attr("address", &host.vnc_listen))
+        .child(Element::new("listen").attr("type", "address").attr("address", listen))
+}
+
+fn spice(options: &Spice) -> Element {
+    graphics("spice", &options.listen).attr_if("defaultMode", options.secure.then_some("secure"))
+}
+
+/// To the agent that shares clipboard and screen size with the viewer.
+fn spice_agent() -> Element {
+    Element::new("channel")
+        .attr("type", "spicevmc")
+        .child(Element::new("target").attr("type", "virtio").attr("name", "com.redhat.spice.0"))
 }
 
 fn video(hardware: &Hardware) -> Element {

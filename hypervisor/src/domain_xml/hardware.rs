@@ -216,7 +216,9 @@ fn video_model(wish: Option<&str>, host: &HostFacts) -> Result<String, HardwareE
         return KNOWN.contains(&value).then(|| value.to_owned()).ok_or_else(|| unknown("hw_video_model", value));
     }
     let has = |model: &str| host.video_models.is_empty() || host.video_models.iter().any(|known| known == model);
-    Ok(["virtio", "vga", "cirrus"].into_iter().find(|model| has(model)).unwrap_or("none").to_owned())
+    // Nova's choice where there is SPICE, for which it was made.
+    let best = if host.screens.spice.is_some() && host.is_x86() { "qxl" } else { "virtio" };
+    Ok([best, "virtio", "vga", "cirrus"].into_iter().find(|model| has(model)).unwrap_or("none").to_owned())
 }
 
 fn rng_rate<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Option<(u64, Option<u64>)>, HardwareError> {
@@ -229,7 +231,7 @@ fn rng_rate<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Option<(u64, Op
 /// Who has no display points at nothing.
 fn has_tablet(wish: Option<&str>, host: &HostFacts) -> bool {
     let wished = wish.map_or(host.guests.tablet, |model| model == "usbtablet");
-    wished && host.guests.display && host.is_x86()
+    wished && host.screens.any() && host.is_x86()
 }
 
 /// A truth that both flavor and image may tell, and then alike (Nova's `FlavorImageConflict`).

@@ -20,7 +20,7 @@ pub use tuning::Tuning;
 use std::collections::BTreeMap;
 
 use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
-use crate::options::{CacheMode, CpuMode, GuestOptions};
+use crate::options::{CacheMode, CpuMode, GuestOptions, Screens};
 use crate::xml::Element;
 
 /// What the XML depends on besides the guest.
@@ -38,7 +38,7 @@ pub struct HostFacts {
     pub places: BTreeMap<String, DiskSource>,
     /// Whether the pool's file system can bypass the page cache (`cache=none`); Nova probes the same.
     pub direct_io: bool,
-    pub vnc_listen: String,
+    pub screens: Screens,
     /// Video models the host knows, as its domain capabilities list them; empty when it does not tell.
     pub video_models: Vec<String>,
     /// The host's id, as its libvirtd tells it.

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::guest::{ImageRef, Nic, RescueDisk, RescuePlace, RootDisk, VolumeDisk};
-use crate::options::{CacheModes, CpuFlag, Serial};
+use crate::options::{CacheModes, CpuFlag, Serial, Spice};
 use crate::volumes;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId};
 use uuid::Uuid;
@@ -16,7 +16,7 @@ fn host() -> HostFacts {
         pool_path: "/var/lib/libvirt/chronova".to_owned(),
         places: BTreeMap::new(),
         direct_io: true,
-        vnc_listen: "127.0.0.1".to_owned(),
+        screens: Screens::default(),
         video_models: vec!["vga".to_owned(), "virtio".to_owned()],
         host_uuid: Some("11111111-2222-3333-4444-555555555555".to_owned()),
         guests: GuestOptions::default(),
@@ -78,6 +78,14 @@ fn an_ordinary_guest() {
 #[test]
 fn kvm_with_a_host_model_cpu() {
     golden("kvm", &guest(), &HostFacts { kvm: true, cpu_mode: CpuMode::HostModel, ..host() });
+}
+
+#[test]
+fn with_spice_instead_of_vnc() {
+    let spice = Spice { listen: "0.0.0.0".to_owned(), agent: true, secure: true };
+    let screens = Screens { vnc: None, spice: Some(spice) };
+    let video_models = vec!["virtio".to_owned(), "qxl".to_owned()];
+    golden("spice", &guest(), &HostFacts { screens, video_models, ..host() });
 }
 
 #[test]
@@ -244,7 +252,6 @@ fn a_flavor_shapes_a_guest() {
 fn chosen() -> HostFacts {
     let guests = GuestOptions {
         cpu_flags: ["pcid", "+ssbd", "-MTRR"].map(CpuFlag::parse).to_vec(),
-        display: true,
         tablet: false,
         cache: CacheModes { file: Some(CacheMode::DirectSync), ..CacheModes::default() },
         discard: Some(true),
@@ -281,8 +288,8 @@ fn an_operator_shapes_all_guests() {
 
 #[test]
 fn without_a_display_there_is_nothing_to_look_at_and_to_point_at() {
-    let guests = GuestOptions { display: false, ..GuestOptions::default() };
-    let xml = render(&guest(), &HostFacts { guests, ..host() }).unwrap();
+    let screens = Screens { vnc: None, spice: None };
+    let xml = render(&guest(), &HostFacts { screens, ..host() }).unwrap();
     for element in ["<graphics", "<video", "<input"] {
         assert!(!xml.contains(element), "{element}");
     }

@@ -84,7 +84,7 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
         pool_path: options.pool_path.clone(),
         places: BTreeMap::new(),
         direct_io: true,
-        vnc_listen: options.vnc_listen.clone(),
+        screens: options.screens.clone(),
         video_models: enum_values(domain, "modelType"),
         host_uuid: host.and_then(|host| child(host, "uuid")).and_then(|node| node.text()).map(str::to_owned),
         guests: options.guests.clone(),

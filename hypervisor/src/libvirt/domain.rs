@@ -14,7 +14,7 @@ use super::storage::{self, Site};
 use super::{pool, snapshot};
 use crate::domain_xml::{self, HostFacts, NAMESPACE};
 use crate::driver::{DriverError, DriverResult};
-use crate::guest::{ConsoleAddress, GuestSpec, GuestStatus, ImageFormat, ImageRef, PowerState, Renew, RootDisk};
+use crate::guest::{GuestSpec, GuestStatus, ImageFormat, ImageRef, PowerState, Renew, RootDisk};
 use crate::options::LibvirtOptions;
 use crate::volumes;
 
@@ -385,22 +385,4 @@ pub(super) fn console(
         }
         None => Ok(newest),
     }
-}
-
-/// Where the guest's VNC server listens. One that listens everywhere, or on loopback, is reached under the host's address.
-pub(super) fn vnc(domain: &Domain, host: String) -> DriverResult<ConsoleAddress> {
-    const CALL: &str = "vnc address";
-    let failed = |message: String| DriverError::Failed { call: CALL, message };
-    let xml = domain.xml_desc(0).during(CALL)?;
-    let document = roxmltree::Document::parse(&xml).map_err(|error| failed(error.to_string()))?;
-    let graphics = document
-        .descendants()
-        .find(|node| node.has_tag_name("graphics") && node.attribute("type") == Some("vnc"))
-        .ok_or_else(|| failed("the guest has no VNC console".to_owned()))?;
-    // -1 as long as the guest does not run.
-    let port = graphics.attribute("port").and_then(|port| port.parse().ok());
-    let port = port.ok_or_else(|| failed("the guest's VNC console does not listen".to_owned()))?;
-    let listen = graphics.attribute("listen").unwrap_or_default();
-    let local = ["", "0.0.0.0", "::", "127.0.0.1", "::1"].contains(&listen);
-    Ok(ConsoleAddress { host: if local { host } else { listen.to_owned() }, port })
 }

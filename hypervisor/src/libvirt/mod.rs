@@ -15,6 +15,7 @@
 //! | `moves` | disks read and written, domains defined over disks that exist |
 //! | `leftovers` | what nobody may want any more |
 //! | `live`, `migration` | running guests to other hosts |
+//! | `console` | screens and serial lines |
 //! | `saved`, `nics` | a guest that stands still; interfaces of a guest that exists already |
 //! | `disks`, `blockcopy` | volumes plugged in, pulled out, exchanged under a running guest |
 //!
@@ -25,6 +26,7 @@ mod agent;
 mod blockcopy;
 mod capabilities;
 mod connection;
+mod console;
 mod counters;
 mod disks;
 mod domain;
@@ -69,8 +71,8 @@ use self::lane::Lane;
 use crate::domain_xml::{self, HostFacts};
 use crate::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use crate::guest::{
-    ConsoleAddress, Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
-    NetworkSpec, Nic, PowerState, Quiesce, Renew, VolumeDisk,
+    Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, Nic,
+    PowerState, Quiesce, Renew, VolumeDisk,
 };
 use crate::options::{ForwardMode, LibvirtOptions};
 
@@ -595,11 +597,6 @@ impl Driver for LibvirtDriver {
             domain::console(connect, options, instance, max_bytes).map(Bytes::from)
         })
         .await
-    }
-
-    async fn vnc_address(&self, instance: InstanceId) -> DriverResult<ConsoleAddress> {
-        let host = self.capabilities().await?.host_ip;
-        self.ask("vnc address", move |connect, _| domain::vnc(&domain::require(connect, instance)?, host)).await
     }
 
     fn watch(&self) -> SignalStream {

@@ -41,8 +41,6 @@ pub struct CacheModes {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestOptions {
     pub cpu_flags: Vec<CpuFlag>,
-    /// `[vnc] enabled`: without it guests have neither a display nor a pointer for one.
-    pub display: bool,
     /// `[DEFAULT] pointer_model`: a tablet, where the image does not name its own; otherwise a PS/2 mouse.
     pub tablet: bool,
     pub cache: CacheModes,
@@ -67,7 +65,6 @@ impl Default for GuestOptions {
     fn default() -> Self {
         Self {
             cpu_flags: Vec::new(),
-            display: true,
             tablet: true,
             cache: CacheModes::default(),
             discard: None,

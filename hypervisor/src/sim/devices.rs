@@ -1,11 +1,11 @@
-//! Interfaces and volumes of a simulated guest that exists already, its counters and its console.
+//! Interfaces and volumes of a simulated guest that exists already and its counters.
 
 use chronova_events::ids::InstanceId;
 
 use super::journal::Change;
 use super::machine::{Machine, not_running};
 use crate::driver::{DriverError, DriverResult};
-use crate::guest::{ConsoleAddress, Diagnostics, DiskCounters, Nic, NicCounters};
+use crate::guest::{Diagnostics, DiskCounters, Nic, NicCounters};
 
 impl Machine {
     pub(super) fn require_cable(&self, call: &'static str, nic: &Nic) -> DriverResult<()> {
@@ -37,17 +37,6 @@ impl Machine {
             return Err(DriverError::Failed { call: "detach_nic", message });
         }
         self.change(&Change::UnplugNic(instance, mac.to_owned()))
-    }
-
-    /// As libvirt numbers displays: from 5900 on, by the guests that run.
-    pub(super) fn vnc_address(&self, instance: InstanceId) -> DriverResult<ConsoleAddress> {
-        if !self.guest(instance)?.is_on() {
-            return Err(not_running("vnc_address"));
-        }
-        let running = self.guests.iter().filter(|(_, guest)| guest.is_on());
-        let display = running.take_while(|(id, _)| **id != instance).count();
-        let port = u16::try_from(display).unwrap_or_default().saturating_add(5_900);
-        Ok(ConsoleAddress { host: "127.0.0.1".to_owned(), port })
     }
 
     pub(super) fn set_clings(&mut self, instance: InstanceId, clings: bool) -> DriverResult<()> {

@@ -9,6 +9,7 @@
 //! outcomes; a spawn needs its image, networks and filters, as on a real host.
 
 mod agent;
+mod console;
 mod devices;
 mod faults;
 mod fleet;
@@ -44,8 +45,8 @@ use tokio::time::sleep;
 use self::machine::Machine;
 use crate::driver::{ByteStream, Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
 use crate::guest::{
-    ConsoleAddress, Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef,
-    NetworkSpec, Nic, Quiesce, Renew, VolumeDisk,
+    Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, Nic,
+    Quiesce, Renew, VolumeDisk,
 };
 
 /// How many seconds a lost reply claims to have waited.
@@ -292,10 +293,6 @@ impl Driver for SimHost {
 
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
         self.perform(Call::ConsoleLog, |machine| machine.console(instance, max_bytes)).await
-    }
-
-    async fn vnc_address(&self, instance: InstanceId) -> DriverResult<ConsoleAddress> {
-        self.perform(Call::VncAddress, |machine| machine.vnc_address(instance)).await
     }
 
     fn watch(&self) -> SignalStream {

@@ -52,6 +52,7 @@ async fn serve(config: Config, logging: Logging) -> Result<()> {
     tracing::info!("ready");
     let ended = until_told(&logging, &mut house).await;
     house.app.feeds.close();
+    house.app.consoles.close();
     for handle in handles {
         handle.stop(true).await;
     }

@@ -15,12 +15,13 @@ use chronova_events::store::sqlite::SqliteOptions;
 use chronova_hypervisor::connect::DriverOptions;
 use chronova_hypervisor::options::{
     CacheMode, CacheModes, CpuFlag, CpuMode, ForwardMode, GuestOptions, ImagesOptions, ImagesType, LibvirtOptions,
-    RbdOptions, Serial, VirtType, VolumeClear,
+    RbdOptions, Screens, Serial, Spice, VirtType, VolumeClear,
 };
 use chronova_projections::checkpoint::{CheckpointOptions, KeeperOptions};
 use chronova_projections::history::HistoryOptions;
 use chronova_web::compute::{Compute, ComputeConfig};
 use chronova_web::config::{CorsConfig, PolicyConfig, WebConfig};
+use chronova_web::console::ConsoleConfig;
 use chronova_web::route::Service;
 use chronova_web::server::{Listener, Patience, Serving};
 use chronova_web::tls::TlsFiles;
@@ -232,7 +233,7 @@ pub fn drivers(config: &Config) -> DriverOptions {
         images: images(config),
         volume_pool_name: config.volume.pool.clone(),
         volume_pool_path: config.volume.pool_path.clone(),
-        vnc_listen: config.vnc.server_listen.clone(),
+        screens: screens(config),
         forward: ForwardMode::Auto,
         call_deadline: Duration::from_secs(u64::from(config.chronova.driver_timeout)),
         device_detach_attempts: libvirt.device_detach_attempts,
@@ -252,7 +253,6 @@ fn guests(config: &Config) -> GuestOptions {
     };
     GuestOptions {
         cpu_flags: libvirt.cpu_model_extra_flags.iter().map(|word| CpuFlag::parse(word)).collect(),
-        display: config.vnc.enabled,
         tablet: config.default.pointer_model.as_deref() == Some("usbtablet"),
         cache: CacheModes { file: cache("file"), block: cache("block"), network: cache("network") },
         discard: libvirt.hw_disk_discard.as_deref().map(|word| word == "unmap"),
@@ -302,6 +302,15 @@ fn images(config: &Config) -> ImagesOptions {
     }
 }
 
+fn screens(config: &Config) -> Screens {
+    let (vnc, spice) = (&config.vnc, &config.spice);
+    let (listen, agent, secure) = (spice.server_listen.clone(), spice.agent_enabled, spice.require_secure);
+    Screens {
+        vnc: vnc.enabled.then(|| vnc.server_listen.clone()),
+        spice: spice.enabled.then_some(Spice { listen, agent, secure }),
+    }
+}
+
 /// The default of Nova's option is a directory of Nova's, on the hosts of Nova's.
 fn pool_path(config: &Config) -> String {
     let path = &config.default.instances_path;
@@ -333,14 +342,27 @@ pub fn compute(config: &Config) -> Compute {
         password_length: default.password_length as usize,
         enable_instance_password: config.api.enable_instance_password,
         force_config_drive: default.force_config_drive,
-        vnc_enabled: config.vnc.enabled,
-        novncproxy_base_url: config.vnc.novncproxy_base_url.clone(),
-        console_token_ttl: config.consoleauth.token_ttl,
+        consoles: consoles(config),
         max_local_block_devices: default.max_local_block_devices,
         max_disk_devices: usize::try_from(config.compute.max_disk_devices_to_attach).ok(),
         cross_az_attach: config.cinder.cross_az_attach,
         host: default.host.clone(),
     })
+}
+
+fn consoles(config: &Config) -> ConsoleConfig {
+    ConsoleConfig {
+        vnc: config.vnc.enabled,
+        novnc_url: config.vnc.novncproxy_base_url.clone(),
+        spice: config.spice.enabled,
+        spice_html5_url: config.spice.html5proxy_base_url.clone(),
+        spice_direct_url: config.spice.spice_direct_proxy_base_url.clone(),
+        serial: config.serial_console.enabled,
+        serial_url: config.serial_console.base_url.clone(),
+        token_ttl: config.consoleauth.token_ttl,
+        allowed_origins: config.console.allowed_origins.clone(),
+        pages: config.default.web.clone(),
+    }
 }
 
 pub fn web(config: &Config) -> WebConfig {
@@ -353,6 +375,7 @@ pub fn web(config: &Config) -> WebConfig {
         glance_link_prefix: config.api.glance_link_prefix.clone(),
         max_limit: u64::from(config.api.max_limit),
         max_feeds: config.chronova.max_feeds as usize,
+        max_consoles: config.chronova.max_consoles as usize,
         enable_proxy_headers_parsing: config.oslo_middleware.enable_proxy_headers_parsing,
         trusted_proxies: config.chronova.trusted_proxies.iter().filter_map(|word| network(word)).collect(),
         rate_limit: config.chronova.rate_limit,

@@ -1,11 +1,23 @@
 //! Remote consoles and the tokens by which proxies know them.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use chronova_events::envelope::Position;
 use chronova_events::store::EventStore;
 use chronova_tests::compute_api::{ADMIN, Api};
+use chronova_web::app::App;
+use chronova_web::auth::Authentication;
+use chronova_web::compute::{Compute, ComputeConfig};
+use chronova_web::config::WebConfig;
+use chronova_web::console::ConsoleConfig;
+use chronova_web::door::Door;
+use chronova_web::metrics::Metrics;
+use chronova_web::policy::{Enforcer, Overrides};
+use chronova_web::server::{Listener, Serving, serve};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use super::interfaces::{USER, is};
 
@@ -119,6 +131,157 @@ async fn consoles_are_refused_in_novas_words() {
     assert_eq!(api.call("POST", &format!("/servers/{server}/action"), "2.1", USER, stop).await.status, 202);
     api.life.settled().await;
     is(&open(&api, &server, "2.6", "vnc", "novnc").await, 400, "Unavailable console type novnc.");
+    api.stop().await;
+}
+
+/// The same cloud with other consoles than VNC.
+fn with_all_kinds(api: Api) -> Api {
+    let (config, house) = (WebConfig::default(), Arc::clone(api.life.house()));
+    let policy = Enforcer::new(&config.policy, &Overrides::parse("", "policy.yaml").unwrap()).unwrap();
+    let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
+    let mut app = App::new(config, policy, Authentication::NoAuth, metrics).with_house(house);
+    let serial_url = "ws://cloud:8774/console".to_owned();
+    let consoles = ConsoleConfig { spice: true, serial: true, serial_url, ..ConsoleConfig::default() };
+    app.compute = Compute::new(ComputeConfig { consoles, ..ComputeConfig::default() });
+    Api { app: Arc::new(app), ..api }
+}
+
+#[actix_rt::test]
+async fn spice_and_serial_consoles_are_opened_where_they_are_enabled() {
+    let api = with_all_kinds(Api::start().await);
+    let server = api.server(USER, Api::wish("web")).await;
+    let act = async |body: Value| {
+        let path = format!("/servers/{server}/action");
+        let made = api.call("POST", &path, "2.5", USER, Some(body)).await;
+        assert_eq!(made.status, 200, "{:?}", made.body);
+        made.body["console"].clone()
+    };
+    let shown = async |url: &str| {
+        let path = format!("/os-console-auth-tokens/{}", url.split("?token=").nth(1).unwrap());
+        (api.get(&path, "2.31").await["console"].clone(), api.get(&path, "2.99").await["console"].clone())
+    };
+    let serial = act(json!({"os-getSerialConsole": {"type": "serial"}})).await;
+    let url = serial["url"].as_str().unwrap();
+    assert!(url.starts_with("ws://cloud:8774/console?token="), "{url}");
+    assert_eq!(serial["type"], "serial");
+    assert_eq!(shown(url).await.0["instance_uuid"], json!(server));
+
+    let spice = act(json!({"os-getSPICEConsole": {"type": "spice-html5"}})).await;
+    let url = spice["url"].as_str().unwrap();
+    assert!(url.starts_with("http://127.0.0.1:6082/spice_auto.html?token="), "{url}");
+    let (old, new) = shown(url).await;
+    assert_eq!((&old["port"], old.get("tls_port")), (&json!(5900), None));
+    assert_eq!(new, old, "only direct connections have a TLS port");
+
+    for (version, protocol, kind) in [("2.6", "spice", "spice-html5"), ("2.6", "serial", "serial")] {
+        let made = open(&api, &server, version, protocol, kind).await;
+        assert_eq!(made.status, 200, "{:?}", made.body);
+        assert_eq!(made.body["remote_console"]["type"], kind);
+    }
+    let direct = open(&api, &server, "2.99", "spice", "spice-direct").await;
+    assert_eq!(direct.status, 200, "{:?}", direct.body);
+    let url = direct.body["remote_console"]["url"].as_str().unwrap();
+    let (old, new) = shown(url).await;
+    assert_eq!((old.get("tls_port"), &new["tls_port"]), (None, &json!(6000)));
+
+    is(&open(&api, &server, "2.6", "spice", "novnc").await, 400, "Invalid console type novnc");
+    is(&open(&api, &server, "2.8", "mks", "webmks").await, 400, "Unavailable console type webmks.");
+    let stop = Some(json!({"os-stop": null}));
+    assert_eq!(api.call("POST", &format!("/servers/{server}/action"), "2.1", USER, stop).await.status, 202);
+    api.life.settled().await;
+    is(&open(&api, &server, "2.6", "serial", "serial").await, 400, "Unavailable console type serial.");
+    api.stop().await;
+}
+
+/// A client of the gateway.
+struct Viewer(TcpStream);
+
+impl Viewer {
+    /// Asks for a WebSocket; the status it gets.
+    async fn ask(address: SocketAddr, query: &str, origin: Option<&str>) -> (u16, Self) {
+        let mut socket = TcpStream::connect(address).await.unwrap();
+        let origin = origin.map(|origin| format!("Origin: {origin}\r\n")).unwrap_or_default();
+        let request = format!(
+            "GET /console{query} HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+             Sec-WebSocket-Protocol: binary, base64\r\n{origin}\r\n"
+        );
+        socket.write_all(request.as_bytes()).await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(socket.read_u8().await.unwrap());
+        }
+        let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
+        let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
+        if status == 101 {
+            assert!(head.contains("sec-websocket-protocol: binary\r\n"), "{head}");
+            assert!(head.contains("upgrade: websocket\r\n"), "{head}");
+        }
+        (status, Self(socket))
+    }
+
+    async fn say(&mut self, kind: u8, text: &str) {
+        let mut frame = vec![0x80 | kind, 0x80 | u8::try_from(text.len()).unwrap(), 0, 0, 0, 0];
+        frame.extend(text.as_bytes());
+        self.0.write_all(&frame).await.unwrap();
+    }
+
+    /// The next frame's kind and payload.
+    async fn hear(&mut self) -> (u8, Vec<u8>) {
+        let kind = self.0.read_u8().await.unwrap() & 0x0f;
+        let length = self.0.read_u8().await.unwrap();
+        assert!(length < 126, "a short frame");
+        let mut payload = vec![0; usize::from(length)];
+        self.0.read_exact(&mut payload).await.unwrap();
+        (kind, payload)
+    }
+
+    async fn is_over(&mut self) -> bool {
+        matches!(self.0.read_u8().await, Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof)
+    }
+}
+
+#[actix_rt::test]
+async fn a_serial_console_is_typed_on_through_the_gateway() {
+    let api = with_all_kinds(Api::start().await);
+    let server = api.server(USER, Api::wish("web")).await;
+    let listener = Listener { address: ([127, 0, 0, 1], 0).into(), only: None, secure: false };
+    let serving = Serving { workers: 1, ..Serving::default() };
+    let (address, running) = serve(&Door::open(Arc::clone(&api.app)), &[listener], &serving).unwrap().remove(0);
+    let handle = running.handle();
+    actix_rt::spawn(running);
+
+    let query = async || {
+        let made = open(&api, &server, "2.6", "serial", "serial").await;
+        let url = made.body["remote_console"]["url"].as_str().unwrap().to_owned();
+        format!("?{}", url.split_once('?').unwrap().1)
+    };
+    let known = query().await;
+    assert_eq!(Viewer::ask(address, "?token=nonsense", None).await.0, 403);
+    assert_eq!(Viewer::ask(address, "", None).await.0, 403);
+    assert_eq!(Viewer::ask(address, &known, Some("http://elsewhere")).await.0, 403);
+    let origin = format!("http://{address}");
+    let (status, mut viewer) = Viewer::ask(address, &known, Some(&origin)).await;
+    assert_eq!(status, 101);
+    let (kind, greeting) = viewer.hear().await;
+    assert_eq!(kind, 2);
+    assert!(String::from_utf8(greeting).unwrap().ends_with(" ttyS0\r\n"));
+    viewer.say(2, "uname\r").await;
+    assert_eq!(viewer.hear().await, (2, b"uname\r".to_vec()));
+    viewer.say(9, "there?").await;
+    assert_eq!(viewer.hear().await, (10, b"there?".to_vec()));
+    viewer.say(8, "").await;
+    assert_eq!(viewer.hear().await, (8, 1000_u16.to_be_bytes().to_vec()));
+
+    // The server's end is the consoles' end; until then a token is good more than once.
+    let (status, mut viewer) = Viewer::ask(address, &known, None).await;
+    assert_eq!(status, 101);
+    assert_eq!(viewer.hear().await.0, 2);
+    api.app.consoles.close();
+    assert_eq!(viewer.hear().await, (8, 1001_u16.to_be_bytes().to_vec()));
+    assert!(viewer.is_over().await);
+    assert_eq!(Viewer::ask(address, &known, None).await.0, 503);
+    handle.stop(true).await;
     api.stop().await;
 }
 

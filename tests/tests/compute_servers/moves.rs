@@ -190,6 +190,22 @@ async fn a_cold_migration_goes_where_it_is_told() {
     assert!(empty("status=error").await && empty("migration_type=resize").await && empty("host=nowhere").await);
     assert!(empty("user_id=bob").await && empty("changes-before=2001-01-01").await && empty("hidden=1").await);
     assert!(!empty("status=finished").await && !empty("user_id=admin").await);
+    assert!(empty("project_id=other").await && !empty("project_id=admin").await);
+    assert!(empty("changes-since=2101-01-01").await && !empty("changes-since=2001-01-01").await);
+    assert!(
+        !empty("changes-before=2101-01-01").await && !empty("changes-since=2001-01-01&changes-before=2101-01-01").await
+    );
+    let before = async |version: &str, query: &str| {
+        moved.api.call("GET", &format!("/os-migrations?{query}"), version, ADMIN, None).await.status
+    };
+    assert_eq!(before("2.58", "changes-since=2101-01-01").await, 200, "passed over");
+    for (version, query) in [
+        ("2.59", "changes-before=2101-01-01"),
+        ("2.79", "project_id=admin"),
+        ("2.66", "changes-since=2101-01-01&changes-before=2001-01-01"),
+    ] {
+        assert_eq!(before(version, query).await, 400, "{version} {query}");
+    }
     let page = moved.api.get("/os-migrations?limit=1", "2.59").await;
     assert!(page["migrations_links"][0]["href"].as_str().unwrap().contains("marker="), "{page}");
     let bad = moved.api.call("GET", "/os-migrations?marker=x", "2.59", ADMIN, None).await;

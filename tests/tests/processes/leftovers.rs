@@ -132,7 +132,7 @@ async fn a_copy_that_the_next_control_plane_is_to_send_stays() {
 }
 
 fn set_aside() -> DiskFile {
-    DiskFile { suffix: "_disk".to_owned(), size: 14, capacity: 0 }.kept()
+    DiskFile { suffix: "_disk".to_owned(), size: 14, capacity: 0, raw: false }.kept()
 }
 
 async fn put(driver: &dyn Driver, instance: InstanceId) {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::console::ConsoleConfig;
+
 /// All of them, already read and checked.
 #[derive(Debug, Clone)]
 pub struct ComputeConfig {
@@ -17,12 +19,8 @@ pub struct ComputeConfig {
     pub enable_instance_password: bool,
     /// `[DEFAULT] force_config_drive`
     pub force_config_drive: bool,
-    /// `[vnc] enabled`
-    pub vnc_enabled: bool,
-    /// `[vnc] novncproxy_base_url`
-    pub novncproxy_base_url: String,
-    /// `[consoleauth] token_ttl`, seconds.
-    pub console_token_ttl: u32,
+    /// Which consoles there are, and where.
+    pub consoles: ConsoleConfig,
     /// `[DEFAULT] max_local_block_devices`; below zero there is no bound.
     pub max_local_block_devices: i32,
     /// `[compute] max_disk_devices_to_attach`; `None`: no bound.
@@ -60,9 +58,7 @@ impl Default for ComputeConfig {
             password_length: 12,
             enable_instance_password: true,
             force_config_drive: false,
-            vnc_enabled: true,
-            novncproxy_base_url: "http://127.0.0.1:6080/vnc_auto.html".to_owned(),
-            console_token_ttl: 600,
+            consoles: ConsoleConfig::default(),
             max_local_block_devices: 3,
             max_disk_devices: None,
             cross_az_attach: true,

@@ -1,7 +1,7 @@
 //! Remote consoles: where a user's browser is sent, and what the proxy that it meets there asks about the token.
 //!
-//! Tokens are kept as hashes and are good for `[consoleauth] token_ttl` seconds. Guests have a VNC console; SPICE, serial
-//! consoles over TCP and MKS are not given to guests, so they are unavailable, as in a Nova without them.
+//! Tokens are kept as hashes and are good for `[consoleauth] token_ttl` seconds. Which kinds there are is said by `[vnc]`,
+//! `[spice]` and `[serial_console]`; what becomes of a token is [`crate::console`]'s business. libvirt guests have no MKS.
 //!
 //! Source of the words: nova `api/openstack/compute/remote_consoles.py`, `console_auth_tokens.py`, `compute/manager.py`.
 
@@ -10,13 +10,16 @@ use chronova_actors::instance::InstanceReject;
 use chronova_events::console::ConsoleAuthorized;
 use chronova_events::envelope::Timestamp;
 use chronova_events::instance::{Ongoing, Phase};
-use chronova_hypervisor::driver::DriverError;
+use chronova_hypervisor::console::{ConsoleAddress, Screen};
+use chronova_hypervisor::driver::{Driver, DriverError, DriverResult};
+use chronova_hypervisor::guest::PowerState;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::bodies::{server_actions as actions, server_parts as bodies};
 use super::servers::{Found, find, host_driver};
 use super::{reject, versions};
+use crate::console::{ConsoleConfig, token_hash};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -24,7 +27,6 @@ use crate::handler;
 use crate::query::Query;
 use crate::reply::Reply;
 use crate::route::{Route, action, get, post};
-use crate::secret::Secret;
 
 const PATH: &str = "/servers/{id}/action";
 
@@ -96,14 +98,9 @@ async fn open(ctx: &Ctx, found: &Found, protocol: &str, kind: &str) -> Result<St
         let refused = InstanceReject::NotInState { action: deed(protocol), attribute: "task_state", value: "deleting" };
         return Err(reject::instance_reject(found.id, refused));
     }
-    let config = &ctx.app.compute.config;
-    if protocol != "vnc" || !config.vnc_enabled {
-        return Err(unavailable(kind));
-    }
-    if kind != "novnc" {
-        return Err(Fault::bad_request(format!("Invalid console type {kind}")));
-    }
-    let address = driver.vnc_address(found.id).await.map_err(|error| match error {
+    let config = &ctx.app.compute.config.consoles;
+    let kind = known_kind(config, protocol, kind)?;
+    let address = address(&*driver, found, protocol).await.map_err(|error| match error {
         DriverError::NoSuchGuest(_) if matches!(server.phase, Phase::Building { .. }) => not_ready(found),
         DriverError::NoSuchGuest(_) => reject::no_instance(found.id),
         DriverError::Unreachable(_) | DriverError::Timeout { .. } => not_ready(found).caused_by(error),
@@ -113,32 +110,63 @@ async fn open(ctx: &Ctx, found: &Found, protocol: &str, kind: &str) -> Result<St
     let now = ctx.house()?.clock.now();
     let authorized = ConsoleAuthorized {
         instance: found.id,
-        token_hash: hash(&token),
+        token_hash: token_hash(&token),
         kind: kind.to_owned(),
         host: address.host,
         port: address.port,
-        tls_port: None,
+        tls_port: address.tls_port,
         internal_access_path: None,
-        expires_at: Timestamp(now.0.saturating_add(i64::from(config.console_token_ttl) * 1_000_000)),
+        expires_at: Timestamp(now.0.saturating_add(i64::from(config.token_ttl) * 1_000_000)),
     };
     let command = ConsoleCommand::Authorize(authorized);
     dispatch::send::<ConsoleAggregate>(ctx.house()?, &found.permit, &found.id, command)
         .await
         .map_err(|error| reject::refused(error, Fault::internal))?;
-    Ok(access_url(&config.novncproxy_base_url, &token))
+    Ok(access_url(config.url(kind), kind, &token))
+}
+
+/// The kind that is meant, if there is such a console here. Nova asks nobody what kind of serial console is meant.
+fn known_kind<'a>(config: &ConsoleConfig, protocol: &str, kind: &'a str) -> Result<&'a str, Fault> {
+    let (enabled, kinds): (bool, &[&str]) = match protocol {
+        "vnc" => (config.vnc, &["novnc"]),
+        "spice" => (config.spice, &["spice-html5", "spice-direct"]),
+        "serial" if config.serial => return Ok("serial"),
+        _ => (false, &[]),
+    };
+    match enabled {
+        false => Err(unavailable(kind)),
+        true if kinds.contains(&kind) => Ok(kind),
+        true => Err(Fault::bad_request(format!("Invalid console type {kind}"))),
+    }
+}
+
+/// Where the console is now. A serial line has no port of its own.
+async fn address(driver: &dyn Driver, found: &Found, protocol: &str) -> DriverResult<ConsoleAddress> {
+    let screen = match protocol {
+        "vnc" => Screen::Vnc,
+        "spice" => Screen::Spice,
+        _ => {
+            let guest = driver.guest(found.id).await?;
+            if !matches!(guest.power, PowerState::Running | PowerState::Paused) {
+                let message = "the guest is not running".to_owned();
+                return Err(DriverError::Failed { call: "serial console", message });
+            }
+            let host = driver.remote_address().unwrap_or_else(|| "127.0.0.1".to_owned());
+            return Ok(ConsoleAddress { host, port: 0, tls_port: None });
+        }
+    };
+    driver.screen(found.id, screen).await
 }
 
 fn not_ready(found: &Found) -> Fault {
     Fault::conflict(format!("Instance {} is not ready", found.id))
 }
 
-fn hash(token: &str) -> String {
-    let bytes = Secret::new(token).hash().0;
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
-}
-
-/// noVNC reads the token from its parameter `path` (its own `token` parameter is gone since 1.1.0).
-fn access_url(base: &str, token: &str) -> String {
+/// noVNC reads the token from its parameter `path` (its own `token` parameter is gone since 1.1.0); the others' is `token`.
+fn access_url(base: &str, kind: &str, token: &str) -> String {
+    if kind != "novnc" {
+        return format!("{base}?token={token}");
+    }
     let (page, query) = base.split_once('?').unwrap_or((base, ""));
     let mut pairs = Query::parse(query).map(|query| query.pairs().to_vec()).unwrap_or_default();
     match pairs.iter_mut().find(|(key, _)| key == "path") {
@@ -155,7 +183,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     }
     let house = ctx.house()?;
     let now = house.clock.now();
-    let found = house.views.console_tokens.read(|tokens| tokens.valid(&hash(ctx.param("id")), now).cloned());
+    let found = house.views.console_tokens.read(|tokens| tokens.valid(&token_hash(ctx.param("id")), now).cloned());
     // A server that is gone has taken its consoles along.
     let lives = |of: &ConsoleAuthorized| {
         house.views.servers.read(|servers| servers.get(of.instance).is_some_and(|row| row.instance.alive().is_some()))
@@ -184,7 +212,7 @@ mod tests {
             ("http://h/v.html?autoconnect=1", "http://h/v.html?autoconnect=1&path=%3Ftoken%3Dt"),
             ("http://h/v.html?path=ws&a=b", "http://h/v.html?path=ws%3Ftoken%3Dt&a=b"),
         ] {
-            assert_eq!(access_url(base, "t"), url);
+            assert_eq!(access_url(base, "novnc", "t"), url);
         }
     }
 }

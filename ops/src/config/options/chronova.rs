@@ -87,6 +87,10 @@ section! {
             default: Text("64"), max: Some(10000.0),
             help: "Live feeds of the event log (GET /chronova/v1/events) that may be open at the same time.",
         }
+        max_consoles: u32 {
+            default: Text("256"), max: Some(10000.0),
+            help: "Consoles that may be open at the same time through the gateway (GET /console).",
+        }
         checkpoint_events: u64 {
             default: Text("250000"), min: Some(1.0),
             help: "A checkpoint of the read models is written after so many events, while the server works.",

@@ -251,6 +251,11 @@ section! {
             help: "`space` takes the whole room of a raw disk from the host's file system when the disk is made, so that a \
                    guest that writes finds it. Copy-on-write files go on taking room as they grow.",
         }
+        web: PathBuf {
+            default: Text("/usr/share/spice-html5"),
+            help: "Folder of the browsers' viewers (noVNC, spice-html5), whose files the console gateway gives out below \
+                   /console/.",
+        }
         pointer_model: Option<String> {
             default: Text("usbtablet"), choices: &["usbtablet", "ps2mouse"],
             help: "Pointing device of guests that have a graphical console.",

@@ -1,4 +1,4 @@
-//! Guests and their hosts: `[libvirt]`, `[vnc]`, `[compute]`, `[image_cache]`, `[workarounds]`.
+//! Guests and their hosts: `[libvirt]`, `[compute]`, `[image_cache]`, `[workarounds]`.
 
 use std::path::PathBuf;
 
@@ -208,52 +208,6 @@ section! {
         live_migration_permit_auto_converge: bool {
             default: Text("false"),
             help: "Let a live migration slow its guest down until it converges.",
-        }
-    }
-}
-
-section! {
-    /// Nova's `[consoleauth]`.
-    ConsoleAuth = "consoleauth" from Nova {
-        token_ttl: u32 {
-            default: Text("600"), min: Some(0.0), unit: "seconds", deprecated: &[("DEFAULT", "console_token_ttl")],
-            help: "How long a console token is good.",
-        }
-    }
-}
-
-section! {
-    /// Nova's `[vnc]`.
-    Vnc = "vnc" from Nova {
-        enabled: bool {
-            default: Text("true"),
-            deprecated: &[("DEFAULT", "vnc_enabled")],
-            help: "Give guests a VNC console.",
-        }
-        server_listen: String {
-            default: Text("127.0.0.1"),
-            deprecated: &[("DEFAULT", "vncserver_listen"), ("vnc", "vncserver_listen")],
-            help: "Address on the compute hosts that guests' VNC servers listen on.",
-        }
-        server_proxyclient_address: String {
-            default: Text("127.0.0.1"),
-            deprecated: &[("DEFAULT", "vncserver_proxyclient_address"), ("vnc", "vncserver_proxyclient_address")],
-            help: "Address under which the console proxy reaches a compute host's VNC servers.",
-        }
-        novncproxy_base_url: String {
-            default: Text("http://127.0.0.1:6080/vnc_auto.html"),
-            deprecated: &[("DEFAULT", "novncproxy_base_url")],
-            help: "URL of the console page that users are sent to.",
-        }
-        novncproxy_host: String {
-            default: Text("0.0.0.0"),
-            deprecated: &[("DEFAULT", "novncproxy_host")],
-            help: "Address that the console proxy listens on.",
-        }
-        novncproxy_port: u16 {
-            default: Text("6080"), min: Some(0.0), max: Some(65535.0),
-            deprecated: &[("DEFAULT", "novncproxy_port")],
-            help: "Port that the console proxy listens on.",
         }
     }
 }

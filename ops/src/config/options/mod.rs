@@ -46,6 +46,7 @@ macro_rules! section {
 
 pub mod api;
 pub mod chronova;
+pub mod consoles;
 pub mod default;
 pub mod eventstoredb;
 pub mod libvirt;
@@ -86,8 +87,11 @@ configuration! {
     oslo_middleware: api::OsloMiddleware,
     wsgi: api::Wsgi,
     quota: api::Quota,
-    vnc: libvirt::Vnc,
-    consoleauth: libvirt::ConsoleAuth,
+    vnc: consoles::Vnc,
+    spice: consoles::Spice,
+    serial_console: consoles::SerialConsole,
+    console: consoles::Console,
+    consoleauth: consoles::ConsoleAuth,
     libvirt: libvirt::Libvirt,
     compute: libvirt::Compute,
     image_cache: libvirt::ImageCache,

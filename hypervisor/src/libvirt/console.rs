@@ -1,0 +1,167 @@
+//! Screens and serial lines of guests.
+//!
+//! A serial line is a libvirt stream on a connection of its own, moved by a thread of its own: both directions without
+//! blocking, a short rest when neither has anything. Whoever takes a line takes it from whoever has it, as a forgotten window
+//! must not keep everybody else out. The log that the host writes of the line goes on meanwhile.
+
+use std::thread;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::{Buf as _, Bytes};
+use chronova_events::ids::InstanceId;
+use futures::stream;
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::{TryRecvError, TrySendError};
+use virt::domain::Domain;
+use virt::stream::Stream;
+use virt_sys as sys;
+
+use super::connection::Line;
+use super::error::Context;
+use super::{LibvirtDriver, domain};
+use crate::console::{ConsoleAddress, Consoles, Screen, SerialLine};
+use crate::driver::{Driver as _, DriverError, DriverResult};
+
+const SCREEN: &str = "console address";
+const SERIAL: &str = "serial console";
+
+/// What is read from a guest at once, and how many of these wait for whoever has the line.
+const CHUNK: usize = 16 << 10;
+const DEPTH: usize = 16;
+/// The rest of a line on which nothing moves: from the first to the last, doubled each time.
+const REST: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(25));
+/// What libvirt answers on a stream that must not block: nothing to be read now, no room now.
+const LATER: isize = -2;
+
+#[async_trait]
+impl Consoles for LibvirtDriver {
+    async fn screen(&self, instance: InstanceId, screen: Screen) -> DriverResult<ConsoleAddress> {
+        let host = self.capabilities().await?.host_ip;
+        self.ask(SCREEN, move |connect, _| address(&domain::require(connect, instance)?, screen, host)).await
+    }
+
+    async fn serial_line(&self, instance: InstanceId) -> DriverResult<SerialLine> {
+        let (link, session) = (std::sync::Arc::clone(&self.link), self.link.connect().await?);
+        self.questions.run(SERIAL, self.options.call_deadline, move || take(link.line(&session)?, instance)).await
+    }
+}
+
+/// Where the guest's screen is served. A server that listens everywhere, or on loopback, is reached under the host's address.
+fn address(domain: &Domain, screen: Screen, host: String) -> DriverResult<ConsoleAddress> {
+    let failed = |message: String| DriverError::Failed { call: SCREEN, message };
+    let xml = domain.xml_desc(0).during(SCREEN)?;
+    let document = roxmltree::Document::parse(&xml).map_err(|error| failed(error.to_string()))?;
+    let name = screen.name();
+    let graphics = document
+        .descendants()
+        .find(|node| node.has_tag_name("graphics") && node.attribute("type") == Some(name))
+        .ok_or_else(|| failed(format!("the guest has no {name} console")))?;
+    // -1 as long as the guest does not run, and for what is not served.
+    let port = |attribute: &str| graphics.attribute(attribute).and_then(|port| port.parse::<u16>().ok());
+    let tls_port = port("tlsPort");
+    // One that is served with TLS alone has no other port.
+    let port = port("port").or(tls_port.map(|_| 0));
+    let port = port.ok_or_else(|| failed(format!("the guest's {name} console does not listen")))?;
+    let listen = graphics.attribute("listen").unwrap_or_default();
+    let local = ["", "0.0.0.0", "::", "127.0.0.1", "::1"].contains(&listen);
+    Ok(ConsoleAddress { host: if local { host } else { listen.to_owned() }, port, tls_port })
+}
+
+/// Takes the guest's serial line, on this connection.
+fn take(line: Line, instance: InstanceId) -> DriverResult<SerialLine> {
+    let guest = domain::require(&line, instance)?;
+    let stream = Stream::new(&line, sys::VIR_STREAM_NONBLOCK).during(SERIAL)?;
+    guest.open_console(None, &stream, sys::VIR_DOMAIN_CONSOLE_FORCE).during(SERIAL)?;
+    let (input, typed) = mpsc::channel(DEPTH);
+    let (written, output) = mpsc::channel(DEPTH);
+    let session = Session { stream, typed, written, rest: REST.0 };
+    let spawned = thread::Builder::new().name("libvirt-serial".to_owned()).spawn(move || {
+        session.run();
+        // Given back only now: until here the stream lived on it.
+        drop(line);
+    });
+    spawned.map_err(|error| DriverError::Failed { call: SERIAL, message: format!("no thread for it: {error}") })?;
+    let output = stream::unfold(output, |mut output: mpsc::Receiver<Bytes>| async move {
+        let chunk = output.recv().await?;
+        Some((Ok(chunk), output))
+    });
+    Ok(SerialLine { input, output: Box::pin(output) })
+}
+
+/// One taking of a line.
+struct Session {
+    stream: Stream,
+    typed: mpsc::Receiver<Bytes>,
+    written: mpsc::Sender<Bytes>,
+    rest: Duration,
+}
+
+impl Session {
+    /// Until the guest is off, or nobody holds the line's other end.
+    fn run(mut self) {
+        let mut buffer = vec![0; CHUNK];
+        let mut typed = Bytes::new();
+        while let (Some(read), Some(sent)) = (self.read(&mut buffer), self.write(&mut typed)) {
+            match read || sent {
+                true => self.rest = REST.0,
+                false => self.pause(),
+            }
+        }
+        if let Err(error) = self.stream.abort() {
+            tracing::debug!(%error, "a serial line that had ended");
+        }
+    }
+
+    /// Whether anything came; `None` at the end.
+    fn read(&self, buffer: &mut [u8]) -> Option<bool> {
+        let place = match self.written.try_reserve() {
+            Ok(place) => place,
+            Err(TrySendError::Full(())) => return Some(false),
+            Err(TrySendError::Closed(())) => return None,
+        };
+        match self.stream.recv(buffer) {
+            Ok(LATER) => Some(false),
+            Ok(read) => {
+                let read = usize::try_from(read).ok().filter(|read| *read > 0)?;
+                place.send(Bytes::copy_from_slice(buffer.get(..read)?));
+                Some(true)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a serial line ended");
+                None
+            }
+        }
+    }
+
+    /// Whether anything went; `None` at the end.
+    fn write(&mut self, typed: &mut Bytes) -> Option<bool> {
+        if typed.is_empty() {
+            match self.typed.try_recv() {
+                Ok(more) => *typed = more,
+                Err(TryRecvError::Empty) => return Some(false),
+                Err(TryRecvError::Disconnected) => return None,
+            }
+        }
+        if typed.is_empty() {
+            return Some(true);
+        }
+        match self.stream.send(typed) {
+            Ok(LATER) => Some(false),
+            Ok(sent) => {
+                typed.advance(usize::try_from(sent).ok()?.min(typed.len()));
+                Some(true)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a serial line ended");
+                None
+            }
+        }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a line's own thread, not one of the runtime")]
+    fn pause(&mut self) {
+        thread::sleep(self.rest);
+        self.rest = (self.rest * 2).min(REST.1);
+    }
+}

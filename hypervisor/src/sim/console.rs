@@ -1,0 +1,52 @@
+//! Screens and serial lines of simulated guests. Nobody draws on the screens; the serial line says what is typed.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use chronova_events::ids::InstanceId;
+use futures::{StreamExt as _, stream};
+use tokio::sync::mpsc;
+
+use super::SimHost;
+use super::faults::Call;
+use super::machine::{Machine, not_running};
+use crate::console::{ConsoleAddress, Consoles, Screen, SerialLine};
+use crate::driver::DriverResult;
+
+/// Chunks of input that may wait.
+const DEPTH: usize = 16;
+
+#[async_trait]
+impl Consoles for SimHost {
+    async fn screen(&self, instance: InstanceId, screen: Screen) -> DriverResult<ConsoleAddress> {
+        self.perform(Call::Screen, |machine| machine.screen(instance, screen)).await
+    }
+
+    async fn serial_line(&self, instance: InstanceId) -> DriverResult<SerialLine> {
+        let greeting = self.perform(Call::SerialLine, |machine| machine.greeting(instance)).await?;
+        let (input, typed) = mpsc::channel::<Bytes>(DEPTH);
+        let echo = stream::unfold(typed, |mut typed| async move { typed.recv().await.map(|said| (Ok(said), typed)) });
+        Ok(SerialLine { input, output: Box::pin(stream::once(async move { Ok(greeting) }).chain(echo)) })
+    }
+}
+
+impl Machine {
+    /// As libvirt numbers displays: from 5900 on, by the guests that run.
+    fn screen(&self, instance: InstanceId, screen: Screen) -> DriverResult<ConsoleAddress> {
+        if !self.guest(instance)?.is_on() {
+            return Err(not_running("console address"));
+        }
+        let running = self.guests.iter().filter(|(_, guest)| guest.is_on());
+        let display = running.take_while(|(id, _)| **id != instance).count();
+        let port = u16::try_from(display).unwrap_or_default().saturating_add(5_900);
+        let tls_port = (screen == Screen::Spice).then(|| port.saturating_add(100));
+        Ok(ConsoleAddress { host: "127.0.0.1".to_owned(), port, tls_port })
+    }
+
+    fn greeting(&self, instance: InstanceId) -> DriverResult<Bytes> {
+        let guest = self.guest(instance)?;
+        match guest.is_on() {
+            true => Ok(Bytes::from(format!("{} ttyS0\r\n", guest.domain_name))),
+            false => Err(not_running("serial console")),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+#!/bin/bash
+# Consoles of a real guest through the gateway: its serial line is typed on, its screen answers in VNC's and in SPICE's way.
+set -uo pipefail
+HOUSE_CONF=$(printf '%s\n' '[serial_console]' 'enabled = true' '[spice]' 'enabled = true')
+. "$(dirname "$0")/../testbed/house.sh"
+house_open consoles 10.68
+house_furnish
+
+# The gateway's address for a kind of console of a server.
+gate() { # server, --serial | --spice | --novnc
+  local token
+  token=$(os console url show "$2" "$1" -f value -c url 2>"$WORK/url" | sed -E 's/.*token(=|%3D)//')
+  [ -n "$token" ] || { cat "$WORK/url"; return 1; }
+  echo "ws://127.0.0.1:$PORT/console?token=$token"
+}
+view() { python3 "$HERE/websocket.py" "$@" 2>&1; }
+
+boot consoles-one
+ready consoles-one
+LINE=$(gate consoles-one --serial)
+like "what is typed on the serial console is done" "$(view "$LINE" 60 --say '\necho typed-$((6*7))\n' --until typed-42)" 'typed-42'
+within 20 "its log goes on" said consoles-one typed-42
+view "$LINE" 60 --until never >"$WORK/first" & FIRST=$!
+sleep 2
+like "who comes later has it" "$(view "$LINE" 60 --say '\necho later-$((6*7))\n' --until later-42)" 'later-42'
+within 20 "who came first has lost it" eval "! kill -0 $FIRST 2>/dev/null"
+wait "$FIRST"
+same "and is told so" $? 1
+same "a page of somebody else's opens none" "$(view "$LINE" 20 --origin http://elsewhere --until never)" 403
+same "nor does a token that was never given out" "$(view "ws://127.0.0.1:$PORT/console?token=x" 20 --until never)" 403
+
+like "its screen answers in VNC's way" "$(view "$(gate consoles-one --novnc)" 20 --until 'RFB 003')" '^RFB 003'
+# The first message of SPICE: magic, version 2.2, 18 bytes, a new connection, the main channel, no capabilities.
+HELLO=52454451020000000200000012000000000000000100000000000000000012000000
+like "and in SPICE's" "$(view "$(gate consoles-one --spice)" 20 --hex "$HELLO" --until REDQ)" REDQ
+like "for which it has another video card" "$(v dumpxml "$ID")" "model type='qxl'"
+
+expect "it is stopped" os server stop consoles-one
+within 60 "it is off" is consoles-one SHUTOFF
+like "a guest that is off has no console" "$(os console url show --serial consoles-one 2>&1)" 'Unavailable console type serial'
+same "an old token finds nobody" "$(view "$LINE" 20 --until never)" 502
+expect "it is deleted" os server delete --wait consoles-one
+same "and takes its tokens along" "$(view "$LINE" 20 --until never)" 403
+same "nothing is left" "$(leftovers "$ID")" ""
+verdict

@@ -1,0 +1,298 @@
+//! The console gateway: what `nova-novncproxy`, `nova-spicehtml5proxy` and `nova-serialproxy` do beside Nova.
+//!
+//! `GET /console?token=...` becomes a WebSocket, and what is said on it goes to the console that the token was given out for
+//! and back. A screen is a TCP connection to the guest's host; a serial line comes over the hypervisor's own connection, so
+//! that no host needs a port for it. `/console/FILE` gives the files of the viewer in `[DEFAULT] web` (noVNC, spice-html5).
+//!
+//! What is checked, in Nova's order: the token (known, not over, its server alive); a browser's `Origin` (this host or one of
+//! `[console] allowed_origins`, and no less secure than the address that was given out); that the guest still has its console
+//! there. A refusal has no body: it would be taken for the console's first words. Its reason is in the server's log.
+//!
+//! Bounds: `[chronova] max_consoles` connections, [`relay`]'s on what waits for whom. All end with the server.
+
+mod frames;
+mod pages;
+mod relay;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::HeaderMap;
+use actix_web::{HttpRequest, HttpResponse, web};
+use bytes::Bytes;
+use chronova_events::console::ConsoleAuthorized;
+use chronova_hypervisor::console::{ConsoleAddress, Screen, SerialLine};
+use chronova_hypervisor::driver::{Driver, DriverError};
+use thiserror::Error;
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::timeout;
+
+use crate::app::App;
+use crate::fault::Fault;
+use crate::query::Query;
+use crate::secret::Secret;
+
+/// Where the gateway is, beside the services.
+pub const PATH: &str = "/console";
+
+/// How long a guest's host may take to accept a connection.
+const DIAL: Duration = Duration::from_secs(10);
+
+/// Nova's `[vnc]`, `[spice]`, `[serial_console]`, `[console]` and `[consoleauth]`, as far as the API needs them.
+#[derive(Debug, Clone)]
+pub struct ConsoleConfig {
+    /// `[vnc] enabled`
+    pub vnc: bool,
+    /// `[vnc] novncproxy_base_url`
+    pub novnc_url: String,
+    /// `[spice] enabled`
+    pub spice: bool,
+    /// `[spice] html5proxy_base_url`
+    pub spice_html5_url: String,
+    /// `[spice] spice_direct_proxy_base_url`
+    pub spice_direct_url: String,
+    /// `[serial_console] enabled`
+    pub serial: bool,
+    /// `[serial_console] base_url`
+    pub serial_url: String,
+    /// `[consoleauth] token_ttl`, seconds.
+    pub token_ttl: u32,
+    /// `[console] allowed_origins`
+    pub allowed_origins: Vec<String>,
+    /// `[DEFAULT] web`: the folder of the viewers.
+    pub pages: std::path::PathBuf,
+}
+
+impl Default for ConsoleConfig {
+    fn default() -> Self {
+        Self {
+            vnc: true,
+            novnc_url: "http://127.0.0.1:6080/vnc_auto.html".to_owned(),
+            spice: false,
+            spice_html5_url: "http://127.0.0.1:6082/spice_auto.html".to_owned(),
+            spice_direct_url: "http://127.0.0.1:13002/nova".to_owned(),
+            serial: false,
+            serial_url: "ws://127.0.0.1:6083/".to_owned(),
+            token_ttl: 600,
+            allowed_origins: Vec::new(),
+            pages: "/usr/share/spice-html5".into(),
+        }
+    }
+}
+
+impl ConsoleConfig {
+    /// The address that is given out for a kind of console.
+    pub fn url(&self, kind: &str) -> &str {
+        match kind {
+            "novnc" => &self.novnc_url,
+            "serial" => &self.serial_url,
+            "spice-direct" => &self.spice_direct_url,
+            _ => &self.spice_html5_url,
+        }
+    }
+}
+
+/// The consoles that are open through this process.
+#[derive(Debug)]
+pub struct Gateway {
+    places: Arc<Semaphore>,
+    closing: watch::Sender<bool>,
+}
+
+impl Gateway {
+    /// At most so many at the same time.
+    pub fn new(most: usize) -> Self {
+        Self { places: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))), closing: watch::Sender::new(false) }
+    }
+
+    /// Ends every console, now and from now on: a server that is told to end does not wait for its clients.
+    pub fn close(&self) {
+        self.places.close();
+        self.closing.send_replace(true);
+    }
+}
+
+/// By what a token is known; the token itself is kept nowhere.
+pub(crate) fn token_hash(token: &str) -> String {
+    let bytes = Secret::new(token).hash().0;
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
+}
+
+/// Why there is no console.
+#[derive(Debug, Error)]
+enum Refusal {
+    #[error("it is no request for a WebSocket")]
+    NoWebSocket,
+    #[error("the token is unknown or over")]
+    Token,
+    #[error("the origin {0:?} is neither this host nor an allowed one")]
+    Origin(String),
+    #[error("the guest's console is elsewhere by now")]
+    Moved,
+    #[error("as many consoles are open as may be")]
+    Full,
+    #[error("the guest's console cannot be reached: {0}")]
+    Driver(#[from] DriverError),
+    #[error("the guest's console cannot be reached: {0}")]
+    Dial(#[from] std::io::Error),
+    #[error("{0}")]
+    House(String),
+}
+
+impl Refusal {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::NoWebSocket => StatusCode::UPGRADE_REQUIRED,
+            Self::Token | Self::Origin(_) | Self::Moved => StatusCode::FORBIDDEN,
+            Self::Full | Self::House(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Driver(_) | Self::Dial(_) => StatusCode::BAD_GATEWAY,
+        }
+    }
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        Self::House(fault.message)
+    }
+}
+
+/// Whether a path is the gateway's.
+pub(crate) fn is_here(path: &str) -> bool {
+    path.strip_prefix(PATH).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Answers whatever is asked below [`PATH`].
+pub(crate) async fn answer(app: &Arc<App>, request: &HttpRequest, payload: web::Payload) -> HttpResponse {
+    if let Some(file) = request.path().strip_prefix(PATH).and_then(|rest| rest.strip_prefix('/')) {
+        if !file.is_empty() {
+            return pages::answer(&app.compute.config.consoles.pages, file, request).await;
+        }
+    }
+    match open(app, request).await {
+        Ok((accept, place, line)) => {
+            let mut response = HttpResponse::build(StatusCode::SWITCHING_PROTOCOLS);
+            response.upgrade("websocket").insert_header(("Sec-WebSocket-Accept", accept));
+            // The one that viewers ask for; base64 is of browsers that no longer exist.
+            if names(request.headers(), "Sec-WebSocket-Protocol").any(|name| name == "binary") {
+                response.insert_header(("Sec-WebSocket-Protocol", "binary"));
+            }
+            response.streaming(relay::start(payload, line, place, app.consoles.closing.subscribe()))
+        }
+        Err(refusal) => {
+            tracing::info!(remote = ?request.peer_addr(), reason = %refusal, "a console was refused");
+            let mut response = HttpResponse::build(refusal.status());
+            if matches!(refusal, Refusal::NoWebSocket) {
+                response.insert_header(("Upgrade", "websocket")).insert_header(("Sec-WebSocket-Version", "13"));
+            }
+            response.finish()
+        }
+    }
+}
+
+/// The handshake's answer, the place taken, and the console.
+async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<(String, OwnedSemaphorePermit, SerialLine), Refusal> {
+    let accept = handshake(request).ok_or(Refusal::NoWebSocket)?;
+    let (house, config) = (app.house()?, &app.compute.config.consoles);
+    let hash = token(request).map(|token| token_hash(&token)).ok_or(Refusal::Token)?;
+    let now = house.clock.now();
+    let known = house.views.console_tokens.read(|tokens| tokens.valid(&hash, now).cloned()).ok_or(Refusal::Token)?;
+    let row = house.views.servers.read(|servers| servers.get(known.instance).cloned()).ok_or(Refusal::Token)?;
+    let server = row.instance.alive().ok_or(Refusal::Token)?;
+    check_origin(config, &known.kind, request.headers())?;
+    let place = Arc::clone(&app.consoles.places).try_acquire_owned().map_err(|_| Refusal::Full)?;
+    let driver = server.placement.as_ref().and_then(|placed| house.fleet.driver(placed.host)).ok_or(Refusal::Moved)?;
+    let line = reach(&*driver, &known).await?;
+    tracing::info!(instance = %known.instance, kind = known.kind.as_str(), remote = ?request.peer_addr(), "a console is open");
+    Ok((accept, place, line))
+}
+
+/// The console itself, if it is still where the token says.
+async fn reach(driver: &dyn Driver, known: &ConsoleAuthorized) -> Result<SerialLine, Refusal> {
+    let screen = match known.kind.as_str() {
+        "serial" => return Ok(driver.serial_line(known.instance).await?),
+        "novnc" => Screen::Vnc,
+        _ => Screen::Spice,
+    };
+    let address = driver.screen(known.instance, screen).await?;
+    if (address.host.as_str(), address.port) != (known.host.as_str(), known.port) {
+        return Err(Refusal::Moved);
+    }
+    dial(&address).await
+}
+
+async fn dial(address: &ConsoleAddress) -> Result<SerialLine, Refusal> {
+    let dialled = timeout(DIAL, TcpStream::connect((address.host.as_str(), address.port))).await;
+    let socket = dialled.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??;
+    // Every move of the mouse is a packet of its own.
+    socket.set_nodelay(true)?;
+    Ok(relay::over_tcp(socket))
+}
+
+/// From the query; from a cookie where the viewer put it there.
+fn token(request: &HttpRequest) -> Option<String> {
+    let query = Query::parse(request.query_string()).ok()?;
+    if let Some(token) = query.last("token").filter(|token| !token.is_empty()) {
+        return Some(token.to_owned());
+    }
+    let cookies = request.headers().get_all("Cookie").filter_map(|value| value.to_str().ok());
+    let mut pairs = cookies.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(name, _)| *name == "token").map(|(_, token)| token.to_owned())
+}
+
+/// The items of a header that is a list, in small letters.
+fn names<'a>(headers: &'a HeaderMap, name: &'static str) -> impl Iterator<Item = String> + 'a {
+    let texts = headers.get_all(name).filter_map(|value| value.to_str().ok());
+    texts.flat_map(|text| text.split(',')).map(|item| item.trim().to_ascii_lowercase())
+}
+
+/// What the client expects as `Sec-WebSocket-Accept` (RFC 6455, 4.2.2); `None` if it does not ask for a WebSocket.
+fn handshake(request: &HttpRequest) -> Option<String> {
+    const SALT: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+    let headers = request.headers();
+    let asks = request.method() == "GET"
+        && names(headers, "Upgrade").any(|name| name == "websocket")
+        && names(headers, "Connection").any(|name| name == "upgrade")
+        && names(headers, "Sec-WebSocket-Version").any(|version| version == "13");
+    let key = headers.get("Sec-WebSocket-Key").filter(|_| asks)?.to_str().ok()?.trim();
+    let digest = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, format!("{key}{SALT}").as_bytes());
+    Some(base64::Engine::encode(&base64::prelude::BASE64_STANDARD, digest.as_ref()))
+}
+
+/// A page of somebody else's must not open a console with what it got hold of. Clients that are no browsers send no origin.
+fn check_origin(config: &ConsoleConfig, kind: &str, headers: &HeaderMap) -> Result<(), Refusal> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let Some(origin) = headers.get("Origin") else { return Ok(()) };
+    let shown = String::from_utf8_lossy(origin.as_bytes()).into_owned();
+    let refused = || Refusal::Origin(shown.clone());
+    let (scheme, rest) = shown.split_once("://").ok_or_else(refused)?;
+    let host = host_name(rest);
+    let own = text("Host").map(host_name);
+    if host.is_empty() || !(own == Some(host) || config.allowed_origins.iter().any(|allowed| allowed == host)) {
+        return Err(refused());
+    }
+    let scheme = text("X-Forwarded-Proto").unwrap_or(scheme);
+    let given = config.url(kind).split_once("://").map_or("", |(scheme, _)| scheme);
+    let allowed = match given {
+        "ws" => ["ws", "http"],
+        "wss" => ["wss", "https"],
+        other => [other, other],
+    };
+    if allowed.contains(&scheme) { Ok(()) } else { Err(refused()) }
+}
+
+/// `[::1]:80` and `host:80` without their ports.
+fn host_name(text: &str) -> &str {
+    let text = text.split('/').next().unwrap_or_default();
+    match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => text.split(':').next().unwrap_or_default(),
+    }
+}
+
+/// A piece of a stream, in either direction.
+type Piece = std::io::Result<Bytes>;
+
+#[cfg(test)]
+mod tests;

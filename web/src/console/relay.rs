@@ -1,0 +1,130 @@
+//! Between a WebSocket and a console, until one of them ends.
+//!
+//! Little waits for anybody: a client that takes nothing keeps the console's words with the console, and after [`SLOW`] it is
+//! let go. One that says nothing is asked every [`ASK`] whether it is there.
+
+use std::time::Duration;
+
+use actix_web::web;
+use bytes::Bytes;
+use chronova_hypervisor::console::SerialLine;
+use futures::stream::LocalBoxStream;
+use futures::{StreamExt as _, stream};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedReadHalf;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
+
+use super::Piece;
+use super::frames::{self, Closing, Frame, Frames};
+
+/// Frames that may wait for a client, and pieces that may wait for a console.
+const DEPTH: usize = 16;
+/// What is read from a console at once.
+const CHUNK: usize = 32 << 10;
+const SLOW: Duration = Duration::from_secs(60);
+const ASK: Duration = Duration::from_secs(30);
+
+/// A connection as a console.
+pub(super) fn over_tcp(socket: TcpStream) -> SerialLine {
+    let (read, mut write) = socket.into_split();
+    let (input, mut typed) = mpsc::channel::<Bytes>(DEPTH);
+    // Ends with the sender, or with the connection; then the connection's other direction is told.
+    actix_web::rt::spawn(async move {
+        while let Some(piece) = typed.recv().await {
+            if write.write_all(&piece).await.is_err() {
+                break;
+            }
+        }
+        let _ = write.shutdown().await;
+    });
+    let pieces = stream::unfold(read, |mut read: OwnedReadHalf| async move {
+        let mut piece = Vec::with_capacity(CHUNK);
+        match read.read_buf(&mut piece).await {
+            Ok(0) => None,
+            Ok(_) => Some((Ok(Bytes::from(piece)), read)),
+            Err(error) => Some((Err(error), read)),
+        }
+    });
+    SerialLine { input, output: Box::pin(pieces) }
+}
+
+/// Starts to carry; what it gives goes to the client.
+pub(super) fn start(
+    payload: web::Payload,
+    line: SerialLine,
+    place: OwnedSemaphorePermit,
+    closing: watch::Receiver<bool>,
+) -> LocalBoxStream<'static, Piece> {
+    let (client, sent) = mpsc::channel(DEPTH);
+    actix_web::rt::spawn(async move {
+        let _place = place;
+        let client = Client(client);
+        // A client that is gone hears no farewell.
+        if let Some(why) = carry(payload, line, &client, closing).await {
+            client.send(frames::close(why)).await;
+        }
+    });
+    let frames = stream::unfold(sent, |mut sent| async move { sent.recv().await.map(|frame| (Ok(frame), sent)) });
+    frames.boxed_local()
+}
+
+/// The way to the client.
+struct Client(mpsc::Sender<Bytes>);
+
+impl Client {
+    /// Whether it took it.
+    async fn send(&self, frame: Bytes) -> bool {
+        matches!(timeout(SLOW, self.0.send(frame)).await, Ok(Ok(())))
+    }
+}
+
+/// Why it is over; `None` when the client went without a word.
+async fn carry(
+    mut payload: web::Payload,
+    mut line: SerialLine,
+    client: &Client,
+    mut closing: watch::Receiver<bool>,
+) -> Option<Closing> {
+    let mut frames = Frames::default();
+    let mut ask = interval_at(Instant::now() + ASK, ASK);
+    ask.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = closing.wait_for(|closing| *closing) => return Some(Closing::GoingAway),
+            () = client.0.closed() => return None,
+            _ = ask.tick() => client.send(frames::ping()).await.then_some(())?,
+            said = line.output.next() => match said {
+                Some(Ok(piece)) => client.send(frames::data(&piece)).await.then_some(())?,
+                Some(Err(_)) | None => return Some(Closing::Done),
+            },
+            heard = payload.next() => {
+                frames.feed(&heard?.ok()?);
+                if let Some(why) = hear(&mut frames, &line, client).await? {
+                    return Some(why);
+                }
+            }
+        }
+    }
+}
+
+/// Passes on what the client said; inside, why that was the last. `None`: it is gone.
+async fn hear(frames: &mut Frames, line: &SerialLine, client: &Client) -> Option<Option<Closing>> {
+    loop {
+        match frames.next() {
+            Ok(None) => return Some(None),
+            Ok(Some(Frame::Data(piece))) => match timeout(SLOW, line.input.send(piece)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) | Err(_) => return Some(Some(Closing::Done)),
+            },
+            Ok(Some(Frame::Ping(payload))) => client.send(frames::pong(&payload)).await.then_some(())?,
+            Ok(Some(Frame::Pong)) => {}
+            Ok(Some(Frame::Close)) => return Some(Some(Closing::Done)),
+            Err(error) => {
+                tracing::debug!(%error, "a console's client speaks otherwise");
+                return Some(Some(Closing::Protocol));
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+#![allow(clippy::unwrap_used, clippy::panic)]
+use actix_web::test::TestRequest;
+use bytes::Bytes;
+use futures::StreamExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::frames::{Frame, FrameError, Frames, LARGEST, close, data};
+use super::*;
+
+/// A frame as a client sends it.
+fn masked(head: u8, payload: &[u8]) -> Vec<u8> {
+    let mask = [7, 11, 13, 17];
+    let mut bytes = vec![head];
+    match payload.len() {
+        short @ 0..=125 => bytes.push(0x80 | u8::try_from(short).unwrap()),
+        length => {
+            bytes.push(0x80 | 126);
+            bytes.extend(u16::try_from(length).unwrap().to_be_bytes());
+        }
+    }
+    bytes.extend(mask);
+    bytes.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+    bytes
+}
+
+fn read_all(frames: &mut Frames) -> Vec<Frame> {
+    std::iter::from_fn(|| frames.next().unwrap()).collect()
+}
+
+#[test]
+fn frames_come_in_any_pieces() {
+    let long = vec![0xa5; 3_000];
+    let sent = [
+        masked(0x82, b"root\r"),
+        masked(0x01, b"be"),
+        masked(0x89, b"there?"),
+        masked(0x80, b"gun"),
+        masked(0x82, &long),
+        masked(0x8a, b""),
+        masked(0x88, &1000_u16.to_be_bytes()),
+    ]
+    .concat();
+    let expected = [
+        Frame::Data(Bytes::from_static(b"root\r")),
+        Frame::Data(Bytes::from_static(b"be")),
+        Frame::Ping(Bytes::from_static(b"there?")),
+        Frame::Data(Bytes::from_static(b"gun")),
+        Frame::Data(Bytes::from(long)),
+        Frame::Pong,
+        Frame::Close,
+    ];
+    for size in [1, 2, 3, 7, 1_000, sent.len()] {
+        let mut frames = Frames::default();
+        let mut seen = Vec::new();
+        for piece in sent.chunks(size) {
+            frames.feed(piece);
+            seen.extend(read_all(&mut frames));
+        }
+        assert_eq!(seen, expected, "in pieces of {size}");
+    }
+}
+
+#[test]
+fn what_is_no_frame_of_a_client_ends_it() {
+    let huge = [&[0x82, 0xff][..], &(LARGEST as u64 + 1).to_be_bytes()].concat();
+    let cases: [(&[u8], FrameError); 6] = [
+        (&[0x82, 0x01, b'a'], FrameError::NotMasked),
+        (&[0xc2, 0x80, 0, 0, 0, 0], FrameError::Reserved),
+        (&huge, FrameError::TooLarge),
+        (&[0x89, 0x80 | 126, 0, 126], FrameError::Control),
+        (&[0x09, 0x80, 0, 0, 0, 0], FrameError::Control),
+        (&[0x83, 0x80, 0, 0, 0, 0], FrameError::Kind(3)),
+    ];
+    for (bytes, error) in cases {
+        let mut frames = Frames::default();
+        frames.feed(bytes);
+        assert_eq!(frames.next(), Err(error), "{bytes:02x?}");
+    }
+}
+
+/// Whatever comes is frames or an error, and is not kept for ever.
+#[test]
+fn anything_may_come() {
+    let mut random = chronova_events::entropy::SplitMix::new(1);
+    for _ in 0..2_000 {
+        let mut frames = Frames::default();
+        let start = [0x81, 0x82, 0x80, 0x88, 0x89][usize::try_from(random.draw() % 5).unwrap()];
+        let length = usize::try_from(random.draw() % 300).unwrap();
+        let mut bytes = vec![start, 0x80 | u8::try_from(random.draw() % 128).unwrap()];
+        bytes.extend((0..length).map(|_| random.draw().to_le_bytes()[0]));
+        frames.feed(&bytes);
+        let mut seen = 0;
+        while let Ok(Some(frame)) = frames.next() {
+            seen += match frame {
+                Frame::Data(payload) | Frame::Ping(payload) => payload.len(),
+                Frame::Pong | Frame::Close => 0,
+            };
+        }
+        assert!(seen <= bytes.len());
+    }
+}
+
+#[test]
+fn frames_of_the_server_have_the_shortest_length() {
+    assert_eq!(data(b"ab").as_ref(), [0x82, 2, b'a', b'b']);
+    assert_eq!(data(&[0; 126])[..4], [0x82, 126, 0, 126]);
+    assert_eq!(data(&[0; 65_536])[..10], [0x82, 127, 0, 0, 0, 0, 0, 1, 0, 0]);
+    assert_eq!(close(super::frames::Closing::GoingAway).as_ref(), [0x88, 2, 0x03, 0xe9]);
+}
+
+#[test]
+fn the_handshake_is_that_of_the_standard() {
+    let ask = || {
+        TestRequest::get()
+            .insert_header(("Upgrade", "WebSocket"))
+            .insert_header(("Connection", "keep-alive, Upgrade"))
+            .insert_header(("Sec-WebSocket-Version", "13"))
+    };
+    // The example of RFC 6455, 1.3.
+    let key = ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==");
+    let accept = handshake(&ask().insert_header(key).to_http_request());
+    assert_eq!(accept.as_deref(), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+    assert_eq!(handshake(&ask().to_http_request()), None, "without a key");
+    let old = ask().insert_header(key).insert_header(("Sec-WebSocket-Version", "8"));
+    assert_eq!(handshake(&old.to_http_request()), None);
+}
+
+#[test]
+fn tokens_are_in_the_query_or_in_a_cookie() {
+    let token = |uri: &str, cookie: Option<&str>| {
+        let mut request = TestRequest::with_uri(uri);
+        if let Some(cookie) = cookie {
+            request = request.insert_header(("Cookie", cookie));
+        }
+        token(&request.to_http_request())
+    };
+    assert_eq!(token("/console?token=a", Some("token=b")).as_deref(), Some("a"));
+    assert_eq!(token("/console", Some("x=y; token=b; z=1")).as_deref(), Some("b"));
+    assert_eq!(token("/console?token=", None), None);
+}
+
+#[test]
+fn pages_of_others_open_no_console() {
+    let config = ConsoleConfig { allowed_origins: vec!["panel".to_owned()], ..ConsoleConfig::default() };
+    let secure = ConsoleConfig { novnc_url: "https://cloud/vnc.html".to_owned(), ..config.clone() };
+    let check = |config: &ConsoleConfig, kind: &str, host: &str, origin: Option<&str>, forwarded: Option<&str>| {
+        let mut request = TestRequest::default().insert_header(("Host", host));
+        if let Some(origin) = origin {
+            request = request.insert_header(("Origin", origin));
+        }
+        if let Some(forwarded) = forwarded {
+            request = request.insert_header(("X-Forwarded-Proto", forwarded));
+        }
+        check_origin(config, kind, request.to_http_request().headers()).is_ok()
+    };
+    for (kind, host, origin, good) in [
+        ("novnc", "cloud:8774", None, true),
+        ("novnc", "cloud:8774", Some("http://cloud:8774"), true),
+        ("novnc", "cloud:8774", Some("http://cloud"), true),
+        ("novnc", "[fd00::1]:8774", Some("http://[fd00::1]:80"), true),
+        ("novnc", "cloud", Some("http://panel:3000"), true),
+        ("novnc", "cloud", Some("http://cloud.evil"), false),
+        ("novnc", "cloud", Some("null"), false),
+        ("novnc", "cloud", Some("http://"), false),
+        ("novnc", "cloud", Some("https://cloud"), false),
+        ("serial", "cloud", Some("http://cloud"), true),
+        ("serial", "cloud", Some("ws://cloud"), true),
+        ("serial", "cloud", Some("https://cloud"), false),
+    ] {
+        assert_eq!(check(&config, kind, host, origin, None), good, "{kind} {host} {origin:?}");
+    }
+    assert!(!check(&secure, "novnc", "cloud", Some("http://cloud"), None));
+    assert!(check(&secure, "novnc", "cloud", Some("http://cloud"), Some("https")), "behind a proxy that ends TLS");
+}
+
+#[actix_web::test]
+async fn a_connection_is_a_console() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let address = ConsoleAddress { host: "127.0.0.1".to_owned(), port, tls_port: None };
+    let (line, accepted) = tokio::join!(dial(&address), listener.accept());
+    let (mut line, (mut guest, _)) = (line.unwrap(), accepted.unwrap());
+    guest.write_all(b"RFB 003.008\n").await.unwrap();
+    assert_eq!(line.output.next().await.unwrap().unwrap(), "RFB 003.008\n");
+    line.input.send(Bytes::from_static(b"RFB 003.008\n")).await.unwrap();
+    let mut said = [0; 12];
+    guest.read_exact(&mut said).await.unwrap();
+    assert_eq!(&said, b"RFB 003.008\n");
+    // Whoever lets go of the console ends the connection, and the other way round.
+    drop(line.input);
+    assert_eq!(guest.read(&mut said).await.unwrap(), 0);
+    drop(guest);
+    assert!(line.output.next().await.is_none());
+    drop(listener);
+    assert!(matches!(dial(&address).await, Err(Refusal::Dial(_))));
+}
+
+#[actix_web::test]
+async fn viewers_are_given_out_and_nothing_else() {
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path().join("viewer");
+    std::fs::create_dir_all(folder.join("core")).unwrap();
+    for name in ["vnc.html", "core/rfb.js", ".secret.txt", "key.pem", "../outside.txt"] {
+        std::fs::write(folder.join(name), name).unwrap();
+    }
+    let status = async |method: &str, file: &str| {
+        let request = TestRequest::default().method(method.parse().unwrap()).to_http_request();
+        pages::answer(&folder, file, &request).await.status().as_u16()
+    };
+    for (file, expected) in [
+        ("vnc.html", 200),
+        ("core/rfb.js", 200),
+        ("core", 404),
+        ("core/", 404),
+        (".secret.txt", 404),
+        ("key.pem", 404),
+        ("../outside.txt", 404),
+        ("core/../../outside.txt", 404),
+        ("%2e%2e/outside.txt", 404),
+        ("/etc/hosts.txt", 404),
+        ("none.html", 404),
+    ] {
+        assert_eq!(status("GET", file).await, expected, "{file}");
+    }
+    assert_eq!(status("POST", "vnc.html").await, 405);
+}
