@@ -6,18 +6,15 @@ HOUSE_CONF=$(printf '%s\n' '[serial_console]' 'enabled = true' '[spice]' 'enable
 house_open consoles 10.68
 house_furnish
 
-# The gateway's address for a kind of console of a server.
-gate() { # server, --serial | --spice | --novnc
-  local token
-  token=$(os console url show "$2" "$1" -f value -c url 2>"$WORK/url" | sed -E 's/.*token(=|%3D)//')
-  [ -n "$token" ] || { cat "$WORK/url"; return 1; }
-  echo "ws://127.0.0.1:$PORT/console?token=$token"
-}
+url() { os console url show "$2" "$1" -f value -c url 2>/dev/null; } # server, --serial | --spice | --novnc
+# Where the page behind a URL connects to.
+gate() { echo "ws://127.0.0.1:$PORT/console?token=$(sed -E 's/.*token(=|%3D)//' <<<"$1")"; }
 view() { python3 "$HERE/websocket.py" "$@" 2>&1; }
 
 boot consoles-one
 ready consoles-one
-LINE=$(gate consoles-one --serial)
+LINE=$(url consoles-one --serial)
+like "users are sent to the gateway" "$LINE" "^ws://127.0.0.1:$PORT/console\?token="
 like "what is typed on the serial console is done" "$(view "$LINE" 60 --say '\necho typed-$((6*7))\n' --until typed-42)" 'typed-42'
 within 20 "its log goes on" said consoles-one typed-42
 view "$LINE" 60 --until never >"$WORK/first" & FIRST=$!
@@ -29,10 +26,12 @@ same "and is told so" $? 1
 same "a page of somebody else's opens none" "$(view "$LINE" 20 --origin http://elsewhere --until never)" 403
 same "nor does a token that was never given out" "$(view "ws://127.0.0.1:$PORT/console?token=x" 20 --until never)" 403
 
-like "its screen answers in VNC's way" "$(view "$(gate consoles-one --novnc)" 20 --until 'RFB 003')" '^RFB 003'
+SCREEN=$(url consoles-one --novnc)
+like "and so for its screen" "$SCREEN" "^http://127.0.0.1:$PORT/console/vnc_auto.html\?path=console%3Ftoken%3D"
+like "which answers in VNC's way" "$(view "$(gate "$SCREEN")" 20 --until 'RFB 003')" '^RFB 003'
 # The first message of SPICE: magic, version 2.2, 18 bytes, a new connection, the main channel, no capabilities.
 HELLO=52454451020000000200000012000000000000000100000000000000000012000000
-like "and in SPICE's" "$(view "$(gate consoles-one --spice)" 20 --hex "$HELLO" --until REDQ)" REDQ
+like "and in SPICE's" "$(view "$(gate "$(url consoles-one --spice)")" 20 --hex "$HELLO" --until REDQ)" REDQ
 like "for which it has another video card" "$(v dumpxml "$ID")" "model type='qxl'"
 
 expect "it is stopped" os server stop consoles-one

@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::sync::Arc;
+
 use chronova_tests::compute_api::{ADMIN, Answer, Api};
 use serde_json::{Value, json};
 
@@ -507,6 +509,23 @@ async fn usage_adds_up_in_pages() {
     assert_eq!(later["tenant_usages"], json!([]));
     assert_eq!(api.call("GET", "/os-simple-tenant-usage", "2.1", USER, None).await.status, 403);
     assert_eq!(api.call("GET", "/os-simple-tenant-usage/other", "2.1", USER, None).await.status, 403);
+    api.stop().await;
+}
+
+/// What is older than pages is cut off in silence.
+#[actix_rt::test]
+async fn usage_before_there_were_pages_is_cut_off() {
+    let mut api = Api::start().await;
+    for name in ["a", "b", "c"] {
+        api.server(USER, Api::wish(name)).await;
+    }
+    Arc::get_mut(&mut api.app).unwrap().config.max_limit = 2;
+    let path = "/os-simple-tenant-usage/web?start=2020-01-01T00:00:00&end=2100-01-01T00:00:00";
+    for version in ["2.1", "2.39", "2.40"] {
+        let usage = api.get(path, version).await;
+        assert_eq!(usage["tenant_usage"]["server_usages"].as_array().unwrap().len(), 2, "{version}");
+        assert_eq!(usage.get("tenant_usage_links").is_some(), version == "2.40");
+    }
     api.stop().await;
 }
 

@@ -21,7 +21,7 @@ use chronova_projections::checkpoint::{CheckpointOptions, KeeperOptions};
 use chronova_projections::history::HistoryOptions;
 use chronova_web::compute::{Compute, ComputeConfig};
 use chronova_web::config::{CorsConfig, PolicyConfig, WebConfig};
-use chronova_web::console::ConsoleConfig;
+use chronova_web::console::{self, ConsoleConfig};
 use chronova_web::route::Service;
 use chronova_web::server::{Listener, Patience, Serving};
 use chronova_web::tls::TlsFiles;
@@ -350,19 +350,33 @@ pub fn compute(config: &Config) -> Compute {
     })
 }
 
+/// The defaults of Nova's options are addresses of Nova's proxies. Left at that, users are sent to the gateway.
 fn consoles(config: &Config) -> ConsoleConfig {
+    let (nova, gateway) = (ConsoleConfig::default(), gateway(config));
+    let url = |given: &String, nova: &String, page: &str| match (&gateway, given == nova) {
+        (Some(gateway), true) => format!("{gateway}{page}"),
+        _ => given.clone(),
+    };
+    let (novnc, spice) = (&config.vnc.novncproxy_base_url, &config.spice.html5proxy_base_url);
+    let serial = url(&config.serial_console.base_url, &nova.serial_url, "");
     ConsoleConfig {
         vnc: config.vnc.enabled,
-        novnc_url: config.vnc.novncproxy_base_url.clone(),
+        novnc_url: url(novnc, &nova.novnc_url, "/vnc_auto.html?path=console"),
         spice: config.spice.enabled,
-        spice_html5_url: config.spice.html5proxy_base_url.clone(),
+        spice_html5_url: url(spice, &nova.spice_html5_url, "/spice_auto.html?path=console"),
         spice_direct_url: config.spice.spice_direct_proxy_base_url.clone(),
         serial: config.serial_console.enabled,
-        serial_url: config.serial_console.base_url.clone(),
+        serial_url: serial.strip_prefix("http").map_or(serial.clone(), |rest| format!("ws{rest}")),
         token_ttl: config.consoleauth.token_ttl,
         allowed_origins: config.console.allowed_origins.clone(),
         pages: config.default.web.clone(),
     }
+}
+
+/// The gateway's own address, where there is a listener that has it.
+fn gateway(config: &Config) -> Option<String> {
+    let url = public_url(config, &listeners(config).ok()?);
+    (!url.is_empty()).then(|| format!("{url}{}", console::PATH))
 }
 
 pub fn web(config: &Config) -> WebConfig {

@@ -3,9 +3,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use actix_web::dev::ServerHandle;
 use chronova_events::envelope::Position;
 use chronova_events::store::EventStore;
 use chronova_tests::compute_api::{ADMIN, Api};
+use chronova_tests::world::World;
 use chronova_web::app::App;
 use chronova_web::auth::Authentication;
 use chronova_web::compute::{Compute, ComputeConfig};
@@ -241,16 +243,44 @@ impl Viewer {
     }
 }
 
-#[actix_rt::test]
-async fn a_serial_console_is_typed_on_through_the_gateway() {
-    let api = with_all_kinds(Api::start().await);
-    let server = api.server(USER, Api::wish("web")).await;
+/// The cloud, where clients can connect to it.
+fn listening(api: &Api) -> (SocketAddr, ServerHandle) {
     let listener = Listener { address: ([127, 0, 0, 1], 0).into(), only: None, secure: false };
     let serving = Serving { workers: 1, ..Serving::default() };
     let (address, running) = serve(&Door::open(Arc::clone(&api.app)), &[listener], &serving).unwrap().remove(0);
     let handle = running.handle();
     actix_rt::spawn(running);
+    (address, handle)
+}
 
+/// A port that was one guest's may be another's by now.
+#[actix_rt::test]
+async fn a_console_that_is_elsewhere_by_now_is_not_opened() {
+    let api = Api::start_of(World::new(1), "", None).await;
+    let (address, handle) = listening(&api);
+    let mut servers = [api.server(USER, Api::wish("one")).await, api.server(USER, Api::wish("two")).await];
+    servers.sort();
+    let made = open(&api, &servers[1], "2.6", "vnc", "novnc").await;
+    let query = format!("?token={}", token(&made.body["remote_console"]["url"]));
+    let stop = Some(json!({"os-stop": null}));
+    assert_eq!(api.call("POST", &format!("/servers/{}/action", servers[0]), "2.1", USER, stop).await.status, 202);
+    api.life.settled().await;
+    // Simulated hosts number the screens of the guests that run.
+    let again = open(&api, &servers[1], "2.6", "vnc", "novnc").await;
+    let shown =
+        async |token: String| api.get(&format!("/os-console-auth-tokens/{token}"), "2.31").await["console"].take();
+    assert_eq!(shown(token(&again.body["remote_console"]["url"])).await["port"], 5900);
+    assert_eq!(shown(query["?token=".len()..].to_owned()).await["port"], 5901);
+    assert_eq!(Viewer::ask(address, &query, None).await.0, 403);
+    handle.stop(true).await;
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn a_serial_console_is_typed_on_through_the_gateway() {
+    let api = with_all_kinds(Api::start().await);
+    let server = api.server(USER, Api::wish("web")).await;
+    let (address, handle) = listening(&api);
     let query = async || {
         let made = open(&api, &server, "2.6", "serial", "serial").await;
         let url = made.body["remote_console"]["url"].as_str().unwrap().to_owned();

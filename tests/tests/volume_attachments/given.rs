@@ -125,3 +125,41 @@ async fn one_volume_serves_several_servers() {
     api.world.check().await;
     api.stop().await;
 }
+
+/// Scratch disks and swap come from the flavor, and a server may divide them otherwise.
+#[actix_rt::test]
+async fn scratch_disks_and_swap_are_made_and_end_with_the_server() {
+    let api = Api::start().await;
+    let flavor = json!({"flavor": {"id": "scratch", "name": "scratch", "ram": 512, "vcpus": 1, "disk": 1,
+        "OS-FLV-EXT-DATA:ephemeral": 2, "swap": 512}});
+    assert_eq!(api.call("POST", "/flavors", "2.1", ADMIN, Some(flavor)).await.status, 200);
+    let blank = |more: Value| {
+        let mut disk = json!({"source_type": "blank", "destination_type": "local", "boot_index": -1});
+        disk.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        disk
+    };
+    let root = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "local", "boot_index": 0});
+    let one = blank(json!({"volume_size": 1}));
+    let swap = blank(json!({"guest_format": "swap", "volume_size": 256}));
+    let wishes = [None, Some(json!([root, one, one, swap]))];
+    for devices in wishes {
+        let mut wish = Api::wish("scratch");
+        wish["flavorRef"] = json!("scratch");
+        if let Some(devices) = devices {
+            wish["block_device_mapping_v2"] = devices;
+        }
+        let server = api.server(OWNER, wish).await;
+        assert_eq!(api.get(&format!("/servers/{server}"), "2.1").await["server"]["status"], "ACTIVE");
+        let path = format!("/placement/allocations/{server}");
+        let held = api.ask("GET", &path, "1.39", ADMIN, None).await.body;
+        let held = held["allocations"].as_object().unwrap().values().next().unwrap().clone();
+        assert_eq!(held["resources"]["DISK_GB"], 4, "1 + 2, and half a GiB that is counted as one");
+        delete(&api, &server).await;
+        api.world.check().await;
+    }
+    let mut wish = Api::wish("too much");
+    wish["flavorRef"] = json!("scratch");
+    wish["block_device_mapping_v2"] = json!([root, one, one, one]);
+    assert_eq!(call(&api, "POST", "/servers", "2.1", Some(json!({"server": wish}))).await.0, 400);
+    api.stop().await;
+}

@@ -165,7 +165,7 @@ fn not_ready(found: &Found) -> Fault {
 /// noVNC reads the token from its parameter `path` (its own `token` parameter is gone since 1.1.0); the others' is `token`.
 fn access_url(base: &str, kind: &str, token: &str) -> String {
     if kind != "novnc" {
-        return format!("{base}?token={token}");
+        return format!("{base}{}token={token}", if base.contains('?') { '&' } else { '?' });
     }
     let (page, query) = base.split_once('?').unwrap_or((base, ""));
     let mut pairs = Query::parse(query).map(|query| query.pairs().to_vec()).unwrap_or_default();
@@ -214,5 +214,7 @@ mod tests {
         ] {
             assert_eq!(access_url(base, "novnc", "t"), url);
         }
+        assert_eq!(access_url("ws://h/", "serial", "t"), "ws://h/?token=t");
+        assert_eq!(access_url("http://h/p.html?path=c", "spice-html5", "t"), "http://h/p.html?path=c&token=t");
     }
 }

@@ -128,10 +128,12 @@ fn rows(ctx: &Ctx, period: &Period, of: Option<&ProjectId>) -> Result<paging::Pa
         row.server()
             .is_some_and(|server| period.touches(server) && of.is_none_or(|project| *project == server.request.project))
     };
-    let rows = ctx.house()?.views.servers.read(|servers| servers.all().filter(keep).cloned().collect());
+    let mut rows: Vec<_> = ctx.house()?.views.servers.read(|servers| servers.all().filter(keep).cloned().collect());
     if versions::usage_comes_in_pages(ctx.version) {
         return paging::cut(ctx, rows, |row: &Arc<ServerRow>, marker| row.id.to_string() == marker);
     }
+    // Since there are pages, the versions before them are cut off where the first page would end.
+    rows.truncate(usize::try_from(ctx.app.config.max_limit).unwrap_or(usize::MAX));
     Ok(paging::Page { items: rows, more: false })
 }
 

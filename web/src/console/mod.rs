@@ -165,10 +165,9 @@ pub(crate) fn is_here(path: &str) -> bool {
 
 /// Answers whatever is asked below [`PATH`].
 pub(crate) async fn answer(app: &Arc<App>, request: &HttpRequest, payload: web::Payload) -> HttpResponse {
-    if let Some(file) = request.path().strip_prefix(PATH).and_then(|rest| rest.strip_prefix('/')) {
-        if !file.is_empty() {
-            return pages::answer(&app.compute.config.consoles.pages, file, request).await;
-        }
+    let file = request.path().strip_prefix(PATH).and_then(|rest| rest.strip_prefix('/'));
+    if let Some(file) = file.filter(|file| !file.is_empty()) {
+        return pages::answer(&app.compute.config.consoles.pages, file, request).await;
     }
     match open(app, request).await {
         Ok((accept, place, line)) => {

@@ -23,7 +23,7 @@ use super::frames::{self, Closing, Frame, Frames};
 const DEPTH: usize = 16;
 /// What is read from a console at once.
 const CHUNK: usize = 32 << 10;
-const SLOW: Duration = Duration::from_secs(60);
+const SLOW: Duration = Duration::from_mins(1);
 const ASK: Duration = Duration::from_secs(30);
 
 /// A connection as a console.

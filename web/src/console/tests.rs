@@ -14,7 +14,7 @@ fn masked(head: u8, payload: &[u8]) -> Vec<u8> {
     match payload.len() {
         short @ 0..=125 => bytes.push(0x80 | u8::try_from(short).unwrap()),
         length => {
-            bytes.push(0x80 | 126);
+            bytes.push(0xfe);
             bytes.extend(u16::try_from(length).unwrap().to_be_bytes());
         }
     }
@@ -67,7 +67,7 @@ fn what_is_no_frame_of_a_client_ends_it() {
         (&[0x82, 0x01, b'a'], FrameError::NotMasked),
         (&[0xc2, 0x80, 0, 0, 0, 0], FrameError::Reserved),
         (&huge, FrameError::TooLarge),
-        (&[0x89, 0x80 | 126, 0, 126], FrameError::Control),
+        (&[0x89, 0xfe, 0, 126], FrameError::Control),
         (&[0x09, 0x80, 0, 0, 0, 0], FrameError::Control),
         (&[0x83, 0x80, 0, 0, 0, 0], FrameError::Kind(3)),
     ];
@@ -104,7 +104,7 @@ fn anything_may_come() {
 fn frames_of_the_server_have_the_shortest_length() {
     assert_eq!(data(b"ab").as_ref(), [0x82, 2, b'a', b'b']);
     assert_eq!(data(&[0; 126])[..4], [0x82, 126, 0, 126]);
-    assert_eq!(data(&[0; 65_536])[..10], [0x82, 127, 0, 0, 0, 0, 0, 1, 0, 0]);
+    assert_eq!(data(&vec![0; 65_536])[..10], [0x82, 127, 0, 0, 0, 0, 0, 1, 0, 0]);
     assert_eq!(close(super::frames::Closing::GoingAway).as_ref(), [0x88, 2, 0x03, 0xe9]);
 }
 

@@ -23,7 +23,8 @@ section! {
         novncproxy_base_url: String {
             default: Text("http://127.0.0.1:6080/vnc_auto.html"),
             deprecated: &[("DEFAULT", "novncproxy_base_url")],
-            help: "URL of the console page that users are sent to.",
+            help: "URL of the console page that users are sent to. \
+                   Left at Nova's default, where nobody listens, they are sent to the gateway of this server.",
         }
         novncproxy_host: String {
             default: Text("0.0.0.0"),
@@ -60,7 +61,8 @@ section! {
         }
         html5proxy_base_url: String {
             default: Text("http://127.0.0.1:6082/spice_auto.html"),
-            help: "URL of the page that users of a spice-html5 console are sent to.",
+            help: "URL of the page that users of a spice-html5 console are sent to. \
+                   Left at Nova's default, where nobody listens, they are sent to the gateway of this server.",
         }
         spice_direct_proxy_base_url: String {
             default: Text("http://127.0.0.1:13002/nova"),
@@ -79,7 +81,8 @@ section! {
         }
         base_url: String {
             default: Text("ws://127.0.0.1:6083/"),
-            help: "URL of the WebSocket that users of a serial console are sent to.",
+            help: "URL of the WebSocket that users of a serial console are sent to. \
+                   Left at Nova's default, where nobody listens, they are sent to the gateway of this server.",
         }
     }
 }
