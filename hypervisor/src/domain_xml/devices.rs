@@ -7,7 +7,6 @@ use crate::volumes;
 use crate::xml::Element;
 
 pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
-    let screens = host.guests.display.then_some(&host.screens);
     Element::new("devices")
         .children(disks(guest, host, hardware))
         .children(controllers(guest, hardware))
