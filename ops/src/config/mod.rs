@@ -7,6 +7,7 @@
 //!
 //! Invariants: a `Config` exists only if every value was valid; a secret's value is never part of a message.
 
+mod beside;
 mod inert;
 pub mod ini;
 mod known;
@@ -127,8 +128,11 @@ fn judge(machine: &Machine, texts: &[(&Path, &str)], problems: &mut Vec<Problem>
             values.assign(def, entry);
         }
     }
-    let config = Config::read(&mut values);
+    let mut config = Config::read(&mut values);
+    let first = texts.first().map(|(file, _)| *file);
+    let mut absent = config.as_mut().map(|config| beside::settle(config, first, &values)).unwrap_or_default();
     problems.append(&mut remarks);
+    problems.append(&mut absent);
     problems.append(&mut bad);
     // Problems of one file in the order of its lines; what concerns no file comes first.
     problems.sort_by_key(|problem| order(problem, texts));
