@@ -168,8 +168,10 @@ impl Check<'_> {
 
     fn disks_on_hosts(&mut self) {
         let fleet = &self.world.fleet;
-        let leaks =
-            fleet.leaks().into_iter().map(|(host, id)| (id, format!("leak: a disk on {}", fleet.hostname(host))));
+        // On one storage a disk without a guest here is the one that its guest elsewhere uses.
+        let used = |id: &InstanceId| fleet.has_shared_storage() && fleet.whereabouts().contains_key(id);
+        let leaks = fleet.leaks().into_iter().filter(|(_, id)| !used(id));
+        let leaks = leaks.map(|(host, id)| (id, format!("leak: a disk on {}", fleet.hostname(host))));
         let kept = fleet.kept().into_iter().map(|id| (id, "leak: a disk that was set aside".to_owned()));
         let copies = fleet.copies().into_iter();
         let copies = copies.map(|(host, id, _)| (id, format!("leak: a copy of its disk on {}", fleet.hostname(host))));
