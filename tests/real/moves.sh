@@ -94,7 +94,7 @@ left() { # host that it left, uuid
 }
 if [ $HOSTS = 3 ]; then
   expect "the third host is opened" os compute service set --enable h3 nova-compute
-  expect "it is a zone of its own" eval 'os aggregate create --zone third third && os aggregate add host third h3'
+  expect "it is a zone of its own" eval 'os aggregate create --zone third third >"$WORK/zone" && os aggregate add host third h3 >"$WORK/zone"'
   expect "a server is shelved and offloaded" os server shelve --offload --wait "$(two)"
   expect "it comes back in that zone" os server unshelve --availability-zone third --wait "$(two)" --os-compute-api-version 2.77
   same "which is the third host" "$(place "$(two)") $(get server "$(two)" OS-EXT-AZ:availability_zone)" "h3 third"
@@ -102,7 +102,7 @@ if [ $HOSTS = 3 ]; then
   expect "it is shelved and offloaded again" os server shelve --offload --wait "$(two)"
   expect "it leaves the zone" os server unshelve --no-availability-zone --host h2 --wait "$(two)" --os-compute-api-version 2.91
   same "for a host of another one" "$(place "$(two)")" h2
-  expect "the zone is given up" eval 'os aggregate remove host third h3 && os aggregate delete third'
+  expect "the zone is given up" eval 'os aggregate remove host third h3 >"$WORK/zone" && os aggregate delete third'
 
   for to in h1 h3 h2; do
     from=$(place "$(one)")
