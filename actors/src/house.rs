@@ -12,6 +12,7 @@ use crate::departures::Departures;
 use crate::gateway::Gateway;
 use crate::guest_name::NameTemplate;
 use crate::hosts::fleet::Fleet;
+use crate::metadata::MetadataOptions;
 use crate::passwords::Passwords;
 use crate::ports::{Images, Networks, Volumes};
 use crate::process::interference::Interference;
@@ -74,6 +75,8 @@ pub struct Options {
     pub live: LiveOptions,
     /// `[volume]`: the embedded volume service.
     pub volume: VolumeOptions,
+    /// What guests are told about themselves.
+    pub metadata: MetadataOptions,
     /// Processes at work at the same time.
     pub max_processes: usize,
 }
@@ -157,6 +160,7 @@ impl Default for Options {
             step_tries: 5,
             live: LiveOptions::default(),
             volume: VolumeOptions::default(),
+            metadata: MetadataOptions::default(),
             max_processes: 4_096,
         }
     }

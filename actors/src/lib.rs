@@ -10,7 +10,6 @@ pub mod gateway;
 pub mod ports;
 pub mod shell;
 
-pub mod config_drive;
 pub mod console;
 pub mod erasure;
 pub mod flavor;
@@ -24,6 +23,7 @@ pub mod image;
 pub mod instance;
 pub mod keypair;
 pub mod ledger;
+pub mod metadata;
 pub mod network;
 pub mod network_quota;
 pub mod passwords;

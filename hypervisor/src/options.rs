@@ -1,6 +1,10 @@
 //! What an operator may choose about hosts and guests: Nova's `[libvirt]` options, typed.
 
+mod guests;
+
 use std::time::Duration;
+
+pub use guests::{CacheModes, CpuFlag, GuestOptions, Serial};
 
 /// `[libvirt] virt_type`. Nova defaults to `kvm`; `Auto` takes KVM where the host has it and emulates otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -21,6 +25,42 @@ pub enum CpuMode {
     Maximum,
     /// The first of `cpu_models`.
     Custom,
+}
+
+/// How a host's page cache takes part in what a guest reads and writes; libvirt's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheMode {
+    Default,
+    None,
+    WriteThrough,
+    WriteBack,
+    DirectSync,
+    Unsafe,
+}
+
+impl CacheMode {
+    const ALL: [Self; 6] =
+        [Self::Default, Self::None, Self::WriteThrough, Self::WriteBack, Self::DirectSync, Self::Unsafe];
+
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.name() == word)
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::None => "none",
+            Self::WriteThrough => "writethrough",
+            Self::WriteBack => "writeback",
+            Self::DirectSync => "directsync",
+            Self::Unsafe => "unsafe",
+        }
+    }
+
+    /// Whether it needs a file system that can bypass the page cache (`O_DIRECT`).
+    pub fn is_direct(self) -> bool {
+        matches!(self, Self::None | Self::DirectSync)
+    }
 }
 
 /// How a virtual network reaches the world outside its host.
@@ -99,6 +139,7 @@ pub struct LibvirtOptions {
     pub cpu_models: Vec<String>,
     /// `[libvirt] hw_machine_type` for the host's architecture; `None` is `pc` on x86 and `virt` elsewhere.
     pub machine_type: Option<String>,
+    pub guests: GuestOptions,
     /// The storage pool that holds images, disks, config drives and console logs; created where absent.
     pub pool_name: String,
     /// The pool's directory on the host.
@@ -136,6 +177,7 @@ impl Default for LibvirtOptions {
             cpu_mode: None,
             cpu_models: Vec::new(),
             machine_type: None,
+            guests: GuestOptions::default(),
             pool_name: "chronova".to_owned(),
             pool_path: "/var/lib/libvirt/chronova".to_owned(),
             images: ImagesOptions::default(),

@@ -13,7 +13,8 @@ case $FORM in
   lvm)
     losetup -f >/dev/null 2>&1 || cannot "this machine has no loop devices"
     export TESTBED_LVM="$GROUP 8192"
-    HOUSE_CONF=$(printf '[libvirt]\nimages_type = lvm\nimages_volume_group = %s' "$GROUP") ;;
+    # To write zeros over whole volumes takes half a minute for each GiB on a loop device.
+    HOUSE_CONF=$(printf '[libvirt]\nimages_type = lvm\nimages_volume_group = %s\nvolume_clear_size = 64' "$GROUP") ;;
 esac
 fleet_open "storage-$FORM" "s${FORM:0:1}" 10.74 2
 fleet_last() { hosts down >/dev/null 2>&1; rmdir "/dev/$GROUP" 2>/dev/null; }
@@ -78,7 +79,7 @@ within 240 "it waits to be verified" at_rest "$ONE" VERIFY_RESIZE
 same "it is on the other host" "$(place "$ONE")" h2
 same "with all its disks, the root larger" "$(bytes h2 "${ID}_disk") $(bytes h2 "${ID}_disk.eph0") $(disks_on h2 "$ID")" "2147483648 1073741824 $ALL"
 expect "the resize is reverted" asked server resize revert "$ONE"
-within 120 "it is as before" at_rest "$ONE" SHUTOFF
+within 300 "it is as before" at_rest "$ONE" SHUTOFF
 same "nothing is left on the other host" "$(everything_on h2 "$ID")" ""
 expect "it is started" asked server start "$ONE"
 within 60 "and on" at_rest "$ONE" ACTIVE

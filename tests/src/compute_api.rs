@@ -4,7 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use actix_web::test;
+use chronova_actors::ports::ImageDraft;
 use chronova_actors::process::interference::Interference;
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{ImageId, ProjectId};
 use chronova_events::store::EventStore;
 use chronova_projections::history::{History, HistoryOptions};
 use chronova_web::app::App;
@@ -135,6 +138,24 @@ impl Api {
     /// The least that a server needs.
     pub fn wish(name: &str) -> Value {
         json!({"name": name, "imageRef": IMAGE, "flavorRef": "1", "networks": [{"uuid": NETWORK}]})
+    }
+
+    /// Another image than the one that these worlds are full of. Returns its id.
+    pub async fn image(&self, properties: &[(&str, &str)]) -> ImageId {
+        let (image, images) = (ImageId::random(), &self.life.house().images);
+        let draft = ImageDraft {
+            image,
+            name: "other".to_owned(),
+            owner: ProjectId::new("p"),
+            format: "raw".to_owned(),
+            min_disk_gib: 0,
+            min_memory_mib: 0,
+            properties: properties.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+        };
+        let bytes = futures::stream::iter([Ok(bytes::Bytes::from_static(b"other"))]);
+        images.create(draft, Meta::system("test")).await.unwrap();
+        images.upload(image, Box::pin(bytes), Meta::system("test")).await.unwrap();
+        image
     }
 
     /// Makes a server and waits until it is what it will be. Returns its id.

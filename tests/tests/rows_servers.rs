@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use base64::Engine as _;
-use chronova_actors::config_drive;
+use chronova_actors::metadata::{About, MetadataOptions};
 use chronova_actors::process::interference::{Interference, Verdict, Way};
 use chronova_events::instance::Alive;
 use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
@@ -155,9 +155,22 @@ async fn user_data_is_base64_and_bounded() {
     api.stop().await;
 }
 
-async fn alive(api: &Api, wish: Value) -> (Alive, chronova_events::ids::InstanceId) {
+async fn alive(api: &Api, wish: Value) -> Alive {
     let id = api.server(USER, wish).await.parse().unwrap();
-    (api.life.instance_now(id).alive().unwrap().clone(), id)
+    api.life.instance_now(id).alive().unwrap().clone()
+}
+
+/// What is on the server's drive, by an operator's choices and with a password.
+fn drive(server: &Alive, options: &MetadataOptions, password: Option<&str>) -> Vec<(String, Vec<u8>)> {
+    About { server, password, options }.files().unwrap()
+}
+
+fn on_drive(server: &Alive) -> Vec<(String, Vec<u8>)> {
+    drive(server, &MetadataOptions::default(), None)
+}
+
+fn json_of(files: &[(String, Vec<u8>)], path: &str) -> Value {
+    serde_json::from_slice(&file(files, path).unwrap_or_else(|| panic!("no {path}"))).unwrap()
 }
 
 fn file(files: &[(String, Vec<u8>)], path: &str) -> Option<Vec<u8>> {
@@ -174,11 +187,11 @@ async fn a_config_drive_tells_the_guest_about_itself() {
     wish["key_name"] = json!("mine");
     wish["metadata"] = json!({"role": "web", "tier": "1"});
     wish["user_data"] = json!("IyEvYmluL3No");
-    let (mut server, id) = alive(&api, wish).await;
+    let mut server = alive(&api, wish).await;
+    let id = server.request.instance;
     assert_eq!(api.get(&format!("/servers/{id}"), "2.1").await["server"]["config_drive"], "True");
-    let files = config_drive::files(&server, id, None).unwrap();
-    let read = |path: &str| -> Value { serde_json::from_slice(&file(&files, path).unwrap()).unwrap() };
-    let meta = read("openstack/latest/meta_data.json");
+    let files = on_drive(&server);
+    let meta = json_of(&files, "openstack/latest/meta_data.json");
     assert_eq!((&meta["uuid"], &meta["name"]), (&json!(id), &json!("web")));
     assert_eq!((&meta["project_id"], &meta["availability_zone"]), (&json!("web"), &json!("nova")));
     assert_eq!((&meta["launch_index"], &meta["meta"]), (&json!(0), &json!({"role": "web", "tier": "1"})));
@@ -188,17 +201,15 @@ async fn a_config_drive_tells_the_guest_about_itself() {
     assert_eq!(file(&files, "openstack/2018-08-27/user_data").unwrap(), b"#!/bin/sh");
     assert_eq!(meta.get("admin_pass"), None, "it was told in the answer and is kept nowhere");
     // Until the drive is made: then it is on it.
-    let files_with = config_drive::files(&server, id, Some("s3cret")).unwrap();
-    let about: Value = serde_json::from_slice(&file(&files_with, "openstack/latest/meta_data.json").unwrap()).unwrap();
+    let files_with = drive(&server, &MetadataOptions::default(), Some("s3cret"));
+    let about = json_of(&files_with, "openstack/latest/meta_data.json");
     assert_eq!(about["admin_pass"], "s3cret");
     // The drive itself bears the name that guests look for.
-    let image = config_drive::image(&server, id, None).unwrap();
+    let image = About { server: &server, password: None, options: &MetadataOptions::default() }.config_drive().unwrap();
     assert_eq!(&image[0x8000 + 40..0x8000 + 48], b"config-2");
 
     // With DHCP the guest asks; without, it is told everything.
-    let network = |files: &[(String, Vec<u8>)]| -> Value {
-        serde_json::from_slice(&file(files, "openstack/latest/network_data.json").unwrap()).unwrap()
-    };
+    let network = |files: &[(String, Vec<u8>)]| json_of(files, "openstack/latest/network_data.json");
     let with_dhcp = network(&files);
     let nic = server.nics[0].clone();
     assert_eq!(with_dhcp["links"][0]["ethernet_mac_address"], *nic.mac);
@@ -209,16 +220,120 @@ async fn a_config_drive_tells_the_guest_about_itself() {
     );
     server.nics[0].fixed_ips[0].dhcp = false;
     server.nics[0].fixed_ips[0].dns = vec!["9.9.9.9".to_owned()];
-    let fixed = network(&config_drive::files(&server, id, None).unwrap());
+    let fixed = network(&on_drive(&server));
     let one = &fixed["networks"][0];
     assert_eq!((&one["type"], &one["netmask"]), (&json!("ipv4"), &json!("255.255.255.0")));
     assert_eq!(one["ip_address"], *nic.fixed_ips[0].address);
     assert_eq!(one["routes"], json!([{"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": "10.0.0.1"}]));
     assert_eq!(fixed["services"], json!([{"type": "dns", "address": "9.9.9.9"}]));
 
-    let (plain, id) = alive(&api, Api::wish("plain")).await;
+    let plain = alive(&api, Api::wish("plain")).await;
     assert!(!plain.request.config_drive);
-    assert!(file(&config_drive::files(&plain, id, None).unwrap(), "openstack/latest/user_data").is_none());
+    assert!(file(&on_drive(&plain), "openstack/latest/user_data").is_none());
+    api.stop().await;
+}
+
+/// Nova's `OPENSTACK_VERSIONS`, and what came with which.
+#[actix_rt::test]
+async fn each_version_of_the_metadata_has_what_it_had() {
+    let api = Api::start().await;
+    let server = alive(&api, with("config_drive", json!(true))).await;
+    let files = on_drive(&server);
+    let versions = [
+        ("2012-08-10", 0),
+        ("2013-04-04", 1),
+        ("2013-10-17", 1),
+        ("2015-10-15", 2),
+        ("2016-06-30", 3),
+        ("2016-10-06", 3),
+        ("2017-02-22", 3),
+        ("2018-08-27", 3),
+        ("2020-10-14", 4),
+        ("latest", 4),
+    ];
+    let keys = ["random_seed", "project_id", "devices", "dedicated_cpus"];
+    let dated =
+        [("vendor_data.json", "2013-10-17"), ("network_data.json", "2015-10-15"), ("vendor_data2.json", "2016-10-06")];
+    for (version, has) in versions {
+        let meta = json_of(&files, &format!("openstack/{version}/meta_data.json"));
+        let found: Vec<&str> = keys.into_iter().filter(|key| meta.get(key).is_some()).collect();
+        assert_eq!(found, keys[..has], "{version}");
+        assert_eq!(meta["hostname"], "web.novalocal");
+        for (name, since) in dated {
+            let there = file(&files, &format!("openstack/{version}/{name}")).is_some();
+            assert_eq!(there, version >= since, "{version} {name}");
+        }
+    }
+    let latest = json_of(&files, "openstack/latest/meta_data.json");
+    let seed = latest["random_seed"].as_str().unwrap().to_owned();
+    assert_eq!(base64::engine::general_purpose::STANDARD.decode(&seed).unwrap().len(), 512);
+    assert_ne!(json_of(&on_drive(&server), "openstack/latest/meta_data.json")["random_seed"], *seed);
+
+    let folders: std::collections::BTreeSet<&str> =
+        files.iter().filter_map(|(path, _)| path.strip_prefix("ec2/")?.split('/').next()).collect();
+    assert_eq!(folders.into_iter().collect::<Vec<_>>(), ["2009-04-04", "latest"]);
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn guests_that_ask_as_on_ec2_are_told_as_there() {
+    const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG0bTWZyLQGKlW5yQmNzFq9hJ1mX5x0yQ1V2kT3dYv3x me@home";
+    let api = Api::start().await;
+    let key = json!({"keypair": {"name": "mine", "public_key": KEY}});
+    assert_eq!(api.call("POST", "/os-keypairs", "2.1", USER, Some(key)).await.status, 200);
+    let mut wish = with("config_drive", json!(true));
+    (wish["key_name"], wish["user_data"]) = (json!("mine"), json!("IyEvYmluL3No"));
+    let server = alive(&api, wish).await;
+    let all = MetadataOptions { skipped_versions: Vec::new(), ..MetadataOptions::default() };
+    let files = drive(&server, &all, None);
+    let of = |version: &str| json_of(&files, &format!("ec2/{version}/meta-data.json"));
+    assert_eq!(
+        of("1.0"),
+        json!({
+            "ami-id": format!("ami-{}", &server.root_image().unwrap().id.to_string()[..8]), "ami-launch-index": 0, "ami-manifest-path": "FIXME",
+            "instance-id": format!("i-{:08x}", server.request.number), "hostname": "web.novalocal",
+            "local-ipv4": server.nics[0].fixed_ips[0].address, "reservation-id": server.request.reservation,
+            "security-groups": ["default"], "public-keys": {"0": {"_name": "0=mine", "openssh-key": KEY}},
+        })
+    );
+    assert_eq!(of("2007-01-19")["local-hostname"], "web.novalocal");
+    assert_eq!(of("2007-03-01").get("instance-type"), None);
+    assert_eq!(of("2007-08-29")["instance-type"], *server.request.flavor.name);
+    assert_eq!(of("2007-12-15")["block-device-mapping"], json!({"ami": "vda", "root": "/dev/vda"}));
+    assert_eq!(of("2008-02-01")["placement"], json!({"availability-zone": "nova"}));
+    assert_eq!(of("latest")["instance-action"], "none");
+    assert_eq!(file(&files, "ec2/2009-04-04/user-data").unwrap(), b"#!/bin/sh");
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn an_image_may_demand_a_config_drive() {
+    let api = Api::start().await;
+    for (demand, shown) in [("mandatory", "True"), ("optional", "")] {
+        let image = api.image(&[("img_config_drive", demand)]).await;
+        let id = api.server(USER, with("imageRef", json!(image))).await;
+        assert_eq!(show(&api, &id).await["config_drive"], shown, "{demand}");
+    }
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn a_deployer_tells_all_guests_something() {
+    let api = Api::start().await;
+    let server = alive(&api, with("config_drive", json!(true))).await;
+    let read = |options: &MetadataOptions, name: &str| {
+        json_of(&drive(&server, options, None), &format!("openstack/latest/{name}"))
+    };
+    let silent = MetadataOptions::default();
+    assert_eq!(read(&silent, "vendor_data.json"), json!({}));
+    assert_eq!(read(&silent, "vendor_data2.json"), json!({"static": {}}));
+    let said = json!({"ntp": ["10.0.0.1"]});
+    let told = MetadataOptions { vendor_data: Some(Arc::new(said.clone())), domain: String::new(), ..silent };
+    assert_eq!(read(&told, "vendor_data.json"), said);
+    assert_eq!(read(&told, "vendor_data2.json"), json!({"static": said}));
+    assert_eq!(read(&told, "meta_data.json")["hostname"], "web", "nothing to complete it with");
+    let off = MetadataOptions { vendor_data: None, ..told };
+    assert_eq!(read(&off, "vendor_data2.json"), json!({}));
     api.stop().await;
 }
 

@@ -102,6 +102,10 @@ impl Default for CorsConfig {
 pub struct PolicyConfig {
     /// `policy_file`, already resolved to a path; one that does not exist means no overrides.
     pub policy_file: Option<PathBuf>,
+    /// `policy_dirs`, as paths; their files are read after `policy_file`.
+    pub policy_dirs: Vec<PathBuf>,
+    /// `policy_default_rule`: asked in place of a rule that is not defined.
+    pub default_rule: String,
     /// Services with a file of their own (`[placement] policy_file`...), which then replaces the shared one.
     pub service_policy_files: Vec<(Service, PathBuf)>,
     /// `enforce_scope`: refuse tokens of another scope than the rule's.
@@ -112,6 +116,13 @@ pub struct PolicyConfig {
 
 impl Default for PolicyConfig {
     fn default() -> Self {
-        Self { policy_file: None, service_policy_files: Vec::new(), enforce_scope: true, enforce_new_defaults: true }
+        Self {
+            policy_file: None,
+            policy_dirs: Vec::new(),
+            default_rule: "default".to_owned(),
+            service_policy_files: Vec::new(),
+            enforce_scope: true,
+            enforce_new_defaults: true,
+        }
     }
 }

@@ -11,8 +11,8 @@ use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, Renew, Rescue
 
 use super::definition::{StepError, Work};
 use super::disks::volumes;
-use crate::config_drive;
 use crate::instance::disks;
+use crate::metadata::About;
 use crate::ports::Images;
 
 /// How far the read models may lag behind the log; they do by microseconds.
@@ -187,14 +187,12 @@ pub(super) async fn spec(work: &Work, server: &Alive, rescue: Option<&ImageSnaps
         volumes: volumes(server),
         nics: realisation.nics,
         config_drive: match server.request.config_drive {
-            true => Some(
-                config_drive::image(
-                    server,
-                    work.instance_id(),
-                    work.house.passwords.of(work.running.process).as_deref(),
-                )
-                .map_err(|reason| StepError::fatal(500, "The config drive could not be made.", &reason))?,
-            ),
+            true => {
+                let password = work.house.passwords.of(work.running.process);
+                let about = About { server, password: password.as_deref(), options: &work.house.options.metadata };
+                let failed = |reason: String| StepError::fatal(500, "The config drive could not be made.", &reason);
+                Some(about.config_drive().map_err(failed)?)
+            }
             false => None,
         },
         hardware: hardware(server, shape),

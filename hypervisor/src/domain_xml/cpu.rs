@@ -1,4 +1,4 @@
-//! The `<cpu>` element: mode, model and topology.
+//! The `<cpu>` element: mode, model, topology and features.
 
 use super::{Hardware, HostFacts};
 use crate::guest::GuestSpec;
@@ -18,5 +18,10 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
             .attr("match", "exact")
             .children(host.cpu_models.first().map(|model| Element::leaf("model", model))),
     };
-    cpu.child(topology)
+    // Without a model there is nothing to add to or to take from; Nova does as much.
+    let flags = host.guests.cpu_flags.iter().filter(|_| host.cpu_mode != CpuMode::None);
+    cpu.child(topology).children(flags.map(|flag| {
+        let policy = if flag.wanted { "require" } else { "disable" };
+        Element::new("feature").attr("policy", policy).attr("name", &flag.name)
+    }))
 }

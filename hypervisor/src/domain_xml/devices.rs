@@ -2,6 +2,7 @@
 
 use super::{DiskBus, DiskSource, Hardware, HostFacts};
 use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
+use crate::options::CacheMode;
 use crate::volumes;
 use crate::xml::Element;
 
@@ -9,15 +10,16 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
     Element::new("devices")
         .children(disks(guest, host, hardware))
         .children(controllers(guest, hardware))
-        .children(guest.nics.iter().map(|nic| interface(nic, host, hardware)))
+        .children(pcie_ports(host, hardware))
+        .children(guest.nics.iter().map(|nic| interface(nic, guest.vcpus, host, hardware)))
         .children(serial(guest, host))
         .children(hardware.guest_agent.then(agent))
         .children(hardware.tablet.then(|| Element::new("input").attr("type", "tablet").attr("bus", "usb")))
-        .child(vnc(host))
-        .child(Element::new("video").child(Element::new("model").attr("type", &hardware.video_model)))
-        .children(hardware.rng.then(|| rng(hardware)))
+        .children(host.guests.display.then(|| vnc(host)))
+        .children(host.guests.display.then(|| video(hardware)))
+        .children(hardware.rng.then(|| rng(host, hardware)))
         .children(hardware.watchdog.as_deref().map(watchdog))
-        .child(balloon())
+        .child(balloon(host))
 }
 
 /// Hands out device names per prefix: `vda`, `vdb`; SCSI, SATA and USB share `sd`. Names that volumes have are passed over.
@@ -71,7 +73,7 @@ fn disks(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Vec<Elemen
         boot_order: disk.boot_order.map(|order| order + u32::from(first)),
         ..disk.clone()
     };
-    disks.extend(guest.volumes.iter().map(|disk| volume(&later(disk), host.direct_io)));
+    disks.extend(guest.volumes.iter().map(|disk| volume(&later(disk), host)));
     if guest.config_drive.is_some() {
         disks.push(cdrom(&file(path(volumes::config_drive(guest.instance)), "raw"), hardware.cdrom_bus, &mut names));
     }
@@ -97,24 +99,24 @@ fn place_of(host: &HostFacts, name: &str) -> DiskSource {
 }
 
 fn disk(source: &DiskSource, host: &HostFacts, bus: DiskBus, name: String) -> Element {
-    // Without O_DIRECT `none` cannot open the file; `writeback` keeps flushes honest (Nova falls back the same way).
-    let cache = if source.can_bypass_cache(host.direct_io) { "none" } else { "writeback" };
+    let discard = host.guests.discard.map(|unmap| if unmap { "unmap" } else { "ignore" });
+    let driver = Element::new("driver").attr("name", "qemu").attr("type", source.format());
     Element::new("disk")
         .attr("type", source.kind())
         .attr("device", "disk")
-        .child(Element::new("driver").attr("name", "qemu").attr("type", source.format()).attr("cache", cache))
+        .child(driver.attr("cache", source.cache(host).name()).attr_if("discard", discard))
         .child(source.element())
         .child(Element::new("target").attr("dev", name).attr("bus", bus.name()))
 }
 
 /// A volume as a disk. As long as the guest is on, it is known by its serial number.
-pub(crate) fn volume(disk: &VolumeDisk, direct_io: bool) -> Element {
+pub(super) fn volume(disk: &VolumeDisk, host: &HostFacts) -> Element {
     // What several guests write to must not be cached by any host.
-    let cache = if direct_io || disk.shareable { "none" } else { "writeback" };
+    let cache = if disk.shareable { CacheMode::None } else { host.cache() };
     Element::new("disk")
         .attr("type", "volume")
         .attr("device", &disk.kind)
-        .child(Element::new("driver").attr("name", "qemu").attr("type", &disk.format).attr("cache", cache))
+        .child(Element::new("driver").attr("name", "qemu").attr("type", &disk.format).attr("cache", cache.name()))
         .child(Element::new("source").attr("pool", &disk.pool).attr("volume", &disk.volume))
         .child(Element::new("target").attr("dev", &disk.device).attr("bus", &disk.bus))
         .children(disk.boot_order.map(|order| Element::new("boot").attr("order", order)))
@@ -143,18 +145,40 @@ fn controllers(guest: &GuestSpec, hardware: &Hardware) -> Option<Element> {
         .then(|| Element::new("controller").attr("type", "scsi").attr("index", 0).attr("model", "virtio-scsi"))
 }
 
-pub(super) fn interface(nic: &Nic, host: &HostFacts, hardware: &Hardware) -> Element {
+/// What is plugged into a running guest takes a port each (`[libvirt] num_pcie_ports`).
+fn pcie_ports(host: &HostFacts, hardware: &Hardware) -> Vec<Element> {
+    let ports = if hardware.is_pcie() { host.guests.pcie_ports } else { 0 };
+    let controller = |model: &str| Element::new("controller").attr("type", "pci").attr("model", model);
+    let root = (ports > 0).then(|| controller("pcie-root").attr("index", 0));
+    root.into_iter().chain((0..ports).map(|_| controller("pcie-root-port"))).collect()
+}
+
+pub(super) fn interface(nic: &Nic, vcpus: u32, host: &HostFacts, hardware: &Hardware) -> Element {
     Element::new("interface")
         .attr("type", "network")
         .child(Element::new("mac").attr("address", &nic.mac))
         .child(Element::new("source").attr("network", volumes::network_name(nic.network)))
         .child(Element::new("target").attr("dev", &nic.tap))
         .child(Element::new("model").attr("type", hardware.vif_model.0))
-        // vhost needs KVM's interrupt path.
-        .children((!host.kvm && hardware.vif_model.0 == "virtio").then(|| Element::new("driver").attr("name", "qemu")))
+        .children((hardware.vif_model.0 == "virtio").then(|| interface_driver(vcpus, host, hardware)).flatten())
         .children((nic.mtu > 0).then(|| Element::new("mtu").attr("size", nic.mtu)))
         .children(hardware.tuning.interface())
         .children(nic.filter.as_ref().map(|filter| Element::new("filterref").attr("filter", filter)))
+}
+
+/// The most queues that the kernel gives one interface.
+const MOST_QUEUES: u32 = 256;
+
+/// Who serves a virtio interface, with how many queues of what length; `None`: as libvirt has it.
+fn interface_driver(vcpus: u32, host: &HostFacts, hardware: &Hardware) -> Option<Element> {
+    let queues = vcpus.min(host.guests.max_queues.unwrap_or(MOST_QUEUES)).min(MOST_QUEUES);
+    let queues = (hardware.multiqueue && queues > 1).then_some(queues);
+    // vhost needs KVM's interrupt path; only vhost knows other lengths.
+    let name = if host.kvm { "vhost" } else { "qemu" };
+    let length = host.guests.rx_queue_size.filter(|_| host.kvm);
+    let told = !host.kvm || queues.is_some() || length.is_some();
+    let driver = || Element::new("driver").attr("name", name).attr_if("queues", queues);
+    told.then(|| driver().attr_if("rx_queue_size", length))
 }
 
 /// The log lives in the storage pool because that is the only place of a host whose files libvirt hands out remotely.
@@ -183,12 +207,16 @@ fn vnc(host: &HostFacts) -> Element {
         .child(Element::new("listen").attr("type", "address").attr("address", &host.vnc_listen))
 }
 
-fn rng(hardware: &Hardware) -> Element {
+fn video(hardware: &Hardware) -> Element {
+    Element::new("video").child(Element::new("model").attr("type", &hardware.video_model))
+}
+
+fn rng(host: &HostFacts, hardware: &Hardware) -> Element {
     let rate = |(bytes, period)| Element::new("rate").attr_if("period", period).attr("bytes", bytes);
     Element::new("rng")
         .attr("model", "virtio")
         .children(hardware.rng_rate.map(rate))
-        .child(Element::leaf("backend", "/dev/urandom").attr("model", "random"))
+        .child(Element::leaf("backend", &host.guests.rng_device).attr("model", "random"))
 }
 
 /// The one that Nova's driver gives; systems of all kinds have a driver for it.
@@ -196,7 +224,8 @@ fn watchdog(action: &str) -> Element {
     Element::new("watchdog").attr("model", "i6300esb").attr("action", action)
 }
 
-/// Statistics every 10 s: Nova's `[libvirt] mem_stats_period_seconds`.
-fn balloon() -> Element {
-    Element::new("memballoon").attr("model", "virtio").child(Element::new("stats").attr("period", 10))
+fn balloon(host: &HostFacts) -> Element {
+    let period = host.guests.memory_statistics;
+    let statistics = (period > 0).then(|| Element::new("stats").attr("period", period));
+    Element::new("memballoon").attr("model", "virtio").children(statistics)
 }

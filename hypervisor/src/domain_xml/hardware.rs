@@ -16,6 +16,8 @@ pub enum HardwareError {
     UnknownValue { property: &'static str, value: String },
     #[error("{property} = {value} does not work with machine type {machine}")]
     Incompatible { property: &'static str, value: String, machine: String },
+    #[error("the flavor's {spec} and the image's {property} contradict each other")]
+    Contradiction { spec: &'static str, property: &'static str },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +100,10 @@ pub struct Hardware {
     pub hidden: bool,
     /// What a watchdog does when the guest stops feeding it; `None`: there is no watchdog.
     pub watchdog: Option<String>,
+    /// Whether the guest sees counters of its CPU's performance; `None`: as the hypervisor has it.
+    pub pmu: Option<bool>,
+    /// As many queues of an interface as the guest has CPUs.
+    pub multiqueue: bool,
     pub tuning: Tuning,
     sockets: Option<u32>,
     cores: Option<u32>,
@@ -137,16 +143,19 @@ impl Hardware {
             rescue_bus: disk_bus,
             vif_model: get("hw_vif_model").map_or(Ok(VifModel("virtio")), VifModel::parse)?,
             video_model: video_model(get("hw_video_model"), host)?,
-            rng: get("hw_rng_model") == Some("virtio") && get("hw_rng:allowed").is_none_or(is_true),
+            // Since Nova 21.0 every guest has one that its flavor does not forbid.
+            rng: get("hw_rng:allowed").is_none_or(is_true),
             rng_rate: rng_rate(get)?,
             guest_agent: yes("hw_qemu_guest_agent"),
-            tablet: host.is_x86() && get("hw_pointer_model").is_none_or(|model| model == "usbtablet"),
+            tablet: has_tablet(get("hw_pointer_model"), host),
             uefi: get("hw_firmware_type") == Some("uefi"),
             hpet: yes("hw_time_hpet"),
             windows: get("os_type") == Some("windows"),
             boot_menu: yes("hw:boot_menu") || yes("hw_boot_menu"),
             hidden: ["hw:hide_hypervisor_id", "hide_hypervisor_id", "img_hide_hypervisor_id"].into_iter().any(yes),
             watchdog: watchdog(get)?,
+            pmu: agreed(get, "hw:pmu", "hw_pmu")?,
+            multiqueue: agreed(get, "hw:vif_multiqueue_enabled", "hw_vif_multiqueue_enabled")?.unwrap_or(false),
             tuning: Tuning::parse(get)?,
             sockets: part("hw:cpu_sockets", "hw_cpu_sockets"),
             cores: part("hw:cpu_cores", "hw_cpu_cores"),
@@ -167,6 +176,11 @@ impl Hardware {
             return Err(HardwareError::Incompatible { property: "hw_rescue_bus", value, machine });
         }
         Ok(Self { rescue_bus, ..self })
+    }
+
+    /// Whether the board has PCI Express, of which ports have to be there before something is plugged in.
+    pub(super) fn is_pcie(&self) -> bool {
+        ["q35", "pc-q35", "virt"].iter().any(|board| self.machine_type.starts_with(board))
     }
 
     /// Sockets, cores and threads whose product is `vcpus`. Nova prefers sockets; a wish that does not divide the
@@ -210,6 +224,24 @@ fn rng_rate<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Option<(u64, Op
         |name: &'static str| get(name).map(|value| value.parse().map_err(|_| unknown(name, value))).transpose();
     let Some(bytes) = number("hw_rng:rate_bytes")? else { return Ok(None) };
     Ok(Some((bytes, number("hw_rng:rate_period")?)))
+}
+
+/// Who has no display points at nothing.
+fn has_tablet(wish: Option<&str>, host: &HostFacts) -> bool {
+    let wished = wish.map_or(host.guests.tablet, |model| model == "usbtablet");
+    wished && host.guests.display && host.is_x86()
+}
+
+/// A truth that both flavor and image may tell, and then alike (Nova's `FlavorImageConflict`).
+fn agreed<'a>(
+    get: impl Fn(&str) -> Option<&'a str>,
+    spec: &'static str,
+    property: &'static str,
+) -> Result<Option<bool>, HardwareError> {
+    match (get(spec).map(is_true), get(property).map(is_true)) {
+        (Some(flavor), Some(image)) if flavor != image => Err(HardwareError::Contradiction { spec, property }),
+        (flavor, image) => Ok(flavor.or(image)),
+    }
 }
 
 /// Nova's order: the image's word before the flavor's.

@@ -1,6 +1,8 @@
 //! What the host's operator sees of a guest's origin: the metadata element and the SMBIOS strings.
 
+use super::HostFacts;
 use crate::guest::GuestSpec;
+use crate::options::Serial;
 use crate::xml::Element;
 
 /// The namespace of our metadata element. A domain that carries it is ours; every other domain on the host is left alone.
@@ -32,14 +34,19 @@ pub(super) fn element(guest: &GuestSpec) -> Element {
 
 /// cloud-init recognises an OpenStack guest by the product name `OpenStack Compute` (its `ds-identify`), and reads the
 /// serial where it cannot read a config drive.
-pub(super) fn sysinfo(guest: &GuestSpec) -> Element {
+pub(super) fn sysinfo(guest: &GuestSpec, host: &HostFacts) -> Element {
     let entry = |name: &str, value: &str| Element::leaf("entry", value).attr("name", name);
     let id = guest.instance.to_string();
+    let serial = match host.guests.serial {
+        Serial::None => None,
+        Serial::Host => host.host_uuid.as_deref(),
+        Serial::Server => Some(id.as_str()),
+    };
     let system = Element::new("system")
         .child(entry("manufacturer", "Chronova"))
         .child(entry("product", "OpenStack Compute"))
         .child(entry("version", env!("CARGO_PKG_VERSION")))
-        .child(entry("serial", &id))
+        .children(serial.map(|serial| entry("serial", serial)))
         .child(entry("uuid", &id))
         .child(entry("family", "Virtual Machine"));
     Element::new("sysinfo").attr("type", "smbios").child(system)

@@ -20,7 +20,7 @@ pub use tuning::Tuning;
 use std::collections::BTreeMap;
 
 use crate::guest::{GuestSpec, ImageFormat, Nic, VolumeDisk};
-use crate::options::CpuMode;
+use crate::options::{CacheMode, CpuMode, GuestOptions};
 use crate::xml::Element;
 
 /// What the XML depends on besides the guest.
@@ -41,11 +41,23 @@ pub struct HostFacts {
     pub vnc_listen: String,
     /// Video models the host knows, as its domain capabilities list them; empty when it does not tell.
     pub video_models: Vec<String>,
+    /// The host's id, as its libvirtd tells it.
+    pub host_uuid: Option<String>,
+    pub guests: GuestOptions,
 }
 
 impl HostFacts {
     pub(crate) fn is_x86(&self) -> bool {
         matches!(self.arch.as_str(), "x86_64" | "i686")
+    }
+
+    /// How a disk that is a file is cached: as the operator chose it, else past the page cache. Where that cannot be done,
+    /// `none` could not open the file; `writeback` keeps flushes honest (Nova falls back the same way).
+    fn cache(&self) -> CacheMode {
+        match self.guests.cache.file.unwrap_or(CacheMode::None) {
+            mode if mode.is_direct() && !self.direct_io => CacheMode::WriteBack,
+            mode => mode,
+        }
     }
 }
 
@@ -59,15 +71,20 @@ pub fn render(guest: &GuestSpec, host: &HostFacts) -> Result<String, HardwareErr
     Ok(domain(guest, host, &hardware).render())
 }
 
-/// Renders one interface, for a guest that exists already. `properties` as in [`GuestSpec::hardware`].
-pub fn render_interface(nic: &Nic, properties: &[(String, String)], host: &HostFacts) -> Result<String, HardwareError> {
+/// Renders one interface, for a guest that exists already and has `vcpus`. `properties` as in [`GuestSpec::hardware`].
+pub fn render_interface(
+    nic: &Nic,
+    properties: &[(String, String)],
+    vcpus: u32,
+    host: &HostFacts,
+) -> Result<String, HardwareError> {
     let hardware = Hardware::parse(properties, host)?;
-    Ok(devices::interface(nic, host, &hardware).render())
+    Ok(devices::interface(nic, vcpus, host, &hardware).render())
 }
 
 /// Renders one volume as a disk, for a guest that is defined already.
-pub fn render_disk(disk: &VolumeDisk, direct_io: bool) -> String {
-    devices::volume(disk, direct_io).render()
+pub fn render_disk(disk: &VolumeDisk, host: &HostFacts) -> String {
+    devices::volume(disk, host).render()
 }
 
 fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
@@ -79,7 +96,7 @@ fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
         .child(Element::leaf("memory", guest.memory_mib * 1024).attr("unit", "KiB"))
         .child(Element::leaf("vcpu", guest.vcpus).attr("placement", "static"))
         .children(hardware.tuning.cpu())
-        .children(host.is_x86().then(|| metadata::sysinfo(guest)))
+        .children(host.is_x86().then(|| metadata::sysinfo(guest, host)))
         .child(os(guest, host, hardware))
         .child(features(host, hardware))
         .child(cpu::element(guest, host, hardware))
@@ -113,6 +130,7 @@ fn features(host: &HostFacts, hardware: &Hardware) -> Element {
         .children(acpi.then(|| Element::new("acpi")))
         .children(host.is_x86().then(|| Element::new("apic")))
         .children((host.kvm && hardware.hidden).then(hidden))
+        .children(hardware.pmu.map(|on| Element::new("pmu").attr("state", if on { "on" } else { "off" })))
 }
 
 fn clock(host: &HostFacts, hardware: &Hardware) -> Element {

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::guest::{ImageRef, Nic, RescueDisk, RescuePlace, RootDisk, VolumeDisk};
+use crate::options::{CacheModes, CpuFlag, Serial};
 use crate::volumes;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId};
 use uuid::Uuid;
@@ -17,6 +18,8 @@ fn host() -> HostFacts {
         direct_io: true,
         vnc_listen: "127.0.0.1".to_owned(),
         video_models: vec!["vga".to_owned(), "virtio".to_owned()],
+        host_uuid: Some("11111111-2222-3333-4444-555555555555".to_owned()),
+        guests: GuestOptions::default(),
     }
 }
 
@@ -134,7 +137,7 @@ fn a_root_disk_that_is_a_volume_beside_local_disks() {
 #[test]
 fn a_volume_beside_an_image() {
     golden("image-and-volume", &GuestSpec { volumes: vec![volume(7, "vdb", "virtio")], ..guest() }, &host());
-    expectorate::assert_contents("golden/disk.xml", &render_disk(&volume(7, "vdb", "virtio"), true));
+    expectorate::assert_contents("golden/disk.xml", &render_disk(&volume(7, "vdb", "virtio"), &host()));
 }
 
 #[test]
@@ -204,7 +207,7 @@ fn a_flavor_limits_what_a_guest_takes() {
     let xml = golden("limited", &limited, &host());
     assert_eq!(xml.matches("<iotune>").count(), 2, "the local disks and no CD-ROM");
     assert!(!xml.contains("<outbound"), "libvirt takes no peak without an average");
-    let nic = render_interface(&limited.nics[0], &limited.hardware, &host()).unwrap();
+    let nic = render_interface(&limited.nics[0], &limited.hardware, 1, &host()).unwrap();
     assert!(nic.contains("<inbound average='1024' burst='4096'/>"), "one that is plugged in later, too: {nic}");
     for (name, value) in
         [("quota:cpu_shares", "many"), ("quota:disk_read_iops_sec", "1.5"), ("hw_rng:rate_bytes", "-1")]
@@ -235,6 +238,76 @@ fn a_flavor_shapes_a_guest() {
     let off = with(&[("hw_watchdog_action", "disabled"), ("hw:watchdog_action", "pause")]);
     assert!(!render(&off, &host()).unwrap().contains("watchdog"));
     assert!(render(&with(&[("hw:watchdog_action", "bark")]), &host()).is_err());
+}
+
+/// A host whose operator chose everything that can be chosen for guests.
+fn chosen() -> HostFacts {
+    let guests = GuestOptions {
+        cpu_flags: ["pcid", "+ssbd", "-MTRR"].map(CpuFlag::parse).to_vec(),
+        display: true,
+        tablet: false,
+        cache: CacheModes { file: Some(CacheMode::DirectSync), ..CacheModes::default() },
+        discard: Some(true),
+        rng_device: "/dev/hwrng".to_owned(),
+        serial: Serial::Host,
+        memory_statistics: 0,
+        pcie_ports: 2,
+        rx_queue_size: Some(512),
+        max_queues: Some(4),
+        trusts_cpus: false,
+    };
+    let machine_type = Some("q35".to_owned());
+    HostFacts { kvm: true, cpu_mode: CpuMode::HostModel, machine_type, guests, ..host() }
+}
+
+#[test]
+fn an_operator_shapes_all_guests() {
+    let guest = GuestSpec {
+        vcpus: 8,
+        volumes: vec![volume(7, "vdb", "virtio"), VolumeDisk { shareable: true, ..volume(8, "vdc", "virtio") }],
+        ..with(&[("hw:vif_multiqueue_enabled", "true"), ("hw_pmu", "false")])
+    };
+    let xml = golden("chosen", &guest, &chosen());
+    assert_eq!(xml.matches("cache='none'").count(), 1, "what several write to is never cached");
+    assert!(!xml.contains("type='tablet'"));
+    assert!(!xml.contains("<stats"));
+    let plain = render(&guest, &HostFacts { direct_io: false, ..chosen() }).unwrap();
+    assert!(!plain.contains("directsync"), "it would not start on such a file system");
+    let none = HostFacts { cpu_mode: CpuMode::None, ..chosen() };
+    assert!(!render(&guest, &none).unwrap().contains("<feature policy"), "there is no model to add to");
+    let tablet = with(&[("hw_pointer_model", "usbtablet")]);
+    assert!(render(&tablet, &chosen()).unwrap().contains("type='tablet'"), "the image's word counts first");
+}
+
+#[test]
+fn without_a_display_there_is_nothing_to_look_at_and_to_point_at() {
+    let guests = GuestOptions { display: false, ..GuestOptions::default() };
+    let xml = render(&guest(), &HostFacts { guests, ..host() }).unwrap();
+    for element in ["<graphics", "<video", "<input"] {
+        assert!(!xml.contains(element), "{element}");
+    }
+}
+
+#[test]
+fn queues_follow_the_cpus_of_a_virtio_interface() {
+    let queues = |vcpus: u32, properties: &[(&str, &str)], host: &HostFacts| {
+        let spec = with(properties);
+        render_interface(&spec.nics[0], &spec.hardware, vcpus, host)
+            .unwrap()
+            .split_once("queues='")
+            .map(|(_, rest)| rest.split('\'').next().unwrap_or_default().to_owned())
+    };
+    let wish = ("hw:vif_multiqueue_enabled", "true");
+    assert_eq!(queues(3, &[wish], &chosen()).as_deref(), Some("3"));
+    assert_eq!(queues(8, &[wish], &chosen()).as_deref(), Some("4"), "as many as the operator allows");
+    assert_eq!(queues(300, &[("hw_vif_multiqueue_enabled", "true")], &host()).as_deref(), Some("256"));
+    assert_eq!(queues(1, &[wish], &chosen()), None, "one CPU needs one queue");
+    assert_eq!(queues(8, &[wish, ("hw_vif_model", "e1000")], &chosen()), None);
+    assert_eq!(queues(8, &[], &chosen()), None);
+    for (spec, property) in [("hw:vif_multiqueue_enabled", "hw_vif_multiqueue_enabled"), ("hw:pmu", "hw_pmu")] {
+        let error = render(&with(&[(spec, "true"), (property, "false")]), &host()).unwrap_err().to_string();
+        assert_eq!(error, format!("the flavor's {spec} and the image's {property} contradict each other"));
+    }
 }
 
 fn rescued(stable: Option<RescuePlace>) -> GuestSpec {

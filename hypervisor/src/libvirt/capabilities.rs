@@ -86,6 +86,8 @@ pub(super) fn learn(connect: &Connect, options: &LibvirtOptions) -> DriverResult
         direct_io: true,
         vnc_listen: options.vnc_listen.clone(),
         video_models: enum_values(domain, "modelType"),
+        host_uuid: host.and_then(|host| child(host, "uuid")).and_then(|node| node.text()).map(str::to_owned),
+        guests: options.guests.clone(),
     };
     let uefi = domain
         .children()

@@ -14,7 +14,7 @@ use virt_sys as sys;
 
 use super::error::{Context, translate};
 use super::{blockcopy, pool};
-use crate::domain_xml;
+use crate::domain_xml::{self, HostFacts};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::VolumeDisk;
 use crate::xml::Element;
@@ -79,7 +79,7 @@ pub(super) fn serials(domain: &Domain) -> DriverResult<Vec<String>> {
 }
 
 /// Plugs the disk in wherever it is not yet.
-pub(super) fn attach(domain: &Domain, disk: &VolumeDisk, direct_io: bool) -> DriverResult<()> {
+pub(super) fn attach(domain: &Domain, disk: &VolumeDisk, facts: &HostFacts) -> DriverResult<()> {
     const CALL: &str = "disk attachment";
     let mut where_to = 0;
     if !has(domain, PERSISTENT, &disk.serial)? {
@@ -92,7 +92,7 @@ pub(super) fn attach(domain: &Domain, disk: &VolumeDisk, direct_io: bool) -> Dri
         return Ok(());
     }
     // The boot order is of the whole guest: a disk that comes later has no place in it.
-    let xml = domain_xml::render_disk(&VolumeDisk { boot_order: None, ..disk.clone() }, direct_io);
+    let xml = domain_xml::render_disk(&VolumeDisk { boot_order: None, ..disk.clone() }, facts);
     domain.attach_device_flags(&xml, where_to).during(CALL)
 }
 
@@ -150,7 +150,7 @@ pub(super) fn exchange(
     domain: &Domain,
     old: &str,
     new: &VolumeDisk,
-    direct_io: bool,
+    facts: &HostFacts,
 ) -> DriverResult<Exchange> {
     const CALL: &str = "disk exchange";
     let failed = |message: &str| DriverError::Failed { call: CALL, message: message.to_owned() };
@@ -172,7 +172,7 @@ pub(super) fn exchange(
     // From the next start on it has the new one's serial, too.
     forget(domain, old)?;
     if !has(domain, PERSISTENT, &new.serial)? {
-        let xml = domain_xml::render_disk(new, direct_io);
+        let xml = domain_xml::render_disk(new, facts);
         domain.attach_device_flags(&xml, sys::VIR_DOMAIN_AFFECT_CONFIG).during(CALL)?;
     }
     Ok(Exchange::Done)

@@ -170,7 +170,7 @@ impl LiveMoves for LibvirtDriver {
 
     async fn obstacles(&self, luggage: &Luggage) -> DriverResult<Vec<String>> {
         let luggage = luggage.clone();
-        self.ask(CALL, move |connect, _| {
+        self.ask(CALL, move |connect, options| {
             let mut obstacles = Vec::new();
             let kind = connect.driver_type().during(CALL)?;
             if kind != luggage.hypervisor_type {
@@ -185,6 +185,7 @@ impl LiveMoves for LibvirtDriver {
                 obstacles.push(format!("it has {memory} MiB of memory, and the guest {}", luggage.memory_mib));
             }
             if let Some(cpu) = &luggage.cpu
+                && !options.guests.trusts_cpus
                 && let Some(reason) = migration::compare_cpu(connect, &luggage, cpu)?
             {
                 obstacles.push(reason);

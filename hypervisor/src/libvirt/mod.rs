@@ -60,6 +60,7 @@ use virt::connect::Connect;
 
 use self::capabilities::Known;
 use self::connection::{Keeper, Link, without_credentials};
+use self::error::Context as _;
 use self::gates::Gates;
 use self::images::Images;
 use self::lane::Lane;
@@ -423,12 +424,17 @@ impl Driver for LibvirtDriver {
     }
 
     async fn attach_nic(&self, instance: InstanceId, nic: &Nic, hardware: &[(String, String)]) -> DriverResult<()> {
+        const CALL: &str = "interface attachment";
         let known = self.known().await?;
         let unsupported = |error: domain_xml::HardwareError| DriverError::Unsupported(error.to_string());
-        let xml = domain_xml::render_interface(nic, hardware, &known.facts).map_err(unsupported)?;
-        let mac = nic.mac.clone();
-        self.change("interface attachment", instance, self.options.call_deadline, move |connect, _| {
-            nics::attach(&domain::require(connect, instance)?, &mac, &xml)
+        // What cannot be rendered is refused before anything is asked of the host.
+        domain_xml::render_interface(nic, hardware, 1, &known.facts).map_err(unsupported)?;
+        let (nic, hardware) = (nic.clone(), hardware.to_vec());
+        self.change(CALL, instance, self.options.call_deadline, move |connect, _| {
+            let domain = domain::require(connect, instance)?;
+            let vcpus = domain.info().during(CALL)?.nr_virt_cpu;
+            let xml = domain_xml::render_interface(&nic, &hardware, vcpus, &known.facts).map_err(unsupported)?;
+            nics::attach(&domain, &nic.mac, &xml)
         })
         .await
     }
@@ -537,15 +543,16 @@ impl Driver for LibvirtDriver {
     }
 
     async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()> {
+        let known = self.known().await?;
         let (disk, direct_io) = (disk.clone(), Arc::clone(&self.direct_io));
         self.change("disk attachment", instance, self.options.call_deadline, move |connect, _| {
             let domain = domain::require(connect, instance)?;
-            let direct = direct_io.load(Ordering::Relaxed);
-            match disks::attach(&domain, &disk, direct) {
-                Err(DriverError::Failed { message, .. }) if direct && message.contains("O_DIRECT") => {
+            let facts = HostFacts { direct_io: direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
+            match disks::attach(&domain, &disk, &facts) {
+                Err(DriverError::Failed { message, .. }) if facts.direct_io && message.contains("O_DIRECT") => {
                     direct_io.store(false, Ordering::Relaxed);
                     disks::forget(&domain, &disk.serial)?;
-                    disks::attach(&domain, &disk, false)
+                    disks::attach(&domain, &disk, &HostFacts { direct_io: false, ..facts })
                 }
                 result => result,
             }
@@ -563,11 +570,12 @@ impl Driver for LibvirtDriver {
     }
 
     async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()> {
+        let known = self.known().await?;
         loop {
             let (old, new) = (old.to_owned(), new.clone());
-            let direct = self.direct_io.load(Ordering::Relaxed);
+            let facts = HostFacts { direct_io: self.direct_io.load(Ordering::Relaxed), ..known.facts.clone() };
             let step = self.call("disk exchange", move |connect, _| {
-                disks::exchange(connect, &domain::require(connect, instance)?, &old, &new, direct)
+                disks::exchange(connect, &domain::require(connect, instance)?, &old, &new, &facts)
             });
             if step.await? == disks::Exchange::Done {
                 return Ok(());

@@ -120,8 +120,9 @@ fn overrides(which: &Which, config: &PolicyConfig) -> Result<Overrides, CommandF
         Some(path) if which.policy_file.is_some() && !path.exists() => {
             Err(CommandFailure::Usage(format!("{} does not exist", path.display())))
         }
-        Some(path) => Overrides::load(path).map_err(|error| wrong(&error)),
-        None => Ok(Overrides::default()),
+        // A file that the command names is looked at alone.
+        Some(path) if which.policy_file.is_some() => Overrides::load(path).map_err(|error| wrong(&error)),
+        _ => Overrides::configured(config).map_err(|error| wrong(&error)),
     }
 }
 

@@ -8,6 +8,7 @@
 //! Invariants: a `Config` exists only if every value was valid; a secret's value is never part of a message.
 
 mod agreement;
+mod beside;
 mod inert;
 pub mod ini;
 mod known;
@@ -128,8 +129,11 @@ fn judge(machine: &Machine, texts: &[(&Path, &str)], problems: &mut Vec<Problem>
             values.assign(def, entry);
         }
     }
-    let config = Config::read(&mut values);
+    let mut config = Config::read(&mut values);
+    let first = texts.first().map(|(file, _)| *file);
+    let mut absent = config.as_mut().map(|config| beside::settle(config, first, &values)).unwrap_or_default();
     problems.append(&mut remarks);
+    problems.append(&mut absent);
     problems.append(&mut bad);
     if let Some(config) = &config {
         problems.extend(agreement::clashes(config, texts));

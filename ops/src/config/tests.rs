@@ -65,12 +65,12 @@ fn without_files_every_option_has_its_default() {
 #[test]
 fn later_files_win_and_repeatable_options_collect() {
     let loaded = good(&[
-        "[api]\nmax_limit = 10\n[chronova]\nhypervisors = qemu:///system sim://3\n[oslo_policy]\npolicy_dirs = a\n",
-        "[api]\nmax_limit = 20\n[chronova]\nhypervisors = qemu+tls://h2/system\n[oslo_policy]\npolicy_dirs = b\n",
+        "[api]\nmax_limit = 10\n[chronova]\nhypervisors = qemu:///system sim://3\n[oslo_policy]\npolicy_dirs = /usr\n",
+        "[api]\nmax_limit = 20\n[chronova]\nhypervisors = qemu+tls://h2/system\n[oslo_policy]\npolicy_dirs = /etc\n",
     ]);
     assert_eq!(loaded.config.api.max_limit, 20);
     assert_eq!(loaded.config.chronova.hypervisors.0, ["qemu:///system", "sim://3", "qemu+tls://h2/system"]);
-    assert_eq!(loaded.config.oslo_policy.policy_dirs.0, ["a", "b"]);
+    assert_eq!(loaded.config.oslo_policy.policy_dirs.0, ["/usr", "/etc"]);
 }
 
 #[test]
@@ -199,4 +199,26 @@ fn storage_options_that_do_not_go_together_stop_the_start() {
     let space = "[DEFAULT]\npreallocate_images = space\n";
     assert!(told(&[space])[0].starts_with("0.conf:2: warning: "));
     assert_eq!(told(&[&format!("{space}use_cow_images = false")]), Vec::<String>::new());
+}
+
+#[test]
+fn policy_lies_beside_the_first_file_and_is_there_if_it_is_named() {
+    let named = files(&["[oslo_policy]\npolicy_file = rules.yaml\npolicy_dirs = more\n", "[DEFAULT]\n"]);
+    let dir = named.dir.path();
+    let lacking = load_on(&machine(), &named.paths).unwrap_err().problems;
+    let lacking: Vec<String> = lacking.iter().map(ToString::to_string).collect();
+    let at = |line: u32, option: &str, kind: &str, name: &str| {
+        let (file, path) = (dir.join("0.conf"), dir.join(name));
+        format!("{}:{line}: error: [oslo_policy] {option}: there is no {kind} {}", file.display(), path.display())
+    };
+    assert_eq!(lacking, [at(2, "policy_file", "file", "rules.yaml"), at(3, "policy_dirs", "directory", "more")]);
+    fs::write(dir.join("rules.yaml"), "").unwrap();
+    fs::create_dir(dir.join("more")).unwrap();
+    let policy = load_on(&machine(), &named.paths).unwrap().config.oslo_policy;
+    assert_eq!(policy.policy_file, dir.join("rules.yaml"));
+    assert_eq!(policy.policy_dirs.0, [dir.join("more").to_string_lossy()]);
+    // What nobody named need not be there.
+    let unnamed = files(&["[DEFAULT]\n"]);
+    let policy = load_on(&machine(), &unnamed.paths).unwrap().config.oslo_policy;
+    assert_eq!(policy.policy_file, unnamed.dir.path().join("policy.yaml"));
 }

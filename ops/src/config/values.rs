@@ -58,13 +58,18 @@ impl<'a> Values<'a> {
 
     /// The typed value of an option; a problem and `None` where there is none.
     pub(in crate::config) fn take<T: OptionValue>(&mut self, def: &'static OptionDef) -> Option<T> {
-        let place = self.occurrences(def).last().map(|entry| entry.place.clone());
+        let place = self.place(def);
         let parsed = match self.raw(def, 0) {
             Err(reason) => Err(reason),
             Ok(raw) if raw.is_empty() => T::unset().ok_or_else(|| "must be set".to_owned()),
             Ok(raw) => T::parse(&raw, def),
         };
         parsed.map_err(|reason| self.bad(def, place, &reason)).ok()
+    }
+
+    /// Where the option was set last; `None` where it has its default.
+    pub(super) fn place(&self, def: &OptionDef) -> Option<Place> {
+        self.occurrences(def).last().map(|entry| entry.place.clone())
     }
 
     fn bad(&mut self, def: &OptionDef, place: Option<Place>, reason: &str) {

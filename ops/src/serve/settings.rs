@@ -1,17 +1,21 @@
 //! From the configuration to each crate's own options.
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use chronova_actors::house::{LiveOptions, Options};
+use chronova_actors::metadata::MetadataOptions;
 use chronova_actors::scheduler::{Multipliers, PrefilterOptions, SchedulerOptions, options};
 use chronova_actors::volume::service::VolumeOptions;
 use chronova_actors::volume_quota::VolumeLimits;
 use chronova_events::store::sqlite::SqliteOptions;
 use chronova_hypervisor::connect::DriverOptions;
 use chronova_hypervisor::options::{
-    CpuMode, ForwardMode, ImagesOptions, ImagesType, LibvirtOptions, RbdOptions, VirtType, VolumeClear,
+    CacheMode, CacheModes, CpuFlag, CpuMode, ForwardMode, GuestOptions, ImagesOptions, ImagesType, LibvirtOptions,
+    RbdOptions, Serial, VirtType, VolumeClear,
 };
 use chronova_projections::checkpoint::{CheckpointOptions, KeeperOptions};
 use chronova_projections::history::HistoryOptions;
@@ -20,6 +24,7 @@ use chronova_web::config::{CorsConfig, PolicyConfig, WebConfig};
 use chronova_web::route::Service;
 use chronova_web::server::{Listener, Patience, Serving};
 use chronova_web::tls::TlsFiles;
+use serde_json::{Map, Value};
 
 use crate::config::{Config, Words};
 
@@ -93,6 +98,28 @@ pub fn actors(config: &Config) -> Options {
         volume: volumes(config),
         ..Options::default()
     }
+}
+
+/// What guests are told about themselves; fails where the file that all are told of is not as it should be.
+pub fn metadata(config: &Config) -> Result<MetadataOptions> {
+    let api = &config.api;
+    let empty = MetadataOptions::default().vendor_data;
+    let vendor_data = match &api.vendordata_jsonfile_path {
+        _ if !api.vendordata_providers.iter().any(|provider| provider == "StaticJSON") => None,
+        None => empty,
+        Some(path) => Some(Arc::new(Value::Object(vendor_data(path)?))),
+    };
+    Ok(MetadataOptions {
+        domain: api.dhcp_domain.clone(),
+        skipped_versions: api.config_drive_skip_versions.split_whitespace().map(str::to_owned).collect(),
+        vendor_data,
+    })
+}
+
+fn vendor_data(path: &Path) -> Result<Map<String, Value>> {
+    let what = || format!("[api] vendordata_jsonfile_path: {}", path.display());
+    let text = std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", what()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} holds no JSON object", what()))
 }
 
 fn live(config: &Config) -> LiveOptions {
@@ -200,6 +227,7 @@ pub fn drivers(config: &Config) -> DriverOptions {
         cpu_models: libvirt.cpu_models.clone(),
         // `x86_64=q35,aarch64=virt`: the driver takes the one for x86_64.
         machine_type: libvirt.hw_machine_type.iter().find_map(|pair| pair.strip_prefix("x86_64=")).map(str::to_owned),
+        guests: guests(config),
         pool_path: pool_path(config),
         images: images(config),
         volume_pool_name: config.volume.pool.clone(),
@@ -244,6 +272,33 @@ fn images(config: &Config) -> ImagesOptions {
             user: libvirt.rbd_user.clone(),
             secret: libvirt.rbd_secret_uuid.clone(),
         },
+    }
+}
+
+fn guests(config: &Config) -> GuestOptions {
+    let libvirt = &config.libvirt;
+    // Kinds and modes were checked when the configuration was read; of a kind that is named twice the last word counts.
+    let cache = |kind: &str| {
+        let modes = libvirt.disk_cachemodes.iter().filter_map(|word| word.split_once('='));
+        modes.rev().find(|(of, _)| *of == kind).and_then(|(_, mode)| CacheMode::parse(mode))
+    };
+    GuestOptions {
+        cpu_flags: libvirt.cpu_model_extra_flags.iter().map(|word| CpuFlag::parse(word)).collect(),
+        display: config.vnc.enabled,
+        tablet: config.default.pointer_model.as_deref() == Some("usbtablet"),
+        cache: CacheModes { file: cache("file"), block: cache("block"), network: cache("network") },
+        discard: libvirt.hw_disk_discard.as_deref().map(|word| word == "unmap"),
+        rng_device: libvirt.rng_dev_path.to_string_lossy().into_owned(),
+        serial: match libvirt.sysinfo_serial.as_str() {
+            "none" => Serial::None,
+            "unique" => Serial::Server,
+            _ => Serial::Host,
+        },
+        memory_statistics: libvirt.mem_stats_period_seconds,
+        pcie_ports: libvirt.num_pcie_ports,
+        rx_queue_size: libvirt.rx_queue_size.as_deref().and_then(|size| size.parse().ok()),
+        max_queues: libvirt.max_queues,
+        trusts_cpus: config.workarounds.skip_cpu_compare_on_dest,
     }
 }
 
@@ -312,6 +367,8 @@ pub fn web(config: &Config) -> WebConfig {
         },
         policy: PolicyConfig {
             policy_file: Some(policy.policy_file.clone()),
+            policy_dirs: policy.policy_dirs.0.iter().map(PathBuf::from).collect(),
+            default_rule: policy.policy_default_rule.clone(),
             enforce_scope: policy.enforce_scope,
             enforce_new_defaults: policy.enforce_new_defaults,
             ..PolicyConfig::default()

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use chronova_actors::erasure::work::Eraser;
+use chronova_actors::house::Options;
 use chronova_actors::image::embedded::EmbeddedImages;
 use chronova_actors::image::files::ImageFiles;
 use chronova_actors::network::service::EmbeddedNetworks;
@@ -51,6 +52,7 @@ impl House {
         let images = EmbeddedImages::new(files, Arc::clone(&core.views), Arc::clone(&core.gateway));
         images.recover(&core.gateway).await.context("the images cannot be put in order")?;
         let (drivers, options) = (drivers(config)?, settings::actors(config));
+        let options = Options { metadata: settings::metadata(config)?, ..options };
         let (gateway, views) = (Arc::clone(&core.gateway), Arc::clone(&core.views));
         let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, options.volume.clone());
         let runtime =

@@ -3,7 +3,7 @@
 
 use std::cell::OnceCell;
 
-use chronova_actors::config_drive;
+use chronova_actors::metadata::{About, MetadataOptions};
 use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold as _;
 use chronova_events::ids::InstanceId;
@@ -164,19 +164,21 @@ fn server() -> Alive {
 }
 
 fn judge_user_data(input: &[u8]) {
-    let (mut server, id) = (server(), InstanceId::random());
+    let mut server = server();
     let text = String::from_utf8_lossy(input).into_owned();
     server.request.user_data = Some(text.clone());
     server.request.name = text.chars().take(255).collect();
     server.request.hostname = server.request.name.clone();
     server.request.metadata = [(server.request.name.clone(), text.chars().rev().take(255).collect())].into();
     // Its files are there with the very bytes, or it is refused.
-    if let Ok(files) = config_drive::files(&server, id, None) {
+    let options = MetadataOptions::default();
+    let about = About { server: &server, password: Some(&text), options: &options };
+    if let Ok(files) = about.files() {
         assert!(files.iter().any(|(name, _)| name == "openstack/latest/user_data"));
         for (name, content) in files.iter().filter(|(name, _)| name.rsplit('.').next() == Some("json")) {
             serde_json::from_slice::<Value>(content).unwrap_or_else(|error| panic!("{name}: {error}"));
         }
-        config_drive::image(&server, id, Some(&text)).unwrap();
+        about.config_drive().unwrap();
     }
 }
 

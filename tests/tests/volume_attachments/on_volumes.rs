@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use chronova_actors::ports::ImageDraft;
-use chronova_events::envelope::Meta;
-use chronova_events::ids::{ImageId, InstanceId, ProjectId, VolumeId};
+use chronova_events::ids::{ImageId, InstanceId, VolumeId};
 use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 use chronova_tests::world::World;
@@ -22,24 +20,6 @@ async fn on_volumes(api: &Api) -> String {
     let wish = json!({"name": "on-volumes", "flavorRef": "1", "networks": [{"uuid": NETWORK}],
         "block_device_mapping_v2": [root, data]});
     api.server(OWNER, wish).await
-}
-
-/// Another image than the one that these worlds are full of.
-async fn image(api: &Api, properties: &[(&str, &str)]) -> ImageId {
-    let (image, images) = (ImageId::random(), &api.life.house().images);
-    let draft = ImageDraft {
-        image,
-        name: "other".to_owned(),
-        owner: ProjectId::new("p"),
-        format: "raw".to_owned(),
-        min_disk_gib: 0,
-        min_memory_mib: 0,
-        properties: properties.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
-    };
-    let bytes = futures::stream::iter([Ok(bytes::Bytes::from_static(b"other"))]);
-    images.create(draft, Meta::system("test")).await.unwrap();
-    images.upload(image, Box::pin(bytes), Meta::system("test")).await.unwrap();
-    image
 }
 
 async fn act(api: &Api, server: &str, version: &str, body: Value) -> (u16, Value, String) {
@@ -131,7 +111,7 @@ async fn an_image_of_volumes_is_a_list_of_snapshots() {
 async fn a_guest_is_held_still_while_its_volumes_are_copied() {
     let api = Api::start().await;
     let made_of = async |properties: &[(&str, &str)]| {
-        let image = image(&api, properties).await;
+        let image = api.image(properties).await;
         let root = json!({"source_type": "image", "uuid": image, "destination_type": "volume", "volume_size": 1,
             "boot_index": 0});
         let wish = json!({"name": "s", "flavorRef": "1", "networks": [{"uuid": NETWORK}],
@@ -211,7 +191,7 @@ async fn what_is_refused_to_servers_on_volumes() {
     assert_eq!(refused("2.45", json!({"createImage": {"name": "i"}})).await, (403, snapshots));
     assert!(api.world.images.made().is_empty(), "nothing is left of what was refused");
 
-    let other = image(&api, &[]).await;
+    let other = api.image(&[]).await;
     let different =
         format!("Image {other} is unacceptable: Unable to rebuild with a different image for a volume-backed server.");
     assert_eq!(refused("2.92", json!({"rebuild": {"imageRef": other}})).await, (400, different));
@@ -220,8 +200,8 @@ async fn what_is_refused_to_servers_on_volumes() {
     assert_eq!(refused("2.93", certs).await, (400, no_certs));
 
     let cannot = format!("Instance {server} cannot be rescued: Cannot rescue a volume-backed instance");
-    let stable = image(&api, &[("hw_rescue_bus", "virtio"), ("hw_rescue_device", "disk")]).await;
-    let half = image(&api, &[("hw_rescue_device", "disk")]).await;
+    let stable = api.image(&[("hw_rescue_bus", "virtio"), ("hw_rescue_device", "disk")]).await;
+    let half = api.image(&[("hw_rescue_device", "disk")]).await;
     let rescue = |image: ImageId| json!({"rescue": {"rescue_image_ref": image}});
     assert_eq!(refused("2.86", rescue(stable)).await, (400, cannot.clone()));
     assert_eq!(refused("2.87", rescue(half)).await, (400, cannot.clone()));
@@ -248,7 +228,7 @@ async fn a_rebuild_writes_the_root_volume_anew() {
     // Until 2.92 the volume stays what it is.
     assert_eq!(act(&api, &server, "2.92", json!({"rebuild": {"imageRef": IMAGE}})).await.0, 202);
     assert_eq!((status(&api, &server), written().await), ("ACTIVE", false));
-    let other = image(&api, &[]).await;
+    let other = api.image(&[]).await;
     let (code, body, _) = act(&api, &server, "2.93", json!({"rebuild": {"imageRef": other, "name": "new"}})).await;
     assert_eq!((code, &body["server"]["image"]), (202, &json!("")), "a server on a volume shows no image");
     assert_eq!(status(&api, &server), "ACTIVE");
@@ -265,7 +245,7 @@ async fn a_rebuild_writes_the_root_volume_anew() {
 async fn a_rescue_leaves_the_volumes_in_their_places() {
     let api = Api::start().await;
     let server = on_volumes(&api).await;
-    let stable = image(&api, &[("hw_rescue_bus", "virtio"), ("hw_rescue_device", "disk")]).await;
+    let stable = api.image(&[("hw_rescue_bus", "virtio"), ("hw_rescue_device", "disk")]).await;
     let rescue = json!({"rescue": {"rescue_image_ref": stable, "adminPass": "s3cret"}});
     let (code, body, _) = act(&api, &server, "2.87", rescue).await;
     assert_eq!((code, &body["adminPass"]), (200, &json!("s3cret")));

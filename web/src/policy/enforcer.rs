@@ -5,7 +5,6 @@
 //! with what the predecessor allowed unless `enforce_new_defaults` is set.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use super::check::{self, Check, CheckError};
@@ -59,6 +58,8 @@ struct Entry {
 #[derive(Debug, Clone, Default)]
 pub struct RuleSet {
     rules: BTreeMap<String, Entry>,
+    /// Asked in place of a rule that is not there.
+    default_rule: String,
     enforce_scope: bool,
 }
 
@@ -67,19 +68,19 @@ impl RuleSet {
     pub fn build(
         defaults: &[&'static [RuleDefault]],
         overrides: &Overrides,
-        enforce_scope: bool,
-        enforce_new_defaults: bool,
+        config: &PolicyConfig,
     ) -> Result<Self, PolicyError> {
         let mut rules = BTreeMap::new();
         for default in defaults.iter().copied().flatten() {
-            let check = effective(default, overrides, enforce_new_defaults)?;
+            let check = effective(default, overrides, config.enforce_new_defaults)?;
             rules.insert(default.name.to_owned(), Entry { check, scopes: default.scopes });
         }
         // Names that no service knows are the operator's own building blocks.
         for (name, check) in &overrides.rules {
             rules.entry(name.clone()).or_insert_with(|| Entry { check: check.clone(), scopes: &[] });
         }
-        let set = Self { rules, enforce_scope };
+        let (default_rule, enforce_scope) = (config.default_rule.clone(), config.enforce_scope);
+        let set = Self { rules, default_rule, enforce_scope };
         set.check_references(overrides)?;
         Ok(set)
     }
@@ -92,7 +93,7 @@ impl RuleSet {
             self.visit(name, &mut finished, 0)?;
         }
         for (name, check) in &overrides.rules {
-            let missing = check.references().into_iter().find(|wanted| !self.rules.contains_key(*wanted));
+            let missing = check.references().into_iter().find(|wanted| self.rule(wanted).is_none());
             if let Some(missing) = missing
                 && self.rules.get(name).is_some_and(|entry| !entry.scopes.is_empty())
             {
@@ -117,7 +118,7 @@ impl RuleSet {
         }
         finished.insert(name, None);
         let mut height = 0;
-        if let Some(entry) = self.rules.get(name) {
+        if let Some(entry) = self.rule(name) {
             for wanted in entry.check.references() {
                 height = height.max(self.visit(wanted, finished, depth + 1)? + 1);
             }
@@ -129,9 +130,14 @@ impl RuleSet {
         Ok(height)
     }
 
+    /// A rule, or the one in place of those that are not there.
+    fn rule(&self, name: &str) -> Option<&Entry> {
+        self.rules.get(name).or_else(|| self.rules.get(&self.default_rule))
+    }
+
     /// Whether `rule` lets `caller` do it to `target`.
     pub fn allows(&self, rule: &str, caller: &Caller, target: &Target) -> bool {
-        let Some(entry) = self.rules.get(rule) else { return false };
+        let Some(entry) = self.rule(rule) else { return false };
         if self.enforce_scope && !entry.scopes.is_empty() && !entry.scopes.contains(&Scope::of(caller)) {
             return false;
         }
@@ -140,9 +146,7 @@ impl RuleSet {
 
     /// A referenced rule: scopes count only for the rule that was asked.
     fn holds(&self, rule: &str, caller: &Caller, target: &Target) -> bool {
-        self.rules
-            .get(rule)
-            .is_some_and(|entry| entry.check.holds(caller, target, &|name| self.holds(name, caller, target)))
+        self.rule(rule).is_some_and(|entry| entry.check.holds(caller, target, &|name| self.holds(name, caller, target)))
     }
 
     pub fn names(&self) -> impl Iterator<Item = &str> {
@@ -179,13 +183,12 @@ pub struct Enforcer {
 impl Enforcer {
     /// Reads the files that the configuration names.
     pub fn load(config: &PolicyConfig) -> Result<Self, PolicyError> {
-        let read = |path: Option<&Path>| path.map_or_else(|| Ok(Overrides::default()), Overrides::load);
-        let shared = read(config.policy_file.as_deref())?;
+        let shared = Overrides::configured(config)?;
         let mut sets = BTreeMap::new();
         for service in Service::ALL {
             let own = config.service_policy_files.iter().find(|(of, _)| *of == service);
             let set = match own {
-                Some((_, path)) => Self::set(service, &read(Some(path.as_path()))?, config)?,
+                Some((_, path)) => Self::set(service, &Overrides::load(path)?, config)?,
                 None => Self::set(service, &shared, config)?,
             };
             sets.insert(service, set);
@@ -203,7 +206,7 @@ impl Enforcer {
     }
 
     fn set(service: Service, overrides: &Overrides, config: &PolicyConfig) -> Result<RuleSet, PolicyError> {
-        RuleSet::build(defaults::of(service), overrides, config.enforce_scope, config.enforce_new_defaults)
+        RuleSet::build(defaults::of(service), overrides, config)
     }
 
     pub fn rules(&self, service: Service) -> Option<&RuleSet> {
@@ -309,6 +312,21 @@ mod tests {
         assert!(!allowed(&old, "os_compute_api:os-instance-actions:list", &member, "p1"));
         let own = enforcer("'os_compute_api:servers:create': 'rule:mine'\nmine: 'role:member'", true).unwrap();
         assert!(allowed(&own, "os_compute_api:servers:create", &member, "p2"));
+    }
+
+    #[test]
+    fn what_is_not_defined_is_as_the_default_rule_says() {
+        let (member, stranger) = (requester(&["member"], Some("p1")), requester(&["stranger"], Some("p1")));
+        let text = "default: 'role:member'\n'os_compute_api:servers:create': 'rule:nowhere'";
+        let set = enforcer(text, true).unwrap();
+        for rule in ["os_compute_api:servers:create", "no:such:rule"] {
+            assert!(allowed(&set, rule, &member, "p1"), "{rule}");
+            assert!(!allowed(&set, rule, &stranger, "p1"), "{rule}");
+        }
+        let config = PolicyConfig { default_rule: "other".to_owned(), ..PolicyConfig::default() };
+        let overrides = Overrides::parse("other: '@'\ndefault: '!'", "policy.yaml").unwrap();
+        assert!(allowed(&Enforcer::new(&config, &overrides).unwrap(), "no:such:rule", &stranger, "p1"));
+        assert!(matches!(enforcer("default: 'rule:nowhere'", true), Err(PolicyError::Circular(_))));
     }
 
     #[test]

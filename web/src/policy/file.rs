@@ -1,12 +1,13 @@
 //! `policy.yaml`: the operator's overrides, a mapping from rule names to check strings (or to the older lists).
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use super::PolicyError;
 use super::check::{self, Check};
+use crate::config::PolicyConfig;
 
 /// Parsed overrides.
 #[derive(Debug, Clone, Default)]
@@ -40,6 +41,25 @@ impl Overrides {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
             Err(source) => Err(PolicyError::Read { path: path.display().to_string(), source }),
         }
+    }
+
+    /// What the configuration names: the file, and the directories.
+    pub fn configured(config: &PolicyConfig) -> Result<Self, PolicyError> {
+        let file = config.policy_file.as_deref().map_or_else(|| Ok(Self::default()), Self::load)?;
+        file.load_directories(&config.policy_dirs)
+    }
+
+    /// Reads the files of directories, each directory's in the order of their names, over what was read before.
+    /// Directories that do not exist hold none; hidden files and subdirectories are passed over, as oslo.policy does.
+    fn load_directories(mut self, directories: &[PathBuf]) -> Result<Self, PolicyError> {
+        for directory in directories {
+            for path in files(directory)? {
+                let later = Self::load(&path)?;
+                self.rules.extend(later.rules);
+                self.texts.extend(later.texts);
+            }
+        }
+        Ok(self)
     }
 
     /// Reads YAML (of which JSON, the older format of these files, is a part); `name` is for messages.
@@ -99,6 +119,20 @@ impl Overrides {
     }
 }
 
+fn files(directory: &Path) -> Result<Vec<PathBuf>, PolicyError> {
+    let unreadable = |source| PolicyError::Read { path: directory.display().to_string(), source };
+    let entries = match std::fs::read_dir(directory) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(unreadable)?,
+    };
+    let paths: std::io::Result<Vec<PathBuf>> = entries.map(|entry| entry.map(|entry| entry.path())).collect();
+    let hidden = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+    let mut paths: Vec<PathBuf> = paths.map_err(unreadable)?;
+    paths.retain(|path| path.is_file() && !hidden(path));
+    paths.sort();
+    Ok(paths)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -114,6 +148,28 @@ mod tests {
         assert_eq!(overrides.rules["list"], check::parse("role:a and role:b or role:c").unwrap());
         assert_eq!(Overrides::parse("{\"a\": \"!\"}", "policy.json").unwrap().rules["a"], Check::Never);
         assert!(Overrides::parse("# nothing\n\n", "policy.yaml").unwrap().is_empty());
+    }
+
+    #[test]
+    fn files_of_directories_are_read_in_the_order_of_their_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("policy.d");
+        std::fs::create_dir_all(directory.join("below")).unwrap();
+        for (name, text) in [
+            ("20-last.yaml", "a: 'role:last'"),
+            ("10-first.yaml", "a: 'role:first'\nb: 'role:first'"),
+            (".hidden.yaml", "a: '!'"),
+            ("below/30.yaml", "a: '!'"),
+        ] {
+            std::fs::write(directory.join(name), text).unwrap();
+        }
+        let file = Overrides::parse("b: '!'\nc: 'role:file'", "policy.yaml").unwrap();
+        let absent = folder.path().join("absent");
+        let all = file.load_directories(&[absent, directory.clone()]).unwrap();
+        let texts: Vec<_> = all.names().map(|name| (name, all.text(name).unwrap())).collect();
+        assert_eq!(texts, [("a", "role:last"), ("b", "role:first"), ("c", "role:file")]);
+        std::fs::write(directory.join("30-wrong.yaml"), "a: 'role'").unwrap();
+        assert!(Overrides::default().load_directories(&[directory]).is_err());
     }
 
     #[test]

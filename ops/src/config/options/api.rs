@@ -48,16 +48,17 @@ section! {
         config_drive_skip_versions: String {
             default: Text("1.0 2007-01-19 2007-03-01 2007-08-29 2007-10-10 2007-12-15 2008-02-01 2008-09-01"),
             deprecated: &[("DEFAULT", "config_drive_skip_versions")],
-            help: "EC2 metadata versions left out of config drives, separated by blanks.",
+            help: "Versions of EC2's metadata left out of config drives, separated by blanks.",
         }
         vendordata_providers: Vec<String> {
             default: Text("StaticJSON"), choices: &["StaticJSON", "DynamicJSON"],
             deprecated: &[("DEFAULT", "vendordata_providers")],
-            help: "Sources of vendor data in metadata.",
+            help: "Sources of vendor data in metadata. DynamicJSON, which asks other services for each server, is not there: \
+                   nobody is asked.",
         }
         vendordata_jsonfile_path: Option<PathBuf> {
             deprecated: &[("DEFAULT", "vendordata_jsonfile_path")],
-            help: "JSON file that StaticJSON vendor data comes from.",
+            help: "JSON file that StaticJSON vendor data comes from: an object, read once at the start.",
         }
         metadata_cache_expiration: u32 {
             default: Text("15"), min: Some(0.0), unit: "seconds",
@@ -87,12 +88,15 @@ section! {
         policy_default_rule: String {
             default: Text("default"),
             deprecated: &[("DEFAULT", "policy_default_rule")],
-            help: "Rule that is used where a rule asked for is not defined.",
+            help: "Rule that is used where a rule asked for, or referred to by another, is not defined. Where it is not \
+                   defined either, nobody passes.",
         }
         policy_dirs: Multi {
             default: Text("policy.d"),
             deprecated: &[("DEFAULT", "policy_dirs")],
-            help: "Directories whose files are read after policy_file, in the order of their names.",
+            help: "Directories, relative to the configuration file that is read first, whose files are read after \
+                   policy_file in the order of their names; what is read later wins. Hidden files and subdirectories \
+                   are passed over. They need not exist unless they are named.",
         }
     }
 }

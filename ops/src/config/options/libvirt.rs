@@ -4,6 +4,34 @@ use std::path::PathBuf;
 
 use super::super::option::Default::Text;
 
+/// A kind of disk and a mode of libvirt's.
+const CACHE_MODES: &[&str] = &[
+    "file=default",
+    "file=none",
+    "file=writethrough",
+    "file=writeback",
+    "file=directsync",
+    "file=unsafe",
+    "block=default",
+    "block=none",
+    "block=writethrough",
+    "block=writeback",
+    "block=directsync",
+    "block=unsafe",
+    "network=default",
+    "network=none",
+    "network=writethrough",
+    "network=writeback",
+    "network=directsync",
+    "network=unsafe",
+    "mount=default",
+    "mount=none",
+    "mount=writethrough",
+    "mount=writeback",
+    "mount=directsync",
+    "mount=unsafe",
+];
+
 section! {
     /// Nova's `[libvirt]`.
     Libvirt = "libvirt" from Nova {
@@ -23,7 +51,7 @@ section! {
                    and the flavor's traits allow is used.",
         }
         cpu_model_extra_flags: Vec<String> {
-            help: "CPU features to add (`name` or `+name`) or to leave out (`-name`).",
+            help: "CPU features to add (`name` or `+name`) or to leave out (`-name`), whatever cpu_mode is but `none`.",
         }
         hw_machine_type: Vec<String> {
             help: "Machine types by architecture, as in x86_64=q35,aarch64=virt. Unset: libvirt's own choice for x86_64 \
@@ -72,11 +100,15 @@ section! {
             help: "Format of snapshots. Unset: that of the disk.",
         }
         disk_cachemodes: Vec<String> {
-            help: "Cache modes by disk kind, as in file=directsync,block=none,network=writeback.",
+            choices: CACHE_MODES,
+            help: "Cache modes by what a disk is on its host, as in file=directsync,block=none,network=writeback. Unset: \
+                   none, and writeback where a file system cannot bypass the page cache. Volumes of several servers are \
+                   never cached.",
         }
         hw_disk_discard: Option<String> {
             choices: &["ignore", "unmap"],
-            help: "Whether guests' discards reach the disk image.",
+            help: "Whether space that guests give up on their local disks is given back to the host (`unmap`) or not. \
+                   Unset: the hypervisor's choice.",
         }
         disk_prefix: Option<String> {
             help: "Prefix of disk device names in place of the one that the bus implies (vd, sd, hd).",
@@ -87,7 +119,9 @@ section! {
         }
         sysinfo_serial: String {
             default: Text("unique"), choices: &["none", "os", "hardware", "auto", "unique"],
-            help: "Serial number in guests' SMBIOS. `unique` is the server's id.",
+            help: "Serial number in guests' SMBIOS. `unique` is the server's id; `hardware` is the id of the host, as its \
+                   libvirtd knows it. A host's /etc/machine-id cannot be read over libvirt, so `os` and `auto` are \
+                   `hardware`, too.",
         }
         mem_stats_period_seconds: u32 {
             default: Text("10"), min: Some(0.0), unit: "seconds",
@@ -114,17 +148,17 @@ section! {
             default: Text("20"), min: Some(1.0), unit: "seconds",
             help: "How long each such request may take.",
         }
-        rx_queue_size: Option<u32> {
-            min: Some(256.0), max: Some(1024.0),
-            help: "Receive queue size of virtio network cards: 256, 512 or 1024.",
+        rx_queue_size: Option<String> {
+            choices: &["256", "512", "1024"],
+            help: "Receive queue size of virtio network cards, in packets; with kvm only.",
         }
-        tx_queue_size: Option<u32> {
-            min: Some(256.0), max: Some(1024.0),
-            help: "Transmit queue size of virtio network cards: 256, 512 or 1024.",
+        tx_queue_size: Option<String> {
+            choices: &["256", "512", "1024"],
+            help: "Transmit queue size of vhost-user network cards, in packets; no network here has such cards.",
         }
         max_queues: Option<u32> {
             min: Some(1.0),
-            help: "Most queues of one network card when the image asks for several.",
+            help: "Most queues of one network card, where image or flavor ask for as many as the server has CPUs. Unset: 256.",
         }
         swtpm_enabled: bool {
             default: Text("false"),
@@ -303,7 +337,7 @@ section! {
         }
         skip_cpu_compare_on_dest: bool {
             default: Text("false"),
-            help: "Leave the comparison of CPUs before a live migration to libvirt.",
+            help: "Leave the comparison of CPUs before a live migration to libvirt, which refuses the guest on its way.",
         }
     }
 }

@@ -215,7 +215,7 @@ fn request(
         image: admitted.image.clone().map(Arc::new),
         key: admitted.key.clone(),
         user_data: wish.user_data.clone(),
-        config_drive: wish.config_drive || ctx.app.compute.config.force_config_drive,
+        config_drive: wish.config_drive || ctx.app.compute.config.force_config_drive || demands_config_drive(admitted),
         networks: wish.networks.clone(),
         security_groups: wish.security_groups.clone(),
         metadata: wish.metadata.clone(),
@@ -229,6 +229,12 @@ fn request(
         access_ip_v6: wish.access_ip_v6.clone(),
         trusted_certs: wish.trusted_certs.clone(),
     }
+}
+
+/// An image whose system finds out about itself nowhere else.
+fn demands_config_drive(admitted: &Admitted) -> bool {
+    let mut properties = admitted.image.iter().flat_map(|image| &image.properties);
+    properties.any(|(name, value)| name == "img_config_drive" && value == "mandatory")
 }
 
 fn answer(ctx: &Ctx, wish: &Wish, instances: &[InstanceId], reservation: &str, password: Option<String>) -> Reply {

@@ -1,0 +1,102 @@
+//! The files of `ec2/VERSION`: what Amazon's EC2 told its guests until 2009-04-04, which some still ask for first.
+
+use std::collections::BTreeMap;
+
+use chronova_events::instance::BlockDevice;
+use serde_json::{Value, json};
+
+use super::{About, File, to_bytes};
+use crate::instance::disks;
+
+/// Oldest first; `latest` stands for the newest.
+const VERSIONS: [&str; 10] = [
+    "1.0",
+    "2007-01-19",
+    "2007-03-01",
+    "2007-08-29",
+    "2007-10-10",
+    "2007-12-15",
+    "2008-02-01",
+    "2008-09-01",
+    "2009-04-04",
+    "latest",
+];
+
+pub(super) fn files(about: &About<'_>, user_data: Option<&[u8]>) -> Vec<File> {
+    let skipped = &about.options.skipped_versions;
+    let mut files = Vec::new();
+    for version in VERSIONS.into_iter().filter(|version| !skipped.iter().any(|skipped| skipped == version)) {
+        files.push((format!("ec2/{version}/meta-data.json"), to_bytes(&meta_data(about, version))));
+        if let Some(data) = user_data {
+            files.push((format!("ec2/{version}/user-data"), data.to_vec()));
+        }
+    }
+    files
+}
+
+fn meta_data(about: &About<'_>, version: &str) -> Value {
+    let request = &about.server.request;
+    let hostname = about.hostname();
+    let mut data = json!({
+        "ami-id": image(about),
+        "ami-launch-index": request.launch_index,
+        // What Nova says, too: there are no manifests.
+        "ami-manifest-path": "FIXME",
+        "instance-id": format!("i-{:08x}", request.number),
+        "hostname": hostname,
+        "local-ipv4": local_ipv4(about),
+        "reservation-id": request.reservation,
+        "security-groups": request.security_groups,
+    });
+    if let Some(key) = &request.key {
+        let name = format!("0={}", key.name);
+        data["public-keys"] = json!({ "0": { "_name": name, "openssh-key": key.public_key } });
+    }
+    let later = [
+        ("local-hostname", "2007-01-19", json!(hostname)),
+        ("public-hostname", "2007-01-19", json!(hostname)),
+        ("public-ipv4", "2007-01-19", json!("")),
+        ("instance-type", "2007-08-29", json!(request.flavor.name)),
+        ("block-device-mapping", "2007-12-15", json!(devices(about))),
+        ("placement", "2008-02-01", json!({ "availability-zone": about.availability_zone() })),
+        ("instance-action", "2008-09-01", json!("none")),
+    ];
+    for (key, since, value) in later {
+        // Versions are dates, but for the first, and every date comes before `latest`.
+        if version >= since {
+            data[key] = value;
+        }
+    }
+    data
+}
+
+/// EC2 names images by eight digits; those of an image's id serve, for there is no other number.
+fn image(about: &About<'_>) -> String {
+    let digits = about.server.root_image().map_or_else(|| "0".repeat(8), |image| image.id.to_string()[..8].to_owned());
+    format!("ami-{digits}")
+}
+
+fn local_ipv4<'a>(about: &About<'a>) -> &'a str {
+    let mut addresses = about.server.nics.iter().flat_map(|nic| &nic.fixed_ips).map(|ip| ip.address.as_str());
+    addresses.find(|address| !address.contains(':')).unwrap_or_default()
+}
+
+/// What each disk is called.
+fn devices(about: &About<'_>) -> BTreeMap<String, String> {
+    let root = disks::root_name(about.server);
+    let short = root.trim_start_matches("/dev/").to_owned();
+    let mut devices = BTreeMap::from([("ami".to_owned(), short), ("root".to_owned(), root)]);
+    let of = |name: &str, found: Vec<String>| -> Vec<(String, String)> {
+        found.into_iter().enumerate().map(|(number, device)| (format!("{name}{number}"), device)).collect()
+    };
+    let named = |wanted: fn(&BlockDevice) -> bool| {
+        let found = about.server.disks.iter().map(|disk| &disk.device).filter(|device| wanted(device));
+        let mut names: Vec<String> = found.filter_map(|device| device.device_name.clone()).collect();
+        names.sort();
+        names
+    };
+    devices.extend(of("ebs", named(BlockDevice::is_volume)));
+    devices.extend(of("ephemeral", named(BlockDevice::is_ephemeral)));
+    devices.extend(named(BlockDevice::is_swap).pop().map(|device| ("swap".to_owned(), device)));
+    devices
+}
