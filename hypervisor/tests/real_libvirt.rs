@@ -287,6 +287,28 @@ async fn what_a_torn_upload_left_is_found_and_removed() {
     assert!(!driver.leftovers().await.unwrap().contains(&used_one));
 }
 
+/// libvirt's own mock host takes what the golden files say of storage that is not here to be tried, by its schema.
+#[test]
+fn libvirt_takes_the_definitions_of_storage() {
+    if Command::new("virsh").arg("--version").output().is_err() {
+        println!("SKIP: virsh is not installed");
+        return;
+    }
+    let golden = |name: &str| format!("{}/golden/{name}.xml", env!("CARGO_MANIFEST_DIR"));
+    for (define, name) in [
+        ("define", "domain-flat"),
+        ("define", "domain-lvm"),
+        ("define", "domain-rbd"),
+        ("pool-define", "pool-lvm"),
+        ("pool-define", "pool-rbd"),
+        ("pool-define", "pool-rbd-open"),
+    ] {
+        let arguments = ["-q", "-c", "test:///default", define, &golden(name), "--validate"];
+        let told = Command::new("virsh").args(arguments).output().unwrap();
+        assert!(told.status.success(), "{name}: {}", String::from_utf8_lossy(&told.stderr));
+    }
+}
+
 /// libvirt's own mock host: no guests of ours, but the same calls on the same wire-less connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_mock_host_answers() {

@@ -40,12 +40,15 @@ case $(basename "$0") in
     done
     exit 0 ;;
   lvcreate)
-    name='' length='' virtual='' group=${!#}
-    while [ $# -gt 1 ]; do
+    name='' length='' virtual='' group=''
+    while [ $# -gt 0 ]; do
       case $1 in
         --name) name=$2; shift ;;
         -L) length=$2; shift ;;
         --virtualsize) virtual=$2; shift ;;
+        --type) shift ;;
+        -*) ;;
+        *) group=$1 ;;
       esac
       shift
     done

@@ -102,14 +102,11 @@ fn place_of(host: &HostFacts, name: &str) -> DiskSource {
 
 fn disk(source: &DiskSource, host: &HostFacts, bus: DiskBus, name: String) -> Element {
     let discard = host.guests.discard.map(|unmap| if unmap { "unmap" } else { "ignore" });
-    let driver = Element::new("driver")
-        .attr("name", "qemu")
-        .attr("type", source.format())
-        .attr("cache", host.cache(source.kind(), source.can_bypass_cache(host.direct_io)).name());
+    let driver = Element::new("driver").attr("name", "qemu").attr("type", source.format());
     Element::new("disk")
         .attr("type", source.kind())
         .attr("device", "disk")
-        .child(driver.attr_if("discard", discard))
+        .child(driver.attr("cache", source.cache(host).name()).attr_if("discard", discard))
         .child(source.element())
         .child(Element::new("target").attr("dev", name).attr("bus", bus.name()))
 }
@@ -117,7 +114,7 @@ fn disk(source: &DiskSource, host: &HostFacts, bus: DiskBus, name: String) -> El
 /// A volume as a disk. As long as the guest is on, it is known by its serial number.
 pub(super) fn volume(disk: &VolumeDisk, host: &HostFacts) -> Element {
     // What several guests write to must not be cached by any host.
-    let cache = if disk.shareable { CacheMode::None } else { host.cache("file", host.direct_io) };
+    let cache = if disk.shareable { CacheMode::None } else { host.cache() };
     Element::new("disk")
         .attr("type", "volume")
         .attr("device", &disk.kind)

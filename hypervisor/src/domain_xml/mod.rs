@@ -51,16 +51,11 @@ impl HostFacts {
         matches!(self.arch.as_str(), "x86_64" | "i686")
     }
 
-    /// How a disk of this kind (libvirt's word) is cached: as the operator chose it, else past the page cache. Where that
-    /// cannot be done, `none` could not open it; `writeback` keeps flushes honest (Nova falls back the same way).
-    fn cache(&self, kind: &str, bypass: bool) -> CacheMode {
-        let chosen = match kind {
-            "block" => self.guests.cache.block,
-            "network" => self.guests.cache.network,
-            _ => self.guests.cache.file,
-        };
-        match chosen.unwrap_or(CacheMode::None) {
-            mode if mode.is_direct() && !bypass => CacheMode::WriteBack,
+    /// How a disk that is a file is cached: as the operator chose it, else past the page cache. Where that cannot be done,
+    /// `none` could not open the file; `writeback` keeps flushes honest (Nova falls back the same way).
+    fn cache(&self) -> CacheMode {
+        match self.guests.cache.file.unwrap_or(CacheMode::None) {
+            mode if mode.is_direct() && !self.direct_io => CacheMode::WriteBack,
             mode => mode,
         }
     }

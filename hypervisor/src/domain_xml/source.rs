@@ -1,6 +1,8 @@
 //! How the emulator reaches a disk of the guest's own. The format is always said: a raw disk's first bytes are the guest's,
 //! and must never be taken for the header of another format.
 
+use super::HostFacts;
+use crate::options::CacheMode;
 use crate::xml::Element;
 
 /// An image in a Ceph pool.
@@ -49,9 +51,14 @@ impl DiskSource {
         }
     }
 
-    /// Files only where their file system can do it.
-    pub(super) fn can_bypass_cache(&self, pool_can: bool) -> bool {
-        !matches!(self, Self::File { .. }) || pool_can
+    /// How the host's page cache takes part: as the operator chose it for what the disk is on its host, else not at all.
+    pub(super) fn cache(&self, host: &HostFacts) -> CacheMode {
+        let modes = &host.guests.cache;
+        match self {
+            Self::File { .. } => host.cache(),
+            Self::Block { .. } => modes.block.unwrap_or(CacheMode::None),
+            Self::Rbd(_) => modes.network.unwrap_or(CacheMode::None),
+        }
     }
 
     pub(super) fn element(&self) -> Element {

@@ -8,7 +8,7 @@ use virt_sys as sys;
 
 use super::{Disk, Form, Site, copy_image, volume_xml};
 use crate::domain_xml::DiskSource;
-use crate::driver::DriverResult;
+use crate::driver::{DriverError, DriverResult};
 use crate::guest::ImageRef;
 use crate::libvirt::error::Context;
 use crate::libvirt::pool;
@@ -23,8 +23,15 @@ pub(super) struct Flat;
 fn settle(site: Site<'_>, disk: &Disk, capacity: u64) -> DriverResult<()> {
     let now = disk.capacity()?;
     let flags = if site.options.images.preallocate { sys::VIR_STORAGE_VOL_RESIZE_ALLOCATE } else { 0 };
-    match now < capacity || flags != 0 {
-        true => disk.volume.resize(capacity.max(now), flags).during("grow disk"),
+    if now >= capacity && flags == 0 {
+        return Ok(());
+    }
+    disk.volume.resize(capacity.max(now), flags).during("grow disk")?;
+    match disk.capacity()? < capacity {
+        true => {
+            let message = "libvirt takes the raw file for one of another format".to_owned();
+            Err(DriverError::Failed { call: "grow disk", message })
+        }
         false => Ok(()),
     }
 }

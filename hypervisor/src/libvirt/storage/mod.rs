@@ -122,6 +122,10 @@ impl Disk {
     }
 
     pub(super) fn capacity(&self) -> DriverResult<u64> {
+        // What libvirt takes for the capacity of a file may be what the guest wrote into its first bytes.
+        if self.is_guessed() {
+            return pool::physical_size(&self.volume);
+        }
         // `info` rereads the volume, so this is what is, not what libvirtd remembers.
         Ok(self.volume.info().during("disk size")?.capacity)
     }
