@@ -130,7 +130,7 @@ if [ $HOSTS = 3 ]; then
   within 120 "it is ACTIVE again" at_rest "$(two)" ACTIVE
   like "on one of the others" "$(place "$(two)")" '^h[13]$'
   to=h1; [ "$(place "$(two)")" = h3 ] || to=h3
-  expect "the other one to the third host" os server evacuate --host $to --wait "$(one)" --os-compute-api-version 2.29 >"$WORK/did"
+  expect "the other one to the third host" os server evacuate --host $to "$(one)" --os-compute-api-version 2.29 >"$WORK/did"
   within 120 "where it is ACTIVE" is_at "$(one)" $to
   case $STORAGE in
     local) same "its disk is made anew" "$(boots_at $to "$ONE") $(marker_at $to "$ONE")" "1 " ;;

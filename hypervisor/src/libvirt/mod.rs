@@ -11,6 +11,7 @@
 //! | `storage`, `sparse` | where guests' disks are kept; streams with holes |
 //! | `network`, `nwfilter` | virtual networks, packet filters |
 //! | `domain` | the guest's life |
+//! | `favours` | what a guest is asked for, and given time for |
 //! | `volumes`, `snapshot` | the volume service's volumes; copies of a guest's disk |
 //! | `moves` | disks read and written, domains defined over disks that exist |
 //! | `leftovers` | what nobody may want any more |
@@ -32,6 +33,7 @@ mod disks;
 mod domain;
 mod error;
 mod events;
+mod favours;
 mod gates;
 mod images;
 mod lane;
@@ -75,11 +77,6 @@ use crate::guest::{
     PowerState, Quiesce, Renew, VolumeDisk,
 };
 use crate::options::{ForwardMode, LibvirtOptions};
-
-/// How often a guest that was asked to stop is looked at.
-const STOP_POLL: Duration = Duration::from_millis(500);
-/// How often the request is repeated: a guest that is still booting misses it. Nova retries every 10 s.
-const STOP_RETRY: Duration = Duration::from_secs(10);
 
 /// How often a guest that was asked to let go of a device is looked at.
 const DETACH_POLL: Duration = Duration::from_millis(250);
@@ -207,52 +204,6 @@ impl LibvirtDriver {
 
     async fn power(&self, instance: InstanceId) -> DriverResult<PowerState> {
         self.guest(instance).await.map(|guest| guest.power)
-    }
-
-    /// Asks the guest to power off until it did or `timeout` passed; whether it did.
-    async fn shut_down(&self, instance: InstanceId, timeout: Duration) -> DriverResult<bool> {
-        let end = Instant::now() + timeout;
-        let mut ask_at = Instant::now();
-        loop {
-            if matches!(self.power(instance).await?, PowerState::Shutdown | PowerState::Crashed) {
-                return Ok(true);
-            }
-            let now = Instant::now();
-            if now >= end {
-                return Ok(false);
-            }
-            if now >= ask_at {
-                self.ask("shutdown", move |connect, _| domain::ask_to_stop(&domain::require(connect, instance)?))
-                    .await?;
-                ask_at = now + STOP_RETRY;
-            }
-            sleep(STOP_POLL.min(end - now)).await;
-        }
-    }
-
-    /// Asks the guest for the disk as often as Nova does, and waits each time.
-    async fn wring(&self, instance: InstanceId, serial: &str) -> DriverResult<()> {
-        for attempt in 1..=self.options.device_detach_attempts.max(1) {
-            let asked = serial.to_owned();
-            let gone = self
-                .ask("disk detachment", move |connect, _| disks::ask_for(&domain::require(connect, instance)?, &asked));
-            let end = Instant::now() + self.options.device_detach_timeout;
-            let mut gone = gone.await?;
-            while !gone && Instant::now() < end {
-                sleep(DISK_POLL).await;
-                let wanted = serial.to_owned();
-                let look = self.ask("disk lookup", move |connect, _| {
-                    disks::still_has(&domain::require(connect, instance)?, &wanted)
-                });
-                gone = !look.await?;
-            }
-            if gone {
-                return Ok(());
-            }
-            tracing::info!(%instance, serial, attempt, "the guest has not let go of a disk");
-        }
-        let message = format!("the guest keeps the disk {serial}");
-        Err(DriverError::Failed { call: "disk detachment", message })
     }
 
     /// As `call`, alone with the guest.

@@ -141,7 +141,7 @@ async fn scratch_disks_and_swap_are_made_and_end_with_the_server() {
     let root = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "local", "boot_index": 0});
     let one = blank(json!({"volume_size": 1}));
     let swap = blank(json!({"guest_format": "swap", "volume_size": 256}));
-    let wishes = [None, Some(json!([root, one, one, swap]))];
+    let wishes = [None, Some(json!([root, one, swap]))];
     for devices in wishes {
         let mut wish = Api::wish("scratch");
         wish["flavorRef"] = json!("scratch");
