@@ -1,7 +1,8 @@
 //! Files that the configuration names and that belong to it: where they lie, and whether they are there.
 //!
 //! As with oslo.config, a relative path is meant from the folder of the configuration file that is read first. A file that
-//! was named and is absent is an error: rules of policy that nobody reads would leave open what they were to shut.
+//! was named and is absent is an error: rules of policy that nobody reads would leave open what they were to shut. A
+//! directory may well be there only once there is something to put into it; that is a warning.
 
 use std::path::{Path, PathBuf};
 
@@ -19,15 +20,16 @@ pub(super) fn settle(config: &mut Config, first: Option<&Path>, values: &Values<
     for directory in &mut policy.policy_dirs.0 {
         *directory = folder.join(&*directory).to_string_lossy().into_owned();
     }
-    let file = (!policy.policy_file.is_file()).then(|| ("policy_file", "file", policy.policy_file.clone()));
+    let file =
+        (!policy.policy_file.is_file()).then(|| (Severity::Error, "policy_file", "file", policy.policy_file.clone()));
     let absent = policy.policy_dirs.0.iter().map(PathBuf::from).filter(|directory| !directory.is_dir());
-    let directories = absent.map(|directory| ("policy_dirs", "directory", directory));
+    let directories = absent.map(|directory| (Severity::Warning, "policy_dirs", "directory", directory));
     file.into_iter()
         .chain(directories)
-        .filter_map(|(name, kind, path)| {
+        .filter_map(|(severity, name, kind, path)| {
             let place = values.place(options::find(SECTION, name)?)?;
             let message = format!("[{SECTION}] {name}: there is no {kind} {}", path.display());
-            Some(Problem { severity: Severity::Error, place: Some(place), message })
+            Some(Problem { severity, place: Some(place), message })
         })
         .collect()
 }

@@ -168,11 +168,12 @@ fn policy_lies_beside_the_first_file_and_is_there_if_it_is_named() {
     let dir = named.dir.path();
     let lacking = load_on(&machine(), &named.paths).unwrap_err().problems;
     let lacking: Vec<String> = lacking.iter().map(ToString::to_string).collect();
-    let at = |line: u32, option: &str, kind: &str, name: &str| {
+    let at = |line: u32, severity: &str, option: &str, kind: &str, name: &str| {
         let (file, path) = (dir.join("0.conf"), dir.join(name));
-        format!("{}:{line}: error: [oslo_policy] {option}: there is no {kind} {}", file.display(), path.display())
+        format!("{}:{line}: {severity}: [oslo_policy] {option}: there is no {kind} {}", file.display(), path.display())
     };
-    assert_eq!(lacking, [at(2, "policy_file", "file", "rules.yaml"), at(3, "policy_dirs", "directory", "more")]);
+    let file = at(2, "error", "policy_file", "file", "rules.yaml");
+    assert_eq!(lacking, [file, at(3, "warning", "policy_dirs", "directory", "more")]);
     fs::write(dir.join("rules.yaml"), "").unwrap();
     fs::create_dir(dir.join("more")).unwrap();
     let policy = load_on(&machine(), &named.paths).unwrap().config.oslo_policy;

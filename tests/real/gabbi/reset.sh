@@ -12,8 +12,8 @@ case "${PLACEMENT_PROFILE:-default}" in
     default | legacy-rbac) ;;
     secure-rbac) new_defaults=true ;;
     open-policy)
-        policy=$GABBI_WORK/open.yaml
-        grep -o '"name": *"placement:[a-z_:]*"' "$GABBI_POLICIES" | cut -d'"' -f4 | sed 's/.*/"&": "@"/' >"$policy"
+        policy="policy_file = open.yaml"
+        grep -o '"name": *"placement:[a-z_:]*"' "$GABBI_POLICIES" | cut -d'"' -f4 | sed 's/.*/"&": "@"/' >"$GABBI_WORK/open.yaml"
         ;;
     cors) cors=$'[cors]\nallowed_origin = http://valid.example.com\nallow_headers = openstack-api-version' ;;
     *) exit 77 ;;
@@ -27,7 +27,7 @@ auth_strategy = noauth2
 [oslo_policy]
 enforce_new_defaults = $new_defaults
 enforce_scope = true
-policy_file = ${policy:-$GABBI_WORK/none.yaml}
+$policy
 $cors
 CONF
 "$GABBI_BINARY" serve --data-dir "$GABBI_WORK/data" --config-file "$GABBI_WORK/nova.conf" >"$GABBI_WORK/log" 2>&1 &

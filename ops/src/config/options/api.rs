@@ -96,7 +96,7 @@ section! {
             deprecated: &[("DEFAULT", "policy_dirs")],
             help: "Directories, relative to the configuration file that is read first, whose files are read after \
                    policy_file in the order of their names; what is read later wins. Hidden files and subdirectories \
-                   are passed over. They need not exist unless they are named.",
+                   are passed over. Who names one that does not exist is warned.",
         }
     }
 }
