@@ -8,6 +8,8 @@
 # TEMPEST_VENV    a Python environment that has tempest, or gets it (default: .venv-tempest in the repository)
 # TEMPEST_RESULT  gets one line per test
 # TEMPEST_SECONDS how long it may take (default: 1100)
+# TEMPEST_WORKERS how many tests at a time (default: 1; with more, servers of one test stand on hosts that another, which
+#                 gives a host an availability zone and takes it away again, needs empty)
 # TEMPEST_VOLUMES true: with the tests that need volumes
 # Against other hosts than simulated ones: TEMPEST_HYPERVISORS, as the option is written, TEMPEST_HOSTS of them; TEMPEST_IMAGE,
 # a qcow2 file that boots in TEMPEST_RAM MiB; TEMPEST_PASSES, what must pass there; TEMPEST_SETTINGS, KEY=VALUE... of tempest.conf.
@@ -80,7 +82,7 @@ elif [ -z "${CHRONOVA_SOAK:-}" ]; then
 fi
 cd "$work/ws" || exit 1
 timeout -k 30 -s INT "${TEMPEST_SECONDS:-1100}" "$venv/bin/tempest" run --config-file "$work/ws/etc/tempest.conf" --workspace ws \
-  --workspace-path "$work/workspaces.yaml" "${selected[@]}" --concurrency "${TEMPEST_WORKERS:-2}" --subunit \
+  --workspace-path "$work/workspaces.yaml" "${selected[@]}" --concurrency "${TEMPEST_WORKERS:-1}" --subunit \
   >"$work/run.subunit" 2>"$work/run.err"
 # Its exit status says that tests failed, which is judged here.
 [ -s "$work/run.subunit" ] || { tail -n 20 "$work/run.err"; exit 1; }
