@@ -3,6 +3,7 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -265,7 +266,8 @@ impl Requests {
 }
 
 thread_local! {
-    static HOUSE: OnceCell<(actix_rt::SystemRunner, Requests)> = const { OnceCell::new() };
+    /// Never dropped: when a thread ends, what a runtime needs to be dropped with may have gone before it.
+    static HOUSE: OnceCell<ManuallyDrop<(actix_rt::SystemRunner, Requests)>> = const { OnceCell::new() };
 }
 
 /// The same as a function of bytes, for whoever has no runtime of their own: one control plane for all of a thread's
@@ -273,10 +275,10 @@ thread_local! {
 pub fn judge_kept(input: &[u8]) {
     let Some(case) = Case::from_kept(input) else { return };
     HOUSE.with(|house| {
-        let (system, requests) = house.get_or_init(|| {
+        let (system, requests) = &**house.get_or_init(|| {
             let system = actix_rt::System::new();
             let requests = system.block_on(Requests::start());
-            (system, requests)
+            ManuallyDrop::new((system, requests))
         });
         if let Err(what) = system.block_on(requests.judge(&case)) {
             panic!("{} {}: {what}", case.method, case.uri);
