@@ -49,6 +49,15 @@ nearly_across() {
   on "$FROM" domjobinfo "$ID" --rawstats \
     | awk '$1 == "memory_total:" {total = $2} $1 == "memory_remaining:" {rest = $2} END {exit !(NR < 3 || (total > 0 && rest < 4 * 1048576))}'
 }
+# The host ends, and the guest's memory with it; later it is back.
+power_fails_under_it() { # host
+  hosts crash "$1" >/dev/null 2>&1
+  within 60 "the power of $1 fails with the guest's memory, which is seen" host_stands "$1" down
+  within 150 "the migration is over" migration_over "$ONE"
+  hosts boot "$1" >/dev/null 2>&1
+  within 90 "$1 is back" host_stands "$1" up
+  gone_off
+}
 gone_off() { # the guest ended with its host, or by itself: it is started from its disk
   within 60 "the server is SHUTOFF" at_rest "$ONE" SHUTOFF
   same "its guest runs nowhere" "$(runs "$ID")" 0
@@ -127,22 +136,12 @@ hosts boot "$FROM" >/dev/null 2>&1
 settles counts_here
 
 on_its_way
-hosts crash "$FROM" >/dev/null 2>&1
-within 60 "the power of $FROM fails with the guest's memory, which is seen" host_stands "$FROM" down
-within 150 "the migration is over" migration_over "$ONE"
-hosts boot "$FROM" >/dev/null 2>&1
-within 90 "$FROM is back" host_stands "$FROM" up
-gone_off
+power_fails_under_it "$FROM"
 
 on_its_way
 forced
 within 150 "the guest runs on $TO" runs_on "$TO" "$ID"
-hosts crash "$TO" >/dev/null 2>&1
-within 60 "the power of $TO fails with the guest's memory, which is seen" host_stands "$TO" down
-within 150 "the migration is over" migration_over "$ONE"
-hosts boot "$TO" >/dev/null 2>&1
-within 90 "$TO is back" host_stands "$TO" up
-gone_off
+power_fails_under_it "$TO"
 
 # ----------------------------------------------------------------------------------------------- the guest switches itself off
 

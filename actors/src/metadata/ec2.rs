@@ -40,7 +40,7 @@ fn meta_data(about: &About<'_>, version: &str) -> Value {
     let mut data = json!({
         "ami-id": image(about),
         "ami-launch-index": request.launch_index,
-        // What Nova says, too: there are no manifests.
+        // Nova answers this very word, and guests may compare: images have no manifests, in Nova neither.
         "ami-manifest-path": "FIXME",
         "instance-id": format!("i-{:08x}", request.number),
         "hostname": hostname,

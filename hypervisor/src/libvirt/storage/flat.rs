@@ -3,10 +3,9 @@
 //! libvirt guesses the format of files from their first bytes, which here are the guest's. Whoever has libvirt read such a
 //! file as anything but bytes looks first at what it takes it for ([`crate::libvirt::snapshot`]).
 
-use virt::storage_pool::StoragePool;
 use virt_sys as sys;
 
-use super::{Disk, Form, Site, copy_image, volume_xml};
+use super::{Disk, Form, Site, Wanted, copy_image, volume_xml};
 use crate::domain_xml::DiskSource;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::ImageRef;
@@ -41,18 +40,6 @@ impl Form for Flat {
         ImagesType::Flat
     }
 
-    fn is_set_up(&self, _: &LibvirtOptions) -> bool {
-        true
-    }
-
-    fn is_apart(&self) -> bool {
-        false
-    }
-
-    fn pool(&self, site: Site<'_>) -> DriverResult<StoragePool> {
-        pool::open(site.connect, site.options)
-    }
-
     fn volume(&self, disk: &str) -> String {
         format!("{disk}{SUFFIX}")
     }
@@ -65,19 +52,14 @@ impl Form for Flat {
         DiskSource::File { path: format!("{}/{volume}", options.pool_path), format: "raw" }
     }
 
-    fn make(&self, site: Site<'_>, pool: &StoragePool, volume: &str, capacity: u64) -> DriverResult<()> {
+    fn make(&self, site: Site<'_>, wanted: &Wanted<'_>) -> DriverResult<()> {
+        let Wanted { pool, volume, capacity } = *wanted;
         let allocation = if site.options.images.preallocate { capacity } else { 0 };
         pool::create(pool, &volume_xml(volume, capacity, allocation, "raw")).map(drop)
     }
 
-    fn fill(
-        &self,
-        site: Site<'_>,
-        pool: &StoragePool,
-        volume: &str,
-        capacity: u64,
-        image: &ImageRef,
-    ) -> DriverResult<()> {
+    fn fill(&self, site: Site<'_>, wanted: &Wanted<'_>, image: &ImageRef) -> DriverResult<()> {
+        let Wanted { pool, volume, capacity } = *wanted;
         let made = copy_image(site, pool, &volume_xml(volume, capacity, 0, "raw"), image)?;
         let disk = Disk { form: &Self, pool: pool.clone(), volume: made, name: volume.to_owned() };
         settle(site, &disk, capacity)

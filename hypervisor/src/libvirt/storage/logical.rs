@@ -7,7 +7,7 @@ use virt::storage_pool::StoragePool;
 use virt::storage_vol::StorageVol;
 use virt_sys as sys;
 
-use super::{Disk, Form, Site, copy_image, open_apart, volume_xml};
+use super::{Disk, Form, Site, Wanted, copy_image, open_apart, volume_xml};
 use crate::domain_xml::DiskSource;
 use crate::driver::DriverResult;
 use crate::guest::ImageRef;
@@ -62,10 +62,6 @@ impl Form for Logical {
         ImagesType::Lvm
     }
 
-    fn is_set_up(&self, options: &LibvirtOptions) -> bool {
-        options.images.kind == ImagesType::Lvm
-    }
-
     fn is_apart(&self) -> bool {
         true
     }
@@ -102,19 +98,13 @@ impl Form for Logical {
         DiskSource::Block { path: format!("/dev/{}/{volume}", group(options)) }
     }
 
-    fn make(&self, site: Site<'_>, pool: &StoragePool, volume: &str, capacity: u64) -> DriverResult<()> {
-        pool::create(pool, &blank_xml(site.options, volume, capacity)).map(drop)
+    fn make(&self, site: Site<'_>, wanted: &Wanted<'_>) -> DriverResult<()> {
+        pool::create(wanted.pool, &blank_xml(site.options, wanted.volume, wanted.capacity)).map(drop)
     }
 
-    fn fill(
-        &self,
-        site: Site<'_>,
-        pool: &StoragePool,
-        volume: &str,
-        capacity: u64,
-        image: &ImageRef,
-    ) -> DriverResult<()> {
-        copy_image(site, pool, &blank_xml(site.options, volume, capacity), image).map(drop)
+    fn fill(&self, site: Site<'_>, wanted: &Wanted<'_>, image: &ImageRef) -> DriverResult<()> {
+        let xml = blank_xml(site.options, wanted.volume, wanted.capacity);
+        copy_image(site, wanted.pool, &xml, image).map(drop)
     }
 
     fn grow(&self, site: Site<'_>, disk: &Disk, capacity: u64) -> DriverResult<()> {

@@ -46,11 +46,17 @@ pub(super) struct Site<'a> {
 /// One way of keeping disks.
 trait Form: Sync {
     fn kind(&self) -> ImagesType;
-    /// Whether a host may have disks of this form.
-    fn is_set_up(&self, options: &LibvirtOptions) -> bool;
     /// Whether its disks are in a pool of their own, and not files of the directory.
-    fn is_apart(&self) -> bool;
-    fn pool(&self, site: Site<'_>) -> DriverResult<StoragePool>;
+    fn is_apart(&self) -> bool {
+        false
+    }
+    /// Whether a host may have disks of this form: any may have files.
+    fn is_set_up(&self, options: &LibvirtOptions) -> bool {
+        !self.is_apart() || options.images.kind == self.kind()
+    }
+    fn pool(&self, site: Site<'_>) -> DriverResult<StoragePool> {
+        pool::open(site.connect, site.options)
+    }
     /// The name of the volume that is this disk.
     fn volume(&self, disk: &str) -> String {
         disk.to_owned()
@@ -65,16 +71,9 @@ trait Form: Sync {
     }
     fn source(&self, options: &LibvirtOptions, volume: &str) -> DiskSource;
     /// A disk with nothing on it.
-    fn make(&self, site: Site<'_>, pool: &StoragePool, volume: &str, capacity: u64) -> DriverResult<()>;
+    fn make(&self, site: Site<'_>, wanted: &Wanted<'_>) -> DriverResult<()>;
     /// A disk with what the image holds.
-    fn fill(
-        &self,
-        site: Site<'_>,
-        pool: &StoragePool,
-        volume: &str,
-        capacity: u64,
-        image: &ImageRef,
-    ) -> DriverResult<()>;
+    fn fill(&self, site: Site<'_>, wanted: &Wanted<'_>, image: &ImageRef) -> DriverResult<()>;
     fn grow(&self, site: Site<'_>, disk: &Disk, capacity: u64) -> DriverResult<()> {
         let _ = site;
         disk.volume.resize(capacity, 0).during("grow disk")
@@ -88,6 +87,14 @@ trait Form: Sync {
     fn shared(&self, site: Site<'_>) -> DriverResult<Option<StoragePool>> {
         self.pool(site).map(Some)
     }
+}
+
+/// A volume that is to be made.
+struct Wanted<'a> {
+    pool: &'a StoragePool,
+    volume: &'a str,
+    /// Bytes that the guest is to see.
+    capacity: u64,
 }
 
 /// Every form, the one of files that need no other after the one whose names say nothing.
@@ -233,7 +240,7 @@ impl<'a> Site<'a> {
     }
 
     fn make(self, form: &'static dyn Form, disk: &str, capacity: u64) -> DriverResult<()> {
-        form.make(self, &form.pool(self)?, &form.volume(disk), capacity)
+        form.make(self, &Wanted { pool: &form.pool(self)?, volume: &form.volume(disk), capacity })
     }
 
     /// A disk with what the image holds, unless it is there. `anew`: its guest is not defined, so that a copy that is there
@@ -253,7 +260,7 @@ impl<'a> Site<'a> {
             return qcow2::whole(self, disk, capacity, image);
         }
         let form = chosen(options);
-        form.fill(self, &form.pool(self)?, &form.volume(disk), capacity, image)
+        form.fill(self, &Wanted { pool: &form.pool(self)?, volume: &form.volume(disk), capacity }, image)
     }
 
     /// A disk for content that is about to be written over it, or for the copy that an emulator makes of another one.

@@ -1,8 +1,6 @@
 //! Copy-on-write files over the cached image: `images_type = qcow2`.
 
-use virt::storage_pool::StoragePool;
-
-use super::{Form, Site, copy_image, volume_xml};
+use super::{Form, Site, Wanted, copy_image, volume_xml};
 use crate::domain_xml::DiskSource;
 use crate::driver::DriverResult;
 use crate::guest::ImageRef;
@@ -18,18 +16,6 @@ impl Form for Qcow2 {
         ImagesType::Qcow2
     }
 
-    fn is_set_up(&self, _: &LibvirtOptions) -> bool {
-        true
-    }
-
-    fn is_apart(&self) -> bool {
-        false
-    }
-
-    fn pool(&self, site: Site<'_>) -> DriverResult<StoragePool> {
-        pool::open(site.connect, site.options)
-    }
-
     fn disk<'v>(&self, volume: &'v str) -> Option<&'v str> {
         (!volume.ends_with(super::flat::SUFFIX)).then_some(volume)
     }
@@ -38,21 +24,14 @@ impl Form for Qcow2 {
         DiskSource::File { path: format!("{}/{volume}", options.pool_path), format: "qcow2" }
     }
 
-    fn make(&self, _: Site<'_>, pool: &StoragePool, volume: &str, capacity: u64) -> DriverResult<()> {
-        pool::ensure_disk(pool, volume, capacity, None)
+    fn make(&self, _: Site<'_>, wanted: &Wanted<'_>) -> DriverResult<()> {
+        pool::ensure_disk(wanted.pool, wanted.volume, wanted.capacity, None)
     }
 
-    fn fill(
-        &self,
-        site: Site<'_>,
-        pool: &StoragePool,
-        volume: &str,
-        capacity: u64,
-        image: &ImageRef,
-    ) -> DriverResult<()> {
+    fn fill(&self, site: Site<'_>, wanted: &Wanted<'_>, image: &ImageRef) -> DriverResult<()> {
         let path = format!("{}/{}", site.options.pool_path, volumes::base(image));
         let backing = Backing { path, format: format_name(image.format) };
-        pool::ensure_disk(pool, volume, capacity, Some(&backing))
+        pool::ensure_disk(wanted.pool, wanted.volume, wanted.capacity, Some(&backing))
     }
 }
 

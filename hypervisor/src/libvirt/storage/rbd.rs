@@ -5,7 +5,7 @@
 
 use virt::storage_pool::StoragePool;
 
-use super::{Form, Site, open_apart, volume_xml};
+use super::{Form, Site, Wanted, open_apart, volume_xml};
 use crate::domain_xml::source::host;
 use crate::domain_xml::{DiskSource, RbdImage};
 use crate::driver::{DriverError, DriverResult};
@@ -38,10 +38,6 @@ impl Form for Rbd {
         ImagesType::Rbd
     }
 
-    fn is_set_up(&self, options: &LibvirtOptions) -> bool {
-        options.images.kind == ImagesType::Rbd
-    }
-
     fn is_apart(&self) -> bool {
         true
     }
@@ -62,11 +58,11 @@ impl Form for Rbd {
         })
     }
 
-    fn make(&self, _: Site<'_>, pool: &StoragePool, volume: &str, capacity: u64) -> DriverResult<()> {
-        pool::create(pool, &volume_xml(volume, capacity, 0, "raw")).map(drop)
+    fn make(&self, _: Site<'_>, wanted: &Wanted<'_>) -> DriverResult<()> {
+        pool::create(wanted.pool, &volume_xml(wanted.volume, wanted.capacity, 0, "raw")).map(drop)
     }
 
-    fn fill(&self, _: Site<'_>, _: &StoragePool, _: &str, _: u64, image: &ImageRef) -> DriverResult<()> {
+    fn fill(&self, _: Site<'_>, _: &Wanted<'_>, image: &ImageRef) -> DriverResult<()> {
         let what = format!("a disk of image {} in a Ceph pool: libvirt cannot write into one", image.id);
         Err(DriverError::Unsupported(what + "; give the server a root volume, or set another [libvirt] images_type"))
     }
