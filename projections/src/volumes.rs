@@ -52,9 +52,10 @@ impl VolumesView {
         self.of_snapshot(id)?.snapshots.get(&id).cloned()
     }
 
-    /// Whether there was such a snapshot and is no more.
-    pub fn is_gone(&self, id: SnapshotId) -> bool {
-        self.gone.contains(&id)
+    /// Whether what a host has of the snapshot is nobody's: it is gone, or its copy was begun and given up.
+    pub fn is_left(&self, id: SnapshotId) -> bool {
+        let given_up = |snapshot: Snapshot| !snapshot.made && snapshot.process.is_none();
+        self.gone.contains(&id) || self.snapshot(id).is_some_and(given_up)
     }
 
     /// The volume that an attachment is of.
@@ -99,7 +100,7 @@ impl VolumesView {
 
 impl Projection for VolumesView {
     const NAME: &'static str = "volumes";
-    const VERSION: u32 = 3;
+    const VERSION: u32 = 4;
     const NOUNS: &'static [&'static str] = &["volume", "volume_type", "volume_quota"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {

@@ -234,6 +234,12 @@ impl Life {
         self.volumes.accept_snapshot(wanted, user_meta()).await.map(drop).map_err(|error| error.to_string())
     }
 
+    /// As an operator says it, whatever it is.
+    pub async fn reset_snapshot(&self, id: VolumeId, status: SnapshotStatus) -> Result<(), String> {
+        let reset = VolumeCommand::ResetSnapshot { snapshot: snapshot_of(id), status };
+        self.volumes.command(id, reset, user_meta()).await.map(drop).map_err(|error| error.to_string())
+    }
+
     pub async fn remove_snapshot(&self, id: VolumeId) -> Result<(), String> {
         let removed = self.volumes.remove_snapshot(snapshot_of(id), false, user_meta()).await;
         removed.map(drop).map_err(|error| error.to_string())

@@ -182,7 +182,8 @@ impl World {
         };
         in_place.sort();
         assert_eq!(kept, in_place, "disks are set aside only until a move is confirmed");
-        let spoilt: Vec<InstanceId> = self.fleet.spoilt().into_iter().filter(|id| placed.contains(id)).collect();
+        let trespasses = self.fleet.trespasses().into_iter();
+        let spoilt: Vec<_> = trespasses.filter(|trespass| placed.contains(&trespass.instance)).collect();
         assert_eq!(spoilt, [], "no disk is removed or written over while another host uses it");
         assert_eq!(self.fleet.leaks(), [], "no disk is left behind");
         assert_eq!(self.fleet.copies(), [], "no copy of a disk is left behind");

@@ -53,7 +53,7 @@ pub async fn give_back(house: &House, idle: &BTreeSet<Room>) {
     }
 }
 
-/// Removes from a host what is left of volumes and snapshots that the log knows as gone. What the log has never heard of
+/// Removes from a host what is left of volumes and snapshots that the log knows as gone, or as never completed. What the log has never heard of
 /// may be another control plane's and stays.
 pub(crate) async fn sweep(house: &House, host: HostId, driver: &Arc<dyn Driver>) {
     let kept = match driver.volumes().await {
@@ -66,7 +66,7 @@ pub(crate) async fn sweep(house: &House, host: HostId, driver: &Arc<dyn Driver>)
     for volume in kept {
         let left = match volumes::kept(&volume.name) {
             Some(Kept::Volume(id)) => is_left(house, id, host).await,
-            Some(Kept::Snapshot(id)) => house.views.volumes.read(|view| view.is_gone(id)),
+            Some(Kept::Snapshot(id)) => house.views.volumes.read(|view| view.is_left(id)),
             None => false,
         };
         if left {
@@ -78,13 +78,14 @@ pub(crate) async fn sweep(house: &House, host: HostId, driver: &Arc<dyn Driver>)
     }
 }
 
-/// Whether the bytes on `host` are those of a volume that is gone, or that is on another host by now.
+/// Whether the bytes on `host` are those of a volume that is gone, that is on another host by now, or that was given up before
+/// it was made.
 async fn is_left(house: &House, id: VolumeId, host: HostId) -> bool {
     match house.gateway.look::<VolumeAggregate>(&id).await {
         Ok(Volume::Deleted) => true,
         Ok(Volume::Here(record)) => {
             let shared = house.options.volume.shared;
-            record.ongoing.is_none() && record.place.as_ref().is_some_and(|(at, _)| *at != host && !shared)
+            record.ongoing.is_none() && record.place.as_ref().is_none_or(|(at, _)| *at != host && !shared)
         }
         Ok(Volume::Unknown) | Err(_) => false,
     }

@@ -100,7 +100,6 @@ fn on_volume(record: &VolumeRecord, command: VolumeCommand) -> Decided {
             Ok(vec![UploadEnded { volume, process }.into()])
         }
         VolumeCommand::Reimage { process, image } => reimage(record, process, *image),
-        VolumeCommand::RecordReimaged { process } if record.reimaged_by == Some(process) => Ok(vec![]),
         VolumeCommand::RecordReimaged { process } => {
             by(record, process)?;
             Ok(vec![VolumeReimaged { volume, process }.into()])
@@ -163,7 +162,8 @@ fn change_image(record: &VolumeRecord, change: PairsChange) -> Decided {
     Ok(vec![ImageMetadataReplaced { volume, image: Some(image) }.into()])
 }
 
-fn no_image() -> chronova_events::instance::ImageSnapshot {
+/// What a volume is made of whose image metadata came without an image.
+pub(super) fn no_image() -> chronova_events::instance::ImageSnapshot {
     chronova_events::instance::ImageSnapshot {
         id: chronova_events::ids::ImageId(uuid::Uuid::nil()),
         name: String::new(),
@@ -225,7 +225,7 @@ fn upload(record: &VolumeRecord, process: ProcessId, image: chronova_events::ids
 /// Cinder's `reimage`; also of a volume that a server has, whose guest is off: whoever asks sees to that.
 fn reimage(record: &VolumeRecord, process: ProcessId, image: VolumeImage) -> Decided {
     let volume = record.created.volume;
-    if record.ongoing == Some(process) || record.reimaged_by == Some(process) {
+    if record.reimaged_by == Some(process) {
         return Ok(vec![]);
     }
     let fits = matches!(

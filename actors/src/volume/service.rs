@@ -324,8 +324,7 @@ impl EmbeddedVolumes {
         meta: Arc<Meta>,
     ) -> Answer<()> {
         // Asked for before a crash: the image may be gone by now.
-        let now = self.look(volume).await?;
-        if now.ongoing == Some(process) || now.reimaged_by == Some(process) {
+        if self.look(volume).await?.reimaged_by == Some(process) {
             return Ok(());
         }
         let snapshot = self.images.find(image, project, true).await?;

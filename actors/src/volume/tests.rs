@@ -4,13 +4,15 @@
 use chronova_events::envelope::Timestamp;
 use chronova_events::fold::Fold;
 use chronova_events::ids::{AttachmentId, HostId, InstanceId, ProcessId, ProjectId, SnapshotId, UserId, VolumeId};
+use chronova_events::instance::FaultInfo;
 use chronova_events::volume::{
-    AttachMode, SnapshotRequested, Volume, VolumeCreated, VolumeEvent, VolumeRecord, VolumeSource, VolumeStatus,
+    AttachMode, SnapshotRequested, Volume, VolumeCreated, VolumeEvent, VolumeImage, VolumeRecord, VolumeSource,
+    VolumeStatus,
 };
 use chronova_events::volume_type::DEFAULT_TYPE;
 use uuid::Uuid;
 
-use super::decide::decide;
+use super::decide::{decide, no_image};
 use super::{Description, PairsChange, VolumeCommand, VolumeReject};
 
 const ID: VolumeId = VolumeId(Uuid::from_u128(1));
@@ -205,6 +207,20 @@ fn a_maker_may_say_again_that_it_is_done() {
 fn only_the_process_at_work_says_how_it_ended() {
     let late = VolumeCommand::RecordReady { process: OTHER, host: HOST, hostname: "h2".into(), format: "raw".into() };
     assert_eq!(decide(&given([created(false)]), late), Err(VolumeReject::Superseded));
+}
+
+#[test]
+fn an_image_that_could_not_be_written_is_not_written_by_the_same_process_again() {
+    let image = VolumeImage { snapshot: no_image(), extra: vec![] };
+    let write = || VolumeCommand::Reimage { process: OTHER, image: Box::new(image.clone()) };
+    let fault = FaultInfo { code: 500, message: "torn".into(), details: String::new() };
+    for ended in
+        [VolumeCommand::RecordFailed { process: OTHER, fault }, VolumeCommand::RecordReimaged { process: OTHER }]
+    {
+        let state = available([write(), ended]);
+        assert_eq!(record(&state).ongoing, None);
+        assert_eq!(decide(&state, write()), Ok(vec![]), "its record is closed: nobody would ever begin");
+    }
 }
 
 #[test]

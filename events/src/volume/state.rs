@@ -43,7 +43,8 @@ pub struct VolumeRecord {
     pub snapshots: BTreeMap<SnapshotId, Snapshot>,
     /// The process at work on the volume itself.
     pub ongoing: Option<ProcessId>,
-    /// The process that last wrote an image over its content.
+    /// The process last asked to write an image over its content, whether it did, could not or is at it: who asked for it and
+    /// asks again must not be told to begin again what has ended.
     pub reimaged_by: Option<ProcessId>,
     /// The state to go back to when what is under way has ended.
     pub before: VolumeStatus,
@@ -85,6 +86,8 @@ pub struct Snapshot {
     pub description: Option<String>,
     pub metadata: Pairs,
     pub size_gb: u32,
+    /// The copy was completed once: whatever its status says by now, there are bytes that somebody may want back.
+    pub made: bool,
     pub process: Option<ProcessId>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -144,7 +147,7 @@ impl VolumeRecord {
 
 impl Fold for Volume {
     type Event = VolumeEvent;
-    const STATE_VERSION: u32 = 2;
+    const STATE_VERSION: u32 = 3;
 
     fn evolve(&mut self, event: &VolumeEvent, at: Timestamp) {
         match (event, &mut *self) {
@@ -196,11 +199,9 @@ impl VolumeRecord {
             VolumeEvent::ReimageRequested(asked) => {
                 self.begin(asked.process, VolumeStatus::Downloading);
                 self.image = Some(asked.image.clone());
+                self.reimaged_by = Some(asked.process);
             }
-            VolumeEvent::VolumeReimaged(done) => {
-                (self.status, self.ongoing) = (self.before, None);
-                self.reimaged_by = Some(done.process);
-            }
+            VolumeEvent::VolumeReimaged(_) => (self.status, self.ongoing) = (self.before, None),
             VolumeEvent::StatusChanged(changed) => self.status = changed.status,
             VolumeEvent::StatusReset(reset) => {
                 self.status = reset.status.unwrap_or(self.status);
@@ -267,6 +268,7 @@ impl VolumeRecord {
                     description: asked.description.clone(),
                     metadata: asked.metadata.clone(),
                     size_gb: self.size_gb,
+                    made: false,
                     process: Some(asked.process),
                     created_at: at,
                     updated_at: at,
@@ -274,7 +276,7 @@ impl VolumeRecord {
                 self.snapshots.insert(asked.snapshot, snapshot);
             }
             VolumeEvent::SnapshotReady(ready) => change(&ready.snapshot, &|snapshot| {
-                (snapshot.status, snapshot.process) = (SnapshotStatus::Available, None);
+                (snapshot.status, snapshot.made, snapshot.process) = (SnapshotStatus::Available, true, None);
             }),
             VolumeEvent::SnapshotFailed(failed) => change(&failed.snapshot, &|snapshot| {
                 snapshot.status = match snapshot.status {

@@ -47,10 +47,19 @@ pub(super) struct Travel {
     held: bool,
     fails: Option<String>,
     shared: bool,
-    /// Guests whose disks, on storage that all hosts have, were removed or written over for another's sake.
-    spoilt: BTreeSet<InstanceId>,
+    trespasses: Vec<Trespass>,
     /// Why nobody can go to a host.
     bars: BTreeMap<usize, String>,
+}
+
+/// A call that removed or wrote over a guest's disk, on storage that all hosts have, while other hosts had that guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trespass {
+    pub instance: InstanceId,
+    pub at: Instant,
+    pub call: Call,
+    pub here: usize,
+    pub there: Vec<usize>,
 }
 
 enum Fate {
@@ -70,8 +79,8 @@ impl SimFleet {
         self.travel().shared
     }
 
-    /// Notes that a call touched disks that are another machine's, too. `on`: it does no harm unless the guest runs there.
-    pub(super) fn spoil(&self, index: usize, instance: InstanceId, on: bool) {
+    /// Notes that a call touches disks that are another machine's, too. `on`: it does no harm unless the guest runs there.
+    pub(super) fn touch(&self, index: usize, call: Call, instance: InstanceId, on: bool) {
         if !self.has_shared_storage() || !self.is_alive(index) {
             return;
         }
@@ -79,14 +88,16 @@ impl SimFleet {
             let machine = self.machine(host);
             machine.guests.get(&instance).is_some_and(|guest| !on || (machine.is_alive() && guest.is_on()))
         };
-        if (0..self.len()).any(|host| host != index && has(host)) {
-            self.travel().spoilt.insert(instance);
+        let there: Vec<usize> = (0..self.len()).filter(|host| *host != index && has(*host)).collect();
+        if !there.is_empty() {
+            self.travel().trespasses.push(Trespass { instance, at: Instant::now(), call, here: index, there });
         }
     }
 
-    /// Guests whose disks were removed or written over although another machine went on using them.
-    pub fn spoilt(&self) -> BTreeSet<InstanceId> {
-        self.travel().spoilt.clone()
+    /// Calls that touched the disks of guests that other machines had. Only whoever knows whose the guest was can say what
+    /// harm it did: one that a host which is down still has of a server that has left it needs its disk no more.
+    pub fn trespasses(&self) -> Vec<Trespass> {
+        self.travel().trespasses.clone()
     }
 
     // What a test does.

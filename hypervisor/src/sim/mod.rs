@@ -27,6 +27,7 @@ mod work;
 pub use faults::{Call, Effect, FaultPlan, FaultRule, When};
 pub use fleet::SimFleet;
 pub use journal::JournalError;
+pub use live::Trespass;
 pub use machine::SimGuest;
 pub use uri::{SimUri, SimUriError};
 
@@ -170,7 +171,7 @@ impl Driver for SimHost {
     }
 
     async fn spawn(&self, guest: &GuestSpec) -> DriverResult<()> {
-        self.fleet.spoil(self.index, guest.instance, true);
+        self.fleet.touch(self.index, Call::Spawn, guest.instance, true);
         self.perform(Call::Spawn, |machine| machine.spawn(guest)).await
     }
 
@@ -179,12 +180,12 @@ impl Driver for SimHost {
     }
 
     async fn destroy(&self, instance: InstanceId) -> DriverResult<()> {
-        self.fleet.spoil(self.index, instance, false);
+        self.fleet.touch(self.index, Call::Destroy, instance, false);
         self.perform(Call::Destroy, |machine| machine.destroy(instance)).await
     }
 
     async fn start(&self, instance: InstanceId) -> DriverResult<()> {
-        self.fleet.spoil(self.index, instance, true);
+        self.fleet.touch(self.index, Call::Start, instance, true);
         self.perform(Call::Start, |machine| machine.start(instance)).await
     }
 

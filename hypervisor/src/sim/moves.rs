@@ -53,7 +53,7 @@ impl Moves for SimHost {
             return Err(failed(format!("{size} bytes came instead of {}", disk.size)));
         }
         if !disk.is_kept() {
-            self.fleet.spoil(self.index, instance, true);
+            self.fleet.touch(self.index, Call::ReceiveDisk, instance, true);
         }
         self.perform(Call::ReceiveDisk, |machine| machine.take_disk(instance, disk)).await
     }
@@ -67,13 +67,13 @@ impl Moves for SimHost {
     }
 
     async fn provide(&self, guest: &GuestSpec) -> DriverResult<()> {
-        self.fleet.spoil(self.index, guest.instance, false);
+        self.fleet.touch(self.index, Call::Provide, guest.instance, false);
         self.perform(Call::Provide, |machine| machine.provide(guest)).await
     }
 
     async fn install(&self, guest: &GuestSpec, on: bool) -> DriverResult<()> {
         let shared = self.fleet.has_shared_storage();
-        self.fleet.spoil(self.index, guest.instance, true);
+        self.fleet.touch(self.index, Call::Install, guest.instance, true);
         self.perform(Call::Install, |machine| machine.install(guest, on, shared)).await
     }
 }

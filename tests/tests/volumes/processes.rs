@@ -4,6 +4,7 @@ use chronova_actors::ports::{NewContent, Volumes as _};
 use chronova_actors::process::definition::Definition;
 use chronova_actors::process::volume::{create, delete, extend, reimage, snapshot, upload};
 use chronova_events::ids::{ImageId, InstanceId, VolumeId};
+use chronova_events::volume::SnapshotStatus;
 use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
 use chronova_tests::process_harness::{Case, prove};
 use chronova_tests::volumes::{snapshot_of, word};
@@ -178,6 +179,55 @@ async fn snapshots_that_a_dead_host_keeps_are_removed_when_it_is_back() {
         life.stop().await;
         world.check().await;
     }
+}
+
+/// A host dies with what it has just made, and so nobody ever says that it was made.
+#[actix_rt::test]
+async fn what_a_host_made_in_vain_is_removed_when_it_is_back() {
+    for of_snapshot in [false, true] {
+        let world = World::new(1);
+        let life = world.live(None, None).await;
+        life.hosts_up(1).await;
+        let id = VolumeId::random();
+        if of_snapshot {
+            made(&life, InstanceId(id.0)).await;
+        }
+        let kept = world.fleet.volumes(0).len();
+        let next = When::Nth(if of_snapshot { 2 } else { 1 });
+        world.fleet.set_all_faults(&FaultPlan::default().with(Call::CreateVolume, next, Effect::DieAfter));
+        match of_snapshot {
+            false => life.volume(id, NewContent::Blank).await.map(drop).unwrap(),
+            true => life.snapshot_volume(id, false).await.unwrap(),
+        }
+        assert!(life.settled().await);
+        let now = life.volumes.look(id).await.unwrap();
+        let status = now.snapshots.values().next().map_or(now.status.as_str(), |snapshot| snapshot.status.as_str());
+        assert_eq!(status, "error");
+        assert_eq!(world.fleet.volumes(0).len(), kept + 1, "nobody could remove it");
+        world.fleet.set_all_faults(&FaultPlan::default());
+        world.fleet.revive_host(0, true).unwrap();
+        life.until(|_| world.fleet.volumes(0).len() == kept).await;
+        life.stop().await;
+        world.check().await;
+    }
+}
+
+/// A snapshot whose status somebody sets to `error` keeps its bytes.
+#[actix_rt::test]
+async fn what_was_made_is_kept_whatever_its_status_says() {
+    let world = World::new(1);
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    let id = VolumeId::random();
+    with_snapshot(&life, InstanceId(id.0)).await;
+    life.reset_snapshot(id, SnapshotStatus::Error).await.unwrap();
+    world.fleet.kill_host(0);
+    life.hosts_up_of(0, 1).await;
+    world.fleet.revive_host(0, true).unwrap();
+    life.hosts_up_of(1, 1).await;
+    life.settled().await;
+    life.stop().await;
+    assert_eq!(world.fleet.volumes(0).len(), 2);
 }
 
 /// Under the same id, as a step that is done again asks for it after somebody deleted what it had made.

@@ -28,7 +28,7 @@ impl Wrong {
         Self { server: None, what }
     }
 
-    fn of(server: InstanceId, what: impl Into<String>) -> Self {
+    pub(super) fn of(server: InstanceId, what: impl Into<String>) -> Self {
         Self { server: Some(server), what: what.into() }
     }
 }
@@ -175,11 +175,7 @@ impl Check<'_> {
         let kept = fleet.kept().into_iter().map(|id| (id, "leak: a disk that was set aside".to_owned()));
         let copies = fleet.copies().into_iter();
         let copies = copies.map(|(host, id, _)| (id, format!("leak: a copy of its disk on {}", fleet.hostname(host))));
-        let spoilt = |id: &InstanceId| fleet.whereabouts().contains_key(id);
-        let spoilt = fleet.spoilt().into_iter().filter(spoilt);
-        let spoilt =
-            spoilt.map(|id| (id, "its disk was removed or written over while another host used it".to_owned()));
-        let all: Vec<_> = leaks.chain(kept).chain(copies).chain(spoilt).collect();
+        let all: Vec<_> = leaks.chain(kept).chain(copies).collect();
         for (id, what) in all {
             self.say(id, what);
         }

@@ -33,6 +33,7 @@ mod traffic;
 mod trouble;
 mod world;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -71,6 +72,9 @@ pub(super) struct Args {
     /// Plants a defect: the Nth time that a step is due it is said to be done, and is not
     #[arg(long, value_name = "PROCESS.STEP@N", hide = true)]
     plant: Option<Plant>,
+    /// Writes the log to a file as well, an event a line
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
     /// Tells every operation on standard error
     #[arg(long, hide = true)]
     trace: bool,
@@ -87,6 +91,7 @@ pub(super) fn run(common: &Common, args: &Args) -> Result<ExitCode> {
             hosts: common.sized(args.hosts, args.hosts.min(20)),
             shared_storage: args.shared_storage,
             plant: args.plant.clone(),
+            log_file: args.log_file.clone(),
             trace: args.trace,
         };
         let found = once(&settings).with_context(|| format!("seed {seed}: `{}` repeats it", settings.command()))?;
@@ -108,6 +113,7 @@ struct Settings {
     hosts: u32,
     shared_storage: bool,
     plant: Option<Plant>,
+    log_file: Option<PathBuf>,
     trace: bool,
 }
 

@@ -2,17 +2,26 @@
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use chronova_actors::process::interference::{Interference, Verdict, Way};
 use chronova_events::chain::{Chain, EventHash};
-use chronova_events::envelope::{Position, StreamId};
+use chronova_events::envelope::{Position, Revision, StreamId, Timestamp};
+use chronova_events::fold::Fold as _;
 use chronova_events::ids::InstanceId;
+use chronova_events::instance::Instance;
 use chronova_events::process::ProcessEvent;
 use chronova_events::registry::Event;
 use chronova_events::store::EventStore;
+use chronova_hypervisor::sim::Trespass;
+
+use super::check::Wrong;
+use super::world::World;
 
 /// How much of an event is told, and how many of them.
 const WIDTH: usize = 230;
@@ -32,6 +41,22 @@ pub(super) async fn chain(log: &dyn EventStore) -> Result<(u64, EventHash, Optio
         }
         position = last.position;
     }
+}
+
+/// Every event of the log, a line each: position, time in microseconds since 1970, stream, what happened.
+pub(super) async fn write_out(log: &dyn EventStore, file: &Path) -> Result<()> {
+    let mut out = BufWriter::new(File::create(file).with_context(|| format!("{} cannot be written", file.display()))?);
+    let mut position = Position::START;
+    loop {
+        let batch = log.read_all(position, 4_096).await?;
+        let Some(last) = batch.last() else { break };
+        for recorded in &batch {
+            let (at, stream) = (recorded.recorded_at.0, &recorded.stream);
+            writeln!(out, "{} {at} {stream} {:?}", recorded.position.0, recorded.event()?)?;
+        }
+        position = last.position;
+    }
+    Ok(out.flush()?)
 }
 
 /// The last events of a server and of the processes that worked on it.
@@ -64,6 +89,40 @@ pub(super) async fn story(log: &dyn EventStore, server: InstanceId) -> Result<St
         let _ = writeln!(told, "{line}");
     }
     Ok(told)
+}
+
+/// What was done, on storage that hosts share, to disks that another host had a right to when it was done.
+pub(super) async fn trespasses(world: &World) -> Result<Vec<Wrong>> {
+    let (fleet, mut wrong) = (&world.fleet, Vec::new());
+    for Trespass { instance, at, call, here, there } in fleet.trespasses() {
+        let server = as_of(world.log.as_ref(), instance, world.moment(at)).await?;
+        let Some(server) = server.alive() else { continue };
+        for other in there.into_iter().filter(|other| server.concerns(fleet.uri().host_id(*other))) {
+            let (call, here, other) = (call.name(), fleet.hostname(here), fleet.hostname(other));
+            let what = format!("its disk was removed or written over while {other} had it: {call} on {here}");
+            wrong.push(Wrong::of(instance, what));
+        }
+    }
+    Ok(wrong)
+}
+
+/// A server as it was at a moment.
+async fn as_of(log: &dyn EventStore, id: InstanceId, moment: Timestamp) -> Result<Instance> {
+    let (mut server, stream) = (Instance::default(), StreamId::new("instance", id));
+    let mut read = Revision::NONE;
+    loop {
+        let batch = log.read_stream(&stream, read, 4_096).await?;
+        let Some(last) = batch.last() else { return Ok(server) };
+        read = last.revision;
+        for recorded in &batch {
+            if recorded.recorded_at > moment {
+                return Ok(server);
+            }
+            if let Event::InstanceEvent(event) = recorded.event()?.as_ref() {
+                server.evolve(event, recorded.recorded_at);
+            }
+        }
+    }
 }
 
 /// `delete_instance.release_claim@3`: the third time that this step is due it is said to be done, and is not.

@@ -93,6 +93,7 @@ pub(super) async fn come_to_rest(
     decide(world, &life, &mut dice).await;
     let rested = rebuilt(world, &life, &mut wrong).await?;
     wrong.extend(check::wrongs(world, &rested, &traffic.tally.borrow()));
+    wrong.extend(proof::trespasses(world).await?);
     let (servers, migrations) =
         (rested.servers.read(|all| all.all().count()), rested.migrations.read(|view| view.all().count()));
     if wrong.is_empty() {
@@ -102,6 +103,9 @@ pub(super) async fn come_to_rest(
         wrong.extend(check::remains(world, &gone));
     }
     life.end().await;
+    if let Some(file) = &settings.log_file {
+        proof::write_out(world.log.as_ref(), file).await?;
+    }
     let (events, head, broken) = proof::chain(world.log.as_ref()).await?;
     wrong.extend(broken.map(|position| Wrong::new(format!("the chain of the log breaks at {position}"))));
     wrong.sort();

@@ -3,7 +3,7 @@
 use super::*;
 
 fn settings(seed: u64, operations: u32) -> Settings {
-    Settings { seed, operations, hosts: 12, shared_storage: false, plant: None, trace: false }
+    Settings { seed, operations, hosts: 12, shared_storage: false, plant: None, log_file: None, trace: false }
 }
 
 #[test]

@@ -45,11 +45,18 @@ const TRAVEL: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 struct RunClock(Instant);
 
-impl Clock for RunClock {
-    fn now(&self) -> Timestamp {
+impl RunClock {
+    fn at(&self, moment: Instant) -> Timestamp {
         /// The first of January 2026: what a run records does not depend on when it is run.
         const BEGIN: i64 = 1_767_225_600_000_000;
-        Timestamp(BEGIN + i64::try_from(self.0.elapsed().as_micros()).unwrap_or(i64::MAX))
+        let since = moment.saturating_duration_since(self.0);
+        Timestamp(BEGIN + i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    }
+}
+
+impl Clock for RunClock {
+    fn now(&self) -> Timestamp {
+        self.at(Instant::now())
     }
 }
 
@@ -94,6 +101,11 @@ impl World {
     /// How long it has lived, in its own time.
     pub(super) fn age(&self) -> Duration {
         self.clock.0.elapsed()
+    }
+
+    /// What the log calls a moment.
+    pub(super) fn moment(&self, moment: Instant) -> Timestamp {
+        self.clock.at(moment)
     }
 
     pub(super) async fn begin(&self) -> Result<Life> {
