@@ -90,7 +90,8 @@ impl Runtime {
                 break_down.send_replace(Some(error.to_string()));
             })
         };
-        let fleet = Fleet::new(views.hosts.read(chronova_projections::hosts::Hosts::highest));
+        let uris = drivers.iter().map(|driver| driver.uri().to_owned());
+        let fleet = Fleet::new(views.hosts.read(chronova_projections::hosts::Hosts::highest), uris);
         let scheduler = Arc::new(Scheduler::default());
         let house = Arc::new(House {
             gateway,

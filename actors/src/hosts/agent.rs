@@ -79,6 +79,7 @@ impl Agent {
             HostSignal::Guest { instance, .. } => self.look_at(instance).await,
             HostSignal::GuestGone { instance } => self.look_at(instance).await,
         }
+        self.house.fleet.hear_of(self.driver.uri());
     }
 
     /// The host answers (again): record what it is and what is on it.
@@ -197,6 +198,7 @@ impl Agent {
         if self.driver.usage().await.is_ok() {
             self.welcome().await;
         }
+        self.house.fleet.hear_of(self.driver.uri());
     }
 
     async fn beat_once(&mut self) {

@@ -44,13 +44,29 @@ impl Member {
 #[derive(Debug, Default)]
 pub struct Fleet {
     members: RwLock<BTreeMap<HostId, Arc<Member>>>,
+    /// URIs of hosts that are looked after, and of which nothing was heard in this life of the control plane.
+    unheard: RwLock<BTreeSet<String>>,
     numbered: AtomicU64,
 }
 
 impl Fleet {
-    /// `highest`: the highest number that a host has already; numbers may have gaps.
-    pub fn new(highest: u64) -> Arc<Self> {
-        Arc::new(Self { members: RwLock::default(), numbered: AtomicU64::new(highest) })
+    /// `highest`: the highest number that a host has already; numbers may have gaps. `uris`: of the hosts that are to be
+    /// looked after.
+    pub fn new(highest: u64, uris: impl Iterator<Item = String>) -> Arc<Self> {
+        let (members, unheard) = (RwLock::default(), RwLock::new(uris.collect()));
+        Arc::new(Self { members, unheard, numbered: AtomicU64::new(highest) })
+    }
+
+    /// Whether it will soon be known if a host answers: what the log says of it is from an earlier life.
+    pub(crate) fn is_unheard(&self, uri: &str) -> bool {
+        self.unheard.read().unwrap_or_else(PoisonError::into_inner).contains(uri)
+    }
+
+    /// It answers, or does not.
+    pub(crate) fn hear_of(&self, uri: &str) {
+        if self.is_unheard(uri) {
+            self.unheard.write().unwrap_or_else(PoisonError::into_inner).remove(uri);
+        }
     }
 
     pub fn member(&self, host: HostId) -> Option<Arc<Member>> {

@@ -7,12 +7,13 @@
 //! | `bind_network` | takes the ports to the destination | taking them back |
 //! | `attach_volumes` | takes the volumes to the destination | taking them back |
 //! | `fence_source` | switches the guest off at its old host, should that answer after all | |
-//! | `start_target` | disks, domain, start if it is to run | destroying the guest there |
+//! | `start_target` | disks, the same once more, domain, start if it is to run | destroying the guest there |
 //!
 //! Disks on storage that both hosts share are used as they are; others are made anew from the image. What the old host
 //! still has is removed when it is back (see [`crate::hosts::plan`]); until the evacuation is over its guest is only kept
 //! off, so that one that comes to nothing loses nothing.
 
+use chronova_events::host::KnownHost;
 use chronova_events::ids::HostId;
 use chronova_events::instance::{Alive, Evacuation, MoveStage};
 use chronova_events::process::{Outcome, Output};
@@ -150,23 +151,26 @@ async fn reattach_volumes(work: &Work) -> Result<(), StepError> {
     moved_volumes::take_back(work, &subject.server, &subject.moving.source).await
 }
 
-/// A host that was only said to be down, or that came back, may have the guest on.
 async fn fence_source(work: &Work) -> Result<Output, StepError> {
-    let subject = moving::mine(work).await?;
+    fence(work, &moving::mine(work).await?).await.map(|()| Output::Nothing)
+}
+
+/// A host that was only said to be down, or that came back, may have the guest on.
+async fn fence(work: &Work, subject: &Subject) -> Result<(), StepError> {
     let source = subject.moving.source.host;
     let Some(driver) = work.house.fleet.driver(source) else {
-        // Nobody has asked it in this life of the control plane: it answers in a moment, or is recorded as down.
-        let up = work.house.views.hosts.read(|hosts| hosts.get(source).is_some_and(|host| host.up));
-        return match up {
+        // That it is down was said in an earlier life of the control plane: it may be back. Nobody looks after one that was
+        // taken from the configuration.
+        let known = work.house.views.hosts.read(|hosts| hosts.get(source).cloned());
+        let unheard = |host: KnownHost| host.up || work.house.fleet.is_unheard(&host.uri);
+        return match known.is_some_and(unheard) {
             true => Err(StepError::Again(format!("host {source} has not answered yet"))),
-            false => Ok(Output::Nothing),
+            false => Ok(()),
         };
     };
     match driver.stop(work.instance_id(), StopMode::Hard).await {
         // As it must be: whoever asked says that it is down.
-        Ok(()) | Err(DriverError::Unreachable(_) | DriverError::Timeout { .. } | DriverError::NoSuchGuest(_)) => {
-            Ok(Output::Nothing)
-        }
+        Ok(()) | Err(DriverError::Unreachable(_) | DriverError::Timeout { .. } | DriverError::NoSuchGuest(_)) => Ok(()),
         Err(error) => {
             Err(StepError::fatal(500, "The guest cannot be switched off at its old host.", &error.to_string()))
         }
@@ -182,7 +186,10 @@ async fn start_target(work: &Work) -> Result<Output, StepError> {
     if !shared {
         guest::provide(work, host, &server).await?;
     }
-    guest::install(work, host, &server, subject.moving.was_active).await?;
+    // Again, right before: this may be another try, and the old host may be back since the last one.
+    let _turn = guest::turn_of(work, host).await;
+    fence(work, &subject).await?;
+    guest::install_now(work, host, &server, subject.moving.was_active).await?;
     Ok(Output::Nothing)
 }
 

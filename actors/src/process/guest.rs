@@ -85,15 +85,18 @@ pub(super) async fn provide(work: &Work, host: HostId, server: &Alive) -> Result
 
 /// Defines the guest over disks that are there, and starts it if it is to be `on`.
 pub(super) async fn install(work: &Work, host: HostId, server: &Alive, on: bool) -> Result<(), StepError> {
-    let driver = work.driver(host)?;
-    let spec = spec(work, server, None).await?;
     let _turn = turn_of(work, host).await;
-    driver.install(&spec, on).await?;
-    Ok(())
+    install_now(work, host, server, on).await
+}
+
+/// For those who have their turn.
+pub(super) async fn install_now(work: &Work, host: HostId, server: &Alive, on: bool) -> Result<(), StepError> {
+    let spec = spec(work, server, None).await?;
+    Ok(work.driver(host)?.install(&spec, on).await?)
 }
 
 /// No more guests are made on a host at once than it can bear.
-async fn turn_of(work: &Work, host: HostId) -> Option<tokio::sync::OwnedSemaphorePermit> {
+pub(super) async fn turn_of(work: &Work, host: HostId) -> Option<tokio::sync::OwnedSemaphorePermit> {
     let member = work.house.fleet.member(host)?;
     Arc::clone(&member.builds).acquire_owned().await.ok()
 }

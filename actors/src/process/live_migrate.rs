@@ -245,17 +245,23 @@ async fn prepare_target(work: &Work) -> Result<Output, StepError> {
     Ok(Output::Nothing)
 }
 
-/// What was made at a destination that the guest does not go to. Where the storage is shared, nothing was.
+/// What was made at a destination that the guest does not go to. Where the storage is shared, nothing was. The guest of a
+/// server that is deleted may be there, as nobody waited to hear where it is: then it goes, and its disks with it.
 async fn clear_target(work: &Work) -> Result<(), StepError> {
     let Some(subject) = mine(work).await? else { return Ok(()) };
     let Some(target) = &subject.moving.target else { return Ok(()) };
     if !work.host_answers(target.host)? {
         return Ok(());
     }
-    match shares(work, target.host, subject.moving.source.host).await? {
+    match shares(work, target.host, subject.moving.source.host).await? && !is_doomed(&subject) {
         true => forget(work, target).await,
         false => guest::destroy(work, target.host).await,
     }
+}
+
+/// Whoever deletes the server removes the guest from wherever it is.
+fn is_doomed(subject: &Subject) -> bool {
+    matches!(subject.server.ongoing, Some(Ongoing::Delete { .. }))
 }
 
 pub(super) async fn forget(work: &Work, at: &Placed) -> Result<(), StepError> {
@@ -278,12 +284,10 @@ async fn call_back(work: &Work) -> Result<(), StepError> {
         if subject.moving.target.is_none() {
             return Ok(());
         }
-        let doomed = matches!(subject.server.ongoing, Some(Ongoing::Delete { .. }));
         match look(work, &subject).await?.verdict {
             Verdict::AtSource => return Ok(()),
             Verdict::AtTarget => return arrive(work, &subject).await,
-            // Whoever deletes the server removes the guest from wherever it is.
-            Verdict::Unknown | Verdict::Torn if doomed => return Ok(()),
+            Verdict::Unknown | Verdict::Torn if is_doomed(&subject) => return Ok(()),
             Verdict::Underway => {
                 if let Ok(driver) = work.driver(subject.moving.source.host) {
                     let _ = driver.call_back(work.instance_id()).await;

@@ -70,7 +70,7 @@ impl World {
             volumes: Arc::new(chronova_actors::ports::NoVolumes),
             gateway: core.gateway,
             views: core.views,
-            fleet: Fleet::new(0),
+            fleet: Fleet::new(0, std::iter::empty()),
             clock: core.clock,
             passwords: chronova_actors::passwords::Passwords::default(),
             scheduler: Arc::default(),

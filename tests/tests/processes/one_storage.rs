@@ -1,9 +1,10 @@
 //! Moves between hosts that have one storage for the guests' disks: the disk stays in its place, neither end of a move takes
 //! it from the other, and no two guests are ever started over it.
 
+use chronova_actors::house::House;
 use chronova_actors::process::{confirm_resize, delete_instance, evacuate, move_instance, revert_resize};
 use chronova_events::ids::InstanceId;
-use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
+use chronova_hypervisor::sim::{Call, Effect, FaultPlan, SimGuest, When};
 use chronova_tests::process_harness::{Case, prove};
 use chronova_tests::world::{Life, World};
 use futures::FutureExt;
@@ -68,8 +69,7 @@ async fn lost_at_its_destination() -> (World, Life, InstanceId, usize, usize) {
     let target = 1 - source;
     world.fleet.set_faults(target, FaultPlan::default().with(Call::Install, When::Always, Effect::DieAfter));
     life.resize(id).await.unwrap();
-    let stuck =
-        |house: &chronova_actors::house::House| house.views.processes.read(|view| view.stuck().next().is_some());
+    let stuck = |house: &House| house.views.processes.read(|view| view.stuck().next().is_some());
     assert!(life.until(stuck).await);
     assert!(!world.fleet.guests(source)[&id].is_on(), "the other one may run");
     (world, life, id, source, target)
@@ -98,6 +98,39 @@ async fn an_operator_says_that_a_host_is_down_and_the_guest_is_started_where_it_
     world.fleet.revive_host(target, false).unwrap();
     life.hosts_up(2).await;
     life.settled().await;
+    life.stop().await;
+    world.check().await;
+}
+
+/// The old host had lost its network only, and has it again when the control plane, killed in the middle of an evacuation,
+/// begins anew: two guests never write to one disk.
+#[actix_rt::test]
+async fn an_evacuation_that_goes_on_after_a_crash_has_the_old_guest_off_first() {
+    let world = World::new(2);
+    world.fleet.share_storage(true);
+    let life = world.live(None, None).await;
+    life.hosts_up(2).await;
+    let id = InstanceId::random();
+    built(&life, id).await;
+    let source = world.fleet.whereabouts()[&id][0];
+    world.fleet.kill_host(source);
+    life.hosts_up_of(1, 2).await;
+    world.brakes.hold("install");
+    life.evacuate(id).await.unwrap();
+    world.brakes.reached("install").await;
+    life.stop().await;
+    world.fleet.revive_host(source, true).unwrap();
+    // Whoever keeps the guest off there because of the evacuation does not get to see it yet.
+    world.brakes.hold("guests");
+    world.brakes.release("install");
+    let life = world.live(None, None).await;
+    let started = |_: &House| world.fleet.guests(1 - source).get(&id).is_some_and(SimGuest::is_on);
+    assert!(life.until(started).await);
+    world.brakes.release("guests");
+    life.settled().await;
+    assert_eq!(life.status(id), "ACTIVE");
+    assert_eq!(world.fleet.whereabouts()[&id], [1 - source]);
+    assert_eq!(world.fleet.trespasses(), [], "the old guest is off before the new one is started over its disk");
     life.stop().await;
     world.check().await;
 }

@@ -41,7 +41,11 @@ impl Scene {
 
     /// A server on one of two hosts, and its migration on the way until somebody lets it arrive.
     async fn on_the_way() -> Self {
-        let scene = Self::of(World::new(2)).await;
+        Self::sent(World::new(2)).await
+    }
+
+    async fn sent(world: World) -> Self {
+        let scene = Self::of(world).await;
         scene.world.fleet.hold_travellers(true);
         scene.life.live_migrate(scene.id).await.unwrap();
         scene.until(LiveStage::Running).await;
@@ -333,6 +337,30 @@ async fn a_delete_waits_for_nobody() {
     };
     tokio::time::timeout(Duration::from_secs(30), gone).await.expect("leftovers stay");
     scene.end().await;
+}
+
+/// The guest is across, and its old host does not say so: a delete does not wait until it does.
+#[actix_rt::test]
+async fn a_delete_finds_the_guest_wherever_it_is() {
+    for shared in [false, true] {
+        let world = World::new(2);
+        world.fleet.share_storage(shared);
+        let scene = Scene::sent(world).await;
+        let (source, target) = scene.ends();
+        scene.world.brakes.hold("standing");
+        scene.world.brakes.reached("standing").await;
+        scene.world.fleet.hold_travellers(false);
+        assert!(scene.world.fleet.travellers().is_empty());
+        let silent = FaultPlan::default().with(Call::Standing, When::Always, Effect::Refuse);
+        scene.world.fleet.set_faults(source, silent);
+        scene.world.brakes.release("standing");
+        scene.life.delete(scene.id).await.unwrap();
+        scene.life.settled().await;
+        assert!(scene.life.instance_now(scene.id).alive().is_none());
+        assert_eq!(scene.boots(target), None, "shared: {shared}");
+        scene.world.fleet.set_faults(source, FaultPlan::default());
+        scene.end().await;
+    }
 }
 
 #[actix_rt::test]

@@ -94,7 +94,9 @@ pub(super) async fn story(log: &dyn EventStore, server: InstanceId) -> Result<St
 /// What was done, on storage that hosts share, to disks that another host had a right to when it was done.
 pub(super) async fn trespasses(world: &World) -> Result<Vec<Wrong>> {
     let (fleet, mut wrong) = (&world.fleet, Vec::new());
-    for Trespass { instance, at, call, here, there } in fleet.trespasses() {
+    // Of a server that was deleted the disks had to go.
+    let lives = |trespass: &Trespass| fleet.whereabouts().contains_key(&trespass.instance);
+    for Trespass { instance, at, call, here, there } in fleet.trespasses().into_iter().filter(lives) {
         let server = as_of(world.log.as_ref(), instance, world.moment(at)).await?;
         let Some(server) = server.alive() else { continue };
         for other in there.into_iter().filter(|other| server.concerns(fleet.uri().host_id(*other))) {
