@@ -137,6 +137,11 @@ impl Migrations {
         self.all.iter().rev().find(|row| row.id == process)
     }
 
+    /// The last one of a server, as long as it lives.
+    pub fn last_of(&self, instance: InstanceId) -> Option<&Arc<Migration>> {
+        self.newest.get(&instance).and_then(|at| self.all.get(*at))
+    }
+
     pub fn numbered(&self, instance: InstanceId, number: u64) -> Option<&Arc<Migration>> {
         let at = usize::try_from(number.checked_sub(1)?).ok()?;
         self.all.get(at).filter(|row| row.instance == instance)

@@ -14,6 +14,7 @@ use chronova_hypervisor::guest::{HostCapabilities, PowerState};
 use futures::StreamExt;
 use tokio::time::{MissedTickBehavior, interval};
 
+use super::consoles;
 use super::fleet::Member;
 use super::plan::{self, Believed, Remedy};
 use crate::host::{HostAggregate, HostCommand};
@@ -316,6 +317,7 @@ impl Agent {
             Remedy::Look => self.look_at(instance).await,
             Remedy::Destroy => {
                 tracing::info!(host = %member.hostname, %instance, "removing what a deleted or moved server left");
+                consoles::bring(&self.house, member, instance).await;
                 if let Err(error) = self.driver.destroy(instance).await {
                     tracing::warn!(host = %member.hostname, %instance, %error, "leftovers cannot be removed yet");
                 }

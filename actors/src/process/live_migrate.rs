@@ -28,6 +28,7 @@ use super::definition::{Definition, Step, StepError, Work};
 use super::moving::{self, Subject};
 use super::on_the_way::{WATCH, look, mend, migrate};
 use super::{build_volumes, destination, guest, moved_volumes};
+use crate::hosts::consoles;
 use crate::instance::live::LiveCommand;
 use crate::instance::moving::MoveCommand;
 use crate::instance::unsupported::tied_by_devices;
@@ -58,8 +59,6 @@ pub const DEFINITION: Definition = Definition {
 const LOOKS: u32 = 250;
 /// Pause between two looks while others are waited for.
 const LOOK: Duration = Duration::from_millis(20);
-/// What of a console is carried along.
-const CONSOLE: usize = 1 << 20;
 
 fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
@@ -323,15 +322,17 @@ async fn arrive(work: &Work, subject: &Subject) -> Result<(), StepError> {
     Ok(())
 }
 
-/// A host that is down is cleared when it is back.
+/// A host that is down is cleared when it is back, and what the guest wrote there follows it then.
 async fn clear_source(work: &Work, source: &Placed, target: &Placed) -> Result<(), StepError> {
     if !work.host_answers(source.host)? {
         return Ok(());
     }
     // On storage that both have, the console's log is there already.
     let console = async {
-        if !work.house.fleet.share(source.host, target.host) {
-            carry_console(work, source, target).await;
+        if !work.house.fleet.share(source.host, target.host)
+            && let (Ok(from), Ok(to)) = (work.driver(source.host), work.driver(target.host))
+        {
+            consoles::carry(work.instance_id(), from.as_ref(), to.as_ref()).await;
         }
     };
     let (shared, ()) = futures::join!(shares(work, source.host, target.host), console);
@@ -354,16 +355,5 @@ async fn wake(work: &Work, subject: &Subject, target: &Placed) -> Result<(), Ste
             driver.unpause(work.instance_id()).await.map_err(|error| StepError::Again(error.to_string()))
         }
         _ => Ok(()),
-    }
-}
-
-/// What the guest wrote at its source can still be read. Losing it is no reason to stop.
-async fn carry_console(work: &Work, source: &Placed, target: &Placed) {
-    let (Ok(from), Ok(to)) = (work.driver(source.host), work.driver(target.host)) else { return };
-    let Ok(text) = from.console_log(work.instance_id(), CONSOLE).await else { return };
-    if !text.is_empty()
-        && let Err(error) = to.adopt_console(work.instance_id(), text).await
-    {
-        tracing::debug!(server = %work.instance_id(), %error, "a console log stays behind");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! States: connecting -> up <-> down. While down, calls fail at once with `Unreachable`; nothing waits for a host that
 //! is known to be away. The keepalive closes a connection whose libvirtd no longer answers, which also ends the calls
-//! that hang on it.
+//! that hang on it; a question that hangs elsewhere ends with the connection that it was asked for ([`Link::lost`]).
 //!
 //! The thread's connection is for news. Calls are made on connections of their own ([`Line`]), each used by one thread at a
 //! time: libvirt's client before 10.5 (CVE-2024-4418; Debian 12 has 9.0) forgets to take a source out of a connection's event
@@ -32,11 +32,19 @@ const TICK: Duration = Duration::from_secs(1);
 /// Signals a slow listener may lag behind before it is told to resynchronise.
 const SIGNALS: usize = 4096;
 
+const LOST: &str = "the connection was lost";
+
 #[derive(Clone)]
 pub(super) enum State {
     Connecting,
     Up(Arc<Connect>),
     Down(String),
+}
+
+impl State {
+    fn is(&self, session: &Arc<Connect>) -> bool {
+        matches!(self, Self::Up(now) if Arc::ptr_eq(now, session))
+    }
 }
 
 /// Whose events matter. A guest in neither set is looked up when it makes itself heard.
@@ -94,8 +102,7 @@ impl Deref for Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        let current = matches!(&*self.link.state.borrow(), State::Up(now) if Arc::ptr_eq(now, &self.session));
-        if current && self.connect.is_alive().unwrap_or(false) {
+        if self.link.is_current(&self.session) && self.connect.is_alive().unwrap_or(false) {
             let spare = Spare { session: Arc::clone(&self.session), connect: Arc::clone(&self.connect) };
             self.link.spare().push(spare);
         }
@@ -189,13 +196,35 @@ impl Link {
         }
     }
 
+    fn is_current(&self, session: &Arc<Connect>) -> bool {
+        self.state.borrow().is(session)
+    }
+
+    /// Waits until the session has ended.
+    ///
+    /// To open another connection to a host that was just cut off takes until the kernel gives up, which is minutes: whoever
+    /// only asks need not wait for that once it is known.
+    pub(super) async fn lost(&self, session: &Arc<Connect>) -> DriverError {
+        let mut state = self.state.subscribe();
+        let now = state.wait_for(|state| !state.is(session)).await;
+        DriverError::Unreachable(match now.as_deref() {
+            Ok(State::Down(reason)) => reason.clone(),
+            _ => LOST.to_owned(),
+        })
+    }
+
     /// Every change is whole.
     fn spare(&self) -> MutexGuard<'_, Vec<Spare>> {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection for calls, of the session that the caller was given: one that is spare, or another one. Blocks.
+    /// A connection for calls, of the session that the caller was given: one that is spare, or another one. Blocks, and fails
+    /// where the session has ended before: what was to be called then may be long out of date.
     pub(super) fn line(self: &Arc<Self>, session: &Arc<Connect>) -> DriverResult<Line> {
+        let lost = || DriverError::Unreachable(LOST.to_owned());
+        if !self.is_current(session) {
+            return Err(lost());
+        }
         let spare = {
             let mut spare = self.spare();
             let at = spare.iter().position(|spare| Arc::ptr_eq(&spare.session, session));
@@ -205,7 +234,11 @@ impl Link {
             Some(spare) => spare,
             None => {
                 let opened = dial(&self.uri, self.options.keepalive);
-                Arc::new(opened.map_err(|error| DriverError::Unreachable(error.message().to_owned()))?)
+                let opened = opened.map_err(|error| DriverError::Unreachable(error.message().to_owned()))?;
+                if !self.is_current(session) {
+                    return Err(lost());
+                }
+                Arc::new(opened)
             }
         };
         Ok(Line { link: Arc::clone(self), session: Arc::clone(session), connect })
@@ -228,13 +261,13 @@ impl Link {
         let _ = self.signals.send(signal);
     }
 
-    fn up(&self, connect: &Arc<Connect>) {
+    pub(super) fn up(&self, connect: &Arc<Connect>) {
         tracing::info!(uri = %self.uri, "host connected");
         self.state.send_replace(State::Up(Arc::clone(connect)));
         self.tell(HostSignal::Connected);
     }
 
-    fn down(&self, reason: String) {
+    pub(super) fn down(&self, reason: String) {
         let news = !matches!(self.state(), State::Down(_));
         if news {
             tracing::warn!(uri = %self.uri, reason, "host disconnected");

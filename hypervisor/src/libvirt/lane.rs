@@ -2,7 +2,8 @@
 //!
 //! libvirt calls block, and a libvirtd that hangs blocks them for as long as it likes. So each host has its own few
 //! threads: whatever happens on one host, the others keep theirs. A caller waits until its deadline and no longer; a
-//! call whose caller has gone before a thread took it up is never made.
+//! call whose caller has gone before a thread took it up is never made. Threads that hang on a connection that is lost do
+//! not count: the next one begins with all of its own.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,6 +28,10 @@ struct Queue {
     workers: usize,
     idle: usize,
     closed: bool,
+    /// Names the connection that is served now.
+    session: usize,
+    /// How many there were before; threads of those are done with after the job that they have.
+    sessions: u64,
 }
 
 struct Shared {
@@ -53,6 +58,20 @@ impl Lane {
         let shared =
             Shared { host: host.to_owned(), limit: limit.max(1), queue: Mutex::default(), wake: Condvar::new() };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// What is asked for from now on is of this session, whose name is another one as long as anybody has a job of an older one.
+    ///
+    /// A host that was cut off keeps threads for minutes, until the kernel gives up the connections that they open; those
+    /// must not be missing when it is back.
+    pub(super) fn serve(&self, session: usize) {
+        let mut queue = self.shared.lock();
+        if queue.session != session {
+            queue.session = session;
+            queue.sessions += 1;
+            (queue.workers, queue.idle) = (0, 0);
+            self.shared.wake.notify_all();
+        }
     }
 
     /// Runs `work` on a thread of this host and waits for it until `deadline` has passed.
@@ -98,8 +117,8 @@ impl Lane {
             self.shared.wake.notify_one();
             return Ok(());
         }
-        let shared = Arc::clone(&self.shared);
-        match thread::Builder::new().name("libvirt-call".to_owned()).spawn(move || work(&shared)) {
+        let (shared, session) = (Arc::clone(&self.shared), queue.sessions);
+        match thread::Builder::new().name("libvirt-call".to_owned()).spawn(move || work(&shared, session)) {
             Ok(_) => queue.workers += 1,
             Err(error) if queue.workers == 0 => {
                 queue.jobs.pop_back();
@@ -120,9 +139,12 @@ impl Drop for Lane {
     }
 }
 
-fn work(shared: &Shared) {
+fn work(shared: &Shared, session: u64) {
     let mut queue = shared.lock();
     loop {
+        if queue.sessions != session {
+            return;
+        }
         if let Some(job) = queue.jobs.pop_front() {
             drop(queue);
             job();
@@ -135,6 +157,9 @@ fn work(shared: &Shared) {
         queue.idle += 1;
         let (back, waited) = shared.wake.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
         queue = back;
+        if queue.sessions != session {
+            return;
+        }
         queue.idle -= 1;
         if waited.timed_out() && queue.jobs.is_empty() {
             break;
@@ -172,6 +197,31 @@ mod tests {
         assert!(matches!(late, Err(DriverError::Timeout { .. })));
         drop(release);
         assert_eq!(hung.run("again", LONG, || Ok(8)).await.unwrap(), 8);
+    }
+
+    #[tokio::test]
+    async fn threads_that_hang_on_a_lost_session_do_not_starve_the_next() {
+        let lane = Lane::new("a", 2);
+        lane.serve(1);
+        let (release, gate) = mpsc::sync_channel::<()>(0);
+        let gate = Arc::new(Mutex::new(gate));
+        for _ in 0..2 {
+            let gate = Arc::clone(&gate);
+            let hung = lane.run("hang", Duration::from_millis(20), move || {
+                let _ = gate.lock().unwrap().recv();
+                Ok(())
+            });
+            assert!(hung.await.is_err());
+        }
+        lane.serve(2);
+        assert_eq!(lane.run("ok", LONG, || Ok(7)).await.unwrap(), 7);
+        drop(release);
+        // What the old ones leave does not change how many there may be.
+        for n in 0..100 {
+            assert_eq!(lane.run("ok", LONG, move || Ok(n)).await.unwrap(), n);
+        }
+        let queue = lane.shared.lock();
+        assert!(queue.workers <= 2 && queue.idle <= queue.workers);
     }
 
     #[tokio::test]

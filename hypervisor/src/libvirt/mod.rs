@@ -50,6 +50,8 @@ mod saved;
 mod snapshot;
 mod sparse;
 mod storage;
+#[cfg(test)]
+mod tests;
 mod volumes;
 mod watch;
 
@@ -157,15 +159,22 @@ impl LibvirtDriver {
         self.call_within(call, self.options.call_deadline, work).await
     }
 
-    /// As `call`, for what only looks.
+    /// As `call`, for what only looks; ends with the connection, too.
     async fn ask<T: Send + 'static>(
         &self,
         call: &'static str,
         work: impl FnOnce(&Connect, &LibvirtOptions) -> DriverResult<T> + Send + 'static,
     ) -> DriverResult<T> {
         let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
-        let options = Arc::clone(&self.options);
-        self.questions.run(call, self.options.call_deadline, move || work(&*link.line(&session)?, &options)).await
+        let (options, asked_of) = (Arc::clone(&self.options), Arc::clone(&session));
+        self.questions.serve(Arc::as_ptr(&session).addr());
+        let answer =
+            self.questions.run(call, self.options.call_deadline, move || work(&*link.line(&session)?, &options));
+        tokio::select! {
+            biased;
+            answer = answer => answer,
+            lost = self.link.lost(&asked_of) => Err(lost),
+        }
     }
 
     async fn call_within<T: Send + 'static>(
@@ -176,6 +185,7 @@ impl LibvirtDriver {
     ) -> DriverResult<T> {
         let (link, session) = (Arc::clone(&self.link), self.link.connect().await?);
         let options = Arc::clone(&self.options);
+        self.lane.serve(Arc::as_ptr(&session).addr());
         self.lane.run(call, deadline, move || work(&*link.line(&session)?, &options)).await
     }
 

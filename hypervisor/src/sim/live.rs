@@ -227,8 +227,10 @@ impl Machine {
             self.change(&Change::Tidy(instance))?;
         }
         // The very same one, with all that is not kept in the journal.
-        self.guests.insert(instance, guest.clone());
+        let mut guest = guest.clone();
+        guest.carried = false;
         self.tell(HostSignal::Guest { instance, power: guest.power });
+        self.guests.insert(instance, guest);
         Ok(())
     }
 
@@ -431,7 +433,10 @@ impl LiveMoves for SimHost {
         format!("sim://{}", self.fleet.hostname(self.index))
     }
 
-    async fn adopt_console(&self, _: InstanceId, _: Bytes) -> DriverResult<()> {
+    async fn adopt_console(&self, instance: InstanceId, _: Bytes) -> DriverResult<()> {
+        if let Some(guest) = self.fleet.machine(self.index).guests.get_mut(&instance) {
+            guest.carried = true;
+        }
         Ok(())
     }
 }

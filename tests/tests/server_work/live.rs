@@ -278,9 +278,12 @@ async fn a_source_that_dies_after_the_switch_over_is_not_missed() {
     scene.lose_after_the_switch_over(&[source]).await;
     scene.life.settled().await;
     assert_eq!((scene.home(), scene.boots(target)), (target, Some(1)));
+    let carried = || scene.world.fleet.guests(target)[&scene.id].carried;
+    assert!(!carried(), "nobody could ask for it");
     scene.world.fleet.revive_host(source, true).unwrap();
     scene.life.hosts_up(2).await;
     cleared(&scene).await;
+    assert!(carried(), "what it wrote at its source is lost");
     scene.end().await;
 }
 

@@ -1,0 +1,59 @@
+//! What a guest wrote at a host that was away when the guest arrived elsewhere.
+//!
+//! A live migration carries a guest's console along, if the host that it left can still be asked. Otherwise that happens when
+//! the host is back, before what the guest left there is removed.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chronova_events::ids::{HostId, InstanceId};
+use chronova_events::instance::MoveKind;
+use chronova_hypervisor::driver::Driver;
+
+use super::fleet::Member;
+use crate::house::House;
+
+/// What of a console is carried along.
+const MOST: usize = 1 << 20;
+
+/// Carries what the guest wrote at one host to another one. Losing it is no reason to stop.
+pub async fn carry(instance: InstanceId, from: &dyn Driver, to: &dyn Driver) {
+    let Ok(text) = from.console_log(instance, MOST).await else { return };
+    adopt(instance, to, text).await;
+}
+
+async fn adopt(instance: InstanceId, to: &dyn Driver, text: Bytes) {
+    if !text.is_empty()
+        && let Err(error) = to.adopt_console(instance, text).await
+    {
+        tracing::debug!(server = %instance, %error, "a console log stays behind");
+    }
+}
+
+/// The host that the guest went to from this one, running, in its last move.
+fn went_to(house: &House, instance: InstanceId, left: HostId) -> Option<Arc<Member>> {
+    let home = house
+        .views
+        .servers
+        .read(|servers| servers.get(instance)?.instance.alive()?.placement.as_ref().map(|placed| placed.host))?;
+    let went = house.views.migrations.read(|migrations| {
+        let last = migrations.last_of(instance)?;
+        let target = last.target.as_ref()?.host;
+        (last.kind == MoveKind::Live && last.source.host == left).then_some(target)
+    })?;
+    (went == home && !house.fleet.share(left, home)).then(|| house.fleet.member(home)).flatten()
+}
+
+/// Brings after the guest what it wrote at a host that is back.
+pub(super) async fn bring(house: &House, left: &Member, instance: InstanceId) {
+    let Some(home) = went_to(house, instance, left.host) else { return };
+    let (Ok(older), Ok(newer)) =
+        (left.driver.console_log(instance, MOST).await, home.driver.console_log(instance, MOST).await)
+    else {
+        return;
+    };
+    // What would not be shown any more need not replace what it has there already.
+    if newer.len() < MOST {
+        adopt(instance, home.driver.as_ref(), older).await;
+    }
+}

@@ -1,0 +1,41 @@
+//! A host's connection that ends under what is asked on it.
+
+#![allow(clippy::unwrap_used)]
+use super::*;
+use std::sync::mpsc;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_hangs_ends_with_the_connection_and_the_next_ones_find_threads() {
+    let driver = Arc::new(LibvirtDriver::new("test:///default", &LibvirtOptions::default()));
+    let (release, gate) = mpsc::sync_channel::<()>(0);
+    let (begun, mut hung) = tokio::sync::mpsc::channel(QUESTIONERS);
+    let gate = Arc::new(Mutex::new(gate));
+    let asked: Vec<_> = (0..QUESTIONERS)
+        .map(|_| {
+            let (driver, gate, begun) = (Arc::clone(&driver), Arc::clone(&gate), begun.clone());
+            let ask = async move {
+                driver
+                    .ask("hang", move |_, _| {
+                        begun.blocking_send(()).unwrap();
+                        let _ = gate.lock().unwrap().recv();
+                        Ok(())
+                    })
+                    .await
+            };
+            tokio::spawn(ask)
+        })
+        .collect();
+    for _ in 0..QUESTIONERS {
+        hung.recv().await.unwrap();
+    }
+    let session = driver.link.connect().await.unwrap();
+    driver.link.down("cut off".to_owned());
+    for asked in asked {
+        let answer = asked.await.unwrap();
+        assert!(matches!(&answer, Err(DriverError::Unreachable(why)) if why == "cut off"), "{answer:?}");
+    }
+    assert!(matches!(driver.link.line(&session), Err(DriverError::Unreachable(_))));
+    driver.link.up(&Arc::new(Connect::open(Some("test:///default")).unwrap()));
+    assert_eq!(driver.usage().await.unwrap().running_guests, 0);
+    drop(release);
+}
