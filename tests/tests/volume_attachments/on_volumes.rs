@@ -241,6 +241,28 @@ async fn a_rebuild_writes_the_root_volume_anew() {
     api.stop().await;
 }
 
+/// What was in the volume is gone then, and what it holds is not known.
+#[actix_rt::test]
+async fn a_rebuild_that_could_not_write_the_root_volume_can_be_done_again() {
+    let api = Api::start().await;
+    let server = on_volumes(&api).await;
+    let root = words(&volumes(&api, &server).await, "id")[0].to_owned();
+    api.world.fleet.set_all_faults(&FaultPlan::default().with(Call::CreateVolume, When::Always, Effect::NoRoom));
+    let rebuild = || json!({"rebuild": {"imageRef": IMAGE}});
+    assert_eq!(act(&api, &server, "2.93", rebuild()).await.0, 202);
+    assert_eq!(status(&api, &server), "ERROR");
+    assert_eq!(words(&volumes(&api, &server).await, "status")[0], "error");
+    api.world.fleet.set_all_faults(&FaultPlan::default());
+    let reset = json!({"os-reset_status": {"status": "in-use"}});
+    let path = format!("/volume/v3/admin/volumes/{root}/action");
+    assert_eq!(api.ask("POST", &path, "2.1", ADMIN, Some(reset)).await.status, 202);
+    assert_eq!(act(&api, &server, "2.93", rebuild()).await.0, 202);
+    assert_eq!(status(&api, &server), "ACTIVE");
+    assert_eq!(words(&volumes(&api, &server).await, "status")[0], "in-use");
+    api.world.check().await;
+    api.stop().await;
+}
+
 #[actix_rt::test]
 async fn a_rescue_leaves_the_volumes_in_their_places() {
     let api = Api::start().await;

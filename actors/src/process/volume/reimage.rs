@@ -4,7 +4,8 @@
 //! |---|---|---|
 //! | `write_image` | the image into the host's cache, the volume made anew from it | (the old content is gone) |
 //!
-//! Where it fails the volume is in error: what it holds is not known.
+//! Where it fails the volume is in error: what it holds, if it holds anything, is not known. Another rebuild of
+//! its server mends it, once an operator has reset the volume's status.
 
 use std::sync::Arc;
 

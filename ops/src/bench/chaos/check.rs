@@ -279,7 +279,7 @@ impl Check<'_> {
 
     /// The hosts hold the volumes and snapshots that the log knows, and no others.
     fn volumes(&mut self) {
-        let mut known = BTreeSet::new();
+        let (mut known, mut torn) = (BTreeSet::new(), BTreeSet::new());
         for volume in self.views.volumes.read(|view| view.of(None)) {
             let id = volume.created.volume;
             if let Some(process) = volume.ongoing {
@@ -293,6 +293,10 @@ impl Check<'_> {
                 continue;
             };
             known.insert((host, volumes::volume(id)));
+            // An image could not be written over it: what it holds, if anything, is not known.
+            if volume.status == VolumeStatus::Error && volume.reimaged_by.is_some() {
+                torn.insert((host, volumes::volume(id)));
+            }
             for (snapshot, now) in &volume.snapshots {
                 if now.process.is_some() {
                     self.wrong.push(Wrong::new(format!("snapshot {snapshot} is stuck in {:?}", now.status)));
@@ -308,12 +312,13 @@ impl Check<'_> {
         let there: BTreeSet<_> =
             hosts.flat_map(|host| fleet.volumes(host).into_keys().map(move |name| (host, name))).collect();
         if self.world.shares_volumes {
-            known = known.into_iter().map(|(_, name)| (0, name)).collect();
+            let here = |all: BTreeSet<(usize, String)>| all.into_iter().map(|(_, name)| (0, name)).collect();
+            (known, torn) = (here(known), here(torn));
         }
         for (host, name) in there.difference(&known) {
             self.wrong.push(Wrong::new(format!("leak: {name} on {}", fleet.hostname(*host))));
         }
-        for (host, name) in known.difference(&there) {
+        for (host, name) in known.difference(&there).filter(|one| !torn.contains(*one)) {
             self.wrong.push(Wrong::new(format!("{name} should be on {}, and is not", fleet.hostname(*host))));
         }
     }
