@@ -21,14 +21,14 @@ use crate::host::{HostAggregate, HostCommand};
 use crate::house::{House, Options};
 use crate::instance::{InstanceAggregate, InstanceCommand};
 use crate::ledger::{CELL, LedgerAggregate, LedgerCommand};
-use crate::reconcile::{leftovers, placement, volumes};
+use crate::reconcile::{devices, leftovers, placement, volumes};
 
 /// Heartbeats that may fail before a host counts as down.
 const MISSED_BEATS: u32 = 2;
 
 /// Looks after one host for ever; the task is ended by dropping it.
 pub async fn attend(house: Arc<House>, store: Arc<dyn EventStore>, driver: Arc<dyn Driver>) {
-    let mut agent = Agent { house, store, driver, member: None, missed: 0, connected: false };
+    let mut agent = Agent { house, store, driver, member: None, missed: 0, connected: false, suspect: true };
     let mut signals = agent.driver.watch();
     let mut beat = interval(agent.house.options.heartbeat);
     let mut resync = interval(agent.house.options.resync);
@@ -70,6 +70,8 @@ struct Agent {
     member: Option<Arc<Member>>,
     missed: u32,
     connected: bool,
+    /// What its guests have is to be compared with what their servers have: it was away, or is new to this life.
+    suspect: bool,
 }
 
 impl Agent {
@@ -96,6 +98,7 @@ impl Agent {
         // Before anything else is asked of it: what left the host while it was down must not run there as well.
         if self.house.views.hosts.read(|hosts| hosts.get(found.host).is_some_and(|known| !known.up)) {
             self.put_right(&member).await;
+            self.suspect = !devices::put_right(&self.house, member.host, &self.driver).await;
         }
         if let Err(error) = self.report(&found).await {
             tracing::error!(host = %found.hostname, error, "the host cannot be registered; trying again");
@@ -159,7 +162,7 @@ impl Agent {
     }
 
     async fn mourn(&mut self, reason: &str) {
-        self.connected = false;
+        (self.connected, self.suspect) = (false, true);
         let Some(member) = &self.member else {
             tracing::warn!(uri = self.driver.uri(), reason, "the host does not answer yet");
             return self.report_known_down(reason).await;
@@ -241,12 +244,12 @@ impl Agent {
     }
 
     /// Compares what is on the host with what should be.
-    async fn resync(&self) {
-        let Some(member) = self.member.as_ref().filter(|_| self.connected) else { return };
+    async fn resync(&mut self) {
+        let Some(member) = self.member.clone().filter(|_| self.connected) else { return };
         if !self.house.fleet.knows_storage_of(member.host) {
             self.see_storage(member.host).await;
         }
-        let Some(present) = self.put_right(member).await else { return };
+        let Some(present) = self.put_right(&member).await else { return };
         let missing: Vec<_> = self.house.views.servers.read(|servers| {
             servers
                 .on_host(member.host)
@@ -255,7 +258,10 @@ impl Agent {
                 .collect()
         });
         for (instance, remedy) in missing {
-            self.apply(member, instance, remedy).await;
+            self.apply(&member, instance, remedy).await;
+        }
+        if self.suspect {
+            self.suspect = !devices::put_right(&self.house, member.host, &self.driver).await;
         }
         volumes::sweep(&self.house, member.host, &self.driver).await;
         leftovers::sweep(&self.house, member.host, &self.driver).await;

@@ -18,7 +18,7 @@ pub(super) fn recorded(connection: Connection) -> BlockConnection {
 }
 
 /// A volume as the driver wants it.
-pub(super) fn volume_disk(server: &Alive, device: &BlockDevice, connection: &BlockConnection) -> VolumeDisk {
+pub(crate) fn volume_disk(server: &Alive, device: &BlockDevice, connection: &BlockConnection) -> VolumeDisk {
     let bootable = device.boot_index.filter(|_| server.is_volume_backed());
     VolumeDisk {
         serial: connection.serial.clone(),

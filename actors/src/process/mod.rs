@@ -35,7 +35,7 @@ pub mod departing;
 mod destination;
 pub mod detach_interface;
 pub mod detach_volume;
-mod disks;
+pub(crate) mod disks;
 pub mod drain_host;
 pub mod evacuate;
 pub(crate) mod guest;

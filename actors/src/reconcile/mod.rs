@@ -2,6 +2,7 @@
 //!
 //! Reconcilers take no input, are idempotent, and run at start-up and on a period. Each has a pure `plan`.
 
+pub(crate) mod devices;
 pub mod filters;
 pub mod floating_ips;
 pub mod interfaces;

@@ -72,8 +72,10 @@ fn reserve(record: &VolumeRecord, attachment: AttachmentId, instance: Option<Ins
         false => (record.status == VolumeStatus::Available, "available or downloading"),
     };
     let states = [VolumeStatus::Reserved, VolumeStatus::Attaching, VolumeStatus::InUse];
+    // Its server can leave its host all the same.
+    let in_error = record.status == VolumeStatus::Error && !record.attachments.is_empty();
     let same = instance.is_some()
-        && states.contains(&record.status)
+        && (in_error || states.contains(&record.status))
         && record.attachments.values().all(|other| other.instance == instance);
     if !(fits || same) {
         return Err(invalid(format!("Volume {volume} status must be {words}")));

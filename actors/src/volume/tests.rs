@@ -224,6 +224,35 @@ fn an_image_that_could_not_be_written_is_not_written_by_the_same_process_again()
 }
 
 #[test]
+fn a_volume_in_error_goes_with_its_server_and_stays_in_error() {
+    let failed = VolumeCommand::RecordFailed {
+        process: OTHER,
+        fault: FaultInfo { code: 500, message: "torn".into(), details: String::new() },
+    };
+    let image = Box::new(VolumeImage { snapshot: no_image(), extra: vec![] });
+    let mut state = in_use();
+    let write = VolumeCommand::Reimage { process: OTHER, image };
+    for command in [
+        write,
+        failed,
+        reserve(SECOND, 1),
+        connect(SECOND, "h1"),
+        VolumeCommand::Complete { attachment: SECOND },
+        VolumeCommand::Release { attachment: FIRST },
+    ] {
+        for event in decide(&state, command).unwrap() {
+            state.evolve(&event, Timestamp(2));
+        }
+    }
+    assert_eq!((record(&state).status, record(&state).attachments.len()), (VolumeStatus::Error, 1));
+    let other = decide(&state, reserve(FIRST, 2));
+    assert_eq!(
+        refused(other),
+        "Invalid volume: Volume 00000000-0000-0000-0000-000000000001 status must be available or downloading"
+    );
+}
+
+#[test]
 fn metadata_is_merged_sorted_and_bounded() {
     let state = available([]);
     assert_eq!(record(&state).metadata[0].0, "a");

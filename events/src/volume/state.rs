@@ -138,6 +138,13 @@ impl VolumeRecord {
         }
     }
 
+    /// A volume in error stays so while its server goes from host to host.
+    fn advance(&mut self, status: VolumeStatus) {
+        if self.status != VolumeStatus::Error {
+            self.status = status;
+        }
+    }
+
     fn begin(&mut self, process: ProcessId, status: VolumeStatus) {
         self.before = self.status;
         self.status = status;
@@ -227,26 +234,29 @@ impl VolumeRecord {
                     attached_at: None,
                 };
                 self.attachments.insert(reserved.attachment, attachment);
-                self.status = VolumeStatus::Reserved;
+                self.advance(VolumeStatus::Reserved);
             }
             VolumeEvent::AttachmentConnected(connected) => {
                 if let Some(attachment) = self.attachments.get_mut(&connected.attachment) {
                     attachment.host = Some(connected.host.clone());
                     attachment.device.clone_from(&connected.device);
                     attachment.mode = connected.mode;
-                    self.status = VolumeStatus::Attaching;
+                    self.advance(VolumeStatus::Attaching);
                 }
             }
             VolumeEvent::AttachmentCompleted(completed) => {
                 if let Some(attachment) = self.attachments.get_mut(&completed.attachment) {
                     attachment.complete = true;
                     attachment.attached_at = Some(at);
-                    self.status = VolumeStatus::InUse;
+                    self.advance(VolumeStatus::InUse);
                 }
             }
             VolumeEvent::AttachmentReleased(released) => {
                 self.attachments.remove(&released.attachment);
-                self.status = self.status_of_attachments();
+                match self.attachments.is_empty() {
+                    true => self.status = self.status_of_attachments(),
+                    false => self.advance(self.status_of_attachments()),
+                }
             }
             _ => {}
         }

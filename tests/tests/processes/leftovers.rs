@@ -182,3 +182,36 @@ async fn a_disk_set_aside_for_a_revert_stays() {
         world.check().await;
     }
 }
+
+/// The host dies with the volume attached or detached, and nobody can ask whether it did it: the server goes on as if not.
+#[actix_rt::test]
+async fn a_guest_has_the_volumes_of_its_server_when_its_host_is_back() {
+    for (detaches, survived) in [(false, true), (false, false), (true, true), (true, false)] {
+        let (world, life, host) = with_a_server().await;
+        let id = subject();
+        life.volume_beside(id, 1).await;
+        let call = match detaches {
+            true => {
+                life.attach(id, 1).await.unwrap();
+                life.settled().await;
+                Call::DetachDisk
+            }
+            false => Call::AttachDisk,
+        };
+        let volumes = || world.fleet.guests(host)[&id].volumes.len();
+        world.fleet.set_faults(host, FaultPlan::default().with(call, When::Always, Effect::DieAfter));
+        match detaches {
+            true => life.detach(id, 1).await.unwrap(),
+            false => life.attach(id, 1).await.unwrap(),
+        }
+        life.settled().await;
+        assert_eq!(volumes(), usize::from(!detaches), "it was done, and nobody knows");
+        assert_eq!(life.instance_now(id).alive().unwrap().disks.len(), usize::from(detaches));
+        world.fleet.set_faults(host, FaultPlan::default());
+        world.fleet.revive_host(host, survived).unwrap();
+        life.until(|_| volumes() == usize::from(detaches)).await;
+        life.hosts_up(2).await;
+        life.stop().await;
+        world.check().await;
+    }
+}

@@ -1,0 +1,71 @@
+//! The volumes that the guests of a host have, compared with those of their servers when the host is back.
+//!
+//! A host that dies while a volume is attached or detached may have done it or not; nobody can ask it, so the server goes on
+//! as if nothing had been done. What the guest has is put right before anybody else may get the volume there: one that is
+//! not its server's is taken from it, one that it lacks it is given.
+//!
+//! Left alone is whatever somebody is at work on: the next comparison comes after them. Nothing is recorded: a control plane
+//! that dies in between compares every host again.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use chronova_events::ids::{HostId, InstanceId};
+use chronova_events::instance::{Alive, Phase};
+use chronova_hypervisor::driver::{Driver, DriverError, DriverResult};
+
+use crate::house::House;
+use crate::instance::InstanceAggregate;
+use crate::process::disks::volume_disk;
+
+/// Says whether every guest was found to have what its server has: if not, it is worth while to look again.
+pub(crate) async fn put_right(house: &House, host: HostId, driver: &Arc<dyn Driver>) -> bool {
+    let servers: Vec<InstanceId> =
+        house.views.servers.read(|servers| servers.on_host(host).map(|row| row.id).collect());
+    let mut right = true;
+    for id in servers {
+        right &= match compare(house, host, driver, id).await {
+            Ok(right) => right,
+            // One that is not there has nothing; who sees to that makes it with what it is to have.
+            Err(DriverError::NoSuchGuest(_)) => true,
+            Err(error) => {
+                tracing::debug!(%host, server = %id, %error, "the volumes of a guest cannot be put right yet");
+                false
+            }
+        };
+    }
+    right
+}
+
+async fn compare(house: &House, host: HostId, driver: &Arc<dyn Driver>, id: InstanceId) -> DriverResult<bool> {
+    let Ok(now) = house.gateway.look::<InstanceAggregate>(&id).await else { return Ok(false) };
+    let Some(server) = now.alive().filter(|server| server.placement.as_ref().is_some_and(|at| at.host == host)) else {
+        return Ok(true);
+    };
+    if server.ongoing.is_some() || server.moving.is_some() || server.disks.iter().any(|disk| disk.work.is_some()) {
+        return Ok(false);
+    }
+    if !has_its_own_disks(server) {
+        return Ok(true);
+    }
+    let found: BTreeSet<String> = driver.disks(id).await?.into_iter().collect();
+    let connected = server.disks.iter().filter_map(|disk| Some((&disk.device, disk.device.connection.as_ref()?)));
+    let mut right = true;
+    for (device, connection) in connected.clone().filter(|(_, connection)| !found.contains(&connection.serial)) {
+        tracing::warn!(%host, server = %id, volume = connection.serial, "a guest is given the volume that it lacks");
+        right = false;
+        driver.attach_disk(id, &volume_disk(server, device, connection)).await?;
+    }
+    for serial in found.iter().filter(|serial| !connected.clone().any(|(_, connection)| connection.serial == **serial))
+    {
+        tracing::warn!(%host, server = %id, volume = serial, "a volume that is not the server's is taken from its guest");
+        right = false;
+        driver.detach_disk(id, serial).await?;
+    }
+    Ok(right)
+}
+
+/// A server that is rescued, asleep or away has another definition, or none, until it is as before.
+fn has_its_own_disks(server: &Alive) -> bool {
+    matches!(server.phase, Phase::Active { .. } | Phase::Stopped { .. } | Phase::Paused { .. } | Phase::Error { .. })
+}
