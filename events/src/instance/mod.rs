@@ -80,7 +80,7 @@ pub use shelving::{
     OffloadRequested, Offloaded, ShelveFailed, ShelveRequested, Shelved, UnshelveFailed, UnshelveRequested, Unshelved,
 };
 pub use soft_delete::{RestoreFailed, RestoreRequested, Restored, SoftDeleteRequested, SoftDeleted};
-pub use state::{Alive, Instance, Phase, Stage};
+pub use state::{Alive, Former, Instance, Phase, Stage};
 
 noun! {
     /// What can happen to a server.
