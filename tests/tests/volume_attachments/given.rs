@@ -240,7 +240,7 @@ async fn a_server_boots_from_a_volume_that_others_may_have() {
     api.stop().await;
 }
 
-fn blank(more: Value) -> Value {
+fn blank(more: &Value) -> Value {
     let mut disk = json!({"source_type": "blank", "destination_type": "local", "boot_index": -1});
     disk.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     disk
@@ -256,20 +256,20 @@ async fn guests_get_the_swap_and_scratch_disks_that_were_asked_for() {
         "OS-FLV-EXT-DATA:ephemeral": 4, "swap": 512}});
     assert_eq!(api.call("POST", "/flavors", "2.1", ADMIN, Some(flavor)).await.status, 200);
     let root = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "local", "boot_index": 0});
-    let swap = blank(json!({"guest_format": "swap", "volume_size": 256}));
+    let swap = blank(&json!({"guest_format": "swap", "volume_size": 256}));
     let named =
-        blank(json!({"volume_size": 3, "guest_format": "ext4", "device_name": "/dev/vdz", "disk_bus": "virtio",
+        blank(&json!({"volume_size": 3, "guest_format": "ext4", "device_name": "/dev/vdz", "disk_bus": "virtio",
         "device_type": "disk"}));
     for (devices, ephemerals, swap_mib) in [
         (None, vec![4], 512),
         (Some(json!([root, swap])), vec![4], 256),
         (
-            Some(json!([root, blank(json!({"volume_size": 1})), blank(json!({"volume_size": 2})), swap])),
+            Some(json!([root, blank(&json!({"volume_size": 1})), blank(&json!({"volume_size": 2})), swap])),
             vec![1, 2],
             256,
         ),
         (Some(json!([root, named])), vec![3], 512),
-        (Some(json!([root, blank(json!({})), blank(json!({"guest_format": "swap"}))])), vec![4], 512),
+        (Some(json!([root, blank(&json!({})), blank(&json!({"guest_format": "swap"}))])), vec![4], 512),
     ] {
         let mut wish = Api::wish("scratch");
         wish["flavorRef"] = json!("scratch");
