@@ -73,14 +73,14 @@ pub use ongoing::Ongoing;
 pub use operator::{CrashDumpRequested, DeclaredState, StateDeclared};
 pub use password::{PasswordChangeFailed, PasswordChangeRequested, PasswordChanged};
 pub use payloads::*;
-pub use rebuild::{RebuildFailed, RebuildRequested, Rebuilt};
+pub use rebuild::{Former, RebuildFailed, RebuildRequested, Rebuilt};
 pub use rescue::{RescueFailed, RescueRequested, Rescued, UnrescueFailed, UnrescueRequested, Unrescued};
 pub use scheduled::*;
 pub use shelving::{
     OffloadRequested, Offloaded, ShelveFailed, ShelveRequested, Shelved, UnshelveFailed, UnshelveRequested, Unshelved,
 };
 pub use soft_delete::{RestoreFailed, RestoreRequested, Restored, SoftDeleteRequested, SoftDeleted};
-pub use state::{Alive, Former, Instance, Phase, Stage};
+pub use state::{Alive, Instance, Phase, Stage};
 
 noun! {
     /// What can happen to a server.

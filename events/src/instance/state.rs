@@ -15,7 +15,7 @@ use super::operator::DeclaredState;
 use super::payloads::{
     BuildRequested, DeleteRequested, FaultInfo, ImageSnapshot, Locked, NicInfo, Placed, Power, PowerAction,
 };
-use super::rebuild::RebuildRequested;
+use super::rebuild::{Former, RebuildRequested};
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
 use crate::ids::{HostId, ImageId, ProcessId, VolumeId};
@@ -27,13 +27,6 @@ pub enum Instance {
     Absent,
     Alive(Box<Alive>),
     Deleted(Box<Alive>),
-}
-
-/// See [`Alive::former`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Former {
-    pub image: Option<Arc<ImageSnapshot>>,
-    pub root: Option<Box<ImageSnapshot>>,
 }
 
 /// A server that was asked for. `request` holds the current values of what can be changed (name, metadata, ...).
@@ -548,18 +541,6 @@ impl Alive {
         request.disk_config = asked.disk_config;
         request.access_ip_v4.clone_from(&asked.access_ip_v4);
         request.access_ip_v6.clone_from(&asked.access_ip_v6);
-    }
-
-    /// A rebuild that was refused before it touched anything leaves the server with the image that it has (Nova rolls
-    /// `image_ref` back, and nothing else).
-    fn forget_rebuild(&mut self) {
-        let untouched = matches!(self.ongoing, Some(Ongoing::Rebuild { stage: WorkStage::Begun, .. }));
-        let Some(former) = self.former.take().filter(|_| untouched) else { return };
-        match self.is_volume_backed() {
-            true => self.boot_image = former.image,
-            false => self.request.image = former.image,
-        }
-        self.root = former.root;
     }
 
     /// The process is done and the server is what it was; what was seen meanwhile counts now.
