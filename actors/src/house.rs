@@ -44,6 +44,8 @@ pub struct Options {
     pub soft_reboot_timeout: u32,
     /// `[DEFAULT] max_concurrent_builds` per host.
     pub max_concurrent_builds: usize,
+    /// `[compute] max_disk_devices_to_attach`: most disks that a new server has; `None`: no bound.
+    pub max_disk_devices: Option<usize>,
     /// `[scheduler] max_attempts`.
     pub max_attempts: u32,
     pub scheduler: SchedulerOptions,
@@ -101,6 +103,7 @@ pub struct LiveOptions {
     pub permit_post_copy: bool,
     pub permit_auto_converge: bool,
     pub native_tls: bool,
+    pub tunnelled: bool,
     pub scheme: Option<String>,
     pub uri: Option<String>,
     pub inbound_addr: Option<String>,
@@ -121,6 +124,7 @@ impl Default for LiveOptions {
             permit_post_copy: false,
             permit_auto_converge: false,
             native_tls: false,
+            tunnelled: false,
             scheme: None,
             uri: None,
             inbound_addr: None,
@@ -143,6 +147,7 @@ impl Default for Options {
             reserved_host_disk_mb: 0,
             shutdown_timeout: 60,
             soft_reboot_timeout: 120,
+            max_disk_devices: None,
             max_concurrent_builds: 10,
             max_attempts: 3,
             scheduler: SchedulerOptions::default(),

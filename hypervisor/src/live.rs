@@ -44,6 +44,8 @@ pub struct Journey {
     /// The disks that are copied, by what the guest calls them; none where the storage is shared.
     pub copied: Vec<String>,
     pub tls: bool,
+    /// Its memory goes by way of the two libvirtds instead of from QEMU to QEMU.
+    pub tunnelled: bool,
     pub auto_converge: bool,
     pub post_copy: bool,
     /// MiB/s; 0 is the hypervisor's own.

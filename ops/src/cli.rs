@@ -305,3 +305,52 @@ pub fn load(place: &Place) -> Option<Config> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use clap::{ArgAction, CommandFactory as _};
+
+    use super::*;
+
+    /// The commands, subcommands by their words, that look for data or configuration.
+    fn places(command: &clap::Command, words: &str, found: &mut Vec<String>) {
+        for below in command.get_subcommands() {
+            places(below, format!("{words} {}", below.get_name()).trim(), found);
+        }
+        let has = |id: &str| command.get_arguments().find(|arg| arg.get_id() == id);
+        if has("data_dir").is_some() {
+            let files = has("config_file");
+            let repeats = files.is_some_and(|arg| matches!(arg.get_action(), ArgAction::Append));
+            assert!(repeats && files.and_then(|arg| arg.get_long()) == Some("config-file"), "{words}");
+            found.push(words.to_owned());
+        }
+    }
+
+    #[test]
+    fn every_command_that_reads_the_configuration_takes_its_files() {
+        let mut found = Vec::new();
+        places(&Cli::command(), "", &mut found);
+        for known in ["serve", "serve-log", "audit", "inspect", "rebuild", "schedule", "policy"] {
+            assert!(found.iter().any(|words| words == known), "{known} is none of {found:?}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        let first = file("a.conf", "[chronova]\ndata_dir = /srv/first\nregion_name = north\n");
+        let second = file("b.conf", "[chronova]\ndata_dir = /srv/second\n");
+        let line = ["chronova", "inspect", "web", "--config-file", &first, "--config-file", &second];
+        let Command::Inspect { place, .. } = Cli::try_parse_from(line).unwrap().command else {
+            panic!("another command")
+        };
+        let config = load(&place).unwrap();
+        assert_eq!(config.chronova.data_dir, PathBuf::from("/srv/second"), "later files win");
+        assert_eq!(config.chronova.region_name, "north");
+        let place = Place { data_dir: Some("/srv/third".into()), ..place };
+        assert_eq!(load(&place).unwrap().chronova.data_dir, PathBuf::from("/srv/third"));
+    }
+}

@@ -23,14 +23,51 @@ use chronova_hypervisor::volume_store::{PoolStatus, PoolVolume, VolumeContent, V
 use futures::StreamExt;
 use tokio::sync::watch;
 
-/// Holds up driver calls of every host: `spawn` before its work, `spawn:answer` after it.
+/// Holds up driver calls of every host: `spawn` before its work, `spawn:answer` after it. And notes what the hosts were
+/// told of guests.
 #[derive(Debug, Default)]
 pub struct Brakes {
     held: watch::Sender<BTreeSet<&'static str>>,
     waiting: Mutex<BTreeMap<&'static str, usize>>,
+    notes: Mutex<Notes>,
+}
+
+/// What hosts were told, in the order of the calls.
+#[derive(Debug, Default)]
+struct Notes {
+    journeys: Vec<Journey>,
+    /// The last definition of each guest.
+    guests: BTreeMap<InstanceId, GuestSpec>,
+    stops: Vec<StopMode>,
+    /// Plugged into guests that are there.
+    disks: Vec<(InstanceId, VolumeDisk)>,
 }
 
 impl Brakes {
+    fn note(&self, what: impl FnOnce(&mut Notes)) {
+        what(&mut self.notes.lock().unwrap());
+    }
+
+    /// How guests were sent on their way.
+    pub fn journeys(&self) -> Vec<Journey> {
+        self.notes.lock().unwrap().journeys.clone()
+    }
+
+    /// How the guest was defined last.
+    pub fn guest(&self, instance: InstanceId) -> Option<GuestSpec> {
+        self.notes.lock().unwrap().guests.get(&instance).cloned()
+    }
+
+    /// The disks that guests got after they were made.
+    pub fn disks(&self) -> Vec<(InstanceId, VolumeDisk)> {
+        self.notes.lock().unwrap().disks.clone()
+    }
+
+    /// How guests were switched off since this was asked last.
+    pub fn take_stops(&self) -> Vec<StopMode> {
+        std::mem::take(&mut self.notes.lock().unwrap().stops)
+    }
+
     pub fn hold(&self, point: &'static str) {
         self.held.send_modify(|held| {
             held.insert(point);
@@ -114,6 +151,7 @@ impl Moves for Gate {
         gated!(self, provide(guest))
     }
     async fn install(&self, guest: &GuestSpec, on: bool) -> DriverResult<()> {
+        self.brakes.note(|notes| drop(notes.guests.insert(guest.instance, guest.clone())));
         gated!(self, install(guest, on))
     }
 }
@@ -143,6 +181,7 @@ impl LiveMoves for Gate {
         gated!(self, await_guest(guest, copied))
     }
     async fn depart(&self, instance: InstanceId, journey: &Journey) -> DriverResult<()> {
+        self.brakes.note(|notes| notes.journeys.push(journey.clone()));
         gated!(self, depart(instance, journey))
     }
     async fn standing(&self, instance: InstanceId) -> DriverResult<Standing> {
@@ -204,9 +243,11 @@ impl Driver for Gate {
         gated!(self, remove_filter(name))
     }
     async fn spawn(&self, guest: &GuestSpec) -> DriverResult<()> {
+        self.brakes.note(|notes| drop(notes.guests.insert(guest.instance, guest.clone())));
         gated!(self, spawn(guest))
     }
     async fn reshape(&self, guest: &GuestSpec, renew: Renew) -> DriverResult<()> {
+        self.brakes.note(|notes| drop(notes.guests.insert(guest.instance, guest.clone())));
         gated!(self, reshape(guest, renew))
     }
     async fn copy_root(&self, instance: InstanceId, copy: ImageId, quiesce: Quiesce) -> DriverResult<DiskCopy> {
@@ -225,6 +266,7 @@ impl Driver for Gate {
         gated!(self, start(instance))
     }
     async fn stop(&self, instance: InstanceId, mode: StopMode) -> DriverResult<()> {
+        self.brakes.note(|notes| notes.stops.push(mode));
         gated!(self, stop(instance, mode))
     }
     async fn reboot_soft(&self, instance: InstanceId, timeout_seconds: u32) -> DriverResult<()> {
@@ -267,6 +309,7 @@ impl Driver for Gate {
         gated!(self, diagnostics(instance))
     }
     async fn attach_disk(&self, instance: InstanceId, disk: &VolumeDisk) -> DriverResult<()> {
+        self.brakes.note(|notes| notes.disks.push((instance, disk.clone())));
         gated!(self, attach_disk(instance, disk))
     }
     async fn detach_disk(&self, instance: InstanceId, serial: &str) -> DriverResult<()> {

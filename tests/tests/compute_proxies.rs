@@ -44,6 +44,14 @@ async fn images_show_until_2_35() {
     let shown = api.call("GET", &format!("/images/{own}"), "2.1", USER, None).await.body["image"].take();
     assert_eq!((&shown["status"], &shown["progress"], &shown["minRam"]), (&json!("SAVING"), &json!(25), &json!(64)));
     assert_eq!(shown["metadata"], json!({"os_type": "linux"}));
+    assert!(shown.get("server").is_none(), "it was uploaded");
+    let server = uuid::Uuid::from_u128(7).to_string();
+    let copy = image(&api, USER, json!({"name": "copy", "instance_uuid": server})).await;
+    let of = api.call("GET", &format!("/images/{copy}"), "2.1", USER, None).await.body["image"]["server"].take();
+    assert_eq!(of["id"], json!(server));
+    assert!(of["links"][0]["href"].as_str().unwrap().ends_with(&format!("/servers/{server}")), "{of}");
+    assert_eq!(names(&format!("?server={server}")).await, ["copy"]);
+    assert_eq!(api.call("DELETE", &format!("/images/{copy}"), "2.1", USER, None).await.status, 204);
     refused(&api.call("GET", &format!("/images/{hidden}"), "2.1", USER, None).await, 404, "Image not found.");
     refused(&api.call("GET", "/images/nonsense", "2.1", USER, None).await, 404, "Image not found.");
     assert_eq!(api.call("GET", "/images", "2.36", USER, None).await.status, 404);

@@ -17,6 +17,12 @@ mod moved_disks;
 #[path = "compute_servers/drain.rs"]
 mod drain;
 
+#[path = "compute_servers/zones.rs"]
+mod zones;
+
+#[path = "compute_servers/wishes.rs"]
+mod wishes;
+
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 use serde_json::{Value, json};
 

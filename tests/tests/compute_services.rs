@@ -221,3 +221,47 @@ async fn hosts_of_old_show_their_resources() {
     assert_eq!(api.call("GET", "/os-hosts", "2.43", ADMIN, None).await.status, 404);
     api.stop().await;
 }
+
+/// What is used now counts what the host keeps for itself; what is used at most is the sum of the servers' flavors. Nobody
+/// asks the host for it.
+#[actix_rt::test]
+async fn hosts_of_old_count_flavors_and_what_is_reserved() {
+    let mut world = World::new(1);
+    world.options.reserved_host_cpus = 2;
+    world.options.reserved_host_memory_mb = 1024;
+    world.options.reserved_host_disk_mb = 2048;
+    world.options.heartbeat = std::time::Duration::from_hours(1);
+    world.options.resync = std::time::Duration::from_hours(1);
+    let api = Api::start_of(world, "", None).await;
+    let flavor = json!({"flavor": {"id": "f", "name": "f", "ram": 3000, "vcpus": 4, "disk": 5,
+        "OS-FLV-EXT-DATA:ephemeral": 3, "swap": 0}});
+    assert_eq!(api.call("POST", "/flavors", "2.1", ADMIN, Some(flavor)).await.status, 200);
+    for (name, token) in [("one", "u:p"), ("two", "u:q")] {
+        let mut wish = Api::wish(name);
+        wish["flavorRef"] = json!("f");
+        assert_eq!(api.life.status(api.server(token, wish).await.parse().unwrap()), "ACTIVE");
+    }
+    let (_, name) = compute(&api).await.remove(0);
+    let probes = || {
+        use chronova_hypervisor::sim::Call;
+        [Call::Usage, Call::Capabilities, Call::Guests, Call::Guest].map(|call| api.world.fleet.calls(call))
+    };
+    let before = probes();
+    let shown = api.get(&format!("/os-hosts/{name}"), "2.1").await["host"].clone();
+    assert_eq!(probes(), before, "the host is not asked");
+    let line = |at: usize| {
+        let resource = &shown[at]["resource"];
+        let number = |key: &str| resource[key].as_u64().unwrap();
+        (resource["project"].as_str().unwrap().to_owned(), number("cpu"), number("memory_mb"), number("disk_gb"))
+    };
+    let of = |project: &str, cpu, memory, disk| (project.to_owned(), cpu, memory, disk);
+    let expected = [
+        of("(total)", 8, 8192, 100),
+        of("(used_now)", 10, 7024, 18),
+        of("(used_max)", 8, 6000, 16),
+        of("p", 4, 3000, 8),
+        of("q", 4, 3000, 8),
+    ];
+    assert_eq!((0..5).map(line).collect::<Vec<_>>(), expected, "more than there is may be used");
+    api.stop().await;
+}

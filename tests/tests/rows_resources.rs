@@ -404,6 +404,18 @@ async fn hypervisors_are_listed_found_and_shown() {
         let service = &detail["hypervisors"][0]["service"]["id"];
         assert_eq!(service.is_string(), version == "2.53");
     }
+    // They are the ids of the resource providers, name by name.
+    let providers = api.ask("GET", "/placement/resource_providers", "1.39", ADMIN, None).await.body;
+    let pair = |one: &Value, id: &str, name: &str| (one[id].clone().to_string(), one[name].clone().to_string());
+    let sorted = |mut pairs: Vec<(String, String)>| {
+        pairs.sort();
+        pairs
+    };
+    let known =
+        providers["resource_providers"].as_array().unwrap().iter().map(|one| pair(one, "uuid", "name")).collect();
+    let hypervisors = list("2.53", "").await;
+    let shown = hypervisors["hypervisors"].as_array().unwrap().iter();
+    assert_eq!(sorted(shown.map(|one| pair(one, "id", "hypervisor_hostname")).collect()), sorted(known));
     // Pages from 2.33 on.
     assert_eq!(ids(&list("2.32", "?limit=1").await).len(), 2);
     for version in ["2.33", "2.53"] {

@@ -57,6 +57,8 @@ pub fn bus(image: Option<&ImageSnapshot>, device: &BlockDevice) -> String {
             let default = if modern { "sata" } else { "ide" };
             property(image, "hw_cdrom_bus").unwrap_or(default).to_owned()
         }
+        // Nova's `get_disk_bus_for_device_type`.
+        Some("floppy") => property(image, "hw_floppy_bus").unwrap_or("fdc").to_owned(),
         // A raw SCSI device needs the bus that passes its commands on.
         Some("lun") => "scsi".to_owned(),
         _ => disk_bus(image).to_owned(),
@@ -141,6 +143,13 @@ pub fn next_name(server: &Alive, device: &BlockDevice) -> (String, usize) {
     taken.local(image, has_root, ephemerals(server).len(), swap(server));
     let count = taken.0.len();
     (format!("/dev/{}", taken.next(&bus(image, device))), count)
+}
+
+/// How many disks the server has, its volumes among them.
+pub fn count(server: &Alive) -> usize {
+    let has_root = server.request.image.is_some() && !server.is_volume_backed();
+    let own = usize::from(has_root) + ephemerals(server).len() + usize::from(swap(server) > 0);
+    own + server.disks.iter().filter(|disk| disk.device.is_volume()).count()
 }
 
 /// `vdb` of `/dev/vdb`.

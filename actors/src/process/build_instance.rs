@@ -19,6 +19,7 @@ use futures::future::BoxFuture;
 
 use super::definition::{Definition, Step, StepError, Work, settled};
 use super::{build_volumes, destination, guest};
+use crate::instance::disks;
 use crate::instance::{InstanceAggregate, InstanceCommand};
 use crate::ledger::{CELL, LedgerAggregate, LedgerCommand};
 use crate::ports::NicsWanted;
@@ -92,8 +93,23 @@ fn exhausted(work: &Work, details: &str) -> FaultInfo {
 
 async fn claim_host(work: &Work) -> Result<Output, StepError> {
     let server = work.present_server().await?;
+    check_disks(work, &server)?;
     let request = Request::of_build(&server.request, &work.running.excluded, &work.house.options.availability_zone);
     claim(work, &server, request).await
+}
+
+/// Nova's `TooManyDiskDevices`, which its compute service finds when it gives the disks their names: no other host will do.
+fn check_disks(work: &Work, server: &Alive) -> Result<(), StepError> {
+    match work.house.options.max_disk_devices.filter(|most| disks::count(server) > *most) {
+        None => Ok(()),
+        Some(most) => {
+            let reason = format!(
+                "The maximum allowed number of disk devices ({most}) to attach to a single instance has been exceeded."
+            );
+            let message = format!("Build of instance {} aborted: {reason}", work.instance_id());
+            Err(StepError::fatal(500, &message, ""))
+        }
+    }
 }
 
 /// Has the scheduler choose a host, and records it.

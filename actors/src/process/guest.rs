@@ -101,9 +101,9 @@ pub(super) async fn turn_of(work: &Work, host: HostId) -> Option<tokio::sync::Ow
     Arc::clone(&member.builds).acquire_owned().await.ok()
 }
 
-/// How long a guest is given to power itself off: what its image says, or the option.
+/// How long a guest is given to power itself off: what its image says, be it on a volume, or the option.
 pub(super) fn graceful(work: &Work, server: &Alive) -> StopMode {
-    let properties = server.request.image.iter().flat_map(|image| image.properties.iter());
+    let properties = server.hardware_image().into_iter().flat_map(|image| image.properties.iter());
     let own =
         properties.into_iter().find(|(key, _)| key == "os_shutdown_timeout").and_then(|(_, text)| text.parse().ok());
     StopMode::Graceful { timeout_seconds: own.unwrap_or(work.house.options.shutdown_timeout) }

@@ -198,6 +198,12 @@ async fn examine(work: &Work, subject: &Subject) -> Result<(), StepError> {
         let message = format!("{} is not on {kind} storage: {reason}", source.hostname);
         return Err(unsuitable(subject, &message));
     }
+    // libvirt copies no chosen disks through a tunnel; Nova refuses the same.
+    if work.house.options.live.tunnelled && !shared && !luggage.disks.is_empty() {
+        let message = "Migration pre-check error: local disks are not copied in a tunnelled migration \
+                       (live_migration_tunnelled).";
+        return Err(unsuitable(subject, message));
+    }
     if build_volumes::only_host(work, &subject.server).await?.is_some() {
         let message = "Migration pre-check error: the server's volumes are on storage that its host alone reaches.";
         return Err(StepError::fatal(400, message, ""));

@@ -211,9 +211,13 @@ impl Watch {
         let journey = Journey {
             migration: work.running.process,
             peer: destination.peer_uri(options.scheme.as_deref(), options.uri.as_deref(), &address),
-            stream: own.map(|own| format!("{}://{own}", options.scheme.as_deref().unwrap_or("tcp"))),
+            // There is no stream of its own in a tunnel, and libvirt takes no address for it.
+            stream: own
+                .filter(|_| !options.tunnelled)
+                .map(|own| format!("{}://{own}", options.scheme.as_deref().unwrap_or("tcp"))),
             copied: route.copied.clone(),
             tls: options.native_tls,
+            tunnelled: options.tunnelled,
             // With both, post-copy it is.
             auto_converge: options.permit_auto_converge && !options.permit_post_copy,
             post_copy: options.permit_post_copy,

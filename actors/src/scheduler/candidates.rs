@@ -49,6 +49,12 @@ pub fn find(look: &Look<'_>) -> Found {
 fn find_wanted(look: &Look<'_>, wanted: &Wanted) -> Found {
     let mut set = look.fleet.hosts().clone();
     let mut found = Found { totals: wanted.totals(), hosts: count(set.len()), ..Found::default() };
+    if wanted.undecided {
+        let missing = "the flavor has several groups of resources and no group_policy, none or isolate";
+        found.checks.push(CheckRecord { name: "group policy".to_owned(), left: 0, refused: Vec::new() });
+        found.lacks = Some(missing.to_owned());
+        return found;
+    }
     for narrowing in narrowings(look, wanted) {
         let before = set.clone();
         set.retain_all(&narrowing.hosts);

@@ -86,13 +86,15 @@ pub struct Wanted {
     /// By suffix; the one without a suffix first.
     pub groups: BTreeMap<String, Group>,
     pub isolate: bool,
+    /// Several groups with a suffix, and no word on whether they may come from one provider: Placement answers 400.
+    pub undecided: bool,
 }
 
 impl Wanted {
     /// `pinned`: dedicated CPUs are asked for as `PCPU`.
     pub fn of(request: &Request, pinned: bool) -> Self {
         let mut wanted = Self::default();
-        wanted.take_extra_specs(request);
+        let has_policy = wanted.take_extra_specs(request);
         if let Some(traits) = request.image.as_ref() {
             // `trait:X=required` among the properties; they go to the group without a suffix.
             for (key, value) in &traits.properties {
@@ -110,6 +112,7 @@ impl Wanted {
             group.resources.retain(|_, amount| *amount > 0);
         }
         wanted.groups.retain(|_, group| !group.resources.is_empty() || !group.traits.is_empty());
+        wanted.undecided = !has_policy && wanted.groups.keys().filter(|suffix| !suffix.is_empty()).count() > 1;
         wanted
     }
 
@@ -154,10 +157,13 @@ impl Wanted {
         }
     }
 
-    fn take_extra_specs(&mut self, request: &Request) {
+    /// Says whether there is a policy for several groups; one of another name is none (Nova logs it and passes it over).
+    fn take_extra_specs(&mut self, request: &Request) -> bool {
+        let mut has_policy = false;
         for (key, value) in &request.flavor.extra_specs {
             if key == "group_policy" {
                 self.isolate = value == "isolate";
+                has_policy = matches!(value.as_str(), "none" | "isolate");
                 continue;
             }
             let Some((prefix, name)) = key.split_once(':') else { continue };
@@ -169,6 +175,7 @@ impl Wanted {
                 self.take_trait(suffix, name, value);
             }
         }
+        has_policy
     }
 
     /// `hw:cpu_policy=dedicated` asks for `PCPU` instead of `VCPU`.
@@ -376,6 +383,36 @@ pub(super) mod tests {
             of(&[("resources:VCPU", "many"), ("capabilities:x", "1"), ("hw:x", "1")]),
             "DISK_GB=10 MEMORY_MB=512 VCPU=4"
         );
+    }
+
+    /// The flavors of Nova's documentation: a VF on each of two networks, with a trait that names the network.
+    #[test]
+    fn groups_hold_several_of_a_kind_and_need_a_policy() {
+        let specs = [
+            ("resources1:SRIOV_NET_VF", "1"),
+            ("resources1:CUSTOM_NET_EGRESS_BYTES_SEC", "1000"),
+            ("trait1:CUSTOM_PHYSNET_NET1", "required"),
+            ("trait1:HW_NIC_ACCEL_SSL", "required"),
+            ("resources2:SRIOV_NET_VF", "1"),
+            ("resources2:CUSTOM_NET_EGRESS_BYTES_SEC", "2000"),
+            ("trait2:CUSTOM_PHYSNET_NET2", "required"),
+            ("trait2:CUSTOM_SLOW", "forbidden"),
+        ];
+        let of = |policy: Option<&str>| {
+            let policy = policy.map(|policy| ("group_policy", policy));
+            let wanted = Wanted::of(&with(&specs.into_iter().chain(policy).collect::<Vec<_>>()), true);
+            let groups = "DISK_GB=10 MEMORY_MB=512 VCPU=4 \
+                          | 1: CUSTOM_NET_EGRESS_BYTES_SEC=1000 SRIOV_NET_VF=1 +CUSTOM_PHYSNET_NET1 +HW_NIC_ACCEL_SSL \
+                          | 2: CUSTOM_NET_EGRESS_BYTES_SEC=2000 SRIOV_NET_VF=1 +CUSTOM_PHYSNET_NET2 -CUSTOM_SLOW";
+            assert_eq!(words(&wanted), groups);
+            (wanted.isolate, wanted.undecided)
+        };
+        assert_eq!(of(Some("isolate")), (true, false));
+        assert_eq!(of(Some("none")), (false, false));
+        assert_eq!(of(None), (false, true));
+        assert_eq!(of(Some("whatever")), (false, true));
+        let one = Wanted::of(&with(&specs[..4]), true);
+        assert!(!one.undecided, "one group by itself needs no policy");
     }
 
     #[test]

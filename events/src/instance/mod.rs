@@ -73,7 +73,7 @@ pub use ongoing::Ongoing;
 pub use operator::{CrashDumpRequested, DeclaredState, StateDeclared};
 pub use password::{PasswordChangeFailed, PasswordChangeRequested, PasswordChanged};
 pub use payloads::*;
-pub use rebuild::{RebuildFailed, RebuildRequested, Rebuilt};
+pub use rebuild::{Former, RebuildFailed, RebuildRequested, Rebuilt};
 pub use rescue::{RescueFailed, RescueRequested, Rescued, UnrescueFailed, UnrescueRequested, Unrescued};
 pub use scheduled::*;
 pub use shelving::{

@@ -1,8 +1,13 @@
 //! A server made anew on its host: same id, same ports, same claim; other disks.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
+use super::imaging::WorkStage;
+use super::ongoing::Ongoing;
 use super::payloads::{DiskConfig, FaultInfo, ImageSnapshot, KeySnapshot, Pairs};
+use super::state::Alive;
 use crate::ids::ProcessId;
 
 /// What the server is from now on: what was said, and what it was where nothing was said.
@@ -37,6 +42,27 @@ pub struct Rebuilt {
 pub struct RebuildFailed {
     pub process: ProcessId,
     pub fault: FaultInfo,
+}
+
+/// See [`Alive::former`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Former {
+    pub image: Option<Arc<ImageSnapshot>>,
+    pub root: Option<Box<ImageSnapshot>>,
+}
+
+impl Alive {
+    /// A rebuild that was refused before it touched anything leaves the server with the image that it has (Nova rolls
+    /// `image_ref` back, and nothing else).
+    pub(super) fn forget_rebuild(&mut self) {
+        let untouched = matches!(self.ongoing, Some(Ongoing::Rebuild { stage: WorkStage::Begun, .. }));
+        let Some(former) = self.former.take().filter(|_| untouched) else { return };
+        match self.is_volume_backed() {
+            true => self.boot_image = former.image,
+            false => self.request.image = former.image,
+        }
+        self.root = former.root;
+    }
 }
 
 /// One example of each.

@@ -15,7 +15,7 @@ use super::operator::DeclaredState;
 use super::payloads::{
     BuildRequested, DeleteRequested, FaultInfo, ImageSnapshot, Locked, NicInfo, Placed, Power, PowerAction,
 };
-use super::rebuild::RebuildRequested;
+use super::rebuild::{Former, RebuildRequested};
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
 use crate::ids::{HostId, ImageId, ProcessId, VolumeId};
@@ -52,6 +52,8 @@ pub struct Alive {
     pub lock: Option<Locked>,
     /// What the root disk is made of, where that is not the image that was asked for: after a shelving.
     pub root: Option<Box<ImageSnapshot>>,
+    /// What a server that is being rebuilt was made of, for as long as nothing of it has been touched.
+    pub former: Option<Box<Former>>,
     /// What a server in rescue, or on its way there, is started from.
     pub rescue: Option<Box<ImageSnapshot>>,
     /// The image that a shelved server's disk is kept as, or is being copied to.
@@ -137,7 +139,7 @@ impl Instance {
 
 impl Fold for Instance {
     type Event = InstanceEvent;
-    const STATE_VERSION: u32 = 10;
+    const STATE_VERSION: u32 = 11;
 
     fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
         match (&mut *self, event) {
@@ -175,6 +177,7 @@ impl Alive {
             fault: None,
             lock: None,
             root: None,
+            former: None,
             rescue: None,
             shelved: None,
             moving: None,
@@ -286,6 +289,7 @@ impl Alive {
             InstanceEvent::SnapshotFailed(failed) => self.fail(failed.process, &failed.fault, at),
             InstanceEvent::RebuildRequested(asked) => self.rebuild(asked),
             InstanceEvent::Rebuilt(rebuilt) => {
+                self.former = None;
                 self.finish(rebuilt.process);
                 self.launched_at = Some(at);
                 self.phase = match self.phase {
@@ -294,6 +298,7 @@ impl Alive {
                 };
             }
             InstanceEvent::RebuildFailed(failed) => {
+                self.forget_rebuild();
                 self.fail(failed.process, &failed.fault, at);
                 self.phase = Phase::Error { power: self.power() };
             }
@@ -518,6 +523,8 @@ impl Alive {
     fn rebuild(&mut self, asked: &RebuildRequested) {
         let (process, stage, reimage) = (asked.process, WorkStage::Begun, asked.reimage);
         self.ongoing = Some(Ongoing::Rebuild { process, stage, reimage });
+        let image = if self.is_volume_backed() { &self.boot_image } else { &self.request.image };
+        self.former = Some(Box::new(Former { image: image.clone(), root: self.root.take() }));
         // A server on a volume has no image of its own, even if its volume is written anew from one.
         match self.is_volume_backed() {
             true => self.boot_image = Some(Arc::new(asked.image.clone())),
@@ -534,7 +541,6 @@ impl Alive {
         request.disk_config = asked.disk_config;
         request.access_ip_v4.clone_from(&asked.access_ip_v4);
         request.access_ip_v6.clone_from(&asked.access_ip_v6);
-        self.root = None;
     }
 
     /// The process is done and the server is what it was; what was seen meanwhile counts now.

@@ -80,6 +80,58 @@ fn kvm_with_a_host_model_cpu() {
     golden("kvm", &guest(), &HostFacts { kvm: true, cpu_mode: CpuMode::HostModel, ..host() });
 }
 
+/// `[libvirt] cpu_mode`, each as Nova's driver has it.
+#[test]
+fn each_mode_of_a_cpu_is_rendered() {
+    let cpu = |cpu_mode, models: &[&str]| {
+        let cpu_models = models.iter().map(|model| (*model).to_owned()).collect();
+        let xml = render(&guest(), &HostFacts { kvm: true, cpu_mode, cpu_models, ..host() }).unwrap();
+        let document = roxmltree::Document::parse(&xml).unwrap();
+        let cpu = document.descendants().find(|node| node.has_tag_name("cpu")).unwrap();
+        let model = cpu.children().find(|node| node.has_tag_name("model")).and_then(|model| model.text());
+        let word = |name: &str| cpu.attribute(name).map(str::to_owned);
+        (word("mode"), word("match"), model.map(str::to_owned))
+    };
+    let said = |mode: &str| Some(mode.to_owned());
+    assert_eq!(cpu(CpuMode::None, &[]), (None, None, None));
+    assert_eq!(cpu(CpuMode::HostModel, &[]), (said("host-model"), said("exact"), None));
+    assert_eq!(cpu(CpuMode::HostPassthrough, &["Nehalem"]), (said("host-passthrough"), said("exact"), None));
+    assert_eq!(cpu(CpuMode::Maximum, &[]), (said("maximum"), None, None));
+    let custom = cpu(CpuMode::Custom, &["IvyBridge", "Nehalem"]);
+    assert_eq!(custom, (said("custom"), said("exact"), said("IvyBridge")));
+}
+
+/// Flaws of CPUs are mended by flags that the guest must see: models of the host bring them, and they can be named.
+#[test]
+fn flags_against_flaws_of_cpus_can_be_named_beside_any_model() {
+    for cpu_mode in [CpuMode::HostModel, CpuMode::HostPassthrough, CpuMode::Custom] {
+        let flags = ["md-clear", "ssbd", "-pcid"].map(CpuFlag::parse).to_vec();
+        let guests = GuestOptions { cpu_flags: flags, ..GuestOptions::default() };
+        let cpu_models = vec!["Cascadelake-Server".to_owned()];
+        let xml = render(&guest(), &HostFacts { kvm: true, cpu_mode, cpu_models, guests, ..host() }).unwrap();
+        for feature in ["'require' name='md-clear'", "'require' name='ssbd'", "'disable' name='pcid'"] {
+            assert!(xml.contains(&format!("<feature policy={feature}/>")), "{cpu_mode:?} {feature}: {xml}");
+        }
+    }
+}
+
+/// `[vnc] server_listen`: what a guest that may go to any host listens on is not an address of one of them.
+#[test]
+fn the_screen_listens_where_it_is_told() {
+    let listens = |vnc: Option<&str>| {
+        let screens = Screens { vnc: vnc.map(str::to_owned), spice: None };
+        let xml = render(&guest(), &HostFacts { screens, ..host() }).unwrap();
+        let document = roxmltree::Document::parse(&xml).unwrap();
+        let graphics = document.descendants().find(|node| node.has_tag_name("graphics"))?;
+        assert_eq!((graphics.attribute("type"), graphics.attribute("autoport")), (Some("vnc"), Some("yes")));
+        let own = graphics.attribute("listen").map(str::to_owned);
+        own.or_else(|| graphics.descendants().find_map(|node| node.attribute("address")).map(str::to_owned))
+    };
+    assert_eq!(listens(Some("0.0.0.0")).as_deref(), Some("0.0.0.0"));
+    assert_eq!(listens(Some("127.0.0.1")).as_deref(), Some("127.0.0.1"));
+    assert_eq!(listens(None), None, "without a screen nothing listens");
+}
+
 #[test]
 fn with_spice_instead_of_vnc() {
     let spice = Spice { listen: "0.0.0.0".to_owned(), agent: true, secure: true };

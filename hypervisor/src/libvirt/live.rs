@@ -133,31 +133,60 @@ fn sharers(connect: &Connect, options: &LibvirtOptions) -> DriverResult<BTreeSet
     Ok(hosts)
 }
 
+/// Nova's `_parse_migration_flags`. With TLS the streams of copied disks are encrypted as the memory's is.
+fn flags(journey: &Journey) -> u32 {
+    let always = sys::VIR_MIGRATE_LIVE
+        | sys::VIR_MIGRATE_PEER2PEER
+        | sys::VIR_MIGRATE_PERSIST_DEST
+        | sys::VIR_MIGRATE_UNDEFINE_SOURCE;
+    let wanted = [
+        (!journey.copied.is_empty(), sys::VIR_MIGRATE_NON_SHARED_INC),
+        (journey.tls, sys::VIR_MIGRATE_TLS),
+        (journey.tunnelled, sys::VIR_MIGRATE_TUNNELLED),
+        (journey.auto_converge, sys::VIR_MIGRATE_AUTO_CONVERGE),
+        (journey.post_copy, sys::VIR_MIGRATE_POSTCOPY),
+    ];
+    wanted.into_iter().filter(|(wanted, _)| *wanted).fold(always, |flags, (_, flag)| flags | flag)
+}
+
+fn parameters(journey: &Journey) -> MigrateParameters {
+    MigrateParameters {
+        uri: journey.stream.clone(),
+        bandwidth: (journey.bandwidth > 0).then_some(journey.bandwidth),
+        migrate_disks: journey.copied.clone(),
+        ..MigrateParameters::default()
+    }
+}
+
 /// The call itself; lasts as long as the migration.
 fn travel(connect: &Connect, instance: InstanceId, journey: &Journey) -> Result<(), String> {
     let run = || -> Result<(), virt::error::Error> {
         let domain = connect.lookup_domain_by_uuid(instance.0)?;
-        let mut flags = sys::VIR_MIGRATE_LIVE
-            | sys::VIR_MIGRATE_PEER2PEER
-            | sys::VIR_MIGRATE_PERSIST_DEST
-            | sys::VIR_MIGRATE_UNDEFINE_SOURCE;
-        for (wanted, flag) in [
-            (!journey.copied.is_empty(), sys::VIR_MIGRATE_NON_SHARED_INC),
-            (journey.tls, sys::VIR_MIGRATE_TLS),
-            (journey.auto_converge, sys::VIR_MIGRATE_AUTO_CONVERGE),
-            (journey.post_copy, sys::VIR_MIGRATE_POSTCOPY),
-        ] {
-            flags |= if wanted { flag } else { 0 };
-        }
-        let parameters = MigrateParameters {
-            uri: journey.stream.clone(),
-            bandwidth: (journey.bandwidth > 0).then_some(journey.bandwidth),
-            migrate_disks: journey.copied.clone(),
-            ..MigrateParameters::default()
-        };
-        domain.migrate_to_uri3(Some(&journey.peer), parameters, flags)
+        domain.migrate_to_uri3(Some(&journey.peer), parameters(journey), flags(journey))
     };
     run().map_err(|error| error.message().to_owned())
+}
+
+/// The host of a hypervisor's URI; `None` for one of this machine.
+fn host_of(uri: &str) -> Option<String> {
+    let (_, rest) = uri.split_once("://")?;
+    let authority = &rest[..rest.find(['/', '?']).unwrap_or(rest.len())];
+    let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    // A user and a port are of the control plane's way there.
+    let host = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    (!host.is_empty()).then(|| host.to_owned())
+}
+
+/// Nova's `_live_migration_uri`.
+fn uri_of(scheme: Option<&str>, pattern: Option<&str>, address: &str) -> String {
+    let address = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
+    match pattern {
+        Some(pattern) => pattern.replace("%s", &address),
+        None => format!("qemu+{}://{address}/system", scheme.unwrap_or("tcp")),
+    }
 }
 
 #[async_trait]
@@ -341,22 +370,11 @@ impl LiveMoves for LibvirtDriver {
     }
 
     fn remote_address(&self) -> Option<String> {
-        let (_, rest) = self.uri.split_once("://")?;
-        let authority = &rest[..rest.find(['/', '?']).unwrap_or(rest.len())];
-        // A port is of the control plane's way there.
-        let host = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            Some((address, _)) => address,
-            None => authority.split(':').next().unwrap_or_default(),
-        };
-        (!host.is_empty()).then(|| host.to_owned())
+        host_of(&self.uri)
     }
 
     fn peer_uri(&self, scheme: Option<&str>, pattern: Option<&str>, address: &str) -> String {
-        let address = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
-        match pattern {
-            Some(pattern) => pattern.replace("%s", &address),
-            None => format!("qemu+{}://{address}/system", scheme.unwrap_or("tcp")),
-        }
+        uri_of(scheme, pattern, address)
     }
 
     async fn adopt_console(&self, instance: InstanceId, text: Bytes) -> DriverResult<()> {
@@ -366,5 +384,66 @@ impl LiveMoves for LibvirtDriver {
             pool::put(connect, &pool, &format!("{}.0", volumes::console_log(instance)), &text)
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn journey() -> Journey {
+        Journey {
+            migration: ProcessId(uuid::Uuid::nil()),
+            peer: "qemu+tcp://h2/system".to_owned(),
+            stream: None,
+            copied: vec![],
+            tls: false,
+            tunnelled: false,
+            auto_converge: false,
+            post_copy: false,
+            bandwidth: 0,
+        }
+    }
+
+    #[test]
+    fn what_is_permitted_becomes_flags_of_the_migration() {
+        let bare = sys::VIR_MIGRATE_LIVE
+            | sys::VIR_MIGRATE_PEER2PEER
+            | sys::VIR_MIGRATE_PERSIST_DEST
+            | sys::VIR_MIGRATE_UNDEFINE_SOURCE;
+        assert_eq!(flags(&journey()), bare, "nothing more unless it is permitted");
+        assert_eq!(flags(&Journey { auto_converge: true, ..journey() }), bare | sys::VIR_MIGRATE_AUTO_CONVERGE);
+        assert_eq!(flags(&Journey { post_copy: true, ..journey() }), bare | sys::VIR_MIGRATE_POSTCOPY);
+        assert_eq!(flags(&Journey { tunnelled: true, ..journey() }), bare | sys::VIR_MIGRATE_TUNNELLED);
+    }
+
+    /// Memory, devices and the disks that are copied: one flag has QEMU encrypt all of them.
+    #[test]
+    fn native_tls_is_asked_for_with_and_without_copied_disks() {
+        let secret = Journey { tls: true, ..journey() };
+        assert_eq!(flags(&secret), flags(&journey()) | sys::VIR_MIGRATE_TLS);
+        let copied = Journey { copied: vec!["vda".to_owned()], ..secret.clone() };
+        assert_eq!(flags(&copied), flags(&secret) | sys::VIR_MIGRATE_NON_SHARED_INC);
+        let told = parameters(&Journey { stream: Some("tls://10.0.0.2".to_owned()), bandwidth: 7, ..copied });
+        assert_eq!((told.uri.as_deref(), told.bandwidth), (Some("tls://10.0.0.2"), Some(7)));
+        assert_eq!(told.migrate_disks, ["vda"]);
+        assert_eq!((parameters(&journey()).uri, parameters(&journey()).bandwidth), (None, None), "the hosts' own");
+    }
+
+    #[test]
+    fn a_destination_is_reached_by_the_address_of_its_uri() {
+        for (uri, host) in [
+            ("qemu:///system", None),
+            ("qemu+tls://node-2/system", Some("node-2")),
+            ("qemu+tcp://10.0.0.2:16509/system", Some("10.0.0.2")),
+            ("qemu+ssh://root@node-3:22/system?keyfile=/k", Some("node-3")),
+            ("qemu+tls://[fd00::2]:16514/system", Some("fd00::2")),
+            ("qemu+unix:///system?socket=/run/other", None),
+        ] {
+            assert_eq!(host_of(uri).as_deref(), host, "{uri}");
+        }
+        assert_eq!(uri_of(None, None, "node-2"), "qemu+tcp://node-2/system", "Nova's scheme where none is said");
+        assert_eq!(uri_of(Some("tls"), None, "fd00::2"), "qemu+tls://[fd00::2]/system");
+        assert_eq!(uri_of(Some("tls"), Some("qemu+ssh://%s:2222/system"), "h"), "qemu+ssh://h:2222/system");
     }
 }

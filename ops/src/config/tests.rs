@@ -137,6 +137,28 @@ fn old_names_work_and_current_ones_win() {
 }
 
 #[test]
+fn encrypted_migrations_are_not_half_configured() {
+    let both = "[libvirt]\nlive_migration_tunnelled = true\nlive_migration_with_native_tls = true\n\
+                live_migration_scheme = tls\n";
+    let error = "0.conf:3: error: [libvirt] live_migration_tunnelled and live_migration_with_native_tls exclude each \
+                 other: take out live_migration_tunnelled, which encrypts no disks";
+    assert_eq!(told(&[both]), [error]);
+    let files = files(&[both]);
+    assert!(load_on(&machine(), &files.paths).is_err(), "nothing starts with it");
+    let warning = "0.conf:2: warning: [libvirt] live_migration_with_native_tls without live_migration_scheme = tls: hosts \
+                   reach each other's libvirtd by plain TCP";
+    for scheme in ["", "live_migration_scheme = ssh\n", "live_migration_uri = qemu+tcp://%s/system\n"] {
+        let text = format!("[libvirt]\nlive_migration_with_native_tls = true\n{scheme}");
+        assert_eq!(told(&[&text]), [warning], "{scheme}");
+    }
+    for good in ["live_migration_scheme = tls\n", "live_migration_uri = qemu+tls://%s/system\n"] {
+        let text = format!("[libvirt]\nlive_migration_with_native_tls = true\n{good}");
+        assert_eq!(told(&[&text]), [""; 0], "{good}");
+    }
+    assert_eq!(told(&["[libvirt]\nlive_migration_tunnelled = true\n"]), [""; 0]);
+}
+
+#[test]
 fn unreadable_files_are_told_with_the_rest() {
     let files = files(&["[api]\nmax_limit = x\n"]);
     let paths = [vec![PathBuf::from("/nonexistent/nova.conf")], files.paths.clone()].concat();

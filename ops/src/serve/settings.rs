@@ -92,6 +92,7 @@ pub fn actors(config: &Config) -> Options {
         resize_confirm_window: Duration::from_secs(default.resize_confirm_window.into()),
         soft_reboot_timeout: config.libvirt.wait_soft_reboot_seconds,
         max_concurrent_builds: default.max_concurrent_builds as usize,
+        max_disk_devices: usize::try_from(config.compute.max_disk_devices_to_attach).ok(),
         max_attempts: config.scheduler.max_attempts,
         scheduler: scheduler(config),
         heartbeat: Duration::from_secs(u64::from(default.report_interval)),
@@ -125,11 +126,6 @@ fn vendor_data(path: &Path) -> Result<Map<String, Value>> {
 
 fn live(config: &Config) -> LiveOptions {
     let libvirt = &config.libvirt;
-    if libvirt.live_migration_with_native_tls && libvirt.live_migration_scheme.as_deref() != Some("tls") {
-        tracing::warn!(
-            "live_migration_with_native_tls without live_migration_scheme = tls: libvirtd is asked without TLS"
-        );
-    }
     LiveOptions {
         per_host: config.default.max_concurrent_live_migrations as usize,
         completion_timeout: libvirt.live_migration_completion_timeout.into(),
@@ -141,6 +137,7 @@ fn live(config: &Config) -> LiveOptions {
         permit_post_copy: libvirt.live_migration_permit_post_copy,
         permit_auto_converge: libvirt.live_migration_permit_auto_converge,
         native_tls: libvirt.live_migration_with_native_tls,
+        tunnelled: libvirt.live_migration_tunnelled,
         scheme: libvirt.live_migration_scheme.clone(),
         uri: libvirt.live_migration_uri.clone(),
         inbound_addr: libvirt.live_migration_inbound_addr.clone(),
@@ -498,3 +495,6 @@ pub fn public_url(config: &Config, listeners: &[Listener]) -> String {
         false => format!("{scheme}://{address}"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -89,6 +89,11 @@ async fn a_server_leaves_a_dead_host_and_what_it_left_is_removed_when_that_is_ba
     assert_ne!(now["OS-EXT-SRV-ATTR:host"], scene.home);
     assert_eq!(now["addresses"], addresses, "ports are the server's, wherever it is");
     let row = scene.migration().await;
+    let left = async |host: &str| {
+        let path = format!("/os-migrations?source_compute={host}&migration_type=evacuation");
+        scene.api.get(&path, "2.59").await["migrations"].as_array().unwrap().len()
+    };
+    assert_eq!((left(&scene.home).await, left(now["OS-EXT-SRV-ATTR:host"].as_str().unwrap()).await), (1, 0));
     assert_eq!((&row["status"], &row["source_compute"]), (&json!("done"), &json!(scene.home)));
     assert_eq!((&row["dest_compute"], &row["old_instance_type_id"]), (&now["OS-EXT-SRV-ATTR:host"], &Value::Null));
     let path = format!("/placement/allocations/{}", scene.id);

@@ -113,6 +113,49 @@ async fn one_volume_serves_several_servers() {
     for server in [&one, &two] {
         assert_eq!(attached(&api, server).await[0]["volumeId"], json!(shared));
     }
+    // Each has an attachment of its own, whole, to read and to write; and each guest a disk that others write to as well.
+    let mut attachments = std::collections::BTreeSet::new();
+    for server in [&one, &two] {
+        let (_, body, _) = call(&api, "GET", &format!("/servers/{server}/os-volume_attachments"), "2.89", None).await;
+        let id = body["volumeAttachments"][0]["attachment_id"].as_str().unwrap().to_owned();
+        let path = format!("/volume/v3/p/attachments/{id}");
+        let shown = api.ask("GET", &path, "2.1, volume 3.27", OWNER, None).await.body;
+        let shown = &shown["attachment"];
+        assert_eq!((&shown["volume_id"], &shown["instance"]), (&json!(shared), &json!(server)));
+        assert_eq!((&shown["status"], &shown["attach_mode"]), (&json!("attached"), &json!("rw")));
+        assert!(shown["attached_at"].as_str().unwrap().starts_with("20"), "{shown}");
+        attachments.insert(id);
+    }
+    assert_eq!(attachments.len(), 2);
+    let disks = api.world.brakes.disks();
+    assert_eq!(disks.len(), 2);
+    assert!(disks.iter().all(|(_, disk)| disk.shareable && !disk.readonly && disk.serial == shared), "{disks:?}");
+    api.world.check().await;
+    // It is not exchanged while two have it.
+    let other = volume(&api, Some(&one), 1).await;
+    let path = format!("/servers/{one}/os-volume_attachments/{shared}");
+    let swapped = api.call("PUT", &path, "2.85", ADMIN, Some(attachment(&other))).await;
+    let words = "Swapping multi-attach volumes with more than one read/write attachment is not supported.";
+    assert_eq!((swapped.status, swapped.message()), (400, words));
+    // A third is on no host: nobody can say whether its host will be able to. One that is off has a host.
+    let three = api.server(OWNER, Api::wish("three")).await;
+    for body in [json!({"shelve": null}), json!({"shelveOffload": null})] {
+        let done = api.call("POST", &format!("/servers/{three}/action"), "2.1", ADMIN, Some(body)).await;
+        assert_eq!(done.status, 202, "{}", done.body);
+        api.life.settled().await;
+    }
+    let words = "Attaching multiattach volumes is not supported for shelved-offloaded instances.";
+    assert_eq!(take(&three, "2.60").await, (400, words.to_owned()));
+    let back =
+        api.call("POST", &format!("/servers/{three}/action"), "2.1", OWNER, Some(json!({"unshelve": null}))).await;
+    assert_eq!(back.status, 202);
+    api.life.settled().await;
+    let stop =
+        api.call("POST", &format!("/servers/{three}/action"), "2.1", OWNER, Some(json!({"os-stop": null}))).await;
+    assert_eq!(stop.status, 202);
+    api.life.settled().await;
+    assert_eq!(take(&three, "2.60").await.0, 200);
+    delete(&api, &three).await;
     api.world.check().await;
     // One lets go of it; the other has it until its own end.
     let path = format!("/servers/{one}/os-volume_attachments/{shared}");
@@ -161,5 +204,296 @@ async fn scratch_disks_and_swap_are_made_and_end_with_the_server() {
     wish["flavorRef"] = json!("scratch");
     wish["block_device_mapping_v2"] = json!([root, one, one, one]);
     assert_eq!(call(&api, "POST", "/servers", "2.1", Some(json!({"server": wish}))).await.0, 400);
+    api.stop().await;
+}
+
+/// A volume that several may have is booted from, too; until 2.59 by nobody.
+#[actix_rt::test]
+async fn a_server_boots_from_a_volume_that_others_may_have() {
+    let api = Api::start_of(World::new(1), "", None).await;
+    let ask = async |token: &str, path: &str, body: Value| {
+        api.ask("POST", &format!("/volume/v3/{path}"), "2.1", token, Some(body)).await
+    };
+    let kind = json!({"volume_type": {"name": "shared", "extra_specs": {"multiattach": "<is> True"}}});
+    assert_eq!(ask(ADMIN, "admin/types", kind).await.status, 200);
+    let wish = json!({"volume": {"size": 1, "volume_type": "shared", "imageRef": IMAGE}});
+    let made = ask(OWNER, "p/volumes", wish).await;
+    assert_eq!(made.status, 202, "{:?}", made.body);
+    let root = made.body["volume"]["id"].as_str().unwrap().to_owned();
+    api.life.settled().await;
+    let wish = json!({"server": {"name": "b", "flavorRef": "1", "networks": [{"uuid": NETWORK}],
+        "block_device_mapping_v2": [{"source_type": "volume", "uuid": root, "destination_type": "volume", "boot_index": 0}]}});
+    let (status, _, message) = call(&api, "POST", "/servers", "2.59", Some(wish.clone())).await;
+    assert_eq!(status, 400);
+    assert!(message.contains("2.60"), "{message}");
+    for _ in 0..2 {
+        let (status, body, message) = call(&api, "POST", "/servers", "2.60", Some(wish.clone())).await;
+        assert_eq!(status, 202, "{message}");
+        api.life.settled().await;
+        let id = body["server"]["id"].as_str().unwrap();
+        assert_eq!(api.get(&format!("/servers/{id}"), "2.1").await["server"]["status"], "ACTIVE");
+        let spec = api.world.brakes.guest(id.parse().unwrap()).unwrap();
+        assert!(spec.volumes[0].shareable && spec.volumes[0].boot_order == Some(1), "{:?}", spec.volumes);
+    }
+    assert_eq!(volume_now(&api, &root).await["attachments"].as_array().unwrap().len(), 2);
+    api.world.check().await;
+    api.stop().await;
+}
+
+fn blank(more: &Value) -> Value {
+    let mut disk = json!({"source_type": "blank", "destination_type": "local", "boot_index": -1});
+    disk.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    disk
+}
+
+/// The guest gets what was asked for, however it was divided, and the names are the driver's.
+#[actix_rt::test]
+async fn guests_get_the_swap_and_scratch_disks_that_were_asked_for() {
+    let mut api = Api::start().await;
+    let config = chronova_web::compute::ComputeConfig { max_local_block_devices: 4, ..Default::default() };
+    std::sync::Arc::get_mut(&mut api.app).unwrap().compute = chronova_web::compute::Compute::new(config);
+    let flavor = json!({"flavor": {"id": "scratch", "name": "scratch", "ram": 512, "vcpus": 1, "disk": 1,
+        "OS-FLV-EXT-DATA:ephemeral": 4, "swap": 512}});
+    assert_eq!(api.call("POST", "/flavors", "2.1", ADMIN, Some(flavor)).await.status, 200);
+    let root = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "local", "boot_index": 0});
+    let swap = blank(&json!({"guest_format": "swap", "volume_size": 256}));
+    let named =
+        blank(&json!({"volume_size": 3, "guest_format": "ext4", "device_name": "/dev/vdz", "disk_bus": "virtio",
+        "device_type": "disk"}));
+    for (devices, ephemerals, swap_mib) in [
+        (None, vec![4], 512),
+        (Some(json!([root, swap])), vec![4], 256),
+        (
+            Some(json!([root, blank(&json!({"volume_size": 1})), blank(&json!({"volume_size": 2})), swap])),
+            vec![1, 2],
+            256,
+        ),
+        (Some(json!([root, named])), vec![3], 512),
+        (Some(json!([root, blank(&json!({})), blank(&json!({"guest_format": "swap"}))])), vec![4], 512),
+    ] {
+        let mut wish = Api::wish("scratch");
+        wish["flavorRef"] = json!("scratch");
+        let text = format!("{devices:?}");
+        if let Some(devices) = devices {
+            wish["block_device_mapping_v2"] = devices;
+        }
+        let server = api.server(OWNER, wish).await;
+        assert_eq!(api.get(&format!("/servers/{server}"), "2.1").await["server"]["status"], "ACTIVE", "{text}");
+        let spec = api.world.brakes.guest(server.parse().unwrap()).unwrap();
+        assert_eq!((spec.ephemerals_gib, spec.swap_mib), (ephemerals, swap_mib), "{text}");
+        assert_eq!(spec.root.map(|root| root.size_gib), Some(1));
+        delete(&api, &server).await;
+        // Nothing of them is left.
+        api.world.check().await;
+    }
+    // What exists elsewhere cannot be a local disk.
+    for kind in ["volume", "snapshot"] {
+        let mut wish = Api::wish("x");
+        wish["block_device_mapping_v2"] = json!([root, {"source_type": kind, "uuid": IMAGE,
+            "destination_type": "local", "boot_index": -1}]);
+        let (status, _, message) = call(&api, "POST", "/servers", "2.1", Some(json!({"server": wish}))).await;
+        let words = format!("Block Device Mapping is Invalid: Mapping {kind} to local is not supported.");
+        assert_eq!((status, message), (400, words));
+    }
+    api.stop().await;
+}
+
+/// What is said of a volume's bus and kind reaches the guest; the name is the next one of the bus, whatever was asked for.
+#[actix_rt::test]
+async fn guests_see_volumes_on_the_bus_and_as_the_kind_that_was_asked_for() {
+    let mut world = World::new(1);
+    world.options.volume.shared = true;
+    let api = Api::start_of(world, "", None).await;
+    let root = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "local", "boot_index": 0});
+    let cases = [
+        (json!({"disk_bus": "usb"}), ("usb", "disk", "sda")),
+        (json!({"disk_bus": "scsi", "device_type": "disk", "device_name": "/dev/vdq"}), ("scsi", "disk", "sdb")),
+        (json!({"disk_bus": "ide", "device_type": "disk"}), ("ide", "disk", "hda")),
+        (json!({"device_type": "cdrom"}), ("ide", "cdrom", "hdb")),
+        (json!({"device_type": "floppy"}), ("fdc", "floppy", "fda")),
+        (json!({"device_type": "lun"}), ("scsi", "lun", "sdc")),
+        (json!({}), ("virtio", "disk", "vdb")),
+    ];
+    let mut disks = vec![root];
+    for (more, _) in &cases {
+        let mut disk = json!({"source_type": "blank", "destination_type": "volume", "volume_size": 1, "boot_index": -1,
+            "delete_on_termination": true});
+        disk.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        disks.push(disk);
+    }
+    let mut wish = Api::wish("buses");
+    wish["block_device_mapping_v2"] = json!(disks);
+    let server = api.server(OWNER, wish).await;
+    assert_eq!(api.get(&format!("/servers/{server}"), "2.1").await["server"]["status"], "ACTIVE");
+    let spec = api.world.brakes.guest(server.parse().unwrap()).unwrap();
+    let mut seen: Vec<_> = spec.volumes.iter().map(|disk| (&*disk.bus, &*disk.kind, &*disk.device)).collect();
+    let mut expected: Vec<_> = cases.iter().map(|(_, expected)| *expected).collect();
+    seen.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(seen, expected);
+    let shown = attached(&api, &server).await;
+    let mut names: Vec<_> = shown.iter().map(|one| one["device"].as_str().unwrap().to_owned()).collect();
+    let mut expected: Vec<_> = cases.iter().map(|(_, (.., name))| format!("/dev/{name}")).collect();
+    names.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(names, expected, "and these names are shown");
+    delete(&api, &server).await;
+    api.world.check().await;
+    api.stop().await;
+}
+
+/// `[compute] max_disk_devices_to_attach`: of a new server, and of one that gets more.
+#[actix_rt::test]
+async fn servers_have_so_many_disks_and_no_more() {
+    let mut world = World::new(2);
+    world.options.max_disk_devices = Some(2);
+    let mut api = Api::start_of(world, "", None).await;
+    let config = chronova_web::compute::ComputeConfig { max_disk_devices: Some(2), ..Default::default() };
+    std::sync::Arc::get_mut(&mut api.app).unwrap().compute = chronova_web::compute::Compute::new(config);
+    let root = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "local", "boot_index": 0});
+    let data = || {
+        json!({"source_type": "blank", "destination_type": "volume", "volume_size": 1, "boot_index": -1,
+        "delete_on_termination": true})
+    };
+    let with = |volumes: usize| {
+        let mut wish = Api::wish("disks");
+        let disks = std::iter::once(root.clone()).chain(std::iter::repeat_with(data).take(volumes));
+        wish["block_device_mapping_v2"] = Value::Array(disks.collect());
+        wish
+    };
+    let reason = "The maximum allowed number of disk devices (2) to attach to a single instance has been exceeded.";
+    let three = api.server(OWNER, with(2)).await;
+    let shown = api.get(&format!("/servers/{three}"), "2.1").await["server"].take();
+    assert_eq!(shown["status"], "ERROR");
+    assert_eq!(shown["fault"]["message"], format!("Build of instance {three} aborted: {reason}"));
+    delete(&api, &three).await;
+    api.world.check().await;
+    let two = api.server(OWNER, with(1)).await;
+    assert_eq!(api.get(&format!("/servers/{two}"), "2.1").await["server"]["status"], "ACTIVE");
+    let more = volume(&api, Some(&two), 1).await;
+    let path = format!("/servers/{two}/os-volume_attachments");
+    let (status, _, message) = call(&api, "POST", &path, "2.1", Some(attachment(&more))).await;
+    assert_eq!((status, message.as_str()), (403, reason));
+    api.world.check().await;
+    api.stop().await;
+}
+
+/// `[DEFAULT] max_local_block_devices` of 0: servers are on volumes or nowhere.
+#[actix_rt::test]
+async fn local_disks_can_be_forbidden() {
+    let mut api = Api::start().await;
+    let config = chronova_web::compute::ComputeConfig { max_local_block_devices: 0, ..Default::default() };
+    std::sync::Arc::get_mut(&mut api.app).unwrap().compute = chronova_web::compute::Compute::new(config);
+    let (status, _, message) = call(&api, "POST", "/servers", "2.1", Some(json!({"server": Api::wish("x")}))).await;
+    let words = "Block Device Mapping is Invalid: You specified more local devices than the limit allows";
+    assert_eq!((status, message.as_str()), (400, words));
+    let root = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "volume", "volume_size": 1,
+        "boot_index": 0, "delete_on_termination": true});
+    let wish =
+        json!({"name": "v", "flavorRef": "1", "networks": [{"uuid": NETWORK}], "block_device_mapping_v2": [root]});
+    let server = api.server(OWNER, wish).await;
+    assert_eq!(api.get(&format!("/servers/{server}"), "2.1").await["server"]["status"], "ACTIVE");
+    delete(&api, &server).await;
+    api.stop().await;
+}
+
+/// A flavor of disk 0: the root disk is as large as its image, and nothing is claimed for it.
+#[actix_rt::test]
+async fn a_flavor_without_a_disk_leaves_its_size_to_the_image() {
+    let api = Api::start().await;
+    api.flavor("0", 512, 0).await;
+    let mut wish = Api::wish("zero");
+    wish["flavorRef"] = json!("0");
+    // Such servers are for administrators where they are not on volumes.
+    let (status, _, message) = call(&api, "POST", "/servers", "2.1", Some(json!({"server": wish}))).await;
+    let words = "Only volume-backed servers are allowed for flavors with zero disk.";
+    assert_eq!((status, message.as_str()), (403, words));
+    let server = api.server(ADMIN, wish).await;
+    let spec = api.world.brakes.guest(server.parse().unwrap()).unwrap();
+    assert_eq!(spec.root.unwrap().size_gib, 0, "as large as the image");
+    let held = api.ask("GET", &format!("/placement/allocations/{server}"), "1.39", ADMIN, None).await.body;
+    let held = held["allocations"].as_object().unwrap().values().next().unwrap().clone();
+    assert_eq!(held["resources"].get("DISK_GB"), None, "{held}");
+    let root = json!({"source_type": "image", "uuid": IMAGE, "destination_type": "volume", "volume_size": 2,
+        "boot_index": 0, "delete_on_termination": true});
+    let wish =
+        json!({"name": "v", "flavorRef": "0", "networks": [{"uuid": NETWORK}], "block_device_mapping_v2": [root]});
+    let server = api.server(OWNER, wish).await;
+    assert_eq!(api.get(&format!("/servers/{server}"), "2.1").await["server"]["status"], "ACTIVE");
+    let spec = api.world.brakes.guest(server.parse().unwrap()).unwrap();
+    assert!(spec.root.is_none() && spec.volumes.len() == 1);
+    api.stop().await;
+}
+
+/// The older syntax, where the device's name says what is booted from: in a request, and among an image's properties.
+#[actix_rt::test]
+async fn the_older_syntax_boots_from_what_is_named_as_the_root() {
+    let api = Api::start_of(World::new(1), "", None).await;
+    let bootable = async |name: &str| {
+        let wish = json!({"volume": {"size": 1, "name": name, "imageRef": IMAGE}});
+        let made = api.ask("POST", "/volume/v3/p/volumes", "2.1", OWNER, Some(wish)).await;
+        api.life.settled().await;
+        made.body["volume"]["id"].as_str().unwrap().to_owned()
+    };
+    let root = bootable("root").await;
+    let wish = json!({"name": "old", "flavorRef": "1", "networks": [{"uuid": NETWORK}],
+        "block_device_mapping": [{"device_name": "/dev/vda", "volume_id": root, "delete_on_termination": true}]});
+    let server = api.server(OWNER, wish).await;
+    let shown = api.get(&format!("/servers/{server}"), "2.3").await["server"].take();
+    assert_eq!((&shown["status"], &shown["image"]), (&json!("ACTIVE"), &json!("")), "{shown}");
+    assert_eq!(shown["os-extended-volumes:volumes_attached"], json!([{"id": root, "delete_on_termination": true}]));
+    let spec = api.world.brakes.guest(server.parse().unwrap()).unwrap();
+    assert!(spec.root.is_none() && spec.volumes[0].boot_order == Some(1) && spec.volumes[0].device == "vda");
+    // A snapshot of it, and the image that names both forms.
+    let snapshot = json!({"snapshot": {"volume_id": root, "force": true}});
+    let made = api.ask("POST", "/volume/v3/p/snapshots", "2.1", OWNER, Some(snapshot)).await;
+    assert_eq!(made.status, 202, "{:?}", made.body);
+    let snapshot = made.body["snapshot"]["id"].as_str().unwrap().to_owned();
+    api.life.settled().await;
+    let old = json!([{"device_name": "/dev/vda", "snapshot_id": snapshot, "delete_on_termination": true}]).to_string();
+    let new = json!([{"source_type": "snapshot", "uuid": snapshot, "destination_type": "volume", "boot_index": 0,
+        "device_name": "/dev/vda", "delete_on_termination": true}])
+    .to_string();
+    for (properties, form) in [
+        (vec![("block_device_mapping", old.as_str()), ("root_device_name", "/dev/vda")], "old"),
+        (vec![("block_device_mapping", new.as_str()), ("bdm_v2", "true"), ("root_device_name", "/dev/vda")], "new"),
+    ] {
+        let image = api.image(&properties).await;
+        let wish = json!({"name": form, "flavorRef": "1", "networks": [{"uuid": NETWORK}], "imageRef": image});
+        let server = api.server(OWNER, wish).await;
+        let shown = api.get(&format!("/servers/{server}"), "2.1").await["server"].take();
+        assert_eq!((&shown["status"], &shown["image"]), (&json!("ACTIVE"), &json!("")), "{form}: {shown}");
+        let volumes = attached(&api, &server).await;
+        assert_eq!((volumes.len(), &volumes[0]["device"]), (1, &json!("/dev/vda")), "{form}");
+        let root = volume_now(&api, volumes[0]["volumeId"].as_str().unwrap()).await;
+        assert_eq!((&root["snapshot_id"], &root["bootable"]), (&json!(snapshot), &json!("true")), "{form}");
+        delete(&api, &server).await;
+    }
+    api.world.check().await;
+    // Who names one of the image's devices asks for another one in its place.
+    let both = json!([
+        {"source_type": "snapshot", "uuid": snapshot, "destination_type": "volume", "boot_index": 0,
+            "device_name": "/dev/vda", "delete_on_termination": true},
+        {"source_type": "blank", "destination_type": "volume", "volume_size": 1, "boot_index": -1,
+            "device_name": "/dev/vdb", "delete_on_termination": true}])
+    .to_string();
+    let image =
+        api.image(&[("block_device_mapping", &both), ("bdm_v2", "true"), ("root_device_name", "/dev/vda")]).await;
+    let other = bootable("other").await;
+    let wish = json!({"name": "instead", "flavorRef": "1", "networks": [{"uuid": NETWORK}], "imageRef": image,
+        "block_device_mapping_v2": [
+            {"source_type": "image", "uuid": image, "destination_type": "local", "boot_index": 0},
+            {"source_type": "volume", "uuid": other, "destination_type": "volume", "boot_index": -1,
+                "device_name": "/dev/vdb"}]});
+    let (status, body, message) = call(&api, "POST", "/servers", "2.1", Some(json!({"server": wish}))).await;
+    assert_eq!(status, 202, "{message}");
+    api.life.settled().await;
+    let instead = body["server"]["id"].as_str().unwrap().to_owned();
+    let volumes = attached(&api, &instead).await;
+    let on =
+        |device: &str| volumes.iter().find(|one| one["device"] == device).map(|one| one["volumeId"].clone()).unwrap();
+    assert_eq!((volumes.len(), on("/dev/vdb")), (2, json!(other)), "{volumes:?}");
+    let root = on("/dev/vda");
+    assert_eq!(volume_now(&api, root.as_str().unwrap()).await["snapshot_id"], json!(snapshot));
     api.stop().await;
 }

@@ -72,7 +72,7 @@ pub(super) fn load(views: &Views, host: &KnownHost, told: Option<&HostUsage>) ->
     let disk_used = sum("DISK_GB");
     Load {
         vcpus: u64::from(has.vcpus),
-        vcpus_used: used("VCPU").map_or(0, |(used, _)| used),
+        vcpus_used: sum("VCPU"),
         memory_mib: has.memory_mib,
         memory_used_mib: sum("MEMORY_MB"),
         disk_gib: has.disk_gib,

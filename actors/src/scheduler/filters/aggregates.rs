@@ -63,10 +63,13 @@ fn unmet_spec<'a>(seen: &Seen<'a>) -> Option<(&'a str, &'a str)> {
     })
 }
 
+/// Whatever follows the key's name: `filter_tenant_id3` keeps an aggregate for one more project.
 pub(super) const TENANCY: Filter = Filter {
     name: "AggregateMultiTenancyIsolation",
     passes: |seen| {
-        let mut listed = seen.said("filter_tenant_id").peekable();
+        let metadata = seen.aggregates().flat_map(|aggregate| &aggregate.metadata);
+        let kept = metadata.filter(|(key, _)| key.starts_with("filter_tenant_id"));
+        let mut listed = kept.map(|(_, value)| value.as_str()).peekable();
         let project = seen.look.request.project.as_str();
         listed.peek().is_none() || listed.any(|value| value.split(',').any(|one| one.trim() == project))
     },

@@ -62,9 +62,34 @@ fn aggregates_ask_things_of_servers() {
     let tenancy = "AggregateMultiTenancyIsolation";
     assert_eq!(pass(tenancy, &small()), ["h3"]);
     assert_eq!(pass(tenancy, &Request { project: "r".into(), ..small() }), ["h1", "h2", "h3"]);
+    cell.aggregate(&[3], &[("filter_tenant_id", "s"), ("filter_tenant_id2", "t"), ("filter_tenant_idea", "u")]);
+    let kept = |project: &str| cell.pass(tenancy, &Request { project: project.into(), ..small() }).0;
+    assert_eq!(kept("p"), Vec::<String>::new());
+    for project in ["s", "t", "u"] {
+        assert_eq!(kept(project), ["h3"], "several projects have one aggregate, by keys with any ending");
+    }
+    let pass = |filter: &str, request: &Request| cell.pass(filter, request).0;
     assert_eq!(pass("AggregateTypeAffinityFilter", &small()), ["h1", "h3"]);
     let refused = cell.pass("AggregateTypeAffinityFilter", &small()).1;
     assert_eq!(refused, "flavor m1.tiny: the host's aggregates admit m1.large");
+}
+
+/// `aggregate_image_properties_isolation_namespace` and `..._separator`: only keys that begin with both count.
+#[test]
+fn isolation_by_image_properties_can_be_kept_to_a_namespace() {
+    let mut cell = Cell::three();
+    cell.aggregate(&[1], &[("hw_vm_mode", "xen")]);
+    cell.aggregate(&[2], &[("hw_disk_bus", "scsi")]);
+    cell.aggregate(&[3], &[("hw_disk.bus", "scsi")]);
+    let pass = |cell: &Cell| {
+        let properties = [("hw_vm_mode", "hvm"), ("hw_disk_bus", "virtio"), ("hw_disk.bus", "virtio")];
+        cell.pass("AggregateImagePropertiesIsolation", &imaged(&properties)).0
+    };
+    assert_eq!(pass(&cell), Vec::<String>::new(), "without a namespace all keys count");
+    cell.options.aggregate_image_properties_isolation_namespace = Some("hw_disk".to_owned());
+    assert_eq!(pass(&cell), ["h1", "h2"], "the separator is a dot unless it is set");
+    cell.options.aggregate_image_properties_isolation_separator = "_".to_owned();
+    assert_eq!(pass(&cell), ["h1", "h3"]);
 }
 
 #[test]

@@ -341,12 +341,13 @@ fn prefilters_narrow_by_traits_aggregates_and_projects() {
 #[test]
 fn aggregates_can_be_kept_for_projects_and_traits() {
     let mut cell = Cell::three();
-    cell.aggregate(&[1], &[("filter_tenant_id3", "p")]);
+    cell.aggregate(&[1], &[("filter_tenant_id3", "p"), ("filter_tenant_id", "r")]);
     cell.aggregate(&[2], &[("trait:HW_CPU_X86_AVX", "required")]);
     cell.traits(2, &["HW_CPU_X86_AVX"]);
     assert_eq!(cell.fitting(&small()).len(), 3, "off by default");
     cell.options.prefilters.limit_tenants_to_placement_aggregate = true;
     assert_eq!(cell.fitting(&small()), ["h1"]);
+    assert_eq!(cell.fitting(&Request { project: "r".into(), ..small() }), ["h1"], "one aggregate, several projects");
     let other = Request { project: "q".into(), ..small() };
     assert_eq!(cell.fitting(&other).len(), 3);
     cell.options.prefilters.placement_aggregate_required_for_tenants = true;
@@ -366,6 +367,18 @@ fn dedicated_cpus_fall_back_to_shared_ones_unless_told_not_to() {
     assert_eq!(lacks(&cell).as_deref(), Some(pins), "there are CPUs, and nobody who pins them");
     cell.options.disable_fallback_pcpu_query = true;
     assert_eq!(lacks(&cell).as_deref(), Some("no host that would do has any PCPU"));
+}
+
+/// As Placement, which refuses such a question; Nova then finds no host.
+#[test]
+fn several_groups_without_a_policy_find_no_host() {
+    let mut cell = Cell::three();
+    cell.traits(1, &["CUSTOM_LEFT", "CUSTOM_RIGHT"]);
+    let groups = [("trait1:CUSTOM_LEFT", "required"), ("trait2:CUSTOM_RIGHT", "required")];
+    let of = |policy: &[(&str, &str)]| specs(&groups.iter().chain(policy).copied().collect::<Vec<_>>());
+    let message = cell.decide(&of(&[])).reasons.message();
+    assert!(message.ends_with("several groups of resources and no group_policy, none or isolate."), "{message}");
+    assert_eq!(cell.fitting(&of(&[("group_policy", "none")])), ["h1"]);
 }
 
 #[test]

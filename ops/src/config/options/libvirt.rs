@@ -177,6 +177,11 @@ section! {
             default: Text("false"),
             help: "Encrypt migration streams by QEMU itself.",
         }
+        live_migration_tunnelled: bool {
+            default: Text("false"),
+            help: "Send a guest's memory by way of both hosts' libvirtds. Local disks are not copied that way; prefer \
+                   live_migration_with_native_tls.",
+        }
         live_migration_bandwidth: u32 {
             default: Text("0"), min: Some(0.0), unit: "MiB/s",
             help: "Most bandwidth of one live migration; 0 is the hypervisor's choice.",

@@ -92,3 +92,65 @@ fn nic(nic: &NicCounters) -> Value {
         "tx_rate": null,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// One disk that is counted, and an interface of which its host says nothing.
+    fn seen() -> Diagnostics {
+        Diagnostics {
+            hypervisor: "kvm".to_owned(),
+            cpu_nanoseconds: vec![7, 8],
+            memory_max_kib: 524_288,
+            memory_kib: 262_144,
+            memory: vec![("actual".to_owned(), 262_144), ("rss".to_owned(), 1_000)],
+            disks: vec![DiskCounters {
+                device: "vda".to_owned(),
+                read_requests: 1,
+                read_bytes: 2,
+                write_requests: 3,
+                write_bytes: 4,
+                errors: -1,
+            }],
+            nics: vec![NicCounters {
+                device: "tap0a".to_owned(),
+                mac: "fa:16:3e:00:00:02".to_owned(),
+                rx_bytes: 10,
+                rx_packets: 11,
+                rx_errors: -1,
+                rx_drop: -1,
+                tx_bytes: 14,
+                tx_packets: 15,
+                tx_errors: -1,
+                tx_drop: -1,
+            }],
+        }
+    }
+
+    /// Names and numbers as Nova's libvirt driver has them.
+    #[test]
+    fn before_2_48_it_is_a_flat_map_of_libvirts_names() {
+        let expected = json!({
+            "cpu0_time": 7, "cpu1_time": 8,
+            "memory": 524_288, "memory-actual": 262_144, "memory-rss": 1_000,
+            "vda_read_req": 1, "vda_read": 2, "vda_write_req": 3, "vda_write": 4, "vda_errors": -1,
+            "tap0a_rx": 10, "tap0a_rx_packets": 11, "tap0a_rx_errors": -1, "tap0a_rx_drop": -1,
+            "tap0a_tx": 14, "tap0a_tx_packets": 15, "tap0a_tx_errors": -1, "tap0a_tx_drop": -1,
+        });
+        assert_eq!(of_libvirt(&seen()), expected);
+    }
+
+    #[test]
+    fn what_is_not_counted_is_said_to_be_so_and_not_left_out() {
+        let expected =
+            json!({"errors_count": -1, "read_bytes": 2, "read_requests": 1, "write_bytes": 4, "write_requests": 3});
+        assert_eq!(disk(&seen().disks[0]), expected);
+        let expected = json!({"mac_address": "fa:16:3e:00:00:02", "rx_octets": 10, "rx_packets": 11, "rx_errors": -1,
+            "rx_drop": -1, "rx_rate": null, "tx_octets": 14, "tx_packets": 15, "tx_errors": -1, "tx_drop": -1,
+            "tx_rate": null});
+        assert_eq!(nic(&seen().nics[0]), expected);
+    }
+}

@@ -216,9 +216,10 @@ pub(super) fn all(
             "The volume cannot be assigned the same device name as the root device {root_name}"
         )));
     }
-    let own = match (property("bdm_v2"), property("block_device_mapping")) {
-        (Some(modern), Some(text)) if is_true(&Value::from(modern)) => of_image(text)?,
-        _ => vec![],
+    let is_modern = property("bdm_v2").is_some_and(|modern| is_true(&Value::from(modern)));
+    let own = match property("block_device_mapping") {
+        Some(text) => of_image(text, is_modern, root_name)?,
+        None => vec![],
     };
     let root_in_image = own.iter().any(|one| one.device.is_root());
     if mappings.legacy || !mappings.given {
@@ -266,10 +267,19 @@ fn of_image_root(image: ImageId) -> Mapped {
     Mapped { device, wished_name: None }
 }
 
-/// The mappings that an image of a server on volumes has among its properties.
-fn of_image(text: &str) -> Result<Vec<Mapped>, Fault> {
+/// The mappings that an image of a server on volumes has among its properties; of the old syntax unless `bdm_v2` says
+/// otherwise, in which the volume that is named as the root is booted from (Nova's `_get_image_defined_bdms`).
+fn of_image(text: &str, is_modern: bool, root_name: &str) -> Result<Vec<Mapped>, Fault> {
     let list: Value = serde_json::from_str(text).map_err(|_| invalid("Unrecognized legacy format."))?;
-    of_new(list.as_array().map(Vec::as_slice).unwrap_or_default(), false)
+    let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
+    if is_modern {
+        return of_new(list, false);
+    }
+    let mut devices = of_old(list)?;
+    for one in devices.iter_mut().filter(|one| one.device.is_volume()) {
+        one.device.boot_index = (bare(one.wished_name.as_ref()) == Some(root_name)).then_some(0);
+    }
+    Ok(devices)
 }
 
 /// What has to hold of all disks together, before anybody is asked about any of them.

@@ -1,0 +1,304 @@
+//! Where servers may be and go: zones, aggregates, hints, and hosts that an administrator insists on.
+
+use chronova_tests::compute_api::{ADMIN, Api};
+use chronova_tests::world::World;
+use chronova_web::compute::{Compute, ComputeConfig};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+const OWNER: &str = "u:p";
+
+async fn aggregate(api: &Api, name: &str, metadata: Value, hosts: &[&str]) {
+    let made = api.call("POST", "/os-aggregates", "2.1", ADMIN, Some(json!({"aggregate": {"name": name}}))).await;
+    let id = made.body["aggregate"]["id"].as_u64().unwrap();
+    let told = std::iter::once(json!({"set_metadata": {"metadata": metadata}}));
+    for act in told.chain(hosts.iter().map(|host| json!({"add_host": {"host": host}}))) {
+        let done = api.call("POST", &format!("/os-aggregates/{id}/action"), "2.1", ADMIN, Some(act)).await;
+        assert_eq!(done.status, 200, "{}", done.body);
+    }
+}
+
+async fn zone(api: &Api, name: &str, hosts: &[&str]) {
+    aggregate(api, name, json!({"availability_zone": name}), hosts).await;
+}
+
+fn names(api: &Api) -> Vec<String> {
+    (0..api.world.fleet.len()).map(|host| api.world.fleet.hostname(host)).collect()
+}
+
+async fn shown(api: &Api, id: &str) -> Value {
+    api.get(&format!("/servers/{id}"), "2.46").await["server"].take()
+}
+
+async fn host(api: &Api, id: &str) -> String {
+    shown(api, id).await["OS-EXT-SRV-ATTR:host"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Asks, and waits until it is over. Returns what was answered.
+async fn act(api: &Api, id: &str, version: &str, body: Value) -> (u16, String) {
+    let answer = api.call("POST", &format!("/servers/{id}/action"), version, ADMIN, Some(body)).await;
+    api.life.settled().await;
+    (answer.status, answer.message().to_owned())
+}
+
+fn wish(name: &str, zone: Option<&str>) -> Value {
+    let mut wish = Api::wish(name);
+    if let Some(zone) = zone {
+        wish["availability_zone"] = json!(zone);
+    }
+    wish
+}
+
+async fn switch(api: &Api, host: &str, status: &str) {
+    let services = api.get("/os-services?binary=nova-compute", "2.53").await["services"].take();
+    let service = services.as_array().unwrap().iter().find(|service| service["host"] == host).unwrap().clone();
+    let path = format!("/os-services/{}", service["id"].as_str().unwrap());
+    assert_eq!(api.call("PUT", &path, "2.53", ADMIN, Some(json!({"status": status}))).await.status, 200);
+}
+
+async fn ends_well(api: Api) {
+    let Api { world, life, .. } = api;
+    life.settled().await;
+    life.stop().await;
+    world.check().await;
+}
+
+/// Two hosts in one zone, one in another, and as much room in that as anybody could want.
+async fn two_zones() -> (Api, Vec<String>) {
+    let mut world = World::new(3);
+    world.options.allow_resize_to_same_host = false;
+    let api = Api::start_of(world, "", None).await;
+    let hosts = names(&api);
+    zone(&api, "north", &[&hosts[0], &hosts[1]]).await;
+    zone(&api, "south", &[&hosts[2]]).await;
+    (api, hosts)
+}
+
+/// Every kind of move asks the scheduler, and the zone that a server was made in holds for all of them.
+#[actix_rt::test]
+async fn a_server_made_in_a_zone_moves_within_it() {
+    let (api, hosts) = two_zones().await;
+    let id = api.server(OWNER, wish("kept", Some("north"))).await;
+    let north = &hosts[..2];
+    let live = || json!({"os-migrateLive": {"host": null, "block_migration": "auto"}});
+    let mut before = host(&api, &id).await;
+    assert!(north.contains(&before));
+    for round in 0..2 {
+        assert_eq!(act(&api, &id, "2.34", live()).await.0, 202);
+        let now = host(&api, &id).await;
+        assert!(north.contains(&now) && now != before, "round {round}: live from {before} to {now}");
+        assert_eq!(act(&api, &id, "2.56", json!({"migrate": null})).await.0, 202);
+        let then = host(&api, &id).await;
+        assert!(north.contains(&then) && then != now, "round {round}: cold from {now} to {then}");
+        assert_eq!(act(&api, &id, "2.1", json!({"confirmResize": null})).await.0, 204);
+        before = then;
+    }
+    // Nobody else of the zone is left: it stays, though there is room in the other one.
+    let other = north.iter().find(|name| **name != before).unwrap();
+    switch(&api, other, "disabled").await;
+    assert_eq!(act(&api, &id, "2.34", live()).await.0, 202);
+    assert_eq!(act(&api, &id, "2.56", json!({"migrate": null})).await.0, 202);
+    let stays = shown(&api, &id).await;
+    assert_eq!((&stays["status"], &stays["OS-EXT-SRV-ATTR:host"]), (&json!("ACTIVE"), &json!(before)));
+    let moves = api.get("/os-migrations", "2.59").await["migrations"].take();
+    let ends: Vec<&str> = moves.as_array().unwrap()[..2].iter().map(|row| row["status"].as_str().unwrap()).collect();
+    assert_eq!(ends, ["error", "error"], "{moves}");
+    // A host of another zone that is named is asked, and does not do.
+    let named = json!({"os-migrateLive": {"host": hosts[2], "block_migration": "auto"}});
+    let (status, message) = act(&api, &id, "2.30", named).await;
+    assert_eq!(status, 400);
+    assert!(message.contains("No valid host was found"), "{message}");
+    assert_eq!(host(&api, &id).await, before);
+    // Its host dies: it is evacuated within the zone, too.
+    api.world.fleet.kill_host(hosts.iter().position(|name| *name == before).unwrap());
+    api.life.hosts_up_of(2, 3).await;
+    assert_eq!(act(&api, &id, "2.95", json!({"evacuate": {}})).await.0, 200);
+    assert_eq!(host(&api, &id).await, before, "there is nobody to go to");
+    switch(&api, other, "enabled").await;
+    assert_eq!(act(&api, &id, "2.95", json!({"evacuate": {}})).await.0, 200);
+    assert_eq!(host(&api, &id).await, *other);
+    api.world.fleet.revive_host(hosts.iter().position(|name| *name == before).unwrap(), false).unwrap();
+    api.life.hosts_up(3).await;
+    ends_well(api).await;
+}
+
+/// `force` of 2.30 to 2.67 asks nobody: neither the zone nor whether the host takes servers.
+#[actix_rt::test]
+async fn a_move_by_force_goes_where_the_filters_would_not_let_it() {
+    let (api, hosts) = two_zones().await;
+    let id = api.server(OWNER, wish("forced", Some("north"))).await;
+    let home = host(&api, &id).await;
+    switch(&api, &hosts[2], "disabled").await;
+    let live = |force: bool| json!({"os-migrateLive": {"host": hosts[2], "block_migration": "auto", "force": force}});
+    assert_eq!(act(&api, &id, "2.30", live(false)).await.0, 400);
+    assert_eq!(host(&api, &id).await, home);
+    assert_eq!(act(&api, &id, "2.30", live(true)).await.0, 202);
+    assert_eq!(host(&api, &id).await, hosts[2]);
+    // It shows where it is, and was made for another zone all the same: the next move that asks goes back to that one.
+    assert_eq!(shown(&api, &id).await["OS-EXT-AZ:availability_zone"], "south");
+    assert_eq!(act(&api, &id, "2.56", json!({"migrate": null})).await.0, 202);
+    assert!(hosts[..2].contains(&host(&api, &id).await));
+    assert_eq!(shown(&api, &id).await["OS-EXT-AZ:availability_zone"], "north");
+    assert_eq!(act(&api, &id, "2.1", json!({"revertResize": null})).await.0, 202);
+    assert_eq!(host(&api, &id).await, hosts[2]);
+    // From 2.68 on nobody can say so.
+    let (status, _) = act(&api, &id, "2.68", live(true)).await;
+    assert_eq!(status, 400);
+    // An evacuation, too. Only these two can be forced: a cold migration takes no such word.
+    let there = json!({"migrate": {"host": hosts[0], "force": true}});
+    assert_eq!(act(&api, &id, "2.56", there).await.0, 400);
+    api.world.fleet.kill_host(2);
+    api.life.hosts_up_of(2, 3).await;
+    for name in &hosts[..2] {
+        switch(&api, name, "disabled").await;
+    }
+    let evacuate = |force: bool| json!({"evacuate": {"host": hosts[0], "force": force}});
+    assert_eq!(act(&api, &id, "2.29", evacuate(false)).await.0, 200);
+    assert_eq!(host(&api, &id).await, hosts[2], "disabled hosts take nobody");
+    assert_eq!(act(&api, &id, "2.29", evacuate(true)).await.0, 200);
+    assert_eq!(host(&api, &id).await, hosts[0]);
+    api.world.fleet.revive_host(2, false).unwrap();
+    api.life.hosts_up(3).await;
+    ends_well(api).await;
+}
+
+#[actix_rt::test]
+async fn a_server_of_no_zone_moves_from_zone_to_zone() {
+    let api = Api::start_of(World::new(2), "", None).await;
+    let hosts = names(&api);
+    zone(&api, "north", &[&hosts[0]]).await;
+    zone(&api, "south", &[&hosts[1]]).await;
+    let id = api.server(OWNER, wish("free", None)).await;
+    let zone_of = async || shown(&api, &id).await["OS-EXT-AZ:availability_zone"].as_str().unwrap().to_owned();
+    let (first, home) = (zone_of().await, host(&api, &id).await);
+    let live = json!({"os-migrateLive": {"host": null, "block_migration": "auto"}});
+    assert_eq!(act(&api, &id, "2.34", live).await.0, 202);
+    assert_ne!(host(&api, &id).await, home);
+    let second = zone_of().await;
+    assert_ne!(second, first, "it shows the zone that it is in");
+    assert_eq!(act(&api, &id, "2.56", json!({"migrate": null})).await.0, 202);
+    assert_eq!(zone_of().await, first);
+    assert_eq!(act(&api, &id, "2.1", json!({"confirmResize": null})).await.0, 204);
+    assert_eq!(act(&api, &id, "2.1", json!({"shelveOffload": null})).await.0, 409, "not shelved yet");
+    assert_eq!(act(&api, &id, "2.1", json!({"shelve": null})).await.0, 202);
+    assert_eq!(act(&api, &id, "2.1", json!({"shelveOffload": null})).await.0, 202);
+    switch(&api, &home, "disabled").await;
+    assert_eq!(act(&api, &id, "2.1", json!({"unshelve": null})).await.0, 202);
+    assert_eq!(zone_of().await, second);
+    ends_well(api).await;
+}
+
+/// `[DEFAULT] default_schedule_zone`: who asks for no zone is in that one, and stays in it.
+#[actix_rt::test]
+async fn servers_that_ask_for_no_zone_are_in_the_default_one() {
+    let (mut api, hosts) = two_zones().await;
+    let config = ComputeConfig { default_schedule_zone: Some("south".to_owned()), ..ComputeConfig::default() };
+    Arc::get_mut(&mut api.app).unwrap().compute = Compute::new(config);
+    let id = api.server(OWNER, wish("by default", None)).await;
+    assert_eq!(host(&api, &id).await, hosts[2]);
+    let asked = api.server(OWNER, wish("asked", Some("north"))).await;
+    assert!(hosts[..2].contains(&host(&api, &asked).await));
+    // There is no other host in its zone.
+    assert_eq!(act(&api, &id, "2.56", json!({"migrate": null})).await.0, 202);
+    let stays = shown(&api, &id).await;
+    assert_eq!((&stays["status"], &stays["OS-EXT-SRV-ATTR:host"]), (&json!("ACTIVE"), &json!(hosts[2])));
+    ends_well(api).await;
+}
+
+/// The example of Nova's documentation of aggregates, step by step.
+#[actix_rt::test]
+async fn hosts_with_fast_disks_get_the_servers_that_ask_for_them() {
+    let mut world = World::new(4);
+    world.options.scheduler.enabled_filters.push("AggregateInstanceExtraSpecsFilter");
+    let api = Api::start_of(world, "", None).await;
+    let hosts = names(&api);
+    let fast = &hosts[1..3];
+    aggregate(&api, "fast-io", json!({"ssd": "true", "availability_zone": "nova"}), &[&fast[0], &fast[1]]).await;
+    let flavor = json!({"flavor": {"id": "6", "name": "ssd.large", "ram": 2048, "disk": 8, "vcpus": 1}});
+    assert_eq!(api.call("POST", "/flavors", "2.1", ADMIN, Some(flavor)).await.status, 200);
+    let specs = json!({"extra_specs": {"aggregate_instance_extra_specs:ssd": "true"}});
+    assert_eq!(api.call("POST", "/flavors/6/os-extra_specs", "2.1", ADMIN, Some(specs)).await.status, 200);
+    let mut seen = std::collections::BTreeSet::new();
+    for n in 0..6 {
+        let mut wish = Api::wish(&format!("fast-{n}"));
+        wish["flavorRef"] = json!("6");
+        let id = api.server(OWNER, wish).await;
+        seen.insert(host(&api, &id).await);
+    }
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), fast, "these hosts, and both of them");
+    let mut plain = std::collections::BTreeSet::new();
+    for n in 0..4 {
+        plain.insert(host(&api, &api.server(OWNER, Api::wish(&format!("plain-{n}"))).await).await);
+    }
+    assert!(!plain.is_subset(&fast.iter().cloned().collect()), "others go anywhere: {plain:?}");
+    ends_well(api).await;
+}
+
+/// What a server was asked to be near to, or away from, holds when it moves, too.
+#[actix_rt::test]
+async fn hints_hold_when_a_server_moves() {
+    let mut world = World::new(3);
+    world.options.scheduler.enabled_filters.push("DifferentHostFilter");
+    let api = Api::start_of(world, "", None).await;
+    let group = json!({"server_group": {"name": "apart", "policies": ["anti-affinity"]}});
+    let group = api.call("POST", "/os-server-groups", "2.1", OWNER, Some(group)).await.body["server_group"].take();
+    let hinted = async |name: &str, hints: Value| {
+        let body = json!({"server": Api::wish(name), "os:scheduler_hints": hints});
+        let made = api.call("POST", "/servers", "2.1", OWNER, Some(body)).await;
+        assert_eq!(made.status, 202, "{}", made.body);
+        api.life.settled().await;
+        made.body["server"]["id"].as_str().unwrap().to_owned()
+    };
+    let first = hinted("first", json!({"group": group["id"]})).await;
+    let home = host(&api, &first).await;
+    for hints in [json!({"group": group["id"]}), json!({"different_host": [first]})] {
+        let id = hinted("second", hints.clone()).await;
+        let from = host(&api, &id).await;
+        assert_ne!(from, home, "{hints}");
+        let third = names(&api).into_iter().find(|name| *name != home && *name != from).unwrap();
+        for body in [json!({"migrate": null}), json!({"os-migrateLive": {"host": null, "block_migration": "auto"}})] {
+            switch(&api, &third, "disabled").await;
+            let from = host(&api, &id).await;
+            assert_eq!(act(&api, &id, "2.56", body.clone()).await.0, 202);
+            assert_eq!(host(&api, &id).await, from, "{hints} {body}: only the host that it must not be on is left");
+            switch(&api, &third, "enabled").await;
+        }
+        assert_eq!(act(&api, &id, "2.56", json!({"migrate": null})).await.0, 202);
+        assert_eq!(host(&api, &id).await, third, "{hints}");
+        assert_eq!(act(&api, &id, "2.1", json!({"confirmResize": null})).await.0, 204);
+        assert_eq!(api.call("DELETE", &format!("/servers/{id}"), "2.1", OWNER, None).await.status, 204);
+        api.life.settled().await;
+    }
+    ends_well(api).await;
+}
+
+/// `min_count` with a group: all are looked at together.
+#[actix_rt::test]
+async fn members_of_a_group_that_are_asked_for_together_are_apart() {
+    let mut world = World::new(3);
+    world.options.max_attempts = 1;
+    let api = Api::start_of(world, "", None).await;
+    let several = async |count: u32| {
+        let group = json!({"server_group": {"name": format!("of-{count}"), "policies": ["anti-affinity"]}});
+        let group = api.call("POST", "/os-server-groups", "2.1", OWNER, Some(group)).await.body["server_group"].take();
+        let mut wish = Api::wish(&format!("m{count}"));
+        (wish["min_count"], wish["max_count"]) = (json!(count), json!(count));
+        let body = json!({"server": wish, "os:scheduler_hints": {"group": group["id"]}});
+        let made = api.call("POST", "/servers", "2.1", OWNER, Some(body)).await;
+        assert_eq!(made.status, 202, "{}", made.body);
+        api.life.settled().await;
+        let all = api.get(&format!("/servers/detail?all_tenants=1&name=m{count}"), "2.1").await["servers"].take();
+        let of = |server: &Value| {
+            let text = |key: &str| server[key].as_str().unwrap_or_default().to_owned();
+            (text("status"), text("OS-EXT-SRV-ATTR:host"))
+        };
+        let mut found: Vec<_> = all.as_array().unwrap().iter().map(of).collect();
+        found.sort();
+        found
+    };
+    let three: Vec<_> = names(&api).into_iter().map(|host| ("ACTIVE".to_owned(), host)).collect();
+    assert_eq!(several(3).await, three, "at the first attempt, each on a host of its own");
+    let four = several(4).await;
+    assert!(four.iter().all(|(status, _)| status == "ERROR"), "four find no room apart on three hosts: {four:?}");
+    ends_well(api).await;
+}
