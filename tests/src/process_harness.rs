@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use chronova_actors::process::definition::Definition;
 use chronova_actors::process::interference::{Interference, Verdict, Way};
@@ -15,7 +16,7 @@ use chronova_events::ids::{InstanceId, VolumeId};
 use futures::future::LocalBoxFuture;
 use uuid::Uuid;
 
-use crate::world::{Life, World};
+use crate::world::{Life, World, swept};
 
 /// What is to be proven.
 pub struct Case {
@@ -37,6 +38,8 @@ pub struct Case {
     pub shared: bool,
     /// Whether the hosts have one storage for the guests' own disks.
     pub one_storage: bool,
+    /// Whether the hosts' image caches are swept all the time, of everything that nobody uses.
+    pub swept: bool,
 }
 
 impl Case {
@@ -58,6 +61,7 @@ impl Case {
             half_asked: &[],
             shared: false,
             one_storage: false,
+            swept: false,
         }
     }
 }
@@ -73,6 +77,9 @@ async fn prepared(case: &Case) -> World {
     let mut world = World::new(HOSTS);
     world.options.volume.shared = case.shared;
     world.fleet.share_storage(case.one_storage);
+    if case.swept {
+        world.options.image_cache = swept(Duration::ZERO);
+    }
     let life = world.live(None, None).await;
     life.hosts_up(HOSTS).await;
     (case.before)(&life, subject()).await;

@@ -15,6 +15,7 @@ use chronova_actors::network::service::EmbeddedNetworks;
 use chronova_actors::ports::{ImageDraft, Networks};
 use chronova_actors::process::interference::Interference;
 use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
+use chronova_actors::reconcile::image_cache::ImageCacheOptions;
 use chronova_actors::runtime::{Core, Runtime};
 use chronova_actors::volume::service::EmbeddedVolumes;
 use chronova_events::clock::SystemClock;
@@ -186,6 +187,7 @@ impl World {
         let spoilt: Vec<_> = trespasses.filter(|trespass| placed.contains(&trespass.instance)).collect();
         assert_eq!(spoilt, [], "no disk is removed or written over while another host uses it");
         assert_eq!(self.fleet.leaks(), [], "no disk is left behind");
+        assert_eq!(self.fleet.baseless(), [], "no disk has lost the image that it is based on");
         assert_eq!(self.fleet.copies(), [], "no copy of a disk is left behind");
         assert_eq!(self.fleet.frozen(), [], "no guest is left held still");
         assert_eq!(self.images.unfinished(), [], "no image is left without its bytes");
@@ -548,6 +550,11 @@ pub(crate) const ADMIN: Asker = Asker { overrides_lock: true };
 pub(crate) fn user_meta() -> Arc<Meta> {
     let cause = Cause::User { user: UserId::new("u"), project: Some(ProjectId::new("p")), roles: vec![] };
     Arc::new(Meta { request_id: None, correlation: Uuid::new_v4(), causation: None, cause })
+}
+
+/// Image caches that are swept all the time, of what was unused for so long.
+pub fn swept(minimum_age: Duration) -> ImageCacheOptions {
+    ImageCacheOptions { interval: Some(Duration::from_millis(2)), minimum_age, ..ImageCacheOptions::default() }
 }
 
 /// A small server.

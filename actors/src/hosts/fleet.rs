@@ -61,6 +61,11 @@ impl Fleet {
         self.member(host).map(|member| Arc::clone(&member.driver))
     }
 
+    /// In the order of their ids.
+    pub fn members(&self) -> Vec<Arc<Member>> {
+        self.members.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
     pub fn len(&self) -> usize {
         self.members.read().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -97,6 +102,30 @@ impl Fleet {
         let alone = *member.sharers.read().unwrap_or_else(PoisonError::into_inner) == BTreeSet::from([host]);
         let others: Vec<HostId> = self.members.read().unwrap_or_else(PoisonError::into_inner).keys().copied().collect();
         alone && others.into_iter().all(|other| other == host || !self.share(host, other))
+    }
+
+    /// All hosts that have one storage with this one, itself included; `None`: it was not looked at in this life. Hosts of
+    /// which nothing but their marks was seen are among them.
+    pub(crate) fn sharers(&self, host: HostId) -> Option<BTreeSet<HostId>> {
+        if !self.knows_storage_of(host) {
+            return None;
+        }
+        let mut all = BTreeSet::from([host]);
+        let members = self.members();
+        // What one sees another may not have seen yet, and a third sees through either.
+        loop {
+            let before = all.len();
+            for member in &members {
+                let seen = member.sharers.read().unwrap_or_else(PoisonError::into_inner);
+                if all.contains(&member.host) || seen.iter().any(|other| all.contains(other)) {
+                    all.extend(seen.iter().copied());
+                    all.insert(member.host);
+                }
+            }
+            if all.len() == before {
+                return Some(all);
+            }
+        }
     }
 
     /// The number for a host never seen before.

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | [`fleet`] | finds the driver of a host |
 //! | [`agent`] | one task per host: registers it, feels its pulse, turns what it tells into commands |
+//! | [`images`], [`image_use`] | images brought to hosts beforehand; which ones are about to be used, or removed |
 //! | [`plan`] | what to do about a difference between a host and the log; pure |
 
 pub mod agent;
 pub mod fleet;
+pub mod image_use;
 pub mod images;
 pub mod plan;
 

@@ -4,6 +4,7 @@
 
 pub mod filters;
 pub mod floating_ips;
+pub mod image_cache;
 pub mod interfaces;
 pub mod leftovers;
 pub mod moved;

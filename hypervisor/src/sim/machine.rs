@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use chronova_events::envelope::Timestamp;
 use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
+use super::cached;
 use super::faults::{Call, Chance, Effect, FaultPlan, SLOW};
 use super::journal::{Change, Journal};
 use super::uri::SimUri;
@@ -83,6 +85,10 @@ pub(super) struct Machine {
     /// Guests of which a copy of the disk is set aside.
     pub(super) kept: BTreeSet<InstanceId>,
     pub(super) images: BTreeSet<String>,
+    /// Since when nobody uses an image, where that was noted.
+    pub(super) idle: BTreeMap<String, Timestamp>,
+    /// What disks are based on, by their guests and suffixes.
+    pub(super) bases: BTreeMap<(InstanceId, String), String>,
     /// Small ones, as they came in this process.
     pub(super) image_content: BTreeMap<String, Bytes>,
     pub(super) networks: BTreeSet<NetworkId>,
@@ -115,6 +121,8 @@ impl Machine {
             copies: BTreeSet::new(),
             kept: BTreeSet::new(),
             images: BTreeSet::new(),
+            idle: BTreeMap::new(),
+            bases: BTreeMap::new(),
             image_content: BTreeMap::new(),
             networks: BTreeSet::new(),
             filters: BTreeSet::new(),
@@ -207,14 +215,20 @@ impl Machine {
             Change::Save(instance) => self.put(*instance, PowerState::Shutdown, true),
             Change::Keep(instance) => {
                 self.kept.insert(*instance);
+                // A copy of the disk as it is now.
+                if let Some(base) = self.bases.get(&(*instance, cached::ROOT.to_owned())).cloned() {
+                    self.bases.insert((*instance, cached::KEPT.to_owned()), base);
+                }
             }
             Change::Unkeep(instance) => {
                 self.kept.remove(instance);
+                self.forget_bases(*instance);
             }
             Change::Undefine(instance) => {
                 self.guests.remove(instance);
                 self.copies.retain(|(of, _)| of != instance);
                 self.kept.remove(instance);
+                self.forget_bases(*instance);
             }
             Change::Plug(instance, serial) => {
                 if let Some(guest) = self.guests.get_mut(instance) {
@@ -231,9 +245,24 @@ impl Machine {
             }
             Change::Tidy(instance) => {
                 self.leaks.remove(instance);
+                self.forget_bases(*instance);
             }
             Change::Image(checksum) => {
                 self.images.insert(checksum.clone());
+            }
+            Change::NoImage(checksum) => {
+                self.images.remove(checksum);
+                self.image_content.remove(checksum);
+                self.idle.remove(checksum);
+            }
+            Change::Idle(checksum, since) => {
+                self.idle.insert(checksum.clone(), *since);
+            }
+            Change::Busy(checksum) => {
+                self.idle.remove(checksum);
+            }
+            Change::Base(instance, disk, checksum) => {
+                self.bases.insert((*instance, disk.clone()), checksum.clone());
             }
             Change::Network(network) => {
                 self.networks.insert(*network);
@@ -288,6 +317,7 @@ impl Machine {
     pub(super) fn lines(&self) -> String {
         let mut changes: Vec<Change> = Vec::new();
         changes.extend(self.images.iter().cloned().map(Change::Image));
+        changes.extend(self.idle.iter().map(|(checksum, since)| Change::Idle(checksum.clone(), *since)));
         changes.extend(self.networks.iter().copied().map(Change::Network));
         changes.extend(self.filters.iter().cloned().map(Change::Filter));
         changes.extend(self.leaks.iter().copied().map(Change::Leak));
@@ -311,6 +341,8 @@ impl Machine {
             }
         }
         changes.extend(self.copies.iter().map(|(instance, copy)| Change::Copy(*instance, *copy)));
+        let bases = self.bases.iter();
+        changes.extend(bases.map(|((id, disk), checksum)| Change::Base(*id, disk.clone(), checksum.clone())));
         changes.iter().map(|change| change.line(self.index)).collect()
     }
 
@@ -357,6 +389,7 @@ impl Machine {
         self.require_surroundings(spec)?;
         if torn {
             self.change(&Change::Leak(instance))?;
+            self.base_root(spec)?;
             return Err(DriverError::Failed { call: "spawn", message: "simulated fault half way".to_owned() });
         }
         self.define(spec)?;
@@ -376,6 +409,7 @@ impl Machine {
             disk_gib: disk.into(),
             name: spec.domain_name.clone(),
         })?;
+        self.base_root(spec)?;
         for nic in &spec.nics {
             self.change(&Change::PlugNic(instance, nic.mac.clone()))?;
         }
@@ -388,11 +422,13 @@ impl Machine {
     pub(super) fn destroy(&mut self, instance: InstanceId) -> DriverResult<()> {
         let torn = std::mem::take(&mut self.tear);
         let known = self.guests.contains_key(&instance);
+        if torn && known {
+            self.change(&Change::Leak(instance))?;
+        }
         if known {
             self.change(&Change::Undefine(instance))?;
         }
         if torn && known {
-            self.change(&Change::Leak(instance))?;
             return Err(DriverError::Failed { call: "destroy", message: "simulated fault half way".to_owned() });
         }
         if self.leaks.contains(&instance) { self.change(&Change::Tidy(instance)) } else { Ok(()) }
@@ -494,6 +530,10 @@ impl Machine {
 
     pub(super) fn statuses(&self) -> Vec<GuestStatus> {
         self.guests.iter().map(|(instance, guest)| Self::describe(*instance, guest)).collect()
+    }
+
+    pub(super) fn has_leak(&self, instance: InstanceId) -> bool {
+        self.leaks.contains(&instance)
     }
 
     pub(super) fn orphans(&self) -> Vec<InstanceId> {

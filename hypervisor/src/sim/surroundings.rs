@@ -61,6 +61,11 @@ impl Machine {
 
     pub(super) fn keep_image(&mut self, image: &ImageRef, content: Bytes) -> DriverResult<()> {
         self.require_alive()?;
+        self.place_image(image, content)
+    }
+
+    /// Whether or not the machine is on: the storage may be another's, too.
+    pub(super) fn place_image(&mut self, image: &ImageRef, content: Bytes) -> DriverResult<()> {
         self.image_content.insert(image.checksum.clone(), content);
         self.change(&Change::Image(image.checksum.clone()))
     }

@@ -249,7 +249,7 @@ section! {
         manager_interval: i32 {
             default: Text("2400"), min: Some(-1.0), unit: "seconds",
             deprecated: &[("DEFAULT", "image_cache_manager_interval")],
-            help: "Period of the clean-up of hosts' image caches; 0 is the default period, -1 never.",
+            help: "Period in which hosts' image caches are looked through for what nobody uses; 0 is every minute, -1 never.",
         }
         subdirectory_name: String {
             default: Text("_base"),
@@ -259,12 +259,12 @@ section! {
         remove_unused_base_images: bool {
             default: Text("true"),
             deprecated: &[("DEFAULT", "remove_unused_base_images")],
-            help: "Remove cached images that no guest uses.",
+            help: "Remove cached images that no guest uses. Turned off, caches are not looked through.",
         }
         remove_unused_original_minimum_age_seconds: u32 {
             default: Text("86400"), min: Some(0.0), unit: "seconds",
             deprecated: &[("DEFAULT", "remove_unused_original_minimum_age_seconds")],
-            help: "Age from which an unused cached image may be removed.",
+            help: "How long a cached image must have been unused before it is removed.",
         }
         precache_concurrency: u32 {
             default: Text("1"), min: Some(1.0),
