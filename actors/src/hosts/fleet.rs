@@ -19,6 +19,8 @@ pub struct Member {
     /// Rung to have the host compared with the log soon.
     pub resync: Notify,
     usage: RwLock<(HostUsage, i64)>,
+    /// Bytes of its image cache, as far as they are looked at.
+    cached: AtomicU64,
     /// The hosts whose marks were seen on its storage.
     sharers: RwLock<BTreeSet<HostId>>,
 }
@@ -33,6 +35,16 @@ impl Member {
     /// What the last heartbeat told, and when (microseconds since the epoch).
     pub fn usage(&self) -> (HostUsage, i64) {
         *self.usage.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes of its image cache; nothing where no room is set aside for that.
+    pub(crate) fn cached(&self) -> u64 {
+        self.cached.load(Ordering::Relaxed)
+    }
+
+    /// Whether that is another number than before.
+    pub(crate) fn note_cached(&self, bytes: u64) -> bool {
+        self.cached.swap(bytes, Ordering::Relaxed) != bytes
     }
 
     pub(crate) fn beat(&self, usage: HostUsage, at: i64) {
@@ -144,6 +156,7 @@ impl Fleet {
                 builds: Arc::new(Semaphore::new(builds.max(1))),
                 resync: Notify::new(),
                 usage: RwLock::default(),
+                cached: AtomicU64::new(0),
                 sharers: RwLock::default(),
             })
         });

@@ -27,6 +27,7 @@ use chronova_hypervisor::image_cache::CachedImage;
 use chronova_projections::views::Views;
 use futures::StreamExt as _;
 
+use crate::hosts::agent;
 use crate::hosts::fleet::Member;
 use crate::house::House;
 
@@ -41,6 +42,8 @@ pub struct ImageCacheOptions {
     pub remove_unused: bool,
     /// How long an image must have been unused.
     pub minimum_age: Duration,
+    /// `[workarounds] reserve_disk_resource_for_image_cache`: whether the cache's bytes are taken off what hosts offer.
+    pub reserve_disk: bool,
     /// Hosts that fetch at the same time what they are to have beforehand.
     pub precache_concurrency: usize,
 }
@@ -51,6 +54,7 @@ impl Default for ImageCacheOptions {
             interval: Some(Duration::from_secs(2400)),
             remove_unused: true,
             minimum_age: Duration::from_hours(24),
+            reserve_disk: false,
             precache_concurrency: 1,
         }
     }
@@ -138,7 +142,7 @@ fn images_of(server: &Alive) -> impl Iterator<Item = String> {
 /// Looks for ever.
 pub async fn keep(house: &House) {
     let options = &house.options.image_cache;
-    let Some(interval) = options.interval.filter(|_| options.remove_unused) else { return };
+    let Some(interval) = options.interval.filter(|_| options.remove_unused || options.reserve_disk) else { return };
     loop {
         tokio::time::sleep(interval).await;
         sweep(house).await;
@@ -180,10 +184,18 @@ async fn tidy(house: &House, member: Arc<Member>, sharers: BTreeSet<HostId>, nee
             return;
         }
     };
-    for image in found {
-        if let Err(error) = attend(house, &member, &sharers, needs, &image).await {
+    let bytes = found.iter().map(|image| image.size).sum();
+    for image in found.iter().filter(|_| house.options.image_cache.remove_unused) {
+        if let Err(error) = attend(house, &member, &sharers, needs, image).await {
             tracing::warn!(%host, image = image.checksum, %error, "a cached image cannot be looked after yet");
         }
+    }
+    // What has just gone is seen by the next round, as with Nova: the number follows, and is not exact.
+    if house.options.image_cache.reserve_disk
+        && member.note_cached(bytes)
+        && let Err(error) = agent::report_capacity(house, &member).await
+    {
+        tracing::warn!(%host, error, "room for cached images cannot be set aside yet");
     }
 }
 

@@ -115,6 +115,7 @@ fn image_cache(config: &Config) -> ImageCacheOptions {
         interval,
         remove_unused: section.remove_unused_base_images,
         minimum_age: Duration::from_secs(section.remove_unused_original_minimum_age_seconds.into()),
+        reserve_disk: config.workarounds.reserve_disk_resource_for_image_cache,
         precache_concurrency: section.precache_concurrency as usize,
     }
 }

@@ -310,10 +310,12 @@ async fn a_removal_that_was_cut_off_is_finished() {
     for call in [Call::CachedImages, Call::NoteIdle, Call::RemoveImage] {
         for effect in [Effect::Refuse, Effect::LoseReply, Effect::DieBefore, Effect::DieAfter] {
             let world = world(1, Duration::ZERO);
-            let image = put_image(world.fleet.drivers()[0].as_ref()).await;
-            // The very first, so that no note is of the test's own making.
-            world.fleet.set_faults(0, FaultPlan::default().with(call, When::Always, effect));
+            // The first look comes when all is prepared.
+            world.brakes.hold("cached_images");
             let life = living(&world).await;
+            let image = put_image(world.fleet.drivers()[0].as_ref()).await;
+            world.fleet.set_faults(0, FaultPlan::default().with(call, When::Always, effect));
+            world.brakes.release("cached_images");
             life.until(|_| world.fleet.struck().contains_key(&effect)).await;
             world.fleet.set_faults(0, FaultPlan::default());
             world.fleet.revive_host(0, true).unwrap();
@@ -326,6 +328,74 @@ async fn a_removal_that_was_cut_off_is_finished() {
             life.stop().await;
             world.check().await;
         }
+    }
+}
+
+#[actix_rt::test]
+async fn so_many_hosts_and_no_more_fetch_images_beforehand_at_a_time() {
+    for (at_once, hosts) in [(1, 3), (2, 3), (9, 3)] {
+        let mut world = World::new(hosts);
+        world.options.image_cache.precache_concurrency = at_once;
+        let life = living(&world).await;
+        world.brakes.hold("ensure_image");
+        let all = (0..hosts).map(|host| world.fleet.uri().host_id(host)).collect();
+        let fetch = chronova_actors::hosts::images::cache(Arc::clone(life.house()), all, vec![OneImage::snapshot()]);
+        let fetching = actix_rt::spawn(fetch);
+        life.until(|_| world.brakes.count("ensure_image") == at_once.min(hosts)).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert_eq!(world.brakes.count("ensure_image"), at_once.min(hosts));
+        world.brakes.release("ensure_image");
+        fetching.await.unwrap();
+        assert!((0..hosts).all(|host| has(&world, host, &OneImage::snapshot().checksum)));
+        life.stop().await;
+    }
+}
+
+/// What the only host offers of its disk, and what of it is not to be had.
+fn reserved(life: &Life) -> (u64, u64) {
+    life.house().views.placement.read(|view| {
+        let line = &view.ledger.providers.values().next().unwrap().inventories["DISK_GB"].inventory;
+        (line.total, line.reserved)
+    })
+}
+
+/// Without the option the whole disk is offered, however much of it the cache takes.
+#[actix_rt::test]
+async fn room_for_cached_images_is_set_aside_where_that_is_wanted() {
+    for (wanted, removes) in [(false, true), (true, true), (true, false)] {
+        let mut world = world(1, Duration::from_hours(24));
+        world.options.reserved_host_disk_mb = 1024;
+        world.options.image_cache.reserve_disk = wanted;
+        world.options.image_cache.remove_unused = removes;
+        let life = living(&world).await;
+        assert_eq!(reserved(&life), (100, 1));
+        let driver = world.fleet.drivers().remove(0);
+        let image = put_image(driver.as_ref()).await;
+        if !wanted {
+            rounds(&world, &life, 3).await;
+            assert_eq!(reserved(&life), (100, 1));
+            life.stop().await;
+            continue;
+        }
+        // Of a MiB that is begun all is counted, as of a GiB.
+        life.until(|_| reserved(&life) == (100, 2)).await;
+        // The next control plane, and the host that comes back, offer as much.
+        life.stop().await;
+        let life = living(&world).await;
+        world.fleet.kill_host(0);
+        life.hosts_up_of(0, 1).await;
+        world.fleet.revive_host(0, true).unwrap();
+        life.hosts_up(1).await;
+        assert_eq!(reserved(&life), (100, 2));
+        driver.note_idle(&image.checksum, Some(ago(25))).await.unwrap();
+        match removes {
+            true => assert!(life.until(|_| reserved(&life) == (100, 1)).await),
+            false => {
+                rounds(&world, &life, 3).await;
+                assert_eq!(reserved(&life), (100, 2));
+            }
+        }
+        life.stop().await;
     }
 }
 

@@ -289,6 +289,10 @@ section! {
             default: Text("false"),
             help: "Never place a server that asks for dedicated CPUs on a host that has only shared ones.",
         }
+        reserve_disk_resource_for_image_cache: bool {
+            default: Text("false"),
+            help: "Take the size of a host's image cache off the disk that it offers, as of the last look at the cache                    ([image_cache] manager_interval). For hosts that keep the cache on the file system of the disks.",
+        }
         skip_cpu_compare_on_dest: bool {
             default: Text("false"),
             help: "Leave the comparison of CPUs before a live migration to libvirt, which refuses the guest on its way.",
