@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use chronova_actors::process::definition::Definition;
 use chronova_actors::process::interference::{Interference, Verdict, Way};
+use chronova_actors::reconcile::image_cache::ImageCacheOptions;
 use chronova_events::ids::{InstanceId, VolumeId};
 use futures::future::LocalBoxFuture;
 use uuid::Uuid;
 
-use crate::world::{Life, World, swept};
+use crate::world::{Life, World};
 
 /// What is to be proven.
 pub struct Case {
@@ -64,6 +65,11 @@ impl Case {
             swept: false,
         }
     }
+}
+
+/// Image caches that are swept all the time, of what was unused for so long.
+pub fn swept(minimum_age: Duration) -> ImageCacheOptions {
+    ImageCacheOptions { interval: Some(Duration::from_millis(2)), minimum_age, ..ImageCacheOptions::default() }
 }
 
 const HOSTS: usize = 2;

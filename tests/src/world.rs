@@ -15,7 +15,6 @@ use chronova_actors::network::service::EmbeddedNetworks;
 use chronova_actors::ports::{ImageDraft, Networks};
 use chronova_actors::process::interference::Interference;
 use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
-use chronova_actors::reconcile::image_cache::ImageCacheOptions;
 use chronova_actors::runtime::{Core, Runtime};
 use chronova_actors::volume::service::EmbeddedVolumes;
 use chronova_events::clock::SystemClock;
@@ -550,11 +549,6 @@ pub(crate) const ADMIN: Asker = Asker { overrides_lock: true };
 pub(crate) fn user_meta() -> Arc<Meta> {
     let cause = Cause::User { user: UserId::new("u"), project: Some(ProjectId::new("p")), roles: vec![] };
     Arc::new(Meta { request_id: None, correlation: Uuid::new_v4(), causation: None, cause })
-}
-
-/// Image caches that are swept all the time, of what was unused for so long.
-pub fn swept(minimum_age: Duration) -> ImageCacheOptions {
-    ImageCacheOptions { interval: Some(Duration::from_millis(2)), minimum_age, ..ImageCacheOptions::default() }
 }
 
 /// A small server.

@@ -51,7 +51,7 @@ pub struct ImageCacheOptions {
 impl Default for ImageCacheOptions {
     fn default() -> Self {
         Self {
-            interval: Some(Duration::from_secs(2400)),
+            interval: Some(Duration::from_mins(40)),
             remove_unused: true,
             minimum_age: Duration::from_hours(24),
             reserve_disk: false,

@@ -38,6 +38,46 @@ impl Machine {
         }
     }
 
+    pub(super) fn apply_to_images(&mut self, change: &Change) {
+        match change {
+            Change::Image(checksum) => {
+                self.images.insert(checksum.clone());
+            }
+            Change::NoImage(checksum) => {
+                self.images.remove(checksum);
+                self.image_content.remove(checksum);
+                self.idle.remove(checksum);
+            }
+            Change::Idle(checksum, since) => {
+                self.idle.insert(checksum.clone(), *since);
+            }
+            Change::Busy(checksum) => {
+                self.idle.remove(checksum);
+            }
+            Change::Base(instance, disk, checksum) => {
+                self.bases.insert((*instance, disk.clone()), checksum.clone());
+            }
+            _ => {}
+        }
+    }
+
+    /// A copy of the disk as it is now is set aside.
+    pub(super) fn keep_base(&mut self, instance: InstanceId) {
+        if let Some(base) = self.bases.get(&(instance, ROOT.to_owned())).cloned() {
+            self.bases.insert((instance, KEPT.to_owned()), base);
+        }
+    }
+
+    pub(super) fn image_changes(&self) -> Vec<Change> {
+        let idle = self.idle.iter().map(|(checksum, since)| Change::Idle(checksum.clone(), *since));
+        self.images.iter().cloned().map(Change::Image).chain(idle).collect()
+    }
+
+    pub(super) fn base_changes(&self) -> Vec<Change> {
+        let bases = self.bases.iter();
+        bases.map(|((id, disk), checksum)| Change::Base(*id, disk.clone(), checksum.clone())).collect()
+    }
+
     /// What no disk is left of goes.
     pub(super) fn forget_bases(&mut self, instance: InstanceId) {
         if !self.guests.contains_key(&instance) && !self.has_leak(instance) && !self.kept.contains(&instance) {

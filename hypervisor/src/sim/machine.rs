@@ -12,7 +12,6 @@ use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-use super::cached;
 use super::faults::{Call, Chance, Effect, FaultPlan, SLOW};
 use super::journal::{Change, Journal};
 use super::uri::SimUri;
@@ -215,10 +214,7 @@ impl Machine {
             Change::Save(instance) => self.put(*instance, PowerState::Shutdown, true),
             Change::Keep(instance) => {
                 self.kept.insert(*instance);
-                // A copy of the disk as it is now.
-                if let Some(base) = self.bases.get(&(*instance, cached::ROOT.to_owned())).cloned() {
-                    self.bases.insert((*instance, cached::KEPT.to_owned()), base);
-                }
+                self.keep_base(*instance);
             }
             Change::Unkeep(instance) => {
                 self.kept.remove(instance);
@@ -247,34 +243,11 @@ impl Machine {
                 self.leaks.remove(instance);
                 self.forget_bases(*instance);
             }
-            Change::Image(checksum) => {
-                self.images.insert(checksum.clone());
+            Change::Image(_) | Change::NoImage(_) | Change::Idle(..) | Change::Busy(_) | Change::Base(..) => {
+                self.apply_to_images(change);
             }
-            Change::NoImage(checksum) => {
-                self.images.remove(checksum);
-                self.image_content.remove(checksum);
-                self.idle.remove(checksum);
-            }
-            Change::Idle(checksum, since) => {
-                self.idle.insert(checksum.clone(), *since);
-            }
-            Change::Busy(checksum) => {
-                self.idle.remove(checksum);
-            }
-            Change::Base(instance, disk, checksum) => {
-                self.bases.insert((*instance, disk.clone()), checksum.clone());
-            }
-            Change::Network(network) => {
-                self.networks.insert(*network);
-            }
-            Change::NoNetwork(network) => {
-                self.networks.remove(network);
-            }
-            Change::Filter(name) => {
-                self.filters.insert(name.clone());
-            }
-            Change::NoFilter(name) => {
-                self.filters.remove(name);
+            Change::Network(_) | Change::NoNetwork(_) | Change::Filter(_) | Change::NoFilter(_) => {
+                self.apply_to_surroundings(change);
             }
             Change::Volume { .. } | Change::NoVolume(_) => self.apply_to_volumes(change),
             Change::PlugNic(instance, mac) => {
@@ -316,8 +289,7 @@ impl Machine {
     /// The shortest journal that gives this state.
     pub(super) fn lines(&self) -> String {
         let mut changes: Vec<Change> = Vec::new();
-        changes.extend(self.images.iter().cloned().map(Change::Image));
-        changes.extend(self.idle.iter().map(|(checksum, since)| Change::Idle(checksum.clone(), *since)));
+        changes.extend(self.image_changes());
         changes.extend(self.networks.iter().copied().map(Change::Network));
         changes.extend(self.filters.iter().cloned().map(Change::Filter));
         changes.extend(self.leaks.iter().copied().map(Change::Leak));
@@ -341,8 +313,7 @@ impl Machine {
             }
         }
         changes.extend(self.copies.iter().map(|(instance, copy)| Change::Copy(*instance, *copy)));
-        let bases = self.bases.iter();
-        changes.extend(bases.map(|((id, disk), checksum)| Change::Base(*id, disk.clone(), checksum.clone())));
+        changes.extend(self.base_changes());
         changes.iter().map(|change| change.line(self.index)).collect()
     }
 

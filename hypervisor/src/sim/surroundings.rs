@@ -75,6 +75,24 @@ impl Machine {
         known.cloned().ok_or_else(|| not_cached(image))
     }
 
+    pub(super) fn apply_to_surroundings(&mut self, change: &Change) {
+        match change {
+            Change::Network(network) => {
+                self.networks.insert(*network);
+            }
+            Change::NoNetwork(network) => {
+                self.networks.remove(network);
+            }
+            Change::Filter(name) => {
+                self.filters.insert(name.clone());
+            }
+            Change::NoFilter(name) => {
+                self.filters.remove(name);
+            }
+            _ => {}
+        }
+    }
+
     pub(super) fn keep_network(&mut self, network: NetworkId) -> DriverResult<()> {
         if self.networks.contains(&network) { Ok(()) } else { self.change(&Change::Network(network)) }
     }

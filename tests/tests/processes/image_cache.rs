@@ -14,9 +14,9 @@ use chronova_hypervisor::driver::Driver;
 use chronova_hypervisor::guest::{GuestSpec, ImageRef, RootDisk};
 use chronova_hypervisor::moves::DiskFile;
 use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
-use chronova_tests::process_harness::{Case, prove};
+use chronova_tests::process_harness::{Case, prove, swept};
 use chronova_tests::services::{OneImage, Plain};
-use chronova_tests::world::{Life, World, swept};
+use chronova_tests::world::{Life, World};
 use futures::FutureExt;
 use uuid::Uuid;
 
