@@ -12,10 +12,12 @@ use crate::departures::Departures;
 use crate::gateway::Gateway;
 use crate::guest_name::NameTemplate;
 use crate::hosts::fleet::Fleet;
+use crate::hosts::image_use::ImageUse;
 use crate::metadata::MetadataOptions;
 use crate::passwords::Passwords;
 use crate::ports::{Images, Networks, Volumes};
 use crate::process::interference::Interference;
+use crate::reconcile::image_cache::ImageCacheOptions;
 use crate::reconcile::leftovers::Tidying;
 use crate::scheduler::{Scheduler, SchedulerOptions};
 use crate::volume::service::VolumeOptions;
@@ -76,6 +78,8 @@ pub struct Options {
     pub step_tries: u32,
     /// Live migrations.
     pub live: LiveOptions,
+    /// The hosts' image caches.
+    pub image_cache: ImageCacheOptions,
     /// `[volume]`: the embedded volume service.
     pub volume: VolumeOptions,
     /// What guests are told about themselves.
@@ -165,6 +169,7 @@ impl Default for Options {
             retry_cap: Duration::from_secs(5),
             step_tries: 5,
             live: LiveOptions::default(),
+            image_cache: ImageCacheOptions::default(),
             volume: VolumeOptions::default(),
             metadata: MetadataOptions::default(),
             max_processes: 4_096,
@@ -188,6 +193,8 @@ pub struct House {
     pub departures: Departures,
     /// Whose disks are set aside, or tidied up, at this moment.
     pub tidying: Tidying,
+    /// Which cached images are about to be used, or removed, at this moment.
+    pub image_use: ImageUse,
     /// Read where nothing is kept in memory: what was decided, and why.
     pub log: Arc<dyn EventStore>,
     pub options: Options,

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use crate::departures::Departures;
 use crate::gateway::Gateway;
 use crate::host::{HostAggregate, HostCommand};
-use crate::hosts::{agent, fleet::Fleet};
+use crate::hosts::{agent, fleet::Fleet, image_use::ImageUse};
 use crate::house::{House, Options};
 use crate::passwords::Passwords;
 use crate::ports::{Images, Networks, Volumes};
@@ -24,8 +24,8 @@ use crate::process::interference::Interference;
 use crate::process::supervisor;
 use crate::reconcile::leftovers::Tidying;
 use crate::reconcile::{
-    filters, floating_ips, interfaces, moved, networks as host_networks, placement, quota, reclaim, server_groups,
-    shelved, volumes as host_volumes,
+    filters, floating_ips, image_cache, interfaces, moved, networks as host_networks, placement, quota, reclaim,
+    server_groups, shelved, volumes as host_volumes,
 };
 use crate::scheduler::Scheduler;
 
@@ -105,6 +105,7 @@ impl Runtime {
             scheduler,
             departures: Departures::default(),
             tidying: Tidying::default(),
+            image_use: ImageUse::default(),
             log: Arc::clone(&store),
             options,
             interference,
@@ -123,6 +124,10 @@ impl Runtime {
         tasks.spawn({
             let house = Arc::clone(&house);
             async move { reclaim::keep(&house).await }
+        });
+        tasks.spawn({
+            let house = Arc::clone(&house);
+            async move { image_cache::keep(&house).await }
         });
         tasks.spawn({
             let house = Arc::clone(&house);

@@ -2,6 +2,7 @@
 //!
 //! It uses the public interface only and leaves the host as it found it, unless it fails.
 
+mod cached;
 mod copies;
 mod moves;
 mod volumes;
@@ -83,11 +84,13 @@ pub async fn run(driver: Arc<dyn Driver>, fixture: Fixture) -> Outcome {
     trial.host().await?;
     trial.absent_guest().await?;
     trial.image().await?;
+    trial.idle_image().await?;
     trial.volumes().await?;
     trial.surroundings().await?;
     let guest = trial.guest();
     let mut signals = trial.connected().await?;
     trial.spawn(&guest).await?;
+    trial.used_image(guest.instance).await?;
     trial.diagnostics(&guest).await?;
     trial.interfaces(&guest).await?;
     trial.standstill(guest.instance, &mut signals).await?;
@@ -556,8 +559,11 @@ impl Trial {
 
 /// A small pretended image whose checksum is right, for hosts that do not look inside.
 pub fn pretended_image() -> (ImageRef, Bytes) {
+    image_of(Bytes::from(vec![7_u8; 200_000]))
+}
+
+fn image_of(content: Bytes) -> (ImageRef, Bytes) {
     use sha2::{Digest as _, Sha512};
-    let content = Bytes::from(vec![7_u8; 200_000]);
     let checksum = crate::checksum::hex(&Sha512::digest(&content));
     let size = content.len() as u64;
     let id = ImageId(uuid::Uuid::from_u128(7));

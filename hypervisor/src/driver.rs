@@ -19,6 +19,7 @@ use crate::guest::{
     Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, Nic,
     PowerState, Quiesce, Renew, VolumeDisk,
 };
+use crate::image_cache::ImageCache;
 use crate::leftovers::Leftovers;
 use crate::live::LiveMoves;
 use crate::moves::Moves;
@@ -95,14 +96,17 @@ pub type SignalStream = Pin<Box<dyn Stream<Item = HostSignal> + Send>>;
 
 /// One compute host.
 #[async_trait]
-pub trait Driver: Consoles + GuestAgent + Leftovers + LiveMoves + Moves + VolumeStore + Send + Sync + 'static {
+pub trait Driver:
+    Consoles + GuestAgent + ImageCache + Leftovers + LiveMoves + Moves + VolumeStore + Send + Sync + 'static
+{
     /// The URI this driver was made from, without credentials; for logs.
     fn uri(&self) -> &str;
 
     async fn capabilities(&self) -> DriverResult<HostCapabilities>;
     async fn usage(&self) -> DriverResult<HostUsage>;
 
-    /// Brings `image` into the host's cache unless it is there. Concurrent calls for one checksum upload once.
+    /// Brings `image` into the host's cache unless it is there; it is idle no more. Concurrent calls for one checksum upload
+    /// once.
     async fn ensure_image(&self, image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult<()>;
     /// Realises a virtual network (bridge, DHCP reservations) or brings it up to date.
     async fn ensure_network(&self, network: &NetworkSpec) -> DriverResult<()>;

@@ -12,6 +12,7 @@ pub mod console;
 pub mod domain_xml;
 pub mod driver;
 pub mod guest;
+pub mod image_cache;
 pub mod iso9660;
 pub mod leftovers;
 pub mod libvirt;

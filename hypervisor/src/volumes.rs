@@ -25,6 +25,11 @@ pub fn base_complete(image: &ImageRef) -> String {
     complete(&base(image))
 }
 
+/// The mark that says since when nobody has used the cached image.
+pub(crate) fn base_idle(checksum: &str) -> String {
+    format!("{}.idle", base_of(checksum))
+}
+
 /// The mark that the content of this name is whole.
 pub(crate) fn complete(name: &str) -> String {
     format!("{name}{COMPLETE_SUFFIX}")

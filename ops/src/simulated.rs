@@ -21,7 +21,7 @@ pub async fn registrations(fleet: &SimUri, options: &Options) -> Result<Vec<(Str
         let found = driver.capabilities().await?;
         let provider = ProviderId(found.host.0);
         ledger.push(ProviderCreated { provider, name: found.hostname.clone(), parent: None }.into());
-        ledger.push(InventoryReplaced { provider, inventories: agent::inventories(&found, options) }.into());
+        ledger.push(InventoryReplaced { provider, inventories: agent::inventories(&found, options, 0) }.into());
         ledger.push(TraitsReplaced { provider, traits: found.traits.clone() }.into());
         let registered = Registered {
             host: found.host,

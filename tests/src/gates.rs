@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use chronova_events::envelope::Timestamp;
 use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId};
 use chronova_hypervisor::agent::GuestAgent;
 use chronova_hypervisor::console::{ConsoleAddress, Consoles, Screen, SerialLine};
@@ -16,6 +17,7 @@ use chronova_hypervisor::guest::{
     Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, Nic,
     Quiesce, Renew, VolumeDisk,
 };
+use chronova_hypervisor::image_cache::{CachedImage, ImageCache};
 use chronova_hypervisor::leftovers::{Leftover, Leftovers};
 use chronova_hypervisor::live::{Hasten, Journey, LiveMoves, Luggage, Standing};
 use chronova_hypervisor::moves::{DiskFile, Moves};
@@ -78,6 +80,11 @@ impl Brakes {
         self.held.send_modify(|held| {
             held.remove(point);
         });
+    }
+
+    /// How many calls are held up at `point`.
+    pub fn count(&self, point: &'static str) -> usize {
+        self.waiting.lock().unwrap().get(point).copied().unwrap_or(0)
     }
 
     /// Waits until a call is held up at `point`.
@@ -163,6 +170,19 @@ impl Leftovers for Gate {
     }
     async fn remove_torn_image(&self, checksum: &str) -> DriverResult<()> {
         gated!(self, remove_torn_image(checksum))
+    }
+}
+
+#[async_trait]
+impl ImageCache for Gate {
+    async fn cached_images(&self) -> DriverResult<Vec<CachedImage>> {
+        gated!(self, cached_images())
+    }
+    async fn note_idle(&self, checksum: &str, since: Option<Timestamp>) -> DriverResult<()> {
+        gated!(self, note_idle(checksum, since))
+    }
+    async fn remove_image(&self, checksum: &str, idle_by: Timestamp) -> DriverResult<bool> {
+        gated!(self, remove_image(checksum, idle_by))
     }
 }
 

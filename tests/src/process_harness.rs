@@ -8,9 +8,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use chronova_actors::process::definition::Definition;
 use chronova_actors::process::interference::{Interference, Verdict, Way};
+use chronova_actors::reconcile::image_cache::ImageCacheOptions;
 use chronova_events::ids::{InstanceId, VolumeId};
 use futures::future::LocalBoxFuture;
 use uuid::Uuid;
@@ -37,6 +39,8 @@ pub struct Case {
     pub shared: bool,
     /// Whether the hosts have one storage for the guests' own disks.
     pub one_storage: bool,
+    /// Whether the hosts' image caches are swept all the time, of everything that nobody uses.
+    pub swept: bool,
 }
 
 impl Case {
@@ -58,8 +62,14 @@ impl Case {
             half_asked: &[],
             shared: false,
             one_storage: false,
+            swept: false,
         }
     }
+}
+
+/// Image caches that are swept all the time, of what was unused for so long.
+pub fn swept(minimum_age: Duration) -> ImageCacheOptions {
+    ImageCacheOptions { interval: Some(Duration::from_millis(2)), minimum_age, ..ImageCacheOptions::default() }
 }
 
 const HOSTS: usize = 2;
@@ -73,6 +83,9 @@ async fn prepared(case: &Case) -> World {
     let mut world = World::new(HOSTS);
     world.options.volume.shared = case.shared;
     world.fleet.share_storage(case.one_storage);
+    if case.swept {
+        world.options.image_cache = swept(Duration::ZERO);
+    }
     let life = world.live(None, None).await;
     life.hosts_up(HOSTS).await;
     (case.before)(&life, subject()).await;

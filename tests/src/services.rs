@@ -143,6 +143,17 @@ impl Networks for OneNetwork {
 const SHA512_OF_TINY: &str = "3f78b24ef73cc8180982787d6db8ade488fa91dbbab294e4fd747a5e0d05c770\
     263589ae093a8c54e71ed13f84f583c37ad9fe232047f20c9e0780fbfcb99056";
 
+/// An image's content.
+#[derive(Debug)]
+pub struct Plain(pub Bytes);
+
+#[async_trait]
+impl ImageSource for Plain {
+    async fn open(&self, _: &ImageRef) -> DriverResult<ByteStream> {
+        Ok(Box::pin(futures::stream::iter([Ok(self.0.clone())])))
+    }
+}
+
 /// One image of a few bytes under every id but those of the images that were made here.
 #[derive(Debug, Default)]
 pub struct OneImage {

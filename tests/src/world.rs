@@ -186,6 +186,7 @@ impl World {
         let spoilt: Vec<_> = trespasses.filter(|trespass| placed.contains(&trespass.instance)).collect();
         assert_eq!(spoilt, [], "no disk is removed or written over while another host uses it");
         assert_eq!(self.fleet.leaks(), [], "no disk is left behind");
+        assert_eq!(self.fleet.baseless(), [], "no disk has lost the image that it is based on");
         assert_eq!(self.fleet.copies(), [], "no copy of a disk is left behind");
         assert_eq!(self.fleet.frozen(), [], "no guest is left held still");
         assert_eq!(self.images.unfinished(), [], "no image is left without its bytes");

@@ -4,6 +4,8 @@
 
 #[path = "processes/drain.rs"]
 mod drain;
+#[path = "processes/image_cache.rs"]
+mod image_cache;
 #[path = "processes/leftovers.rs"]
 mod leftovers;
 #[path = "processes/live.rs"]

@@ -126,7 +126,7 @@ impl Agent {
         let inventory = LedgerCommand::Report {
             provider,
             name: found.hostname.clone(),
-            inventories: inventories(found, options),
+            inventories: inventories(found, options, self.look_at_cache().await),
             traits: found.traits.clone(),
         };
         let meta = Meta::system("host-watch");
@@ -139,6 +139,20 @@ impl Agent {
         let up = HostCommand::Report(report);
         gateway.send::<HostAggregate>(&found.host, up, meta).await.map_err(|e| e.to_string())?;
         Ok(())
+    }
+
+    /// Bytes of the image cache that room is to be set aside for. As they were where the host cannot say.
+    async fn look_at_cache(&self) -> u64 {
+        let Some(member) = self.member.as_ref().filter(|_| self.house.options.image_cache.reserve_disk) else {
+            return 0;
+        };
+        match self.driver.cached_images().await {
+            Ok(found) => {
+                member.note_cached(found.iter().map(|image| image.size).sum());
+            }
+            Err(error) => tracing::debug!(host = %member.hostname, %error, "the size of the image cache is not known"),
+        }
+        member.cached()
     }
 
     /// Traits that the host reported before and has no more, and whatever somebody says of its driver that is not so
@@ -382,8 +396,23 @@ pub fn capabilities(found: &HostCapabilities) -> Capabilities {
     }
 }
 
-/// What a host offers: Nova's `update_provider_tree` of the libvirt driver.
-pub fn inventories(found: &HostCapabilities, options: &Options) -> Vec<Inventory> {
+/// Tells the ledger what a known host offers, with so many bytes of images in its cache.
+pub(crate) async fn report_capacity(house: &House, member: &Member) -> Result<(), String> {
+    let found = member.driver.capabilities().await.map_err(|error| error.to_string())?;
+    let report = LedgerCommand::Report {
+        provider: ProviderId(member.host.0),
+        name: found.hostname.clone(),
+        inventories: inventories(&found, &house.options, member.cached()),
+        traits: found.traits.clone(),
+    };
+    let sent = house.gateway.send::<LedgerAggregate>(&CELL, report, Meta::system("host-watch")).await;
+    sent.map(drop).map_err(|error| error.to_string())
+}
+
+/// What a host offers: Nova's `update_provider_tree` of the libvirt driver. `cached`: bytes of its image cache, where room is
+/// to be set aside for them.
+pub fn inventories(found: &HostCapabilities, options: &Options, cached: u64) -> Vec<Inventory> {
+    let reserved_disk_mib = options.reserved_host_disk_mb.saturating_add(cached.div_ceil(1 << 20));
     let line = |class: &str, total: u64, reserved: u64, allocation_ratio: f64| Inventory {
         class: class.to_owned(),
         total,
@@ -394,7 +423,7 @@ pub fn inventories(found: &HostCapabilities, options: &Options) -> Vec<Inventory
         allocation_ratio,
     };
     [
-        line("DISK_GB", found.disk_gib, options.reserved_host_disk_mb.div_ceil(1024), options.disk_allocation_ratio),
+        line("DISK_GB", found.disk_gib, reserved_disk_mib.div_ceil(1024), options.disk_allocation_ratio),
         line("MEMORY_MB", found.memory_mib, options.reserved_host_memory_mb, options.ram_allocation_ratio),
         line("VCPU", u64::from(found.vcpus), options.reserved_host_cpus, options.cpu_allocation_ratio),
     ]

@@ -19,6 +19,8 @@ pub struct Member {
     /// Rung to have the host compared with the log soon.
     pub resync: Notify,
     usage: RwLock<(HostUsage, i64)>,
+    /// Bytes of its image cache, as far as they are looked at.
+    cached: AtomicU64,
     /// The hosts whose marks were seen on its storage.
     sharers: RwLock<BTreeSet<HostId>>,
 }
@@ -33,6 +35,16 @@ impl Member {
     /// What the last heartbeat told, and when (microseconds since the epoch).
     pub fn usage(&self) -> (HostUsage, i64) {
         *self.usage.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes of its image cache; nothing where no room is set aside for that.
+    pub(crate) fn cached(&self) -> u64 {
+        self.cached.load(Ordering::Relaxed)
+    }
+
+    /// Whether that is another number than before.
+    pub(crate) fn note_cached(&self, bytes: u64) -> bool {
+        self.cached.swap(bytes, Ordering::Relaxed) != bytes
     }
 
     pub(crate) fn beat(&self, usage: HostUsage, at: i64) {
@@ -77,6 +89,11 @@ impl Fleet {
         self.member(host).map(|member| Arc::clone(&member.driver))
     }
 
+    /// In the order of their ids.
+    pub fn members(&self) -> Vec<Arc<Member>> {
+        self.members.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
     pub fn len(&self) -> usize {
         self.members.read().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -115,6 +132,30 @@ impl Fleet {
         alone && others.into_iter().all(|other| other == host || !self.share(host, other))
     }
 
+    /// All hosts that have one storage with this one, itself included; `None`: it was not looked at in this life. Hosts of
+    /// which nothing but their marks was seen are among them.
+    pub(crate) fn sharers(&self, host: HostId) -> Option<BTreeSet<HostId>> {
+        if !self.knows_storage_of(host) {
+            return None;
+        }
+        let mut all = BTreeSet::from([host]);
+        let members = self.members();
+        // What one sees another may not have seen yet, and a third sees through either.
+        loop {
+            let before = all.len();
+            for member in &members {
+                let seen = member.sharers.read().unwrap_or_else(PoisonError::into_inner);
+                if all.contains(&member.host) || seen.iter().any(|other| all.contains(other)) {
+                    all.extend(seen.iter().copied());
+                    all.insert(member.host);
+                }
+            }
+            if all.len() == before {
+                return Some(all);
+            }
+        }
+    }
+
     /// The number for a host never seen before.
     pub(crate) fn next_number(&self) -> u64 {
         self.numbered.fetch_add(1, Ordering::Relaxed) + 1
@@ -131,6 +172,7 @@ impl Fleet {
                 builds: Arc::new(Semaphore::new(builds.max(1))),
                 resync: Notify::new(),
                 usage: RwLock::default(),
+                cached: AtomicU64::new(0),
                 sharers: RwLock::default(),
             })
         });

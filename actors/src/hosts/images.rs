@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use chronova_events::ids::HostId;
+use chronova_events::ids::{HostId, ProcessId};
 use chronova_events::instance::ImageSnapshot;
 use chronova_hypervisor::driver::ImageSource;
 use futures::StreamExt;
@@ -13,13 +13,10 @@ use futures::StreamExt;
 use crate::house::House;
 use crate::process::guest::{Source, image_ref};
 
-/// Hosts that fetch at the same time: Nova's `[image_cache] precache_concurrency` has 1, so that a big image does not
-/// take the image service's whole line.
-const AT_ONCE: usize = 1;
-
-/// Has each of `hosts` fetch `images`.
+/// Has each of `hosts` fetch `images`, not all hosts at the same time: a big image would take the image service's whole line.
 pub async fn cache(house: Arc<House>, hosts: Vec<HostId>, images: Vec<ImageSnapshot>) {
-    futures::stream::iter(hosts).for_each_concurrent(AT_ONCE, |host| bring(&house, host, &images)).await;
+    let at_once = house.options.image_cache.precache_concurrency.max(1);
+    futures::stream::iter(hosts).for_each_concurrent(at_once, |host| bring(&house, host, &images)).await;
 }
 
 async fn bring(house: &House, host: HostId, images: &[ImageSnapshot]) {
@@ -27,7 +24,11 @@ async fn bring(house: &House, host: HostId, images: &[ImageSnapshot]) {
         tracing::warn!(%host, "no images are brought to a host that does not answer");
         return;
     };
+    // As long as it is on its way nobody removes it.
+    let process = ProcessId::random();
+    let _held = house.image_use.of(process);
     for image in images {
+        house.image_use.hold(process, host, &image.checksum).await;
         let source: Arc<dyn ImageSource> = Arc::new(Source(Arc::clone(&house.images)));
         match member.driver.ensure_image(&image_ref(image), source).await {
             Ok(()) => tracing::info!(host = %member.hostname, image = %image.id, "the image is on the host"),

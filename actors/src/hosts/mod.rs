@@ -5,11 +5,13 @@
 //! | [`fleet`] | finds the driver of a host |
 //! | [`agent`] | one task per host: registers it, feels its pulse, turns what it tells into commands |
 //! | [`consoles`] | brings what a guest wrote on its console after it |
+//! | [`images`], [`image_use`] | images brought to hosts beforehand; which ones are about to be used, or removed |
 //! | [`plan`] | what to do about a difference between a host and the log; pure |
 
 pub mod agent;
 pub mod consoles;
 pub mod fleet;
+pub mod image_use;
 pub mod images;
 pub mod plan;
 

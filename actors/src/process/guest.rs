@@ -39,9 +39,22 @@ pub(super) async fn fetch_image(work: &Work, from: HostId, host: HostId, server:
 }
 
 async fn cache_image(work: &Work, host: HostId, server: &Alive, source: Arc<dyn ImageSource>) -> Result<(), StepError> {
-    if let Some(image) = server.root_image() {
-        work.driver(host)?.ensure_image(&image_ref(image), source).await?;
+    match server.root_image() {
+        Some(image) => ensure_image(work, host, &image_ref(image), source).await,
+        None => Ok(()),
     }
+}
+
+/// Brings an image to the host, and keeps it there until the process has ended.
+pub(super) async fn ensure_image(
+    work: &Work,
+    host: HostId,
+    image: &ImageRef,
+    source: Arc<dyn ImageSource>,
+) -> Result<(), StepError> {
+    let driver = work.driver(host)?;
+    work.house.image_use.hold(work.running.process, host, &image.checksum).await;
+    driver.ensure_image(image, source).await?;
     Ok(())
 }
 

@@ -24,6 +24,8 @@ const STUCK_RECORDS: u32 = 3;
 pub async fn perform(house: Arc<House>, pending: Pending) {
     let meta = pending.meta.by_process(pending.process, Some(pending.asked_by));
     let definition = Definition::of(&pending.task);
+    let keeper = Arc::clone(&house);
+    let _images = keeper.image_use.of(pending.process);
     let mut performance =
         Performance { house, process: pending.process, definition, meta, tries: 0, known: None, seen: Revision::NONE };
     let start = ProcessCommand::Start { process: pending.process, task: pending.task };

@@ -40,7 +40,7 @@ async fn prepare_host(work: &Work) -> Result<Output, StepError> {
     let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
     if let Some(image) = &server.rescue {
         let source: Arc<dyn ImageSource> = Arc::new(guest::Source(Arc::clone(&work.house.images)));
-        work.driver(placed.host)?.ensure_image(&guest::image_ref(image), source).await?;
+        guest::ensure_image(work, placed.host, &guest::image_ref(image), source).await?;
     }
     guest::connect(work, placed.host, &server).await?;
     Ok(Output::Nothing)

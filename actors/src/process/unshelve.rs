@@ -136,7 +136,7 @@ async fn prepare_host(work: &Work) -> Result<Output, StepError> {
     let gone = || StepError::fatal(404, "The image of the shelved server is gone.", "");
     let image = work.house.images.find(server.shelved.ok_or_else(gone)?, &server.request.project, true).await?;
     let source: Arc<dyn ImageSource> = Arc::new(guest::Source(Arc::clone(&work.house.images)));
-    work.driver(host)?.ensure_image(&guest::image_ref(&image), source).await?;
+    guest::ensure_image(work, host, &guest::image_ref(&image), source).await?;
     guest::connect(work, host, &server).await?;
     Ok(Output::Image(Box::new(image)))
 }

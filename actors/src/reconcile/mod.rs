@@ -5,6 +5,7 @@
 pub(crate) mod devices;
 pub mod filters;
 pub mod floating_ips;
+pub mod image_cache;
 pub mod interfaces;
 pub mod leftovers;
 pub mod moved;

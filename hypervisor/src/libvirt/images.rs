@@ -103,7 +103,13 @@ fn is_cached(connect: &Connect, options: &LibvirtOptions, image: &ImageRef) -> D
     }
     let base = pool::lookup(&pool, &volumes::base(image))?;
     // The size as well: after a power failure a file may be shorter than what was written to it.
-    Ok(base.is_some_and(|volume| pool::physical_size(&volume).ok() == Some(image.size)))
+    if base.is_none_or(|volume| pool::physical_size(&volume).ok() != Some(image.size)) {
+        return Ok(false);
+    }
+    if let Some(idle) = pool::lookup(&pool, &volumes::base_idle(&image.checksum))? {
+        pool::delete(&idle)?;
+    }
+    Ok(true)
 }
 
 enum Chunk {
@@ -120,7 +126,7 @@ fn store(
     mut incoming: mpsc::Receiver<Chunk>,
 ) -> DriverResult<()> {
     let pool = pool::open(connect, options)?;
-    for leftover in [volumes::base_complete(image), volumes::base(image)] {
+    for leftover in [volumes::base_idle(&image.checksum), volumes::base_complete(image), volumes::base(image)] {
         if let Some(volume) = pool::lookup(&pool, &leftover)? {
             pool::delete(&volume)?;
         }

@@ -7,7 +7,7 @@
 //! | `events`, `node`, `counters`, `snapshot`, `volumes`, `blockcopy`, `sparse` | the only unsafe code: what the bindings lack |
 //! | `watch` | lifecycle events -> host signals |
 //! | `capabilities` | what the host is, has and uses |
-//! | `pool`, `images` | volumes, the image cache |
+//! | `pool`, `images`, `cached` | volumes, the image cache, what nobody uses of it |
 //! | `storage`, `sparse` | where guests' disks are kept; streams with holes |
 //! | `network`, `nwfilter` | virtual networks, packet filters |
 //! | `domain` | the guest's life |
@@ -25,6 +25,7 @@
 
 mod agent;
 mod blockcopy;
+mod cached;
 mod capabilities;
 mod connection;
 mod console;

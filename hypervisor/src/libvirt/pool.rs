@@ -105,6 +105,11 @@ pub(super) fn refresh(pool: &StoragePool) {
     }
 }
 
+/// As [`refresh`], for whoever must know.
+pub(super) fn must_refresh(pool: &StoragePool) -> DriverResult<()> {
+    pool.refresh(0).during("storage pool refresh")
+}
+
 pub(super) fn lookup(pool: &StoragePool, name: &str) -> DriverResult<Option<StorageVol>> {
     found("volume lookup", pool.lookup_storage_vol_by_name(name))
 }

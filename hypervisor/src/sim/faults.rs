@@ -85,6 +85,9 @@ calls! {
     Forget = "forget",
     Provide = "provide",
     Leftovers = "leftovers",
+    CachedImages = "cached_images",
+    NoteIdle = "note_idle",
+    RemoveImage = "remove_image",
 }
 
 /// What a fault does.

@@ -9,6 +9,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use chronova_events::envelope::Timestamp;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId};
 use thiserror::Error;
 
@@ -69,6 +70,12 @@ pub(super) enum Change {
     /// A copy of a guest's disk.
     Copy(InstanceId, ImageId),
     NoCopy(InstanceId, ImageId),
+    NoImage(String),
+    /// Since when nobody uses the image.
+    Idle(String, Timestamp),
+    Busy(String),
+    /// The disk with this suffix is based on the image.
+    Base(InstanceId, String, String),
 }
 
 impl Change {
@@ -106,6 +113,10 @@ impl Change {
             Self::NoRescue(instance) => format!("{host} no-rescue {instance}\n"),
             Self::Copy(instance, image) => format!("{host} copy {instance} {image}\n"),
             Self::NoCopy(instance, image) => format!("{host} no-copy {instance} {image}\n"),
+            Self::NoImage(checksum) => format!("{host} no-image {checksum}\n"),
+            Self::Idle(checksum, since) => format!("{host} idle {checksum} {}\n", since.0),
+            Self::Busy(checksum) => format!("{host} busy {checksum}\n"),
+            Self::Base(instance, disk, checksum) => format!("{host} base {instance} {disk} {checksum}\n"),
         }
     }
 
@@ -158,6 +169,17 @@ impl Change {
                 let (instance, image) = rest.split_once(' ')?;
                 let (instance, image) = (instance.parse().ok()?, image.parse().ok()?);
                 if kind == "copy" { Self::Copy(instance, image) } else { Self::NoCopy(instance, image) }
+            }
+            "no-image" => Self::NoImage(rest.to_owned()),
+            "idle" => {
+                let (checksum, since) = rest.split_once(' ')?;
+                Self::Idle(checksum.to_owned(), Timestamp(since.parse().ok()?))
+            }
+            "busy" => Self::Busy(rest.to_owned()),
+            "base" => {
+                let (instance, disk) = device(rest)?;
+                let (disk, checksum) = disk.split_once(' ')?;
+                Self::Base(instance, disk.to_owned(), checksum.to_owned())
             }
             _ => return None,
         };

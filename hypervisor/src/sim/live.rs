@@ -203,6 +203,11 @@ impl SimFleet {
         let (source, target) =
             if traveller.from == low { (&mut *first, &mut *second) } else { (&mut *second, &mut *first) };
         let Some(guest) = source.guests.get(&instance).cloned() else { return };
+        let bases: Vec<_> =
+            source.bases.range((instance, String::new())..).take_while(|((of, _), _)| *of == instance).collect();
+        for ((of, disk), checksum) in bases.into_iter().map(|(key, checksum)| (key.clone(), checksum.clone())) {
+            target.bases.insert((of, disk), checksum);
+        }
         let settled = target.take_in(instance, &guest).and_then(|()| source.let_go(instance, traveller.copied));
         if let Err(error) = settled {
             tracing::error!(%instance, %error, "a simulated guest was moved half-way");
@@ -235,10 +240,10 @@ impl Machine {
     }
 
     fn let_go(&mut self, instance: InstanceId, leaves_disks: bool) -> DriverResult<()> {
-        self.change(&Change::Undefine(instance))?;
         if leaves_disks {
             self.change(&Change::Leak(instance))?;
         }
+        self.change(&Change::Undefine(instance))?;
         self.tell(HostSignal::GuestGone { instance });
         Ok(())
     }
@@ -261,7 +266,8 @@ impl Machine {
             return Ok(());
         }
         self.require_surroundings(spec)?;
-        self.change(&Change::Leak(spec.instance))
+        self.change(&Change::Leak(spec.instance))?;
+        self.base_root(spec)
     }
 
     fn forget(&mut self, instance: InstanceId) -> DriverResult<()> {
@@ -270,12 +276,20 @@ impl Machine {
             Some(_) => {
                 let kept = self.kept.contains(&instance);
                 let copies: Vec<_> = self.copies.iter().filter(|(of, _)| *of == instance).copied().collect();
+                let below = self.bases.get(&(instance, super::cached::KEPT.to_owned())).cloned();
                 self.change(&Change::Undefine(instance))?;
                 // No disk goes with the definition.
                 for (instance, copy) in copies {
                     self.change(&Change::Copy(instance, copy))?;
                 }
-                if kept { self.change(&Change::Keep(instance)) } else { Ok(()) }
+                if !kept {
+                    return Ok(());
+                }
+                self.change(&Change::Keep(instance))?;
+                match below {
+                    Some(checksum) => self.change(&Change::Base(instance, super::cached::KEPT.to_owned(), checksum)),
+                    None => Ok(()),
+                }
             }
             None => Ok(()),
         }

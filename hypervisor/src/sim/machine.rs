@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use chronova_events::envelope::Timestamp;
 use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
@@ -85,6 +86,10 @@ pub(super) struct Machine {
     /// Guests of which a copy of the disk is set aside.
     pub(super) kept: BTreeSet<InstanceId>,
     pub(super) images: BTreeSet<String>,
+    /// Since when nobody uses an image, where that was noted.
+    pub(super) idle: BTreeMap<String, Timestamp>,
+    /// What disks are based on, by their guests and suffixes.
+    pub(super) bases: BTreeMap<(InstanceId, String), String>,
     /// Small ones, as they came in this process.
     pub(super) image_content: BTreeMap<String, Bytes>,
     pub(super) networks: BTreeSet<NetworkId>,
@@ -117,6 +122,8 @@ impl Machine {
             copies: BTreeSet::new(),
             kept: BTreeSet::new(),
             images: BTreeSet::new(),
+            idle: BTreeMap::new(),
+            bases: BTreeMap::new(),
             image_content: BTreeMap::new(),
             networks: BTreeSet::new(),
             filters: BTreeSet::new(),
@@ -210,14 +217,17 @@ impl Machine {
             Change::Save(instance) => self.put(*instance, PowerState::Shutdown, true),
             Change::Keep(instance) => {
                 self.kept.insert(*instance);
+                self.keep_base(*instance);
             }
             Change::Unkeep(instance) => {
                 self.kept.remove(instance);
+                self.forget_bases(*instance);
             }
             Change::Undefine(instance) => {
                 self.guests.remove(instance);
                 self.copies.retain(|(of, _)| of != instance);
                 self.kept.remove(instance);
+                self.forget_bases(*instance);
             }
             Change::Plug(instance, serial) => {
                 if let Some(guest) = self.guests.get_mut(instance) {
@@ -234,21 +244,13 @@ impl Machine {
             }
             Change::Tidy(instance) => {
                 self.leaks.remove(instance);
+                self.forget_bases(*instance);
             }
-            Change::Image(checksum) => {
-                self.images.insert(checksum.clone());
+            Change::Image(_) | Change::NoImage(_) | Change::Idle(..) | Change::Busy(_) | Change::Base(..) => {
+                self.apply_to_images(change);
             }
-            Change::Network(network) => {
-                self.networks.insert(*network);
-            }
-            Change::NoNetwork(network) => {
-                self.networks.remove(network);
-            }
-            Change::Filter(name) => {
-                self.filters.insert(name.clone());
-            }
-            Change::NoFilter(name) => {
-                self.filters.remove(name);
+            Change::Network(_) | Change::NoNetwork(_) | Change::Filter(_) | Change::NoFilter(_) => {
+                self.apply_to_surroundings(change);
             }
             Change::Volume { .. } | Change::NoVolume(_) => self.apply_to_volumes(change),
             Change::PlugNic(instance, mac) => {
@@ -290,7 +292,7 @@ impl Machine {
     /// The shortest journal that gives this state.
     pub(super) fn lines(&self) -> String {
         let mut changes: Vec<Change> = Vec::new();
-        changes.extend(self.images.iter().cloned().map(Change::Image));
+        changes.extend(self.image_changes());
         changes.extend(self.networks.iter().copied().map(Change::Network));
         changes.extend(self.filters.iter().cloned().map(Change::Filter));
         changes.extend(self.leaks.iter().copied().map(Change::Leak));
@@ -314,6 +316,7 @@ impl Machine {
             }
         }
         changes.extend(self.copies.iter().map(|(instance, copy)| Change::Copy(*instance, *copy)));
+        changes.extend(self.base_changes());
         changes.iter().map(|change| change.line(self.index)).collect()
     }
 
@@ -360,6 +363,7 @@ impl Machine {
         self.require_surroundings(spec)?;
         if torn {
             self.change(&Change::Leak(instance))?;
+            self.base_root(spec)?;
             return Err(DriverError::Failed { call: "spawn", message: "simulated fault half way".to_owned() });
         }
         self.define(spec)?;
@@ -379,6 +383,7 @@ impl Machine {
             disk_gib: disk.into(),
             name: spec.domain_name.clone(),
         })?;
+        self.base_root(spec)?;
         for nic in &spec.nics {
             self.change(&Change::PlugNic(instance, nic.mac.clone()))?;
         }
@@ -391,11 +396,13 @@ impl Machine {
     pub(super) fn destroy(&mut self, instance: InstanceId) -> DriverResult<()> {
         let torn = std::mem::take(&mut self.tear);
         let known = self.guests.contains_key(&instance);
+        if torn && known {
+            self.change(&Change::Leak(instance))?;
+        }
         if known {
             self.change(&Change::Undefine(instance))?;
         }
         if torn && known {
-            self.change(&Change::Leak(instance))?;
             return Err(DriverError::Failed { call: "destroy", message: "simulated fault half way".to_owned() });
         }
         if self.leaks.contains(&instance) { self.change(&Change::Tidy(instance)) } else { Ok(()) }
@@ -497,6 +504,10 @@ impl Machine {
 
     pub(super) fn statuses(&self) -> Vec<GuestStatus> {
         self.guests.iter().map(|(instance, guest)| Self::describe(*instance, guest)).collect()
+    }
+
+    pub(super) fn has_leak(&self, instance: InstanceId) -> bool {
+        self.leaks.contains(&instance)
     }
 
     pub(super) fn orphans(&self) -> Vec<InstanceId> {

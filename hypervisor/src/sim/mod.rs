@@ -9,6 +9,7 @@
 //! outcomes; a spawn needs its image, networks and filters, as on a real host.
 
 mod agent;
+mod cached;
 mod console;
 mod devices;
 mod faults;
@@ -146,12 +147,17 @@ impl Driver for SimHost {
     async fn ensure_image(&self, image: &ImageRef, source: Arc<dyn ImageSource>) -> DriverResult<()> {
         let gate = self.fleet.machine(self.index).image_gate();
         let _one_at_a_time = gate.lock().await;
-        if self.perform(Call::EnsureImage, |machine| Ok(machine.has_image(image))).await? {
-            return Ok(());
+        let there = self.perform(Call::EnsureImage, |machine| {
+            machine.note_idle(&image.checksum, None)?;
+            Ok(machine.has_image(image))
+        });
+        if there.await? {
+            return self.echo(|machine| machine.note_idle(&image.checksum, None));
         }
         let content = receive(image, source).await?;
         self.require_life()?;
-        self.fleet.machine(self.index).keep_image(image, content)
+        self.fleet.machine(self.index).keep_image(image, content.clone())?;
+        self.echo(|machine| machine.place_image(image, content.clone()))
     }
 
     async fn ensure_network(&self, network: &NetworkSpec) -> DriverResult<()> {

@@ -61,6 +61,11 @@ impl Machine {
 
     pub(super) fn keep_image(&mut self, image: &ImageRef, content: Bytes) -> DriverResult<()> {
         self.require_alive()?;
+        self.place_image(image, content)
+    }
+
+    /// Whether or not the machine is on: the storage may be another's, too.
+    pub(super) fn place_image(&mut self, image: &ImageRef, content: Bytes) -> DriverResult<()> {
         self.image_content.insert(image.checksum.clone(), content);
         self.change(&Change::Image(image.checksum.clone()))
     }
@@ -68,6 +73,24 @@ impl Machine {
     pub(super) fn image_content(&self, image: &ImageRef) -> DriverResult<Bytes> {
         let known = self.image_content.get(&image.checksum).filter(|content| content.len() as u64 == image.size);
         known.cloned().ok_or_else(|| not_cached(image))
+    }
+
+    pub(super) fn apply_to_surroundings(&mut self, change: &Change) {
+        match change {
+            Change::Network(network) => {
+                self.networks.insert(*network);
+            }
+            Change::NoNetwork(network) => {
+                self.networks.remove(network);
+            }
+            Change::Filter(name) => {
+                self.filters.insert(name.clone());
+            }
+            Change::NoFilter(name) => {
+                self.filters.remove(name);
+            }
+            _ => {}
+        }
     }
 
     pub(super) fn keep_network(&mut self, network: NetworkId) -> DriverResult<()> {

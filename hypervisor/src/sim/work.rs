@@ -27,9 +27,13 @@ impl Machine {
             if !self.has_image(&root.image) {
                 return Err(not_cached(&root.image));
             }
+            self.base_root(spec)?;
             if let Some(guest) = self.guests.get_mut(&instance) {
                 guest.disks += 1;
             }
+        }
+        if let Some(rescue) = &spec.rescue {
+            self.base(instance, super::cached::RESCUE, &rescue.image)?;
         }
         self.power_off(instance)?;
         let rescued = self.guest(instance)?.rescued;

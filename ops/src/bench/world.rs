@@ -76,6 +76,7 @@ impl World {
             scheduler: Arc::default(),
             departures: chronova_actors::departures::Departures::default(),
             tidying: chronova_actors::reconcile::leftovers::Tidying::default(),
+            image_use: chronova_actors::hosts::image_use::ImageUse::default(),
             log: core.store,
             options,
             interference: None,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use chronova_actors::house::{LiveOptions, Options};
 use chronova_actors::metadata::MetadataOptions;
+use chronova_actors::reconcile::image_cache::ImageCacheOptions;
 use chronova_actors::scheduler::{Multipliers, PrefilterOptions, SchedulerOptions, options};
 use chronova_actors::volume::service::VolumeOptions;
 use chronova_actors::volume_quota::VolumeLimits;
@@ -97,8 +98,26 @@ pub fn actors(config: &Config) -> Options {
         scheduler: scheduler(config),
         heartbeat: Duration::from_secs(u64::from(default.report_interval)),
         live: live(config),
+        image_cache: image_cache(config),
         volume: volumes(config),
         ..Options::default()
+    }
+}
+
+/// `[image_cache]`. A period of 0 is oslo.service's own for periodic tasks.
+fn image_cache(config: &Config) -> ImageCacheOptions {
+    let section = &config.image_cache;
+    let interval = match u64::try_from(section.manager_interval) {
+        Ok(0) => Some(Duration::from_mins(1)),
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => None,
+    };
+    ImageCacheOptions {
+        interval,
+        remove_unused: section.remove_unused_base_images,
+        minimum_age: Duration::from_secs(section.remove_unused_original_minimum_age_seconds.into()),
+        reserve_disk: config.workarounds.reserve_disk_resource_for_image_cache,
+        precache_concurrency: section.precache_concurrency as usize,
     }
 }
 

@@ -112,20 +112,26 @@ async fn make_content(work: &Work) -> Result<Output, StepError> {
     let volume = work.present_volume().await?;
     let Some((host, _)) = work.running.host() else { return Err(again("no host was chosen")) };
     let driver = work.driver(host)?;
-    let content = content(work, &volume, &driver).await?;
+    let content = content(work, &volume, host, &driver).await?;
     let name = volumes::volume(work.volume_id());
     let made = driver.create_volume(&name, u64::from(volume.size_gb) * GIB, &content).await;
     made.map_err(|error| if error.is_transient() { again(error) } else { error.into() })?;
     Ok(Output::Nothing)
 }
 
-async fn content(work: &Work, volume: &VolumeRecord, driver: &Arc<dyn Driver>) -> Result<VolumeContent, StepError> {
+async fn content(
+    work: &Work,
+    volume: &VolumeRecord,
+    host: HostId,
+    driver: &Arc<dyn Driver>,
+) -> Result<VolumeContent, StepError> {
     match volume.created.source {
         VolumeSource::Blank => Ok(VolumeContent::Blank),
         VolumeSource::Image(_) => {
             let Some(image) = &volume.created.image else { return Err(again("the image is not known")) };
             let image = image_ref(&image.snapshot);
             let source: Arc<dyn ImageSource> = Arc::new(Source(Arc::clone(&work.house.images)));
+            work.house.image_use.hold(work.running.process, host, &image.checksum).await;
             driver.ensure_image(&image, source).await?;
             Ok(VolumeContent::Image(image))
         }

@@ -59,7 +59,8 @@ impl Machine {
             return Ok(());
         }
         self.require_surroundings(spec)?;
-        self.change(&Change::Leak(spec.instance))
+        self.change(&Change::Leak(spec.instance))?;
+        self.base_root(spec)
     }
 
     /// `shared`: what is missing here is on storage that all hosts have.

@@ -254,7 +254,7 @@ section! {
         manager_interval: i32 {
             default: Text("2400"), min: Some(-1.0), unit: "seconds",
             deprecated: &[("DEFAULT", "image_cache_manager_interval")],
-            help: "Period of the clean-up of hosts' image caches; 0 is the default period, -1 never.",
+            help: "Period in which hosts' image caches are looked through for what nobody uses; 0 is every minute, -1 never.",
         }
         subdirectory_name: String {
             default: Text("_base"),
@@ -264,12 +264,12 @@ section! {
         remove_unused_base_images: bool {
             default: Text("true"),
             deprecated: &[("DEFAULT", "remove_unused_base_images")],
-            help: "Remove cached images that no guest uses.",
+            help: "Remove cached images that no guest uses. Turned off, caches are not looked through.",
         }
         remove_unused_original_minimum_age_seconds: u32 {
             default: Text("86400"), min: Some(0.0), unit: "seconds",
             deprecated: &[("DEFAULT", "remove_unused_original_minimum_age_seconds")],
-            help: "Age from which an unused cached image may be removed.",
+            help: "How long a cached image must have been unused before it is removed.",
         }
         precache_concurrency: u32 {
             default: Text("1"), min: Some(1.0),
@@ -293,6 +293,10 @@ section! {
         disable_fallback_pcpu_query: bool {
             default: Text("false"),
             help: "Never place a server that asks for dedicated CPUs on a host that has only shared ones.",
+        }
+        reserve_disk_resource_for_image_cache: bool {
+            default: Text("false"),
+            help: "Take the size of a host's image cache off the disk that it offers, as of the last look at the cache                    ([image_cache] manager_interval). For hosts that keep the cache on the file system of the disks.",
         }
         skip_cpu_compare_on_dest: bool {
             default: Text("false"),

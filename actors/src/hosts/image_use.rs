@@ -1,0 +1,151 @@
+//! Which cached images are about to be made disks of, and which are being removed: never both at once.
+//!
+//! Between the moment in which an image is found in a host's cache and the one in which a disk is based on it, nothing on the
+//! host tells that it is needed. So a process holds an image from before it looks for it until it has ended, and whoever is to
+//! remove one must find nobody who holds it, on any host with that storage, and keeps everybody out until it is gone.
+//!
+//! In memory only. A process of an earlier life that has its image already is known from the log (see
+//! [`crate::reconcile::image_cache`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use chronova_events::ids::{HostId, ProcessId};
+use tokio::sync::Notify;
+
+/// An image on a host, by its checksum.
+type Place = (HostId, String);
+
+#[derive(Debug, Default)]
+pub struct ImageUse {
+    books: Mutex<Books>,
+    /// Rung when an image that was being removed is gone.
+    opened: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    held: BTreeMap<Place, BTreeSet<ProcessId>>,
+    closed: BTreeSet<Place>,
+}
+
+/// What a process holds is given back when this is dropped.
+#[derive(Debug)]
+pub struct Held<'a> {
+    images: &'a ImageUse,
+    process: ProcessId,
+}
+
+/// Nobody gets at the image until this is dropped.
+#[derive(Debug)]
+pub struct Closed<'a> {
+    images: &'a ImageUse,
+    places: Vec<Place>,
+}
+
+impl ImageUse {
+    /// What the process holds from now on is given back in the end.
+    pub fn of(&self, process: ProcessId) -> Held<'_> {
+        Held { images: self, process }
+    }
+
+    /// Keeps the image on the host for the process; waits while it is being removed.
+    pub async fn hold(&self, process: ProcessId, host: HostId, checksum: &str) {
+        let place = (host, checksum.to_owned());
+        loop {
+            let mut opened = pin!(self.opened.notified());
+            // From here on a ring is heard.
+            opened.as_mut().enable();
+            {
+                let mut books = self.lock();
+                if !books.closed.contains(&place) {
+                    books.held.entry(place).or_default().insert(process);
+                    return;
+                }
+            }
+            opened.await;
+        }
+    }
+
+    /// `None`: somebody holds the image on one of the hosts, or removes it.
+    pub fn close(&self, hosts: &BTreeSet<HostId>, checksum: &str) -> Option<Closed<'_>> {
+        let places: Vec<Place> = hosts.iter().map(|host| (*host, checksum.to_owned())).collect();
+        let mut books = self.lock();
+        if places.iter().any(|place| books.held.contains_key(place) || books.closed.contains(place)) {
+            return None;
+        }
+        books.closed.extend(places.iter().cloned());
+        Some(Closed { images: self, places })
+    }
+
+    /// Every change is whole.
+    fn lock(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.images.lock().held.retain(|_, holders| {
+            holders.remove(&self.process);
+            !holders.is_empty()
+        });
+    }
+}
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        let mut books = self.images.lock();
+        for place in &self.places {
+            books.closed.remove(place);
+        }
+        drop(books);
+        self.images.opened.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use futures::FutureExt as _;
+    use uuid::Uuid;
+
+    use super::*;
+
+    const HERE: HostId = HostId(Uuid::from_u128(1));
+    const BESIDE: HostId = HostId(Uuid::from_u128(2));
+    const FIRST: ProcessId = ProcessId(Uuid::from_u128(3));
+    const SECOND: ProcessId = ProcessId(Uuid::from_u128(4));
+
+    #[tokio::test]
+    async fn what_is_held_is_not_removed() {
+        let images = ImageUse::default();
+        let here = BTreeSet::from([HERE]);
+        let (first, second) = (images.of(FIRST), images.of(SECOND));
+        images.hold(FIRST, HERE, "a").await;
+        images.hold(FIRST, HERE, "a").await;
+        images.hold(SECOND, HERE, "a").await;
+        assert!(images.close(&here, "a").is_none());
+        assert!(images.close(&BTreeSet::from([HERE, BESIDE]), "a").is_none(), "one storage, and a holder on it");
+        assert!(images.close(&here, "b").is_some(), "another image");
+        assert!(images.close(&BTreeSet::from([BESIDE]), "a").is_some(), "another storage");
+        drop(first);
+        assert!(images.close(&here, "a").is_none(), "one holds it still");
+        drop(second);
+        assert!(images.close(&here, "a").is_some());
+    }
+
+    #[tokio::test]
+    async fn whoever_comes_while_it_is_removed_waits() {
+        let images = ImageUse::default();
+        let closed = images.close(&BTreeSet::from([HERE, BESIDE]), "a").unwrap();
+        assert!(images.close(&BTreeSet::from([BESIDE]), "a").is_none(), "it is being removed");
+        let mut comes = Box::pin(images.hold(FIRST, BESIDE, "a"));
+        assert!(comes.as_mut().now_or_never().is_none());
+        assert!(images.hold(FIRST, HERE, "b").now_or_never().is_some(), "another image");
+        drop(closed);
+        assert!(comes.as_mut().now_or_never().is_some());
+        assert!(images.close(&BTreeSet::from([BESIDE]), "a").is_none());
+    }
+}

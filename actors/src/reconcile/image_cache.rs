@@ -1,0 +1,258 @@
+//! Images that nobody on a host uses any more go from its cache: Nova's image cache manager.
+//!
+//! An image is used where a disk is based on it or a guest has it open, which the host tells, whoever's they are; and where a
+//! server of this log is made of it, or is in rescue with it, whatever form its disks have. Since when nobody has used it is
+//! noted beside the image, so that the time runs on while no control plane does. Hosts with one storage have one cache: what
+//! is used on one of them is used.
+//!
+//! What keeps a disk from losing its image, in the order in which it is asked for:
+//!
+//! 1. no unfinished process has the image from a step that is done: one that an earlier life of the control plane began goes
+//!    on with the next step;
+//! 2. nobody in this life holds the image ([`ImageUse`](crate::hosts::image_use::ImageUse)), and nobody can until it is gone;
+//! 3. the driver looks once more at every disk, and at the note: whoever asked for the image has removed that.
+//!
+//! Nothing is recorded: what a crash leaves is what the next round finds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronova_events::envelope::Timestamp;
+use chronova_events::host::KnownHost;
+use chronova_events::ids::HostId;
+use chronova_events::instance::Alive;
+use chronova_events::process::{Output, Process};
+use chronova_hypervisor::image_cache::CachedImage;
+use chronova_projections::views::Views;
+use futures::StreamExt as _;
+
+use crate::hosts::agent;
+use crate::hosts::fleet::Member;
+use crate::house::House;
+
+/// Hosts that are looked through at the same time.
+const AT_ONCE: usize = 8;
+
+/// `[image_cache]`; each stands in the reference of `nova.conf` options.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageCacheOptions {
+    /// How often caches are looked through; `None` for never.
+    pub interval: Option<Duration>,
+    pub remove_unused: bool,
+    /// How long an image must have been unused.
+    pub minimum_age: Duration,
+    /// `[workarounds] reserve_disk_resource_for_image_cache`: whether the cache's bytes are taken off what hosts offer.
+    pub reserve_disk: bool,
+    /// Hosts that fetch at the same time what they are to have beforehand.
+    pub precache_concurrency: usize,
+}
+
+impl Default for ImageCacheOptions {
+    fn default() -> Self {
+        Self {
+            interval: Some(Duration::from_mins(40)),
+            remove_unused: true,
+            minimum_age: Duration::from_hours(24),
+            reserve_disk: false,
+            precache_concurrency: 1,
+        }
+    }
+}
+
+/// What is to be done with an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// As it is.
+    Stays,
+    /// It is noted to be idle, and used.
+    IsUsed,
+    /// Nobody uses it, and nobody has noted so.
+    IsIdle,
+    /// It may go if it has been idle since then or longer.
+    Goes { idle_by: Timestamp },
+}
+
+pub fn judge(image: &CachedImage, wanted: bool, now: Timestamp, minimum_age: Duration) -> Fate {
+    let used = wanted || image.is_used;
+    let age = i64::try_from(minimum_age.as_micros()).unwrap_or(i64::MAX);
+    let idle_by = Timestamp(now.0.saturating_sub(age));
+    match image.idle_since {
+        Some(_) if used => Fate::IsUsed,
+        None if used => Fate::Stays,
+        None => Fate::IsIdle,
+        // The clock was set back: it would be years until then.
+        Some(since) if since > now => Fate::IsIdle,
+        Some(since) if since > idle_by => Fate::Stays,
+        Some(_) => Fate::Goes { idle_by },
+    }
+}
+
+/// What servers and processes need, by checksum.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    by_host: BTreeMap<HostId, BTreeSet<String>>,
+    /// By processes under way, on whichever host.
+    under_way: BTreeSet<String>,
+}
+
+impl Needs {
+    pub fn of(views: &Views) -> Self {
+        let mut needs = Self::default();
+        views.servers.read(|servers| {
+            for server in servers.all().filter_map(|row| row.instance.alive()) {
+                for host in hosts_of(server) {
+                    needs.by_host.entry(host).or_default().extend(images_of(server));
+                }
+            }
+        });
+        views.processes.read(|processes| {
+            for pending in processes.pending() {
+                let Process::Running(running) = &pending.state else { continue };
+                let images = running.done.iter().filter_map(|record| match &record.output {
+                    Output::Image(image) => Some(image.checksum.clone()),
+                    _ => None,
+                });
+                needs.under_way.extend(images);
+            }
+        });
+        needs
+    }
+
+    fn on(&self, hosts: &BTreeSet<HostId>, checksum: &str) -> bool {
+        hosts.iter().filter_map(|host| self.by_host.get(host)).any(|wanted| wanted.contains(checksum))
+    }
+}
+
+fn hosts_of(server: &Alive) -> impl Iterator<Item = HostId> {
+    let moving = server.moving.as_ref();
+    let places = [
+        server.placement.as_ref(),
+        moving.map(|moving| &moving.source),
+        moving.and_then(|moving| moving.target.as_ref()),
+    ];
+    places.into_iter().flatten().map(|placed| placed.host).collect::<BTreeSet<_>>().into_iter()
+}
+
+fn images_of(server: &Alive) -> impl Iterator<Item = String> {
+    let images = [server.root_image(), server.request.image.as_deref(), server.rescue.as_deref()];
+    images.into_iter().flatten().map(|image| image.checksum.clone())
+}
+
+/// Looks for ever.
+pub async fn keep(house: &House) {
+    let options = &house.options.image_cache;
+    let Some(interval) = options.interval.filter(|_| options.remove_unused || options.reserve_disk) else { return };
+    loop {
+        tokio::time::sleep(interval).await;
+        sweep(house).await;
+    }
+}
+
+/// Looks through the cache of every host that answers, once where hosts share it.
+async fn sweep(house: &House) {
+    // What an earlier life began is in the log, and so in the views.
+    if !house.views.wait_for(house.log.head(), house.options.resync).await {
+        return;
+    }
+    let needs = Needs::of(&house.views);
+    let mut seen = BTreeSet::new();
+    let mut caches = Vec::new();
+    for member in house.fleet.members() {
+        let up = house.views.hosts.read(|hosts| hosts.get(member.host).is_some_and(KnownHost::answers));
+        let Some(sharers) = house.fleet.sharers(member.host).filter(|_| up && !seen.contains(&member.host)) else {
+            continue;
+        };
+        // Another control plane's hosts may be about to use what is there.
+        if !house.views.hosts.read(|hosts| sharers.iter().all(|host| hosts.get(*host).is_some())) {
+            tracing::debug!(host = %member.hostname, "a host that is not known shares the image cache; it is not swept");
+            continue;
+        }
+        seen.extend(sharers.iter().copied());
+        caches.push((member, sharers));
+    }
+    let caches = futures::stream::iter(caches);
+    caches.for_each_concurrent(AT_ONCE, |(member, sharers)| tidy(house, member, sharers, &needs)).await;
+}
+
+async fn tidy(house: &House, member: Arc<Member>, sharers: BTreeSet<HostId>, needs: &Needs) {
+    let host = &member.hostname;
+    let found = match member.driver.cached_images().await {
+        Ok(found) => found,
+        Err(error) => {
+            tracing::debug!(%host, %error, "the cached images cannot be listed");
+            return;
+        }
+    };
+    let bytes = found.iter().map(|image| image.size).sum();
+    for image in found.iter().filter(|_| house.options.image_cache.remove_unused) {
+        if let Err(error) = attend(house, &member, &sharers, needs, image).await {
+            tracing::warn!(%host, image = image.checksum, %error, "a cached image cannot be looked after yet");
+        }
+    }
+    // What has just gone is seen by the next round, as with Nova: the number follows, and is not exact.
+    if house.options.image_cache.reserve_disk
+        && member.note_cached(bytes)
+        && let Err(error) = agent::report_capacity(house, &member).await
+    {
+        tracing::warn!(%host, error, "room for cached images cannot be set aside yet");
+    }
+}
+
+async fn attend(
+    house: &House,
+    member: &Member,
+    sharers: &BTreeSet<HostId>,
+    needs: &Needs,
+    image: &CachedImage,
+) -> chronova_hypervisor::driver::DriverResult<()> {
+    let (now, sum) = (house.clock.now(), image.checksum.as_str());
+    match judge(image, needs.on(sharers, sum), now, house.options.image_cache.minimum_age) {
+        Fate::Stays => Ok(()),
+        Fate::IsUsed => member.driver.note_idle(sum, None).await,
+        Fate::IsIdle => member.driver.note_idle(sum, Some(now)).await,
+        Fate::Goes { .. } if needs.under_way.contains(sum) => Ok(()),
+        Fate::Goes { idle_by } => {
+            let Some(_closed) = house.image_use.close(sharers, sum) else { return Ok(()) };
+            if member.driver.remove_image(sum, idle_by).await? {
+                let (host, bytes) = (&member.hostname, image.size);
+                tracing::info!(%host, image = sum, bytes, "removed an image that nobody uses from the cache");
+            }
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_hours(24);
+    const NOW: Timestamp = Timestamp(200_000_000_000);
+
+    fn image(is_used: bool, idle_since: Option<i64>) -> CachedImage {
+        CachedImage { checksum: "a".to_owned(), size: 1, is_used, idle_since: idle_since.map(Timestamp) }
+    }
+
+    #[test]
+    fn an_image_goes_when_nobody_has_used_it_for_so_long() {
+        let idle_by = Timestamp(NOW.0 - 86_400_000_000);
+        let cases = [
+            (image(true, None), false, Fate::Stays),
+            (image(false, None), true, Fate::Stays),
+            (image(true, Some(1)), false, Fate::IsUsed),
+            (image(false, Some(1)), true, Fate::IsUsed),
+            (image(false, None), false, Fate::IsIdle),
+            (image(false, Some(NOW.0 + 1)), false, Fate::IsIdle),
+            (image(false, Some(NOW.0)), false, Fate::Stays),
+            (image(false, Some(idle_by.0 + 1)), false, Fate::Stays),
+            (image(false, Some(idle_by.0)), false, Fate::Goes { idle_by }),
+            (image(false, Some(1)), false, Fate::Goes { idle_by }),
+        ];
+        for (image, wanted, fate) in cases {
+            assert_eq!(judge(&image, wanted, NOW, DAY), fate, "{image:?}, wanted by a server: {wanted}");
+        }
+        assert_eq!(judge(&image(false, None), false, NOW, Duration::ZERO), Fate::IsIdle, "at the next round");
+        assert_eq!(judge(&image(false, Some(NOW.0)), false, NOW, Duration::ZERO), Fate::Goes { idle_by: NOW });
+    }
+}

@@ -1,0 +1,176 @@
+//! What nobody uses of the image cache.
+//!
+//! Who needs an image is read from the files themselves: what each file in the directory is based on, whoever's it is and
+//! whether its guest runs or not, and which files the domains have as their disks (a guest that boots from an ISO has the cached
+//! file itself). Names are compared, not paths: there may be more than one way to write a path, and an image that is taken for
+//! used only stays.
+//!
+//! A removal takes the mark that the image is whole first. What is left then is no image for anybody, and `ensure_image` sends
+//! it again.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chronova_events::envelope::Timestamp;
+use roxmltree::Document;
+use virt::connect::Connect;
+use virt::storage_pool::StoragePool;
+use virt_sys as sys;
+
+use super::error::{Context, found};
+use super::{LibvirtDriver, pool};
+use crate::driver::DriverResult;
+use crate::image_cache::{self, CachedImage, ImageCache};
+use crate::options::LibvirtOptions;
+use crate::volumes;
+
+const CALL: &str = "image cache";
+/// How long whoever looks after an image waits for an upload of it.
+const BRIEFLY: Duration = Duration::from_secs(1);
+/// Bytes of a time as it is written into a mark, and room.
+const MARK: usize = 32;
+
+/// What the files and the domains of a host refer to.
+struct References(Vec<String>);
+
+impl References {
+    fn gather(connect: &Connect, pool: &StoragePool) -> DriverResult<Self> {
+        let mut all = Vec::new();
+        for volume in pool.list_all_volumes(0).during(CALL)? {
+            // One that was removed meanwhile needs nothing.
+            let Some(xml) = found(CALL, volume.xml_desc(0))? else { continue };
+            all.extend(pool::backing_path(&xml));
+        }
+        for domain in connect.list_all_domains(0).during(CALL)? {
+            // As it runs, and as it is started next.
+            for flags in [0, sys::VIR_DOMAIN_XML_INACTIVE] {
+                if let Some(xml) = found(CALL, domain.xml_desc(flags))? {
+                    all.extend(sources(&xml));
+                }
+            }
+        }
+        Ok(Self(all))
+    }
+
+    fn name(&self, checksum: &str) -> bool {
+        let base = volumes::base_of(checksum);
+        self.0.iter().any(|reference| reference.contains(&base))
+    }
+}
+
+/// The files that a domain's definition names.
+fn sources(xml: &str) -> Vec<String> {
+    let Ok(document) = Document::parse(xml) else { return vec![xml.to_owned()] };
+    let sources = document.descendants().filter(|node| node.has_tag_name("source"));
+    sources
+        .flat_map(|node| node.attributes().map(|attribute| attribute.value().to_owned()).collect::<Vec<_>>())
+        .collect()
+}
+
+/// What the mark says; one that is torn says nothing.
+fn idle_since(connect: &Connect, pool: &StoragePool, checksum: &str) -> DriverResult<Option<Timestamp>> {
+    let Some(mark) = pool::lookup(pool, &volumes::base_idle(checksum))? else { return Ok(None) };
+    let text = pool::tail(connect, &mark, MARK)?;
+    Ok(std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok()).map(Timestamp))
+}
+
+fn list(connect: &Connect, options: &LibvirtOptions) -> DriverResult<Vec<CachedImage>> {
+    let pool = pool::open(connect, options)?;
+    pool::must_refresh(&pool)?;
+    let images = image_cache::among(&pool::names(&pool)?);
+    if images.is_empty() {
+        return Ok(Vec::new());
+    }
+    let references = References::gather(connect, &pool)?;
+    let describe = |(checksum, is_idle): (String, bool)| {
+        let base = pool::lookup(&pool, &volumes::base_of(&checksum))?;
+        Ok(CachedImage {
+            size: base.map_or(Ok(0), |base| pool::physical_size(&base))?,
+            is_used: references.name(&checksum),
+            idle_since: if is_idle { idle_since(connect, &pool, &checksum)? } else { None },
+            checksum,
+        })
+    };
+    images.into_iter().map(describe).collect()
+}
+
+fn note(connect: &Connect, options: &LibvirtOptions, checksum: &str, since: Option<Timestamp>) -> DriverResult<()> {
+    let pool = pool::open(connect, options)?;
+    let mark = volumes::base_idle(checksum);
+    if let Some(Timestamp(at)) = since {
+        // An image that went meanwhile leaves no mark behind.
+        return match pool::lookup(&pool, &volumes::base_of(checksum))? {
+            Some(_) => pool::put(connect, &pool, &mark, at.to_string().as_bytes()),
+            None => Ok(()),
+        };
+    }
+    match pool::lookup(&pool, &mark)? {
+        Some(mark) => pool::delete(&mark),
+        None => Ok(()),
+    }
+}
+
+fn remove(connect: &Connect, options: &LibvirtOptions, checksum: &str, idle_by: Timestamp) -> DriverResult<bool> {
+    let pool = pool::open(connect, options)?;
+    // What it is judged by must be what is there now, other hosts' files included.
+    pool::must_refresh(&pool)?;
+    let since = idle_since(connect, &pool, checksum)?;
+    if since.is_none_or(|since| since > idle_by) || References::gather(connect, &pool)?.name(checksum) {
+        return Ok(false);
+    }
+    let base = volumes::base_of(checksum);
+    for name in [volumes::complete(&base), base, volumes::base_idle(checksum)] {
+        if let Some(volume) = pool::lookup(&pool, &name)? {
+            pool::delete(&volume)?;
+        }
+    }
+    Ok(true)
+}
+
+#[async_trait]
+impl ImageCache for LibvirtDriver {
+    async fn cached_images(&self) -> DriverResult<Vec<CachedImage>> {
+        self.call_within(CALL, self.making(), list).await
+    }
+
+    async fn note_idle(&self, checksum: &str, since: Option<Timestamp>) -> DriverResult<()> {
+        // Whoever sends it to the host uses it.
+        let Ok(pass) = self.images.alone_with(checksum, BRIEFLY).await else { return Ok(()) };
+        let checksum = checksum.to_owned();
+        self.call(CALL, move |connect, options| {
+            let _until_done = pass;
+            note(connect, options, &checksum, since)
+        })
+        .await
+    }
+
+    async fn remove_image(&self, checksum: &str, idle_by: Timestamp) -> DriverResult<bool> {
+        let Ok(pass) = self.images.alone_with(checksum, BRIEFLY).await else { return Ok(false) };
+        let checksum = checksum.to_owned();
+        self.call_within(CALL, self.making(), move |connect, options| {
+            let _until_done = pass;
+            remove(connect, options, &checksum, idle_by)
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_domain_refers_to_its_disks_and_to_what_is_below_them() {
+        let sum = "ab".repeat(32);
+        let xml = format!(
+            "<domain><devices><disk type='file'><source file='/p/id_disk'/><backingStore type='file'>\
+             <source file='/p/base-{sum}'/></backingStore></disk></devices></domain>"
+        );
+        assert!(References(sources(&xml)).name(&sum));
+        assert!(!References(sources(&xml)).name(&"cd".repeat(32)));
+        assert!(
+            References(sources(&format!("<torn base-{sum}"))).name(&sum),
+            "what cannot be read is searched as it is"
+        );
+    }
+}

@@ -1,0 +1,194 @@
+//! The image caches of simulated machines, and what their guests' disks are based on. On storage that all hosts have, there
+//! is one cache.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use chronova_events::envelope::Timestamp;
+use chronova_events::ids::InstanceId;
+
+use super::SimHost;
+use super::faults::Call;
+use super::fleet::SimFleet;
+use super::journal::Change;
+use super::machine::Machine;
+use crate::driver::DriverResult;
+use crate::guest::{GuestSpec, ImageRef};
+use crate::image_cache::{CachedImage, ImageCache};
+
+/// The disks that are based on images, by what follows the guest's id in their names.
+pub(super) const ROOT: &str = "_disk";
+pub(super) const RESCUE: &str = "_disk.rescue";
+pub(super) const KEPT: &str = "_kept_disk";
+
+impl Machine {
+    /// Notes what a disk of the guest is made of.
+    pub(super) fn base(&mut self, instance: InstanceId, disk: &str, image: &ImageRef) -> DriverResult<()> {
+        let checksum = image.checksum.clone();
+        match self.bases.get(&(instance, disk.to_owned())) {
+            Some(known) if *known == checksum => Ok(()),
+            _ => self.change(&Change::Base(instance, disk.to_owned(), checksum)),
+        }
+    }
+
+    pub(super) fn base_root(&mut self, spec: &GuestSpec) -> DriverResult<()> {
+        match &spec.root {
+            Some(root) => self.base(spec.instance, ROOT, &root.image),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn apply_to_images(&mut self, change: &Change) {
+        match change {
+            Change::Image(checksum) => {
+                self.images.insert(checksum.clone());
+            }
+            Change::NoImage(checksum) => {
+                self.images.remove(checksum);
+                self.image_content.remove(checksum);
+                self.idle.remove(checksum);
+            }
+            Change::Idle(checksum, since) => {
+                self.idle.insert(checksum.clone(), *since);
+            }
+            Change::Busy(checksum) => {
+                self.idle.remove(checksum);
+            }
+            Change::Base(instance, disk, checksum) => {
+                self.bases.insert((*instance, disk.clone()), checksum.clone());
+            }
+            _ => {}
+        }
+    }
+
+    /// A copy of the disk as it is now is set aside.
+    pub(super) fn keep_base(&mut self, instance: InstanceId) {
+        if let Some(base) = self.bases.get(&(instance, ROOT.to_owned())).cloned() {
+            self.bases.insert((instance, KEPT.to_owned()), base);
+        }
+    }
+
+    pub(super) fn image_changes(&self) -> Vec<Change> {
+        let idle = self.idle.iter().map(|(checksum, since)| Change::Idle(checksum.clone(), *since));
+        self.images.iter().cloned().map(Change::Image).chain(idle).collect()
+    }
+
+    pub(super) fn base_changes(&self) -> Vec<Change> {
+        let bases = self.bases.iter();
+        bases.map(|((id, disk), checksum)| Change::Base(*id, disk.clone(), checksum.clone())).collect()
+    }
+
+    /// What no disk is left of goes.
+    pub(super) fn forget_bases(&mut self, instance: InstanceId) {
+        if !self.guests.contains_key(&instance) && !self.has_leak(instance) && !self.kept.contains(&instance) {
+            self.bases.retain(|(of, _), _| *of != instance);
+        }
+    }
+
+    /// The images that disks on this machine are based on.
+    pub(super) fn images_in_use(&self) -> BTreeSet<String> {
+        let is_there = |instance: &InstanceId, disk: &str| match disk {
+            KEPT => self.kept.contains(instance),
+            RESCUE => self.guests.get(instance).is_some_and(|guest| guest.rescued),
+            _ => self.guests.contains_key(instance) || self.has_leak(*instance),
+        };
+        let bases = self.bases.iter().filter(|((instance, disk), _)| is_there(instance, disk));
+        bases.map(|(_, checksum)| checksum.clone()).collect()
+    }
+
+    fn cached(&self, used: &BTreeSet<String>) -> Vec<CachedImage> {
+        let describe = |checksum: &String| CachedImage {
+            checksum: checksum.clone(),
+            size: self.image_content.get(checksum).map_or(0, |content| content.len() as u64),
+            is_used: used.contains(checksum),
+            idle_since: self.idle.get(checksum).copied(),
+        };
+        self.images.iter().map(describe).collect()
+    }
+
+    pub(super) fn note_idle(&mut self, checksum: &str, since: Option<Timestamp>) -> DriverResult<()> {
+        match since {
+            Some(since) if self.images.contains(checksum) => self.change(&Change::Idle(checksum.to_owned(), since)),
+            None if self.idle.contains_key(checksum) => self.change(&Change::Busy(checksum.to_owned())),
+            _ => Ok(()),
+        }
+    }
+
+    fn remove_image(&mut self, checksum: &str, idle_by: Timestamp, used: &BTreeSet<String>) -> DriverResult<bool> {
+        if self.idle.get(checksum).is_none_or(|since| *since > idle_by) || used.contains(checksum) {
+            return Ok(false);
+        }
+        self.change(&Change::NoImage(checksum.to_owned())).map(|()| true)
+    }
+}
+
+impl SimFleet {
+    /// The machines that have one storage with this one, but for itself.
+    pub(super) fn beside(&self, index: usize) -> Vec<usize> {
+        let shared = self.has_shared_storage();
+        (0..self.len()).filter(|host| shared && *host != index).collect()
+    }
+
+    /// Images that disks need and that are not there any more, by host: what must never be.
+    pub fn baseless(&self) -> Vec<(usize, String)> {
+        let lost = |host| {
+            let machine = self.machine(host);
+            let lost: Vec<String> = machine.images_in_use().difference(&machine.images).cloned().collect();
+            lost.into_iter().map(move |checksum| (host, checksum)).collect::<Vec<_>>()
+        };
+        (0..self.len()).flat_map(lost).collect()
+    }
+
+    /// What is noted of the images of a host, idle ones alone.
+    pub fn idle_images(&self, host: usize) -> Vec<(String, Timestamp)> {
+        self.machine(host).idle.iter().map(|(checksum, since)| (checksum.clone(), *since)).collect()
+    }
+}
+
+impl SimHost {
+    /// What the disks of the other machines with this storage are based on.
+    fn used_beside(&self) -> BTreeSet<String> {
+        let beside = self.fleet.beside(self.index).into_iter();
+        beside.flat_map(|host| self.fleet.machine(host).images_in_use()).collect()
+    }
+
+    /// Does on every machine with this storage what was done here.
+    pub(super) fn echo(&self, mut work: impl FnMut(&mut Machine) -> DriverResult<()>) -> DriverResult<()> {
+        self.fleet.beside(self.index).into_iter().try_for_each(|host| work(&mut self.fleet.machine(host)))
+    }
+}
+
+#[async_trait]
+impl ImageCache for SimHost {
+    async fn cached_images(&self) -> DriverResult<Vec<CachedImage>> {
+        let beside = self.used_beside();
+        self.perform(Call::CachedImages, |machine| {
+            Ok(machine.cached(&machine.images_in_use().union(&beside).cloned().collect()))
+        })
+        .await
+    }
+
+    async fn note_idle(&self, checksum: &str, since: Option<Timestamp>) -> DriverResult<()> {
+        self.perform(Call::NoteIdle, |machine| machine.note_idle(checksum, since)).await?;
+        self.echo(|machine| machine.note_idle(checksum, since))
+    }
+
+    async fn remove_image(&self, checksum: &str, idle_by: Timestamp) -> DriverResult<bool> {
+        let gate = self.fleet.machine(self.index).image_gate();
+        let _not_sent_meanwhile = gate.lock().await;
+        let beside = self.used_beside();
+        let gone = self
+            .perform(Call::RemoveImage, |machine| {
+                let used = machine.images_in_use().union(&beside).cloned().collect();
+                machine.remove_image(checksum, idle_by, &used)
+            })
+            .await?;
+        if gone {
+            self.echo(|machine| match machine.images.contains(checksum) {
+                true => machine.change(&Change::NoImage(checksum.to_owned())),
+                false => Ok(()),
+            })?;
+        }
+        Ok(gone)
+    }
+}

@@ -1,0 +1,420 @@
+//! Which images go from the hosts' caches, which never do, and that no disk loses the image that it is based on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronova_actors::process::{build_instance, move_instance, rebuild, rescue, unshelve};
+use chronova_actors::reconcile::image_cache::ImageCacheOptions;
+use chronova_events::clock::{Clock as _, SystemClock};
+use chronova_events::envelope::Timestamp;
+use chronova_events::ids::InstanceId;
+use chronova_events::instance::PowerAction;
+use chronova_hypervisor::conformance::pretended_image;
+use chronova_hypervisor::driver::Driver;
+use chronova_hypervisor::guest::{GuestSpec, ImageRef, RootDisk};
+use chronova_hypervisor::moves::DiskFile;
+use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
+use chronova_tests::process_harness::{Case, prove, swept};
+use chronova_tests::services::{OneImage, Plain};
+use chronova_tests::world::{Life, World};
+use futures::FutureExt;
+use uuid::Uuid;
+
+use super::{Ask, built, case, nothing, offloaded};
+
+const SUBJECT: InstanceId = InstanceId(Uuid::from_u128(0xCAFE));
+const STRANGER: InstanceId = InstanceId(Uuid::from_u128(0xBEEF));
+const HOUR: i64 = 3_600_000_000;
+
+fn world(hosts: usize, minimum_age: Duration) -> World {
+    let mut world = World::new(hosts);
+    world.options.image_cache = swept(minimum_age);
+    world
+}
+
+async fn living(world: &World) -> Life {
+    let life = world.live(None, None).await;
+    life.hosts_up(world.fleet.len()).await;
+    life
+}
+
+/// Waits until every cache was looked through `times` more times.
+async fn rounds(world: &World, life: &Life, times: u64) {
+    let wanted = world.fleet.calls(Call::CachedImages) + (times + 1) * world.fleet.len() as u64;
+    life.until(|_| world.fleet.calls(Call::CachedImages) >= wanted).await;
+}
+
+/// Puts an image that no server was ever asked for of into a host's cache.
+async fn put_image(driver: &dyn Driver) -> ImageRef {
+    let (image, content) = pretended_image();
+    driver.ensure_image(&image, Arc::new(Plain(content))).await.unwrap();
+    image
+}
+
+fn has(world: &World, host: usize, checksum: &str) -> bool {
+    world.fleet.images(host).contains(checksum)
+}
+
+/// A guest of another control plane.
+fn stranger(image: &ImageRef) -> GuestSpec {
+    GuestSpec {
+        instance: STRANGER,
+        domain_name: "stranger".to_owned(),
+        display_name: "stranger".to_owned(),
+        flavor_name: "tiny".to_owned(),
+        project: "p".into(),
+        user: "u".into(),
+        vcpus: 1,
+        memory_mib: 64,
+        root: Some(RootDisk { image: image.clone(), size_gib: 1 }),
+        ephemerals_gib: vec![],
+        swap_mib: 0,
+        volumes: vec![],
+        nics: vec![],
+        config_drive: None,
+        hardware: vec![],
+        rescue: None,
+    }
+}
+
+fn ago(hours: i64) -> Timestamp {
+    Timestamp(SystemClock.now().0 - hours * HOUR)
+}
+
+#[actix_rt::test]
+async fn an_image_goes_when_it_is_unused_and_old() {
+    let world = world(2, Duration::from_hours(24));
+    let life = living(&world).await;
+    let driver = world.fleet.drivers().remove(0);
+    let image = put_image(driver.as_ref()).await;
+    let sum = image.checksum.as_str();
+    // Young: as soon as it is found unused that is noted, and nothing else happens.
+    life.until(|_| world.fleet.idle_images(0).iter().any(|(idle, _)| idle == sum)).await;
+    let noted = world.fleet.idle_images(0);
+    rounds(&world, &life, 3).await;
+    assert!(has(&world, 0, sum));
+    assert_eq!(world.fleet.idle_images(0), noted, "the time runs from the first note");
+    driver.note_idle(sum, Some(ago(23))).await.unwrap();
+    rounds(&world, &life, 3).await;
+    assert!(has(&world, 0, sum));
+    // Somebody asked for it: the time begins anew.
+    driver.note_idle(sum, Some(ago(25))).await.unwrap();
+    life.until(|_| !has(&world, 0, sum)).await;
+    assert!(world.fleet.idle_images(0).is_empty());
+    life.stop().await;
+    world.check().await;
+}
+
+/// The time that it was unused is counted while no control plane runs, and by the next one.
+#[actix_rt::test]
+async fn the_next_control_plane_knows_since_when_an_image_is_unused() {
+    let world = world(1, Duration::from_hours(24));
+    let driver = world.fleet.drivers().remove(0);
+    let image = put_image(driver.as_ref()).await;
+    driver.note_idle(&image.checksum, Some(ago(25))).await.unwrap();
+    let life = living(&world).await;
+    life.until(|_| !has(&world, 0, &image.checksum)).await;
+    life.stop().await;
+}
+
+#[actix_rt::test]
+async fn what_is_not_to_be_removed_is_not_looked_for() {
+    let never = [
+        ImageCacheOptions { remove_unused: false, ..swept(Duration::ZERO) },
+        ImageCacheOptions { interval: None, ..swept(Duration::ZERO) },
+    ];
+    for options in never {
+        let mut world = World::new(1);
+        world.options.image_cache = options;
+        let life = living(&world).await;
+        let driver = world.fleet.drivers().remove(0);
+        let image = put_image(driver.as_ref()).await;
+        driver.note_idle(&image.checksum, Some(ago(1000))).await.unwrap();
+        let compared = world.fleet.calls(Call::Leftovers) + 2;
+        life.until(|_| world.fleet.calls(Call::Leftovers) >= compared).await;
+        assert!(has(&world, 0, &image.checksum));
+        assert_eq!(world.fleet.calls(Call::CachedImages), 0);
+        life.stop().await;
+    }
+}
+
+/// Whatever becomes of a server on its host, as long as it is there.
+#[actix_rt::test]
+async fn the_image_of_a_server_stays() {
+    let world = world(2, Duration::ZERO);
+    let life = living(&world).await;
+    built(&life, SUBJECT).await;
+    let sum = OneImage::snapshot().checksum;
+    let here = life.host_of(&world, SUBJECT).unwrap();
+    let stays = async |host: usize, what: &str| {
+        rounds(&world, &life, 3).await;
+        assert!(has(&world, host, &sum), "{what}");
+        assert!(world.fleet.baseless().is_empty(), "{what}");
+    };
+    stays(here, "running").await;
+    life.power(SUBJECT, PowerAction::Stop).await.unwrap();
+    life.settled().await;
+    stays(here, "stopped").await;
+    life.resize(SUBJECT).await.unwrap();
+    life.settled().await;
+    let there = life.host_of(&world, SUBJECT).unwrap();
+    assert_ne!(here, there);
+    stays(here, "resized away, to be reverted").await;
+    stays(there, "resized to").await;
+    life.confirm_resize(SUBJECT).await.unwrap();
+    life.settled().await;
+    // Nobody is left on the first host.
+    life.until(|_| !has(&world, here, &sum)).await;
+    stays(there, "confirmed").await;
+    life.delete(SUBJECT).await.unwrap();
+    life.settled().await;
+    life.until(|_| !has(&world, there, &sum)).await;
+    life.stop().await;
+    world.check().await;
+}
+
+/// Of which nothing but the host itself tells: another control plane's, or one that nobody knows.
+#[actix_rt::test]
+async fn the_image_below_a_disk_that_is_not_in_the_log_stays() {
+    let world = world(1, Duration::ZERO);
+    let driver = world.fleet.drivers().remove(0);
+    let image = put_image(driver.as_ref()).await;
+    let guest = stranger(&image);
+    let disk = DiskFile { suffix: "_disk".to_owned(), size: 14, capacity: 0, raw: false };
+    driver.spawn(&guest).await.unwrap();
+    let life = living(&world).await;
+    let stays = async |what: &str| {
+        rounds(&world, &life, 3).await;
+        assert!(has(&world, 0, &image.checksum), "{what}");
+    };
+    stays("a guest").await;
+    let content = driver.read_disk(STRANGER, &disk).await.unwrap();
+    driver.receive_disk(STRANGER, &disk.kept(), content).await.unwrap();
+    driver.stop(STRANGER, chronova_hypervisor::driver::StopMode::Hard).await.unwrap();
+    stays("a guest that is off").await;
+    driver.forget(STRANGER).await.unwrap();
+    stays("a disk set aside, without a guest").await;
+    driver.remove_disk(STRANGER, &disk.kept()).await.unwrap();
+    life.until(|_| !has(&world, 0, &image.checksum)).await;
+    life.stop().await;
+}
+
+#[actix_rt::test]
+async fn on_one_storage_the_image_of_any_hosts_disk_stays() {
+    let world = world(2, Duration::ZERO);
+    world.fleet.share_storage(true);
+    let drivers = world.fleet.drivers();
+    let image = put_image(drivers[1].as_ref()).await;
+    drivers[1].spawn(&stranger(&image)).await.unwrap();
+    let life = living(&world).await;
+    rounds(&world, &life, 3).await;
+    assert!(has(&world, 0, &image.checksum));
+    // A host that is down has its disks there still.
+    world.fleet.kill_host(1);
+    life.hosts_up_of(1, 2).await;
+    let looked = world.fleet.calls(Call::CachedImages) + 4;
+    life.until(|_| world.fleet.calls(Call::CachedImages) >= looked).await;
+    assert!(has(&world, 0, &image.checksum) && has(&world, 1, &image.checksum));
+    world.fleet.revive_host(1, true).unwrap();
+    life.hosts_up(2).await;
+    drivers[1].destroy(STRANGER).await.unwrap();
+    life.until(|_| !has(&world, 0, &image.checksum) && !has(&world, 1, &image.checksum)).await;
+    life.stop().await;
+}
+
+/// The image is there, nothing is based on it yet, and it is as old as it need be.
+#[actix_rt::test]
+async fn an_image_that_a_guest_is_about_to_be_made_of_stays() {
+    for shared in [false, true] {
+        let world = world(2, Duration::ZERO);
+        world.fleet.share_storage(shared);
+        let life = living(&world).await;
+        world.brakes.hold("spawn");
+        life.build(SUBJECT).await.unwrap();
+        world.brakes.reached("spawn").await;
+        let host = life.host_of(&world, SUBJECT).unwrap();
+        rounds(&world, &life, 3).await;
+        assert!(has(&world, host, &OneImage::snapshot().checksum));
+        // Nor does the next control plane remove it, which knows of the guest from the log alone.
+        life.stop().await;
+        let life = living(&world).await;
+        rounds(&world, &life, 3).await;
+        assert!(has(&world, host, &OneImage::snapshot().checksum));
+        world.brakes.release("spawn");
+        life.settled().await;
+        assert_eq!(life.status(SUBJECT), "ACTIVE");
+        life.stop().await;
+        world.check().await;
+    }
+}
+
+/// The image of a shelved server is no server's until the guest is there.
+#[actix_rt::test]
+async fn an_image_that_a_server_is_about_to_be_unshelved_from_stays() {
+    let world = world(2, Duration::ZERO);
+    let life = living(&world).await;
+    offloaded(&life, SUBJECT).await;
+    world.brakes.hold("spawn");
+    life.unshelve(SUBJECT).await.unwrap();
+    world.brakes.reached("spawn").await;
+    let host = life.host_of(&world, SUBJECT).unwrap();
+    let shelved = || world.fleet.images(host).into_iter().any(|sum| sum != OneImage::snapshot().checksum);
+    rounds(&world, &life, 3).await;
+    assert!(shelved());
+    life.stop().await;
+    let life = living(&world).await;
+    rounds(&world, &life, 3).await;
+    assert!(shelved());
+    world.brakes.release("spawn");
+    life.settled().await;
+    assert_eq!(life.status(SUBJECT), "ACTIVE");
+    life.stop().await;
+    world.check().await;
+}
+
+/// A build begins when the sweep has decided, and has not removed yet.
+#[actix_rt::test]
+async fn whoever_needs_an_image_while_it_is_removed_has_it_brought_again() {
+    for shared in [false, true] {
+        let world = world(1 + usize::from(shared), Duration::ZERO);
+        world.fleet.share_storage(shared);
+        let life = living(&world).await;
+        world.brakes.hold("remove_image");
+        built(&life, SUBJECT).await;
+        life.delete(SUBJECT).await.unwrap();
+        life.settled().await;
+        world.brakes.reached("remove_image").await;
+        life.build(STRANGER).await.unwrap();
+        // It waits: nothing asks the host for the image meanwhile.
+        let asked = world.fleet.calls(Call::EnsureImage);
+        life.until(|house| {
+            house
+                .views
+                .servers
+                .read(|all| all.get(STRANGER).is_some_and(|row| row.server().is_some_and(|s| s.placement.is_some())))
+        })
+        .await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!(world.fleet.calls(Call::EnsureImage), asked);
+        world.brakes.release("remove_image");
+        life.settled().await;
+        assert_eq!(life.status(STRANGER), "ACTIVE");
+        life.stop().await;
+        world.check().await;
+    }
+}
+
+/// Wherever the host dies or the answer is lost on the way, the next round ends it.
+#[actix_rt::test]
+async fn a_removal_that_was_cut_off_is_finished() {
+    for call in [Call::CachedImages, Call::NoteIdle, Call::RemoveImage] {
+        for effect in [Effect::Refuse, Effect::LoseReply, Effect::DieBefore, Effect::DieAfter] {
+            let world = world(1, Duration::ZERO);
+            // The first look comes when all is prepared.
+            world.brakes.hold("cached_images");
+            let life = living(&world).await;
+            let image = put_image(world.fleet.drivers()[0].as_ref()).await;
+            world.fleet.set_faults(0, FaultPlan::default().with(call, When::Always, effect));
+            world.brakes.release("cached_images");
+            life.until(|_| world.fleet.struck().contains_key(&effect)).await;
+            world.fleet.set_faults(0, FaultPlan::default());
+            world.fleet.revive_host(0, true).unwrap();
+            life.until(|_| !has(&world, 0, &image.checksum)).await;
+            life.hosts_up(1).await;
+            // The host is as good as new.
+            life.build(SUBJECT).await.unwrap();
+            life.settled().await;
+            assert_eq!(life.status(SUBJECT), "ACTIVE");
+            life.stop().await;
+            world.check().await;
+        }
+    }
+}
+
+#[actix_rt::test]
+async fn so_many_hosts_and_no_more_fetch_images_beforehand_at_a_time() {
+    for (at_once, hosts) in [(1, 3), (2, 3), (9, 3)] {
+        let mut world = World::new(hosts);
+        world.options.image_cache.precache_concurrency = at_once;
+        let life = living(&world).await;
+        world.brakes.hold("ensure_image");
+        let all = (0..hosts).map(|host| world.fleet.uri().host_id(host)).collect();
+        let fetch = chronova_actors::hosts::images::cache(Arc::clone(life.house()), all, vec![OneImage::snapshot()]);
+        let fetching = actix_rt::spawn(fetch);
+        life.until(|_| world.brakes.count("ensure_image") == at_once.min(hosts)).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert_eq!(world.brakes.count("ensure_image"), at_once.min(hosts));
+        world.brakes.release("ensure_image");
+        fetching.await.unwrap();
+        assert!((0..hosts).all(|host| has(&world, host, &OneImage::snapshot().checksum)));
+        life.stop().await;
+    }
+}
+
+/// What the only host offers of its disk, and what of it is not to be had.
+fn reserved(life: &Life) -> (u64, u64) {
+    life.house().views.placement.read(|view| {
+        let line = &view.ledger.providers.values().next().unwrap().inventories["DISK_GB"].inventory;
+        (line.total, line.reserved)
+    })
+}
+
+/// Without the option the whole disk is offered, however much of it the cache takes.
+#[actix_rt::test]
+async fn room_for_cached_images_is_set_aside_where_that_is_wanted() {
+    for (wanted, removes) in [(false, true), (true, true), (true, false)] {
+        let mut world = world(1, Duration::from_hours(24));
+        world.options.reserved_host_disk_mb = 1024;
+        world.options.image_cache.reserve_disk = wanted;
+        world.options.image_cache.remove_unused = removes;
+        let life = living(&world).await;
+        assert_eq!(reserved(&life), (100, 1));
+        let driver = world.fleet.drivers().remove(0);
+        let image = put_image(driver.as_ref()).await;
+        if !wanted {
+            rounds(&world, &life, 3).await;
+            assert_eq!(reserved(&life), (100, 1));
+            life.stop().await;
+            continue;
+        }
+        // Of a MiB that is begun all is counted, as of a GiB.
+        life.until(|_| reserved(&life) == (100, 2)).await;
+        // The next control plane, and the host that comes back, offer as much.
+        life.stop().await;
+        let life = living(&world).await;
+        world.fleet.kill_host(0);
+        life.hosts_up_of(0, 1).await;
+        world.fleet.revive_host(0, true).unwrap();
+        life.hosts_up(1).await;
+        assert_eq!(reserved(&life), (100, 2));
+        driver.note_idle(&image.checksum, Some(ago(25))).await.unwrap();
+        match removes {
+            true => assert!(life.until(|_| reserved(&life) == (100, 1)).await),
+            false => {
+                rounds(&world, &life, 3).await;
+                assert_eq!(reserved(&life), (100, 2));
+            }
+        }
+        life.stop().await;
+    }
+}
+
+/// The crash harness, with caches that are swept all the time and of everything: an image that nobody holds is gone.
+#[actix_rt::test]
+async fn no_sweep_takes_anything_from_a_process_that_dies_anywhere() {
+    let build: Ask = |life, id| life.build(id).boxed_local();
+    let rescue_it: Ask = |life, id| life.rescue(id).boxed_local();
+    let rebuild_it: Ask = |life, id| life.rebuild(id, false).boxed_local();
+    let unshelve_it: Ask = |life, id| life.unshelve(id).boxed_local();
+    let resize: Ask = |life, id| life.resize(id).boxed_local();
+    let proofs = [
+        Case { definition: &build_instance::DEFINITION, failed: "ERROR", ..case(nothing, build, "ABSENT", "ACTIVE") },
+        Case { definition: &rescue::DEFINITION, ..case(built, rescue_it, "ACTIVE", "RESCUE") },
+        Case { definition: &rebuild::DEFINITION, failed: "ERROR", ..case(built, rebuild_it, "ACTIVE", "ACTIVE") },
+        Case { definition: &unshelve::DEFINITION, ..case(offloaded, unshelve_it, "SHELVED_OFFLOADED", "ACTIVE") },
+        Case { definition: &move_instance::DEFINITION, ..case(built, resize, "ACTIVE", "VERIFY_RESIZE") },
+    ];
+    for proof in proofs {
+        prove(&Case { swept: true, ..proof }).await;
+    }
+}
