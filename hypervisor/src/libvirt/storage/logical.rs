@@ -66,6 +66,11 @@ impl Form for Logical {
         true
     }
 
+    /// As by Nova: wherever a group is named, disks of an earlier `images_type` may be in it.
+    fn is_set_up(&self, options: &LibvirtOptions) -> bool {
+        options.images.volume_group.is_some()
+    }
+
     fn pool(&self, site: Site<'_>) -> DriverResult<StoragePool> {
         let group = group(site.options);
         let setting = format!("[libvirt] images_volume_group names the volume group {group}");

@@ -201,12 +201,29 @@ impl<'a> Site<'a> {
 
     /// The pools besides the directory that may hold guests' disks.
     fn pools_apart(self) -> DriverResult<Vec<(&'static dyn Form, StoragePool)>> {
-        self.forms().filter(|form| form.is_apart()).map(|form| Ok((form, form.pool(self)?))).collect()
+        Ok(self.pools()?.into_iter().filter(|(form, _)| form.is_apart()).collect())
+    }
+
+    /// The forms that disks may have here, with their pools. What only earlier disks may be in need not be on each host.
+    fn pools(self) -> DriverResult<Vec<(&'static dyn Form, StoragePool)>> {
+        let mut pools = Vec::new();
+        for form in self.forms() {
+            match form.pool(self) {
+                Ok(pool) => pools.push((form, pool)),
+                Err(DriverError::Failed { message, .. })
+                    if form.is_apart() && form.kind() != self.options.images.kind =>
+                {
+                    tracing::debug!(message, "a host has no such pool");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(pools)
     }
 
     pub(super) fn find(self, disk: &str) -> DriverResult<Option<Disk>> {
-        for form in self.forms() {
-            let (pool, name) = (form.pool(self)?, form.volume(disk));
+        for (form, pool) in self.pools()? {
+            let name = form.volume(disk);
             if let Some(volume) = form.lookup(self, &pool, &name)? {
                 return Ok(Some(Disk { form, pool, volume, name }));
             }
@@ -306,8 +323,7 @@ impl<'a> Site<'a> {
     /// The guest's disks, by name; files of the directory that are none are among them.
     pub(super) fn disks_of(self, instance: InstanceId) -> DriverResult<BTreeMap<String, Disk>> {
         let mut disks = BTreeMap::new();
-        for form in self.forms() {
-            let pool = form.pool(self)?;
+        for (form, pool) in self.pools()? {
             pool::refresh(&pool);
             for name in pool::names(&pool)?.into_iter().filter(|name| volumes::owner(name) == Some(instance)) {
                 let Some(disk) = form.disk(&name).map(str::to_owned) else { continue };
@@ -378,6 +394,15 @@ mod tests {
         options.images.volume_group = Some("nova-vol".to_owned());
         options.images.rbd.pool = "vms".to_owned();
         options
+    }
+
+    #[test]
+    fn disks_of_an_earlier_kind_are_found_in_a_group_that_is_named() {
+        let mut options = options(ImagesType::Qcow2);
+        assert!(form_of(ImagesType::Lvm).is_set_up(&options));
+        assert!(!form_of(ImagesType::Rbd).is_set_up(&options), "no cluster is asked that nobody chose");
+        options.images.volume_group = None;
+        assert!(!form_of(ImagesType::Lvm).is_set_up(&options));
     }
 
     #[test]
