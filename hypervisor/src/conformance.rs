@@ -402,12 +402,16 @@ impl Trial {
         };
         driver.attach_nic(instance, &more, &guest.hardware).await.check("attachment of an interface")?;
         driver.attach_nic(instance, &more, &guest.hardware).await.check("attachment again")?;
+        let found = driver.nics(instance).await.check("interfaces")?;
+        require("the guest has the interface for later, too", found.contains(&more.mac), &found)?;
         require("a running guest has what was attached", has().await?, &more)?;
         driver.reboot_hard(instance).await.check("hard reboot")?;
         require("and has it after a restart", has().await?, &more)?;
         self.boots(instance, 2).await?;
         driver.detach_nic(instance, &more.mac).await.check("detachment of an interface")?;
         driver.detach_nic(instance, &more.mac).await.check("detachment again")?;
+        let found = driver.nics(instance).await.check("interfaces")?;
+        require("the guest has it no more", !found.contains(&more.mac), &found)?;
         require("what was detached is gone", !has().await?, &more)?;
         let console = driver.screen(instance, Screen::Vnc).await.check("VNC address")?;
         require("its console has an address", !console.host.is_empty() && console.port > 0, &console)

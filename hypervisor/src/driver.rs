@@ -175,6 +175,8 @@ pub trait Driver:
     async fn swap_disk(&self, instance: InstanceId, old: &str, new: &VolumeDisk) -> DriverResult<()>;
     /// The serials of the volumes that the guest has when it is started next, sorted.
     async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>>;
+    /// The MAC addresses of the interfaces that the guest has when it is started next, in lower case, sorted.
+    async fn nics(&self, instance: InstanceId) -> DriverResult<Vec<String>>;
 
     /// The last `max_bytes` of the serial console's log.
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes>;

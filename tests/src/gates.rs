@@ -341,6 +341,10 @@ impl Driver for Gate {
     async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
         gated!(self, disks(instance))
     }
+
+    async fn nics(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
+        gated!(self, nics(instance))
+    }
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
         gated!(self, console_log(instance, max_bytes))
     }

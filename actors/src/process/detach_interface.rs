@@ -88,6 +88,10 @@ async fn plug_again(work: &Work) -> Result<(), StepError> {
     let Some((server, nic)) = subject(work).await? else { return Ok(()) };
     let (Some(server), true) = (staying(Some(server)), is_bound(work, &nic).await?) else { return Ok(()) };
     let Some(placed) = &server.placement else { return Ok(()) };
+    // Compared when the host is back; who evacuates the server must not wait for that.
+    if !work.host_answers(placed.host)? {
+        return Ok(());
+    }
     match guest::plug(work, placed.host, &server, nic).await {
         Ok(()) => Ok(()),
         Err(error) => Err(StepError::Again(error.fault().details)),

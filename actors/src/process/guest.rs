@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronova_events::ids::HostId;
+use chronova_events::ids::{HostId, InstanceId};
 use chronova_events::instance::{Alive, ImageSnapshot, NicInfo, Ongoing, Phase};
 use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, ImageSource, StopMode};
 use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, Renew, RescueDisk, RescuePlace, RootDisk};
 
 use super::definition::{StepError, Work};
 use super::disks::volumes;
+use crate::house::House;
 use crate::instance::disks;
 use crate::metadata::About;
 use crate::ports::Images;
@@ -239,8 +240,18 @@ fn place(image: &ImageSnapshot) -> Option<RescuePlace> {
 
 /// Brings an interface's network and filter to the host, and the interface into the guest.
 pub(super) async fn plug(work: &Work, host: HostId, server: &Alive, nic: NicInfo) -> Result<(), StepError> {
-    let driver = work.driver(host)?;
-    let realisation = work.house.networks.realise(&[nic]).await?;
+    plug_in(&work.house, &work.driver(host)?, work.instance_id(), server, nic).await
+}
+
+/// The same, for those who have no process.
+pub(crate) async fn plug_in(
+    house: &House,
+    driver: &Arc<dyn Driver>,
+    instance: InstanceId,
+    server: &Alive,
+    nic: NicInfo,
+) -> Result<(), StepError> {
+    let realisation = house.networks.realise(&[nic]).await?;
     for network in &realisation.networks {
         driver.ensure_network(network).await.map_err(soon)?;
     }
@@ -249,7 +260,7 @@ pub(super) async fn plug(work: &Work, host: HostId, server: &Alive, nic: NicInfo
     }
     let hardware = hardware(server, server.hardware_image());
     for nic in &realisation.nics {
-        driver.attach_nic(work.instance_id(), nic, &hardware).await.map_err(soon)?;
+        driver.attach_nic(instance, nic, &hardware).await.map_err(soon)?;
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! The volumes that the guests of a host have, compared with those of their servers when the host is back.
+//! The volumes and interfaces that the guests of a host have, compared with those of their servers when the host is back.
 //!
-//! A host that dies while a volume is attached or detached may have done it or not; nobody can ask it, so the server goes on
-//! as if nothing had been done. What the guest has is put right before anybody else may get the volume there: one that is
-//! not its server's is taken from it, one that it lacks it is given.
+//! A host that dies while one is attached or detached may have done it or not; nobody can ask it, so the server goes on as if
+//! nothing had been done. What the guest has is put right before the host is up again, and may be given a volume to another
+//! guest: what is not its server's is taken from it, what it lacks it is given.
 //!
 //! Left alone is whatever somebody is at work on: the next comparison comes after them. Nothing is recorded: a control plane
 //! that dies in between compares every host again.
@@ -17,6 +17,7 @@ use chronova_hypervisor::driver::{Driver, DriverError, DriverResult};
 use crate::house::House;
 use crate::instance::InstanceAggregate;
 use crate::process::disks::volume_disk;
+use crate::process::guest;
 
 /// Says whether every guest was found to have what its server has: if not, it is worth while to look again.
 pub(crate) async fn put_right(house: &House, host: HostId, driver: &Arc<dyn Driver>) -> bool {
@@ -29,7 +30,7 @@ pub(crate) async fn put_right(house: &House, host: HostId, driver: &Arc<dyn Driv
             // One that is not there has nothing; who sees to that makes it with what it is to have.
             Err(DriverError::NoSuchGuest(_)) => true,
             Err(error) => {
-                tracing::debug!(%host, server = %id, %error, "the volumes of a guest cannot be put right yet");
+                tracing::debug!(%host, server = %id, %error, "the devices of a guest cannot be put right yet");
                 false
             }
         };
@@ -42,12 +43,17 @@ async fn compare(house: &House, host: HostId, driver: &Arc<dyn Driver>, id: Inst
     let Some(server) = now.alive().filter(|server| server.placement.as_ref().is_some_and(|at| at.host == host)) else {
         return Ok(true);
     };
-    if server.ongoing.is_some() || server.moving.is_some() || server.disks.iter().any(|disk| disk.work.is_some()) {
+    let changes = house.views.processes.read(|processes| processes.change_interfaces_of(id));
+    if changes || server.ongoing.is_some() || server.moving.is_some() || has_disks_at_work(server) {
         return Ok(false);
     }
-    if !has_its_own_disks(server) {
+    if !has_its_own_devices(server) {
         return Ok(true);
     }
+    Ok(compare_volumes(host, driver, id, server).await? & compare_interfaces(house, host, driver, id, server).await?)
+}
+
+async fn compare_volumes(host: HostId, driver: &Arc<dyn Driver>, id: InstanceId, server: &Alive) -> DriverResult<bool> {
     let found: BTreeSet<String> = driver.disks(id).await?.into_iter().collect();
     let connected = server.disks.iter().filter_map(|disk| Some((&disk.device, disk.device.connection.as_ref()?)));
     let mut right = true;
@@ -65,7 +71,35 @@ async fn compare(house: &House, host: HostId, driver: &Arc<dyn Driver>, id: Inst
     Ok(right)
 }
 
+async fn compare_interfaces(
+    house: &House,
+    host: HostId,
+    driver: &Arc<dyn Driver>,
+    id: InstanceId,
+    server: &Alive,
+) -> DriverResult<bool> {
+    let found = driver.nics(id).await?;
+    let mut right = true;
+    for nic in server.nics.iter().filter(|nic| !found.contains(&nic.mac.to_ascii_lowercase())) {
+        tracing::warn!(%host, server = %id, port = %nic.port, "a guest is given the interface that it lacks");
+        right = false;
+        if let Err(error) = guest::plug_in(house, driver, id, server, nic.clone()).await {
+            tracing::debug!(%host, server = %id, port = %nic.port, reason = error.fault().details, "not yet");
+        }
+    }
+    for mac in found.iter().filter(|mac| !server.nics.iter().any(|nic| nic.mac.eq_ignore_ascii_case(mac))) {
+        tracing::warn!(%host, server = %id, mac, "an interface that is not the server's is taken from its guest");
+        right = false;
+        driver.detach_nic(id, mac).await?;
+    }
+    Ok(right)
+}
+
+fn has_disks_at_work(server: &Alive) -> bool {
+    server.disks.iter().any(|disk| disk.work.is_some())
+}
+
 /// A server that is rescued, asleep or away has another definition, or none, until it is as before.
-fn has_its_own_disks(server: &Alive) -> bool {
+fn has_its_own_devices(server: &Alive) -> bool {
     matches!(server.phase, Phase::Active { .. } | Phase::Stopped { .. } | Phase::Paused { .. } | Phase::Error { .. })
 }

@@ -138,7 +138,7 @@ impl VolumeRecord {
         }
     }
 
-    /// A volume in error stays so while its server goes from host to host.
+    /// A volume in error stays so wherever its server goes, and when that has let go of it.
     fn advance(&mut self, status: VolumeStatus) {
         if self.status != VolumeStatus::Error {
             self.status = status;
@@ -253,10 +253,7 @@ impl VolumeRecord {
             }
             VolumeEvent::AttachmentReleased(released) => {
                 self.attachments.remove(&released.attachment);
-                match self.attachments.is_empty() {
-                    true => self.status = self.status_of_attachments(),
-                    false => self.advance(self.status_of_attachments()),
-                }
+                self.advance(self.status_of_attachments());
             }
             _ => {}
         }

@@ -554,6 +554,10 @@ impl Driver for LibvirtDriver {
         self.ask("disks", move |connect, _| disks::serials(&domain::require(connect, instance)?)).await
     }
 
+    async fn nics(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
+        self.ask("interfaces", move |connect, _| nics::macs(&domain::require(connect, instance)?)).await
+    }
+
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
         self.ask("console log", move |connect, options| {
             domain::console(connect, options, instance, max_bytes).map(Bytes::from)

@@ -97,16 +97,30 @@ fn network_of(domain: &Domain, side: Side, mac: &str, call: &'static str) -> Dri
 }
 
 fn interface(domain: Node<'_, '_>, mac: &str) -> Option<String> {
-    let devices = domain.children().find(|node| node.has_tag_name("devices"))?;
-    let part = |device: Node<'_, '_>, element: &str, attribute: &str| {
-        let part = device.children().find(|node| node.has_tag_name(element))?;
-        part.attribute(attribute).map(str::to_owned)
-    };
-    devices
-        .children()
-        .filter(|node| node.has_tag_name("interface"))
+    interfaces(domain)
         .find(|node| part(*node, "mac", "address").is_some_and(|known| known.eq_ignore_ascii_case(mac)))
-        .map(|node| part(node, "source", "network").unwrap_or_default())
+        .map(|node| part(node, "source", "network").unwrap_or_default().to_owned())
+}
+
+fn interfaces<'a, 'input>(domain: Node<'a, 'input>) -> impl Iterator<Item = Node<'a, 'input>> {
+    let devices = domain.children().find(|node| node.has_tag_name("devices"));
+    devices.into_iter().flat_map(|devices| devices.children()).filter(|node| node.has_tag_name("interface"))
+}
+
+fn part<'a>(device: Node<'a, '_>, element: &str, attribute: &str) -> Option<&'a str> {
+    device.children().find(|node| node.has_tag_name(element))?.attribute(attribute)
+}
+
+/// The MAC addresses in the domain's definition.
+pub(super) fn macs(domain: &Domain) -> DriverResult<Vec<String>> {
+    const CALL: &str = "interfaces";
+    let xml = domain.xml_desc(Side::Definition.of_xml()).during(CALL)?;
+    let failed = |error| DriverError::Failed { call: CALL, message: format!("the domain cannot be read: {error}") };
+    let document = Document::parse(&xml).map_err(failed)?;
+    let known = interfaces(document.root_element()).filter_map(|node| part(node, "mac", "address"));
+    let mut macs: Vec<String> = known.map(str::to_ascii_lowercase).collect();
+    macs.sort();
+    Ok(macs)
 }
 
 #[cfg(test)]

@@ -39,6 +39,16 @@ impl Machine {
         self.change(&Change::UnplugNic(instance, mac.to_owned()))
     }
 
+    pub(super) fn nics(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
+        Ok(self.guest(instance)?.nics.iter().cloned().collect())
+    }
+
+    pub(super) fn set_deaf(&mut self, instance: InstanceId, deaf: bool) -> DriverResult<()> {
+        let guest = self.guests.get_mut(&instance).ok_or(DriverError::NoSuchGuest(instance))?;
+        guest.deaf = deaf;
+        Ok(())
+    }
+
     pub(super) fn set_clings(&mut self, instance: InstanceId, clings: bool) -> DriverResult<()> {
         let guest = self.guests.get_mut(&instance).ok_or(DriverError::NoSuchGuest(instance))?;
         guest.clings = clings;

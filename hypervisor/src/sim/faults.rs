@@ -60,6 +60,7 @@ calls! {
     DetachDisk = "detach_disk",
     SwapDisk = "swap_disk",
     Disks = "disks",
+    Nics = "nics",
     Reshape = "reshape",
     CopyRoot = "copy_root",
     ReadCopy = "read_copy",

@@ -588,12 +588,6 @@ impl Machine {
         self.tell(HostSignal::GuestGone { instance });
         Ok(())
     }
-
-    pub(super) fn set_deaf(&mut self, instance: InstanceId, deaf: bool) -> DriverResult<()> {
-        let guest = self.guests.get_mut(&instance).ok_or(DriverError::NoSuchGuest(instance))?;
-        guest.deaf = deaf;
-        Ok(())
-    }
 }
 
 pub(super) fn not_cached(image: &ImageRef) -> DriverError {

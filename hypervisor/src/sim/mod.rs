@@ -298,6 +298,10 @@ impl Driver for SimHost {
         self.perform(Call::Disks, |machine| machine.disks(instance)).await
     }
 
+    async fn nics(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
+        self.perform(Call::Nics, |machine| machine.nics(instance)).await
+    }
+
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
         self.perform(Call::ConsoleLog, |machine| machine.console(instance, max_bytes)).await
     }

@@ -183,7 +183,37 @@ async fn a_disk_set_aside_for_a_revert_stays() {
     }
 }
 
-/// The host dies with the volume attached or detached, and nobody can ask whether it did it: the server goes on as if not.
+/// The host dies with the interface attached or detached, and nobody can ask whether it did it: the server goes on as if not.
+#[actix_rt::test]
+async fn a_guest_has_the_interfaces_of_its_server_when_its_host_is_back() {
+    for (detaches, survived) in [(false, true), (false, false), (true, true), (true, false)] {
+        let (world, life, host) = with_a_server().await;
+        let id = subject();
+        if detaches {
+            life.attach_nic(id).await.unwrap();
+            life.settled().await;
+        }
+        let nics = || world.fleet.guests(host)[&id].nics.len();
+        let before = nics();
+        let call = if detaches { Call::DetachNic } else { Call::AttachNic };
+        world.fleet.set_faults(host, FaultPlan::default().with(call, When::Always, Effect::DieAfter));
+        match detaches {
+            true => life.detach_nic(id).await.unwrap(),
+            false => life.attach_nic(id).await.unwrap(),
+        }
+        life.settled().await;
+        assert_eq!(nics(), if detaches { before - 1 } else { before + 1 }, "it was done, and nobody knows");
+        assert_eq!(life.instance_now(id).alive().unwrap().nics.len(), before);
+        world.fleet.set_faults(host, FaultPlan::default());
+        world.fleet.revive_host(host, survived).unwrap();
+        life.until(|_| nics() == before).await;
+        life.hosts_up(2).await;
+        life.stop().await;
+        world.check().await;
+    }
+}
+
+/// The same with a volume.
 #[actix_rt::test]
 async fn a_guest_has_the_volumes_of_its_server_when_its_host_is_back() {
     for (detaches, survived) in [(false, true), (false, false), (true, true), (true, false)] {

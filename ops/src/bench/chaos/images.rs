@@ -3,7 +3,7 @@
 //! The embedded service writes files on threads that wait for the disk: what happens when would no longer follow from the
 //! seed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -32,11 +32,16 @@ struct Image {
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
     made: Mutex<BTreeMap<ImageId, Image>>,
+    deleted: Mutex<BTreeSet<ImageId>>,
 }
 
 impl Shelf {
     fn made(&self) -> MutexGuard<'_, BTreeMap<ImageId, Image>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn deleted(&self) -> MutexGuard<'_, BTreeSet<ImageId>> {
+        self.deleted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Images without their bytes.
@@ -52,11 +57,12 @@ fn gone(image: ImageId) -> PortError {
 #[async_trait]
 impl ImageSource for Shelf {
     async fn open(&self, image: &ImageRef) -> DriverResult<ByteStream> {
+        let bad = |reason: &str| DriverError::BadImage { image: image.id.to_string(), reason: reason.to_owned() };
+        if self.deleted().contains(&image.id) {
+            return Err(bad("it is gone"));
+        }
         let known = self.made().get(&image.id).map(|image| image.bytes.clone());
-        let bytes = known.unwrap_or(Some(Bytes::from_static(TINY))).ok_or_else(|| DriverError::BadImage {
-            image: image.id.to_string(),
-            reason: "it has no bytes".to_owned(),
-        })?;
+        let bytes = known.unwrap_or(Some(Bytes::from_static(TINY))).ok_or_else(|| bad("it has no bytes"))?;
         Ok(Box::pin(futures::stream::iter([Ok(bytes)])))
     }
 }
@@ -64,6 +70,9 @@ impl ImageSource for Shelf {
 #[async_trait]
 impl Images for Shelf {
     async fn find(&self, image: ImageId, _: &ProjectId, _: bool) -> Result<ImageSnapshot, PortError> {
+        if self.deleted().contains(&image) {
+            return Err(gone(image));
+        }
         let known = self.made().get(&image).cloned();
         let (name, format, bytes, properties) = match known {
             None => ("tiny".to_owned(), "raw".to_owned(), Bytes::from_static(TINY), vec![]),
@@ -87,6 +96,7 @@ impl Images for Shelf {
     async fn create(&self, draft: ImageDraft, _: Arc<Meta>) -> Result<(), PortError> {
         let mut made = self.made();
         let number = made.values().map(|image| image.number + 1).max().unwrap_or(0);
+        self.deleted().remove(&draft.image);
         made.insert(draft.image, Image { draft, bytes: None, number });
         Ok(())
     }
@@ -101,7 +111,9 @@ impl Images for Shelf {
     }
 
     async fn delete(&self, image: ImageId, _: Arc<Meta>) -> Result<(), PortError> {
-        self.made().remove(&image).map(drop).ok_or_else(|| gone(image))
+        self.made().remove(&image).ok_or_else(|| gone(image))?;
+        self.deleted().insert(image);
+        Ok(())
     }
 
     async fn backups(&self, instance: InstanceId, kind: &str) -> Result<Vec<ImageId>, PortError> {
