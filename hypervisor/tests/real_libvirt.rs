@@ -99,7 +99,8 @@ fn volume(name: &str) -> VolumeDisk {
     VolumeDisk {
         serial: format!("conformance-{name}"),
         pool: options().pool_name,
-        volume: format!("conformance-{name}"),
+        // As the volume service calls them: the source of a disk tells which volume it is.
+        volume: format!("volume-conformance-{name}"),
         format: "raw".to_owned(),
         readonly: false,
         shareable: false,
@@ -120,7 +121,7 @@ async fn a_real_host_conforms() {
     let pool = options().pool_name;
     // The pool comes with the first question.
     let _ = driver(&uri).orphans().await;
-    for name in ["conformance-one", "conformance-two"] {
+    for name in ["volume-conformance-one", "volume-conformance-two"] {
         virsh(&uri, &["vol-delete", name, &pool]);
         virsh(&uri, &["vol-create-as", &pool, name, "16M", "--format", "raw"]);
     }
@@ -135,7 +136,7 @@ struct Volumes(String, String);
 
 impl Drop for Volumes {
     fn drop(&mut self) {
-        for name in ["conformance-one", "conformance-two"] {
+        for name in ["volume-conformance-one", "volume-conformance-two"] {
             virsh(&self.0, &["vol-delete", name, &self.1]);
         }
     }
