@@ -59,7 +59,8 @@ pub struct Trespass {
     pub at: Instant,
     pub call: Call,
     pub here: usize,
-    pub there: Vec<usize>,
+    /// The hosts that had the guest, and for how long each had been up.
+    pub there: Vec<(usize, Duration)>,
 }
 
 enum Fate {
@@ -88,7 +89,8 @@ impl SimFleet {
             let machine = self.machine(host);
             machine.guests.get(&instance).is_some_and(|guest| !on || (machine.is_alive() && guest.is_on()))
         };
-        let there: Vec<usize> = (0..self.len()).filter(|host| *host != index && has(*host)).collect();
+        let others = (0..self.len()).filter(|host| *host != index && has(*host));
+        let there: Vec<_> = others.map(|host| (host, self.machine(host).up_since.elapsed())).collect();
         if !there.is_empty() {
             self.travel().trespasses.push(Trespass { instance, at: Instant::now(), call, here: index, there });
         }
