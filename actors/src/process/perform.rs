@@ -86,6 +86,13 @@ impl Performance {
         true
     }
 
+    /// Whether the host at work has not been heard of in this life of the control plane: that it does not answer yet is no
+    /// reason to give it up.
+    fn awaits(&self, host: Option<HostId>) -> bool {
+        let known = host.and_then(|host| self.house.views.hosts.read(|hosts| hosts.get(host).cloned()));
+        known.is_some_and(|known| self.house.fleet.is_unheard(&known.uri))
+    }
+
     /// Asks for the state only when it cannot follow from what was recorded here.
     async fn state(&mut self) -> Result<Process, StoreError> {
         if let Some(known) = &self.known {
@@ -107,7 +114,7 @@ impl Performance {
         match outcome {
             Ok(output) => self.write(ProcessCommand::RecordDone { step: name.to_owned(), output }).await,
             Err(error) if !self.definition.undoes => self.stuck(name, &work.running, &error).await,
-            Err(StepError::Again(reason)) if self.tries + 1 < self.house.options.step_tries => {
+            Err(StepError::Again(reason)) if self.tries + 1 < self.house.options.step_tries || self.awaits(host) => {
                 tracing::debug!(process = %self.process, step = name, reason, "trying again");
                 self.pause().await;
             }
