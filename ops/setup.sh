@@ -41,8 +41,14 @@ package_pin() {
   echo "$name${version:+=$version}"
 }
 
-# A machine that has an emulator and libvirtd keeps them, of whatever suite.
-host_complete() { command -v libvirtd virtlogd virsh qemu-system-x86_64 qemu-img dnsmasq >/dev/null; }
+# A machine that has an emulator and libvirtd keeps them, of whatever suite. One by one: `command -v` with several names
+# succeeds as soon as one of them is there.
+host_complete() {
+  local program
+  for program in libvirtd virtlogd virsh qemu-system-x86_64 qemu-img dnsmasq; do
+    command -v "$program" >/dev/null || return 1
+  done
+}
 
 setup_packages() { # themes...
   local theme name wanted=() missing=() pinned=0 log=${TMPDIR:-/tmp}/chronova-apt.log
