@@ -85,7 +85,18 @@ run_tests() { # name, command...
 
 # -------------------------------------------------------------------------------------------------------------- stages
 
+# What a build of everything takes, and the guests of the real stage. A full disk in the midst of it looks like many faults.
+room_on_disk() {
+  local need=8 free place
+  [ ! -d "${CARGO_TARGET_DIR:-$TOP/target}/debug/deps" ] || need=3
+  for place in "$TOP" "${TMPDIR:-/tmp}" /var/tmp; do
+    free=$(df --output=avail -BG "$place" | tail -n 1 | tr -dc 0-9)
+    [ "$free" -ge $need ] || { echo "$place: $free GiB are free, $need GiB are needed: remove what is not needed there"; return 1; }
+  done
+}
+
 stage_setup() {
+  check "room on the disk" room_on_disk || { STAGES=(); return; } # the rest would only fail
   # libvirt's headers first: nothing of ours builds without them.
   check "packages" setup_packages build client host guest testbed || return
   check "toolchain" setup_rust || return
@@ -220,6 +231,7 @@ for stage in "${STAGES[@]}"; do
   printf '[%d/%d] %s\n' $number ${#STAGES[@]} "$stage"
   "stage_$stage"
   printf '        %s took %d s\n' "$stage" $((SECONDS - begun))
+  [ ${#STAGES[@]} -gt 0 ] || break
 done
 
 printf '\n%d s in all' $((SECONDS - BEGUN))

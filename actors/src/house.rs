@@ -44,8 +44,15 @@ pub struct Options {
     pub shutdown_timeout: u32,
     /// `[DEFAULT] reboot_timeout`-like patience with a soft reboot, seconds; Nova's driver waits 120.
     pub soft_reboot_timeout: u32,
-    /// `[DEFAULT] max_concurrent_builds` per host.
+    /// `[DEFAULT] max_concurrent_builds` and `max_concurrent_snapshots`, per host; 0 is any number.
     pub max_concurrent_builds: usize,
+    pub max_concurrent_snapshots: usize,
+    /// `[DEFAULT] enable_new_services`: hosts that were never seen may take servers.
+    pub enable_new_services: bool,
+    /// `[DEFAULT] resume_guests_state_on_host_boot`.
+    pub resume_guests: bool,
+    /// `[DEFAULT] running_deleted_instance_action`.
+    pub deleted_guests: DeletedGuests,
     /// `[compute] max_disk_devices_to_attach`: most disks that a new server has; `None`: no bound.
     pub max_disk_devices: Option<usize>,
     /// `[scheduler] max_attempts`.
@@ -86,6 +93,18 @@ pub struct Options {
     pub metadata: MetadataOptions,
     /// Processes at work at the same time.
     pub max_processes: usize,
+}
+
+/// What is done with a guest on a host whose server is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeletedGuests {
+    /// It is removed.
+    Reap,
+    /// It is told of.
+    Log,
+    /// It is told of and switched off; its disks stay.
+    Shutdown,
+    Noop,
 }
 
 /// `[libvirt] live_migration_...`; each stands in the reference of `nova.conf` options.
@@ -153,6 +172,10 @@ impl Default for Options {
             soft_reboot_timeout: 120,
             max_disk_devices: None,
             max_concurrent_builds: 10,
+            max_concurrent_snapshots: 5,
+            enable_new_services: true,
+            resume_guests: false,
+            deleted_guests: DeletedGuests::Reap,
             max_attempts: 3,
             scheduler: SchedulerOptions::default(),
             heartbeat: Duration::from_secs(10),

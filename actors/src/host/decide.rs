@@ -4,17 +4,23 @@ use chronova_events::host::{CameUp, Deregistered, Disabled, ForcedDown, Host, Ho
 
 use super::{HostCommand, HostReject, changed, drain};
 
+/// Nova's words for a host that came while `[DEFAULT] enable_new_services` was off.
+const NOT_ADMITTED: &str = "New compute service disabled due to config option.";
+
 pub fn decide(state: &Host, command: HostCommand) -> Result<Vec<HostEvent>, HostReject> {
     let Some(host) = &state.0 else {
         return match command {
-            HostCommand::Report(report) => Ok(vec![report.into()]),
+            HostCommand::Report { report, admitted: true } => Ok(vec![report.into()]),
+            HostCommand::Report { report, admitted: false } => {
+                Ok(vec![report.into(), Disabled { reason: Some(NOT_ADMITTED.to_owned()) }.into()])
+            }
             HostCommand::Deregister => Ok(vec![]),
             _ => Err(HostReject::NotFound),
         };
     };
     let mut events: Vec<HostEvent> = Vec::new();
     match command {
-        HostCommand::Report(report) => {
+        HostCommand::Report { report, .. } => {
             if (&host.hostname, &host.uri, &host.capabilities) != (&report.hostname, &report.uri, &report.capabilities)
             {
                 events.push(changed(&report).into());

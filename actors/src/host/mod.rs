@@ -21,8 +21,12 @@ pub enum HostAggregate {}
 #[derive(Debug, Clone)]
 #[allow(clippy::large_enum_variant)] // a command lives for one call
 pub enum HostCommand {
-    /// The host answers, and this is what it is: registers, updates, brings up, whatever is needed.
-    Report(Registered),
+    /// The host answers, and this is what it is: registers, updates, brings up, whatever is needed. One that was never
+    /// seen takes no servers where it is not to be `admitted`.
+    Report {
+        report: Registered,
+        admitted: bool,
+    },
     /// The host stopped answering.
     ReportDown {
         reason: String,

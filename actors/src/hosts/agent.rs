@@ -15,10 +15,11 @@ use futures::StreamExt;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::consoles;
-use super::fleet::Member;
+use super::fleet::{AtOnce, Member};
 use super::plan::{self, Believed, Remedy};
+use super::resume;
 use crate::host::{HostAggregate, HostCommand};
-use crate::house::{House, Options};
+use crate::house::{DeletedGuests, House, Options};
 use crate::instance::{InstanceAggregate, InstanceCommand};
 use crate::ledger::{CELL, LedgerAggregate, LedgerCommand};
 use crate::reconcile::{devices, leftovers, placement, volumes};
@@ -92,9 +93,14 @@ impl Agent {
             Err(error) => return self.mourn(&error.to_string()).await,
         };
         let options = &self.house.options;
-        let member = self.house.fleet.join(found.host, &found.hostname, &self.driver, options.max_concurrent_builds);
+        let at_once =
+            AtOnce { builds: options.max_concurrent_builds, snapshots: options.max_concurrent_snapshots };
+        let member = self.house.fleet.join(found.host, &found.hostname, &self.driver, at_once);
         self.member = Some(Arc::clone(&member));
         self.see_storage(found.host).await;
+        if options.resume_guests && self.suspect && self.caught_up(self.store.head()).await {
+            resume::guests(&self.house, found.host, &self.driver).await;
+        }
         // Before anything else is asked of it: what left the host while it was down must not run there as well.
         if self.house.views.hosts.read(|hosts| hosts.get(found.host).is_some_and(|known| !known.up)) {
             self.put_right(&member).await;
@@ -136,7 +142,7 @@ impl Agent {
         for command in [inventory, impose, lost] {
             gateway.send::<LedgerAggregate>(&CELL, command, Arc::clone(&meta)).await.map_err(|e| e.to_string())?;
         }
-        let up = HostCommand::Report(report);
+        let up = HostCommand::Report { report, admitted: options.enable_new_services };
         gateway.send::<HostAggregate>(&found.host, up, meta).await.map_err(|e| e.to_string())?;
         Ok(())
     }
@@ -330,18 +336,41 @@ impl Agent {
         }
     }
 
+    /// A guest whose server is deleted: `[DEFAULT] running_deleted_instance_action`. What is not removed is found at every
+    /// look, and told of when it is seen to run.
+    async fn reap(&self, member: &Member, instance: InstanceId) {
+        let action = self.house.options.deleted_guests;
+        match action {
+            DeletedGuests::Reap => return self.destroy(member, instance).await,
+            DeletedGuests::Noop => return,
+            DeletedGuests::Log | DeletedGuests::Shutdown => {}
+        }
+        let Ok(status) = self.driver.guest(instance).await else { return };
+        if !matches!(status.power, PowerState::Running | PowerState::Paused) {
+            return;
+        }
+        tracing::warn!(host = %member.hostname, %instance, "the guest of a deleted server runs");
+        if action == DeletedGuests::Shutdown
+            && let Err(error) = self.driver.stop(instance, StopMode::Hard).await
+        {
+            tracing::warn!(host = %member.hostname, %instance, %error, "a guest cannot be switched off yet");
+        }
+    }
+
+    async fn destroy(&self, member: &Member, instance: InstanceId) {
+        tracing::info!(host = %member.hostname, %instance, "removing what a deleted or moved server left");
+        consoles::bring(&self.house, member, instance).await;
+        if let Err(error) = self.driver.destroy(instance).await {
+            tracing::warn!(host = %member.hostname, %instance, %error, "leftovers cannot be removed yet");
+        }
+    }
+
     async fn apply(&self, member: &Member, instance: InstanceId, remedy: Remedy) {
         match remedy {
             Remedy::Nothing => {}
             // The list may be older than what the log says by now: look again.
             Remedy::Look => self.look_at(instance).await,
-            Remedy::Destroy => {
-                tracing::info!(host = %member.hostname, %instance, "removing what a deleted or moved server left");
-                consoles::bring(&self.house, member, instance).await;
-                if let Err(error) = self.driver.destroy(instance).await {
-                    tracing::warn!(host = %member.hostname, %instance, %error, "leftovers cannot be removed yet");
-                }
-            }
+            Remedy::Destroy => self.destroy(member, instance).await,
             Remedy::Forget => {
                 tracing::info!(host = %member.hostname, %instance, "removing the guest of a server that lives elsewhere");
                 let pulled = self.driver.stop(instance, StopMode::Hard).await;
@@ -355,6 +384,7 @@ impl Agent {
                     tracing::warn!(host = %member.hostname, %instance, %error, "a guest cannot be switched off yet");
                 }
             }
+            Remedy::Reap => self.reap(member, instance).await,
             Remedy::Report => {
                 tracing::warn!(host = %member.hostname, %instance, "a guest on the host is not known to this log");
             }

@@ -14,8 +14,9 @@ pub struct Member {
     pub host: HostId,
     pub hostname: String,
     pub driver: Arc<dyn Driver>,
-    /// Builds at the same time, as Nova's `max_concurrent_builds`.
+    /// Builds and snapshots at the same time, as Nova's `max_concurrent_builds` and `max_concurrent_snapshots`.
     pub builds: Arc<Semaphore>,
+    pub snapshots: Arc<Semaphore>,
     /// Rung to have the host compared with the log soon.
     pub resync: Notify,
     usage: RwLock<(HostUsage, i64)>,
@@ -50,6 +51,18 @@ impl Member {
     pub(crate) fn beat(&self, usage: HostUsage, at: i64) {
         *self.usage.write().unwrap_or_else(PoisonError::into_inner) = (usage, at);
     }
+}
+
+/// How much a host does at the same time; 0 is any number.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AtOnce {
+    pub builds: usize,
+    pub snapshots: usize,
+}
+
+fn bound(at_once: usize) -> Arc<Semaphore> {
+    let permits = if at_once == 0 { Semaphore::MAX_PERMITS } else { at_once.min(Semaphore::MAX_PERMITS) };
+    Arc::new(Semaphore::new(permits))
 }
 
 /// All hosts that answered at least once.
@@ -162,14 +175,15 @@ impl Fleet {
     }
 
     /// Adds a host, or returns the member that it is already.
-    pub(crate) fn join(&self, host: HostId, hostname: &str, driver: &Arc<dyn Driver>, builds: usize) -> Arc<Member> {
+    pub(crate) fn join(&self, host: HostId, hostname: &str, driver: &Arc<dyn Driver>, at_once: AtOnce) -> Arc<Member> {
         let mut members = self.members.write().unwrap_or_else(PoisonError::into_inner);
         let member = members.entry(host).or_insert_with(|| {
             Arc::new(Member {
                 host,
                 hostname: hostname.to_owned(),
                 driver: Arc::clone(driver),
-                builds: Arc::new(Semaphore::new(builds.max(1))),
+                builds: bound(at_once.builds),
+                snapshots: bound(at_once.snapshots),
                 resync: Notify::new(),
                 usage: RwLock::default(),
                 cached: AtomicU64::new(0),

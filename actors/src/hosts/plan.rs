@@ -17,8 +17,10 @@ pub enum Remedy {
     Nothing,
     /// The power state seems to be another one than recorded: look closer and record what is seen.
     Look,
-    /// Remove the guest: its server was deleted, or lives elsewhere.
+    /// Remove the guest: its server lives elsewhere.
     Destroy,
+    /// Do with the guest what is to be done with those of deleted servers.
+    Reap,
     /// Remove the guest's definition, not its disks: they are those of the server, which lives on a host that has the same
     /// storage.
     Forget,
@@ -32,7 +34,7 @@ pub enum Remedy {
 pub fn found(host: HostId, believed: Believed<'_>, seen: Power) -> Remedy {
     let server = match believed {
         Believed::Unknown | Believed::Known(Instance::Absent) => return Remedy::Report,
-        Believed::Known(Instance::Deleted(_)) => return Remedy::Destroy,
+        Believed::Known(Instance::Deleted(_)) => return Remedy::Reap,
         Believed::Known(Instance::Alive(server)) => server,
     };
     match &server.placement {

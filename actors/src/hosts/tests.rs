@@ -66,7 +66,7 @@ fn a_stranger_is_reported_and_never_touched() {
 #[test]
 fn what_has_no_business_here_is_removed() {
     let gone = deleted();
-    assert_eq!(found(HERE, Believed::Known(&gone), Power::Running), Remedy::Destroy);
+    assert_eq!(found(HERE, Believed::Known(&gone), Power::Running), Remedy::Reap);
     assert_eq!(orphaned(HERE, Believed::Known(&gone), SERVER), Remedy::Destroy);
     for phase in PHASES {
         for host in [None, Some(ELSEWHERE)] {

@@ -4,18 +4,31 @@
 //! on its host first, into one file there, and that file is sent to the image service: agentless, both through the
 //! driver.
 
+use std::sync::Arc;
+
 use chronova_events::ids::ImageId;
 use chronova_events::instance::{Alive, WorkStage};
 use chronova_hypervisor::driver::DriverError;
 use chronova_hypervisor::guest::Quiesce;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::definition::{StepError, Work};
 use super::turn;
 use crate::ports::PortError;
 
+/// No more images are made on a host at once than it is to bear. The server is looked at when it is its turn: it may have
+/// been deleted meanwhile.
+async fn turn_of(work: &Work) -> Result<(Alive, Option<OwnedSemaphorePermit>), StepError> {
+    let server = turn::still_mine(work).await?;
+    let member = server.placement.as_ref().and_then(|placed| work.house.fleet.member(placed.host));
+    let Some(member) = member else { return Ok((server, None)) };
+    let turn = Arc::clone(&member.snapshots).acquire_owned().await.ok();
+    Ok((turn::still_mine(work).await?, turn))
+}
+
 /// Copies the disk on the server's host.
 pub(super) async fn copy_disk(work: &Work, image: ImageId) -> Result<(), StepError> {
-    let server = turn::still_mine(work).await?;
+    let (server, _turn) = turn_of(work).await?;
     let placed = server.placement.as_ref().ok_or_else(no_host)?;
     turn::advance(work, WorkStage::PendingUpload).await?;
     let driver = work.driver(placed.host)?;
@@ -40,7 +53,7 @@ pub(super) fn no_rest(error: &DriverError) -> StepError {
 
 /// Sends the copy to the image service.
 pub(super) async fn upload(work: &Work, image: ImageId) -> Result<(), StepError> {
-    let server = turn::still_mine(work).await?;
+    let (server, _turn) = turn_of(work).await?;
     let placed = server.placement.as_ref().ok_or_else(no_host)?;
     turn::advance(work, WorkStage::Uploading).await?;
     let driver = work.driver(placed.host)?;

@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use chronova_actors::identity::bootstrap::bootstrap;
@@ -13,7 +14,7 @@ use chronova_actors::identity::{IdentityAggregate, Realm};
 use chronova_actors::runtime::Core;
 use chronova_web::identity::catalogue::Catalogue;
 use chronova_web::identity::clouds::clouds_yaml;
-use chronova_web::identity::{IdentityOptions, IdentityService};
+use chronova_web::identity::{IdentityOptions, IdentityService, LockoutRule};
 use chronova_web::secret::Secret;
 
 use super::settings;
@@ -25,6 +26,9 @@ pub(super) async fn open(config: &Config, core: &Core) -> Result<Arc<IdentitySer
     let base = settings::public_url(config, &settings::listeners(config)?);
     let mut options = IdentityOptions::new(Catalogue::on_one_port(&base, &config.chronova.region_name));
     options.expiration = u32::try_from(config.token.expiration).unwrap_or(u32::MAX);
+    let compliance = &config.security_compliance;
+    let duration = Duration::from_secs(compliance.lockout_duration);
+    options.lockout = compliance.lockout_failure_attempts.map(|attempts| LockoutRule { attempts, duration });
     let service = IdentityService::open(folder, options, Arc::clone(&core.views), Arc::clone(&core.clock))
         .context("the key that signs tokens cannot be used")?;
     if core.gateway.look::<IdentityAggregate>(&Realm).await?.domains.is_empty() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use chronova_actors::house::{LiveOptions, Options};
+use chronova_actors::house::{DeletedGuests, LiveOptions, Options};
 use chronova_actors::metadata::MetadataOptions;
 use chronova_actors::reconcile::image_cache::ImageCacheOptions;
 use chronova_actors::scheduler::{Multipliers, PrefilterOptions, SchedulerOptions, options};
@@ -93,6 +93,15 @@ pub fn actors(config: &Config) -> Options {
         resize_confirm_window: Duration::from_secs(default.resize_confirm_window.into()),
         soft_reboot_timeout: config.libvirt.wait_soft_reboot_seconds,
         max_concurrent_builds: default.max_concurrent_builds as usize,
+        max_concurrent_snapshots: default.max_concurrent_snapshots as usize,
+        enable_new_services: default.enable_new_services,
+        resume_guests: default.resume_guests_state_on_host_boot,
+        deleted_guests: match default.running_deleted_instance_action.as_str() {
+            "log" => DeletedGuests::Log,
+            "shutdown" => DeletedGuests::Shutdown,
+            "noop" => DeletedGuests::Noop,
+            _ => DeletedGuests::Reap,
+        },
         max_disk_devices: usize::try_from(config.compute.max_disk_devices_to_attach).ok(),
         max_attempts: config.scheduler.max_attempts,
         scheduler: scheduler(config),

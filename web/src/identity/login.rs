@@ -114,7 +114,8 @@ async fn by_password(ctx: &Ctx, service: &IdentityService, sent: &Value) -> Resu
     let found = super::read(ctx, |identity| named_user(identity, sent).map(known))?;
     let password = Password::new(sent["password"].as_str().unwrap_or_default());
     let stored = found.as_ref().and_then(|(_, hash, _)| hash.as_ref());
-    let right = service.passwords.verify(stored, &password).await.map_err(fault::of_password)?;
+    let user = found.as_ref().map(|(user, ..)| user);
+    let right = service.proves(user, stored, &password).await.map_err(fault::of_password)?;
     match found {
         Some((user, _, true)) if right => Ok(user),
         _ => Err(Fault::unauthorized()),

@@ -17,6 +17,7 @@ mod fault;
 mod grants;
 mod groups;
 mod listing;
+mod lockout;
 mod login;
 mod projects;
 mod roles;
@@ -34,6 +35,7 @@ use crate::fault::Fault;
 use crate::policy::Permit;
 use crate::route::Route;
 
+pub use lockout::LockoutRule;
 pub use service::{IdentityOptions, IdentityService};
 
 /// The tables of all resources.

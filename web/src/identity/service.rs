@@ -4,13 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use chronova_actors::identity::passwords::Passwords;
+use chronova_actors::identity::passwords::{Password, PasswordError, Passwords};
 use chronova_events::clock::Clock;
 use chronova_events::envelope::Timestamp;
-use chronova_events::identity::{Identity, Project, Role, Scope, User};
+use chronova_events::identity::{Identity, PasswordHash, Project, Role, Scope, User};
+use chronova_events::ids::UserId;
 use chronova_projections::views::Views;
 
 use super::catalogue::Catalogue;
+use super::lockout::{Lockout, LockoutRule};
 use super::tokens::{Claims, KeyError, Signer};
 use crate::auth::{AuthError, Caller, TokenVerifier};
 use crate::secret::Secret;
@@ -22,12 +24,14 @@ pub struct IdentityOptions {
     pub expiration: u32,
     /// Passwords that are hashed or compared at the same time.
     pub hashing_concurrency: usize,
+    /// When wrong passwords lock a user out; `None`: never.
+    pub lockout: Option<LockoutRule>,
     pub catalogue: Catalogue,
 }
 
 impl IdentityOptions {
     pub fn new(catalogue: Catalogue) -> Self {
-        Self { expiration: 3_600, hashing_concurrency: 2, catalogue }
+        Self { expiration: 3_600, hashing_concurrency: 2, lockout: None, catalogue }
     }
 }
 
@@ -37,6 +41,7 @@ pub struct IdentityService {
     pub(super) signer: Signer,
     pub(super) catalogue: Catalogue,
     pub(super) expiration: u32,
+    lockout: Lockout,
     views: Arc<Views>,
     clock: Arc<dyn Clock>,
 }
@@ -67,8 +72,9 @@ impl IdentityService {
         views: Arc<Views>,
         clock: Arc<dyn Clock>,
     ) -> Arc<Self> {
-        let IdentityOptions { expiration, catalogue, .. } = options;
-        Arc::new(Self { passwords, signer, catalogue, expiration, views, clock })
+        let IdentityOptions { expiration, catalogue, lockout, .. } = options;
+        let lockout = Lockout::new(lockout);
+        Arc::new(Self { passwords, signer, catalogue, expiration, lockout, views, clock })
     }
 
     /// For [`chronova_actors::identity::bootstrap::bootstrap`].
@@ -78,6 +84,17 @@ impl IdentityService {
 
     pub(super) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// Whether the user comes in with this password. For one who does not exist, or has none, it is as much work, and no.
+    pub(super) async fn proves(
+        &self,
+        user: Option<&UserId>,
+        stored: Option<&PasswordHash>,
+        password: &Password,
+    ) -> Result<bool, PasswordError> {
+        let right = self.passwords.verify(stored, password).await?;
+        Ok(user.is_some_and(|user| self.lockout.admits(user, stored, right, self.now())))
     }
 
     /// The claims of a token that counts at this moment.

@@ -209,11 +209,12 @@ async fn password(ctx: Ctx) -> Result<Reply, Fault> {
         let known = identity.users.get(&user).filter(|user| user.enabled);
         known.and_then(|user| user.password.clone())
     })?;
-    let passwords = &ctx.app.identity()?.passwords;
-    if !passwords.verify(stored.as_ref(), &text("original_password")).await.map_err(fault::of_password)? {
+    let service = ctx.app.identity()?;
+    let original = text("original_password");
+    if !service.proves(stored.as_ref().map(|_| &user), stored.as_ref(), &original).await.map_err(fault::of_password)? {
         return Err(Fault::unauthorized());
     }
-    let hash = passwords.hash(&text("password")).await.map_err(fault::of_password)?;
+    let hash = service.passwords.hash(&text("password")).await.map_err(fault::of_password)?;
     set_password(&ctx, &permit, user, hash).await?;
     Ok(Reply::empty(204))
 }

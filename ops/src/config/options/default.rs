@@ -180,7 +180,8 @@ section! {
         }
         resume_guests_state_on_host_boot: bool {
             default: Text("false"),
-            help: "Start the guests that were running when their compute host went down.",
+            help: "Start the guests that were running when their compute host went down, once it is back. A host on which \
+                   any guest runs was not off.",
         }
         sync_power_state_interval: i32 {
             default: Text("600"), min: Some(-1.0), unit: "seconds",
@@ -218,7 +219,8 @@ section! {
         }
         running_deleted_instance_action: String {
             default: Text("reap"), choices: &["reap", "log", "shutdown", "noop"],
-            help: "What to do with a guest of ours on a host whose server is deleted.",
+            help: "What to do with a guest of ours on a host whose server is deleted: remove it; tell of it in the log, if \
+                   it runs; switch it off besides; nothing.",
         }
         running_deleted_instance_poll_interval: u32 {
             default: Text("1800"), min: Some(0.0), unit: "seconds",

@@ -25,7 +25,7 @@ section! {
         }
         lockout_duration: u64 {
             default: Text("1800"), min: Some(1.0), unit: "seconds",
-            help: "How long a user stays locked out.",
+            help: "How long a user stays locked out, unless the password is changed or the control plane is restarted.",
         }
     }
 }

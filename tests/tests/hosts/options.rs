@@ -1,0 +1,160 @@
+//! What the operator decides about hosts and their guests.
+
+use chronova_actors::house::DeletedGuests;
+use chronova_hypervisor::driver::StopMode;
+
+use super::*;
+
+#[actix_rt::test]
+async fn guests_start_again_with_their_host_if_the_operator_wants_that() {
+    let mut world = World::new(1);
+    world.options.resume_guests = true;
+    let life = started(&world).await;
+    for n in 1..=3 {
+        built(&life, id(n)).await;
+    }
+    life.power(id(2), PowerAction::Stop).await.unwrap();
+    life.settled().await;
+    world.fleet.kill_host(0);
+    life.until(|_| !up(&life, &world, 0)).await;
+    world.fleet.revive_host(0, false).unwrap();
+    for n in [1, 3] {
+        life.until(|_| world.fleet.guests(0)[&id(n)].power == PowerState::Running).await;
+        life.settled().await;
+        assert_eq!(life.status(id(n)), "ACTIVE");
+    }
+    assert_eq!((life.status(id(2)), world.fleet.guests(0)[&id(2)].power), ("SHUTOFF", PowerState::Shutdown));
+    life.stop().await;
+    world.check().await;
+}
+
+/// The power came back while no control plane was there.
+#[actix_rt::test]
+async fn guests_start_again_when_the_control_plane_does() {
+    let mut world = World::new(1);
+    world.options.resume_guests = true;
+    let life = started(&world).await;
+    built(&life, id(1)).await;
+    life.stop().await;
+    world.fleet.kill_host(0);
+    world.fleet.revive_host(0, false).unwrap();
+    let life = started(&world).await;
+    life.until(|_| world.fleet.guests(0)[&id(1)].power == PowerState::Running).await;
+    life.settled().await;
+    assert_eq!(life.status(id(1)), "ACTIVE");
+    life.stop().await;
+    world.check().await;
+}
+
+/// A host on which a guest runs was never off: the other one ended by itself.
+#[actix_rt::test]
+async fn a_guest_that_ended_while_its_host_was_away_is_a_stopped_server() {
+    let mut world = World::new(1);
+    world.options.resume_guests = true;
+    let life = started(&world).await;
+    built(&life, id(1)).await;
+    built(&life, id(2)).await;
+    life.stop().await;
+    world.fleet.crash_guest(0, id(1)).unwrap();
+    let life = started(&world).await;
+    life.shows(id(1), "SHUTOFF").await;
+    resynced(&world, &life, 2).await;
+    life.settled().await;
+    assert_eq!((life.status(id(1)), life.status(id(2))), ("SHUTOFF", "ACTIVE"));
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn what_is_done_with_guests_of_deleted_servers_is_said() {
+    for (action, left, runs) in [
+        (DeletedGuests::Reap, false, false),
+        (DeletedGuests::Log, true, true),
+        (DeletedGuests::Shutdown, true, false),
+        (DeletedGuests::Noop, true, true),
+    ] {
+        let mut world = World::new(1);
+        world.options.deleted_guests = action;
+        let life = started(&world).await;
+        built(&life, id(1)).await;
+        life.delete(id(1)).await.unwrap();
+        life.settled().await;
+        world.brakes.take_stops();
+        world.fleet.drivers()[0].spawn(&stray(1)).await.unwrap();
+        resynced(&world, &life, 3).await;
+        let guests = world.fleet.guests(0);
+        assert_eq!(guests.contains_key(&id(1)), left, "{action:?}");
+        assert_eq!(guests.get(&id(1)).is_some_and(|guest| guest.power == PowerState::Running), runs, "{action:?}");
+        let stops = world.brakes.take_stops();
+        assert_eq!(stops, if action == DeletedGuests::Shutdown { vec![StopMode::Hard] } else { vec![] }, "{action:?}");
+        life.stop().await;
+    }
+}
+
+#[actix_rt::test]
+async fn a_new_host_waits_to_be_enabled_if_the_operator_wants_that() {
+    let mut world = World::new(2);
+    let life = world.begin(Setting { hosts: Some(1), ..Setting::default() }).await;
+    life.hosts_up(1).await;
+    life.stop().await;
+    world.options.enable_new_services = false;
+    let life = started(&world).await;
+    let seen = |index| {
+        let host = world.fleet.uri().host_id(index);
+        let known = life.house().views.hosts.read(|hosts| hosts.get(host).cloned()).unwrap();
+        (known.enabled, known.disabled_reason)
+    };
+    assert_eq!(seen(0), (true, None), "known from before");
+    assert_eq!(seen(1), (false, Some("New compute service disabled due to config option.".to_owned())));
+    built(&life, id(1)).await;
+    assert_eq!(life.host_of(&world, id(1)), Some(0));
+    life.stop().await;
+    world.check().await;
+}
+
+#[actix_rt::test]
+async fn so_many_images_and_no_more_are_made_on_a_host_at_a_time() {
+    for (at_once, expected) in [(1, 1), (2, 2), (0, 3)] {
+        let mut world = World::new(1);
+        world.options.max_concurrent_snapshots = at_once;
+        let life = started(&world).await;
+        for n in 1..=3 {
+            built(&life, id(n)).await;
+        }
+        world.brakes.hold("copy_root");
+        for n in 1..=3 {
+            life.snapshot(id(n), None).await.unwrap();
+        }
+        life.until(|_| world.brakes.count("copy_root") == expected).await;
+        resynced(&world, &life, 2).await;
+        assert_eq!(world.brakes.count("copy_root"), expected, "{at_once} at a time");
+        world.brakes.release("copy_root");
+        life.settled().await;
+        for n in 1..=3 {
+            assert_eq!((life.status(id(n)), life.fault(id(n))), ("ACTIVE", String::new()));
+        }
+        life.stop().await;
+        world.check().await;
+    }
+}
+
+/// 0 is no bound.
+#[actix_rt::test]
+async fn any_number_of_guests_is_made_at_a_time_where_there_is_no_bound() {
+    for (at_once, expected) in [(1, 1), (0, 4)] {
+        let mut world = World::new(1);
+        world.options.max_concurrent_builds = at_once;
+        let life = started(&world).await;
+        world.brakes.hold("spawn");
+        for n in 1..=4 {
+            life.build(id(n)).await.unwrap();
+        }
+        life.until(|_| world.brakes.count("spawn") == expected).await;
+        resynced(&world, &life, 2).await;
+        assert_eq!(world.brakes.count("spawn"), expected, "{at_once} at a time");
+        world.brakes.release("spawn");
+        life.settled().await;
+        life.stop().await;
+        world.check().await;
+    }
+}

@@ -1,0 +1,124 @@
+//! Users who are locked out after too many wrong passwords: Keystone's `[security_compliance] lockout_failure_attempts` and
+//! `lockout_duration`.
+//!
+//! In memory: a restart lets everybody try anew, at the price of the hashing that every try costs. Only users who exist are
+//! counted, so that nobody fills the memory with names. A new password begins anew.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chronova_events::envelope::Timestamp;
+use chronova_events::identity::PasswordHash;
+use chronova_events::ids::UserId;
+
+/// When users are locked out, and for how long.
+#[derive(Debug, Clone, Copy)]
+pub struct LockoutRule {
+    /// Wrong passwords in a row; at least 1.
+    pub attempts: u32,
+    pub duration: Duration,
+}
+
+#[derive(Debug)]
+pub(super) struct Lockout {
+    rule: Option<LockoutRule>,
+    wrong: Mutex<BTreeMap<UserId, Wrong>>,
+}
+
+/// Wrong passwords in a row.
+#[derive(Debug)]
+struct Wrong {
+    /// What they were compared with.
+    against: Option<PasswordHash>,
+    count: u32,
+    last: Timestamp,
+}
+
+impl Lockout {
+    pub(super) fn new(rule: Option<LockoutRule>) -> Self {
+        Self { rule, wrong: Mutex::default() }
+    }
+
+    /// Takes in how a comparison ended, and says whether the user may come in. Asked after the work of comparing, so that
+    /// neither the time nor many tries at once tell anything of a user who is locked out.
+    pub(super) fn admits(&self, user: &UserId, against: Option<&PasswordHash>, right: bool, now: Timestamp) -> bool {
+        let Some(rule) = self.rule else { return right };
+        let mut wrong = self.lock();
+        let over = |known: &Wrong| {
+            let passed = u64::try_from(now.0.saturating_sub(known.last.0)).unwrap_or(0);
+            known.count >= rule.attempts && u128::from(passed) >= rule.duration.as_micros()
+        };
+        if wrong.get(user).is_some_and(|known| known.against.as_ref() != against || over(known)) {
+            wrong.remove(user);
+        }
+        let locked = wrong.get(user).is_some_and(|known| known.count >= rule.attempts);
+        match (locked, right) {
+            // A try by somebody who is locked out does not make it longer.
+            (true, _) => return false,
+            (false, true) => drop(wrong.remove(user)),
+            (false, false) => {
+                let begin = || Wrong { against: against.cloned(), count: 0, last: now };
+                let known = wrong.entry(user.clone()).or_insert_with(begin);
+                (known.count, known.last) = (known.count + 1, now);
+                if known.count == rule.attempts {
+                    tracing::warn!(%user, attempts = rule.attempts, "a user is locked out after wrong passwords");
+                }
+            }
+        }
+        right
+    }
+
+    /// Every change is whole.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<UserId, Wrong>> {
+        self.wrong.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = 1_000_000;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp(seconds * SECOND)
+    }
+
+    #[test]
+    fn without_a_rule_only_the_password_counts() {
+        let lockout = Lockout::new(None);
+        for second in 0..100 {
+            assert!(!lockout.admits(&UserId::new("a"), None, false, at(second)));
+        }
+        assert!(lockout.admits(&UserId::new("a"), None, true, at(100)));
+        assert!(lockout.lock().is_empty());
+    }
+
+    #[test]
+    fn after_so_many_wrong_ones_in_a_row_even_the_right_one_is_refused_for_so_long() {
+        let rule = LockoutRule { attempts: 3, duration: Duration::from_mins(1) };
+        let lockout = Lockout::new(Some(rule));
+        let (user, other) = (UserId::new("a"), UserId::new("b"));
+        let hash = PasswordHash("old".to_owned());
+        let comes = |right, second| lockout.admits(&user, Some(&hash), right, at(second));
+        assert!(!comes(false, 0) && !comes(false, 1) && comes(true, 2), "two are not enough");
+        assert!(!comes(false, 3) && !comes(false, 4) && !comes(false, 5));
+        assert!(!comes(true, 6) && !comes(false, 60), "locked out");
+        assert!(lockout.admits(&other, Some(&hash), true, at(7)), "nobody else is");
+        assert!(!comes(true, 64), "a minute from the last that counted");
+        assert!(comes(true, 65));
+        assert!(!comes(false, 66) && !comes(false, 67) && comes(true, 68), "counted from the beginning");
+    }
+
+    #[test]
+    fn a_new_password_begins_anew() {
+        let rule = LockoutRule { attempts: 1, duration: Duration::from_hours(1) };
+        let lockout = Lockout::new(Some(rule));
+        let user = UserId::new("a");
+        let (old, new) = (PasswordHash("old".to_owned()), PasswordHash("new".to_owned()));
+        assert!(!lockout.admits(&user, Some(&old), false, at(0)));
+        assert!(!lockout.admits(&user, Some(&old), true, at(1)));
+        assert!(lockout.admits(&user, Some(&new), true, at(2)));
+    }
+}
