@@ -126,7 +126,11 @@ async fn reports_keep_what_placement_clients_set_and_drop_what_the_host_lost() {
     let mut capabilities = now.capabilities.clone();
     capabilities.traits.push("HW_CPU_X86_AVX512F".into());
     let report = Registered { host, number: now.number, hostname: now.hostname, uri: now.uri, capabilities };
-    life.house().gateway.send::<HostAggregate>(&host, HostCommand::Report { report, admitted: true }, Meta::system("test")).await.unwrap();
+    life.house()
+        .gateway
+        .send::<HostAggregate>(&host, HostCommand::Report { report, admitted: true }, Meta::system("test"))
+        .await
+        .unwrap();
     ledger(&life, LedgerCommand::CreateTrait { name: "CUSTOM_FAST".into() }).await;
     let add = vec!["CUSTOM_FAST".to_owned(), "HW_CPU_X86_AVX512F".to_owned(), "HW_GPU_API_VULKAN".to_owned()];
     let add = [add, vec!["COMPUTE_VOLUME_EXTEND".to_owned(), DISABLED.to_owned()]].concat();

@@ -18,6 +18,10 @@ fn report() -> Registered {
     sample.unwrap()
 }
 
+fn told(report: Registered) -> Command {
+    Command::Report { report, admitted: true }
+}
+
 fn down() -> Command {
     Command::ReportDown { reason: "no answer".into() }
 }
@@ -51,7 +55,7 @@ impl Given {
 }
 
 fn up() -> Given {
-    Given::default().and(Command::Report(report()))
+    Given::default().and(told(report()))
 }
 
 #[test]
@@ -59,22 +63,25 @@ fn a_host_that_was_never_seen_can_only_be_reported() {
     for command in [down(), Command::Enable, disable(None), Command::ForceDown { forced: true }] {
         assert_eq!(Given::default().when(command), Err(Reject::NotFound));
     }
-    assert_eq!(Given::default().when(Command::Report(report())), Ok(vec!["host.registered"]));
+    assert_eq!(Given::default().when(told(report())), Ok(vec!["host.registered"]));
+    let shut = Command::Report { report: report(), admitted: false };
+    assert_eq!(Given::default().when(shut.clone()), Ok(vec!["host.registered", "host.disabled"]));
+    assert_eq!(up().when(shut), Ok(vec![]), "known already");
 }
 
 #[test]
 fn only_changes_are_recorded() {
-    assert_eq!(up().when(Command::Report(report())), Ok(vec![]));
+    assert_eq!(up().when(told(report())), Ok(vec![]));
     let renumbered = Registered { number: 99, ..report() };
-    assert_eq!(up().when(Command::Report(renumbered)), Ok(vec![]), "a number is given once");
+    assert_eq!(up().when(told(renumbered)), Ok(vec![]), "a number is given once");
     let mut grown = report();
     grown.capabilities.vcpus += 1;
-    assert_eq!(up().when(Command::Report(grown.clone())), Ok(vec!["host.capabilities_changed"]));
+    assert_eq!(up().when(told(grown.clone())), Ok(vec!["host.capabilities_changed"]));
     let back = ["host.capabilities_changed", "host.came_up"];
-    assert_eq!(up().and(down()).when(Command::Report(grown)), Ok(back.to_vec()));
+    assert_eq!(up().and(down()).when(told(grown)), Ok(back.to_vec()));
     assert_eq!(up().when(down()), Ok(vec!["host.went_down"]));
     assert_eq!(up().and(down()).when(down()), Ok(vec![]));
-    assert_eq!(up().and(down()).when(Command::Report(report())), Ok(vec!["host.came_up"]));
+    assert_eq!(up().and(down()).when(told(report())), Ok(vec!["host.came_up"]));
 }
 
 #[test]
@@ -85,7 +92,7 @@ fn administrators_forbid_and_allow() {
     assert_eq!(given.when(disable(Some("repair"))), Ok(vec![]));
     assert_eq!(given.when(disable(Some("moving"))), Ok(vec!["host.disabled"]), "another reason is news");
     assert_eq!(given.when(Command::Enable), Ok(vec!["host.enabled"]));
-    assert!(given.and(down()).and(Command::Report(report())).0.0.unwrap().disabled_reason.is_some(), "it stays so");
+    assert!(given.and(down()).and(told(report())).0.0.unwrap().disabled_reason.is_some(), "it stays so");
 }
 
 #[test]
@@ -93,7 +100,7 @@ fn a_host_forced_down_is_down_whatever_it_answers() {
     let forced = up().and(Command::ForceDown { forced: true });
     assert!(!forced.answers());
     assert_eq!(forced.when(Command::ForceDown { forced: true }), Ok(vec![]));
-    assert!(!forced.clone().and(Command::Report(report())).answers());
+    assert!(!forced.clone().and(told(report())).answers());
     assert!(forced.and(Command::ForceDown { forced: false }).answers());
 }
 
@@ -182,5 +189,5 @@ fn a_host_that_was_removed_is_registered_anew() {
     assert_eq!(gone.0.0, None);
     assert_eq!(gone.when(Command::Deregister), Ok(vec![]), "removed already");
     assert_eq!(gone.when(Command::Enable), Err(Reject::NotFound));
-    assert_eq!(gone.when(Command::Report(report())), Ok(vec!["host.registered"]));
+    assert_eq!(gone.when(told(report())), Ok(vec!["host.registered"]));
 }

@@ -93,8 +93,7 @@ impl Agent {
             Err(error) => return self.mourn(&error.to_string()).await,
         };
         let options = &self.house.options;
-        let at_once =
-            AtOnce { builds: options.max_concurrent_builds, snapshots: options.max_concurrent_snapshots };
+        let at_once = AtOnce { builds: options.max_concurrent_builds, snapshots: options.max_concurrent_snapshots };
         let member = self.house.fleet.join(found.host, &found.hostname, &self.driver, at_once);
         self.member = Some(Arc::clone(&member));
         self.see_storage(found.host).await;
