@@ -318,6 +318,10 @@ async fn a_removal_that_was_cut_off_is_finished() {
             world.brakes.release("cached_images");
             life.until(|_| world.fleet.struck().contains_key(&effect)).await;
             world.fleet.set_faults(0, FaultPlan::default());
+            // Known to be down before it returns: until then it is taken for the one that it was, and goes down under a build.
+            if !world.fleet.is_alive(0) {
+                life.until(|house| house.views.hosts.read(|hosts| hosts.all().all(|host| !host.up))).await;
+            }
             world.fleet.revive_host(0, true).unwrap();
             life.until(|_| !has(&world, 0, &image.checksum)).await;
             life.hosts_up(1).await;
