@@ -58,7 +58,8 @@ pub(super) fn host_of(uri: &str) -> Option<String> {
 /// The address of an interface as libvirt describes it, IPv4 before IPv6; none of those that only its own link knows.
 pub(super) fn address_in(xml: &str) -> Result<Option<String>, roxmltree::Error> {
     let document = Document::parse(xml)?;
-    let written = document.descendants().filter(|node| node.has_tag_name("ip")).filter_map(|ip| ip.attribute("address"));
+    let written =
+        document.descendants().filter(|node| node.has_tag_name("ip")).filter_map(|ip| ip.attribute("address"));
     let mut known: Vec<IpAddr> = written.filter_map(|address| address.parse().ok()).filter(is_reachable).collect();
     known.sort_by_key(IpAddr::is_ipv6);
     Ok(known.first().map(ToString::to_string))
@@ -258,7 +259,8 @@ mod tests {
     fn an_interface_has_the_address_that_libvirt_tells() {
         let interface = |protocols: &str| format!("<interface type='ethernet' name='moves0'>{protocols}</interface>");
         let four = "<protocol family='ipv4'><ip address='10.233.0.12' prefix='24'/></protocol>";
-        let six = "<protocol family='ipv6'><ip address='fe80::1' prefix='64'/><ip address='fd00::2' prefix='64'/></protocol>";
+        let six =
+            "<protocol family='ipv6'><ip address='fe80::1' prefix='64'/><ip address='fd00::2' prefix='64'/></protocol>";
         for (xml, address) in [
             (interface("<mac address='02:00:00:00:00:01'/>"), None),
             (interface(four), Some("10.233.0.12")),
@@ -279,7 +281,10 @@ mod tests {
         for (libvirt, qemu) in [(4_003_999, 2_011_000), (4_004_000, 2_010_002), (3_000_000, 2_008_000)] {
             let reason = unfit_for_tls(libvirt, qemu).unwrap();
             assert!(reason.ends_with("needs 4.4.0 and 2.11.0 at least"), "{reason}");
-            assert!(reason.starts_with(&format!("it has libvirt {} and QEMU {}", text(libvirt), text(qemu))), "{reason}");
+            assert!(
+                reason.starts_with(&format!("it has libvirt {} and QEMU {}", text(libvirt), text(qemu))),
+                "{reason}"
+            );
         }
         assert_eq!((text(4_003_999), text(10_000_002)), ("4.3.999".to_owned(), "10.0.2".to_owned()));
     }

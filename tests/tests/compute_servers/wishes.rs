@@ -288,7 +288,12 @@ async fn guests_travel_as_the_operator_permits() {
 /// The server stays where it is, and is told which of the hosts is too old.
 #[actix_rt::test]
 async fn guests_leave_with_native_tls_only_where_both_hosts_have_it() {
-    for (old, tls, goes) in [(Some("source"), true, false), (Some("target"), true, false), (None, true, true), (Some("target"), false, true)] {
+    for (old, tls, goes) in [
+        (Some("source"), true, false),
+        (Some("target"), true, false),
+        (None, true, true),
+        (Some("target"), false, true),
+    ] {
         let mut world = World::new(2);
         world.options.live.native_tls = tls;
         let api = Api::start_of(world, "", None).await;
