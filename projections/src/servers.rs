@@ -173,7 +173,7 @@ impl ServerRow {
 
 impl Projection for Servers {
     const NAME: &'static str = "servers";
-    const VERSION: u32 = 8;
+    const VERSION: u32 = 9;
     const NOUNS: &'static [&'static str] = &["instance", "process"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
@@ -345,7 +345,12 @@ impl Action {
         };
         match event {
             ProcessEvent::StepDone(done) => push(&done.step, true, None),
-            ProcessEvent::StepFailed(failed) => push(&failed.step, false, Some(failed.fault.details.clone())),
+            ProcessEvent::StepFailed(failed) => {
+                // A server that is well shows no fault: what an administrator reads of it stands here.
+                let fault = &failed.fault;
+                let told = if fault.details.is_empty() { &fault.message } else { &fault.details };
+                push(&failed.step, false, Some(told.clone()));
+            }
             ProcessEvent::Finished(finished) => {
                 self.succeeded = Some(finished.outcome == Outcome::Succeeded);
                 self.steps.shrink_to_fit();

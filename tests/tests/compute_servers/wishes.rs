@@ -313,6 +313,14 @@ async fn guests_leave_with_native_tls_only_where_both_hosts_have_it() {
         let told = format!("Migration pre-check error: host {}: it has libvirt 4.3.0.", api.world.fleet.hostname(at));
         assert_eq!(fault.contains(&told), !goes, "{old:?} {tls}: {fault}");
         assert_eq!(api.world.brakes.journeys().len(), usize::from(goes), "it did not set out");
+        if !goes {
+            // The server is well and shows no fault.
+            let path = format!("/servers/{id}/os-instance-actions");
+            let action = api.get(&path, "2.84").await["instanceActions"][0].take();
+            let path = format!("{path}/{}", action["request_id"].as_str().unwrap());
+            let events = api.get(&path, "2.84").await["instanceAction"]["events"].take();
+            assert!(events.as_array().unwrap().iter().any(|event| event["details"] == told.as_str()), "{events}");
+        }
         ends_well(api).await;
     }
 }
