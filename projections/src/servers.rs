@@ -207,7 +207,11 @@ impl Servers {
             self.shared.share(&mut row.instance);
         }
         let host_after = row.instance.alive().and_then(|alive| alive.placement.as_ref()).map(|placed| placed.host);
-        if let Some((name, process)) = action_of(event) {
+        // A migration whose time is over asks for its end itself, in the name of the request that began it.
+        let request = &recorded.meta.request_id;
+        let own = matches!(event, InstanceEvent::LiveAbortRequested(_))
+            && row.actions.iter().any(|action| action.request_id == *request);
+        if let Some((name, process)) = action_of(event).filter(|_| !own) {
             row.actions.push(Arc::new(Action::new(name, process, recorded)));
             if let Some(process) = process {
                 self.by_process.insert(process, id);
