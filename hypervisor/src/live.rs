@@ -46,10 +46,33 @@ pub struct Journey {
     pub tls: bool,
     /// Its memory goes by way of the two libvirtds instead of from QEMU to QEMU.
     pub tunnelled: bool,
+    /// It may be slowed down until it gets across, where it does not go by post-copy.
     pub auto_converge: bool,
+    /// It may go on at its destination before all of its memory is there. Where the hosts cannot do that it goes without.
     pub post_copy: bool,
     /// MiB/s; 0 is the hypervisor's own.
     pub bandwidth: u64,
+}
+
+/// What decides the way to a destination: the operator's words, and the host's own name.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Entrance<'a> {
+    /// `live_migration_scheme`
+    pub scheme: Option<&'a str>,
+    /// `live_migration_uri`, in which `%s` stands for the address.
+    pub uri: Option<&'a str>,
+    /// The address that is meant for guests that come in, where there is one.
+    pub inbound: Option<&'a str>,
+    /// Where neither that nor the host's own URI says where it is.
+    pub hostname: &'a str,
+    pub tunnelled: bool,
+}
+
+/// `peer` and `stream` of a [`Journey`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Way {
+    pub peer: String,
+    pub stream: Option<String>,
 }
 
 /// Bytes.
@@ -101,7 +124,8 @@ impl Standing {
 /// How a migration that takes too long is brought to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hasten {
-    /// The guest goes on at the destination at once, and fetches what is missing.
+    /// The guest goes on at the destination at once, and fetches what is missing. One that set out without post-copy, as
+    /// the hosts cannot do it, stands still.
     PostCopy,
     /// The guest stands still until it is across.
     Pause,
@@ -130,12 +154,14 @@ pub trait LiveMoves {
     async fn allow_downtime(&self, instance: InstanceId, milliseconds: u64) -> DriverResult<()>;
     /// Removes the guest's definition, not its disks: they are another host's, too. A guest that is on is not touched.
     async fn forget(&self, instance: InstanceId) -> DriverResult<()>;
-    /// The address of one of the host's network interfaces, by its name.
+    /// Why the host cannot encrypt what guests take along, in so many words; `None` where it can.
+    async fn unfit_for_tls(&self) -> DriverResult<Option<String>>;
+    /// The address of one of the host's network interfaces, by its name; `None` where its hypervisor tells of none.
     async fn interface_address(&self, name: &str) -> DriverResult<Option<String>>;
     /// Where this host's hypervisor is reached by others, as its own URI tells; `None` for one of this machine.
     fn remote_address(&self) -> Option<String>;
-    /// The peer's URI in the words of this driver.
-    fn peer_uri(&self, scheme: Option<&str>, pattern: Option<&str>, address: &str) -> String;
+    /// The way to this host, in the words of its driver.
+    fn way(&self, entrance: &Entrance<'_>) -> Way;
     /// Carries what the guest wrote on its console at its source to its destination.
     async fn adopt_console(&self, instance: InstanceId, text: bytes::Bytes) -> DriverResult<()>;
 }

@@ -173,7 +173,7 @@ impl ServerRow {
 
 impl Projection for Servers {
     const NAME: &'static str = "servers";
-    const VERSION: u32 = 8;
+    const VERSION: u32 = 9;
     const NOUNS: &'static [&'static str] = &["instance", "process"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
@@ -207,7 +207,11 @@ impl Servers {
             self.shared.share(&mut row.instance);
         }
         let host_after = row.instance.alive().and_then(|alive| alive.placement.as_ref()).map(|placed| placed.host);
-        if let Some((name, process)) = action_of(event) {
+        // A migration whose time is over asks for its end itself, in the name of the request that began it.
+        let request = &recorded.meta.request_id;
+        let own = matches!(event, InstanceEvent::LiveAbortRequested(_))
+            && row.actions.iter().any(|action| action.request_id == *request);
+        if let Some((name, process)) = action_of(event).filter(|_| !own) {
             row.actions.push(Arc::new(Action::new(name, process, recorded)));
             if let Some(process) = process {
                 self.by_process.insert(process, id);
@@ -345,7 +349,12 @@ impl Action {
         };
         match event {
             ProcessEvent::StepDone(done) => push(&done.step, true, None),
-            ProcessEvent::StepFailed(failed) => push(&failed.step, false, Some(failed.fault.details.clone())),
+            ProcessEvent::StepFailed(failed) => {
+                // A server that is well shows no fault: what an administrator reads of it stands here.
+                let fault = &failed.fault;
+                let told = if fault.details.is_empty() { &fault.message } else { &fault.details };
+                push(&failed.step, false, Some(told.clone()));
+            }
             ProcessEvent::Finished(finished) => {
                 self.succeeded = Some(finished.outcome == Outcome::Succeeded);
                 self.steps.shrink_to_fit();

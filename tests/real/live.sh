@@ -74,6 +74,21 @@ expect "it is forced to its end" forced
 arrived "$FIRST"
 counts_on "$ONE"
 
+# The destination's kernel lets nobody do that: the guest is slowed down, and stands still when it is forced.
+expect "$SECOND cannot do post-copy" hosts userfault "$SECOND" off
+with 'live_migration_bandwidth = 2' 'live_migration_permit_post_copy = true' 'live_migration_permit_auto_converge = true'
+expect "one that may end in post-copy is to go there" leaves
+within 60 "it is running" migration_is "$ONE" running
+can() { on "$FIRST" qemu-monitor-command "$ID" '{"execute": "query-migrate-capabilities"}' | tr '{' '\n' | grep -F "\"$1\"" | grep -oE 'true|false'; }
+within 30 "it may be slowed down" eval '[ "$(can auto-converge)" = true ]'
+same "and does not go by post-copy" "$(can postcopy-ram)" false
+like "the log says so" "$(grep -a 'goes without post-copy' "$WORK/chronova.log")" "$ID"
+expect "it is forced to its end" forced
+arrived "$SECOND"
+counts_on "$ONE"
+hosts userfault "$SECOND" on
+FIRST=$SECOND SECOND=$(other "$SECOND")
+
 # -------------------------------------------------------------------------------------- the control plane dies meanwhile
 
 # The guest stands still meanwhile: emulated, one that goes on for a minute while it is copied can come out broken, with

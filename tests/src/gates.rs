@@ -19,7 +19,7 @@ use chronova_hypervisor::guest::{
 };
 use chronova_hypervisor::image_cache::{CachedImage, ImageCache};
 use chronova_hypervisor::leftovers::{Leftover, Leftovers};
-use chronova_hypervisor::live::{Hasten, Journey, LiveMoves, Luggage, Standing};
+use chronova_hypervisor::live::{Entrance, Hasten, Journey, LiveMoves, Luggage, Standing, Way};
 use chronova_hypervisor::moves::{DiskFile, Moves};
 use chronova_hypervisor::volume_store::{PoolStatus, PoolVolume, VolumeContent, VolumeStore};
 use futures::StreamExt;
@@ -222,14 +222,17 @@ impl LiveMoves for Gate {
     async fn forget(&self, instance: InstanceId) -> DriverResult<()> {
         gated!(self, forget(instance))
     }
+    async fn unfit_for_tls(&self) -> DriverResult<Option<String>> {
+        gated!(self, unfit_for_tls())
+    }
     async fn interface_address(&self, name: &str) -> DriverResult<Option<String>> {
         gated!(self, interface_address(name))
     }
     fn remote_address(&self) -> Option<String> {
         self.inner.remote_address()
     }
-    fn peer_uri(&self, scheme: Option<&str>, pattern: Option<&str>, address: &str) -> String {
-        self.inner.peer_uri(scheme, pattern, address)
+    fn way(&self, entrance: &Entrance<'_>) -> Way {
+        self.inner.way(entrance)
     }
     async fn adopt_console(&self, instance: InstanceId, text: Bytes) -> DriverResult<()> {
         gated!(self, adopt_console(instance, text))

@@ -1,13 +1,19 @@
 #!/bin/bash
 # hosts.sh up N [--dhcp] [--root-link] | down | status | exec H CMD.. | ctl CMD.. | restart H | crash H | boot H | cut H | heal H
+#          | userfault H on|off | certify H ours|foreign|none [PART]
 #
 # N compute hosts on one machine: each has network, mount, uts, ipc and pid namespaces of its own, with its own libvirtd,
-# /etc/libvirt, /var/lib/libvirt, /run/libvirt, host name, host UUID and management address.
+# /etc/libvirt, /etc/pki, /var/lib/libvirt, /run/libvirt, host name, host UUID, an address for management (10.231.0.x, hN) and
+# one for guests that come in (10.233.0.x, hN-moves). Every connection by TLS is between certificates of one authority, both
+# ends of which are verified: libvirtd's and QEMU's.
 #   up        starts them and writes $STATE/hosts.json and $STATE/hosts.env (shell variables h1_UNIX, h1_TCP, h1_TLS, h1_IP)
 #   down      ends every process of this testbed (by pid namespace), removes its network namespaces and its directory
 #   exec H    runs CMD in host H;  ctl  runs CMD in the controller's network namespace
 #   restart H restarts libvirtd alone (guests live on);  crash H  power failure;  boot H  brings the host back
 #   cut/heal H  takes the host's management link down/up
+#   userfault H on|off  whether the host's kernel lets QEMU handle page faults, without which no guest arrives by post-copy
+#   certify H gives the host's QEMU (or, with PART libvirt, its libvirtd) certificates of the testbed's authority, of another
+#             one, or none. They are read anew with every migration, those that libvirtd shows to callers when it starts
 # --dhcp answers DHCP on the guests' network; --root-link lets this machine itself reach 10.231.0.x.
 # Environment: TESTBED_ID (a; one short word per testbed), TESTBED_STATE (/var/tmp/tb-$TESTBED_ID; keep it short: socket
 # paths are limited to 107 bytes), TESTBED_CACHE (/var/tmp/chronova-testbed), TESTBED_LVM ("GROUP MIB": each host has a volume
@@ -18,11 +24,13 @@ ID=${TESTBED_ID:-a}
 STATE=${TESTBED_STATE:-/var/tmp/tb-$ID}
 CACHE=${TESTBED_CACHE:-/var/tmp/chronova-testbed}
 SELF=$(realpath "$0")
-FABRIC=tb$ID-fab      # the controller's network namespace, with the bridges of both networks
+FABRIC=tb$ID-fab      # the controller's network namespace, with the bridges of all networks
 MANAGEMENT=10.231.0   # host i is .10+i, the controller .1
 GUESTS=10.232.0       # the guests' wire, bridged as br-int on every host
+MOVES=10.233.0        # where guests come in from other hosts; host i is .10+i
 
 host_ip() { echo "$MANAGEMENT.$((10 + ${1#h}))"; }
+moves_ip() { echo "$MOVES.$((10 + ${1#h}))"; }
 host_uuid() {
   printf 'testbed-%s-%s' "$ID" "$1" | md5sum \
     | sed -E 's/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*/\1-\2-4\3-8\4-\5/'
@@ -36,35 +44,54 @@ need() { [ -d "$STATE/$1" ] || { echo "hosts.sh: no host $1 in $STATE" >&2; exit
 
 # -------------------------------------------------------------------------------------------------------- certificates
 
-make_authority() {
-  local pki=$STATE/pki
-  mkdir -p "$pki"
-  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 -subj "/CN=testbed-$ID" \
+make_authority() { # directory
+  mkdir -p "$1"
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 -subj "/CN=testbed-$ID-$(basename "$1")" \
     -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign,cRLSign \
-    -keyout "$pki/ca.key" -out "$pki/cacert.pem" 2>/dev/null
-  make_certificate client DNS:client "$pki/client"
+    -keyout "$1/ca.key" -out "$1/cacert.pem" 2>/dev/null
 }
 
-# One certificate good for client and server, under the names that libvirt and QEMU look for. libvirt wants
-# keyEncipherment in a server's key usage.
-make_certificate() { # common name, alternative names, directory
-  local dir=$3 name
+# libvirt wants keyEncipherment in a server's key usage.
+make_certificate() { # authority, common name, alternative names, usage, certificate, key
+  local work; work=$(mktemp -d)
+  openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "/O=testbed/CN=$2" \
+    -keyout "$6" -out "$work/request" 2>/dev/null
+  printf '%s\n' "subjectAltName=$3" keyUsage=critical,digitalSignature,keyEncipherment \
+    "extendedKeyUsage=$4" basicConstraints=CA:FALSE >"$work/extensions"
+  openssl x509 -req -in "$work/request" -CA "$1/cacert.pem" -CAkey "$1/ca.key" -set_serial "0x$(openssl rand -hex 8)" \
+    -days 3650 -extfile "$work/extensions" -out "$5" 2>/dev/null
+  rm -r "$work"
+}
+
+# As libvirt's documentation of TLS lays it out below /etc/pki.
+certify() { # H, ours|foreign|none, qemu|libvirt
+  local h=$1 P=$STATE/$1/pki part=${3:-qemu} authority=$STATE/pki/$2 names
+  names="DNS:$h,DNS:$h-moves,DNS:localhost,IP:$(host_ip "$h"),IP:$(moves_ip "$h"),IP:127.0.0.1"
+  case $part in
+    qemu) set -- "$P/qemu/ca-cert.pem" "$P/qemu/server-cert.pem" "$P/qemu/server-key.pem" "$P/qemu/client-cert.pem" "$P/qemu/client-key.pem" ;;
+    libvirt) set -- "$P/CA/cacert.pem" "$P/libvirt/servercert.pem" "$P/libvirt/private/serverkey.pem" "$P/libvirt/clientcert.pem" "$P/libvirt/private/clientkey.pem" ;;
+    *) echo "hosts.sh: certificates are of qemu or libvirt, not $part" >&2; exit 2 ;;
+  esac
+  mkdir -p "$P/CA" "$P/qemu" "$P/libvirt/private"
+  rm -f "$@"
+  [ "$authority" != "$STATE/pki/none" ] || return 0
+  [ -s "$authority/ca.key" ] || { echo "hosts.sh: no authority $authority" >&2; exit 2; }
+  cp "$authority/cacert.pem" "$1"
+  make_certificate "$authority" "$h" "$names" serverAuth "$2" "$3"
+  make_certificate "$authority" "$h" "$names" clientAuth "$4" "$5"
+}
+
+# The controller's own, as `pkipath` takes it.
+certify_controller() {
+  local dir=$STATE/pki/client
   mkdir -p "$dir"
-  openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "/O=testbed/CN=$1" \
-    -keyout "$dir/key.pem" -out "$dir/request.pem" 2>/dev/null
-  printf '%s\n' "subjectAltName=$2" keyUsage=critical,digitalSignature,keyEncipherment \
-    extendedKeyUsage=serverAuth,clientAuth basicConstraints=CA:FALSE >"$dir/extensions"
-  openssl x509 -req -in "$dir/request.pem" -CA "$STATE/pki/cacert.pem" -CAkey "$STATE/pki/ca.key" -CAcreateserial \
-    -days 3650 -extfile "$dir/extensions" -out "$dir/cert.pem" 2>/dev/null
-  for name in servercert clientcert server-cert client-cert; do cp "$dir/cert.pem" "$dir/$name.pem"; done
-  for name in serverkey clientkey server-key client-key; do cp "$dir/key.pem" "$dir/$name.pem"; done
-  for name in cacert ca-cert; do cp "$STATE/pki/cacert.pem" "$dir/$name.pem"; done
-  rm "$dir/request.pem" "$dir/extensions"
+  cp "$STATE/pki/ours/cacert.pem" "$dir/cacert.pem"
+  make_certificate "$STATE/pki/ours" client DNS:client clientAuth "$dir/clientcert.pem" "$dir/clientkey.pem"
 }
 
 # ---------------------------------------------------------------------------------------------------------------- hosts
 
-# Two things of libvirtd are not as these hosts need them; a shim makes them so.
+# Some things of libvirtd and QEMU are not as these hosts need them; a shim makes them so.
 #
 # It refuses a live migration with disks on a local file system. $STATE/shared really is the same directory on every host:
 # statfs() says "NFS" for it. (From 10.9 on, shared_filesystems in qemu.conf does that.)
@@ -73,13 +100,18 @@ make_certificate() { # common name, alternative names, directory
 # memory were written, to have the emulated CPU tell it of the next write (in cpu_physical_memory_sync_dirty_bitmap, the
 # branch for whole multiples of 64 pages): a guest that arrives misses some of its last writes, and hangs or oopses now and
 # then (lost_writes.py shows it). With 8 KiB less it looks page by page, and forgets nothing.
+#
+# It refuses QEMU, which has the shim from libvirtd, the handling of page faults where the host is told to (userfault off).
 make_shim() {
   cat >"$STATE/shim.c" <<'C'
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 #define SHIM(NAME, TYPE) \
@@ -93,6 +125,21 @@ make_shim() {
   }
 SHIM(statfs, statfs)
 SHIM(statfs64, statfs64)
+
+long syscall(long number, ...) {
+  static long (*real)(long, ...);
+  if (!real) real = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+  long arguments[6];
+  va_list list;
+  va_start(list, number);
+  for (int i = 0; i < 6; i++) arguments[i] = va_arg(list, long);
+  va_end(list);
+  if (number == SYS_userfaultfd && access("/etc/libvirt/no-userfaultfd", F_OK) == 0) {
+    errno = EPERM;
+    return -1;
+  }
+  return real(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
+}
 
 /* A guest's QEMU is started with "-m MIB" and {"qom-type":"memory-backend-ram","id":"pc.ram","size":BYTES}. */
 int execve(const char *path, char *const arguments[], char *const environment[]) {
@@ -133,7 +180,8 @@ make_host() { # H: directories, configuration, certificate
   local h=$1 H=$STATE/$1
   mkdir -p "$H"/{etc/qemu,lib,run,log,cache,local,pki,swtpm-ca,swtpm-log}
   [ ! -d /etc/libvirt/nwfilter ] || cp -r /etc/libvirt/nwfilter "$H/etc/"
-  make_certificate "$h" "DNS:$h,DNS:localhost,IP:$(host_ip "$h"),IP:127.0.0.1" "$H/pki"
+  certify "$h" ours qemu
+  certify "$h" ours libvirt
   cat >"$H/etc/libvirtd.conf" <<C
 host_uuid = "$(host_uuid "$h")"
 listen_tcp = 1
@@ -143,9 +191,7 @@ auth_tcp = "none"
 auth_tls = "none"
 auth_unix_rw = "none"
 unix_sock_rw_perms = "0777"
-ca_file = "$H/pki/cacert.pem"
-cert_file = "$H/pki/servercert.pem"
-key_file = "$H/pki/serverkey.pem"
+tls_no_verify_certificate = 0
 max_clients = 500
 max_workers = 40
 max_client_requests = 20
@@ -167,8 +213,8 @@ vnc_listen = "0.0.0.0"
 spice_listen = "0.0.0.0"
 migration_host = "$(host_ip "$h")"
 migration_address = "0.0.0.0"
-default_tls_x509_cert_dir = "$H/pki"
-default_tls_x509_verify = 0
+default_tls_x509_cert_dir = "/etc/pki/qemu"
+default_tls_x509_verify = 1
 swtpm_user = "root"
 swtpm_group = "root"
 max_core = 0
@@ -185,7 +231,7 @@ boot_host() { # H: network links, namespaces, libvirtd
   ip netns add "tb$ID-$h"
   local inside=(ip -n "tb$ID-$h")
   "${inside[@]}" link set lo up
-  for wire in m p; do # m: management, p: the guests' wire
+  for wire in m p v; do # m: management, p: the guests' wire, v: moves
     ip -n "$FABRIC" link del "$wire$n" 2>/dev/null || true
     # A host that comes back has the network card that it had: others still know its address by it.
     ip -n "$FABRIC" link add "$wire$n" type veth peer name "x$wire" address "$(host_mac "$h" "$wire")" netns "tb$ID-$h"
@@ -194,6 +240,9 @@ boot_host() { # H: network links, namespaces, libvirtd
   "${inside[@]}" link set xm name mgmt0
   "${inside[@]}" addr add "$(host_ip "$h")/24" dev mgmt0
   "${inside[@]}" link set mgmt0 up
+  "${inside[@]}" link set xv name moves0
+  "${inside[@]}" addr add "$(moves_ip "$h")/24" dev moves0
+  "${inside[@]}" link set moves0 up
   "${inside[@]}" link set xp name phys0
   "${inside[@]}" link add br-int type bridge forward_delay 0
   "${inside[@]}" link set phys0 master br-int up
@@ -226,9 +275,10 @@ run_host() { # as pid 1 of host H's namespaces
   mount -t sysfs sysfs /sys
   hostname "$h"
   echo '127.0.0.1 localhost' >"$H/hosts"
-  for other in $(hosts); do echo "$(host_ip "$other") $other" >>"$H/hosts"; done
-  mkdir -p /etc/libvirt /var/lib/libvirt /run/libvirt /var/log/libvirt /var/cache/libvirt /var/lib/swtpm-localca /var/log/swtpm
+  for other in $(hosts); do printf '%s\n' "$(host_ip "$other") $other" "$(moves_ip "$other") $other-moves" >>"$H/hosts"; done
+  mkdir -p /etc/libvirt /etc/pki /var/lib/libvirt /run/libvirt /var/log/libvirt /var/cache/libvirt /var/lib/swtpm-localca /var/log/swtpm
   mount --bind "$H/etc" /etc/libvirt
+  mount --bind "$H/pki" /etc/pki
   mount --bind "$H/lib" /var/lib/libvirt
   mount --bind "$H/run" /run/libvirt
   mount --bind "$H/log" /var/log/libvirt
@@ -296,7 +346,9 @@ up() {
     --except-interface=lo --dhcp-range="$GUESTS.100,$GUESTS.250,1h" \
     --dhcp-option="121,169.254.169.254/32,$GUESTS.1,0.0.0.0/0,$GUESTS.1" --dhcp-leasefile="$STATE/leases" \
     --pid-file="$STATE/dnsmasq.pid" --log-facility="$STATE/dnsmasq.log" --no-ping
-  make_authority
+  make_authority "$STATE/pki/ours"
+  make_authority "$STATE/pki/foreign"
+  certify_controller
   make_shim
   # libvirtd asks QEMU for what it can do, which takes seconds; the answers are kept. Stale ones it throws away itself.
   for i in $(seq "$count"); do
@@ -323,7 +375,7 @@ make_fabric() {
   local bridge
   ip netns add "$FABRIC"
   ip -n "$FABRIC" link set lo up
-  for bridge in brm brp; do
+  for bridge in brm brp brv; do
     ip -n "$FABRIC" link add $bridge type bridge forward_delay 0
     ip -n "$FABRIC" link set $bridge up
   done
@@ -408,6 +460,8 @@ case $command in
   boot) need "$1"; boot_host "$1"; write_list ;;
   cut) need "$1"; ip -n "$FABRIC" link set "m${1#h}" down ;;
   heal) need "$1"; ip -n "$FABRIC" link set "m${1#h}" up ;;
+  userfault) need "$1"; if [ "$2" = on ]; then rm -f "$STATE/$1/etc/no-userfaultfd"; else touch "$STATE/$1/etc/no-userfaultfd"; fi ;;
+  certify) need "$1"; certify "$1" "$2" "${3:-qemu}" ;;
   __init) run_host "$1" ;;
-  *) sed -n '2,14p' "$SELF" | sed 's/^# \{0,1\}//' >&2; exit 2 ;;
+  *) sed -n '2,/^set /s/^# \{0,1\}//p' "$SELF" >&2; exit 2 ;;
 esac

@@ -183,8 +183,12 @@ async fn examine(work: &Work, subject: &Subject) -> Result<(), StepError> {
             }
         }
     };
-    let (luggage, there, here) =
-        futures::try_join!(fit, shares(work, source.host, target.host), shares(work, target.host, source.host))?;
+    let (luggage, there, here, ()) = futures::try_join!(
+        fit,
+        shares(work, source.host, target.host),
+        shares(work, target.host, source.host),
+        equipped(work, subject),
+    )?;
     let shared = there || here;
     let block = subject.live().and_then(|live| live.block);
     // Nova's `InvalidLocalStorage` and `InvalidSharedStorage`.
@@ -209,6 +213,43 @@ async fn examine(work: &Work, subject: &Subject) -> Result<(), StepError> {
         return Err(StepError::fatal(400, message, ""));
     }
     Ok(())
+}
+
+/// Both hosts must be able to do what the operator wants of every journey.
+async fn equipped(work: &Work, subject: &Subject) -> Result<(), StepError> {
+    inbound(work, subject).await?;
+    if !work.house.options.live.native_tls {
+        return Ok(());
+    }
+    let (source, target) = (&subject.moving.source, subject.target()?);
+    let (from, destination) = (work.driver(source.host)?, work.driver(target.host)?);
+    let leaves = async { from.unfit_for_tls().await.map_err(moving::only_here) };
+    let enters = async { destination.unfit_for_tls().await.map_err(StepError::from) };
+    let told = |at: &Placed, reason: &str| format!("Migration pre-check error: host {}: {reason}.", at.hostname);
+    match futures::try_join!(leaves, enters)? {
+        (Some(reason), _) => Err(StepError::fatal(400, &told(source, &reason), "")),
+        (None, Some(reason)) => Err(unsuitable(subject, &told(target, &reason))),
+        (None, None) => Ok(()),
+    }
+}
+
+/// The address that the destination takes guests in by, where one is meant for that. One configuration serves all hosts:
+/// `%s` stands for the host's name. An interface without an address is no reason to send guests by another.
+pub(super) async fn inbound(work: &Work, subject: &Subject) -> Result<Option<String>, StepError> {
+    let (options, target) = (&work.house.options.live, subject.target()?);
+    if let Some(address) = &options.inbound_addr {
+        return Ok(Some(address.replace("%s", &target.hostname)));
+    }
+    let Some(name) = &options.interface else { return Ok(None) };
+    let address = work.driver(target.host)?.interface_address(name).await?;
+    address.map(Some).ok_or_else(|| {
+        let message = format!(
+            "Migration pre-check error: host {}: its libvirt tells no address of an interface {name} \
+             (live_migration_interface); live_migration_inbound_addr can say it instead.",
+            target.hostname
+        );
+        unsuitable(subject, &message)
+    })
 }
 
 /// Whether what is on `host`'s storage is on `other`'s, too. `host` is asked anew each time: what it answers decides

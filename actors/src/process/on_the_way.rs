@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use chronova_events::instance::{LiveProgress, LiveStage, Ongoing, Placed};
 use chronova_events::process::Output;
-use chronova_hypervisor::live::{Hasten, Journey, Luggage, Presence, Progress, Standing};
+use chronova_hypervisor::live::{Entrance, Hasten, Journey, Luggage, Presence, Progress, Standing};
 
 use super::crossing::{Seen, Verdict, judge};
 use super::definition::{StepError, Work};
 use super::guest;
-use super::live_migrate::{advance, forget, mine, tell, wanted};
+use super::live_migrate::{advance, forget, inbound, mine, tell, wanted};
 use super::moving::{self, Subject};
 use crate::instance::live::LiveCommand;
 
@@ -196,30 +196,26 @@ impl Watch {
     async fn journey(&mut self, work: &Work, subject: &Subject) -> Result<Journey, StepError> {
         let options = &work.house.options.live;
         let target = subject.target()?;
-        let destination = work.driver(target.host)?;
-        let named = match &options.interface {
-            Some(name) if options.inbound_addr.is_none() => destination.interface_address(name).await?,
-            _ => None,
-        };
-        // One configuration serves all hosts: `%s` stands for the host's name.
-        let own = options.inbound_addr.as_ref().map(|address| address.replace("%s", &target.hostname)).or(named);
-        let address = own.clone().or_else(|| destination.remote_address()).unwrap_or_else(|| target.hostname.clone());
-        let source = work.driver(subject.moving.source.host)?;
+        let (source, destination) = (work.driver(subject.moving.source.host)?, work.driver(target.host)?);
         let luggage = async { source.luggage(work.instance_id()).await.map_err(moving::only_here) };
-        let (luggage, shared) = futures::try_join!(luggage, moving::one_storage(work, subject))?;
+        let (luggage, shared, inbound) =
+            futures::try_join!(luggage, moving::one_storage(work, subject), inbound(work, subject))?;
+        let way = destination.way(&Entrance {
+            scheme: options.scheme.as_deref(),
+            uri: options.uri.as_deref(),
+            inbound: inbound.as_deref(),
+            hostname: &target.hostname,
+            tunnelled: options.tunnelled,
+        });
         let route = Route::new(luggage, shared);
         let journey = Journey {
             migration: work.running.process,
-            peer: destination.peer_uri(options.scheme.as_deref(), options.uri.as_deref(), &address),
-            // There is no stream of its own in a tunnel, and libvirt takes no address for it.
-            stream: own
-                .filter(|_| !options.tunnelled)
-                .map(|own| format!("{}://{own}", options.scheme.as_deref().unwrap_or("tcp"))),
+            peer: way.peer,
+            stream: way.stream,
             copied: route.copied.clone(),
             tls: options.native_tls,
             tunnelled: options.tunnelled,
-            // With both, post-copy it is.
-            auto_converge: options.permit_auto_converge && !options.permit_post_copy,
+            auto_converge: options.permit_auto_converge,
             post_copy: options.permit_post_copy,
             bandwidth: options.bandwidth,
         };
@@ -237,15 +233,22 @@ impl Watch {
         let (abort, hasten) = subject.live().map_or((false, false), |live| (live.abort, live.hasten));
         let overtaken = !moving::is_mine(work, &subject.server);
         if (abort || overtaken || self.is_late(work, subject, false)) && !standing.in_post_copy {
+            let late = !abort && !overtaken;
             if !self.called_back {
+                if late {
+                    warn_late(work, subject, "abort");
+                }
                 self.called_back = driver.call_back(work.instance_id()).await.is_ok();
             }
-            if !abort && !overtaken {
-                self.tell_late(work).await?;
+            if late {
+                tell(work, LiveCommand::AbortLate { process: work.running.process }).await?;
             }
             return Ok(());
         }
         if (hasten || self.is_late(work, subject, true)) && !self.hastened && !standing.in_post_copy {
+            if !hasten {
+                warn_late(work, subject, "force_complete");
+            }
             self.hastened = true;
             let how = if work.house.options.live.permit_post_copy { Hasten::PostCopy } else { Hasten::Pause };
             if let Err(error) = driver.hasten(work.instance_id(), how).await {
@@ -275,13 +278,6 @@ impl Watch {
         tell(work, LiveCommand::Progress { process, progress }).await
     }
 
-    /// How long it has been on its way, by the log: a crash in between does not give it more time.
-    fn elapsed(work: &Work, subject: &Subject) -> Duration {
-        let since = subject.live().and_then(|live| live.running_since);
-        let micros = since.map_or(0, |since| work.house.clock.now().0.saturating_sub(since.0));
-        Duration::from_micros(u64::try_from(micros).unwrap_or(0))
-    }
-
     fn data_gib(&self, subject: &Subject) -> u64 {
         let memory = subject.server.request.flavor.memory_mib.div_ceil(1024).max(2);
         self.route.as_ref().map_or(memory, |route| route.data_gib)
@@ -291,13 +287,7 @@ impl Watch {
     fn is_late(&self, work: &Work, subject: &Subject, forces: bool) -> bool {
         let options = &work.house.options.live;
         let most = options.completion_timeout.saturating_mul(self.data_gib(subject));
-        most > 0 && options.force_at_timeout == forces && Self::elapsed(work, subject).as_secs() >= most
-    }
-
-    async fn tell_late(&self, work: &Work) -> Result<(), StepError> {
-        let seconds = self.since.elapsed().as_secs();
-        tracing::warn!(server = %work.instance_id(), seconds, "a live migration did not complete in time");
-        tell(work, LiveCommand::AbortLate { process: work.running.process }).await
+        most > 0 && options.force_at_timeout == forces && elapsed(work, subject).as_secs() >= most
     }
 
     /// Nova's `downtime_steps`: the guest may stand still a little longer with every step.
@@ -305,7 +295,7 @@ impl Watch {
         let options = &work.house.options.live;
         let (most, steps) = (options.downtime, options.downtime_steps.max(1));
         let delay = options.downtime_delay.saturating_mul(self.data_gib(subject)).max(1);
-        if self.steps > steps || Self::elapsed(work, subject).as_secs() < delay.saturating_mul(self.steps) {
+        if self.steps > steps || elapsed(work, subject).as_secs() < delay.saturating_mul(self.steps) {
             return;
         }
         let allowed = downtime(self.steps, most, steps);
@@ -316,6 +306,18 @@ impl Watch {
             tracing::debug!(server = %work.instance_id(), %error, "the downtime of a live migration stays as it is");
         }
     }
+}
+
+/// How long it has been on its way, by the log: a crash in between does not give it more time.
+fn elapsed(work: &Work, subject: &Subject) -> Duration {
+    let since = subject.live().and_then(|live| live.running_since);
+    let micros = since.map_or(0, |since| work.house.clock.now().0.saturating_sub(since.0));
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+fn warn_late(work: &Work, subject: &Subject, action: &str) {
+    let seconds = elapsed(work, subject).as_secs();
+    tracing::warn!(server = %work.instance_id(), seconds, action, "a live migration did not complete in time");
 }
 
 /// Milliseconds that a guest may stand still after so many of the steps.

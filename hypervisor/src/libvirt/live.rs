@@ -15,15 +15,16 @@ use chronova_events::ids::{HostId, InstanceId, ProcessId};
 use roxmltree::{Document, Node};
 use tokio::sync::watch;
 use virt::connect::Connect;
-use virt::domain::{Domain, MigrateParameters};
+use virt::domain::Domain;
+use virt::error::ErrorNumber;
 use virt_sys as sys;
 
-use super::error::{Context, translate};
+use super::error::{Context, number, translate};
 use super::storage::{self, Site};
-use super::{LibvirtDriver, domain, migration, pool};
+use super::{LibvirtDriver, domain, journey, migration, pool};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::GuestSpec;
-use crate::live::{Hasten, Journey, LiveMoves, Luggage, Presence, Standing};
+use crate::live::{Entrance, Hasten, Journey, LiveMoves, Luggage, Presence, Standing, Way};
 use crate::options::LibvirtOptions;
 use crate::volumes;
 
@@ -133,60 +134,20 @@ fn sharers(connect: &Connect, options: &LibvirtOptions) -> DriverResult<BTreeSet
     Ok(hosts)
 }
 
-/// Nova's `_parse_migration_flags`. With TLS the streams of copied disks are encrypted as the memory's is.
-fn flags(journey: &Journey) -> u32 {
-    let always = sys::VIR_MIGRATE_LIVE
-        | sys::VIR_MIGRATE_PEER2PEER
-        | sys::VIR_MIGRATE_PERSIST_DEST
-        | sys::VIR_MIGRATE_UNDEFINE_SOURCE;
-    let wanted = [
-        (!journey.copied.is_empty(), sys::VIR_MIGRATE_NON_SHARED_INC),
-        (journey.tls, sys::VIR_MIGRATE_TLS),
-        (journey.tunnelled, sys::VIR_MIGRATE_TUNNELLED),
-        (journey.auto_converge, sys::VIR_MIGRATE_AUTO_CONVERGE),
-        (journey.post_copy, sys::VIR_MIGRATE_POSTCOPY),
-    ];
-    wanted.into_iter().filter(|(wanted, _)| *wanted).fold(always, |flags, (_, flag)| flags | flag)
-}
-
-fn parameters(journey: &Journey) -> MigrateParameters {
-    MigrateParameters {
-        uri: journey.stream.clone(),
-        bandwidth: (journey.bandwidth > 0).then_some(journey.bandwidth),
-        migrate_disks: journey.copied.clone(),
-        ..MigrateParameters::default()
-    }
-}
-
 /// The call itself; lasts as long as the migration.
 fn travel(connect: &Connect, instance: InstanceId, journey: &Journey) -> Result<(), String> {
-    let run = || -> Result<(), virt::error::Error> {
-        let domain = connect.lookup_domain_by_uuid(instance.0)?;
-        domain.migrate_to_uri3(Some(&journey.peer), parameters(journey), flags(journey))
+    let told = |error: virt::error::Error| error.message().to_owned();
+    let domain = connect.lookup_domain_by_uuid(instance.0).map_err(told)?;
+    let go = |journey: &Journey| {
+        domain.migrate_to_uri3(Some(&journey.peer), journey::parameters(journey), journey::flags(journey)).map_err(told)
     };
-    run().map_err(|error| error.message().to_owned())
-}
-
-/// The host of a hypervisor's URI; `None` for one of this machine.
-fn host_of(uri: &str) -> Option<String> {
-    let (_, rest) = uri.split_once("://")?;
-    let authority = &rest[..rest.find(['/', '?']).unwrap_or(rest.len())];
-    let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    // A user and a port are of the control plane's way there.
-    let host = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((address, _)) => address,
-        None => authority.split(':').next().unwrap_or_default(),
-    };
-    (!host.is_empty()).then(|| host.to_owned())
-}
-
-/// Nova's `_live_migration_uri`.
-fn uri_of(scheme: Option<&str>, pattern: Option<&str>, address: &str) -> String {
-    let address = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
-    match pattern {
-        Some(pattern) => pattern.replace("%s", &address),
-        None => format!("qemu+{}://{address}/system", scheme.unwrap_or("tcp")),
-    }
+    go(journey).or_else(|refusal| match journey::without_post_copy(journey, &refusal) {
+        Some(other) if migration::is_whole(&domain).map_err(told)? => {
+            tracing::warn!(server = %instance, %refusal, "a live migration goes without post-copy");
+            go(&other)
+        }
+        _ => Err(refusal),
+    })
 }
 
 #[async_trait]
@@ -330,7 +291,12 @@ impl LiveMoves for LibvirtDriver {
         self.ask(CALL, move |connect, _| {
             let domain = domain::require(connect, instance)?;
             match how {
-                Hasten::PostCopy => migration::start_post_copy(&domain),
+                Hasten::PostCopy => match migration::start_post_copy(&domain) {
+                    Err(DriverError::Failed { message, .. }) if journey::set_out_without_post_copy(&message) => {
+                        domain.suspend().during(CALL)
+                    }
+                    started => started,
+                },
                 Hasten::Pause => domain.suspend().during(CALL),
             }
         })
@@ -357,24 +323,36 @@ impl LiveMoves for LibvirtDriver {
         .await
     }
 
+    async fn unfit_for_tls(&self) -> DriverResult<Option<String>> {
+        self.ask("versions", |connect, _| {
+            let (libvirt, hypervisor) = (connect.lib_version(), connect.hyp_version());
+            Ok(journey::unfit_for_tls(libvirt.during("versions")?, hypervisor.during("versions")?))
+        })
+        .await
+    }
+
     async fn interface_address(&self, name: &str) -> DriverResult<Option<String>> {
         let name = name.to_owned();
         self.ask("interface address", move |connect, _| {
-            let Ok(interface) = connect.lookup_interface_by_name(&name) else { return Ok(None) };
-            let xml = interface.xml_desc(0).during(CALL)?;
-            let document = Document::parse(&xml).map_err(|error| failed(error.to_string()))?;
-            let address = document.descendants().find(|node| node.has_tag_name("ip"));
-            Ok(address.and_then(|ip| ip.attribute("address")).map(str::to_owned))
+            let interface = match connect.lookup_interface_by_name(&name) {
+                Ok(interface) => interface,
+                // It has no such interface, or knows nothing of any.
+                Err(error) if matches!(number(&error), Some(ErrorNumber::NoInterface | ErrorNumber::NoSupport)) => {
+                    return Ok(None);
+                }
+                Err(error) => return Err(translate(CALL, &error)),
+            };
+            journey::address_in(&interface.xml_desc(0).during(CALL)?).map_err(|error| failed(error.to_string()))
         })
         .await
     }
 
     fn remote_address(&self) -> Option<String> {
-        host_of(&self.uri)
+        journey::host_of(&self.uri)
     }
 
-    fn peer_uri(&self, scheme: Option<&str>, pattern: Option<&str>, address: &str) -> String {
-        uri_of(scheme, pattern, address)
+    fn way(&self, entrance: &Entrance<'_>) -> Way {
+        journey::way(&self.uri, entrance)
     }
 
     async fn adopt_console(&self, instance: InstanceId, text: Bytes) -> DriverResult<()> {
@@ -384,66 +362,5 @@ impl LiveMoves for LibvirtDriver {
             pool::put(connect, &pool, &format!("{}.0", volumes::console_log(instance)), &text)
         })
         .await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn journey() -> Journey {
-        Journey {
-            migration: ProcessId(uuid::Uuid::nil()),
-            peer: "qemu+tcp://h2/system".to_owned(),
-            stream: None,
-            copied: vec![],
-            tls: false,
-            tunnelled: false,
-            auto_converge: false,
-            post_copy: false,
-            bandwidth: 0,
-        }
-    }
-
-    #[test]
-    fn what_is_permitted_becomes_flags_of_the_migration() {
-        let bare = sys::VIR_MIGRATE_LIVE
-            | sys::VIR_MIGRATE_PEER2PEER
-            | sys::VIR_MIGRATE_PERSIST_DEST
-            | sys::VIR_MIGRATE_UNDEFINE_SOURCE;
-        assert_eq!(flags(&journey()), bare, "nothing more unless it is permitted");
-        assert_eq!(flags(&Journey { auto_converge: true, ..journey() }), bare | sys::VIR_MIGRATE_AUTO_CONVERGE);
-        assert_eq!(flags(&Journey { post_copy: true, ..journey() }), bare | sys::VIR_MIGRATE_POSTCOPY);
-        assert_eq!(flags(&Journey { tunnelled: true, ..journey() }), bare | sys::VIR_MIGRATE_TUNNELLED);
-    }
-
-    /// Memory, devices and the disks that are copied: one flag has QEMU encrypt all of them.
-    #[test]
-    fn native_tls_is_asked_for_with_and_without_copied_disks() {
-        let secret = Journey { tls: true, ..journey() };
-        assert_eq!(flags(&secret), flags(&journey()) | sys::VIR_MIGRATE_TLS);
-        let copied = Journey { copied: vec!["vda".to_owned()], ..secret.clone() };
-        assert_eq!(flags(&copied), flags(&secret) | sys::VIR_MIGRATE_NON_SHARED_INC);
-        let told = parameters(&Journey { stream: Some("tls://10.0.0.2".to_owned()), bandwidth: 7, ..copied });
-        assert_eq!((told.uri.as_deref(), told.bandwidth), (Some("tls://10.0.0.2"), Some(7)));
-        assert_eq!(told.migrate_disks, ["vda"]);
-        assert_eq!((parameters(&journey()).uri, parameters(&journey()).bandwidth), (None, None), "the hosts' own");
-    }
-
-    #[test]
-    fn a_destination_is_reached_by_the_address_of_its_uri() {
-        for (uri, host) in [
-            ("qemu:///system", None),
-            ("qemu+tls://node-2/system", Some("node-2")),
-            ("qemu+tcp://10.0.0.2:16509/system", Some("10.0.0.2")),
-            ("qemu+ssh://root@node-3:22/system?keyfile=/k", Some("node-3")),
-            ("qemu+tls://[fd00::2]:16514/system", Some("fd00::2")),
-            ("qemu+unix:///system?socket=/run/other", None),
-        ] {
-            assert_eq!(host_of(uri).as_deref(), host, "{uri}");
-        }
-        assert_eq!(uri_of(None, None, "node-2"), "qemu+tcp://node-2/system", "Nova's scheme where none is said");
-        assert_eq!(uri_of(Some("tls"), None, "fd00::2"), "qemu+tls://[fd00::2]/system");
-        assert_eq!(uri_of(Some("tls"), Some("qemu+ssh://%s:2222/system"), "h"), "qemu+ssh://h:2222/system");
     }
 }

@@ -44,6 +44,11 @@ pub(super) fn presence(domain: &Domain) -> Result<(Presence, bool), Error> {
     })
 }
 
+/// Whether all of the guest is here: a journey that was refused has not begun.
+pub(super) fn is_whole(domain: &Domain) -> Result<bool, Error> {
+    Ok(matches!(presence(domain)?, (Presence::Running | Presence::Paused, false)))
+}
+
 /// How far the guest is on its way from here; `None` where it is not.
 pub(super) fn departing(domain: &Domain) -> Result<Option<Progress>, Error> {
     let (mut kind, mut list, mut count) = (0, ptr::null_mut(), 0);

@@ -15,7 +15,7 @@
 //! | `volumes`, `snapshot` | the volume service's volumes; copies of a guest's disk |
 //! | `moves` | disks read and written, domains defined over disks that exist |
 //! | `leftovers` | what nobody may want any more |
-//! | `live`, `migration` | running guests to other hosts |
+//! | `live`, `journey`, `migration` | running guests to other hosts: the course of it, how they travel, libvirt's calls |
 //! | `console` | screens and serial lines |
 //! | `saved`, `nics` | a guest that stands still; interfaces of a guest that exists already |
 //! | `disks`, `blockcopy` | volumes plugged in, pulled out, exchanged under a running guest |
@@ -37,6 +37,7 @@ mod events;
 mod favours;
 mod gates;
 mod images;
+mod journey;
 mod lane;
 mod leftovers;
 mod live;

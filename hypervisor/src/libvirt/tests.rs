@@ -1,7 +1,8 @@
-//! A host's connection that ends under what is asked on it.
+//! A host's connection that ends under what is asked on it; what a host tells of its interfaces.
 
 #![allow(clippy::unwrap_used)]
 use super::*;
+use crate::live::LiveMoves as _;
 use std::sync::mpsc;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -38,4 +39,12 @@ async fn a_question_that_hangs_ends_with_the_connection_and_the_next_ones_find_t
     driver.link.up(&Arc::new(Connect::open(Some("test:///default")).unwrap()));
     assert_eq!(driver.usage().await.unwrap().running_guests, 0);
     drop(release);
+}
+
+/// libvirt's own host for tests has an interface eth1, with an address.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interface_that_a_host_does_not_know_has_no_address() {
+    let driver = LibvirtDriver::new("test:///default", &LibvirtOptions::default());
+    assert_eq!(driver.interface_address("eth1").await.unwrap().as_deref(), Some("192.168.0.5"));
+    assert_eq!(driver.interface_address("moves0").await.unwrap(), None);
 }

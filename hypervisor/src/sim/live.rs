@@ -19,7 +19,7 @@ use super::journal::Change;
 use super::machine::{Machine, SimGuest};
 use crate::driver::{DriverError, DriverResult, HostSignal};
 use crate::guest::{GuestSpec, PowerState};
-use crate::live::{Hasten, Journey, LiveMoves, Luggage, Presence, Progress, Standing};
+use crate::live::{Entrance, Hasten, Journey, LiveMoves, Luggage, Presence, Progress, Standing, Way};
 
 /// How often a journey is looked at by who waits for its end.
 const GLANCE: Duration = Duration::from_millis(2);
@@ -50,6 +50,10 @@ pub(super) struct Travel {
     trespasses: Vec<Trespass>,
     /// Why nobody can go to a host.
     bars: BTreeMap<usize, String>,
+    /// Why a host cannot encrypt.
+    plain: BTreeMap<usize, String>,
+    /// Interfaces that all hosts have, with an address each.
+    interfaces: BTreeSet<String>,
 }
 
 /// A call that removed or wrote over a guest's disk, on storage that all hosts have, while other hosts had that guest.
@@ -127,6 +131,16 @@ impl SimFleet {
     /// Why no guest can come to the host from now on.
     pub fn bar(&self, host: usize, reason: &str) {
         self.travel().bars.insert(host, reason.to_owned());
+    }
+
+    /// Why the host cannot encrypt what guests take along.
+    pub fn refuse_tls(&self, host: usize, reason: &str) {
+        self.travel().plain.insert(host, reason.to_owned());
+    }
+
+    /// Every host has an interface of that name; the third one's address is 192.0.2.3.
+    pub fn add_interface(&self, name: &str) {
+        self.travel().interfaces.insert(name.to_owned());
     }
 
     pub fn travellers(&self) -> Vec<InstanceId> {
@@ -437,16 +451,22 @@ impl LiveMoves for SimHost {
         self.perform(Call::Forget, |machine| machine.forget(instance)).await
     }
 
-    async fn interface_address(&self, _: &str) -> DriverResult<Option<String>> {
-        Ok(None)
+    async fn unfit_for_tls(&self) -> DriverResult<Option<String>> {
+        Ok(self.fleet.travel().plain.get(&self.index).cloned())
+    }
+
+    async fn interface_address(&self, name: &str) -> DriverResult<Option<String>> {
+        let known = self.fleet.travel().interfaces.contains(name);
+        Ok(known.then(|| format!("192.0.2.{}", self.index + 1)))
     }
 
     fn remote_address(&self) -> Option<String> {
         None
     }
 
-    fn peer_uri(&self, _: Option<&str>, _: Option<&str>, _: &str) -> String {
-        format!("sim://{}", self.fleet.hostname(self.index))
+    fn way(&self, entrance: &Entrance<'_>) -> Way {
+        let stream = entrance.inbound.filter(|_| !entrance.tunnelled).map(str::to_owned);
+        Way { peer: format!("sim://{}", self.fleet.hostname(self.index)), stream }
     }
 
     async fn adopt_console(&self, instance: InstanceId, _: Bytes) -> DriverResult<()> {

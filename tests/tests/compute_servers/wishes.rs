@@ -243,7 +243,7 @@ async fn guests_travel_as_the_operator_permits() {
     };
     assert_eq!(permitted(true, false).await, (true, false));
     assert_eq!(permitted(false, true).await, (false, true));
-    assert_eq!(permitted(true, true).await, (false, true), "with both, post-copy it is");
+    assert_eq!(permitted(true, true).await, (true, true), "the host takes post-copy where it can, else the other");
     let (secret, _) = journey(&|world| {
         let live = &mut world.options.live;
         (live.native_tls, live.scheme) = (true, Some("tls".to_owned()));
@@ -253,7 +253,7 @@ async fn guests_travel_as_the_operator_permits() {
     let secret = secret.unwrap();
     assert!(secret.tls && secret.copied == ["vda"], "disks that are copied are in it: {secret:?}");
     let stream = secret.stream.unwrap();
-    assert!(stream.starts_with("tls://sim-") && stream.ends_with(".migration"), "{stream}");
+    assert!(stream.starts_with("sim-") && stream.ends_with(".migration"), "{stream}");
     assert_eq!(secret.bandwidth, 9);
     // A tunnel takes no local disks along; where they are shared there is no address beside it.
     let tunnel = |world: &mut World| {
@@ -270,6 +270,59 @@ async fn guests_travel_as_the_operator_permits() {
     .await;
     let shared = shared.unwrap();
     assert!(shared.tunnelled && shared.stream.is_none() && shared.copied.is_empty(), "{shared:?}");
+    let by = |known: bool| {
+        move |world: &mut World| {
+            world.options.live.interface = Some("moves0".to_owned());
+            if known {
+                world.fleet.add_interface("moves0");
+            }
+        }
+    };
+    let (by_interface, _) = journey(&by(true)).await;
+    assert!(by_interface.unwrap().stream.unwrap().starts_with("192.0.2."), "where the host takes guests in");
+    let (none, fault) = journey(&by(false)).await;
+    assert_eq!(none, None, "never by another interface");
+    assert!(fault.contains("no address of an interface moves0 (live_migration_interface)"), "{fault}");
+}
+
+/// The server stays where it is, and is told which of the hosts is too old.
+#[actix_rt::test]
+async fn guests_leave_with_native_tls_only_where_both_hosts_have_it() {
+    for (old, tls, goes) in [
+        (Some("source"), true, false),
+        (Some("target"), true, false),
+        (None, true, true),
+        (Some("target"), false, true),
+    ] {
+        let mut world = World::new(2);
+        world.options.live.native_tls = tls;
+        let api = Api::start_of(world, "", None).await;
+        let id = api.server(OWNER, Api::wish("web")).await;
+        let home = host(&api, &id).await;
+        let fleet = &api.world.fleet;
+        let at = (0..2).find(|index| (fleet.hostname(*index) == home) == (old == Some("source"))).unwrap();
+        if old.is_some() {
+            fleet.refuse_tls(at, "it has libvirt 4.3.0");
+        }
+        let live = json!({"os-migrateLive": {"host": null, "block_migration": "auto"}});
+        assert_eq!(act(&api, &id, "2.34", live).await.status, 202);
+        api.life.settled().await;
+        let now = shown(&api, &id).await;
+        assert_eq!((&now["status"], now["OS-EXT-SRV-ATTR:host"] == home), (&json!("ACTIVE"), !goes), "{old:?} {tls}");
+        let fault = api.life.fault(id.parse().unwrap());
+        let told = format!("Migration pre-check error: host {}: it has libvirt 4.3.0.", api.world.fleet.hostname(at));
+        assert_eq!(fault.contains(&told), !goes, "{old:?} {tls}: {fault}");
+        assert_eq!(api.world.brakes.journeys().len(), usize::from(goes), "it did not set out");
+        if !goes {
+            // The server is well and shows no fault.
+            let path = format!("/servers/{id}/os-instance-actions");
+            let action = api.get(&path, "2.84").await["instanceActions"][0].take();
+            let path = format!("{path}/{}", action["request_id"].as_str().unwrap());
+            let events = api.get(&path, "2.84").await["instanceAction"]["events"].take();
+            assert!(events.as_array().unwrap().iter().any(|event| event["details"] == told.as_str()), "{events}");
+        }
+        ends_well(api).await;
+    }
 }
 
 #[actix_rt::test]

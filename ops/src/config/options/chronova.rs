@@ -73,8 +73,9 @@ section! {
                    their own but must make progress within it.",
         }
         live_migration_interface: Option<String> {
-            help: "Network interface of the compute hosts that live migrations come in by, as each host's libvirt names it. \
-                   `[libvirt] live_migration_inbound_addr` wins over it.",
+            help: "Network interface of the compute hosts that live migrations come in by, as each host's libvirt names it. A \
+                   host whose libvirt tells no address of it takes in no guest. `[libvirt] live_migration_inbound_addr` wins \
+                   over it.",
         }
         rbd_monitors: Vec<String> {
             help: "Ceph's monitors, HOST or HOST:PORT, as the compute hosts reach them, with [libvirt] images_type rbd.",

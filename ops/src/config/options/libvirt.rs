@@ -171,11 +171,13 @@ section! {
             help: "URI of a destination's libvirtd, `%s` standing for its host name; wins over live_migration_scheme.",
         }
         live_migration_inbound_addr: Option<String> {
-            help: "Address that hosts receive migrations on. Unset: the host's name.",
+            help: "Address that hosts receive migrations on, `%s` standing for the host's name: their libvirtd is called there, and \
+                   guests' memory and disks are sent there. Unset: the host in the URI of its libvirtd, or its name.",
         }
         live_migration_with_native_tls: bool {
             default: Text("false"),
-            help: "Encrypt migration streams by QEMU itself.",
+            help: "Encrypt guests' memory and copied disks on their way by QEMU itself. Both hosts need libvirt 4.4.0, QEMU \
+                   2.11.0 and certificates (docs/live-migration.md); set live_migration_scheme = tls as well.",
         }
         live_migration_tunnelled: bool {
             default: Text("false"),
@@ -208,7 +210,8 @@ section! {
         }
         live_migration_permit_post_copy: bool {
             default: Text("false"),
-            help: "Let a live migration that does not converge switch to post-copy.",
+            help: "Let a live migration that does not converge switch to post-copy, where the hosts can do that. It is then not \
+                   slowed down.",
         }
         live_migration_permit_auto_converge: bool {
             default: Text("false"),

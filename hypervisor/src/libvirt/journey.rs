@@ -1,0 +1,291 @@
+//! How a guest travels, in libvirt's words. Nothing is asked and nothing is done here: the course of it is in `live`.
+//!
+//! Two addresses are of a journey. The connection is how the source's libvirtd reaches the destination's
+//! (`qemu+tls://HOST/system`); the stream is how QEMU reaches QEMU, with the guest's memory and the disks that are copied
+//! (`tcp://HOST`). The stream is TCP whatever the connection is: whether QEMU encrypts what it sends is a flag of the
+//! migration, and a certificate is looked for under the host's name in the stream's address.
+
+use std::net::IpAddr;
+
+use roxmltree::Document;
+use virt::domain::MigrateParameters;
+use virt_sys as sys;
+
+use crate::live::{Entrance, Journey, Way};
+
+/// libvirt's number for versions: 4.4.0.
+const LIBVIRT_WITH_TLS: u32 = 4_004_000;
+const QEMU_WITH_TLS: u32 = 2_011_000;
+
+/// Nova's `_live_migration_uri` and `_migrate_uri`: with an address of its own for migrations, both go there.
+pub(super) fn way(uri: &str, entrance: &Entrance<'_>) -> Way {
+    let address = match entrance.inbound {
+        Some(inbound) => inbound.to_owned(),
+        None => host_of(uri).unwrap_or_else(|| entrance.hostname.to_owned()),
+    };
+    let address = escaped(&address);
+    let peer = match entrance.uri {
+        Some(pattern) => pattern.replace("%s", &address),
+        None => format!("qemu+{}://{address}/system", entrance.scheme.unwrap_or("tcp")),
+    };
+    // In a tunnel there is no stream of its own, and libvirt takes no address for it. Without an address that is meant for
+    // it the destination says where it listens.
+    let own = entrance.inbound.is_some() && !entrance.tunnelled;
+    Way { peer, stream: own.then(|| format!("tcp://{address}")) }
+}
+
+/// An IPv6 address as it is written in a URI.
+fn escaped(address: &str) -> String {
+    match address.contains(':') && !address.starts_with('[') {
+        true => format!("[{address}]"),
+        false => address.to_owned(),
+    }
+}
+
+/// The host of a hypervisor's URI; `None` for one of this machine.
+pub(super) fn host_of(uri: &str) -> Option<String> {
+    let (_, rest) = uri.split_once("://")?;
+    let authority = &rest[..rest.find(['/', '?']).unwrap_or(rest.len())];
+    let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    // A user and a port are of the control plane's way there.
+    let host = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    (!host.is_empty()).then(|| host.to_owned())
+}
+
+/// The address of an interface as libvirt describes it, IPv4 before IPv6; none of those that only its own link knows.
+pub(super) fn address_in(xml: &str) -> Result<Option<String>, roxmltree::Error> {
+    let document = Document::parse(xml)?;
+    let written =
+        document.descendants().filter(|node| node.has_tag_name("ip")).filter_map(|ip| ip.attribute("address"));
+    let mut known: Vec<IpAddr> = written.filter_map(|address| address.parse().ok()).filter(is_reachable).collect();
+    known.sort_by_key(IpAddr::is_ipv6);
+    Ok(known.first().map(ToString::to_string))
+}
+
+fn is_reachable(address: &IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => !address.is_link_local() && !address.is_loopback(),
+        IpAddr::V6(address) => !address.is_unicast_link_local() && !address.is_loopback(),
+    }
+}
+
+/// Nova's `_parse_migration_flags`. With TLS the streams of copied disks are encrypted as the memory's is; where a guest
+/// may go by post-copy, it is not slowed down.
+pub(super) fn flags(journey: &Journey) -> u32 {
+    let always = sys::VIR_MIGRATE_LIVE
+        | sys::VIR_MIGRATE_PEER2PEER
+        | sys::VIR_MIGRATE_PERSIST_DEST
+        | sys::VIR_MIGRATE_UNDEFINE_SOURCE;
+    let wanted = [
+        (!journey.copied.is_empty(), sys::VIR_MIGRATE_NON_SHARED_INC),
+        (journey.tls, sys::VIR_MIGRATE_TLS),
+        (journey.tunnelled, sys::VIR_MIGRATE_TUNNELLED),
+        (journey.auto_converge && !journey.post_copy, sys::VIR_MIGRATE_AUTO_CONVERGE),
+        (journey.post_copy, sys::VIR_MIGRATE_POSTCOPY),
+    ];
+    wanted.into_iter().filter(|(wanted, _)| *wanted).fold(always, |flags, (_, flag)| flags | flag)
+}
+
+pub(super) fn parameters(journey: &Journey) -> MigrateParameters {
+    MigrateParameters {
+        uri: journey.stream.clone(),
+        bandwidth: (journey.bandwidth > 0).then_some(journey.bandwidth),
+        migrate_disks: journey.copied.clone(),
+        ..MigrateParameters::default()
+    }
+}
+
+/// The journey to try in place of one that was refused because post-copy cannot be had: the kernel of the destination lets
+/// nobody handle page faults, the guest stands still, its memory is of a kind that cannot arrive later. The words are those
+/// of QEMU (`Postcopy is not supported`) and of libvirt (`post-copy is not supported with ...`).
+pub(super) fn without_post_copy(journey: &Journey, refusal: &str) -> Option<Journey> {
+    let refusal = refusal.to_lowercase();
+    let concerns_it = ["postcopy", "post-copy"].iter().any(|name| refusal.contains(name));
+    let refuses = ["not supported", "not compatible", "not yet compatible"].iter().any(|words| refusal.contains(words));
+    (journey.post_copy && concerns_it && refuses).then(|| Journey { post_copy: false, ..journey.clone() })
+}
+
+/// Whether a guest on its way cannot go over to post-copy because it set out without it; libvirt names the flag it lacks.
+pub(super) fn set_out_without_post_copy(refusal: &str) -> bool {
+    refusal.contains("VIR_MIGRATE_POSTCOPY")
+}
+
+/// Why a host with these versions cannot encrypt what guests take along.
+pub(super) fn unfit_for_tls(libvirt: u32, qemu: u32) -> Option<String> {
+    (libvirt < LIBVIRT_WITH_TLS || qemu < QEMU_WITH_TLS).then(|| {
+        let [libvirt, qemu] = [libvirt, qemu].map(text);
+        let (wants_libvirt, wants_qemu) = (text(LIBVIRT_WITH_TLS), text(QEMU_WITH_TLS));
+        format!(
+            "it has libvirt {libvirt} and QEMU {qemu}, and live_migration_with_native_tls needs {wants_libvirt} and \
+             {wants_qemu} at least"
+        )
+    })
+}
+
+/// `4.4.0` of libvirt's number.
+fn text(version: u32) -> String {
+    format!("{}.{}.{}", version / 1_000_000, version / 1000 % 1000, version % 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chronova_events::ids::ProcessId;
+
+    const BARE: u32 = sys::VIR_MIGRATE_LIVE
+        | sys::VIR_MIGRATE_PEER2PEER
+        | sys::VIR_MIGRATE_PERSIST_DEST
+        | sys::VIR_MIGRATE_UNDEFINE_SOURCE;
+
+    fn journey() -> Journey {
+        Journey {
+            migration: ProcessId(uuid::Uuid::nil()),
+            peer: "qemu+tcp://h2/system".to_owned(),
+            stream: None,
+            copied: vec![],
+            tls: false,
+            tunnelled: false,
+            auto_converge: false,
+            post_copy: false,
+            bandwidth: 0,
+        }
+    }
+
+    #[test]
+    fn what_is_permitted_becomes_flags_of_the_migration() {
+        let (converge, post_copy) = (sys::VIR_MIGRATE_AUTO_CONVERGE, sys::VIR_MIGRATE_POSTCOPY);
+        for (journey, more) in [
+            (journey(), 0),
+            (Journey { auto_converge: true, ..journey() }, converge),
+            (Journey { post_copy: true, ..journey() }, post_copy),
+            (Journey { auto_converge: true, post_copy: true, ..journey() }, post_copy),
+            (Journey { tunnelled: true, ..journey() }, sys::VIR_MIGRATE_TUNNELLED),
+            (Journey { tls: true, ..journey() }, sys::VIR_MIGRATE_TLS),
+            (Journey { copied: vec!["vda".to_owned()], ..journey() }, sys::VIR_MIGRATE_NON_SHARED_INC),
+        ] {
+            assert_eq!(flags(&journey), BARE | more, "{journey:?}");
+        }
+    }
+
+    /// Memory, devices and the disks that are copied: one flag has QEMU encrypt all of them.
+    #[test]
+    fn native_tls_is_asked_for_with_and_without_copied_disks() {
+        let secret = Journey { tls: true, ..journey() };
+        assert_eq!(flags(&secret), flags(&journey()) | sys::VIR_MIGRATE_TLS);
+        let copied = Journey { copied: vec!["vda".to_owned()], ..secret.clone() };
+        assert_eq!(flags(&copied), flags(&secret) | sys::VIR_MIGRATE_NON_SHARED_INC);
+        let told = parameters(&Journey { stream: Some("tcp://10.0.0.2".to_owned()), bandwidth: 7, ..copied });
+        assert_eq!((told.uri.as_deref(), told.bandwidth), (Some("tcp://10.0.0.2"), Some(7)));
+        assert_eq!(told.migrate_disks, ["vda"]);
+        assert_eq!((parameters(&journey()).uri, parameters(&journey()).bandwidth), (None, None), "the hosts' own");
+    }
+
+    /// What QEMU 7.2 and 10.0 and libvirt say, and what is said of failures that another attempt would only repeat.
+    #[test]
+    fn a_guest_goes_without_post_copy_where_the_hosts_cannot_do_it() {
+        let both = Journey { auto_converge: true, post_copy: true, ..journey() };
+        for refusal in [
+            "internal error: unable to execute QEMU command 'migrate-set-capabilities': Postcopy is not supported",
+            "internal error: unable to execute QEMU command 'migrate-set-capabilities': Postcopy is not supported: \
+             Userfaultfd not available: Operation not permitted",
+            "argument unsupported: post-copy migration is not supported with non-live or paused migration",
+            "argument unsupported: post-copy is not supported with tunnelled migration",
+            "internal error: unable to execute QEMU command 'migrate-set-capabilities': Postcopy is not yet compatible \
+             with multifd",
+        ] {
+            let slower = without_post_copy(&both, refusal).unwrap();
+            assert_eq!(flags(&slower), BARE | sys::VIR_MIGRATE_AUTO_CONVERGE, "{refusal}");
+            let bare = without_post_copy(&Journey { auto_converge: false, ..both.clone() }, refusal).unwrap();
+            assert_eq!(flags(&bare), BARE, "no more than is permitted");
+            assert_eq!(without_post_copy(&slower, refusal), None, "once");
+        }
+        for failure in [
+            "operation aborted: migration out job: canceled by client",
+            "internal error: job 'migration out' failed in post-copy phase",
+            "argument unsupported: Migration option 'tls' is not supported",
+        ] {
+            assert_eq!(without_post_copy(&both, failure), None, "{failure}");
+        }
+        assert!(set_out_without_post_copy(
+            "switching to post-copy requires migration to be started with VIR_MIGRATE_POSTCOPY flag"
+        ));
+        assert!(!set_out_without_post_copy("post-copy can only be started while outgoing migration is in progress"));
+    }
+
+    #[test]
+    fn connection_and_stream_are_as_the_operator_says() {
+        let (scheme, pattern) = (Some("tls"), Some("qemu+ssh://%s:2222/system"));
+        let told = |uri: &str, scheme, pattern, inbound, tunnelled| {
+            let way = way(uri, &Entrance { scheme, uri: pattern, inbound, hostname: "h2", tunnelled });
+            (way.peer, way.stream)
+        };
+        let (far, here) = ("qemu+tls://root@10.0.0.2:16514/system?pkipath=/p", "qemu:///system");
+        for (told, peer, stream) in [
+            (told(here, None, None, None, false), "qemu+tcp://h2/system", None),
+            (told(far, None, None, None, false), "qemu+tcp://10.0.0.2/system", None),
+            (told(far, scheme, None, None, false), "qemu+tls://10.0.0.2/system", None),
+            (told(far, scheme, pattern, None, false), "qemu+ssh://10.0.0.2:2222/system", None),
+            // An address for migrations: the connection goes there, too, and the stream is TCP by any scheme.
+            (told(far, None, None, Some("h2.m"), false), "qemu+tcp://h2.m/system", Some("tcp://h2.m")),
+            (told(far, scheme, None, Some("h2.m"), false), "qemu+tls://h2.m/system", Some("tcp://h2.m")),
+            (told(far, scheme, pattern, Some("h2.m"), false), "qemu+ssh://h2.m:2222/system", Some("tcp://h2.m")),
+            (told(far, scheme, None, Some("fd00::2"), false), "qemu+tls://[fd00::2]/system", Some("tcp://[fd00::2]")),
+            (told(far, scheme, None, Some("[fd00::2]"), false), "qemu+tls://[fd00::2]/system", Some("tcp://[fd00::2]")),
+            (told(far, scheme, None, Some("h2.m"), true), "qemu+tls://h2.m/system", None),
+        ] {
+            assert_eq!((told.0.as_str(), told.1.as_deref()), (peer, stream));
+        }
+    }
+
+    #[test]
+    fn a_destination_is_reached_by_the_address_of_its_uri() {
+        for (uri, host) in [
+            ("qemu:///system", None),
+            ("qemu+tls://node-2/system", Some("node-2")),
+            ("qemu+tcp://10.0.0.2:16509/system", Some("10.0.0.2")),
+            ("qemu+ssh://root@node-3:22/system?keyfile=/k", Some("node-3")),
+            ("qemu+tls://[fd00::2]:16514/system", Some("fd00::2")),
+            ("qemu+unix:///system?socket=/run/other", None),
+        ] {
+            assert_eq!(host_of(uri).as_deref(), host, "{uri}");
+        }
+    }
+
+    /// libvirt reads addresses with netcf; with udev it tells of interfaces without any.
+    #[test]
+    fn an_interface_has_the_address_that_libvirt_tells() {
+        let interface = |protocols: &str| format!("<interface type='ethernet' name='moves0'>{protocols}</interface>");
+        let four = "<protocol family='ipv4'><ip address='10.233.0.12' prefix='24'/></protocol>";
+        let six =
+            "<protocol family='ipv6'><ip address='fe80::1' prefix='64'/><ip address='fd00::2' prefix='64'/></protocol>";
+        for (xml, address) in [
+            (interface("<mac address='02:00:00:00:00:01'/>"), None),
+            (interface(four), Some("10.233.0.12")),
+            (interface(six), Some("fd00::2")),
+            (interface(&format!("{six}{four}")), Some("10.233.0.12")),
+            (interface("<protocol family='ipv6'><ip address='fe80::1' prefix='64'/></protocol>"), None),
+            (interface("<protocol family='ipv4'><dhcp/></protocol>"), None),
+        ] {
+            assert_eq!(address_in(&xml).unwrap().as_deref(), address, "{xml}");
+        }
+        assert!(address_in("<interface").is_err());
+    }
+
+    #[test]
+    fn hosts_that_are_too_old_cannot_encrypt() {
+        assert_eq!(unfit_for_tls(4_004_000, 2_011_000), None);
+        assert_eq!(unfit_for_tls(9_000_000, 7_002_022), None);
+        for (libvirt, qemu) in [(4_003_999, 2_011_000), (4_004_000, 2_010_002), (3_000_000, 2_008_000)] {
+            let reason = unfit_for_tls(libvirt, qemu).unwrap();
+            assert!(reason.ends_with("needs 4.4.0 and 2.11.0 at least"), "{reason}");
+            assert!(
+                reason.starts_with(&format!("it has libvirt {} and QEMU {}", text(libvirt), text(qemu))),
+                "{reason}"
+            );
+        }
+        assert_eq!((text(4_003_999), text(10_000_002)), ("4.3.999".to_owned(), "10.0.2".to_owned()));
+    }
+}

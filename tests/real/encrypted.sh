@@ -1,0 +1,177 @@
+#!/bin/bash
+# A real guest goes from one host to another and back by TLS alone, as is read on the wire between them: first a move without
+# it, of which the reader reads words of the guest's memory and disk; then moves of which it reads none, live and switched off,
+# over a network that is for them. A host whose certificates are another authority's, or that has none, gets no guest: the
+# server stays where it is, says why, and goes there once they are mended. Also: a guest that listens on all addresses, a
+# migration that is too slow, an interface without an address.
+# encrypted.sh shared: the same over storage that both hosts have.
+set -uo pipefail
+[ -n "${CHRONOVA_SOAK:-}" ] || { echo "takes minutes; set CHRONOVA_SOAK=1"; exit 77; }
+. "$(dirname "$0")/../testbed/fleet.sh"
+FLEET_WIRE=TLS FLEET_OPTIONS=--root-link
+HOUSE_CONF=$(printf '[vnc]\nserver_listen = 0.0.0.0')
+fleet_open "encrypted-${1:-local}" en 10.75 2 "${1:-local}"
+house_furnish
+ONE=$NAME-one
+# What only this guest has in its memory, and on its disk.
+MEMORY=memory-$RANDOM$RANDOM DISK=disk-$RANDOM$RANDOM
+counting >/dev/null
+echo "# $MEMORY" >>"$WORK/tick"
+INBOUND='live_migration_inbound_addr = %s-moves'
+SECRET=('live_migration_scheme = tls' 'live_migration_with_native_tls = true' "$INBOUND")
+
+boot "$ONE" --config-drive True --user-data "$WORK/tick"
+ready "$ONE" "the guest is booted"
+within 60 "it counts" ticks_on "$ONE" 2
+FIRST=$(place "$ONE")
+SECOND=$(other "$FIRST")
+expect "it writes a word on its disk" mark_at "$FIRST" "$ID" "$DISK"
+
+leaves() { os server migrate --live-migration --host "$1" "$ONE" --os-compute-api-version 2.79; } # host
+goes_to() { # host
+  local from; from=$(place "$ONE")
+  expect "it is sent from $from to $1" leaves "$1"
+  within 180 "it is ACTIVE there" is_at "$ONE" "$1"
+  within 20 "its guest runs there" runs_on "$1" "$ID"
+  same "and nowhere else" "$(runs "$ID")" 1
+  same "nothing is left on $from" "$(left_on "$from" "$ID")" ""
+  counts_on "$ONE"
+}
+
+# ------------------------------------------------------------------------------------------------------------ on the wire
+
+# Read from before the control plane is started anew, so that its connections are read from their beginnings, too.
+wire_open() {
+  : >"$WORK/wire"
+  bash "$HERE/hosts.sh" ctl python3 "$HERE/wire.py" "$MEMORY" "$DISK" >"$WORK/wire" 2>&1 &
+  WIRE=$!
+  wait_for 20 grep -q '^reading' "$WORK/wire" || bad "the wire is read" "$(cat "$WORK/wire")"
+}
+wire_close() {
+  kill $WIRE
+  wait $WIRE
+  same "nothing on it was missed" "$(grep -E '^(lost|holes|Traceback)' "$WORK/wire")" ""
+  # That can only be said of the control plane that was ended for a new one.
+  same "no talk between hosts is older" "$(of older | awk -F'\t' '$2 !~ /^10\.231\.0\.2:/ && $3 !~ /^10\.231\.0\.2:/')" ""
+}
+of() { grep "^$1"$'\t' "$WORK/wire"; } # verdict
+# How many connections of that verdict between the two hosts' addresses for moves carried so many bytes, and to which ports.
+between() { of "$1" | awk -F'\t' -v least="$2" -v ports="$3" '$2 ~ /^10\.233\./ && $3 ~ "^10\\.233\\..*:(" ports ")$" && $4 + $5 >= least' | wc -l; } # verdict, bytes, ports
+MIB=1048576
+QEMU='49[0-9][0-9][0-9]' LIBVIRT=16514
+seen() { cut -f 6 "$WORK/wire" | tr ',' '\n' | grep -E '^(memory|disk)-' | sort -u | paste -sd ' '; }
+
+wire_open
+with 'live_migration_scheme = tls' "$INBOUND"
+goes_to "$SECOND"
+wire_close
+expect "without native TLS the guest's memory goes in plain" [ "$(between plain $((8 * MIB)) "$QEMU")" -ge 1 ]
+like "as QEMU writes it" "$(of plain | cut -f 7)" '^QEVM'
+like "a word of it can be read" "$(of plain | grep QEVM | cut -f 6)" "$MEMORY"
+case $STORAGE in
+  local) like "so can one of its disk" "$(of plain | grep IHAVEOPT | cut -f 6)" "$DISK" ;;
+  shared) same "nothing else is plain" "$(of plain | grep -vc QEVM)" 0 ;;
+esac
+expect "the hosts' libvirtds speak TLS all the same" [ "$(between tls 4096 $LIBVIRT)" = 1 ]
+ARRIVED=$(on "$SECOND" dumpxml "$ID")
+like "the guest's screen listens on all addresses, as before" "$ARRIVED" "<listen type='address' address='0.0.0.0'/>"
+SCREEN=$(on "$SECOND" vncdisplay "$ID" | sed 's/.*://')
+SECOND_IP=${SECOND}_IP
+expect "which is heard of at its new host" hosts ctl timeout 20 bash -c "exec 3<>/dev/tcp/${!SECOND_IP}/$((5900 + SCREEN)) && head -c 4 <&3 | grep -q ^RFB"
+
+wire_open
+with "${SECRET[@]}"
+goes_to "$FIRST"
+goes_to "$SECOND"
+expect "it is sent on switched off" os server migrate --host "$FIRST" "$ONE" --os-compute-api-version 2.91
+within 120 "it waits to be verified" at_rest "$ONE" VERIFY_RESIZE
+same "on the other host" "$(place "$ONE")" "$FIRST"
+expect "it is confirmed" os server migration confirm "$ONE"
+within 60 "it is ACTIVE" at_rest "$ONE" ACTIVE
+wire_close
+same "nothing was plain, in three moves" "$(of plain)" ""
+same "neither word could be read" "$(seen)" ""
+expect "the guest's memory went by TLS twice" [ "$(between tls $((8 * MIB)) "$QEMU")" -ge 2 ]
+[ "$STORAGE" = shared ] || like "so did its disk, in NBD" "$(of tls | cut -f 7)" 'IHAVEOPT'
+same "and the libvirtds' own talk" "$(between tls 4096 $LIBVIRT)" 2
+like "what the control plane sends and fetches, too" "$(of tls | cut -f 2-3)" "^10\.231\.0\.2:[0-9]+.10\.231\.0\.1[12]:$LIBVIRT$"
+same "no guest went by another network" "$(of tls | awk -F'\t' '$3 !~ /:16514$/ && $3 !~ /^10\.233\./')" ""
+
+# ------------------------------------------------------------------------------------------------------- too slow, and told
+
+ready "$ONE" "the guest is booted anew" 2
+same "its disk went with it" "$(marker_at "$FIRST" "$ID")" "$DISK"
+within 60 "it counts" ticks_on "$ONE" 2
+counts_on() { # as in fleet.sh, of a guest that was booted twice
+  local seen; seen=$(last_tick "$1")
+  within 40 "it counts on" ticks_on "$1" "$((seen + 2))"
+  same "it was not started anew" "$(boots_at "$(place "$1")" "$ID")" 2
+}
+stays() { # what is read in the reason
+  within 120 "the migration is over" migration_over "$ONE"
+  within 30 "the server is ACTIVE where it was" is_at "$ONE" "$FIRST"
+  same "its guest runs there alone" "$(runs_on "$FIRST" "$ID" && runs "$ID")" 1
+  same "nothing is left on $SECOND" "$(left_on "$SECOND" "$ID")" ""
+  like "the reason can be read" "$(reason)" "$1"
+  same "it holds what it held" "$(os resource provider allocation show "$ID" -f value -c resource_provider)" "$HOLDS"
+  same "the migration holds nothing" "$(os resource provider allocation show "$(uuid_of "$ONE")" -f value)" ""
+  counts_on "$ONE"
+}
+reason() { # of the last live migration
+  local request
+  request=$(os server event list "$ONE" --os-compute-api-version 2.84 -f value -c 'Request ID' -c Action | awk '$2 == "live-migration" {print $1; exit}')
+  os server event show "$ONE" "$request" --os-compute-api-version 2.84 -f json 2>/dev/null \
+    | python3 -c 'import json, sys; print(*(event.get("details") for event in json.load(sys.stdin)["events"]), sep="\n")'
+}
+HOLDS=$(os resource provider allocation show "$ID" -f value -c resource_provider)
+same "it holds one host" "$(wc -l <<<"$HOLDS")${HOLDS:+ by its id}" "1 by its id"
+
+with "${SECRET[@]}" 'live_migration_bandwidth = 2' 'live_migration_completion_timeout = 1'
+expect "a slow move is asked for, with seconds of time" leaves "$SECOND"
+stays 'was aborted'
+same "the migration is cancelled" "$(moves_of "$ONE" -c Status | tail -n 1)" cancelled
+LATE=$(sed 's/\x1b\[[0-9;]*m//g' "$WORK/chronova.log" | grep -a 'did not complete in time')
+like "the log warns of it, with the server and the seconds" "$LATE" "WARN.*server=$ID seconds=[1-9]"
+same "once" "$(wc -l <<<"$LATE")" 1
+
+# ---------------------------------------------------------------------------------------- certificates of others, and none
+
+with "${SECRET[@]}"
+refused() { # what is read in the reason
+  expect "it is to go to $SECOND all the same" leaves "$SECOND"
+  stays "$1"
+  same "the migration failed" "$(moves_of "$ONE" -c Status | tail -n 1)" error
+}
+wire_open
+expect "$SECOND has certificates of another authority" hosts certify "$SECOND" foreign
+refused 'certificate'
+expect "$SECOND has no certificates" hosts certify "$SECOND" none
+refused '/etc/pki/qemu|credentials|TLS'
+expect "$SECOND has those of ours, and the libvirtd of $FIRST others" eval 'hosts certify "$SECOND" ours && hosts certify "$FIRST" foreign libvirt'
+refused 'certificate|TLS|qemu\+tls'
+kill $WIRE; wait $WIRE
+same "none of it was tried in plain" "$(of plain)$(seen)" ""
+expect "that one has ours, too" hosts certify "$FIRST" ours libvirt
+goes_to "$SECOND"
+expect "the migration is completed" migration_is "$ONE" completed
+
+# --------------------------------------------------------------------------------------------- an interface by its name
+
+FIRST=$SECOND SECOND=$(other "$SECOND")
+HOLDS=$(os resource provider allocation show "$ID" -f value -c resource_provider)
+with 'live_migration_scheme = tls' 'live_migration_with_native_tls = true' '[chronova]' 'live_migration_interface = moves0'
+# A libvirt that reads interfaces by netcf knows their addresses, one that does by udev does not.
+if on "$SECOND" iface-dumpxml moves0 | grep -q '<ip address'; then
+  wire_open
+  goes_to "$SECOND"
+  wire_close
+  expect "it went by that interface" [ "$(between tls $((8 * MIB)) "$QEMU")" -ge 1 ]
+else
+  like "it is not to come in by an interface of which libvirt tells no address" "$(leaves "$SECOND" 2>&1)" '400.*no address of an interface moves0'
+  stays "no address of an interface moves0 .live_migration_interface.; live_migration_inbound_addr"
+fi
+
+expect "it is deleted" os server delete --wait "$ONE"
+for host in h1 h2; do same "nothing is left on $host" "$(files_on $host "$ID"; on $host list --all --uuid)" ""; done
+[ -n "${1:-}" ] || [ $FAILED != 0 ] || { trap - EXIT; (exit 0); house_close; exec bash "$0" shared; }
+verdict
