@@ -1,4 +1,4 @@
-//! The files of `ec2/VERSION`: what Amazon's EC2 told its guests until 2009-04-04, which some still ask for first.
+//! EC2's tree: what Amazon's EC2 told its guests until 2009-04-04, which some still ask for first.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{About, File, to_bytes};
 use crate::instance::disks;
 
 /// Oldest first; `latest` stands for the newest.
-const VERSIONS: [&str; 10] = [
+pub(super) const VERSIONS: [&str; 10] = [
     "1.0",
     "2007-01-19",
     "2007-03-01",
@@ -34,7 +34,7 @@ pub(super) fn files(about: &About<'_>, user_data: Option<&[u8]>) -> Vec<File> {
     files
 }
 
-fn meta_data(about: &About<'_>, version: &str) -> Value {
+pub(super) fn meta_data(about: &About<'_>, version: &str) -> Value {
     let request = &about.server.request;
     let hostname = about.hostname();
     let mut data = json!({
@@ -55,7 +55,7 @@ fn meta_data(about: &About<'_>, version: &str) -> Value {
     let later = [
         ("local-hostname", "2007-01-19", json!(hostname)),
         ("public-hostname", "2007-01-19", json!(hostname)),
-        ("public-ipv4", "2007-01-19", json!("")),
+        ("public-ipv4", "2007-01-19", json!(about.floating_ip.unwrap_or_default())),
         ("instance-type", "2007-08-29", json!(request.flavor.name)),
         ("block-device-mapping", "2007-12-15", json!(devices(about))),
         ("placement", "2008-02-01", json!({ "availability-zone": about.availability_zone() })),

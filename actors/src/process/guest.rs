@@ -12,7 +12,7 @@ use super::definition::{StepError, Work};
 use super::disks::volumes;
 use crate::house::House;
 use crate::instance::disks;
-use crate::metadata::About;
+use crate::metadata::{About, sources};
 use crate::ports::Images;
 
 /// How far the read models may lag behind the log; they do by microseconds.
@@ -211,7 +211,14 @@ pub(super) async fn spec(work: &Work, server: &Alive, rescue: Option<&ImageSnaps
         config_drive: match server.request.config_drive {
             true => {
                 let password = work.house.passwords.of(work.running.process);
-                let about = About { server, password: password.as_deref(), options: &work.house.options.metadata };
+                let floating = sources::floating_ip(&work.house.views, server);
+                let about = About {
+                    server,
+                    password: password.as_deref(),
+                    options: &work.house.options.metadata,
+                    devices: &[],
+                    floating_ip: floating.as_deref(),
+                };
                 let failed = |reason: String| StepError::fatal(500, "The config drive could not be made.", &reason);
                 Some(about.config_drive().map_err(failed)?)
             }

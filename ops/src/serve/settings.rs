@@ -20,9 +20,11 @@ use chronova_hypervisor::options::{
 };
 use chronova_projections::checkpoint::{CheckpointOptions, KeeperOptions};
 use chronova_projections::history::HistoryOptions;
+use chronova_web::auth::Secret;
 use chronova_web::compute::{Compute, ComputeConfig};
 use chronova_web::config::{CorsConfig, PolicyConfig, WebConfig};
 use chronova_web::console::{self, ConsoleConfig};
+use chronova_web::metadata::MetadataConfig;
 use chronova_web::route::Service;
 use chronova_web::server::{Listener, Patience, Serving};
 use chronova_web::tls::TlsFiles;
@@ -408,6 +410,13 @@ pub fn web(config: &Config) -> WebConfig {
         max_consoles: config.chronova.max_consoles as usize,
         enable_proxy_headers_parsing: config.oslo_middleware.enable_proxy_headers_parsing,
         trusted_proxies: config.chronova.trusted_proxies.iter().filter_map(|word| network(word)).collect(),
+        metadata: MetadataConfig {
+            proxy_secret: config
+                .neutron
+                .service_metadata_proxy
+                .then(|| Secret::new(config.neutron.metadata_proxy_shared_secret.clone())),
+            use_forwarded_for: config.api.use_forwarded_for,
+        },
         rate_limit: config.chronova.rate_limit,
         rate_limit_burst: config.chronova.rate_limit_burst,
         cors: CorsConfig {
@@ -454,8 +463,9 @@ pub fn listeners(config: &Config) -> Result<Vec<Listener>> {
     for (words, only) in groups {
         let api = if only == Some(Service::Metadata) { "metadata" } else { "osapi_compute" };
         let secure = tls && config.default.enabled_ssl_apis.iter().any(|enabled| enabled == api);
-        for word in &words.0 {
-            all.push(Listener { address: resolve(word)?, only, secure });
+        let in_novas_words = in_novas_words(config, only).filter(|_| words.0.is_empty());
+        for word in words.0.iter().cloned().chain(in_novas_words) {
+            all.push(Listener { address: resolve(&word)?, only, secure });
         }
     }
     if !all.iter().any(|listener| listener.only.is_none()) {
@@ -470,6 +480,22 @@ pub fn listeners(config: &Config) -> Result<Vec<Listener>> {
         );
     }
     Ok(all)
+}
+
+/// A listener that is configured as Nova's is.
+fn in_novas_words(config: &Config, only: Option<Service>) -> Option<String> {
+    let default = &config.default;
+    let (host, port) = match only? {
+        Service::Compute => (&default.osapi_compute_listen, default.osapi_compute_listen_port),
+        Service::Metadata => (&default.metadata_listen, default.metadata_listen_port),
+        _ => return None,
+    };
+    let port = port.filter(|port| *port != 0)?;
+    Some(if host.contains(':') && !host.starts_with('[') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    })
 }
 
 /// The files for TLS, where they are configured.

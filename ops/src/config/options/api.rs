@@ -63,7 +63,14 @@ section! {
         metadata_cache_expiration: u32 {
             default: Text("15"), min: Some(0.0), unit: "seconds",
             deprecated: &[("DEFAULT", "metadata_cache_expiration")],
-            help: "How long a guest's metadata may be answered from a cache.",
+            help: "How long a guest's metadata may be answered from a cache. It is read from memory here, without a cache: any \
+                   value tells what is so now, as 0 does in Nova.",
+        }
+        use_forwarded_for: bool {
+            default: Text("false"),
+            deprecated: &[("DEFAULT", "use_forwarded_for")],
+            help: "Know a guest that asks for its metadata by X-Forwarded-For, if the header names one address. Because anybody \
+                   can write it, it counts only of [chronova] trusted_proxies.",
         }
     }
 }
