@@ -61,7 +61,11 @@ pub(super) fn meta_data(about: &About<'_>, version: &str) -> Value {
         ("placement", "2008-02-01", json!({ "availability-zone": about.availability_zone() })),
         ("instance-action", "2008-09-01", json!("none")),
     ];
-    for (key, since, value) in later {
+    let boots_from = [("kernel-id", "aki", "kernel_id"), ("ramdisk-id", "ari", "ramdisk_id")];
+    let boots_from = boots_from.into_iter().filter_map(|(key, kind, property)| {
+        Some((key, "2007-12-15", json!(format!("{kind}-{}", digits(property_of(about, property)?)))))
+    });
+    for (key, since, value) in later.into_iter().chain(boots_from) {
         // Versions are dates, but for the first, and every date comes before `latest`.
         if version >= since {
             data[key] = value;
@@ -72,8 +76,19 @@ pub(super) fn meta_data(about: &About<'_>, version: &str) -> Value {
 
 /// EC2 names images by eight digits; those of an image's id serve, for there is no other number.
 fn image(about: &About<'_>) -> String {
-    let digits = about.server.root_image().map_or_else(|| "0".repeat(8), |image| image.id.to_string()[..8].to_owned());
-    format!("ami-{digits}")
+    let id = about.server.root_image().map(|image| image.id.to_string()).unwrap_or_default();
+    format!("ami-{}", digits(&id))
+}
+
+fn digits(id: &str) -> String {
+    let hex: String = id.chars().filter(char::is_ascii_hexdigit).take(8).collect();
+    format!("{hex:0>8}").to_ascii_lowercase()
+}
+
+/// What the image says, if it says something.
+fn property_of<'a>(about: &About<'a>, name: &str) -> Option<&'a str> {
+    let image = about.server.hardware_image()?;
+    image.properties.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.as_str())
 }
 
 fn local_ipv4<'a>(about: &About<'a>) -> &'a str {

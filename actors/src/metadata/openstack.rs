@@ -193,3 +193,15 @@ fn netmask(family: u8, prefix: u8) -> String {
     let bits = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
     std::net::Ipv4Addr::from(bits).to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::versions;
+
+    #[test]
+    fn versions_of_the_future_are_not_listed() {
+        assert_eq!(versions("2013-10-16").collect::<Vec<_>>(), ["2012-08-10", "2013-04-04", "latest"]);
+        assert_eq!(versions("2013-10-17").count(), 4);
+        assert_eq!(versions("9999-12-31").count(), 11);
+    }
+}

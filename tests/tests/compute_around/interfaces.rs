@@ -36,7 +36,7 @@ impl Cloud {
         self.api.ask(method, &format!("/network/v2.0{path}"), "2.1", USER, body).await
     }
 
-    async fn network(&self, name: &str, cidr: &str) -> String {
+    pub(super) async fn network(&self, name: &str, cidr: &str) -> String {
         let made = self.neutron("POST", "/networks", Some(json!({"network": {"name": name}}))).await;
         assert_eq!(made.status, 201, "{:?}", made.body);
         let id = made.body["network"]["id"].as_str().unwrap().to_owned();

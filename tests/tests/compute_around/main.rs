@@ -8,5 +8,6 @@ mod flavors;
 mod floating;
 mod interfaces;
 mod keypairs;
+mod metadata;
 mod quotas;
 mod small;

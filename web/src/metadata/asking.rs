@@ -135,13 +135,15 @@ fn by_address(ctx: &Ctx) -> Result<Guest, Fault> {
 }
 
 /// Anybody can write a header, so it is believed only of trusted proxies; and only if it names one address, for what precedes
-/// the last one was written by the client.
+/// the proxy's own was written by the client.
 fn address(ctx: &Ctx) -> Option<IpAddr> {
     let (config, peer) = (&ctx.app.config, ctx.remote?.to_canonical());
     let trusted = config.metadata.use_forwarded_for && config.trusted_proxies.iter().any(|net| net.contains(&peer));
-    match ctx.header("X-Forwarded-For").filter(|_| trusted) {
-        Some(told) => told.trim().parse::<IpAddr>().ok().map(|address| address.to_canonical()),
-        None => Some(peer),
+    let mut told = ctx.headers.get_all("X-Forwarded-For").filter(|_| trusted);
+    match (told.next(), told.next()) {
+        (None, _) => Some(peer),
+        (Some(one), None) => one.to_str().ok()?.trim().parse::<IpAddr>().ok().map(|address| address.to_canonical()),
+        (Some(_), Some(_)) => None,
     }
 }
 
