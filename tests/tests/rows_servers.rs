@@ -162,7 +162,7 @@ async fn alive(api: &Api, wish: Value) -> Alive {
 
 /// What is on the server's drive, by an operator's choices and with a password.
 fn drive(server: &Alive, options: &MetadataOptions, password: Option<&str>) -> Vec<(String, Vec<u8>)> {
-    About { server, password, options, devices: &[], floating_ip: None }.files().unwrap()
+    About { server, password, options, devices: &[], floating_ip: None, said: None }.files().unwrap()
 }
 
 fn on_drive(server: &Alive) -> Vec<(String, Vec<u8>)> {
@@ -211,6 +211,7 @@ async fn a_config_drive_tells_the_guest_about_itself() {
         options: &MetadataOptions::default(),
         devices: &[],
         floating_ip: None,
+        said: None,
     }
     .config_drive()
     .unwrap();

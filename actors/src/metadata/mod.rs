@@ -6,6 +6,7 @@
 //! for ever.
 
 mod devices;
+pub mod dynamic;
 mod ec2;
 mod openstack;
 pub mod sources;
@@ -18,7 +19,7 @@ use chronova_events::entropy;
 use chronova_events::instance::Alive;
 use chronova_hypervisor::device::GuestDevice;
 use chronova_hypervisor::iso9660;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Nova's `[api]` options on metadata.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +30,8 @@ pub struct MetadataOptions {
     pub skipped_versions: Vec<String>,
     /// What `vendordata_jsonfile_path` holds, where `StaticJSON` is among `vendordata_providers`; `None` where it is not.
     pub vendor_data: Option<Arc<Value>>,
+    /// Who else is asked, where `DynamicJSON` is among `vendordata_providers`.
+    pub dynamic: Option<dynamic::Dynamic>,
 }
 
 impl Default for MetadataOptions {
@@ -37,7 +40,8 @@ impl Default for MetadataOptions {
         Self {
             domain: "novalocal".to_owned(),
             skipped_versions: skipped.split(' ').map(str::to_owned).collect(),
-            vendor_data: Some(Arc::new(Value::Object(serde_json::Map::new()))),
+            vendor_data: Some(Arc::new(Value::Object(Map::new()))),
+            dynamic: None,
         }
     }
 }
@@ -53,6 +57,8 @@ pub struct About<'a> {
     pub devices: &'a [GuestDevice],
     /// The floating address that stands for it.
     pub floating_ip: Option<&'a str>,
+    /// What other services say of it, by their names.
+    pub said: Option<&'a Map<String, Value>>,
 }
 
 /// Path and content.

@@ -1,7 +1,7 @@
 //! The documents of `openstack/VERSION`.
 
 use chronova_events::instance::{FixedIp, NicInfo};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{About, File, devices, seed, to_bytes};
 
@@ -91,12 +91,22 @@ pub(super) fn document(
     match name {
         META_DATA => Some(to_bytes(&meta_data(about, version, seed))),
         USER_DATA => user_data.map(<[u8]>::to_vec),
-        // What the deployer tells all guests: by itself, and beside what other providers would say.
+        // What the deployer tells all guests: by itself, and beside what other services say of each.
         VENDOR_DATA => vendor_data.map(to_bytes),
-        VENDOR_DATA_2 => Some(vendor_data.map_or_else(|| b"{}".to_vec(), |data| to_bytes(&json!({ "static": data })))),
+        VENDOR_DATA_2 => Some(to_bytes(&vendor_data_2(vendor_data, about.said))),
         NETWORK_DATA => Some(to_bytes(&network_data(&about.server.nics))),
         _ => None,
     }
+}
+
+/// Each provider's under its name; whose name is taken is not heard.
+fn vendor_data_2(fixed: Option<&Value>, said: Option<&Map<String, Value>>) -> Value {
+    let mut all = Map::new();
+    all.extend(fixed.map(|fixed| ("static".to_owned(), fixed.clone())));
+    for (name, what) in said.into_iter().flatten() {
+        all.entry(name.as_str()).or_insert_with(|| what.clone());
+    }
+    Value::Object(all)
 }
 
 /// `meta_data.json`.

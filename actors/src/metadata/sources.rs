@@ -6,7 +6,9 @@ use chronova_events::ids::InstanceId;
 use chronova_events::instance::Alive;
 use chronova_hypervisor::device::GuestDevice;
 use chronova_projections::views::Views;
+use serde_json::{Map, Value};
 
+use super::MetadataOptions;
 use crate::house::House;
 
 /// A guest that asks is starting, and waits: it is told without what its host does not say in this time.
@@ -18,6 +20,14 @@ pub fn floating_ip(views: &Views, server: &Alive) -> Option<String> {
         let mut given = server.nics.iter().flat_map(|nic| networks.floating_ips_at(nic.port));
         given.next().map(|(floating, _)| floating.allocated.address.address.to_string())
     })
+}
+
+/// What other services say of the server, where any are asked; an error where guests are to be told nothing without them.
+pub async fn said(options: &MetadataOptions, server: &Alive) -> Result<Option<Map<String, Value>>, String> {
+    match &options.dynamic {
+        Some(dynamic) => dynamic.ask(server).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 /// Where the guest finds its devices, if any of them have tags to be told apart by.

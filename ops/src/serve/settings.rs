@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use chronova_actors::house::{LiveOptions, Options};
 use chronova_actors::metadata::MetadataOptions;
+use chronova_actors::metadata::dynamic::Dynamic;
 use chronova_actors::reconcile::image_cache::ImageCacheOptions;
 use chronova_actors::scheduler::{Multipliers, PrefilterOptions, SchedulerOptions, options};
 use chronova_actors::volume::service::VolumeOptions;
@@ -30,6 +31,7 @@ use chronova_web::server::{Listener, Patience, Serving};
 use chronova_web::tls::TlsFiles;
 use serde_json::{Map, Value};
 
+use super::vendor_data::HttpServices;
 use crate::config::{Config, Words};
 
 pub fn log(config: &Config) -> SqliteOptions {
@@ -136,6 +138,10 @@ pub fn metadata(config: &Config) -> Result<MetadataOptions> {
         domain: api.dhcp_domain.clone(),
         skipped_versions: api.config_drive_skip_versions.split_whitespace().map(str::to_owned).collect(),
         vendor_data,
+        dynamic: match api.vendordata_providers.iter().any(|provider| provider == "DynamicJSON") {
+            true => Some(Dynamic(Arc::new(HttpServices::new(config)?))),
+            false => None,
+        },
     })
 }
 

@@ -552,6 +552,7 @@ async fn files_that_a_server_was_asked_for_with_reach_its_guest() {
             options: &options,
             devices: &[],
             floating_ip: None,
+            said: None,
         };
         about.files().unwrap()
     };

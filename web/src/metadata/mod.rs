@@ -80,7 +80,12 @@ async fn look_up(ctx: &Ctx, guest: &Guest, path: &[&str]) -> Result<Option<Found
         _ => Vec::new(),
     };
     let options = &house.options.metadata;
-    let about = About { server, password: None, options, devices: &devices, floating_ip: floating_ip.as_deref() };
+    let said = match path.last() {
+        Some(&"vendor_data2.json") => sources::said(options, server).await.map_err(Fault::internal)?,
+        _ => None,
+    };
+    let (floating_ip, said) = (floating_ip.as_deref(), said.as_ref());
+    let about = About { server, password: None, options, devices: &devices, floating_ip, said };
     let today = house.clock.now().to_utc().date_naive().to_string();
     about.look_up(path, &today).map_err(Fault::internal)
 }
