@@ -31,7 +31,7 @@ const AUTHORITIES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
 
 #[derive(Debug)]
-pub struct HttpServices {
+pub(super) struct HttpServices {
     agent: Agent,
     targets: Vec<Target>,
     fatal: bool,
@@ -45,7 +45,7 @@ struct Target {
 }
 
 impl HttpServices {
-    pub fn new(config: &Config) -> Result<Self> {
+    pub(super) fn new(config: &Config) -> Result<Self> {
         let api = &config.api;
         let targets = targets(&api.vendordata_dynamic_targets);
         let secure = targets.iter().any(|target| target.url.starts_with("https://"));

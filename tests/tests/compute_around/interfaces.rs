@@ -20,7 +20,10 @@ pub(super) struct Cloud {
 
 impl Cloud {
     pub(super) async fn start() -> Self {
-        let world = World::new(2);
+        Self::start_in(World::new(2)).await
+    }
+
+    pub(super) async fn start_in(world: World) -> Self {
         let life = world.begin(Setting { embedded_networks: true, ..Setting::default() }).await;
         life.hosts_up(2).await;
         let store = Arc::clone(&world.log) as Arc<dyn EventStore>;

@@ -11,3 +11,4 @@ mod keypairs;
 mod metadata;
 mod quotas;
 mod small;
+mod vendor_data;

@@ -23,13 +23,13 @@ use super::interfaces::{Cloud, USER};
 const SECRET: &str = "between the proxy and us";
 
 /// The service as a guest, or the proxy before it, meets it.
-struct Service8775 {
-    cloud: Cloud,
+pub(super) struct Service8775 {
+    pub(super) cloud: Cloud,
     app: Arc<App>,
 }
 
-struct Answer {
-    status: u16,
+pub(super) struct Answer {
+    pub(super) status: u16,
     media: String,
     body: Vec<u8>,
 }
@@ -39,7 +39,7 @@ impl Answer {
         std::str::from_utf8(&self.body).unwrap()
     }
 
-    fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }
 
@@ -51,7 +51,10 @@ impl Answer {
 
 impl Service8775 {
     async fn start(metadata: MetadataConfig) -> Self {
-        let cloud = Cloud::start().await;
+        Self::around(Cloud::start().await, metadata)
+    }
+
+    pub(super) fn around(cloud: Cloud, metadata: MetadataConfig) -> Self {
         let trusted_proxies = vec!["192.0.2.7/32".parse().unwrap()];
         let config = WebConfig { metadata, trusted_proxies, ..WebConfig::default() };
         let policy = Enforcer::new(&config.policy, &Overrides::parse("", "policy.yaml").unwrap()).unwrap();
@@ -77,12 +80,12 @@ impl Service8775 {
         Answer { status, media, body: read_body(response).await.to_vec() }
     }
 
-    async fn get(&self, from: &str, path: &str) -> Answer {
+    pub(super) async fn get(&self, from: &str, path: &str) -> Answer {
         self.ask("GET", path, from, &[], "").await
     }
 
     /// A server with this and what it takes at least, and its address.
-    async fn server(&self, version: &str, more: Value) -> (String, String) {
+    pub(super) async fn server(&self, version: &str, more: Value) -> (String, String) {
         let mut wish =
             json!({"name": "web", "imageRef": IMAGE, "flavorRef": "1", "networks": [{"uuid": self.cloud.network}]});
         for (key, value) in more.as_object().unwrap() {
@@ -355,7 +358,7 @@ async fn ec2s_tree_is_listed_as_there() {
     ];
     for version in versions {
         assert_eq!(get(&format!("/{version}")).await.lines(), ["meta-data/", "user-data"]);
-        let mut names: Vec<&str> = later.iter().filter(|(_, since)| version >= since).map(|(name, _)| *name).collect();
+        let mut names: Vec<&str> = later.iter().filter(|(_, since)| version >= *since).map(|(name, _)| *name).collect();
         names.extend(always);
         names.sort_by_key(|name| name.trim_end_matches('/'));
         let listed = get(&format!("/ec2/{version}/meta-data/")).await;

@@ -133,3 +133,14 @@ fn how_guests_are_known_is_as_the_file_says() {
     let text = "[neutron]\nservice_metadata_proxy = true\nmetadata_proxy_shared_secret = s\n";
     assert_eq!(web(&config(text)).metadata.proxy_secret, Some(Secret::new("s")));
 }
+
+#[test]
+fn providers_of_vendor_data_are_as_the_file_says() {
+    let told = |text: &str| metadata(&config(&format!("[api]\n{text}\n"))).map_err(|error| format!("{error:#}"));
+    let providers = |text: &str| told(text).map(|told| (told.vendor_data.is_some(), told.dynamic.is_some()));
+    assert_eq!(providers(""), Ok((true, false)));
+    assert_eq!(providers("vendordata_providers = DynamicJSON"), Ok((false, true)));
+    assert_eq!(providers("vendordata_providers = StaticJSON,DynamicJSON"), Ok((true, true)));
+    let lacking = "vendordata_providers = DynamicJSON\nvendordata_dynamic_ssl_certfile = /nowhere/ca.pem";
+    assert!(providers(lacking).unwrap_err().contains("/nowhere/ca.pem"));
+}
