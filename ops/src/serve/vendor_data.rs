@@ -132,10 +132,10 @@ fn targets(words: &[String]) -> Vec<Target> {
             Some((name, url)) if names.insert(name) => {
                 targets.push(Target { name: name.to_owned(), url: url.to_owned() });
             }
-            Some(_) => {
-                tracing::warn!(target = word, "[api] vendordata_dynamic_targets has this name already: left out")
+            known => {
+                let reason = if known.is_some() { "there is one of this name already" } else { "it is no NAME@URL" };
+                tracing::warn!(target = word, "a target in [api] vendordata_dynamic_targets is left out: {reason}");
             }
-            None => tracing::warn!(target = word, "[api] vendordata_dynamic_targets are NAME@URL: left out"),
         }
     }
     targets
