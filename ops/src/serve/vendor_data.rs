@@ -87,7 +87,10 @@ impl HttpServices {
 }
 
 fn post(agent: &Agent, url: &str, about: &Value) -> Result<Value> {
-    let mut answer = agent.post(url).header("Accept", "application/json").send_json(about)?;
+    let request = agent.post(url).header("Accept", "application/json").header("Content-Type", "application/json");
+    let mut answer = request.send(about.to_string())?;
+    // What is told to one address is not carried to another.
+    ensure!(answer.status().is_success(), "the answer is {}", answer.status());
     let text = answer.body_mut().with_config().limit(LONGEST).read_to_vec()?;
     match text.is_empty() {
         true => Ok(Value::Object(Map::new())),
