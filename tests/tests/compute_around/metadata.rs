@@ -106,6 +106,9 @@ impl Service8775 {
     }
 }
 
+/// Name and value.
+type Header<'a> = (&'a str, &'a str);
+
 /// RFC 2104 over SHA-256, in hexadecimal digits.
 fn sign(secret: &str, text: &str) -> String {
     let pad = |byte: u8| -> Vec<u8> {
@@ -115,7 +118,7 @@ fn sign(secret: &str, text: &str) -> String {
     };
     let inner = Sha256::new().chain_update(pad(0x36)).chain_update(text).finalize();
     let outer = Sha256::new().chain_update(pad(0x5c)).chain_update(inner).finalize();
-    outer.iter().map(|byte| format!("{byte:02x}")).collect()
+    outer.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
 }
 
 const META: &str = "/openstack/latest/meta_data.json";
@@ -137,7 +140,7 @@ async fn the_metadata_proxy_says_which_guest_asks() {
     let (others, upper) = (sign(SECRET, &other), signature.to_uppercase());
     let (wrong, cut) = (sign("guessed", &server), signature[..62].to_owned());
     let nonsense = sign(SECRET, "x");
-    let cases: Vec<(Vec<(&str, &str)>, u16, &str)> = vec![
+    let cases: Vec<(Vec<Header<'_>>, u16, &str)> = vec![
         (vec![], 400, "X-Instance-ID header is missing from request."),
         (vec![id, tenant], 400, "X-Instance-ID-Signature header is missing from request."),
         (vec![id, signed], 400, "X-Tenant-ID header is missing from request."),

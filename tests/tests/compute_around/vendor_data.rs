@@ -45,8 +45,10 @@ async fn other_services_say_their_part_of_a_server() {
     let said = service.get(&address, path).await.json();
     assert_eq!(said, json!({"static": {}, "inventory": {"rack": "R-7781"}}), "a name that is taken is not heard");
     let about = told(&inventory);
+    let image =
+        service.cloud.api.life.instance_now(plain.parse().unwrap()).alive().unwrap().request.image.clone().unwrap().id;
     let expected = json!({
-        "project-id": "web", "instance-id": plain, "image-id": chronova_tests::compute_api::IMAGE,
+        "project-id": "web", "instance-id": plain, "image-id": image.to_string(),
         "user-data": "IyEvYmluL3No", "hostname": "web-1", "metadata": {"role": "web"}, "boot-roles": "",
     });
     assert_eq!(about, [expected]);

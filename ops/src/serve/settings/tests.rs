@@ -114,7 +114,10 @@ fn listeners_are_found_in_novas_words_too() {
     };
     let common = ("127.0.0.1:8774".to_owned(), None);
     assert_eq!(all(""), std::slice::from_ref(&common));
-    assert_eq!(all("[DEFAULT]\nmetadata_listen = 192.0.2.1\nmetadata_listen_port = 0\n"), std::slice::from_ref(&common));
+    assert_eq!(
+        all("[DEFAULT]\nmetadata_listen = 192.0.2.1\nmetadata_listen_port = 0\n"),
+        std::slice::from_ref(&common)
+    );
     let nova = "[DEFAULT]\nmetadata_listen = ::1\nmetadata_listen_port = 8775\nosapi_compute_listen_port = 9774\n";
     let compute = ("0.0.0.0:9774".to_owned(), Some(Service::Compute));
     let metadata = |address: &str| (address.to_owned(), Some(Service::Metadata));
