@@ -38,7 +38,7 @@ same "and there the guest has it" "$(inside "$ONE" "cat /sys/bus/pci/devices/$AD
 os volume create --size 1 meta-data >"$WORK/volume" 2>&1 || bad "a volume is asked for" "$(tail -n 5 "$WORK/volume")"
 within 60 "the volume is there" eval '[ "$(get volume meta-data status)" = available ]'
 DATA=$(get volume meta-data id)
-expect "it is attached with a tag" os --os-compute-api-version 2.49 server add volume --tag data meta-new meta-data
+expect "it is attached with a tag" eval 'os --os-compute-api-version 2.49 server add volume --tag data meta-new meta-data >/dev/null'
 within 30 "the guest sees it" sees_disk "$ONE" vdb
 DISK=$(ask openstack/latest/meta_data.json | grep -oE '\{"type": ?"disk"[^}]*\}')
 like "it is told by serial and tag" "$DISK" "\"serial\": ?\"$DATA\".*\"data\""
