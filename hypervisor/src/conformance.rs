@@ -20,6 +20,7 @@ use thiserror::Error;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::console::Screen;
+use crate::device::DeviceKind;
 use crate::driver::{ByteStream, Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
 use crate::guest::{
     FilterRule, FilterSpec, GuestSpec, ImageFormat, ImageRef, NetworkSpec, Nic, PowerState, Quiesce, Renew, RescueDisk,
@@ -405,6 +406,10 @@ impl Trial {
         let found = driver.nics(instance).await.check("interfaces")?;
         require("the guest has the interface for later, too", found.contains(&more.mac), &found)?;
         require("a running guest has what was attached", has().await?, &more)?;
+        let devices = driver.devices(instance).await.check("devices")?;
+        let kind = DeviceKind::Nic { mac: more.mac.to_ascii_lowercase() };
+        let place = devices.iter().find(|device| device.kind == kind).and_then(|device| device.address.clone());
+        require("and it is known where the guest finds it", place.is_some(), &devices)?;
         driver.reboot_hard(instance).await.check("hard reboot")?;
         require("and has it after a restart", has().await?, &more)?;
         self.boots(instance, 2).await?;

@@ -15,6 +15,7 @@ use thiserror::Error;
 
 use crate::agent::GuestAgent;
 use crate::console::Consoles;
+use crate::device::GuestDevice;
 use crate::guest::{
     Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, Nic,
     PowerState, Quiesce, Renew, VolumeDisk,
@@ -177,6 +178,8 @@ pub trait Driver:
     async fn disks(&self, instance: InstanceId) -> DriverResult<Vec<String>>;
     /// The MAC addresses of the interfaces that the guest has when it is started next, in lower case, sorted.
     async fn nics(&self, instance: InstanceId) -> DriverResult<Vec<String>>;
+    /// Where the guest finds its interfaces and disks: now, if it is in memory, otherwise when it is started next.
+    async fn devices(&self, instance: InstanceId) -> DriverResult<Vec<GuestDevice>>;
 
     /// The last `max_bytes` of the serial console's log.
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes>;

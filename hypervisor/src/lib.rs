@@ -9,6 +9,7 @@ mod checksum;
 pub mod conformance;
 pub mod connect;
 pub mod console;
+pub mod device;
 pub mod domain_xml;
 pub mod driver;
 pub mod guest;

@@ -1,6 +1,7 @@
 //! The networks with their subnets, ports and floating addresses, the routers, and every project's network limits.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use chronova_events::envelope::{Recorded, Timestamp};
@@ -23,6 +24,8 @@ pub struct Networks {
     ports: BTreeMap<PortId, NetworkId>,
     by_device: BTreeMap<String, BTreeSet<PortId>>,
     by_host: BTreeMap<String, BTreeSet<PortId>>,
+    /// Networks that do not meet may use the same addresses.
+    by_address: BTreeMap<IpAddr, BTreeSet<PortId>>,
     by_group: BTreeMap<SecurityGroupId, BTreeSet<PortId>>,
     /// Which network a floating address is of.
     floating_ips: BTreeMap<FloatingIpId, NetworkId>,
@@ -82,6 +85,11 @@ impl Networks {
     /// The ports bound to a compute host.
     pub fn on_host(&self, host: &str) -> impl Iterator<Item = &Arc<Port>> {
         self.by_host.get(host).into_iter().flatten().filter_map(|id| self.port(*id))
+    }
+
+    /// The ports that have this fixed address.
+    pub fn at_address(&self, address: IpAddr) -> impl Iterator<Item = &Arc<Port>> {
+        self.by_address.get(&address).into_iter().flatten().filter_map(|id| self.port(*id))
     }
 
     /// The ports that a security group applies to.
@@ -167,7 +175,7 @@ impl Networks {
 
 impl Projection for Networks {
     const NAME: &'static str = "networks";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
     const NOUNS: &'static [&'static str] = &["network", "network_quota", "router"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
@@ -311,6 +319,9 @@ impl Networks {
         self.ports.remove(&id);
         take_out(&mut self.by_device, &port.binding().device, &id);
         take_out(&mut self.by_host, &port.binding().host, &id);
+        for address in addresses(&port) {
+            take_out(&mut self.by_address, &address, &id);
+        }
         if let Some(router) = router_of(&port) {
             take_out(&mut self.by_router, &router, &id);
         }
@@ -332,6 +343,9 @@ impl Networks {
         if !binding.host.is_empty() {
             self.by_host.entry(binding.host.clone()).or_default().insert(id);
         }
+        for address in addresses(&port) {
+            self.by_address.entry(address).or_default().insert(id);
+        }
         if let Some(router) = router_of(&port) {
             self.by_router.entry(router).or_default().insert(id);
         }
@@ -349,6 +363,10 @@ fn take_out<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, id: &
             index.remove(key);
         }
     }
+}
+
+fn addresses(port: &Port) -> impl Iterator<Item = IpAddr> {
+    port.addresses().iter().map(|fixed| fixed.address)
 }
 
 /// The router whose gateway or interface a port is.

@@ -12,6 +12,7 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId};
 use chronova_hypervisor::agent::GuestAgent;
 use chronova_hypervisor::console::{ConsoleAddress, Consoles, Screen, SerialLine};
+use chronova_hypervisor::device::GuestDevice;
 use chronova_hypervisor::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use chronova_hypervisor::guest::{
     Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, Nic,
@@ -347,6 +348,9 @@ impl Driver for Gate {
 
     async fn nics(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
         gated!(self, nics(instance))
+    }
+    async fn devices(&self, instance: InstanceId) -> DriverResult<Vec<GuestDevice>> {
+        gated!(self, devices(instance))
     }
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
         gated!(self, console_log(instance, max_bytes))

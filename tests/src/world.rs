@@ -360,8 +360,8 @@ impl Life {
     pub async fn build_mapped(&self, request: BuildRequested, mapped: BlockDevicesMapped) -> Result<(), String> {
         let instance = request.instance;
         self.reserve(instance).await?;
-        let (request, mapped) = (Box::new(request), Box::new(mapped));
-        self.instance(instance, InstanceCommand::BuildMapped { request, mapped }).await
+        let (request, mapped) = (Box::new(request), Some(Box::new(mapped)));
+        self.instance(instance, InstanceCommand::BuildWith { request, mapped, files: None }).await
     }
 
     async fn reserve(&self, instance: InstanceId) -> Result<(), String> {
@@ -462,7 +462,7 @@ impl Life {
             access_ip_v4: now.access_ip_v4,
             access_ip_v6: now.access_ip_v6,
         };
-        self.work(instance, WorkCommand::Rebuild { request: Box::new(request), asker: ADMIN }).await
+        self.work(instance, WorkCommand::Rebuild { request: Box::new(request), files: None, asker: ADMIN }).await
     }
 
     pub async fn rescue(&self, instance: InstanceId) -> Result<(), String> {

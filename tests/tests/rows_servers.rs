@@ -162,7 +162,7 @@ async fn alive(api: &Api, wish: Value) -> Alive {
 
 /// What is on the server's drive, by an operator's choices and with a password.
 fn drive(server: &Alive, options: &MetadataOptions, password: Option<&str>) -> Vec<(String, Vec<u8>)> {
-    About { server, password, options }.files().unwrap()
+    About { server, password, options, devices: &[], floating_ip: None, said: None }.files().unwrap()
 }
 
 fn on_drive(server: &Alive) -> Vec<(String, Vec<u8>)> {
@@ -205,7 +205,16 @@ async fn a_config_drive_tells_the_guest_about_itself() {
     let about = json_of(&files_with, "openstack/latest/meta_data.json");
     assert_eq!(about["admin_pass"], "s3cret");
     // The drive itself bears the name that guests look for.
-    let image = About { server: &server, password: None, options: &MetadataOptions::default() }.config_drive().unwrap();
+    let image = About {
+        server: &server,
+        password: None,
+        options: &MetadataOptions::default(),
+        devices: &[],
+        floating_ip: None,
+        said: None,
+    }
+    .config_drive()
+    .unwrap();
     assert_eq!(&image[0x8000 + 40..0x8000 + 48], b"config-2");
 
     // With DHCP the guest asks; without, it is told everything.
@@ -249,6 +258,7 @@ async fn each_version_of_the_metadata_has_what_it_had() {
         ("2017-02-22", 3),
         ("2018-08-27", 3),
         ("2020-10-14", 4),
+        ("2025-04-04", 4),
         ("latest", 4),
     ];
     let keys = ["random_seed", "project_id", "devices", "dedicated_cpus"];

@@ -365,7 +365,7 @@ async fn diagnostics_have_their_two_forms() {
     let own = api.server(user, Api::wish("t")).await;
     let refused = api.call("GET", &format!("/servers/{own}/diagnostics"), "2.48", user, None).await;
     assert_eq!(refused.status, 403, "for administrators");
-    // No guest has a way to leave a password.
+    // Its guest left none.
     let path = format!("/servers/{own}/os-server-password");
     assert_eq!(api.call("GET", &path, "2.1", user, None).await.body, json!({"password": ""}));
     assert_eq!(api.call("DELETE", &path, "2.1", user, None).await.status, 204);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
+use crate::metadata::MetadataConfig;
 use crate::route::Service;
 
 /// All of them.
@@ -34,6 +35,8 @@ pub struct WebConfig {
     pub max_consoles: usize,
     /// `[keystone_authtoken] www_authenticate_uri`: what a 401 names; by default the request's own host.
     pub www_authenticate_uri: Option<String>,
+    /// How the metadata service knows who asks.
+    pub metadata: MetadataConfig,
     pub cors: CorsConfig,
     pub policy: PolicyConfig,
 }
@@ -53,6 +56,7 @@ impl Default for WebConfig {
             max_feeds: 64,
             max_consoles: 256,
             www_authenticate_uri: None,
+            metadata: MetadataConfig::default(),
             cors: CorsConfig::default(),
             policy: PolicyConfig::default(),
         }

@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::app::App;
 use crate::auth::{Caller, Requester};
+use crate::body;
 use crate::fault::Fault;
 use crate::links::Links;
 use crate::microversion::Microversion;
@@ -179,6 +180,14 @@ impl Ctx {
             }
         })
         .boxed_local()
+    }
+
+    /// The raw body of a route with `.raw_body()`, once, if it is no longer than `limit`.
+    pub(crate) async fn read_body(&mut self, limit: usize) -> Result<Bytes, Fault> {
+        match self.payload.take() {
+            Some(payload) => body::read(payload, &self.headers, limit).await,
+            None => Ok(Bytes::new()),
+        }
     }
 
     /// The raw body as a stream that may cross threads. At most `depth` chunks wait in between, so a slow consumer

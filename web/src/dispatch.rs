@@ -1,7 +1,8 @@
 //! The way from a permitted request to the command gateway.
 //!
 //! Only this file may name the gateway. Its functions take a `&Permit`, which only the policy module makes, so a command
-//! of a caller whose rights nobody checked does not compile.
+//! of a caller whose rights nobody checked does not compile. The one thing that a guest may do takes a `&Guest`, which only
+//! the metadata service makes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,15 +11,17 @@ use chronova_actors::aggregate::Aggregate as _;
 use chronova_actors::aggregate::{CommandError, Committed};
 use chronova_actors::gateway::Reachable;
 use chronova_actors::house::House;
+use chronova_actors::instance::{InstanceAggregate, InstanceCommand, InstanceReject};
 use chronova_actors::process::ProcessAggregate;
 use chronova_events::envelope::{Cause, Meta, Position, Revision};
-use chronova_events::ids::ProcessId;
+use chronova_events::ids::{ProcessId, RequestId};
 use chronova_events::instance::FaultInfo;
 use chronova_events::process::{Outcome, ProcessEvent};
 use chronova_events::registry::Event;
 use chronova_events::store::StoreError;
 use uuid::Uuid;
 
+use crate::metadata::Guest;
 use crate::policy::Permit;
 
 /// How long an answer waits for the read models to show what the command did. They lag by microseconds; if they ever lag
@@ -41,6 +44,26 @@ pub async fn send<A: Reachable>(
     let committed = house.gateway.send::<A>(id, command, meta(permit)).await?;
     shown(house, committed.position).await;
     Ok(committed)
+}
+
+/// Keeps what a guest tells its owner. A guest has no rights that a policy could check; it may do this one thing, and a
+/// [`Guest`] is the proof of who it is.
+pub(crate) async fn post_password(
+    house: &House,
+    guest: &Guest,
+    request_id: &RequestId,
+    password: String,
+) -> Result<(), CommandError<InstanceReject>> {
+    let meta = Meta {
+        request_id: Some(request_id.clone()),
+        correlation: correlation(request_id),
+        causation: None,
+        cause: Cause::System { part: "guest".to_owned() },
+    };
+    let command = InstanceCommand::PostGuestPassword { password };
+    let committed = house.gateway.send::<InstanceAggregate>(&guest.id(), command, Arc::new(meta)).await?;
+    shown(house, committed.position).await;
+    Ok(())
 }
 
 /// Waits until the read models show what was accepted at `position` by a service that sends commands of its own.
@@ -92,16 +115,15 @@ pub async fn ended(house: &House, process: ProcessId, patience: Duration) -> Res
 pub fn meta(permit: &Permit) -> Arc<Meta> {
     let requester = permit.requester();
     let caller = &requester.caller;
-    let correlation = requester
-        .request_id
-        .as_str()
-        .strip_prefix("req-")
-        .and_then(|id| Uuid::parse_str(id).ok())
-        .unwrap_or_else(chronova_events::entropy::uuid);
     Arc::new(Meta {
         request_id: Some(requester.request_id.clone()),
-        correlation,
+        correlation: correlation(&requester.request_id),
         causation: None,
         cause: Cause::User { user: caller.user.clone(), project: caller.project.clone(), roles: caller.roles.clone() },
     })
+}
+
+fn correlation(request: &RequestId) -> Uuid {
+    let uuid = request.as_str().strip_prefix("req-").and_then(|id| Uuid::parse_str(id).ok());
+    uuid.unwrap_or_else(chronova_events::entropy::uuid)
 }

@@ -6,10 +6,10 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::{
     AccessAddressesChanged, Alive, BuildFailed, BuildSucceeded, CrashDumpRequested, DeleteRequested, Deleted,
-    DescriptionChanged, DiskConfigChanged, HostnameChanged, Instance, InstanceEvent, Locked, MetadataReplaced,
-    NicDetachFailed, Ongoing, PersonalErased, Phase, PowerAction, PowerCompleted, PowerFailed, PowerObserved,
-    PowerRequested, Renamed, RestoreFailed, RestoreRequested, Restored, SoftDeleteRequested, SoftDeleted,
-    StateDeclared, TagsReplaced, Unlocked, Unplaced, status,
+    DescriptionChanged, DiskConfigChanged, GuestPasswordCleared, GuestPasswordPosted, HostnameChanged, Instance,
+    InstanceEvent, Locked, MetadataReplaced, NicDetachFailed, Ongoing, PersonalErased, Phase, PowerAction,
+    PowerCompleted, PowerFailed, PowerObserved, PowerRequested, Renamed, RestoreFailed, RestoreRequested, Restored,
+    SoftDeleteRequested, SoftDeleted, StateDeclared, TagsReplaced, Unlocked, Unplaced, status,
 };
 
 use super::actions::{Action, admit, check_lock};
@@ -20,8 +20,9 @@ pub(super) type Decision = Result<Vec<InstanceEvent>, InstanceReject>;
 pub fn decide(state: &Instance, command: InstanceCommand) -> Decision {
     let (server, command) = match (state, command) {
         (Instance::Absent, InstanceCommand::Build(request)) => return one(*request),
-        (Instance::Absent, InstanceCommand::BuildMapped { request, mapped }) => {
-            return Ok(vec![(*request).into(), (*mapped).into()]);
+        (Instance::Absent, InstanceCommand::BuildWith { request, mapped, files }) => {
+            let more = mapped.map(|mapped| (*mapped).into()).into_iter().chain(files.map(Into::into));
+            return Ok(std::iter::once((*request).into()).chain(more).collect());
         }
         (Instance::Absent, _) => return Err(InstanceReject::NotFound),
         (Instance::Alive(_) | Instance::Deleted(_), InstanceCommand::Erase { erasure }) => {
@@ -32,7 +33,7 @@ pub fn decide(state: &Instance, command: InstanceCommand) -> Decision {
         (Instance::Alive(server), command) => (server, command),
     };
     match command {
-        InstanceCommand::Build(request) | InstanceCommand::BuildMapped { request, .. } => {
+        InstanceCommand::Build(request) | InstanceCommand::BuildWith { request, .. } => {
             match server.request.process == request.process {
                 true => Ok(vec![]),
                 false => Err(InstanceReject::Exists),
@@ -60,6 +61,11 @@ pub fn decide(state: &Instance, command: InstanceCommand) -> Decision {
         InstanceCommand::Volume(command) => volumes::decide(server, command),
         InstanceCommand::Lock { lock: wanted } => lock(server, wanted),
         InstanceCommand::Unlock { by_admin } => unlock(server, by_admin),
+        InstanceCommand::PostGuestPassword { password } => post_guest_password(server, password),
+        InstanceCommand::ClearGuestPassword => match server.guest_password {
+            Some(_) => one(GuestPasswordCleared {}),
+            None => Ok(vec![]),
+        },
         InstanceCommand::Work(command) => work::decide(server, *command),
         InstanceCommand::Move(command) => moving::decide(server, *command),
         record => record_of(server, record),
@@ -171,6 +177,15 @@ fn unlock(server: &Alive, by_admin: bool) -> Decision {
     }
 }
 
+/// As Nova has it, an empty one is none.
+fn post_guest_password(server: &Alive, password: String) -> Decision {
+    match server.guest_password {
+        Some(_) => Err(InstanceReject::GuestPasswordKept),
+        None if password.is_empty() => Ok(vec![]),
+        None => one(GuestPasswordPosted { password }),
+    }
+}
+
 fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
     let built_by = server.building();
     let placed_by = server.placing();
@@ -254,7 +269,7 @@ fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
             }
         }
         InstanceCommand::Build(_)
-        | InstanceCommand::BuildMapped { .. }
+        | InstanceCommand::BuildWith { .. }
         | InstanceCommand::Volume(_)
         | InstanceCommand::Delete { .. }
         | InstanceCommand::Power { .. }
@@ -271,6 +286,8 @@ fn record_of(server: &Alive, command: InstanceCommand) -> Decision {
         | InstanceCommand::Change { .. }
         | InstanceCommand::Lock { .. }
         | InstanceCommand::Unlock { .. }
+        | InstanceCommand::PostGuestPassword { .. }
+        | InstanceCommand::ClearGuestPassword
         | InstanceCommand::Work(_)
         | InstanceCommand::Move(_)
         | InstanceCommand::Erase { .. } => Ok(vec![]),

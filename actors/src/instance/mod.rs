@@ -21,8 +21,8 @@ mod tests;
 use chronova_events::envelope::{StreamId, Timestamp};
 use chronova_events::ids::{AttachmentId, BlockDeviceId, ErasureId, HostId, InstanceId, PortId, ProcessId, VolumeId};
 use chronova_events::instance::{
-    BlockDevice, BlockDevicesMapped, BuildRequested, DeclaredState, DiskConfig, FaultInfo, Instance, InstanceEvent,
-    Locked, NetworkAllocated, NicInfo, Pairs, Placed, Power, PowerAction, RequestedNic, Scheduled,
+    BlockDevice, BlockDevicesMapped, BuildRequested, DeclaredState, DiskConfig, FaultInfo, FilesGiven, Instance,
+    InstanceEvent, Locked, NetworkAllocated, NicInfo, Pairs, Placed, Power, PowerAction, RequestedNic, Scheduled,
 };
 use thiserror::Error;
 
@@ -35,10 +35,11 @@ pub enum InstanceAggregate {}
 #[derive(Debug, Clone)]
 pub enum InstanceCommand {
     Build(Box<BuildRequested>),
-    /// As `Build`, with disks beyond those of image and flavor.
-    BuildMapped {
+    /// As `Build`, with disks beyond those of image and flavor, and files for the guest to find.
+    BuildWith {
         request: Box<BuildRequested>,
-        mapped: Box<BlockDevicesMapped>,
+        mapped: Option<Box<BlockDevicesMapped>>,
+        files: Option<FilesGiven>,
     },
     Volume(VolumeCommand),
     Delete {
@@ -107,6 +108,11 @@ pub enum InstanceCommand {
     Unlock {
         by_admin: bool,
     },
+    /// What the guest made up for its owner; once, until it is cleared.
+    PostGuestPassword {
+        password: String,
+    },
+    ClearGuestPassword,
     /// What changes its disks or its place.
     Work(Box<work::WorkCommand>),
     /// Another flavor, another host; boxed, because it is large.
@@ -304,6 +310,8 @@ pub enum InstanceReject {
     MigrationInState { state: &'static str, action: &'static str },
     #[error("more than {limit} metadata items")]
     TooMuchMetadata { limit: usize },
+    #[error("the guest has posted a password already")]
+    GuestPasswordKept,
     #[error("no metadata item of this name")]
     NoSuchMetadata,
     #[error("more than {limit} tags")]
@@ -341,6 +349,6 @@ impl Aggregate for InstanceAggregate {
     }
 
     fn begins(command: &InstanceCommand) -> bool {
-        matches!(command, InstanceCommand::Build(_) | InstanceCommand::BuildMapped { .. })
+        matches!(command, InstanceCommand::Build(_) | InstanceCommand::BuildWith { .. })
     }
 }

@@ -5,7 +5,7 @@
 use chronova_events::envelope::Timestamp;
 use chronova_events::ids::{ImageId, ProcessId};
 use chronova_events::instance::{
-    Alive, FaultInfo, ImageSnapshot, InstanceEvent, OffloadRequested, Offloaded, PasswordChangeFailed,
+    Alive, FaultInfo, FilesGiven, ImageSnapshot, InstanceEvent, OffloadRequested, Offloaded, PasswordChangeFailed,
     PasswordChangeRequested, PasswordChanged, Phase, RebuildFailed, RebuildRequested, Rebuilt, RescueFailed,
     RescueRequested, Rescued, Rotation, ShelveFailed, ShelveRequested, Shelved, SnapshotFailed, SnapshotRequested,
     SnapshotTaken, UnrescueFailed, UnrescueRequested, Unrescued, UnshelveFailed, UnshelveRequested, Unshelved,
@@ -26,6 +26,8 @@ pub enum WorkCommand {
     },
     Rebuild {
         request: Box<RebuildRequested>,
+        /// For the new guest to find.
+        files: Option<FilesGiven>,
         asker: Asker,
     },
     Rescue {
@@ -121,9 +123,11 @@ pub(super) fn decide(server: &Alive, command: WorkCommand) -> Decision {
             let action = if backup.is_some() { Action::CreateBackup } else { Action::CreateImage };
             asked(action, asker, SnapshotRequested { process, image, backup }.into())
         }
-        WorkCommand::Rebuild { request, asker } => {
+        WorkCommand::Rebuild { request, files, asker } => {
             let other_image = server.hardware_image().is_none_or(|image| image.id != request.image.id);
-            asked(Action::Rebuild, asker, RebuildRequested { other_image, ..*request }.into())
+            let mut events = asked(Action::Rebuild, asker, RebuildRequested { other_image, ..*request }.into())?;
+            events.extend(files.map(InstanceEvent::from));
+            Ok(events)
         }
         WorkCommand::Rescue { process, image, asker } => {
             asked(Action::Rescue, asker, RescueRequested { process, image }.into())

@@ -1,4 +1,4 @@
-//! The files of `ec2/VERSION`: what Amazon's EC2 told its guests until 2009-04-04, which some still ask for first.
+//! EC2's tree: what Amazon's EC2 told its guests until 2009-04-04, which some still ask for first.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{About, File, to_bytes};
 use crate::instance::disks;
 
 /// Oldest first; `latest` stands for the newest.
-const VERSIONS: [&str; 10] = [
+pub(super) const VERSIONS: [&str; 10] = [
     "1.0",
     "2007-01-19",
     "2007-03-01",
@@ -34,7 +34,7 @@ pub(super) fn files(about: &About<'_>, user_data: Option<&[u8]>) -> Vec<File> {
     files
 }
 
-fn meta_data(about: &About<'_>, version: &str) -> Value {
+pub(super) fn meta_data(about: &About<'_>, version: &str) -> Value {
     let request = &about.server.request;
     let hostname = about.hostname();
     let mut data = json!({
@@ -55,13 +55,17 @@ fn meta_data(about: &About<'_>, version: &str) -> Value {
     let later = [
         ("local-hostname", "2007-01-19", json!(hostname)),
         ("public-hostname", "2007-01-19", json!(hostname)),
-        ("public-ipv4", "2007-01-19", json!("")),
+        ("public-ipv4", "2007-01-19", json!(about.floating_ip.unwrap_or_default())),
         ("instance-type", "2007-08-29", json!(request.flavor.name)),
         ("block-device-mapping", "2007-12-15", json!(devices(about))),
         ("placement", "2008-02-01", json!({ "availability-zone": about.availability_zone() })),
         ("instance-action", "2008-09-01", json!("none")),
     ];
-    for (key, since, value) in later {
+    let boots_from = [("kernel-id", "aki", "kernel_id"), ("ramdisk-id", "ari", "ramdisk_id")];
+    let boots_from = boots_from.into_iter().filter_map(|(key, kind, property)| {
+        Some((key, "2007-12-15", json!(format!("{kind}-{}", digits(property_of(about, property)?)))))
+    });
+    for (key, since, value) in later.into_iter().chain(boots_from) {
         // Versions are dates, but for the first, and every date comes before `latest`.
         if version >= since {
             data[key] = value;
@@ -72,8 +76,19 @@ fn meta_data(about: &About<'_>, version: &str) -> Value {
 
 /// EC2 names images by eight digits; those of an image's id serve, for there is no other number.
 fn image(about: &About<'_>) -> String {
-    let digits = about.server.root_image().map_or_else(|| "0".repeat(8), |image| image.id.to_string()[..8].to_owned());
-    format!("ami-{digits}")
+    let id = about.server.root_image().map(|image| image.id.to_string()).unwrap_or_default();
+    format!("ami-{}", digits(&id))
+}
+
+fn digits(id: &str) -> String {
+    let hex: String = id.chars().filter(char::is_ascii_hexdigit).take(8).collect();
+    format!("{hex:0>8}").to_ascii_lowercase()
+}
+
+/// What the image says, if it says something.
+fn property_of<'a>(about: &About<'a>, name: &str) -> Option<&'a str> {
+    let image = about.server.hardware_image()?;
+    image.properties.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.as_str())
 }
 
 fn local_ipv4<'a>(about: &About<'a>) -> &'a str {

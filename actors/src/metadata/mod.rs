@@ -1,19 +1,25 @@
 //! What a guest is told about itself: the OpenStack metadata ([`openstack`]) and what Amazon's EC2 had in its place
-//! ([`ec2`]), each in the versions that guests know, as files on the guest's config drive.
+//! ([`ec2`]), each in the versions that guests know: as files on the guest's config drive, and as the [`tree`] that the
+//! metadata service answers from. One builder, two ways to the guest.
 //!
 //! Source: nova `api/metadata/base.py`. A version never gets a key that came after it, so that what reads an old one reads it
 //! for ever.
 
+mod devices;
+pub mod dynamic;
 mod ec2;
 mod openstack;
+pub mod sources;
+pub mod tree;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use chronova_events::entropy;
 use chronova_events::instance::Alive;
+use chronova_hypervisor::device::GuestDevice;
 use chronova_hypervisor::iso9660;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Nova's `[api]` options on metadata.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,6 +30,8 @@ pub struct MetadataOptions {
     pub skipped_versions: Vec<String>,
     /// What `vendordata_jsonfile_path` holds, where `StaticJSON` is among `vendordata_providers`; `None` where it is not.
     pub vendor_data: Option<Arc<Value>>,
+    /// Who else is asked, where `DynamicJSON` is among `vendordata_providers`.
+    pub dynamic: Option<dynamic::Dynamic>,
 }
 
 impl Default for MetadataOptions {
@@ -32,7 +40,8 @@ impl Default for MetadataOptions {
         Self {
             domain: "novalocal".to_owned(),
             skipped_versions: skipped.split(' ').map(str::to_owned).collect(),
-            vendor_data: Some(Arc::new(Value::Object(serde_json::Map::new()))),
+            vendor_data: Some(Arc::new(Value::Object(Map::new()))),
+            dynamic: None,
         }
     }
 }
@@ -44,6 +53,12 @@ pub struct About<'a> {
     /// Of the guest's administrator, where one was just asked for.
     pub password: Option<&'a str>,
     pub options: &'a MetadataOptions,
+    /// Where the guest's devices are, as far as that is known: not while its config drive is made, before there is a guest.
+    pub devices: &'a [GuestDevice],
+    /// The floating address that stands for it.
+    pub floating_ip: Option<&'a str>,
+    /// What other services say of it, by their names.
+    pub said: Option<&'a Map<String, Value>>,
 }
 
 /// Path and content.
@@ -57,10 +72,24 @@ impl About<'_> {
 
     /// Paths and contents of all files of the drive.
     pub fn files(&self) -> Result<Vec<File>, String> {
-        let user_data = self.server.request.user_data.as_deref().map(decode_base64).transpose()?;
+        let user_data = self.user_data()?;
         let mut files = ec2::files(self, user_data.as_deref());
         files.extend(openstack::files(self, user_data.as_deref())?);
+        for (number, (_, content)) in self.server.files.iter().enumerate() {
+            files.push((format!("openstack{}", openstack::place(number)), decode_base64(content)?));
+        }
         Ok(files)
+    }
+
+    /// The content of a file that the server was asked for with, by its four digits.
+    fn content(&self, id: &str) -> Result<Option<Vec<u8>>, String> {
+        let place = |number: usize| openstack::place(number) == format!("/content/{id}");
+        let file = self.server.files.iter().enumerate().find(|(number, _)| place(*number));
+        file.map(|(_, (_, content))| decode_base64(content)).transpose()
+    }
+
+    fn user_data(&self) -> Result<Option<Vec<u8>>, String> {
+        self.server.request.user_data.as_deref().map(decode_base64).transpose()
     }
 
     fn hostname(&self) -> String {
@@ -90,5 +119,5 @@ fn to_bytes(value: &Value) -> Vec<u8> {
 fn decode_base64(text: &str) -> Result<Vec<u8>, String> {
     use base64::Engine;
     let packed: String = text.chars().filter(|c| !c.is_ascii_whitespace()).collect();
-    base64::engine::general_purpose::STANDARD.decode(packed).map_err(|error| format!("user data: {error}"))
+    base64::engine::general_purpose::STANDARD.decode(packed).map_err(|error| format!("no base64: {error}"))
 }

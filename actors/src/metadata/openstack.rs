@@ -1,56 +1,112 @@
-//! The files of `openstack/VERSION`.
+//! The documents of `openstack/VERSION`.
 
 use chronova_events::instance::{FixedIp, NicInfo};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::{About, File, seed, to_bytes};
+use super::{About, File, devices, seed, to_bytes};
 
 /// The first version that has something; `None`: all have it.
 type Since = Option<&'static str>;
 
 /// Oldest first; `latest` stands for the newest.
-const VERSIONS: [&str; 10] =
-    ["2012-08-10", GRIZZLY, HAVANA, LIBERTY, NEWTON_ONE, NEWTON_TWO, "2017-02-22", "2018-08-27", VICTORIA, "latest"];
+const VERSIONS: [&str; 11] = [
+    "2012-08-10",
+    GRIZZLY,
+    HAVANA,
+    LIBERTY,
+    NEWTON_ONE,
+    NEWTON_TWO,
+    "2017-02-22",
+    ROCKY,
+    VICTORIA,
+    "2025-04-04",
+    LATEST,
+];
 const GRIZZLY: &str = "2013-04-04";
 const HAVANA: &str = "2013-10-17";
 const LIBERTY: &str = "2015-10-15";
 const NEWTON_ONE: &str = "2016-06-30";
 const NEWTON_TWO: &str = "2016-10-06";
+const ROCKY: &str = "2018-08-27";
 const VICTORIA: &str = "2020-10-14";
+const LATEST: &str = "latest";
+
+pub(super) const META_DATA: &str = "meta_data.json";
+pub(super) const USER_DATA: &str = "user_data";
+pub(super) const PASSWORD: &str = "password";
+pub(super) const VENDOR_DATA: &str = "vendor_data.json";
+pub(super) const NETWORK_DATA: &str = "network_data.json";
+pub(super) const VENDOR_DATA_2: &str = "vendor_data2.json";
+
+/// The documents, in the order in which Nova lists them.
+const DOCUMENTS: [(&str, Since); 6] = [
+    (META_DATA, None),
+    (USER_DATA, None),
+    (PASSWORD, Some(GRIZZLY)),
+    (VENDOR_DATA, Some(HAVANA)),
+    (NETWORK_DATA, Some(LIBERTY)),
+    (VENDOR_DATA_2, Some(NEWTON_TWO)),
+];
 
 /// Versions are dates, and every date comes before `latest`.
 fn has(version: &str, since: Since) -> bool {
     since.is_none_or(|since| version >= since)
 }
 
+/// The versions until `today` and `latest`.
+pub(super) fn versions(today: &str) -> impl Iterator<Item = &'static str> {
+    VERSIONS.into_iter().filter(move |version| *version == LATEST || *version <= today)
+}
+
+/// The documents that a version has, if it is one.
+pub(super) fn names(version: &str) -> Option<impl Iterator<Item = &'static str>> {
+    let version = VERSIONS.into_iter().find(|known| *known == version)?;
+    Some(DOCUMENTS.into_iter().filter(move |(_, since)| has(version, *since)).map(|(name, _)| name))
+}
+
+/// The documents of all versions, but for the password, which only a guest could put there.
 pub(super) fn files(about: &About<'_>, user_data: Option<&[u8]>) -> Result<Vec<File>, String> {
     let seed = seed()?;
-    let (static_data, vendor_data) = vendor_data(about);
-    let network = to_bytes(&network_data(&about.server.nics));
     let mut files = Vec::new();
     for version in VERSIONS {
-        let all: [(&str, Since, Option<Vec<u8>>); 5] = [
-            ("meta_data.json", None, Some(to_bytes(&meta_data(about, version, &seed)))),
-            ("user_data", None, user_data.map(<[u8]>::to_vec)),
-            ("vendor_data.json", Some(HAVANA), Some(static_data.clone())),
-            ("network_data.json", Some(LIBERTY), Some(network.clone())),
-            ("vendor_data2.json", Some(NEWTON_TWO), Some(vendor_data.clone())),
-        ];
-        for (name, since, content) in all {
-            if let Some(content) = content.filter(|_| has(version, since)) {
-                files.push((format!("openstack/{version}/{name}"), content));
-            }
+        for name in names(version).into_iter().flatten() {
+            let document = document(about, version, name, user_data, &seed);
+            // A config drive has vendor data even if there is none.
+            let document = document.or_else(|| (name == VENDOR_DATA).then(|| b"{}".to_vec()));
+            files.extend(document.map(|content| (format!("openstack/{version}/{name}"), content)));
         }
     }
     Ok(files)
 }
 
-/// What the deployer tells all guests: by itself, and beside what other providers would say.
-fn vendor_data(about: &About<'_>) -> (Vec<u8>, Vec<u8>) {
-    match &about.options.vendor_data {
-        Some(data) => (to_bytes(data), to_bytes(&json!({ "static": **data }))),
-        None => (b"{}".to_vec(), b"{}".to_vec()),
+/// A document of a version that has it.
+pub(super) fn document(
+    about: &About<'_>,
+    version: &str,
+    name: &str,
+    user_data: Option<&[u8]>,
+    seed: &str,
+) -> Option<Vec<u8>> {
+    let vendor_data = about.options.vendor_data.as_deref();
+    match name {
+        META_DATA => Some(to_bytes(&meta_data(about, version, seed))),
+        USER_DATA => user_data.map(<[u8]>::to_vec),
+        // What the deployer tells all guests: by itself, and beside what other services say of each.
+        VENDOR_DATA => vendor_data.map(to_bytes),
+        VENDOR_DATA_2 => Some(to_bytes(&vendor_data_2(vendor_data, about.said))),
+        NETWORK_DATA => Some(to_bytes(&network_data(&about.server.nics))),
+        _ => None,
     }
+}
+
+/// Each provider's under its name; whose name is taken is not heard.
+fn vendor_data_2(fixed: Option<&Value>, said: Option<&Map<String, Value>>) -> Value {
+    let mut all = Map::new();
+    all.extend(fixed.map(|fixed| ("static".to_owned(), fixed.clone())));
+    for (name, what) in said.into_iter().flatten() {
+        all.entry(name.as_str()).or_insert_with(|| what.clone());
+    }
+    Value::Object(all)
 }
 
 /// `meta_data.json`.
@@ -66,6 +122,12 @@ fn meta_data(about: &About<'_>, version: &str, seed: &str) -> Value {
     if !request.metadata.is_empty() {
         data["meta"] = request.metadata.iter().map(|(k, v)| (k.clone(), Value::from(v.clone()))).collect();
     }
+    let files = about.server.files.iter().enumerate();
+    let files: Vec<Value> =
+        files.map(|(number, (path, _))| json!({"path": path, "content_path": place(number)})).collect();
+    if !files.is_empty() {
+        data["files"] = json!(files);
+    }
     if let Some(key) = &request.key {
         data["public_keys"] = json!({ &key.name: key.public_key });
         data["keys"] = json!([{ "name": key.name, "type": key.kind, "data": key.public_key }]);
@@ -76,7 +138,7 @@ fn meta_data(about: &About<'_>, version: &str, seed: &str) -> Value {
     let later = [
         ("random_seed", GRIZZLY, json!(seed)),
         ("project_id", LIBERTY, json!(request.project.as_str())),
-        ("devices", NEWTON_ONE, json!([])),
+        ("devices", NEWTON_ONE, json!(devices::tagged(about, has(version, Some(ROCKY))))),
         ("dedicated_cpus", VICTORIA, json!([])),
     ];
     for (key, since, value) in later {
@@ -85,6 +147,11 @@ fn meta_data(about: &About<'_>, version: &str, seed: &str) -> Value {
         }
     }
     data
+}
+
+/// Where the content of a file is, below `openstack`.
+pub(super) fn place(number: usize) -> String {
+    format!("/content/{number:04}")
 }
 
 /// `network_data.json`: links, networks, services.
@@ -135,4 +202,16 @@ fn netmask(family: u8, prefix: u8) -> String {
     }
     let bits = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
     std::net::Ipv4Addr::from(bits).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::versions;
+
+    #[test]
+    fn versions_of_the_future_are_not_listed() {
+        assert_eq!(versions("2013-10-16").collect::<Vec<_>>(), ["2012-08-10", "2013-04-04", "latest"]);
+        assert_eq!(versions("2013-10-17").count(), 4);
+        assert_eq!(versions("9999-12-31").count(), 11);
+    }
 }

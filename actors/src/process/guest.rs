@@ -12,7 +12,7 @@ use super::definition::{StepError, Work};
 use super::disks::volumes;
 use crate::house::House;
 use crate::instance::disks;
-use crate::metadata::About;
+use crate::metadata::{About, sources};
 use crate::ports::Images;
 
 /// How far the read models may lag behind the log; they do by microseconds.
@@ -211,8 +211,18 @@ pub(super) async fn spec(work: &Work, server: &Alive, rescue: Option<&ImageSnaps
         config_drive: match server.request.config_drive {
             true => {
                 let password = work.house.passwords.of(work.running.process);
-                let about = About { server, password: password.as_deref(), options: &work.house.options.metadata };
                 let failed = |reason: String| StepError::fatal(500, "The config drive could not be made.", &reason);
+                let options = &work.house.options.metadata;
+                let floating = sources::floating_ip(&work.house.views, server);
+                let said = sources::said(options, server).await.map_err(failed)?;
+                let about = About {
+                    server,
+                    password: password.as_deref(),
+                    options,
+                    devices: &[],
+                    floating_ip: floating.as_deref(),
+                    said: said.as_ref(),
+                };
                 Some(about.config_drive().map_err(failed)?)
             }
             false => None,

@@ -50,6 +50,7 @@ mod shelving;
 mod soft_delete;
 mod state;
 pub mod status;
+mod told;
 
 pub use block::{
     BlockConnection, BlockDevice, BlockDevicesMapped, BlockDevicesPrepared, BlockPlace, BlockSource, Disk, DiskWork,
@@ -81,6 +82,7 @@ pub use shelving::{
 };
 pub use soft_delete::{RestoreFailed, RestoreRequested, Restored, SoftDeleteRequested, SoftDeleted};
 pub use state::{Alive, Instance, Phase, Stage};
+pub use told::{FilesGiven, GuestPasswordCleared, GuestPasswordPosted};
 
 noun! {
     /// What can happen to a server.
@@ -269,5 +271,11 @@ noun! {
         EvacuationRequested = "evacuation_requested" @ 1,
         /// The server is at its destination, made anew.
         Evacuated = "evacuated" @ 2 from { 1 => evacuation::EvacuatedV1 },
+        /// The files that the guest is to find.
+        FilesGiven = "files_given" @ 1,
+        /// The guest posted a password for its owner.
+        GuestPasswordPosted = "guest_password_posted" @ 1,
+        /// The posted password is kept no longer.
+        GuestPasswordCleared = "guest_password_cleared" @ 1,
     }
 }

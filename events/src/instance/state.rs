@@ -13,7 +13,7 @@ use super::moving::{self, Moving};
 use super::ongoing::Ongoing;
 use super::operator::DeclaredState;
 use super::payloads::{
-    BuildRequested, DeleteRequested, FaultInfo, ImageSnapshot, Locked, NicInfo, Placed, Power, PowerAction,
+    BuildRequested, DeleteRequested, FaultInfo, ImageSnapshot, Locked, NicInfo, Pairs, Placed, Power, PowerAction,
 };
 use super::rebuild::{Former, RebuildRequested};
 use crate::envelope::Timestamp;
@@ -60,6 +60,10 @@ pub struct Alive {
     pub shelved: Option<ImageId>,
     /// A move under way, or done and neither confirmed nor reverted.
     pub moving: Option<Box<Moving>>,
+    /// What its guest posted for its owner.
+    pub guest_password: Option<String>,
+    /// Path and content (base64) of the files that its guest finds.
+    pub files: Pairs,
 }
 
 /// Where a server stands when nobody is changing it.
@@ -139,7 +143,7 @@ impl Instance {
 
 impl Fold for Instance {
     type Event = InstanceEvent;
-    const STATE_VERSION: u32 = 11;
+    const STATE_VERSION: u32 = 12;
 
     fn evolve(&mut self, event: &InstanceEvent, at: Timestamp) {
         match (&mut *self, event) {
@@ -181,6 +185,8 @@ impl Alive {
             rescue: None,
             shelved: None,
             moving: None,
+            guest_password: None,
+            files: Vec::new(),
         }
     }
 
@@ -368,6 +374,9 @@ impl Alive {
                     self.phase = Phase::Offloaded { power: Power::Shutdown };
                 }
             }
+            InstanceEvent::FilesGiven(given) => self.files.clone_from(&given.files),
+            InstanceEvent::GuestPasswordPosted(posted) => self.guest_password = Some(posted.password.clone()),
+            InstanceEvent::GuestPasswordCleared(_) => self.guest_password = None,
             InstanceEvent::PasswordChangeRequested(asked) => {
                 self.ongoing = Some(Ongoing::ChangePassword { process: asked.process });
             }
@@ -412,14 +421,6 @@ impl Alive {
             | InstanceEvent::VolumeSwapFailed(_)
             | InstanceEvent::VolumeSwapRequested(_)
             | InstanceEvent::VolumeSwapped(_) => {}
-        }
-    }
-
-    /// What reading the erased events again would give.
-    fn forget(&mut self) {
-        crate::sealed::erase_request(&mut self.request);
-        if let Some(lock) = &mut self.lock {
-            lock.reason = None;
         }
     }
 
@@ -530,6 +531,8 @@ impl Alive {
             true => self.boot_image = Some(Arc::new(asked.image.clone())),
             false => self.request.image = Some(Arc::new(asked.image.clone())),
         }
+        // Those of the guest that was; the new ones, if any, follow.
+        self.files.clear();
         let request = &mut self.request;
         request.name.clone_from(&asked.name);
         request.hostname.clone_from(&asked.hostname);

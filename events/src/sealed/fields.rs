@@ -29,6 +29,8 @@ pub const PERSONAL: &[(&str, &[&str])] = &[
         "instance.rebuild_requested",
         &["name", "hostname", "description", "key.name", "key.public_key", "user_data", "metadata"],
     ),
+    ("instance.files_given", &["files"]),
+    ("instance.guest_password_posted", &["password"]),
     ("keypair.created", &["name", "public_key", "fingerprint"]),
     ("keypair.deleted", &["name"]),
     ("identity.user_created", &["attributes.name", "attributes.extra"]),
@@ -55,7 +57,9 @@ pub fn subject(stream: &StreamId, event: &Event) -> Option<Subject> {
             | InstanceEvent::MetadataReplaced(_)
             | InstanceEvent::TagsReplaced(_)
             | InstanceEvent::Locked(_)
-            | InstanceEvent::RebuildRequested(_),
+            | InstanceEvent::RebuildRequested(_)
+            | InstanceEvent::FilesGiven(_)
+            | InstanceEvent::GuestPasswordPosted(_),
         ) => stream.key().parse().ok().map(Subject::Server),
         Event::KeypairEvent(event) => match event {
             KeypairEvent::KeypairCreated(created) => Some(Subject::User(created.user.clone())),
@@ -104,6 +108,8 @@ fn instance(event: &mut InstanceEvent, visitor: &mut dyn Visitor) {
         InstanceEvent::TagsReplaced(replaced) => visitor.list("tags", &mut replaced.tags),
         InstanceEvent::Locked(locked) => visitor.optional("reason", &mut locked.reason),
         InstanceEvent::RebuildRequested(request) => rebuild_requested(request, visitor),
+        InstanceEvent::FilesGiven(given) => visitor.pairs("files", &mut given.files),
+        InstanceEvent::GuestPasswordPosted(posted) => visitor.text("password", &mut posted.password, ERASED),
         _ => {}
     }
 }

@@ -46,7 +46,7 @@ const HEADER: usize = 1 + 16 + 8 + NONCE + 4;
 pub enum Subject {
     /// A user: their name, attributes and key pairs.
     User(UserId),
-    /// A server: its names, description, metadata, user data and its copy of a public key.
+    /// A server: its names, description, metadata, user data, files, its copy of a public key and what its guest posted.
     Server(InstanceId),
 }
 

@@ -18,6 +18,7 @@
 //! | `live`, `journey`, `migration` | running guests to other hosts: the course of it, how they travel, libvirt's calls |
 //! | `console` | screens and serial lines |
 //! | `saved`, `nics` | a guest that stands still; interfaces of a guest that exists already |
+//! | `devices` | where a guest finds its interfaces and disks |
 //! | `disks`, `blockcopy` | volumes plugged in, pulled out, exchanged under a running guest |
 //!
 //! Invariants: no call touches the host's file system except as a volume of our pool; every call has a deadline; a
@@ -30,6 +31,7 @@ mod capabilities;
 mod connection;
 mod console;
 mod counters;
+mod devices;
 mod disks;
 mod domain;
 mod error;
@@ -74,6 +76,7 @@ use self::error::Context as _;
 use self::gates::Gates;
 use self::images::Images;
 use self::lane::Lane;
+use crate::device::GuestDevice;
 use crate::domain_xml::{self, HostFacts};
 use crate::driver::{ByteStream, Driver, DriverError, DriverResult, ImageSource, SignalStream, StopMode};
 use crate::guest::{
@@ -557,6 +560,10 @@ impl Driver for LibvirtDriver {
 
     async fn nics(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
         self.ask("interfaces", move |connect, _| nics::macs(&domain::require(connect, instance)?)).await
+    }
+
+    async fn devices(&self, instance: InstanceId) -> DriverResult<Vec<GuestDevice>> {
+        self.ask("devices", move |connect, _| devices::all(&domain::require(connect, instance)?)).await
     }
 
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {

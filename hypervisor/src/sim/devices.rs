@@ -4,6 +4,7 @@ use chronova_events::ids::InstanceId;
 
 use super::journal::Change;
 use super::machine::{Machine, not_running};
+use crate::device::{DeviceKind, GuestDevice};
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{Diagnostics, DiskCounters, Nic, NicCounters};
 
@@ -41,6 +42,20 @@ impl Machine {
 
     pub(super) fn nics(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
         Ok(self.guest(instance)?.nics.iter().cloned().collect())
+    }
+
+    /// On one bus, in the order of their names: interfaces from the third slot on, volumes from the sixteenth.
+    pub(super) fn devices(&self, instance: InstanceId) -> DriverResult<Vec<GuestDevice>> {
+        let guest = self.guest(instance)?;
+        let at =
+            |kind, slot: usize| GuestDevice { kind, bus: Some("pci"), address: Some(format!("0000:00:{slot:02x}.0")) };
+        let volume = |(number, serial): (usize, &String)| {
+            let target = format!("disk{number}");
+            at(DeviceKind::Disk { serial: Some(serial.clone()), target }, 16 + number)
+        };
+        let nic = |(number, mac): (usize, &String)| at(DeviceKind::Nic { mac: mac.to_ascii_lowercase() }, 3 + number);
+        let volumes = guest.volumes.iter().enumerate().map(volume);
+        Ok(volumes.chain(guest.nics.iter().enumerate().map(nic)).collect())
     }
 
     pub(super) fn set_deaf(&mut self, instance: InstanceId, deaf: bool) -> DriverResult<()> {

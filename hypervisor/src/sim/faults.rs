@@ -61,6 +61,7 @@ calls! {
     SwapDisk = "swap_disk",
     Disks = "disks",
     Nics = "nics",
+    Devices = "devices",
     Reshape = "reshape",
     CopyRoot = "copy_root",
     ReadCopy = "read_copy",

@@ -45,6 +45,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::sleep;
 
 use self::machine::Machine;
+use crate::device::GuestDevice;
 use crate::driver::{ByteStream, Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
 use crate::guest::{
     Diagnostics, DiskCopy, FilterSpec, GuestSpec, GuestStatus, HostCapabilities, HostUsage, ImageRef, NetworkSpec, Nic,
@@ -300,6 +301,10 @@ impl Driver for SimHost {
 
     async fn nics(&self, instance: InstanceId) -> DriverResult<Vec<String>> {
         self.perform(Call::Nics, |machine| machine.nics(instance)).await
+    }
+
+    async fn devices(&self, instance: InstanceId) -> DriverResult<Vec<GuestDevice>> {
+        self.perform(Call::Devices, |machine| machine.devices(instance)).await
     }
 
     async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {

@@ -28,7 +28,7 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         place: place(texts, clash.at),
         message: clash.message.to_owned(),
     };
-    storage(config).into_iter().chain(migration(config)).map(told).collect()
+    storage(config).into_iter().chain(migration(config)).chain(metadata(config)).map(told).collect()
 }
 
 fn storage(config: &Config) -> Vec<Clash> {
@@ -125,6 +125,27 @@ fn migration(config: &Config) -> Vec<Clash> {
                   libvirtd by plain TCP",
     };
     let found = [(libvirt.live_migration_tunnelled, tunnelled), (!by_tls, plain)];
+    found.into_iter().filter(|(is, _)| *is).map(|(_, clash)| clash).collect()
+}
+
+/// Who could ask for anybody's metadata otherwise.
+fn metadata(config: &Config) -> Vec<Clash> {
+    let (neutron, api) = (&config.neutron, &config.api);
+    let unsigned = error(
+        ("neutron", "service_metadata_proxy"),
+        "[neutron] service_metadata_proxy is on and metadata_proxy_shared_secret is empty: anybody could ask for any \
+         server's metadata. Set the secret that Neutron's metadata agent has",
+    );
+    let untrusted = Clash {
+        severity: Severity::Warning,
+        at: ("api", "use_forwarded_for"),
+        message: "[api] use_forwarded_for believes [chronova] trusted_proxies alone, and there are none: name the proxies that \
+                  guests come by",
+    };
+    let found = [
+        (neutron.service_metadata_proxy && neutron.metadata_proxy_shared_secret.is_empty(), unsigned),
+        (api.use_forwarded_for && config.chronova.trusted_proxies.is_empty(), untrusted),
+    ];
     found.into_iter().filter(|(is, _)| *is).map(|(_, clash)| clash).collect()
 }
 

@@ -245,3 +245,17 @@ fn storage_options_that_do_not_go_together_stop_the_start() {
     assert!(told(&[space])[0].starts_with("0.conf:2: warning: "));
     assert_eq!(told(&[&format!("{space}use_cow_images = false")]), Vec::<String>::new());
 }
+
+/// Whoever asks for a guest's metadata gets its owner's secrets.
+#[test]
+fn who_asks_for_metadata_has_to_be_known() {
+    let proxied = "[neutron]\nservice_metadata_proxy = true\n";
+    let without = told(&[proxied]);
+    assert!(without.len() == 1 && without[0].starts_with("0.conf:2: error: "), "{without:?}");
+    assert!(without[0].contains("metadata_proxy_shared_secret is empty"), "{without:?}");
+    assert_eq!(told(&[&format!("{proxied}metadata_proxy_shared_secret = s")]), Vec::<String>::new());
+    let forwarded = "[api]\nuse_forwarded_for = true\n";
+    let nobody = told(&[forwarded]);
+    assert!(nobody[0].starts_with("0.conf:2: warning: ") && nobody[0].contains("trusted_proxies"), "{nobody:?}");
+    assert_eq!(told(&[&format!("{forwarded}[chronova]\ntrusted_proxies = 10.0.0.1")]), Vec::<String>::new());
+}

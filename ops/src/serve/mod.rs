@@ -6,6 +6,7 @@ mod identity;
 pub mod log_only;
 mod read_models;
 pub mod settings;
+mod vendor_data;
 mod wiring;
 
 use std::sync::Arc;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use chronova_actors::house::{DeletedGuests, LiveOptions, Options};
 use chronova_actors::metadata::MetadataOptions;
+use chronova_actors::metadata::dynamic::Dynamic;
 use chronova_actors::reconcile::image_cache::ImageCacheOptions;
 use chronova_actors::scheduler::{Multipliers, PrefilterOptions, SchedulerOptions, options};
 use chronova_actors::volume::service::VolumeOptions;
@@ -20,14 +21,17 @@ use chronova_hypervisor::options::{
 };
 use chronova_projections::checkpoint::{CheckpointOptions, KeeperOptions};
 use chronova_projections::history::HistoryOptions;
+use chronova_web::auth::Secret;
 use chronova_web::compute::{Compute, ComputeConfig};
 use chronova_web::config::{CorsConfig, PolicyConfig, WebConfig};
 use chronova_web::console::{self, ConsoleConfig};
+use chronova_web::metadata::MetadataConfig;
 use chronova_web::route::Service;
 use chronova_web::server::{Listener, Patience, Serving};
 use chronova_web::tls::TlsFiles;
 use serde_json::{Map, Value};
 
+use super::vendor_data::HttpServices;
 use crate::config::{Config, Words};
 
 pub fn log(config: &Config) -> SqliteOptions {
@@ -143,6 +147,10 @@ pub fn metadata(config: &Config) -> Result<MetadataOptions> {
         domain: api.dhcp_domain.clone(),
         skipped_versions: api.config_drive_skip_versions.split_whitespace().map(str::to_owned).collect(),
         vendor_data,
+        dynamic: match api.vendordata_providers.iter().any(|provider| provider == "DynamicJSON") {
+            true => Some(Dynamic(Arc::new(HttpServices::new(config)?))),
+            false => None,
+        },
     })
 }
 
@@ -417,6 +425,13 @@ pub fn web(config: &Config) -> WebConfig {
         max_consoles: config.chronova.max_consoles as usize,
         enable_proxy_headers_parsing: config.oslo_middleware.enable_proxy_headers_parsing,
         trusted_proxies: config.chronova.trusted_proxies.iter().filter_map(|word| network(word)).collect(),
+        metadata: MetadataConfig {
+            proxy_secret: config
+                .neutron
+                .service_metadata_proxy
+                .then(|| Secret::new(config.neutron.metadata_proxy_shared_secret.clone())),
+            use_forwarded_for: config.api.use_forwarded_for,
+        },
         rate_limit: config.chronova.rate_limit,
         rate_limit_burst: config.chronova.rate_limit_burst,
         cors: CorsConfig {
@@ -463,8 +478,9 @@ pub fn listeners(config: &Config) -> Result<Vec<Listener>> {
     for (words, only) in groups {
         let api = if only == Some(Service::Metadata) { "metadata" } else { "osapi_compute" };
         let secure = tls && config.default.enabled_ssl_apis.iter().any(|enabled| enabled == api);
-        for word in &words.0 {
-            all.push(Listener { address: resolve(word)?, only, secure });
+        let in_novas_words = in_novas_words(config, only).filter(|_| words.0.is_empty());
+        for word in words.0.iter().cloned().chain(in_novas_words) {
+            all.push(Listener { address: resolve(&word)?, only, secure });
         }
     }
     if !all.iter().any(|listener| listener.only.is_none()) {
@@ -479,6 +495,22 @@ pub fn listeners(config: &Config) -> Result<Vec<Listener>> {
         );
     }
     Ok(all)
+}
+
+/// A listener that is configured as Nova's is.
+fn in_novas_words(config: &Config, only: Option<Service>) -> Option<String> {
+    let default = &config.default;
+    let (host, port) = match only? {
+        Service::Compute => (&default.osapi_compute_listen, default.osapi_compute_listen_port),
+        Service::Metadata => (&default.metadata_listen, default.metadata_listen_port),
+        _ => return None,
+    };
+    let port = port.filter(|port| *port != 0)?;
+    Some(if host.contains(':') && !host.starts_with('[') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    })
 }
 
 /// The files for TLS, where they are configured.

@@ -172,7 +172,14 @@ fn judge_user_data(input: &[u8]) {
     server.request.metadata = [(server.request.name.clone(), text.chars().rev().take(255).collect())].into();
     // Its files are there with the very bytes, or it is refused.
     let options = MetadataOptions::default();
-    let about = About { server: &server, password: Some(&text), options: &options };
+    let about = About {
+        server: &server,
+        password: Some(&text),
+        options: &options,
+        devices: &[],
+        floating_ip: None,
+        said: None,
+    };
     if let Ok(files) = about.files() {
         assert!(files.iter().any(|(name, _)| name == "openstack/latest/user_data"));
         for (name, content) in files.iter().filter(|(name, _)| name.rsplit('.').next() == Some("json")) {

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::interfaces::{Cloud, USER, is};
 
 /// A cloud whose network is reached from an external network of six addresses.
-struct Town {
-    cloud: Cloud,
+pub(super) struct Town {
+    pub(super) cloud: Cloud,
     public: String,
     router: String,
 }
@@ -17,6 +17,10 @@ impl Town {
         let cloud = Cloud::start().await;
         let pools = cloud.api.call("GET", "/os-floating-ip-pools", "2.35", USER, None).await;
         assert_eq!(pools.body, json!({"floating_ip_pools": []}));
+        Self::around(cloud).await
+    }
+
+    pub(super) async fn around(cloud: Cloud) -> Self {
         let external = json!({"network": {"name": "public", "router:external": true, "project_id": "operators"}});
         let public = made(&cloud, ADMIN, "/networks", "network", external).await;
         let subnet = json!({"subnet": {"network_id": public, "cidr": "203.0.113.0/29", "ip_version": 4}});

@@ -20,7 +20,10 @@ pub(super) struct Cloud {
 
 impl Cloud {
     pub(super) async fn start() -> Self {
-        let world = World::new(2);
+        Self::start_in(World::new(2)).await
+    }
+
+    pub(super) async fn start_in(world: World) -> Self {
         let life = world.begin(Setting { embedded_networks: true, ..Setting::default() }).await;
         life.hosts_up(2).await;
         let store = Arc::clone(&world.log) as Arc<dyn EventStore>;
@@ -36,7 +39,7 @@ impl Cloud {
         self.api.ask(method, &format!("/network/v2.0{path}"), "2.1", USER, body).await
     }
 
-    async fn network(&self, name: &str, cidr: &str) -> String {
+    pub(super) async fn network(&self, name: &str, cidr: &str) -> String {
         let made = self.neutron("POST", "/networks", Some(json!({"network": {"name": name}}))).await;
         assert_eq!(made.status, 201, "{:?}", made.body);
         let id = made.body["network"]["id"].as_str().unwrap().to_owned();

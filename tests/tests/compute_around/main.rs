@@ -8,5 +8,7 @@ mod flavors;
 mod floating;
 mod interfaces;
 mod keypairs;
+mod metadata;
 mod quotas;
 mod small;
+mod vendor_data;

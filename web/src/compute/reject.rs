@@ -100,6 +100,9 @@ pub(super) fn instance_reject(id: InstanceId, reject: InstanceReject) -> Fault {
         InstanceReject::TooMuchMetadata { limit } => {
             Fault::forbidden(format!("Maximum number of metadata items exceeds {limit}"))
         }
+        InstanceReject::GuestPasswordKept => {
+            Fault::conflict("There was a conflict when trying to complete your request.")
+        }
         InstanceReject::NoSuchMetadata => Fault::not_found("Metadata item was not found"),
         InstanceReject::TooManyTags { limit } => {
             Fault::bad_request(format!("The number of tags exceeded the per-server limit {limit}"))

@@ -25,15 +25,13 @@ pub fn render(fault: &Fault, context: &RenderContext<'_>) -> Reply {
         Reply::json(401, keystone_body(fault))
     } else {
         match context.service {
-            Service::Compute | Service::Volume | Service::Metadata | Service::Chronova => {
-                Reply::json(fault.status, nova_body(fault))
-            }
+            Service::Compute | Service::Volume | Service::Chronova => Reply::json(fault.status, nova_body(fault)),
             // Placement's framework heeds who wants a page and nothing else.
             Service::Placement if wants_page(context.accept) => webob(fault, context.accept),
             Service::Placement => Reply::json(fault.status, placement_body(fault, context)),
             Service::Identity => Reply::json(fault.status, keystone_body(fault)),
             Service::Network => Reply::json(fault.status, neutron_body(fault)),
-            Service::Image => webob(fault, context.accept),
+            Service::Image | Service::Metadata => webob(fault, context.accept),
         }
     };
     reply.headers.extend(fault.headers.iter().cloned());
@@ -138,7 +136,7 @@ fn wants_page(accept: &str) -> bool {
     accept.contains("text/html") && !accept.contains("application/") && !accept.contains("*/*")
 }
 
-/// Glance leaves its errors to webob, which answers HTML, JSON or text as the client accepts.
+/// Glance and the metadata service leave their errors to webob, which answers HTML, JSON or text as the client accepts.
 fn webob(fault: &Fault, accept: &str) -> Reply {
     let status = format!("{} {}", fault.status, title(fault.status));
     let accept = accept.to_ascii_lowercase();

@@ -1,8 +1,138 @@
-//! What a guest asks about itself: the metadata service.
+//! What a guest asks about itself: the metadata service (nova-api-metadata).
 //!
-//! One file per resource; each has a table, and this list of tables is all that the dispatcher knows.
+//! Source: nova `api/metadata/{handler,base,password}.py`. What is told is built where config drives are, in
+//! `actors/src/metadata`; who asks is found in [`asking`]. There is no cache: the read models are one already, so what is
+//! changed is told at once.
+//!
+//! No token is asked for, and no route is known but by whom it is asked: every path of every method comes to one handler, as
+//! in Nova, where `PUT /latest/api/token` is a path that is not there and not a method that is not allowed.
 
-use crate::route::Route;
+mod asking;
+
+use std::sync::Arc;
+
+use chronova_actors::metadata::tree::{self, Found};
+use chronova_actors::metadata::{About, sources};
+
+pub(crate) use self::asking::Guest;
+pub use self::asking::MetadataConfig;
+
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::handler;
+use crate::reply::Reply;
+use crate::route::{Method, Route};
+
+/// Four pieces of 255: what Nova has room for.
+const LONGEST_PASSWORD: usize = 4 * 255;
 
 /// The tables of all resources.
-pub const ROUTES: &[&[Route]] = &[];
+pub const ROUTES: &[&[Route]] = &[&[
+    any("metadata.root.get", Method::Get, "/"),
+    any("metadata.root.post", Method::Post, "/"),
+    any("metadata.root.put", Method::Put, "/"),
+    any("metadata.root.patch", Method::Patch, "/"),
+    any("metadata.root.delete", Method::Delete, "/"),
+    any("metadata.get", Method::Get, "/{path*}"),
+    any("metadata.post", Method::Post, "/{path*}"),
+    any("metadata.put", Method::Put, "/{path*}"),
+    any("metadata.patch", Method::Patch, "/{path*}"),
+    any("metadata.delete", Method::Delete, "/{path*}"),
+]];
+
+const fn any(op: &'static str, method: Method, path: &'static str) -> Route {
+    Route::new(op, method, path, handler!(answer)).public().raw_body()
+}
+
+async fn answer(ctx: Ctx) -> Result<Reply, Fault> {
+    let whole = ctx.param("path").to_owned();
+    let path = normal(&whole);
+    // Which versions there are is told to anybody.
+    if path.is_empty() {
+        return shown(tree::root());
+    }
+    let guest = asking::who(&ctx)?;
+    match look_up(&ctx, &guest, &path).await? {
+        Some(Found::Password) => password(ctx, &guest).await,
+        Some(found) => shown(found),
+        None => Err(Fault::no_route()),
+    }
+}
+
+/// The names of a path without what leads nowhere and back (`posixpath.normpath`).
+fn normal(path: &str) -> Vec<&str> {
+    path.split('/').fold(Vec::new(), |mut names, name| {
+        match name {
+            "" | "." => {}
+            ".." => drop(names.pop()),
+            name => names.push(name),
+        }
+        names
+    })
+}
+
+async fn look_up(ctx: &Ctx, guest: &Guest, path: &[&str]) -> Result<Option<Found>, Fault> {
+    let (house, server) = (Arc::clone(ctx.house()?), guest.server()?);
+    let floating_ip = sources::floating_ip(&house.views, server);
+    let devices = match path.last() {
+        Some(&"meta_data.json") => sources::devices(&house, guest.id(), server).await,
+        _ => Vec::new(),
+    };
+    let options = &house.options.metadata;
+    let said = match path.last() {
+        Some(&"vendor_data2.json") => sources::said(options, server).await.map_err(Fault::internal)?,
+        _ => None,
+    };
+    let (floating_ip, said) = (floating_ip.as_deref(), said.as_ref());
+    let about = About { server, password: None, options, devices: &devices, floating_ip, said };
+    let today = house.clock.now().to_utc().date_naive().to_string();
+    about.look_up(path, &today).map_err(Fault::internal)
+}
+
+fn shown(found: Found) -> Result<Reply, Fault> {
+    match found {
+        Found::Json(document) => Ok(Reply::json_text(200, document)),
+        Found::Text(text) => Ok(Reply::bytes(200, "text/plain; charset=UTF-8", text)),
+        Found::Password => Err(Fault::no_route()),
+    }
+}
+
+/// What the guest tells its owner: once, for whoever gets hold of the guest's network must not put theirs in its place.
+async fn password(mut ctx: Ctx, guest: &Guest) -> Result<Reply, Fault> {
+    let posted = guest.server()?.guest_password.clone();
+    match ctx.route.method {
+        Method::Get | Method::Head => Ok(Reply::text(200, posted.unwrap_or_default())),
+        Method::Post if posted.is_some() => Err(asking::conflict()),
+        Method::Post => {
+            let password = read(&mut ctx).await?;
+            let house = Arc::clone(ctx.house()?);
+            dispatch::post_password(&house, guest, &ctx.requester.request_id, password)
+                .await
+                .map_err(asking::refused)?;
+            Ok(Reply::text(200, ""))
+        }
+        _ => Err(Fault::bad_request("GET and POST only are supported.")),
+    }
+}
+
+async fn read(ctx: &mut Ctx) -> Result<String, Fault> {
+    let body = ctx.read_body(LONGEST_PASSWORD).await.map_err(|fault| match fault.status {
+        413 => Fault::bad_request("Request is too large."),
+        _ => fault,
+    })?;
+    String::from_utf8(body.to_vec())
+        .map_err(|_| Fault::bad_request("The password is not valid UTF-8: post it as text."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::normal;
+
+    #[test]
+    fn paths_are_made_plain() {
+        assert_eq!(normal("//openstack/./latest/"), ["openstack", "latest"]);
+        assert_eq!(normal("../latest/../openstack"), ["openstack"]);
+        assert_eq!(normal("/.."), [""; 0]);
+    }
+}

@@ -29,7 +29,7 @@ fn asks(asker: Asker) -> Vec<(&'static str, Command)> {
     vec![
         ("createImage", command(WorkCommand::Snapshot { process, image, backup: None, asker })),
         ("createBackup", command(WorkCommand::Snapshot { process, image, backup, asker })),
-        ("rebuild", command(WorkCommand::Rebuild { request: Box::new(rebuild_request()), asker })),
+        ("rebuild", command(WorkCommand::Rebuild { request: Box::new(rebuild_request()), files: None, asker })),
         ("rescue", command(WorkCommand::Rescue { process, image: rescue, asker })),
         ("unrescue", command(WorkCommand::Unrescue { process, asker })),
         ("shelve", command(WorkCommand::Shelve { process, image: Some(image), asker })),

@@ -108,7 +108,10 @@ fn tell(plan: &Plan, out: &mut dyn Write) -> Result<(), CommandFailure> {
     }
     for server in &plan.servers {
         let alive = if plan.alive.contains(server) { " (not deleted)" } else { "" };
-        writeln!(out, "server {server}{alive}: names, description, metadata, tags, user data, public key")?;
+        writeln!(
+            out,
+            "server {server}{alive}: names, description, metadata, tags, user data, files, public key, posted password"
+        )?;
     }
     Ok(())
 }

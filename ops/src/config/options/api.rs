@@ -53,17 +53,48 @@ section! {
         vendordata_providers: Vec<String> {
             default: Text("StaticJSON"), choices: &["StaticJSON", "DynamicJSON"],
             deprecated: &[("DEFAULT", "vendordata_providers")],
-            help: "Sources of vendor data in metadata. DynamicJSON, which asks other services for each server, is not there: \
-                   nobody is asked.",
+            help: "Sources of vendor data in metadata: StaticJSON, the same for all servers, and DynamicJSON, which asks other \
+                   services for each.",
         }
         vendordata_jsonfile_path: Option<PathBuf> {
             deprecated: &[("DEFAULT", "vendordata_jsonfile_path")],
             help: "JSON file that StaticJSON vendor data comes from: an object, read once at the start.",
         }
+        vendordata_dynamic_targets: Vec<String> {
+            deprecated: &[("DEFAULT", "vendordata_dynamic_targets")],
+            help: "NAME@URL of services that DynamicJSON asks by POST, each time that a guest is told: what one answers is in \
+                   vendor_data2.json under its name. They are not told who asks: there is no token in the request.",
+        }
+        vendordata_dynamic_ssl_certfile: Option<PathBuf> {
+            deprecated: &[("DEFAULT", "vendordata_dynamic_ssl_certfile")],
+            help: "Certificates (PEM) of the authorities by which those services are known. Unset: the system's.",
+        }
+        vendordata_dynamic_connect_timeout: u32 {
+            default: Text("5"), min: Some(3.0), unit: "seconds",
+            deprecated: &[("DEFAULT", "vendordata_dynamic_connect_timeout")],
+            help: "How long connecting to one of them may take.",
+        }
+        vendordata_dynamic_read_timeout: u32 {
+            default: Text("5"), min: Some(0.0), unit: "seconds",
+            deprecated: &[("DEFAULT", "vendordata_dynamic_read_timeout")],
+            help: "How long its answer may take then, which may be 256 KiB long.",
+        }
+        vendordata_dynamic_failure_fatal: bool {
+            default: Text("false"),
+            deprecated: &[("DEFAULT", "vendordata_dynamic_failure_fatal")],
+            help: "Tell guests nothing, and make no config drive, where one of them does not answer. Off: it has said {}.",
+        }
         metadata_cache_expiration: u32 {
             default: Text("15"), min: Some(0.0), unit: "seconds",
             deprecated: &[("DEFAULT", "metadata_cache_expiration")],
-            help: "How long a guest's metadata may be answered from a cache.",
+            help: "How long a guest's metadata may be answered from a cache. It is read from memory here, without a cache: any \
+                   value tells what is so now, as 0 does in Nova.",
+        }
+        use_forwarded_for: bool {
+            default: Text("false"),
+            deprecated: &[("DEFAULT", "use_forwarded_for")],
+            help: "Know a guest that asks for its metadata by X-Forwarded-For, if the header names one address. Because anybody \
+                   can write it, it counts only of [chronova] trusted_proxies.",
         }
     }
 }

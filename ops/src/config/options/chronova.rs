@@ -129,7 +129,8 @@ section! {
         }
         trusted_proxies: Vec<String> {
             help: "Addresses or networks (10.0.0.5, 10.1.0.0/16) whose X-Forwarded-Proto, -Host and -Prefix are believed, \
-                   where [oslo_middleware] enable_proxy_headers_parsing is on. Empty: nobody's.",
+                   where [oslo_middleware] enable_proxy_headers_parsing is on, and whose X-Forwarded-For is, where [api] \
+                   use_forwarded_for is. Empty: nobody's.",
         }
         rate_limit: f64 {
             default: Text("0"), min: Some(0.0),

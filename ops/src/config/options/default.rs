@@ -72,7 +72,17 @@ section! {
         osapi_compute_listen_port: Option<u16> {
             min: Some(0.0), max: Some(65535.0),
             help: "Port of a further listener of the Compute API at its root. Nova's default is 8774; here it is unset, \
-                   because [chronova] listen serves every API.",
+                   and 0 is as good as unset, because [chronova] listen serves every API.",
+        }
+        metadata_listen: String {
+            default: Text("0.0.0.0"),
+            help: "Address on which guests ask for their metadata. Read with metadata_listen_port, and only where \
+                   [chronova] metadata_listen is not set and the port is.",
+        }
+        metadata_listen_port: Option<u16> {
+            min: Some(0.0), max: Some(65535.0),
+            help: "Port of a listener of the metadata API at its root. Nova's default is 8775; here it is unset, and 0 is as \
+                   good as unset, because [chronova] listen serves every API.",
         }
         default_availability_zone: String {
             default: Text("nova"),

@@ -66,12 +66,15 @@ section! {
         service_metadata_proxy: bool {
             default: Text("false"),
             deprecated: &[("DEFAULT", "service_neutron_metadata_proxy")],
-            help: "Believe the headers of Neutron's metadata proxy about which guest asks.",
+            help: "Believe the headers of Neutron's metadata proxy about which guest asks for its metadata, and nobody else. Off: \
+                   a guest is known by the fixed address that it asks from.",
         }
         metadata_proxy_shared_secret: String {
             default: Text(""), secret: true,
             deprecated: &[("DEFAULT", "neutron_metadata_proxy_shared_secret")],
-            help: "Secret with which the proxy signs the guest's id.",
+            help: "Secret with which the proxy signs the guest's id: metadata_proxy_shared_secret of Neutron's metadata agent. \
+                   Where service_metadata_proxy is on and there is none, the server does not start (Nova's warns and believes \
+                   anybody).",
         }
     }
 }

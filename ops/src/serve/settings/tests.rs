@@ -105,3 +105,45 @@ fn what_all_guests_are_told_is_a_file_that_can_be_read() {
     std::fs::remove_file(&path).unwrap();
     assert_eq!(good.as_deref(), Some(&serde_json::json!({"ntp": ["10.0.0.1"]})));
 }
+
+#[test]
+fn listeners_are_found_in_novas_words_too() {
+    let all = |text: &str| -> Vec<(String, Option<Service>)> {
+        let found = listeners(&config(text)).unwrap();
+        found.iter().map(|listener| (listener.address.to_string(), listener.only)).collect()
+    };
+    let common = ("127.0.0.1:8774".to_owned(), None);
+    assert_eq!(all(""), std::slice::from_ref(&common));
+    assert_eq!(
+        all("[DEFAULT]\nmetadata_listen = 192.0.2.1\nmetadata_listen_port = 0\n"),
+        std::slice::from_ref(&common)
+    );
+    let nova = "[DEFAULT]\nmetadata_listen = ::1\nmetadata_listen_port = 8775\nosapi_compute_listen_port = 9774\n";
+    let compute = ("0.0.0.0:9774".to_owned(), Some(Service::Compute));
+    let metadata = |address: &str| (address.to_owned(), Some(Service::Metadata));
+    assert_eq!(all(nova), [common.clone(), compute.clone(), metadata("[::1]:8775")]);
+    let both = format!("{nova}[chronova]\nmetadata_listen = 192.0.2.1:1\n");
+    assert_eq!(all(&both), [common, compute, metadata("192.0.2.1:1")], "ours win");
+}
+
+#[test]
+fn how_guests_are_known_is_as_the_file_says() {
+    let plain = web(&config("")).metadata;
+    assert!(plain.proxy_secret.is_none() && !plain.use_forwarded_for);
+    let unused =
+        web(&config("[neutron]\nmetadata_proxy_shared_secret = s\n[api]\nuse_forwarded_for = true\n")).metadata;
+    assert!(unused.proxy_secret.is_none() && unused.use_forwarded_for, "the proxy is off");
+    let text = "[neutron]\nservice_metadata_proxy = true\nmetadata_proxy_shared_secret = s\n";
+    assert_eq!(web(&config(text)).metadata.proxy_secret, Some(Secret::new("s")));
+}
+
+#[test]
+fn providers_of_vendor_data_are_as_the_file_says() {
+    let told = |text: &str| metadata(&config(&format!("[api]\n{text}\n"))).map_err(|error| format!("{error:#}"));
+    let providers = |text: &str| told(text).map(|told| (told.vendor_data.is_some(), told.dynamic.is_some()));
+    assert_eq!(providers(""), Ok((true, false)));
+    assert_eq!(providers("vendordata_providers = DynamicJSON"), Ok((false, true)));
+    assert_eq!(providers("vendordata_providers = StaticJSON,DynamicJSON"), Ok((true, true)));
+    let lacking = "vendordata_providers = DynamicJSON\nvendordata_dynamic_ssl_certfile = /nowhere/ca.pem";
+    assert!(providers(lacking).unwrap_err().contains("/nowhere/ca.pem"));
+}

@@ -98,13 +98,15 @@ fn not_running(id: impl std::fmt::Display, power: Power) -> Fault {
     Fault::conflict(format!("Cannot 'get_diagnostics' instance {id} while it is in power state {state}"))
 }
 
-/// What a guest encrypted and posted to the metadata service. That service is not served, so no guest ever did.
+/// What a guest encrypted and posted to the metadata service.
 async fn password(ctx: Ctx) -> Result<Reply, Fault> {
-    find(&ctx, "server_id")?;
-    Ok(Reply::ok(json!({"password": ""})))
+    let found = find(&ctx, "server_id")?;
+    Ok(Reply::ok(json!({"password": found.server()?.guest_password.as_deref().unwrap_or_default()})))
 }
 
+/// The guest's own password stays what it is; it may post another.
 async fn clear_password(ctx: Ctx) -> Result<Reply, Fault> {
-    find(&ctx, "server_id")?;
+    let found = find(&ctx, "server_id")?;
+    send(&ctx, &found, InstanceCommand::ClearGuestPassword).await?;
     Ok(Reply::empty(204))
 }

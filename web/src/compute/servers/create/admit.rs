@@ -2,7 +2,7 @@
 
 use chronova_actors::house::House;
 use chronova_events::ids::{FlavorId, ProjectId, ServerGroupId};
-use chronova_events::instance::{BlockDevicesMapped, FlavorSnapshot, ImageSnapshot, KeySnapshot};
+use chronova_events::instance::{BlockDevicesMapped, FilesGiven, FlavorSnapshot, ImageSnapshot, KeySnapshot};
 use chronova_events::server_group::ServerGroupCreated;
 use serde_json::Value;
 
@@ -145,38 +145,34 @@ pub(in crate::compute::servers) fn limits(ctx: &Ctx, project: &ProjectId, server
         let most = limit("metadata_items")?;
         return Err(Fault::forbidden(format!("Maximum number of metadata items exceeds {most}")));
     }
-    let personality = personality(server);
-    if over("injected_files", personality.len())? {
+    let files = files(server).map_or_else(Vec::new, |given| given.files);
+    if over("injected_files", files.len())? {
         return Err(Fault::forbidden("Personality file limit exceeded"));
     }
-    for (path, size) in &personality {
+    for (path, contents) in &files {
         if over("injected_file_path_bytes", path.len())? {
             let most = limit("injected_file_path_bytes")?;
             return Err(Fault::forbidden(format!("Personality file path exceeds maximum {most}")));
         }
-        if over("injected_file_content_bytes", *size)? {
+        if over("injected_file_content_bytes", decoded_length(contents))? {
             let most = limit("injected_file_content_bytes")?;
             return Err(Fault::forbidden(format!("Personality file content exceeds maximum {most}")));
         }
     }
-    if !personality.is_empty() {
-        tracing::warn!(files = personality.len(), "personality files are not put into guests");
-    }
     Ok(())
 }
 
-/// Path and size of each file.
-fn personality(server: &Value) -> Vec<(String, usize)> {
-    use base64::Engine as _;
-    let engine = base64::engine::general_purpose::STANDARD;
-    let files = server.get("personality").and_then(Value::as_array).into_iter().flatten();
-    files
-        .map(|file| {
-            let text = |key: &str| file.get(key).and_then(Value::as_str).unwrap_or_default();
-            let contents: String = text("contents").split_whitespace().collect();
-            (text("path").to_owned(), engine.decode(contents).map_or(0, |bytes| bytes.len()))
-        })
-        .collect()
+/// The files that the guest is to find, where any are given. The schema has accepted their contents.
+pub(in crate::compute::servers) fn files(server: &Value) -> Option<FilesGiven> {
+    let text = |file: &Value, key: &str| file.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let given = server.get("personality").and_then(Value::as_array).filter(|files| !files.is_empty())?;
+    let contents = |file: &Value| text(file, "contents").split_whitespace().collect();
+    Some(FilesGiven { files: given.iter().map(|file| (text(file, "path"), contents(file))).collect() })
+}
+
+fn decoded_length(base64: &str) -> usize {
+    let padding = base64.bytes().rev().take_while(|byte| *byte == b'=').count();
+    (base64.len() * 3 / 4).saturating_sub(padding)
 }
 
 /// A key pair of the caller's.

@@ -11,8 +11,8 @@
 //! not exist yet; when a server then cannot be recorded its room is given back at once, and a reservation whose server
 //! never came to be (a crash between the two) is found by its ids.
 //!
-//! Personality files (until 2.56) are checked against their limits and otherwise left alone: guests are built agentless,
-//! there is no injection of files. The log says so.
+//! Personality files (until 2.56) are not put into guests' disks, for guests are built agentless: they are on the config
+//! drive, and the metadata service has them.
 
 mod admit;
 mod devices;
@@ -28,10 +28,10 @@ use chronova_actors::instance::{InstanceAggregate, InstanceCommand};
 use chronova_actors::quota::{Overdrawn, QuotaAggregate, QuotaCommand, QuotaReject};
 use chronova_actors::server_group::{ServerGroupAggregate, ServerGroupCommand, ServerGroupReject};
 use chronova_events::ids::{InstanceId, ProcessId};
-use chronova_events::instance::{BlockDevicesMapped, BuildRequested};
+use chronova_events::instance::{BlockDevicesMapped, BuildRequested, FilesGiven};
 use serde_json::{Value, json};
 
-pub(super) use self::admit::{fits, key, limits};
+pub(super) use self::admit::{files, fits, key, limits};
 
 use self::admit::Admitted;
 pub(super) use self::admit::visible_flavor;
@@ -57,7 +57,8 @@ pub(super) async fn create(ctx: Ctx) -> Result<Reply, Fault> {
         let request = request(&ctx, &house, &wish, &admitted, *instance, index, instances.len(), &reservation);
         keep_password(&house, request.process, request.config_drive, password.as_ref());
         let process = request.process;
-        if let Err(fault) = build(&house, &permit, request, admitted.mapped.as_ref()).await {
+        let files = admit::files(&ctx.body["server"]);
+        if let Err(fault) = build(&house, &permit, request, admitted.mapped.as_ref(), files).await {
             house.passwords.forget(process);
             give_back(&house, &permit, &admitted, &instances[index..]).await;
             return Err(fault);
@@ -133,12 +134,11 @@ async fn build(
     permit: &Permit,
     request: BuildRequested,
     mapped: Option<&BlockDevicesMapped>,
+    files: Option<FilesGiven>,
 ) -> Result<(), Fault> {
     let (instance, request) = (request.instance, Box::new(request));
-    let command = match mapped {
-        Some(mapped) => InstanceCommand::BuildMapped { request, mapped: Box::new(volumes::again(mapped)) },
-        None => InstanceCommand::Build(request),
-    };
+    let mapped = mapped.map(|mapped| Box::new(volumes::again(mapped)));
+    let command = InstanceCommand::BuildWith { request, mapped, files };
     dispatch::send::<InstanceAggregate>(house, permit, &instance, command)
         .await
         .map(|_| ())

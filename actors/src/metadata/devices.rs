@@ -1,0 +1,53 @@
+//! What a guest's tagged devices are told apart by. Source: nova `api/metadata/base.py` (`_get_device_metadata`) and
+//! `virt/libvirt/driver.py` (`_build_device_metadata`).
+
+use chronova_events::instance::{Disk, DiskWork, NicInfo};
+use chronova_hypervisor::device::{DeviceKind, GuestDevice};
+use serde_json::{Value, json};
+
+use super::About;
+
+/// Disks, then interfaces. `trusted`: whether the version says of interfaces whether they are trusted virtual functions,
+/// which none is here.
+pub(super) fn tagged(about: &About<'_>, trusted: bool) -> Vec<Value> {
+    let disks = about.server.disks.iter().filter_map(|disk| self::disk(about, disk));
+    disks.chain(about.server.nics.iter().filter_map(|nic| interface(about, nic, trusted))).collect()
+}
+
+fn disk(about: &About<'_>, disk: &Disk) -> Option<Value> {
+    let (device, tag) = (&disk.device, disk.device.tag.as_ref()?);
+    if matches!(disk.work, Some(DiskWork::Attaching(_))) {
+        return None;
+    }
+    let volume = device.volume.filter(|_| device.is_volume()).map(|volume| volume.to_string());
+    let name = device.device_name.as_deref().map(|name| name.trim_start_matches("/dev/"));
+    let place = about.devices.iter().find(|found| match &found.kind {
+        DeviceKind::Disk { serial, target } => match &volume {
+            Some(_) => *serial == volume,
+            None => Some(target.as_str()) == name,
+        },
+        DeviceKind::Nic { .. } => false,
+    });
+    let (bus, address) = at(place);
+    Some(json!({"type": "disk", "serial": volume, "bus": bus, "address": address, "tags": [tag]}))
+}
+
+fn interface(about: &About<'_>, nic: &NicInfo, trusted: bool) -> Option<Value> {
+    let tag = nic.tag.as_ref()?;
+    let known = |found: &&GuestDevice| match &found.kind {
+        DeviceKind::Nic { mac } => mac.eq_ignore_ascii_case(&nic.mac),
+        DeviceKind::Disk { .. } => false,
+    };
+    let (bus, address) = at(about.devices.iter().find(known));
+    let mut shown = json!({"type": "nic", "mac": nic.mac, "bus": bus, "address": address, "tags": [tag]});
+    if trusted {
+        shown["vf_trusted"] = json!(false);
+    }
+    Some(shown)
+}
+
+/// Nova says `none` where it does not know.
+fn at(place: Option<&GuestDevice>) -> (&str, &str) {
+    let bus = place.and_then(|place| place.bus).unwrap_or("none");
+    (bus, place.and_then(|place| place.address.as_deref()).unwrap_or("none"))
+}

@@ -1,0 +1,52 @@
+//! What a guest is told that its server's own state does not say.
+
+use std::time::Duration;
+
+use chronova_events::ids::InstanceId;
+use chronova_events::instance::Alive;
+use chronova_hypervisor::device::GuestDevice;
+use chronova_projections::views::Views;
+use serde_json::{Map, Value};
+
+use super::MetadataOptions;
+use crate::house::House;
+
+/// A guest that asks is starting, and waits: it is told without what its host does not say in this time.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The floating address of the first interface that has one.
+pub fn floating_ip(views: &Views, server: &Alive) -> Option<String> {
+    views.networks.read(|networks| {
+        let mut given = server.nics.iter().flat_map(|nic| networks.floating_ips_at(nic.port));
+        given.next().map(|(floating, _)| floating.allocated.address.address.to_string())
+    })
+}
+
+/// What other services say of the server, where any are asked; an error where guests are to be told nothing without them.
+pub async fn said(options: &MetadataOptions, server: &Alive) -> Result<Option<Map<String, Value>>, String> {
+    match &options.dynamic {
+        Some(dynamic) => dynamic.ask(server).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Where the guest finds its devices, if any of them have tags to be told apart by.
+pub async fn devices(house: &House, instance: InstanceId, server: &Alive) -> Vec<GuestDevice> {
+    let of_disks = server.disks.iter().map(|disk| &disk.device.tag);
+    if server.nics.iter().map(|nic| &nic.tag).chain(of_disks).all(Option::is_none) {
+        return Vec::new();
+    }
+    let driver = server.placement.as_ref().and_then(|placed| house.fleet.driver(placed.host));
+    let Some(driver) = driver else { return Vec::new() };
+    match tokio::time::timeout(PATIENCE, driver.devices(instance)).await {
+        Ok(Ok(devices)) => devices,
+        Ok(Err(error)) => {
+            tracing::warn!(%instance, %error, "the guest is told its devices without their addresses");
+            Vec::new()
+        }
+        Err(_) => {
+            tracing::warn!(%instance, "the host does not say where devices are: the guest is told without their addresses");
+            Vec::new()
+        }
+    }
+}

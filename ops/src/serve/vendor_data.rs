@@ -1,0 +1,170 @@
+//! The services that `[api] vendordata_dynamic_targets` names: asked over HTTP, each time that a guest is told.
+//!
+//! They are somebody else's, so everything about them is bounded: the time to connect, the time to answer, the length of an
+//! answer, and how many are asked at the same time. What one does not say in time is `{}` under its name, or an error for the
+//! guest where `vendordata_dynamic_failure_fatal` says so.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use async_trait::async_trait;
+use chronova_actors::metadata::dynamic::VendorServices;
+use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
+use tokio_rustls::rustls::crypto::ring;
+use ureq::Agent;
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
+
+use crate::config::Config;
+
+/// The longest answer: as long as a guest may take it for user data and more.
+const LONGEST: u64 = 256 * 1024;
+
+/// Each holds a thread for as long as it is asked.
+const AT_ONCE: usize = 32;
+
+/// Where systems keep the authorities that they trust.
+const AUTHORITIES: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
+
+#[derive(Debug)]
+pub(super) struct HttpServices {
+    agent: Agent,
+    targets: Vec<Target>,
+    fatal: bool,
+    places: Arc<Semaphore>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Target {
+    name: String,
+    url: String,
+}
+
+impl HttpServices {
+    pub(super) fn new(config: &Config) -> Result<Self> {
+        let api = &config.api;
+        let targets = targets(&api.vendordata_dynamic_targets);
+        let secure = targets.iter().any(|target| target.url.starts_with("https://"));
+        let authorities = match (&api.vendordata_dynamic_ssl_certfile, secure) {
+            (Some(path), _) => certificates(path).context("[api] vendordata_dynamic_ssl_certfile")?,
+            (None, true) => system_authorities()?,
+            (None, false) => Vec::new(),
+        };
+        let tls = TlsConfig::builder()
+            .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
+            .root_certs(RootCerts::Specific(Arc::new(authorities)));
+        let read = Duration::from_secs(api.vendordata_dynamic_read_timeout.into());
+        let agent = Agent::config_builder()
+            .http_status_as_error(true)
+            .max_redirects(0)
+            .timeout_connect(Some(Duration::from_secs(api.vendordata_dynamic_connect_timeout.into())))
+            .timeout_send_request(Some(read))
+            .timeout_send_body(Some(read))
+            .timeout_recv_response(Some(read))
+            .timeout_recv_body(Some(read))
+            .user_agent("openstack-nova-vendordata")
+            .tls_config(tls.build())
+            .build()
+            .into();
+        let fatal = api.vendordata_dynamic_failure_fatal;
+        Ok(Self { agent, targets, fatal, places: Arc::new(Semaphore::new(AT_ONCE)) })
+    }
+
+    async fn ask_one(&self, target: &Target, about: &Value) -> Result<Value> {
+        let place = Arc::clone(&self.places).acquire_owned().await?;
+        let (agent, url, about) = (self.agent.clone(), target.url.clone(), about.clone());
+        let asked = tokio::task::spawn_blocking(move || {
+            let answer = post(&agent, &url, &about);
+            drop(place);
+            answer
+        });
+        asked.await?
+    }
+}
+
+fn post(agent: &Agent, url: &str, about: &Value) -> Result<Value> {
+    let request = agent.post(url).header("Accept", "application/json").header("Content-Type", "application/json");
+    let mut answer = request.send(about.to_string())?;
+    // What is told to one address is not carried to another.
+    ensure!(answer.status().is_success(), "the answer is {}", answer.status());
+    let text = answer.body_mut().with_config().limit(LONGEST).read_to_vec()?;
+    match text.is_empty() {
+        true => Ok(Value::Object(Map::new())),
+        false => serde_json::from_slice(&text).context("the answer is no JSON"),
+    }
+}
+
+#[async_trait]
+impl VendorServices for HttpServices {
+    async fn ask(&self, about: Value) -> Result<Map<String, Value>, String> {
+        let about = &about;
+        let asked = self.targets.iter().map(|target| async move { (target, self.ask_one(target, about).await) });
+        let mut told = Map::new();
+        for (Target { name, url }, answer) in futures::future::join_all(asked).await {
+            let said = match answer {
+                Ok(said) => said,
+                Err(error) => {
+                    tracing::warn!(
+                        name,
+                        url,
+                        error = format!("{error:#}"),
+                        "a service of vendor data does not answer as it should"
+                    );
+                    if self.fatal {
+                        return Err(format!("the vendor data of {name} cannot be had"));
+                    }
+                    Value::Object(Map::new())
+                }
+            };
+            told.insert(name.clone(), said);
+        }
+        Ok(told)
+    }
+}
+
+/// `name@url` each. As in Nova, what has no name or a name that is taken is left out.
+fn targets(words: &[String]) -> Vec<Target> {
+    let mut names = BTreeSet::new();
+    let mut targets = Vec::new();
+    for word in words {
+        match word.split_once('@') {
+            Some((name, url)) if names.insert(name) => {
+                targets.push(Target { name: name.to_owned(), url: url.to_owned() });
+            }
+            known => {
+                let reason = if known.is_some() { "there is one of this name already" } else { "it is no NAME@URL" };
+                tracing::warn!(target = word, "a target in [api] vendordata_dynamic_targets is left out: {reason}");
+            }
+        }
+    }
+    targets
+}
+
+fn system_authorities() -> Result<Vec<Certificate<'static>>> {
+    match AUTHORITIES.iter().map(PathBuf::from).find(|path| path.is_file()) {
+        Some(path) => certificates(&path),
+        None => bail!(
+            "[api] vendordata_dynamic_targets are asked by https, and this system's authorities are not found: name them by \
+             vendordata_dynamic_ssl_certfile"
+        ),
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>> {
+    let text = std::fs::read(path).with_context(|| path.display().to_string())?;
+    let mut all = Vec::new();
+    for item in ureq::tls::parse_pem(&text) {
+        if let PemItem::Certificate(certificate) = item.with_context(|| path.display().to_string())? {
+            all.push(certificate);
+        }
+    }
+    ensure!(!all.is_empty(), "{}: there is no certificate in it", path.display());
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests;

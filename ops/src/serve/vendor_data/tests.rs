@@ -1,0 +1,100 @@
+#![allow(clippy::unwrap_used)]
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Mutex;
+
+use serde_json::json;
+
+use super::*;
+use crate::config::{Machine, load_on};
+
+/// A service that answers everybody with the same, and the requests that it got.
+fn service(answer: &'static [u8]) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, heard) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
+    let told = Arc::clone(&heard);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut request = Vec::new();
+            let mut piece = [0; 4096];
+            // The body is the last that comes, and ends so.
+            while !request.ends_with(b"}") {
+                match stream.read(&mut piece).unwrap() {
+                    0 => break,
+                    length => request.extend_from_slice(&piece[..length]),
+                }
+            }
+            told.lock().unwrap().push(String::from_utf8(request).unwrap());
+            // Whoever has heard enough has hung up.
+            let _ = stream.write_all(answer);
+        }
+    });
+    (address, heard)
+}
+
+fn services(text: &str) -> Result<HttpServices> {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), format!("[api]\n{text}")).unwrap();
+    let machine = Machine { host_name: "control-1".to_owned(), host_address: "192.0.2.7".to_owned() };
+    HttpServices::new(&load_on(&machine, &[file.path().to_owned()]).unwrap().config)
+}
+
+const GOOD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\nConnection: close\r\n\r\n{\"a\": 1}";
+
+#[tokio::test]
+async fn each_service_is_told_of_the_server_and_says_its_part() {
+    let (one, heard) = service(GOOD);
+    let (two, _) = service(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
+    let asked = services(&format!(
+        "vendordata_dynamic_targets = one@http://{one}/x,two@http://{two},one@http://{two},nameless\n"
+    ));
+    let told = asked.unwrap().ask(json!({"hostname": "web"})).await.unwrap();
+    assert_eq!(Value::Object(told), json!({"one": {"a": 1}, "two": {}}));
+    let heard = heard.lock().unwrap();
+    assert_eq!(heard.len(), 1);
+    let lower = heard[0].to_ascii_lowercase();
+    assert!(
+        heard[0].starts_with("POST /x HTTP/1.1\r\n") && heard[0].ends_with("{\"hostname\":\"web\"}"),
+        "{}",
+        heard[0]
+    );
+    assert!(
+        lower.contains("content-type: application/json") && lower.contains("user-agent: openstack-nova-vendordata")
+    );
+}
+
+#[tokio::test]
+async fn who_does_not_answer_as_it_should_says_nothing_or_stops_all() {
+    let (refuses, _) = service(b"HTTP/1.1 500 No\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}");
+    let (mumbles, _) = service(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nhm?");
+    let (sends_away, _) = service(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n");
+    let endless: &'static [u8] = Box::leak(
+        [&b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"[..], "[".repeat(300 * 1024).as_bytes()]
+            .concat()
+            .into_boxed_slice(),
+    );
+    let (talks, _) = service(endless);
+    // Listens, and never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for target in [refuses, mumbles, sends_away, talks, silent.local_addr().unwrap(), nobody] {
+        let text = format!("vendordata_dynamic_targets = it@http://{target}\nvendordata_dynamic_read_timeout = 1\n");
+        let told = services(&text).unwrap().ask(json!({})).await.unwrap();
+        assert_eq!(Value::Object(told), json!({"it": {}}), "{target}");
+        let fatal = format!("{text}vendordata_dynamic_failure_fatal = true\n");
+        let stopped = services(&fatal).unwrap().ask(json!({})).await;
+        assert_eq!(stopped, Err("the vendor data of it cannot be had".to_owned()), "{target}");
+    }
+}
+
+#[test]
+fn authorities_that_cannot_be_read_stop_the_start() {
+    let error = services("vendordata_dynamic_ssl_certfile = /nowhere/ca.pem\n").unwrap_err();
+    let error = format!("{error:#}");
+    assert!(error.contains("[api] vendordata_dynamic_ssl_certfile: /nowhere/ca.pem"), "{error}");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let empty = services(&format!("vendordata_dynamic_ssl_certfile = {}\n", file.path().display())).unwrap_err();
+    assert!(format!("{empty:#}").contains("there is no certificate in it"));
+}

@@ -1,0 +1,60 @@
+#!/bin/bash
+# A guest without a config drive that asks the metadata service who it is: at the address that guests know, known by its own,
+# and where its tagged devices are. Seen from inside.
+set -uo pipefail
+. "$(dirname "$0")/../testbed/house.sh"
+ASKED=$((40000 + $$ % 20000)) NET=10.90 RULE=()
+while (exec 3<>"/dev/tcp/127.0.0.1/$ASKED") 2>/dev/null; do ASKED=$((ASKED + 1)); done
+HOUSE_CONF="metadata_listen = 0.0.0.0:$ASKED"
+house_last() { [ ${#RULE[@]} = 0 ] || iptables -t nat -D "${RULE[@]}"; }
+house_open metadata $NET
+house_furnish
+# As docs/metadata.md tells operators to.
+wanted=(PREROUTING -s $NET.1.0/24 -d 169.254.169.254 -p tcp --dport 80 -j DNAT --to-destination "$NET.1.1:$ASKED")
+iptables -t nat -I "${wanted[@]}" 2>"$WORK/iptables" || cannot "no rule can be made: $(cat "$WORK/iptables")"
+RULE=("${wanted[@]}")
+
+printf '#!/bin/sh\nexit 7\n' >"$WORK/user-data"
+os port create --network metadata meta-port >"$WORK/port" 2>&1 || bad "a port is made" "$(cat "$WORK/port")"
+MAC=$(get port meta-port mac_address)
+os --os-compute-api-version 2.49 server create --wait --flavor metadata --image metadata --user-data "$WORK/user-data" \
+  --property role=web --nic "port-id=$(get port meta-port id),tag=front" meta-one >"$WORK/one" 2>&1 \
+  || bad "a server is made" "$(tail -n 20 "$WORK/one")"
+ONE=$(get server meta-one id); SERVERS+=("$ONE")
+within 180 "the guest is told who it is" said meta-one "GUEST-READY hostname=meta-one.novalocal uuid=$ONE source=metadata "
+within 30 "and what to do" said meta-one 'GUEST-USERDATA rc=7'
+
+ask() { inside "$ONE" "wget -q -O - http://169.254.169.254/$1"; }
+same "its image's tree of EC2 has its address" "$(ask latest/meta-data/local-ipv4)" "$(get port meta-port fixed_ips | grep -oE '10\.[0-9.]+' | head -n 1)"
+like "what is changed is told at once" "$(os server set --name meta-new meta-one && ask openstack/latest/meta_data.json)" '"name": ?"meta-new"'
+# The device with the tag is where the guest is told.
+place() { ask openstack/latest/meta_data.json | grep -oE '"devices": ?\[[^]]*\]?[^]]*\]'; }
+DEVICE=$(place)
+like "its tagged interface is told" "$DEVICE" "\"mac\": ?\"$MAC\""
+ADDRESS=$(grep -oE '"address": ?"[0-9a-f:.]+"' <<<"$DEVICE" | grep -oE '[0-9a-f]{4}:[0-9a-f:.]+')
+same "and there the guest has it" "$(inside "$ONE" "cat /sys/bus/pci/devices/$ADDRESS/virtio*/net/*/address" | tail -n 1)" "$MAC"
+
+# A disk that comes later.
+os volume create --size 1 meta-data >"$WORK/volume" 2>&1 || bad "a volume is asked for" "$(tail -n 5 "$WORK/volume")"
+within 60 "the volume is there" eval '[ "$(get volume meta-data status)" = available ]'
+DATA=$(get volume meta-data id)
+expect "it is attached with a tag" eval 'os --os-compute-api-version 2.49 server add volume --tag data meta-new meta-data >/dev/null'
+within 30 "the guest sees it" sees_disk "$ONE" vdb
+DISK=$(ask openstack/latest/meta_data.json | grep -oE '\{"type": ?"disk"[^}]*\}')
+like "it is told by serial and tag" "$DISK" "\"serial\": ?\"$DATA\".*\"data\""
+ADDRESS=$(grep -oE '"address": ?"[0-9a-f:.]+"' <<<"$DISK" | grep -oE '[0-9a-f]{4}:[0-9a-f:.]+')
+same "and there the guest has it" "$(inside "$ONE" "ls /sys/bus/pci/devices/$ADDRESS/virtio*/block" | tail -n 1)" vdb
+
+# What a guest makes up for its owner.
+inside "$ONE" "wget -q -O - --post-data c2VjcmV0 http://169.254.169.254/openstack/latest/password" >/dev/null
+TOKEN=$(os token issue -f value -c id)
+password() { curl -fsS "${@:2}" -X "$1" -H "X-Auth-Token: $TOKEN" "$URL/compute/v2.1/servers/$ONE/os-server-password"; }
+same "its owner reads what it posted" "$(password GET)" '{"password":"c2VjcmV0"}'
+expect "and clears it" password DELETE
+same "then it is gone" "$(password GET)" '{"password":""}'
+
+# Nobody else is told.
+same "the host itself is no guest" "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$ASKED/openstack/latest/meta_data.json")" 404
+expect "the server is deleted" eval 'os server delete --wait meta-new'
+same "nothing of it is left" "$(leftovers "$ONE")" ""
+verdict

@@ -1,0 +1,77 @@
+//! What other services tell guests of their servers.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use chronova_actors::metadata::dynamic::{Dynamic, VendorServices};
+use chronova_tests::world::World;
+use chronova_web::metadata::MetadataConfig;
+use serde_json::{Map, Value, json};
+
+use super::interfaces::Cloud;
+use super::metadata::Service8775;
+
+/// Says the same of every server, or nothing, and remembers what it was told.
+#[derive(Debug, Default)]
+struct Inventory {
+    told: Mutex<Vec<Value>>,
+    fails: Mutex<bool>,
+}
+
+#[async_trait]
+impl VendorServices for Inventory {
+    async fn ask(&self, about: Value) -> Result<Map<String, Value>, String> {
+        self.told.lock().unwrap().push(about);
+        if *self.fails.lock().unwrap() {
+            return Err("out of order".to_owned());
+        }
+        let said = json!({"inventory": {"rack": "R-7781"}, "static": "not yours"});
+        Ok(said.as_object().unwrap().clone())
+    }
+}
+
+#[actix_rt::test]
+async fn other_services_say_their_part_of_a_server() {
+    let inventory = Arc::new(Inventory::default());
+    let mut world = World::new(2);
+    world.options.metadata.dynamic = Some(Dynamic(Arc::clone(&inventory) as _));
+    let service = Service8775::around(Cloud::start_in(world).await, MetadataConfig::default());
+    let told = |inventory: &Inventory| inventory.told.lock().unwrap().clone();
+    let (plain, address) = service
+        .server("2.100", json!({"metadata": {"role": "web"}, "user_data": "IyEvYmluL3No", "hostname": "web-1"}))
+        .await;
+    assert_eq!(told(&inventory), [Value::Null; 0], "nobody asked for it");
+    let path = "/openstack/latest/vendor_data2.json";
+    let said = service.get(&address, path).await.json();
+    assert_eq!(said, json!({"static": {}, "inventory": {"rack": "R-7781"}}), "a name that is taken is not heard");
+    let about = told(&inventory);
+    let image =
+        service.cloud.api.life.instance_now(plain.parse().unwrap()).alive().unwrap().request.image.clone().unwrap().id;
+    let expected = json!({
+        "project-id": "web", "instance-id": plain, "image-id": image.to_string(),
+        "user-data": "IyEvYmluL3No", "hostname": "web-1", "metadata": {"role": "web"}, "boot-roles": "",
+    });
+    assert_eq!(about, [expected]);
+    service.get(&address, "/openstack/latest/meta_data.json").await;
+    assert_eq!(service.get(&address, "/openstack/latest/vendor_data.json").await.json(), json!({}));
+    assert_eq!(told(&inventory).len(), 1, "each document asks for what it has");
+
+    // On the drive, too.
+    let (drive, _) = service.server("2.100", json!({"config_drive": true})).await;
+    let drive = service.cloud.api.world.brakes.guest(drive.parse().unwrap()).unwrap().config_drive.unwrap();
+    assert!(drive.windows(6).any(|window| window == b"R-7781"));
+
+    // Where it matters that they say it, guests are told nothing without.
+    *inventory.fails.lock().unwrap() = true;
+    assert_eq!(service.get(&address, path).await.status, 500);
+    assert_eq!(service.get(&address, "/openstack/latest/vendor_data.json").await.status, 200);
+    let wish = json!({"name": "x", "imageRef": chronova_tests::compute_api::IMAGE, "flavorRef": "1", "config_drive": true,
+        "networks": [{"uuid": service.cloud.network}]});
+    let failed = service.cloud.api.server("alice:web", wish).await;
+    let shown = service.cloud.show(&failed).await;
+    assert_eq!(
+        (&shown["status"], &shown["fault"]["message"]),
+        (&json!("ERROR"), &json!("The config drive could not be made."))
+    );
+    service.cloud.api.stop().await;
+}

@@ -1,0 +1,167 @@
+//! Which guest asks.
+//!
+//! Guests have no tokens. Where Neutron's metadata proxy stands before this service (`[neutron] service_metadata_proxy`), it
+//! says which server's guest asks, and proves with a secret that it is the proxy. Otherwise the guest is known by the address
+//! that it asks from.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use chronova_actors::aggregate::CommandError;
+use chronova_actors::instance::InstanceReject;
+use chronova_events::ids::InstanceId;
+use chronova_events::instance::Alive;
+use chronova_projections::servers::ServerRow;
+use hmac::{Hmac, Mac as _};
+use sha2::Sha256;
+
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::secret::Secret;
+
+/// How guests are known.
+#[derive(Debug, Clone, Default)]
+pub struct MetadataConfig {
+    /// `[neutron] metadata_proxy_shared_secret`, where `service_metadata_proxy` is on: nobody but the proxy is believed.
+    pub proxy_secret: Option<Secret>,
+    /// `[api] use_forwarded_for`: believe `X-Forwarded-For` of trusted proxies.
+    pub use_forwarded_for: bool,
+}
+
+/// A guest that is known to be the one that it says. Only this file makes one.
+#[derive(Debug)]
+pub(crate) struct Guest(Arc<ServerRow>);
+
+impl Guest {
+    pub(crate) fn id(&self) -> InstanceId {
+        self.0.id
+    }
+
+    pub(crate) fn server(&self) -> Result<&Alive, Fault> {
+        self.0.instance.alive().ok_or_else(Fault::no_route)
+    }
+}
+
+/// 404 for who is unknown: that a server is another project's is nobody's business.
+pub(super) fn who(ctx: &Ctx) -> Result<Guest, Fault> {
+    match &ctx.app.config.metadata.proxy_secret {
+        Some(secret) if ctx.header("X-Metadata-Provider").is_some_and(|provider| !provider.is_empty()) => {
+            by_provider(ctx, secret)
+        }
+        Some(secret) => by_proxy(ctx, secret),
+        None => by_address(ctx),
+    }
+}
+
+fn by_proxy(ctx: &Ctx, secret: &Secret) -> Result<Guest, Fault> {
+    let instance = ctx.header("X-Instance-ID").ok_or_else(|| missing("X-Instance-ID"))?;
+    let signature = ctx.header("X-Instance-ID-Signature").ok_or_else(|| missing("X-Instance-ID-Signature"))?;
+    let project = ctx.header("X-Tenant-ID").ok_or_else(|| missing("X-Tenant-ID"))?;
+    for name in ["X-Instance-ID", "X-Tenant-ID"] {
+        if ctx.headers.get_all(name).count() > 1 {
+            return Err(Fault::bad_request(format!("Multiple {name} headers found within request.")));
+        }
+    }
+    check(secret, instance, Some(signature))?;
+    let guest = instance.parse().ok().and_then(|id| find(ctx, id).transpose()).ok_or_else(Fault::no_route)??;
+    if guest.server()?.request.project.as_str() != project {
+        tracing::warn!(%instance, project, "the metadata proxy names a project that the server is not of");
+        return Err(Fault::no_route());
+    }
+    Ok(guest)
+}
+
+/// A load balancer names the provider of metadata instead of the server, and the network service says which subnets have it.
+/// The embedded one knows no such providers, so none of its subnets has.
+fn by_provider(ctx: &Ctx, secret: &Secret) -> Result<Guest, Fault> {
+    let provider = ctx.header("X-Metadata-Provider").ok_or_else(|| missing("X-Metadata-Provider"))?;
+    ctx.header("X-Forwarded-For").ok_or_else(|| missing("X-Forwarded-For"))?;
+    check(secret, provider, ctx.header("X-Metadata-Provider-Signature"))?;
+    Err(Fault::bad_request(format!("Could not find any subnets for provider {provider}")))
+}
+
+fn missing(name: &str) -> Fault {
+    match name {
+        "X-Forwarded-For" => Fault::bad_request("X-Forwarded-For is missing from request."),
+        _ => Fault::bad_request(format!("{name} header is missing from request.")),
+    }
+}
+
+/// Takes the same time wherever the signature is wrong.
+fn check(secret: &Secret, signed: &str, signature: Option<&str>) -> Result<(), Fault> {
+    let told = signature.and_then(bytes_of);
+    let mac = Hmac::<Sha256>::new_from_slice(secret.expose().as_bytes()).map_err(Fault::internal)?;
+    match told.is_some_and(|told| mac.chain_update(signed).verify_slice(&told).is_ok()) {
+        true => Ok(()),
+        false => {
+            tracing::warn!(id = signed, "the signature of a request for metadata does not fit the shared secret");
+            Err(Fault::forbidden("Invalid proxy request signature."))
+        }
+    }
+}
+
+/// Of lower-case hexadecimal digits, as proxies write them; other digits are another signature.
+fn bytes_of(hex: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let pairs = hex.as_bytes().chunks(2);
+    pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(*pair.get(1)?)?)).collect()
+}
+
+fn by_address(ctx: &Ctx) -> Result<Guest, Fault> {
+    if ctx.header("X-Instance-ID").is_some() {
+        tracing::warn!("X-Instance-ID counts only with [neutron] service_metadata_proxy");
+    }
+    let address = address(ctx).ok_or_else(Fault::no_route)?;
+    let devices =
+        ctx.house()?.views.networks.read(|networks| {
+            networks.at_address(address).map(|port| port.binding().device.clone()).collect::<Vec<_>>()
+        });
+    let mut guests = Vec::new();
+    for device in devices {
+        guests.extend(device.parse().ok().map(|id| find(ctx, id)).transpose()?.flatten());
+    }
+    match (guests.pop(), guests.is_empty()) {
+        (Some(guest), true) => Ok(guest),
+        (Some(_), false) => {
+            tracing::warn!(%address, "more than one guest has this address: only a metadata proxy can tell them apart");
+            Err(Fault::no_route())
+        }
+        (None, _) => Err(Fault::no_route()),
+    }
+}
+
+/// Anybody can write a header, so it is believed only of trusted proxies; and only if it names one address, for what precedes
+/// the proxy's own was written by the client.
+fn address(ctx: &Ctx) -> Option<IpAddr> {
+    let (config, peer) = (&ctx.app.config, ctx.remote?.to_canonical());
+    let trusted = config.metadata.use_forwarded_for && config.trusted_proxies.iter().any(|net| net.contains(&peer));
+    let mut told = ctx.headers.get_all("X-Forwarded-For").filter(|_| trusted);
+    match (told.next(), told.next()) {
+        (None, _) => Some(peer),
+        (Some(one), None) => one.to_str().ok()?.trim().parse::<IpAddr>().ok().map(|address| address.to_canonical()),
+        (Some(_), Some(_)) => None,
+    }
+}
+
+fn find(ctx: &Ctx, id: InstanceId) -> Result<Option<Guest>, Fault> {
+    let row = ctx.house()?.views.servers.read(|servers| servers.get(id).cloned());
+    Ok(row.filter(|row| row.instance.alive().is_some()).map(Guest))
+}
+
+pub(super) fn conflict() -> Fault {
+    Fault::conflict("There was a conflict when trying to complete your request.")
+}
+
+/// What may be wrong with a password that a known guest posts.
+pub(super) fn refused(error: CommandError<InstanceReject>) -> Fault {
+    match error {
+        CommandError::Rejected(InstanceReject::GuestPasswordKept) => conflict(),
+        CommandError::Rejected(InstanceReject::NotFound) => Fault::no_route(),
+        CommandError::Rejected(other) => Fault::internal(other),
+        CommandError::Unavailable(cause) => Fault::of_log(&cause),
+    }
+}
