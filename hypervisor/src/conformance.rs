@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::console::Screen;
 use crate::driver::{ByteStream, Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
+use crate::pinning::Pinning;
 use crate::guest::{
     FilterRule, FilterSpec, GuestSpec, ImageFormat, ImageRef, NetworkSpec, Nic, PowerState, Quiesce, Renew, RescueDisk,
     RescuePlace, Reservation, RootDisk, VolumeDisk,
@@ -264,6 +265,7 @@ impl Trial {
             config_drive: Some(self.fixture.config_drive.clone()),
             hardware: Vec::new(),
             rescue: None,
+            pinning: Pinning::default(),
         }
     }
 

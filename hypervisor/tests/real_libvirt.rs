@@ -15,6 +15,7 @@ use chronova_events::ids::{ImageId, InstanceId, NetworkId};
 use chronova_hypervisor::conformance::{self, Fixture};
 use chronova_hypervisor::connect::{self, DriverOptions};
 use chronova_hypervisor::driver::{Driver, DriverError, HostSignal, SignalStream, StopMode};
+use chronova_hypervisor::pinning::Pinning;
 use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, NetworkSpec, PowerState, SubnetSpec, VolumeDisk};
 use chronova_hypervisor::iso9660;
 use chronova_hypervisor::leftovers::Leftover;
@@ -161,6 +162,7 @@ fn empty_guest() -> GuestSpec {
         config_drive: None,
         hardware: Vec::new(),
         rescue: None,
+        pinning: Pinning::default(),
     }
 }
 

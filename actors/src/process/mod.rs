@@ -49,6 +49,7 @@ pub mod offload;
 pub(crate) mod on_the_way;
 pub mod perform;
 pub mod plan;
+mod pinned;
 pub mod power;
 pub mod rebuild;
 pub mod rescue;

@@ -20,7 +20,7 @@ use super::pending::Entry;
 use super::{Chosen, Decision, Pending, Reasons, Request, choose};
 use crate::aggregate::CommandError;
 use crate::house::House;
-use crate::ledger::{CELL, GroupPolicy, GroupRule, LedgerAggregate, LedgerCommand, LedgerReject, ServerClaim};
+use crate::ledger::{CELL, GroupPolicy, GroupRule, GuestClaim, LedgerAggregate, LedgerCommand, LedgerReject, ServerClaim};
 
 /// How often a choice is made anew for one server before the step is given back to its process.
 pub(super) const ROUNDS: usize = 4;
@@ -251,7 +251,14 @@ fn claim_of(house: &House, asked: &Asked, chosen: &Chosen) -> ServerClaim {
     };
     // A host that an administrator insists on skips the filters, those of groups included.
     let group = rule(house, &asked.request, chosen.host).filter(|_| asked.request.forced_host.is_none());
-    ServerClaim { claim, group }
+    // What cannot be was refused by a filter that no host passes.
+    let topology = asked.request.topology().ok().flatten();
+    let guest = topology.map(|topology| GuestClaim {
+        host: ProviderId(chosen.host.0),
+        topology: Arc::new(topology),
+        packs: house.options.scheduler.packs_cells,
+    });
+    ServerClaim { claim, group, guest }
 }
 
 /// Claims a host for each, for all of them or none.

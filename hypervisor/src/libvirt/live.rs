@@ -21,6 +21,7 @@ use virt_sys as sys;
 use super::error::{Context, translate};
 use super::storage::{self, Site};
 use super::{LibvirtDriver, domain, migration, pool};
+use crate::domain_xml::repin;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::GuestSpec;
 use crate::live::{Hasten, Journey, LiveMoves, Luggage, Presence, Standing};
@@ -149,8 +150,10 @@ fn flags(journey: &Journey) -> u32 {
     wanted.into_iter().filter(|(wanted, _)| *wanted).fold(always, |flags, (_, flag)| flags | flag)
 }
 
-fn parameters(journey: &Journey) -> MigrateParameters {
+fn parameters(journey: &Journey, [dest_xml, persist_xml]: [Option<String>; 2]) -> MigrateParameters {
     MigrateParameters {
+        dest_xml,
+        persist_xml,
         uri: journey.stream.clone(),
         bandwidth: (journey.bandwidth > 0).then_some(journey.bandwidth),
         migrate_disks: journey.copied.clone(),
@@ -158,13 +161,23 @@ fn parameters(journey: &Journey) -> MigrateParameters {
     }
 }
 
+/// The guest as it is to be at its destination, now and whenever it is started there; `None` where that is as it is.
+fn definitions(domain: &Domain, journey: &Journey) -> Result<[Option<String>; 2], String> {
+    let again = |kind: u32| {
+        let xml = domain.xml_desc(sys::VIR_DOMAIN_XML_MIGRATABLE | sys::VIR_DOMAIN_XML_SECURE | kind);
+        let xml = xml.map_err(|error| error.message().to_owned())?;
+        let there = repin(&xml, &journey.pinning).map_err(|error| error.to_string())?;
+        Ok(Some(there).filter(|there| *there != xml))
+    };
+    Ok([again(0)?, again(sys::VIR_DOMAIN_XML_INACTIVE)?])
+}
+
 /// The call itself; lasts as long as the migration.
 fn travel(connect: &Connect, instance: InstanceId, journey: &Journey) -> Result<(), String> {
-    let run = || -> Result<(), virt::error::Error> {
-        let domain = connect.lookup_domain_by_uuid(instance.0)?;
-        domain.migrate_to_uri3(Some(&journey.peer), parameters(journey), flags(journey))
-    };
-    run().map_err(|error| error.message().to_owned())
+    let told = |error: virt::error::Error| error.message().to_owned();
+    let domain = connect.lookup_domain_by_uuid(instance.0).map_err(told)?;
+    let parameters = parameters(journey, definitions(&domain, journey)?);
+    domain.migrate_to_uri3(Some(&journey.peer), parameters, flags(journey)).map_err(told)
 }
 
 /// The host of a hypervisor's URI; `None` for one of this machine.
@@ -402,6 +415,7 @@ mod tests {
             auto_converge: false,
             post_copy: false,
             bandwidth: 0,
+            pinning: crate::pinning::Pinning::default(),
         }
     }
 
@@ -424,6 +438,7 @@ mod tests {
         assert_eq!(flags(&secret), flags(&journey()) | sys::VIR_MIGRATE_TLS);
         let copied = Journey { copied: vec!["vda".to_owned()], ..secret.clone() };
         assert_eq!(flags(&copied), flags(&secret) | sys::VIR_MIGRATE_NON_SHARED_INC);
+        let parameters = |journey: &Journey| parameters(journey, [None, None]);
         let told = parameters(&Journey { stream: Some("tls://10.0.0.2".to_owned()), bandwidth: 7, ..copied });
         assert_eq!((told.uri.as_deref(), told.bandwidth), (Some("tls://10.0.0.2"), Some(7)));
         assert_eq!(told.migrate_disks, ["vda"]);

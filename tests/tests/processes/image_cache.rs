@@ -12,6 +12,7 @@ use chronova_events::instance::PowerAction;
 use chronova_hypervisor::conformance::pretended_image;
 use chronova_hypervisor::driver::Driver;
 use chronova_hypervisor::guest::{GuestSpec, ImageRef, RootDisk};
+use chronova_hypervisor::pinning::Pinning;
 use chronova_hypervisor::moves::DiskFile;
 use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
 use chronova_tests::process_harness::{Case, prove, swept};
@@ -74,6 +75,7 @@ fn stranger(image: &ImageRef) -> GuestSpec {
         config_drive: None,
         hardware: vec![],
         rescue: None,
+        pinning: Pinning::default(),
     }
 }
 
