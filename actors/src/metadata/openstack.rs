@@ -1,9 +1,12 @@
 //! The files of `openstack/VERSION`.
 
-use chronova_events::instance::{FixedIp, NicInfo};
+use std::collections::BTreeSet;
+
+use chronova_events::instance::{Alive, FixedIp, NicInfo};
 use serde_json::{Value, json};
 
 use super::{About, File, seed, to_bytes};
+use crate::topology;
 
 /// The first version that has something; `None`: all have it.
 type Since = Option<&'static str>;
@@ -77,7 +80,7 @@ fn meta_data(about: &About<'_>, version: &str, seed: &str) -> Value {
         ("random_seed", GRIZZLY, json!(seed)),
         ("project_id", LIBERTY, json!(request.project.as_str())),
         ("devices", NEWTON_ONE, json!([])),
-        ("dedicated_cpus", VICTORIA, json!([])),
+        ("dedicated_cpus", VICTORIA, json!(dedicated_cpus(about.server))),
     ];
     for (key, since, value) in later {
         if has(version, Some(since)) {
@@ -85,6 +88,12 @@ fn meta_data(about: &About<'_>, version: &str, seed: &str) -> Value {
         }
     }
     data
+}
+
+/// The guest's CPUs that have a processor of their host to themselves.
+fn dedicated_cpus(server: &Alive) -> BTreeSet<u32> {
+    let asked = topology::ask(&server.request.flavor, server.hardware_image()).ok().flatten();
+    asked.into_iter().flat_map(|topology| topology.nodes).flat_map(|node| node.dedicated).collect()
 }
 
 /// `network_data.json`: links, networks, services.

@@ -189,7 +189,8 @@ impl<'a> Seen<'a> {
         let (ledger, host) = (&self.look.placement.ledger, ProviderId(self.row.id.0));
         let cells = ledger.cells.get(&host).map_or(&[][..], |host| &host.cells);
         let bounds = bounds(ledger, host, self.look.options.packs_cells);
-        fit(topology, usage::cells(cells, held(ledger, host)), bounds).map(Some)
+        let guests = held(ledger, host).chain(self.look.pending.fitted(self.slot));
+        fit(topology, usage::cells(cells, guests), bounds).map(Some)
     }
 
     fn coming(&self) -> u32 {

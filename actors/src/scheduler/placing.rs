@@ -220,6 +220,7 @@ fn entry(request: &Request, chosen: &Chosen) -> Entry {
         slot: chosen.slot,
         server: request.server,
         resources: own.flat_map(|allocation| allocation.resources.iter().cloned()).collect(),
+        fitted: chosen.fitted.clone(),
         group: request.group(),
         claimed_at: None,
         placed_at: None,

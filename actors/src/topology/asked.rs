@@ -235,7 +235,7 @@ fn node_count(asked: &Asked<'_>) -> Answer<Option<u32>> {
     let wrong = |nodes: &str| {
         format!("The property 'numa_nodes' cannot be '{nodes}'. It must be a number greater than 0")
     };
-    nodes.map(|nodes| nodes.trim().parse().ok().filter(|n| *n > 0).ok_or_else(|| wrong(nodes))).transpose()
+    nodes.map(|nodes| nodes.trim().parse::<u32>().ok().filter(|n| *n > 0).ok_or_else(|| wrong(nodes))).transpose()
 }
 
 fn page_size(asked: &Asked<'_>) -> Answer<Option<Pages>> {
@@ -263,7 +263,7 @@ fn pages(text: &str) -> Answer<Pages> {
         "large" => return Ok(Pages::Large),
         "small" => return Ok(Pages::Small),
         digits if digits.chars().all(|c| c.is_ascii_digit()) => {
-            return digits.parse().ok().filter(|kib| *kib > 0).map(Pages::Kib).ok_or_else(wrong);
+            return digits.parse::<u64>().ok().filter(|kib| *kib > 0).map(Pages::Kib).ok_or_else(wrong);
         }
         _ => {}
     }
@@ -289,8 +289,8 @@ fn pages(text: &str) -> Answer<Pages> {
 }
 
 /// What is said of each node: `hw:numa_cpus.0`, `hw_numa_mem.1`; in order, up to the first that nothing is said of.
-fn of_nodes<T>(asked: &Asked<'_>, name: &str, read: fn(&str) -> Option<T>) -> Answer<Option<Vec<T>>> {
-    let list = |word: &dyn Fn(usize) -> Option<&str>| -> Answer<Vec<T>> {
+fn of_nodes<'a, T>(asked: &Asked<'a>, name: &str, read: fn(&str) -> Option<T>) -> Answer<Option<Vec<T>>> {
+    let list = |word: &dyn Fn(usize) -> Option<&'a str>| -> Answer<Vec<T>> {
         let words = (0..).map_while(word);
         words.map(|text| read(text).ok_or_else(|| format!("Invalid value {text:?} of {name}"))).collect()
     };

@@ -163,7 +163,7 @@ fn parameters(journey: &Journey, [dest_xml, persist_xml]: [Option<String>; 2]) -
 
 /// The guest as it is to be at its destination, now and whenever it is started there; `None` where that is as it is.
 fn definitions(domain: &Domain, journey: &Journey) -> Result<[Option<String>; 2], String> {
-    let again = |kind: u32| {
+    let again = |kind: u32| -> Result<Option<String>, String> {
         let xml = domain.xml_desc(sys::VIR_DOMAIN_XML_MIGRATABLE | sys::VIR_DOMAIN_XML_SECURE | kind);
         let xml = xml.map_err(|error| error.message().to_owned())?;
         let there = repin(&xml, &journey.pinning).map_err(|error| error.to_string())?;
