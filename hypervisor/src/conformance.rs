@@ -21,11 +21,11 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::console::Screen;
 use crate::driver::{ByteStream, Driver, DriverError, DriverResult, HostSignal, ImageSource, SignalStream, StopMode};
-use crate::pinning::Pinning;
 use crate::guest::{
     FilterRule, FilterSpec, GuestSpec, ImageFormat, ImageRef, NetworkSpec, Nic, PowerState, Quiesce, Renew, RescueDisk,
     RescuePlace, Reservation, RootDisk, VolumeDisk,
 };
+use crate::pinning::Pinning;
 
 /// What a host is tried with.
 #[derive(Debug, Clone)]

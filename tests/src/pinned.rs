@@ -102,7 +102,10 @@ pub fn check(fleet: &SimFleet, ledger: &Ledger) {
         for (instance, guest) in fleet.guests(host).iter().filter(|(_, guest)| !guest.pinning.nodes.is_empty()) {
             let own = ledger.fitting(&ConsumerId::new(instance.to_string())).filter(|own| own.host == provider);
             let has = taken(&guest.pinning);
-            assert!(promised.contains(&has), "{instance} has processors {has:?} of host {host}; promised: {promised:?}");
+            assert!(
+                promised.contains(&has),
+                "{instance} has processors {has:?} of host {host}; promised: {promised:?}"
+            );
             if let Some(own) = own {
                 let cells: Vec<u32> = own.cells.iter().map(|cell| cell.cell).collect();
                 assert_eq!(guest.pinning.nodes.iter().map(|node| node.cell).collect::<Vec<_>>(), cells);

@@ -103,10 +103,8 @@ mod tests {
     fn host(dedicated: u32) -> LedgerCommand {
         let cell =
             NumaCell { id: 0, cpus: (0..6).collect(), siblings: vec![], memory_mib: 8192, pages: vec![(4, 2_097_152)] };
-        let sets = CpuSets {
-            shared: Some([4, 5].into()),
-            dedicated: (dedicated > 0).then(|| (0..dedicated).collect()),
-        };
+        let sets =
+            CpuSets { shared: Some([4, 5].into()), dedicated: (dedicated > 0).then(|| (0..dedicated).collect()) };
         let line = |class: &str, total| Inventory {
             class: class.into(),
             total,
@@ -194,7 +192,8 @@ mod tests {
             TakeBack { server, migration: migration.clone(), host: id() },
         ]);
         assert_eq!((processors(&back, "m"), processors(&back, "s")), (vec![], vec![0, 1]), "the very ones that it had");
-        let done = given([host(4), claim([wants("s", 2)]), aside, claim([wants("s", 1)]), Release { consumer: migration }]);
+        let done =
+            given([host(4), claim([wants("s", 2)]), aside, claim([wants("s", 1)]), Release { consumer: migration }]);
         assert_eq!((processors(&done, "m"), processors(&done, "s")), (vec![], vec![2]));
         assert_eq!(done.fitted.len(), 1);
     }

@@ -123,10 +123,10 @@ fn report(
 pub(super) mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::topology::host::HostCells;
     use chronova_events::envelope::Timestamp;
     use chronova_events::fold::Fold;
     use chronova_events::ids::{ConsumerId, ProjectId, UserId};
-    use crate::topology::host::HostCells;
     use chronova_events::ledger::{Allocation, Claimed};
 
     pub(in crate::ledger) fn given(commands: impl IntoIterator<Item = LedgerCommand>) -> Ledger {

@@ -24,12 +24,7 @@ fn asked(server: &Alive) -> Option<Topology> {
 
 /// # Errors
 /// The ledger has no place for a guest that needs one, or the read models are too far behind to tell.
-pub(super) async fn place(
-    work: &Work,
-    host: HostId,
-    server: &Alive,
-    holder: Holder,
-) -> Result<Pinning, StepError> {
+pub(super) async fn place(work: &Work, host: HostId, server: &Alive, holder: Holder) -> Result<Pinning, StepError> {
     let provider = ProviderId(host.0);
     let asked = asked(server);
     if asked.is_some() {

@@ -20,7 +20,9 @@ use super::pending::Entry;
 use super::{Chosen, Decision, Pending, Reasons, Request, choose};
 use crate::aggregate::CommandError;
 use crate::house::House;
-use crate::ledger::{CELL, GroupPolicy, GroupRule, GuestClaim, LedgerAggregate, LedgerCommand, LedgerReject, ServerClaim};
+use crate::ledger::{
+    CELL, GroupPolicy, GroupRule, GuestClaim, LedgerAggregate, LedgerCommand, LedgerReject, ServerClaim,
+};
 
 /// How often a choice is made anew for one server before the step is given back to its process.
 pub(super) const ROUNDS: usize = 4;

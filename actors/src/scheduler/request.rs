@@ -437,7 +437,9 @@ pub(super) mod tests {
 
     #[test]
     fn pinned_cpus_are_another_class() {
-        let threads = |policy| words(&Wanted::of(&with(&[("hw:cpu_policy", "dedicated"), ("hw:cpu_thread_policy", policy)]), true));
+        let threads = |policy| {
+            words(&Wanted::of(&with(&[("hw:cpu_policy", "dedicated"), ("hw:cpu_thread_policy", policy)]), true))
+        };
         assert_eq!(threads("require"), "DISK_GB=10 MEMORY_MB=512 PCPU=4 +HW_CPU_HYPERTHREADING");
         assert_eq!(threads("isolate"), "DISK_GB=10 MEMORY_MB=512 PCPU=4 -HW_CPU_HYPERTHREADING");
         assert_eq!(threads("prefer"), "DISK_GB=10 MEMORY_MB=512 PCPU=4");

@@ -75,9 +75,12 @@ pub fn ask(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Answer<Opt
 
 /// Not heeded would be worse than not had: such a guest relies on deadlines.
 fn refuse_realtime(asked: &Asked<'_>) -> Answer<()> {
-    let on = |value: &str| matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "t" | "true" | "on" | "y" | "yes");
+    let on =
+        |value: &str| matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "t" | "true" | "on" | "y" | "yes");
     match asked.spec("hw:cpu_realtime").is_some_and(on) {
-        true => Err("Realtime CPUs are not supported: take hw:cpu_realtime out of the flavor's extra specs.".to_owned()),
+        true => {
+            Err("Realtime CPUs are not supported: take hw:cpu_realtime out of the flavor's extra specs.".to_owned())
+        }
         false => Ok(()),
     }
 }
@@ -157,22 +160,22 @@ fn dedicated_mask(asked: &Asked<'_>) -> Answer<Option<BTreeSet<u32>>> {
 }
 
 /// `resources:PCPU` says the same as a policy.
-fn implied_policy(
-    asked: &Asked<'_>,
-    policy: Option<Policy>,
-    emulator: Option<Emulator>,
-) -> Answer<Option<Policy>> {
+fn implied_policy(asked: &Asked<'_>, policy: Option<Policy>, emulator: Option<Emulator>) -> Answer<Option<Policy>> {
     let sum = |class| asked.numbered("resources", class).filter_map(|amount| amount.trim().parse::<u64>().ok()).sum();
     let (shared, dedicated): (u64, u64) = (sum("VCPU"), sum("PCPU"));
     if policy.is_some() && shared + dedicated > 0 {
-        return Err("It is not possible to use the 'resources:VCPU' or 'resources:PCPU' extra specs in combination with the \
+        return Err(
+            "It is not possible to use the 'resources:VCPU' or 'resources:PCPU' extra specs in combination with the \
                     'hw:cpu_policy' extra spec or 'hw_cpu_policy' image metadata property; use one or the other"
-            .to_owned());
+                .to_owned(),
+        );
     }
     if shared > 0 && dedicated > 0 {
-        return Err("It is not possible to specify both 'resources:VCPU' and 'resources:PCPU' extra specs; use one or the \
+        return Err(
+            "It is not possible to specify both 'resources:VCPU' and 'resources:PCPU' extra specs; use one or the \
                     other"
-            .to_owned());
+                .to_owned(),
+        );
     }
     let cpus = u64::from(asked.flavor.vcpus);
     match (dedicated, emulator) {
@@ -183,11 +186,11 @@ fn implied_policy(
                  handle this policy; you must allocate exactly flavor.vcpus + 1 PCPUs."
                 .to_owned())
         }
-        (count, emulator) if emulator != Some(Emulator::Isolate) && count != cpus => {
-            Err("There is a mismatch between the number of PCPUs requested via 'resourcesNN:PCPU' and the flavor); you \
+        (count, emulator) if emulator != Some(Emulator::Isolate) && count != cpus => Err(
+            "There is a mismatch between the number of PCPUs requested via 'resourcesNN:PCPU' and the flavor); you \
                  must allocate exactly flavor.vcpus PCPUs"
-                .to_owned())
-        }
+                .to_owned(),
+        ),
         _ => Ok(Some(Policy::Dedicated)),
     }
 }
@@ -197,10 +200,12 @@ fn implied_threads(asked: &Asked<'_>, threads: Option<Threads>) -> Answer<Option
     const TRAIT: &str = "HW_CPU_HYPERTHREADING";
     let of_image = asked.property(&format!("trait:{TRAIT}"));
     match (asked.numbered("trait", TRAIT).next().or(of_image), threads) {
-        (Some(_), Some(_)) => Err("It is not possible to use the 'trait:HW_CPU_HYPERTHREADING' extra spec in combination \
+        (Some(_), Some(_)) => {
+            Err("It is not possible to use the 'trait:HW_CPU_HYPERTHREADING' extra spec in combination \
                                    with the 'hw:cpu_thread_policy' extra spec or 'hw_cpu_thread_policy' image metadata \
                                    property; use one or the other"
-            .to_owned()),
+                .to_owned())
+        }
         (Some("forbidden"), None) => Ok(Some(Threads::Isolate)),
         (Some("required"), None) => Ok(Some(Threads::Require)),
         (_, threads) => Ok(threads),
@@ -217,7 +222,9 @@ fn agree(policy: Option<Policy>, threads: Option<Threads>, emulator: Option<Emul
         }
         Some(Policy::Mixed) if !mask => "Must specify 'hw:cpu_dedicated_mask' for 'mixed' CPU policy.",
         Some(Policy::Mixed) => return Ok(()),
-        _ if mask => "Dedicated CPU set can be specified from flavor extra spec only when the CPU allocation policy is mixed.",
+        _ if mask => {
+            "Dedicated CPU set can be specified from flavor extra spec only when the CPU allocation policy is mixed."
+        }
         _ => return Ok(()),
     };
     Err(refused.to_owned())
@@ -232,16 +239,17 @@ fn node_count(asked: &Asked<'_>) -> Answer<Option<u32>> {
         (Some(_), Some(_)) => return Err(overrides("hw_numa_nodes")),
         (flavor, image) => flavor.or(image),
     };
-    let wrong = |nodes: &str| {
-        format!("The property 'numa_nodes' cannot be '{nodes}'. It must be a number greater than 0")
-    };
+    let wrong =
+        |nodes: &str| format!("The property 'numa_nodes' cannot be '{nodes}'. It must be a number greater than 0");
     nodes.map(|nodes| nodes.trim().parse::<u32>().ok().filter(|n| *n > 0).ok_or_else(|| wrong(nodes))).transpose()
 }
 
 fn page_size(asked: &Asked<'_>) -> Answer<Option<Pages>> {
     let forbidden = |size: &str, against: &str| {
-        format!("Page size {size} forbidden against '{against}': it may be asked for by an image only where the flavor's \
-                 hw:mem_page_size is large or any.")
+        format!(
+            "Page size {size} forbidden against '{against}': it may be asked for by an image only where the flavor's \
+                 hw:mem_page_size is large or any."
+        )
     };
     match asked.both("mem_page_size") {
         (None, None) => Ok(None),
@@ -314,9 +322,11 @@ fn split(asked: &Asked<'_>, count: u32, dedicated: &BTreeSet<u32>) -> Answer<Vec
             (cpus, memory)
         }
         _ => {
-            return Err("CPU and memory allocation must be provided for all NUMA nodes: hw:numa_cpus.N and hw:numa_mem.N \
+            return Err(
+                "CPU and memory allocation must be provided for all NUMA nodes: hw:numa_cpus.N and hw:numa_mem.N \
                         for each N below hw:numa_nodes"
-                .to_owned());
+                    .to_owned(),
+            );
         }
     };
     let node = |(cpus, memory_mib): (BTreeSet<u32>, u64)| {
@@ -328,9 +338,11 @@ fn split(asked: &Asked<'_>, count: u32, dedicated: &BTreeSet<u32>) -> Answer<Vec
 
 fn evenly(flavor: &FlavorSnapshot, count: u32) -> Answer<(Vec<BTreeSet<u32>>, Vec<u64>)> {
     if flavor.vcpus % count != 0 || flavor.memory_mib % u64::from(count) != 0 {
-        return Err("Instance CPUs and/or memory cannot be evenly distributed across instance NUMA nodes. Explicit assignment \
+        return Err(
+            "Instance CPUs and/or memory cannot be evenly distributed across instance NUMA nodes. Explicit assignment \
                     of CPUs and memory to nodes is required"
-            .to_owned());
+                .to_owned(),
+        );
     }
     let each = flavor.vcpus / count;
     let cpus = (0..count).map(|node| (node * each..(node + 1) * each).collect()).collect();

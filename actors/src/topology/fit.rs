@@ -120,7 +120,9 @@ fn fit_node(
     }
     let (pinned, emulator) = pack(cell, node, topology.threads, reserved).ok_or_else(|| {
         let free = cell.free_processors().len();
-        format!("dedicated CPUs: {free} are free, and no {wants} of them are threads of cores as hw:cpu_thread_policy asks")
+        format!(
+            "dedicated CPUs: {free} are free, and no {wants} of them are threads of cores as hw:cpu_thread_policy asks"
+        )
     })?;
     let floating = node.floating.iter().copied().collect();
     Ok(FittedCell { cell: cell.is.id, floating, pinned, emulator, memory_mib: node.memory_mib, page_kib })
@@ -185,7 +187,9 @@ fn plain_memory(topology: &Topology, node: &Node, cell: &Cell<'_>) -> Result<(),
     };
     match wants <= has {
         true => Ok(()),
-        false => Err(format!("memory: wants {wants} MiB, has {has} MiB{}", if topology.is_pinned() { " free" } else { "" })),
+        false => {
+            Err(format!("memory: wants {wants} MiB, has {has} MiB{}", if topology.is_pinned() { " free" } else { "" }))
+        }
     }
 }
 

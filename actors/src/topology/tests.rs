@@ -114,9 +114,15 @@ fn flavor_and_image_have_their_say() {
 #[test]
 fn page_sizes_have_units() {
     let kib = |size: &str| asked(&[("hw:mem_page_size", size)], &[]).map(|topology| topology.unwrap().pages);
-    for (text, size) in
-        [("2048", 2048), ("2MB", 2048), ("2MiB", 2048), ("1GB", 1 << 20), ("16Mb", 2048), ("16Mib", 2048), ("1TiB", 1 << 30)]
-    {
+    for (text, size) in [
+        ("2048", 2048),
+        ("2MB", 2048),
+        ("2MiB", 2048),
+        ("1GB", 1 << 20),
+        ("16Mb", 2048),
+        ("16Mib", 2048),
+        ("1TiB", 1 << 30),
+    ] {
         assert_eq!(kib(text), Ok(Some(Pages::Kib(size))), "{text}");
     }
     for wrong in ["huge", "2XB", "MB", "2M", "0"] {
@@ -342,9 +348,7 @@ fn the_driver_is_told_where_everything_is() {
     let told = super::pinning::pinning(Some(&replaced(true)), &fitted, None);
     assert_eq!(told.nodes[0].cpus, [(0, vec![0, 1]), (1, vec![2])]);
     assert_eq!((told.emulator, told.confined), (vec![0, 1, 2], vec![0, 1]));
-    let shared = |confines| {
-        super::pinning::pinning(Some(&replaced(confines)), &fitted, Some(Emulator::Share)).emulator
-    };
+    let shared = |confines| super::pinning::pinning(Some(&replaced(confines)), &fitted, Some(Emulator::Share)).emulator;
     assert_eq!((shared(true), shared(false)), (vec![0, 1], vec![0, 1, 2]), "with cpu_shared_set, and without");
     let isolated = wanted(1, &[DEDICATED, ("hw:emulator_threads_policy", "isolate")]);
     let fitted = on(&host, &[], &isolated).unwrap();

@@ -23,11 +23,10 @@ pub(super) fn pins(pinning: &Pinning) -> Vec<Element> {
         pinning.nodes.iter().flat_map(|node| &node.cpus).map(|(cpu, processors)| (*cpu, &**processors)).collect();
     of_cpus.sort_unstable();
     let format = |processors: &[u32]| cpus::format(processors.iter().copied());
-    let pin = |(cpu, processors): (u32, &[u32])| {
-        Element::new("vcpupin").attr("vcpu", cpu).attr("cpuset", format(processors))
-    };
-    let emulator = (!pinning.emulator.is_empty())
-        .then(|| Element::new("emulatorpin").attr("cpuset", format(&pinning.emulator)));
+    let pin =
+        |(cpu, processors): (u32, &[u32])| Element::new("vcpupin").attr("vcpu", cpu).attr("cpuset", format(processors));
+    let emulator =
+        (!pinning.emulator.is_empty()).then(|| Element::new("emulatorpin").attr("cpuset", format(&pinning.emulator)));
     of_cpus.into_iter().map(pin).chain(emulator).collect()
 }
 
@@ -138,7 +137,9 @@ mod tests {
     fn a_guest_that_arrives_has_the_processors_and_cells_of_its_new_host() {
         let here = repin(THERE, &on(1, [6, 9])).unwrap();
         assert!(here.contains("<shares>512</shares>") && here.contains("<numa><cell id='0' cpus='0-1'"), "{here}");
-        for new in ["vcpu='0' cpuset='6'", "vcpu='1' cpuset='9'", "emulatorpin cpuset='6,9'", "mode='strict' nodeset='1'"] {
+        for new in
+            ["vcpu='0' cpuset='6'", "vcpu='1' cpuset='9'", "emulatorpin cpuset='6,9'", "mode='strict' nodeset='1'"]
+        {
             assert!(here.contains(new), "{new}: {here}");
         }
         assert_eq!((here.matches("<vcpupin").count(), here.matches("<cputune>").count()), (2, 1));

@@ -1,8 +1,8 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::guest::{ImageRef, Nic, RescueDisk, RescuePlace, RootDisk, VolumeDisk};
-use crate::pinning::{GuestNode, Pinning};
 use crate::options::{CacheModes, CpuFlag, Serial, Spice};
+use crate::pinning::{GuestNode, Pinning};
 use crate::volumes;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId};
 use uuid::Uuid;

@@ -19,8 +19,8 @@ use super::journal::Change;
 use super::machine::{Machine, SimGuest};
 use crate::driver::{DriverError, DriverResult, HostSignal};
 use crate::guest::{GuestSpec, PowerState};
-use crate::pinning::Pinning;
 use crate::live::{Hasten, Journey, LiveMoves, Luggage, Presence, Progress, Standing};
+use crate::pinning::Pinning;
 
 /// How often a journey is looked at by who waits for its end.
 const GLANCE: Duration = Duration::from_millis(2);

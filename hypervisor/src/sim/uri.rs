@@ -13,7 +13,9 @@ use super::faults::FaultPlan;
 pub enum SimUriError {
     #[error("a simulated fleet is written sim://N, N from 1 to 100000")]
     Hosts,
-    #[error("unknown parameter {0:?} (known: name, seed, latency_ms, boot_ms, vcpus, memory_mib, disk_gib, kvm, cells, threads, huge_pages, fail)")]
+    #[error(
+        "unknown parameter {0:?} (known: name, seed, latency_ms, boot_ms, vcpus, memory_mib, disk_gib, kvm, cells, threads, huge_pages, fail)"
+    )]
     Unknown(String),
     #[error("{value:?} is no value for {name}")]
     Value { name: &'static str, value: String },

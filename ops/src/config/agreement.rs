@@ -98,9 +98,10 @@ fn storage(config: &Config) -> Vec<Clash> {
         Clash {
             severity: Severity::Warning,
             at: ("DEFAULT", "preallocate_images"),
-            message: "[DEFAULT] preallocate_images is about raw disks, and [libvirt] images_type makes copy-on-write files: \
+            message:
+                "[DEFAULT] preallocate_images is about raw disks, and [libvirt] images_type makes copy-on-write files: \
                       set images_type to raw, or expect files that grow"
-                .into(),
+                    .into(),
         },
     );
     clashes
@@ -126,9 +127,10 @@ fn migration(config: &Config) -> Vec<Clash> {
     let plain = Clash {
         severity: Severity::Warning,
         at: TLS,
-        message: "[libvirt] live_migration_with_native_tls without live_migration_scheme = tls: hosts reach each other's \
+        message:
+            "[libvirt] live_migration_with_native_tls without live_migration_scheme = tls: hosts reach each other's \
                   libvirtd by plain TCP"
-            .into(),
+                .into(),
     };
     let found = [(libvirt.live_migration_tunnelled, tunnelled), (!by_tls, plain)];
     found.into_iter().filter(|(is, _)| *is).map(|(_, clash)| clash).collect()
@@ -142,7 +144,8 @@ fn processors(config: &Config) -> Vec<Clash> {
         Clash { severity: Severity::Error, at, message }
     };
     let mut clashes = Vec::new();
-    for (name, set) in [("cpu_shared_set", &compute.cpu_shared_set), ("cpu_dedicated_set", &compute.cpu_dedicated_set)] {
+    for (name, set) in [("cpu_shared_set", &compute.cpu_shared_set), ("cpu_dedicated_set", &compute.cpu_dedicated_set)]
+    {
         let read = set.as_deref().map_or(Ok(()), |text| CpuSets::read(text).map(drop));
         clashes.extend(read.err().map(|reason| wrong(("compute", name), reason)));
     }

@@ -92,8 +92,14 @@ async fn two_nodes_of_a_guest_are_two_cells_of_its_host() {
     let floats: Vec<_> = pinning.nodes.iter().map(|node| node.cpus.clone()).collect();
     let (first, second) = (vec![0, 1, 2, 3], vec![4, 5, 6, 7]);
     assert_eq!(floats, [vec![(0, first)], vec![(1, second.clone()), (2, second)]], "each over its own cell");
-    flavor(&api, "three", 3, json!({"hw:numa_nodes": "3", "hw:numa_cpus.0": "0", "hw:numa_cpus.1": "1",
-        "hw:numa_cpus.2": "2", "hw:numa_mem.0": "16", "hw:numa_mem.1": "16", "hw:numa_mem.2": "32"})).await;
+    flavor(
+        &api,
+        "three",
+        3,
+        json!({"hw:numa_nodes": "3", "hw:numa_cpus.0": "0", "hw:numa_cpus.1": "1",
+        "hw:numa_cpus.2": "2", "hw:numa_mem.0": "16", "hw:numa_mem.1": "16", "hw:numa_mem.2": "32"}),
+    )
+    .await;
     let three = create(&api, "two", "three", None).await;
     let id = three.body["server"]["id"].as_str().unwrap();
     let fault = api.get(&format!("/servers/{id}"), "2.1").await["server"]["fault"]["message"].clone();

@@ -50,7 +50,8 @@ fn lacks(look: &Look<'_>) -> String {
             "no host tells its NUMA topology, which the flavor or the image asks for".to_owned()
         }
         Ok(Some(topology)) if topology.is_pinned() && look.fleet.column("PCPU").is_none() => {
-            "no host has dedicated CPUs ([compute] cpu_dedicated_set), which the flavor or the image asks for".to_owned()
+            "no host has dedicated CPUs ([compute] cpu_dedicated_set), which the flavor or the image asks for"
+                .to_owned()
         }
         Ok(topology) => {
             let wanted = topology.as_ref().map(Topology::words).unwrap_or_default();

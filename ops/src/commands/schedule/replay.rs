@@ -168,9 +168,10 @@ impl Replay<'_> {
             }
             // Of a host that was chosen instead nobody knows which processors it would have given.
             LedgerEvent::GuestFitted(fitted) => match self.server(&fitted.consumer).map(|request| request.instance) {
-                Some(server) if self.chosen.get(&server).is_some_and(|chosen| {
-                    chosen.as_ref().is_none_or(|chosen| chosen.host.0 != fitted.provider.0)
-                }) =>
+                Some(server)
+                    if self.chosen.get(&server).is_some_and(|chosen| {
+                        chosen.as_ref().is_none_or(|chosen| chosen.host.0 != fitted.provider.0)
+                    }) =>
                 {
                     Ok(())
                 }
