@@ -16,7 +16,7 @@ to_host() { os server "$1" --host "$2" "$3" --os-compute-api-version 2.91; } # v
 
 # What is pinned where: processors of the CPUs, of the emulator, and the cells of the memory.
 pins() { on "$1" vcpupin "$2" "${@:3}" | awk '$1 ~ /^[0-9]+$/ {print $2}' | paste -sd,; } # host, uuid
-emulator() { on "$1" emulatorpin "$2" | awk '$1 == "*:" {print $2}'; } # host, uuid
+emulator() { on "$1" emulatorpin "$2" | awk 'NF {print $NF}'; } # host, uuid
 cells() { on "$1" numatune "$2" | awk -F': ' '/numa_nodeset/ {print $2}' | tr -d ' '; } # host, uuid
 # Where the kernel really lets QEMU's threads of the CPUs run.
 allowed() { for task in /proc/"$(qemu_of "$1")"/task/*; do grep -q '^CPU [0-9]*/' "$task/comm" && awk '/Cpus_allowed_list/ {print $2}' "$task/status"; done | paste -sd,; } # uuid
