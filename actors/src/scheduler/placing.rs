@@ -129,6 +129,7 @@ impl Scheduler {
     /// No host will do, or the log is not available.
     pub async fn place(self: &Arc<Self>, house: &House, asked: &Asked) -> Result<Seat, NotPlaced> {
         until(|| house.views.servers.read(|servers| servers.get(asked.server).is_some())).await;
+        clear(house, asked).await?;
         // Another attempt is for one server alone.
         if asked.batch > 1 && asked.attempt == 1 {
             return self.place_together(house, asked).await;
@@ -205,6 +206,21 @@ impl Scheduler {
         .await;
         true
     }
+}
+
+/// Who is looked for holds nothing; what it holds all the same is of a host that was claimed before a crash and never
+/// recorded. A host that has room for the server once would have none for it because of the server itself.
+async fn clear(house: &House, asked: &Asked) -> Result<(), NotPlaced> {
+    let consumer = ConsumerId::new(asked.server.to_string());
+    if !house.views.placement.read(|view| view.ledger.consumers.contains_key(&consumer)) {
+        return Ok(());
+    }
+    // Where the view lags, nothing is held any more, and nothing happens.
+    let release = LedgerCommand::Release { consumer };
+    let released = house.gateway.send::<LedgerAggregate>(&CELL, release, Arc::clone(&asked.meta)).await;
+    let released = released.map_err(|error| NotPlaced::NotNow(error.to_string()))?;
+    house.views.wait_for(released.position, PATIENCE).await;
+    Ok(())
 }
 
 /// Looks again and again, for a bounded time.
