@@ -65,6 +65,9 @@ pub(super) fn memory_backing(pinning: &Pinning) -> Option<Element> {
     (!pages.is_empty()).then(|| Element::new("memoryBacking").child(Element::new("hugepages").children(pages)))
 }
 
+/// What of a description's `cputune` says where the guest runs.
+const PINS: [&str; 3] = ["vcpupin", "emulatorpin", "iothreadpin"];
+
 /// The description of a guest, as it is to be where it has another pinning. What the guest itself sees stays.
 ///
 /// # Errors
@@ -80,20 +83,19 @@ pub fn repin(xml: &str, pinning: &Pinning) -> Result<String, roxmltree::Error> {
         cuts.push((node.range(), vcpu_again(xml, node, pinning)));
     }
     // Limits of its flavor travel with it.
-    let kept = child("cputune").into_iter().flat_map(|tune| tune.children());
-    let of_flavor = kept.filter(|node| {
-        node.is_element() && !["vcpupin", "emulatorpin", "iothreadpin"].iter().any(|name| node.has_tag_name(*name))
-    });
-    let of_flavor: String = of_flavor.map(|node| &xml[node.range()]).collect();
-    let pins: String = pins(pinning).iter().map(Element::render).collect();
-    let tune = match of_flavor.is_empty() && pins.is_empty() {
-        true => String::new(),
-        false => format!("<cputune>{of_flavor}{pins}</cputune>"),
-    };
-    let memory = numatune(pinning).map(|element| element.render()).unwrap_or_default();
-    for (name, text) in [("cputune", tune), ("numatune", memory)] {
-        cuts.push((child(name).map_or(place..place, |node| node.range()), text));
+    let tuned = child("cputune").into_iter().flat_map(|tune| tune.children()).filter(Node::is_element);
+    let is_pin = |node: &Node<'_, '_>| PINS.iter().any(|name| node.has_tag_name(*name));
+    let (old_pins, of_flavor): (Vec<_>, Vec<_>) = tuned.partition(is_pin);
+    let pins = pins(pinning);
+    if !old_pins.is_empty() || !pins.is_empty() {
+        let kept: String = of_flavor.iter().map(|node| &xml[node.range()]).collect();
+        let pins: String = pins.iter().map(Element::render).collect();
+        let tune =
+            if kept.is_empty() && pins.is_empty() { String::new() } else { format!("<cputune>{kept}{pins}</cputune>") };
+        cuts.push((child("cputune").map_or(place..place, |node| node.range()), tune));
     }
+    let memory = numatune(pinning).map(|element| element.render()).unwrap_or_default();
+    cuts.push((child("numatune").map_or(place..place, |node| node.range()), memory));
     cuts.sort_by_key(|(range, _)| (range.start, range.end));
     let (mut out, mut at) = (String::with_capacity(xml.len() + 512), 0);
     for (range, text) in cuts {
@@ -149,6 +151,8 @@ mod tests {
 
     #[test]
     fn a_guest_that_floats_is_kept_to_what_its_new_host_has_for_such() {
+        let limited = "<domain><vcpu placement='static'>2</vcpu>\n  <cputune>\n    <shares>512</shares>\n  </cputune><os/></domain>";
+        assert_eq!(repin(limited, &Pinning::default()).unwrap(), limited, "nothing of it is to be another");
         let there = "<domain><vcpu placement='static' cpuset='0-1' current='1'>2</vcpu><os/></domain>";
         let confined = Pinning { confined: vec![4, 5], ..Pinning::default() };
         let here = repin(there, &confined).unwrap();
