@@ -110,13 +110,13 @@ pub fn repin(xml: &str, pinning: &Pinning) -> Result<String, roxmltree::Error> {
 /// The same element with another set of processors.
 fn vcpu_again(xml: &str, node: Node<'_, '_>, pinning: &Pinning) -> String {
     let count = node.text().unwrap_or_default().trim();
-    let others = node.attributes().filter(|attribute| attribute.name() != "cpuset");
-    let others: String = others.map(|attribute| format!(" {}", &xml[attribute.range()])).collect();
+    let mut parts = vec!["<vcpu"];
+    parts.extend(node.attributes().filter(|attribute| attribute.name() != "cpuset").map(|own| &xml[own.range()]));
     let confined = match pinning.nodes.is_empty() && !pinning.confined.is_empty() {
         true => format!(" cpuset='{}'", cpus::format(pinning.confined.iter().copied())),
         false => String::new(),
     };
-    format!("<vcpu{others}{confined}>{count}</vcpu>")
+    format!("{}{confined}>{count}</vcpu>", parts.join(" "))
 }
 
 #[cfg(test)]
