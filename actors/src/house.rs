@@ -20,6 +20,7 @@ use crate::process::interference::Interference;
 use crate::reconcile::image_cache::ImageCacheOptions;
 use crate::reconcile::leftovers::Tidying;
 use crate::scheduler::{Scheduler, SchedulerOptions};
+use crate::topology::host::HostCpus;
 use crate::volume::service::VolumeOptions;
 
 /// The options of this crate; what each means stands in the reference of `nova.conf` options.
@@ -83,6 +84,8 @@ pub struct Options {
     pub retry_cap: Duration,
     /// How often a step that undoes itself is tried before it counts as failed.
     pub step_tries: u32,
+    /// Which processors of hosts are for which guests.
+    pub host_cpus: HostCpus,
     /// Live migrations.
     pub live: LiveOptions,
     /// The hosts' image caches.
@@ -191,6 +194,7 @@ impl Default for Options {
             retry_base: Duration::from_millis(100),
             retry_cap: Duration::from_secs(5),
             step_tries: 5,
+            host_cpus: HostCpus::default(),
             live: LiveOptions::default(),
             image_cache: ImageCacheOptions::default(),
             volume: VolumeOptions::default(),

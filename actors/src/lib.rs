@@ -36,6 +36,7 @@ pub mod runtime;
 pub mod scheduler;
 pub mod security_group;
 pub mod server_group;
+pub mod topology;
 pub mod volume;
 pub mod volume_quota;
 pub mod volume_type;

@@ -26,6 +26,7 @@ use crate::guest::{
     FilterRule, FilterSpec, GuestSpec, ImageFormat, ImageRef, NetworkSpec, Nic, PowerState, Quiesce, Renew, RescueDisk,
     RescuePlace, Reservation, RootDisk, VolumeDisk,
 };
+use crate::pinning::Pinning;
 
 /// What a host is tried with.
 #[derive(Debug, Clone)]
@@ -265,6 +266,7 @@ impl Trial {
             config_drive: Some(self.fixture.config_drive.clone()),
             hardware: Vec::new(),
             rescue: None,
+            pinning: Pinning::default(),
         }
     }
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use chronova_events::ids::{HostId, ImageId, InstanceId, NetworkId, PortId, ProjectId, SecurityGroupId, UserId};
 use serde::{Deserialize, Serialize};
 
+use crate::pinning::{NumaCell, Pinning};
+
 /// Everything a driver needs to create a guest. The same `GuestSpec` twice is the same guest (idempotence by `instance`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuestSpec {
@@ -32,6 +34,8 @@ pub struct GuestSpec {
     pub hardware: Vec<(String, String)>,
     /// What the guest is started from while it is rescued.
     pub rescue: Option<RescueDisk>,
+    /// Where on its host its CPUs and memory are.
+    pub pinning: Pinning,
 }
 
 /// The disk of a rescue: a copy of an image, made for the time of the rescue.
@@ -275,6 +279,8 @@ pub struct HostCapabilities {
     pub kvm: bool,
     /// Standard trait names (`HW_CPU_X86_AVX2`, `COMPUTE_NODE`, ...), sorted.
     pub traits: Vec<String>,
+    /// Its NUMA cells, by id; none where it does not tell.
+    pub cells: Vec<NumaCell>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]

@@ -12,6 +12,7 @@ use chronova_events::ids::{HostId, InstanceId, ProcessId};
 
 use crate::driver::DriverResult;
 use crate::guest::GuestSpec;
+use crate::pinning::Pinning;
 
 /// What a guest needs at its destination, as its source tells.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -52,6 +53,8 @@ pub struct Journey {
     pub post_copy: bool,
     /// MiB/s; 0 is the hypervisor's own.
     pub bandwidth: u64,
+    /// Where its CPUs and memory are to be at its destination.
+    pub pinning: Pinning,
 }
 
 /// What decides the way to a destination: the operator's words, and the host's own name.

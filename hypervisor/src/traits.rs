@@ -97,6 +97,9 @@ pub(crate) fn of_host(cpu: &CpuInfo, video_models: &[String], uefi: bool) -> Vec
         "aarch64" => traits.extend(["HW_ARCH_AARCH64", "COMPUTE_ARCH_AARCH64"].map(str::to_owned)),
         _ => {}
     }
+    if cpu.threads > 1 {
+        traits.push("HW_CPU_HYPERTHREADING".to_owned());
+    }
     if uefi {
         traits.push("COMPUTE_FIRMWARE_UEFI".to_owned());
     }

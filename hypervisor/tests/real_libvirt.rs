@@ -21,6 +21,7 @@ use chronova_hypervisor::leftovers::Leftover;
 use chronova_hypervisor::libvirt::LibvirtDriver;
 use chronova_hypervisor::moves::DiskFile;
 use chronova_hypervisor::options::{ImagesOptions, ImagesType, LibvirtOptions};
+use chronova_hypervisor::pinning::Pinning;
 use futures::StreamExt as _;
 use futures::future::join_all;
 use sha2::{Digest, Sha512};
@@ -161,6 +162,7 @@ fn empty_guest() -> GuestSpec {
         config_drive: None,
         hardware: Vec::new(),
         rescue: None,
+        pinning: Pinning::default(),
     }
 }
 

@@ -5,6 +5,7 @@ use chronova_actors::host::HostAggregate;
 use chronova_actors::hosts::agent;
 use chronova_actors::house::Options;
 use chronova_actors::ledger::{CELL, LedgerAggregate};
+use chronova_actors::topology::host::HostCells;
 use chronova_events::envelope::StreamId;
 use chronova_events::host::{CameUp, HostEvent, Registered};
 use chronova_events::ids::ProviderId;
@@ -21,8 +22,11 @@ pub async fn registrations(fleet: &SimUri, options: &Options) -> Result<Vec<(Str
         let found = driver.capabilities().await?;
         let provider = ProviderId(found.host.0);
         ledger.push(ProviderCreated { provider, name: found.hostname.clone(), parent: None }.into());
-        ledger.push(InventoryReplaced { provider, inventories: agent::inventories(&found, options, 0) }.into());
+        let cells = HostCells::of(&found.cells, options.host_cpus.of(&found.hostname))
+            .map_err(|message| DriverError::Failed { call: "capabilities", message })?;
+        ledger.push(InventoryReplaced { provider, inventories: agent::inventories(&found, &cells, options, 0) }.into());
         ledger.push(TraitsReplaced { provider, traits: found.traits.clone() }.into());
+        ledger.push(cells.event(provider).into());
         let registered = Registered {
             host: found.host,
             number,

@@ -10,6 +10,7 @@ pub mod compute_api;
 pub mod fuzz;
 pub mod gates;
 pub mod moves;
+pub mod pinned;
 pub mod placement_model;
 pub mod process_harness;
 pub mod services;

@@ -14,8 +14,12 @@ use crate::world::{ADMIN, Life, build_request, user_meta};
 impl Life {
     /// Asks for another flavor as the API does: quota first, then the server.
     pub async fn resize(&self, instance: InstanceId) -> Result<(), String> {
+        self.resize_to(instance, larger()).await
+    }
+
+    pub async fn resize_to(&self, instance: InstanceId, flavor: FlavorSnapshot) -> Result<(), String> {
         let project = build_request(instance).project;
-        let flavor = Box::new(larger());
+        let flavor = Box::new(flavor);
         let widen = QuotaCommand::Widen {
             project: project.clone(),
             instance,

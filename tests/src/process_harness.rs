@@ -39,6 +39,8 @@ pub struct Case {
     pub shared: bool,
     /// Whether the hosts have one storage for the guests' own disks.
     pub one_storage: bool,
+    /// Whether the hosts have processors for guests that want their own, each other ones.
+    pub dedicated: bool,
     /// Whether the hosts' image caches are swept all the time, of everything that nobody uses.
     pub swept: bool,
 }
@@ -62,6 +64,7 @@ impl Case {
             half_asked: &[],
             shared: false,
             one_storage: false,
+            dedicated: false,
             swept: false,
         }
     }
@@ -83,6 +86,9 @@ async fn prepared(case: &Case) -> World {
     let mut world = World::new(HOSTS);
     world.options.volume.shared = case.shared;
     world.fleet.share_storage(case.one_storage);
+    if case.dedicated {
+        world = world.with_dedicated_processors();
+    }
     if case.swept {
         world.options.image_cache = swept(Duration::ZERO);
     }

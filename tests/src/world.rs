@@ -185,6 +185,7 @@ impl World {
         let trespasses = self.fleet.trespasses().into_iter();
         let spoilt: Vec<_> = trespasses.filter(|trespass| placed.contains(&trespass.instance)).collect();
         assert_eq!(spoilt, [], "no disk is removed or written over while another host uses it");
+        views.placement.read(|view| crate::pinned::check(&self.fleet, &view.ledger));
         assert_eq!(self.fleet.leaks(), [], "no disk is left behind");
         assert_eq!(self.fleet.baseless(), [], "no disk has lost the image that it is based on");
         assert_eq!(self.fleet.copies(), [], "no copy of a disk is left behind");

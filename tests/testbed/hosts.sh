@@ -141,12 +141,18 @@ long syscall(long number, ...) {
   return real(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
 }
 
-/* A guest's QEMU is started with "-m MIB" and {"qom-type":"memory-backend-ram","id":"pc.ram","size":BYTES}. */
+/* A guest's QEMU is started with "-m MIB" and {"qom-type":"memory-backend-ram","id":"pc.ram","size":BYTES}; one with a NUMA
+   node with an "id" of "ram-node0" and more after its size, as where it is bound to. */
 int execve(const char *path, char *const arguments[], char *const environment[]) {
   int (*real)(const char *, char *const[], char *const[]) = (int (*)(const char *, char *const[], char *const[]))dlsym(RTLD_NEXT, "execve");
-  static const char emulator[] = "/qemu-system-x86_64", backend[] = "{\"qom-type\":\"memory-backend-ram\",\"id\":\"pc.ram\",\"size\":";
+  static const char emulator[] = "/qemu-system-x86_64";
+  static const char *const backends[] = {
+    "{\"qom-type\":\"memory-backend-ram\",\"id\":\"pc.ram\",\"size\":",
+    "{\"qom-type\":\"memory-backend-ram\",\"id\":\"ram-node0\",\"size\":",
+  };
   enum { MOST = 1024, LESS = 8192 };
-  static char *changed[MOST], memory[64], object[256];
+  static char *changed[MOST], memory[64], object[512];
+  const char *backend = 0, *rest = 0;
   size_t length = strlen(path), count = 0, at_memory = 0, at_object = 0;
   unsigned long long mebibytes = 0, bytes = 0;
   if (length >= sizeof emulator && !strcmp(path + length - (sizeof emulator - 1), emulator)) {
@@ -154,16 +160,19 @@ int execve(const char *path, char *const arguments[], char *const environment[])
       const char *argument = changed[count] = arguments[count];
       char *end = 0;
       if (count && !strcmp(arguments[count - 1], "-m")) {
-        mebibytes = strtoull(argument, &end, 10);
-        if (!*end) at_memory = count;
-      } else if (!strncmp(argument, backend, sizeof backend - 1)) {
-        bytes = strtoull(argument + sizeof backend - 1, &end, 10);
-        if (!strcmp(end, "}")) at_object = count;
+        mebibytes = strtoull(argument + (strncmp(argument, "size=", 5) ? 0 : 5), &end, 10);
+        if (!*end || !strcmp(end, "k")) at_memory = count;
+        if (*end == 'k') mebibytes >>= 10;
+      }
+      for (int kind = 0; kind < 2; kind++) {
+        if (strncmp(argument, backends[kind], strlen(backends[kind]))) continue;
+        bytes = strtoull(argument + strlen(backends[kind]), &end, 10);
+        if (*end == '}' || *end == ',') at_object = count, backend = backends[kind], rest = end;
       }
     }
     if (at_memory && at_object && !arguments[count] && bytes == mebibytes << 20 && bytes > LESS) {
       snprintf(memory, sizeof memory, "%lluk", (bytes - LESS) >> 10);
-      snprintf(object, sizeof object, "%s%llu}", backend, bytes - LESS);
+      snprintf(object, sizeof object, "%s%llu%s", backend, bytes - LESS, rest);
       changed[at_memory] = memory;
       changed[at_object] = object;
       changed[count] = 0;

@@ -23,6 +23,9 @@ mod zones;
 #[path = "compute_servers/wishes.rs"]
 mod wishes;
 
+#[path = "compute_servers/topologies.rs"]
+mod topologies;
+
 use chronova_tests::compute_api::{ADMIN, Api, IMAGE, NETWORK};
 use serde_json::{Value, json};
 

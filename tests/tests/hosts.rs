@@ -18,6 +18,7 @@ use chronova_events::ledger::Ledger;
 use chronova_events::registry::Event;
 use chronova_events::store::EventStore;
 use chronova_hypervisor::guest::{GuestSpec, PowerState};
+use chronova_hypervisor::pinning::Pinning;
 use chronova_hypervisor::sim::{Call, Effect, FaultPlan, SimUri, When};
 use chronova_tests::world::{Life, Setting, World};
 use futures::future::join_all;
@@ -240,6 +241,7 @@ fn stray(n: u128) -> GuestSpec {
         config_drive: None,
         hardware: vec![],
         rescue: None,
+        pinning: Pinning::default(),
     }
 }
 

@@ -16,6 +16,8 @@ mod moves;
 mod on_volumes;
 #[path = "processes/one_storage.rs"]
 mod one_storage;
+#[path = "processes/pinned.rs"]
+mod pinned;
 
 use chronova_actors::process::{
     attach_interface, attach_volume, build_instance, change_password, crash_dump, delete_instance, detach_interface,

@@ -23,6 +23,7 @@ use crate::house::{DeletedGuests, House, Options};
 use crate::instance::{InstanceAggregate, InstanceCommand};
 use crate::ledger::{CELL, LedgerAggregate, LedgerCommand};
 use crate::reconcile::{devices, leftovers, placement, volumes};
+use crate::topology::host::HostCells;
 
 /// Heartbeats that may fail before a host counts as down.
 const MISSED_BEATS: u32 = 2;
@@ -128,11 +129,13 @@ impl Agent {
             capabilities: capabilities(found),
         };
         // Capacity first: a host that is up can be scheduled to.
+        let cells = HostCells::of(&found.cells, options.host_cpus.of(&found.hostname))?;
         let inventory = LedgerCommand::Report {
             provider,
             name: found.hostname.clone(),
-            inventories: inventories(found, options, self.look_at_cache().await),
+            inventories: inventories(found, &cells, options, self.look_at_cache().await),
             traits: found.traits.clone(),
+            cells,
         };
         let meta = Meta::system("host-watch");
         let gateway = &self.house.gateway;
@@ -428,11 +431,13 @@ pub fn capabilities(found: &HostCapabilities) -> Capabilities {
 /// Tells the ledger what a known host offers, with so many bytes of images in its cache.
 pub(crate) async fn report_capacity(house: &House, member: &Member) -> Result<(), String> {
     let found = member.driver.capabilities().await.map_err(|error| error.to_string())?;
+    let cells = HostCells::of(&found.cells, house.options.host_cpus.of(&found.hostname))?;
     let report = LedgerCommand::Report {
         provider: ProviderId(member.host.0),
         name: found.hostname.clone(),
-        inventories: inventories(&found, &house.options, member.cached()),
+        inventories: inventories(&found, &cells, &house.options, member.cached()),
         traits: found.traits.clone(),
+        cells,
     };
     let sent = house.gateway.send::<LedgerAggregate>(&CELL, report, Meta::system("host-watch")).await;
     sent.map(drop).map_err(|error| error.to_string())
@@ -440,7 +445,8 @@ pub(crate) async fn report_capacity(house: &House, member: &Member) -> Result<()
 
 /// What a host offers: Nova's `update_provider_tree` of the libvirt driver. `cached`: bytes of its image cache, where room is
 /// to be set aside for them.
-pub fn inventories(found: &HostCapabilities, options: &Options, cached: u64) -> Vec<Inventory> {
+pub fn inventories(found: &HostCapabilities, cells: &HostCells, options: &Options, cached: u64) -> Vec<Inventory> {
+    let (shared, dedicated) = cells.counted.unwrap_or((found.vcpus.into(), 0));
     let reserved_disk_mib = options.reserved_host_disk_mb.saturating_add(cached.div_ceil(1 << 20));
     let line = |class: &str, total: u64, reserved: u64, allocation_ratio: f64| Inventory {
         class: class.to_owned(),
@@ -454,7 +460,9 @@ pub fn inventories(found: &HostCapabilities, options: &Options, cached: u64) -> 
     [
         line("DISK_GB", found.disk_gib, reserved_disk_mib.div_ceil(1024), options.disk_allocation_ratio),
         line("MEMORY_MB", found.memory_mib, options.reserved_host_memory_mb, options.ram_allocation_ratio),
-        line("VCPU", u64::from(found.vcpus), options.reserved_host_cpus, options.cpu_allocation_ratio),
+        // A processor of one guest's own is never given twice, and none is kept back: the operator named them.
+        line("PCPU", dedicated, 0, 1.0),
+        line("VCPU", shared, options.reserved_host_cpus, options.cpu_allocation_ratio),
     ]
     .into_iter()
     .filter(|inventory| inventory.total > 0)

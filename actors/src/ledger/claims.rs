@@ -7,15 +7,16 @@
 use std::collections::BTreeMap;
 
 use chronova_events::ids::ProviderId;
-use chronova_events::ledger::{Claimed, GroupMemberPlaced, Ledger, LedgerEvent};
+use chronova_events::ledger::{Claimed, GroupMemberPlaced, GuestFitted, Ledger, LedgerEvent};
 
-use super::{GroupPolicy, GroupRule, LedgerReject, ServerClaim};
+use super::{GroupPolicy, GroupRule, LedgerReject, ServerClaim, cells};
 
 pub(super) fn admit(state: &Ledger, claims: Vec<ServerClaim>) -> Result<Vec<LedgerEvent>, LedgerReject> {
     let mut taken: BTreeMap<(ProviderId, String), u64> = BTreeMap::new();
     let mut joined: Vec<GroupRule> = Vec::new();
     let mut events: Vec<LedgerEvent> = Vec::with_capacity(claims.len());
-    for ServerClaim { claim, group } in claims {
+    let mut fitted: Vec<GuestFitted> = Vec::new();
+    for ServerClaim { claim, group, guest } in claims {
         if let Some(held) = state.consumers.get(&claim.consumer) {
             if held.claim.allocations == claim.allocations {
                 continue;
@@ -28,7 +29,13 @@ pub(super) fn admit(state: &Ledger, claims: Vec<ServerClaim>) -> Result<Vec<Ledg
         if let Some(rule) = group {
             keeps(state, rule, &joined)?;
             joined.push(rule);
+            let consumer = consumer.clone();
             events.push(GroupMemberPlaced { group: rule.group, consumer, provider: rule.host }.into());
+        }
+        if let Some(guest) = guest {
+            let own = cells::fit(state, consumer, &guest, &fitted)?;
+            events.push(own.clone().into());
+            fitted.push(own);
         }
     }
     Ok(events)
@@ -81,8 +88,9 @@ mod tests {
 
     /// Two hosts of 4 CPUs at a ratio of 2.
     fn hosts() -> [LedgerCommand; 2] {
-        let LedgerCommand::Report { inventories, .. } = host(4) else { unreachable!() };
-        let second = LedgerCommand::Report { provider: provider(2), name: "h2".into(), inventories, traits: vec![] };
+        let LedgerCommand::Report { inventories, cells, .. } = host(4) else { unreachable!() };
+        let (provider, name) = (provider(2), "h2".to_owned());
+        let second = LedgerCommand::Report { provider, name, inventories, traits: vec![], cells };
         [host(4), second]
     }
 
@@ -96,7 +104,8 @@ mod tests {
             allocations: vec![Allocation { provider: provider(host), resources }],
         };
         let group = ServerGroupId(Uuid::from_u128(9));
-        ServerClaim { claim, group: policy.map(|policy| GroupRule { group, host: provider(host), policy }) }
+        let group = policy.map(|policy| GroupRule { group, host: provider(host), policy });
+        ServerClaim { claim, group, guest: None }
     }
 
     fn all(claims: impl IntoIterator<Item = ServerClaim>) -> LedgerCommand {
@@ -158,8 +167,8 @@ mod tests {
             step_size: 4,
             allocation_ratio: 1.0,
         };
-        let report =
-            LedgerCommand::Report { provider: provider(1), name: "h1".into(), inventories: vec![odd], traits: vec![] };
+        let LedgerCommand::Report { provider, name, traits, cells, .. } = host(4) else { unreachable!() };
+        let report = LedgerCommand::Report { provider, name, inventories: vec![odd], traits, cells };
         assert!(matches!(decide(&with([report]), all([on(1, "a", None)])), Err(LedgerReject::DoesNotFit { .. })));
     }
 }

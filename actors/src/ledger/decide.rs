@@ -1,6 +1,6 @@
 //! Whether a claim fits, and whether a change of what there is may be made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chronova_events::ids::ProviderId;
@@ -9,13 +9,15 @@ use chronova_events::ledger::{
 };
 
 use super::{
-    LedgerCommand, LedgerReject, ServerClaim, allocations, claims, inventories, mirror, moves, names, providers,
+    LedgerCommand, LedgerReject, ServerClaim, allocations, cells, claims, inventories, mirror, moves, names, providers,
 };
 
 pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>, LedgerReject> {
     match command {
-        LedgerCommand::Report { provider, name, inventories, traits } => {
-            report(state, provider, name, inventories, traits)
+        LedgerCommand::Report { provider, name, inventories, traits, cells: found } => {
+            let mut events = report(state, provider, name, inventories, traits)?;
+            events.extend(cells::replaced(state, provider, &found));
+            Ok(events)
         }
         LedgerCommand::AdjustTraits { provider, add, remove } => {
             Ok(mirror::adjust_traits(state, provider, add, &remove))
@@ -24,7 +26,7 @@ pub fn decide(state: &Ledger, command: LedgerCommand) -> Result<Vec<LedgerEvent>
             Ok(mirror::adjust_aggregates(state, provider, add, &remove))
         }
         LedgerCommand::ImposeRatios { provider, ratios } => Ok(mirror::impose_ratios(state, provider, &ratios)),
-        LedgerCommand::Claim(claim) => claims::admit(state, vec![ServerClaim { claim, group: None }]),
+        LedgerCommand::Claim(claim) => claims::admit(state, vec![ServerClaim { claim, group: None, guest: None }]),
         LedgerCommand::ClaimAll { claims } => claims::admit(state, claims),
         LedgerCommand::Release { consumer } => Ok(match state.consumers.contains_key(&consumer) {
             true => vec![Released { consumer }.into()],
@@ -93,12 +95,17 @@ fn report(
         .map(|known| known.inventories.iter().map(|(class, line)| (class.clone(), line.inventory.clone())).collect())
         .unwrap_or_default();
     let before = merged.clone();
+    let reported: BTreeSet<String> = inventories.iter().map(|inventory| inventory.class.clone()).collect();
     for mut inventory in inventories {
         // A ratio that is there was set by a client of Placement, or is the one that the class began with.
         if let Some(had) = merged.get(&inventory.class) {
             inventory.allocation_ratio = had.allocation_ratio;
         }
         merged.insert(inventory.class.clone(), inventory);
+    }
+    // Processors of a kind that the operator has given up.
+    for class in cells::CLASSES.iter().filter(|class| !reported.contains(**class)) {
+        cells::give_up(state, provider, class, &mut merged);
     }
     if merged != before {
         events.push(InventoryReplaced { provider, inventories: merged.into_values().collect() }.into());
@@ -116,6 +123,7 @@ fn report(
 pub(super) mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::topology::host::HostCells;
     use chronova_events::envelope::Timestamp;
     use chronova_events::fold::Fold;
     use chronova_events::ids::{ConsumerId, ProjectId, UserId};
@@ -142,7 +150,8 @@ pub(super) mod tests {
             allocation_ratio: 2.0,
         };
         let provider = ProviderId(uuid::Uuid::from_u128(1));
-        LedgerCommand::Report { provider, name: "h1".into(), inventories: vec![vcpu], traits: vec![] }
+        let cells = HostCells::default();
+        LedgerCommand::Report { provider, name: "h1".into(), inventories: vec![vcpu], traits: vec![], cells }
     }
 
     pub(in crate::ledger) fn claim(consumer: &str, amount: u64) -> LedgerCommand {

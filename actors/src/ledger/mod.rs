@@ -5,6 +5,7 @@
 //! optimistic locks, inventories that are in use, capacity) are the API's own; their file is named after what they change.
 
 mod allocations;
+pub mod cells;
 mod claims;
 pub mod decide;
 mod inventories;
@@ -13,12 +14,16 @@ mod moves;
 mod names;
 mod providers;
 
+use std::sync::Arc;
+
 use chronova_events::envelope::StreamId;
 use chronova_events::ids::{ConsumerId, ProjectId, ProviderId, ServerGroupId, UserId};
 use chronova_events::ledger::{Allocation, Claimed, Inventory, Ledger, LedgerEvent};
 use thiserror::Error;
 
 use crate::aggregate::Aggregate;
+use crate::topology::Topology;
+use crate::topology::host::HostCells;
 
 /// Which cell's ledger. So far there is one cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,6 +45,8 @@ pub enum LedgerCommand {
         name: String,
         inventories: Vec<Inventory>,
         traits: Vec<String>,
+        /// Its NUMA cells.
+        cells: HostCells,
     },
     /// Adds and removes traits of a host's provider, whatever others it has; no such provider is success.
     AdjustTraits {
@@ -180,6 +187,17 @@ pub enum Reserve {
 pub struct ServerClaim {
     pub claim: Claimed,
     pub group: Option<GroupRule>,
+    pub guest: Option<GuestClaim>,
+}
+
+/// What the server's guest is to have of the NUMA cells of its host.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GuestClaim {
+    /// The provider of the host.
+    pub host: ProviderId,
+    pub topology: Arc<Topology>,
+    /// `[compute] packing_host_numa_cells_allocation_strategy`.
+    pub packs: bool,
 }
 
 /// A server group's policy, as far as a claim must keep it.
@@ -291,6 +309,8 @@ pub enum LedgerReject {
     HoldsNothing(ConsumerId),
     #[error("the policy of server group {group} does not admit another member on {host}")]
     GroupPolicyBroken { group: ServerGroupId, host: ProviderId },
+    #[error("the guest does not fit on the NUMA cells of {host}: {reason}")]
+    CellsDoNotFit { host: ProviderId, reason: String },
 }
 
 impl Aggregate for LedgerAggregate {

@@ -1,18 +1,25 @@
 //! What a server holds while it moves: the old under the name of its migration, the new under its own.
 //!
-//! Each of these is one event, so that at no moment both or neither are held where one should be. Nova's conductor does the
+//! Each of these is one event (and, for a guest that has processors or a NUMA cell for itself, a second one of the same append),
+//! so that at no moment both or neither are held where one should be. Nova's conductor does the
 //! same (`migrate.replace_allocation_with_migration`, `revert_allocation_for_migration`).
 
 use chronova_events::ids::{ConsumerId, ProviderId};
 use chronova_events::ledger::{AllocationsReplaced, Claimed, GroupMemberPlaced, Ledger, LedgerEvent};
+
+use super::cells;
 
 /// What `server` holds goes to `migration`. Done already, or nothing held, is success.
 pub(super) fn set_aside(state: &Ledger, server: ConsumerId, migration: ConsumerId) -> Vec<LedgerEvent> {
     let (Some(held), false) = (state.consumers.get(&server), state.consumers.contains_key(&migration)) else {
         return vec![];
     };
-    let claim = Claimed { consumer: migration, consumer_type: Some("MIGRATION".to_owned()), ..held.claim.clone() };
-    vec![AllocationsReplaced { claims: vec![claim], released: vec![server] }.into()]
+    let kind = Some("MIGRATION".to_owned());
+    let claim = Claimed { consumer: migration.clone(), consumer_type: kind, ..held.claim.clone() };
+    let fitted = cells::handed_over(state, &server, migration);
+    let mut events = vec![AllocationsReplaced { claims: vec![claim], released: vec![server] }.into()];
+    events.extend(fitted);
+    events
 }
 
 /// What `migration` holds goes back to `server`, and what the server holds now is given up. Done already is success.
@@ -26,10 +33,12 @@ pub(super) fn take_back(
 ) -> Vec<LedgerEvent> {
     let Some(aside) = state.consumers.get(&migration) else { return vec![] };
     let claim = Claimed { consumer: server.clone(), consumer_type: Some("INSTANCE".to_owned()), ..aside.claim.clone() };
+    let fitted = cells::handed_over(state, &migration, server.clone());
     let mut events = vec![AllocationsReplaced { claims: vec![claim], released: vec![migration] }.into()];
     if let Some(group) = state.member_of.get(server) {
         events.push(GroupMemberPlaced { group: *group, consumer: server.clone(), provider: host }.into());
     }
+    events.extend(fitted);
     events
 }
 

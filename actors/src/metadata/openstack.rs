@@ -1,9 +1,12 @@
 //! The documents of `openstack/VERSION`.
 
-use chronova_events::instance::{FixedIp, NicInfo};
+use std::collections::BTreeSet;
+
+use chronova_events::instance::{Alive, FixedIp, NicInfo};
 use serde_json::{Map, Value, json};
 
 use super::{About, File, devices, seed, to_bytes};
+use crate::topology;
 
 /// The first version that has something; `None`: all have it.
 type Since = Option<&'static str>;
@@ -139,7 +142,7 @@ fn meta_data(about: &About<'_>, version: &str, seed: &str) -> Value {
         ("random_seed", GRIZZLY, json!(seed)),
         ("project_id", LIBERTY, json!(request.project.as_str())),
         ("devices", NEWTON_ONE, json!(devices::tagged(about, has(version, Some(ROCKY))))),
-        ("dedicated_cpus", VICTORIA, json!([])),
+        ("dedicated_cpus", VICTORIA, json!(dedicated_cpus(about.server))),
     ];
     for (key, since, value) in later {
         if has(version, Some(since)) {
@@ -152,6 +155,12 @@ fn meta_data(about: &About<'_>, version: &str, seed: &str) -> Value {
 /// Where the content of a file is, below `openstack`.
 pub(super) fn place(number: usize) -> String {
     format!("/content/{number:04}")
+}
+
+/// The guest's CPUs that have a processor of their host to themselves.
+fn dedicated_cpus(server: &Alive) -> BTreeSet<u32> {
+    let asked = topology::ask(&server.request.flavor, server.hardware_image()).ok().flatten();
+    asked.into_iter().flat_map(|topology| topology.nodes).flat_map(|node| node.dedicated).collect()
 }
 
 /// `network_data.json`: links, networks, services.

@@ -10,13 +10,15 @@ use chronova_hypervisor::guest::{GuestSpec, ImageFormat, ImageRef, Renew, Rescue
 
 use super::definition::{StepError, Work};
 use super::disks::volumes;
+use super::moving::Subject;
+use super::pinned::{self, Holder};
 use crate::house::House;
 use crate::instance::disks;
 use crate::metadata::{About, sources};
 use crate::ports::Images;
 
 /// How far the read models may lag behind the log; they do by microseconds.
-const LAG: Duration = Duration::from_secs(5);
+pub(super) const LAG: Duration = Duration::from_secs(5);
 
 /// Brings image, networks and filters to the host.
 pub(super) async fn prepare(work: &Work, host: HostId, server: &Alive) -> Result<(), StepError> {
@@ -82,7 +84,7 @@ pub(super) async fn connect(work: &Work, host: HostId, server: &Alive) -> Result
 /// Creates and starts the guest.
 pub(super) async fn spawn(work: &Work, host: HostId, server: &Alive) -> Result<(), StepError> {
     let driver = work.driver(host)?;
-    let spec = spec(work, server, None).await?;
+    let spec = spec(work, host, server, None).await?;
     let _turn = turn_of(work, host).await;
     driver.spawn(&spec).await?;
     Ok(())
@@ -91,7 +93,7 @@ pub(super) async fn spawn(work: &Work, host: HostId, server: &Alive) -> Result<(
 /// Makes the disks of a guest that is not defined on the host.
 pub(super) async fn provide(work: &Work, host: HostId, server: &Alive) -> Result<(), StepError> {
     let driver = work.driver(host)?;
-    let spec = spec(work, server, None).await?;
+    let spec = spec(work, host, server, None).await?;
     let _turn = turn_of(work, host).await;
     driver.provide(&spec).await?;
     Ok(())
@@ -105,7 +107,15 @@ pub(super) async fn install(work: &Work, host: HostId, server: &Alive, on: bool)
 
 /// For those who have their turn.
 pub(super) async fn install_now(work: &Work, host: HostId, server: &Alive, on: bool) -> Result<(), StepError> {
-    let spec = spec(work, server, None).await?;
+    let spec = spec(work, host, server, None).await?;
+    Ok(work.driver(host)?.install(&spec, on).await?)
+}
+
+/// As it was before a move: with the processors and the memory that the migration keeps for it.
+pub(super) async fn install_as_before(work: &Work, subject: &Subject, on: bool) -> Result<(), StepError> {
+    let (host, server) = (subject.moving.source.host, subject.with(&subject.moving.old_flavor));
+    let _turn = turn_of(work, host).await;
+    let spec = spec_of(work, host, &server, None, Holder::Migration(subject.moving.migration)).await?;
     Ok(work.driver(host)?.install(&spec, on).await?)
 }
 
@@ -159,7 +169,7 @@ pub(super) async fn reshape(
     rescue: Option<&ImageSnapshot>,
 ) -> Result<(), StepError> {
     let driver = work.driver(host)?;
-    let spec = spec(work, server, rescue).await?;
+    let spec = spec(work, host, server, rescue).await?;
     let _turn = turn_of(work, host).await;
     match driver.reshape(&spec, renew).await {
         Ok(()) => yield_to_delete(work, host).await,
@@ -183,7 +193,22 @@ async fn interfaces_at_rest(work: &Work, server: &Alive) -> Result<(), StepError
     }
 }
 
-pub(super) async fn spec(work: &Work, server: &Alive, rescue: Option<&ImageSnapshot>) -> Result<GuestSpec, StepError> {
+pub(super) async fn spec(
+    work: &Work,
+    host: HostId,
+    server: &Alive,
+    rescue: Option<&ImageSnapshot>,
+) -> Result<GuestSpec, StepError> {
+    spec_of(work, host, server, rescue, Holder::Server).await
+}
+
+async fn spec_of(
+    work: &Work,
+    host: HostId,
+    server: &Alive,
+    rescue: Option<&ImageSnapshot>,
+    holder: Holder,
+) -> Result<GuestSpec, StepError> {
     interfaces_at_rest(work, server).await?;
     let realisation = work.house.networks.realise(&server.nics).await?;
     let rescue_disk = rescue.map(|image| RescueDisk { image: image_ref(image), stable: place(image) });
@@ -229,6 +254,7 @@ pub(super) async fn spec(work: &Work, server: &Alive, rescue: Option<&ImageSnaps
         },
         hardware: hardware(server, shape),
         rescue: rescue_disk,
+        pinning: pinned::place(work, host, server, holder).await?,
     })
 }
 

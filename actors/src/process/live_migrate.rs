@@ -27,7 +27,7 @@ use super::crossing::Verdict;
 use super::definition::{Definition, Step, StepError, Work};
 use super::moving::{self, Subject};
 use super::on_the_way::{WATCH, look, mend, migrate};
-use super::{build_volumes, destination, guest, moved_volumes};
+use super::{build_volumes, destination, guest, moved_volumes, pinned};
 use crate::hosts::consoles;
 use crate::instance::live::LiveCommand;
 use crate::instance::moving::MoveCommand;
@@ -134,7 +134,8 @@ async fn claim_host(work: &Work) -> Result<Output, StepError> {
     moving::disks_at_rest(&subject.server)?;
     moving::set_aside(work, work.running.process).await?;
     let live = subject.live();
-    let request = destination::elsewhere(work, &subject, live.is_some_and(|live| live.forced));
+    let mut request = destination::elsewhere(work, &subject, live.is_some_and(|live| live.forced));
+    request.page_kib = pinned::page_kib(work, &subject).await?;
     // Why the ones that were tried would not do says more than that there are no others.
     let refused = live.and_then(|live| live.refused.clone());
     destination::choose(work, &subject, request, refused).await
@@ -282,7 +283,7 @@ async fn prepare_target(work: &Work) -> Result<Output, StepError> {
         if copied {
             guest::fetch_image(work, source, host, &subject.server).await?;
         }
-        let spec = guest::spec(work, &subject.server, None).await?;
+        let spec = guest::spec(work, host, &subject.server, None).await?;
         work.driver(host)?.await_guest(&spec, copied).await?;
         Ok(())
     };

@@ -48,6 +48,7 @@ pub(crate) mod moving;
 pub mod offload;
 pub(crate) mod on_the_way;
 pub mod perform;
+mod pinned;
 pub mod plan;
 pub mod power;
 pub mod rebuild;

@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use chronova_events::instance::{FlavorSnapshot, MoveKind, MoveStage, Moving};
+use chronova_events::instance::{MoveKind, MoveStage, Moving};
 use chronova_events::process::{Outcome, Output};
 use chronova_hypervisor::driver::StopMode;
 use futures::FutureExt;
@@ -220,7 +220,7 @@ async fn destroy_target(work: &Work) -> Result<(), StepError> {
     let Some(subject) = moving::subject(work).await? else { return Ok(()) };
     let Some(target) = &subject.moving.target else { return Ok(()) };
     if subject.moving.stays() {
-        return restore(work, &subject, &subject.moving.old_flavor).await;
+        return restore(work, &subject).await;
     }
     moving::fence(work, &subject, target).await?;
     match moving::in_place(work, &subject).await? {
@@ -230,11 +230,10 @@ async fn destroy_target(work: &Work) -> Result<(), StepError> {
 }
 
 /// At its source, where its disks are: off, with the disks and the definition that it had.
-pub(super) async fn restore(work: &Work, subject: &Subject, flavor: &FlavorSnapshot) -> Result<(), StepError> {
-    let host = subject.moving.source.host;
-    moving::pull(work, host).await?;
+pub(super) async fn restore(work: &Work, subject: &Subject) -> Result<(), StepError> {
+    moving::pull(work, subject.moving.source.host).await?;
     moving::put_kept_back(work, subject).await?;
-    guest::install(work, host, &subject.with(flavor), false).await
+    guest::install_as_before(work, subject, false).await
 }
 
 /// What a delete does with the guests of a move that was neither confirmed nor reverted, or was called off half-way.

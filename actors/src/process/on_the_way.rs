@@ -11,6 +11,7 @@ use super::definition::{StepError, Work};
 use super::guest;
 use super::live_migrate::{advance, forget, inbound, mine, tell, wanted};
 use super::moving::{self, Subject};
+use super::pinned::{self, Holder};
 use crate::instance::live::LiveCommand;
 
 /// Pause between two looks at a guest on its way, at first and at last.
@@ -218,6 +219,7 @@ impl Watch {
             auto_converge: options.permit_auto_converge,
             post_copy: options.permit_post_copy,
             bandwidth: options.bandwidth,
+            pinning: pinned::place(work, target.host, &subject.server, Holder::Server).await?,
         };
         self.route = Some(route);
         Ok(journey)

@@ -80,7 +80,7 @@ async fn put_back(work: &Work, subject: &Subject) -> Result<(), StepError> {
     if !subject.moving.stays() {
         moving::withdraw(work, target).await?;
     }
-    move_instance::restore(work, subject, &subject.moving.old_flavor).await?;
+    move_instance::restore(work, subject).await?;
     if subject.moving.was_active {
         moving::start_again(work, source.host, &subject.server).await?;
     }
@@ -146,8 +146,7 @@ async fn start_source(work: &Work) -> Result<Output, StepError> {
     if moving::in_place(work, &subject).await? {
         return Ok(Output::Nothing);
     }
-    let was = subject.with(&subject.moving.old_flavor);
-    match guest::install(work, host, &was, subject.moving.was_active).await {
+    match guest::install_as_before(work, &subject, subject.moving.was_active).await {
         // No other host has its disks as they were.
         Err(StepError::Elsewhere(fault)) => Err(StepError::Fatal(fault)),
         other => other.map(|()| Output::Nothing),

@@ -43,7 +43,9 @@ pub fn find(look: &Look<'_>) -> Found {
     if !found.slots.is_empty() || look.options.disable_fallback_pcpu_query || !found.totals.contains_key("PCPU") {
         return found;
     }
-    find_wanted(look, &Wanted::of(look.request, false))
+    let shared = find_wanted(look, &Wanted::of(look.request, false));
+    // Otherwise what is missing is dedicated ones.
+    if shared.slots.is_empty() { found } else { shared }
 }
 
 fn find_wanted(look: &Look<'_>, wanted: &Wanted) -> Found {
@@ -118,6 +120,7 @@ fn named(class: &str) -> (&str, &str) {
         "MEMORY_MB" => ("RAM", " MiB"),
         "DISK_GB" => ("disk", " GiB"),
         "VCPU" => ("CPUs", ""),
+        "PCPU" => ("dedicated CPUs", ""),
         other => (other, ""),
     }
 }

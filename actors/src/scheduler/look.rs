@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use chronova_events::ids::InstanceId;
+use chronova_events::ids::{InstanceId, ProviderId};
+use chronova_events::ledger::FittedCell;
 use chronova_events::server_group::Policy;
 use chronova_projections::fleet::{AggregateRow, Column, Fleet, HostRow, Line, Slot, Slots};
 use chronova_projections::placement::Placement;
@@ -14,6 +15,8 @@ use serde_json::Value;
 use super::options::SchedulerOptions;
 use super::pending::Pending;
 use super::request::Request;
+use crate::ledger::cells::{bounds, held};
+use crate::topology::{Topology, fit, usage};
 
 /// The read models that a decision reads.
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +39,8 @@ pub struct Look<'a> {
     pub options: &'a SchedulerOptions,
     pub group: Option<Group>,
     pub hints: Hints,
+    /// What the guest is to have of a host's NUMA cells; why that cannot be.
+    pub topology: Result<Option<Topology>, String>,
     /// What every weigher asks of every host, looked up once.
     memory: Option<&'a Column>,
     cpus: Option<&'a Column>,
@@ -76,6 +81,7 @@ impl<'a> Look<'a> {
             options,
             group: None,
             hints,
+            topology: request.topology(),
             memory: fleet.column("MEMORY_MB"),
             cpus: fleet.column("VCPU"),
             disk: fleet.column("DISK_GB"),
@@ -172,6 +178,19 @@ impl<'a> Seen<'a> {
 
     pub fn total(&self, class: &str) -> u64 {
         self.line(class).map_or(0, |line| line.total)
+    }
+
+    /// What the guest would get of the host's NUMA cells; `None` where it asks for none.
+    ///
+    /// # Errors
+    /// Why it does not fit.
+    pub fn fitting(&self) -> Result<Option<Vec<FittedCell>>, String> {
+        let Some(topology) = self.look.topology.as_ref().map_err(Clone::clone)? else { return Ok(None) };
+        let (ledger, host) = (&self.look.placement.ledger, ProviderId(self.row.id.0));
+        let cells = ledger.cells.get(&host).map_or(&[][..], |host| &host.cells);
+        let bounds = bounds(ledger, host, self.look.options.packs_cells);
+        let guests = held(ledger, host).chain(self.look.pending.fitted(self.slot));
+        fit(topology, usage::cells(cells, guests), bounds).map(Some)
     }
 
     fn coming(&self) -> u32 {

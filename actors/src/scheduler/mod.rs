@@ -34,7 +34,7 @@ mod tests;
 
 use chronova_events::ids::{HostId, ProcessId, ProviderId};
 use chronova_events::instance::{CheckRecord, RefusedHost, Scheduled, WeighedHost};
-use chronova_events::ledger::Allocation;
+use chronova_events::ledger::{Allocation, FittedCell};
 use chronova_projections::fleet::Slot;
 use chronova_projections::views::Views;
 
@@ -57,6 +57,8 @@ pub struct Chosen {
     pub zone: Option<String>,
     /// What to claim for it, sorted by provider.
     pub allocations: Vec<Allocation>,
+    /// What its guest will probably get of the host's NUMA cells; the ledger has the last word.
+    pub fitted: Vec<FittedCell>,
 }
 
 /// What was decided, and why.
@@ -164,7 +166,8 @@ pub fn choose_among(sources: Sources<'_>, request: &Request, options: &Scheduler
             None => vec![Allocation { provider: ProviderId(row.id.0), resources: reasons.wanted.clone() }],
         };
         let zone = look.fleet.zone_of(slot).map(str::to_owned);
-        Chosen { host: row.id, hostname: row.name.clone(), slot, zone, allocations }
+        let fitted = look.host(slot).fitting().ok().flatten().unwrap_or_default();
+        Chosen { host: row.id, hostname: row.name.clone(), slot, zone, allocations, fitted }
     };
     let ranked = places.iter().take(options.max_attempts.max(1)).map(chosen).collect();
     Decision { ranked, reasons }

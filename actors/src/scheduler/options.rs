@@ -36,6 +36,8 @@ pub struct SchedulerOptions {
     pub counts_build_failures: bool,
     /// `[workarounds] disable_fallback_pcpu_query`.
     pub disable_fallback_pcpu_query: bool,
+    /// `[compute] packing_host_numa_cells_allocation_strategy`.
+    pub packs_cells: bool,
 }
 
 /// `[scheduler]`: what is required of hosts before any is looked at.
@@ -89,6 +91,7 @@ impl Default for SchedulerOptions {
             prefilters: PrefilterOptions::default(),
             counts_build_failures: true,
             disable_fallback_pcpu_query: false,
+            packs_cells: true,
         }
     }
 }

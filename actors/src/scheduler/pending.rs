@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use chronova_events::envelope::Position;
 use chronova_events::ids::{InstanceId, ServerGroupId};
+use chronova_events::ledger::FittedCell;
 use chronova_projections::fleet::{Slot, Slots};
 
 /// One decision on its way.
@@ -17,6 +18,8 @@ pub struct Entry {
     pub server: Option<InstanceId>,
     /// Class and amount.
     pub resources: Vec<(String, u64)>,
+    /// What the guest will probably get of the host's NUMA cells.
+    pub fitted: Vec<FittedCell>,
     pub group: Option<ServerGroupId>,
     /// Where the claim is in the log, once it is.
     pub claimed_at: Option<Position>,
@@ -90,6 +93,7 @@ impl Pending {
         self.entries.retain(|_, entry| {
             if entry.claimed_at.is_some_and(|at| at <= seen) && !entry.resources.is_empty() {
                 entry.resources.clear();
+                entry.fitted.clear();
                 changed = true;
             }
             let stays = entry.placed_at.is_none_or(|at| at > seen);
@@ -109,6 +113,11 @@ impl Pending {
     /// The hosts to which members of a group are on their way.
     pub fn members(&self, group: ServerGroupId) -> impl Iterator<Item = Slot> + '_ {
         self.entries.values().filter(move |entry| entry.group == Some(group)).map(|entry| entry.slot)
+    }
+
+    /// What is on its way to a host's NUMA cells.
+    pub fn fitted(&self, slot: Slot) -> impl Iterator<Item = &[FittedCell]> {
+        self.entries.values().filter(move |entry| entry.slot == slot).map(|entry| entry.fitted.as_slice())
     }
 
     fn load(&mut self, entry: &Entry) {
@@ -137,7 +146,7 @@ mod tests {
 
     fn entry(slot: Slot) -> Entry {
         let resources = vec![("VCPU".to_owned(), 2)];
-        Entry { slot, server: None, resources, group: None, claimed_at: None, placed_at: None }
+        Entry { slot, server: None, resources, fitted: vec![], group: None, claimed_at: None, placed_at: None }
     }
 
     #[test]

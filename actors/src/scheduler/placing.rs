@@ -20,7 +20,9 @@ use super::pending::Entry;
 use super::{Chosen, Decision, Pending, Reasons, Request, choose};
 use crate::aggregate::CommandError;
 use crate::house::House;
-use crate::ledger::{CELL, GroupPolicy, GroupRule, LedgerAggregate, LedgerCommand, LedgerReject, ServerClaim};
+use crate::ledger::{
+    CELL, GroupPolicy, GroupRule, GuestClaim, LedgerAggregate, LedgerCommand, LedgerReject, ServerClaim,
+};
 
 /// How often a choice is made anew for one server before the step is given back to its process.
 pub(super) const ROUNDS: usize = 4;
@@ -127,6 +129,7 @@ impl Scheduler {
     /// No host will do, or the log is not available.
     pub async fn place(self: &Arc<Self>, house: &House, asked: &Asked) -> Result<Seat, NotPlaced> {
         until(|| house.views.servers.read(|servers| servers.get(asked.server).is_some())).await;
+        clear(house, asked).await?;
         // Another attempt is for one server alone.
         if asked.batch > 1 && asked.attempt == 1 {
             return self.place_together(house, asked).await;
@@ -205,6 +208,21 @@ impl Scheduler {
     }
 }
 
+/// Who is looked for holds nothing; what it holds all the same is of a host that was claimed before a crash and never
+/// recorded. A host that has room for the server once would have none for it because of the server itself.
+async fn clear(house: &House, asked: &Asked) -> Result<(), NotPlaced> {
+    let consumer = ConsumerId::new(asked.server.to_string());
+    if !house.views.placement.read(|view| view.ledger.consumers.contains_key(&consumer)) {
+        return Ok(());
+    }
+    // Where the view lags, nothing is held any more, and nothing happens.
+    let release = LedgerCommand::Release { consumer };
+    let released = house.gateway.send::<LedgerAggregate>(&CELL, release, Arc::clone(&asked.meta)).await;
+    let released = released.map_err(|error| NotPlaced::NotNow(error.to_string()))?;
+    house.views.wait_for(released.position, PATIENCE).await;
+    Ok(())
+}
+
 /// Looks again and again, for a bounded time.
 async fn until(done: impl Fn() -> bool) {
     let mut waited = Duration::ZERO;
@@ -220,6 +238,7 @@ fn entry(request: &Request, chosen: &Chosen) -> Entry {
         slot: chosen.slot,
         server: request.server,
         resources: own.flat_map(|allocation| allocation.resources.iter().cloned()).collect(),
+        fitted: chosen.fitted.clone(),
         group: request.group(),
         claimed_at: None,
         placed_at: None,
@@ -251,7 +270,14 @@ fn claim_of(house: &House, asked: &Asked, chosen: &Chosen) -> ServerClaim {
     };
     // A host that an administrator insists on skips the filters, those of groups included.
     let group = rule(house, &asked.request, chosen.host).filter(|_| asked.request.forced_host.is_none());
-    ServerClaim { claim, group }
+    // What cannot be was refused by a filter that no host passes.
+    let topology = asked.request.topology().ok().flatten();
+    let guest = topology.map(|topology| GuestClaim {
+        host: ProviderId(chosen.host.0),
+        topology: Arc::new(topology),
+        packs: house.options.scheduler.packs_cells,
+    });
+    ServerClaim { claim, group, guest }
 }
 
 /// Claims a host for each, for all of them or none.

@@ -8,6 +8,8 @@ use chronova_events::ids::{HostId, InstanceId, ProjectId, ServerGroupId};
 use chronova_events::instance::{BuildRequested, FlavorSnapshot, ImageSnapshot};
 use chronova_projections::placement::candidates::Group;
 
+use crate::topology::{self, Pages, Topology};
+
 /// One server that needs a host. Nova: `RequestSpec`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
@@ -21,6 +23,8 @@ pub struct Request {
     pub forced_host: Option<String>,
     /// If the filters let it (2.74).
     pub requested_host: Option<String>,
+    /// The size of the memory pages that the guest has already: it runs, and keeps them.
+    pub page_kib: Option<u64>,
     /// Hosts tried before.
     pub excluded: BTreeSet<HostId>,
     /// The zone of hosts that are in none: `[DEFAULT] default_availability_zone`.
@@ -40,6 +44,7 @@ impl Request {
             zone: build.availability_zone.clone(),
             forced_host: build.forced_host.clone(),
             requested_host: build.requested_host.clone(),
+            page_kib: None,
             excluded: excluded.clone(),
             default_zone: default_zone.to_owned(),
             dice: 0,
@@ -64,6 +69,18 @@ impl Request {
         let image = self.image.as_ref()?;
         let of = |name: &str| image.properties.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
         of(key).or_else(|| OLD_NAMES.iter().find(|(new, _)| *new == key).and_then(|(_, old)| of(old)))
+    }
+
+    /// What the guest is to have of a host's NUMA cells.
+    ///
+    /// # Errors
+    /// Why that cannot be.
+    pub fn topology(&self) -> Result<Option<Topology>, String> {
+        let mut asked = topology::ask(&self.flavor, self.image.as_deref())?;
+        if let (Some(topology), Some(kib)) = (&mut asked, self.page_kib) {
+            topology.pages = Some(Pages::Kib(kib));
+        }
+        Ok(asked)
     }
 
     /// What the flavor or the image asks for: `hw:cpu_policy` and `hw_cpu_policy`.
@@ -193,6 +210,13 @@ impl Wanted {
         if request.spec("hw:emulator_threads_policy") == Some("isolate") {
             dedicated += 1;
         }
+        // The flavor's `prefer` leaves the word to the image.
+        let flavor = request.spec("hw:cpu_thread_policy").filter(|policy| *policy != "prefer");
+        match flavor.or_else(|| request.property("hw_cpu_thread_policy")) {
+            Some("require") => self.take_trait("", "HW_CPU_HYPERTHREADING", "required"),
+            Some("isolate") => self.take_trait("", "HW_CPU_HYPERTHREADING", "forbidden"),
+            _ => {}
+        }
         self.take("", "VCPU", shared);
         self.take("", "PCPU", dedicated);
     }
@@ -200,11 +224,6 @@ impl Wanted {
     /// What the flavor says, unless its extra specs say otherwise.
     fn take_flavor(&mut self, request: &Request) {
         let flavor = &*request.flavor;
-        match request.hardware("cpu_thread_policy") {
-            Some("require") => self.take_trait("", "HW_CPU_HYPERTHREADING", "required"),
-            Some("isolate") => self.take_trait("", "HW_CPU_HYPERTHREADING", "forbidden"),
-            _ => {}
-        }
         let said = self.totals_with_zeros();
         if !said.contains("VCPU") && !said.contains("PCPU") {
             self.take("", "VCPU", u64::from(flavor.vcpus));
@@ -325,6 +344,7 @@ pub(super) mod tests {
             zone: None,
             forced_host: None,
             requested_host: None,
+            page_kib: None,
             excluded: BTreeSet::new(),
             default_zone: "nova".into(),
             dice: 0,
@@ -417,6 +437,12 @@ pub(super) mod tests {
 
     #[test]
     fn pinned_cpus_are_another_class() {
+        let threads = |policy| {
+            words(&Wanted::of(&with(&[("hw:cpu_policy", "dedicated"), ("hw:cpu_thread_policy", policy)]), true))
+        };
+        assert_eq!(threads("require"), "DISK_GB=10 MEMORY_MB=512 PCPU=4 +HW_CPU_HYPERTHREADING");
+        assert_eq!(threads("isolate"), "DISK_GB=10 MEMORY_MB=512 PCPU=4 -HW_CPU_HYPERTHREADING");
+        assert_eq!(threads("prefer"), "DISK_GB=10 MEMORY_MB=512 PCPU=4");
         let of = |specs: &[(&str, &str)]| words(&Wanted::of(&with(specs), true));
         let dedicated = ("hw:cpu_policy", "dedicated");
         assert_eq!(of(&[dedicated]), "DISK_GB=10 MEMORY_MB=512 PCPU=4");

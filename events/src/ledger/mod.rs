@@ -3,13 +3,15 @@
 //! One stream per cell, because one claim may span providers and consumers and must be atomic. Inventories, traits and
 //! allocations live here; a claim that does not fit is refused in `decide` and so never recorded.
 
+mod cells;
 mod payloads;
 pub mod standard;
 mod standard_traits;
 mod state;
 
+pub use cells::{FittedCell, GuestFitted, HostCell, HostCellsReplaced, HostPages};
 pub use payloads::*;
-pub use state::{Consumer, InventoryLine, Ledger, Provider};
+pub use state::{Consumer, Fitting, InventoryLine, Ledger, Provider};
 
 noun! {
     /// What can happen to capacity.
@@ -44,5 +46,9 @@ noun! {
         TraitDeleted = "trait_deleted" @ 1,
         /// A consumer holds what it holds as a member of a server group.
         GroupMemberPlaced = "group_member_placed" @ 1,
+        /// The NUMA cells of a host are now these.
+        HostCellsReplaced = "host_cells_replaced" @ 1,
+        /// A consumer has processors and memory of a host's NUMA cells.
+        GuestFitted = "guest_fitted" @ 1,
     }
 }

@@ -155,7 +155,7 @@ pub fn samples() -> Vec<LedgerEvent> {
         consumer_type: Some("INSTANCE".into()),
         allocations: vec![Allocation { provider, resources: vec![("VCPU".into(), 2)] }],
     };
-    vec![
+    let mut all: Vec<LedgerEvent> = vec![
         ProviderCreated { provider, name: "h1".into(), parent: None }.into(),
         ProviderChanged { provider, name: "h1".into(), parent: Some(ProviderId(uuid(3))) }.into(),
         ProviderDeleted { provider }.into(),
@@ -171,5 +171,7 @@ pub fn samples() -> Vec<LedgerEvent> {
         TraitCreated { name: "CUSTOM_FAST".into() }.into(),
         TraitDeleted { name: "CUSTOM_FAST".into() }.into(),
         GroupMemberPlaced { group: ServerGroupId(uuid(5)), consumer, provider }.into(),
-    ]
+    ];
+    all.extend(super::cells::samples());
+    all
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::cells::{FittedCell, GuestFitted, HostCellsReplaced};
 use super::payloads::{Allocation, AllocationsReplaced, Claimed, Inventory};
 use super::{LedgerEvent, standard};
 use crate::envelope::Timestamp;
@@ -23,6 +24,12 @@ pub struct Ledger {
     pub groups: BTreeMap<ServerGroupId, BTreeMap<ConsumerId, ProviderId>>,
     /// The group that a consumer counts for.
     pub member_of: BTreeMap<ConsumerId, ServerGroupId>,
+    /// The NUMA cells of the hosts that tell theirs.
+    pub cells: BTreeMap<ProviderId, Arc<HostCellsReplaced>>,
+    /// What consumers have of them, by host.
+    pub fitted: BTreeMap<ProviderId, BTreeMap<ConsumerId, Arc<Vec<FittedCell>>>>,
+    /// The host on which a consumer has something of a cell.
+    pub fitted_on: BTreeMap<ConsumerId, ProviderId>,
     /// Whose each name is; made anew from the providers wherever a ledger is read.
     #[serde(skip_serializing)]
     names: BTreeMap<String, ProviderId>,
@@ -37,13 +44,16 @@ struct Kept {
     traits: BTreeSet<String>,
     groups: BTreeMap<ServerGroupId, BTreeMap<ConsumerId, ProviderId>>,
     member_of: BTreeMap<ConsumerId, ServerGroupId>,
+    cells: BTreeMap<ProviderId, Arc<HostCellsReplaced>>,
+    fitted: BTreeMap<ProviderId, BTreeMap<ConsumerId, Arc<Vec<FittedCell>>>>,
+    fitted_on: BTreeMap<ConsumerId, ProviderId>,
 }
 
 impl From<Kept> for Ledger {
     fn from(kept: Kept) -> Self {
-        let Kept { providers, consumers, classes, traits, groups, member_of } = kept;
+        let Kept { providers, consumers, classes, traits, groups, member_of, cells, fitted, fitted_on } = kept;
         let names = providers.values().map(|provider| (provider.name.clone(), provider.id)).collect();
-        Self { providers, consumers, classes, traits, groups, member_of, names }
+        Self { providers, consumers, classes, traits, groups, member_of, cells, fitted, fitted_on, names }
     }
 }
 
@@ -92,9 +102,16 @@ pub struct Consumer {
     pub updated_at: Timestamp,
 }
 
+/// What a consumer has of a host's NUMA cells.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fitting {
+    pub host: ProviderId,
+    pub cells: Arc<Vec<FittedCell>>,
+}
+
 impl Fold for Ledger {
     type Event = LedgerEvent;
-    const STATE_VERSION: u32 = 2;
+    const STATE_VERSION: u32 = 3;
 
     fn evolve(&mut self, event: &LedgerEvent, at: Timestamp) {
         match event {
@@ -128,6 +145,10 @@ impl Fold for Ledger {
                 if let Some(gone) = self.providers.remove(&deleted.provider) {
                     self.names.remove(&gone.name);
                 }
+                self.cells.remove(&deleted.provider);
+                for (consumer, _) in self.fitted.remove(&deleted.provider).into_iter().flatten() {
+                    self.fitted_on.remove(&consumer);
+                }
             }
             LedgerEvent::InventoryReplaced(replaced) => self.change(replaced.provider, at, |provider| {
                 let old = std::mem::take(&mut provider.inventories);
@@ -149,11 +170,13 @@ impl Fold for Ledger {
             LedgerEvent::Claimed(claimed) => {
                 let old = self.take_back(&claimed.consumer, at);
                 self.hand_out(claimed, old.as_deref(), at);
+                self.keep_fit(claimed);
                 self.count(claimed.allocations.iter().map(|held| held.provider));
             }
             LedgerEvent::AllocationsReplaced(replaced) => self.replace_allocations(replaced, at),
             LedgerEvent::Released(released) => {
                 self.leave_group(&released.consumer);
+                self.unfit(&released.consumer);
                 self.take_back(&released.consumer, at);
             }
             LedgerEvent::ResourceClassCreated(created) => {
@@ -174,6 +197,10 @@ impl Fold for Ledger {
                 self.groups.entry(placed.group).or_default().insert(placed.consumer.clone(), placed.provider);
                 self.member_of.insert(placed.consumer.clone(), placed.group);
             }
+            LedgerEvent::HostCellsReplaced(replaced) => {
+                self.cells.insert(replaced.provider, Arc::new(replaced.clone()));
+            }
+            LedgerEvent::GuestFitted(fitted) => self.fit(fitted),
         }
     }
 }
@@ -186,8 +213,52 @@ impl Ledger {
         classes: BTreeSet<String>,
         traits: BTreeSet<String>,
     ) -> Self {
-        let (groups, member_of) = (BTreeMap::new(), BTreeMap::new());
-        Kept { providers, consumers, classes, traits, groups, member_of }.into()
+        Self::of_second(providers, consumers, classes, traits, BTreeMap::new(), BTreeMap::new())
+    }
+
+    /// What was kept before hosts told their NUMA cells.
+    pub fn of_second(
+        providers: BTreeMap<ProviderId, Arc<Provider>>,
+        consumers: BTreeMap<ConsumerId, Arc<Consumer>>,
+        classes: BTreeSet<String>,
+        traits: BTreeSet<String>,
+        groups: BTreeMap<ServerGroupId, BTreeMap<ConsumerId, ProviderId>>,
+        member_of: BTreeMap<ConsumerId, ServerGroupId>,
+    ) -> Self {
+        let (cells, fitted, fitted_on) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Kept { providers, consumers, classes, traits, groups, member_of, cells, fitted, fitted_on }.into()
+    }
+
+    /// What a consumer has of the cells of which host.
+    pub fn fitting(&self, consumer: &ConsumerId) -> Option<Fitting> {
+        let host = *self.fitted_on.get(consumer)?;
+        let cells = self.fitted.get(&host)?.get(consumer)?;
+        Some(Fitting { host, cells: Arc::clone(cells) })
+    }
+
+    fn fit(&mut self, fitted: &GuestFitted) {
+        self.unfit(&fitted.consumer);
+        let here = self.fitted.entry(fitted.provider).or_default();
+        here.insert(fitted.consumer.clone(), Arc::new(fitted.cells.clone()));
+        self.fitted_on.insert(fitted.consumer.clone(), fitted.provider);
+    }
+
+    fn unfit(&mut self, consumer: &ConsumerId) {
+        let Some(host) = self.fitted_on.remove(consumer) else { return };
+        if let Some(here) = self.fitted.get_mut(&host) {
+            here.remove(consumer);
+            if here.is_empty() {
+                self.fitted.remove(&host);
+            }
+        }
+    }
+
+    /// What a consumer has of a host's cells lasts as long as it holds anything of the host.
+    fn keep_fit(&mut self, claimed: &Claimed) {
+        let host = self.fitted_on.get(&claimed.consumer);
+        if host.is_some_and(|host| !claimed.allocations.iter().any(|held| held.provider == *host)) {
+            self.unfit(&claimed.consumer);
+        }
     }
 
     /// The provider of a name.
@@ -281,12 +352,14 @@ impl Ledger {
         let mut touched: BTreeSet<ProviderId> = BTreeSet::new();
         for consumer in &replaced.released {
             self.leave_group(consumer);
+            self.unfit(consumer);
             let old = self.take_back(consumer, at);
             touched.extend(old.iter().flat_map(|old| &old.claim.allocations).map(|held| held.provider));
         }
         let olds: Vec<_> = replaced.claims.iter().map(|claimed| self.take_back(&claimed.consumer, at)).collect();
         for (claimed, old) in replaced.claims.iter().zip(&olds) {
             self.hand_out(claimed, old.as_deref(), at);
+            self.keep_fit(claimed);
             touched.extend(claimed.allocations.iter().map(|held| held.provider));
         }
         self.count(touched);

@@ -1,6 +1,6 @@
-//! The `<cpu>` element: mode, model, topology and features.
+//! The `<cpu>` element: mode, model, topology, features and NUMA nodes.
 
-use super::{Hardware, HostFacts};
+use super::{Hardware, HostFacts, pinned};
 use crate::guest::GuestSpec;
 use crate::options::CpuMode;
 use crate::xml::Element;
@@ -20,8 +20,9 @@ pub(super) fn element(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) 
     };
     // Without a model there is nothing to add to or to take from; Nova does as much.
     let flags = host.guests.cpu_flags.iter().filter(|_| host.cpu_mode != CpuMode::None);
-    cpu.child(topology).children(flags.map(|flag| {
+    let flags = flags.map(|flag| {
         let policy = if flag.wanted { "require" } else { "disable" };
         Element::new("feature").attr("policy", policy).attr("name", &flag.name)
-    }))
+    });
+    cpu.child(topology).children(flags).children(pinned::numa(&guest.pinning))
 }

@@ -9,11 +9,13 @@ mod cpu;
 mod devices;
 mod hardware;
 mod metadata;
+mod pinned;
 pub(crate) mod source;
 mod tuning;
 
 pub use hardware::{DiskBus, Hardware, HardwareError, VifModel};
 pub use metadata::NAMESPACE;
+pub use pinned::repin;
 pub use source::{DiskSource, RbdImage};
 pub use tuning::Tuning;
 
@@ -94,8 +96,10 @@ fn domain(guest: &GuestSpec, host: &HostFacts, hardware: &Hardware) -> Element {
         .child(Element::leaf("uuid", guest.instance))
         .child(metadata::element(guest))
         .child(Element::leaf("memory", guest.memory_mib * 1024).attr("unit", "KiB"))
-        .child(Element::leaf("vcpu", guest.vcpus).attr("placement", "static"))
-        .children(hardware.tuning.cpu())
+        .children(pinned::memory_backing(&guest.pinning))
+        .child(pinned::vcpu(guest.vcpus, &guest.pinning))
+        .children(hardware.tuning.cpu(pinned::pins(&guest.pinning)))
+        .children(pinned::numatune(&guest.pinning))
         .children(host.is_x86().then(|| metadata::sysinfo(guest, host)))
         .child(os(guest, host, hardware))
         .child(features(host, hardware))

@@ -2,6 +2,7 @@
 use super::*;
 use crate::guest::{ImageRef, Nic, RescueDisk, RescuePlace, RootDisk, VolumeDisk};
 use crate::options::{CacheModes, CpuFlag, Serial, Spice};
+use crate::pinning::{GuestNode, Pinning};
 use crate::volumes;
 use chronova_events::ids::{ImageId, InstanceId, NetworkId, PortId};
 use uuid::Uuid;
@@ -56,6 +57,7 @@ fn guest() -> GuestSpec {
         config_drive: Some(bytes::Bytes::new()),
         hardware: Vec::new(),
         rescue: None,
+        pinning: Pinning::default(),
     }
 }
 
@@ -438,4 +440,34 @@ fn disks_in_a_ceph_pool() {
         secret: Some("457eb676-33da-42ec-9a8c-9293d545c337".to_owned()),
     };
     golden("rbd", &guest, &with_places(|name| DiskSource::Rbd(image(name))));
+}
+
+fn on(cell: u32, cpus: &[(u32, &[u32])], huge_page_kib: Option<u64>) -> GuestNode {
+    let cpus = cpus.iter().map(|(cpu, processors)| (*cpu, processors.to_vec())).collect();
+    GuestNode { cell, cpus, memory_mib: 256, huge_page_kib }
+}
+
+#[test]
+fn a_pinned_guest() {
+    let nodes = vec![on(1, &[(0, &[6]), (1, &[14])], None), on(0, &[(2, &[2]), (3, &[10])], None)];
+    let pinning = Pinning { nodes, emulator: vec![2, 6, 10, 14], ..Pinning::default() };
+    let limited = GuestSpec { vcpus: 4, pinning: pinning.clone(), ..with(&[("quota:cpu_shares", "512")]) };
+    let xml = golden("pinned", &limited, &HostFacts { kvm: true, cpu_mode: CpuMode::HostModel, ..host() });
+    assert_eq!(xml.matches("<cputune>").count(), 1, "limits and pins are said in one place");
+    assert!(!xml.contains("memoryBacking"), "no page size was asked for");
+}
+
+#[test]
+fn a_guest_of_huge_pages_that_floats_over_a_cell() {
+    let nodes = vec![on(0, &[(0, &[0, 1, 4, 5]), (1, &[0, 1, 4, 5])], Some(2048))];
+    let pinning = Pinning { nodes, emulator: vec![0, 1, 4, 5], confined: vec![0, 1, 4, 5] };
+    golden("huge-pages", &GuestSpec { vcpus: 2, pinning, ..guest() }, &host());
+}
+
+#[test]
+fn a_guest_without_nodes_is_kept_to_the_shared_processors() {
+    let confined = Pinning { confined: vec![0, 1, 2, 8], ..Pinning::default() };
+    let xml = render(&GuestSpec { pinning: confined, ..guest() }, &host()).unwrap();
+    assert!(xml.contains("<vcpu placement='static' cpuset='0-2,8'>1</vcpu>"), "{xml}");
+    assert!(!xml.contains("cputune") && !xml.contains("numa"), "{xml}");
 }

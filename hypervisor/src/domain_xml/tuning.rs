@@ -54,14 +54,15 @@ impl Tuning {
         Ok(Self { cpu: read(CPU)?, disk: read(DISK)?, inbound: read(INBOUND)?, outbound: read(OUTBOUND)? })
     }
 
-    /// CPU shares, and how much time of how long a period the guest may take.
-    pub(super) fn cpu(&self) -> Option<Element> {
-        leaves("cputune", &self.cpu)
+    /// CPU shares, and how much time of how long a period the guest may take; and the processors that it has.
+    pub(super) fn cpu(&self, pins: Vec<Element>) -> Option<Element> {
+        let any = !self.cpu.is_empty() || !pins.is_empty();
+        any.then(|| Element::new("cputune").children(limits(&self.cpu)).children(pins))
     }
 
     /// Of each local disk. Volumes have the limits of their types.
     pub(super) fn disk(&self) -> Option<Element> {
-        leaves("iotune", &self.disk)
+        (!self.disk.is_empty()).then(|| Element::new("iotune").children(limits(&self.disk)))
     }
 
     /// Of each interface. libvirt knows no peak and no burst without an average.
@@ -76,7 +77,6 @@ impl Tuning {
     }
 }
 
-fn leaves(name: &'static str, limits: &Limits) -> Option<Element> {
-    let children = limits.iter().map(|(word, value)| Element::leaf(word, value));
-    (!limits.is_empty()).then(|| Element::new(name).children(children))
+fn limits(limits: &Limits) -> impl Iterator<Item = Element> + '_ {
+    limits.iter().map(|(word, value)| Element::leaf(word, value))
 }

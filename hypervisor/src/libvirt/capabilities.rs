@@ -8,7 +8,7 @@ use uuid::Uuid;
 use virt::connect::Connect;
 
 use super::error::Context;
-use super::{node, pool, storage};
+use super::{cells, node, pool, storage};
 use crate::domain_xml::HostFacts;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::{CpuInfo, HostCapabilities, HostUsage};
@@ -186,6 +186,7 @@ pub(super) fn capabilities(
         cpu: known.cpu.clone(),
         kvm: known.facts.kvm,
         traits: traits::of_host(&known.cpu, &known.facts.video_models, known.uefi),
+        cells: cells::learn(connect)?,
     })
 }
 

@@ -89,8 +89,12 @@ pub(super) fn flags(journey: &Journey) -> u32 {
     wanted.into_iter().filter(|(wanted, _)| *wanted).fold(always, |flags, (_, flag)| flags | flag)
 }
 
-pub(super) fn parameters(journey: &Journey) -> MigrateParameters {
+/// `definitions`: the guest as it is to be at the destination, now and whenever it is started there.
+pub(super) fn parameters(journey: &Journey, definitions: [Option<String>; 2]) -> MigrateParameters {
+    let [dest_xml, persist_xml] = definitions;
     MigrateParameters {
+        dest_xml,
+        persist_xml,
         uri: journey.stream.clone(),
         bandwidth: (journey.bandwidth > 0).then_some(journey.bandwidth),
         migrate_disks: journey.copied.clone(),
@@ -151,6 +155,7 @@ mod tests {
             auto_converge: false,
             post_copy: false,
             bandwidth: 0,
+            pinning: crate::pinning::Pinning::default(),
         }
     }
 
@@ -177,6 +182,7 @@ mod tests {
         assert_eq!(flags(&secret), flags(&journey()) | sys::VIR_MIGRATE_TLS);
         let copied = Journey { copied: vec!["vda".to_owned()], ..secret.clone() };
         assert_eq!(flags(&copied), flags(&secret) | sys::VIR_MIGRATE_NON_SHARED_INC);
+        let parameters = |journey: &Journey| parameters(journey, [None, None]);
         let told = parameters(&Journey { stream: Some("tcp://10.0.0.2".to_owned()), bandwidth: 7, ..copied });
         assert_eq!((told.uri.as_deref(), told.bandwidth), (Some("tcp://10.0.0.2"), Some(7)));
         assert_eq!(told.migrate_disks, ["vda"]);

@@ -22,6 +22,7 @@ use virt_sys as sys;
 use super::error::{Context, number, translate};
 use super::storage::{self, Site};
 use super::{LibvirtDriver, domain, journey, migration, pool};
+use crate::domain_xml::repin;
 use crate::driver::{DriverError, DriverResult};
 use crate::guest::GuestSpec;
 use crate::live::{Entrance, Hasten, Journey, LiveMoves, Luggage, Presence, Standing, Way};
@@ -134,12 +135,25 @@ fn sharers(connect: &Connect, options: &LibvirtOptions) -> DriverResult<BTreeSet
     Ok(hosts)
 }
 
+/// The guest as it is to be at its destination, now and whenever it is started there; `None` where that is as it is.
+fn definitions(domain: &Domain, journey: &Journey) -> Result<[Option<String>; 2], String> {
+    let again = |kind: u32| -> Result<Option<String>, String> {
+        let xml = domain.xml_desc(sys::VIR_DOMAIN_XML_MIGRATABLE | sys::VIR_DOMAIN_XML_SECURE | kind);
+        let xml = xml.map_err(|error| error.message().to_owned())?;
+        let there = repin(&xml, &journey.pinning).map_err(|error| error.to_string())?;
+        Ok(Some(there).filter(|there| *there != xml))
+    };
+    Ok([again(0)?, again(sys::VIR_DOMAIN_XML_INACTIVE)?])
+}
+
 /// The call itself; lasts as long as the migration.
 fn travel(connect: &Connect, instance: InstanceId, journey: &Journey) -> Result<(), String> {
     let told = |error: virt::error::Error| error.message().to_owned();
     let domain = connect.lookup_domain_by_uuid(instance.0).map_err(told)?;
+    let definitions = definitions(&domain, journey)?;
     let go = |journey: &Journey| {
-        domain.migrate_to_uri3(Some(&journey.peer), journey::parameters(journey), journey::flags(journey)).map_err(told)
+        let parameters = journey::parameters(journey, definitions.clone());
+        domain.migrate_to_uri3(Some(&journey.peer), parameters, journey::flags(journey)).map_err(told)
     };
     go(journey).or_else(|refusal| match journey::without_post_copy(journey, &refusal) {
         Some(other) if migration::is_whole(&domain).map_err(told)? => {

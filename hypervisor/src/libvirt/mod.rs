@@ -28,6 +28,7 @@ mod agent;
 mod blockcopy;
 mod cached;
 mod capabilities;
+mod cells;
 mod connection;
 mod console;
 mod counters;

@@ -20,6 +20,7 @@ use super::machine::{Machine, SimGuest};
 use crate::driver::{DriverError, DriverResult, HostSignal};
 use crate::guest::{GuestSpec, PowerState};
 use crate::live::{Entrance, Hasten, Journey, LiveMoves, Luggage, Presence, Progress, Standing, Way};
+use crate::pinning::Pinning;
 
 /// How often a journey is looked at by who waits for its end.
 const GLANCE: Duration = Duration::from_millis(2);
@@ -35,6 +36,8 @@ struct Traveller {
     post_copy: bool,
     /// It is being put down at its destination.
     landing: bool,
+    /// Where it will be at its destination.
+    pinning: Pinning,
 }
 
 /// Who is on the way, and what the roads are like.
@@ -218,7 +221,8 @@ impl SimFleet {
         let (mut first, mut second) = (self.machine(low), self.machine(high));
         let (source, target) =
             if traveller.from == low { (&mut *first, &mut *second) } else { (&mut *second, &mut *first) };
-        let Some(guest) = source.guests.get(&instance).cloned() else { return };
+        let Some(mut guest) = source.guests.get(&instance).cloned() else { return };
+        guest.pinning = traveller.pinning.clone();
         let bases: Vec<_> =
             source.bases.range((instance, String::new())..).take_while(|((of, _), _)| *of == instance).collect();
         for ((of, disk), checksum) in bases.into_iter().map(|(key, checksum)| (key.clone(), checksum.clone())) {
@@ -375,6 +379,7 @@ impl LiveMoves for SimHost {
                 hastened: false,
                 post_copy: false,
                 landing: false,
+                pinning: journey.pinning.clone(),
             });
             Ok(())
         })

@@ -14,55 +14,15 @@ use tokio::time::Instant;
 
 use super::faults::{Call, Chance, Effect, FaultPlan, SLOW};
 use super::journal::{Change, Journal};
+pub use super::resident::SimGuest;
 use super::uri::SimUri;
 use super::volumes::Pool;
 use crate::driver::{DriverError, DriverResult, HostSignal};
 use crate::guest::{FilterSpec, GuestSpec, GuestStatus, ImageRef, PowerState};
+use crate::pinning::Pinning;
 
 /// Signals a listener may lag behind; kept small because a fleet has many machines.
 const SIGNALS: usize = 64;
-
-/// A guest on a simulated machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SimGuest {
-    pub domain_name: String,
-    pub vcpus: u32,
-    pub memory_mib: u64,
-    pub disk_gib: u64,
-    pub power: PowerState,
-    /// How often it was started in this process.
-    pub boots: u32,
-    /// Whether its memory waits on the disk.
-    pub saved: bool,
-    /// How often it was interrupted in this process.
-    pub interrupts: u32,
-    /// Whether it ignores the power button.
-    pub deaf: bool,
-    /// The MACs of its interfaces.
-    pub nics: BTreeSet<String>,
-    /// Whether it keeps devices that it is asked to let go of.
-    pub clings: bool,
-    /// The serials of its volumes.
-    pub volumes: BTreeSet<String>,
-    /// Whether it was started from a rescue disk.
-    pub rescued: bool,
-    /// How often its root disk was made in this process.
-    pub disks: u32,
-    /// The user whose password was set last in this process, and the password.
-    pub password: Option<(String, String)>,
-    /// Whether its file systems are held still.
-    pub frozen: bool,
-    /// Whether what it wrote at the host that it came from was brought here.
-    pub carried: bool,
-    started: Instant,
-}
-
-impl SimGuest {
-    /// Whether it is in the machine's memory.
-    pub fn is_on(&self) -> bool {
-        matches!(self.power, PowerState::Running | PowerState::Paused)
-    }
-}
 
 /// The state of one machine.
 #[derive(Debug)]
@@ -199,6 +159,7 @@ impl Machine {
                     password: None,
                     frozen: false,
                     carried: false,
+                    pinning: Pinning::default(),
                     started: Instant::now(),
                 };
                 self.guests.insert(*instance, guest);
@@ -374,6 +335,7 @@ impl Machine {
     }
 
     fn define(&mut self, spec: &GuestSpec) -> DriverResult<()> {
+        self.require_processors(&spec.pinning)?;
         let instance = spec.instance;
         let disk = spec.root.as_ref().map_or(0, |root| root.size_gib) + spec.ephemerals_gib.iter().sum::<u32>();
         self.change(&Change::Define {
@@ -383,6 +345,7 @@ impl Machine {
             disk_gib: disk.into(),
             name: spec.domain_name.clone(),
         })?;
+        self.pin(instance, &spec.pinning);
         self.base_root(spec)?;
         for nic in &spec.nics {
             self.change(&Change::PlugNic(instance, nic.mac.clone()))?;

@@ -20,6 +20,7 @@ mod live;
 mod machine;
 mod moves;
 mod qcow2;
+mod resident;
 mod surroundings;
 mod uri;
 mod volumes;

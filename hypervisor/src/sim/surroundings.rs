@@ -19,8 +19,8 @@ impl Machine {
             model: "Skylake-Server-IBRS".to_owned(),
             vendor: "Intel".to_owned(),
             sockets: 1,
-            cores: self.uri.vcpus,
-            threads: 1,
+            cores: self.uri.vcpus / self.uri.threads.max(1),
+            threads: self.uri.threads.max(1),
             features: features.map(str::to_owned).to_vec(),
         };
         HostCapabilities {
@@ -36,6 +36,7 @@ impl Machine {
             traits: traits::of_host(&cpu, &["virtio".to_owned(), "vga".to_owned()], true),
             cpu,
             kvm: self.uri.kvm,
+            cells: super::resident::cells(&self.uri),
         }
     }
 

@@ -2,6 +2,7 @@
 use super::*;
 use crate::conformance::{self, Fixture};
 use crate::guest::{PowerState, SubnetSpec};
+use crate::pinning::Pinning;
 use chronova_events::ids::{ImageId, NetworkId};
 use std::io::Write as _;
 
@@ -27,6 +28,7 @@ fn guest(n: u128) -> GuestSpec {
         config_drive: None,
         hardware: Vec::new(),
         rescue: None,
+        pinning: Pinning::default(),
     }
 }
 

@@ -13,7 +13,9 @@ use super::faults::FaultPlan;
 pub enum SimUriError {
     #[error("a simulated fleet is written sim://N, N from 1 to 100000")]
     Hosts,
-    #[error("unknown parameter {0:?} (known: name, seed, latency_ms, boot_ms, vcpus, memory_mib, disk_gib, kvm, fail)")]
+    #[error(
+        "unknown parameter {0:?} (known: name, seed, latency_ms, boot_ms, vcpus, memory_mib, disk_gib, kvm, cells, threads, huge_pages, fail)"
+    )]
     Unknown(String),
     #[error("{value:?} is no value for {name}")]
     Value { name: &'static str, value: String },
@@ -35,6 +37,12 @@ pub struct SimUri {
     pub memory_mib: u64,
     pub disk_gib: u64,
     pub kvm: bool,
+    /// NUMA cells; 0: it does not tell.
+    pub cells: u32,
+    /// Of one core.
+    pub threads: u32,
+    /// Pages of 2 MiB in each cell.
+    pub huge_pages: u64,
     pub faults: FaultPlan,
 }
 
@@ -50,6 +58,9 @@ impl SimUri {
             memory_mib: 262_144,
             disk_gib: 4096,
             kvm: true,
+            cells: 1,
+            threads: 1,
+            huge_pages: 0,
             faults: FaultPlan::default(),
         }
     }
@@ -79,6 +90,9 @@ impl SimUri {
             "memory_mib" => self.memory_mib = parsed("memory_mib", value)?,
             "disk_gib" => self.disk_gib = parsed("disk_gib", value)?,
             "kvm" => self.kvm = parsed("kvm", value)?,
+            "cells" => self.cells = parsed("cells", value)?,
+            "threads" => self.threads = parsed("threads", value)?,
+            "huge_pages" => self.huge_pages = parsed("huge_pages", value)?,
             "fail" => self.faults = parsed("fail", value)?,
             _ => return Err(SimUriError::Unknown(name.to_owned())),
         }

@@ -36,6 +36,8 @@ impl Machine {
             self.base(instance, super::cached::RESCUE, &rescue.image)?;
         }
         self.power_off(instance)?;
+        self.require_processors(&spec.pinning)?;
+        self.pin(instance, &spec.pinning);
         let rescued = self.guest(instance)?.rescued;
         match spec.rescue.is_some() {
             true if !rescued => self.change(&Change::Rescue(instance))?,

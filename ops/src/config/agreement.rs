@@ -2,21 +2,25 @@
 //!
 //! One rule a line: what is wrong is told at the option that somebody set, with what to change.
 
+use std::borrow::Cow;
 use std::path::Path;
+
+use chronova_actors::topology::host::{CpuSets, HostCpus};
 
 use uuid::Uuid;
 
 use super::{Config, Place, Problem, Severity, ini};
+use crate::serve::settings;
 
 /// What is wrong, at the option of this section and name.
 struct Clash {
     severity: Severity,
     at: (&'static str, &'static str),
-    message: &'static str,
+    message: Cow<'static, str>,
 }
 
 const fn error(at: (&'static str, &'static str), message: &'static str) -> Clash {
-    Clash { severity: Severity::Error, at, message }
+    Clash { severity: Severity::Error, at, message: Cow::Borrowed(message) }
 }
 
 const IMAGES_TYPE: (&str, &str) = ("libvirt", "images_type");
@@ -26,9 +30,10 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
     let told = |clash: Clash| Problem {
         severity: clash.severity,
         place: place(texts, clash.at),
-        message: clash.message.to_owned(),
+        message: clash.message.into_owned(),
     };
-    storage(config).into_iter().chain(migration(config)).chain(metadata(config)).map(told).collect()
+    let agreements = [storage(config), migration(config), metadata(config), processors(config)];
+    agreements.into_iter().flatten().map(told).collect()
 }
 
 fn storage(config: &Config) -> Vec<Clash> {
@@ -94,8 +99,10 @@ fn storage(config: &Config) -> Vec<Clash> {
         Clash {
             severity: Severity::Warning,
             at: ("DEFAULT", "preallocate_images"),
-            message: "[DEFAULT] preallocate_images is about raw disks, and [libvirt] images_type makes copy-on-write files: \
-                      set images_type to raw, or expect files that grow",
+            message:
+                "[DEFAULT] preallocate_images is about raw disks, and [libvirt] images_type makes copy-on-write files: \
+                      set images_type to raw, or expect files that grow"
+                    .into(),
         },
     );
     clashes
@@ -121,8 +128,10 @@ fn migration(config: &Config) -> Vec<Clash> {
     let plain = Clash {
         severity: Severity::Warning,
         at: TLS,
-        message: "[libvirt] live_migration_with_native_tls without live_migration_scheme = tls: hosts reach each other's \
-                  libvirtd by plain TCP",
+        message:
+            "[libvirt] live_migration_with_native_tls without live_migration_scheme = tls: hosts reach each other's \
+                  libvirtd by plain TCP"
+                .into(),
     };
     let found = [(libvirt.live_migration_tunnelled, tunnelled), (!by_tls, plain)];
     found.into_iter().filter(|(is, _)| *is).map(|(_, clash)| clash).collect()
@@ -139,14 +148,38 @@ fn metadata(config: &Config) -> Vec<Clash> {
     let untrusted = Clash {
         severity: Severity::Warning,
         at: ("api", "use_forwarded_for"),
-        message: "[api] use_forwarded_for believes [chronova] trusted_proxies alone, and there are none: name the proxies that \
-                  guests come by",
+        message: Cow::Borrowed(
+            "[api] use_forwarded_for believes [chronova] trusted_proxies alone, and there are none: name the proxies that \
+             guests come by",
+        ),
     };
     let found = [
         (neutron.service_metadata_proxy && neutron.metadata_proxy_shared_secret.is_empty(), unsigned),
         (api.use_forwarded_for && config.chronova.trusted_proxies.is_empty(), untrusted),
     ];
     found.into_iter().filter(|(is, _)| *is).map(|(_, clash)| clash).collect()
+}
+
+/// Which processors are for which guests.
+fn processors(config: &Config) -> Vec<Clash> {
+    let compute = &config.compute;
+    let wrong = |at: (&'static str, &'static str), reason: String| {
+        let message = format!("[{}] {}: {reason}; write processors as in 4-12,^8,15", at.0, at.1).into();
+        Clash { severity: Severity::Error, at, message }
+    };
+    let mut clashes = Vec::new();
+    for (name, set) in [("cpu_shared_set", &compute.cpu_shared_set), ("cpu_dedicated_set", &compute.cpu_dedicated_set)]
+    {
+        let read = set.as_deref().map_or(Ok(()), |text| CpuSets::read(text).map(drop));
+        clashes.extend(read.err().map(|reason| wrong(("compute", name), reason)));
+    }
+    if clashes.is_empty() {
+        let both = settings::cpu_sets(config).check();
+        clashes.extend(both.err().map(|reason| wrong(("compute", "cpu_dedicated_set"), reason)));
+    }
+    let named = config.chronova.host_cpus.as_deref().map_or(Ok(()), |text| HostCpus::read_named(text).map(drop));
+    clashes.extend(named.err().map(|reason| wrong(("chronova", "host_cpus"), reason)));
+    clashes
 }
 
 /// `lvm(8)`'s rule for names.

@@ -22,8 +22,6 @@ const INERT: &[(&str, &str)] = &[
     ("DEFAULT", "vif_plugging_timeout"),
     ("api", "instance_list_per_project_cells"),
     ("api", "list_records_by_skipping_down_cells"),
-    ("compute", "cpu_dedicated_set"),
-    ("compute", "cpu_shared_set"),
     ("compute", "image_type_exclude_list"),
     ("compute", "shutdown_retry_interval"),
     ("compute", "vmdk_allowed_types"),

@@ -11,6 +11,7 @@ use chronova_actors::metadata::MetadataOptions;
 use chronova_actors::metadata::dynamic::Dynamic;
 use chronova_actors::reconcile::image_cache::ImageCacheOptions;
 use chronova_actors::scheduler::{Multipliers, PrefilterOptions, SchedulerOptions, options};
+use chronova_actors::topology::host::{CpuSets, HostCpus};
 use chronova_actors::volume::service::VolumeOptions;
 use chronova_actors::volume_quota::VolumeLimits;
 use chronova_events::store::sqlite::SqliteOptions;
@@ -110,11 +111,24 @@ pub fn actors(config: &Config) -> Options {
         max_attempts: config.scheduler.max_attempts,
         scheduler: scheduler(config),
         heartbeat: Duration::from_secs(u64::from(default.report_interval)),
+        host_cpus: host_cpus(config),
         live: live(config),
         image_cache: image_cache(config),
         volume: volumes(config),
         ..Options::default()
     }
+}
+
+/// `[compute] cpu_shared_set` and `cpu_dedicated_set`. What cannot be read was refused when the configuration was.
+pub fn cpu_sets(config: &Config) -> CpuSets {
+    let read = |text: &Option<String>| text.as_deref().and_then(|text| CpuSets::read(text).ok());
+    let compute = &config.compute;
+    CpuSets { shared: read(&compute.cpu_shared_set), dedicated: read(&compute.cpu_dedicated_set) }
+}
+
+fn host_cpus(config: &Config) -> HostCpus {
+    let named = config.chronova.host_cpus.as_deref().map(HostCpus::read_named);
+    HostCpus { others: cpu_sets(config), named: named.and_then(Result::ok).unwrap_or_default() }
 }
 
 /// `[image_cache]`. A period of 0 is oslo.service's own for periodic tasks.
@@ -240,6 +254,7 @@ pub fn scheduler(config: &Config) -> SchedulerOptions {
         },
         counts_build_failures: config.compute.consecutive_build_service_disable_threshold != 0,
         disable_fallback_pcpu_query: config.workarounds.disable_fallback_pcpu_query,
+        packs_cells: config.compute.packing_host_numa_cells_allocation_strategy,
     }
 }
 

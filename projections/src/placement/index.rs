@@ -221,7 +221,9 @@ impl Index {
             | LedgerEvent::ResourceClassDeleted(_)
             | LedgerEvent::TraitCreated(_)
             | LedgerEvent::TraitDeleted(_)
-            | LedgerEvent::GroupMemberPlaced(_) => evolve(ledger),
+            | LedgerEvent::GroupMemberPlaced(_)
+            | LedgerEvent::HostCellsReplaced(_)
+            | LedgerEvent::GuestFitted(_) => evolve(ledger),
         }
     }
 

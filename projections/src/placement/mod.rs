@@ -12,7 +12,7 @@ use std::sync::Arc;
 use chronova_events::codec;
 use chronova_events::envelope::Recorded;
 use chronova_events::fold::Fold;
-use chronova_events::ids::{ConsumerId, ProviderId};
+use chronova_events::ids::{ConsumerId, ProviderId, ServerGroupId};
 use chronova_events::ledger::{Consumer, Ledger, LedgerEvent, Provider};
 use chronova_events::registry::{Event, NounEvent};
 use serde::{Deserialize, Serialize};
@@ -41,6 +41,22 @@ struct KeptFirst {
     ledger: FirstLedger,
 }
 
+/// What a checkpoint of version 2 kept.
+#[derive(Deserialize)]
+struct KeptSecond {
+    ledger: SecondLedger,
+}
+
+#[derive(Deserialize)]
+struct SecondLedger {
+    providers: BTreeMap<ProviderId, Arc<Provider>>,
+    consumers: BTreeMap<ConsumerId, Arc<Consumer>>,
+    classes: BTreeSet<String>,
+    traits: BTreeSet<String>,
+    groups: BTreeMap<ServerGroupId, BTreeMap<ConsumerId, ProviderId>>,
+    member_of: BTreeMap<ConsumerId, ServerGroupId>,
+}
+
 #[derive(Deserialize)]
 struct FirstLedger {
     providers: BTreeMap<ProviderId, Arc<Provider>>,
@@ -57,7 +73,7 @@ impl From<Kept> for Placement {
 
 impl Projection for Placement {
     const NAME: &'static str = "placement";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
     const NOUNS: &'static [&'static str] = &["ledger"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
@@ -66,12 +82,23 @@ impl Projection for Placement {
         }
     }
 
-    /// Version 1 knew nothing of server groups. Whose members are where matters only to proposals: the ledger's `decide`,
-    /// which has the last word, does not read this.
+    /// Version 1 knew nothing of server groups, version 2 nothing of NUMA cells. Both matter only to proposals here: the
+    /// ledger's `decide`, which has the last word, does not read this.
     fn older(version: u32, bytes: &[u8]) -> Option<Self> {
-        let KeptFirst { ledger } = if version == 1 { codec::decode_snapshot(bytes).ok()? } else { return None };
-        let FirstLedger { providers, consumers, classes, traits } = ledger;
-        Some(Self::of(Ledger::of_first(providers, consumers, classes, traits)))
+        let ledger = match version {
+            1 => {
+                let KeptFirst { ledger } = codec::decode_snapshot(bytes).ok()?;
+                let FirstLedger { providers, consumers, classes, traits } = ledger;
+                Ledger::of_first(providers, consumers, classes, traits)
+            }
+            2 => {
+                let KeptSecond { ledger } = codec::decode_snapshot(bytes).ok()?;
+                let SecondLedger { providers, consumers, classes, traits, groups, member_of } = ledger;
+                Ledger::of_second(providers, consumers, classes, traits, groups, member_of)
+            }
+            _ => return None,
+        };
+        Some(Self::of(ledger))
     }
 
     fn weight(&self) -> u64 {

@@ -13,6 +13,7 @@ use chronova_hypervisor::conformance::pretended_image;
 use chronova_hypervisor::driver::Driver;
 use chronova_hypervisor::guest::{GuestSpec, ImageRef, RootDisk};
 use chronova_hypervisor::moves::DiskFile;
+use chronova_hypervisor::pinning::Pinning;
 use chronova_hypervisor::sim::{Call, Effect, FaultPlan, When};
 use chronova_tests::process_harness::{Case, prove, swept};
 use chronova_tests::services::{OneImage, Plain};
@@ -74,6 +75,7 @@ fn stranger(image: &ImageRef) -> GuestSpec {
         config_drive: None,
         hardware: vec![],
         rescue: None,
+        pinning: Pinning::default(),
     }
 }
 

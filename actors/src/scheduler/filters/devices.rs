@@ -1,19 +1,19 @@
-//! What needs facts that hosts do not tell yet: NUMA cells, PCI devices, metrics.
+//! NUMA cells; and what needs facts that hosts do not tell yet: PCI devices, metrics.
 //!
 //! A host whose facts are unknown does not pass: Nova's filters say the same of a host without NUMA topology, without PCI
-//! pools or without the metric. So these filters never let a request through that nobody has looked at; they become useful
-//! with the first host that tells.
+//! pools or without the metric. So these filters never let a request through that nobody has looked at.
 
 use super::{Filter, PLAIN};
 use crate::scheduler::look::Look;
+use crate::topology::Topology;
 
 pub(super) const NUMA_TOPOLOGY: Filter = Filter {
     name: "NUMATopologyFilter",
     always: true,
-    applies: wants_topology,
-    passes: |_| false,
-    says: |_| "the server wants a NUMA topology, and the host does not tell its own".to_owned(),
-    lacks: |_| "no host tells its NUMA topology, which the flavor or the image asks for".to_owned(),
+    applies: |look| !matches!(look.topology, Ok(None)),
+    passes: |seen| seen.fitting().is_ok(),
+    says: |seen| format!("NUMA: {}", seen.fitting().err().unwrap_or_default()),
+    lacks,
     ..PLAIN
 };
 
@@ -42,12 +42,20 @@ pub(super) const METRICS: Filter = Filter {
     ..PLAIN
 };
 
-/// Whether the guest needs a NUMA topology: asked for, or implied by pinning and by pages other than the default
-/// (`nova.virt.hardware.numa_get_constraints`).
-fn wants_topology(look: &Look<'_>) -> bool {
-    let request = look.request;
-    let either = |spec: &str, property: &str| request.spec(spec).or_else(|| request.property(property));
-    either("hw:numa_nodes", "hw_numa_nodes").is_some()
-        || either("hw:mem_page_size", "hw_mem_page_size").is_some()
-        || matches!(either("hw:cpu_policy", "hw_cpu_policy"), Some("dedicated" | "mixed"))
+/// Devices near a guest's memory are not looked for: nothing of that is promised.
+fn lacks(look: &Look<'_>) -> String {
+    match &look.topology {
+        Err(reason) => reason.trim_end_matches('.').to_owned(),
+        _ if look.placement.ledger.cells.is_empty() => {
+            "no host tells its NUMA topology, which the flavor or the image asks for".to_owned()
+        }
+        Ok(Some(topology)) if topology.is_pinned() && look.fleet.column("PCPU").is_none() => {
+            "no host has dedicated CPUs ([compute] cpu_dedicated_set), which the flavor or the image asks for"
+                .to_owned()
+        }
+        Ok(topology) => {
+            let wanted = topology.as_ref().map(Topology::words).unwrap_or_default();
+            format!("no host that would do has NUMA cells with room for {wanted}")
+        }
+    }
 }

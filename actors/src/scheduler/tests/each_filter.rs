@@ -1,5 +1,8 @@
 //! Each filter, on a table of hosts.
 
+use chronova_events::envelope::Timestamp;
+use chronova_events::ledger::{FittedCell, HostCell, HostCellsReplaced};
+
 use super::*;
 
 #[test]
@@ -198,4 +201,36 @@ fn what_hosts_do_not_tell_passes_no_filter() {
     assert_eq!(cell.pass("MetricsFilter", &small()).0.len(), 3);
     cell.options.metrics_weight_setting = BTreeMap::from([("cpu.percent".to_owned(), -1.0)]);
     assert_eq!(cell.pass("MetricsFilter", &small()).0, Vec::<String>::new());
+}
+
+/// Two hosts with one cell each, of which one has processors to give and the other none.
+#[test]
+fn a_topology_has_to_fit_on_the_cells_of_a_host_with_what_is_on_its_way_there() {
+    let mut cell = Cell::three();
+    for (host, dedicated) in [(1, vec![2, 3]), (2, vec![])] {
+        let shared = vec![0, 1];
+        let own = HostCell { id: 0, shared, dedicated, siblings: vec![], memory_mib: 8192, pages: vec![] };
+        let told = HostCellsReplaced { provider: ProviderId(host_id(host).0), confines: true, cells: vec![own] };
+        cell.placement.take_in(&told.into(), Timestamp(0));
+    }
+    let pass = |cell: &Cell, wanted: &[(&str, &str)]| cell.pass("NUMATopologyFilter", &specs(wanted));
+    assert_eq!(pass(&cell, &[]).0.len(), 3, "who asks for nothing passes");
+    assert_eq!(pass(&cell, &[("hw:numa_nodes", "1")]).0, ["h1", "h2"]);
+    let (pinned, reason) = pass(&cell, &[("hw:cpu_policy", "dedicated")]);
+    assert_eq!(
+        (pinned, reason.as_str()),
+        (vec!["h1".to_owned()], "NUMA: cell 0: dedicated CPUs: wants 2, free 0 of 0")
+    );
+    assert!(pass(&cell, &[("hw:cpu_policy", "dedicated"), ("hw:cpu_thread_policy", "require")]).0.is_empty());
+    let coming = |taken: u32| {
+        let pinned = vec![(0, taken)];
+        FittedCell { cell: 0, floating: vec![], pinned, emulator: vec![], memory_mib: 64, page_kib: None }
+    };
+    for taken in [2, 3] {
+        let (resources, fitted) = (vec![], vec![coming(taken)]);
+        let entry = Entry { slot: 0, server: None, resources, fitted, group: None, claimed_at: None, placed_at: None };
+        cell.pending.add(entry);
+    }
+    assert!(pass(&cell, &[("hw:cpu_policy", "dedicated")]).0.is_empty(), "both are on their way to others");
+    assert_eq!(pass(&cell, &[("hw:numa_nodes", "two")]).0, Vec::<String>::new(), "what cannot be fits nowhere");
 }

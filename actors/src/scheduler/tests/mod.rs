@@ -251,6 +251,7 @@ fn what_is_on_its_way_to_a_host_counts() {
         server: None,
         resources: vec![("VCPU".into(), 7)],
         group: None,
+        fitted: vec![],
         claimed_at: None,
         placed_at: None,
     };

@@ -8,6 +8,7 @@ use chronova_events::instance::{FlavorSnapshot, InstanceEvent, MoveKind, NicInfo
 use chronova_events::ledger::LedgerEvent;
 use chronova_events::process::{Outcome, Output, ProcessEvent};
 use chronova_events::registry::Event;
+use chronova_hypervisor::cpus;
 use serde_json::Value;
 
 use super::super::audit;
@@ -183,6 +184,15 @@ fn ledger(event: &LedgerEvent) -> Option<String> {
             format!("{} holds {}", claimed.consumer, held.collect::<Vec<_>>().join(", "))
         }
         LedgerEvent::Released(released) => format!("{} holds nothing", released.consumer),
+        LedgerEvent::GuestFitted(fitted) => {
+            let cells = fitted.cells.iter().map(|cell| {
+                let taken = cpus::format(cell.taken());
+                let processors = if taken.is_empty() { String::new() } else { format!(" and processors {taken}") };
+                format!("{} MiB of cell {}{processors}", cell.memory_mib, cell.cell)
+            });
+            let cells = cells.collect::<Vec<_>>().join(", ");
+            format!("{} has {cells} of {}", fitted.consumer, fitted.provider)
+        }
         _ => return None,
     })
 }

@@ -166,6 +166,18 @@ impl Replay<'_> {
                     _ => self.other.take(recorded),
                 }
             }
+            // Of a host that was chosen instead nobody knows which processors it would have given.
+            LedgerEvent::GuestFitted(fitted) => match self.server(&fitted.consumer).map(|request| request.instance) {
+                Some(server)
+                    if self.chosen.get(&server).is_some_and(|chosen| {
+                        chosen.as_ref().is_none_or(|chosen| chosen.host.0 != fitted.provider.0)
+                    }) =>
+                {
+                    Ok(())
+                }
+                _ if self.other_fleet => Ok(()),
+                _ => self.other.take(recorded),
+            },
             LedgerEvent::ProviderCreated(_)
             | LedgerEvent::ProviderChanged(_)
             | LedgerEvent::ProviderDeleted(_)
@@ -173,6 +185,7 @@ impl Replay<'_> {
             | LedgerEvent::TraitsReplaced(_)
             | LedgerEvent::AggregatesReplaced(_)
             | LedgerEvent::AllocationsReplaced(_)
+            | LedgerEvent::HostCellsReplaced(_)
                 if self.other_fleet =>
             {
                 Ok(())

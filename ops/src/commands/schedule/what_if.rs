@@ -79,6 +79,7 @@ fn request(args: &Args, rules: &Rules, views: &Views) -> Result<Request, Command
         zone: zone.filter(|zone| !zone.is_empty()).map(str::to_owned),
         forced_host: forced_host.map(str::to_owned),
         requested_host: None,
+        page_kib: None,
         excluded: BTreeSet::new(),
         default_zone: rules.default_zone().to_owned(),
         dice: 0,

@@ -72,6 +72,10 @@ section! {
             help: "Time after which a call to a compute host counts as unanswered. Transfers of images have no bound of \
                    their own but must make progress within it.",
         }
+        host_cpus: Option<String> {
+            help: "Processors of hosts that differ from [compute] cpu_shared_set and cpu_dedicated_set, by host name: \
+                   `node1 dedicated=4-15 shared=0-3; node2 dedicated=2-7`. A host that is named has nothing of those two.",
+        }
         live_migration_interface: Option<String> {
             help: "Network interface of the compute hosts that live migrations come in by, as each host's libvirt names it. A \
                    host whose libvirt tells no address of it takes in no guest. `[libvirt] live_migration_inbound_addr` wins \

@@ -232,10 +232,18 @@ section! {
             help: "Period in which a guest that is to shut down is asked again.",
         }
         cpu_shared_set: Option<String> {
-            help: "Host CPUs for unpinned virtual CPUs, as in 4-12,^8,15. Unset: all that are not dedicated.",
+            help: "Host CPUs for virtual CPUs that float, as in 4-12,^8,15; they become inventory of VCPU, and such guests are \
+                   kept to them. Unset: all, or none where cpu_dedicated_set is set. Of every host that [chronova] host_cpus \
+                   does not name.",
         }
         cpu_dedicated_set: Option<String> {
-            help: "Host CPUs for pinned virtual CPUs; they become inventory of PCPU.",
+            help: "Host CPUs that guests have for themselves (hw:cpu_policy); they become inventory of PCPU. Of every host that \
+                   [chronova] host_cpus does not name. A host that does not have them is not registered.",
+        }
+        packing_host_numa_cells_allocation_strategy: bool {
+            default: Text("true"),
+            help: "Give guests with a NUMA topology the NUMA cells of a host that are used most already; off, those used \
+                   least.",
         }
         max_disk_devices_to_attach: i32 {
             default: Text("-1"), min: Some(-1.0),

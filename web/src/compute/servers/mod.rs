@@ -20,6 +20,7 @@ mod scheduling;
 pub(super) mod security_groups;
 pub(super) mod shares;
 pub(super) mod tags;
+mod topology;
 pub(super) mod volumes;
 pub(super) mod volumes_boot;
 pub(super) mod work;

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::change::{asker, send};
 use super::create::visible_flavor;
-use super::{Found, find};
+use super::{Found, find, topology};
 use crate::compute::bodies::server_actions as bodies;
 use crate::compute::{reject, versions};
 use crate::ctx::Ctx;
@@ -88,6 +88,7 @@ fn wanted_flavor(ctx: &Ctx, server: &Alive) -> Result<FlavorSnapshot, Fault> {
             )));
         }
     }
+    topology::check(&flavor, server.hardware_image())?;
     Ok(flavor)
 }
 

@@ -29,7 +29,7 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
     get("attach_interfaces.show", "/servers/{server_id}/os-interface/{id}", handler!(interface))
         .policy_on_target("os_compute_api:os-attach-interfaces:show")
         .query(no_query),
-    get("server_topology.index", "/servers/{server_id}/topology", handler!(topology))
+    get("server_topology.index", "/servers/{server_id}/topology", handler!(super::topology::index))
         .since(2, 78)
         .policy_on_target("compute:server:topology:index")
         .query(no_query),
@@ -101,12 +101,6 @@ pub(super) fn show_interface(ctx: &Ctx, found: &Found, port: &str) -> Result<Rep
         nic.ok_or_else(|| Fault::not_found(format!("Instance {} does not have a port with id {port}", found.id)))?;
     let shown = ctx.house()?.views.networks.read(|networks| attachment(ctx, networks, nic));
     Ok(Reply::ok(json!({"interfaceAttachment": shown})))
-}
-
-/// No server has a NUMA topology: what its flavor or image says of one is not heeded yet.
-async fn topology(ctx: Ctx) -> Result<Reply, Fault> {
-    find(&ctx, "server_id")?;
-    Ok(Reply::ok(json!({"nodes": [], "pagesize_kb": null})))
 }
 
 /// The groups of the server's ports, in the form that the network service of old had.

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::volumes::{self, Disks};
 use super::wish::Wish;
+use crate::compute::servers::topology;
 use crate::compute::{quotas, reject, zones};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -43,6 +44,7 @@ pub(super) async fn admit(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Admit
     let found = find_image(ctx, house, wish, &project).await?;
     let (devices, mut disks) = volumes::plan(ctx, house, wish, &project, &flavor, found.as_ref()).await?;
     check_image(ctx, &flavor, &disks, found.as_ref())?;
+    topology::check(&flavor, disks.boot_image.as_ref())?;
     let availability_zone =
         volumes::admit(ctx, house, &project, &flavor, devices, &mut disks, availability_zone).await?;
     // A server on a volume has no image of its own, even if its volume is made from one.

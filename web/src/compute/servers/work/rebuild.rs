@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{admit, ask_with, on_volumes, pairs};
 use crate::compute::servers::change::asker;
-use crate::compute::servers::{Found, create, find, render, sees};
+use crate::compute::servers::{Found, create, find, render, sees, topology};
 use crate::compute::{reject, versions};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -65,6 +65,7 @@ async fn image(ctx: &Ctx, found: &Found, body: &Value) -> Result<ImageSnapshot, 
     if !server.is_volume_backed() {
         create::fits(&image, &server.request.flavor)?;
     }
+    topology::check_rebuild(server, &image)?;
     Ok(image)
 }
 

@@ -1,0 +1,210 @@
+//! The NUMA cells of hosts: told by their hosts, given to guests.
+//!
+//! A processor is given with the claim that takes it, in one append, from what the ledger itself says is free: two claims
+//! never get the same one.
+
+use std::collections::BTreeMap;
+
+use chronova_events::ids::{ConsumerId, ProviderId};
+use chronova_events::ledger::{FittedCell, GuestFitted, Inventory, Ledger, LedgerEvent};
+
+use super::{GuestClaim, LedgerReject};
+use crate::topology::fit::{Bounds, fit as fit_on};
+use crate::topology::host::HostCells;
+use crate::topology::usage;
+
+/// The classes of processors, which a host may have the one day and not the next.
+pub(super) const CLASSES: [&str; 2] = ["PCPU", "VCPU"];
+
+pub(super) fn replaced(state: &Ledger, provider: ProviderId, found: &HostCells) -> Option<LedgerEvent> {
+    let event = found.event(provider);
+    // A host that has never told any has nothing to take back.
+    let known = state.cells.get(&provider).map(|known| &**known);
+    let same = known.map_or(event.cells.is_empty(), |known| *known == event);
+    (!same).then(|| event.into())
+}
+
+/// A class that a host does not report any more: it goes, unless it is in use; then nothing more is given of it.
+/// What a client of Placement put there is left alone.
+pub(super) fn give_up(state: &Ledger, host: ProviderId, class: &str, merged: &mut BTreeMap<String, Inventory>) {
+    let Some(line) = state.providers.get(&host).and_then(|known| known.inventories.get(class)) else { return };
+    let told = state.cells.get(&host).is_some_and(|known| {
+        known.cells.iter().any(|cell| !if class == "PCPU" { &cell.dedicated } else { &cell.shared }.is_empty())
+    });
+    if !told && line.inventory.reserved < line.inventory.total {
+        return;
+    }
+    match (line.used, merged.get_mut(class)) {
+        (0, _) => {
+            merged.remove(class);
+        }
+        (_, Some(inventory)) => inventory.reserved = inventory.total,
+        (_, None) => {}
+    }
+}
+
+/// What a guest gets of its host's cells, besides those whom the same command gives something.
+pub(super) fn fit(
+    state: &Ledger,
+    consumer: ConsumerId,
+    guest: &GuestClaim,
+    others: &[GuestFitted],
+) -> Result<GuestFitted, LedgerReject> {
+    let provider = guest.host;
+    let refused = |reason: String| LedgerReject::CellsDoNotFit { host: provider, reason };
+    let host = state.cells.get(&provider).ok_or_else(|| refused("it tells none".to_owned()))?;
+    let beside = others.iter().filter(|other| other.provider == provider).map(|other| other.cells.as_slice());
+    let cells = usage::cells(&host.cells, held(state, provider).chain(beside));
+    let cells = fit_on(&guest.topology, cells, bounds(state, provider, guest.packs)).map_err(refused)?;
+    Ok(GuestFitted { consumer, provider, cells })
+}
+
+/// What guests have of a host's cells.
+pub fn held(state: &Ledger, host: ProviderId) -> impl Iterator<Item = &[FittedCell]> {
+    state.fitted.get(&host).into_iter().flat_map(|here| here.values()).map(|cells| cells.as_slice())
+}
+
+/// The ratios are those of the host's inventories.
+pub fn bounds(state: &Ledger, host: ProviderId, packs: bool) -> Bounds {
+    let ratio = |class: &str| {
+        let line = state.providers.get(&host)?.inventories.get(class)?;
+        Some(line.inventory.allocation_ratio)
+    };
+    Bounds { cpu_ratio: ratio("VCPU").unwrap_or(1.0), memory_ratio: ratio("MEMORY_MB").unwrap_or(1.0), packs }
+}
+
+/// What one consumer has goes to another.
+pub(super) fn handed_over(state: &Ledger, from: &ConsumerId, to: ConsumerId) -> Option<LedgerEvent> {
+    let fitting = state.fitting(from)?;
+    Some(GuestFitted { consumer: to, provider: fitting.host, cells: fitting.cells.to_vec() }.into())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::ledger::LedgerCommand::{self, ClaimAll, Release, SetAside, TakeBack};
+    use crate::ledger::ServerClaim;
+    use crate::ledger::decide::decide;
+    use crate::ledger::decide::tests::given;
+    use crate::topology::host::CpuSets;
+    use crate::topology::{Node, Policy, Topology};
+    use chronova_events::ledger::{Allocation, Claimed};
+    use chronova_hypervisor::pinning::NumaCell;
+    use uuid::Uuid;
+
+    fn id() -> ProviderId {
+        ProviderId(Uuid::from_u128(1))
+    }
+
+    /// Four dedicated processors, or another number, in one cell.
+    fn host(dedicated: u32) -> LedgerCommand {
+        let cell =
+            NumaCell { id: 0, cpus: (0..6).collect(), siblings: vec![], memory_mib: 8192, pages: vec![(4, 2_097_152)] };
+        let sets =
+            CpuSets { shared: Some([4, 5].into()), dedicated: (dedicated > 0).then(|| (0..dedicated).collect()) };
+        let line = |class: &str, total| Inventory {
+            class: class.into(),
+            total,
+            reserved: 0,
+            min_unit: 1,
+            max_unit: total,
+            step_size: 1,
+            allocation_ratio: 1.0,
+        };
+        let lines = [line("PCPU", dedicated.into()), line("VCPU", 2)];
+        LedgerCommand::Report {
+            provider: id(),
+            name: "h1".into(),
+            inventories: lines.into_iter().filter(|line| line.total > 0).collect(),
+            traits: vec![],
+            cells: HostCells::of(&[cell], &sets).unwrap(),
+        }
+    }
+
+    fn wants(server: &str, cpus: u32) -> ServerClaim {
+        let resources = vec![("PCPU".to_owned(), u64::from(cpus))];
+        let node = Node { floating: [].into(), dedicated: (0..cpus).collect(), memory_mib: 64 };
+        let topology =
+            Topology { nodes: vec![node], policy: Policy::Dedicated, threads: None, emulator: None, pages: None };
+        ServerClaim {
+            claim: Claimed {
+                consumer: ConsumerId::new(server),
+                project: "p".into(),
+                user: "u".into(),
+                consumer_type: None,
+                allocations: vec![Allocation { provider: id(), resources }],
+            },
+            group: None,
+            guest: Some(GuestClaim { host: id(), topology: Arc::new(topology), packs: true }),
+        }
+    }
+
+    fn claim(claims: impl IntoIterator<Item = ServerClaim>) -> LedgerCommand {
+        ClaimAll { claims: claims.into_iter().collect() }
+    }
+
+    fn processors(state: &Ledger, consumer: &str) -> Vec<u32> {
+        let fitting = state.fitting(&ConsumerId::new(consumer));
+        fitting.iter().flat_map(|fitting| fitting.cells.iter()).flat_map(FittedCell::taken).collect()
+    }
+
+    #[test]
+    fn a_processor_has_one_guest_whether_claims_come_together_or_one_after_the_other() {
+        let together = given([host(4), claim([wants("a", 2), wants("b", 2)])]);
+        assert_eq!((processors(&together, "a"), processors(&together, "b")), (vec![0, 1], vec![2, 3]));
+        let repeated = decide(&together, claim([wants("a", 2)])).unwrap();
+        assert_eq!(repeated, vec![], "and keeps it");
+        let freed = given([
+            host(4),
+            claim([wants("a", 2), wants("b", 2)]),
+            Release { consumer: ConsumerId::new("a") },
+            claim([wants("c", 1)]),
+        ]);
+        assert_eq!((processors(&freed, "a"), processors(&freed, "c")), (vec![], vec![0]));
+    }
+
+    #[test]
+    fn a_claim_that_fits_the_inventory_and_no_cell_is_refused() {
+        let mut scattered = wants("a", 2);
+        if let Some(guest) = &mut scattered.guest {
+            let mut topology = (*guest.topology).clone();
+            topology.nodes = topology.nodes.into_iter().flat_map(|node| [node.clone(), node]).collect();
+            guest.topology = Arc::new(topology);
+        }
+        let refused = decide(&given([host(4)]), claim([scattered])).unwrap_err();
+        assert!(matches!(refused, LedgerReject::CellsDoNotFit { .. }), "{refused}");
+    }
+
+    #[test]
+    fn a_move_holds_the_processors_of_both_ends() {
+        let (server, migration) = (ConsumerId::new("s"), ConsumerId::new("m"));
+        let aside = SetAside { server: server.clone(), migration: migration.clone() };
+        let moved = || given([host(4), claim([wants("s", 2)]), aside.clone(), claim([wants("s", 1)])]);
+        assert_eq!((processors(&moved(), "m"), processors(&moved(), "s")), (vec![0, 1], vec![2]));
+        let back = given([
+            host(4),
+            claim([wants("s", 2)]),
+            aside.clone(),
+            claim([wants("s", 1)]),
+            TakeBack { server, migration: migration.clone(), host: id() },
+        ]);
+        assert_eq!((processors(&back, "m"), processors(&back, "s")), (vec![], vec![0, 1]), "the very ones that it had");
+        let done =
+            given([host(4), claim([wants("s", 2)]), aside, claim([wants("s", 1)]), Release { consumer: migration }]);
+        assert_eq!((processors(&done, "m"), processors(&done, "s")), (vec![], vec![2]));
+        assert_eq!(done.fitted.len(), 1);
+    }
+
+    #[test]
+    fn a_kind_of_processors_that_is_given_up_goes_when_nobody_has_any() {
+        let inventory = |state: &Ledger| state.providers[&id()].inventories.get("PCPU").map(|line| line.free());
+        assert_eq!(inventory(&given([host(4), host(0)])), None);
+        let used = given([host(4), claim([wants("a", 1)]), host(0)]);
+        assert_eq!(inventory(&used), Some(0), "nothing more is given of it");
+        assert_eq!(decide(&used, host(0)).unwrap(), vec![], "said once");
+        assert!(decide(&used, claim([wants("b", 1)])).is_err());
+    }
+}

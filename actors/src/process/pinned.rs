@@ -1,0 +1,73 @@
+//! Where on its host a guest that is made is to run: read from the placement ledger, where it was claimed.
+
+use chronova_events::ids::{ConsumerId, HostId, ProcessId, ProviderId};
+use chronova_events::instance::Alive;
+use chronova_hypervisor::pinning::Pinning;
+
+use super::definition::{StepError, Work};
+use super::guest::LAG;
+use super::moving::{self, Subject};
+use crate::topology::{self, Topology, pinning::pinning};
+
+/// By whose claim the guest is there.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Holder {
+    Server,
+    /// A guest as it was before a move that is being undone. What it had goes back to its server in the end.
+    Migration(ProcessId),
+}
+
+/// What the server asks for. One that asks for what cannot be is older than the refusal, and floats as ever.
+fn asked(server: &Alive) -> Option<Topology> {
+    topology::ask(&server.request.flavor, server.hardware_image()).ok().flatten()
+}
+
+/// # Errors
+/// The ledger has no place for a guest that needs one, or the read models are too far behind to tell.
+pub(super) async fn place(work: &Work, host: HostId, server: &Alive, holder: Holder) -> Result<Pinning, StepError> {
+    let provider = ProviderId(host.0);
+    let asked = asked(server);
+    if asked.is_some() {
+        caught_up(work).await?;
+    }
+    work.house.views.placement.read(|view| {
+        let ledger = &view.ledger;
+        let cells = ledger.cells.get(&provider).map(|cells| &**cells);
+        let Some(topology) = asked else { return Ok(pinning(cells, &[], None)) };
+        let own = ConsumerId::new(work.instance_id().to_string());
+        let consumer = match holder {
+            Holder::Migration(migration) if ledger.consumers.contains_key(&moving::consumer(migration)) => {
+                moving::consumer(migration)
+            }
+            Holder::Migration(_) | Holder::Server => own,
+        };
+        match ledger.fitting(&consumer).filter(|fitting| fitting.host == provider) {
+            Some(fitting) => Ok(pinning(cells, &fitting.cells, topology.emulator)),
+            None => {
+                let message = "The guest has no processors and memory of its own on its host.";
+                Err(StepError::fatal(500, message, &format!("{consumer} holds none of {provider}")))
+            }
+        }
+    })
+}
+
+/// The size of the memory pages that a guest has, where one was asked for: it takes them along when it moves while it runs.
+pub(super) async fn page_kib(work: &Work, subject: &Subject) -> Result<Option<u64>, StepError> {
+    if asked(&subject.server).is_none_or(|topology| topology.pages.is_none()) {
+        return Ok(None);
+    }
+    caught_up(work).await?;
+    let holders = [moving::consumer(subject.moving.migration), ConsumerId::new(work.instance_id().to_string())];
+    Ok(work.house.views.placement.read(|view| {
+        let fitting = holders.iter().find_map(|holder| view.ledger.fitting(holder))?;
+        fitting.cells.first()?.page_kib
+    }))
+}
+
+/// The claim is in the log; the views show it in a moment.
+async fn caught_up(work: &Work) -> Result<(), StepError> {
+    match work.house.views.wait_for(work.house.log.head(), LAG).await {
+        true => Ok(()),
+        false => Err(StepError::Again("where the guest is to run is not to be seen yet".to_owned())),
+    }
+}

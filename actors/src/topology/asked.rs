@@ -1,0 +1,371 @@
+//! What a flavor and an image ask for. Precedence and refusals are Nova's (`numa_get_constraints`); where Nova's message does
+//! not tell what to change, this one does.
+
+use std::collections::BTreeSet;
+
+use chronova_events::instance::{FlavorSnapshot, ImageSnapshot};
+use chronova_hypervisor::cpus;
+
+use super::{Emulator, Node, Pages, Policy, Threads, Topology};
+
+/// Where something is asked for: the flavor's extra spec `hw:NAME`, the image's property `hw_NAME`.
+struct Asked<'a> {
+    flavor: &'a FlavorSnapshot,
+    image: Option<&'a ImageSnapshot>,
+}
+
+type Answer<T> = Result<T, String>;
+
+impl<'a> Asked<'a> {
+    fn spec(&self, name: &str) -> Option<&'a str> {
+        let specs = &self.flavor.extra_specs;
+        specs.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    fn property(&self, name: &str) -> Option<&'a str> {
+        let properties = &self.image?.properties;
+        let of = |name: &str| properties.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        of(name).filter(|value| !value.is_empty())
+    }
+
+    /// The flavor's word, and the image's.
+    fn both(&self, name: &str) -> (Option<&'a str>, Option<&'a str>) {
+        (self.spec(&format!("hw:{name}")), self.property(&format!("hw_{name}")))
+    }
+
+    /// Whether any of the specs, whatever its suffix, asks for a resource or a trait; and what it says.
+    fn numbered(&self, kind: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.flavor.extra_specs.iter().filter_map(move |(key, value)| {
+            let (prefix, of) = key.split_once(':')?;
+            let suffix = prefix.strip_prefix(kind)?;
+            (of == name && suffix.chars().all(|c| c.is_ascii_digit())).then_some(value.as_str())
+        })
+    }
+}
+
+/// The topology that a guest is to have; `None` where nothing asks for one.
+///
+/// # Errors
+/// What cannot be, in words for the user.
+pub fn ask(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Answer<Option<Topology>> {
+    let asked = Asked { flavor, image };
+    refuse_realtime(&asked)?;
+    let policy = explicit_policy(&asked)?;
+    let threads = thread_policy(&asked)?;
+    let emulator = emulator_policy(&asked)?;
+    let mask = dedicated_mask(&asked)?;
+    let policy = implied_policy(&asked, policy, emulator)?;
+    let threads = implied_threads(&asked, threads)?;
+    agree(policy, threads, emulator, mask.is_some())?;
+    let nodes = node_count(&asked)?;
+    let pages = page_size(&asked)?;
+    let policy = policy.unwrap_or(Policy::Shared);
+    // Huge pages and pinning imply a topology, even if nobody asks for one.
+    if nodes.is_none() && pages.is_none() && policy == Policy::Shared {
+        return Ok(None);
+    }
+    let dedicated = match policy {
+        Policy::Shared => BTreeSet::new(),
+        Policy::Dedicated => (0..flavor.vcpus).collect(),
+        Policy::Mixed => mask.unwrap_or_default(),
+    };
+    let nodes = split(&asked, nodes.unwrap_or(1), &dedicated)?;
+    Ok(Some(Topology { nodes, policy, threads, emulator, pages }))
+}
+
+/// Not heeded would be worse than not had: such a guest relies on deadlines.
+fn refuse_realtime(asked: &Asked<'_>) -> Answer<()> {
+    let on =
+        |value: &str| matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "t" | "true" | "on" | "y" | "yes");
+    match asked.spec("hw:cpu_realtime").is_some_and(on) {
+        true => {
+            Err("Realtime CPUs are not supported: take hw:cpu_realtime out of the flavor's extra specs.".to_owned())
+        }
+        false => Ok(()),
+    }
+}
+
+fn explicit_policy(asked: &Asked<'_>) -> Answer<Option<Policy>> {
+    let (flavor, image) = asked.both("cpu_policy");
+    let read = |source: &str, value: Option<&str>| match value {
+        None => Ok(None),
+        Some("shared") => Ok(Some(Policy::Shared)),
+        Some("dedicated") => Ok(Some(Policy::Dedicated)),
+        Some("mixed") => Ok(Some(Policy::Mixed)),
+        Some(other) => Err(format!(
+            "CPU policy requested from '{source}' '{other}' is invalid. It must be one of dedicated, mixed, shared."
+        )),
+    };
+    match (read("flavor extra specs", flavor)?, read("image properties", image)?) {
+        (Some(Policy::Mixed), Some(Policy::Dedicated))
+        | (Some(Policy::Shared), Some(Policy::Dedicated | Policy::Mixed)) => {
+            Err("Image property 'hw_cpu_policy' is not permitted to override CPU pinning policy set against the flavor"
+                .to_owned())
+        }
+        (flavor, image) => Ok(flavor.or(image)),
+    }
+}
+
+fn thread_policy(asked: &Asked<'_>) -> Answer<Option<Threads>> {
+    let (flavor, image) = asked.both("cpu_thread_policy");
+    let read = |source: &str, value: Option<&str>| match value {
+        None => Ok(None),
+        Some("prefer") => Ok(Some(Threads::Prefer)),
+        Some("isolate") => Ok(Some(Threads::Isolate)),
+        Some("require") => Ok(Some(Threads::Require)),
+        Some(other) => Err(format!(
+            "CPU thread policy requested from '{source}' '{other}' is invalid. It must be one of prefer, isolate, require."
+        )),
+    };
+    match (read("flavor extra specs", flavor)?, read("image properties", image)?) {
+        (None | Some(Threads::Prefer), Some(image)) => Ok(Some(image)),
+        (Some(flavor), Some(image)) if flavor != image => Err("Image property 'hw_cpu_thread_policy' is not permitted to \
+                                                               override CPU thread pinning policy set against the flavor"
+            .to_owned()),
+        (flavor, _) => Ok(flavor),
+    }
+}
+
+fn emulator_policy(asked: &Asked<'_>) -> Answer<Option<Emulator>> {
+    match asked.spec("hw:emulator_threads_policy") {
+        None => Ok(None),
+        Some("share") => Ok(Some(Emulator::Share)),
+        Some("isolate") => Ok(Some(Emulator::Isolate)),
+        Some(other) => Err(format!(
+            "CPU emulator threads option requested '{other}' is invalid. It must be one of isolate, share."
+        )),
+    }
+}
+
+/// A set of the guest's CPUs; one that begins with `^` is all others.
+fn dedicated_mask(asked: &Asked<'_>) -> Answer<Option<BTreeSet<u32>>> {
+    let Some(mask) = asked.spec("hw:cpu_dedicated_mask") else { return Ok(None) };
+    let most = asked.flavor.vcpus;
+    let whole = match mask.trim().starts_with('^') {
+        true => format!("0-{},{mask}", most.saturating_sub(1)),
+        false => mask.to_owned(),
+    };
+    let dedicated = cpus::parse(&whole).map_err(|reason| format!("Invalid hw:cpu_dedicated_mask: {reason}"))?;
+    if dedicated.iter().any(|cpu| *cpu >= most) {
+        return Err("Mixed instance dedicated vCPU(s) mask is not a subset of vCPUs in the flavor. See \
+                    \"hw:cpu_dedicated_mask\""
+            .to_owned());
+    }
+    match dedicated.is_empty() || u32::try_from(dedicated.len()).is_ok_and(|count| count == most) {
+        true => Err("Mixed instance must have at least 1 pinned vCPU and 1 unpinned vCPU. See \
+                     \"hw:cpu_dedicated_mask\""
+            .to_owned()),
+        false => Ok(Some(dedicated)),
+    }
+}
+
+/// `resources:PCPU` says the same as a policy.
+fn implied_policy(asked: &Asked<'_>, policy: Option<Policy>, emulator: Option<Emulator>) -> Answer<Option<Policy>> {
+    let sum = |class| asked.numbered("resources", class).filter_map(|amount| amount.trim().parse::<u64>().ok()).sum();
+    let (shared, dedicated): (u64, u64) = (sum("VCPU"), sum("PCPU"));
+    if policy.is_some() && shared + dedicated > 0 {
+        return Err(
+            "It is not possible to use the 'resources:VCPU' or 'resources:PCPU' extra specs in combination with the \
+                    'hw:cpu_policy' extra spec or 'hw_cpu_policy' image metadata property; use one or the other"
+                .to_owned(),
+        );
+    }
+    if shared > 0 && dedicated > 0 {
+        return Err(
+            "It is not possible to specify both 'resources:VCPU' and 'resources:PCPU' extra specs; use one or the \
+                    other"
+                .to_owned(),
+        );
+    }
+    let cpus = u64::from(asked.flavor.vcpus);
+    match (dedicated, emulator) {
+        (0, _) if shared > 0 => Ok(Some(Policy::Shared)),
+        (0, _) => Ok(policy),
+        (count, Some(Emulator::Isolate)) if count != cpus + 1 => {
+            Err("You have requested 'hw:emulator_threads_policy=isolate' but have not requested sufficient PCPUs to \
+                 handle this policy; you must allocate exactly flavor.vcpus + 1 PCPUs."
+                .to_owned())
+        }
+        (count, emulator) if emulator != Some(Emulator::Isolate) && count != cpus => Err(
+            "There is a mismatch between the number of PCPUs requested via 'resourcesNN:PCPU' and the flavor); you \
+                 must allocate exactly flavor.vcpus PCPUs"
+                .to_owned(),
+        ),
+        _ => Ok(Some(Policy::Dedicated)),
+    }
+}
+
+/// So does a trait.
+fn implied_threads(asked: &Asked<'_>, threads: Option<Threads>) -> Answer<Option<Threads>> {
+    const TRAIT: &str = "HW_CPU_HYPERTHREADING";
+    let of_image = asked.property(&format!("trait:{TRAIT}"));
+    match (asked.numbered("trait", TRAIT).next().or(of_image), threads) {
+        (Some(_), Some(_)) => {
+            Err("It is not possible to use the 'trait:HW_CPU_HYPERTHREADING' extra spec in combination \
+                                   with the 'hw:cpu_thread_policy' extra spec or 'hw_cpu_thread_policy' image metadata \
+                                   property; use one or the other"
+                .to_owned())
+        }
+        (Some("forbidden"), None) => Ok(Some(Threads::Isolate)),
+        (Some("required"), None) => Ok(Some(Threads::Require)),
+        (_, threads) => Ok(threads),
+    }
+}
+
+fn agree(policy: Option<Policy>, threads: Option<Threads>, emulator: Option<Emulator>, mask: bool) -> Answer<()> {
+    let refused = match policy {
+        None | Some(Policy::Shared) if threads.is_some() => {
+            "Cannot set cpu thread pinning policy in a non dedicated cpu pinning policy"
+        }
+        None | Some(Policy::Shared) if emulator == Some(Emulator::Isolate) => {
+            "An isolated CPU emulator threads option requires a dedicated CPU policy option."
+        }
+        Some(Policy::Mixed) if !mask => "Must specify 'hw:cpu_dedicated_mask' for 'mixed' CPU policy.",
+        Some(Policy::Mixed) => return Ok(()),
+        _ if mask => {
+            "Dedicated CPU set can be specified from flavor extra spec only when the CPU allocation policy is mixed."
+        }
+        _ => return Ok(()),
+    };
+    Err(refused.to_owned())
+}
+
+fn overrides(property: &str) -> String {
+    format!("Image property '{property}' is not permitted to override NUMA configuration set against the flavor")
+}
+
+fn node_count(asked: &Asked<'_>) -> Answer<Option<u32>> {
+    let nodes = match asked.both("numa_nodes") {
+        (Some(_), Some(_)) => return Err(overrides("hw_numa_nodes")),
+        (flavor, image) => flavor.or(image),
+    };
+    let wrong =
+        |nodes: &str| format!("The property 'numa_nodes' cannot be '{nodes}'. It must be a number greater than 0");
+    nodes.map(|nodes| nodes.trim().parse::<u32>().ok().filter(|n| *n > 0).ok_or_else(|| wrong(nodes))).transpose()
+}
+
+fn page_size(asked: &Asked<'_>) -> Answer<Option<Pages>> {
+    let forbidden = |size: &str, against: &str| {
+        format!(
+            "Page size {size} forbidden against '{against}': it may be asked for by an image only where the flavor's \
+                 hw:mem_page_size is large or any."
+        )
+    };
+    match asked.both("mem_page_size") {
+        (None, None) => Ok(None),
+        (None, Some(image)) => Err(forbidden(image, "<empty>")),
+        (Some(flavor), None) => pages(flavor).map(Some),
+        (Some(flavor), Some(image)) => match pages(flavor)? {
+            Pages::Any | Pages::Large => pages(image).map(Some),
+            Pages::Small | Pages::Kib(_) => Err(forbidden(image, flavor)),
+        },
+    }
+}
+
+/// A size in words, in KiB, or with a unit: `2MB`, `16Gib`. As in oslo, `B` is bytes, `b` and `bit` are bits, and a prefix is
+/// a power of 1024 with and without its `i`.
+fn pages(text: &str) -> Answer<Pages> {
+    let wrong = || format!("Invalid memory page size '{text}'");
+    match text {
+        "any" => return Ok(Pages::Any),
+        "large" => return Ok(Pages::Large),
+        "small" => return Ok(Pages::Small),
+        digits if digits.chars().all(|c| c.is_ascii_digit()) => {
+            return digits.parse::<u64>().ok().filter(|kib| *kib > 0).map(Pages::Kib).ok_or_else(wrong);
+        }
+        _ => {}
+    }
+    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(at);
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let prefix = unit.chars().next().ok_or_else(wrong)?;
+    let scale: u64 = match prefix {
+        'K' => 1,
+        'M' => 1 << 10,
+        'G' => 1 << 20,
+        'T' => 1 << 30,
+        _ => return Err(wrong()),
+    };
+    let rest = unit[1..].strip_prefix('i').unwrap_or(&unit[1..]);
+    let bits = match rest {
+        "B" => 8,
+        "b" | "bit" => 1,
+        _ => return Err(wrong()),
+    };
+    let kib = number.checked_mul(scale).and_then(|kib| kib.checked_mul(bits)).ok_or_else(wrong)? / 8;
+    Some(kib).filter(|kib| *kib > 0).map(Pages::Kib).ok_or_else(wrong)
+}
+
+/// What is said of each node: `hw:numa_cpus.0`, `hw_numa_mem.1`; in order, up to the first that nothing is said of.
+fn of_nodes<'a, T>(asked: &Asked<'a>, name: &str, read: fn(&str) -> Option<T>) -> Answer<Option<Vec<T>>> {
+    let list = |word: &dyn Fn(usize) -> Option<&'a str>| -> Answer<Vec<T>> {
+        let words = (0..).map_while(word);
+        words.map(|text| read(text).ok_or_else(|| format!("Invalid value {text:?} of {name}"))).collect()
+    };
+    let flavor = list(&|node| asked.spec(&format!("hw:{name}.{node}")))?;
+    let image = list(&|node| asked.property(&format!("hw_{name}.{node}")))?;
+    match (flavor.is_empty(), image.is_empty()) {
+        (false, false) => Err(overrides(&format!("hw_{name}"))),
+        (false, true) => Ok(Some(flavor)),
+        (true, false) => Ok(Some(image)),
+        (true, true) => Ok(None),
+    }
+}
+
+fn split(asked: &Asked<'_>, count: u32, dedicated: &BTreeSet<u32>) -> Answer<Vec<Node>> {
+    let cpus = of_nodes(asked, "numa_cpus", |text| cpus::parse(text).ok())?;
+    let memory = of_nodes(asked, "numa_mem", |text| text.trim().parse().ok())?;
+    let (parts, memory) = match (cpus, memory) {
+        (None, None) => evenly(asked.flavor, count)?,
+        (Some(cpus), Some(memory)) if cpus.len() == count as usize && memory.len() == count as usize => {
+            check(asked.flavor, &cpus, &memory)?;
+            (cpus, memory)
+        }
+        _ => {
+            return Err(
+                "CPU and memory allocation must be provided for all NUMA nodes: hw:numa_cpus.N and hw:numa_mem.N \
+                        for each N below hw:numa_nodes"
+                    .to_owned(),
+            );
+        }
+    };
+    let node = |(cpus, memory_mib): (BTreeSet<u32>, u64)| {
+        let (dedicated, floating) = cpus.into_iter().partition(|cpu| dedicated.contains(cpu));
+        Node { floating, dedicated, memory_mib }
+    };
+    Ok(parts.into_iter().zip(memory).map(node).collect())
+}
+
+fn evenly(flavor: &FlavorSnapshot, count: u32) -> Answer<(Vec<BTreeSet<u32>>, Vec<u64>)> {
+    if flavor.vcpus % count != 0 || flavor.memory_mib % u64::from(count) != 0 {
+        return Err(
+            "Instance CPUs and/or memory cannot be evenly distributed across instance NUMA nodes. Explicit assignment \
+                    of CPUs and memory to nodes is required"
+                .to_owned(),
+        );
+    }
+    let each = flavor.vcpus / count;
+    let cpus = (0..count).map(|node| (node * each..(node + 1) * each).collect()).collect();
+    Ok((cpus, vec![flavor.memory_mib / u64::from(count); count as usize]))
+}
+
+fn check(flavor: &FlavorSnapshot, cpus: &[BTreeSet<u32>], memory: &[u64]) -> Answer<()> {
+    let mut unassigned: BTreeSet<u32> = (0..flavor.vcpus).collect();
+    for cpu in cpus.iter().flatten() {
+        if *cpu >= flavor.vcpus {
+            let most = flavor.vcpus.saturating_sub(1);
+            return Err(format!("CPU number {cpu} is larger than max {most}"));
+        }
+        if !unassigned.remove(cpu) {
+            return Err(format!("CPU number {cpu} is assigned to two nodes"));
+        }
+    }
+    if !unassigned.is_empty() {
+        return Err(format!("CPU number {} is not assigned to any node", cpus::format(unassigned)));
+    }
+    let (sum, whole) = (memory.iter().sum::<u64>(), flavor.memory_mib);
+    match sum == whole {
+        true => Ok(()),
+        false => Err(format!("{sum} MB of memory assigned, but expected {whole} MB")),
+    }
+}

@@ -1,0 +1,200 @@
+//! Which cells of a host a guest fits on.
+//!
+//! Each node of the guest needs a cell of its own, which has everything that the node needs by itself. The cells are tried in
+//! an order that packs guests or spreads them; where the guest needs all of them, in the order of their numbers.
+
+use chronova_events::ledger::FittedCell;
+
+use super::cores::pack;
+use super::usage::Cell;
+use super::{Node, Pages, Policy, Topology};
+use std::cmp::Reverse;
+
+/// What bounds a fit besides the cells.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bounds {
+    /// How often shared processors and the memory under guests on them may be given out.
+    pub cpu_ratio: f64,
+    pub memory_ratio: f64,
+    /// `[compute] packing_host_numa_cells_allocation_strategy`.
+    pub packs: bool,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { cpu_ratio: 16.0, memory_ratio: 1.5, packs: true }
+    }
+}
+
+/// What the guest gets of the host's cells, in the order of its nodes.
+///
+/// # Errors
+/// Why it does not fit, with the numbers.
+pub fn fit(topology: &Topology, mut cells: Vec<Cell<'_>>, bounds: Bounds) -> Result<Vec<FittedCell>, String> {
+    let wanted = topology.nodes.len();
+    if cells.len() < wanted {
+        return Err(match cells.len() {
+            0 => "the host does not tell its NUMA cells".to_owned(),
+            some => format!("the guest wants {wanted} NUMA nodes, the host has {some}"),
+        });
+    }
+    if cells.len() > wanted {
+        order(topology, &mut cells, bounds.packs);
+    }
+    // Whether a node fits on a cell does not depend on where the others are.
+    let mut ways: Vec<Vec<Option<FittedCell>>> = Vec::with_capacity(wanted);
+    for (at, node) in topology.nodes.iter().enumerate() {
+        // The emulator's processor is near the guest's first node, always.
+        let reserved = usize::from(at == 0 && topology.isolates_emulator());
+        let tried: Vec<_> = cells.iter().map(|cell| fit_node(topology, node, cell, reserved, bounds)).collect();
+        if tried.iter().all(Result::is_err) {
+            let reasons = cells.iter().zip(&tried).filter_map(|(cell, tried)| {
+                let reason = tried.as_ref().err()?;
+                Some(format!("cell {}: {reason}", cell.is.id))
+            });
+            return Err(reasons.take(4).collect::<Vec<_>>().join("; "));
+        }
+        ways.push(tried.into_iter().map(Result::ok).collect());
+    }
+    let mut chosen = Vec::with_capacity(wanted);
+    match choose(&ways, &mut chosen) {
+        true => Ok(chosen.iter().zip(ways).filter_map(|(cell, mut ways)| ways.get_mut(*cell)?.take()).collect()),
+        false => Err(format!("no {wanted} of its NUMA cells together have room for the guest's nodes")),
+    }
+}
+
+/// Three stable sorts in Nova, of which the last, by PCI devices, has nothing to sort here. Packed: fuller cells first.
+fn order(topology: &Topology, cells: &mut [Cell<'_>], packs: bool) {
+    match packs {
+        true => cells.sort_by_key(Cell::free_memory),
+        false => cells.sort_by_key(|cell| Reverse(cell.free_memory())),
+    }
+    let free = |cell: &Cell<'_>| cell.free_processors().len();
+    match (topology.is_pinned(), packs) {
+        (false, true) => cells.sort_by_key(|cell| Reverse(cell.floating)),
+        (false, false) => cells.sort_by_key(|cell| cell.floating),
+        (true, true) => cells.sort_by_key(free),
+        (true, false) => cells.sort_by_key(|cell| Reverse(free(cell))),
+    }
+}
+
+/// The first assignment, in the order of the cells.
+fn choose(ways: &[Vec<Option<FittedCell>>], chosen: &mut Vec<usize>) -> bool {
+    let Some(own) = ways.get(chosen.len()) else { return true };
+    // A node that could go nowhere any more ends this way early.
+    let open = |ways: &Vec<Option<FittedCell>>, chosen: &[usize]| {
+        ways.iter().enumerate().any(|(cell, way)| way.is_some() && !chosen.contains(&cell))
+    };
+    if !ways[chosen.len()..].iter().all(|ways| open(ways, chosen)) {
+        return false;
+    }
+    for cell in 0..own.len() {
+        if own[cell].is_some() && !chosen.contains(&cell) {
+            chosen.push(cell);
+            if choose(ways, chosen) {
+                return true;
+            }
+            chosen.pop();
+        }
+    }
+    false
+}
+
+fn fit_node(
+    topology: &Topology,
+    node: &Node,
+    cell: &Cell<'_>,
+    reserved: usize,
+    bounds: Bounds,
+) -> Result<FittedCell, String> {
+    let page_kib = page_size(topology, node, cell)?;
+    let wants = node.dedicated.len() + reserved;
+    if topology.is_pinned() {
+        let (all, free) = (cell.is.dedicated.len(), cell.free_processors().len());
+        if wants > free {
+            return Err(format!("dedicated CPUs: wants {wants}, free {free} of {all}"));
+        }
+    }
+    if topology.policy != Policy::Dedicated {
+        shared_room(node, cell, bounds)?;
+    }
+    let (pinned, emulator) = pack(cell, node, topology.threads, reserved).ok_or_else(|| {
+        let free = cell.free_processors().len();
+        format!(
+            "dedicated CPUs: {free} are free, and no {wants} of them are threads of cores as hw:cpu_thread_policy asks"
+        )
+    })?;
+    let floating = node.floating.iter().copied().collect();
+    Ok(FittedCell { cell: cell.is.id, floating, pinned, emulator, memory_mib: node.memory_mib, page_kib })
+}
+
+/// No guest may overcommit against itself, and all of them together by the ratios.
+fn shared_room(node: &Node, cell: &Cell<'_>, bounds: Bounds) -> Result<(), String> {
+    let (wants, has) = (node.floating.len(), cell.is.shared.len());
+    if wants > has {
+        return Err(format!("shared CPUs: wants {wants}, has {has}"));
+    }
+    let over = |used: u64, wants: u64, has: u64, ratio: f64| number(used + wants) > number(has) * ratio;
+    if over(cell.floating, wants as u64, has as u64, bounds.cpu_ratio) {
+        return Err(format!("shared CPUs: wants {wants}, in use {} of {has} x {:?}", cell.floating, bounds.cpu_ratio));
+    }
+    if over(cell.memory_mib, node.memory_mib, cell.is.memory_mib, bounds.memory_ratio) {
+        let (used, has, ratio) = (cell.memory_mib, cell.is.memory_mib, bounds.memory_ratio);
+        return Err(format!("memory: wants {} MiB, in use {used} MiB of {has} x {ratio:?}", node.memory_mib));
+    }
+    Ok(())
+}
+
+/// The page size that the node's memory gets, where one is asked for; and that there is memory for it in any case.
+fn page_size(topology: &Topology, node: &Node, cell: &Cell<'_>) -> Result<Option<u64>, String> {
+    let (memory, smallest) = (node.memory_mib, cell.smallest_page());
+    let fits = |kib: u64| (memory * 1024).is_multiple_of(kib) && cell.free_pages(kib) * kib >= memory * 1024;
+    let mut sizes: Vec<u64> = cell.is.pages.iter().map(|pages| pages.kib).collect();
+    sizes.sort_unstable();
+    let lacks = |of: &str| Err(format!("memory: wants {memory} MiB in {of}, of which not enough are free"));
+    match topology.pages {
+        None => plain_memory(topology, node, cell).map(|()| None),
+        Some(_) if smallest.is_none() => Err("memory: it does not tell the sizes of its pages".to_owned()),
+        Some(Pages::Small) => match smallest.filter(|kib| fits(*kib)) {
+            Some(kib) => Ok(Some(kib)),
+            None => lacks("small pages"),
+        },
+        Some(Pages::Large) => match sizes.iter().rev().find(|kib| Some(**kib) > smallest && fits(**kib)) {
+            Some(kib) => Ok(Some(*kib)),
+            None => lacks("large pages"),
+        },
+        Some(Pages::Any) => match sizes.iter().rev().find(|kib| fits(**kib)) {
+            Some(kib) => Ok(Some(*kib)),
+            None => lacks("pages of one size"),
+        },
+        Some(Pages::Kib(kib)) if !sizes.contains(&kib) => {
+            Err(format!("memory: wants pages of {kib} KiB, of which it has none"))
+        }
+        Some(Pages::Kib(kib)) if fits(kib) => Ok(Some(kib)),
+        Some(Pages::Kib(kib)) => lacks(&format!("pages of {kib} KiB")),
+    }
+}
+
+/// Pinned guests share their memory with nobody.
+fn plain_memory(topology: &Topology, node: &Node, cell: &Cell<'_>) -> Result<(), String> {
+    let wants = node.memory_mib;
+    let smallest = cell.smallest_page();
+    let in_small = |pages: u64| smallest.map(|kib| pages * kib / 1024);
+    let all = smallest.and_then(|kib| cell.is.pages.iter().find(|pages| pages.kib == kib)).map(|pages| pages.total);
+    let has = match topology.is_pinned() {
+        true => smallest.and_then(|kib| in_small(cell.free_pages(kib))).unwrap_or_else(|| cell.free_memory()),
+        false => all.and_then(in_small).unwrap_or(cell.is.memory_mib),
+    };
+    match wants <= has {
+        true => Ok(()),
+        false => {
+            Err(format!("memory: wants {wants} MiB, has {has} MiB{}", if topology.is_pinned() { " free" } else { "" }))
+        }
+    }
+}
+
+/// Only compared.
+#[allow(clippy::cast_precision_loss)]
+fn number(value: u64) -> f64 {
+    value as f64
+}

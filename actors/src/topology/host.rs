@@ -1,0 +1,142 @@
+//! What a host has for guests of either kind: its cells as it tells them, and the processors that its operator named.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chronova_events::ids::ProviderId;
+use chronova_events::ledger::{HostCell, HostCellsReplaced, HostPages};
+use chronova_hypervisor::cpus;
+use chronova_hypervisor::pinning::NumaCell;
+
+/// `[compute] cpu_shared_set` and `cpu_dedicated_set`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CpuSets {
+    pub shared: Option<BTreeSet<u32>>,
+    pub dedicated: Option<BTreeSet<u32>>,
+}
+
+/// The sets of every host: Nova has a file for each, here one file serves all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HostCpus {
+    /// Of hosts that are not named.
+    pub others: CpuSets,
+    /// `[chronova] host_cpus`, by host name.
+    pub named: BTreeMap<String, CpuSets>,
+}
+
+impl HostCpus {
+    pub fn of(&self, hostname: &str) -> &CpuSets {
+        self.named.get(hostname).unwrap_or(&self.others)
+    }
+
+    /// Reads `[chronova] host_cpus`: `h1 dedicated=4-7 shared=0-3; h2 dedicated=2-3 shared=0-1`.
+    ///
+    /// # Errors
+    /// Says which part cannot be read.
+    pub fn read_named(text: &str) -> Result<BTreeMap<String, CpuSets>, String> {
+        let entries = text.split(';').map(str::trim).filter(|entry| !entry.is_empty());
+        entries.map(named).collect()
+    }
+}
+
+fn named(entry: &str) -> Result<(String, CpuSets), String> {
+    let mut words = entry.split_whitespace();
+    let name = words.next().unwrap_or_default();
+    let mut sets = CpuSets::default();
+    for word in words {
+        let (kind, set) = word.split_once('=').unwrap_or((word, ""));
+        let place = match kind {
+            "shared" => &mut sets.shared,
+            "dedicated" => &mut sets.dedicated,
+            _ => return Err(format!("{word:?} is neither shared=CPUS nor dedicated=CPUS")),
+        };
+        *place = Some(CpuSets::read(set)?);
+    }
+    sets.check()?;
+    match name.contains('=') {
+        true => Err(format!("{entry:?} begins with no name of a host")),
+        false => Ok((name.to_owned(), sets)),
+    }
+}
+
+impl CpuSets {
+    /// # Errors
+    /// Says what is wrong with the text.
+    pub fn read(text: &str) -> Result<BTreeSet<u32>, String> {
+        match cpus::parse(text)? {
+            set if set.is_empty() => Err(format!("{text:?} names no processor")),
+            set => Ok(set),
+        }
+    }
+
+    /// # Errors
+    /// A processor is for both.
+    pub fn check(&self) -> Result<(), String> {
+        let (Some(shared), Some(dedicated)) = (&self.shared, &self.dedicated) else { return Ok(()) };
+        match cpus::format(shared.intersection(dedicated).copied()) {
+            both if both.is_empty() => Ok(()),
+            both => Err(format!("processors {both} are both shared and dedicated")),
+        }
+    }
+
+    fn any(&self) -> bool {
+        self.shared.is_some() || self.dedicated.is_some()
+    }
+}
+
+/// What a host has for guests.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HostCells {
+    /// See [`HostCellsReplaced`].
+    pub confines: bool,
+    pub cells: Vec<HostCell>,
+    /// Processors of either kind, where an operator named any.
+    pub counted: Option<(u64, u64)>,
+}
+
+impl HostCells {
+    /// # Errors
+    /// The operator named processors that the host does not have.
+    pub fn of(found: &[NumaCell], sets: &CpuSets) -> Result<Self, String> {
+        let online: BTreeSet<u32> = found.iter().flat_map(|cell| cell.cpus.iter().copied()).collect();
+        for (option, set) in [("cpu_shared_set", &sets.shared), ("cpu_dedicated_set", &sets.dedicated)] {
+            let absent = set.iter().flatten().copied().filter(|cpu| !online.contains(cpu));
+            let absent = cpus::format(absent);
+            if !absent.is_empty() {
+                let online = cpus::format(online.iter().copied());
+                return Err(format!(
+                    "[compute] {option} names processors that the host does not have on: {absent}; it has {online}"
+                ));
+            }
+        }
+        let shared = match (&sets.shared, &sets.dedicated) {
+            (Some(shared), _) => shared.clone(),
+            // As in Nova, whoever names dedicated ones alone has no others for guests.
+            (None, Some(_)) => BTreeSet::new(),
+            (None, None) => online,
+        };
+        let dedicated = sets.dedicated.clone().unwrap_or_default();
+        let counted = sets.any().then_some((shared.len() as u64, dedicated.len() as u64));
+        let cells = found.iter().map(|cell| of_cell(cell, &shared, &dedicated)).collect();
+        Ok(Self { confines: sets.shared.is_some(), cells, counted })
+    }
+
+    pub fn event(&self, provider: ProviderId) -> HostCellsReplaced {
+        HostCellsReplaced { provider, confines: self.confines, cells: self.cells.clone() }
+    }
+}
+
+fn of_cell(cell: &NumaCell, shared: &BTreeSet<u32>, dedicated: &BTreeSet<u32>) -> HostCell {
+    let here = |set: &BTreeSet<u32>| cell.cpus.iter().copied().filter(|cpu| set.contains(cpu)).collect();
+    // A thread that guests never get is none as far as they are concerned.
+    let usable = |core: &Vec<u32>| -> Vec<u32> {
+        core.iter().copied().filter(|cpu| shared.contains(cpu) || dedicated.contains(cpu)).collect()
+    };
+    HostCell {
+        id: cell.id,
+        shared: here(shared),
+        dedicated: here(dedicated),
+        siblings: cell.siblings.iter().map(usable).filter(|core| core.len() > 1).collect(),
+        memory_mib: cell.memory_mib,
+        pages: cell.pages.iter().map(|(kib, total)| HostPages { kib: *kib, total: *total }).collect(),
+    }
+}

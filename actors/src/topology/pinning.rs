@@ -1,0 +1,39 @@
+//! Where a guest is on its host: from what it was given of the host's cells to what the driver is told.
+
+use std::collections::BTreeSet;
+
+use chronova_events::ledger::{FittedCell, HostCell, HostCellsReplaced};
+use chronova_hypervisor::pinning::{GuestNode, Pinning};
+
+use super::Emulator;
+
+/// `host`: the host's cells, where it tells them. `fitted`: what the guest has of them; nothing for a guest that floats.
+pub fn pinning(host: Option<&HostCellsReplaced>, fitted: &[FittedCell], emulator: Option<Emulator>) -> Pinning {
+    let confined: BTreeSet<u32> = match host {
+        Some(host) if host.confines => host.cells.iter().flat_map(|cell| cell.shared.iter().copied()).collect(),
+        _ => BTreeSet::new(),
+    };
+    let nodes: Vec<GuestNode> = fitted.iter().map(|fitted| node(host, fitted)).collect();
+    let emulator: BTreeSet<u32> = match emulator {
+        Some(Emulator::Isolate) => fitted.iter().flat_map(|fitted| fitted.emulator.iter().copied()).collect(),
+        Some(Emulator::Share) if !confined.is_empty() => confined.clone(),
+        // Wherever its CPUs are.
+        _ => nodes.iter().flat_map(|node| &node.cpus).flat_map(|(_, processors)| processors.iter().copied()).collect(),
+    };
+    Pinning { confined: confined.into_iter().collect(), nodes, emulator: emulator.into_iter().collect() }
+}
+
+fn node(host: Option<&HostCellsReplaced>, fitted: &FittedCell) -> GuestNode {
+    let cell = host.and_then(|host| host.cells.iter().find(|cell| cell.id == fitted.cell));
+    let shared = cell.map(|cell| cell.shared.clone()).unwrap_or_default();
+    let floating = fitted.floating.iter().map(|cpu| (*cpu, shared.clone()));
+    let mut cpus: Vec<_> = fitted.pinned.iter().map(|(cpu, on)| (*cpu, vec![*on])).chain(floating).collect();
+    cpus.sort_unstable();
+    let huge = |kib: &u64| cell.and_then(smallest).is_some_and(|smallest| *kib > smallest);
+    let huge_page_kib = fitted.page_kib.filter(huge);
+    GuestNode { cell: fitted.cell, cpus, memory_mib: fitted.memory_mib, huge_page_kib }
+}
+
+fn smallest(cell: &HostCell) -> Option<u64> {
+    cell.pages.iter().map(|pages| pages.kib).min()
+}

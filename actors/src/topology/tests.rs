@@ -1,0 +1,362 @@
+#![allow(clippy::unwrap_used)]
+use std::collections::BTreeSet;
+
+use chronova_events::ids::{FlavorId, ImageId};
+use chronova_events::instance::{FlavorSnapshot, ImageSnapshot};
+use chronova_events::ledger::{FittedCell, HostCell};
+use chronova_hypervisor::pinning::NumaCell;
+
+use super::fit::{Bounds, fit};
+use super::host::{CpuSets, HostCells, HostCpus};
+use super::usage::cells;
+use super::*;
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+fn flavor(vcpus: u32, memory_mib: u64, specs: &[(&str, &str)]) -> FlavorSnapshot {
+    FlavorSnapshot {
+        id: FlavorId::new("1"),
+        name: "f".into(),
+        vcpus,
+        memory_mib,
+        root_gib: 1,
+        ephemeral_gib: 0,
+        swap_mib: 0,
+        extra_specs: pairs(specs),
+    }
+}
+
+fn image(properties: &[(&str, &str)]) -> ImageSnapshot {
+    ImageSnapshot {
+        id: ImageId(uuid::Uuid::nil()),
+        name: "i".into(),
+        checksum: String::new(),
+        format: "raw".into(),
+        size: 1,
+        virtual_size: 1,
+        min_memory_mib: 0,
+        min_disk_gib: 0,
+        properties: pairs(properties),
+    }
+}
+
+fn asked(specs: &[(&str, &str)], properties: &[(&str, &str)]) -> Result<Option<Topology>, String> {
+    ask(&flavor(4, 1024, specs), Some(&image(properties)))
+}
+
+/// `0-1 / 512 | +2-3 / 512`: floating CPUs, dedicated ones after a plus, and the memory of each node.
+fn words(topology: &Topology) -> String {
+    let node = |node: &Node| {
+        let list = |cpus: &BTreeSet<u32>| chronova_hypervisor::cpus::format(cpus.iter().copied());
+        let dedicated = if node.dedicated.is_empty() { String::new() } else { format!("+{}", list(&node.dedicated)) };
+        format!("{}{dedicated} / {}", list(&node.floating), node.memory_mib)
+    };
+    topology.nodes.iter().map(node).collect::<Vec<_>>().join(" | ")
+}
+
+#[test]
+fn what_is_asked_for_becomes_nodes() {
+    let of = |specs: &[(&str, &str)], properties: &[(&str, &str)]| {
+        asked(specs, properties).unwrap().map(|topology| words(&topology))
+    };
+    assert_eq!(of(&[], &[]), None, "nothing asks for one");
+    assert_eq!(of(&[("hw:cpu_policy", "shared")], &[]), None);
+    assert_eq!(of(&[("hw:numa_nodes", "2")], &[]).unwrap(), "0-1 / 512 | 2-3 / 512");
+    assert_eq!(of(&[], &[("hw_numa_nodes", "1")]).unwrap(), "0-3 / 1024");
+    // Implied, each by itself.
+    assert_eq!(of(&[("hw:mem_page_size", "small")], &[]).unwrap(), "0-3 / 1024");
+    assert_eq!(of(&[("hw:cpu_policy", "dedicated")], &[]).unwrap(), "+0-3 / 1024");
+    assert_eq!(of(&[("resources:PCPU", "4")], &[]).unwrap(), "+0-3 / 1024");
+    assert_eq!(of(&[], &[("hw_cpu_policy", "dedicated")]).unwrap(), "+0-3 / 1024");
+    let mixed = [("hw:cpu_policy", "mixed"), ("hw:cpu_dedicated_mask", "^0-1")];
+    assert_eq!(of(&mixed, &[]).unwrap(), "0-1+2-3 / 1024");
+    let asymmetric = [
+        ("hw:numa_nodes", "2"),
+        ("hw:numa_cpus.0", "0"),
+        ("hw:numa_cpus.1", "1-3"),
+        ("hw:numa_mem.0", "256"),
+        ("hw:numa_mem.1", "768"),
+    ];
+    assert_eq!(of(&asymmetric, &[]).unwrap(), "0 / 256 | 1-3 / 768");
+}
+
+/// Flavor and image may both say something; who wins differs from one thing to the next, as in Nova.
+#[test]
+fn flavor_and_image_have_their_say() {
+    let policy = |flavor: &[(&str, &str)], image: &[(&str, &str)]| {
+        asked(flavor, image).map(|topology| topology.map_or(Policy::Shared, |topology| topology.policy))
+    };
+    let (shared, dedicated) = (("hw:cpu_policy", "shared"), ("hw:cpu_policy", "dedicated"));
+    assert_eq!(policy(&[dedicated], &[("hw_cpu_policy", "shared")]), Ok(Policy::Dedicated));
+    assert!(policy(&[shared], &[("hw_cpu_policy", "dedicated")]).unwrap_err().contains("override CPU pinning policy"));
+    assert_eq!(policy(&[shared], &[("hw_cpu_policy", "shared")]), Ok(Policy::Shared));
+    let threads = |flavor: &str, image: &str| {
+        asked(&[dedicated, ("hw:cpu_thread_policy", flavor)], &[("hw_cpu_thread_policy", image)])
+            .map(|topology| topology.unwrap().threads)
+    };
+    assert_eq!(threads("prefer", "require"), Ok(Some(Threads::Require)));
+    assert_eq!(threads("isolate", "isolate"), Ok(Some(Threads::Isolate)));
+    assert!(threads("isolate", "require").is_err());
+    let pages = |flavor: &str, image: Option<&str>| {
+        let image: Vec<_> = image.map(|size| ("hw_mem_page_size", size)).into_iter().collect();
+        asked(&[("hw:mem_page_size", flavor)], &image).map(|topology| topology.unwrap().pages.unwrap())
+    };
+    assert_eq!(pages("large", Some("2MB")), Ok(Pages::Kib(2048)));
+    assert_eq!(pages("any", Some("small")), Ok(Pages::Small));
+    assert!(pages("2048", Some("2048")).is_err() && pages("small", Some("any")).is_err());
+    assert_eq!(pages("large", None), Ok(Pages::Large));
+    assert!(asked(&[], &[("hw_mem_page_size", "large")]).is_err(), "the flavor must let it");
+    assert!(asked(&[("hw:numa_nodes", "2")], &[("hw_numa_nodes", "2")]).is_err());
+}
+
+#[test]
+fn page_sizes_have_units() {
+    let kib = |size: &str| asked(&[("hw:mem_page_size", size)], &[]).map(|topology| topology.unwrap().pages);
+    for (text, size) in [
+        ("2048", 2048),
+        ("2MB", 2048),
+        ("2MiB", 2048),
+        ("1GB", 1 << 20),
+        ("16Mb", 2048),
+        ("16Mib", 2048),
+        ("1TiB", 1 << 30),
+    ] {
+        assert_eq!(kib(text), Ok(Some(Pages::Kib(size))), "{text}");
+    }
+    for wrong in ["huge", "2XB", "MB", "2M", "0"] {
+        assert!(kib(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_named() {
+    let refused = |specs: &[(&str, &str)], word: &str| {
+        let message = asked(specs, &[]).unwrap_err();
+        assert!(message.contains(word), "{specs:?}: {message}");
+    };
+    refused(&[("hw:cpu_policy", "shares")], "must be one of");
+    refused(&[("hw:cpu_thread_policy", "require")], "non dedicated");
+    refused(&[("hw:emulator_threads_policy", "isolate")], "requires a dedicated CPU policy");
+    refused(&[("hw:cpu_policy", "mixed")], "hw:cpu_dedicated_mask");
+    refused(&[("hw:cpu_policy", "mixed"), ("hw:cpu_dedicated_mask", "0-3")], "at least 1");
+    refused(&[("hw:cpu_policy", "mixed"), ("hw:cpu_dedicated_mask", "0-9")], "not a subset");
+    refused(&[("hw:cpu_policy", "dedicated"), ("hw:cpu_dedicated_mask", "0")], "only when");
+    refused(&[("hw:cpu_policy", "dedicated"), ("resources:PCPU", "4")], "one or the other");
+    refused(&[("resources:PCPU", "3")], "exactly flavor.vcpus PCPUs");
+    refused(&[("hw:numa_nodes", "3")], "evenly");
+    refused(&[("hw:numa_nodes", "0")], "greater than 0");
+    refused(&[("hw:numa_nodes", "2"), ("hw:numa_cpus.0", "0")], "for all NUMA nodes");
+    refused(&[("hw:cpu_realtime", "yes")], "not supported");
+    let manual = |cpus: [&str; 2], memory: [&str; 2]| {
+        let specs = [
+            ("hw:numa_nodes", "2"),
+            ("hw:numa_cpus.0", cpus[0]),
+            ("hw:numa_cpus.1", cpus[1]),
+            ("hw:numa_mem.0", memory[0]),
+            ("hw:numa_mem.1", memory[1]),
+        ];
+        asked(&specs, &[]).unwrap_err()
+    };
+    assert!(manual(["0-1", "2-9"], ["512", "512"]).contains("larger than max 3"));
+    assert!(manual(["0-1", "1-3"], ["512", "512"]).contains("two nodes"));
+    assert!(manual(["0-1", "2"], ["512", "512"]).contains("not assigned to any"));
+    assert!(manual(["0-1", "2-3"], ["512", "1024"]).contains("1536 MB of memory assigned, but expected 1024"));
+}
+
+// ------------------------------------------------------------------------------------------------------------- fitting
+
+/// Cells of `size` processors each, all dedicated but the first `shared`, in cores of `threads` (0 and 1 are the first core).
+fn host(count: u32, size: u32, shared: u32, threads: usize) -> Vec<HostCell> {
+    let cell = |id: u32| {
+        let cpus: Vec<u32> = (id * size..(id + 1) * size).collect();
+        let siblings = cpus.chunks(threads).filter(|core| core.len() > 1).map(<[u32]>::to_vec).collect();
+        NumaCell { id, siblings, cpus, memory_mib: 4096, pages: vec![(4, 1_048_576), (2048, 64)] }
+    };
+    let found: Vec<NumaCell> = (0..count).map(cell).collect();
+    let (mut kept, mut own) = (BTreeSet::new(), BTreeSet::new());
+    for cell in &found {
+        kept.extend(cell.cpus.iter().take(shared as usize));
+        own.extend(cell.cpus.iter().skip(shared as usize));
+    }
+    let sets = CpuSets { shared: Some(kept), dedicated: Some(own) };
+    HostCells::of(&found, &sets).unwrap().cells
+}
+
+fn wanted(vcpus: u32, specs: &[(&str, &str)]) -> Topology {
+    ask(&flavor(vcpus, 1024, specs), None).unwrap().unwrap()
+}
+
+fn on(host: &[HostCell], guests: &[Vec<FittedCell>], topology: &Topology) -> Result<Vec<FittedCell>, String> {
+    fit(topology, cells(host, guests.iter().map(Vec::as_slice)), Bounds::default())
+}
+
+/// Cell, then the processors of its CPUs in order.
+fn pins(fitted: &[FittedCell]) -> Vec<(u32, Vec<u32>)> {
+    fitted.iter().map(|node| (node.cell, node.pinned.iter().map(|(_, cpu)| *cpu).collect())).collect()
+}
+
+const DEDICATED: (&str, &str) = ("hw:cpu_policy", "dedicated");
+
+#[test]
+fn no_processor_is_given_twice() {
+    let host = host(1, 4, 0, 1);
+    let two = wanted(2, &[DEDICATED]);
+    let first = on(&host, &[], &two).unwrap();
+    assert_eq!(pins(&first), [(0, vec![0, 1])]);
+    let second = on(&host, &[first.clone()], &two).unwrap();
+    assert_eq!(pins(&second), [(0, vec![2, 3])]);
+    let refused = on(&host, &[first, second], &two).unwrap_err();
+    assert_eq!(refused, "cell 0: dedicated CPUs: wants 2, free 0 of 4");
+}
+
+#[test]
+fn threads_of_a_core_go_together_are_demanded_or_are_avoided() {
+    let threaded = host(1, 6, 0, 2);
+    let by = |policy: &str| wanted(2, &[DEDICATED, ("hw:cpu_thread_policy", policy)]);
+    assert_eq!(pins(&on(&threaded, &[], &by("prefer")).unwrap()), [(0, vec![0, 1])]);
+    let one = on(&threaded, &[], &wanted(1, &[DEDICATED])).unwrap();
+    assert_eq!(pins(&on(&threaded, &[one.clone()], &by("require")).unwrap()), [(0, vec![2, 3])]);
+    let three = wanted(3, &[DEDICATED, ("hw:cpu_thread_policy", "prefer")]);
+    let rest = on(&threaded, &[one.clone()], &three).unwrap();
+    assert_eq!(pins(&rest), [(0, vec![2, 3, 4])]);
+    assert!(on(&threaded, &[one.clone(), rest.clone()], &by("require")).is_err(), "no two threads of a core are free");
+    assert_eq!(pins(&on(&threaded, &[one, rest], &by("prefer")).unwrap()), [(0, vec![1, 5])], "whatever is free");
+    assert!(on(&threaded, &[], &by("isolate")).is_err(), "its cores have threads");
+    let plain = host(1, 6, 0, 1);
+    assert_eq!(pins(&on(&plain, &[], &by("isolate")).unwrap()), [(0, vec![0, 1])]);
+    assert!(on(&plain, &[], &by("require")).is_err(), "its cores have no threads");
+}
+
+#[test]
+fn the_emulator_may_have_a_processor_of_its_own() {
+    let host = host(1, 4, 0, 1);
+    let isolated = |cpus| wanted(cpus, &[DEDICATED, ("hw:emulator_threads_policy", "isolate")]);
+    let fitted = on(&host, &[], &isolated(2)).unwrap();
+    assert_eq!((pins(&fitted), &fitted[0].emulator), (vec![(0, vec![0, 1])], &vec![2]));
+    assert!(on(&host, &[], &isolated(4)).is_err(), "there is none left for it");
+    assert!(on(&host, &[fitted], &isolated(1)).is_err());
+}
+
+#[test]
+fn each_node_needs_a_cell_that_has_all_it_needs() {
+    let host = host(2, 4, 2, 1);
+    // Four dedicated CPUs are there, in two cells.
+    assert!(on(&host, &[], &wanted(4, &[DEDICATED])).unwrap_err().contains("cell 1"), "never from two cells at once");
+    let split = on(&host, &[], &wanted(4, &[DEDICATED, ("hw:numa_nodes", "2")])).unwrap();
+    assert_eq!(pins(&split), [(0, vec![2, 3]), (1, vec![6, 7])]);
+    let three = ask(&flavor(3, 768, &[("hw:numa_nodes", "3")]), None).unwrap().unwrap();
+    assert_eq!(on(&host, &[], &three).unwrap_err(), "the guest wants 3 NUMA nodes, the host has 2");
+    let floats = wanted(4, &[("hw:numa_nodes", "2")]);
+    let fitted = on(&host, &[], &floats).unwrap();
+    assert_eq!(fitted.iter().map(|node| node.floating.clone()).collect::<Vec<_>>(), [vec![0, 1], vec![2, 3]]);
+    assert!(on(&host, &[], &wanted(4, &[("hw:numa_nodes", "1")])).is_err(), "no guest overcommits against itself");
+}
+
+#[test]
+fn cells_are_filled_one_by_one_or_evenly() {
+    let host = host(2, 4, 0, 1);
+    let one = wanted(1, &[DEDICATED]);
+    let second = |packs| {
+        let first = vec![FittedCell {
+            cell: 1,
+            floating: vec![],
+            pinned: vec![(0, 4)],
+            emulator: vec![],
+            memory_mib: 1024,
+            page_kib: None,
+        }];
+        let bounds = Bounds { packs, ..Bounds::default() };
+        pins(&fit(&one, cells(&host, [first.as_slice()].into_iter()), bounds).unwrap())
+    };
+    assert_eq!(second(true), [(1, vec![5])], "packed: where somebody is");
+    assert_eq!(second(false), [(0, vec![0])], "spread: where nobody is");
+}
+
+#[test]
+fn memory_is_of_one_cell_and_of_the_pages_asked_for() {
+    let host = host(2, 4, 2, 1);
+    let memory = |mib: u64, specs: &[(&str, &str)]| {
+        let topology = ask(&flavor(1, mib, specs), None).unwrap().unwrap();
+        on(&host, &[], &topology).map(|fitted| fitted[0].page_kib)
+    };
+    assert_eq!(memory(4096, &[DEDICATED]), Ok(None));
+    assert!(memory(5000, &[DEDICATED]).unwrap_err().contains("wants 5000 MiB, has 4096 MiB free"));
+    assert_eq!(memory(128, &[("hw:mem_page_size", "large")]), Ok(Some(2048)));
+    assert!(memory(130, &[("hw:mem_page_size", "large")]).is_err(), "64 pages of 2 MiB are no more than 128 MiB");
+    assert_eq!(memory(130, &[("hw:mem_page_size", "any")]), Ok(Some(4)));
+    assert_eq!(memory(130, &[("hw:mem_page_size", "small")]), Ok(Some(4)));
+    assert!(memory(127, &[("hw:mem_page_size", "2MB")]).is_err(), "no whole number of pages");
+    assert!(memory(128, &[("hw:mem_page_size", "1GB")]).unwrap_err().contains("none"));
+}
+
+#[test]
+fn ratios_bound_what_floats_and_never_what_is_pinned() {
+    let host = host(1, 4, 2, 1);
+    let floats = wanted(2, &[("hw:numa_nodes", "1")]);
+    let bounds = Bounds { cpu_ratio: 2.0, memory_ratio: 1.0, packs: true };
+    let mut guests: Vec<Vec<FittedCell>> = Vec::new();
+    for _ in 0..2 {
+        guests.push(fit(&floats, cells(&host, guests.iter().map(Vec::as_slice)), bounds).unwrap());
+    }
+    let third = fit(&floats, cells(&host, guests.iter().map(Vec::as_slice)), bounds).unwrap_err();
+    assert_eq!(third, "cell 0: shared CPUs: wants 2, in use 4 of 2 x 2.0");
+    let mixed = wanted(2, &[("hw:cpu_policy", "mixed"), ("hw:cpu_dedicated_mask", "1")]);
+    let fitted = on(&host, &[], &mixed).unwrap();
+    assert_eq!((fitted[0].floating.clone(), fitted[0].pinned.clone()), (vec![0], vec![(1, 2)]));
+}
+
+#[test]
+fn the_operator_says_which_processors_are_for_whom() {
+    let cell = NumaCell {
+        id: 0,
+        cpus: (0..4).collect(),
+        siblings: vec![vec![0, 2], vec![1, 3]],
+        memory_mib: 1024,
+        pages: vec![],
+    };
+    let of = |shared: Option<&str>, dedicated: Option<&str>| {
+        let read = |text: Option<&str>| text.map(|text| CpuSets::read(text).unwrap());
+        HostCells::of(std::slice::from_ref(&cell), &CpuSets { shared: read(shared), dedicated: read(dedicated) })
+    };
+    let free = of(None, None).unwrap();
+    assert_eq!((free.cells[0].shared.len(), free.cells[0].dedicated.len(), free.counted), (4, 0, None));
+    let both = of(Some("0"), Some("1,3")).unwrap();
+    assert_eq!((both.confines, both.counted), (true, Some((1, 2))));
+    assert_eq!(both.cells[0].siblings, [vec![1, 3]], "a thread that no guest gets is none");
+    let alone = of(None, Some("2-3")).unwrap();
+    assert_eq!((alone.confines, alone.counted), (false, Some((0, 2))));
+    assert!(of(None, Some("3-4")).unwrap_err().contains("does not have on: 4; it has 0-3"));
+    let named = HostCpus::read_named("h1 dedicated=2-3 shared=0-1; h2 dedicated=1 ;").unwrap();
+    assert_eq!(named["h1"].dedicated, Some(BTreeSet::from([2, 3])));
+    assert_eq!(named["h2"].shared, None);
+    for wrong in ["h1 dedicated", "h1 dedicated=a", "h1 shared=0-1 dedicated=1", "dedicated=1", "h1 pinned=1"] {
+        assert!(HostCpus::read_named(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn the_driver_is_told_where_everything_is() {
+    let host = host(1, 6, 2, 1);
+    let replaced = |confines| {
+        let provider = chronova_events::ids::ProviderId(uuid::Uuid::nil());
+        chronova_events::ledger::HostCellsReplaced { provider, confines, cells: host.clone() }
+    };
+    let mixed = wanted(2, &[("hw:cpu_policy", "mixed"), ("hw:cpu_dedicated_mask", "1")]);
+    let fitted = on(&host, &[], &mixed).unwrap();
+    let told = super::pinning::pinning(Some(&replaced(true)), &fitted, None);
+    assert_eq!(told.nodes[0].cpus, [(0, vec![0, 1]), (1, vec![2])]);
+    assert_eq!((told.emulator, told.confined), (vec![0, 1, 2], vec![0, 1]));
+    let shared = |confines| super::pinning::pinning(Some(&replaced(confines)), &fitted, Some(Emulator::Share)).emulator;
+    assert_eq!((shared(true), shared(false)), (vec![0, 1], vec![0, 1, 2]), "with cpu_shared_set, and without");
+    let isolated = wanted(1, &[DEDICATED, ("hw:emulator_threads_policy", "isolate")]);
+    let fitted = on(&host, &[], &isolated).unwrap();
+    let told = super::pinning::pinning(Some(&replaced(true)), &fitted, Some(Emulator::Isolate));
+    assert_eq!((told.nodes[0].cpus[0].1.clone(), told.emulator), (vec![2], vec![3]));
+    let huge = ask(&flavor(1, 128, &[("hw:mem_page_size", "large")]), None).unwrap().unwrap();
+    let told = super::pinning::pinning(Some(&replaced(true)), &on(&host, &[], &huge).unwrap(), None);
+    assert_eq!(told.nodes[0].huge_page_kib, Some(2048));
+    let floats = super::pinning::pinning(Some(&replaced(false)), &[], None);
+    assert_eq!(floats, chronova_hypervisor::pinning::Pinning::default(), "anywhere");
+}

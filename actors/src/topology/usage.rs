@@ -1,0 +1,88 @@
+//! What is in use of a host's cells, and what is free.
+
+use std::collections::BTreeSet;
+
+use chronova_events::ledger::{FittedCell, HostCell};
+
+/// A cell of a host with what guests have of it.
+#[derive(Debug, Clone)]
+pub struct Cell<'a> {
+    pub is: &'a HostCell,
+    /// Processors that some guest has for itself.
+    pub taken: BTreeSet<u32>,
+    /// CPUs of guests that float over the shared processors.
+    pub floating: u64,
+    pub memory_mib: u64,
+    /// Pages in use, by size: in the order of the cell's own list.
+    pub pages: Vec<u64>,
+}
+
+impl Cell<'_> {
+    pub fn free_processors(&self) -> BTreeSet<u32> {
+        self.is.dedicated.iter().copied().filter(|cpu| !self.taken.contains(cpu)).collect()
+    }
+
+    /// May be less than nothing: a host may have lost memory since.
+    pub fn free_memory(&self) -> u64 {
+        self.is.memory_mib.saturating_sub(self.memory_mib)
+    }
+
+    /// Pages of this size that nobody uses.
+    pub fn free_pages(&self, kib: u64) -> u64 {
+        let pages = self.is.pages.iter().zip(&self.pages).find(|(pages, _)| pages.kib == kib);
+        pages.map_or(0, |(pages, used)| pages.total.saturating_sub(*used))
+    }
+
+    pub fn smallest_page(&self) -> Option<u64> {
+        self.is.pages.iter().map(|pages| pages.kib).min()
+    }
+
+    /// The processors of each core that may be given to guests, whatever their use; free ones only where that is asked.
+    pub fn cores(&self, free: bool) -> Vec<Vec<u32>> {
+        let usable: BTreeSet<u32> = match free {
+            true => self.free_processors(),
+            false => self.is.dedicated.iter().copied().collect(),
+        };
+        let mut left = usable.clone();
+        let mut cores = Vec::new();
+        for core in &self.is.siblings {
+            let here: Vec<u32> = core.iter().copied().filter(|cpu| left.remove(cpu)).collect();
+            if !here.is_empty() {
+                cores.push(here);
+            }
+        }
+        cores.extend(left.into_iter().map(|cpu| vec![cpu]));
+        cores.sort();
+        cores
+    }
+
+    fn take(&mut self, fitted: &FittedCell) {
+        self.taken.extend(fitted.taken());
+        self.floating += fitted.floating.len() as u64;
+        self.memory_mib += fitted.memory_mib;
+        let Some(kib) = fitted.page_kib.or_else(|| self.smallest_page()) else { return };
+        for (pages, used) in self.is.pages.iter().zip(&mut self.pages) {
+            if pages.kib == kib {
+                *used += (fitted.memory_mib * 1024).div_ceil(kib);
+            }
+        }
+    }
+}
+
+/// The cells, with what these guests have of them.
+pub fn cells<'a, 'b>(of: &'a [HostCell], guests: impl Iterator<Item = &'b [FittedCell]>) -> Vec<Cell<'a>> {
+    let empty = |is: &'a HostCell| Cell {
+        is,
+        taken: BTreeSet::new(),
+        floating: 0,
+        memory_mib: 0,
+        pages: vec![0; is.pages.len()],
+    };
+    let mut cells: Vec<Cell<'a>> = of.iter().map(empty).collect();
+    for fitted in guests.flatten() {
+        if let Some(cell) = cells.iter_mut().find(|cell| cell.is.id == fitted.cell) {
+            cell.take(fitted);
+        }
+    }
+    cells
+}

@@ -1,0 +1,103 @@
+//! The NUMA cells of hosts, and the parts of them that guests have.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{ConsumerId, ProviderId};
+
+/// One NUMA cell of a host: the processors and the memory that are near each other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostCell {
+    /// As the host numbers it.
+    pub id: u32,
+    /// Its processors for guests whose CPUs float, sorted.
+    pub shared: Vec<u32>,
+    /// Its processors for guests that have them for themselves, sorted.
+    pub dedicated: Vec<u32>,
+    /// Which of these processors are threads of one core; those of cores with one thread are left out.
+    pub siblings: Vec<Vec<u32>>,
+    pub memory_mib: u64,
+    /// By size, the smallest first.
+    pub pages: Vec<HostPages>,
+}
+
+/// Memory pages of one size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostPages {
+    pub kib: u64,
+    pub total: u64,
+}
+
+/// A host has these cells. Also where the operator changed which of its processors are for whom.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostCellsReplaced {
+    pub provider: ProviderId,
+    /// Whether guests whose CPUs float are kept to the shared processors, because an operator named them.
+    pub confines: bool,
+    /// Sorted by id.
+    pub cells: Vec<HostCell>,
+}
+
+/// What one NUMA node of a guest has of a cell of its host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FittedCell {
+    /// The host's cell.
+    pub cell: u32,
+    /// The guest's CPUs that float over the cell's shared processors, sorted.
+    pub floating: Vec<u32>,
+    /// The guest's CPUs that have a processor each: CPU and processor, sorted.
+    pub pinned: Vec<(u32, u32)>,
+    /// Processors that the guest's emulator has for itself, sorted.
+    pub emulator: Vec<u32>,
+    pub memory_mib: u64,
+    /// The size of the memory's pages, where one was asked for.
+    pub page_kib: Option<u64>,
+}
+
+impl FittedCell {
+    /// The guest's CPUs of this node, sorted.
+    pub fn cpus(&self) -> Vec<u32> {
+        let mut all: Vec<u32> = self.floating.iter().copied().chain(self.pinned.iter().map(|(cpu, _)| *cpu)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// Processors that nobody else may have.
+    pub fn taken(&self) -> impl Iterator<Item = u32> + '_ {
+        self.pinned.iter().map(|(_, processor)| *processor).chain(self.emulator.iter().copied())
+    }
+}
+
+/// A consumer has this of a host's cells, in place of what it had before, until it gives up what it holds of the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestFitted {
+    pub consumer: ConsumerId,
+    /// The host's provider.
+    pub provider: ProviderId,
+    /// In the order of the guest's NUMA nodes.
+    pub cells: Vec<FittedCell>,
+}
+
+pub(super) fn samples() -> [super::LedgerEvent; 2] {
+    let provider = ProviderId(uuid::Uuid::from_u128(1));
+    let cell = HostCell {
+        id: 0,
+        shared: vec![0, 1],
+        dedicated: vec![2, 3],
+        siblings: vec![vec![0, 2], vec![1, 3]],
+        memory_mib: 4096,
+        pages: vec![HostPages { kib: 4, total: 1_048_576 }, HostPages { kib: 2048, total: 8 }],
+    };
+    let fitted = FittedCell {
+        cell: 0,
+        floating: vec![1],
+        pinned: vec![(0, 2)],
+        emulator: vec![3],
+        memory_mib: 512,
+        page_kib: Some(2048),
+    };
+    let consumer = ConsumerId::new("00000000-0000-0000-0000-000000000002");
+    [
+        HostCellsReplaced { provider, confines: true, cells: vec![cell] }.into(),
+        GuestFitted { consumer, provider, cells: vec![fitted] }.into(),
+    ]
+}

@@ -1,0 +1,60 @@
+//! Sets of processors as people and libvirt write them: `4-12,^8,15`.
+
+use std::collections::BTreeSet;
+
+/// The highest number that a processor may have: far above what any machine has, and low enough that a slip of the finger
+/// (`0-99999999999`) is an error and not a list that fills the memory.
+const HIGHEST: u32 = 16_383;
+
+/// Reads a set.
+///
+/// # Errors
+/// Says which part is no number or range.
+pub fn parse(text: &str) -> Result<BTreeSet<u32>, String> {
+    let (mut with, mut without) = (BTreeSet::new(), BTreeSet::new());
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let (set, range) = match part.strip_prefix('^') {
+            // Nova excludes single processors only; a range says the same with fewer words.
+            Some(range) => (&mut without, range),
+            None => (&mut with, part),
+        };
+        let (from, to) = range.split_once('-').unwrap_or((range, range));
+        let number = |text: &str| text.trim().parse::<u32>().ok().filter(|number| *number <= HIGHEST);
+        match (number(from), number(to)) {
+            (Some(from), Some(to)) if from <= to => set.extend(from..=to),
+            _ => return Err(format!("{part:?} is neither a number nor a range of numbers of processors")),
+        }
+    }
+    Ok(with.difference(&without).copied().collect())
+}
+
+/// Writes a set: `0-3,8`.
+pub fn format(cpus: impl IntoIterator<Item = u32>) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for cpu in cpus.into_iter().collect::<BTreeSet<u32>>() {
+        match ranges.last_mut() {
+            Some((_, to)) if *to + 1 == cpu => *to = cpu,
+            _ => ranges.push((cpu, cpu)),
+        }
+    }
+    let words = ranges.into_iter().map(|(from, to)| if from == to { from.to_string() } else { format!("{from}-{to}") });
+    words.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn sets_are_read_and_written() {
+        let read = |text: &str| parse(text).map(format);
+        assert_eq!(read("4-12,^8,15").unwrap(), "4-7,9-12,15");
+        assert_eq!(read(" 1 , 0,2").unwrap(), "0-2");
+        assert_eq!(read("0-7,^2-5").unwrap(), "0-1,6-7");
+        assert_eq!(read("").unwrap(), "");
+        for wrong in ["a", "3-1", "1-", "-1", "^", "0-99999999999", "1-2-3"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+}

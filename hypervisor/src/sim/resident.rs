@@ -1,0 +1,108 @@
+//! A guest on a simulated machine, and where on it the guest's CPUs and memory are.
+
+use std::collections::BTreeSet;
+
+use chronova_events::ids::InstanceId;
+use tokio::time::Instant;
+
+use super::machine::Machine;
+use super::uri::SimUri;
+use crate::driver::{DriverError, DriverResult};
+use crate::guest::PowerState;
+use crate::pinning::{NumaCell, Pinning};
+
+/// A guest on a simulated machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SimGuest {
+    pub domain_name: String,
+    pub vcpus: u32,
+    pub memory_mib: u64,
+    pub disk_gib: u64,
+    pub power: PowerState,
+    /// How often it was started in this process.
+    pub boots: u32,
+    /// Whether its memory waits on the disk.
+    pub saved: bool,
+    /// How often it was interrupted in this process.
+    pub interrupts: u32,
+    /// Whether it ignores the power button.
+    pub deaf: bool,
+    /// The MACs of its interfaces.
+    pub nics: BTreeSet<String>,
+    /// Whether it keeps devices that it is asked to let go of.
+    pub clings: bool,
+    /// The serials of its volumes.
+    pub volumes: BTreeSet<String>,
+    /// Whether it was started from a rescue disk.
+    pub rescued: bool,
+    /// How often its root disk was made in this process.
+    pub disks: u32,
+    /// The user whose password was set last in this process, and the password.
+    pub password: Option<(String, String)>,
+    /// Whether its file systems are held still.
+    pub frozen: bool,
+    /// Whether what it wrote at the host that it came from was brought here.
+    pub carried: bool,
+    /// Where its CPUs and memory are, as it was defined last in this process.
+    pub pinning: Pinning,
+    pub(super) started: Instant,
+}
+
+impl SimGuest {
+    /// Whether it is in the machine's memory.
+    pub fn is_on(&self) -> bool {
+        matches!(self.power, PowerState::Running | PowerState::Paused)
+    }
+}
+
+/// 4 KiB, in MiB.
+const SMALL_PAGES: u64 = 256;
+
+/// The cells of a machine: its processors and its memory in equal parts, what is left over in the last one.
+pub(super) fn cells(uri: &SimUri) -> Vec<NumaCell> {
+    let count = uri.cells.min(uri.vcpus);
+    let threads = uri.threads.max(1) as usize;
+    let part = |whole: u64, id: u32| match id + 1 == count {
+        true => whole - whole / u64::from(count) * u64::from(id),
+        false => whole / u64::from(count),
+    };
+    let each = uri.vcpus / count.max(1);
+    (0..count)
+        .map(|id| {
+            let last = if id + 1 == count { uri.vcpus } else { (id + 1) * each };
+            let cpus: Vec<u32> = (id * each..last).collect();
+            let memory_mib = part(uri.memory_mib, id);
+            let huge = (2048, uri.huge_pages);
+            NumaCell {
+                id,
+                siblings: cpus.chunks(threads).filter(|core| core.len() > 1).map(<[u32]>::to_vec).collect(),
+                cpus,
+                memory_mib,
+                pages: [(4, memory_mib.saturating_sub(uri.huge_pages * 2) * SMALL_PAGES), huge]
+                    .into_iter()
+                    .filter(|(_, total)| *total > 0)
+                    .collect(),
+            }
+        })
+        .collect()
+}
+
+impl Machine {
+    /// As libvirt refuses a guest that is to run where there is no processor.
+    pub(super) fn require_processors(&self, pinning: &Pinning) -> DriverResult<()> {
+        let nodes = pinning.nodes.iter().flat_map(|node| &node.cpus).flat_map(|(_, cpus)| cpus);
+        match nodes.chain(&pinning.confined).chain(&pinning.emulator).find(|cpu| **cpu >= self.uri.vcpus) {
+            None => Ok(()),
+            Some(cpu) => {
+                let message = format!("there is no processor {cpu}");
+                Err(DriverError::Failed { call: "define", message })
+            }
+        }
+    }
+
+    pub(super) fn pin(&mut self, instance: InstanceId, pinning: &Pinning) {
+        if let Some(guest) = self.guests.get_mut(&instance) {
+            guest.pinning = pinning.clone();
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Guests with NUMA topologies and processors of their own in the world of the tests.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use chronova_actors::instance::InstanceCommand;
+use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
+use chronova_actors::topology::host::{CpuSets, HostCpus};
+use chronova_events::ids::{ConsumerId, InstanceId, ProviderId};
+use chronova_events::instance::{BuildRequested, FlavorSnapshot};
+use chronova_events::ledger::{FittedCell, Ledger};
+use chronova_hypervisor::pinning::Pinning;
+use chronova_hypervisor::sim::SimFleet;
+
+use crate::moves::larger;
+use crate::world::{Life, World, build_request, user_meta};
+
+impl World {
+    /// Every host has other processors for guests that want their own, so that none can keep its processors in a move.
+    pub fn with_dedicated_processors(mut self) -> Self {
+        let sets = |host: usize| {
+            let first = 2 + 2 * u32::try_from(host).unwrap();
+            let dedicated = (first..first + 4).collect();
+            let sets = CpuSets { shared: Some([0, 1].into()), dedicated: Some(dedicated) };
+            (self.fleet.uri().hostname(host), sets)
+        };
+        let named = (0..self.fleet.len()).map(sets).collect();
+        self.options.host_cpus = HostCpus { named, ..HostCpus::default() };
+        self
+    }
+}
+
+/// A small server with two processors of its own.
+pub fn pinned_request(instance: InstanceId) -> BuildRequested {
+    let mut request = build_request(instance);
+    request.flavor = Arc::new(pinned(FlavorSnapshot { vcpus: 2, ..(*request.flavor).clone() }));
+    request
+}
+
+fn pinned(flavor: FlavorSnapshot) -> FlavorSnapshot {
+    FlavorSnapshot { extra_specs: vec![("hw:cpu_policy".to_owned(), "dedicated".to_owned())], ..flavor }
+}
+
+/// Three processors, and more of everything else.
+pub fn larger_pinned() -> FlavorSnapshot {
+    pinned(FlavorSnapshot { vcpus: 3, ..larger() })
+}
+
+impl Life {
+    pub async fn build_pinned(&self, instance: InstanceId) -> Result<(), String> {
+        let request = pinned_request(instance);
+        let reserve = QuotaCommand::Reserve {
+            project: request.project.clone(),
+            instances: vec![instance],
+            cores: request.flavor.vcpus,
+            memory_mib: request.flavor.memory_mib,
+            defaults: DefaultLimits { instances: -1, cores: -1, memory_mib: -1 },
+        };
+        let (project, gateway) = (request.project.clone(), &self.house().gateway);
+        gateway.send::<QuotaAggregate>(&project, reserve, user_meta()).await.map_err(|error| error.to_string())?;
+        self.instance(instance, InstanceCommand::Build(Box::new(request))).await
+    }
+
+    pub async fn resize_pinned(&self, instance: InstanceId) -> Result<(), String> {
+        self.resize_to(instance, larger_pinned()).await
+    }
+}
+
+/// The processors that the server's guest is pinned to on the hosts that have it, as the hosts see it.
+pub fn processors(fleet: &SimFleet, instance: InstanceId) -> BTreeMap<usize, BTreeSet<u32>> {
+    let here = |host: usize| Some((host, taken(&fleet.guests(host).get(&instance)?.pinning)));
+    (0..fleet.len()).filter_map(here).collect()
+}
+
+fn taken(pinning: &Pinning) -> BTreeSet<u32> {
+    pinning.nodes.iter().flat_map(|node| &node.cpus).flat_map(|(_, processors)| processors.iter().copied()).collect()
+}
+
+/// What must hold whenever nothing is under way: no processor has two guests, nobody holds one who holds nothing else, and
+/// every guest is where the ledger says.
+pub fn check(fleet: &SimFleet, ledger: &Ledger) {
+    for (host, guests) in &ledger.fitted {
+        let mut seen = BTreeSet::new();
+        for (consumer, cells) in guests {
+            let holds = ledger.consumers.get(consumer).map(|consumer| &consumer.claim.allocations);
+            let holds = holds.is_some_and(|held| held.iter().any(|held| held.provider == *host));
+            assert!(holds, "{consumer} has something of the cells of {host} and holds nothing there");
+            for processor in cells.iter().flat_map(FittedCell::taken) {
+                assert!(seen.insert(processor), "processor {processor} of {host} has two guests");
+            }
+        }
+    }
+    for host in 0..fleet.len() {
+        let provider = ProviderId(fleet.uri().host_id(host).0);
+        let promised: Vec<BTreeSet<u32>> = ledger
+            .fitted
+            .get(&provider)
+            .into_iter()
+            .flat_map(BTreeMap::values)
+            .map(|cells| cells.iter().flat_map(|cell| cell.pinned.iter().map(|(_, processor)| *processor)).collect())
+            .collect();
+        for (instance, guest) in fleet.guests(host).iter().filter(|(_, guest)| !guest.pinning.nodes.is_empty()) {
+            let own = ledger.fitting(&ConsumerId::new(instance.to_string())).filter(|own| own.host == provider);
+            let has = taken(&guest.pinning);
+            assert!(
+                promised.contains(&has),
+                "{instance} has processors {has:?} of host {host}; promised: {promised:?}"
+            );
+            if let Some(own) = own {
+                let cells: Vec<u32> = own.cells.iter().map(|cell| cell.cell).collect();
+                assert_eq!(guest.pinning.nodes.iter().map(|node| node.cell).collect::<Vec<_>>(), cells);
+            }
+        }
+    }
+}

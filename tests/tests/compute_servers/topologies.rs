@@ -1,0 +1,158 @@
+//! NUMA topologies and pinned CPUs through the API: what is refused and in which words, what is shown to whom.
+
+use chronova_tests::compute_api::{ADMIN, Answer, Api};
+use chronova_tests::world::World;
+use serde_json::{Value, json};
+
+const OWNER: &str = "u:p";
+
+async fn start() -> Api {
+    Api::start_of(World::new(2).with_dedicated_processors(), "", None).await
+}
+
+async fn flavor(api: &Api, id: &str, vcpus: u32, specs: Value) {
+    let flavor = json!({"flavor": {"id": id, "name": id, "ram": 64, "vcpus": vcpus, "disk": 1}});
+    assert_eq!(api.call("POST", "/flavors", "2.1", ADMIN, Some(flavor)).await.status, 200);
+    let specs = json!({"extra_specs": specs});
+    let made = api.call("POST", &format!("/flavors/{id}/os-extra_specs"), "2.1", ADMIN, Some(specs)).await;
+    assert_eq!(made.status, 200, "{}", made.body);
+}
+
+async fn create(api: &Api, name: &str, flavor: &str, image: Option<&str>) -> Answer {
+    let mut wish = Api::wish(name);
+    wish["flavorRef"] = json!(flavor);
+    if let Some(image) = image {
+        wish["imageRef"] = json!(image);
+    }
+    let answer = api.call("POST", "/servers", "2.1", OWNER, Some(json!({"server": wish}))).await;
+    api.life.settled().await;
+    answer
+}
+
+async fn act(api: &Api, id: &str, body: Value) -> Answer {
+    let answer = api.call("POST", &format!("/servers/{id}/action"), "2.95", ADMIN, Some(body)).await;
+    api.life.settled().await;
+    answer
+}
+
+async fn topology(api: &Api, id: &str, token: &str) -> Value {
+    let answer = api.call("GET", &format!("/servers/{id}/topology"), "2.78", token, None).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    answer.body
+}
+
+#[actix_rt::test]
+async fn the_topology_of_a_pinned_server_is_shown_and_its_host_to_administrators_alone() {
+    let api = start().await;
+    let specs = json!({"hw:cpu_policy": "dedicated", "hw:mem_page_size": "small"});
+    flavor(&api, "pinned", 2, specs).await;
+    let id = create(&api, "one", "pinned", None).await.body["server"]["id"].as_str().unwrap().to_owned();
+    let guest = json!({"vcpu_set": [0, 1], "siblings": [], "memory_mb": 64});
+    assert_eq!(topology(&api, &id, OWNER).await, json!({"nodes": [guest], "pagesize_kb": 4}));
+    let before = topology(&api, &id, ADMIN).await["nodes"][0].clone();
+    assert_eq!(before["host_node"], 0);
+    let pins = before["cpu_pinning"].clone();
+    assert!(pins == json!({"0": 2, "1": 3}) || pins == json!({"0": 4, "1": 5}), "{pins}");
+    let live = json!({"os-migrateLive": {"host": null, "block_migration": "auto"}});
+    assert_eq!(act(&api, &id, live).await.status, 202);
+    let after = topology(&api, &id, ADMIN).await["nodes"][0]["cpu_pinning"].clone();
+    assert_ne!(pins, after, "what it has at its destination");
+    assert_eq!(act(&api, &id, json!({"shelve": null})).await.status, 202);
+    let offload = act(&api, &id, json!({"shelveOffload": null})).await;
+    assert_eq!(offload.status, 202, "{}", offload.body);
+    let away = topology(&api, &id, ADMIN).await;
+    assert_eq!(away["nodes"], json!([guest]), "on no host there is nothing of a host to be told");
+    api.stop().await;
+}
+
+#[actix_rt::test]
+async fn two_nodes_of_a_guest_are_two_cells_of_its_host() {
+    let world = World::of(chronova_hypervisor::sim::SimUri {
+        vcpus: 8,
+        memory_mib: 8192,
+        disk_gib: 100,
+        cells: 2,
+        ..chronova_hypervisor::sim::SimUri::new(1)
+    });
+    let api = Api::start_of(world, "", None).await;
+    let specs = json!({"hw:numa_nodes": "2", "hw:numa_cpus.0": "0", "hw:numa_cpus.1": "1,2", "hw:numa_mem.0": "16",
+                       "hw:numa_mem.1": "48"});
+    flavor(&api, "wide", 3, specs).await;
+    let id = create(&api, "one", "wide", None).await.body["server"]["id"].as_str().unwrap().to_owned();
+    let shown = topology(&api, &id, ADMIN).await;
+    assert_eq!(
+        shown["nodes"],
+        json!([
+            {"vcpu_set": [0], "siblings": [], "memory_mb": 16, "host_node": 0, "cpu_pinning": {}},
+            {"vcpu_set": [1, 2], "siblings": [], "memory_mb": 48, "host_node": 1, "cpu_pinning": {}},
+        ])
+    );
+    let id: chronova_events::ids::InstanceId = id.parse().unwrap();
+    let pinning = api.world.fleet.guests(0)[&id].pinning.clone();
+    let floats: Vec<_> = pinning.nodes.iter().map(|node| node.cpus.clone()).collect();
+    let (first, second) = (vec![0, 1, 2, 3], vec![4, 5, 6, 7]);
+    assert_eq!(floats, [vec![(0, first)], vec![(1, second.clone()), (2, second)]], "each over its own cell");
+    flavor(
+        &api,
+        "three",
+        3,
+        json!({"hw:numa_nodes": "3", "hw:numa_cpus.0": "0", "hw:numa_cpus.1": "1",
+        "hw:numa_cpus.2": "2", "hw:numa_mem.0": "16", "hw:numa_mem.1": "16", "hw:numa_mem.2": "32"}),
+    )
+    .await;
+    let three = create(&api, "two", "three", None).await;
+    let id = three.body["server"]["id"].as_str().unwrap();
+    let fault = api.get(&format!("/servers/{id}"), "2.1").await["server"]["fault"]["message"].clone();
+    assert!(fault.as_str().unwrap().contains("NUMA cells with room for 3 NUMA nodes"), "{fault}");
+    api.stop().await;
+}
+
+/// Before anything is made, as Nova: the reason is told with the request, not found in a server's fault.
+#[actix_rt::test]
+async fn what_flavor_and_image_cannot_ask_for_together_is_refused_with_the_request() {
+    let api = start().await;
+    let refused = |answer: &Answer, word: &str| {
+        assert_eq!(answer.status, 400, "{}", answer.body);
+        assert!(answer.message().contains(word), "{}", answer.message());
+    };
+    flavor(&api, "shared", 2, json!({"hw:cpu_policy": "shared"})).await;
+    flavor(&api, "pinned", 2, json!({"hw:cpu_policy": "dedicated"})).await;
+    flavor(&api, "realtime", 2, json!({"hw:cpu_policy": "dedicated", "hw:cpu_realtime": "yes"})).await;
+    flavor(&api, "odd", 3, json!({"hw:numa_nodes": "2"})).await;
+    flavor(&api, "threads", 2, json!({"hw:cpu_thread_policy": "isolate"})).await;
+    let wants_pins = api.image(&[("hw_cpu_policy", "dedicated")]).await.to_string();
+    let plain = api.image(&[]).await.to_string();
+    refused(&create(&api, "a", "shared", Some(&wants_pins)).await, "override CPU pinning policy");
+    refused(&create(&api, "a", "realtime", None).await, "Realtime CPUs are not supported");
+    refused(&create(&api, "a", "odd", None).await, "evenly distributed");
+    refused(&create(&api, "a", "threads", None).await, "non dedicated cpu pinning");
+    // The image's word counts where the flavor has none.
+    let id = create(&api, "b", "1", Some(&wants_pins)).await.body["server"]["id"].as_str().unwrap().to_owned();
+    assert_eq!(topology(&api, &id, ADMIN).await["nodes"][0]["cpu_pinning"].as_object().unwrap().len(), 1);
+    refused(&act(&api, &id, json!({"resize": {"flavorRef": "shared"}})).await, "override CPU pinning policy");
+    refused(&act(&api, &id, json!({"rebuild": {"imageRef": plain}})).await, "cannot be changed as part of a rebuild");
+    assert_eq!(act(&api, &id, json!({"rebuild": {"imageRef": wants_pins}})).await.status, 202);
+    assert_eq!(act(&api, &id, json!({"resize": {"flavorRef": "pinned"}})).await.status, 202);
+    assert_eq!(topology(&api, &id, ADMIN).await["nodes"][0]["cpu_pinning"].as_object().unwrap().len(), 2);
+    api.stop().await;
+}
+
+/// `[compute] cpu_dedicated_set` and `cpu_shared_set` are inventory of different classes.
+#[actix_rt::test]
+async fn dedicated_processors_are_pcpu_and_shared_ones_vcpu() {
+    let api = start().await;
+    let host = api.world.fleet.uri().host_id(0);
+    let shown = api.ask("GET", &format!("/placement/resource_providers/{host}/inventories"), "2.1", ADMIN, None).await;
+    let of = |class: &str| {
+        let line = &shown.body["inventories"][class];
+        (line["total"].as_u64(), line["reserved"].as_u64(), line["allocation_ratio"].as_f64())
+    };
+    assert_eq!(of("PCPU"), (Some(4), Some(0), Some(1.0)), "{}", shown.body);
+    assert_eq!((of("VCPU").0, of("VCPU").2), (Some(2), Some(4.0)));
+    flavor(&api, "pinned", 2, json!({"hw:cpu_policy": "dedicated"})).await;
+    let id = create(&api, "one", "pinned", None).await.body["server"]["id"].as_str().unwrap().to_owned();
+    let held = api.ask("GET", &format!("/placement/allocations/{id}"), "2.1", ADMIN, None).await;
+    let held = held.body["allocations"].as_object().unwrap().values().next().unwrap()["resources"].clone();
+    assert_eq!(held, json!({"DISK_GB": 1, "MEMORY_MB": 64, "PCPU": 2}));
+    api.stop().await;
+}

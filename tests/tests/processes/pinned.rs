@@ -1,0 +1,207 @@
+//! Guests with processors of their own: built, moved and brought back, with a crash after every append. The world's check holds
+//! at each end that no processor has two guests, and that every guest has the ones that the ledger gave it.
+
+use std::collections::BTreeSet;
+
+use chronova_actors::process::{
+    build_instance, confirm_resize, evacuate, live_migrate, move_instance, rebuild, revert_resize, unshelve,
+};
+use chronova_events::ids::{ConsumerId, InstanceId};
+use chronova_tests::pinned::processors;
+use chronova_tests::process_harness::{Case, prove};
+use chronova_tests::world::{Life, World};
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+
+use super::{Ask, case, nothing};
+
+fn built(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        life.build_pinned(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+fn resized(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        built(life, id).await;
+        life.resize_pinned(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+fn offloaded(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        built(life, id).await;
+        life.shelve(id).await.unwrap();
+        life.settled().await;
+        life.offload(id).await.unwrap();
+        life.settled().await;
+    }
+    .boxed_local()
+}
+
+fn pinned(case: Case) -> Case {
+    Case { dedicated: true, ..case }
+}
+
+#[actix_rt::test]
+async fn build_of_a_pinned_guest_is_proven() {
+    let ask: Ask = |life, id| life.build_pinned(id).boxed_local();
+    let case = Case { failed: "ERROR", ..case(nothing, ask, "ABSENT", "ACTIVE") };
+    prove(&pinned(Case { definition: &build_instance::DEFINITION, ..case })).await;
+}
+
+#[actix_rt::test]
+async fn live_migration_of_a_pinned_guest_is_proven() {
+    let ask: Ask = |life, id| life.live_migrate(id).boxed_local();
+    let case = case(built, ask, "ACTIVE", "ACTIVE");
+    prove(&pinned(Case { definition: &live_migrate::DEFINITION, ..case })).await;
+}
+
+#[actix_rt::test]
+async fn resize_of_a_pinned_guest_is_proven() {
+    let ask: Ask = |life, id| life.resize_pinned(id).boxed_local();
+    let case = case(built, ask, "ACTIVE", "VERIFY_RESIZE");
+    prove(&pinned(Case { definition: &move_instance::DEFINITION, ..case })).await;
+}
+
+#[actix_rt::test]
+async fn revert_of_a_pinned_resize_is_proven() {
+    let ask: Ask = |life, id| life.revert_resize(id).boxed_local();
+    let definition = &revert_resize::DEFINITION;
+    prove(&pinned(Case { definition, ..case(resized, ask, "VERIFY_RESIZE", "ACTIVE") })).await;
+    let in_place = Case { definition, one_storage: true, ..case(resized, ask, "VERIFY_RESIZE", "ACTIVE") };
+    prove(&pinned(in_place)).await;
+}
+
+#[actix_rt::test]
+async fn confirmation_of_a_pinned_resize_is_proven() {
+    let ask: Ask = |life, id| life.confirm_resize(id).boxed_local();
+    let case = case(resized, ask, "VERIFY_RESIZE", "ACTIVE");
+    prove(&pinned(Case { definition: &confirm_resize::DEFINITION, ..case })).await;
+}
+
+#[actix_rt::test]
+async fn evacuation_of_a_pinned_guest_is_proven() {
+    let ask: Ask = |life, id| life.evacuate(id).boxed_local();
+    let case = Case { failed: "ERROR", ..case(built, ask, "ACTIVE", "ACTIVE") };
+    prove(&pinned(Case { definition: &evacuate::DEFINITION, ..case })).await;
+}
+
+#[actix_rt::test]
+async fn unshelving_of_a_pinned_guest_is_proven() {
+    let ask: Ask = |life, id| life.unshelve(id).boxed_local();
+    let case = case(offloaded, ask, "SHELVED_OFFLOADED", "ACTIVE");
+    prove(&pinned(Case { definition: &unshelve::DEFINITION, ..case })).await;
+}
+
+#[actix_rt::test]
+async fn rebuild_of_a_pinned_guest_is_proven() {
+    let ask: Ask = |life, id| life.rebuild(id, false).boxed_local();
+    let case = Case { failed: "ERROR", ..case(built, ask, "ACTIVE", "ACTIVE") };
+    prove(&pinned(Case { definition: &rebuild::DEFINITION, ..case })).await;
+}
+
+fn id(n: u128) -> InstanceId {
+    InstanceId(uuid::Uuid::from_u128(n))
+}
+
+/// The processors that a server's guest has on the only host that has it.
+fn own(life: &Life, world: &World, server: InstanceId) -> (usize, Vec<u32>) {
+    let here = processors(&world.fleet, server);
+    assert_eq!(here.len(), 1, "{here:?}");
+    assert_eq!(life.host_of(world, server), here.keys().next().copied());
+    here.into_iter().map(|(host, cpus)| (host, cpus.into_iter().collect())).next().unwrap()
+}
+
+/// Each host has other processors to give, so what a guest has after a move was found at its destination.
+#[actix_rt::test]
+async fn processors_are_found_anew_at_the_destination_of_every_move() {
+    let world = World::new(2).with_dedicated_processors();
+    let life = world.live(None, None).await;
+    life.hosts_up(2).await;
+    life.build_pinned(id(1)).await.unwrap();
+    life.settled().await;
+    let first = own(&life, &world, id(1));
+    let given: BTreeSet<u32> = (2 + 2 * u32::try_from(first.0).unwrap()..).take(4).collect();
+    assert!(first.1.len() == 2 && first.1.iter().all(|cpu| given.contains(cpu)), "{first:?}");
+
+    life.live_migrate(id(1)).await.unwrap();
+    life.settled().await;
+    let second = own(&life, &world, id(1));
+    assert_ne!(first, second);
+    assert_eq!(second.1[0], 2 + 2 * u32::try_from(second.0).unwrap());
+
+    life.migrate(id(1)).await.unwrap();
+    life.settled().await;
+    let both = processors(&world.fleet, id(1));
+    assert_eq!(both[&second.0], second.1.iter().copied().collect(), "kept for a revert");
+    assert_eq!(both[&first.0], first.1.iter().copied().collect());
+    life.revert_resize(id(1)).await.unwrap();
+    life.settled().await;
+    assert_eq!(own(&life, &world, id(1)), second, "the very ones that it had");
+
+    life.resize_pinned(id(1)).await.unwrap();
+    life.settled().await;
+    life.confirm_resize(id(1)).await.unwrap();
+    life.settled().await;
+    let third = own(&life, &world, id(1));
+    assert_eq!((third.0, third.1.len()), (first.0, 3));
+    life.delete(id(1)).await.unwrap();
+    life.settled().await;
+    let free = life.house().views.placement.read(|view| view.ledger.fitted.is_empty());
+    assert!(free, "nobody holds a processor any more");
+    life.stop().await;
+    world.check().await;
+}
+
+/// Four processors a host, asked for at the same time by five guests with two each.
+#[actix_rt::test]
+async fn guests_that_come_at_once_never_share_a_processor_and_the_last_finds_no_host() {
+    let world = World::new(2).with_dedicated_processors();
+    let life = world.live(None, None).await;
+    life.hosts_up(2).await;
+    for n in 1..=5 {
+        life.build_pinned(id(n)).await.unwrap();
+    }
+    life.settled().await;
+    let status: Vec<&str> = (1..=5).map(|n| life.status(id(n))).collect();
+    assert_eq!(status.iter().filter(|status| **status == "ACTIVE").count(), 4, "{status:?}");
+    let refused = (1..=5).map(id).find(|id| life.status(*id) == "ERROR").unwrap();
+    let fault = life.fault(refused);
+    assert!(fault.starts_with("No valid host was found.") && fault.contains("dedicated CPU"), "{fault}");
+    let consumer = ConsumerId::new(refused.to_string());
+    assert!(life.house().views.placement.read(|view| view.ledger.fitting(&consumer).is_none()));
+    // One that goes makes room.
+    let gone = (1..=5).map(id).find(|id| *id != refused).unwrap();
+    life.delete(gone).await.unwrap();
+    life.settled().await;
+    life.build_pinned(id(6)).await.unwrap();
+    life.settled().await;
+    assert_eq!(life.status(id(6)), "ACTIVE");
+    life.stop().await;
+    world.check().await;
+}
+
+/// With nobody to share with, guests that float are kept off the processors of the others.
+#[actix_rt::test]
+async fn a_guest_that_floats_is_kept_to_the_shared_processors_wherever_it_goes() {
+    let world = World::new(2).with_dedicated_processors();
+    let life = world.live(None, None).await;
+    life.hosts_up(2).await;
+    life.build(id(1)).await.unwrap();
+    life.settled().await;
+    let confined = |life: &Life| {
+        let host = life.host_of(&world, id(1)).unwrap();
+        world.fleet.guests(host)[&id(1)].pinning.clone()
+    };
+    assert_eq!((confined(&life).confined, confined(&life).nodes), (vec![0, 1], vec![]));
+    life.live_migrate(id(1)).await.unwrap();
+    life.settled().await;
+    assert_eq!(confined(&life).confined, [0, 1]);
+    life.stop().await;
+    world.check().await;
+}

@@ -1,0 +1,74 @@
+//! The NUMA topology of a server (2.78): what it sees itself, and for administrators where that is on its host.
+
+use std::collections::BTreeMap;
+
+use chronova_actors::topology::{self, Topology};
+use chronova_events::ids::{ConsumerId, ProviderId};
+use chronova_events::instance::{Alive, FlavorSnapshot, ImageSnapshot};
+use chronova_events::ledger::{FittedCell, Ledger};
+use serde_json::{Value, json};
+
+use super::{Found, find};
+use crate::ctx::Ctx;
+use crate::fault::Fault;
+use crate::reply::Reply;
+
+/// What a flavor and an image ask for together.
+pub(super) fn check(flavor: &FlavorSnapshot, image: Option<&ImageSnapshot>) -> Result<Option<Topology>, Fault> {
+    topology::ask(flavor, image).map_err(Fault::bad_request)
+}
+
+/// Nova's `ImageNUMATopologyRebuildConflict`: a rebuild keeps what the server has of its host.
+pub(super) fn check_rebuild(server: &Alive, image: &ImageSnapshot) -> Result<(), Fault> {
+    let flavor = &server.request.flavor;
+    // One that was made before it was refused floats; so does its successor, if it asks for no more.
+    let before = topology::ask(flavor, server.hardware_image()).ok().flatten();
+    match check(flavor, Some(image))? == before {
+        true => Ok(()),
+        false => Err(Fault::bad_request(
+            "An instance's NUMA topology cannot be changed as part of a rebuild. The image provided is invalid for this \
+             instance: its hw_cpu_, hw_numa_ and hw_mem_ properties have to ask for what the server has.",
+        )),
+    }
+}
+
+pub(super) async fn index(ctx: Ctx) -> Result<Reply, Fault> {
+    let found = find(&ctx, "server_id")?;
+    let server = found.server()?;
+    let fitted = ctx.views()?.placement.read(|view| fitted(&view.ledger, &found, server));
+    if let Some(cells) = fitted {
+        let host_too = ctx.allows("compute:server:topology:host:index", &found.target);
+        let nodes: Vec<Value> = cells.iter().map(|cell| node(cell, host_too)).collect();
+        let page = cells.iter().find_map(|cell| cell.page_kib);
+        return Ok(Reply::ok(json!({"nodes": nodes, "pagesize_kb": page})));
+    }
+    // On no host: what it will see on one.
+    let asked = topology::ask(&server.request.flavor, server.hardware_image()).ok().flatten();
+    let nodes: Vec<Value> = asked.iter().flat_map(|topology| &topology.nodes).map(wanted).collect();
+    Ok(Reply::ok(json!({"nodes": nodes, "pagesize_kb": null})))
+}
+
+/// Of the host that the server is on: while it moves it has something of its destination, too.
+fn fitted(ledger: &Ledger, found: &Found, server: &Alive) -> Option<Vec<FittedCell>> {
+    let own = ledger.fitting(&ConsumerId::new(found.id.to_string()));
+    let host = server.placement.as_ref().map(|placed| ProviderId(placed.host.0))?;
+    let before = server.moving.as_ref().map(|moving| ConsumerId::new(moving.migration.to_string()));
+    let before = before.and_then(|migration| ledger.fitting(&migration));
+    let there = [own, before].into_iter().flatten().find(|fitting| fitting.host == host)?;
+    Some(there.cells.to_vec())
+}
+
+fn node(cell: &FittedCell, host_too: bool) -> Value {
+    let mut node = json!({"vcpu_set": cell.cpus(), "siblings": [], "memory_mb": cell.memory_mib});
+    if host_too {
+        let pins: BTreeMap<String, u32> = cell.pinned.iter().map(|(cpu, on)| (cpu.to_string(), *on)).collect();
+        node["host_node"] = json!(cell.cell);
+        node["cpu_pinning"] = json!(pins);
+    }
+    node
+}
+
+fn wanted(node: &topology::Node) -> Value {
+    let cpus: Vec<u32> = node.floating.union(&node.dedicated).copied().collect();
+    json!({"vcpu_set": cpus, "siblings": [], "memory_mb": node.memory_mib})
+}
