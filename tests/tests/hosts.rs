@@ -89,6 +89,7 @@ async fn a_host_is_registered_once_with_its_inventory_and_a_heartbeat_leaves_no_
     let kinds = kinds(&world).await;
     let expected = [
         ("host.registered", 2),
+        ("ledger.host_cells_replaced", 2),
         ("ledger.inventory_replaced", 2),
         ("ledger.provider_created", 2),
         ("ledger.traits_replaced", 2),

@@ -91,7 +91,7 @@ mod tests {
     use crate::ledger::decide::tests::given;
     use crate::topology::host::CpuSets;
     use crate::topology::{Node, Policy, Topology};
-    use chronova_events::ledger::{Allocation, Claimed};
+    use chronova_events::ledger::{Allocation, Claimed, InventoryLine};
     use chronova_hypervisor::pinning::NumaCell;
     use uuid::Uuid;
 
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_kind_of_processors_that_is_given_up_goes_when_nobody_has_any() {
-        let inventory = |state: &Ledger| state.providers[&id()].inventories.get("PCPU").map(|line| line.free());
+        let inventory = |state: &Ledger| state.providers[&id()].inventories.get("PCPU").map(InventoryLine::free);
         assert_eq!(inventory(&given([host(4), host(0)])), None);
         let used = given([host(4), claim([wants("a", 1)]), host(0)]);
         assert_eq!(inventory(&used), Some(0), "nothing more is given of it");

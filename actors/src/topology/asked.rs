@@ -337,7 +337,7 @@ fn split(asked: &Asked<'_>, count: u32, dedicated: &BTreeSet<u32>) -> Answer<Vec
 }
 
 fn evenly(flavor: &FlavorSnapshot, count: u32) -> Answer<(Vec<BTreeSet<u32>>, Vec<u64>)> {
-    if flavor.vcpus % count != 0 || flavor.memory_mib % u64::from(count) != 0 {
+    if !flavor.vcpus.is_multiple_of(count) || !flavor.memory_mib.is_multiple_of(u64::from(count)) {
         return Err(
             "Instance CPUs and/or memory cannot be evenly distributed across instance NUMA nodes. Explicit assignment \
                     of CPUs and memory to nodes is required"

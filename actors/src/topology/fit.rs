@@ -88,8 +88,8 @@ fn choose(ways: &[Vec<Option<FittedCell>>], chosen: &mut Vec<usize>) -> bool {
     if !ways[chosen.len()..].iter().all(|ways| open(ways, chosen)) {
         return false;
     }
-    for cell in 0..own.len() {
-        if own[cell].is_some() && !chosen.contains(&cell) {
+    for (cell, way) in own.iter().enumerate() {
+        if way.is_some() && !chosen.contains(&cell) {
             chosen.push(cell);
             if choose(ways, chosen) {
                 return true;

@@ -205,7 +205,7 @@ fn no_processor_is_given_twice() {
     let two = wanted(2, &[DEDICATED]);
     let first = on(&host, &[], &two).unwrap();
     assert_eq!(pins(&first), [(0, vec![0, 1])]);
-    let second = on(&host, &[first.clone()], &two).unwrap();
+    let second = on(&host, std::slice::from_ref(&first), &two).unwrap();
     assert_eq!(pins(&second), [(0, vec![2, 3])]);
     let refused = on(&host, &[first, second], &two).unwrap_err();
     assert_eq!(refused, "cell 0: dedicated CPUs: wants 2, free 0 of 4");
@@ -217,9 +217,9 @@ fn threads_of_a_core_go_together_are_demanded_or_are_avoided() {
     let by = |policy: &str| wanted(2, &[DEDICATED, ("hw:cpu_thread_policy", policy)]);
     assert_eq!(pins(&on(&threaded, &[], &by("prefer")).unwrap()), [(0, vec![0, 1])]);
     let one = on(&threaded, &[], &wanted(1, &[DEDICATED])).unwrap();
-    assert_eq!(pins(&on(&threaded, &[one.clone()], &by("require")).unwrap()), [(0, vec![2, 3])]);
+    assert_eq!(pins(&on(&threaded, std::slice::from_ref(&one), &by("require")).unwrap()), [(0, vec![2, 3])]);
     let three = wanted(3, &[DEDICATED, ("hw:cpu_thread_policy", "prefer")]);
-    let rest = on(&threaded, &[one.clone()], &three).unwrap();
+    let rest = on(&threaded, std::slice::from_ref(&one), &three).unwrap();
     assert_eq!(pins(&rest), [(0, vec![2, 3, 4])]);
     assert!(on(&threaded, &[one.clone(), rest.clone()], &by("require")).is_err(), "no two threads of a core are free");
     assert_eq!(pins(&on(&threaded, &[one, rest], &by("prefer")).unwrap()), [(0, vec![1, 5])], "whatever is free");

@@ -43,8 +43,9 @@ fn offloaded(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
     .boxed_local()
 }
 
-fn pinned(case: Case) -> Case {
-    Case { dedicated: true, ..case }
+fn pinned(mut case: Case) -> Case {
+    case.dedicated = true;
+    case
 }
 
 #[actix_rt::test]
