@@ -43,67 +43,67 @@ fn offloaded(life: &Life, id: InstanceId) -> LocalBoxFuture<'_, ()> {
     .boxed_local()
 }
 
-fn pinned(mut case: Case) -> Case {
-    case.dedicated = true;
-    case
+/// On hosts that have processors for guests that want their own.
+async fn prove_pinned(case: Case) {
+    prove(&Case { dedicated: true, ..case }).await;
 }
 
 #[actix_rt::test]
 async fn build_of_a_pinned_guest_is_proven() {
     let ask: Ask = |life, id| life.build_pinned(id).boxed_local();
     let case = Case { failed: "ERROR", ..case(nothing, ask, "ABSENT", "ACTIVE") };
-    prove(&pinned(Case { definition: &build_instance::DEFINITION, ..case })).await;
+    prove_pinned(Case { definition: &build_instance::DEFINITION, ..case }).await;
 }
 
 #[actix_rt::test]
 async fn live_migration_of_a_pinned_guest_is_proven() {
     let ask: Ask = |life, id| life.live_migrate(id).boxed_local();
     let case = case(built, ask, "ACTIVE", "ACTIVE");
-    prove(&pinned(Case { definition: &live_migrate::DEFINITION, ..case })).await;
+    prove_pinned(Case { definition: &live_migrate::DEFINITION, ..case }).await;
 }
 
 #[actix_rt::test]
 async fn resize_of_a_pinned_guest_is_proven() {
     let ask: Ask = |life, id| life.resize_pinned(id).boxed_local();
     let case = case(built, ask, "ACTIVE", "VERIFY_RESIZE");
-    prove(&pinned(Case { definition: &move_instance::DEFINITION, ..case })).await;
+    prove_pinned(Case { definition: &move_instance::DEFINITION, ..case }).await;
 }
 
 #[actix_rt::test]
 async fn revert_of_a_pinned_resize_is_proven() {
     let ask: Ask = |life, id| life.revert_resize(id).boxed_local();
     let definition = &revert_resize::DEFINITION;
-    prove(&pinned(Case { definition, ..case(resized, ask, "VERIFY_RESIZE", "ACTIVE") })).await;
+    prove_pinned(Case { definition, ..case(resized, ask, "VERIFY_RESIZE", "ACTIVE") }).await;
     let in_place = Case { definition, one_storage: true, ..case(resized, ask, "VERIFY_RESIZE", "ACTIVE") };
-    prove(&pinned(in_place)).await;
+    prove_pinned(in_place).await;
 }
 
 #[actix_rt::test]
 async fn confirmation_of_a_pinned_resize_is_proven() {
     let ask: Ask = |life, id| life.confirm_resize(id).boxed_local();
     let case = case(resized, ask, "VERIFY_RESIZE", "ACTIVE");
-    prove(&pinned(Case { definition: &confirm_resize::DEFINITION, ..case })).await;
+    prove_pinned(Case { definition: &confirm_resize::DEFINITION, ..case }).await;
 }
 
 #[actix_rt::test]
 async fn evacuation_of_a_pinned_guest_is_proven() {
     let ask: Ask = |life, id| life.evacuate(id).boxed_local();
     let case = Case { failed: "ERROR", ..case(built, ask, "ACTIVE", "ACTIVE") };
-    prove(&pinned(Case { definition: &evacuate::DEFINITION, ..case })).await;
+    prove_pinned(Case { definition: &evacuate::DEFINITION, ..case }).await;
 }
 
 #[actix_rt::test]
 async fn unshelving_of_a_pinned_guest_is_proven() {
     let ask: Ask = |life, id| life.unshelve(id).boxed_local();
     let case = case(offloaded, ask, "SHELVED_OFFLOADED", "ACTIVE");
-    prove(&pinned(Case { definition: &unshelve::DEFINITION, ..case })).await;
+    prove_pinned(Case { definition: &unshelve::DEFINITION, ..case }).await;
 }
 
 #[actix_rt::test]
 async fn rebuild_of_a_pinned_guest_is_proven() {
     let ask: Ask = |life, id| life.rebuild(id, false).boxed_local();
     let case = Case { failed: "ERROR", ..case(built, ask, "ACTIVE", "ACTIVE") };
-    prove(&pinned(Case { definition: &rebuild::DEFINITION, ..case })).await;
+    prove_pinned(Case { definition: &rebuild::DEFINITION, ..case }).await;
 }
 
 fn id(n: u128) -> InstanceId {
