@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chronova_actors::instance::InstanceCommand;
-use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
 use chronova_actors::topology::host::{CpuSets, HostCpus};
 use chronova_events::ids::{ConsumerId, InstanceId, ProviderId};
 use chronova_events::instance::{BuildRequested, FlavorSnapshot};
@@ -13,7 +12,7 @@ use chronova_hypervisor::pinning::Pinning;
 use chronova_hypervisor::sim::SimFleet;
 
 use crate::moves::larger;
-use crate::world::{Life, World, build_request, user_meta};
+use crate::world::{Life, World, build_request};
 
 impl World {
     /// Every host has other processors for guests that want their own, so that none can keep its processors in a move.
@@ -49,15 +48,7 @@ pub fn larger_pinned() -> FlavorSnapshot {
 impl Life {
     pub async fn build_pinned(&self, instance: InstanceId) -> Result<(), String> {
         let request = pinned_request(instance);
-        let reserve = QuotaCommand::Reserve {
-            project: request.project.clone(),
-            instances: vec![instance],
-            cores: request.flavor.vcpus,
-            memory_mib: request.flavor.memory_mib,
-            defaults: DefaultLimits { instances: -1, cores: -1, memory_mib: -1 },
-        };
-        let (project, gateway) = (request.project.clone(), &self.house().gateway);
-        gateway.send::<QuotaAggregate>(&project, reserve, user_meta()).await.map_err(|error| error.to_string())?;
+        self.reserve_for(&request).await?;
         self.instance(instance, InstanceCommand::Build(Box::new(request))).await
     }
 

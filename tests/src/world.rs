@@ -366,11 +366,14 @@ impl Life {
     }
 
     async fn reserve(&self, instance: InstanceId) -> Result<(), String> {
+        self.reserve_for(&build_request(instance)).await
+    }
+
+    pub(crate) async fn reserve_for(&self, request: &BuildRequested) -> Result<(), String> {
         let gateway = &self.house().gateway;
-        let request = build_request(instance);
         let reserve = QuotaCommand::Reserve {
             project: request.project.clone(),
-            instances: vec![instance],
+            instances: vec![request.instance],
             cores: request.flavor.vcpus,
             memory_mib: request.flavor.memory_mib,
             defaults: DefaultLimits { instances: -1, cores: -1, memory_mib: -1 },
