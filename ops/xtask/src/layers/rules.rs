@@ -9,8 +9,6 @@ type Report<'a> = dyn FnMut(usize, String) + 'a;
 pub(crate) struct Rule {
     pub(crate) name: &'static str,
     pub(crate) why: &'static str,
-    /// Reported, but fails nothing.
-    pub(crate) advice: bool,
     pub(crate) check: fn(&Source, &mut Report<'_>),
 }
 
@@ -19,13 +17,11 @@ pub(crate) static RULES: &[Rule] = &[
         name: "imports",
         why: "ARCHITECTURE.md section 2: a crate imports only what its row of the table allows; in actors, what decides or \
               plans reads no projections, because a decision may not use a view that lags",
-        advice: false,
         check: imports,
     },
     Rule {
         name: "actix",
         why: "actors are an implementation of the shell; what is decided must run without them",
-        advice: false,
         check: |source, report| {
             confine(source, report, &["actix", "actix_rt"], &["actors/src/shell", "ops", "tests"], "actix");
         },
@@ -33,7 +29,6 @@ pub(crate) static RULES: &[Rule] = &[
     Rule {
         name: "rusqlite",
         why: "the log's users know the EventStore trait, not a database",
-        advice: false,
         check: |source, report| {
             let store = source.path.split('/').any(|part| part.starts_with("sqlite"));
             // The store's own tests damage its files from outside; its benchmarks compare it with the bare database.
@@ -46,7 +41,6 @@ pub(crate) static RULES: &[Rule] = &[
     Rule {
         name: "virt",
         why: "libvirt stays behind the Driver trait, so that the simulated fleet can stand in for it anywhere",
-        advice: false,
         check: |source, report| {
             confine(source, report, &["virt", "virt_sys"], &["hypervisor/src/libvirt"], "libvirt");
         },
@@ -54,7 +48,6 @@ pub(crate) static RULES: &[Rule] = &[
     Rule {
         name: "eventstoredb",
         why: "EventStoreDB's protocol is one way to the log: its client is one back end, its server one API",
-        advice: false,
         check: |source, report| {
             let server = ["tonic", "prost", "hyper", "hyper_util"];
             confine(source, report, &server, &["web/src/eventstoredb"], "gRPC (only in the server of the log)");
@@ -65,40 +58,29 @@ pub(crate) static RULES: &[Rule] = &[
     Rule {
         name: "bincode",
         why: "the bytes of the log are made and read in one place, or they drift",
-        advice: false,
         check: |source, report| confine(source, report, &["bincode"], &["events/src/codec.rs"], "bincode"),
     },
-    Rule { name: "pure", why: PURE_WHY, advice: false, check: pure },
+    Rule { name: "pure", why: PURE_WHY, check: pure },
     Rule {
         name: "microversions",
         why: "what a version changes is read in the tables of views, bodies, queries and routes (or in the API's \
               versions.rs, the file of named differences), not hunted for in handlers",
-        advice: false,
         check: microversions,
     },
     Rule {
         name: "gateway",
         why: "a command leaves the web layer only with a Permit, and dispatch.rs is where that is asked for",
-        advice: false,
         check: gateway,
     },
     Rule {
         name: "unsafe",
         why: "only the libvirt driver talks to C; each of its blocks carries its proof",
-        advice: false,
         check: no_unsafe,
     },
     Rule {
         name: "wall-clock",
         why: "a test that asserts how long something took fails on a busy machine; assert order or count instead",
-        advice: false,
         check: wall_clock,
-    },
-    Rule {
-        name: "handlers",
-        why: "a handler translates; above about 15 lines it has begun to decide",
-        advice: true,
-        check: handlers,
     },
 ];
 
@@ -311,31 +293,6 @@ fn wall_clock(source: &Source, report: &mut Report<'_>) {
         let end = source.after_group(at + 2);
         if (at..end).any(|inside| matches!(source.ident(inside), Some("elapsed" | "duration_since"))) {
             report(source.line(at), "asserts how much time passed".to_owned());
-        }
-    }
-}
-
-const HANDLER_LINES: usize = 15;
-
-/// `async fn name(ctx: Ctx) -> ...` in the web layer, by the lines of its body.
-fn handlers(source: &Source, report: &mut Report<'_>) {
-    if !source.is_under("web/src") {
-        return;
-    }
-    for at in 0..source.tokens.len() {
-        let function = source.ident(at) == Some("async") && source.ident(at + 1) == Some("fn");
-        let Some(name) = source.ident(at + 2).filter(|_| function && source.is_punct(at + 3, '(')) else { continue };
-        let after_parameters = source.after_group(at + 3);
-        // A handler owns its request; what borrows it is a part of one.
-        let takes_request = (at..after_parameters)
-            .any(|inside| source.ident(inside) == Some("Ctx") && source.is_punct(inside - 1, ':'));
-        let Some(open) = (after_parameters..source.tokens.len()).find(|inside| source.is_punct(*inside, '{')) else {
-            continue;
-        };
-        let close = source.after_group(open) - 1;
-        let lines = (source.line(close) - source.line(open)).saturating_sub(1);
-        if takes_request && lines > HANDLER_LINES {
-            report(source.line(at), format!("handler `{name}` has {lines} lines (about {HANDLER_LINES} are meant)"));
         }
     }
 }

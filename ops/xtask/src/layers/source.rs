@@ -30,6 +30,10 @@ pub(crate) struct CodePath {
     pub(crate) line: usize,
     /// Part of a `use` declaration: even one segment names a crate there.
     pub(crate) import: bool,
+    /// `use ... as ALIAS`.
+    pub(crate) alias: Option<String>,
+    /// `use ...::*`.
+    pub(crate) glob: bool,
     pub(crate) test: bool,
 }
 
@@ -131,7 +135,8 @@ impl Source {
         }
         let member = at > 0 && self.is_punct(at - 1, '.');
         if !member {
-            paths.push(CodePath { segments, line: self.line(at), import: false, test: self.is_test(at) });
+            let (line, test) = (self.line(at), self.is_test(at));
+            paths.push(CodePath { segments, line, import: false, alias: None, glob: false, test });
         }
         end
     }
@@ -140,24 +145,28 @@ impl Source {
     fn spread(&self, mut at: usize, prefix: &[String], paths: &mut Vec<CodePath>) -> usize {
         let mut segments = prefix.to_vec();
         let start = at;
+        let (mut alias, mut glob) = (None, false);
         loop {
             if self.is_colons(at) {
                 at += 2;
             } else if self.is_punct(at, '{') {
                 return self.spread_group(at, &segments, paths);
             } else if self.ident(at) == Some("as") {
+                alias = self.ident(at + 1).map(str::to_owned);
                 at += 2;
             } else if let Some(name) = self.ident(at) {
                 segments.push(name.to_owned());
                 at += 1;
             } else if self.is_punct(at, '*') {
+                glob = true;
                 at += 1;
             } else {
                 break;
             }
         }
         if segments.len() > prefix.len() || at > start {
-            paths.push(CodePath { segments, line: self.line(start), import: true, test: self.is_test(start) });
+            let (line, test) = (self.line(start), self.is_test(start));
+            paths.push(CodePath { segments, line, import: true, alias, glob, test });
         }
         at
     }

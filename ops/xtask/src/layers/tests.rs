@@ -47,11 +47,7 @@ const BREAKS: &[(&str, &str, &str)] = &[
         "web/src/app.rs",
         "#[cfg(test)] mod tests { fn f() { assert_eq!(a, b.duration_since(c).as_secs(), \"x\"); } }",
     ),
-    ("handlers", "web/src/compute/servers.rs", LONG_HANDLER),
 ];
-
-const LONG_HANDLER: &str = "async fn create(ctx: Ctx) -> Result<Reply, Fault> {\n\
-                            a;\na;\na;\na;\na;\na;\na;\na;\na;\na;\na;\na;\na;\na;\na;\na;\n}\n";
 
 /// (path, what is allowed there)
 const KEEPS: &[(&str, &str)] = &[

@@ -20,8 +20,9 @@ const WORDS: [(&str, &str); 10] = [
     ("/fa", "rm/"),
 ];
 
-/// Scripts that run the checks somewhere may name their surroundings; locks and licences are others' words.
-const EXEMPT: [&str; 3] = [".ci/", "tests/", "LICENSE"];
+/// Scripts that run the checks somewhere may name their surroundings; locks and licences are others' words; a list of
+/// paths has its own.
+const EXEMPT: [&str; 4] = [".ci/", "tests/", "LICENSE", super::handlers::LIST];
 
 pub(crate) fn check(file: &Text) -> Vec<Finding> {
     if EXEMPT.iter().any(|place| file.path.starts_with(place)) || has_extension(&file.path, "lock") {
