@@ -159,7 +159,7 @@ stage_unit() {
 # Instructions per request, compared with what is committed: CPU that grows is seen on any machine, however busy.
 stage_cost() {
   local log=$LOGS/cost.log status
-  CHRONOVA_BIN=${CARGO_TARGET_DIR:-$TOP/target}/debug/chronova bash tests/cost/count.sh >"$log" 2>&1
+  CHRONOVA_DEV_BIN=${CARGO_TARGET_DIR:-$TOP/target}/debug/chronova-dev bash tests/cost/count.sh >"$log" 2>&1
   status=$?
   case $status in
     0) pass 1; sed 's/^/        /' "$log" ;;

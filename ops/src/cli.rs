@@ -6,7 +6,6 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::bench;
 use crate::commands::{self, DataDir, OperatorCommand};
 use crate::config::{self, Config, Severity};
 use crate::serve;
@@ -65,8 +64,6 @@ enum Command {
     /// Empty a compute host, take it out of service, give it back; asks the running server.
     #[command(subcommand)]
     Host(commands::host::HostCommand),
-    /// Measure this program on this machine.
-    Bench(bench::Args),
 }
 
 #[derive(Debug, Args)]
@@ -189,7 +186,6 @@ pub fn run() -> ExitCode {
         Command::Schedule { place, args } => schedule(&place, *args),
         Command::Policy { place, command } => policy(&place, &command),
         Command::Host(command) => host(&command),
-        Command::Bench(args) => bench::run(&args),
     }
 }
 

@@ -1,10 +1,9 @@
 //! What the `chronova` binary is made of, apart from the crates it wires together.
 //!
 //! [`config`] reads nova.conf-format files against one table of options; [`telemetry`] sets up logs and metrics; [`serve`]
-//! puts the rooms of the house together; [`cli`] is the command line; [`commands`] holds what operators ask of a log;
-//! [`bench`] measures; [`simulated`] knows hosts that nobody drives.
+//! wires the crates together; [`cli`] is the command line; [`commands`] holds the operators' commands on a log;
+//! [`simulated`] registers hosts that nobody drives.
 
-pub mod bench;
 pub mod cli;
 pub mod commands;
 pub mod config;

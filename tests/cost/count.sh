@@ -1,14 +1,14 @@
 #!/bin/bash
 # tests/cost/count.sh   how many instructions requests take, compared with tests/cost/instructions.txt
 #
-# Counts with callgrind what `chronova bench cost` does (CHRONOVA_BIN, a debug build: the figure is of one), which is the
+# Counts with callgrind what `chronova-dev cost` does (CHRONOVA_DEV_BIN, a debug build: the figure is of one), which is the
 # same under any load: once with a few rounds of requests, once with more, so that what both begin and end with drops out.
 # Fails when a round takes more than a tenth more than what is committed. CHRONOVA_BLESS=1 writes the figure down instead;
 # commit it with the reason.
 # Exits 0 (as it was), 1 (more, or not to be counted), 77 (cannot run here; the last line says why).
 set -uo pipefail
 cd "$(dirname "$0")" || exit 2
-BIN=${CHRONOVA_BIN:-../../target/debug/chronova}
+BIN=${CHRONOVA_DEV_BIN:-../../target/debug/chronova-dev}
 KNOWN=${CHRONOVA_COST:-instructions.txt}
 FEW=10 MANY=60 MOST=10 # rounds, rounds, percent
 command -v valgrind >/dev/null || { echo "valgrind is not installed"; exit 77; }
@@ -20,7 +20,7 @@ trap 'rm -rf "$work"' EXIT
 
 # Instructions of so many rounds, everything before and after them included.
 count() { # rounds
-  valgrind --tool=callgrind --callgrind-out-file="$work/out" "$BIN" bench cost --runs 1 --times "$1" --dir "$work" \
+  valgrind --tool=callgrind --callgrind-out-file="$work/out" "$BIN" cost --runs 1 --times "$1" --dir "$work" \
     >/dev/null 2>"$work/said" || { tail -n 20 "$work/said" >&2; return 1; }
   sed -n 's/.*Collected : \([0-9]*\).*/\1/p' "$work/said"
 }
@@ -28,7 +28,7 @@ count() { # rounds
 few=$(count $FEW) && many=$(count $MANY) && [ -n "$few" ] && [ -n "$many" ] || { echo "the program cannot be counted"; exit 1; }
 round=$(((many - few) / (MANY - FEW)))
 if [ -n "${CHRONOVA_BLESS:-}" ]; then
-  printf '# Instructions of one round of the requests of `chronova bench cost`, debug build; written by CHRONOVA_BLESS=1\n%d\n' \
+  printf '# Instructions of one round of the requests of `chronova-dev cost`, debug build; written by CHRONOVA_BLESS=1\n%d\n' \
     "$round" >"$KNOWN"
 fi
 known=$(grep -v '^#' "$KNOWN")

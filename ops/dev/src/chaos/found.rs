@@ -1,0 +1,29 @@
+//! What a run found.
+
+use std::time::Duration;
+
+use chronova_events::chain::EventHash;
+
+use super::check::Wrong;
+use super::traffic::Tally;
+use super::trouble::Troubles;
+
+/// What a run found.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) tally: Tally,
+    pub(super) troubles: Troubles,
+    /// Faults that struck, by what they did.
+    pub(super) struck: Vec<(String, u64)>,
+    pub(super) lives: u32,
+    pub(super) events: u64,
+    pub(super) head: EventHash,
+    /// In the time of the run.
+    pub(super) lasted: Duration,
+    pub(super) took: Duration,
+    pub(super) servers: usize,
+    pub(super) migrations: usize,
+    pub(super) wrong: Vec<Wrong>,
+    /// The last events of servers about which something is wrong.
+    pub(super) stories: Vec<String>,
+}

@@ -1,0 +1,200 @@
+//! `chronova-dev chaos`: random operations on a simulated fleet while hosts die, drivers refuse, lie and dawdle, and the
+//! control plane is killed; afterwards nothing may be stuck, lost, doubled or left behind.
+//!
+//! What is run is the whole control plane: requests to the API, actors, processes, scheduler, reconcilers, host agents. What
+//! is simulated is the hosts ([`chronova_hypervisor::sim`]), the image service and time.
+//!
+//! | file | what |
+//! |---|---|
+//! | `dice` | what the seed says next |
+//! | `world` | what outlives a control plane, and one life of it |
+//! | `images` | the image service |
+//! | `deeds`, `traffic` | what is asked for, by whom it is chosen, what was answered |
+//! | `trouble` | what goes wrong |
+//! | `rest` | everything is healed and comes to rest; in the end everything is deleted |
+//! | `check` | what must hold then |
+//! | `proof` | the chain of the log, the story of a server |
+//! | `plant` | a defect that is planted to be found |
+//! | `settings`, `found` | what a run follows from, and what it found |
+//! | `tell` | the report |
+//!
+//! Invariant: the same seed, number of operations, number of hosts and kind of storage give the same log, byte for byte. Everything runs on
+//! one thread, whose clock stands still while anything can be done and then jumps to what is due next; ids, draws and faults
+//! follow from the seed ([`chronova_events::entropy`]). Nothing here may ask the machine for time, randomness or threads.
+
+mod check;
+mod deeds;
+mod dice;
+mod found;
+mod images;
+mod plant;
+mod proof;
+mod rest;
+mod settings;
+mod tell;
+#[cfg(test)]
+mod tests;
+mod traffic;
+mod trouble;
+mod world;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use chronova_actors::process::interference::Interference;
+use chronova_events::entropy;
+use serde_json::Value;
+
+use super::settings::Common;
+use dice::Dice;
+use found::Found;
+use plant::{Gardener, Plant};
+use settings::Settings;
+use traffic::Traffic;
+use trouble::Troubles;
+use world::{Life, Request, World};
+
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Args {
+    /// Operations asked for
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    operations: u32,
+    /// Simulated hosts
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    hosts: u32,
+    /// What all chances follow from; the same number gives the same run [default: one from the machine]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Runs, with this seed and those that follow it
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    seeds: u32,
+    /// The hosts have one storage for the guests' disks; otherwise each has its own
+    #[arg(long)]
+    shared_storage: bool,
+    /// Plants a defect: the Nth time that a step is due it is said to be done, and is not
+    #[arg(long, value_name = "PROCESS.STEP@N", hide = true)]
+    plant: Option<Plant>,
+    /// Writes the log to a file as well, an event a line
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
+    /// Tells every operation on standard error
+    #[arg(long, hide = true)]
+    trace: bool,
+}
+
+/// Runs with each seed until one fails.
+pub(super) fn run(common: &Common, args: &Args) -> Result<ExitCode> {
+    // Not as many digits as a number has room for: somebody will type them.
+    let first = args.seed.unwrap_or_else(|| entropy::number() % 1_000_000);
+    for seed in (0..u64::from(args.seeds)).map(|next| first.wrapping_add(next)) {
+        let settings = Settings {
+            seed,
+            operations: common.sized(args.operations, args.operations.min(500)),
+            hosts: common.sized(args.hosts, args.hosts.min(20)),
+            shared_storage: args.shared_storage,
+            plant: args.plant.clone(),
+            log_file: args.log_file.clone(),
+            trace: args.trace,
+        };
+        let found = once(&settings).with_context(|| format!("seed {seed}: `{}` repeats it", settings.command()))?;
+        let text =
+            if common.json { format!("{:#}\n", tell::json(&settings, &found)) } else { tell::text(&settings, &found) };
+        chronova::output::print(&text);
+        if !found.wrong.is_empty() {
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One run on a thread of its own, so that nothing of another run is left there.
+fn once(settings: &Settings) -> Result<Found> {
+    let (settings, begun) = (settings.clone(), Instant::now());
+    let thread = std::thread::Builder::new().name("chaos".to_owned()).spawn(move || -> Result<Found> {
+        entropy::seed_this_thread(Some(settings.seed));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
+        let system = actix_rt::System::with_tokio_rt(move || runtime);
+        let found = system.block_on(live_through(&settings));
+        entropy::seed_this_thread(None);
+        found
+    });
+    let found = thread.context("no thread")?.join();
+    let mut found = found.map_err(|_| anyhow::anyhow!("the run panicked"))??;
+    found.took = begun.elapsed();
+    Ok(found)
+}
+
+async fn live_through(settings: &Settings) -> Result<Found> {
+    let interference = settings.plant.clone().map(|plant| Arc::new(Gardener::new(plant)) as Arc<dyn Interference>);
+    let world = World::new(settings, interference)?;
+    let mut dice = Dice::new(settings.seed);
+    let mut life = world.begin().await?;
+    ensure!(rest::hosts_answer(&world, &life).await, "the hosts never came up");
+    let networks = furnish(&life).await?;
+    let (mut troubles, mut lives) = (Troubles::default(), 1);
+    let mut traffic = Traffic::new(Dice::new(settings.seed ^ 0x000d_ecaf), networks);
+    traffic.trace = settings.trace;
+    for index in 0..settings.operations {
+        if life.store.is_blown() {
+            life = reborn(&world, life, &mut traffic, &mut troubles, &mut dice).await?;
+            lives += 1;
+        }
+        troubles.perhaps(&world, &life, &mut dice);
+        traffic.ask(index, &world, &life);
+        let pause = if dice.happens(250) { Duration::ZERO } else { dice.milliseconds(300) };
+        tokio::time::sleep(pause).await;
+        if index.is_multiple_of(250) && !settings.trace {
+            chronova::output::complain(&format!(
+                "\rchaos: seed {}: {index} of {} ",
+                settings.seed, settings.operations
+            ));
+        }
+    }
+    if life.store.is_blown() {
+        life = reborn(&world, life, &mut traffic, &mut troubles, &mut dice).await?;
+        lives += 1;
+    }
+    chronova::output::complain("\r\x1b[K");
+    rest::come_to_rest(settings, &world, life, traffic, troubles, lives, dice).await
+}
+
+/// The control plane is dead; after a while, in which hosts live and die on, another one begins.
+async fn reborn(
+    world: &World,
+    dead: Life,
+    traffic: &mut Traffic,
+    troubles: &mut Troubles,
+    dice: &mut Dice,
+) -> Result<Life> {
+    traffic.cut().await;
+    dead.end().await;
+    for _ in 0..dice.below(4) {
+        troubles.meanwhile(world, dice);
+        tokio::time::sleep(dice.milliseconds(8_000)).await;
+    }
+    world.begin().await
+}
+
+/// Flavors, networks, no limits. Gives back the networks' ids.
+async fn furnish(life: &Life) -> Result<Vec<String>> {
+    let ask = async |request: Request| -> Result<Value> {
+        let path = request.path.clone();
+        let (status, body) = life.api.ask(request).await;
+        ensure!(status < 300, "{path}: {status}: {body}");
+        Ok(body)
+    };
+    for request in deeds::furniture() {
+        ask(request).await?;
+    }
+    let mut networks = Vec::new();
+    for number in 1..=2 {
+        let made = ask(deeds::network(number)).await?;
+        let id = made["network"]["id"].as_str().context("a network without an id")?.to_owned();
+        ask(deeds::subnet(&id, number)).await?;
+        networks.push(id);
+    }
+    Ok(networks)
+}

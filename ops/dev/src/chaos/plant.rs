@@ -1,0 +1,55 @@
+//! A defect that is planted to be found.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use chronova_actors::process::interference::{Interference, Verdict, Way};
+
+/// `delete_instance.release_claim@3`: the third time that this step is due it is said to be done, and is not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Plant {
+    process: String,
+    step: String,
+    nth: u64,
+}
+
+impl fmt::Display for Plant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}@{}", self.process, self.step, self.nth)
+    }
+}
+
+impl FromStr for Plant {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is not PROCESS.STEP@N");
+        let (step, nth) = text.split_once('@').ok_or_else(wrong)?;
+        let (process, step) = step.split_once('.').ok_or_else(wrong)?;
+        let nth = nth.parse().ok().filter(|nth| *nth > 0).ok_or_else(wrong)?;
+        Ok(Self { process: process.to_owned(), step: step.to_owned(), nth })
+    }
+}
+
+/// Somebody who skips what the plant says.
+pub(super) struct Gardener {
+    plant: Plant,
+    seen: AtomicU64,
+}
+
+impl Gardener {
+    pub(super) fn new(plant: Plant) -> Self {
+        Self { plant, seen: AtomicU64::new(0) }
+    }
+}
+
+impl Interference for Gardener {
+    fn judge(&self, process: &'static str, step: &'static str, way: Way) -> Verdict {
+        let here = (process, step, way) == (self.plant.process.as_str(), self.plant.step.as_str(), Way::Run);
+        match here && self.seen.fetch_add(1, Ordering::SeqCst) + 1 == self.plant.nth {
+            true => Verdict::Skip,
+            false => Verdict::Pass,
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The end of a run: trouble stops, everything comes to rest and is looked at; then everything is deleted, and looked at
+//! again.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use chronova_actors::reconcile::{quota, volumes as volume_room};
+use chronova_events::ids::InstanceId;
+use chronova_events::instance::{Instance, Phase, status};
+use chronova_events::store::EventStore as _;
+use chronova_hypervisor::sim::Effect;
+use chronova_projections::checkpoint;
+use chronova_projections::processes::Processes;
+
+use super::check::{self, Wrong};
+use super::deeds::{self, Deed};
+use super::dice::Dice;
+use super::found::Found;
+use super::proof;
+use super::settings::Settings;
+use super::traffic::Traffic;
+use super::trouble::{self, Troubles};
+use super::world::{Life, Request, World};
+
+/// How long, in the time of the run, everything may take to come to rest.
+const PATIENCE: Duration = Duration::from_hours(2);
+/// How long nothing may move before that counts as rest: more than two rounds of every reconciler.
+const CALM: Duration = Duration::from_secs(150);
+const LOOK: Duration = Duration::from_secs(5);
+/// Differences between read models that are told.
+const DIFFERENCES: usize = 5;
+/// Servers whose story is told.
+const STORIES: usize = 3;
+
+pub(super) async fn hosts_answer(world: &World, life: &Life) -> bool {
+    for _ in 0..1_000 {
+        if all_up(world, life) {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    false
+}
+
+fn all_up(world: &World, life: &Life) -> bool {
+    let house = life.house();
+    let answers = |id| house.fleet.driver(id).is_some();
+    let up = house.views.hosts.read(|view| view.all().filter(|host| host.up && answers(host.id)).count());
+    up == world.fleet.len()
+}
+
+/// Whether nobody has anything to do.
+fn is_calm(world: &World, life: &Life) -> bool {
+    let views = life.views();
+    views.position() >= life.store.head()
+        && views.processes.read(Processes::is_empty)
+        && all_up(world, life)
+        && quota::plan(views).is_empty()
+        && quota::misfits(views).is_empty()
+        && volume_room::plan(views).is_empty()
+}
+
+async fn comes_to_rest(world: &World, life: &Life) -> bool {
+    let end = world.age() + PATIENCE;
+    let (mut since, mut seen) = (world.age(), life.store.head());
+    while world.age() < end {
+        tokio::time::sleep(LOOK).await;
+        let head = life.store.head();
+        if !is_calm(world, life) || head != seen {
+            (since, seen) = (world.age(), head);
+        } else if world.age().saturating_sub(since) >= CALM {
+            return true;
+        }
+    }
+    false
+}
+
+pub(super) async fn come_to_rest(
+    settings: &Settings,
+    world: &World,
+    life: Life,
+    mut traffic: Traffic,
+    troubles: Troubles,
+    lives: u32,
+    mut dice: Dice,
+) -> Result<Found> {
+    life.store.arm(None);
+    trouble::end(world, &mut dice);
+    let mut wrong = Vec::new();
+    if !answered(&mut traffic).await {
+        wrong.push(Wrong::new("requests are never answered".to_owned()));
+    }
+    comes_to_rest(world, &life).await;
+    decide(world, &life, &mut dice).await;
+    let rested = rebuilt(world, &life, &mut wrong).await?;
+    wrong.extend(check::wrongs(world, &rested, &traffic.tally.borrow()));
+    wrong.extend(proof::trespasses(world).await?);
+    let (servers, migrations) =
+        (rested.servers.read(|all| all.all().count()), rested.migrations.read(|view| view.all().count()));
+    if wrong.is_empty() {
+        delete_everything(world, &life).await;
+        let gone = rebuilt(world, &life, &mut wrong).await?;
+        wrong.extend(check::wrongs(world, &gone, &traffic.tally.borrow()));
+        wrong.extend(check::remains(world, &gone));
+    }
+    life.end().await;
+    if let Some(file) = &settings.log_file {
+        proof::write_out(world.log.as_ref(), file).await?;
+    }
+    let (events, head, broken) = proof::chain(world.log.as_ref()).await?;
+    wrong.extend(broken.map(|position| Wrong::new(format!("the chain of the log breaks at {position}"))));
+    wrong.sort();
+    wrong.dedup();
+    let mut stories = Vec::new();
+    let mut about: Vec<InstanceId> = wrong.iter().filter_map(|one| one.server).collect();
+    about.dedup();
+    for server in about.into_iter().take(STORIES) {
+        stories.push(format!("  {server}\n{}", proof::story(world.log.as_ref(), server).await?));
+    }
+    let struck = world.fleet.struck().into_iter().map(|(effect, times)| (word(effect).to_owned(), times)).collect();
+    tracing::debug!(seed = settings.seed, "a chaos run has ended");
+    Ok(Found {
+        tally: traffic.tally.take(),
+        troubles,
+        struck,
+        lives,
+        events,
+        head,
+        lasted: world.age(),
+        took: Duration::ZERO,
+        servers,
+        migrations,
+        wrong,
+        stories,
+    })
+}
+
+fn word(effect: Effect) -> &'static str {
+    match effect {
+        Effect::Refuse => "refused",
+        Effect::NoRoom => "no room",
+        Effect::NoAgent => "no agent",
+        Effect::LoseReply => "reply lost",
+        Effect::Tear => "half done",
+        Effect::DieBefore => "host died before",
+        Effect::DieAfter => "host died after",
+        Effect::Slow => "slow",
+    }
+}
+
+/// Waits for the answers that are still to come.
+async fn answered(traffic: &mut Traffic) -> bool {
+    let all = async { while traffic.under_way.join_next().await.is_some() {} };
+    tokio::time::timeout(PATIENCE, all).await.is_ok()
+}
+
+/// Moves are confirmed or reverted; guests that somebody took away are made again.
+async fn decide(world: &World, life: &Life, dice: &mut Dice) {
+    // A revert or a reboot can fail and leave something to be decided again.
+    for _ in 0..3 {
+        let mut asked = 0;
+        let alive: Vec<(InstanceId, Instance)> =
+            life.views().servers.read(|all| all.all().map(|row| (row.id, row.instance.clone())).collect());
+        for (id, server) in alive {
+            let Some(alive) = server.alive() else { continue };
+            let vanished = alive.placement.is_some() && !world.fleet.whereabouts().contains_key(&id);
+            let deed = match (status::of_alive(alive).status, alive.phase) {
+                ("VERIFY_RESIZE", _) if dice.happens(500) => Deed::Confirm,
+                ("VERIFY_RESIZE", _) => Deed::Revert,
+                (_, Phase::Stopped { .. }) if vanished => Deed::Start,
+                _ if vanished => Deed::RebootHard,
+                _ => continue,
+            };
+            life.api.ask(deeds::plain(deed, id)).await;
+            asked += 1;
+        }
+        comes_to_rest(world, life).await;
+        if asked == 0 {
+            return;
+        }
+    }
+}
+
+async fn delete_everything(world: &World, life: &Life) {
+    // A volume or snapshot in use is refused until what uses it is gone.
+    for _ in 0..3 {
+        for request in remaining(life) {
+            life.api.ask(request).await;
+        }
+        comes_to_rest(world, life).await;
+    }
+}
+
+fn remaining(life: &Life) -> Vec<Request> {
+    let views = life.views();
+    let mut all: Vec<Request> = views.servers.read(|servers| {
+        let alive = servers.all().filter(|row| row.instance.alive().is_some());
+        alive.map(|row| deeds::plain(Deed::ForceDelete, row.id)).collect()
+    });
+    for volume in views.volumes.read(|view| view.of(None)) {
+        all.extend(volume.snapshots.keys().map(deeds::remove_snapshot));
+        all.push(deeds::remove_volume(volume.created.volume));
+    }
+    all
+}
+
+/// The read models, folded afresh; where the live ones differ from them, that is wrong.
+async fn rebuilt(world: &World, life: &Life, wrong: &mut Vec<Wrong>) -> Result<chronova_projections::views::Views> {
+    life.views().wait_for(life.store.head(), Duration::from_mins(1)).await;
+    let rebuilt = world.rebuilt().await?;
+    let differences = checkpoint::differences(life.views(), &rebuilt, DIFFERENCES);
+    wrong.extend(differences.into_iter().map(|one| Wrong::new(format!("a rebuild differs: {one}"))));
+    Ok(rebuilt)
+}

@@ -1,0 +1,222 @@
+//! What outlives a control plane (the log, the hosts, the image service), and one life of it.
+//!
+//! A life is the whole of it: actors, processes, reconcilers, host agents, the API. It is killed where the seed says: an
+//! append becomes durable and nobody learns of it, nothing else reaches log or hosts, and the next life begins with what
+//! those remember.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::body::to_bytes;
+use actix_web::test::{TestRequest, call_service, init_service};
+use anyhow::{Context as _, Result};
+use chronova_actors::house::{House, LiveOptions, Options};
+use chronova_actors::network::service::EmbeddedNetworks;
+use chronova_actors::process::interference::Interference;
+use chronova_actors::runtime::{Core, Runtime};
+use chronova_actors::volume::service::{EmbeddedVolumes, VolumeOptions};
+use chronova_events::clock::Clock;
+use chronova_events::envelope::Timestamp;
+use chronova_events::ids::HostId;
+use chronova_events::store::EventStore;
+use chronova_events::store::faulty::FuseStore;
+use chronova_events::store::memory::MemoryStore;
+use chronova_hypervisor::sim::{SimFleet, SimUri};
+use chronova_projections::runner;
+use chronova_projections::views::Views;
+use chronova_web::auth::Authentication;
+use chronova_web::config::WebConfig;
+use chronova_web::metrics::Metrics;
+use chronova_web::policy::Enforcer;
+use chronova_web::server::configure;
+use chronova_web::tables::Routers;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::images::Shelf;
+use super::settings::Settings;
+
+/// A driver call takes about so long; a live migration so long.
+const LATENCY: Duration = Duration::from_millis(20);
+const TRAVEL: Duration = Duration::from_secs(5);
+
+/// The time of the run: it stands still while anything can be done, and then jumps to what comes next.
+#[derive(Debug)]
+struct RunClock(Instant);
+
+impl RunClock {
+    fn at(&self, moment: Instant) -> Timestamp {
+        /// The first of January 2026: what a run records does not depend on when it is run.
+        const BEGIN: i64 = 1_767_225_600_000_000;
+        let since = moment.saturating_duration_since(self.0);
+        Timestamp(BEGIN + i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    }
+}
+
+impl Clock for RunClock {
+    fn now(&self) -> Timestamp {
+        self.at(Instant::now())
+    }
+}
+
+pub(super) struct World {
+    pub(super) log: Arc<MemoryStore>,
+    pub(super) fleet: Arc<SimFleet>,
+    pub(super) images: Arc<Shelf>,
+    clock: Arc<RunClock>,
+    options: Options,
+    interference: Option<Arc<dyn Interference>>,
+    routers: Arc<Routers>,
+    hosts: BTreeMap<HostId, usize>,
+    pub(super) shares_volumes: bool,
+}
+
+impl World {
+    /// Needs the runtime whose time it is to live in.
+    pub(super) fn new(settings: &Settings, interference: Option<Arc<dyn Interference>>) -> Result<Self> {
+        let (hosts, seed) = (settings.hosts as usize, settings.seed);
+        let uri = SimUri { seed, latency: LATENCY, vcpus: 16, memory_mib: 16_384, disk_gib: 400, ..SimUri::new(hosts) };
+        let fleet = SimFleet::new(uri);
+        fleet.set_travel(TRAVEL);
+        fleet.share_storage(settings.shared_storage);
+        if has_shared_volumes(seed) {
+            fleet.share_volumes();
+        }
+        let routers = Arc::new(Routers::all());
+        routers.compile_all().map_err(anyhow::Error::msg)?;
+        Ok(Self {
+            log: MemoryStore::new(),
+            hosts: (0..hosts).map(|index| (fleet.uri().host_id(index), index)).collect(),
+            fleet,
+            images: Arc::default(),
+            clock: Arc::new(RunClock(Instant::now())),
+            options: options(seed),
+            interference,
+            routers,
+            shares_volumes: has_shared_volumes(seed),
+        })
+    }
+
+    /// How long it has lived, in its own time.
+    pub(super) fn age(&self) -> Duration {
+        self.clock.0.elapsed()
+    }
+
+    /// What the log calls a moment.
+    pub(super) fn moment(&self, moment: Instant) -> Timestamp {
+        self.clock.at(moment)
+    }
+
+    pub(super) async fn begin(&self) -> Result<Life> {
+        let store = FuseStore::new(Arc::clone(&self.log) as Arc<dyn EventStore>, None);
+        let log = Arc::clone(&store) as Arc<dyn EventStore>;
+        // Without threads of its own: everything happens on this one, in one order.
+        let mut core = Core::start(log, Arc::clone(&self.clock) as Arc<dyn Clock>, Views::new(), 0).await?;
+        core.interference.clone_from(&self.interference);
+        let (gateway, views) = (Arc::clone(&core.gateway), Arc::clone(&core.views));
+        let networks = EmbeddedNetworks::new(Arc::clone(&gateway), Arc::clone(&views));
+        let images = Arc::clone(&self.images);
+        let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, self.options.volume.clone());
+        let drivers = self.fleet.drivers_until(&store.dead());
+        let runtime =
+            Runtime::start(core, drivers, networks, images, Arc::clone(&volumes) as _, self.options.clone()).await;
+        let config = WebConfig::default();
+        let policy = Enforcer::load(&config.policy).context("the policy cannot be used")?;
+        let metrics = Metrics::new(prometheus::Registry::new())?;
+        let app = chronova_web::App::new(config, policy, Authentication::NoAuth, metrics);
+        let app = Arc::new(app.with_house(Arc::clone(&runtime.house)).with_volumes(volumes));
+        Ok(Life { runtime, store, api: Api { app, routers: Arc::clone(&self.routers) } })
+    }
+
+    /// The read models, folded afresh from the whole log.
+    pub(super) async fn rebuilt(&self) -> Result<Views> {
+        let views = Views::new();
+        runner::catch_up(self.log.as_ref(), &views).await?;
+        Ok(views)
+    }
+
+    pub(super) fn host_named(&self, id: HostId) -> Option<usize> {
+        self.hosts.get(&id).copied()
+    }
+}
+
+/// With some seeds volumes are on storage that all hosts share, with others each is on one host.
+fn has_shared_volumes(seed: u64) -> bool {
+    seed % 4 < 2
+}
+
+/// As a server has them, but for what a run would never see.
+fn options(seed: u64) -> Options {
+    Options {
+        // Half of the seeds have deleted servers that can be restored.
+        reclaim_interval: Duration::from_secs(if seed.is_multiple_of(2) { 0 } else { 300 }),
+        resize_confirm_window: Duration::from_mins(10),
+        shelved_offload: Some(Duration::from_mins(2)),
+        volume: VolumeOptions { shared: has_shared_volumes(seed), ..VolumeOptions::default() },
+        live: LiveOptions { per_host: 2, permit_post_copy: true, ..LiveOptions::default() },
+        ..Options::default()
+    }
+}
+
+/// One life of the control plane.
+pub(super) struct Life {
+    pub(super) runtime: Runtime,
+    pub(super) store: Arc<FuseStore>,
+    pub(super) api: Api,
+}
+
+impl Life {
+    pub(super) fn house(&self) -> &Arc<House> {
+        &self.runtime.house
+    }
+
+    pub(super) fn views(&self) -> &Views {
+        &self.house().views
+    }
+
+    pub(super) async fn end(self) {
+        self.runtime.stop().await;
+    }
+}
+
+/// A request.
+#[derive(Debug, Clone)]
+pub(super) struct Request {
+    pub(super) method: &'static str,
+    /// With the service's prefix.
+    pub(super) path: String,
+    pub(super) version: &'static str,
+    pub(super) body: Option<Value>,
+}
+
+/// The API, called without a network.
+#[derive(Clone)]
+pub(super) struct Api {
+    app: Arc<chronova_web::App>,
+    routers: Arc<Routers>,
+}
+
+impl Api {
+    /// Asks as an administrator; gives back status and body.
+    pub(super) async fn ask(&self, request: Request) -> (u16, Value) {
+        let configured = configure(Arc::clone(&self.app), Arc::clone(&self.routers), None);
+        let service = init_service(actix_web::App::new().configure(configured)).await;
+        let mut asked = TestRequest::with_uri(&request.path)
+            .insert_header(("X-Auth-Token", "admin:admin"))
+            .insert_header(("OpenStack-API-Version", format!("compute {}", request.version)));
+        asked = match request.method {
+            "GET" => asked.method(actix_web::http::Method::GET),
+            "PUT" => asked.method(actix_web::http::Method::PUT),
+            "DELETE" => asked.method(actix_web::http::Method::DELETE),
+            _ => asked.method(actix_web::http::Method::POST),
+        };
+        if let Some(body) = request.body {
+            asked = asked.set_json(body);
+        }
+        let response = call_service(&service, asked.to_request()).await;
+        let status = response.status().as_u16();
+        let bytes = to_bytes(response.into_body()).await.unwrap_or_default();
+        (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    }
+}

@@ -1,0 +1,64 @@
+//! Clients that ask as fast as they are answered, and what the server spends on them.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+
+use super::client::Client;
+use super::cloud::Cloud;
+use super::process;
+use crate::meter::Run;
+use crate::stats::Latencies;
+
+/// How long clients go on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Until {
+    /// Until so many operations are done by all of them together.
+    Count(usize),
+    Time(Duration),
+}
+
+/// Lets `clients` do `operation` again and again, each on its own connection; it is given the number of the operation.
+pub(crate) fn clients(
+    cloud: &Cloud,
+    clients: usize,
+    until: Until,
+    operation: impl Fn(&mut Client, usize) -> Result<()> + Sync,
+) -> Result<Run> {
+    let next = AtomicUsize::new(0);
+    let (began, cpu) = (Instant::now(), process::cpu(cloud.pid()));
+    let one = || {
+        let mut client = cloud.client();
+        let mut latencies = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let over = match until {
+                Until::Count(count) => number >= count,
+                Until::Time(time) => began.elapsed() >= time,
+            };
+            if over {
+                return Ok(latencies);
+            }
+            let begun = Instant::now();
+            operation(&mut client, number)?;
+            latencies.push(begun.elapsed());
+        }
+    };
+    let parts: Vec<Result<Vec<Duration>>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..clients).map(|_| scope.spawn(one)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow!("a client broke")))).collect()
+    });
+    let elapsed = began.elapsed();
+    let cpu = process::cpu(cloud.pid()).saturating_sub(cpu);
+    let latencies: Vec<Duration> = parts.into_iter().collect::<Result<Vec<_>>>()?.concat();
+    let memory = process::memory(cloud.pid());
+    Ok(Run {
+        operations: latencies.len() as u64,
+        elapsed,
+        cpu,
+        latencies: Latencies::of(latencies),
+        resident_kib: memory.rss,
+        peak_kib: memory.peak,
+    })
+}

@@ -1,0 +1,58 @@
+//! `chronova-dev log`: how fast the log takes events durably, and how fast what it holds is read, folded and brought back.
+//!
+//! Beside each append stands what the machine does without this program, in the same run and by turns: plain SQLite with
+//! the same table, the same bytes and as many events in a transaction as there are writers; and the bytes alone, written
+//! to a file and synced.
+
+mod append;
+mod replay;
+
+use anyhow::Result;
+
+use super::report::Report;
+use super::settings::Common;
+
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Args {
+    /// Numbers of writers that append at the same time
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1_u32, 8, 64, 512])]
+    writers: Vec<u32>,
+    /// Appends in one run, for each number of writers [default: about two seconds' worth on a fast disk]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    appends: Option<u32>,
+    /// Events of the logs that are rebuilt and restarted with, smallest first; 0 leaves this out
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1_000_000_u64], value_parser = clap::value_parser!(u64).range(0..=100_000_000))]
+    events: Vec<u64>,
+    /// Only the logs of --events, no appends
+    #[arg(long)]
+    no_appends: bool,
+}
+
+pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
+    let mut sizes: Vec<u64> = args.events.iter().map(|events| common.sized(*events, *events.min(&5_000))).collect();
+    sizes.retain(|events| *events > 0);
+    sizes.sort_unstable();
+    sizes.dedup();
+    let shown: Vec<String> = sizes.iter().map(ToString::to_string).collect();
+    let mut report = Report::new("log").setting("events", &shown.join(", "));
+    if !args.no_appends {
+        append::measure(common, &args.writers, args.appends, &mut report)?;
+    }
+    replay::measure(common, &sizes, &mut report)?;
+    report.notes.push(
+        "append.N: N writers, each waits until its event is durable; of raw: plain SQLite, N in a transaction".into(),
+    );
+    report.notes.push("append.N.disk: the bytes of N events written to a file and synced, without SQLite".into());
+    if !sizes.is_empty() {
+        report.notes.push("replay.fold: events of servers, decoded before, into their states, on one core".into());
+        report.notes.push("replay.projections: decoded events into all read models, on one core".into());
+        let more = [
+            "rebuild.N: a log of N events from the disk, decoded, into all read models; .sqlite: its rows, read by SQLite",
+            "restart.N: log and checkpoint until requests could be answered; .disk: the bytes of the checkpoint",
+            "restart.N.killed: the same with a checkpoint that is as old as one can be, as after a kill",
+            "as-of.N: all servers at a moment as far behind a checkpoint as can be, once that checkpoint is loaded",
+        ];
+        report.notes.extend(more.map(str::to_owned));
+    }
+    Ok(report)
+}

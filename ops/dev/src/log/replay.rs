@@ -1,0 +1,309 @@
+//! Reading a log of many events back: folds, rebuild, restart, the past.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use chronova_events::envelope::{Meta, NewEvent, Position, StreamId, Timestamp};
+use chronova_events::fold::Fold;
+use chronova_events::instance::{Instance, InstanceEvent};
+use chronova_events::registry::NounEvent;
+use chronova_events::store::sqlite::{SqliteOptions, SqliteStore, probe};
+use chronova_events::store::{EventStore, Expected};
+use chronova_projections::checkpoint::{CheckpointOptions, Checkpoints, KeeperOptions};
+use chronova_projections::lifelike::Lifelike;
+use chronova_projections::progress::Progress;
+use chronova_projections::replay::{Until, replay};
+use chronova_projections::views::Views;
+
+use super::super::meter::{Meter, Run};
+use super::super::report::{Aim, Line, Report};
+use super::super::settings::{Common, in_system};
+use super::super::stats::{Latencies, median};
+
+/// Servers alive at the same time, and how often each is stopped and started.
+const FLEET: usize = 10_000;
+const CYCLES: u32 = 2;
+/// Events read at once, and folded at once.
+const BATCH: usize = 4_096;
+/// Events that are written as one batch.
+const TOGETHER: usize = 2_048;
+/// What reading is put beside.
+const RAW: &str = "plain SQLite, the same rows read";
+/// Rows that SQLite alone reads: a rate, for which more of the same say nothing more.
+const ROWS: u64 = 2_000_000;
+/// Events that are kept decoded for the folds.
+const SAMPLE: usize = 200_000;
+
+pub(super) fn measure(common: &Common, sizes: &[u64], report: &mut Report) -> Result<()> {
+    let folder = common.scratch()?;
+    let path = folder.path().join("log.db");
+    let mut life = Lifelike::new(FLEET, CYCLES);
+    let mut written = 0;
+    for &events in sizes {
+        chronova::output::complain(&format!("\rwriting a log of {events} events "));
+        // The larger log begins with the smaller one.
+        in_system(write(&path, &mut life, written, events))?;
+        chronova::output::complain("\r\x1b[K");
+        let log = Log { path: &path, events, checkpoints: folder.path().join(format!("views-{events}")) };
+        if written == 0 {
+            log.decoded(common, report)?;
+        }
+        log.read_back(common, report)?;
+        written = events;
+    }
+    Ok(())
+}
+
+/// A log of so many events.
+struct Log<'a> {
+    path: &'a Path,
+    events: u64,
+    checkpoints: PathBuf,
+}
+
+impl Log<'_> {
+    /// What the processor alone does: events that are in memory already.
+    fn decoded(&self, common: &Common, report: &mut Report) -> Result<()> {
+        let folds = common.repeat("fold", || in_system(fold(self.path)))?;
+        let views = common.repeat("fold into all read models", || in_system(project(self.path)))?;
+        let raw = common.repeat("plain SQLite", || plain(self.path, self.events.min(SAMPLE as u64)))?;
+        let raw = Line::new("replay.sqlite", raw);
+        let limit = raw.per_second().unwrap_or(0.0);
+        let line = |name: &str, runs| Line::new(name, runs).raw(RAW, limit);
+        report.lines.push(line("replay.fold", folds).aim(Aim::PerSecond(1_000_000.0)));
+        report.lines.push(line("replay.projections", views).aim(Aim::PerSecond(300_000.0)));
+        report.lines.push(raw);
+        Ok(())
+    }
+
+    fn read_back(&self, common: &Common, report: &mut Report) -> Result<()> {
+        let (events, path) = (self.events, self.path);
+        let name = |what: &str| format!("{what}.{events}");
+        let kept = Kept::new(&self.checkpoints, events);
+        #[allow(clippy::cast_precision_loss)] // sizes stay far below 2^53
+        let bytes = path.metadata()?.len() as f64 / events as f64;
+
+        let raw = common.repeat(&name("plain SQLite"), || plain(path, events.min(ROWS)))?;
+        let raw = Line::new(name("rebuild") + ".sqlite", raw);
+        let rebuilds = common.repeat(&name("rebuild"), || in_system(rebuild(path, &kept)))?;
+        let seconds = median(rebuilds.iter().map(|run| run.elapsed.as_secs_f64()).collect()).unwrap_or(0.0);
+        let limit = raw.per_second().unwrap_or(0.0);
+        let line = Line::new(name("rebuild"), rebuilds).raw(RAW, limit).aim(Aim::PerSecond(300_000.0));
+        report.lines.push(line.figure("bytes per event", bytes).figure("seconds", seconds));
+        report.lines.push(raw);
+
+        let (_, newest) = &kept.head;
+        let restarts = common.repeat(&name("restart"), || in_system(restart(path, newest, events)))?;
+        let disk = Line::new(name("restart") + ".disk", common.repeat("the bytes of a checkpoint", || read(newest))?);
+        let line = Line::new(name("restart"), restarts).aim(Aim::P50Within(Duration::from_secs(2)));
+        let size = newest.list().0.last().map_or(0, |found| found.bytes);
+        #[allow(clippy::cast_precision_loss)] // sizes stay far below 2^53
+        let line = line.figure("MiB of the checkpoint", (size >> 20) as f64);
+        report.lines.push(line.raw("the bytes of the checkpoint, read", disk.per_second().unwrap_or(0.0)));
+        report.lines.push(disk);
+
+        let (at, behind) = &kept.behind;
+        let restarts = common.repeat(&(name("restart") + ".killed"), || in_system(restart(path, behind, events)))?;
+        let line = Line::new(name("restart") + ".killed", restarts).aim(Aim::P50Within(Duration::from_secs(2)));
+        #[allow(clippy::cast_precision_loss)] // sizes stay far below 2^53
+        let line = line.figure("events since the checkpoint", (events - at.0) as f64);
+        report.lines.push(line);
+
+        let mut loads = Vec::new();
+        let (past, history) = &kept.past;
+        let asked = common.repeat(&name("as-of"), || {
+            let (load, run) = in_system(as_of(path, history, *past, events))?;
+            loads.push(load.as_secs_f64());
+            Ok(run)
+        })?;
+        let line = Line::new(name("as-of"), asked).aim(Aim::P50Within(Duration::from_secs(1)));
+        report.lines.push(line.figure("seconds before, to load the checkpoint", median(loads).unwrap_or(0.0)));
+        for (_, checkpoints) in kept.all() {
+            checkpoints.discard_all()?;
+        }
+        Ok(())
+    }
+}
+
+/// A checkpoint, by itself in a folder, and its position.
+type Place = (Position, Arc<Checkpoints>);
+
+/// The checkpoints that a server has which has written such a log.
+struct Kept {
+    /// Of the past, of the history that is kept.
+    past: Place,
+    /// As old as the newest one can be, when the server is killed.
+    behind: Place,
+    /// As a graceful end leaves it.
+    head: Place,
+}
+
+impl Kept {
+    fn new(folder: &Path, events: u64) -> Self {
+        let place = |name: &str, at| {
+            let checkpoints = Checkpoints::new(folder.join(name), CheckpointOptions::default());
+            (Position(at), checkpoints)
+        };
+        let behind = KeeperOptions::default().events.min(events / 4);
+        Self { past: place("past", events / 2), behind: place("behind", events - behind), head: place("head", events) }
+    }
+
+    fn all(&self) -> [&Place; 3] {
+        [&self.past, &self.behind, &self.head]
+    }
+}
+
+/// Makes the log, which has `from` events, one of `events` events, as a cloud leaves them.
+async fn write(path: &Path, life: &mut Lifelike, from: u64, events: u64) -> Result<()> {
+    let store = SqliteStore::open(path, &SqliteOptions::default())?;
+    let meta = Meta::system("bench");
+    let mut at = from;
+    while at < events {
+        // What happens to one thing at about the same time is appended together, as a process does.
+        let mut together: Vec<(StreamId, Vec<NewEvent>)> = Vec::new();
+        let mut places: HashMap<StreamId, usize> = HashMap::new();
+        while at < events && together.iter().map(|(_, events)| events.len()).sum::<usize>() < TOGETHER {
+            let Some((stream, event)) = life.next() else { break };
+            let new = NewEvent::new(event, Timestamp(i64::try_from(at)? * 1_000), &meta);
+            let place = *places.entry(stream.clone()).or_insert(together.len());
+            match together.get_mut(place) {
+                Some((_, events)) => events.push(new),
+                None => together.push((stream, vec![new])),
+            }
+            at += 1;
+        }
+        let appends = together.into_iter().map(|(stream, events)| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move { store.append(&stream, Expected::Any, events).await })
+        });
+        for appended in futures::future::join_all(appends).await {
+            appended??;
+        }
+    }
+    store.close().await;
+    Ok(())
+}
+
+/// The rows as SQLite alone reads them.
+fn plain(path: &Path, events: u64) -> Result<Run> {
+    let (meter, began) = (Meter::start(), Instant::now());
+    let rows = probe::read(path, events)?;
+    anyhow::ensure!(rows == events, "there are {rows} rows");
+    Ok(as_one(meter, rows, began))
+}
+
+/// The newest checkpoint as bytes.
+fn read(checkpoints: &Arc<Checkpoints>) -> Result<Run> {
+    let newest = checkpoints.list().0.pop().context("there is no checkpoint")?;
+    let (meter, began) = (Meter::start(), Instant::now());
+    std::hint::black_box(std::fs::read(newest.path)?);
+    Ok(Run { operations: 1, ..meter.stop(vec![began.elapsed()]) })
+}
+
+/// All servers as they were at a moment as far from the nearest checkpoint as the history lets it be. How long the checkpoint
+/// took to load, and how long the answer took after that.
+async fn as_of(path: &Path, checkpoints: &Arc<Checkpoints>, past: Position, events: u64) -> Result<(Duration, Run)> {
+    let store = SqliteStore::open(path, &SqliteOptions::default())?;
+    let spacing = checkpoints.options().spacing;
+    let asked = Position(events.min(past.0 + spacing - 1));
+    let began = Instant::now();
+    let views = Arc::new(checkpoints.load(|mark| mark.position == past).views);
+    let load = began.elapsed();
+    anyhow::ensure!(views.position() == past, "the checkpoint is of {}", views.position());
+    let (meter, began) = (Meter::start(), Instant::now());
+    replay(&*store, &views, Until::Position(asked), &Progress::new("time travel", 0)).await?;
+    let servers = views.servers.read(|servers| servers.all().count());
+    let run = Run { operations: 1, ..meter.stop(vec![began.elapsed()]) };
+    anyhow::ensure!(views.position() == asked && servers > 0, "the answer is of {}", views.position());
+    store.close().await;
+    Ok((load, run))
+}
+
+/// One operation that is many: all of them took this long.
+fn as_one(meter: Meter, operations: u64, began: Instant) -> Run {
+    Run { operations, ..meter.stop(vec![began.elapsed()]) }
+}
+
+/// The states of all servers in the first part of the log.
+async fn fold(path: &Path) -> Result<Run> {
+    let store = SqliteStore::open(path, &SqliteOptions::default())?;
+    let all = store.read_all(Position::START, SAMPLE).await?;
+    let mut streams: std::collections::BTreeMap<&str, Vec<(&InstanceEvent, Timestamp)>> =
+        std::collections::BTreeMap::new();
+    for recorded in &all {
+        if let Some(event) = InstanceEvent::of(recorded.event()?) {
+            streams.entry(recorded.stream.as_str()).or_default().push((event, recorded.recorded_at));
+        }
+    }
+    let (meter, began, mut count) = (Meter::start(), Instant::now(), 0);
+    for events in streams.values() {
+        let mut state = Instance::default();
+        for (event, at) in events {
+            state.evolve(event, *at);
+            count += 1;
+        }
+        std::hint::black_box(&state);
+    }
+    let run = as_one(meter, count, began);
+    store.close().await;
+    Ok(run)
+}
+
+/// All read models from events that are decoded already.
+async fn project(path: &Path) -> Result<Run> {
+    let store = SqliteStore::open(path, &SqliteOptions::default())?;
+    let all = store.read_all(Position::START, SAMPLE).await?;
+    for recorded in &all {
+        recorded.event()?;
+    }
+    let views = Views::new();
+    let (meter, began) = (Meter::start(), Instant::now());
+    for batch in all.chunks(BATCH) {
+        views.apply(batch)?;
+    }
+    let run = as_one(meter, all.len() as u64, began);
+    store.close().await;
+    Ok(run)
+}
+
+/// All read models from the file, as after a change of their version. The first time it stops where checkpoints are kept, and
+/// keeps them, which is not counted.
+async fn rebuild(path: &Path, kept: &Kept) -> Result<Run> {
+    let store = SqliteStore::open(path, &SqliteOptions::default())?;
+    let views = Arc::new(Views::new());
+    let progress = Progress::new("replay", 0);
+    let (mut whole, mut took) = (Run::default(), Duration::ZERO);
+    let stops: Vec<&Place> = if kept.head.1.list().0.is_empty() { kept.all().into() } else { vec![&kept.head] };
+    for (position, checkpoints) in stops {
+        let (meter, began) = (Meter::start(), Instant::now());
+        replay(&*store, &views, Until::Position(*position), &progress).await?;
+        took += began.elapsed();
+        let part = meter.stop(Vec::new());
+        whole.elapsed += part.elapsed;
+        whole.cpu += part.cpu;
+        whole.resident_kib = part.resident_kib;
+        whole.peak_kib = whole.peak_kib.max(part.peak_kib);
+        if checkpoints.list().0.is_empty() {
+            checkpoints.save(&views).context("the checkpoint cannot be written")?;
+        }
+    }
+    anyhow::ensure!(views.position() == kept.head.0, "the read models are at {}", views.position());
+    store.close().await;
+    Ok(Run { operations: kept.head.0.0, latencies: Latencies::of(vec![took]), ..whole })
+}
+
+/// What a start does before it can answer: opens the log, reads the checkpoint, folds what came after it.
+async fn restart(path: &Path, checkpoints: &Arc<Checkpoints>, events: u64) -> Result<Run> {
+    let (meter, began) = (Meter::start(), Instant::now());
+    let store = SqliteStore::open(path, &SqliteOptions::default())?;
+    let opened = checkpoints.open(&*store).await.context("the checkpoint cannot be read")?;
+    let views = Arc::new(opened.views);
+    replay(&*store, &views, Until::Head, &Progress::new("replay", 0)).await?;
+    let run = Run { operations: 1, ..meter.stop(vec![began.elapsed()]) };
+    anyhow::ensure!(views.position() == Position(events), "the read models are at {}", views.position());
+    store.close().await;
+    Ok(run)
+}

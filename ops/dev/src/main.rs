@@ -1,0 +1,13 @@
+//! The program `chronova-dev`: reads the command line, and hands over.
+
+use std::process::ExitCode;
+
+/// The allocator of the program `chronova`, so that benchmarks in this process measure what the server does. Not in debug
+/// builds, for the reason given there.
+#[cfg(not(debug_assertions))]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    chronova_dev::run()
+}

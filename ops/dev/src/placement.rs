@@ -1,0 +1,332 @@
+//! `chronova-dev placement`: the search for candidates, and claims.
+//!
+//! A flat host is one provider with CPUs, memory and disk. A nested host has the disk; its two NUMA nodes have CPUs and
+//! memory, and there is a network card with virtual functions: four providers. All hosts have forty traits, as libvirt
+//! hosts do, and every thousandth host has one that no other has, which the selective request asks for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use chronova_actors::aggregate::{Aggregate as _, CommandError};
+use chronova_actors::house::Options;
+use chronova_actors::ledger::{CELL, LedgerAggregate, LedgerCommand};
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{ConsumerId, ProjectId, ProviderId, UserId};
+use chronova_events::ledger::{
+    Allocation, Claimed, Inventory, InventoryReplaced, LedgerEvent, ProviderCreated, TraitCreated, TraitsReplaced,
+};
+use chronova_projections::placement::candidates::{Group, Request, TraitFilter, search};
+use uuid::Uuid;
+
+use super::meter::Meter;
+use super::raw;
+use super::report::{Aim, Line, Report, thousands};
+use super::settings::{Common, in_system};
+use super::world::{Filling, World};
+
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Args {
+    /// Numbers of hosts to search among
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [100, 1_000, 10_000])]
+    hosts: Vec<u32>,
+    /// Claims in one run
+    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    claims: u32,
+    /// How many claim at the same time
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    claimers: u32,
+}
+
+const VERSION: &str = "placement 1.39";
+const LIMIT: usize = 1_000;
+const RARE: &str = "CUSTOM_BENCH_RARE";
+const FLAT: &str = "resources=VCPU:2,MEMORY_MB:2048,DISK_GB:20";
+const NESTED: &str = "resources=DISK_GB:20&resources_N0=VCPU:2,MEMORY_MB:2048&resources_N1=VCPU:2,MEMORY_MB:2048\
+                      &resources_NET=SRIOV_NET_VF:1&group_policy=isolate";
+const SELECTIVE: &str = "resources=VCPU:2,MEMORY_MB:2048,DISK_GB:20&required=CUSTOM_BENCH_RARE";
+
+pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
+    let hosts: Vec<usize> = if common.short { vec![50] } else { args.hosts.iter().map(|n| *n as usize).collect() };
+    let mut report = Report::new("placement")
+        .setting("limit of a search", &LIMIT)
+        .setting("claims", &common.sized(args.claims, 200))
+        .setting("claimers at once", &args.claimers)
+        .setting("flat request", &FLAT)
+        .setting("nested request", &NESTED);
+    for shape in [Shape::Flat, Shape::Nested] {
+        for n in &hosts {
+            search_lines(common, &mut report, shape, *n)?;
+        }
+    }
+    claim_lines(common, args, &mut report)?;
+    report.notes.push(
+        "`search` is the search alone; `request` is GET /allocation_candidates from routing to the bytes of the answer, in \
+         this process."
+            .to_owned(),
+    );
+    Ok(report)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Flat,
+    Nested,
+}
+
+impl Shape {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Flat => "flat",
+            Self::Nested => "nested",
+        }
+    }
+
+    fn query(self) -> &'static str {
+        match self {
+            Self::Flat => FLAT,
+            Self::Nested => NESTED,
+        }
+    }
+
+    fn request(self, rare: bool) -> Request {
+        let group = |suffix: &str, resources: &[(&str, u64)]| Group {
+            suffix: suffix.to_owned(),
+            resources: resources.iter().map(|(class, amount)| ((*class).to_owned(), *amount)).collect(),
+            ..Group::default()
+        };
+        let numa = [("VCPU", 2), ("MEMORY_MB", 2048)];
+        let mut groups = match self {
+            Self::Flat => vec![group("", &[("VCPU", 2), ("MEMORY_MB", 2048), ("DISK_GB", 20)])],
+            Self::Nested => vec![
+                group("", &[("DISK_GB", 20)]),
+                group("_N0", &numa),
+                group("_N1", &numa),
+                group("_NET", &[("SRIOV_NET_VF", 1)]),
+            ],
+        };
+        if rare {
+            groups[0].traits = TraitFilter { required: vec![[RARE.to_owned()].into()], ..TraitFilter::default() };
+        }
+        Request { groups, limit: Some(LIMIT), isolate: self == Self::Nested, ..Request::default() }
+    }
+}
+
+fn search_lines(common: &Common, report: &mut Report, shape: Shape, hosts: usize) -> Result<()> {
+    let times = common.sized(if hosts > 5_000 { 50 } else { 200 }, 5);
+    let scratch = common.scratch()?;
+    let name = |what: &str| format!("{what}, {} hosts, {}", count(hosts), shape.name());
+    let (searched, selective, requested, rare, bytes) = in_system(async {
+        let world = World::open(scratch.path(), filling(fleet(shape, hosts)), Options::default()).await?;
+        let placement = &world.house().views.placement;
+        let look = |rare: bool| {
+            let request = shape.request(rare);
+            let searched = |_| {
+                let found = placement.read(|placement| search(&placement.index, &request));
+                anyhow::ensure!(!found.candidates.is_empty(), "nothing is found");
+                Ok(())
+            };
+            common.repeat_warm(&name("search"), || super::meter::measure(times, searched))
+        };
+        let (searched, selective) = (look(false)?, look(true)?);
+        let api = world.api()?;
+        let mut requested = Vec::new();
+        let mut bytes = 0;
+        let path = format!("/placement/allocation_candidates?{}&limit={LIMIT}", shape.query());
+        for run in 0..=common.runs {
+            let meter = Meter::start();
+            let (latencies, body) = api.get(&path, VERSION, times).await?;
+            // The first one warms up.
+            if run > 0 {
+                requested.push(meter.stop(latencies));
+            }
+            bytes = body.len();
+        }
+        let mut rare = Vec::new();
+        if shape == Shape::Flat {
+            let path = format!("/placement/allocation_candidates?{SELECTIVE}&limit={LIMIT}");
+            for _ in 0..common.runs {
+                let meter = Meter::start();
+                rare.push(meter.stop(api.get(&path, VERSION, times).await?.0));
+            }
+        }
+        world.close().await;
+        Ok((searched, selective, requested, rare, bytes))
+    })?;
+    report.lines.push(Line::new(name("search"), searched));
+    report.lines.push(Line::new(name("search for a rare trait"), selective));
+    let line = Line::new(name("request"), requested).figure("bytes of the answer", f64::from(u32::try_from(bytes)?));
+    let goal = Aim::P50Within(Duration::from_millis(5));
+    report.lines.push(if hosts == 1_000 && shape == Shape::Flat { line.aim(goal) } else { line });
+    if !rare.is_empty() {
+        report.lines.push(Line::new(name("request for a rare trait"), rare));
+    }
+    Ok(())
+}
+
+fn count(number: usize) -> String {
+    u32::try_from(number).map_or_else(|_| number.to_string(), |number| thousands(f64::from(number)))
+}
+
+// --------------------------------------------------------------------------------------------------------------- claims
+
+/// Whom the claimers go to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rush {
+    /// Everybody to another host.
+    Spread,
+    /// Everybody to the same host, which has room for half of them.
+    OneHost,
+}
+
+fn claim_lines(common: &Common, args: &Args, report: &mut Report) -> Result<()> {
+    let claims = common.sized(args.claims as usize, 200);
+    let claimers = args.claimers as usize;
+    let raw = raw::append_and_sync(&common.folder(), 4096, common.sized(300, 20))?;
+    let raw = f64::from(u32::try_from(raw.operations)?) / raw.elapsed.as_secs_f64();
+    for (name, rush, claimers) in [
+        ("claims, one after the other".to_owned(), Rush::Spread, 1),
+        (format!("claims, {claimers} at once, 1,000 hosts"), Rush::Spread, claimers),
+        (format!("claims, {claimers} at once, one host"), Rush::OneHost, claimers),
+    ] {
+        let claims = if claimers == 1 { claims.min(common.sized(1_000, 50)) } else { claims };
+        let mut refused = 0;
+        let runs = common.repeat_warm(&name, || {
+            let scratch = common.scratch()?;
+            let (run, no) = in_system(claim_run(scratch.path(), rush, claims, claimers))?;
+            refused = no;
+            Ok(run)
+        })?;
+        let line = Line::new(name, runs).raw("append 4096 bytes and sync", raw);
+        report.lines.push(line.figure("refused for want of room", f64::from(u32::try_from(refused)?)));
+    }
+    Ok(())
+}
+
+async fn claim_run(
+    folder: &std::path::Path,
+    rush: Rush,
+    claims: usize,
+    claimers: usize,
+) -> Result<(super::meter::Run, usize)> {
+    let room = u64::try_from(match rush {
+        Rush::Spread => claims,
+        Rush::OneHost => claims / 2,
+    })?;
+    let mut events = fleet(Shape::Flat, 1_000);
+    let wide = |n| InventoryReplaced {
+        provider: host(n),
+        inventories: [("DISK_GB", 20), ("MEMORY_MB", 2_048), ("VCPU", 2)]
+            .map(|(class, each)| inventory(class, room * each))
+            .to_vec(),
+    };
+    events.extend((0..1_000).map(|n| LedgerEvent::from(wide(n))));
+    let world = World::open(folder, filling(events), Options::default()).await?;
+    let (next, refused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let mut tasks = tokio::task::JoinSet::new();
+    let meter = Meter::start();
+    for _ in 0..claimers {
+        let (house, next, refused) = (Arc::clone(world.house()), Arc::clone(&next), Arc::clone(&refused));
+        tasks.spawn(async move {
+            let meta = Meta::system("bench");
+            let mut latencies = Vec::new();
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= claims {
+                    return Ok(latencies);
+                }
+                let host = host(if rush == Rush::OneHost { 0 } else { number % 1_000 });
+                let began = Instant::now();
+                let command = LedgerCommand::Claim(claim(host));
+                match house.gateway.send::<LedgerAggregate>(&CELL, command, Arc::clone(&meta)).await {
+                    Ok(_) => {}
+                    Err(CommandError::Rejected(_)) => _ = refused.fetch_add(1, Ordering::Relaxed),
+                    Err(error) => return Err(anyhow::anyhow!("{error}")),
+                }
+                latencies.push(began.elapsed());
+            }
+        });
+    }
+    let mut latencies = Vec::with_capacity(claims);
+    while let Some(done) = tasks.join_next().await {
+        latencies.extend(done??);
+    }
+    let run = meter.stop(latencies);
+    world.close().await;
+    Ok((run, refused.load(Ordering::Relaxed)))
+}
+
+fn claim(provider: ProviderId) -> Claimed {
+    let resources = [("DISK_GB", 20), ("MEMORY_MB", 2_048), ("VCPU", 2)];
+    Claimed {
+        consumer: ConsumerId::new(Uuid::new_v4().to_string()),
+        project: ProjectId::new("bench"),
+        user: UserId::new("bench"),
+        consumer_type: Some("INSTANCE".to_owned()),
+        allocations: vec![Allocation {
+            provider,
+            resources: resources.map(|(class, amount)| (class.to_owned(), amount)).to_vec(),
+        }],
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------- fleet
+
+/// The same for the same host in every run; not in the order of the hosts, as real ones are not.
+fn host(n: usize) -> ProviderId {
+    ProviderId::derive(Uuid::from_u128(0xbe7c), &format!("host-{n}"))
+}
+
+fn inventory(class: &str, total: u64) -> Inventory {
+    Inventory {
+        class: class.to_owned(),
+        total,
+        reserved: 0,
+        min_unit: 1,
+        max_unit: total,
+        step_size: 1,
+        allocation_ratio: 1.0,
+    }
+}
+
+fn filling(events: Vec<LedgerEvent>) -> Filling {
+    vec![(LedgerAggregate::stream(&CELL), events.into_iter().map(Into::into).collect())]
+}
+
+/// The events that make the hosts.
+fn fleet(shape: Shape, hosts: usize) -> Vec<LedgerEvent> {
+    let mut events = vec![TraitCreated { name: RARE.to_owned() }.into()];
+    let usual: Vec<String> = (0..40).map(|n| format!("CUSTOM_CPU_CAPABILITY_{n:02}")).collect();
+    for n in 0..hosts {
+        let root = host(n);
+        let mut provider = |id: ProviderId, name: String, parent, has: &[(&str, u64)]| {
+            events.push(ProviderCreated { provider: id, name, parent }.into());
+            let inventories = has.iter().map(|(class, total)| inventory(class, *total)).collect();
+            events.push(InventoryReplaced { provider: id, inventories }.into());
+        };
+        // Hosts are not all alike.
+        let size = 1 + u64::try_from(n % 4).unwrap_or(0);
+        match shape {
+            Shape::Flat => {
+                let has = [("DISK_GB", 1_000 * size), ("MEMORY_MB", 65_536 * size), ("VCPU", 16 * size)];
+                provider(root, format!("host-{n}"), None, &has);
+            }
+            Shape::Nested => {
+                provider(root, format!("host-{n}"), None, &[("DISK_GB", 1_000 * size)]);
+                let child = |name: &str| ProviderId::derive(root.0, name);
+                for numa in ["numa0", "numa1"] {
+                    let has = [("MEMORY_MB", 32_768 * size), ("VCPU", 8 * size)];
+                    provider(child(numa), format!("host-{n}-{numa}"), Some(root), &has);
+                }
+                provider(child("card"), format!("host-{n}-card"), Some(root), &[("SRIOV_NET_VF", 8)]);
+            }
+        }
+        let mut traits = usual.clone();
+        if n % 1_000 == 0 {
+            traits.insert(0, RARE.to_owned());
+        }
+        events.push(TraitsReplaced { provider: root, traits }.into());
+    }
+    events
+}

@@ -1,0 +1,226 @@
+//! `chronova-dev scale`: many hosts and many servers in one process.
+//!
+//! In this order: hosts register; a storm of servers is built over the API; the log is filled up with servers that nobody
+//! built ([`filling`](super::filling)); the control plane folds them, ends, and starts again; a steady mix and lists; one
+//! host in a hundred stops answering; and a restart in the middle of it all. Each line says what one thing of it took.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::live::cloud::Cloud;
+use super::live::process::Memory;
+use super::meter::Run;
+use super::mix::Mix;
+use super::report::{Aim, Line, Report, thousands};
+use super::settings::Common;
+use super::stats::Latencies;
+use super::{api, boot, filling};
+
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Args {
+    /// Simulated hosts
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    hosts: u32,
+    /// Servers in the end
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    servers: u32,
+    /// Servers built over the API
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    storm: u32,
+    /// Projects that the filled servers belong to
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    projects: u32,
+    /// Seconds per measurement
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    seconds: u64,
+}
+
+/// Clients of the storm and of the mix.
+const CLIENTS: usize = 8;
+
+pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
+    let size = Size {
+        hosts: common.sized(args.hosts, 10),
+        servers: common.sized(args.servers, 60),
+        storm: common.sized(args.storm, 20),
+        projects: common.sized(args.projects, 3),
+        time: if common.short { Duration::from_millis(300) } else { Duration::from_secs(args.seconds) },
+    };
+    let mut report = Report::new("scale")
+        .setting("hosts", &size.hosts)
+        .setting("servers", &size.servers)
+        .setting("of these built over the API", &size.storm)
+        .setting("projects of the others", &size.projects);
+    scaled(common, size, &mut report)?;
+    report.notes.push(
+        "CPU and memory are those of the server's process, the simulated hosts and their guests included".to_owned(),
+    );
+    Ok(report)
+}
+
+/// How long the loss of hosts may take to be seen.
+const LOSS: Duration = Duration::from_mins(5);
+
+/// Hosts that go on.
+fn healthy(hosts: u32) -> u32 {
+    hosts - hosts.div_ceil(100)
+}
+
+/// One fleet of good hosts, and one of those to be lost.
+fn fleets(hosts: u32, ill: &str) -> String {
+    let size = "vcpus=1000&memory_mib=1000000&disk_gib=100000";
+    format!("sim://{}?{size} sim://{}?name=ill&{size}{ill}", healthy(hosts), hosts.div_ceil(100))
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Size {
+    pub(super) hosts: u32,
+    pub(super) servers: u32,
+    pub(super) storm: u32,
+    pub(super) projects: u32,
+    pub(super) time: Duration,
+}
+
+/// What the table of the aims takes from it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scaled {
+    pub(super) bytes_per_server: f64,
+}
+
+pub(super) fn scaled(common: &Common, size: Size, report: &mut Report) -> Result<Scaled> {
+    let hosts = |ill: &str| fleets(size.hosts, ill);
+    let fleet = hosts("");
+    let mut cloud = Cloud::new(common.scratch()?, &fleet)?;
+    cloud.start()?;
+    let empty = cloud.memory();
+    let (began, cpu) = (Instant::now(), super::live::process::cpu(cloud.pid()));
+    cloud.wait_for_hosts(size.hosts as usize)?;
+    let registered = stretch(&cloud, u64::from(size.hosts), began, cpu);
+    let with_hosts = cloud.memory();
+    let line = Line::new(format!("{} hosts register", number(size.hosts)), vec![registered]);
+    report.lines.push(line.figure("bytes of memory per host", per(with_hosts, empty, size.hosts)));
+
+    let furniture = cloud.furnish()?;
+    boot::build(&cloud, &furniture, 1, 1)?;
+    let (log, begun) = (log_bytes(&cloud), cloud.memory());
+    let (storm, ids) = boot::build(&cloud, &furniture, CLIENTS, size.storm as usize)?;
+    #[allow(clippy::cast_precision_loss)] // far below 2^53
+    let growth = (log_bytes(&cloud) - log) as f64 / f64::from(size.storm.max(1));
+    let line = Line::new(format!("storm: {} servers built, {CLIENTS} clients", number(size.storm)), vec![storm]);
+    let line = line.figure("bytes of log per server built", growth);
+    report.lines.push(line.figure("bytes of memory per server built", per(cloud.memory(), begun, size.storm)));
+    cloud.stop()?;
+    let small = started(&mut cloud)?;
+    report.lines.push(Line::new(format!("restart, {} servers", number(size.storm)), vec![small]));
+    let before = settled(&cloud);
+    cloud.stop()?;
+
+    let more = size.servers.saturating_sub(size.storm);
+    let begun = Instant::now();
+    filling::fill(&cloud.data(), more as usize, size.projects as usize)?;
+    let filled = Run { operations: u64::from(more), elapsed: begun.elapsed(), ..Run::default() };
+    let line = Line::new(format!("fill: {} servers' events appended", number(more)), vec![filled]);
+    #[allow(clippy::cast_precision_loss)]
+    let size_of_log = log_bytes(&cloud) as f64;
+    report.lines.push(line.figure("bytes of log in all", size_of_log));
+    let folded = started(&mut cloud)?;
+    report.lines.push(Line::new(format!("first start: {} servers folded from the log", number(more)), vec![folded]));
+    let stopped = cloud.stop()?;
+    let again = started(&mut cloud)?;
+    let line = Line::new(format!("restart, {} servers", number(size.servers)), vec![again]);
+    let line = line.figure("seconds to end in order", stopped.as_secs_f64());
+    report.lines.push(line);
+    cloud.wait_for_hosts(size.hosts as usize)?;
+    let after = settled(&cloud);
+    let bytes_per_server = per(after, before, more);
+
+    let reads = api::Reads { common, cloud: &cloud, time: size.time };
+    let project = "/compute/v2.1/servers/detail?limit=100";
+    let lines = [
+        reads.get("GET servers/detail?limit=100, own project", project, 1)?,
+        reads.get("GET servers?limit=1000, all projects", "/compute/v2.1/servers?all_tenants=1&limit=1000", 1)?,
+        reads.get("GET servers/detail?limit=100, all projects", &format!("{project}&all_tenants=1"), 1)?,
+        reads.get(
+            "allocation_candidates?limit=10",
+            "/placement/allocation_candidates?resources=VCPU:1,MEMORY_MB:64&limit=10",
+            1,
+        )?,
+    ];
+    report.lines.extend(lines);
+    let mix = Mix::new(ids);
+    let mixed = mix.run(&cloud, &furniture, CLIENTS, size.time)?;
+    let line = Line::new(format!("mix, {CLIENTS} clients"), vec![mixed]);
+    report.lines.push(line.figure("bytes of memory per server", bytes_per_server));
+    let (more_built, _) = boot::build(&cloud, &furniture, CLIENTS, common.sized(2_000, 16))?;
+    report
+        .lines
+        .push(Line::new(format!("build until ACTIVE, {CLIENTS} clients"), vec![more_built]).aim(Aim::PerSecond(500.0)));
+    // From the third heartbeat on one host in a hundred is dead.
+    cloud.stop()?;
+    cloud.configure(&hosts("&fail=usage:die-n3"))?;
+    cloud.start()?;
+    let begun = Instant::now();
+    while cloud.hosts_up()? > healthy(size.hosts) as usize && begun.elapsed() < LOSS {
+        super::live::pause(Duration::from_secs(1));
+    }
+    let mut lost = Line::new(format!("mix, {CLIENTS} clients, one host in a hundred dead"), vec![]);
+    lost.runs.push(mix.run(&cloud, &furniture, CLIENTS, size.time)?);
+    let lost = lost.figure(
+        "seconds until all of them are seen to be down",
+        begun.elapsed().as_secs_f64() - size.time.as_secs_f64(),
+    );
+    report.lines.push(lost);
+    cloud.kill()?;
+    let crashed = started(&mut cloud)?;
+    report.lines.push(Line::new("start after a crash in the middle".to_owned(), vec![crashed]));
+    cloud.stop()?;
+    Ok(Scaled { bytes_per_server })
+}
+
+fn number(of: u32) -> String {
+    thousands(f64::from(of))
+}
+
+/// From `began` on.
+fn stretch(cloud: &Cloud, operations: u64, began: Instant, cpu: Duration) -> Run {
+    let cpu = super::live::process::cpu(cloud.pid()).saturating_sub(cpu);
+    let memory = cloud.memory();
+    let latencies = Latencies::of(vec![began.elapsed()]);
+    Run { operations, elapsed: began.elapsed(), cpu, latencies, resident_kib: memory.rss, peak_kib: memory.peak }
+}
+
+/// Starts the control plane; one operation that took until the first answer.
+fn started(cloud: &mut Cloud) -> Result<Run> {
+    let took = cloud.start()?;
+    let (memory, cpu) = (cloud.memory(), super::live::process::cpu(cloud.pid()));
+    let latencies = Latencies::of(vec![took]);
+    Ok(Run { operations: 1, elapsed: took, cpu, latencies, resident_kib: memory.rss, peak_kib: memory.peak })
+}
+
+/// Memory when the hosts have been compared with the log and nothing is done.
+fn settled(cloud: &Cloud) -> Memory {
+    let mut memory = cloud.memory();
+    for _ in 0..30 {
+        super::live::pause(Duration::from_secs(1));
+        let now = cloud.memory();
+        if now.rss.abs_diff(memory.rss) * 200 < now.rss {
+            return now;
+        }
+        memory = now;
+    }
+    memory
+}
+
+/// Bytes that one of `count` added.
+fn per(after: Memory, before: Memory, count: u32) -> f64 {
+    #[allow(clippy::cast_precision_loss)] // far below 2^53
+    let bytes = after.rss.saturating_sub(before.rss) as f64 * 1024.0;
+    bytes / f64::from(count.max(1))
+}
+
+/// The log and what is appended to it beside the file.
+fn log_bytes(cloud: &Cloud) -> u64 {
+    let size = |name: &str| std::fs::metadata(cloud.data().join(name)).map_or(0, |file| file.len());
+    size("log.db") + size("log.db-wal")
+}

@@ -1,0 +1,70 @@
+//! How all benchmarks are run: how often, on which disk, how large, and in which runtime.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+
+/// What every benchmark takes.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Common {
+    /// Print JSON instead of the table
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Write the JSON to a file as well
+    #[arg(long, global = true, value_name = "FILE")]
+    pub json_file: Option<PathBuf>,
+    /// How often everything is done; the figures are the medians
+    #[arg(long, global = true, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub runs: u16,
+    /// Folder on the disk to measure; what is written there is removed [default: the folder for temporary files]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Smaller sizes and fewer operations: shows that it works, in seconds
+    #[arg(long, global = true)]
+    pub short: bool,
+}
+
+impl Common {
+    /// The disk to measure.
+    pub fn folder(&self) -> PathBuf {
+        self.dir.clone().unwrap_or_else(std::env::temp_dir)
+    }
+
+    /// A folder of its own on the disk to measure; gone when dropped.
+    pub fn scratch(&self) -> Result<tempfile::TempDir> {
+        let parent = self.folder();
+        tempfile::Builder::new()
+            .prefix("chronova-bench-")
+            .tempdir_in(&parent)
+            .with_context(|| format!("nothing can be written to {}", parent.display()))
+    }
+
+    /// Does `once` as often as was asked for, and says on standard error how far it is.
+    pub fn repeat<T>(&self, what: &str, mut once: impl FnMut() -> Result<T>) -> Result<Vec<T>> {
+        (1..=self.runs)
+            .map(|run| {
+                chronova::output::complain(&format!("\r{what}: run {run} of {} ", self.runs));
+                let done = once();
+                chronova::output::complain("\r\x1b[K");
+                done.with_context(|| what.to_owned())
+            })
+            .collect()
+    }
+
+    /// As [`Common::repeat`], with a first time that does not count: caches fill, memory is taken from the system.
+    pub fn repeat_warm<T>(&self, what: &str, mut once: impl FnMut() -> Result<T>) -> Result<Vec<T>> {
+        once().with_context(|| what.to_owned())?;
+        self.repeat(what, once)
+    }
+
+    /// One number for the whole benchmark, another one for the short form.
+    pub fn sized<T>(&self, whole: T, short: T) -> T {
+        if self.short { short } else { whole }
+    }
+}
+
+/// Runs `work` as the server runs: an actix system on a tokio runtime with several threads.
+pub fn in_system<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
+    actix_rt::System::with_tokio_rt(move || runtime).block_on(work)
+}
