@@ -6,7 +6,7 @@ use actix_web::http::header::HeaderMap;
 use crate::config::WebConfig;
 use crate::links::Links;
 use crate::query::percent_decode;
-use crate::route::Service;
+use crate::service::Service;
 
 /// A request's place: the service, the path below the service's root, and the addresses for links.
 #[derive(Debug, Clone)]

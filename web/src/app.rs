@@ -9,11 +9,11 @@ use chronova_actors::volume::service::EmbeddedVolumes;
 use chronova_events::store::EventStore;
 use chronova_projections::history::History;
 
-use crate::audit::feed::Feeds;
+use crate::audit::open_feeds::Feeds;
 use crate::auth::Authentication;
 use crate::compute::Compute;
 use crate::config::WebConfig;
-use crate::console::Gateway;
+use crate::console::OpenConsoles;
 use crate::fault::Fault;
 use crate::health::Health;
 use crate::identity::IdentityService;
@@ -33,7 +33,7 @@ pub struct App {
     /// The live feeds of the log.
     pub feeds: Feeds,
     /// The consoles that are open.
-    pub consoles: Gateway,
+    pub consoles: OpenConsoles,
     /// How fast projects may ask, where that is limited.
     pub(crate) rate_limits: Option<RateLimits>,
     log: Option<Arc<dyn EventStore>>,
@@ -53,7 +53,7 @@ impl std::fmt::Debug for App {
 impl App {
     pub fn new(config: WebConfig, policy: Enforcer, authentication: Authentication, metrics: Metrics) -> Self {
         let feeds = Feeds::new(config.max_feeds);
-        let consoles = Gateway::new(config.max_consoles);
+        let consoles = OpenConsoles::new(config.max_consoles);
         let rate_limits = RateLimits::new(config.rate_limit, config.rate_limit_burst);
         Self {
             config,

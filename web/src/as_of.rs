@@ -18,7 +18,7 @@ use chronova_projections::views::Views;
 use crate::app::App;
 use crate::fault::Fault;
 use crate::query::Query;
-use crate::route::Service;
+use crate::service::Service;
 
 /// The policy rule of questions about the past.
 pub const fn rule(service: Service) -> &'static str {

@@ -9,7 +9,7 @@ use futures::StreamExt;
 use serde_json::Value;
 
 use crate::fault::Fault;
-use crate::route::Service;
+use crate::service::Service;
 
 /// A client that takes longer to send a small body is not going to.
 const PATIENCE: Duration = Duration::from_mins(1);

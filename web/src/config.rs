@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 
 use crate::metadata::MetadataConfig;
-use crate::route::Service;
+use crate::service::Service;
 
 /// All of them.
 #[derive(Debug, Clone)]

@@ -23,7 +23,8 @@ use crate::links::Links;
 use crate::microversion::Microversion;
 use crate::policy::{Permit, Target};
 use crate::query::Query;
-use crate::route::{Access, Route, Service};
+use crate::route::{Access, Route};
+use crate::service::Service;
 
 /// How long an upload may bring nothing.
 const PATIENCE: Duration = Duration::from_mins(1);

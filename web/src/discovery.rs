@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::links::Links;
 use crate::microversion::{COMPUTE, PLACEMENT, VOLUME};
 use crate::reply::Reply;
-use crate::route::Service;
+use crate::service::Service;
 
 /// The document at `path` (below the service's root), where there is one.
 pub(crate) fn document(service: Service, path: &str, links: &Links) -> Option<Reply> {

@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::fault::{Fault, RenderContext, render};
 use crate::health::Tale;
 use crate::reply::Reply;
-use crate::route::Service;
+use crate::service::Service;
 
 /// Who has waited for longer than this is asked to come again.
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -37,6 +37,7 @@ pub mod router;
 pub mod schema;
 pub mod secret;
 pub mod server;
+pub mod service;
 pub mod tables;
 pub mod tls;
 

@@ -12,7 +12,7 @@ use std::fmt;
 use actix_web::http::header::HeaderMap;
 
 use crate::fault::Fault;
-use crate::route::Service;
+use crate::service::Service;
 
 /// `OpenStack-API-Version`, the header that every service shares.
 pub const HEADER: &str = "OpenStack-API-Version";

@@ -11,7 +11,8 @@ use serde_json::{Map, Value, json};
 use crate::microversion::{self, Microversion};
 use crate::query::Query;
 use crate::reply::Reply;
-use crate::route::{Access, BodySpec, Method, Route, Service};
+use crate::route::{Access, BodySpec, Method, Route};
+use crate::service::Service;
 use crate::tables;
 
 /// The document that a query string asks for, or what is wrong with the wish.

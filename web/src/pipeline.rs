@@ -30,8 +30,9 @@ use crate::microversion::{self, Microversion};
 use crate::policy::{Permit, Target};
 use crate::query::Query;
 use crate::reply::Reply;
-use crate::route::{Access, BodySpec, Method, Route, Service};
+use crate::route::{Access, BodySpec, Method, Route};
 use crate::router::{Found, Operation, bind};
+use crate::service::Service;
 use crate::tables::Routers;
 use crate::{as_of, body, discovery};
 

@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::route::{BodySpec, Method, Route, Service};
+use crate::route::{BodySpec, Method, Route};
 use crate::schema::{Bands, CompileError, Dialect};
+use crate::service::Service;
 
 /// A route with its compiled schemas.
 #[derive(Debug)]

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::route::{Route, Service};
+use crate::route::Route;
 use crate::router::{Router, TableError};
+use crate::service::Service;
 
 /// The tables of a service: its own module lists them.
 pub const fn of(service: Service) -> &'static [&'static [Route]] {

@@ -12,8 +12,9 @@ use chronova_web::auth::{AuthError, Authentication, Caller, Secret, TokenVerifie
 use chronova_web::config::{CorsConfig, WebConfig};
 use chronova_web::metrics::Metrics;
 use chronova_web::policy::{Enforcer, Overrides};
-use chronova_web::route::{Method, Route, Service, action, get, gone, post, put};
+use chronova_web::route::{Method, Route, action, get, gone, post, put};
 use chronova_web::schema::{Schema, many, name, non_negative_integer, object, opt, query, req, string};
+use chronova_web::service::Service;
 use chronova_web::tables::Routers;
 use chronova_web::{App, Ctx, Fault, Reply, Target, handler, server};
 use futures::StreamExt;

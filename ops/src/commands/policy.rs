@@ -13,7 +13,7 @@ use chronova_web::auth::Caller;
 use chronova_web::config::PolicyConfig;
 use chronova_web::policy::defaults::{self, RuleDefault, Scope};
 use chronova_web::policy::{Enforcer, Overrides, Target, check};
-use chronova_web::route::Service;
+use chronova_web::service::Service;
 use clap::{Args, Subcommand};
 
 use super::{CommandFailure, Exit};

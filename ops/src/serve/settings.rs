@@ -27,8 +27,8 @@ use chronova_web::compute::{Compute, ComputeConfig};
 use chronova_web::config::{CorsConfig, PolicyConfig, WebConfig};
 use chronova_web::console::{self, ConsoleConfig};
 use chronova_web::metadata::MetadataConfig;
-use chronova_web::route::Service;
 use chronova_web::server::{Listener, Patience, Serving};
+use chronova_web::service::Service;
 use chronova_web::tls::TlsFiles;
 use serde_json::{Map, Value};
 

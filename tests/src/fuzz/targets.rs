@@ -12,7 +12,7 @@ use chronova_web::auth::Caller;
 use chronova_web::config::PolicyConfig;
 use chronova_web::policy::{Enforcer, Overrides, Target as PolicyTarget, check};
 use chronova_web::query::Query;
-use chronova_web::route::Service;
+use chronova_web::service::Service;
 use serde_json::Value;
 
 use super::judge_bytes;

@@ -13,8 +13,8 @@ use chronova_web::config::WebConfig;
 use chronova_web::metadata::MetadataConfig;
 use chronova_web::metrics::Metrics;
 use chronova_web::policy::{Enforcer, Overrides};
-use chronova_web::route::Service;
 use chronova_web::server::configure;
+use chronova_web::service::Service;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 

@@ -7,7 +7,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use actix_web::http::header::HeaderMap;
@@ -24,7 +23,7 @@ use super::line::Format;
 use crate::app::App;
 use crate::fault::Fault;
 use crate::policy::Target;
-use crate::route::Service;
+use crate::service::Service;
 
 /// Chunks that may wait for one client.
 const WAITING: usize = 8;
@@ -37,54 +36,6 @@ const SLOW: Duration = Duration::from_secs(15);
 /// A quiet feed says so often that it is alive, and how far it is.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 const RECHECK: Duration = Duration::from_mins(1);
-
-/// The feeds of this process.
-#[derive(Debug)]
-pub struct Feeds {
-    open: Arc<AtomicUsize>,
-    most: usize,
-    closing: watch::Sender<bool>,
-}
-
-impl Feeds {
-    /// At most so many at the same time.
-    pub fn new(most: usize) -> Self {
-        Self { open: Arc::default(), most, closing: watch::Sender::new(false) }
-    }
-
-    /// Ends every feed, now and from now on: a server that is told to end does not wait for its clients.
-    pub fn close(&self) {
-        self.closing.send_replace(true);
-    }
-
-    pub fn open(&self) -> usize {
-        self.open.load(Ordering::SeqCst)
-    }
-
-    fn enter(&self) -> Result<Place, Fault> {
-        if *self.closing.borrow() {
-            return Err(Fault::unavailable("The server is about to end."));
-        }
-        let taken =
-            self.open.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |open| (open < self.most).then_some(open + 1));
-        match taken {
-            Ok(_) => Ok(Place(Arc::clone(&self.open))),
-            Err(_) => {
-                let text = format!("{} feeds are open already, which is as many as may be.", self.most);
-                Err(Fault::unavailable(text).header("Retry-After", "30".to_owned()))
-            }
-        }
-    }
-}
-
-/// One of the places for feeds, given back when dropped.
-struct Place(Arc<AtomicUsize>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
 
 /// Who may see the feed: asked again and again.
 pub(super) struct Right {

@@ -9,6 +9,7 @@ mod events;
 pub mod feed;
 mod filters;
 pub mod line;
+pub mod open_feeds;
 
 use crate::route::Route;
 

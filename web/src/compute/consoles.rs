@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::bodies::{server_actions as actions, server_parts as bodies};
-use super::servers::{Found, find, host_driver};
+use super::servers::found::{Found, find};
+use super::servers::host_driver;
 use super::{reject, versions};
 use crate::console::{ConsoleConfig, token_hash};
 use crate::ctx::Ctx;

@@ -10,7 +10,9 @@
 //!
 //! Bounds: `[chronova] max_consoles` connections, [`relay`]'s on what waits for whom. All end with the server.
 
+mod config;
 mod frames;
+mod open_consoles;
 mod pages;
 mod relay;
 
@@ -20,15 +22,16 @@ use std::time::Duration;
 use actix_web::http::StatusCode;
 use actix_web::http::header::HeaderMap;
 use actix_web::{HttpRequest, HttpResponse, web};
-use bytes::Bytes;
 use chronova_events::console::ConsoleAuthorized;
 use chronova_hypervisor::console::{ConsoleAddress, Screen, SerialLine};
 use chronova_hypervisor::driver::{Driver, DriverError};
 use thiserror::Error;
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
+pub use self::config::ConsoleConfig;
+pub use self::open_consoles::OpenConsoles;
 use crate::app::App;
 use crate::fault::Fault;
 use crate::query::Query;
@@ -39,80 +42,6 @@ pub const PATH: &str = "/console";
 
 /// How long a guest's host may take to accept a connection.
 const DIAL: Duration = Duration::from_secs(10);
-
-/// Nova's `[vnc]`, `[spice]`, `[serial_console]`, `[console]` and `[consoleauth]`, as far as the API needs them.
-#[derive(Debug, Clone)]
-pub struct ConsoleConfig {
-    /// `[vnc] enabled`
-    pub vnc: bool,
-    /// `[vnc] novncproxy_base_url`
-    pub novnc_url: String,
-    /// `[spice] enabled`
-    pub spice: bool,
-    /// `[spice] html5proxy_base_url`
-    pub spice_html5_url: String,
-    /// `[spice] spice_direct_proxy_base_url`
-    pub spice_direct_url: String,
-    /// `[serial_console] enabled`
-    pub serial: bool,
-    /// `[serial_console] base_url`
-    pub serial_url: String,
-    /// `[consoleauth] token_ttl`, seconds.
-    pub token_ttl: u32,
-    /// `[console] allowed_origins`
-    pub allowed_origins: Vec<String>,
-    /// `[DEFAULT] web`: the folder of the viewers.
-    pub pages: std::path::PathBuf,
-}
-
-impl Default for ConsoleConfig {
-    fn default() -> Self {
-        Self {
-            vnc: true,
-            novnc_url: "http://127.0.0.1:6080/vnc_auto.html".to_owned(),
-            spice: false,
-            spice_html5_url: "http://127.0.0.1:6082/spice_auto.html".to_owned(),
-            spice_direct_url: "http://127.0.0.1:13002/nova".to_owned(),
-            serial: false,
-            serial_url: "ws://127.0.0.1:6083/".to_owned(),
-            token_ttl: 600,
-            allowed_origins: Vec::new(),
-            pages: "/usr/share/spice-html5".into(),
-        }
-    }
-}
-
-impl ConsoleConfig {
-    /// The address that is given out for a kind of console.
-    pub fn url(&self, kind: &str) -> &str {
-        match kind {
-            "novnc" => &self.novnc_url,
-            "serial" => &self.serial_url,
-            "spice-direct" => &self.spice_direct_url,
-            _ => &self.spice_html5_url,
-        }
-    }
-}
-
-/// The consoles that are open through this process.
-#[derive(Debug)]
-pub struct Gateway {
-    places: Arc<Semaphore>,
-    closing: watch::Sender<bool>,
-}
-
-impl Gateway {
-    /// At most so many at the same time.
-    pub fn new(most: usize) -> Self {
-        Self { places: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))), closing: watch::Sender::new(false) }
-    }
-
-    /// Ends every console, now and from now on: a server that is told to end does not wait for its clients.
-    pub fn close(&self) {
-        self.places.close();
-        self.closing.send_replace(true);
-    }
-}
 
 /// By what a token is known; the token itself is kept nowhere.
 pub(crate) fn token_hash(token: &str) -> String {
@@ -289,9 +218,6 @@ fn host_name(text: &str) -> &str {
         None => text.split(':').next().unwrap_or_default(),
     }
 }
-
-/// A piece of a stream, in either direction.
-type Piece = std::io::Result<Bytes>;
 
 #[cfg(test)]
 mod tests;

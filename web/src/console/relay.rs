@@ -16,8 +16,10 @@ use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
-use super::Piece;
 use super::frames::{self, Closing, Frame, Frames};
+
+/// A piece of a stream, in either direction.
+type Piece = std::io::Result<Bytes>;
 
 /// Frames that may wait for a client, and pieces that may wait for a console.
 const DEPTH: usize = 16;

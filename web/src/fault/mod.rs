@@ -12,7 +12,7 @@ use std::fmt;
 
 use chronova_events::store::StoreError;
 
-use crate::route::Service;
+use crate::service::Service;
 
 pub use render::{RenderContext, render};
 

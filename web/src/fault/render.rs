@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Fault;
 use crate::microversion::{self, Microversion};
 use crate::reply::Reply;
-use crate::route::Service;
+use crate::service::Service;
 
 /// What the form depends on besides the fault.
 #[derive(Debug, Clone, Copy)]

@@ -6,9 +6,10 @@ use chronova_events::ids::DomainId;
 use serde_json::{Map, Value, json};
 
 use super::catalogue::Catalogue;
+use super::realm::{command, read};
 use super::service::{open_project, roles};
 use super::tokens::Claims;
-use super::{command, listing, login, read};
+use super::{listing, login};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;

@@ -5,7 +5,8 @@ use chronova_events::identity::{Grant, Identity, Role, Scope};
 use chronova_events::ids::{DomainId, ProjectId, RoleId, UserId};
 use serde_json::{Value, json};
 
-use super::{command, fault, listing, read};
+use super::realm::{command, read};
+use super::{fault, listing};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;

@@ -50,7 +50,7 @@ pub(super) async fn login(ctx: &Ctx, service: &IdentityService) -> Result<Claims
     // Taken first: a password that is changed while this one is compared ends the token that comes of it.
     let now = service.now();
     let (user, methods, parent) = identify(ctx, service, &auth["identity"]).await?;
-    let scope = super::read(ctx, |identity| wanted_scope(identity, &user, auth))??;
+    let scope = super::realm::read(ctx, |identity| wanted_scope(identity, &user, auth))??;
     let mut audit_ids = vec![audit_id().map_err(Fault::internal)?];
     // The chain is named after its first token.
     audit_ids.extend(parent.as_ref().and_then(|parent| parent.audit_ids.last().cloned()));
@@ -111,7 +111,7 @@ async fn by_password(ctx: &Ctx, service: &IdentityService, sent: &Value) -> Resu
             "Expecting to find id, or name and domain, in identity.password.user. The server could not comply with the request since it is either malformed or otherwise incorrect. The client is assumed to be in error.",
         ));
     }
-    let found = super::read(ctx, |identity| named_user(identity, sent).map(known))?;
+    let found = super::realm::read(ctx, |identity| named_user(identity, sent).map(known))?;
     let password = Password::new(sent["password"].as_str().unwrap_or_default());
     let stored = found.as_ref().and_then(|(_, hash, _)| hash.as_ref());
     let user = found.as_ref().map(|(user, ..)| user);

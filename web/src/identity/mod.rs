@@ -13,6 +13,7 @@ mod catalog;
 pub mod catalogue;
 pub mod clouds;
 mod domains;
+mod extra;
 mod fault;
 mod grants;
 mod groups;
@@ -20,19 +21,12 @@ mod listing;
 mod lockout;
 mod login;
 mod projects;
+mod realm;
 mod roles;
 pub mod service;
 pub mod tokens;
 mod users;
 
-use chronova_actors::aggregate::Committed;
-use chronova_actors::identity::{IdentityAggregate, IdentityCommand, Realm};
-use chronova_events::identity::Identity;
-
-use crate::ctx::Ctx;
-use crate::dispatch;
-use crate::fault::Fault;
-use crate::policy::Permit;
 use crate::route::Route;
 
 pub use lockout::LockoutRule;
@@ -49,13 +43,3 @@ pub const ROUTES: &[&[Route]] = &[
     roles::ROUTES,
     users::ROUTES,
 ];
-
-/// Has something decided; refusals become Keystone's errors.
-async fn command(ctx: &Ctx, permit: &Permit, command: IdentityCommand) -> Result<Committed, Fault> {
-    dispatch::send::<IdentityAggregate>(ctx.app.house()?, permit, &Realm, command).await.map_err(fault::of_command)
-}
-
-/// Looks at the users and projects as they are now.
-fn read<R>(ctx: &Ctx, look: impl FnOnce(&Identity) -> R) -> Result<R, Fault> {
-    Ok(ctx.app.house()?.views.identities.read(|view| look(&view.identity)))
-}

@@ -7,8 +7,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::users::extra;
-use super::{command, fault, listing, read};
+use super::extra::extra;
+use super::realm::{command, read};
+use super::{fault, listing};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;

@@ -2,14 +2,16 @@
 
 use chronova_actors::identity::passwords::Password;
 use chronova_actors::identity::{Edit, IdentityCommand, Kind, UserChange};
-use chronova_events::identity::{Extra, PasswordHash, Scope, User, UserAttributes, UserCreated};
+use chronova_events::identity::{PasswordHash, Scope, User, UserAttributes, UserCreated};
 use chronova_events::ids::{DomainId, ProjectId, UserId};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use super::extra::extra;
+use super::realm::{command, read};
 use super::service::open_project;
-use super::{command, fault, listing, read};
+use super::{fault, listing};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -76,19 +78,6 @@ struct UserBody {
     domain_id: Option<DomainId>,
     password: Option<String>,
     default_project_id: Option<ProjectId>,
-}
-
-/// What a body says beyond what is `known`, as JSON text, sorted by name.
-pub(super) fn extra(body: &Value, known: &[&str]) -> Extra {
-    let mut extra: Extra = body
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter(|(key, _)| !known.contains(&key.as_str()))
-        .map(|(key, value)| (key.clone(), value.to_string()))
-        .collect();
-    extra.sort();
-    extra
 }
 
 fn show_one(ctx: &Ctx, user: &User) -> Value {

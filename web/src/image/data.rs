@@ -13,7 +13,8 @@ use chronova_events::image::Content;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
-use super::{command, fault, permitted};
+use super::access::{command, permitted};
+use super::fault;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;

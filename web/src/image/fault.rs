@@ -8,13 +8,17 @@ use chronova_events::ids::ImageId;
 
 use crate::fault::Fault;
 
+pub(super) fn not_found(id: &str) -> Fault {
+    Fault::not_found(format!("No image found with ID {id}"))
+}
+
 pub(super) fn of(image: ImageId, error: CommandError<ImageReject>) -> Fault {
     let reject = match error {
         CommandError::Rejected(reject) => reject,
         CommandError::Unavailable(source) => return Fault::of_log(&source),
     };
     match reject {
-        ImageReject::NotFound => super::not_found(&image.to_string()),
+        ImageReject::NotFound => not_found(&image.to_string()),
         ImageReject::IdTaken(id) => Fault::conflict(format!("Image ID {id} already exists!")),
         ImageReject::Protected => Fault::forbidden(format!("Image {image} is protected and cannot be deleted.")),
         ImageReject::NotInState { from, to } => {

@@ -7,7 +7,8 @@ use chronova_events::ids::{ImageId, ProjectId};
 use chronova_events::image::{ImageAttributes, ImageCreated, Record, Visibility};
 use serde_json::{Map, Value, json};
 
-use super::{command, filters, patch, permitted, target, views};
+use super::access::{command, permitted, target};
+use super::{filters, patch, views};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -75,7 +76,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     patch::check_visibility(&ctx, attributes.visibility, &own)?;
     command(&ctx, &permit, image, ImageCommand::Create(ImageCreated { image, attributes })).await?;
     let made = ctx.app.house()?.views.images.read(|images| images.get(image));
-    let made = made.ok_or_else(|| super::not_found(&image.to_string()))?;
+    let made = made.ok_or_else(|| super::fault::not_found(&image.to_string()))?;
     let location = ctx.links.to_self("images", &image.to_string());
     Ok(Reply::json(201, views::image(&made)).header("Location", location).header("OpenStack-image-import-methods", ""))
 }
@@ -115,13 +116,13 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let changes = patch::changes(&ctx, &target(&ctx, &image))?;
     command(&ctx, &permit, image.id, ImageCommand::Change(changes)).await?;
     let changed = ctx.app.house()?.views.images.read(|images| images.get(image.id));
-    let changed = changed.ok_or_else(|| super::not_found(&image.id.to_string()))?;
+    let changed = changed.ok_or_else(|| super::fault::not_found(&image.id.to_string()))?;
     Ok(Reply::ok(views::image(&changed)))
 }
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let (image, permit) = permitted(&ctx)?;
     command(&ctx, &permit, image.id, ImageCommand::Delete).await?;
-    super::remove_file(&ctx, image.id).await;
+    super::access::remove_file(&ctx, image.id).await;
     Ok(Reply::empty(204))
 }

@@ -7,7 +7,9 @@ use chronova_events::ids::ProjectId;
 use chronova_events::image::{MemberStatus, Record, Visibility};
 use serde_json::{Value, json};
 
-use super::{command, not_found, permitted, target, views, visible};
+use super::access::{command, permitted, target, visible};
+use super::fault::not_found;
+use super::views;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;

@@ -2,7 +2,7 @@
 
 use chronova_actors::image::{Change, ImageCommand};
 
-use super::{command, permitted};
+use super::access::{command, permitted};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;

@@ -19,15 +19,6 @@ use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::secret::Secret;
 
-/// How guests are known.
-#[derive(Debug, Clone, Default)]
-pub struct MetadataConfig {
-    /// `[neutron] metadata_proxy_shared_secret`, where `service_metadata_proxy` is on: nobody but the proxy is believed.
-    pub proxy_secret: Option<Secret>,
-    /// `[api] use_forwarded_for`: believe `X-Forwarded-For` of trusted proxies.
-    pub use_forwarded_for: bool,
-}
-
 /// A guest that is known to be the one that it says. Only this file makes one.
 #[derive(Debug)]
 pub(crate) struct Guest(Arc<ServerRow>);

@@ -8,6 +8,7 @@
 //! in Nova, where `PUT /latest/api/token` is a path that is not there and not a method that is not allowed.
 
 mod asking;
+mod config;
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use chronova_actors::metadata::tree::{self, Found};
 use chronova_actors::metadata::{About, sources};
 
 pub(crate) use self::asking::Guest;
-pub use self::asking::MetadataConfig;
+pub use self::config::MetadataConfig;
 
 use crate::ctx::Ctx;
 use crate::dispatch;

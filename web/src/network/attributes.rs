@@ -245,3 +245,14 @@ pub(super) fn as_integer(value: &Value) -> Option<i64> {
         _ => None,
     }
 }
+
+/// The longest description, as in Neutron.
+pub(super) const LONG_TEXT: usize = 255;
+
+/// A number that is never negative.
+pub(super) fn small(body: &mut Attributes, name: &str) -> Result<Option<u32>, Fault> {
+    let Some(number) = body.integer(name)? else { return Ok(None) };
+    u32::try_from(number)
+        .map(Some)
+        .map_err(|_| Fault::bad_request(format!("Invalid input for {name}. Reason: '{number}' is out of range.")))
+}

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use super::attributes::Attributes;
-use super::{LONG_TEXT, faults, listing, quotas, targets, views};
+use super::attributes::LONG_TEXT;
+use super::{faults, listing, quotas, targets, views};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;

@@ -25,7 +25,6 @@ mod tags;
 pub(crate) mod targets;
 mod views;
 
-use crate::fault::Fault;
 use crate::route::Route;
 
 /// The tables of all resources.
@@ -43,14 +42,3 @@ pub const ROUTES: &[&[Route]] = &[
     floating_ips::ROUTES,
     tags::ROUTES,
 ];
-
-/// The longest description, as in Neutron.
-const LONG_TEXT: usize = 255;
-
-/// A number that is never negative.
-fn small(body: &mut attributes::Attributes, name: &str) -> Result<Option<u32>, Fault> {
-    let Some(number) = body.integer(name)? else { return Ok(None) };
-    u32::try_from(number)
-        .map(Some)
-        .map_err(|_| Fault::bad_request(format!("Invalid input for {name}. Reason: '{number}' is out of range.")))
-}

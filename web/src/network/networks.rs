@@ -8,7 +8,8 @@ use chronova_events::network::{NetworkCreated, NetworkRow, NetworkSettings, Prov
 use serde_json::{Value, json};
 
 use super::attributes::Attributes;
-use super::{LONG_TEXT, faults, listing, quotas, targets, views};
+use super::attributes::LONG_TEXT;
+use super::{faults, listing, quotas, targets, views};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -171,7 +172,7 @@ fn patch(body: &mut Attributes) -> Result<NetworkPatch, Fault> {
         shared: body.boolean("shared")?,
         external: body.boolean("router:external")?,
         port_security: body.boolean("port_security_enabled")?,
-        mtu: super::small(body, "mtu")?,
+        mtu: super::attributes::small(body, "mtu")?,
         dns_domain: body.text_or_null("dns_domain", 255)?,
         is_default: body.boolean("is_default")?,
         tags: None,

@@ -13,8 +13,9 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::attributes::Attributes;
+use super::attributes::LONG_TEXT;
 use super::subnets::network_filter;
-use super::{LONG_TEXT, faults, listing, quotas, security_groups, targets, views};
+use super::{faults, listing, quotas, security_groups, targets, views};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;

@@ -11,8 +11,9 @@ use chronova_events::router::{RouterCreated, RouterRow, RouterSettings};
 use serde_json::{Value, json};
 
 use super::attributes::Attributes;
+use super::attributes::LONG_TEXT;
 use super::gateways::{self, Gateway};
-use super::{LONG_TEXT, faults, listing, quotas, targets, views};
+use super::{faults, listing, quotas, targets, views};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;

@@ -9,8 +9,9 @@ use chronova_events::security_group::{Direction, Ethertype, Group, Rule, RuleAdd
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
+use super::attributes::LONG_TEXT;
 use super::attributes::{Attributes, as_integer};
-use super::{LONG_TEXT, faults, listing, quotas, security_groups, targets, views};
+use super::{faults, listing, quotas, security_groups, targets, views};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;

@@ -8,7 +8,8 @@ use chronova_events::security_group::{Group, GroupCreated, GroupSettings, defaul
 use serde_json::json;
 
 use super::attributes::Attributes;
-use super::{LONG_TEXT, faults, listing, quotas, targets, views};
+use super::attributes::LONG_TEXT;
+use super::{faults, listing, quotas, targets, views};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;

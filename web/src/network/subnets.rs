@@ -10,7 +10,8 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::attributes::Attributes;
-use super::{LONG_TEXT, faults, listing, quotas, targets, views};
+use super::attributes::LONG_TEXT;
+use super::{faults, listing, quotas, targets, views};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;

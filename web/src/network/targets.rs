@@ -14,7 +14,7 @@ use super::faults::{floating_ip_not_found, group_not_found, not_found, router_no
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::policy::Target;
-use crate::route::Service;
+use crate::service::Service;
 
 fn flag(value: bool) -> &'static str {
     if value { "True" } else { "False" }

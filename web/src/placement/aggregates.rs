@@ -4,8 +4,9 @@ use chronova_actors::ledger::LedgerCommand;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::ledger::{named_provider, provider_id, send};
 use super::reject::During;
-use super::{answers, bodies, inventories, named_provider, provider_id, send, versions};
+use super::{answers, bodies, inventories, versions};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;

@@ -9,9 +9,10 @@ use chronova_events::ledger::{Allocation, Consumer};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use super::ledger::{look, named_provider, send};
 use super::reject::{During, nobody_allocates_from};
 use super::views::{self, CONSUMER, ConsumerView};
-use super::{answers, bodies, inventories, look, named_provider, send, versions};
+use super::{answers, bodies, inventories, versions};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;

@@ -4,8 +4,9 @@ use chronova_actors::ledger::LedgerCommand;
 use chronova_events::ledger::standard;
 use serde_json::{Value, json};
 
+use super::ledger::{look, send};
 use super::reject::During;
-use super::{answers, bodies, look, send, traits};
+use super::{answers, bodies, traits};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;

@@ -5,8 +5,9 @@ use chronova_events::ids::ProviderId;
 use chronova_events::ledger::{Inventory, Provider};
 use serde_json::{Value, json};
 
+use super::ledger::{named_provider, provider_id, send};
 use super::reject::During;
-use super::{answers, bodies, named_provider, provider_id, send, versions, views};
+use super::{answers, bodies, versions, views};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;

@@ -10,9 +10,10 @@ use chronova_projections::placement::index::Index;
 use chronova_projections::slots::Slots;
 use serde_json::{Value, json};
 
+use super::ledger::{look, provider_id, send};
 use super::reject::{During, no_provider};
 use super::views::{PROVIDER, ProviderView};
-use super::{answers, bodies, filters, look, provider_id, send, versions};
+use super::{answers, bodies, filters, versions};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;

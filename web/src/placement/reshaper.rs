@@ -3,8 +3,9 @@
 use chronova_actors::ledger::{LedgerCommand, NewInventories};
 use chronova_events::ids::ProviderId;
 
+use super::ledger::{look, send};
 use super::reject::{During, no_provider_to_reshape};
-use super::{allocations, bodies, inventories, look, send};
+use super::{allocations, bodies, inventories};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;

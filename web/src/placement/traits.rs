@@ -7,8 +7,9 @@ use chronova_events::ids::ProviderId;
 use chronova_events::ledger::standard;
 use serde_json::{Value, json};
 
+use super::ledger::{look, named_provider, provider_id, send};
 use super::reject::During;
-use super::{answers, bodies, inventories, look, named_provider, provider_id, send};
+use super::{answers, bodies, inventories};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;

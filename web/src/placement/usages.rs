@@ -6,7 +6,8 @@ use chronova_events::ids::ProjectId;
 use chronova_events::ledger::{Consumer, Ledger};
 use serde_json::{Map, Value, json};
 
-use super::{answers, bodies, look, named_provider, versions, views};
+use super::ledger::{look, named_provider};
+use super::{answers, bodies, versions, views};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;

@@ -7,30 +7,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::check::{self, Check, CheckError};
+use super::check::{self, Check};
 use super::defaults::{self, RuleDefault, Scope};
+use super::error::{LONGEST_CHAIN, PolicyError};
 use super::{Overrides, Permit, Target};
 use crate::auth::{Caller, Requester};
 use crate::config::PolicyConfig;
 use crate::fault::Fault;
-use crate::route::Service;
-
-/// Why the policy cannot be put in force.
-#[derive(Debug, thiserror::Error)]
-pub enum PolicyError {
-    #[error("policy file {path} cannot be read")]
-    Read { path: String, source: std::io::Error },
-    #[error("policy file {path} is not a mapping of rules: {reason}")]
-    Syntax { path: String, reason: String },
-    #[error("policy rule {rule:?}: {source}")]
-    Check { rule: String, source: CheckError },
-    #[error("policy rule {rule:?} refers to {missing:?}, which does not exist")]
-    Missing { rule: String, missing: String },
-    #[error("policy rule {0:?} refers to itself")]
-    Circular(String),
-    #[error("policy rule {0:?} refers to a rule that refers to another, and so on for more than {LONGEST_CHAIN} rules")]
-    TooLong(String),
-}
+use crate::service::Service;
 
 /// A refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,9 +28,6 @@ impl Denied {
         Fault::denied(service, self.rule)
     }
 }
-
-/// Rules that may refer to one another in a row: each is a place on the stack when the first is asked.
-const LONGEST_CHAIN: usize = 100;
 
 #[derive(Debug, Clone)]
 struct Entry {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::PolicyError;
 use super::check::{self, Check};
+use super::error::PolicyError;
 use crate::config::PolicyConfig;
 
 /// Parsed overrides.

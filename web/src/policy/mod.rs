@@ -9,11 +9,13 @@
 pub mod check;
 pub mod defaults;
 mod enforcer;
+mod error;
 mod file;
 mod permit;
 mod target;
 
-pub use enforcer::{Denied, Enforcer, PolicyError, RuleSet};
+pub use enforcer::{Denied, Enforcer, RuleSet};
+pub use error::PolicyError;
 pub use file::Overrides;
 pub use permit::Permit;
 pub use target::Target;

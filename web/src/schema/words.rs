@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::python::{list, repr, text};
 use super::{Dialect, Step, Violation};
 use crate::fault::Fault;
-use crate::route::Service;
+use crate::service::Service;
 
 /// The keywords that look at one value and one argument only.
 pub(super) const SIMPLE: &[&str] = &[

@@ -6,7 +6,8 @@ use chronova_events::image::{ImageAttributes, ImageCreated, Visibility};
 use chronova_events::volume::{VolumeRecord, VolumeStatus};
 use serde_json::{Value, json};
 
-use super::{bodies, command, listing, permitted, shown, target, views, volumes};
+use super::access::{command, permitted, shown, target};
+use super::{bodies, listing, views, volumes};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -92,7 +93,7 @@ async fn set_image(ctx: Ctx) -> Result<Reply, Fault> {
     let pairs = volumes::pairs(&ctx.action_body()["metadata"]);
     let change = VolumeCommand::ChangeImageMetadata(PairsChange::Merge(pairs));
     command(&ctx, &permit, volume.created.volume, change).await?;
-    Ok(image_metadata(&*super::visible(&ctx, volume.created.volume)?))
+    Ok(image_metadata(&*super::access::visible(&ctx, volume.created.volume)?))
 }
 
 async fn show_image(ctx: Ctx) -> Result<Reply, Fault> {
@@ -202,7 +203,7 @@ async fn upload(ctx: Ctx) -> Result<Reply, Fault> {
         crate::image::withdraw(&ctx, &permit, image).await;
         return Err(fault);
     }
-    let now = super::visible(&ctx, volume.created.volume)?;
+    let now = super::access::visible(&ctx, volume.created.volume)?;
     Ok(Reply::json(202, uploading(&ctx, &now, image, &attributes)?))
 }
 

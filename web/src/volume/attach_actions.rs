@@ -5,8 +5,9 @@ use chronova_events::ids::{AttachmentId, InstanceId};
 use chronova_events::volume::{AttachMode, VolumeRecord};
 use serde_json::{Value, json};
 
+use super::access::{command, permitted};
 use super::actions::PATH;
-use super::{command, permitted, views};
+use super::views;
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;

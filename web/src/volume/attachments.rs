@@ -7,8 +7,9 @@ use chronova_events::ids::{AttachmentId, InstanceId, VolumeId};
 use chronova_events::volume::{AttachMode, Attachment, VolumeRecord};
 use serde_json::{Value, json};
 
+use super::access::{command, no_volume, shown, target, visible};
 use super::views::attachment as views;
-use super::{bodies, command, listing, no_volume, shown, target, visible};
+use super::{bodies, listing};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;

@@ -3,7 +3,8 @@
 use chronova_actors::volume::{Description, PairsChange, VolumeCommand};
 use serde_json::{Map, Value, json};
 
-use super::{bodies, command, permitted, snapshots, views, visible, volumes};
+use super::access::{command, permitted, visible};
+use super::{bodies, snapshots, views, volumes};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;

@@ -8,9 +8,10 @@ use chronova_events::ids::{SnapshotId, VolumeId};
 use chronova_events::volume::{Snapshot, SnapshotStatus, VolumeRecord};
 use serde_json::{Value, json};
 
+use super::access::{command, no_volume, shown, visible};
 use super::views::snapshot::{LISTED, SHOWN};
 use super::volumes::{pairs, said, trimmed};
-use super::{bodies, command, listing, no_volume, shown, visible};
+use super::{bodies, listing};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -90,7 +91,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let text = body["volume_id"].as_str().unwrap_or_default();
     let id: VolumeId = text.parse().map_err(|_| Fault::not_found(no_volume(text)))?;
     let volume = visible(&ctx, id)?;
-    let permit = ctx.authorize(&super::target(&volume))?;
+    let permit = ctx.authorize(&super::access::target(&volume))?;
     let snapshot = SnapshotId::random();
     let wanted = NewSnapshot {
         snapshot,

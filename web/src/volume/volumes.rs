@@ -8,8 +8,9 @@ use chronova_events::ids::VolumeId;
 use chronova_events::volume::{Pairs, VolumeRecord, VolumeStatus};
 use serde_json::{Value, json};
 
+use super::access::{command, permitted, shown, target, visible};
 use super::views::volume::{LISTED, SHOWN, VolumeView};
-use super::{bodies, command, listing, permitted, shown, target, visible};
+use super::{bodies, listing};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use chronova_web::policy::defaults::{self, RuleDefault};
-use chronova_web::route::Service;
+use chronova_web::service::Service;
 use serde_json::{Value, json};
 
 fn ours(service: Service) -> BTreeMap<&'static str, &'static RuleDefault> {

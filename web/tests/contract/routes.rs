@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use chronova_web::compute::unserved::NOT_YET;
 use chronova_web::microversion::{COMPUTE, PLACEMENT, Span};
-use chronova_web::route::{BodySpec, Route, SchemaFn, Service};
+use chronova_web::route::{BodySpec, Route, SchemaFn};
+use chronova_web::service::Service;
 use chronova_web::tables;
 use serde_json::{Map, Value};
 

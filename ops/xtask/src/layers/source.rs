@@ -134,7 +134,9 @@ impl Source {
             end += 2;
         }
         let member = at > 0 && self.is_punct(at - 1, '.');
-        if !member {
+        // `pub(in crate::a)` says who may look in; nothing is imported.
+        let visibility = at > 1 && self.ident(at - 1) == Some("in") && self.is_punct(at - 2, '(');
+        if !member && !visibility {
             let (line, test) = (self.line(at), self.is_test(at));
             paths.push(CodePath { segments, line, import: false, alias: None, glob: false, test });
         }
@@ -431,6 +433,14 @@ mod tests {
     #[test]
     fn members_begin_no_path() {
         assert_eq!(paths("self.virt.open(tokio::spawn)"), ["self", "tokio::spawn"]);
+    }
+
+    #[test]
+    fn visibilities_import_nothing() {
+        assert_eq!(
+            paths("pub(in crate::a) fn b() {} for c in d::e {}"),
+            ["pub", "in", "fn", "b", "for", "c", "in", "d::e"]
+        );
     }
 
     #[test]

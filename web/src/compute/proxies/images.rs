@@ -15,7 +15,8 @@ use crate::handler;
 use crate::image;
 use crate::policy::Permit;
 use crate::reply::Reply;
-use crate::route::{Route, Service, delete, get};
+use crate::route::{Route, delete, get};
+use crate::service::Service;
 
 pub(in crate::compute) const ROUTES: &[Route] = &[
     get("images.index", "/images", handler!(index)).until(2, 35).query(bodies::images_query),

@@ -13,7 +13,8 @@ use crate::fault::Fault;
 use crate::handler;
 use crate::network::targets;
 use crate::reply::Reply;
-use crate::route::{Route, Service, get};
+use crate::route::{Route, get};
+use crate::service::Service;
 
 pub(in crate::compute) const ROUTES: &[Route] = &[
     get("networks.index", "/os-networks", handler!(index)).until(2, 35).policy("os_compute_api:os-networks:list"),

@@ -9,7 +9,7 @@ use chronova_hypervisor::driver::{Driver, DriverError};
 use serde_json::{Value, json};
 
 use super::change::{asker, send};
-use super::{Found, find};
+use super::found::{Found, find};
 use crate::compute::bodies::server_actions as bodies;
 use crate::ctx::Ctx;
 use crate::fault::Fault;

@@ -7,7 +7,7 @@ use chronova_events::ids::ProcessId;
 use chronova_events::instance::DiskConfig;
 use serde_json::{Value, json};
 
-use super::Found;
+use super::found::Found;
 use crate::compute::reject;
 use crate::compute::versions;
 use crate::ctx::Ctx;
@@ -29,13 +29,13 @@ pub(super) async fn send(ctx: &Ctx, found: &Found, command: InstanceCommand) -> 
 }
 
 pub(super) async fn update(ctx: Ctx) -> Result<Reply, Fault> {
-    let found = super::find(&ctx, "id")?;
+    let found = super::found::find(&ctx, "id")?;
     let changes = changes(&ctx, &found)?;
     // Nova changes locked servers' names all the same.
     let asker = Asker { overrides_lock: true };
     send(&ctx, &found, InstanceCommand::Change { changes, asker }).await?;
-    let sees = super::sees(&ctx, true, versions::update_answers_briefly(ctx.version))?;
-    Ok(Reply::ok(json!({"server": super::render(&ctx, found.id, &sees)?})))
+    let sees = super::viewer::sees(&ctx, true, versions::update_answers_briefly(ctx.version))?;
+    Ok(Reply::ok(json!({"server": super::viewer::render(&ctx, found.id, &sees)?})))
 }
 
 fn changes(ctx: &Ctx, found: &Found) -> Result<Vec<Change>, Fault> {
@@ -57,8 +57,8 @@ fn changes(ctx: &Ctx, found: &Found) -> Result<Vec<Change>, Fault> {
     }
     if server.get("accessIPv4").is_some() || server.get("accessIPv6").is_some() {
         changes.push(Change::AccessAddresses {
-            v4: text("accessIPv4").map(super::one_spelling).or_else(|| now.access_ip_v4.clone()),
-            v6: text("accessIPv6").map(super::one_spelling).or_else(|| now.access_ip_v6.clone()),
+            v4: text("accessIPv4").map(super::found::one_spelling).or_else(|| now.access_ip_v4.clone()),
+            v6: text("accessIPv6").map(super::found::one_spelling).or_else(|| now.access_ip_v6.clone()),
         });
     }
     if let Some(zone) = server.get("pinned_availability_zone")
@@ -73,7 +73,7 @@ fn changes(ctx: &Ctx, found: &Found) -> Result<Vec<Change>, Fault> {
 
 /// The room in the quota is taken first, as for a new server.
 pub(super) async fn restore(ctx: Ctx) -> Result<Reply, Fault> {
-    let found = super::find(&ctx, "id")?;
+    let found = super::found::find(&ctx, "id")?;
     let (server, asker) = (found.server()?, asker(&ctx, &found));
     let refused = |error| reject::instance_reject(found.id, error);
     actions::admit(server, Action::Restore, asker).map_err(refused)?;
@@ -93,14 +93,14 @@ pub(super) async fn restore(ctx: Ctx) -> Result<Reply, Fault> {
 
 /// Nova's `forceDelete`: whatever the server does, and for good.
 pub(super) async fn force_delete(ctx: Ctx) -> Result<Reply, Fault> {
-    let found = super::find(&ctx, "id")?;
+    let found = super::found::find(&ctx, "id")?;
     let command = InstanceCommand::Delete { process: ProcessId::random(), force: true, asker: asker(&ctx, &found) };
     send(&ctx, &found, command).await?;
     Ok(Reply::empty(202))
 }
 
 pub(super) async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
-    let found = super::find(&ctx, "id")?;
+    let found = super::found::find(&ctx, "id")?;
     let (process, asker) = (ProcessId::random(), asker(&ctx, &found));
     let command = match ctx.house()?.options.reclaim_interval.is_zero() {
         true => InstanceCommand::Delete { process, force: false, asker },

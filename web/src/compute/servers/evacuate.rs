@@ -8,7 +8,8 @@ use chronova_events::ids::ProcessId;
 use serde_json::json;
 
 use super::change::{asker, send};
-use super::{Found, create, find};
+use super::create;
+use super::found::{Found, find};
 use crate::compute::bodies::server_actions as bodies;
 use crate::compute::{reject, versions};
 use crate::ctx::Ctx;

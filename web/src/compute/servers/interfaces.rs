@@ -13,7 +13,8 @@ use chronova_events::instance::{Alive, RequestedNic};
 use serde_json::Value;
 
 use super::change::{asker, send};
-use super::{Found, find, parts};
+use super::found::{Found, find};
+use super::parts;
 use crate::compute::bodies::server_parts as bodies;
 use crate::compute::reject;
 use crate::ctx::Ctx;

@@ -46,7 +46,7 @@ fn text(
     collection: &str,
     table: &'static FieldTable<ServerView>,
 ) -> Result<Vec<u8>, Fault> {
-    let mut viewer = super::Viewer::new(ctx, false, collection == "servers")?;
+    let mut viewer = super::viewer::Viewer::new(ctx, false, collection == "servers")?;
     let mut out = Vec::with_capacity(64 + page.items.len() * ROW);
     out.extend_from_slice(b"{\"servers\":[");
     let mut shown = 0;

@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use super::change::{asker, send};
 use super::create::visible_flavor;
-use super::{Found, find, topology};
+use super::found::{Found, find};
+use super::topology;
 use crate::compute::bodies::server_actions as bodies;
 use crate::compute::{reject, versions};
 use crate::ctx::Ctx;

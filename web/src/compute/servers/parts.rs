@@ -5,7 +5,7 @@ use chronova_events::instance::NicInfo;
 use chronova_projections::networks::Networks;
 use serde_json::{Map, Value, json};
 
-use super::{Found, find};
+use super::found::{Found, find};
 use crate::compute::bodies::no_query;
 use crate::compute::versions;
 use crate::compute::views::security_group;

@@ -10,7 +10,7 @@ use chronova_events::instance::Alive;
 use chronova_events::network::Port;
 use chronova_projections::views::Views;
 
-use super::{Found, find};
+use super::found::{Found, find};
 use crate::compute::bodies::proxies as bodies;
 use crate::compute::reject;
 use crate::ctx::Ctx;

@@ -8,7 +8,7 @@ use chronova_events::instance::{Alive, FlavorSnapshot, ImageSnapshot};
 use chronova_events::ledger::{FittedCell, Ledger};
 use serde_json::{Value, json};
 
-use super::{Found, find};
+use super::found::{Found, find};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::reply::Reply;

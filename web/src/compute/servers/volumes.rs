@@ -15,7 +15,7 @@ use chronova_events::instance::{BlockDevice, BlockPlace, BlockSource, Disk, stat
 use serde_json::{Map, Value, json};
 
 use super::change::{asker, send};
-use super::{Found, find};
+use super::found::{Found, find};
 use crate::compute::bodies::{server_parts, volume_attachments as bodies};
 use crate::compute::views::attachment::{ATTACHMENT, AttachmentView};
 use crate::compute::{reject, versions};

@@ -1,20 +1,17 @@
 //! How resources look in answers. One field per line, in Neutron's order of mention; attributes that only some may see
 //! are asked of the policy by their rule.
 
+mod parts;
 pub(super) mod routing;
 
-use chronova_events::envelope::Timestamp;
-use chronova_events::network::{FLOATING_IP_OWNER, Ipv6Mode, NetworkRow, Port, Subnet};
+use chronova_events::network::{Ipv6Mode, NetworkRow, Port, Subnet};
 use chronova_events::security_group::{Direction, Ethertype, Group, Rule, default_group};
 use chronova_projections::networks::Networks;
 use serde_json::{Value, json};
 
+use self::parts::{fixed_ips, port_status, time};
 use super::targets;
 use crate::ctx::Ctx;
-
-fn time(at: Timestamp) -> String {
-    at.iso_seconds()
-}
 
 pub(super) fn network(ctx: &Ctx, row: &NetworkRow, subnets: &[String]) -> Value {
     let (created, settings) = (&row.created, row.settings());
@@ -94,19 +91,9 @@ pub(super) fn subnet(row: &Subnet) -> Value {
     })
 }
 
-/// A port works where a device has it on a host; that of a floating address never does anything.
-fn port_status(row: &Port) -> &'static str {
-    let binding = row.binding();
-    match binding.owner.as_str() {
-        FLOATING_IP_OWNER => "N/A",
-        _ if row.settings().admin_state_up && !binding.device.is_empty() && !binding.host.is_empty() => "ACTIVE",
-        _ => "DOWN",
-    }
-}
-
 pub(super) fn port(ctx: &Ctx, networks: &Networks, row: &Port) -> Value {
     let (created, settings, binding) = (&row.created, row.settings(), row.binding());
-    let fixed_ips = routing::fixed_ips(row.addresses());
+    let fixed_ips = fixed_ips(row.addresses());
     let pairs: Vec<Value> = settings
         .allowed_address_pairs
         .iter()

@@ -1,17 +1,13 @@
 //! How routers and floating addresses look in answers.
 
-use chronova_events::network::{Association, FixedAddress, FloatingIp, Port};
+use chronova_events::network::{Association, FloatingIp, Port};
 use chronova_events::router::RouterRow;
 use chronova_projections::hosts::Hosts;
 use chronova_projections::networks::Networks;
 use chronova_projections::views::Views;
 use serde_json::{Value, json};
 
-use super::{port_status, time};
-
-pub(in crate::network) fn fixed_ips(addresses: &[FixedAddress]) -> Vec<Value> {
-    addresses.iter().map(|fixed| json!({"subnet_id": fixed.subnet, "ip_address": fixed.address})).collect()
-}
+use super::parts::{fixed_ips, port_status, time};
 
 pub(in crate::network) fn router(networks: &Networks, row: &RouterRow) -> Value {
     let settings = row.settings();

@@ -1,6 +1,6 @@
 //! Compute: rules of everything that is not below `/servers`.
 
-use super::{RuleDefault, rule};
+use super::rule::{RuleDefault, rule};
 
 pub(super) const RULES: &[RuleDefault] = &[
     // Ours: questions about the past (`?as_of=`), besides the operation's own rule.

@@ -1,6 +1,6 @@
 //! Compute: the building blocks that the other rules refer to.
 
-use super::{RuleDefault, rule};
+use super::rule::{RuleDefault, rule};
 
 pub(super) const RULES: &[RuleDefault] = &[
     rule("admin_api", "is_admin:True"),

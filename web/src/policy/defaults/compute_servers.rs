@@ -1,6 +1,6 @@
 //! Compute: rules of servers and of what belongs to a server.
 
-use super::{RuleDefault, rule};
+use super::rule::{RuleDefault, rule};
 
 pub(super) const RULES: &[RuleDefault] = &[
     rule("compute:server:topology:host:index", "rule:context_is_admin").project().guards("GET /servers/{server_id}/topology"),

@@ -1,6 +1,6 @@
 //! Identity: the rules of the operations that the embedded identity service has.
 
-use super::{RuleDefault, Scope, rule};
+use super::rule::{RuleDefault, Scope, rule};
 
 pub(super) const RULES: &[RuleDefault] = &[
     rule("admin_required", "role:admin or is_admin:1"),

@@ -1,6 +1,6 @@
 //! Image: the rules of the operations that the embedded image service has.
 
-use super::{RuleDefault, rule};
+use super::rule::{RuleDefault, rule};
 
 pub(super) const RULES: &[RuleDefault] = &[
     rule("default", ""),

@@ -1,7 +1,7 @@
 //! Network: the rules of the operations that the embedded network service has. Neutron's `field:` checks are
 //! written against attributes of the target (`shared`, `router:external`, `network:tenant_id`).
 
-use super::{RuleDefault, rule};
+use super::rule::{RuleDefault, rule};
 
 pub(super) const RULES: &[RuleDefault] = &[
     rule("context_is_admin", "role:admin"),

@@ -1,6 +1,6 @@
 //! What is Chronova's own: who may read the log over HTTP, who may have personal data erased, and who may empty hosts.
 
-use super::{RuleDefault, Scope, rule};
+use super::rule::{RuleDefault, Scope, rule};
 
 /// The log tells of every project, so a project's own roles do not reach it: administrators, and readers of the system.
 pub(super) const RULES: &[RuleDefault] = &[

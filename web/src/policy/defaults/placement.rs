@@ -1,6 +1,6 @@
 //! Placement: all rules.
 
-use super::{RuleDefault, rule};
+use super::rule::{RuleDefault, rule};
 
 pub(super) const RULES: &[RuleDefault] = &[
     // Ours: questions about the past (`?as_of=`), besides the operation's own rule.

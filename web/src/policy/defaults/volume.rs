@@ -1,6 +1,6 @@
 //! Volume: the rules of the operations that the embedded volume service has.
 
-use super::{RuleDefault, rule};
+use super::rule::{RuleDefault, rule};
 
 const MEMBER: &str = "rule:xena_system_admin_or_project_member";
 const READER: &str = "rule:xena_system_admin_or_project_reader";

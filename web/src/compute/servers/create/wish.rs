@@ -5,6 +5,7 @@ use chronova_events::instance::{DiskConfig, Pairs, RequestedNetworks, RequestedN
 use serde_json::{Map, Value};
 
 use super::devices::Mappings;
+use crate::compute::servers::found::one_spelling;
 use crate::compute::versions;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -78,8 +79,8 @@ impl Wish {
                 Some("MANUAL") => DiskConfig::Manual,
                 _ => DiskConfig::Auto,
             },
-            access_ip_v4: text("accessIPv4").map(super::super::one_spelling),
-            access_ip_v6: text("accessIPv6").map(super::super::one_spelling),
+            access_ip_v4: text("accessIPv4").map(one_spelling),
+            access_ip_v6: text("accessIPv6").map(one_spelling),
             trusted_certs: texts(server.get("trusted_image_certificates")),
             min_count,
             max_count,

@@ -8,26 +8,17 @@ use chronova_events::ids::{ImageId, ProcessId};
 use chronova_events::instance::{Alive, Pairs, Rotation};
 use serde_json::{Value, json};
 
-use super::{admit, ask, on_volumes, pairs};
+use super::asking::{admit, ask, pairs};
+use super::on_volumes;
+use super::properties::{NOT_INHERITED, set};
 use crate::compute::servers::change::asker;
-use crate::compute::servers::{Found, find};
+use crate::compute::servers::found::{Found, find};
 use crate::compute::{quotas, versions};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
 use crate::reply::Reply;
 use crate::schema::to_integer;
-
-/// What images made of servers do not take over from the image that the server was made from: Nova's
-/// `non_inheritable_image_properties`, and what says how an image is signed.
-pub(super) const NOT_INHERITED: [&str; 6] = [
-    "cache_in_nova",
-    "bittorrent",
-    "img_signature_hash_method",
-    "img_signature",
-    "img_signature_key_type",
-    "img_signature_certificate_uuid",
-];
 
 pub(super) async fn create_image(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
@@ -91,13 +82,6 @@ fn metadata(ctx: &Ctx, body: &Value) -> Result<Pairs, Fault> {
         }
     }
     Ok(metadata)
-}
-
-pub(super) fn set(pairs: &mut Pairs, key: &str, value: &str) {
-    match pairs.iter_mut().find(|(known, _)| known == key) {
-        Some((_, known)) => value.clone_into(known),
-        None => pairs.push((key.to_owned(), value.to_owned())),
-    }
 }
 
 /// What the image of a server's own disk is to be.

@@ -3,26 +3,16 @@
 //! As in Nova, what can be known beforehand is checked first: the lock and the state, then the images, the limits, the
 //! zones. What comes after that is a process, and the answer does not wait for it, but for the password's.
 
+mod asking;
 mod images;
 mod on_volumes;
 mod password;
+mod properties;
 mod rebuild;
 mod rescue;
 mod shelve;
 
-use chronova_actors::instance::InstanceCommand;
-use chronova_actors::instance::actions::{self, Action};
-use chronova_actors::instance::work::WorkCommand;
-use chronova_events::ids::ProcessId;
-use chronova_events::instance::Pairs;
-use serde_json::Value;
-
-use super::change::{asker, send};
-use super::{Found, create};
 use crate::compute::bodies::server_work as bodies;
-use crate::compute::reject;
-use crate::ctx::Ctx;
-use crate::fault::Fault;
 use crate::handler;
 use crate::route::{Route, action};
 
@@ -67,38 +57,3 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
         .policy_on_target("os_compute_api:servers:rebuild")
         .body(bodies::rebuild_body),
 ];
-
-/// The lock and the state, before anything else is looked at.
-fn admit(ctx: &Ctx, found: &Found, action: Action) -> Result<(), Fault> {
-    actions::admit(found.server()?, action, asker(ctx, found)).map_err(|error| reject::instance_reject(found.id, error))
-}
-
-async fn ask(ctx: &Ctx, found: &Found, command: WorkCommand) -> Result<(), Fault> {
-    send(ctx, found, InstanceCommand::Work(Box::new(command))).await
-}
-
-/// As [`ask`], for what makes the guest's config drive anew: its administrator's password is put on it.
-async fn ask_with(
-    ctx: &Ctx,
-    found: &Found,
-    process: ProcessId,
-    password: Option<&String>,
-    command: WorkCommand,
-) -> Result<(), Fault> {
-    let house = ctx.house()?;
-    create::keep_password(house, process, found.server()?.request.config_drive, password);
-    let asked = ask(ctx, found, command).await;
-    if asked.is_err() {
-        house.passwords.forget(process);
-    }
-    asked
-}
-
-/// Sorted by key, as events keep it.
-fn pairs(object: Option<&Value>) -> Pairs {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let entries = object.and_then(Value::as_object).into_iter().flatten();
-    let mut pairs: Pairs = entries.map(|(key, value)| (key.clone(), text(value))).collect();
-    pairs.sort();
-    pairs
-}

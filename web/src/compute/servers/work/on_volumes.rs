@@ -9,8 +9,8 @@ use chronova_events::ids::{ImageId, ProcessId};
 use chronova_events::instance::{Alive, BlockDevice, BlockPlace, BlockSource, Pairs};
 use serde_json::{Value, json};
 
-use super::images::{NOT_INHERITED, set};
-use crate::compute::servers::Found;
+use super::properties::{NOT_INHERITED, set};
+use crate::compute::servers::found::Found;
 use crate::compute::servers::volumes::look_up;
 use crate::ctx::Ctx;
 use crate::fault::Fault;

@@ -6,9 +6,9 @@ use chronova_actors::instance::actions::Action;
 use chronova_actors::instance::work::WorkCommand;
 use chronova_events::ids::ProcessId;
 
-use super::{admit, ask};
+use super::asking::{admit, ask};
 use crate::compute::servers::change::asker;
-use crate::compute::servers::find;
+use crate::compute::servers::found::find;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::reply::Reply;

@@ -7,9 +7,12 @@ use chronova_events::ids::{ImageId, ProcessId};
 use chronova_events::instance::{Alive, DiskConfig, ImageSnapshot, KeySnapshot, RebuildRequested};
 use serde_json::{Value, json};
 
-use super::{admit, ask_with, on_volumes, pairs};
+use super::asking::{admit, ask_with, pairs};
+use super::on_volumes;
 use crate::compute::servers::change::asker;
-use crate::compute::servers::{Found, create, find, render, sees, topology};
+use crate::compute::servers::found::{Found, find};
+use crate::compute::servers::viewer::{render, sees};
+use crate::compute::servers::{create, topology};
 use crate::compute::{reject, versions};
 use crate::ctx::Ctx;
 use crate::fault::Fault;

@@ -7,9 +7,11 @@ use chronova_events::ids::{ImageId, ProcessId};
 use chronova_events::instance::ImageSnapshot;
 use serde_json::json;
 
-use super::{admit, ask, ask_with, on_volumes};
+use super::asking::{admit, ask, ask_with};
+use super::on_volumes;
 use crate::compute::servers::change::asker;
-use crate::compute::servers::{Found, create, find};
+use crate::compute::servers::create;
+use crate::compute::servers::found::{Found, find};
 use crate::compute::versions;
 use crate::ctx::Ctx;
 use crate::fault::Fault;

@@ -5,9 +5,10 @@ use chronova_actors::instance::work::WorkCommand;
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::{Alive, UnshelveRequested, status};
 
-use super::{admit, ask, images};
+use super::asking::{admit, ask};
+use super::images;
 use crate::compute::servers::change::asker;
-use crate::compute::servers::{Found, find};
+use crate::compute::servers::found::{Found, find};
 use crate::compute::{reject, versions, zones};
 use crate::ctx::Ctx;
 use crate::fault::Fault;

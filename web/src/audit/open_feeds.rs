@@ -1,0 +1,56 @@
+//! How many live feeds are open, and the word that ends them all.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::watch;
+
+use crate::fault::Fault;
+
+/// The feeds of this process.
+#[derive(Debug)]
+pub struct Feeds {
+    open: Arc<AtomicUsize>,
+    most: usize,
+    pub(super) closing: watch::Sender<bool>,
+}
+
+impl Feeds {
+    /// At most so many at the same time.
+    pub fn new(most: usize) -> Self {
+        Self { open: Arc::default(), most, closing: watch::Sender::new(false) }
+    }
+
+    /// Ends every feed, now and from now on: a server that is told to end does not wait for its clients.
+    pub fn close(&self) {
+        self.closing.send_replace(true);
+    }
+
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn enter(&self) -> Result<Place, Fault> {
+        if *self.closing.borrow() {
+            return Err(Fault::unavailable("The server is about to end."));
+        }
+        let taken =
+            self.open.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |open| (open < self.most).then_some(open + 1));
+        match taken {
+            Ok(_) => Ok(Place(Arc::clone(&self.open))),
+            Err(_) => {
+                let text = format!("{} feeds are open already, which is as many as may be.", self.most);
+                Err(Fault::unavailable(text).header("Retry-After", "30".to_owned()))
+            }
+        }
+    }
+}
+
+/// One of the places for feeds, given back when dropped.
+pub(super) struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}

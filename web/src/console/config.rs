@@ -1,0 +1,55 @@
+//! Which consoles there are, and under which addresses clients reach them.
+
+/// Nova's `[vnc]`, `[spice]`, `[serial_console]`, `[console]` and `[consoleauth]`, as far as the API needs them.
+#[derive(Debug, Clone)]
+pub struct ConsoleConfig {
+    /// `[vnc] enabled`
+    pub vnc: bool,
+    /// `[vnc] novncproxy_base_url`
+    pub novnc_url: String,
+    /// `[spice] enabled`
+    pub spice: bool,
+    /// `[spice] html5proxy_base_url`
+    pub spice_html5_url: String,
+    /// `[spice] spice_direct_proxy_base_url`
+    pub spice_direct_url: String,
+    /// `[serial_console] enabled`
+    pub serial: bool,
+    /// `[serial_console] base_url`
+    pub serial_url: String,
+    /// `[consoleauth] token_ttl`, seconds.
+    pub token_ttl: u32,
+    /// `[console] allowed_origins`
+    pub allowed_origins: Vec<String>,
+    /// `[DEFAULT] web`: the folder of the viewers.
+    pub pages: std::path::PathBuf,
+}
+
+impl Default for ConsoleConfig {
+    fn default() -> Self {
+        Self {
+            vnc: true,
+            novnc_url: "http://127.0.0.1:6080/vnc_auto.html".to_owned(),
+            spice: false,
+            spice_html5_url: "http://127.0.0.1:6082/spice_auto.html".to_owned(),
+            spice_direct_url: "http://127.0.0.1:13002/nova".to_owned(),
+            serial: false,
+            serial_url: "ws://127.0.0.1:6083/".to_owned(),
+            token_ttl: 600,
+            allowed_origins: Vec::new(),
+            pages: "/usr/share/spice-html5".into(),
+        }
+    }
+}
+
+impl ConsoleConfig {
+    /// The address that is given out for a kind of console.
+    pub fn url(&self, kind: &str) -> &str {
+        match kind {
+            "novnc" => &self.novnc_url,
+            "serial" => &self.serial_url,
+            "spice-direct" => &self.spice_direct_url,
+            _ => &self.spice_html5_url,
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! How many consoles are open, and the word that ends them all.
+
+use std::sync::Arc;
+
+use tokio::sync::{Semaphore, watch};
+
+/// The consoles that are open through this process.
+#[derive(Debug)]
+pub struct OpenConsoles {
+    pub(super) places: Arc<Semaphore>,
+    pub(super) closing: watch::Sender<bool>,
+}
+
+impl OpenConsoles {
+    /// At most so many at the same time.
+    pub fn new(most: usize) -> Self {
+        Self { places: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))), closing: watch::Sender::new(false) }
+    }
+
+    /// Ends every console, now and from now on: a server that is told to end does not wait for its clients.
+    pub fn close(&self) {
+        self.places.close();
+        self.closing.send_replace(true);
+    }
+}

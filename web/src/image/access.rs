@@ -1,0 +1,82 @@
+//! Images as the caller may see and change them, for this API and for those of the Compute API that stand for it.
+
+use std::sync::Arc;
+
+use chronova_actors::aggregate::Committed;
+use chronova_actors::image::{ImageAggregate, ImageCommand};
+use chronova_events::ids::{ImageId, ProjectId};
+use chronova_events::image::Record;
+use chronova_projections::images::is_visible;
+
+use super::fault::{self, not_found};
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::policy::{Permit, Target};
+
+/// The image of the path, if the caller may see it.
+pub(super) fn visible(ctx: &Ctx) -> Result<Arc<Record>, Fault> {
+    let id = ctx.id::<ImageId>("image_id", |id| format!("No image found with ID {id}"))?;
+    visible_by_id(ctx, id)?.ok_or_else(|| not_found(ctx.param("image_id")))
+}
+
+pub(crate) fn visible_by_id(ctx: &Ctx, id: ImageId) -> Result<Option<Arc<Record>>, Fault> {
+    let found = ctx.app.house()?.views.images.read(|images| images.get(id));
+    let caller = ctx.caller();
+    Ok(found.filter(|image| is_visible(image, caller.project.as_ref(), caller.is_admin)))
+}
+
+/// The bytes of an image that was deleted. It is gone whatever happens to the file; the next start would sweep it.
+pub(crate) async fn remove_file(ctx: &Ctx, image: ImageId) {
+    let Ok(images) = ctx.app.images() else { return };
+    if let Err(error) = images.files.remove(image).await {
+        tracing::warn!(%image, %error, "the bytes of a deleted image could not be removed");
+    }
+}
+
+/// What policy rules may ask of an image.
+pub(crate) fn target(ctx: &Ctx, image: &Record) -> Target {
+    let owner = image.attributes.owner.as_ref().map_or("", ProjectId::as_str);
+    let target = Target::default()
+        .with("project_id", owner)
+        .with("owner", owner)
+        .with("image_id", image.id.to_string())
+        .with("visibility", image.attributes.visibility.as_str());
+    match ctx.caller().project.as_ref().filter(|project| image.members.contains_key(*project)) {
+        Some(member) => target.with("member_id", member.as_str()),
+        None => target,
+    }
+}
+
+/// The image of the path and the permit of the route's rule on it.
+pub(super) fn permitted(ctx: &Ctx) -> Result<(Arc<Record>, Permit), Fault> {
+    let found = visible(ctx)?;
+    let permit = ctx.authorize(&target(ctx, &found))?;
+    Ok((found, permit))
+}
+
+pub(crate) async fn command(
+    ctx: &Ctx,
+    permit: &Permit,
+    image: ImageId,
+    command: ImageCommand,
+) -> Result<Committed, Fault> {
+    let house = ctx.app.house()?;
+    dispatch::send::<ImageAggregate>(house, permit, &image, command).await.map_err(|error| fault::of(image, error))
+}
+
+/// An image that another service of this cloud is about to fill, under the image service's own rules.
+pub(crate) async fn announce(
+    ctx: &Ctx,
+    permit: &Permit,
+    created: chronova_events::image::ImageCreated,
+) -> Result<(), Fault> {
+    command(ctx, permit, created.image, ImageCommand::Create(created)).await.map(drop)
+}
+
+/// Takes back what was announced in vain.
+pub(crate) async fn withdraw(ctx: &Ctx, permit: &Permit, image: ImageId) {
+    if let Err(error) = command(ctx, permit, image, ImageCommand::Delete).await {
+        tracing::warn!(%image, %error, "an image that nobody will fill could not be removed");
+    }
+}

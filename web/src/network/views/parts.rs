@@ -1,0 +1,23 @@
+//! What the answers about several kinds of resources have in common.
+
+use chronova_events::envelope::Timestamp;
+use chronova_events::network::{FLOATING_IP_OWNER, FixedAddress, Port};
+use serde_json::{Value, json};
+
+pub(super) fn time(at: Timestamp) -> String {
+    at.iso_seconds()
+}
+
+/// A port works where a device has it on a host; that of a floating address never does anything.
+pub(super) fn port_status(row: &Port) -> &'static str {
+    let binding = row.binding();
+    match binding.owner.as_str() {
+        FLOATING_IP_OWNER => "N/A",
+        _ if row.settings().admin_state_up && !binding.device.is_empty() && !binding.host.is_empty() => "ACTIVE",
+        _ => "DOWN",
+    }
+}
+
+pub(super) fn fixed_ips(addresses: &[FixedAddress]) -> Vec<Value> {
+    addresses.iter().map(|fixed| json!({"subnet_id": fixed.subnet, "ip_address": fixed.address})).collect()
+}

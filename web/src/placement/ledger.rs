@@ -1,0 +1,35 @@
+//! The way to the ledger: commands with the route's own permit, and looks at it as the read models know it.
+
+use std::sync::Arc;
+
+use chronova_actors::aggregate::Committed;
+use chronova_actors::ledger::{CELL, LedgerAggregate, LedgerCommand};
+use chronova_events::ids::ProviderId;
+use chronova_events::ledger::{Ledger, Provider};
+
+use super::reject::{self, During};
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+
+/// Has the ledger decide, with the route's own permit.
+pub(super) async fn send(ctx: &Ctx, command: LedgerCommand, during: During<'_>) -> Result<Committed, Fault> {
+    dispatch::send::<LedgerAggregate>(ctx.house()?, &ctx.permit()?, &CELL, command)
+        .await
+        .map_err(|error| reject::ledger(error, during))
+}
+
+/// Looks at the ledger as the read models know it. Nothing slow belongs into `look`.
+pub(super) fn look<R>(ctx: &Ctx, look: impl FnOnce(&Ledger) -> R) -> Result<R, Fault> {
+    Ok(ctx.views()?.placement.read(|placement| look(&placement.ledger)))
+}
+
+/// The provider that the path names.
+pub(super) fn named_provider(ctx: &Ctx) -> Result<Arc<Provider>, Fault> {
+    let id = provider_id(ctx)?;
+    look(ctx, |ledger| ledger.providers.get(&id).cloned())?.ok_or_else(|| reject::no_provider(id))
+}
+
+pub(super) fn provider_id(ctx: &Ctx) -> Result<ProviderId, Fault> {
+    ctx.id("uuid", |text| reject::no_provider(text).message)
+}

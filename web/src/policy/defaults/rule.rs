@@ -1,0 +1,72 @@
+//! One rule of a table: name, check string, scopes, and the rule it replaced.
+
+use crate::auth::Caller;
+
+/// What a token is scoped to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    System,
+    Domain,
+    Project,
+}
+
+impl Scope {
+    /// As oslo.policy reads it: a token that is neither the system's nor a domain's is a project's.
+    pub fn of(caller: &Caller) -> Self {
+        if caller.system_scope.is_some() {
+            Self::System
+        } else if caller.domain.is_some() {
+            Self::Domain
+        } else {
+            Self::Project
+        }
+    }
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Domain => "domain",
+            Self::Project => "project",
+        }
+    }
+}
+
+/// One rule.
+#[derive(Debug, Clone, Copy)]
+pub struct RuleDefault {
+    pub name: &'static str,
+    pub check: &'static str,
+    /// Empty: every scope.
+    pub scopes: &'static [Scope],
+    /// The rule it replaced: name and check string.
+    pub deprecated: Option<(&'static str, &'static str)>,
+    /// What it guards, for the policy reference: `GET /servers; POST /servers`.
+    pub operations: &'static str,
+}
+
+impl RuleDefault {
+    /// Only for tokens of a project.
+    pub(super) const fn project(mut self) -> Self {
+        self.scopes = &[Scope::Project];
+        self
+    }
+
+    pub(super) const fn any_of(mut self, scopes: &'static [Scope]) -> Self {
+        self.scopes = scopes;
+        self
+    }
+
+    pub(super) const fn deprecates(mut self, name: &'static str, check: &'static str) -> Self {
+        self.deprecated = Some((name, check));
+        self
+    }
+
+    pub(super) const fn guards(mut self, operations: &'static str) -> Self {
+        self.operations = operations;
+        self
+    }
+}
+
+pub(super) const fn rule(name: &'static str, check: &'static str) -> RuleDefault {
+    RuleDefault { name, check, scopes: &[], deprecated: None, operations: "" }
+}

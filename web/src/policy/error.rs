@@ -1,0 +1,23 @@
+//! Why a policy cannot be put in force.
+
+use super::check::CheckError;
+
+/// Rules that may refer to one another in a row: each is a place on the stack when the first is asked.
+pub(super) const LONGEST_CHAIN: usize = 100;
+
+/// Why the policy cannot be put in force.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyError {
+    #[error("policy file {path} cannot be read")]
+    Read { path: String, source: std::io::Error },
+    #[error("policy file {path} is not a mapping of rules: {reason}")]
+    Syntax { path: String, reason: String },
+    #[error("policy rule {rule:?}: {source}")]
+    Check { rule: String, source: CheckError },
+    #[error("policy rule {rule:?} refers to {missing:?}, which does not exist")]
+    Missing { rule: String, missing: String },
+    #[error("policy rule {0:?} refers to itself")]
+    Circular(String),
+    #[error("policy rule {0:?} refers to a rule that refers to another, and so on for more than {LONGEST_CHAIN} rules")]
+    TooLong(String),
+}

@@ -1,0 +1,54 @@
+//! The APIs that one process serves: a leaf, which everything else may name.
+
+/// The APIs that one process serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Service {
+    Compute,
+    Placement,
+    Identity,
+    Image,
+    Network,
+    Volume,
+    Metadata,
+    /// What is Chronova's own: the log, for auditors, and the hosts, for operators.
+    Chronova,
+}
+
+impl Service {
+    pub const ALL: [Self; 8] = [
+        Self::Compute,
+        Self::Placement,
+        Self::Identity,
+        Self::Image,
+        Self::Network,
+        Self::Volume,
+        Self::Metadata,
+        Self::Chronova,
+    ];
+
+    /// The service type of the catalogue; also its prefix on the common port.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::Placement => "placement",
+            Self::Identity => "identity",
+            Self::Image => "image",
+            Self::Network => "network",
+            Self::Volume => "volume",
+            Self::Metadata => "metadata",
+            Self::Chronova => "chronova",
+        }
+    }
+
+    /// Where the operations begin below the service's root.
+    pub const fn api_root(self) -> &'static str {
+        match self {
+            Self::Compute => "/v2.1",
+            Self::Placement | Self::Metadata => "",
+            Self::Identity | Self::Volume => "/v3",
+            Self::Chronova => "/v1",
+            Self::Image => "/v2",
+            Self::Network => "/v2.0",
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Volumes as the caller may see and change them.
+
+use std::sync::Arc;
+
+use chronova_actors::volume::VolumeCommand;
+use chronova_actors::volume::service::VolumeError;
+use chronova_events::envelope::Position;
+use chronova_events::ids::VolumeId;
+use chronova_events::volume::VolumeRecord;
+
+use super::faults;
+use crate::ctx::Ctx;
+use crate::dispatch;
+use crate::fault::Fault;
+use crate::policy::{Permit, Target};
+
+pub(super) fn no_volume(id: &str) -> String {
+    format!("Volume {id} could not be found.")
+}
+
+/// What policy rules may ask of a volume.
+pub(super) fn target(volume: &VolumeRecord) -> Target {
+    Target::owned(&volume.created.project, &volume.created.user)
+}
+
+/// The volume, if the caller may see it.
+pub(super) fn visible(ctx: &Ctx, id: VolumeId) -> Result<Arc<VolumeRecord>, Fault> {
+    let found = ctx.house()?.views.volumes.read(|view| view.get(id));
+    let caller = ctx.caller();
+    let own = |volume: &Arc<VolumeRecord>| caller.is_admin || caller.project.as_ref() == Some(&volume.created.project);
+    found.filter(own).ok_or_else(|| Fault::not_found(no_volume(&id.to_string())))
+}
+
+/// The volume of the path and the permit of the route's rule on it.
+pub(super) fn permitted(ctx: &Ctx) -> Result<(Arc<VolumeRecord>, Permit), Fault> {
+    let id = ctx.id::<VolumeId>("volume_id", no_volume)?;
+    let volume = visible(ctx, id)?;
+    let permit = ctx.authorize(&target(&volume))?;
+    Ok((volume, permit))
+}
+
+/// Has the volume decide, in the caller's name; what happened is shown when this returns.
+pub(super) async fn command(ctx: &Ctx, permit: &Permit, volume: VolumeId, command: VolumeCommand) -> Result<(), Fault> {
+    let committed = ctx.app.volumes()?.command(volume, command, dispatch::meta(permit)).await;
+    shown(ctx, committed.map(|done| done.position)).await
+}
+
+/// Waits until the read models show what was accepted.
+pub(super) async fn shown(ctx: &Ctx, accepted: Result<Position, VolumeError>) -> Result<(), Fault> {
+    dispatch::shown(ctx.house()?, accepted.map_err(faults::of)?).await;
+    Ok(())
+}
