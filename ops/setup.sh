@@ -22,8 +22,8 @@ PACKAGES_HOST=(libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-system l
   dnsmasq-base iproute2 iptables nftables dmidecode)
 # What tests/testbed/make-image.sh builds a guest image with.
 PACKAGES_GUEST=(busybox-static syslinux syslinux-common mtools dosfstools fdisk cpio kmod lz4 qemu-utils)
-# What tests/testbed/hosts.sh builds further compute hosts with.
-PACKAGES_TESTBED=(util-linux openssl valgrind gcc libc6-dev swtpm swtpm-tools ovmf bridge-utils)
+# What tests/testbed/hosts.sh builds further compute hosts with; sqlite3 looks at a log while it is written.
+PACKAGES_TESTBED=(util-linux sqlite3 openssl valgrind gcc libc6-dev swtpm swtpm-tools ovmf bridge-utils)
 
 package_installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'install ok installed'; }
 

@@ -76,10 +76,19 @@ fn on_a_full_disk_commands_are_refused_reads_go_on_and_room_is_enough_to_go_on()
         let ballast = cloud.data().join("ballast");
         std::fs::write(&ballast, vec![1; room(&cloud.data()) - (1 << 20)]).unwrap();
         until_full(&cloud.client(), &mut created);
+        let told = |health: u16| {
+            move |cloud: &mut Cloud| cloud.client().get("/healthz").is_ok_and(|told| told.status == health)
+        };
+        cloud.wait("its health says that the log cannot be written", told(503));
+        let health = cloud.client().get("/healthz").unwrap();
+        assert!(health.text("/checks/event log").contains("full"), "{health:?}");
         if round % 3 == 2 {
             // Whoever is killed on a full disk comes back on a full disk, and reads.
             cloud.kill();
-            cloud.start();
+            cloud.launch();
+            cloud.wait("it reads", |cloud| {
+                cloud.client().get("/compute/v2.1/flavors").is_ok_and(|answer| answer.status == 200)
+            });
         }
         let there = flavors(&cloud.client());
         assert!(created.iter().all(|name| there.contains(name)), "reads go on");
@@ -88,6 +97,7 @@ fn on_a_full_disk_commands_are_refused_reads_go_on_and_room_is_enough_to_go_on()
         let name = format!("room {round}");
         cloud.wait("the service goes on by itself", |cloud| create_flavor(&cloud.client(), &name).status == 200);
         created.push(name);
+        cloud.wait("its health says that the log can be written again", told(200));
     }
     let there = flavors(&cloud.client());
     assert!(created.iter().all(|name| there.contains(name)), "nothing acknowledged is lost");
@@ -189,6 +199,98 @@ fn on_a_disk_that_became_read_only_commands_are_refused_and_reads_go_on() {
     assert_eq!(code, 0, "{text}");
 }
 
+/// Of a stopped cloud whose log is whole; it is left as it was.
+fn damaged_caches_and_missing_seals_are_told_as_what_they_are(cloud: &Cloud) {
+    // Without its seals, a quick look has looked at nothing.
+    let (seals, aside) = (cloud.data().join("log.db.seals"), cloud.folder.path().join("seals"));
+    std::fs::rename(&seals, &aside).unwrap();
+    let (code, text) = cloud.command(&["audit", "verify", "--quick"]);
+    assert!(code == 1 && text.contains("was NOT checked") && !text.contains("the log is whole"), "{text}");
+    let (code, text) = cloud.command(&["audit", "verify", "--quick", "--json"]);
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &report["whole"]), (1, &Value::Null), "{text}");
+    let (code, text) = cloud.command(&["audit", "verify"]);
+    assert!(code == 0 && text.contains("the log is whole"), "every event is looked at: {text}");
+    std::fs::rename(&aside, &seals).unwrap();
+
+    // A damaged checkpoint is a damaged cache.
+    let views = std::fs::read_dir(cloud.data().join("views")).unwrap().map(|entry| entry.unwrap().path());
+    let mut damaged = Vec::new();
+    for path in views.filter(|path| path.is_file()) {
+        let whole = std::fs::read(&path).unwrap();
+        let mut bytes = whole.clone();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 4;
+        std::fs::write(&path, bytes).unwrap();
+        damaged.push((path, whole));
+    }
+    assert!(!damaged.is_empty());
+    let (code, text) = cloud.command(&["audit", "verify"]);
+    assert!(code == 1 && text.contains("DAMAGED CACHE"), "{text}");
+    assert!(text.contains("the log is whole") && !text.contains("the log is NOT whole"), "{text}");
+    let (code, text) = cloud.command(&["audit", "verify", "--json"]);
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &report["whole"], &report["read_models"]["equal"]), (1, &json!(true), &json!(false)), "{text}");
+    for (path, whole) in damaged {
+        std::fs::write(path, whole).unwrap();
+    }
+}
+
+/// What an auditor or a backup runs beside the server.
+fn look_at(log: &Path) {
+    let copy = log.with_file_name("copy");
+    let looks = [
+        ("sqlite3", "select count(*) from events".to_owned()),
+        ("sqlite3", format!(".backup '{}'", copy.display())),
+        ("cp", copy.display().to_string()),
+    ];
+    for (program, argument) in looks {
+        let status = Command::new(program).arg(log).arg(&argument).stdout(Stdio::null()).status();
+        assert!(status.unwrap_or_else(|error| panic!("{program}: {error}")).success(), "{program} {argument}");
+    }
+}
+
+#[test]
+fn a_server_whose_log_was_looked_at_with_sqlite_loses_nothing_when_it_is_killed() {
+    let mut cloud = Cloud::new(FLEET);
+    cloud.start();
+    let mut created = Vec::new();
+    let log = cloud.data().join("log.db");
+    for round in 0..rounds(3, 100) {
+        for n in 0..10 {
+            let name = format!("f{round}.{n}");
+            assert_eq!(create_flavor(&cloud.client(), &name).status, 200);
+            created.push(name);
+            if n == 4 {
+                look_at(&log);
+            }
+        }
+        assert_eq!(cloud.client().get("/healthz").unwrap().status, 200);
+        cloud.kill();
+        cloud.start();
+        let there = flavors(&cloud.client());
+        assert!(created.iter().all(|name| there.contains(name)), "nothing acknowledged is lost");
+    }
+    cloud.stop();
+    let (code, text) = cloud.command(&["audit", "verify"]);
+    assert_eq!(code, 0, "{text}");
+}
+
+#[test]
+fn a_server_whose_write_ahead_log_was_removed_refuses_and_its_health_says_so() {
+    let mut cloud = Cloud::new(FLEET);
+    cloud.start();
+    assert_eq!(create_flavor(&cloud.client(), "before").status, 200);
+    std::fs::remove_file(cloud.data().join("log.db-wal")).unwrap();
+    let health = cloud.client().get("/healthz").unwrap();
+    assert_eq!(health.status, 503, "{health:?}");
+    let told = health.text("/checks/event log");
+    assert!(told.contains("log.db-wal") && told.contains("removed"), "{told}");
+    assert_eq!(create_flavor(&cloud.client(), "after").status, 503);
+    assert_eq!(cloud.client().get("/healthz").unwrap().status, 503);
+    assert!(!flavors(&cloud.client()).contains(&"after".to_owned()), "reads go on, and show nothing that was refused");
+}
+
 #[test]
 fn the_operator_proves_the_log_and_keeps_its_head() {
     let mut cloud = Cloud::new(FLEET);
@@ -219,6 +321,8 @@ fn the_operator_proves_the_log_and_keeps_its_head() {
     assert!(text.contains(&format!("DAMAGE      position {position}: the anchor says")), "{text}");
     let (code, _) = cloud.command(&["audit", "verify", "--against", "7"]);
     assert_eq!(code, 2);
+
+    damaged_caches_and_missing_seals_are_told_as_what_they_are(&cloud);
 
     // One bit.
     let log = cloud.data().join("log.db");

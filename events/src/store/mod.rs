@@ -47,6 +47,9 @@ pub enum StoreError {
     /// Free some room; nothing of the refused append was written.
     #[error("the log's disk is full")]
     Full,
+    /// Ask for less; nothing of the refused append was written.
+    #[error("an event of {size} bytes exceeds the limit of {limit}")]
+    TooLarge { size: usize, limit: usize },
     /// The bytes on disk are not what was written.
     #[error("the log is damaged at position {position}: {reason}")]
     Corrupt { position: u64, reason: String },

@@ -57,10 +57,39 @@ pub async fn head(args: &HeadArgs, log: &Path, out: &mut dyn Write) -> Result<Ex
     Ok(Exit::Yes)
 }
 
-/// What became of the read models.
+/// What became of the read models: a cache of the log, which says nothing about the log itself.
 struct Views {
     equal: bool,
     told: String,
+}
+
+/// What is known of the log after all this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LogVerdict {
+    Whole,
+    Damaged,
+    /// Nothing is known: a quick look goes by the seals of the pages alone, and there are none that can be used.
+    NotChecked,
+}
+
+impl LogVerdict {
+    fn of(args: &VerifyArgs, found: &Verification) -> Self {
+        match found.is_whole() {
+            false => Self::Damaged,
+            true if args.quick && found.pages == 0 => Self::NotChecked,
+            true => Self::Whole,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Whole => "the log is whole",
+            Self::Damaged => "the log is NOT whole",
+            Self::NotChecked => {
+                "the log was NOT checked: --quick needs the seals of the pages (log.db.seals); verify without --quick"
+            }
+        }
+    }
 }
 
 /// Looks at everything and tells what is wrong.
@@ -71,11 +100,12 @@ pub async fn run(args: &VerifyArgs, data: &DataDir, out: &mut dyn Write) -> Resu
     let found = looking.await.map_err(|error| CommandFailure::Usage(error.to_string()))??;
     let compare = !args.quick && !args.no_rebuild && found.is_whole();
     let views = if compare { Some(compare_views(data).await?) } else { None };
+    let verdict = LogVerdict::of(args, &found);
     match args.json {
-        true => writeln!(out, "{:#}", as_json(&found, views.as_ref()))?,
-        false => tell(args, &found, views.as_ref(), out)?,
+        true => writeln!(out, "{:#}", as_json(verdict, &found, views.as_ref()))?,
+        false => tell(args, verdict, &found, views.as_ref(), out)?,
     }
-    let good = found.is_whole() && views.is_none_or(|views| views.equal);
+    let good = verdict == LogVerdict::Whole && views.is_none_or(|views| views.equal);
     Ok(if good { Exit::Yes } else { Exit::No })
 }
 
@@ -110,6 +140,7 @@ async fn compare_views(data: &DataDir) -> Result<Views, CommandFailure> {
 
 fn tell(
     args: &VerifyArgs,
+    verdict: LogVerdict,
     found: &Verification,
     views: Option<&Views>,
     out: &mut dyn Write,
@@ -152,12 +183,15 @@ fn tell(
     if let Some(head) = found.head {
         writeln!(out, "head        {head}")?;
     }
-    let good = found.is_whole() && views.is_none_or(|views| views.equal);
-    writeln!(out, "{}", if good { "the log is whole" } else { "the log is NOT whole" })?;
+    if views.is_some_and(|views| !views.equal) {
+        let what = "the checkpoint of the read models, a cache, is NOT what the log says";
+        writeln!(out, "DAMAGED CACHE {what}: `chronova rebuild --replace` writes it again")?;
+    }
+    writeln!(out, "{}", verdict.words())?;
     Ok(())
 }
 
-fn as_json(found: &Verification, views: Option<&Views>) -> Value {
+fn as_json(verdict: LogVerdict, found: &Verification, views: Option<&Views>) -> Value {
     let damages: Vec<Value> = found
         .damages
         .iter()
@@ -171,7 +205,11 @@ fn as_json(found: &Verification, views: Option<&Views>) -> Value {
         })
         .collect();
     json!({
-        "whole": found.is_whole() && views.is_none_or(|views| views.equal),
+        "whole": match verdict {
+            LogVerdict::Whole => json!(true),
+            LogVerdict::Damaged => json!(false),
+            LogVerdict::NotChecked => Value::Null,
+        },
         "head": found.head.map(|head| json!({"position": head.position.0, "hash": head.hash.to_string()})),
         "events": found.events,
         "streams": found.streams,

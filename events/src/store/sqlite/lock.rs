@@ -1,7 +1,8 @@
 //! One process per log.
 //!
 //! The lock is on a file of its own: closing any handle of the data file would drop SQLite's own locks on it. The kernel
-//! gives the lock up when the process ends, however it ends; the file stays and tells who had it last. Who has it now is
+//! gives the lock up when the process ends, however it ends; the file stays and tells who had it last, if that one did not
+//! leave the log in order. Who has it now is
 //! asked of the kernel first, because the one that has just taken it may not have written yet.
 
 use std::fs::{File, OpenOptions, TryLockError};
@@ -14,7 +15,14 @@ use crate::store::StoreError;
 /// Held as long as the log is open.
 #[derive(Debug)]
 pub(super) struct Lock {
-    _file: File,
+    file: File,
+}
+
+/// Whether the last process that had the log to write has ended without closing it, or left pages in the write-ahead log
+/// when it did.
+pub(super) fn was_left(data: &Path) -> bool {
+    let file = File::open(super::schema::beside(data, "lock"));
+    file.is_ok_and(|file| file.metadata().is_ok_and(|metadata| metadata.len() > 0) && holder(&file).is_none())
 }
 
 impl Lock {
@@ -42,7 +50,13 @@ impl Lock {
         }
         // Only for the message that the next one gets; a full disk must not keep the log closed.
         let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
-        Ok(Self { _file: file })
+        Ok(Self { file })
+    }
+
+    /// Everything is in the data file and sealed: whoever looks at the files from now on finds them as they were left.
+    pub(super) fn leave(&self) {
+        // Where that fails, the seals are made again from the file, at the price of reading it once.
+        let _ = self.file.set_len(0);
     }
 }
 

@@ -10,11 +10,14 @@
 //!   ([`crate::chain`]), positions and revisions are checked for gaps on every read, and a [`witness`] beside the file remembers how far the log once reached, because
 //!   SQLite takes a write-ahead log that was cut short for one that was never longer. [`seals`] are for every bit besides;
 //!   [`verify`] looks at all of it.
-//! * **One process** ([`lock`]) that writes; [`read_only`] is for everybody else.
+//! * **One process** ([`lock`]) that writes; [`read_only`] is for everybody else. Other programs may look at the file with a
+//!   client of SQLite while it is written: nobody here opens it past SQLite, or only through [`data_file`], and a file that
+//!   was taken away all the same ends all acknowledgements ([`watch`]).
 //!
 //! The file's layout and its version are in [`schema`].
 
 mod by_stream;
+mod data_file;
 mod error;
 mod keys;
 mod lock;
@@ -30,6 +33,7 @@ mod search;
 mod sync;
 pub mod verify;
 mod wal;
+mod watch;
 mod witness;
 mod writer;
 
@@ -47,6 +51,7 @@ use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
 use crate::sealed::keys::KeyRing;
 use by_stream::Pending;
 use reader::Readers;
+use watch::LogWatch;
 use writer::{Append, Encoded, Job, Writer};
 
 pub use read_only::ReadOnlyLog;
@@ -89,6 +94,7 @@ pub struct SqliteStore {
     keys: Arc<KeyRing>,
     pending: Arc<Pending>,
     tail: Arc<Tail>,
+    watch: Arc<LogWatch>,
     thread: Mutex<Option<JoinHandle<()>>>,
     path: PathBuf,
     this: Weak<Self>,
@@ -107,10 +113,14 @@ impl SqliteStore {
         let path = opened.path.clone();
         let tail = Tail::new(opened.head.position);
         let keys = keys::open(&opened.connection, &path)?;
-        let readers = Readers::new(&path, options.readers, &keys);
+        let data = opened.data.share().map_err(|e| StoreError::Io(format!("{}: {e}", path.display())))?;
+        let readers = Readers::new(&path, data, options.readers, &keys);
+        let beside = |suffix: &str| schema::beside(&path, suffix);
+        let files = [path.clone(), wal::path_of(&path), beside("lock"), beside(keys::SUFFIX)];
+        let watch = Arc::new(LogWatch::over(files, beside("probe"))?);
         let (jobs, queue) = mpsc::channel(options.queue.max(1));
         let pending = Arc::new(std::mem::take(&mut opened.pending));
-        let writer = Writer::new(opened, Arc::clone(&tail), Arc::clone(&pending), options)?;
+        let writer = Writer::new(opened, Arc::clone(&tail), Arc::clone(&pending), &watch, options)?;
         let thread = std::thread::Builder::new()
             .name("log-writer".to_owned())
             .spawn(move || writer.run(queue))
@@ -121,6 +131,7 @@ impl SqliteStore {
             keys,
             pending,
             tail,
+            watch,
             thread: Mutex::new(Some(thread)),
             path,
             this: this.clone(),
@@ -130,6 +141,13 @@ impl SqliteStore {
     /// Where the log is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether what is appended can be acknowledged: no failure before, the files are still the ones that were opened, and
+    /// there is room on the disk. Writes a few pages now and then, and does not wait for the disk to take them.
+    pub fn health(&self) -> Result<(), StoreError> {
+        self.watch.check()?;
+        self.watch.room()
     }
 
     /// Writes what is waiting, closes the file and gives up the lock. Later calls fail with [`StoreError::Closed`].

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, params};
 
+use super::data_file::DataFile;
 use super::{SqliteOptions, error, schema};
 use crate::envelope::NewEvent;
 use crate::store::StoreError;
@@ -15,6 +16,8 @@ pub struct Probe {
     connection: Connection,
     /// Revision of all streams that it writes to.
     revision: i64,
+    // Last: closed after the connection.
+    _data: DataFile,
 }
 
 /// Reads the first `limit` events of a log, every column of each, and makes nothing of them. How many there were.
@@ -40,13 +43,13 @@ impl Probe {
     /// Begins a file at `path`.
     pub fn begin(path: &Path) -> Result<Self, StoreError> {
         let options = SqliteOptions::default();
-        let connection = schema::open(path, &options)?.connection;
+        let schema::Opened { connection, data, .. } = schema::open(path, &options)?;
         // Checkpoints as often as the log makes them; here SQLite decides when.
         let sql = format!("PRAGMA wal_autocheckpoint = {}", options.checkpoint_pages);
         connection.query_row(&sql, [], |_| Ok(())).map_err(|e| error::explain(&e, 0))?;
         let sql = "CREATE UNIQUE INDEX plain ON events (stream, revision)";
         connection.execute_batch(sql).map_err(|e| error::explain(&e, 0))?;
-        Ok(Self { connection, revision: 0 })
+        Ok(Self { connection, revision: 0, _data: data })
     }
 
     /// One transaction with `event` in each of `batch` streams, durable when it returns.

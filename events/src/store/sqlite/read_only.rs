@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use super::data_file::DataFile;
 use super::reader::{self, Readers, Verified};
 use super::{schema, search};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
@@ -44,12 +45,12 @@ impl ReadOnlyLog {
         let missing = |reason: &dyn std::fmt::Display| StoreError::Io(format!("{}: {reason}", path.display()));
         let path = std::path::absolute(path).map_err(|error| missing(&error))?;
         // SQLite would speak of a database file that it is unable to open.
-        path.metadata().map_err(|error| missing(&error))?;
+        let data = DataFile::open(&path).map_err(|error| missing(&error))?;
         let head = schema::open_read_only(&path)?;
         let tail = Tail::new(head.position);
         tail.close();
         let keys = KeyRing::open_read_only(super::schema::beside(&path, super::keys::SUFFIX))?;
-        let readers = Readers::new(&path, READERS, &keys);
+        let readers = Readers::new(&path, data, READERS, &keys);
         Ok(Arc::new_cyclic(|this| Self { readers, keys, tail, path: path.clone(), this: this.clone() }))
     }
 

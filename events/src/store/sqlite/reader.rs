@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Rows};
 use tokio::sync::Semaphore;
 
+use super::data_file::DataFile;
 use super::row::{COLUMNS, Kinds, RowReader, unsigned};
 use super::schema::{bound, connect, limit as sql_limit};
 use super::{by_stream, error};
@@ -32,10 +33,12 @@ pub(super) struct Readers {
     count: u32,
     closed: AtomicBool,
     keys: Arc<KeyRing>,
+    // Last: closed after the connections.
+    _data: DataFile,
 }
 
 impl Readers {
-    pub(super) fn new(path: &Path, count: usize, keys: &Arc<KeyRing>) -> Arc<Self> {
+    pub(super) fn new(path: &Path, data: DataFile, count: usize, keys: &Arc<KeyRing>) -> Arc<Self> {
         let count = u32::try_from(count.max(1)).unwrap_or(u32::MAX);
         Arc::new(Self {
             path: path.to_owned(),
@@ -44,6 +47,7 @@ impl Readers {
             count,
             closed: AtomicBool::new(false),
             keys: Arc::clone(keys),
+            _data: data,
         })
     }
 

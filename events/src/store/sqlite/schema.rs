@@ -6,8 +6,8 @@
 //! Stream names and kinds are kept once, in side tables: a name of 45 bytes would otherwise stand in each row and again in
 //! the index. Auditors read the view `audit_events`, which puts everything back together as text.
 
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,9 +16,10 @@ use rusqlite::{Connection, OpenFlags};
 use uuid::Uuid;
 
 use super::by_stream::{self, Pending};
+use super::data_file::DataFile;
 use super::lock::Lock;
 use super::row::{signed, unsigned};
-use super::seals::Seals;
+use super::seals::{Remains, Seals};
 use super::witness::{Note, Witness};
 use super::{SqliteOptions, error, migrate, reader, wal};
 use crate::chain::{Anchor, Chain, EventHash};
@@ -115,6 +116,8 @@ pub(super) struct Opened {
     pub(super) pending: Pending,
     pub(super) path: PathBuf,
     pub(super) lock: Lock,
+    /// Closed after the connection.
+    pub(super) data: DataFile,
 }
 
 /// `log.db` -> `log.db.lock`.
@@ -130,12 +133,16 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<Opened, Store
     if let Some(folder) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|e| io(folder, &e))?;
     }
+    let remains = Remains::of(path);
     let lock = Lock::take(path)?;
     let mut witness = Witness::beside(path);
     let note = witness.read();
     check_size(path, note)?;
-    create(path)?;
+    // Before SQLite, and after it in the order in which they are dropped.
+    let data = DataFile::create(path).map_err(|e| io(path, &e))?;
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    // From here on nobody else can be the last that closes the file.
+    let overtaken = remains.are_overtaken(path);
     let format = check_format(path, &connection)?;
     prepare(&connection, options).map_err(|e| error::explain(&e, 0))?;
     match format {
@@ -165,7 +172,8 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<Opened, Store
     let pending = Pending::read(&connection).map_err(|e| error::explain(&e, head.position.0))?;
     let page_size: u32 =
         connection.query_row("PRAGMA page_size", [], |row| row.get(0)).map_err(|e| error::explain(&e, 0))?;
-    let mut seals = Seals::open(path, log, page_size);
+    let shared = data.share().map_err(|e| io(path, &e))?;
+    let mut seals = Seals::open(path, shared, log, page_size, overtaken);
     let file = match checkpoint(&connection, path, &mut seals, true) {
         Ok(size) => size.unwrap_or(known),
         Err(error) => {
@@ -176,7 +184,7 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<Opened, Store
     };
     let note = Note { log, head: head.position, file };
     witness.write(note);
-    Ok(Opened { connection, head, note, witness, seals, pending, path: path.clone(), lock })
+    Ok(Opened { connection, head, note, witness, seals, pending, path: path.clone(), lock, data })
 }
 
 /// Looks at a log as [`open`] does, and touches nothing. Tells where it ends.
@@ -263,13 +271,6 @@ fn check_size(path: &Path, note: Option<Note>) -> Result<(), StoreError> {
         });
     }
     Ok(())
-}
-
-fn create(path: &Path) -> Result<(), StoreError> {
-    // Not truncated, and closed before SQLite opens it: closing it later would drop SQLite's locks.
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false).mode(0o600).open(path).map_err(|e| io(path, &e))?;
-    std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(|e| io(path, &e))
 }
 
 fn sync_folder(path: &Path) -> Result<(), StoreError> {

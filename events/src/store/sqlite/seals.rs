@@ -13,17 +13,20 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, Read};
+use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
-use super::wal;
+use super::data_file::{DataFile, identity};
+use super::{lock, wal};
 
 const MAGIC: &[u8; 8] = b"CHSEAL1\0";
 const HEADER: usize = 8 + 16 + 8 + 4 + 4 + 4;
 const ENTRY: u64 = 4;
+/// Pages that are read from the data file together.
+const PAGES_AT_ONCE: usize = 256;
 
 /// What stands at the beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,24 +79,24 @@ pub(super) fn seal(page: u64, bytes: &[u8]) -> u32 {
 
 /// Calls `each` with the number and the bytes of every page after `after`.
 pub(super) fn pages(
-    data: &Path,
+    data: &DataFile,
     page_size: u32,
     after: u64,
     mut each: impl FnMut(u64, &[u8]) -> io::Result<()>,
 ) -> io::Result<()> {
-    use std::io::Seek;
-    let mut file = File::open(data)?;
-    file.seek(io::SeekFrom::Start(after * u64::from(page_size)))?;
-    let mut file = BufReader::with_capacity(1 << 20, file);
-    let mut bytes = vec![0; page_size as usize];
-    for page in after + 1.. {
-        match file.read_exact(&mut bytes) {
-            Ok(()) => each(page, &bytes)?,
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
-            Err(error) => return Err(error),
+    let size = u64::from(page_size);
+    let mut bytes = vec![0; page_size as usize * PAGES_AT_ONCE];
+    let mut page = after;
+    loop {
+        let read = data.read(&mut bytes, page * size)?;
+        for bytes in bytes[..read].chunks_exact(page_size as usize) {
+            page += 1;
+            each(page, bytes)?;
+        }
+        if read < bytes.len() {
+            return Ok(());
         }
     }
-    Ok(())
 }
 
 /// All seals of a file, as a verification reads them. `None` when there is no such file, or none that any version wrote.
@@ -111,27 +114,53 @@ pub(super) fn read(data: &Path) -> io::Result<Option<(Header, Vec<u32>)>> {
     Ok(Some((header, entries)))
 }
 
+/// What a writer that was killed left in the write-ahead log, to see whether another program has moved it into the data
+/// file, past the seals: the last of SQLite's clients that closes the file does that, and removes the write-ahead log.
+#[derive(Debug)]
+pub(super) struct Remains {
+    killed: bool,
+    /// Open, so that no other file gets its identity. `None` where there is nothing in it.
+    wal: Option<File>,
+}
+
+impl Remains {
+    /// Looks before SQLite does, which would begin a new write-ahead log.
+    pub(super) fn of(data: &Path) -> Self {
+        let holds_pages = |wal: &File| wal.metadata().is_ok_and(|metadata| metadata.len() > 0);
+        let wal = File::open(wal::path_of(data)).ok().filter(holds_pages);
+        Self { killed: lock::was_left(data), wal }
+    }
+
+    /// Whether the seals are older than the data file. Where nothing at all was left that is not known, and is said as well.
+    pub(super) fn are_overtaken(&self, data: &Path) -> bool {
+        let known = self.wal.as_ref().and_then(|wal| wal.metadata().ok());
+        let now = wal::path_of(data).metadata().ok();
+        self.killed && (known.is_none() || known.as_ref().map(identity) != now.as_ref().map(identity))
+    }
+}
+
 /// The writer's side.
 #[derive(Debug)]
 pub(super) struct Seals {
-    data: PathBuf,
+    path: PathBuf,
     /// `None` after a failure: nothing is sealed until the log is opened anew.
     file: Option<File>,
     /// The file after a failure, as long as it does not say yet that it is stale.
     untold: Option<File>,
     header: Header,
+    data: DataFile,
 }
 
 impl Seals {
-    /// Those that are there, if they can be gone on with.
-    pub(super) fn open(data: &Path, log: Uuid, page_size: u32) -> Self {
+    /// Those that are there, if they can be gone on with. `overtaken`: pages may have been changed past them.
+    pub(super) fn open(path: &Path, data: DataFile, log: Uuid, page_size: u32, overtaken: bool) -> Self {
         let fresh = Header { log, pages: 0, page_size, current: false };
-        let mut this = Self { data: data.to_owned(), file: None, untold: None, header: fresh };
+        let mut this = Self { path: path.to_owned(), file: None, untold: None, header: fresh, data };
         match this.attach() {
             Ok(found) => this.header = found.filter(|header| header.log == log).unwrap_or(fresh),
             Err(error) => this.give_up(&error),
         }
-        if this.header.page_size != page_size {
+        if this.header.page_size != page_size || overtaken {
             this.header = fresh;
         }
         this
@@ -140,7 +169,7 @@ impl Seals {
     fn attach(&mut self) -> io::Result<Option<Header>> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = options.open(path_of(&self.data))?;
+        let file = options.open(path_of(&self.path))?;
         let mut bytes = [0; HEADER];
         let found = match file.read_exact_at(&mut bytes, 0) {
             Ok(()) => Header::from_bytes(&bytes),
@@ -168,11 +197,11 @@ impl Seals {
             return Ok(());
         }
         let mut fresh = BTreeMap::new();
-        wal::newest(&wal::path_of(&self.data), frames, |frame| {
+        wal::newest(&wal::path_of(&self.path), frames, |frame| {
             fresh.insert(u64::from(frame.page), seal(frame.page.into(), frame.data));
             Ok(())
         })?;
-        let size = self.data.metadata()?.len() / u64::from(self.header.page_size);
+        let size = self.path.metadata()?.len() / u64::from(self.header.page_size);
         if size > self.header.pages {
             // The file has grown, by frames and by what SQLite leaves out on purpose (the page of its locks).
             pages(&self.data, self.header.page_size, self.header.pages, |page, bytes| {
@@ -209,7 +238,7 @@ impl Seals {
     }
 
     fn give_up(&mut self, error: &io::Error) {
-        tracing::warn!(path = %path_of(&self.data).display(), %error, "the pages of the log cannot be sealed");
+        tracing::warn!(path = %path_of(&self.path).display(), %error, "the pages of the log cannot be sealed");
         self.header.current = false;
         self.untold = self.file.take();
         self.may_change();
@@ -220,7 +249,7 @@ impl Seals {
         if let Some(file) = &self.untold {
             // Overwrites what is there, so even a full disk takes it, and if it does not, it may let go of the file.
             let told =
-                file.write_all_at(&self.header.to_bytes(), 0).or_else(|_| std::fs::remove_file(path_of(&self.data)));
+                file.write_all_at(&self.header.to_bytes(), 0).or_else(|_| std::fs::remove_file(path_of(&self.path)));
             if told.is_err() {
                 return false;
             }

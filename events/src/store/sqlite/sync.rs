@@ -5,7 +5,8 @@
 //! and nobody is answered before the sync, and readers in this process see nothing beyond what is published.
 //!
 //! After a sync that failed nobody can say what is on the disk, and the kernel says so only once: everything that is in
-//! doubt is refused, and so is everything later, until the log is opened anew.
+//! doubt is refused, and so is everything later, until the log is opened anew. The same goes for files that were taken away
+//! ([`super::watch`]).
 
 use std::fs::File;
 use std::path::Path;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, oneshot};
 
+use super::watch::LogWatch;
 use super::witness::{Note, Witness};
 use crate::envelope::Recorded;
 use crate::store::tail::Tail;
@@ -85,6 +87,7 @@ struct Shared {
     room: Notify,
     noted: Mutex<(Witness, Note)>,
     wal: File,
+    watch: Arc<LogWatch>,
     /// How long a sync lately took, in nanoseconds.
     usual: AtomicU64,
     tail: Arc<Tail>,
@@ -97,8 +100,13 @@ pub(super) struct Syncer {
 }
 
 impl Syncer {
-    /// `wal` is the write-ahead log of the file that `note` is about.
-    pub(super) fn start(wal: &Path, witness: Witness, note: Note, tail: &Arc<Tail>) -> Result<Self, StoreError> {
+    /// `wal` is the write-ahead log of the file that `note` is about; `watch` is over it.
+    pub(super) fn start(
+        wal: &Path,
+        watch: &Arc<LogWatch>,
+        (witness, note): (Witness, Note),
+        tail: &Arc<Tail>,
+    ) -> Result<Self, StoreError> {
         let io = |error: std::io::Error| StoreError::Io(format!("{}: {error}", wal.display()));
         let shared = Arc::new(Shared {
             state: Mutex::default(),
@@ -106,6 +114,7 @@ impl Syncer {
             room: Notify::new(),
             noted: Mutex::new((witness, note)),
             wal: File::open(wal).map_err(io)?,
+            watch: Arc::clone(watch),
             usual: AtomicU64::new(0),
             tail: Arc::clone(tail),
         });
@@ -241,7 +250,8 @@ impl Shared {
     /// Everything that was committed before this is durable when it returns well.
     fn finish(&self, batch: Batch) {
         let before = self.state().failed.clone();
-        let failure = before.or_else(|| self.sync().err().map(|error| self.fail(&error)));
+        let synced = before.map_or_else(|| self.sync().map_err(|error| self.fail(&error)), Err);
+        let failure = synced.and_then(|()| self.look()).err();
         if let Some(failure) = failure {
             batch.answers.into_iter().for_each(|answer| answer.fail(&failure));
             return;
@@ -267,9 +277,15 @@ impl Shared {
         Ok(())
     }
 
+    /// After the sync: what was durable by then is in the log, whatever became of its files a moment later.
+    fn look(&self) -> Result<(), StoreError> {
+        self.watch.check().inspect_err(|failure| self.state().failed = Some(failure.clone()))
+    }
+
     fn fail(&self, error: &std::io::Error) -> StoreError {
         tracing::error!(%error, "the log cannot be made durable: nothing is written any more until it is opened anew");
         let failure = StoreError::Io(format!("the write-ahead log cannot be synced: {error}"));
+        self.watch.fail(&failure);
         self.state().failed = Some(failure.clone());
         failure
     }

@@ -21,11 +21,13 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
 use super::by_stream::{self, Pending};
+use super::data_file::DataFile;
 use super::places::{Place, Places};
 use super::row::{INSERT, finish_checksum, insert, signed};
 use super::schema::Opened;
 use super::seals::Seals;
 use super::sync::{Answer, Batch, Disk, Syncer};
+use super::watch::LogWatch;
 use super::{SqliteOptions, error, reader, schema, wal};
 use crate::chain::{self, Anchor, Content, EventHash};
 use crate::envelope::{NewEvent, Position, Recorded, Revision, StreamId};
@@ -173,8 +175,10 @@ pub(super) struct Writer {
     keys_noted: bool,
     /// Why nothing is written any more.
     failed: Option<StoreError>,
+    watch: Arc<LogWatch>,
     // Last: given up after the connection was closed.
-    _lock: super::lock::Lock,
+    _data: DataFile,
+    lock: super::lock::Lock,
 }
 
 impl Writer {
@@ -182,6 +186,7 @@ impl Writer {
         opened: Opened,
         tail: Arc<Tail>,
         pending: Arc<Pending>,
+        watch: &Arc<LogWatch>,
         options: &SqliteOptions,
     ) -> Result<Self, StoreError> {
         // From here on the syncer makes commits durable; SQLite still syncs around its checkpoints.
@@ -192,7 +197,7 @@ impl Writer {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .map_err(|e| StoreError::Io(format!("the log's writer cannot wait: {e}")))?;
-        let syncer = Syncer::start(&wal::path_of(&opened.path), opened.witness, opened.note, &tail)?;
+        let syncer = Syncer::start(&wal::path_of(&opened.path), watch, (opened.witness, opened.note), &tail)?;
         Ok(Self {
             connection: opened.connection,
             syncer,
@@ -209,7 +214,9 @@ impl Writer {
             crowd: 1,
             keys_noted: false,
             failed: None,
-            _lock: opened.lock,
+            watch: Arc::clone(watch),
+            _data: opened.data,
+            lock: opened.lock,
         })
     }
 
@@ -225,10 +232,19 @@ impl Writer {
             }
         }
         self.syncer.close();
-        if self.failure().is_none() {
+        // What is in a file that was taken away is for whoever restores it to judge.
+        if self.failure().is_none() && self.watch.check().is_ok() {
             self.index();
-            self.checkpoint(true);
+            if self.checkpoint(true) {
+                self.lock.leave();
+            }
         }
+    }
+
+    /// Nothing is written any more.
+    fn fail(&mut self, failure: &StoreError) {
+        self.watch.fail(failure);
+        self.failed = Some(failure.clone());
     }
 
     fn failure(&self) -> Option<StoreError> {
@@ -322,14 +338,14 @@ impl Writer {
         };
         tracing::error!(%error, position, "the log cannot be written");
         if !self.connection.is_autocommit() && self.connection.execute_batch("ROLLBACK").is_err() {
-            self.failed = Some(failure.clone());
+            self.fail(&failure);
         }
         // They may know of streams and kinds that were taken back.
         self.places.clear();
         self.kinds.clear();
         self.keys_noted = false;
         if error::is_fatal(error) {
-            self.failed = Some(failure.clone());
+            self.fail(&failure);
         }
         if failure == StoreError::Full {
             // What was checkpointed need not be kept twice.
@@ -344,7 +360,7 @@ impl Writer {
             }
             Ok(head) if head == self.head.position => {}
             // Nobody can say what is in the log until it has been opened anew.
-            _ => self.failed = Some(failure.clone()),
+            _ => self.fail(&failure),
         }
         Err(failure)
     }
@@ -525,20 +541,24 @@ impl Writer {
             Err(error) => {
                 tracing::warn!(%error, "the log's index has to wait");
                 if error::is_fatal(&error) {
-                    self.failed = Some(error::explain(&error, self.head.position.0));
+                    self.fail(&error::explain(&error, self.head.position.0));
                 }
             }
         }
     }
 
-    /// Moves what is in the write-ahead log into the data file. A failure is none of the log: all is where it was, and
-    /// the next checkpoint tries again.
-    fn checkpoint(&mut self, truncate: bool) {
+    /// Moves what is in the write-ahead log into the data file; tells whether that is all of it. A failure is none of the
+    /// log: all is where it was, and the next checkpoint tries again.
+    fn checkpoint(&mut self, truncate: bool) -> bool {
         self.pages = 0;
         match schema::checkpoint(&self.connection, &self.path, &mut self.seals, truncate) {
-            Ok(Some(size)) => self.syncer.note_file(size),
+            Ok(Some(size)) => {
+                self.syncer.note_file(size);
+                return true;
+            }
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "the log's checkpoint has to wait"),
         }
+        false
     }
 }

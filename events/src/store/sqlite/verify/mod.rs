@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
+use super::data_file::DataFile;
 use super::row::unsigned;
 use super::witness::Seen;
 use super::{reader, schema};
@@ -139,10 +140,11 @@ impl Findings {
 /// Looks at the log at `path`. An error means that it could not be looked at; damage is no error.
 pub fn verify(path: &Path, options: &VerifyOptions) -> Result<Verification, StoreError> {
     let path = std::path::absolute(path).map_err(|e| StoreError::Io(format!("{}: {e}", path.display())))?;
-    path.metadata().map_err(|e| StoreError::Io(format!("{}: {e}", path.display())))?;
+    // Until all connections are closed.
+    let data = DataFile::open(&path).map_err(|e| StoreError::Io(format!("{}: {e}", path.display())))?;
     let findings = Findings::new(options.limit);
     let mut found = Verification::default();
-    let bad_pages = pages::check(&path, &findings, &mut found);
+    let bad_pages = pages::check(&path, &data, &findings, &mut found);
     pages::check_write_ahead(&path, &mut found);
     match look(&path, options, &findings, &mut found) {
         Ok(()) => {}
@@ -159,7 +161,7 @@ pub fn verify(path: &Path, options: &VerifyOptions) -> Result<Verification, Stor
     found.more = findings.more.into_inner();
     found.damages = findings.damages.into_inner().unwrap_or_else(PoisonError::into_inner);
     let head = found.head.map_or(Position(u64::MAX), |head| head.position);
-    add_pages(&path, &bad_pages, head, options.limit.max(1), &mut found);
+    add_pages(&path, &data, &bad_pages, head, options.limit.max(1), &mut found);
     // Where an event is named comes first.
     found.damages.sort_by_key(|damage| (damage.position.is_none(), damage.page.is_some(), damage.position));
     Ok(found)
@@ -167,12 +169,12 @@ pub fn verify(path: &Path, options: &VerifyOptions) -> Result<Verification, Stor
 
 /// Half of what is told may be about pages, however many events they have taken with them: where to look on the disk is
 /// what helps first. Of a lost disk only the pages that are told are looked for.
-fn add_pages(path: &Path, bad: &[u64], head: Position, limit: usize, found: &mut Verification) {
+fn add_pages(path: &Path, data: &DataFile, bad: &[u64], head: Position, limit: usize, found: &mut Verification) {
     let room = limit.saturating_sub(found.damages.len()).max(limit.div_ceil(2));
     let told = bad.get(..room).unwrap_or(bad);
     found.more |= told.len() < bad.len() || found.damages.len() + told.len() > limit;
     found.damages.truncate(limit - told.len());
-    found.damages.extend(pages::locate(path, told, head));
+    found.damages.extend(pages::locate(path, data, told, head));
 }
 
 /// Everything that SQLite has to read for us.

@@ -1,9 +1,7 @@
 //! The files as bytes: pages against their seals, the write-ahead log against its own checksums.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,9 +9,10 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::{Damage, Findings, Verification};
 use crate::envelope::Position;
+use crate::store::sqlite::data_file::DataFile;
 use crate::store::sqlite::row::unsigned;
 use crate::store::sqlite::schema::connect;
-use crate::store::sqlite::seals::{self, Header};
+use crate::store::sqlite::seals::{self, Header, Remains};
 use crate::store::sqlite::{by_stream, wal};
 
 /// A writer at work moves pages and seals them a moment later: what looks wrong is looked at again.
@@ -21,8 +20,8 @@ const LOOKS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The pages that are not as their seals say; told by [`locate`] once more is known.
-pub(super) fn check(path: &Path, findings: &Findings, found: &mut Verification) -> Vec<u64> {
-    match compare(path, found) {
+pub(super) fn check(path: &Path, data: &DataFile, findings: &Findings, found: &mut Verification) -> Vec<u64> {
+    match compare(path, data, found) {
         Ok(bad) => bad,
         Err(error) => {
             findings.of_log(format!("the seals of the pages (log.db.seals) cannot be used: {error}"));
@@ -31,7 +30,7 @@ pub(super) fn check(path: &Path, findings: &Findings, found: &mut Verification) 
     }
 }
 
-fn compare(path: &Path, found: &mut Verification) -> io::Result<Vec<u64>> {
+fn compare(path: &Path, data: &DataFile, found: &mut Verification) -> io::Result<Vec<u64>> {
     let Some((header, _)) = seals::read(path)? else {
         found
             .remarks
@@ -42,7 +41,13 @@ fn compare(path: &Path, found: &mut Verification) -> io::Result<Vec<u64>> {
         found.remarks.push("the seals of the pages are stale: free space in the file was not looked at".to_owned());
         return Ok(Vec::new());
     }
-    let (mut bad, pages) = all(path)?;
+    if Remains::of(path).are_overtaken(path) {
+        let what =
+            "another program moved what a killed server left into the data file: the seals of the pages are older";
+        found.remarks.push(format!("{what}; free space in the file was not looked at"));
+        return Ok(Vec::new());
+    }
+    let (mut bad, pages) = all(path, data)?;
     found.pages = pages;
     for _ in 1..LOOKS {
         if bad.is_empty() {
@@ -54,7 +59,7 @@ fn compare(path: &Path, found: &mut Verification) -> io::Result<Vec<u64>> {
             #[expect(clippy::disallowed_methods, reason = "a verification has threads of its own")]
             std::thread::sleep(PAUSE);
         }
-        bad = again(path, &bad)?;
+        bad = again(path, data, &bad)?;
         if at_rest {
             break;
         }
@@ -63,11 +68,11 @@ fn compare(path: &Path, found: &mut Verification) -> io::Result<Vec<u64>> {
 }
 
 /// Every page and every seal: those that do not fit, and how many there are.
-fn all(path: &Path) -> io::Result<(Vec<u64>, u64)> {
+fn all(path: &Path, data: &DataFile) -> io::Result<(Vec<u64>, u64)> {
     let Some((header, seals)) = seals::read(path)? else { return Ok((Vec::new(), 0)) };
     let (mut bad, mut count) = (Vec::new(), 0);
     let wanted = |page: u64| usize::try_from(page - 1).ok().and_then(|at| seals.get(at)).copied();
-    seals::pages(path, header.page_size, 0, |page, bytes| {
+    seals::pages(data, header.page_size, 0, |page, bytes| {
         count = page;
         if wanted(page) != Some(seals::seal(page, bytes)) {
             bad.push(page);
@@ -77,39 +82,37 @@ fn all(path: &Path) -> io::Result<(Vec<u64>, u64)> {
     // Pages that the file has lost, and seals of no page.
     bad.extend(count + 1..=header.pages.max(seals.len() as u64));
     if !bad.is_empty() {
-        explain(path, &header, &mut bad)?;
+        explain(path, data, &header, &mut bad)?;
     }
     Ok((bad, count))
 }
 
-fn again(path: &Path, suspects: &[u64]) -> io::Result<Vec<u64>> {
+fn again(path: &Path, data: &DataFile, suspects: &[u64]) -> io::Result<Vec<u64>> {
     let Some((header, seals)) = seals::read(path)? else { return Ok(suspects.to_vec()) };
-    let data = File::open(path)?;
     let mut bytes = vec![0; header.page_size as usize];
     let mut bad = Vec::new();
     for page in suspects {
         let wanted = usize::try_from(page - 1).ok().and_then(|at| seals.get(at)).copied();
-        let read = data.read_exact_at(&mut bytes, (page - 1) * u64::from(header.page_size));
+        let read = data.page(*page, &mut bytes);
         if read.is_err() || wanted != Some(seals::seal(*page, &bytes)) {
             bad.push(*page);
         }
     }
-    explain(path, &header, &mut bad)?;
+    explain(path, data, &header, &mut bad)?;
     Ok(bad)
 }
 
 /// A page that stands in the write-ahead log as it stands in the file was moved and not sealed yet: no damage.
-fn explain(path: &Path, header: &Header, bad: &mut Vec<u64>) -> io::Result<()> {
+fn explain(path: &Path, data: &DataFile, header: &Header, bad: &mut Vec<u64>) -> io::Result<()> {
     let mut moved: BTreeMap<u64, Vec<u32>> = bad.iter().map(|page| (*page, Vec::new())).collect();
     wal::frames(&wal::path_of(path), |frame| {
         if let Some(seals) = moved.get_mut(&u64::from(frame.page)) {
             seals.push(seals::seal(frame.page.into(), frame.data));
         }
     })?;
-    let data = File::open(path)?;
     let mut bytes = vec![0; header.page_size as usize];
     bad.retain(|page| {
-        let read = data.read_exact_at(&mut bytes, (page - 1) * u64::from(header.page_size));
+        let read = data.page(*page, &mut bytes);
         let seals = moved.get(page).map_or(&[][..], Vec::as_slice);
         // The last frame of a page may not have been moved yet, whereas the file has grown already.
         !(read.is_ok() && seals.contains(&seals::seal(*page, &bytes)))
@@ -142,7 +145,7 @@ pub(super) fn check_write_ahead(path: &Path, found: &mut Verification) {
 }
 
 /// What pages are, and which events are on them.
-pub(super) fn locate(path: &Path, pages: &[u64], head: Position) -> Vec<Damage> {
+pub(super) fn locate(path: &Path, data: &DataFile, pages: &[u64], head: Position) -> Vec<Damage> {
     if pages.is_empty() {
         return Vec::new();
     }
@@ -152,13 +155,13 @@ pub(super) fn locate(path: &Path, pages: &[u64], head: Position) -> Vec<Damage> 
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY).ok();
     let owners = connection.as_ref().map(|connection| owners(connection, pages));
     let place = |page: &u64| {
-        let Some(bytes) = page_at(path, header.page_size, *page) else {
+        let Some(bytes) = page_at(data, header.page_size, *page) else {
             let what = format!("page {page} is missing from the data file");
             return Damage { position: None, stream: None, page: Some(*page), what };
         };
         match (&connection, &owners) {
             (Some(connection), Some(owners)) => match owners.get(page) {
-                Some(owner) => on_page(path, connection, &header, (*page, bytes), owner, head),
+                Some(owner) => on_page(data, connection, &header, (*page, bytes), owner, head),
                 None => of_page(*page, " (of none of the tables: free, or the file's own)"),
             },
             _ => of_page(*page, ""),
@@ -174,7 +177,7 @@ fn of_page(page: u64, whose: &str) -> Damage {
 
 /// Names the events on a page, where it has any.
 fn on_page(
-    path: &Path,
+    data: &DataFile,
     connection: &Connection,
     header: &Header,
     (page, bytes): (u64, Vec<u8>),
@@ -182,7 +185,7 @@ fn on_page(
     head: Position,
 ) -> Damage {
     let leaf = owner.leaf.unwrap_or(page);
-    let holder = if leaf == page { Some(bytes) } else { page_at(path, header.page_size, leaf) };
+    let holder = if leaf == page { Some(bytes) } else { page_at(data, header.page_size, leaf) };
     let positions = match (owner.table.as_str(), holder) {
         ("events", Some(holder)) => rowids(&holder, usize::from(leaf == 1) * 100, head),
         _ => Vec::new(),
@@ -198,9 +201,9 @@ fn on_page(
     }
 }
 
-fn page_at(path: &Path, size: u32, page: u64) -> Option<Vec<u8>> {
+fn page_at(data: &DataFile, size: u32, page: u64) -> Option<Vec<u8>> {
     let mut bytes = vec![0; size as usize];
-    File::open(path).and_then(|file| file.read_exact_at(&mut bytes, (page - 1) * u64::from(size))).ok()?;
+    data.page(page, &mut bytes).ok()?;
     Some(bytes)
 }
 

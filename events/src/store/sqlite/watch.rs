@@ -1,0 +1,96 @@
+//! Whether a log that is open can be written: its files are still the ones that were opened, and the disk takes more.
+//!
+//! A file that is removed or replaced lives on for those who have it open, and takes everything with it when they end:
+//! writes succeed, are synced, and are lost. So before anything is acknowledged, each name is held against the file that
+//! it was the name of. A program that removes the write-ahead log in good order moves what is in it into the data file
+//! first; hence the look comes after the sync, and what was acknowledged by then is safe.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::data_file::{FileIdentity, identity};
+use crate::store::StoreError;
+
+/// Bytes that have to be free: a few commits.
+const ROOM: usize = 256 << 10;
+/// How long it is known whether there is room.
+const KNOWN_FOR: Duration = Duration::from_secs(2);
+
+/// The files that a writer has open, and why nothing is written any more.
+#[derive(Debug)]
+pub(super) struct LogWatch {
+    files: Vec<(PathBuf, FileIdentity)>,
+    failed: Mutex<Option<StoreError>>,
+    /// What is written and removed to see whether there is room.
+    probe: PathBuf,
+    /// What that showed, and when.
+    room: Mutex<Option<(Instant, Result<(), StoreError>)>>,
+}
+
+impl LogWatch {
+    /// Over these files of a log, all of which are open; `probe` is a file that is nobody's.
+    pub(super) fn over<const N: usize>(files: [PathBuf; N], probe: PathBuf) -> Result<Self, StoreError> {
+        let known = files.into_iter().map(|path| match path.metadata() {
+            Ok(metadata) => Ok((path, identity(&metadata))),
+            Err(error) => Err(StoreError::Io(format!("{}: {error}", path.display()))),
+        });
+        Ok(Self { files: known.collect::<Result<_, _>>()?, failed: Mutex::default(), probe, room: Mutex::default() })
+    }
+
+    /// Notes why nothing is written any more, as everybody is told from now on; the first reason stays.
+    pub(super) fn fail(&self, failure: &StoreError) {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| failure.clone());
+    }
+
+    /// An error that does not pass: the log has to be opened again.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        if let Some(failure) = self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+            return Err(failure);
+        }
+        for (path, known) in &self.files {
+            let what = match path.metadata() {
+                Ok(metadata) if identity(&metadata) == *known => continue,
+                Ok(_) => "was replaced by another file".to_owned(),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => "was removed or moved away".to_owned(),
+                Err(error) => format!("cannot be looked at ({error})"),
+            };
+            let failure = StoreError::Io(format!(
+                "{} {what} while the log is open: nothing more is acknowledged until the log is opened again",
+                path.display()
+            ));
+            tracing::error!(path = %path.display(), "a file of the event log {what} while the log is open: nothing is acknowledged any more; restart the service");
+            self.fail(&failure);
+            return Err(failure);
+        }
+        Ok(())
+    }
+
+    /// An error that passes: the disk has no room, or does not let anybody write. Known for some time once it is found out,
+    /// so that asking often costs nothing.
+    pub(super) fn room(&self) -> Result<(), StoreError> {
+        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*room {
+            Some((then, found)) if then.elapsed() < KNOWN_FOR => found.clone(),
+            _ => {
+                let found = self.look_for_room();
+                *room = Some((Instant::now(), found.clone()));
+                found
+            }
+        }
+    }
+
+    /// By writing, as quotas and read-only file systems are seen by nothing else.
+    fn look_for_room(&self) -> Result<(), StoreError> {
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&self.probe);
+        let written = file.and_then(|mut file| file.write_all(&vec![0; ROOM]));
+        let removed = std::fs::remove_file(&self.probe);
+        written.and(removed).map_err(|error| match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full,
+            _ => StoreError::Io(format!("nothing can be written beside the log: {error}")),
+        })
+    }
+}

@@ -1,0 +1,275 @@
+//! What the SQLite log does while other programs look at its file: auditors with a client of SQLite, and backups.
+//!
+//! The other programs are processes of their own, because the locks that keep them from the write-ahead log are between
+//! processes. SQLite's shell does it where it is installed, otherwise Python's module.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use chronova_events::envelope::{Position, StreamId};
+use chronova_events::store::conformance::{event, text};
+use chronova_events::store::sqlite::verify::{VerifyOptions, verify};
+use chronova_events::store::sqlite::{SqliteOptions, SqliteStore};
+use chronova_events::store::{EventStore, Expected, StoreError};
+
+/// Where the child finds its log; set only for children.
+const LOG: &str = "CHRONOVA_TEST_LOG";
+/// Names the run, so that texts of different runs on one log differ.
+const RUN: &str = "CHRONOVA_TEST_RUN";
+const WRITERS: usize = 8;
+/// Kills of one log.
+const EVERY: u64 = 10;
+
+/// How many kills, and how many when there is time.
+fn kills() -> u64 {
+    let told = std::env::var("CHRONOVA_KILLS").ok().and_then(|kills| kills.parse().ok());
+    told.unwrap_or(if std::env::var_os("CHRONOVA_SOAK").is_some() { 600 } else { 12 })
+}
+
+fn open(path: &Path) -> Result<Arc<SqliteStore>, StoreError> {
+    // Frequent checkpoints: each looks at the data file, and moves the write-ahead log into it.
+    SqliteStore::open(path, &SqliteOptions { checkpoint_pages: 60, ..SqliteOptions::default() })
+}
+
+/// Not a test but the process that others kill: appends for ever and tells each acknowledged text.
+#[test]
+fn child() {
+    let Some(path) = std::env::var_os(LOG) else { return };
+    let run = std::env::var(RUN).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async move {
+        let store = open(Path::new(&path)).unwrap();
+        let writers = (0..WRITERS).map(|writer| {
+            let (store, run) = (Arc::clone(&store), run.clone());
+            tokio::spawn(async move {
+                let stream = StreamId::new("process", writer);
+                for n in 0.. {
+                    let text = format!("{run}/{writer}/{n}");
+                    match store.append(&stream, Expected::Any, vec![event(text.clone())]).await {
+                        Ok(_) => say(&format!("ack {text}")),
+                        Err(error) => return say(&format!("refused {error}")),
+                    }
+                }
+            })
+        });
+        for writer in writers.collect::<Vec<_>>() {
+            writer.await.unwrap();
+        }
+    });
+}
+
+/// One whole line at once, past the test harness's capture.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "\n{line}").and_then(|()| out.flush()).unwrap();
+}
+
+fn spawn(path: &Path, run: u64) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["child", "--exact", "--nocapture", "--test-threads=1"])
+        .env(LOG, path)
+        .env(RUN, run.to_string())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Kills the child once it has acknowledged `after` appends; gives back all that it acknowledged.
+fn kill_after(child: &mut Child, after: usize) -> Vec<String> {
+    let (mut acknowledged, mut killed) = (Vec::new(), false);
+    for line in BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap) {
+        if let Some(text) = line.strip_prefix("ack ") {
+            acknowledged.push(text.to_owned());
+        }
+        assert!(!line.starts_with("refused"), "onlookers are no reason to refuse: {line}");
+        if !killed && acknowledged.len() >= after {
+            child.kill().unwrap();
+            killed = true;
+        }
+    }
+    child.wait().unwrap();
+    assert!(killed, "the child ended by itself after {} appends", acknowledged.len());
+    acknowledged
+}
+
+const PYTHON: &str = "import sqlite3, sys
+log = sqlite3.connect(sys.argv[1])
+log.backup(sqlite3.connect(sys.argv[2])) if len(sys.argv) > 2 else log.execute('select count(*) from events').fetchone()
+log.close()";
+
+fn is_there(program: &str) -> bool {
+    Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
+
+/// What an auditor or a backup runs, once each.
+fn looks(path: &Path, copy: &Path) -> Vec<Command> {
+    let mut all = Vec::new();
+    if is_there("sqlite3") {
+        for sql in ["select count(*) from events".to_owned(), format!(".backup '{}'", copy.display())] {
+            let mut command = Command::new("sqlite3");
+            command.arg(path).arg(sql);
+            all.push(command);
+        }
+    } else {
+        for copy in [None, Some(copy)] {
+            let mut command = Command::new("python3");
+            command.args(["-c", PYTHON]).arg(path).args(copy);
+            all.push(command);
+        }
+    }
+    let mut command = Command::new("cp");
+    command.arg(path).arg(copy.with_extension("cp"));
+    all.push(command);
+    for command in &mut all {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    }
+    all
+}
+
+/// Programs that look at a log, each again and again, until this is dropped.
+struct Onlookers {
+    stop: Arc<AtomicBool>,
+    looked: Arc<AtomicUsize>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Onlookers {
+    fn at(path: &Path) -> Self {
+        let copy = path.with_file_name("copy");
+        let (stop, looked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let threads = looks(path, &copy).into_iter().map(|mut command| {
+            let (stop, looked) = (Arc::clone(&stop), Arc::clone(&looked));
+            std::thread::spawn(move || {
+                while !stop.load(Ordering::SeqCst) {
+                    // One that meets a log in the middle of a kill may fail; the log may not.
+                    if command.status().is_ok_and(|status| status.success()) {
+                        looked.fetch_add(1, Ordering::SeqCst);
+                    }
+                }
+            })
+        });
+        Self { threads: threads.collect(), stop, looked }
+    }
+
+    /// How often they looked, with success.
+    fn leave(mut self) -> usize {
+        self.stop.store(true, Ordering::SeqCst);
+        for thread in self.threads.drain(..) {
+            thread.join().unwrap();
+        }
+        self.looked.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Onlookers {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+    }
+}
+
+async fn texts(store: &SqliteStore) -> Vec<String> {
+    store.read_all(Position::START, usize::MAX).await.unwrap().iter().map(|event| text(event)).collect()
+}
+
+#[tokio::test]
+async fn killed_beside_programs_that_look_at_the_file_it_keeps_what_it_acknowledged() {
+    let (kills, mut looked) = (kills(), 0);
+    let mut folder = tempfile::tempdir().unwrap();
+    let mut path = folder.path().join("log.db");
+    let mut acknowledged = Vec::new();
+    for run in 0..kills {
+        if run % EVERY == 0 && run > 0 {
+            // Each time everything is looked at: a new log now and then keeps this bounded.
+            acknowledged.clear();
+            folder = tempfile::tempdir().unwrap();
+            path = folder.path().join("log.db");
+        }
+        // Begun before anybody looks: SQLite's shell would begin a file of its own.
+        drop(open(&path).unwrap());
+        let onlookers = Onlookers::at(&path);
+        let mut child = spawn(&path, run);
+        let after = usize::try_from(200 + run * 97 % 900).unwrap();
+        acknowledged.extend(kill_after(&mut child, after));
+        // They go on while the log is opened again, and may be the last that had it open before.
+        let store = open(&path).unwrap_or_else(|error| panic!("it starts after kill {run}: {error}"));
+        let found = texts(&store).await;
+        let distinct: BTreeSet<&String> = found.iter().collect();
+        assert_eq!(distinct.len(), found.len(), "none is there twice");
+        for text in &acknowledged {
+            assert!(distinct.contains(text), "{text} was acknowledged (run {run})");
+        }
+        looked += onlookers.leave();
+        store.close().await;
+        drop(store);
+        let verified = verify(&path, &VerifyOptions::default()).unwrap();
+        assert_eq!(verified.damages, [], "run {run}");
+    }
+    assert!(looked > 0, "nobody looked");
+    println!("{kills} kills survived beside {looked} looks");
+}
+
+/// Whoever looks last at a log of a server that was killed moves its write-ahead log into the data file, past the seals.
+#[tokio::test]
+async fn a_log_whose_last_user_was_somebody_elses_program_is_not_called_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.db");
+    let mut child = spawn(&path, 0);
+    let acknowledged = kill_after(&mut child, 300);
+    for mut command in looks(&path, &path.with_file_name("copy")) {
+        assert!(command.status().unwrap().success());
+    }
+    let seen = verify(&path, &VerifyOptions::default()).unwrap();
+    assert_eq!(seen.damages, [], "{:?}", seen.remarks);
+    let store = open(&path).unwrap();
+    assert!(texts(&store).await.len() >= acknowledged.len());
+    store.close().await;
+    drop(store);
+    let verified = verify(&path, &VerifyOptions::default()).unwrap();
+    assert_eq!(verified.damages, []);
+    assert!(verified.pages > 0, "the pages are sealed again: {:?}", verified.remarks);
+}
+
+/// Takes the named file of a log away under its writer, in one of the ways in which that happens.
+fn take_away(path: &Path, suffix: &str, replace: bool) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    let file = PathBuf::from(name);
+    if replace {
+        let copy = path.with_file_name("replacement");
+        std::fs::copy(&file, &copy).unwrap();
+        std::fs::rename(copy, &file).unwrap();
+    } else {
+        std::fs::remove_file(&file).unwrap();
+    }
+    file
+}
+
+/// Whatever is written to a file that has lost its name is lost with the process.
+#[tokio::test]
+async fn once_a_file_of_the_log_was_removed_or_replaced_nothing_more_is_acknowledged() {
+    for (suffix, replace) in
+        [("-wal", false), ("-wal", true), (".keys", false), (".keys", true), (".lock", false), ("", true)]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.db");
+        let store = open(&path).unwrap();
+        let stream = StreamId::new("process", "a");
+        for n in 0..20 {
+            store.append(&stream, Expected::Any, vec![event(n.to_string())]).await.unwrap();
+        }
+        let gone = take_away(&path, suffix, replace);
+        for _ in 0..3 {
+            let refused = store.append(&stream, Expected::Any, vec![event("late")]).await;
+            let refused = refused.expect_err(&format!("{suffix} {replace}: nothing more is acknowledged")).to_string();
+            assert!(refused.contains(&gone.display().to_string()), "it is named: {refused}");
+        }
+        assert_eq!(store.head(), Position(20), "nothing more is seen either");
+    }
+}
