@@ -162,7 +162,9 @@ fn files_with(folder: &Path, needle: &str) -> Vec<String> {
 fn server(cloud: &mut Cloud, furniture: &cloud::Furniture, name: &str, user_data: &str) -> String {
     let client = cloud.client();
     let body = json!({"server": {
-        "name": name, "imageRef": furniture.image, "flavorRef": furniture.flavor, "networks": "none",
+        "name": name, "imageRef": furniture.image, "flavorRef": furniture.flavor,
+        // Whose port gets the host name.
+        "networks": [{"uuid": furniture.network}],
         "user_data": user_data, "metadata": {"owner": name}, "description": name, "key_name": "annas-key",
     }});
     let id = client.post("/compute/v2.1/servers", &body).unwrap().expect(202).text("/server/id");

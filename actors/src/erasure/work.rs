@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use chronova_events::envelope::{Meta, StreamId};
 use chronova_events::erasure::{ErasureCompleted, ErasureRequested, Whose};
-use chronova_events::ids::{ErasureId, InstanceId, UserId};
+use chronova_events::ids::{ErasureId, InstanceId, NetworkId, PortId, UserId};
 use chronova_events::sealed::keys::{KeyRing, Slot};
-use chronova_events::sealed::{SealError, Subject};
+use chronova_events::sealed::{ERASED, SealError, Subject};
 use chronova_events::store::{EventStore, StoreError};
 use chronova_projections::history::History;
 use chronova_projections::views::Views;
@@ -31,6 +31,7 @@ use crate::house::House;
 use crate::identity::{IdentityAggregate, IdentityCommand, Realm};
 use crate::instance::{InstanceAggregate, InstanceCommand, InstanceReject};
 use crate::keypair::{KeypairAggregate, KeypairCommand};
+use crate::network::{NetworkAggregate, NetworkCommand, NetworkReject, PortPatch};
 
 /// How long the read models may take to forget before checkpoints are dropped.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -154,7 +155,7 @@ impl Eraser {
         let before = Slot(request.keys_before);
         let destroyed = tokio::task::spawn_blocking(move || keys.destroy_all(&subjects, before)).await;
         let destroyed = destroyed.map_err(|error| StoreError::Io(error.to_string()))??;
-        self.store.forget(&streams(request)).await?;
+        self.store.forget(&self.streams(request)).await?;
         // Actors follow their own streams, the read models all of them; a checkpoint of before must not come back.
         self.views.wait_for(self.store.head(), PATIENCE).await;
         if let Some(history) = self.history.clone() {
@@ -179,6 +180,14 @@ impl Eraser {
                 Err(error) => return Err(refused(error)),
             }
         }
+        for (network, port) in self.named_after(&request.servers) {
+            let patch = PortPatch { dns_name: Some(ERASED.to_owned()), ..PortPatch::default() };
+            let command = NetworkCommand::ChangePort { port, patch };
+            match self.gateway.send::<NetworkAggregate>(&network, command, Arc::clone(meta)).await {
+                Ok(_) | Err(CommandError::Rejected(NetworkReject::NotFound | NetworkReject::PortNotFound(_))) => {}
+                Err(error) => return Err(refused(error)),
+            }
+        }
         if let Some(user) = &request.user {
             let command = KeypairCommand::Erase { user: user.clone(), erasure };
             self.send::<KeypairAggregate>(user, command, meta).await?;
@@ -188,6 +197,19 @@ impl Eraser {
         Ok(())
     }
 
+    /// The ports that have the host name of one of these servers, and their networks.
+    fn named_after(&self, servers: &[InstanceId]) -> Vec<(NetworkId, PortId)> {
+        self.views.networks.read(|networks| {
+            let of = |server: &InstanceId| {
+                let device = server.to_string();
+                let all = networks.of_device(&device).filter(|port| port.created.made_for == Some(*server));
+                let named = all.filter(|port| !port.settings().dns_name.is_empty());
+                named.map(|port| (port.created.network, port.created.port)).collect::<Vec<_>>()
+            };
+            servers.iter().flat_map(of).collect()
+        })
+    }
+
     async fn send<A: crate::gateway::Reachable>(
         &self,
         id: &A::Id,
@@ -195,6 +217,22 @@ impl Eraser {
         meta: &Arc<Meta>,
     ) -> Result<(), ErasureError> {
         self.gateway.send::<A>(id, command, Arc::clone(meta)).await.map(drop).map_err(refused)
+    }
+
+    /// The streams that hold personal fields of what is erased.
+    fn streams(&self, request: &ErasureRequested) -> Vec<StreamId> {
+        let mut all: Vec<StreamId> = request.servers.iter().map(InstanceAggregate::stream).collect();
+        if !request.servers.is_empty() {
+            // A port that is gone may still stand in the snapshot of its network.
+            let networks =
+                self.views.networks.read(|view| view.networks().map(|row| row.created.network).collect::<Vec<_>>());
+            all.extend(networks.iter().map(NetworkAggregate::stream));
+        }
+        if let Some(user) = &request.user {
+            all.push(KeypairAggregate::stream(user));
+            all.push(IdentityAggregate::stream(&Realm));
+        }
+        all
     }
 
     fn keys(&self) -> Result<&Arc<KeyRing>, ErasureError> {
@@ -211,14 +249,4 @@ fn refused<R: std::error::Error>(error: CommandError<R>) -> ErasureError {
 
 fn subjects(user: Option<&UserId>, servers: &[InstanceId]) -> Vec<Subject> {
     servers.iter().map(|server| Subject::Server(*server)).chain(user.cloned().map(Subject::User)).collect()
-}
-
-/// The streams that hold personal fields of what is erased.
-fn streams(request: &ErasureRequested) -> Vec<StreamId> {
-    let mut all: Vec<StreamId> = request.servers.iter().map(InstanceAggregate::stream).collect();
-    if let Some(user) = &request.user {
-        all.push(KeypairAggregate::stream(user));
-        all.push(IdentityAggregate::stream(&Realm));
-    }
-    all
 }

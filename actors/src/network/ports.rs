@@ -103,7 +103,8 @@ pub(super) fn change(
     }
     let settings = merged(known, &patch, &addresses)?;
     if settings != *known.settings() {
-        events.push(PortSettingsReplaced { network, port, settings }.into());
+        let made_for = known.created.made_for;
+        events.push(PortSettingsReplaced { network, port, settings, made_for }.into());
     }
     let old = known.binding();
     let binding = PortBinding {

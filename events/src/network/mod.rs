@@ -37,7 +37,7 @@ noun! {
         /// A port was made and holds these addresses.
         PortCreated = "port_created" @ 1,
         /// The settings of a port are now these.
-        PortSettingsReplaced = "port_settings_replaced" @ 1,
+        PortSettingsReplaced = "port_settings_replaced" @ 2 from { 1 => PortSettingsReplacedV1 },
         /// A port has other addresses now.
         PortReaddressed = "port_readdressed" @ 1,
         /// A port belongs to a device on a host.

@@ -206,6 +206,23 @@ pub struct PortSettingsReplaced {
     pub network: NetworkId,
     pub port: PortId,
     pub settings: PortSettings,
+    /// As the port's creation has it: the server whose host name `dns_name` is.
+    pub made_for: Option<InstanceId>,
+}
+
+/// Without the server; read for ever, written no more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortSettingsReplacedV1 {
+    pub network: NetworkId,
+    pub port: PortId,
+    pub settings: PortSettings,
+}
+
+impl From<PortSettingsReplacedV1> for PortSettingsReplaced {
+    fn from(old: PortSettingsReplacedV1) -> Self {
+        let PortSettingsReplacedV1 { network, port, settings } = old;
+        Self { network, port, settings, made_for: None }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -346,7 +363,7 @@ fn of_networks() -> Vec<NetworkEvent> {
             made_for: Some(InstanceId(uuid(5))),
         }
         .into(),
-        PortSettingsReplaced { network, port, settings: port_settings }.into(),
+        PortSettingsReplaced { network, port, settings: port_settings, made_for: Some(InstanceId(uuid(5))) }.into(),
         PortReaddressed { network, port, mac, addresses }.into(),
         PortBound { network, port, binding }.into(),
         PortUnbound { network, port }.into(),

@@ -9,8 +9,10 @@ use serde::{Deserialize, Serialize};
 use super::{ERASED, Subject};
 use crate::envelope::StreamId;
 use crate::identity::{IdentityEvent, UserAttributes};
+use crate::ids::InstanceId;
 use crate::instance::{BuildRequested, InstanceEvent, RebuildRequested};
 use crate::keypair::{KeypairCreated, KeypairEvent};
+use crate::network::{NetworkEvent, PortSettings};
 use crate::registry::Event;
 
 /// Every personal field there is, as `kind: field, ...`; for the documentation and its test.
@@ -35,6 +37,9 @@ pub const PERSONAL: &[(&str, &[&str])] = &[
     ("keypair.deleted", &["name"]),
     ("identity.user_created", &["attributes.name", "attributes.extra"]),
     ("identity.user_described", &["attributes.name", "attributes.extra"]),
+    // Of a port that was made for a server: its host name.
+    ("network.port_created", &["settings.dns_name"]),
+    ("network.port_settings_replaced", &["settings.dns_name"]),
 ];
 
 /// Looks at one personal field after the other.
@@ -71,8 +76,16 @@ pub fn subject(stream: &StreamId, event: &Event) -> Option<Subject> {
             IdentityEvent::UserDescribed(described) => Some(Subject::User(described.user.clone())),
             _ => None,
         },
+        Event::NetworkEvent(NetworkEvent::PortCreated(created)) => host_of(created.made_for, &created.settings),
+        Event::NetworkEvent(NetworkEvent::PortSettingsReplaced(new)) => host_of(new.made_for, &new.settings),
         _ => None,
     }
+}
+
+/// A port's name in the DNS is the host name of the server that the port was made for. Any other is a name of a thing of a
+/// project.
+fn host_of(made_for: Option<InstanceId>, settings: &PortSettings) -> Option<Subject> {
+    made_for.filter(|_| !settings.dns_name.is_empty()).map(Subject::Server)
 }
 
 /// Shows `visitor` the personal fields of `event`, always in the same order.
@@ -88,6 +101,12 @@ pub(crate) fn visit(event: &mut Event, visitor: &mut dyn Visitor) {
         Event::IdentityEvent(IdentityEvent::UserDescribed(described)) => {
             let erased = erased_user(described.user.as_str());
             user_attributes(&mut described.attributes, &erased, visitor);
+        }
+        Event::NetworkEvent(NetworkEvent::PortCreated(created)) => {
+            port_settings(created.made_for, &mut created.settings, visitor);
+        }
+        Event::NetworkEvent(NetworkEvent::PortSettingsReplaced(new)) => {
+            port_settings(new.made_for, &mut new.settings, visitor);
         }
         _ => {}
     }
@@ -137,6 +156,12 @@ fn rebuild_requested(request: &mut RebuildRequested, visitor: &mut dyn Visitor) 
     }
     visitor.optional("user_data", &mut request.user_data);
     visitor.pairs("metadata", &mut request.metadata);
+}
+
+fn port_settings(made_for: Option<InstanceId>, settings: &mut PortSettings, visitor: &mut dyn Visitor) {
+    if host_of(made_for, settings).is_some() {
+        visitor.text("settings.dns_name", &mut settings.dns_name, ERASED);
+    }
 }
 
 fn keypair_created(created: &mut KeypairCreated, visitor: &mut dyn Visitor) {
