@@ -155,7 +155,7 @@ log_show() {
 
 up() {
   [ "$(id -u)" = 0 ] || die "run this as root: it installs packages and starts libvirtd"
-  mkdir -p "$RUN" && chmod 0700 "$RUN" || die "cannot make $DATA"
+  mkdir -p "$RUN" && chmod 0700 "$DATA" "$RUN" || die "cannot make $DATA"
   step "Packages"; setup_packages build client host guest || die "packages are missing"
   step "Rust toolchain"; setup_rust || exit 1
   step "OpenStack client in .venv"; setup_client || die "the client could not be installed"

@@ -11,7 +11,9 @@
 
 mod cloud;
 
-use std::path::PathBuf;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -29,6 +31,39 @@ fn make(client: &Client, furniture: &Furniture, name: &str) -> String {
         "networks": [{"uuid": furniture.network}],
     }});
     client.post("/compute/v2.1/servers", &server).unwrap().expect(202).text("/server/id")
+}
+
+/// Everything in a folder that is open to others than its owner, with its mode.
+fn open_to_others(folder: &Path) -> Vec<String> {
+    let mode = |path: &Path| std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777;
+    let mut found = Vec::new();
+    let mut all = vec![folder.to_owned()];
+    while let Some(path) = all.pop() {
+        let wanted = if path.is_dir() { 0o700 } else { 0o600 };
+        if mode(&path) != wanted {
+            found.push(format!("{:o} {}", mode(&path), path.display()));
+        }
+        if path.is_dir() {
+            all.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_data_folder_is_its_owners_alone_and_an_open_one_is_closed_at_the_start() {
+    let (mut cloud, _) = settled();
+    assert_eq!(open_to_others(&cloud.data()), Vec::<String>::new(), "while it runs");
+    cloud.stop();
+    let checkpoint = newest(&cloud);
+    assert_eq!(open_to_others(&cloud.data()), Vec::<String>::new(), "after a run, with a checkpoint");
+    for (path, mode) in [(cloud.data(), 0o755), (cloud.data().join("views"), 0o755), (checkpoint, 0o644)] {
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+    cloud.start();
+    assert_eq!(open_to_others(&cloud.data()), Vec::<String>::new(), "closed again");
+    assert!(cloud.log().contains("closed=3"), "and that is said:\n{}", cloud.log());
+    cloud.stop();
 }
 
 /// A cloud with a few servers that nobody changes any more.

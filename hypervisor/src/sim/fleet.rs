@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,7 +40,11 @@ impl SimFleet {
 
     /// A fleet whose state is in `directory` and survives the process.
     pub fn open(uri: SimUri, directory: &Path) -> Result<Arc<Self>, JournalError> {
-        std::fs::create_dir_all(directory).map_err(|source| JournalError::Io { path: directory.to_owned(), source })?;
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(|source| JournalError::Io { path: directory.to_owned(), source })?;
         let path = directory.join(format!("{}.fleet", uri.name));
         let fleet = Self::machines_of(uri);
         for (host, change) in Journal::read(&path)? {

@@ -6,6 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -223,7 +224,14 @@ impl Journal {
     /// Replaces the file by `lines` and appends from there. The old file is whole until the new one is.
     pub(super) fn rewrite(path: &Path, lines: &str) -> Result<Self, JournalError> {
         let fresh = path.with_extension("new");
-        fs::write(&fresh, lines).map_err(Self::io(&fresh))?;
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&fresh)
+            .and_then(|mut file| file.write_all(lines.as_ref()))
+            .map_err(Self::io(&fresh))?;
         fs::rename(&fresh, path).map_err(Self::io(path))?;
         let file = OpenOptions::new().append(true).open(path).map_err(Self::io(path))?;
         Ok(Self { path: path.to_owned(), file: Mutex::new(file) })

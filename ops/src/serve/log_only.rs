@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use chronova_events::store::sqlite::SqliteStore;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{eventstoredb, settings, wiring};
+use super::{eventstoredb, private, settings};
 use crate::config::Config;
 use crate::telemetry::{LogSettings, Logging};
 
@@ -18,7 +18,7 @@ pub fn run(config: Config) -> Result<()> {
 
 async fn serve(config: Config) -> Result<()> {
     let folder = &config.chronova.data_dir;
-    wiring::create_private(folder).with_context(|| format!("cannot use the data folder {}", folder.display()))?;
+    private::close(folder).with_context(|| format!("cannot use the data folder {}", folder.display()))?;
     let path = folder.join("log.db");
     let store = SqliteStore::open(&path, &settings::log(&config))
         .with_context(|| format!("cannot open the event log {}", path.display()))?;

@@ -4,6 +4,7 @@ mod eventstoredb;
 mod gauges;
 mod identity;
 pub mod log_only;
+mod private;
 mod read_models;
 pub mod settings;
 mod vendor_data;

@@ -1,6 +1,5 @@
 //! Puts the rooms of the house together.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
@@ -25,7 +24,7 @@ use chronova_web::policy::Enforcer;
 
 use super::gauges::Gauges;
 use super::read_models::ReadModels;
-use super::{AppState, identity, settings};
+use super::{AppState, identity, private, settings};
 use crate::config::Config;
 
 /// The house, at work.
@@ -69,7 +68,7 @@ impl House {
             tracing::info!(resumed, "completed erasures of personal data that were interrupted");
         }
         read_models.attend();
-        let app = app(config, &runtime, identity_service, (images, volumes), Arc::clone(&store) as _, &read_models)?;
+        let app = app(config, &runtime, identity_service, (images, volumes), &store, &read_models)?;
         let log_server = super::eventstoredb::open(config, Arc::clone(&store) as _).await?;
         Ok(Self { app, runtime, store, read_models, log_server })
     }
@@ -90,7 +89,7 @@ fn app(
     runtime: &Runtime,
     identity: Arc<IdentityService>,
     (images, volumes): (Arc<EmbeddedImages>, Arc<EmbeddedVolumes>),
-    store: Arc<dyn EventStore>,
+    store: &Arc<SqliteStore>,
     read_models: &ReadModels,
 ) -> Result<AppState> {
     let web = settings::web(config);
@@ -100,8 +99,8 @@ fn app(
         _ => Authentication::Tokens(Arc::clone(&identity) as Arc<dyn TokenVerifier>),
     };
     let registry = prometheus::Registry::new();
-    let log = Arc::clone(&store);
-    registry.register(Box::new(Gauges::new(Arc::clone(&runtime.house), store)?))?;
+    let (log, written) = (Arc::clone(store) as Arc<dyn EventStore>, Arc::clone(store));
+    registry.register(Box::new(Gauges::new(Arc::clone(&runtime.house), Arc::clone(&log))?))?;
     registry.register(Box::new(read_models.gauges()?))?;
     let metrics = Metrics::new(registry)?;
     let house = Arc::clone(&runtime.house);
@@ -114,6 +113,7 @@ fn app(
     app.compute = settings::compute(config);
     let broken = runtime.broken();
     app.health = Health::default()
+        .with("event log", Arc::new(move || written.health().map_err(|failure| failure.to_string())))
         .with("read models", Arc::new(move || broken.borrow().clone().map_or(Ok(()), Err)))
         .telling("read_models", read_models.tale());
     Ok(Arc::new(app))
@@ -122,7 +122,7 @@ fn app(
 /// Opens the event log, which nobody else can have open.
 pub(super) fn open_log(config: &Config) -> Result<Arc<SqliteStore>> {
     let folder = &config.chronova.data_dir;
-    create_private(folder).with_context(|| format!("cannot use the data folder {}", folder.display()))?;
+    private::close(folder).with_context(|| format!("cannot use the data folder {}", folder.display()))?;
     let path = folder.join("log.db");
     SqliteStore::open(&path, &settings::log(config))
         .with_context(|| format!("cannot open the event log {}", path.display()))
@@ -130,12 +130,6 @@ pub(super) fn open_log(config: &Config) -> Result<Arc<SqliteStore>> {
 
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
-}
-
-/// Makes the folder, readable by its owner only.
-pub(super) fn create_private(folder: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// The drivers of all `[chronova] hypervisors`.

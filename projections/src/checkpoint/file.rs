@@ -8,9 +8,10 @@
 //! twelve bytes and itself. Lengths must add up to the length of the file, so no byte is outside of a checksum. Numbers
 //! are little-endian; read models and table are in the codec of snapshots, which is compact.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use chronova_events::codec;
@@ -80,7 +81,7 @@ pub(super) fn write(
     before(Step::Create)?;
     let temporary = path.with_extension("tmp");
     let mut writing = Writing {
-        out: Summed { out: BufWriter::with_capacity(1 << 20, File::create(&temporary)?), length: 0, sum: Sum::new() },
+        out: Summed { out: BufWriter::with_capacity(1 << 20, create(&temporary)?), length: 0, sum: Sum::new() },
         sections: Vec::new(),
         before,
         failure: None,
@@ -107,6 +108,15 @@ pub(super) fn write(
         File::open(folder)?.sync_all()?;
     }
     Ok(bytes)
+}
+
+/// Begins a file that its owner alone may read, whoever left one of that name.
+fn create(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 type Sum = crc32fast::Hasher;

@@ -14,6 +14,7 @@ mod thin;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -157,7 +158,7 @@ impl Checkpoints {
         before: &mut dyn FnMut(Step) -> io::Result<()>,
     ) -> Result<Found, CheckpointError> {
         let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        fs::create_dir_all(&self.folder)?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let mark = views.marked();
         let path = self.folder.join(format!("views-{:020}.{EXTENSION}", mark.position.0));
         let bytes = file::write(views, &path, before)?;
