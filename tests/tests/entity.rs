@@ -316,6 +316,28 @@ async fn a_full_log_takes_back_everything_decided_upon_it() {
 }
 
 #[actix_rt::test]
+async fn a_command_whose_event_is_too_large_is_refused_alone() {
+    let stage = Stage::<1>::on(&Scripted::new(0), IDLE);
+    let first = stage.ask(What::Say("a"));
+    stage.until_appending(1).await;
+    // These three go to the log together.
+    let before = stage.ask(What::Say("b"));
+    stage.until_decided(2).await;
+    let large = stage.ask(What::Say(Box::leak("x".repeat(2 << 20).into_boxed_str())));
+    stage.until_decided(3).await;
+    let after = stage.ask(What::Say("c"));
+    stage.until_decided(4).await;
+    stage.store.turns.add_permits(FREE);
+    first.await.unwrap().unwrap();
+    let refused = large.await.unwrap();
+    assert!(matches!(refused, Err(CommandError::Unavailable(StoreError::TooLarge { .. }))), "{refused:?}");
+    before.await.unwrap().unwrap();
+    after.await.unwrap().unwrap();
+    assert_eq!(stage.store.words().await, ["a", "b", "c"]);
+    assert_eq!(stage.heard().await, ["a", "b", "c"]);
+}
+
+#[actix_rt::test]
 async fn overtaken_once_it_decides_again_on_what_is_there_now() {
     let stage = Stage::<1>::on(&Scripted::new(FREE), IDLE);
     stage.now(What::Say("a")).await.unwrap();

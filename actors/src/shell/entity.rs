@@ -241,12 +241,30 @@ impl<A: Aggregate> Entity<A> {
                 self.load(ctx);
                 return;
             }
+            AppendError::TooLarge { size, limit } => {
+                tracing::warn!(stream = %self.stream, size, limit, "a command is refused: its event is too large");
+                self.refuse_largest(&StoreError::TooLarge { size, limit });
+                self.load(ctx);
+                return;
+            }
             AppendError::Store(error) => error,
-            other => StoreError::Io(other.to_string()),
+            error @ AppendError::Encode(_) => StoreError::Io(error.to_string()),
         };
         tracing::error!(stream = %self.stream, %error, "an append failed");
         self.fail(&error);
         self.load(ctx);
+    }
+
+    /// Fails the command that has the largest event in flight: it asked for too much, and the others may be decided again
+    /// without it.
+    fn refuse_largest(&mut self, error: &StoreError) {
+        // An event that cannot be encoded is not of any size.
+        let size = |event: &NewEvent| event.event.encode().map_or(usize::MAX, |bytes| bytes.len());
+        let largest = |waiting: &Waiting<A>| waiting.events().iter().map(size).max().unwrap_or(0);
+        let place = (0..self.in_flight.len()).max_by_key(|place| self.in_flight.get(*place).map_or(0, largest));
+        if let Some(place) = place {
+            self.in_flight.remove(place).fail(error);
+        }
     }
 
     /// Decides once more what was in flight or queued when the state was thrown away.

@@ -8,6 +8,7 @@ use tonic::Status;
 pub(super) fn of_store(error: &StoreError) -> Status {
     match error {
         StoreError::Full => Status::resource_exhausted(error.to_string()),
+        StoreError::TooLarge { .. } => Status::invalid_argument(error.to_string()),
         StoreError::Corrupt { .. } => Status::data_loss(error.to_string()),
         StoreError::Closed => Status::unavailable(error.to_string()),
         _ => {

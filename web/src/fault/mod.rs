@@ -157,8 +157,13 @@ impl Fault {
     }
 
     /// 503: the event log did not take what was to be recorded. A full disk is said, because whoever reads it can help.
+    /// 413 where the request would have to be smaller.
     pub fn of_log(cause: &StoreError) -> Self {
         let message = match cause {
+            StoreError::TooLarge { .. } => {
+                return Self::new(413, "Request is too large: what it asks for cannot be recorded in one event.")
+                    .caused_by(cause);
+            }
             StoreError::Full => {
                 "The disk of the event log is full; nothing was changed. It goes on by itself once there is room."
             }

@@ -197,6 +197,22 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_is_too_large_for_an_event_is_told_so() {
+        let cause = chronova_events::store::StoreError::TooLarge { size: 2 << 20, limit: 1 << 20 };
+        for service in Service::ALL {
+            let fault = Fault::of_log(&cause);
+            assert_eq!(fault.status, 413);
+            let told =
+                match render(&fault, &RenderContext { service, accept: "", version: None, request_id: "req-1" }).body {
+                    ReplyBody::Json(value) => value.to_string(),
+                    ReplyBody::Bytes { bytes, .. } => String::from_utf8(bytes.to_vec()).unwrap(),
+                    _ => String::new(),
+                };
+            assert!(told.contains("Request is too large"), "{told}");
+        }
+    }
+
+    #[test]
     fn unauthorized_is_the_middlewares_form_everywhere() {
         for service in Service::ALL {
             let body = body(&Fault::unauthorized(), service, None);
