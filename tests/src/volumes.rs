@@ -231,7 +231,7 @@ impl Life {
             force,
             metadata: vec![],
         };
-        self.volumes.accept_snapshot(wanted, user_meta()).await.map(drop).map_err(|error| error.to_string())
+        self.volumes.accept_snapshot(wanted, true, user_meta()).await.map(drop).map_err(|error| error.to_string())
     }
 
     /// As an operator says it, whatever it is.

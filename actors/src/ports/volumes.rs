@@ -149,14 +149,21 @@ pub trait Volumes: Send + Sync + 'static {
     /// All snapshots that `project` has, newest first; of all projects if `all` is said.
     async fn list_snapshots(&self, project: &ProjectId, all: bool) -> Result<Vec<SnapshotInfo>, PortError>;
 
-    /// Accepts a new volume: it is `creating`, and then `available` or `error`. Quota is taken here.
-    async fn create(&self, wanted: NewVolume, meta: Arc<Meta>) -> Result<VolumeInfo, PortError>;
+    /// Accepts a new volume: it is `creating`, and then `available` or `error`. Quota is taken here. Who is no
+    /// administrator makes it of what the volume's project sees, and of a type that it may use.
+    async fn create(&self, wanted: NewVolume, is_admin: bool, meta: Arc<Meta>) -> Result<VolumeInfo, PortError>;
 
     /// Accepts the end of a volume; gone already is success.
     async fn delete(&self, volume: VolumeId, meta: Arc<Meta>) -> Result<(), PortError>;
 
-    /// Accepts a new snapshot: it is `creating`, and then `available` or `error`.
-    async fn create_snapshot(&self, wanted: NewSnapshot, meta: Arc<Meta>) -> Result<SnapshotInfo, PortError>;
+    /// Accepts a new snapshot: it is `creating`, and then `available` or `error`. Who is no administrator copies what is
+    /// of the snapshot's project; another's volume is `NotFound`.
+    async fn create_snapshot(
+        &self,
+        wanted: NewSnapshot,
+        is_admin: bool,
+        meta: Arc<Meta>,
+    ) -> Result<SnapshotInfo, PortError>;
 
     /// Accepts the end of a snapshot; gone already is success.
     async fn delete_snapshot(&self, snapshot: SnapshotId, meta: Arc<Meta>) -> Result<(), PortError>;
@@ -236,7 +243,7 @@ impl Volumes for NoVolumes {
         none()
     }
 
-    async fn create(&self, _: NewVolume, _: Arc<Meta>) -> Result<VolumeInfo, PortError> {
+    async fn create(&self, _: NewVolume, _: bool, _: Arc<Meta>) -> Result<VolumeInfo, PortError> {
         none()
     }
 
@@ -244,7 +251,7 @@ impl Volumes for NoVolumes {
         none()
     }
 
-    async fn create_snapshot(&self, _: NewSnapshot, _: Arc<Meta>) -> Result<SnapshotInfo, PortError> {
+    async fn create_snapshot(&self, _: NewSnapshot, _: bool, _: Arc<Meta>) -> Result<SnapshotInfo, PortError> {
         none()
     }
 

@@ -91,7 +91,8 @@ async fn made(work: &Work, server: &Alive, device: &BlockDevice, host: HostId) -
         metadata: vec![],
         host: Some(host),
     };
-    work.house.volumes.create(wanted, work.meta.clone()).await?;
+    // Whether the project may was asked when the server was admitted.
+    work.house.volumes.create(wanted, true, work.meta.clone()).await?;
     await_volume(work, server, volume).await?;
     Ok(volume)
 }

@@ -87,6 +87,7 @@ async fn copy_all(work: &Work, server: &Alive, image: ImageId) -> Result<(), Ste
     let name = known.and_then(|known| known.attributes.name.clone()).unwrap_or_else(|| image.to_string());
     let name = format!("snapshot for {name}");
     for (device, volume) in volumes(server) {
+        // What the server has been given it may copy, be it another project's: an administrator gave it.
         let wanted = NewSnapshot {
             snapshot: snapshot_of(work.running.process, device.id),
             volume,
@@ -97,7 +98,7 @@ async fn copy_all(work: &Work, server: &Alive, image: ImageId) -> Result<(), Ste
             force: true,
             metadata: vec![],
         };
-        work.house.volumes.create_snapshot(wanted, work.meta.clone()).await?;
+        work.house.volumes.create_snapshot(wanted, true, work.meta.clone()).await?;
     }
     for (device, _) in volumes(server) {
         await_snapshot(work, server, snapshot_of(work.running.process, device.id)).await?;

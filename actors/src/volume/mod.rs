@@ -145,6 +145,8 @@ pub enum VolumeCommand {
     Snapshot {
         asked: SnapshotRequested,
         force: bool,
+        /// Who is none copies volumes of the snapshot's own project.
+        is_admin: bool,
     },
     RecordSnapshotReady {
         snapshot: SnapshotId,

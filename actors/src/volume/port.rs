@@ -104,20 +104,22 @@ impl Volumes for EmbeddedVolumes {
     }
 
     async fn list_snapshots(&self, project: &ProjectId, all: bool) -> Result<Vec<SnapshotInfo>, PortError> {
-        let known = self.views.volumes.read(|view| view.of((!all).then_some(project)));
-        let each = known.iter().flat_map(|of| of.snapshots.values().map(|known| snapshot_info(of, known)));
-        let mut found: Vec<SnapshotInfo> = each.collect();
+        // A snapshot may belong to another project than its volume: an administrator made it.
+        let known = self.views.volumes.read(|view| view.of(None));
+        let each = known.iter().flat_map(|of| of.snapshots.values().map(move |known| (of, known)));
+        let own = each.filter(|(_, known)| all || known.requested.project == *project);
+        let mut found: Vec<SnapshotInfo> = own.map(|(of, known)| snapshot_info(of, known)).collect();
         found.sort_by_key(|snapshot| Reverse((snapshot.created_at, snapshot.id)));
         Ok(found)
     }
 
-    async fn create(&self, wanted: NewVolume, meta: Arc<Meta>) -> Result<VolumeInfo, PortError> {
+    async fn create(&self, wanted: NewVolume, is_admin: bool, meta: Arc<Meta>) -> Result<VolumeInfo, PortError> {
         let volume = wanted.volume;
         // What was asked for before is there already, whatever became of what it was made from.
         if let Ok(known) = self.look(volume).await {
             return Ok(self.info(&known));
         }
-        self.accept(wanted, true, meta).await.map_err(VolumeError::port)?;
+        self.accept(wanted, is_admin, meta).await.map_err(VolumeError::port)?;
         Ok(self.info(&*self.look(volume).await.map_err(VolumeError::port)?))
     }
 
@@ -128,13 +130,18 @@ impl Volumes for EmbeddedVolumes {
         }
     }
 
-    async fn create_snapshot(&self, wanted: NewSnapshot, meta: Arc<Meta>) -> Result<SnapshotInfo, PortError> {
+    async fn create_snapshot(
+        &self,
+        wanted: NewSnapshot,
+        is_admin: bool,
+        meta: Arc<Meta>,
+    ) -> Result<SnapshotInfo, PortError> {
         let (volume, snapshot) = (wanted.volume, wanted.snapshot);
         let before = self.look(volume).await.map_err(VolumeError::port)?;
         if let Some(known) = before.snapshots.get(&snapshot) {
             return Ok(snapshot_info(&before, known));
         }
-        let position = self.accept_snapshot(wanted, meta).await.map_err(VolumeError::port)?;
+        let position = self.accept_snapshot(wanted, is_admin, meta).await.map_err(VolumeError::port)?;
         // Snapshots are found by the read model: whoever made one finds it.
         if !self.views.wait_for(position, PATIENCE).await {
             return Err(PortError::Unavailable("the read models of volumes lag behind".to_owned()));

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use chronova_events::envelope::{Meta, Position};
-use chronova_events::ids::{AttachmentId, HostId, ImageId, ProcessId, ProjectId, SnapshotId, VolumeId};
+use chronova_events::ids::{AttachmentId, HostId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, VolumeId};
+use chronova_events::instance::{BlockSource, Disk, DiskWork};
 use chronova_events::volume::{
     AttachMode, SnapshotRequested, VolumeCreated, VolumeImage, VolumeRecord, VolumeSource, VolumeStatus,
 };
@@ -18,6 +19,7 @@ use thiserror::Error;
 use super::{VolumeAggregate, VolumeCommand, VolumeReject};
 use crate::aggregate::{CommandError, Committed};
 use crate::gateway::Gateway;
+use crate::instance::InstanceAggregate;
 use crate::ports::{Connection, Images, NewContent, NewSnapshot, NewVolume, PortError};
 use crate::volume_quota::{VolumeLimits, VolumeQuotaAggregate, VolumeQuotaCommand, VolumeQuotaReject};
 
@@ -334,8 +336,12 @@ impl EmbeddedVolumes {
     }
 
     /// Quota, then the snapshot.
-    pub async fn accept_snapshot(&self, wanted: NewSnapshot, meta: Arc<Meta>) -> Answer<Position> {
+    pub async fn accept_snapshot(&self, wanted: NewSnapshot, is_admin: bool, meta: Arc<Meta>) -> Answer<Position> {
         let of = self.look(wanted.volume).await?;
+        // Before another project's volume shows in this one's quota; the volume decides it again.
+        if !is_admin && of.created.project != wanted.project {
+            return Err(VolumeError::no_volume(wanted.volume));
+        }
         let (snapshot, project) = (wanted.snapshot, wanted.project.clone());
         let (size_gb, defaults) = (of.size_gb, self.options.limits);
         let take = VolumeQuotaCommand::TakeSnapshot { project: project.clone(), snapshot, size_gb, defaults };
@@ -351,7 +357,7 @@ impl EmbeddedVolumes {
             description: wanted.description,
             metadata: wanted.metadata,
         };
-        let command = VolumeCommand::Snapshot { asked, force: wanted.force };
+        let command = VolumeCommand::Snapshot { asked, force: wanted.force, is_admin };
         match self.command(wanted.volume, command, Arc::clone(&meta)).await {
             Ok(done) => Ok(done.position),
             Err(error) => {
@@ -383,6 +389,35 @@ impl EmbeddedVolumes {
                 Err(error)
             }
         }
+    }
+
+    /// Ends an attachment because a client of the volume service says so. What a server has, the server gives back: its
+    /// guest would go on writing to what may be another project's by then (CVE-2023-2088).
+    pub async fn release_unused(
+        &self,
+        volume: VolumeId,
+        attachment: AttachmentId,
+        meta: Arc<Meta>,
+    ) -> Answer<Position> {
+        let now = self.look(volume).await?;
+        if let Some(instance) = now.attachments.get(&attachment).and_then(|known| known.instance)
+            && self.is_used(volume, instance).await?
+        {
+            return Err(VolumeError::Conflict(format!("Detach volume from instance {instance} using the Compute API")));
+        }
+        Ok(self.command(volume, VolumeCommand::Release { attachment }, meta).await?.position)
+    }
+
+    /// Whether a server has the volume, or is about to, as the log says at this moment.
+    async fn is_used(&self, volume: VolumeId, instance: InstanceId) -> Answer<bool> {
+        let state = self.gateway.look::<InstanceAggregate>(&instance).await;
+        let state = state.map_err(|error| VolumeError::Unavailable(error.to_string()))?;
+        let uses = |disk: &Disk| {
+            disk.device.volume == Some(volume)
+                || disk.device.source == BlockSource::Volume(volume)
+                || matches!(disk.work, Some(DiskWork::Swapping { to, .. }) if to == volume)
+        };
+        Ok(state.alive().is_some_and(|server| server.disks.iter().any(uses)))
     }
 
     /// Accepts the end of a volume.

@@ -13,7 +13,10 @@ pub(super) fn decide(record: &VolumeRecord, command: VolumeCommand) -> Decided {
     let volume = record.created.volume;
     let known = |id: SnapshotId| record.snapshots.get(&id).ok_or(VolumeReject::NoSnapshot(id));
     match command {
-        VolumeCommand::Snapshot { asked, force } => request(record, asked, force),
+        VolumeCommand::Snapshot { asked, is_admin: false, .. } if asked.project != record.created.project => {
+            Err(VolumeReject::NotFound)
+        }
+        VolumeCommand::Snapshot { asked, force, .. } => request(record, asked, force),
         VolumeCommand::RecordSnapshotReady { snapshot, process } => {
             by(known(snapshot)?, process)?;
             Ok(vec![SnapshotReady { volume, snapshot, process }.into()])

@@ -68,7 +68,7 @@ fn snapshot(force: bool) -> VolumeCommand {
         description: None,
         metadata: vec![],
     };
-    VolumeCommand::Snapshot { asked, force }
+    VolumeCommand::Snapshot { asked, force, is_admin: false }
 }
 
 fn given(commands: impl IntoIterator<Item = VolumeCommand>) -> Volume {
@@ -179,6 +179,15 @@ fn snapshots_of_a_volume_in_use_need_force() {
     let words = format!("Invalid volume: Volume {ID} status must be available, but current status is: in-use.");
     assert_eq!(refused(decide(&in_use(), snapshot(false))), words);
     assert!(decide(&in_use(), snapshot(true)).is_ok());
+}
+
+#[test]
+fn another_projects_volume_is_not_there_to_be_copied() {
+    let VolumeCommand::Snapshot { mut asked, force, .. } = snapshot(true) else { unreachable!() };
+    asked.project = ProjectId::new("another");
+    let by = |is_admin| VolumeCommand::Snapshot { asked: asked.clone(), force, is_admin };
+    assert_eq!(decide(&available([]), by(false)), Err(VolumeReject::NotFound));
+    assert!(decide(&available([]), by(true)).is_ok());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chronova_actors::volume::VolumeCommand;
 use chronova_actors::volume::service::VolumeError;
 use chronova_events::envelope::Position;
-use chronova_events::ids::VolumeId;
+use chronova_events::ids::{AttachmentId, VolumeId};
 use chronova_events::volume::VolumeRecord;
 
 use super::faults;
@@ -43,6 +43,20 @@ pub(super) fn permitted(ctx: &Ctx) -> Result<(Arc<VolumeRecord>, Permit), Fault>
 pub(super) async fn command(ctx: &Ctx, permit: &Permit, volume: VolumeId, command: VolumeCommand) -> Result<(), Fault> {
     let committed = ctx.app.volumes()?.command(volume, command, dispatch::meta(permit)).await;
     shown(ctx, committed.map(|done| done.position)).await
+}
+
+/// Ends an attachment. Other services know what they do; everybody else does so where the volume is not in use.
+pub(super) async fn release(
+    ctx: &Ctx,
+    permit: &Permit,
+    volume: VolumeId,
+    attachment: AttachmentId,
+) -> Result<(), Fault> {
+    if ctx.caller().has_role("service") {
+        return command(ctx, permit, volume, VolumeCommand::Release { attachment }).await;
+    }
+    let accepted = ctx.app.volumes()?.release_unused(volume, attachment, dispatch::meta(permit)).await;
+    shown(ctx, accepted).await
 }
 
 /// Waits until the read models show what was accepted.

@@ -5,7 +5,7 @@ use chronova_events::ids::{AttachmentId, InstanceId};
 use chronova_events::volume::{AttachMode, VolumeRecord};
 use serde_json::{Value, json};
 
-use super::access::{command, permitted};
+use super::access::{command, permitted, release};
 use super::actions::PATH;
 use super::views;
 use crate::ctx::Ctx;
@@ -125,7 +125,7 @@ fn meant(volume: &VolumeRecord, body: &Value) -> Result<Option<AttachmentId>, Fa
 async fn detach(ctx: Ctx) -> Result<Reply, Fault> {
     let (volume, permit) = permitted(&ctx)?;
     if let Some(attachment) = meant(&volume, ctx.action_body())? {
-        command(&ctx, &permit, volume.created.volume, VolumeCommand::Release { attachment }).await?;
+        release(&ctx, &permit, volume.created.volume, attachment).await?;
     }
     Ok(Reply::empty(202))
 }

@@ -7,7 +7,7 @@ use chronova_events::ids::{AttachmentId, InstanceId, VolumeId};
 use chronova_events::volume::{AttachMode, Attachment, VolumeRecord};
 use serde_json::{Value, json};
 
-use super::access::{command, no_volume, shown, target, visible};
+use super::access::{command, no_volume, release, shown, target, visible};
 use super::views::attachment as views;
 use super::{bodies, listing};
 use crate::ctx::Ctx;
@@ -67,7 +67,10 @@ fn view(ctx: &Ctx, volume: &VolumeRecord, id: AttachmentId) -> Result<Value, Fau
 fn rows(ctx: &Ctx, detailed: bool) -> Result<Vec<Value>, Fault> {
     let all = listing::all_projects(ctx)?;
     let own = ctx.caller().project.clone();
-    let found = ctx.house()?.views.volumes.read(|view| view.of(own.as_ref().filter(|_| !all)));
+    let found = match (all, own) {
+        (false, None) => Vec::new(),
+        (all, own) => ctx.house()?.views.volumes.read(|view| view.of(own.as_ref().filter(|_| !all))),
+    };
     let mut rows = Vec::new();
     for volume in &found {
         for (id, attachment) in &volume.attachments {
@@ -160,7 +163,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let (volume, attachment, permit) = permitted(&ctx)?;
     let id = volume.created.volume;
-    command(&ctx, &permit, id, VolumeCommand::Release { attachment }).await?;
+    release(&ctx, &permit, id, attachment).await?;
     let left = visible(&ctx, id)?;
     let left: Vec<Value> =
         left.attachments.iter().map(|(other, attachment)| views::listed(id, *other, attachment)).collect();

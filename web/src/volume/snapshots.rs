@@ -104,7 +104,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
         force: listing::flag(&body["force"], "force")? || bodies::snapshots_of_used_volumes(ctx.version),
         metadata: pairs(&body["metadata"]),
     };
-    let accepted = ctx.app.volumes()?.accept_snapshot(wanted, dispatch::meta(&permit)).await;
+    let accepted = ctx.app.volumes()?.accept_snapshot(wanted, ctx.caller().is_admin, dispatch::meta(&permit)).await;
     shown(&ctx, accepted).await?;
     let (_, mut made) = look(&ctx, snapshot)?;
     made.status = SnapshotStatus::Creating;

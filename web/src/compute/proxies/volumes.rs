@@ -2,7 +2,7 @@
 //!
 //! Source: nova `api/openstack/compute/volumes.py`, `snapshots.py`.
 
-use chronova_actors::ports::{NewContent, NewSnapshot, NewVolume, SnapshotInfo, VolumeInfo};
+use chronova_actors::ports::{NewContent, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo};
 use chronova_events::ids::{ProjectId, SnapshotId, VolumeId};
 use serde_json::{Map, Value, json};
 
@@ -148,7 +148,8 @@ async fn create_volume(ctx: Ctx) -> Result<Reply, Fault> {
         metadata: pairs.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect(),
         host: None,
     };
-    let made = ctx.house()?.volumes.create(wanted, dispatch::meta(&permit)).await.map_err(reject::volume_service)?;
+    let made = ctx.house()?.volumes.create(wanted, ctx.caller().is_admin, dispatch::meta(&permit)).await;
+    let made = made.map_err(reject::volume_service)?;
     let location = ctx.links.to_self("os-volumes", &made.id.to_string());
     Ok(Reply::ok(json!({"volume": shown_volume(&made)})).header("Location", location))
 }
@@ -185,23 +186,28 @@ async fn create_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
     let (permit, project, wish) = (ctx.permit()?, project(&ctx)?, &ctx.body["snapshot"]);
     let text = |key: &str| wish.get(key).and_then(Value::as_str).map(str::to_owned);
     let named = text("volume_id").unwrap_or_default();
-    // Nova has no answer of its own to an unknown volume here but "bad request".
     let volume: VolumeId =
         named.parse().map_err(|_| Fault::bad_request(format!("Volume {named} could not be found.")))?;
+    let (volumes, is_admin) = (&ctx.house()?.volumes, ctx.caller().is_admin);
+    let known = volumes.find(volume, &project, is_admin).await.map_err(unknown)?;
     let wanted = NewSnapshot {
         snapshot: SnapshotId::random(),
         volume,
-        project,
+        project: known.project,
         user: ctx.caller().user.clone(),
         name: text("display_name").unwrap_or_default(),
         description: text("display_description"),
         force: wish.get("force").is_some_and(is_true),
         metadata: vec![],
     };
-    let made = ctx.house()?.volumes.create_snapshot(wanted, dispatch::meta(&permit)).await;
-    let made = made.map_err(|error| match reject::volume_service(error) {
+    let made = volumes.create_snapshot(wanted, is_admin, dispatch::meta(&permit)).await.map_err(unknown)?;
+    Ok(Reply::ok(json!({"snapshot": shown_snapshot(&made)})))
+}
+
+/// Nova has no answer of its own to an unknown volume here but "bad request".
+fn unknown(error: PortError) -> Fault {
+    match reject::volume_service(error) {
         fault if fault.status == 404 => Fault::bad_request(fault.message),
         fault => fault,
-    })?;
-    Ok(Reply::ok(json!({"snapshot": shown_snapshot(&made)})))
+    }
 }

@@ -1,17 +1,22 @@
 //! Volume: the rules of the operations that the embedded volume service has.
 
-use super::rule::{RuleDefault, rule};
+use super::rule::{RuleDefault, rule as building_block};
 
 const MEMBER: &str = "rule:xena_system_admin_or_project_member";
 const READER: &str = "rule:xena_system_admin_or_project_reader";
 const ADMIN: &str = "rule:admin_api";
 
+/// Volumes are of projects: who has a token of the system or of a domain has none to look at them from.
+const fn rule(name: &'static str, check: &'static str) -> RuleDefault {
+    building_block(name, check).project()
+}
+
 #[rustfmt::skip]
 pub(super) const RULES: &[RuleDefault] = &[
-    rule("context_is_admin", "role:admin"),
-    rule("admin_api", "is_admin:True or (role:admin and is_admin_project:True) or role:admin"),
-    rule("xena_system_admin_or_project_member", "(role:admin) or (role:member and project_id:%(project_id)s)"),
-    rule("xena_system_admin_or_project_reader", "(role:admin) or (role:reader and project_id:%(project_id)s)"),
+    building_block("context_is_admin", "role:admin"),
+    building_block("admin_api", "is_admin:True or (role:admin and is_admin_project:True) or role:admin"),
+    building_block("xena_system_admin_or_project_member", "(role:admin) or (role:member and project_id:%(project_id)s)"),
+    building_block("xena_system_admin_or_project_reader", "(role:admin) or (role:reader and project_id:%(project_id)s)"),
     rule("volume:create", MEMBER).guards("POST /volumes"),
     rule("volume:create_from_image", MEMBER).guards("POST /volumes"),
     rule("volume:get", READER).guards("GET /volumes/{volume_id}"),
