@@ -160,6 +160,7 @@ pub trait Images: ImageSource + 'static {
     /// Deletes an image, with bytes or without.
     async fn delete(&self, image: ImageId, meta: Arc<Meta>) -> Result<(), PortError>;
 
-    /// The backups of a server of this kind that have their bytes, newest first.
-    async fn backups(&self, instance: InstanceId, kind: &str) -> Result<Vec<ImageId>, PortError>;
+    /// The backups of a server of this kind that have their bytes and belong to the owner of `like`, newest first; none if
+    /// `like` is gone. What others say of their images counts for nothing.
+    async fn backups(&self, like: ImageId, instance: InstanceId, kind: &str) -> Result<Vec<ImageId>, PortError>;
 }

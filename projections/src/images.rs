@@ -44,6 +44,11 @@ impl Images {
         self.by_id.get(&id).cloned()
     }
 
+    /// How many images a project has.
+    pub fn count_of(&self, owner: &ProjectId) -> usize {
+        self.by_id.values().filter(|image| image.attributes.owner.as_ref() == Some(owner)).count()
+    }
+
     /// Every image, in the order of the ids.
     pub fn all(&self) -> Vec<Arc<Record>> {
         self.by_id.values().cloned().collect()

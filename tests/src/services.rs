@@ -252,15 +252,19 @@ impl Images for OneImage {
         self.made.lock().unwrap().remove(&image).map(drop).ok_or_else(gone)
     }
 
-    async fn backups(&self, instance: InstanceId, kind: &str) -> Result<Vec<ImageId>, PortError> {
+    async fn backups(&self, like: ImageId, instance: InstanceId, kind: &str) -> Result<Vec<ImageId>, PortError> {
+        let Some(like) = self.made().remove(&like) else { return Ok(Vec::new()) };
         let wanted = [("instance_uuid", instance.to_string()), ("backup_type", kind.to_owned())];
         let says = |made: &Made| {
             wanted
                 .iter()
                 .all(|(name, value)| made.draft.properties.iter().any(|(key, has)| key == name && has == value))
         };
-        let mut found: Vec<_> =
-            self.made().into_iter().filter(|(_, made)| made.bytes.is_some() && says(made)).collect();
+        let mut found: Vec<_> = self
+            .made()
+            .into_iter()
+            .filter(|(_, made)| made.bytes.is_some() && made.draft.owner == like.draft.owner && says(made))
+            .collect();
         found.sort_by_key(|(_, made)| std::cmp::Reverse(made.number));
         Ok(found.into_iter().map(|(id, _)| id).collect())
     }

@@ -63,6 +63,11 @@ impl Caller {
         self.user.as_str().is_empty()
     }
 
+    /// Somebody whose token is of no project, no domain and not of the system.
+    pub fn is_unscoped(&self) -> bool {
+        !self.is_anonymous() && self.project.is_none() && self.domain.is_none() && self.system_scope.is_none()
+    }
+
     /// Roles compare without case, as oslo.policy does.
     pub fn has_role(&self, role: &str) -> bool {
         self.roles.iter().any(|held| held.eq_ignore_ascii_case(role))

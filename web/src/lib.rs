@@ -11,6 +11,7 @@ mod address;
 mod body;
 mod cors;
 mod discovery;
+mod pattern;
 mod pipeline;
 
 pub mod app;

@@ -7,7 +7,7 @@ use chronova_events::image::{
     Visibility,
 };
 
-use super::{Change, ImageCommand, ImageReject, MAX_MEMBERS, MAX_PROPERTIES, MAX_TAGS};
+use super::{Change, ImageCommand, ImageReject, MAX_MEMBERS, MAX_PROPERTIES, MAX_PROPERTY_BYTES, MAX_TAGS};
 
 type Decided = Result<Vec<ImageEvent>, ImageReject>;
 
@@ -24,6 +24,7 @@ pub fn decide(state: &Image, command: ImageCommand) -> Decided {
 fn create(mut created: ImageCreated) -> Decided {
     sort(&mut created.attributes);
     check(&created.attributes)?;
+    bound(0, &created.attributes)?;
     Ok(vec![created.into()])
 }
 
@@ -31,6 +32,19 @@ fn sort(attributes: &mut ImageAttributes) {
     attributes.tags.sort();
     attributes.tags.dedup();
     attributes.properties.sort();
+}
+
+/// What its properties take, in bytes.
+fn property_bytes(attributes: &ImageAttributes) -> usize {
+    attributes.properties.iter().map(|(name, value)| name.len() + value.len()).sum()
+}
+
+/// An image that had more before there was a bound may have less of it.
+fn bound(before: usize, attributes: &ImageAttributes) -> Result<(), ImageReject> {
+    match property_bytes(attributes) {
+        now if now > MAX_PROPERTY_BYTES && now > before => Err(ImageReject::TooLarge { limit: MAX_PROPERTY_BYTES }),
+        _ => Ok(()),
+    }
 }
 
 fn check(attributes: &ImageAttributes) -> Result<(), ImageReject> {
@@ -134,6 +148,7 @@ fn change(record: &Record, changes: Vec<Change>) -> Decided {
     }
     sort(&mut attributes);
     check(&attributes)?;
+    bound(property_bytes(&record.attributes), &attributes)?;
     if attributes == record.attributes {
         return Ok(vec![]);
     }
@@ -306,6 +321,22 @@ mod tests {
         assert_eq!(now.tags, ["x", "y"]);
         let nothing = ImageCommand::Change(vec![Change::AddTag("x".into())]);
         assert_eq!(decide(&after, nothing), Ok(vec![]));
+    }
+
+    #[test]
+    fn properties_are_bounded_together() {
+        let set = |name: &str, bytes: usize| Change::SetProperty { name: name.into(), value: "x".repeat(bytes) };
+        let half = MAX_PROPERTY_BYTES / 2;
+        let state = given([ImageCommand::Change(vec![set("b", half)])]);
+        let refused = Err(ImageReject::TooLarge { limit: MAX_PROPERTY_BYTES });
+        assert_eq!(decide(&state, ImageCommand::Change(vec![set("c", half)])), refused);
+        assert!(decide(&state, ImageCommand::Change(vec![set("b", half + 1)])).is_ok());
+        // One of old that has more.
+        let Image::Here(mut record) = state else { unreachable!() };
+        record.attributes.properties.push(("d".into(), "x".repeat(MAX_PROPERTY_BYTES)));
+        let state = Image::Here(record);
+        assert!(decide(&state, ImageCommand::Change(vec![set("b", 1)])).is_ok());
+        assert_eq!(decide(&state, ImageCommand::Change(vec![set("e", 1)])), refused);
     }
 
     #[test]

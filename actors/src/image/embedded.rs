@@ -13,9 +13,10 @@ use chronova_hypervisor::driver::{ByteStream, DriverError, DriverResult, ImageSo
 use chronova_hypervisor::guest::ImageRef;
 use chronova_projections::images::is_visible;
 use chronova_projections::views::Views;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::files::{ImageFiles, Incoming, ReceiveError};
-use super::{ImageAggregate, ImageCommand, ImageReject};
+use super::{ImageAggregate, ImageCommand, ImageReject, MAX_IMAGES};
 use crate::aggregate::CommandError;
 use crate::gateway::Gateway;
 use crate::ports::{ImageDraft, Images, PortError};
@@ -26,11 +27,31 @@ pub struct EmbeddedImages {
     pub files: ImageFiles,
     views: Arc<Views>,
     gateway: Arc<Gateway>,
+    /// Images that a project may have; `None`: any number.
+    most: Option<usize>,
+    /// Who makes an image does so alone: two that look at the same time would both find the last place free.
+    making: Arc<Mutex<()>>,
 }
 
 impl EmbeddedImages {
     pub fn new(files: ImageFiles, views: Arc<Views>, gateway: Arc<Gateway>) -> Arc<Self> {
-        Arc::new(Self { files, views, gateway })
+        Self::limited(files, views, gateway, Some(MAX_IMAGES))
+    }
+
+    /// With another bound on the images of a project; `None` is no bound.
+    pub fn limited(files: ImageFiles, views: Arc<Views>, gateway: Arc<Gateway>, most: Option<usize>) -> Arc<Self> {
+        Arc::new(Self { files, views, gateway, most, making: Arc::default() })
+    }
+
+    /// Waits for the turn to make an image of `owner`. The turn is over when what this gives is dropped, which is when the
+    /// read models show the image.
+    pub async fn turn(&self, owner: Option<&ProjectId>) -> Result<OwnedMutexGuard<()>, ImageReject> {
+        let turn = Arc::clone(&self.making).lock_owned().await;
+        let (Some(owner), Some(limit)) = (owner, self.most) else { return Ok(turn) };
+        match self.views.images.read(|images| images.count_of(owner)) < limit {
+            true => Ok(turn),
+            false => Err(ImageReject::OverQuota { limit }),
+        }
     }
 
     /// Call before anything is served, with views that have caught up: gives up uploads that a crash cut off and removes
@@ -85,7 +106,9 @@ fn port_error(error: CommandError<ImageReject>) -> PortError {
         ImageReject::NotFound => PortError::NotFound(message),
         ImageReject::Protected => PortError::Forbidden(message),
         ImageReject::IdTaken(_) | ImageReject::NotInState { .. } => PortError::Conflict(message),
-        ImageReject::TooMany { .. } => PortError::Forbidden(message),
+        ImageReject::TooMany { .. } | ImageReject::TooLarge { .. } | ImageReject::OverQuota { .. } => {
+            PortError::Forbidden(message)
+        }
         _ => PortError::Invalid(message),
     }
 }
@@ -143,6 +166,8 @@ impl Images for EmbeddedImages {
             properties: draft.properties,
         };
         let image = draft.image;
+        let turn = self.turn(attributes.owner.as_ref()).await;
+        let _turn = turn.map_err(|reject| port_error(CommandError::Rejected(reject)))?;
         self.send(image, ImageCommand::Create(ImageCreated { image, attributes }), &meta).await
     }
 
@@ -186,7 +211,9 @@ impl Images for EmbeddedImages {
         Ok(())
     }
 
-    async fn backups(&self, instance: InstanceId, kind: &str) -> Result<Vec<ImageId>, PortError> {
+    async fn backups(&self, like: ImageId, instance: InstanceId, kind: &str) -> Result<Vec<ImageId>, PortError> {
+        let Some(like) = self.views.images.read(|images| images.get(like)) else { return Ok(Vec::new()) };
+        let own = |image: &Record| image.attributes.owner.is_some() && image.attributes.owner == like.attributes.owner;
         let instance = instance.to_string();
         let wanted = [("instance_uuid", instance.as_str()), ("image_type", "backup"), ("backup_type", kind)];
         let says = |image: &Record, name: &str, value: &str| {
@@ -194,7 +221,9 @@ impl Images for EmbeddedImages {
         };
         let mut found = self.views.images.read(chronova_projections::images::Images::all);
         found.retain(|image| {
-            matches!(image.content, Content::Active(_)) && wanted.iter().all(|(name, value)| says(image, name, value))
+            matches!(image.content, Content::Active(_))
+                && own(image)
+                && wanted.iter().all(|(name, value)| says(image, name, value))
         });
         found.sort_by_key(|image| std::cmp::Reverse((image.created_at, image.id)));
         Ok(found.iter().map(|image| image.id).collect())

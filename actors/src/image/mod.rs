@@ -73,6 +73,11 @@ pub enum ImageCommand {
 pub const MAX_PROPERTIES: usize = 128;
 pub const MAX_TAGS: usize = 128;
 pub const MAX_MEMBERS: usize = 128;
+/// Bytes that the names and the values of an image's properties may have together. Each change of an image writes all of
+/// them into the log.
+pub const MAX_PROPERTY_BYTES: usize = 64 << 10;
+/// Images that a project may have where nothing else is said.
+pub const MAX_IMAGES: usize = 1_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ImageReject {
@@ -96,6 +101,10 @@ pub enum ImageReject {
     FormatsDisagree { container: String, disk: String },
     #[error("an image may have {limit} {what}")]
     TooMany { what: &'static str, limit: usize },
+    #[error("the properties of an image may have {limit} bytes together")]
+    TooLarge { limit: usize },
+    #[error("the project has as many images as it may: {limit}")]
+    OverQuota { limit: usize },
     #[error("only shared images have members")]
     NotShared,
     #[error("project {0} is a member already")]

@@ -258,9 +258,12 @@ async fn spec_of(
     })
 }
 
-/// What the image says of the hardware, and what the flavor says of it.
+/// What the image says of the hardware, and what the flavor says of it. Whoever makes an image writes whatever they like
+/// into it: only the names that Nova takes from images count (`nova.objects.image_meta`), never those of the flavor, which
+/// have a colon or limit what the guest may take.
 fn hardware(server: &Alive, image: Option<&ImageSnapshot>) -> Vec<(String, String)> {
-    let properties = image.into_iter().flat_map(|image| &image.properties);
+    let of_images = |name: &str| !name.contains(':') && ["hw_", "os_", "img_"].iter().any(|of| name.starts_with(of));
+    let properties = image.into_iter().flat_map(|image| &image.properties).filter(|(name, _)| of_images(name));
     let shapes =
         |name: &str| ["hw:", "hw_rng:", "quota:"].iter().any(|of| name.starts_with(of)) || name == "hide_hypervisor_id";
     let specs = server.request.flavor.extra_specs.iter().filter(|(name, _)| shapes(name));

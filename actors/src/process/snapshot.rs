@@ -105,16 +105,17 @@ async fn clean_up(work: &Work) -> Result<Output, StepError> {
         imaging::drop_copy(work, image).await?;
     }
     if let Some(rotation) = backup {
-        rotate(work, rotation).await?;
+        rotate(work, image, rotation).await?;
     }
     Ok(Output::Nothing)
 }
 
-/// Nova's `_rotate_backups`: the oldest beyond the rotation go; a rotation of 0 keeps none, not even the new one.
-async fn rotate(work: &Work, rotation: &Rotation) -> Result<(), StepError> {
-    let newest_first = work.house.images.backups(work.instance_id(), &rotation.kind).await?;
+/// Nova's `_rotate_backups`: the oldest beyond the rotation go; a rotation of 0 keeps none, not even the new one. It goes
+/// last, because it says whose backups are meant.
+async fn rotate(work: &Work, made: ImageId, rotation: &Rotation) -> Result<(), StepError> {
+    let newest_first = work.house.images.backups(made, work.instance_id(), &rotation.kind).await?;
     let keep = usize::try_from(rotation.keep).unwrap_or(usize::MAX);
-    for image in newest_first.into_iter().skip(keep) {
+    for image in newest_first.into_iter().skip(keep).rev() {
         imaging::drop_image(work, image).await?;
     }
     Ok(())

@@ -9,9 +9,7 @@ pub fn decide(state: &Quota, command: QuotaCommand) -> Result<Vec<QuotaEvent>, Q
     match command {
         QuotaCommand::Reserve { project, instances, cores, memory_mib, defaults } => {
             let new: Vec<_> = instances.into_iter().filter(|id| !state.held.contains_key(id)).collect();
-            let count = new.len() as u64;
-            let wanted = [("instances", count), ("cores", count * u64::from(cores)), ("ram", count * memory_mib)];
-            let over: Vec<_> = wanted.into_iter().filter_map(|want| overdrawn(state, want, &defaults)).collect();
+            let over = lacking(state, new.len() as u64, (cores, memory_mib), &defaults);
             match (over.is_empty(), new.is_empty()) {
                 (false, _) => Err(QuotaReject::Exceeded(over)),
                 (true, true) => Ok(vec![]),
@@ -42,6 +40,13 @@ pub fn decide(state: &Quota, command: QuotaCommand) -> Result<Vec<QuotaEvent>, Q
     }
 }
 
+/// What there is no room for, of `count` servers with so many cores and so much memory each.
+pub fn lacking(state: &Quota, count: u64, (cores, memory_mib): (u32, u64), defaults: &DefaultLimits) -> Vec<Overdrawn> {
+    let (cores, memory) = (count.saturating_mul(u64::from(cores)), count.saturating_mul(memory_mib));
+    let wanted = [("instances", count), ("cores", cores), ("ram", memory)];
+    wanted.into_iter().filter_map(|want| overdrawn(state, want, defaults)).collect()
+}
+
 fn adjust(state: &Quota, project: ProjectId, instance: InstanceId, cores: u32, memory_mib: u64) -> Vec<QuotaEvent> {
     match state.held.get(&instance) {
         Some(held) if *held != (cores, memory_mib) => {
@@ -58,7 +63,7 @@ fn overdrawn(state: &Quota, (resource, requested): (&'static str, u64), defaults
         _ => (state.memory_mib, defaults.memory_mib),
     };
     let limit = state.limits.get(resource).copied().unwrap_or(default);
-    let fits = u64::try_from(limit).map_or(true, |limit| used + requested <= limit);
+    let fits = u64::try_from(limit).map_or(true, |limit| used.saturating_add(requested) <= limit);
     (!fits && requested > 0).then_some(Overdrawn { resource, requested, used, limit })
 }
 

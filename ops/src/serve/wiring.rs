@@ -48,7 +48,9 @@ impl House {
         let networks = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
         let files = ImageFiles::open(&folder, config.glance.image_size_cap)
             .context("the folder of the images cannot be used")?;
-        let images = EmbeddedImages::new(files, Arc::clone(&core.views), Arc::clone(&core.gateway));
+        let most = usize::try_from(config.glance.image_count_total).ok();
+        let (views, gateway) = (Arc::clone(&core.views), Arc::clone(&core.gateway));
+        let images = EmbeddedImages::limited(files, views, gateway, most);
         images.recover(&core.gateway).await.context("the images cannot be put in order")?;
         let (drivers, options) = (drivers(config)?, settings::actors(config));
         let options = Options { metadata: settings::metadata(config)?, ..options };

@@ -61,7 +61,7 @@ fn wanted(ctx: &Ctx) -> Result<Vec<Arc<Migration>>, Fault> {
     let (user, project) = (of("user_id"), of("project_id"));
     let matches = |row: &Migration| {
         let target = row.target.as_ref().map(|target| target.hostname.as_str());
-        (everywhere || row.project == own)
+        (everywhere || (own.is_some() && row.project == own))
             && host.as_deref().is_none_or(|host| row.source.hostname == host || target == Some(host))
             && is(&source, &row.source.hostname)
             && is(&instance, &row.instance.to_string())

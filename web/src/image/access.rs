@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use chronova_actors::aggregate::Committed;
+use chronova_actors::aggregate::{CommandError, Committed};
 use chronova_actors::image::{ImageAggregate, ImageCommand};
 use chronova_events::ids::{ImageId, ProjectId};
-use chronova_events::image::Record;
+use chronova_events::image::{ImageCreated, Record};
 use chronova_projections::images::is_visible;
 
 use super::fault::{self, not_found};
@@ -65,13 +65,23 @@ pub(crate) async fn command(
     dispatch::send::<ImageAggregate>(house, permit, &image, command).await.map_err(|error| fault::of(image, error))
 }
 
+/// Makes an image, if its owner may have one more.
+pub(super) async fn make(ctx: &Ctx, permit: &Permit, created: ImageCreated) -> Result<(), Fault> {
+    let (image, owner) = (created.image, created.attributes.owner.as_ref());
+    let _turn = match ctx.app.images() {
+        Ok(images) => {
+            let turn = images.turn(owner).await;
+            Some(turn.map_err(|reject| fault::of(image, CommandError::Rejected(reject)))?)
+        }
+        // Records alone, without the service that keeps their bytes.
+        Err(_) => None,
+    };
+    command(ctx, permit, image, ImageCommand::Create(created)).await.map(drop)
+}
+
 /// An image that another service of this cloud is about to fill, under the image service's own rules.
-pub(crate) async fn announce(
-    ctx: &Ctx,
-    permit: &Permit,
-    created: chronova_events::image::ImageCreated,
-) -> Result<(), Fault> {
-    command(ctx, permit, created.image, ImageCommand::Create(created)).await.map(drop)
+pub(crate) async fn announce(ctx: &Ctx, permit: &Permit, created: ImageCreated) -> Result<(), Fault> {
+    make(ctx, permit, created).await
 }
 
 /// Takes back what was announced in vain.

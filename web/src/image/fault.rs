@@ -39,6 +39,7 @@ pub(super) fn of(image: ImageId, error: CommandError<ImageReject>) -> Fault {
         ImageReject::TooMany { what, limit } => {
             Fault::new(413, format!("The limit has been exceeded on the number of allowed image {what}: {limit}."))
         }
+        ImageReject::TooLarge { .. } | ImageReject::OverQuota { .. } => Fault::new(413, sentence(&reject)),
         ImageReject::NotShared => Fault::forbidden("Only shared images have members."),
         ImageReject::MemberExists(member) => {
             Fault::conflict(format!("Member {member} is duplicated for image {image}"))
@@ -47,6 +48,13 @@ pub(super) fn of(image: ImageId, error: CommandError<ImageReject>) -> Fault {
             Fault::not_found(format!("{member} not found in the member list of the image {image}."))
         }
     }
+}
+
+/// A reason as an answer says it.
+fn sentence(reject: &ImageReject) -> String {
+    let text = reject.to_string();
+    let (first, rest) = text.split_at(text.chars().next().map_or(0, char::len_utf8));
+    format!("{}{rest}.", first.to_uppercase())
 }
 
 /// Why an upload came to nothing.

@@ -7,7 +7,7 @@ use chronova_events::ids::{ImageId, ProjectId};
 use chronova_events::image::{ImageAttributes, ImageCreated, Record, Visibility};
 use serde_json::{Map, Value, json};
 
-use super::access::{command, permitted, target};
+use super::access::{command, make, permitted, target};
 use super::{filters, patch, views};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -74,7 +74,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let own = Target::of(ctx.caller()).with("owner", owner).with("visibility", attributes.visibility.as_str());
     let permit = ctx.authorize(&own)?;
     patch::check_visibility(&ctx, attributes.visibility, &own)?;
-    command(&ctx, &permit, image, ImageCommand::Create(ImageCreated { image, attributes })).await?;
+    make(&ctx, &permit, ImageCreated { image, attributes }).await?;
     let made = ctx.app.house()?.views.images.read(|images| images.get(image));
     let made = made.ok_or_else(|| super::fault::not_found(&image.to_string()))?;
     let location = ctx.links.to_self("images", &image.to_string());

@@ -210,7 +210,13 @@ impl Enforcer {
     }
 
     /// The decision without the proof, for callers without a request (quota displays, say).
+    ///
+    /// A token of a user alone opens nothing but the identity service, where one gets a better one: even what a rule opens
+    /// to everybody (`@`) is looked at from some project, domain or the system.
     pub fn allows(&self, service: Service, rule: &str, caller: &Caller, target: &Target) -> bool {
+        if service != Service::Identity && caller.is_unscoped() {
+            return false;
+        }
         self.sets.get(&service).is_some_and(|set| set.allows(rule, caller, target))
     }
 

@@ -10,6 +10,8 @@ use ipnet::IpNet;
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::pattern;
+
 /// Why a value has not the format; Nova's names explain what they want.
 pub(super) struct Refusal {
     pub explanation: Option<String>,
@@ -63,7 +65,7 @@ pub(super) fn check(name: &str, value: &Value) -> Result<(), Refusal> {
                 "uuid" => is_uuid(text),
                 "date-time" => is_date_time(text),
                 "base64" => is_base64(text),
-                "regex" => !text.is_empty() && Regex::new(text).is_ok(),
+                "regex" => !text.is_empty() && pattern::compile(text).is_some(),
                 "cidr" => is_cidr(text),
                 "uri" => is_uri(text),
                 "ipv4" => text.parse::<Ipv4Addr>().is_ok(),

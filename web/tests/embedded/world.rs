@@ -87,8 +87,22 @@ impl World {
         Self::on(MemoryStore::new(), tempfile::tempdir().unwrap()).await
     }
 
+    /// A process with these settings.
+    pub async fn with(config: WebConfig) -> Self {
+        Self::of(MemoryStore::new(), tempfile::tempdir().unwrap(), config, None).await
+    }
+
+    /// A process in which a project may have so many images.
+    pub async fn with_images(most: usize) -> Self {
+        Self::of(MemoryStore::new(), tempfile::tempdir().unwrap(), WebConfig::default(), Some(most)).await
+    }
+
     /// A process on this log and these files, be it the first or not.
     pub async fn on(store: Arc<MemoryStore>, folder: tempfile::TempDir) -> Self {
+        Self::of(store, folder, WebConfig::default(), None).await
+    }
+
+    async fn of(store: Arc<MemoryStore>, folder: tempfile::TempDir, config: WebConfig, images: Option<usize>) -> Self {
         let clock = Arc::new(Hands::default());
         let core = Core::start(Arc::clone(&store) as _, Arc::clone(&clock) as _, Views::new(), 1).await.unwrap();
         let passwords = Passwords::weak();
@@ -97,14 +111,13 @@ impl World {
         let (views, time) = (Arc::clone(&core.views), Arc::clone(&clock) as _);
         let identity = IdentityService::with_signer(Signer::new([7; 32]), passwords, options, views, time);
         let files = ImageFiles::open(folder.path(), IMAGE_LIMIT).unwrap();
-        let images = EmbeddedImages::new(files, Arc::clone(&core.views), Arc::clone(&core.gateway));
+        let images = EmbeddedImages::limited(files, Arc::clone(&core.views), Arc::clone(&core.gateway), images);
         images.recover(&core.gateway).await.unwrap();
         let networks = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
         let runtime =
             Runtime::start(core, vec![], networks, Arc::clone(&images) as _, Arc::new(NoVolumes), Options::default())
                 .await;
         assert!(runtime.house.views.wait_for(store.head(), Duration::from_secs(10)).await);
-        let config = WebConfig::default();
         let policy = Enforcer::new(&config.policy, &Overrides::default()).unwrap();
         let verifier = Authentication::Tokens(Arc::clone(&identity) as Arc<dyn TokenVerifier>);
         let metrics = Metrics::new(prometheus::Registry::new()).unwrap();

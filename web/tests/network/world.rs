@@ -48,7 +48,7 @@ impl Images for NoImages {
     async fn delete(&self, image: ImageId, _: Arc<Meta>) -> Result<(), PortError> {
         Err(PortError::NotFound(image.to_string()))
     }
-    async fn backups(&self, _: InstanceId, _: &str) -> Result<Vec<ImageId>, PortError> {
+    async fn backups(&self, _: ImageId, _: InstanceId, _: &str) -> Result<Vec<ImageId>, PortError> {
         Ok(vec![])
     }
 }

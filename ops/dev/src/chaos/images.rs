@@ -116,15 +116,16 @@ impl Images for Shelf {
         Ok(())
     }
 
-    async fn backups(&self, instance: InstanceId, kind: &str) -> Result<Vec<ImageId>, PortError> {
+    async fn backups(&self, like: ImageId, instance: InstanceId, kind: &str) -> Result<Vec<ImageId>, PortError> {
         let server = instance.to_string();
         let says = |image: &Image, name: &str, value: &str| {
             image.draft.properties.iter().any(|(key, has)| key == name && has == value)
         };
         let made = self.made();
+        let Some(like) = made.get(&like) else { return Ok(Vec::new()) };
         let mut found: Vec<(u64, ImageId)> = made
             .iter()
-            .filter(|(_, image)| image.bytes.is_some())
+            .filter(|(_, image)| image.bytes.is_some() && image.draft.owner == like.draft.owner)
             .filter(|(_, image)| says(image, "instance_uuid", &server) && says(image, "backup_type", kind))
             .map(|(id, image)| (image.number, *id))
             .collect();

@@ -37,6 +37,10 @@ section! {
             default: Text("1099511627776"), min: Some(1.0), unit: "bytes", origin: super::super::Origin::Glance,
             help: "Largest image that may be uploaded. In Glance this option stands in [DEFAULT].",
         }
+        image_count_total: i64 {
+            default: Text("1000"), min: Some(-1.0), origin: super::super::Origin::Glance,
+            help: "Images that one project may have; -1 is no bound. In Glance this is a limit that Keystone keeps.",
+        }
         image_property_quota: i64 {
             default: Text("128"), min: Some(-1.0), origin: super::super::Origin::Glance,
             help: "Properties of one image; -1 is no bound. In Glance this option stands in [DEFAULT].",

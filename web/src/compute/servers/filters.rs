@@ -9,12 +9,13 @@ use chronova_events::envelope::Timestamp;
 use chronova_events::ids::{FlavorId, ProjectId};
 use chronova_events::instance::Alive;
 use chronova_projections::servers::ServerRow;
-use fancy_regex::Regex;
+use regex::Regex;
 
 use crate::compute::versions;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::microversion::{Microversion, v};
+use crate::pattern;
 use chronova_events::instance::status::{self, Status};
 
 /// What those who are not administrators may filter by, and since when.
@@ -98,8 +99,10 @@ pub(super) struct Wanted {
     holds: Vec<Holds>,
     /// Whether servers that can still be restored are among those that are not deleted.
     pub soft_deleted: bool,
-    /// Nothing can match: a status that does not exist, a flavor that does not exist.
+    /// Nothing can match: a status that does not exist, a flavor that does not exist, no project at all.
     pub nothing: bool,
+    /// Whether a pattern is among what is asked: too slow for whoever keeps others waiting meanwhile.
+    pub patterns: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,9 +124,13 @@ impl Wanted {
             Deleted::Both => true,
         };
         let Some(shown) = status::of(&row.instance) else { return false };
-        listed
-            && self.project.as_ref().is_none_or(|project| *project == server.request.project)
-            && self.holds.iter().all(|holds| holds(row, server, &shown))
+        listed && self.is_of(row) && self.holds.iter().all(|holds| holds(row, server, &shown))
+    }
+
+    /// Whether the row is one of the projects that are listed.
+    pub(super) fn is_of(&self, row: &ServerRow) -> bool {
+        let Some(project) = &self.project else { return true };
+        row.instance.known().is_some_and(|server| server.request.project == *project)
     }
 
     /// Reads the query. `list_all` is the rule that guards looking at all projects.
@@ -134,8 +141,15 @@ impl Wanted {
             |key: &str| all_filters || FOR_ALL.iter().any(|(name, since)| *name == key && ctx.version.at_least(*since));
         let query = |key: &str| ctx.query.last(key).filter(|_| allowed(key));
 
-        let project = project(ctx, list_all, &allowed)?;
-        let mut wanted = Self { project, deleted: Deleted::No, soft_deleted: false, holds: Vec::new(), nothing: false };
+        let whose = whose(ctx, list_all, &allowed)?;
+        let mut wanted = Self {
+            nothing: whose == ListedProjects::None,
+            project: whose.project(),
+            deleted: Deleted::No,
+            soft_deleted: false,
+            holds: Vec::new(),
+            patterns: false,
+        };
         let mut status_deleted = false;
         let statuses: Vec<&str> = ctx.query.all("status").filter(|_| allowed("status")).collect();
         if !statuses.is_empty() {
@@ -248,8 +262,8 @@ impl Wanted {
             "vm_state" => self.when(move |_, _, shown| shown.vm_state == text),
             "task_state" => self.when(move |_, _, shown| shown.task_state.unwrap_or_default() == text),
             "power_state" => {
-                let regex = regex(value)?;
-                self.when(move |_, _, shown| regex.is_match(&shown.power_state.to_string()).unwrap_or(false));
+                let regex = self.pattern(value)?;
+                self.when(move |_, _, shown| regex.is_match(&shown.power_state.to_string()));
             }
             "progress" => self.matching(value, |_| Some("0".to_owned()))?,
             "launch_index" => self.matching(value, |s| Some(s.request.launch_index.to_string()))?,
@@ -275,16 +289,21 @@ impl Wanted {
 
     /// A pattern anywhere in the text, without case: MySQL's REGEXP.
     fn matching(&mut self, pattern: &str, of: impl Fn(&Alive) -> Option<String> + Send + 'static) -> Result<(), Fault> {
-        let regex = regex(pattern)?;
-        self.when(move |_, server, _| of(server).is_some_and(|text| regex.is_match(&text).unwrap_or(false)));
+        let regex = self.pattern(pattern)?;
+        self.when(move |_, server, _| of(server).is_some_and(|text| regex.is_match(&text)));
         Ok(())
     }
 
+    fn pattern(&mut self, text: &str) -> Result<Regex, Fault> {
+        self.patterns = true;
+        pattern::compile(text).ok_or_else(|| Fault::bad_request(format!("Invalid filter: {text}")))
+    }
+
     fn by_address(&mut self, pattern: &str, v6: bool) -> Result<(), Fault> {
-        let regex = regex(pattern)?;
+        let regex = self.pattern(pattern)?;
         self.when(move |_, server, _| {
             let mut addresses = server.nics.iter().flat_map(|nic| &nic.fixed_ips).map(|ip| &ip.address);
-            addresses.any(|address| address.contains(':') == v6 && regex.is_match(address).unwrap_or(false))
+            addresses.any(|address| address.contains(':') == v6 && regex.is_match(address))
         });
         Ok(())
     }
@@ -302,7 +321,7 @@ impl Wanted {
 
 /// The project that is listed. Naming one counts only where all are asked for, which needs the right to: whoever names
 /// one alone gets their own, as in Nova.
-fn project(ctx: &Ctx, list_all: &'static str, allowed: &impl Fn(&str) -> bool) -> Result<Option<ProjectId>, Fault> {
+fn whose(ctx: &Ctx, list_all: &'static str, allowed: &impl Fn(&str) -> bool) -> Result<ListedProjects, Fault> {
     let own = ctx.caller().project.clone();
     let all = match ctx.query.last("all_tenants") {
         // `?all_tenants` without a value is a yes.
@@ -311,7 +330,7 @@ fn project(ctx: &Ctx, list_all: &'static str, allowed: &impl Fn(&str) -> bool) -
         None => false,
     };
     if !all {
-        return Ok(own);
+        return Ok(own.map_or(ListedProjects::None, ListedProjects::One));
     }
     let target = match &own {
         Some(project) => crate::policy::Target::default().project(project),
@@ -319,11 +338,27 @@ fn project(ctx: &Ctx, list_all: &'static str, allowed: &impl Fn(&str) -> bool) -
     };
     ctx.authorize_rule(list_all, &target)?;
     let asked = ctx.query.last("tenant_id").or_else(|| ctx.query.last("project_id"));
-    Ok(asked.filter(|_| allowed("project_id")).map(ProjectId::new))
+    Ok(asked
+        .filter(|_| allowed("project_id"))
+        .map_or(ListedProjects::All, |project| ListedProjects::One(project.into())))
 }
 
-fn regex(pattern: &str) -> Result<Regex, Fault> {
-    Regex::new(&format!("(?i){pattern}")).map_err(|_| Fault::bad_request(format!("Invalid filter: {pattern}")))
+/// Whose servers are listed.
+#[derive(Debug, PartialEq, Eq)]
+enum ListedProjects {
+    /// A token without a project has none.
+    None,
+    One(ProjectId),
+    All,
+}
+
+impl ListedProjects {
+    fn project(self) -> Option<ProjectId> {
+        match self {
+            Self::One(project) => Some(project),
+            Self::None | Self::All => None,
+        }
+    }
 }
 
 /// oslo's `bool_from_string` in its strict form.

@@ -1,7 +1,8 @@
 //! Listing servers.
 //!
 //! A list costs what it shows: the read model keeps the servers of each project and of all in the default order. Only
-//! other orders, deleted servers, and filters that few pass look at more.
+//! other orders, deleted servers, and filters that few pass look at more. Patterns are held against rows outside of the
+//! read model's lock: other projects do not wait for them.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -87,16 +88,25 @@ fn rows(ctx: &Ctx, wanted: &Wanted) -> Result<Page<Arc<ServerRow>>, Fault> {
     // The common case: servers that are there, newest first, straight from the index.
     if let (Deleted::No, true) = (wanted.deleted, order.is_empty()) {
         let after = marker.map(|text| text.parse().map_err(|_| no_marker(text))).transpose()?;
-        return views.servers.read(|servers| {
-            let rows = servers.newest(wanted.project.as_ref(), after);
-            let rows = rows.ok_or_else(|| no_marker(marker.unwrap_or_default()))?;
-            let items: Vec<_> = rows.filter(|row| wanted.holds(row)).take(limit).cloned().collect();
-            let more = limit > 0 && items.len() == limit;
-            Ok(Page { items, more })
-        });
+        let unknown = || no_marker(marker.unwrap_or_default());
+        let items: Vec<_> = if wanted.patterns {
+            let rows = views.servers.read(|servers| {
+                servers.newest(wanted.project.as_ref(), after).map(|rows| rows.cloned().collect::<Vec<_>>())
+            });
+            rows.ok_or_else(unknown)?.into_iter().filter(|row| wanted.holds(row)).take(limit).collect()
+        } else {
+            views.servers.read(|servers| {
+                let rows = servers.newest(wanted.project.as_ref(), after).ok_or_else(unknown)?;
+                Ok::<_, Fault>(rows.filter(|row| wanted.holds(row)).take(limit).cloned().collect())
+            })?
+        };
+        let more = limit > 0 && items.len() == limit;
+        return Ok(Page { items, more });
     }
+    // Looked at outside of the read model, where nobody waits for it.
     let mut all: Vec<Arc<ServerRow>> =
-        views.servers.read(|servers| servers.all().filter(|row| wanted.holds(row)).cloned().collect());
+        views.servers.read(|servers| servers.all().filter(|row| wanted.is_of(row)).cloned().collect());
+    all.retain(|row| wanted.holds(row));
     all.sort_by(|a, b| compare(&order, a, b));
     let after = match marker {
         Some(marker) => all.iter().position(|row| row.id.to_string() == marker).ok_or_else(|| no_marker(marker))? + 1,

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::house::House;
 use chronova_actors::instance::{InstanceAggregate, InstanceCommand};
-use chronova_actors::quota::{Overdrawn, QuotaAggregate, QuotaCommand, QuotaReject};
+use chronova_actors::quota::{self, Overdrawn, QuotaAggregate, QuotaCommand, QuotaReject};
 use chronova_actors::server_group::{ServerGroupAggregate, ServerGroupCommand, ServerGroupReject};
 use chronova_events::ids::{InstanceId, ProcessId};
 use chronova_events::instance::{BlockDevicesMapped, BuildRequested, FilesGiven};
@@ -93,7 +93,7 @@ async fn reserve(
     wish: &Wish,
     admitted: &Admitted,
 ) -> Result<Vec<InstanceId>, Fault> {
-    let mut count = wish.max_count;
+    let mut count = bounded(ctx, house, wish, admitted)?;
     loop {
         let instances: Vec<InstanceId> = (0..count).map(|_| InstanceId::random()).collect();
         let command = QuotaCommand::Reserve {
@@ -113,6 +113,33 @@ async fn reserve(
                 count = room;
             }
             Err(error) => return Err(reject::quota(error)),
+        }
+    }
+}
+
+/// Servers that one request may ask for: their ids are made before quota is asked, and are one event.
+const MOST_AT_ONCE: u32 = 10_000;
+
+/// As many as are asked for, where that is no more than may be made at once; otherwise as many as there seems to be room
+/// for. The project's own `decide` has the last word.
+fn bounded(ctx: &Ctx, house: &House, wish: &Wish, admitted: &Admitted) -> Result<u32, Fault> {
+    let mut count = wish.max_count;
+    if count <= MOST_AT_ONCE {
+        return Ok(count);
+    }
+    let (flavor, defaults) = (&admitted.flavor, quotas::default_limits(ctx)?);
+    let known = house.views.quotas.read(|view| view.by_project.get(&admitted.project).cloned()).unwrap_or_default();
+    let over = quota::decide::lacking(&known, u64::from(count), (flavor.vcpus, flavor.memory_mib), &defaults);
+    if !over.is_empty() {
+        count = room(&over, count);
+        if count < wish.min_count {
+            return Err(reject::over_quota(over));
+        }
+    }
+    match count <= MOST_AT_ONCE {
+        true => Ok(count),
+        false => {
+            Err(Fault::bad_request(format!("max_count must be at most {MOST_AT_ONCE}: ask for the others later.")))
         }
     }
 }

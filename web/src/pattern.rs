@@ -1,0 +1,35 @@
+//! Patterns that users send, to be held against what they look for: MySQL's REGEXP, without case.
+//!
+//! Whatever a pattern says, it takes time in proportion to the text that it is held against, and little memory. What
+//! would take more (looking around, referring back, as ICU's patterns of MySQL 8 can) is no pattern here.
+
+use regex::{Regex, RegexBuilder};
+
+/// The longest pattern, in bytes.
+const LONGEST: usize = 1_024;
+/// What it may take once it is compiled, in bytes.
+const LARGEST: usize = 256 << 10;
+
+/// `None` if it is no pattern, or too much of one.
+pub(crate) fn compile(text: &str) -> Option<Regex> {
+    let fits = text.len() <= LONGEST;
+    fits.then(|| RegexBuilder::new(text).case_insensitive(true).size_limit(LARGEST).build().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn patterns_are_linear_and_small() {
+        for (pattern, text) in [("^WEB-[0-9]+$", "web-12"), ("x*", ""), (r"^\w+\W", "db.1"), ("[[:alpha:]]{3}", "abc")]
+        {
+            assert!(compile(pattern).unwrap().is_match(text), "{pattern}");
+        }
+        let long = "a".repeat(LONGEST + 1);
+        for refused in ["(", "(?=a)", r"(a)\1", "(?<!a)b", r"(\w{1000}){1000}", "(.{9}){999999}", &long] {
+            assert!(compile(refused).is_none(), "{refused}");
+        }
+    }
+}
