@@ -1,5 +1,7 @@
 //! Which service a URL means, and under which address the client knows it.
 
+use std::net::IpAddr;
+
 use actix_web::HttpRequest;
 use actix_web::http::header::HeaderMap;
 
@@ -44,7 +46,7 @@ pub(crate) fn place(only: Option<Service>, request: &HttpRequest, config: &WebCo
 }
 
 /// `http://host:port` as the client wrote it; behind a proxy, as the proxy says, where it is believed.
-fn host(request: &HttpRequest, config: &WebConfig) -> String {
+pub(crate) fn host(request: &HttpRequest, config: &WebConfig) -> String {
     let text = |name: &str| first(request.headers(), name);
     let (scheme, host, prefix) = if is_trusted(request, config) {
         (text("X-Forwarded-Proto"), text("X-Forwarded-Host"), text("X-Forwarded-Prefix"))
@@ -68,12 +70,32 @@ fn host(request: &HttpRequest, config: &WebConfig) -> String {
     format!("{scheme}://{host}{}", prefix.map_or("", |prefix| prefix.trim_end_matches('/')))
 }
 
+/// The scheme that the client used, as a proxy that is believed says.
+pub(crate) fn forwarded_scheme<'a>(request: &'a HttpRequest, config: &WebConfig) -> Option<&'a str> {
+    first(request.headers(), "X-Forwarded-Proto").filter(|_| is_trusted(request, config))
+}
+
 /// Anybody can write such headers; only who was named is believed.
 fn is_trusted(request: &HttpRequest, config: &WebConfig) -> bool {
+    config.enable_proxy_headers_parsing && request.peer_addr().is_some_and(|peer| is_proxy(peer.ip(), config))
+}
+
+fn is_proxy(address: IpAddr, config: &WebConfig) -> bool {
     // A client of IPv4 on a socket of IPv6 has an address of both kinds.
-    let peer = request.peer_addr().map(|peer| peer.ip().to_canonical());
-    config.enable_proxy_headers_parsing
-        && peer.is_some_and(|peer| config.trusted_proxies.iter().any(|proxy| proxy.contains(&peer)))
+    let address = address.to_canonical();
+    config.trusted_proxies.iter().any(|proxy| proxy.contains(&address))
+}
+
+/// Where a request comes from: the other side of the connection, or whom a proxy that is believed says it speaks for.
+pub(crate) fn client(peer: Option<IpAddr>, headers: &HeaderMap, config: &WebConfig) -> Option<IpAddr> {
+    let peer = peer?;
+    if !(config.enable_proxy_headers_parsing && is_proxy(peer, config)) {
+        return Some(peer);
+    }
+    let texts = headers.get_all("X-Forwarded-For").filter_map(|value| value.to_str().ok());
+    let told: Vec<IpAddr> = texts.flat_map(|text| text.split(',')).filter_map(|one| one.trim().parse().ok()).collect();
+    // Each proxy adds whom it heard; what stands before the last that is none of ours anybody may have written.
+    Some(told.into_iter().rev().find(|one| !is_proxy(*one, config)).unwrap_or(peer))
 }
 
 fn first<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -105,6 +127,22 @@ mod tests {
             .insert_header(("X-Forwarded-Prefix", "/os"))
             .peer_addr(peer.parse().unwrap());
         host(&request.to_http_request(), &config)
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_says_who_asks() {
+        let config = WebConfig {
+            enable_proxy_headers_parsing: true,
+            trusted_proxies: vec!["192.0.2.0/24".parse().unwrap()],
+            ..WebConfig::default()
+        };
+        let request = TestRequest::default().insert_header(("X-Forwarded-For", "10.0.0.1, 198.51.100.7, 192.0.2.8"));
+        let headers = request.to_http_request().headers().clone();
+        let from = |peer: &str, config: &WebConfig| client(peer.parse().ok(), &headers, config).unwrap().to_string();
+        assert_eq!(from("192.0.2.7", &config), "198.51.100.7", "not what the client wrote before");
+        assert_eq!(from("203.0.113.1", &config), "203.0.113.1");
+        assert_eq!(from("192.0.2.7", &WebConfig { enable_proxy_headers_parsing: false, ..config }), "192.0.2.7");
+        assert_eq!(client(None, &headers, &WebConfig::default()), None);
     }
 
     #[test]

@@ -184,14 +184,19 @@ async fn authenticate(app: &App, service: Service, access: Access, headers: &Hea
     }
 }
 
-/// A project that asks faster than it may. Who keeps the cloud going is not held up.
+/// A project, or a user whose token is of none, that asks faster than it may. Who keeps the cloud going is not held up.
 fn hold_up(app: &App, caller: &Caller) -> Result<(), Fault> {
-    let (Some(limits), Some(project)) = (&app.rate_limits, &caller.project) else { return Ok(()) };
+    let Some(limits) = app.rate_limits.as_ref().filter(|_| !caller.is_anonymous()) else { return Ok(()) };
     if caller.is_admin || caller.has_role("service") {
         return Ok(());
     }
-    limits.take(project.as_str(), std::time::Instant::now()).map_err(|seconds| {
-        Fault::too_many_requests("This project sends requests faster than it may. Try again later.", seconds)
+    let (what, whose) = match &caller.project {
+        Some(project) => ("project", project.as_str().to_owned()),
+        None => ("user", format!("user {}", caller.user)),
+    };
+    limits.take(&whose, std::time::Instant::now()).map_err(|seconds| {
+        let message = format!("This {what} sends requests faster than it may. Try again later.");
+        Fault::too_many_requests(message, seconds)
     })
 }
 

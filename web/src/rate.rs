@@ -1,7 +1,9 @@
-//! How fast a project may ask: a bucket of tokens per project, refilled all the time; each request takes one.
+//! How fast somebody may ask: a bucket of tokens for each project, refilled all the time; each request takes one. A user
+//! whose token is of no project has a bucket of their own.
 //!
 //! Off unless `[chronova] rate_limit` says how many requests a second. Administrators and other services are never held up:
-//! they are who mends things. Invariants: memory is bounded, since a bucket that is full again is forgotten.
+//! they are who mends things. Invariants: memory is bounded, since a bucket that is full again is forgotten, and where too
+//! many are not full, newcomers share one.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,6 +11,8 @@ use std::time::Instant;
 
 /// Beyond this many buckets the full ones are forgotten.
 const MOST_BUCKETS: usize = 10_000;
+/// Whose bucket it is where there are too many.
+const EVERYBODY_ELSE: &str = "";
 
 #[derive(Debug, Clone, Copy)]
 struct Bucket {
@@ -16,7 +20,7 @@ struct Bucket {
     at: Instant,
 }
 
-/// The buckets of all projects.
+/// The buckets of all who ask.
 #[derive(Debug)]
 pub struct RateLimits {
     per_second: f64,
@@ -31,13 +35,17 @@ impl RateLimits {
         (per_second > 0.0).then(|| Self { per_second, burst, buckets: Mutex::default() })
     }
 
-    /// Takes a token of the project's. `Err`: in so many seconds there is one.
-    pub fn take(&self, project: &str, now: Instant) -> Result<(), u64> {
+    /// Takes a token out of somebody's bucket. `Err`: in so many seconds there is one.
+    pub fn take(&self, whose: &str, now: Instant) -> Result<(), u64> {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        if buckets.len() >= MOST_BUCKETS && !buckets.contains_key(project) {
+        let mut whose = whose;
+        if buckets.len() >= MOST_BUCKETS && !buckets.contains_key(whose) {
             buckets.retain(|_, bucket| self.filled(bucket, now) < self.burst);
+            if buckets.len() >= MOST_BUCKETS {
+                whose = EVERYBODY_ELSE;
+            }
         }
-        let bucket = buckets.entry(project.to_owned()).or_insert(Bucket { tokens: self.burst, at: now });
+        let bucket = buckets.entry(whose.to_owned()).or_insert(Bucket { tokens: self.burst, at: now });
         *bucket = Bucket { tokens: self.filled(bucket, now), at: now };
         if bucket.tokens >= 1.0 {
             bucket.tokens -= 1.0;
@@ -47,6 +55,15 @@ impl RateLimits {
         // At most the time that one token takes.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
         Err((seconds as u64).max(1))
+    }
+
+    /// Puts a token back that was taken for nothing.
+    pub fn give_back(&self, whose: &str) {
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let whose = if buckets.contains_key(whose) { whose } else { EVERYBODY_ELSE };
+        if let Some(bucket) = buckets.get_mut(whose) {
+            bucket.tokens = (bucket.tokens + 1.0).min(self.burst);
+        }
     }
 
     fn filled(&self, bucket: &Bucket, now: Instant) -> f64 {
@@ -94,5 +111,19 @@ mod tests {
         }
         limits.take("one more", begin + Duration::from_secs(5)).unwrap();
         assert_eq!(limits.buckets.lock().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn where_too_many_are_not_full_newcomers_share_a_bucket() {
+        let limits = RateLimits::new(0.001, 2).unwrap();
+        let begin = Instant::now();
+        for n in 0..MOST_BUCKETS + 2 {
+            limits.take(&n.to_string(), begin).unwrap();
+        }
+        assert!(limits.take("one more", begin).is_err());
+        assert_eq!(limits.buckets.lock().unwrap().len(), MOST_BUCKETS + 1);
+        limits.give_back("one more");
+        assert_eq!(limits.take("another", begin), Ok(()));
+        assert_eq!(limits.take("7", begin), Ok(()), "those that are known have their own");
     }
 }

@@ -245,10 +245,7 @@ fn global_request_id(headers: &HeaderMap) -> Option<RequestId> {
 /// The index, health and metrics: only where all services are served.
 fn outside_services(front: &Front<'_>, request: &HttpRequest) -> Reply {
     match request.path() {
-        "/" => {
-            let info = request.connection_info();
-            discovery::index(&format!("{}://{}", info.scheme(), info.host()))
-        }
+        "/" => discovery::index(&address::host(request, &front.app.config)),
         "/healthz" => front.app.health.report(),
         "/openapi.json" => openapi::answer(request.query_string()),
         "/metrics" => match front.app.metrics.render() {

@@ -1,7 +1,7 @@
 //! Passwords and their argon2id hashes.
 //!
 //! Hashing costs tens of milliseconds and megabytes by design, so it happens on blocking threads, a bounded number at a
-//! time: a flood of log-ins queues instead of taking the machine. A log-in of an unknown user is checked against a dummy
+//! time: a flood of log-ins queues instead of taking the machine, and where the queue is long, is refused. A log-in of an unknown user is checked against a dummy
 //! hash of the same cost, so that the time of the answer does not tell who exists.
 
 use std::fmt;
@@ -21,6 +21,8 @@ const ALPHABET: &[u8] = b"abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456
 /// holds less.
 const MEMORY_KIB: u32 = 7 * 1_024;
 const PASSES: u32 = 5;
+/// Passwords that may wait for their turn: at tens of milliseconds each, whoever comes later waits too long anyway.
+const MOST_WAITING: usize = 64;
 /// Longer ones are refused before they are hashed.
 pub const MAX_LENGTH: usize = 4_096;
 
@@ -63,6 +65,8 @@ impl fmt::Debug for Password {
 pub enum PasswordError {
     #[error("the password is longer than {MAX_LENGTH} bytes")]
     TooLong,
+    #[error("too many passwords are waiting to be hashed")]
+    Busy,
     #[error("no random numbers: {0}")]
     Random(String),
     #[error("the password cannot be hashed: {0}")]
@@ -74,6 +78,7 @@ pub enum PasswordError {
 pub struct Passwords {
     params: Params,
     slots: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
     dummy: Arc<OnceLock<String>>,
 }
 
@@ -89,7 +94,8 @@ impl Passwords {
     }
 
     fn with_params(params: Params, concurrency: usize) -> Self {
-        Self { params, slots: Arc::new(Semaphore::new(concurrency.max(1))), dummy: Arc::default() }
+        let (slots, waiting) = (Semaphore::new(concurrency.max(1)), Semaphore::new(MOST_WAITING));
+        Self { params, slots: Arc::new(slots), waiting: Arc::new(waiting), dummy: Arc::default() }
     }
 
     pub async fn hash(&self, password: &Password) -> Result<PasswordHash, PasswordError> {
@@ -125,7 +131,9 @@ impl Passwords {
     }
 
     async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, PasswordError> {
+        let waits = self.waiting.try_acquire().map_err(|_| PasswordError::Busy)?;
         let slot = Arc::clone(&self.slots).acquire_owned().await.map_err(|e| PasswordError::Hash(e.to_string()))?;
+        drop(waits);
         tokio::task::spawn_blocking(move || {
             // The slot is held until the work is done even if the asker goes away.
             let _slot = slot;
@@ -170,6 +178,26 @@ mod tests {
         assert!(!passwords.verify(Some(&damaged), &right).await.unwrap());
         let long = Password::new("x".repeat(MAX_LENGTH + 1));
         assert!(matches!(passwords.hash(&long).await, Err(PasswordError::TooLong)));
+    }
+
+    #[tokio::test]
+    async fn those_who_wait_are_bounded() {
+        let passwords = Passwords::weak();
+        let all = passwords.slots.available_permits();
+        let at_work = passwords.slots.acquire_many(u32::try_from(all).unwrap()).await.unwrap();
+        let word = Password::new("a");
+        let mut waiting: Vec<_> = (0..MOST_WAITING).map(|_| Box::pin(passwords.verify(None, &word))).collect();
+        for one in &mut waiting {
+            assert!(futures::poll!(one.as_mut()).is_pending());
+        }
+        assert!(matches!(passwords.verify(None, &word).await, Err(PasswordError::Busy)));
+        // Whoever gives up leaves the place.
+        drop(waiting.pop());
+        let last = passwords.verify(None, &word);
+        drop(at_work);
+        // Each has its turn in the order in which it came.
+        let (last, others) = futures::join!(last, futures::future::join_all(waiting));
+        assert!(!last.unwrap() && others.into_iter().all(|right| !right.unwrap()));
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub(super) async fn open(config: &Config, core: &Core) -> Result<Arc<IdentitySer
     let compliance = &config.security_compliance;
     let duration = Duration::from_secs(compliance.lockout_duration);
     options.lockout = compliance.lockout_failure_attempts.map(|attempts| LockoutRule { attempts, duration });
+    options.failed_logins = config.chronova.failed_logins;
     let service = IdentityService::open(folder, options, Arc::clone(&core.views), Arc::clone(&core.clock))
         .context("the key that signs tokens cannot be used")?;
     if core.gateway.look::<IdentityAggregate>(&Realm).await?.domains.is_empty() {

@@ -316,6 +316,46 @@ async fn a_serial_console_is_typed_on_through_the_gateway() {
 }
 
 #[actix_rt::test]
+async fn one_token_takes_only_a_few_of_the_places() {
+    let api = with_all_kinds(Api::start().await);
+    let (server, other) = (api.server(USER, Api::wish("web")).await, api.server(USER, Api::wish("other")).await);
+    let (address, handle) = listening(&api);
+    let query = async |server: &str| {
+        let made = open(&api, server, "2.6", "serial", "serial").await;
+        let url = made.body["remote_console"]["url"].as_str().unwrap().to_owned();
+        format!("?{}", url.split_once('?').unwrap().1)
+    };
+    let (first, mut open) = (query(&server).await, Vec::new());
+    for _ in 0..4 {
+        let (status, viewer) = Viewer::ask(address, &first, None).await;
+        assert_eq!(status, 101);
+        open.push(viewer);
+    }
+    assert_eq!(Viewer::ask(address, &first, None).await.0, 429, "a fifth with the same token");
+    let second = query(&server).await;
+    for _ in 0..4 {
+        let (status, viewer) = Viewer::ask(address, &second, None).await;
+        assert_eq!(status, 101);
+        open.push(viewer);
+    }
+    assert_eq!(Viewer::ask(address, &query(&server).await, None).await.0, 429, "a ninth of the same server");
+    assert_eq!(Viewer::ask(address, &query(&other).await, None).await.0, 101, "others have places");
+    // A place that is left is another's.
+    let mut gone = open.pop().unwrap();
+    gone.say(8, "").await;
+    while gone.hear().await.0 != 8 {}
+    assert!(gone.is_over().await);
+    let again = async || {
+        while Viewer::ask(address, &second, None).await.0 != 101 {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_mins(1), again()).await.unwrap();
+    handle.stop(false).await;
+    api.stop().await;
+}
+
+#[actix_rt::test]
 async fn tokens_expire() {
     let api = Api::start().await;
     let server = api.server(USER, Api::wish("web")).await;

@@ -8,12 +8,14 @@
 //! `[console] allowed_origins`, and no less secure than the address that was given out); that the guest still has its console
 //! there. A refusal has no body: it would be taken for the console's first words. Its reason is in the server's log.
 //!
-//! Bounds: `[chronova] max_consoles` connections, [`relay`]'s on what waits for whom. All end with the server.
+//! Bounds: `[chronova] max_consoles` connections, of which [`places`] gives a few to each token and server; [`relay`]'s on what
+//! waits for whom. All end with the server.
 
 mod config;
 mod frames;
 mod open_consoles;
 mod pages;
+mod places;
 mod relay;
 
 use std::sync::Arc;
@@ -27,11 +29,12 @@ use chronova_hypervisor::console::{ConsoleAddress, Screen, SerialLine};
 use chronova_hypervisor::driver::{Driver, DriverError};
 use thiserror::Error;
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 pub use self::config::ConsoleConfig;
 pub use self::open_consoles::OpenConsoles;
+use self::places::{ConsolePlace, NoPlace};
+use crate::address;
 use crate::app::App;
 use crate::fault::Fault;
 use crate::query::Query;
@@ -60,8 +63,8 @@ enum Refusal {
     Origin(String),
     #[error("the guest's console is elsewhere by now")]
     Moved,
-    #[error("as many consoles are open as may be")]
-    Full,
+    #[error("{0}")]
+    Place(#[from] NoPlace),
     #[error("the guest's console cannot be reached: {0}")]
     Driver(#[from] DriverError),
     #[error("the guest's console cannot be reached: {0}")]
@@ -75,7 +78,8 @@ impl Refusal {
         match self {
             Self::NoWebSocket => StatusCode::UPGRADE_REQUIRED,
             Self::Token | Self::Origin(_) | Self::Moved => StatusCode::FORBIDDEN,
-            Self::Full | Self::House(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Place(NoPlace::TooMany) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Place(NoPlace::Full) | Self::House(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Driver(_) | Self::Dial(_) => StatusCode::BAD_GATEWAY,
         }
     }
@@ -120,7 +124,7 @@ pub(crate) async fn answer(app: &Arc<App>, request: &HttpRequest, payload: web::
 }
 
 /// The handshake's answer, the place taken, and the console.
-async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<(String, OwnedSemaphorePermit, SerialLine), Refusal> {
+async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<(String, ConsolePlace, SerialLine), Refusal> {
     let accept = handshake(request).ok_or(Refusal::NoWebSocket)?;
     let (house, config) = (app.house()?, &app.compute.config.consoles);
     let hash = token(request).map(|token| token_hash(&token)).ok_or(Refusal::Token)?;
@@ -128,8 +132,9 @@ async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<(String, OwnedSem
     let known = house.views.console_tokens.read(|tokens| tokens.valid(&hash, now).cloned()).ok_or(Refusal::Token)?;
     let row = house.views.servers.read(|servers| servers.get(known.instance).cloned()).ok_or(Refusal::Token)?;
     let server = row.instance.alive().ok_or(Refusal::Token)?;
-    check_origin(config, &known.kind, request.headers())?;
-    let place = Arc::clone(&app.consoles.places).try_acquire_owned().map_err(|_| Refusal::Full)?;
+    let forwarded = address::forwarded_scheme(request, &app.config);
+    check_origin(config, &known.kind, request.headers(), forwarded)?;
+    let place = app.consoles.places.take(&hash, known.instance)?;
     let driver = server.placement.as_ref().and_then(|placed| house.fleet.driver(placed.host)).ok_or(Refusal::Moved)?;
     let line = reach(&*driver, &known).await?;
     tracing::info!(instance = %known.instance, kind = known.kind.as_str(), remote = ?request.peer_addr(), "a console is open");
@@ -189,7 +194,13 @@ fn handshake(request: &HttpRequest) -> Option<String> {
 }
 
 /// A page of somebody else's must not open a console with what it got hold of. Clients that are no browsers send no origin.
-fn check_origin(config: &ConsoleConfig, kind: &str, headers: &HeaderMap) -> Result<(), Refusal> {
+/// `forwarded`: the scheme that the browser used with a proxy which is believed.
+fn check_origin(
+    config: &ConsoleConfig,
+    kind: &str,
+    headers: &HeaderMap,
+    forwarded: Option<&str>,
+) -> Result<(), Refusal> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let Some(origin) = headers.get("Origin") else { return Ok(()) };
     let shown = String::from_utf8_lossy(origin.as_bytes()).into_owned();
@@ -200,7 +211,7 @@ fn check_origin(config: &ConsoleConfig, kind: &str, headers: &HeaderMap) -> Resu
     if host.is_empty() || !(own == Some(host) || config.allowed_origins.iter().any(|allowed| allowed == host)) {
         return Err(refused());
     }
-    let scheme = text("X-Forwarded-Proto").unwrap_or(scheme);
+    let scheme = forwarded.unwrap_or(scheme);
     let given = config.url(kind).split_once("://").map_or("", |(scheme, _)| scheme);
     let allowed = match given {
         "ws" => ["ws", "http"],

@@ -13,10 +13,11 @@ use futures::{StreamExt as _, stream};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
 use super::frames::{self, Closing, Frame, Frames};
+use super::places::ConsolePlace;
 
 /// A piece of a stream, in either direction.
 type Piece = std::io::Result<Bytes>;
@@ -56,7 +57,7 @@ pub(super) fn over_tcp(socket: TcpStream) -> SerialLine {
 pub(super) fn start(
     payload: web::Payload,
     line: SerialLine,
-    place: OwnedSemaphorePermit,
+    place: ConsolePlace,
     closing: watch::Receiver<bool>,
 ) -> LocalBoxStream<'static, Piece> {
     let (client, sent) = mpsc::channel(DEPTH);

@@ -148,10 +148,7 @@ fn pages_of_others_open_no_console() {
         if let Some(origin) = origin {
             request = request.insert_header(("Origin", origin));
         }
-        if let Some(forwarded) = forwarded {
-            request = request.insert_header(("X-Forwarded-Proto", forwarded));
-        }
-        check_origin(config, kind, request.to_http_request().headers()).is_ok()
+        check_origin(config, kind, request.to_http_request().headers(), forwarded).is_ok()
     };
     for (kind, host, origin, good) in [
         ("novnc", "cloud:8774", None, true),

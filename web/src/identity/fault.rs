@@ -82,6 +82,8 @@ pub(super) fn no_grant(role: impl std::fmt::Display, user: impl std::fmt::Displa
 pub(super) fn of_password(error: PasswordError) -> Fault {
     match error {
         PasswordError::TooLong => Fault::bad_request("The password is too long."),
-        other => Fault::internal(other),
+        PasswordError::Busy => Fault::unavailable("Too many passwords are being checked at the moment. Try again.")
+            .header("Retry-After", "1"),
+        other @ (PasswordError::Random(_) | PasswordError::Hash(_)) => Fault::internal(other),
     }
 }

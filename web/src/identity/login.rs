@@ -8,9 +8,9 @@ use chronova_events::identity::{Domain, Identity, PasswordHash, Project, Scope, 
 use chronova_events::ids::UserId;
 use serde_json::Value;
 
-use super::fault;
 use super::service::{IdentityService, is_open, open_project};
 use super::tokens::{Claims, audit_id};
+use crate::address;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::schema::{Schema, any, any_of, array, boolean, null_or, object, opt, req, string};
@@ -115,11 +115,25 @@ async fn by_password(ctx: &Ctx, service: &IdentityService, sent: &Value) -> Resu
     let password = Password::new(sent["password"].as_str().unwrap_or_default());
     let stored = found.as_ref().and_then(|(_, hash, _)| hash.as_ref());
     let user = found.as_ref().map(|(user, ..)| user);
-    let right = service.proves(user, stored, &password).await.map_err(fault::of_password)?;
+    // By the name that was sent where there is no such user: each has as many tries.
+    let named = user.map_or_else(|| as_sent(sent), |user| user.as_str().to_owned());
+    let from = address::client(ctx.remote, &ctx.headers, &ctx.app.config);
+    let right = service.proves((from, &named), user, stored, &password).await?;
     match found {
         Some((user, _, true)) if right => Ok(user),
         _ => Err(Fault::unauthorized()),
     }
+}
+
+fn as_sent(user: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    format!(
+        "{}{} {}{}",
+        text(&user["id"]),
+        text(&user["name"]),
+        text(&user["domain"]["id"]),
+        text(&user["domain"]["name"])
+    )
 }
 
 /// Id, hash, and whether the user is switched on.

@@ -8,6 +8,7 @@
 //! Invariants: roles and switches are looked up at every verification, so that what an administrator takes away is gone
 //! at once; no answer and no log line holds a password or a token that the client did not send or ask for.
 
+mod attempts;
 mod auth;
 mod catalog;
 pub mod catalogue;

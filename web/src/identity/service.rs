@@ -1,20 +1,24 @@
 //! What the identity handlers share, and the verification of tokens for every API of the process.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use chronova_actors::identity::passwords::{Password, PasswordError, Passwords};
+use chronova_actors::identity::passwords::{Password, Passwords};
 use chronova_events::clock::Clock;
 use chronova_events::envelope::Timestamp;
 use chronova_events::identity::{Identity, PasswordHash, Project, Role, Scope, User};
 use chronova_events::ids::UserId;
 use chronova_projections::views::Views;
 
+use super::attempts::FailedLogins;
 use super::catalogue::Catalogue;
+use super::fault;
 use super::lockout::{Lockout, LockoutRule};
 use super::tokens::{Claims, KeyError, Signer};
 use crate::auth::{AuthError, Caller, TokenVerifier};
+use crate::fault::Fault;
 use crate::secret::Secret;
 
 /// Settings, with Keystone's names and defaults where it has them.
@@ -26,12 +30,14 @@ pub struct IdentityOptions {
     pub hashing_concurrency: usize,
     /// When wrong passwords lock a user out; `None`: never.
     pub lockout: Option<LockoutRule>,
+    /// Wrong passwords a minute from one address, and for one user, before more are held up; 0: any number.
+    pub failed_logins: u32,
     pub catalogue: Catalogue,
 }
 
 impl IdentityOptions {
     pub fn new(catalogue: Catalogue) -> Self {
-        Self { expiration: 3_600, hashing_concurrency: 2, lockout: None, catalogue }
+        Self { expiration: 3_600, hashing_concurrency: 2, lockout: None, failed_logins: 20, catalogue }
     }
 }
 
@@ -42,6 +48,7 @@ pub struct IdentityService {
     pub(super) catalogue: Catalogue,
     pub(super) expiration: u32,
     lockout: Lockout,
+    failed: FailedLogins,
     views: Arc<Views>,
     clock: Arc<dyn Clock>,
 }
@@ -72,9 +79,9 @@ impl IdentityService {
         views: Arc<Views>,
         clock: Arc<dyn Clock>,
     ) -> Arc<Self> {
-        let IdentityOptions { expiration, catalogue, lockout, .. } = options;
-        let lockout = Lockout::new(lockout);
-        Arc::new(Self { passwords, signer, catalogue, expiration, lockout, views, clock })
+        let IdentityOptions { expiration, catalogue, lockout, failed_logins, .. } = options;
+        let (lockout, failed) = (Lockout::new(lockout), FailedLogins::new(failed_logins));
+        Arc::new(Self { passwords, signer, catalogue, expiration, lockout, failed, views, clock })
     }
 
     /// For [`chronova_actors::identity::bootstrap::bootstrap`].
@@ -87,14 +94,23 @@ impl IdentityService {
     }
 
     /// Whether the user comes in with this password. For one who does not exist, or has none, it is as much work, and no.
+    /// `from` and `named` say who tries: they are held up where that went wrong too often.
     pub(super) async fn proves(
         &self,
+        (from, named): (Option<IpAddr>, &str),
         user: Option<&UserId>,
         stored: Option<&PasswordHash>,
         password: &Password,
-    ) -> Result<bool, PasswordError> {
-        let right = self.passwords.verify(stored, password).await?;
-        Ok(user.is_some_and(|user| self.lockout.admits(user, stored, right, self.now())))
+    ) -> Result<bool, Fault> {
+        let attempt = self.failed.begin(from, named).map_err(|seconds| {
+            Fault::too_many_requests("Too many wrong passwords were tried. Try again later.", seconds)
+        })?;
+        let right = self.passwords.verify(stored, password).await.map_err(fault::of_password)?;
+        let admitted = user.is_some_and(|user| self.lockout.admits(user, stored, right, self.now()));
+        if admitted {
+            attempt.succeeded();
+        }
+        Ok(admitted)
     }
 
     /// The claims of a token that counts at this moment.

@@ -12,6 +12,7 @@ use super::extra::extra;
 use super::realm::{command, read};
 use super::service::open_project;
 use super::{fault, listing};
+use crate::address;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -194,18 +195,25 @@ async fn password(ctx: Ctx) -> Result<Reply, Fault> {
     let user = UserId::new(ctx.param("id"));
     let permit = ctx.authorize_rule("identity:change_password", &target_of(&ctx, &user)?)?;
     let text = |key: &str| Password::new(ctx.body["user"][key].as_str().unwrap_or_default());
-    let stored = read(&ctx, |identity| {
-        let known = identity.users.get(&user).filter(|user| user.enabled);
-        known.and_then(|user| user.password.clone())
-    })?;
-    let service = ctx.app.identity()?;
-    let original = text("original_password");
-    if !service.proves(stored.as_ref().map(|_| &user), stored.as_ref(), &original).await.map_err(fault::of_password)? {
-        return Err(Fault::unauthorized());
-    }
-    let hash = service.passwords.hash(&text("password")).await.map_err(fault::of_password)?;
+    prove(&ctx, &user, &text("original_password")).await?;
+    let hash = ctx.app.identity()?.passwords.hash(&text("password")).await.map_err(fault::of_password)?;
     set_password(&ctx, &permit, user, hash).await?;
     Ok(Reply::empty(204))
+}
+
+/// 401 unless it is the password of the user, who and whose domain are switched on.
+async fn prove(ctx: &Ctx, user: &UserId, password: &Password) -> Result<(), Fault> {
+    let stored = read(ctx, |identity| {
+        let enabled = |user: &&User| user.enabled && identity.domains.get(&user.domain).is_some_and(|of| of.enabled);
+        let known = identity.users.get(user).filter(enabled);
+        known.and_then(|user| user.password.clone())
+    })?;
+    let from = address::client(ctx.remote, &ctx.headers, &ctx.app.config);
+    let known = stored.as_ref().map(|_| user);
+    match ctx.app.identity()?.proves((from, user.as_str()), known, stored.as_ref(), password).await? {
+        true => Ok(()),
+        false => Err(Fault::unauthorized()),
+    }
 }
 
 async fn set_password(ctx: &Ctx, permit: &Permit, user: UserId, hash: PasswordHash) -> Result<(), Fault> {

@@ -138,12 +138,17 @@ section! {
         }
         rate_limit: f64 {
             default: Text("0"), min: Some(0.0),
-            help: "Requests a second that one project may send, on average; more are answered with 429. 0 is no limit. \
-                   Administrators and services are never held up.",
+            help: "Requests a second that one project, or one user with a token of no project, may send, on average; more are \
+                   answered with 429. 0 is no limit. Administrators and services are never held up.",
         }
         rate_limit_burst: u32 {
             default: Text("100"), min: Some(1.0),
-            help: "Requests that one project may send at once before rate_limit counts.",
+            help: "Requests that one project or user may send at once before rate_limit counts.",
+        }
+        failed_logins: u32 {
+            default: Text("20"), max: Some(100_000.0),
+            help: "Wrong passwords a minute that are compared from one address (one /64 of IPv6), and for one user, before more \
+                   are answered with 429. 0 is no limit. Right ones are not counted.",
         }
         max_body_bytes: u64 {
             default: Text("114688"), min: Some(1024.0), unit: "bytes",

@@ -1,0 +1,96 @@
+//! How many wrong passwords are tried from one address, and for one user, before more are held up.
+//!
+//! A try takes a token of both buckets and gives it back where the password was right: whoever knows theirs is never held
+//! up by themselves, and tries that come at once are as few as those one after the other. What is held up costs no hashing.
+//! A bucket refills all the time, so nobody is locked out for long; that is what [`super::lockout`] is for.
+
+use std::net::IpAddr;
+use std::time::Instant;
+
+use crate::rate::RateLimits;
+
+/// The network of an address of IPv6 that one customer has.
+const PREFIX: u8 = 64;
+
+#[derive(Debug)]
+pub(super) struct FailedLogins(Option<RateLimits>);
+
+/// A try, of which nobody knows yet how it ends.
+#[derive(Debug)]
+pub(super) struct LoginAttempt<'a> {
+    limits: Option<&'a RateLimits>,
+    keys: Vec<String>,
+}
+
+impl FailedLogins {
+    /// So many a minute, and as many at once; 0 is no limit.
+    pub(super) fn new(per_minute: u32) -> Self {
+        Self(RateLimits::new(f64::from(per_minute) / 60.0, per_minute))
+    }
+
+    /// `Err`: in so many seconds there may be a try.
+    pub(super) fn begin(&self, from: Option<IpAddr>, user: &str) -> Result<LoginAttempt<'_>, u64> {
+        let mut attempt = LoginAttempt { limits: self.0.as_ref(), keys: Vec::new() };
+        let Some(limits) = &self.0 else { return Ok(attempt) };
+        let now = Instant::now();
+        for key in from.map(network).into_iter().chain([format!("user {user}")]) {
+            if let Err(seconds) = limits.take(&key, now) {
+                // It was none.
+                attempt.succeeded();
+                return Err(seconds);
+            }
+            attempt.keys.push(key);
+        }
+        Ok(attempt)
+    }
+}
+
+impl LoginAttempt<'_> {
+    pub(super) fn succeeded(self) {
+        for key in &self.keys {
+            if let Some(limits) = self.limits {
+                limits.give_back(key);
+            }
+        }
+    }
+}
+
+fn network(address: IpAddr) -> String {
+    match address.to_canonical() {
+        IpAddr::V4(address) => format!("address {address}"),
+        IpAddr::V6(address) => {
+            let bits = u128::from(address) >> (128 - PREFIX) << (128 - PREFIX);
+            format!("address {}/{PREFIX}", std::net::Ipv6Addr::from(bits))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_succeeds_counts_for_nothing() {
+        let logins = FailedLogins::new(3);
+        for _ in 0..100 {
+            logins.begin(Some("192.0.2.1".parse().unwrap()), "a").unwrap().succeeded();
+        }
+        for _ in 0..3 {
+            drop(logins.begin(Some("192.0.2.1".parse().unwrap()), "a").unwrap());
+        }
+        assert!(logins.begin(Some("192.0.2.1".parse().unwrap()), "b").is_err(), "the address");
+        assert!(logins.begin(Some("192.0.2.2".parse().unwrap()), "a").is_err(), "the user");
+        logins.begin(Some("192.0.2.2".parse().unwrap()), "b").unwrap().succeeded();
+        assert!(FailedLogins::new(0).begin(None, "a").is_ok());
+    }
+
+    #[test]
+    fn networks_of_ipv6_are_as_one() {
+        let of = |text: &str| network(text.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+    }
+}
