@@ -1,0 +1,119 @@
+//! Volumes: whose are copied, who takes them from a server, which types they may have.
+
+use chronova_tests::compute_api::{ADMIN, Api};
+use serde_json::{Value, json};
+
+use super::{OWNER, STRANGER, is, volume, volume_api};
+
+#[actix_rt::test]
+async fn nobody_copies_another_projects_volume() {
+    let api = Api::start().await;
+    let id = volume(&api, OWNER).await;
+    for force in [false, true] {
+        let wish = json!({"snapshot": {"volume_id": id, "display_name": "s", "force": force}});
+        let stolen = api.call("POST", "/os-snapshots", "2.1", STRANGER, Some(wish.clone())).await;
+        is(&stolen, 400, &format!("Volume {id} could not be found."));
+        let wish = json!({"snapshot": {"volume_id": id, "force": force}});
+        is(&volume_api(&api, STRANGER, "POST", "/snapshots", wish).await, 404, "could not be found");
+    }
+    api.life.settled().await;
+    for token in [OWNER, STRANGER] {
+        let all = volume_api(&api, token, "GET", "/snapshots/detail", Value::Null).await;
+        assert_eq!(all.body["snapshots"], json!([]), "{token}");
+    }
+    let wish = json!({"snapshot": {"volume_id": id, "display_name": "own"}});
+    assert_eq!(api.call("POST", "/os-snapshots", "2.1", OWNER, Some(wish)).await.status, 200);
+    // What an administrator makes of a volume is its owner's.
+    let wish = json!({"snapshot": {"volume_id": id, "display_name": "theirs"}});
+    api.life.settled().await;
+    let made = api.call("POST", "/os-snapshots", "2.1", ADMIN, Some(wish)).await;
+    assert_eq!(made.status, 200, "{}", made.body);
+    api.life.settled().await;
+    let all = volume_api(&api, OWNER, "GET", "/snapshots", Value::Null).await;
+    assert_eq!(all.body["snapshots"].as_array().unwrap().len(), 2);
+    let none = api.call("GET", "/os-snapshots", "2.1", ADMIN, None).await;
+    assert_eq!(none.body["snapshots"], json!([]));
+    api.stop().await;
+}
+
+/// CVE-2023-2088: the disk of a guest that still has it would be given to whoever comes next.
+#[actix_rt::test]
+async fn what_a_server_has_is_taken_from_it_by_the_server_alone() {
+    let api = Api::start().await;
+    let server = api.server(OWNER, Api::wish("web")).await;
+    let id = volume_on_host_of(&api, &server).await;
+    let path = format!("/servers/{server}/os-volume_attachments");
+    let wish = json!({"volumeAttachment": {"volumeId": id}});
+    let made = api.call("POST", &path, "2.89", OWNER, Some(wish)).await;
+    assert_eq!(made.status, 200, "{}", made.body);
+    api.life.settled().await;
+    let has = api.call("GET", &path, "2.89", OWNER, None).await;
+    let attachment = has.body["volumeAttachments"][0]["attachment_id"].as_str().unwrap().to_owned();
+    let one = format!("/attachments/{attachment}");
+    let action = format!("/volumes/{id}/action");
+    for token in [OWNER, ADMIN] {
+        let words = "using the Compute API";
+        is(&volume_api(&api, token, "DELETE", &one, Value::Null).await, 409, words);
+        is(&volume_api(&api, token, "POST", &action, json!({"os-detach": {}})).await, 409, words);
+        is(
+            &volume_api(&api, token, "POST", &action, json!({"os-detach": {"attachment_id": attachment}})).await,
+            409,
+            words,
+        );
+    }
+    is(&volume_api(&api, ADMIN, "POST", &action, json!({"os-force_detach": {}})).await, 409, "using the Compute API");
+    let kept = volume_api(&api, OWNER, "GET", &format!("/volumes/{id}"), Value::Null).await;
+    assert_eq!(kept.body["volume"]["status"], "in-use");
+    assert_eq!(volume_api(&api, OWNER, "DELETE", &format!("/volumes/{id}"), Value::Null).await.status, 400);
+    // Other services know what they do.
+    let path = format!("/volume/v3{one}");
+    let service = api.ask_as("DELETE", &path, "2.1, volume 3.59", OWNER, Some("member,service"), None).await;
+    assert_eq!(service.status, 200, "{}", service.body);
+    api.stop().await;
+}
+
+async fn volume_on_host_of(api: &Api, server: &str) -> String {
+    use chronova_actors::ports::{NewContent, NewVolume};
+    use chronova_events::ids::{InstanceId, ProjectId, UserId, VolumeId};
+    let server: InstanceId = server.parse().unwrap();
+    let host = api.life.instance_now(server).alive().unwrap().placement.clone().unwrap().host;
+    let volume = VolumeId::random();
+    let wanted = NewVolume {
+        volume,
+        project: ProjectId::new("web"),
+        user: UserId::new("owner"),
+        name: "data".to_owned(),
+        description: None,
+        size_gb: Some(1),
+        content: NewContent::Blank,
+        volume_type: None,
+        availability_zone: None,
+        metadata: vec![],
+        host: Some(host),
+    };
+    api.life.volumes.accept(wanted, true, chronova_events::envelope::Meta::system("test")).await.unwrap();
+    api.life.settled().await;
+    volume.to_string()
+}
+
+#[actix_rt::test]
+async fn private_volume_types_are_for_those_who_have_them() {
+    let api = Api::start().await;
+    let kind = json!({"volume_type": {"name": "secret", "os-volume-type-access:is_public": false}});
+    let kind = volume_api(&api, ADMIN, "POST", "/types", kind).await.body["volume_type"]["id"].clone();
+    for named in [json!("secret"), kind.clone()] {
+        let wish = json!({"volume": {"size": 1, "volume_type": named}});
+        let refused = api.call("POST", "/os-volumes", "2.1", STRANGER, Some(wish)).await;
+        is(&refused, 404, "could not be found");
+    }
+    let none = volume_api(&api, STRANGER, "GET", "/volumes", Value::Null).await;
+    assert_eq!(none.body["volumes"], json!([]));
+    let grant = json!({"addProjectAccess": {"project": "web"}});
+    let path = format!("/types/{}/action", kind.as_str().unwrap());
+    assert_eq!(volume_api(&api, ADMIN, "POST", &path, grant).await.status, 202);
+    let wish = json!({"volume": {"size": 1, "volume_type": "secret"}});
+    let made = api.call("POST", "/os-volumes", "2.1", OWNER, Some(wish.clone())).await;
+    assert_eq!((made.status, &made.body["volume"]["volumeType"]), (200, &json!("secret")), "{}", made.body);
+    assert_eq!(api.call("POST", "/os-volumes", "2.1", ADMIN, Some(wish)).await.status, 200);
+    api.stop().await;
+}
