@@ -147,6 +147,11 @@ pub fn bridge_name(network: NetworkId) -> String {
     format!("cv{}", &network.hex()[..8])
 }
 
+/// Whether an interface of this name is the bridge of some network.
+pub fn is_bridge_name(name: &str) -> bool {
+    name.strip_prefix("cv").is_some_and(|hex| hex.len() == 8 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use chronova_events::envelope::{Recorded, Timestamp};
 use chronova_events::fold::Fold;
-use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, RouterId, SecurityGroupId, SubnetId};
+use chronova_events::ids::{
+    FloatingIpId, InstanceId, NetworkId, PortId, ProjectId, RouterId, SecurityGroupId, SubnetId,
+};
 use chronova_events::network::{Association, FloatingIp, Network, NetworkEvent, NetworkRow, Port, Subnet};
 use chronova_events::network_quota::{NetworkLimits, NetworkQuotaEvent};
 use chronova_events::registry::Event;
@@ -78,8 +80,15 @@ impl Networks {
         self.by_id.values().flat_map(|network| network.ports.values())
     }
 
-    pub fn of_device(&self, device: &str) -> impl Iterator<Item = &Arc<Port>> {
+    /// Whatever port says that it is of this device; [`of_server`](Self::of_server) are those that are.
+    pub fn of_device(&self, device: &str) -> impl Iterator<Item = &Arc<Port>> + use<'_> {
         self.by_device.get(device).into_iter().flatten().filter_map(|id| self.port(*id))
+    }
+
+    /// The ports of a server: those of its project that it is the device of. Anybody may write any device into a port of
+    /// theirs, so a port of another project is none of the server's, whatever it says.
+    pub fn of_server(&self, project: &ProjectId, server: InstanceId) -> impl Iterator<Item = &Arc<Port>> {
+        self.of_device(&server.to_string()).filter(move |port| port.created.project == *project)
     }
 
     /// The ports bound to a compute host.

@@ -17,6 +17,8 @@ pub struct WebConfig {
     pub enable_proxy_headers_parsing: bool,
     /// `[chronova] trusted_proxies`: whose `X-Forwarded-` headers are believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// `[chronova] reserved_networks`: what subnets of projects keep out of.
+    pub reserved_networks: Vec<IpNet>,
     /// `[chronova] rate_limit`: requests a second of one project; 0 is no limit.
     pub rate_limit: f64,
     /// `[chronova] rate_limit_burst`: requests that may come at once.
@@ -47,6 +49,7 @@ impl Default for WebConfig {
             max_request_body_size: 114_688,
             enable_proxy_headers_parsing: false,
             trusted_proxies: Vec::new(),
+            reserved_networks: Vec::new(),
             rate_limit: 0.0,
             rate_limit_burst: 100,
             compute_link_prefix: None,

@@ -20,8 +20,12 @@ pub fn decide(state: &Network, command: NetworkCommand) -> Result<Vec<NetworkEve
             _ => Err(NetworkReject::IdTaken(created.network.to_string())),
         },
         // A deleted network has no ports left: there is nothing to release.
-        NetworkCommand::ReleaseDevice { device } => Ok(ports::release(state, device, None)),
-        NetworkCommand::ReleasePort { device, port } => Ok(ports::release(state, device, Some(port))),
+        NetworkCommand::ReleaseDevice { device, project } => {
+            Ok(ports::release(state, device, |port| port.created.project == project))
+        }
+        NetworkCommand::ReleasePort { device, port } => {
+            Ok(ports::release(state, device, |known| known.created.port == port))
+        }
         NetworkCommand::DisassociateFloatingIp { floating_ip, port } => {
             Ok(floating::disassociate(state, floating_ip, port))
         }
@@ -42,7 +46,7 @@ fn on_existing(state: &Network, row: &NetworkRow, command: NetworkCommand) -> Re
         NetworkCommand::RemoveSubnet { subnet } => subnets::remove(state, row, subnet),
         NetworkCommand::CreatePort(wanted) => ports::create(state, row, wanted),
         NetworkCommand::ChangePort { port, patch } => ports::change(state, row, port, patch),
-        NetworkCommand::BindPort { port, project, binding } => ports::bind(state, row, port, &project, binding),
+        NetworkCommand::BindPort { port, project, binding } => ports::bind(state, port, &project, binding),
         NetworkCommand::DeletePort { port } => ports::delete(state, row, port),
         NetworkCommand::AllocateFloatingIp(wanted) => floating::allocate(state, row, wanted),
         NetworkCommand::ChangeFloatingIp { floating_ip, patch } => floating::change(state, floating_ip, patch),

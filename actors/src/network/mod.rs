@@ -65,9 +65,11 @@ pub enum NetworkCommand {
         device: InstanceId,
         port: PortId,
     },
-    /// Deletes the ports made for the device and takes the others from it; none is success.
+    /// Deletes the ports made for the device and takes the project's others from it; none is success. A port of another
+    /// project only pretends to be the device's.
     ReleaseDevice {
         device: InstanceId,
+        project: ProjectId,
     },
     AllocateFloatingIp(FloatingIpWanted),
     ChangeFloatingIp {

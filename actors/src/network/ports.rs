@@ -161,13 +161,12 @@ fn rebind(known: &Port, binding: PortBinding) -> Vec<NetworkEvent> {
 
 pub(super) fn bind(
     state: &Network,
-    row: &NetworkRow,
     port: PortId,
     project: &ProjectId,
     binding: PortBinding,
 ) -> Result<Vec<NetworkEvent>, NetworkReject> {
     let known = find(state, port)?;
-    if known.created.project != *project && row.created.project != *project {
+    if known.created.project != *project {
         return Err(NetworkReject::PortNotFound(port));
     }
     let device = &known.binding().device;
@@ -182,13 +181,10 @@ pub(super) fn delete(state: &Network, row: &NetworkRow, port: PortId) -> Result<
     Ok(vec![PortDeleted { network: row.created.network, port }.into()])
 }
 
-/// `only`: no other port.
-pub(super) fn release(state: &Network, device: InstanceId, only: Option<PortId>) -> Vec<NetworkEvent> {
+/// `which` of the ports that say that they are the device's.
+pub(super) fn release(state: &Network, device: InstanceId, which: impl Fn(&Port) -> bool) -> Vec<NetworkEvent> {
     let mut events = Vec::new();
-    for port in state.of_device(&device.to_string()) {
-        if only.is_some_and(|only| only != port.created.port) {
-            continue;
-        }
+    for port in state.of_device(&device.to_string()).filter(|port| which(port)) {
         let (network, id) = (port.created.network, port.created.port);
         events.push(match port.created.made_for {
             Some(server) if server == device => PortDeleted { network, port: id }.into(),

@@ -7,7 +7,7 @@ use chronova_events::network::{
     Ipv6Mode, Network, NetworkEvent, NetworkRow, Pool, Subnet, SubnetAdded, SubnetRemoved, SubnetSettings,
     SubnetSettingsReplaced,
 };
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::{Gateway, NetworkReject, SubnetPatch, SubnetWanted, pool_name};
 
@@ -27,6 +27,7 @@ pub(super) fn add(state: &Network, row: &NetworkRow, wanted: SubnetWanted) -> Re
             "Requested subnet with cidr: {cidr} for network: {network} overlaps with another subnet"
         )));
     }
+    check_ranges(&cidr)?;
     check_modes(&cidr, wanted.dhcp, wanted.ipv6_address_mode, wanted.ipv6_ra_mode)?;
     let gateway = match wanted.gateway {
         Gateway::None => None,
@@ -40,6 +41,7 @@ pub(super) fn add(state: &Network, row: &NetworkRow, wanted: SubnetWanted) -> Re
         }
         None => default_pools(&cidr, gateway),
     };
+    check_gateway(gateway)?;
     check_dns_count(&wanted.dns)?;
     let settings = SubnetSettings {
         name: wanted.name,
@@ -74,6 +76,7 @@ pub(super) fn change(
 ) -> Result<Vec<NetworkEvent>, NetworkReject> {
     let known = find(state, subnet)?;
     let old = &known.added.settings;
+    check_gateway(patch.gateway.flatten())?;
     let settings = SubnetSettings {
         name: patch.name.unwrap_or_else(|| old.name.clone()),
         description: patch.description.unwrap_or_else(|| old.description.clone()),
@@ -104,6 +107,38 @@ pub(super) fn remove(state: &Network, row: &NetworkRow, subnet: SubnetId) -> Res
         return Err(NetworkReject::SubnetInUse(subnet));
     }
     Ok(vec![SubnetRemoved { network: row.created.network, subnet }.into()])
+}
+
+/// No subnet may have these: the bridge of each host has the gateway's address and leads all of the subnet to its guests. A
+/// host needs them for itself, its guests' way to the metadata service among them, or nobody can have them.
+const UNUSABLE: [IpNet; 9] = [
+    IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 8)),
+    IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8)),
+    IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(169, 254, 0, 0), 16)),
+    // Multicast, and what is above it up to broadcast.
+    IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(224, 0, 0, 0), 3)),
+    // The unspecified address, loopback, and IPv4 addresses that are written as IPv6.
+    IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 96)),
+    IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96)),
+    IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10)),
+    IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0xfec0, 0, 0, 0, 0, 0, 0, 0), 10)),
+    IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8)),
+];
+
+fn check_ranges(cidr: &IpNet) -> Result<(), NetworkReject> {
+    match UNUSABLE.iter().find(|range| range.contains(cidr) || cidr.contains(*range)) {
+        Some(range) => Err(NetworkReject::InvalidInput(format!(
+            "Requested subnet with cidr: {cidr} overlaps with {range}, which hosts need for themselves"
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn check_gateway(gateway: Option<IpAddr>) -> Result<(), NetworkReject> {
+    match gateway.filter(|gateway| UNUSABLE.iter().any(|range| range.contains(gateway))) {
+        Some(gateway) => Err(NetworkReject::InvalidInput(format!("Gateway {gateway} is an address of the hosts' own"))),
+        None => Ok(()),
+    }
 }
 
 /// `max_dns_nameservers` of neutron.conf is 5.

@@ -142,7 +142,7 @@ fn a_network_is_made_once_and_its_id_is_never_taken_again() {
     let gone = a_network().and(NetworkCommand::Delete);
     assert_eq!(gone.when(create()), Err(NetworkReject::IdTaken(network().to_string())));
     assert_eq!(gone.when(NetworkCommand::Delete), Err(NetworkReject::NotFound));
-    assert_eq!(gone.when(NetworkCommand::ReleaseDevice { device: server(1) }), Ok(vec![]));
+    assert_eq!(gone.when(NetworkCommand::ReleaseDevice { device: server(1), project: project() }), Ok(vec![]));
 }
 
 #[test]
@@ -309,10 +309,10 @@ fn a_given_port_is_bound_to_one_device_and_survives_it() {
     let given = with_subnet().and(NetworkCommand::CreatePort(wanted_port(1))).and(bind(1)).and(made_for(2, server(1)));
     assert_eq!(given.when(bind(1)), Ok(vec![]));
     assert_eq!(given.when(bind(2)), Err(NetworkReject::PortInUse(port(1))));
-    let given = given.and(NetworkCommand::ReleaseDevice { device: server(1) });
+    let given = given.and(NetworkCommand::ReleaseDevice { device: server(1), project: project() });
     assert_eq!(given.0.ports.keys().copied().collect::<Vec<_>>(), [port(1)]);
     assert_eq!(*given.0.ports[&port(1)].binding(), PortBinding::default());
-    assert_eq!(given.when(NetworkCommand::ReleaseDevice { device: server(1) }), Ok(vec![]));
+    assert_eq!(given.when(NetworkCommand::ReleaseDevice { device: server(1), project: project() }), Ok(vec![]));
     assert!(given.when(bind(2)).is_ok());
     let stranger = match bind(2) {
         NetworkCommand::BindPort { port, binding, .. } => {
@@ -361,7 +361,7 @@ proptest! {
                 0 => NetworkCommand::CreatePort(wanted_port(n)),
                 1 => made_for(n, server(n % 3)),
                 2 => port_with(n, vec![at(None, Some(&address)), at(Some(subnet(1)), None)]),
-                3 => NetworkCommand::ReleaseDevice { device: server(n % 3) },
+                3 => NetworkCommand::ReleaseDevice { device: server(n % 3), project: project() },
                 _ => NetworkCommand::DeletePort { port: port(n) },
             };
             match given.when(command) {

@@ -32,7 +32,7 @@ pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> 
         place: place(texts, clash.at),
         message: clash.message.into_owned(),
     };
-    let agreements = [storage(config), migration(config), metadata(config), processors(config)];
+    let agreements = [storage(config), migration(config), metadata(config), reserved(config), processors(config)];
     agreements.into_iter().flatten().map(told).collect()
 }
 
@@ -158,6 +158,17 @@ fn metadata(config: &Config) -> Vec<Clash> {
         (api.use_forwarded_for && config.chronova.trusted_proxies.is_empty(), untrusted),
     ];
     found.into_iter().filter(|(is, _)| *is).map(|(_, clash)| clash).collect()
+}
+
+/// A network that cannot be read would guard nothing, without a word.
+fn reserved(config: &Config) -> Vec<Clash> {
+    let wrong = |word: &&String| word.parse::<ipnet::IpNet>().is_err() && word.parse::<std::net::IpAddr>().is_err();
+    let clash = |word: &String| Clash {
+        severity: Severity::Error,
+        at: ("chronova", "reserved_networks"),
+        message: format!("[chronova] reserved_networks: {word} is no network; write it as in 192.0.2.0/24").into(),
+    };
+    config.chronova.reserved_networks.iter().filter(wrong).map(clash).collect()
 }
 
 /// Which processors are for which guests.

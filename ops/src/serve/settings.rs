@@ -440,12 +440,14 @@ pub fn web(config: &Config) -> WebConfig {
         max_consoles: config.chronova.max_consoles as usize,
         enable_proxy_headers_parsing: config.oslo_middleware.enable_proxy_headers_parsing,
         trusted_proxies: config.chronova.trusted_proxies.iter().filter_map(|word| network(word)).collect(),
+        reserved_networks: config.chronova.reserved_networks.iter().filter_map(|word| network(word)).collect(),
         metadata: MetadataConfig {
             proxy_secret: config
                 .neutron
                 .service_metadata_proxy
                 .then(|| Secret::new(config.neutron.metadata_proxy_shared_secret.clone())),
             use_forwarded_for: config.api.use_forwarded_for,
+            ..MetadataConfig::default()
         },
         rate_limit: config.chronova.rate_limit,
         rate_limit_burst: config.chronova.rate_limit_burst,

@@ -6,6 +6,7 @@ mod consoles;
 mod events;
 mod flavors;
 mod floating;
+mod foreign_ports;
 mod interfaces;
 mod keypairs;
 mod metadata;

@@ -35,7 +35,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    fn text(&self) -> &str {
+    pub(super) fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap()
     }
 
@@ -50,7 +50,7 @@ impl Answer {
 }
 
 impl Service8775 {
-    async fn start(metadata: MetadataConfig) -> Self {
+    pub(super) async fn start(metadata: MetadataConfig) -> Self {
         Self::around(Cloud::start().await, metadata)
     }
 
@@ -68,7 +68,14 @@ impl Service8775 {
         Self::start(MetadataConfig::default()).await
     }
 
-    async fn ask(&self, method: &str, path: &str, from: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    pub(super) async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        from: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Answer {
         let configured = configure(Arc::clone(&self.app), Arc::clone(&self.cloud.api.routers), Some(Service::Metadata));
         let service = init_service(actix_web::App::new().configure(configured)).await;
         let request = TestRequest::with_uri(path).method(method.parse().unwrap());
@@ -121,11 +128,11 @@ fn sign(secret: &str, text: &str) -> String {
     outer.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
 }
 
-const META: &str = "/openstack/latest/meta_data.json";
+pub(super) const META: &str = "/openstack/latest/meta_data.json";
 
 #[actix_rt::test]
 async fn the_metadata_proxy_says_which_guest_asks() {
-    let proxied = MetadataConfig { proxy_secret: Some(Secret::new(SECRET)), use_forwarded_for: false };
+    let proxied = MetadataConfig { proxy_secret: Some(Secret::new(SECRET)), ..MetadataConfig::default() };
     let service = Service8775::start(proxied).await;
     let (server, address) = service.server("2.100", json!({})).await;
     let signature = sign(SECRET, &server);
@@ -191,7 +198,7 @@ async fn the_metadata_proxy_says_which_guest_asks() {
 
 #[actix_rt::test]
 async fn without_a_proxy_a_guest_is_known_by_its_address() {
-    let service = Service8775::start(MetadataConfig { proxy_secret: None, use_forwarded_for: true }).await;
+    let service = Service8775::start(MetadataConfig { use_forwarded_for: true, ..MetadataConfig::default() }).await;
     let (server, address) = service.server("2.100", json!({})).await;
     let (second, neighbour) = service.server("2.100", json!({"name": "db"})).await;
     let uuid = async |from: &str, headers: &[(&str, &str)]| {

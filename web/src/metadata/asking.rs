@@ -2,15 +2,21 @@
 //!
 //! Guests have no tokens. Where Neutron's metadata proxy stands before this service (`[neutron] service_metadata_proxy`), it
 //! says which server's guest asks, and proves with a secret that it is the proxy. Otherwise the guest is known by the address
-//! that it asks from.
+//! that it asks from, and by the network that it is in as far as that is known: networks that do not meet may use the same
+//! addresses.
+//!
+//! Invariant: a server is told of only to a port of its own project. Its maker wrote all that a port says of
+//! itself.
 
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::instance::InstanceReject;
-use chronova_events::ids::InstanceId;
+use chronova_events::ids::{InstanceId, NetworkId};
 use chronova_events::instance::Alive;
+use chronova_hypervisor::volumes::{bridge_name, is_bridge_name};
 use chronova_projections::servers::ServerRow;
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
@@ -106,36 +112,98 @@ fn by_address(ctx: &Ctx) -> Result<Guest, Fault> {
     if ctx.header("X-Instance-ID").is_some() {
         tracing::warn!("X-Instance-ID counts only with [neutron] service_metadata_proxy");
     }
-    let address = address(ctx).ok_or_else(Fault::no_route)?;
-    let devices =
-        ctx.house()?.views.networks.read(|networks| {
-            networks.at_address(address).map(|port| port.binding().device.clone()).collect::<Vec<_>>()
-        });
+    let GuestOrigin { address, network } = asker(ctx).ok_or_else(Fault::no_route)?;
+    let ports: Vec<_> = ctx.house()?.views.networks.read(|networks| {
+        networks.at_address(address).filter(|port| network.may_be(port.created.network)).cloned().collect()
+    });
     let mut guests = Vec::new();
-    for device in devices {
-        guests.extend(device.parse().ok().map(|id| find(ctx, id)).transpose()?.flatten());
+    for port in ports {
+        let guest = port.binding().device.parse().ok().map(|id| find(ctx, id)).transpose()?.flatten();
+        let own = |guest: &Guest| guest.server().is_ok_and(|server| server.request.project == port.created.project);
+        guests.extend(guest.filter(own));
     }
     match (guests.pop(), guests.is_empty()) {
         (Some(guest), true) => Ok(guest),
         (Some(_), false) => {
-            tracing::warn!(%address, "more than one guest has this address: only a metadata proxy can tell them apart");
+            tracing::warn!(
+                %address,
+                "guests of several networks have this address: a proxy that says which network it serves tells them apart"
+            );
             Err(Fault::no_route())
         }
         (None, _) => Err(Fault::no_route()),
     }
 }
 
-/// Anybody can write a header, so it is believed only of trusted proxies; and only if it names one address, for what precedes
-/// the proxy's own was written by the client.
-fn address(ctx: &Ctx) -> Option<IpAddr> {
+/// From where a guest asks.
+struct GuestOrigin {
+    address: IpAddr,
+    network: GuestNetwork,
+}
+
+/// The network that a guest is in, as far as it is known.
+enum GuestNetwork {
+    Unknown,
+    Network(NetworkId),
+    /// One of those whose bridge on this machine has one of these names.
+    Bridges(Vec<String>),
+}
+
+impl GuestNetwork {
+    fn may_be(&self, network: NetworkId) -> bool {
+        match self {
+            Self::Unknown => true,
+            Self::Network(known) => *known == network,
+            Self::Bridges(names) => names.contains(&bridge_name(network)),
+        }
+    }
+}
+
+/// Anybody can write a header, so it is believed only of trusted proxies; and only if it names one address and one network,
+/// for what precedes the proxy's own was written by the client. A guest that is met behind a bridge of ours is in the
+/// bridge's network, whatever address it has given itself.
+fn asker(ctx: &Ctx) -> Option<GuestOrigin> {
     let (config, peer) = (&ctx.app.config, ctx.remote?.to_canonical());
     let trusted = config.metadata.use_forwarded_for && config.trusted_proxies.iter().any(|net| net.contains(&peer));
-    let mut told = ctx.headers.get_all("X-Forwarded-For").filter(|_| trusted);
-    match (told.next(), told.next()) {
-        (None, _) => Some(peer),
-        (Some(one), None) => one.to_str().ok()?.trim().parse::<IpAddr>().ok().map(|address| address.to_canonical()),
-        (Some(_), Some(_)) => None,
+    let one = |name: &str| {
+        let mut told = ctx.headers.get_all(name).filter(|_| trusted);
+        match (told.next(), told.next()) {
+            (None, _) => Some(None),
+            (Some(one), None) => Some(Some(one.to_str().ok()?.trim())),
+            (Some(_), Some(_)) => None,
+        }
+    };
+    let network = match one("X-Neutron-Network-ID")? {
+        Some(id) => Some(GuestNetwork::Network(id.parse().ok()?)),
+        None => None,
+    };
+    match one("X-Forwarded-For")? {
+        Some(address) => {
+            let address = address.parse::<IpAddr>().ok()?.to_canonical();
+            Some(GuestOrigin { address, network: network.unwrap_or(GuestNetwork::Unknown) })
+        }
+        None => {
+            let network = network.unwrap_or_else(|| bridges_to(&config.metadata.neighbours, peer));
+            Some(GuestOrigin { address: peer, network })
+        }
     }
+}
+
+/// Behind which bridges of ours this machine meets the address: Linux's table of IPv4 neighbours, a line for each with the
+/// address first and the interface last. The kernel makes it when it is read: no disk is waited for.
+fn bridges_to(neighbours: &Path, address: IpAddr) -> GuestNetwork {
+    let table = std::fs::read_to_string(neighbours).unwrap_or_default();
+    let mut bridges = Vec::new();
+    for line in table.lines() {
+        let mut words = line.split_whitespace();
+        let (first, last) = (words.next(), words.next_back());
+        if let Some(name) = last.filter(|name| is_bridge_name(name))
+            && first.and_then(|word| word.parse::<IpAddr>().ok()) == Some(address)
+        {
+            bridges.push(name.to_owned());
+        }
+    }
+    if bridges.is_empty() { GuestNetwork::Unknown } else { GuestNetwork::Bridges(bridges) }
 }
 
 fn find(ctx: &Ctx, id: InstanceId) -> Result<Option<Guest>, Fault> {

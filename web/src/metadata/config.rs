@@ -1,12 +1,22 @@
 //! How the metadata service knows which guest asks.
 
+use std::path::PathBuf;
+
 use crate::secret::Secret;
 
 /// How guests are known.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct MetadataConfig {
     /// `[neutron] metadata_proxy_shared_secret`, where `service_metadata_proxy` is on: nobody but the proxy is believed.
     pub proxy_secret: Option<Secret>,
-    /// `[api] use_forwarded_for`: believe `X-Forwarded-For` of trusted proxies.
+    /// `[api] use_forwarded_for`: believe `X-Forwarded-For` and `X-Neutron-Network-ID` of trusted proxies.
     pub use_forwarded_for: bool,
+    /// Where the kernel tells behind which interface it meets an IPv4 address.
+    pub neighbours: PathBuf,
+}
+
+impl Default for MetadataConfig {
+    fn default() -> Self {
+        Self { proxy_secret: None, use_forwarded_for: false, neighbours: PathBuf::from("/proc/net/arp") }
+    }
 }

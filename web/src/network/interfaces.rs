@@ -68,7 +68,9 @@ fn binding(router: RouterId) -> PortBinding {
 }
 
 async fn by_port(ctx: &Ctx, permit: &Permit, row: &RouterRow, id: PortId) -> Result<Reply, Fault> {
-    let (port, _) = targets::find_port(ctx, &id.to_string())?;
+    let (port, target) = targets::find_port(ctx, &id.to_string())?;
+    // The owner of a network sees all of its ports, but does not hand out those of others.
+    ctx.authorize_rule("update_port", &target)?;
     let (network, device) = (port.created.network, &port.binding().device);
     if !device.is_empty() {
         return Err(Fault::conflict(format!(
@@ -95,6 +97,7 @@ async fn by_port(ctx: &Ctx, permit: &Permit, row: &RouterRow, id: PortId) -> Res
 async fn by_subnet(ctx: &Ctx, permit: &Permit, row: &RouterRow, id: SubnetId) -> Result<Reply, Fault> {
     let (subnet, _) = targets::find_subnet(ctx, &id.to_string())?;
     let address = gateway_of(&subnet)?;
+    check_owner(ctx, &subnet)?;
     let (router, network) = (row.id(), subnet.added.network);
     check_overlaps(ctx, router, network, Some(id))?;
     quotas::check(ctx, row.project(), "port", 1)?;
@@ -114,6 +117,21 @@ async fn by_subnet(ctx: &Ctx, permit: &Permit, row: &RouterRow, id: SubnetId) ->
     let made = ctx.app.house()?.views.networks.read(|view| view.port(port).cloned());
     let made = made.ok_or_else(|| faults::not_found("PortNotFound", "Port", &port.to_string()))?;
     Ok(answer(router, &made, &[id]))
+}
+
+/// The gateway's address is its owner's to give: whoever holds it receives what the subnet's guests send outwards. On a
+/// shared network a project may make a port and have that as its interface. Source: neutron `db/l3_db.py`
+/// (`_add_interface_by_subnet`).
+fn check_owner(ctx: &Ctx, subnet: &Subnet) -> Result<(), Fault> {
+    let caller = ctx.caller();
+    if caller.is_admin || caller.project.as_ref() == Some(&subnet.added.project) {
+        return Ok(());
+    }
+    let why = format_args!(
+        "Cannot add interface to router because subnet {} is not owned by project making the request",
+        subnet.added.subnet
+    );
+    Err(faults::bad("router", why))
 }
 
 /// The address that an interface gets: the subnet's gateway is what its guests send to.

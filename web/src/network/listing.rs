@@ -4,6 +4,7 @@
 //! are ignored, as Neutron does where the extension `filter-validation` is not there.
 
 use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
@@ -16,13 +17,17 @@ use crate::reply::Reply;
 /// Parameters that are no filters.
 const RESERVED: [&str; 6] = ["fields", "limit", "marker", "page_reverse", "sort_key", "sort_dir"];
 
+/// ListFilters that every collection has.
+const OF_TAGS: [&str; 4] = ["tags", "tags-any", "not-tags", "not-tags-any"];
+
 /// Answers `rows` as the query wants them. `collection` is the key of the body, `path` the collection's place.
 pub(super) fn list(ctx: &Ctx, collection: &str, path: &str, rows: Vec<Value>) -> Result<Reply, Fault> {
     let query = &ctx.query;
-    let mut rows: Vec<Value> = rows.into_iter().filter(|row| matches_filters(row, query)).collect();
+    let filters = ListFilters::of(query, &rows);
+    let mut rows: Vec<Value> = rows.into_iter().filter(|row| filters.match_row(row)).collect();
     sort(&mut rows, query)?;
     let page = page(rows, query)?;
-    let fields: Vec<&str> = query.all("fields").collect();
+    let fields: BTreeSet<&str> = query.all("fields").collect();
     let mut body = Map::new();
     let (first, last) = (page.rows.first().map(id_of), page.rows.last().map(id_of));
     let shown: Vec<Value> = page.rows.into_iter().map(|row| only(row, &fields)).collect();
@@ -43,14 +48,14 @@ pub(super) fn list(ctx: &Ctx, collection: &str, path: &str, rows: Vec<Value>) ->
 
 /// One resource under its key, with the fields that were asked for.
 pub(super) fn one(ctx: &Ctx, resource: &str, row: Value) -> Reply {
-    let fields: Vec<&str> = ctx.query.all("fields").collect();
+    let fields: BTreeSet<&str> = ctx.query.all("fields").collect();
     Reply::ok(json!({resource: only(row, &fields)}))
 }
 
-fn only(row: Value, fields: &[&str]) -> Value {
+fn only(row: Value, fields: &BTreeSet<&str>) -> Value {
     match row {
         Value::Object(mut map) if !fields.is_empty() => {
-            map.retain(|name, _| fields.contains(&name.as_str()));
+            map.retain(|name, _| fields.contains(name.as_str()));
             Value::Object(map)
         }
         row => row,
@@ -61,32 +66,78 @@ fn id_of(row: &Value) -> String {
     row["id"].as_str().unwrap_or_default().to_owned()
 }
 
-fn matches_filters(row: &Value, query: &Query) -> bool {
-    let mut seen: Vec<&str> = Vec::new();
-    for (key, _) in query.pairs() {
-        if RESERVED.contains(&key.as_str()) || seen.contains(&key.as_str()) {
-            continue;
-        }
-        seen.push(key);
-        let wanted: Vec<&str> = query.all(key).collect();
-        if !matches_filter(row, key, &wanted) {
-            return false;
-        }
-    }
-    true
+/// The filters of a query, read once: a row is looked at as often as there are different names, however many parameters
+/// there are.
+struct ListFilters<'a>(BTreeMap<&'a str, ValueFilter<'a>>);
+
+/// The values of one name.
+enum ValueFilter<'a> {
+    AllTags(BTreeSet<&'a str>),
+    AnyTag(BTreeSet<&'a str>),
+    NotAllTags(BTreeSet<&'a str>),
+    NoTag(BTreeSet<&'a str>),
+    FixedIps(BTreeSet<&'a str>),
+    OneOf { values: BTreeSet<&'a str>, truths: BTreeSet<bool> },
 }
 
-fn matches_filter(row: &Value, key: &str, wanted: &[&str]) -> bool {
-    let tags = || row["tags"].as_array().into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>();
-    let listed = || wanted.iter().flat_map(|text| text.split(',')).collect::<Vec<_>>();
-    match key {
-        "tags" => listed().iter().all(|tag| tags().contains(tag)),
-        "tags-any" => listed().iter().any(|tag| tags().contains(tag)),
-        "not-tags" => !listed().iter().all(|tag| tags().contains(tag)),
-        "not-tags-any" => !listed().iter().any(|tag| tags().contains(tag)),
-        "fixed_ips" => wanted.iter().all(|wish| has_fixed_ip(row, wish)),
-        _ => row.get(key).is_none_or(|value| wanted.iter().any(|wish| equals(value, wish))),
+impl<'a> ListFilters<'a> {
+    /// A name that is no attribute of any row asks for nothing.
+    fn of(query: &'a Query, rows: &[Value]) -> Self {
+        let attributes: BTreeSet<&str> =
+            rows.iter().filter_map(Value::as_object).flat_map(Map::keys).map(String::as_str).chain(OF_TAGS).collect();
+        let mut values: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (key, value) in query.pairs() {
+            if attributes.contains(key.as_str()) && !RESERVED.contains(&key.as_str()) {
+                values.entry(key).or_default().insert(value);
+            }
+        }
+        Self(values.into_iter().map(|(key, values)| (key, ValueFilter::of(key, values))).collect())
     }
+
+    fn match_row(&self, row: &Value) -> bool {
+        self.0.iter().all(|(key, wanted)| wanted.matches(row, key))
+    }
+}
+
+impl<'a> ValueFilter<'a> {
+    fn of(key: &str, values: BTreeSet<&'a str>) -> Self {
+        let listed = || values.iter().flat_map(|text| text.split(',')).collect();
+        match key {
+            "tags" => Self::AllTags(listed()),
+            "tags-any" => Self::AnyTag(listed()),
+            "not-tags" => Self::NotAllTags(listed()),
+            "not-tags-any" => Self::NoTag(listed()),
+            "fixed_ips" => Self::FixedIps(values),
+            _ => {
+                let truths = values.iter().filter_map(|text| as_boolean(&json!(text))).collect();
+                Self::OneOf { values, truths }
+            }
+        }
+    }
+
+    fn matches(&self, row: &Value, key: &str) -> bool {
+        match self {
+            Self::AllTags(tags) => has_all(row, tags),
+            Self::AnyTag(tags) => has_any(row, tags),
+            Self::NotAllTags(tags) => !has_all(row, tags),
+            Self::NoTag(tags) => !has_any(row, tags),
+            Self::FixedIps(wishes) => wishes.iter().all(|wish| has_fixed_ip(row, wish)),
+            Self::OneOf { values, truths } => row.get(key).is_none_or(|value| equals_any(value, values, truths)),
+        }
+    }
+}
+
+fn tags(row: &Value) -> impl Iterator<Item = &str> {
+    row["tags"].as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
+fn has_all(row: &Value, wanted: &BTreeSet<&str>) -> bool {
+    let held: BTreeSet<&str> = tags(row).collect();
+    wanted.is_subset(&held)
+}
+
+fn has_any(row: &Value, wanted: &BTreeSet<&str>) -> bool {
+    tags(row).any(|tag| wanted.contains(tag))
 }
 
 /// `ip_address=10.0.0.5`, `subnet_id=...` or `ip_address_substr=10.0`.
@@ -98,13 +149,13 @@ fn has_fixed_ip(row: &Value, wish: &str) -> bool {
     })
 }
 
-fn equals(value: &Value, wish: &str) -> bool {
+fn equals_any(value: &Value, wanted: &BTreeSet<&str>, truths: &BTreeSet<bool>) -> bool {
     match value {
-        Value::String(text) => text == wish,
-        Value::Bool(flag) => as_boolean(&Value::String(wish.to_owned())) == Some(*flag),
-        Value::Number(number) => number.to_string() == wish,
-        Value::Null => wish.is_empty() || wish == "null" || wish == "None",
-        Value::Array(items) => items.iter().any(|item| equals(item, wish)),
+        Value::String(text) => wanted.contains(text.as_str()),
+        Value::Bool(flag) => truths.contains(flag),
+        Value::Number(number) => wanted.contains(number.to_string().as_str()),
+        Value::Null => ["", "null", "None"].iter().any(|none| wanted.contains(none)),
+        Value::Array(items) => items.iter().any(|item| equals_any(item, wanted, truths)),
         Value::Object(_) => false,
     }
 }
@@ -124,10 +175,14 @@ fn sort(rows: &mut [Value], query: &Query) -> Result<(), Fault> {
     {
         return Err(Fault::bad_request(format!("'{wrong}' is an invalid attribute for sort keys")));
     }
+    // A key that is named again decides nothing.
+    let mut seen = BTreeSet::new();
+    let named = keys.iter().enumerate().filter(|(_, key)| seen.insert(**key));
+    let orders: Vec<(&str, bool)> = named.map(|(index, key)| (*key, directions.get(index) == Some(&"desc"))).collect();
     rows.sort_by(|a, b| {
-        for (index, key) in keys.iter().enumerate() {
+        for (key, descending) in &orders {
             let order = compare(&a[*key], &b[*key]);
-            let order = if directions.get(index) == Some(&"desc") { order.reverse() } else { order };
+            let order = if *descending { order.reverse() } else { order };
             if order != Ordering::Equal {
                 return order;
             }

@@ -1,5 +1,6 @@
 //! `/networks`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chronova_actors::network::{NetworkAggregate, NetworkCommand, NetworkPatch};
@@ -59,12 +60,12 @@ fn subnet_ids(network: Option<&chronova_events::network::Network>) -> Vec<String
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     ctx.authorize(&ctx.own_target())?;
-    let wanted: Vec<NetworkId> = ctx.query.all("id").filter_map(|id| id.parse().ok()).collect();
+    let wanted: BTreeSet<NetworkId> = ctx.query.all("id").filter_map(|id| id.parse().ok()).collect();
     let rows: Vec<(Arc<NetworkRow>, Vec<String>)> = ctx.app.house()?.views.networks.read(|view| {
         let with_subnets = |row: &Arc<NetworkRow>| (Arc::clone(row), subnet_ids(view.whole(row.created.network)));
-        match wanted.as_slice() {
-            [] => view.networks().map(with_subnets).collect(),
-            ids => ids.iter().filter_map(|id| view.network(*id)).map(with_subnets).collect(),
+        match wanted.is_empty() {
+            true => view.networks().map(with_subnets).collect(),
+            false => wanted.iter().filter_map(|id| view.network(*id)).map(with_subnets).collect(),
         }
     });
     let visible = rows.iter().filter(|(row, _)| ctx.allows("get_network", &targets::network(row)));

@@ -1,13 +1,12 @@
 //! `/ports`.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use chronova_actors::network::{AddressWanted, NetworkAggregate, NetworkCommand, PortPatch, PortWanted};
 use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, RouterId, SecurityGroupId};
-use chronova_events::network::{
-    AddressPair, DhcpOption, FLOATING_IP_OWNER, NetworkRow, Port, PortBinding, PortSettings,
-};
+use chronova_events::network::{AddressPair, DhcpOption, FLOATING_IP_OWNER, Port, PortBinding, PortSettings};
 use chronova_events::router::{GATEWAY_OWNER, INTERFACE_OWNER};
 use ipnet::IpNet;
 use serde_json::{Value, json};
@@ -65,8 +64,8 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
 
 /// The ports that can be in the answer: where the query names a device, a network, a project or ids, an index tells.
 fn candidates(ctx: &Ctx) -> Result<Vec<Arc<Port>>, Fault> {
-    let devices: Vec<&str> = ctx.query.all("device_id").filter(|device| !device.is_empty()).collect();
-    let ids: Vec<PortId> = ctx.query.all("id").filter_map(|id| id.parse().ok()).collect();
+    let devices: BTreeSet<&str> = ctx.query.all("device_id").filter(|device| !device.is_empty()).collect();
+    let ids: BTreeSet<PortId> = ctx.query.all("id").filter_map(|id| id.parse().ok()).collect();
     let project = if ctx.caller().is_admin { None } else { ctx.caller().project.clone() };
     Ok(ctx.app.house()?.views.networks.read(|view| {
         if !devices.is_empty() {
@@ -98,7 +97,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let network: Option<NetworkId> = body.id("network_id")?;
     let row = targets::find_network(&ctx, &network.map(|id| id.to_string()).unwrap_or_default())?;
     let project = targets::owner(&ctx, body.project()?)?;
-    let target = target_of(&project, &row, &body);
+    let target = of_owner(targets::within(&project, Some(&row)), &body);
     let permit = ctx.authorize(&target)?;
     guard(&ctx, &body, &target, false)?;
     let patch = patch(&mut body, &ctx)?;
@@ -185,12 +184,15 @@ fn check_router(ctx: &Ctx, owner: Option<&str>, device: Option<&str>) -> Result<
     }
 }
 
-fn target_of(project: &ProjectId, network: &NetworkRow, body: &Attributes) -> Target {
+/// `target` with the kind of owner that the body names.
+fn of_owner(target: Target, body: &Attributes) -> Target {
     let owner = body.peek("device_owner").and_then(Value::as_str).unwrap_or_default();
-    targets::within(project, Some(network)).with("device_owner_kind", owner.split(':').next().unwrap_or_default())
+    target.with("device_owner_kind", owner.split(':').next().unwrap_or_default())
 }
 
 fn guard(ctx: &Ctx, body: &Attributes, target: &Target, update: bool) -> Result<(), Fault> {
+    // The rules ask whose the port is to be, not whose it was.
+    let target = &of_owner(target.clone(), body);
     for (name, on_create, on_update) in GUARDED {
         if body.has(name) && !body.is_default(name) {
             ctx.authorize_rule(if update { on_update } else { on_create }, target)?;

@@ -78,7 +78,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let row = targets::find_network(&ctx, &network)?;
     let project = targets::owner(&ctx, body.project()?)?;
     let permit = ctx.authorize(&targets::within(&project, Some(&row)))?;
-    let wanted = wanted(body, &project)?;
+    let wanted = wanted(&ctx, body, &project)?;
     quotas::check(&ctx, &project, "subnet", 1)?;
     let (network, subnet) = (row.created.network, wanted.subnet);
     dispatch::send::<NetworkAggregate>(ctx.app.house()?, &permit, &network, NetworkCommand::AddSubnet(wanted))
@@ -95,6 +95,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     body.refuse(&READ_ONLY)?;
     let patch = patch(&mut body)?;
     body.finish()?;
+    check_reserved(&ctx, patch.gateway.flatten().map(IpNet::from))?;
     let network = row.added.network;
     let command = NetworkCommand::ChangeSubnet { subnet: row.added.subnet, patch };
     dispatch::send::<NetworkAggregate>(ctx.app.house()?, &permit, &network, command)
@@ -115,7 +116,19 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(204))
 }
 
-fn wanted(mut body: Attributes, project: &ProjectId) -> Result<SubnetWanted, Fault> {
+/// A host's bridge takes the addresses of its subnets: those of the operator's own networks are not for projects to give.
+fn check_reserved(ctx: &Ctx, places: impl IntoIterator<Item = IpNet>) -> Result<(), Fault> {
+    let reserved = &ctx.app.config.reserved_networks;
+    let overlaps = |place: &IpNet| reserved.iter().any(|own| own.contains(place) || place.contains(own));
+    match places.into_iter().find(overlaps) {
+        Some(place) if !ctx.caller().is_admin => {
+            Err(faults::invalid_input(format_args!("{place} overlaps with a network of the operator's own")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn wanted(ctx: &Ctx, mut body: Attributes, project: &ProjectId) -> Result<SubnetWanted, Fault> {
     for pool in ["subnetpool_id", "prefixlen", "use_default_subnetpool", "segment_id"] {
         if body.take(pool).is_some_and(|value| !value.is_null() && value != json!(false)) {
             return Err(faults::invalid_input(format_args!("{pool} is not supported")));
@@ -138,6 +151,10 @@ fn wanted(mut body: Attributes, project: &ProjectId) -> Result<SubnetWanted, Fau
         Some(Value::Null) => Gateway::None,
         Some(value) => Gateway::At(address("gateway_ip", &value)?),
     };
+    check_reserved(ctx, [cidr])?;
+    if let Gateway::At(gateway) = gateway {
+        check_reserved(ctx, [gateway.into()])?;
+    }
     let modes = (mode(&mut body, "ipv6_address_mode")?, mode(&mut body, "ipv6_ra_mode")?);
     let patch = patch(&mut body)?;
     body.finish()?;

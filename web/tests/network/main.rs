@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, unreachable_pub)]
 
 mod api;
+mod cost;
 mod floating;
+mod isolation;
 mod servers;
 mod world;

@@ -65,11 +65,14 @@ impl World {
 
     /// A process on this log, be it the first or not.
     pub async fn on(store: Arc<MemoryStore>) -> Self {
+        Self::with(store, WebConfig::default()).await
+    }
+
+    pub async fn with(store: Arc<MemoryStore>, config: WebConfig) -> Self {
         let core = Core::start(store, Arc::new(SystemClock), Views::new(), 1).await.unwrap();
         let networks = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
         let runtime =
             Runtime::start(core, vec![], networks, Arc::new(NoImages), Arc::new(NoVolumes), Options::default()).await;
-        let config = WebConfig::default();
         let policy = Enforcer::new(&config.policy, &Overrides::default()).unwrap();
         let app = App::new(config, policy, Authentication::NoAuth, Metrics::new(prometheus::Registry::new()).unwrap());
         Self { app: Arc::new(app.with_house(Arc::clone(&runtime.house))), runtime }

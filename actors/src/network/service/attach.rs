@@ -42,15 +42,20 @@ pub(super) fn check(views: &Views, project: &ProjectId, nic: &RequestedNic) -> R
 }
 
 fn usable_port<'a>(view: &'a Networks, project: &ProjectId, port: PortId) -> Result<&'a Arc<Port>, PortError> {
-    words::usable_port(view, project, port).map_err(|error| PortError::NotFound(error.to_string()))
+    words::usable_port(view, project, port).map_err(not_found)
+}
+
+/// Nova answers 404 to an interface for a running server where it answers 400 to the same wish in a request to boot.
+fn not_found(error: PortError) -> PortError {
+    match error {
+        PortError::Invalid(message) => PortError::NotFound(message),
+        other => other,
+    }
 }
 
 /// Whether the network can give the address asked for, or any.
 fn free(view: &Networks, project: &ProjectId, network: NetworkId, nic: &RequestedNic) -> Result<(), PortError> {
-    words::usable_network(view, project, network).map_err(|error| match error {
-        PortError::Invalid(message) => PortError::NotFound(message),
-        other => other,
-    })?;
+    words::usable_network(view, project, network).map_err(not_found)?;
     let Some(whole) = view.whole(network).filter(|whole| !whole.subnets.is_empty()) else {
         let message = format!("Network {network} requires a subnet in order to boot instances on.");
         return Err(PortError::Invalid(message));
@@ -144,9 +149,9 @@ impl EmbeddedNetworks {
         network: NetworkId,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
-        let device = instance.to_string();
+        let port = self.ports_of(instance).into_iter().find(|port| port.created.network == network);
         let found = self.views.networks.read(|view| {
-            let port = view.of_device(&device).find(|port| port.created.network == network)?;
+            let port = port?;
             let subnets = view.whole(network)?.subnets.keys().copied().collect::<Vec<_>>();
             Some((port.created.port, port.addresses().to_vec(), subnets))
         });
@@ -170,18 +175,15 @@ impl EmbeddedNetworks {
         address: IpAddr,
         meta: &Arc<Meta>,
     ) -> Result<(), PortError> {
-        let device = instance.to_string();
-        let found = self.views.networks.read(|view| {
-            let holds = |port: &&Arc<Port>| port.addresses().iter().any(|fixed| fixed.address == address);
-            view.of_device(&device).find(holds).map(|port| (port.created.clone(), port.addresses().to_vec()))
-        });
-        let (port, addresses) = found.ok_or_else(|| {
+        let holds = |port: &Arc<Port>| port.addresses().iter().any(|fixed| fixed.address == address);
+        let port = self.ports_of(instance).into_iter().find(holds).ok_or_else(|| {
             PortError::NotFound(format!(
                 "Fixed IP not found for instance {instance}: {address} is none of its addresses."
             ))
         })?;
-        let left = addresses.into_iter().filter(|fixed| fixed.address != address).map(AddressWanted::from).collect();
-        self.readdress(port.network, port.port, left, meta).await
+        let left = port.addresses().iter().copied().filter(|fixed| fixed.address != address);
+        let left = left.map(AddressWanted::from).collect();
+        self.readdress(port.created.network, port.created.port, left, meta).await
     }
 
     async fn readdress(

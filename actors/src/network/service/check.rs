@@ -99,13 +99,27 @@ fn check_nic(view: &Networks, project: &ProjectId, nic: &RequestedNic) -> Result
     Ok(())
 }
 
-/// A port that the project may give to a server: its own, or any on its own network.
+/// A port that the project may give to a server: its own (Nova's `PortNotUsable`), where the project might have had one
+/// made for the server. That a port is there already is no way into an external network.
 pub(super) fn usable_port<'a>(view: &'a Networks, project: &ProjectId, id: PortId) -> Result<&'a Arc<Port>, PortError> {
-    let own = |port: &&Arc<Port>| {
-        let network = view.network(port.created.network);
-        port.created.project == *project || network.is_some_and(|network| network.created.project == *project)
-    };
-    view.port(id).filter(own).ok_or_else(|| PortError::Invalid(format!("Port id {id} could not be found.")))
+    let port = view.port(id).filter(|port| port.created.project == *project);
+    let port = port.ok_or_else(|| PortError::Invalid(format!("Port id {id} could not be found.")))?;
+    match view.network(port.created.network) {
+        Some(network) if !is_inner(network, project) && network.settings().external => {
+            Err(external(network.created.network))
+        }
+        _ => Ok(port),
+    }
+}
+
+/// Whether servers of the project may be in the network, were it external or not.
+fn is_inner(network: &NetworkRow, project: &ProjectId) -> bool {
+    network.created.project == *project || network.settings().shared
+}
+
+/// External networks are visible to all, but only routers go there.
+fn external(id: NetworkId) -> PortError {
+    PortError::Forbidden(format!("It is not allowed to create an interface on external network {id}"))
 }
 
 /// A network that the project's servers may have ports on.
@@ -116,15 +130,10 @@ pub(super) fn usable_network<'a>(
 ) -> Result<&'a Arc<NetworkRow>, PortError> {
     let missing = || PortError::Invalid(format!("Network {id} could not be found."));
     let network = view.network(id).ok_or_else(missing)?;
-    let settings = network.settings();
-    if network.created.project == *project || settings.shared {
-        return Ok(network);
-    }
-    // External networks are visible to all, but only routers go there.
-    if settings.external {
-        Err(PortError::Forbidden(format!("It is not allowed to create an interface on external network {id}")))
-    } else {
-        Err(missing())
+    match is_inner(network, project) {
+        true => Ok(network),
+        false if network.settings().external => Err(external(id)),
+        false => Err(missing()),
     }
 }
 

@@ -22,7 +22,7 @@ use async_trait::async_trait;
 use chronova_events::envelope::{Meta, Position};
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProjectId};
 use chronova_events::instance::{NicInfo, RequestedNetworks, RequestedNic};
-use chronova_events::network::PortBinding;
+use chronova_events::network::{Port, PortBinding};
 use chronova_projections::views::Views;
 
 use super::{NetworkAggregate, NetworkCommand, NetworkReject};
@@ -52,15 +52,22 @@ impl EmbeddedNetworks {
     }
 
     /// Where ports of the server may be.
-    fn networks_of(&self, instance: InstanceId) -> BTreeSet<NetworkId> {
+    fn networks_of(&self, project: &ProjectId, instance: InstanceId) -> BTreeSet<NetworkId> {
         let mut networks = self.touched(|touched| touched.get(&instance).cloned().unwrap_or_default());
-        let device = instance.to_string();
-        networks.extend(
-            self.views
-                .networks
-                .read(|view| view.of_device(&device).map(|port| port.created.network).collect::<Vec<_>>()),
-        );
+        self.views
+            .networks
+            .read(|view| networks.extend(view.of_server(project, instance).map(|port| port.created.network)));
         networks
+    }
+
+    /// The ports of a server that is there.
+    fn ports_of(&self, instance: InstanceId) -> Vec<Arc<Port>> {
+        let project = self.views.servers.read(|servers| {
+            let server = servers.get(instance)?.instance.alive()?;
+            Some(server.request.project.clone())
+        });
+        let Some(project) = project else { return Vec::new() };
+        self.views.networks.read(|view| view.of_server(&project, instance).cloned().collect())
     }
 
     async fn send(
@@ -140,10 +147,10 @@ impl Networks for EmbeddedNetworks {
         Ok(attach::refreshed(&self.views, instance, nics))
     }
 
-    async fn release(&self, instance: InstanceId, _project: &ProjectId, meta: Arc<Meta>) -> Result<(), PortError> {
+    async fn release(&self, instance: InstanceId, project: &ProjectId, meta: Arc<Meta>) -> Result<(), PortError> {
         let mut seen = Position::START;
-        for network in self.networks_of(instance) {
-            let command = NetworkCommand::ReleaseDevice { device: instance };
+        for network in self.networks_of(project, instance) {
+            let command = NetworkCommand::ReleaseDevice { device: instance, project: project.clone() };
             seen = seen.max(self.send(network, command, &meta).await.map_err(port_error)?);
         }
         self.touched(|touched| touched.remove(&instance));
@@ -157,19 +164,15 @@ impl Networks for EmbeddedNetworks {
         availability_zone: &str,
         meta: Arc<Meta>,
     ) -> Result<(), PortError> {
-        let device = instance.to_string();
-        let ports = self.views.networks.read(|view| {
-            let of = |port: &chronova_events::network::Port| (port.created.clone(), port.binding().clone());
-            view.of_device(&device).map(|port| of(port)).collect::<Vec<_>>()
-        });
         let mut seen = Position::START;
-        for (created, now) in ports {
+        for port in self.ports_of(instance) {
+            let (created, now) = (&port.created, port.binding().clone());
             let owner = match host {
                 Some(_) => format!("compute:{availability_zone}"),
                 None => now.owner.clone(),
             };
             let binding = PortBinding { owner, host: host.unwrap_or_default().to_owned(), ..now };
-            let command = NetworkCommand::BindPort { port: created.port, project: created.project, binding };
+            let command = NetworkCommand::BindPort { port: created.port, project: created.project.clone(), binding };
             seen = seen.max(self.send(created.network, command, &meta).await.map_err(port_error)?);
         }
         self.see(seen).await

@@ -136,6 +136,11 @@ section! {
                    where [oslo_middleware] enable_proxy_headers_parsing is on, and whose X-Forwarded-For is, where [api] \
                    use_forwarded_for is. Empty: nobody's.",
         }
+        reserved_networks: Vec<String> {
+            help: "Networks (192.0.2.0/24, 2001:db8::/32) that the hosts and the control plane are in. A subnet that overlaps \
+                   one of them is refused unless an administrator makes it: a host's bridge would take its addresses. \
+                   Loopback, link-local and multicast addresses are refused to everybody.",
+        }
         rate_limit: f64 {
             default: Text("0"), min: Some(0.0),
             help: "Requests a second that one project, or one user with a token of no project, may send, on average; more are \

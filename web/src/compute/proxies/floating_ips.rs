@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::compute::bodies::{proxies as bodies, server_actions as actions};
 use crate::compute::reject;
-use crate::compute::servers::found::find;
+use crate::compute::servers::found::{Found, find};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -190,7 +190,7 @@ async fn add(ctx: Ctx) -> Result<Reply, Fault> {
     let wish = ctx.action_body();
     let text = wish["address"].as_str().unwrap_or_default();
     let fixed = fixed_of(&found.server()?.nics, wish, found.id)?;
-    let port = port_of(&ctx, found.id, fixed)?;
+    let port = port_of(&ctx, &found, fixed)?;
     let row = by_address(&ctx, text)?.ok_or_else(|| Fault::not_found("floating IP not found"))?;
     associate(&ctx, &found.permit, &row, &port, fixed).await.map_err(|fault| match fault.status {
         409 => Fault::bad_request(fault.message),
@@ -233,10 +233,11 @@ fn fixed_of(nics: &[NicInfo], wish: &Value, id: InstanceId) -> Result<IpAddr, Fa
     }
 }
 
-fn port_of(ctx: &Ctx, server: InstanceId, fixed: IpAddr) -> Result<Arc<Port>, Fault> {
+fn port_of(ctx: &Ctx, server: &Found, fixed: IpAddr) -> Result<Arc<Port>, Fault> {
     let has = |port: &&Arc<Port>| port.addresses().iter().any(|at| at.address == fixed);
-    let found = ctx.house()?.views.networks.read(|view| view.of_device(&server.to_string()).find(has).cloned());
-    found.ok_or_else(|| Fault::bad_request(format!("Fixed IP not found for address {fixed}.")))
+    let (id, project) = (server.id, &server.server()?.request.project);
+    let port = ctx.house()?.views.networks.read(|view| view.of_server(project, id).find(has).cloned());
+    port.ok_or_else(|| Fault::bad_request(format!("Fixed IP not found for address {fixed}.")))
 }
 
 /// The address is looked up before the server, which is not asked at all if there is no such address.

@@ -35,8 +35,7 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
 /// hearing of it. An external network service has told them when the ports were bound.
 pub(in crate::compute) fn names(views: &Views, id: InstanceId, server: &Alive) -> Vec<String> {
     let bound: Option<Vec<SecurityGroupId>> = views.networks.read(|networks| {
-        let device = id.to_string();
-        let mut ports = networks.of_device(&device).peekable();
+        let mut ports = networks.of_server(&server.request.project, id).peekable();
         ports.peek()?;
         Some(ports.flat_map(|port| port.settings().security_groups.iter().copied()).collect())
     });
@@ -103,8 +102,8 @@ fn named(ctx: &Ctx, found: &Found) -> Result<SecurityGroupId, Fault> {
 }
 
 fn ports(ctx: &Ctx, found: &Found) -> Result<Vec<Arc<Port>>, Fault> {
-    let id = found.id.to_string();
-    let ports: Vec<_> = ctx.house()?.views.networks.read(|view| view.of_device(&id).cloned().collect());
+    let (id, project) = (found.id, &found.server()?.request.project);
+    let ports: Vec<_> = ctx.house()?.views.networks.read(|view| view.of_server(project, id).cloned().collect());
     match ports.is_empty() {
         true => Err(Fault::bad_request(format!("instance_id {id} could not be found as device id on any ports"))),
         false => Ok(ports),

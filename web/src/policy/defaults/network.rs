@@ -53,7 +53,7 @@ pub(super) const RULES: &[RuleDefault] = &[
         .project()
         .deprecates("delete_network", "rule:admin_or_owner")
         .guards("DELETE /networks/{id}"),
-    rule("create_subnet", "(rule:admin_only) or (rule:project_member) or (role:member and rule:network_owner)")
+    rule("create_subnet", "(rule:admin_only) or (role:member and rule:network_owner)")
         .project()
         .deprecates("create_subnet", "rule:admin_or_network_owner")
         .guards("POST /subnets"),
@@ -73,12 +73,9 @@ pub(super) const RULES: &[RuleDefault] = &[
         .project()
         .deprecates("create_port", "rule:regular_user")
         .guards("POST /ports"),
-    rule(
-        "create_port:device_owner",
-        "not 'network':%(device_owner_kind)s or rule:context_is_admin or rule:network_owner or role:service",
-    )
-    .project()
-    .guards("POST /ports"),
+    rule("create_port:device_owner", "not 'network':%(device_owner_kind)s or rule:context_is_admin or role:service")
+        .project()
+        .guards("POST /ports"),
     rule("create_port:mac_address", "(rule:admin_only) or (role:member and rule:network_owner) or role:service")
         .project()
         .guards("POST /ports"),
@@ -137,12 +134,9 @@ pub(super) const RULES: &[RuleDefault] = &[
         .project()
         .deprecates("update_port", "rule:admin_or_owner or rule:context_is_advsvc")
         .guards("PUT /ports/{id}"),
-    rule(
-        "update_port:device_owner",
-        "(rule:admin_only) or (role:member and rule:network_owner) or role:service or rule:project_member",
-    )
-    .project()
-    .guards("PUT /ports/{id}"),
+    rule("update_port:device_owner", "not 'network':%(device_owner_kind)s or rule:context_is_admin or role:service")
+        .project()
+        .guards("PUT /ports/{id}"),
     rule("update_port:mac_address", "(rule:admin_only) or role:service").project().guards("PUT /ports/{id}"),
     rule(
         "update_port:fixed_ips",
