@@ -2,8 +2,8 @@
 
 use chronova_actors::aggregate::Aggregate as _;
 use chronova_actors::host::HostAggregate;
-use chronova_actors::hosts::agent;
-use chronova_actors::house::Options;
+use chronova_actors::hosts::capacity;
+use chronova_actors::hosts::options::HostOptions;
 use chronova_actors::ledger::{CELL, LedgerAggregate};
 use chronova_actors::topology::host::HostCells;
 use chronova_events::envelope::StreamId;
@@ -15,7 +15,7 @@ use chronova_hypervisor::driver::DriverError;
 use chronova_hypervisor::sim::{SimFleet, SimUri};
 
 /// What is recorded when every host of the fleet has been seen once: the ledger's events first, then each host's.
-pub async fn registrations(fleet: &SimUri, options: &Options) -> Result<Vec<(StreamId, Vec<Event>)>, DriverError> {
+pub async fn registrations(fleet: &SimUri, options: &HostOptions) -> Result<Vec<(StreamId, Vec<Event>)>, DriverError> {
     let mut ledger: Vec<LedgerEvent> = Vec::new();
     let mut hosts = Vec::new();
     for (driver, number) in SimFleet::new(fleet.clone()).drivers().into_iter().zip(1..) {
@@ -24,7 +24,9 @@ pub async fn registrations(fleet: &SimUri, options: &Options) -> Result<Vec<(Str
         ledger.push(ProviderCreated { provider, name: found.hostname.clone(), parent: None }.into());
         let cells = HostCells::of(&found.cells, options.host_cpus.of(&found.hostname))
             .map_err(|message| DriverError::Failed { call: "capabilities", message })?;
-        ledger.push(InventoryReplaced { provider, inventories: agent::inventories(&found, &cells, options, 0) }.into());
+        ledger.push(
+            InventoryReplaced { provider, inventories: capacity::inventories(&found, &cells, options, 0) }.into(),
+        );
         ledger.push(TraitsReplaced { provider, traits: found.traits.clone() }.into());
         ledger.push(cells.event(provider).into());
         let registered = Registered {
@@ -32,7 +34,7 @@ pub async fn registrations(fleet: &SimUri, options: &Options) -> Result<Vec<(Str
             number,
             hostname: found.hostname.clone(),
             uri: driver.uri().to_owned(),
-            capabilities: agent::capabilities(&found),
+            capabilities: capacity::capabilities(&found),
         };
         let events = [HostEvent::from(registered), HostEvent::from(CameUp {})].map(Event::from);
         hosts.push((HostAggregate::stream(&found.host), events.to_vec()));

@@ -34,7 +34,7 @@ impl Past {
     async fn with_hosts(hosts: usize) -> Self {
         let uri = fleet(hosts);
         let mut past = Self { log: MemoryStore::new(), now: 0, hosts: Vec::new() };
-        for (stream, events) in registrations(&uri, &rules("").options).await.unwrap() {
+        for (stream, events) in registrations(&uri, &rules("").options.hosts).await.unwrap() {
             for event in events {
                 if let Some(HostEvent::Registered(registered)) = HostEvent::of(&event) {
                     past.hosts.push((registered.host, registered.hostname.clone()));

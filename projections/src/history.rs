@@ -161,7 +161,7 @@ impl History {
         (shelf.held.len(), shelf.held.iter().map(|held| held.weight).sum())
     }
 
-    /// The read models as of `moment`; `now` is by the clock of the house.
+    /// The read models as of `moment`; `now` is by the clock of the control plane.
     pub async fn at(&self, moment: Moment, now: Timestamp) -> Result<Arc<Views>, HistoryError> {
         self.check(moment, now)?;
         if let Some(views) = self.find(moment).await? {

@@ -62,7 +62,7 @@ impl Api {
         let hosts = world.fleet.len();
         let life = world.live(None, interference).await;
         life.hosts_up(hosts).await;
-        let (store, live) = (Arc::clone(&world.log) as Arc<dyn EventStore>, Arc::clone(&life.house().views));
+        let (store, live) = (Arc::clone(&world.log) as Arc<dyn EventStore>, Arc::clone(&life.context().views));
         let history = History::new(store, live, None, HistoryOptions::default());
         let api = Self::around(world, life, policy, history);
         api.flavor("1", 512, 1).await;
@@ -74,7 +74,7 @@ impl Api {
         let config = WebConfig::default();
         let policy = Enforcer::new(&config.policy, &Overrides::parse(policy, "policy.yaml").unwrap()).unwrap();
         let app = App::new(config, policy, Authentication::NoAuth, Metrics::new(prometheus::Registry::new()).unwrap());
-        let app = app.with_house(Arc::clone(life.house())).with_volumes(Arc::clone(&life.volumes));
+        let app = app.with_operations(Arc::clone(life.operations())).with_volumes(Arc::clone(&life.volumes));
         let app = Arc::new(app.with_history(history));
         Self { world, life, app, routers: Arc::new(Routers::all()) }
     }
@@ -142,7 +142,7 @@ impl Api {
 
     /// Another image than the one that these worlds are full of. Returns its id.
     pub async fn image(&self, properties: &[(&str, &str)]) -> ImageId {
-        let (image, images) = (ImageId::random(), &self.life.house().images);
+        let (image, images) = (ImageId::random(), &self.life.context().images);
         let draft = ImageDraft {
             image,
             name: "other".to_owned(),

@@ -13,6 +13,7 @@ pub mod moves;
 pub mod pinned;
 pub mod placement_model;
 pub mod process_harness;
+pub mod quick;
 pub mod services;
 pub mod volumes;
 pub mod world;

@@ -27,7 +27,7 @@ impl Life {
             memory_mib: flavor.memory_mib,
             defaults: DefaultLimits { instances: -1, cores: -1, memory_mib: -1 },
         };
-        let gateway = &self.house().gateway;
+        let gateway = &self.context().gateway;
         gateway.send::<QuotaAggregate>(&project, widen, user_meta()).await.map_err(|e| e.to_string())?;
         let process = ProcessId::random();
         self.moving(instance, MoveCommand::Resize { process, flavor, disk_config: None, asker: ADMIN }).await
@@ -99,7 +99,7 @@ impl Life {
 
     /// Says that a host is down, whatever it answers.
     pub async fn force_down(&self, host: HostId) -> Result<(), String> {
-        let (gateway, down) = (&self.house().gateway, HostCommand::ForceDown { forced: true });
+        let (gateway, down) = (&self.context().gateway, HostCommand::ForceDown { forced: true });
         gateway.send::<HostAggregate>(&host, down, user_meta()).await.map(drop).map_err(|e| e.to_string())
     }
 
@@ -112,7 +112,7 @@ impl Life {
 
     pub async fn drain(&self, host: HostId, parallel: u32) -> Result<(), String> {
         let begin = DrainCommand::Begin { process: ProcessId::random(), parallel, reason: Some("drained".to_owned()) };
-        let sent = self.house().gateway.send::<HostAggregate>(&host, HostCommand::Drain(begin), user_meta()).await;
+        let sent = self.context().gateway.send::<HostAggregate>(&host, HostCommand::Drain(begin), user_meta()).await;
         sent.map(|_| ()).map_err(|error| error.to_string())
     }
 

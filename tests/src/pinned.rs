@@ -24,7 +24,7 @@ impl World {
             (self.fleet.uri().hostname(host), sets)
         };
         let named = (0..self.fleet.len()).map(sets).collect();
-        self.options.host_cpus = HostCpus { named, ..HostCpus::default() };
+        self.options.hosts.host_cpus = HostCpus { named, ..HostCpus::default() };
         self
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use chronova_actors::process::definition::Definition;
 use chronova_actors::process::interference::{Interference, Verdict, Way};
-use chronova_actors::reconcile::image_cache::ImageCacheOptions;
+use chronova_actors::reconcile::options::ImageCacheOptions;
 use chronova_events::ids::{InstanceId, VolumeId};
 use futures::future::LocalBoxFuture;
 use uuid::Uuid;

@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronova_actors::aggregate::CommandError;
-use chronova_actors::house::{House, Options};
 use chronova_actors::instance::work::WorkCommand;
 use chronova_actors::instance::{Asker, InstanceAggregate, InstanceCommand};
 use chronova_actors::network::service::EmbeddedNetworks;
+use chronova_actors::operations::Operations;
 use chronova_actors::ports::{ImageDraft, Networks};
+use chronova_actors::process::context::StepContext;
 use chronova_actors::process::interference::Interference;
 use chronova_actors::quota::{DefaultLimits, QuotaAggregate, QuotaCommand};
-use chronova_actors::runtime::{Core, Runtime};
+use chronova_actors::runtime::{Core, Ports, Runtime, RuntimeOptions};
 use chronova_actors::volume::service::EmbeddedVolumes;
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::{Cause, Meta, Position};
@@ -36,6 +37,7 @@ use chronova_projections::views::Views;
 use uuid::Uuid;
 
 use crate::gates::{Brakes, Gate};
+use crate::quick::quick;
 use crate::services::{OneImage, OneNetwork};
 
 /// How long a test waits for what must come; only a hang reaches it.
@@ -47,7 +49,7 @@ pub struct World {
     pub fleet: Arc<SimFleet>,
     pub network: Arc<OneNetwork>,
     pub images: Arc<OneImage>,
-    pub options: Options,
+    pub options: RuntimeOptions,
     pub brakes: Arc<Brakes>,
 }
 
@@ -73,24 +75,12 @@ impl World {
 
     /// A world with this fleet.
     pub fn of(uri: SimUri) -> Self {
-        let options = Options {
-            heartbeat: Duration::from_millis(200),
-            resync: Duration::from_millis(200),
-            reconcile: Duration::from_millis(50),
-            volume_pause: Duration::from_millis(2),
-            volume_looks: 2_000,
-            filter_pause: Duration::from_millis(20),
-            shelved_offload: None,
-            retry_base: Duration::from_millis(1),
-            retry_cap: Duration::from_millis(20),
-            ..Options::default()
-        };
         Self {
             log: MemoryStore::new(),
             fleet: SimFleet::new(uri),
             network: Arc::default(),
             images: Arc::default(),
-            options,
+            options: quick(),
             brakes: Arc::default(),
         }
     }
@@ -115,7 +105,8 @@ impl World {
         let images = Arc::clone(&self.images);
         let (gateway, views, options) = (Arc::clone(&core.gateway), Arc::clone(&core.views), self.options.clone());
         let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, options.volume.clone());
-        let runtime = Runtime::start(core, drivers, networks, images, Arc::clone(&volumes) as _, options).await;
+        let ports = Ports { networks, images, volumes: Arc::clone(&volumes) as _ };
+        let runtime = Runtime::start(core, drivers, ports, options).await;
         Life { runtime, store: fused, volumes, fleet: Arc::clone(&self.fleet) }
     }
 
@@ -275,8 +266,12 @@ pub struct Life {
 }
 
 impl Life {
-    pub fn house(&self) -> &Arc<House> {
-        &self.runtime.house
+    pub fn operations(&self) -> &Arc<Operations> {
+        self.runtime.operations()
+    }
+
+    pub fn context(&self) -> &Arc<StepContext> {
+        &self.runtime.contexts.steps
     }
 
     /// Waits until every host has been registered, is up and has answered in this life: what a former life left in the log
@@ -287,18 +282,18 @@ impl Life {
 
     /// Waits until `up` hosts are up and `known` hosts are registered.
     pub async fn hosts_up_of(&self, up: usize, known: usize) {
-        self.until(|house| {
-            let answers = |host: HostId| house.fleet.driver(host).is_some();
-            house.views.hosts.read(|view| view.all().filter(|host| host.up && answers(host.id)).count()) == up
-                && house.views.placement.read(|view| view.ledger.providers.len()) == known
+        self.until(|context| {
+            let answers = |host: HostId| context.fleet.driver(host).is_some();
+            context.views.hosts.read(|view| view.all().filter(|host| host.up && answers(host.id)).count()) == up
+                && context.views.placement.read(|view| view.ledger.providers.len()) == known
         })
         .await;
     }
 
     /// Waits until `met`, or until the life is over. Says whether it still lives.
-    pub async fn until(&self, met: impl Fn(&House) -> bool) -> bool {
+    pub async fn until(&self, met: impl Fn(&StepContext) -> bool) -> bool {
         let waiting = async {
-            while !met(self.house()) {
+            while !met(self.context()) {
                 if self.store.is_blown() {
                     return false;
                 }
@@ -312,12 +307,12 @@ impl Life {
 
     /// Waits until nothing is under way. Says whether the life still lives.
     pub async fn settled(&self) -> bool {
-        self.until(|house| {
-            let caught_up = house.views.position() >= self.store.head();
+        self.until(|context| {
+            let caught_up = context.views.position() >= self.store.head();
             caught_up
-                && house.views.processes.read(Processes::is_empty)
-                && chronova_actors::reconcile::quota::plan(&house.views).is_empty()
-                && chronova_actors::reconcile::quota::misfits(&house.views).is_empty()
+                && context.views.processes.read(Processes::is_empty)
+                && chronova_actors::reconcile::quota::plan(&context.views).is_empty()
+                && chronova_actors::reconcile::quota::misfits(&context.views).is_empty()
                 && self.is_tidy()
         })
         .await
@@ -338,7 +333,7 @@ impl Life {
     }
 
     fn pending(&self) -> Vec<(String, Process)> {
-        let views = &self.house().views;
+        let views = &self.context().views;
         views.processes.read(|view| view.pending().map(|p| (p.task.name().to_owned(), p.state.clone())).collect())
     }
 
@@ -370,7 +365,7 @@ impl Life {
     }
 
     pub(crate) async fn reserve_for(&self, request: &BuildRequested) -> Result<(), String> {
-        let gateway = &self.house().gateway;
+        let gateway = &self.context().gateway;
         let reserve = QuotaCommand::Reserve {
             project: request.project.clone(),
             instances: vec![request.instance],
@@ -435,13 +430,13 @@ impl Life {
         let owner = ProjectId::new("p");
         let (name, format) = ("copy".to_owned(), "qcow2".to_owned());
         let draft = ImageDraft { image, name, owner, format, min_disk_gib: 1, min_memory_mib: 0, properties };
-        self.house().images.create(draft, user_meta()).await.map_err(|error| error.to_string())?;
+        self.context().images.create(draft, user_meta()).await.map_err(|error| error.to_string())?;
         Ok(image)
     }
 
     async fn or_drop(&self, image: ImageId, asked: Result<(), String>) -> Result<ImageId, String> {
         if asked.is_err() {
-            let _ = self.house().images.delete(image, user_meta()).await;
+            let _ = self.context().images.delete(image, user_meta()).await;
         }
         asked.map(|()| image)
     }
@@ -491,7 +486,7 @@ impl Life {
     pub async fn change_password(&self, instance: InstanceId, password: &str) -> Result<(), String> {
         let process = ProcessId::random();
         // Nobody waits for the answer here.
-        let _told = self.house().passwords.lend(process, password.to_owned());
+        let _told = self.context().passwords.lend(process, password.to_owned());
         self.work(instance, WorkCommand::ChangePassword { process, asker: ADMIN }).await
     }
 
@@ -538,12 +533,12 @@ impl Life {
     }
 
     pub(crate) async fn instance(&self, instance: InstanceId, command: InstanceCommand) -> Result<(), String> {
-        let sent = self.house().gateway.send::<InstanceAggregate>(&instance, command, user_meta()).await;
+        let sent = self.context().gateway.send::<InstanceAggregate>(&instance, command, user_meta()).await;
         sent.map(|_| ()).map_err(|error: CommandError<_>| error.to_string())
     }
 
     pub fn instance_now(&self, instance: InstanceId) -> Instance {
-        let views = &self.house().views;
+        let views = &self.context().views;
         views.servers.read(|servers| servers.get(instance).map(|row| row.instance.clone()).unwrap_or_default())
     }
 }

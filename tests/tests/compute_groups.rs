@@ -306,7 +306,7 @@ async fn servers_join_their_group_and_leave_it() {
     assert_eq!(members(&own).await, json!([server]));
     assert_eq!(api.get(&format!("/servers/{server}"), "2.71").await["server"]["server_groups"], json!([own]));
     assert!(api.get(&format!("/servers/{server}"), "2.70").await["server"].get("server_groups").is_none());
-    let hosts = api.life.house().views.server_groups.read(|groups| groups.hosts(own.parse().unwrap()));
+    let hosts = api.life.context().views.server_groups.read(|groups| groups.hosts(own.parse().unwrap()));
     assert_eq!(hosts.values().copied().collect::<Vec<_>>(), [1], "the view knows where the member is");
 
     let limits = json!({"quota_set": {"server_group_members": 2}});
@@ -321,7 +321,7 @@ async fn servers_join_their_group_and_leave_it() {
     assert_eq!(api.call("DELETE", &format!("/servers/{server}"), "2.1", ADMIN, None).await.status, 204);
     api.life.settled().await;
     assert_eq!(members(&own).await.as_array().unwrap().len(), 1);
-    let kept = api.life.house().views.server_groups.read(|groups| groups.members(own.parse().unwrap()).count());
+    let kept = api.life.context().views.server_groups.read(|groups| groups.members(own.parse().unwrap()).count());
     assert_eq!(kept, 1, "the place is given back, not only hidden");
     let last = members(&own).await[0].as_str().unwrap().to_owned();
     assert_eq!(api.call("DELETE", &format!("/os-server-groups/{own}"), "2.1", ADMIN, None).await.status, 204);
@@ -342,10 +342,10 @@ async fn members_that_never_came_to_be_leave() {
     let instances = vec![InstanceId::random()];
     let join = ServerGroupCommand::Join { group: id, user: UserId::new("admin"), instances, limit: -1 };
     let project = ProjectId::new("admin");
-    api.life.house().gateway.send::<ServerGroupAggregate>(&project, join, Meta::system("test")).await.unwrap();
-    api.life.until(|house| house.views.server_groups.read(|groups| groups.members(id).count() == 1)).await;
+    api.life.context().gateway.send::<ServerGroupAggregate>(&project, join, Meta::system("test")).await.unwrap();
+    api.life.until(|context| context.views.server_groups.read(|groups| groups.members(id).count() == 1)).await;
     assert_eq!(api.get(&format!("/os-server-groups/{id}"), "2.64").await["server_group"]["members"], json!([]));
-    api.life.until(|house| house.views.server_groups.read(|groups| groups.members(id).count() == 0)).await;
+    api.life.until(|context| context.views.server_groups.read(|groups| groups.members(id).count() == 0)).await;
     api.stop().await;
 }
 

@@ -23,11 +23,11 @@ fn is(answer: &Answer, status: u16, words: &str) {
 }
 
 fn provider(life: &Life, host: HostId) -> Provider {
-    life.house().views.placement.read(|view| (*view.ledger.providers[&ProviderId(host.0)]).clone())
+    life.context().views.placement.read(|view| (*view.ledger.providers[&ProviderId(host.0)]).clone())
 }
 
 async fn ledger(life: &Life, command: LedgerCommand) {
-    life.house().gateway.send::<LedgerAggregate>(&CELL, command, Meta::system("test")).await.unwrap();
+    life.context().gateway.send::<LedgerAggregate>(&CELL, command, Meta::system("test")).await.unwrap();
 }
 
 async fn compute(api: &Api) -> Vec<(HostId, String)> {
@@ -78,7 +78,7 @@ async fn what_shows_in_placement_is_put_right() {
     let life = world.live(None, None).await;
     life.hosts_up(1).await;
     let host = world.fleet.uri().host_id(0);
-    let gateway = &life.house().gateway;
+    let gateway = &life.context().gateway;
     let aggregate = HostAggregateId::random();
     let name = world.fleet.hostname(0);
     let occupants = chronova_actors::host_aggregate::Occupants::new();
@@ -93,8 +93,8 @@ async fn what_shows_in_placement_is_put_right() {
     life.stop().await;
 
     let life = world.live(None, None).await;
-    let shows = |house: &chronova_actors::house::House| {
-        house.views.placement.read(|view| {
+    let shows = |context: &chronova_actors::process::context::StepContext| {
+        context.views.placement.read(|view| {
             let provider = &view.ledger.providers[&ProviderId(host.0)];
             provider.aggregates.contains(&aggregate.0) && provider.traits.contains(DISABLED)
         })
@@ -122,11 +122,11 @@ async fn reports_keep_what_placement_clients_set_and_drop_what_the_host_lost() {
     ledger(&life, LedgerCommand::UpdateInventory { provider: id, generation, inventory: vcpu, reserve: Reserve::All })
         .await;
     // The host once said that it could do this; somebody else says that it is fast.
-    let now = life.house().views.hosts.read(|hosts| hosts.get(host).unwrap().clone());
+    let now = life.context().views.hosts.read(|hosts| hosts.get(host).unwrap().clone());
     let mut capabilities = now.capabilities.clone();
     capabilities.traits.push("HW_CPU_X86_AVX512F".into());
     let report = Registered { host, number: now.number, hostname: now.hostname, uri: now.uri, capabilities };
-    life.house()
+    life.context()
         .gateway
         .send::<HostAggregate>(&host, HostCommand::Report { report, admitted: true }, Meta::system("test"))
         .await
@@ -138,8 +138,8 @@ async fn reports_keep_what_placement_clients_set_and_drop_what_the_host_lost() {
     life.stop().await;
 
     let life = world.live(None, None).await;
-    let lost = |house: &chronova_actors::house::House| {
-        house.views.placement.read(|view| !view.ledger.providers[&id].traits.contains("HW_CPU_X86_AVX512F"))
+    let lost = |context: &chronova_actors::process::context::StepContext| {
+        context.views.placement.read(|view| !view.ledger.providers[&id].traits.contains("HW_CPU_X86_AVX512F"))
     };
     life.until(lost).await;
     let known = provider(&life, host);
@@ -149,10 +149,10 @@ async fn reports_keep_what_placement_clients_set_and_drop_what_the_host_lost() {
     assert!((known.inventories["VCPU"].inventory.allocation_ratio - 9.0).abs() < f64::EPSILON, "the client's ratio");
     life.stop().await;
 
-    world.options.imposed_ratios = vec![("VCPU".to_owned(), first)];
+    world.options.hosts.imposed_ratios = vec![("VCPU".to_owned(), first)];
     let life = world.live(None, None).await;
-    let imposed = |house: &chronova_actors::house::House| {
-        house.views.placement.read(|view| {
+    let imposed = |context: &chronova_actors::process::context::StepContext| {
+        context.views.placement.read(|view| {
             (view.ledger.providers[&id].inventories["VCPU"].inventory.allocation_ratio - first).abs() < f64::EPSILON
         })
     };
@@ -187,7 +187,7 @@ async fn a_service_ends_only_without_servers_and_takes_its_traces_along() {
     assert_eq!(delete("2.53", &host.to_string()).await.status, 204);
     assert_eq!(compute(&api).await, services[1..]);
     assert_eq!(api.get("/os-aggregates/1", "2.1").await["aggregate"]["hosts"], json!([]));
-    let left = api.life.house().views.placement.read(|view| view.ledger.providers.len());
+    let left = api.life.context().views.placement.read(|view| view.ledger.providers.len());
     assert_eq!(left, 1, "its provider is gone");
     let nova = delete("2.53", &host.to_string()).await;
     is(&nova, 404, &format!("Service {host} not found."));
@@ -231,11 +231,11 @@ async fn hosts_of_old_show_their_resources() {
 #[actix_rt::test]
 async fn hosts_of_old_count_flavors_and_what_is_reserved() {
     let mut world = World::new(1);
-    world.options.reserved_host_cpus = 2;
-    world.options.reserved_host_memory_mb = 1024;
-    world.options.reserved_host_disk_mb = 2048;
-    world.options.heartbeat = std::time::Duration::from_hours(1);
-    world.options.resync = std::time::Duration::from_hours(1);
+    world.options.hosts.reserved_host_cpus = 2;
+    world.options.hosts.reserved_host_memory_mb = 1024;
+    world.options.hosts.reserved_host_disk_mb = 2048;
+    world.options.hosts.heartbeat = std::time::Duration::from_hours(1);
+    world.options.hosts.resync = std::time::Duration::from_hours(1);
     let api = Api::start_of(world, "", None).await;
     let flavor = json!({"flavor": {"id": "f", "name": "f", "ram": 3000, "vcpus": 4, "disk": 5,
         "OS-FLV-EXT-DATA:ephemeral": 3, "swap": 0}});

@@ -63,12 +63,12 @@ async fn begun() -> (World, Life) {
 }
 
 async fn network_says(life: &Life, command: NetworkCommand) {
-    life.house().gateway.send::<NetworkAggregate>(&NETWORK, command, Meta::system("test")).await.unwrap();
+    life.context().gateway.send::<NetworkAggregate>(&NETWORK, command, Meta::system("test")).await.unwrap();
     life.settled().await;
 }
 
 async fn groups_say(life: &Life, command: SecurityGroupCommand) {
-    life.house().gateway.send::<SecurityGroupAggregate>(&project(), command, Meta::system("test")).await.unwrap();
+    life.context().gateway.send::<SecurityGroupAggregate>(&project(), command, Meta::system("test")).await.unwrap();
 }
 
 /// Lets TCP to `port` in, from anywhere or from the members of a group.
@@ -187,7 +187,7 @@ async fn a_guest_being_built_is_left_to_its_build_and_looked_after_when_it_runs(
     world.brakes.reached("spawn").await;
     let calls = world.fleet.calls(Call::EnsureFilter);
     let_in(&life, default(), 22, None).await;
-    tokio::time::sleep(10 * world.options.filter_pause).await;
+    tokio::time::sleep(10 * world.options.reconcile.filter_pause).await;
     assert_eq!(world.fleet.calls(Call::EnsureFilter), calls, "the build has its own order");
     assert_eq!(comes_in(&world, 1, 22), []);
     world.brakes.release("spawn");
@@ -209,7 +209,7 @@ async fn what_changes_no_filter_calls_no_host() {
     let_in(&life, WEB, 80, None).await;
     change_port(&life, 1, PortPatch { name: Some("eth0".to_owned()), ..PortPatch::default() }).await;
     change_port(&life, 1, PortPatch { security_groups: Some(vec![default()]), ..PortPatch::default() }).await;
-    tokio::time::sleep(5 * world.options.filter_pause).await;
+    tokio::time::sleep(5 * world.options.reconcile.filter_pause).await;
     // And something that does, to know that all of it was seen.
     let_in(&life, default(), 443, None).await;
     life.until(|_| comes_in(&world, 1, 443) == [None]).await;
@@ -224,15 +224,15 @@ async fn a_host_that_could_not_be_told_is_told_when_it_can() {
     let_in(&life, default(), 22, None).await;
     life.until(|_| comes_in(&world, 1, 22) == [None]).await;
     world.fleet.kill_host(0);
-    life.until(|house| house.views.hosts.read(|hosts| hosts.all().all(|host| !host.up))).await;
+    life.until(|context| context.views.hosts.read(|hosts| hosts.all().all(|host| !host.up))).await;
     groups_say(&life, SecurityGroupCommand::RemoveRule { rule: rule_for(22) }).await;
-    tokio::time::sleep(5 * world.options.filter_pause).await;
+    tokio::time::sleep(5 * world.options.reconcile.filter_pause).await;
     world.fleet.revive_host(0, true).unwrap();
     life.until(|_| comes_in(&world, 1, 22).is_empty()).await;
 
     world.fleet.set_faults(0, FaultPlan::default().with(Call::EnsureFilter, When::Always, Effect::Refuse));
     let_in(&life, default(), 80, None).await;
-    tokio::time::sleep(5 * world.options.filter_pause).await;
+    tokio::time::sleep(5 * world.options.reconcile.filter_pause).await;
     world.fleet.set_faults(0, FaultPlan::default());
     life.until(|_| comes_in(&world, 1, 80) == [None]).await;
     life.stop().await;
@@ -265,7 +265,7 @@ async fn a_deleted_guest_takes_its_filter_along() {
     life.delete(id(1)).await.unwrap();
     life.settled().await;
     let_in(&life, default(), 22, None).await;
-    tokio::time::sleep(5 * world.options.filter_pause).await;
+    tokio::time::sleep(5 * world.options.reconcile.filter_pause).await;
     assert!(world.fleet.filters(0).is_empty());
     life.stop().await;
     world.check().await;

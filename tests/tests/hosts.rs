@@ -75,7 +75,7 @@ fn first(call: Call, effect: Effect) -> FaultPlan {
 
 fn up(life: &Life, world: &World, host: usize) -> bool {
     let host = world.fleet.uri().host_id(host);
-    life.house().views.hosts.read(|hosts| hosts.get(host).is_some_and(|host| host.up))
+    life.context().views.hosts.read(|hosts| hosts.get(host).is_some_and(|host| host.up))
 }
 
 #[actix_rt::test]
@@ -164,7 +164,7 @@ async fn a_host_that_is_no_longer_configured_is_down_from_the_start() {
     let life = world.begin(Setting { hosts: Some(1), ..Setting::default() }).await;
     life.until(|_| up(&life, &world, 0) && !up(&life, &world, 1)).await;
     let reason = world.fleet.uri().host_id(1);
-    let reason = life.house().views.hosts.read(|hosts| hosts.get(reason).unwrap().down_reason.clone());
+    let reason = life.context().views.hosts.read(|hosts| hosts.get(reason).unwrap().down_reason.clone());
     assert_eq!(reason.as_deref(), Some("it is not configured any more"));
     for n in 1..=3 {
         built(&life, id(n)).await;
@@ -341,7 +341,7 @@ async fn where_all_hosts_fail_attempts_are_bounded_and_the_server_is_in_error() 
 #[actix_rt::test]
 async fn without_retries_the_user_learns_what_the_host_said() {
     let mut world = World::new(2);
-    world.options.max_attempts = 1;
+    world.options.processes.max_attempts = 1;
     world.fleet.set_all_faults(&always(Call::Spawn, Effect::Refuse));
     let life = started(&world).await;
     built(&life, id(1)).await;
@@ -394,7 +394,7 @@ async fn claims_never_exceed_capacity_however_many_builds_there_are_at_once() {
     const WISHES: u128 = 50;
     let uri = SimUri { vcpus: 4, memory_mib: 8192, disk_gib: 100, ..SimUri::new(3) };
     let mut world = World::of(uri);
-    world.options.cpu_allocation_ratio = 1.0;
+    world.options.hosts.cpu_allocation_ratio = 1.0;
     let life = started(&world).await;
     for wish in join_all((1..=WISHES).map(|n| life.build(id(n)))).await {
         wish.unwrap();
@@ -440,7 +440,7 @@ async fn a_list_of_guests_that_is_older_than_the_server_does_not_stop_it() {
 async fn a_guest_made_again_during_its_delete_does_not_stay() {
     let mut world = World::new(1);
     // Only the start itself can tidy up.
-    world.options.resync = std::time::Duration::from_hours(1);
+    world.options.hosts.resync = std::time::Duration::from_hours(1);
     let life = started(&world).await;
     built(&life, id(1)).await;
     world.fleet.lose_guest(0, id(1)).unwrap();

@@ -325,7 +325,7 @@ async fn what_is_shelved_leaves_its_host_in_time() {
     assert_eq!(life.status(id), "SHELVED");
     life.stop().await;
     world.check().await;
-    world.options.shelved_offload = Some(std::time::Duration::from_millis(20));
+    world.options.servers.shelved_offload = Some(std::time::Duration::from_millis(20));
     let life = world.live(None, None).await;
     life.hosts_up(2).await;
     life.shows(id, "SHELVED_OFFLOADED").await;
@@ -485,7 +485,7 @@ async fn what_nobody_restores_is_reclaimed() {
     assert_eq!(life.status(id), "SOFT_DELETED");
     life.stop().await;
     world.check().await;
-    world.options.reclaim_interval = std::time::Duration::from_millis(20);
+    world.options.servers.reclaim_interval = std::time::Duration::from_millis(20);
     let life = world.live(None, None).await;
     life.hosts_up(2).await;
     life.shows(id, "DELETED").await;

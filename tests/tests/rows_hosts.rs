@@ -23,7 +23,7 @@ fn server(n: u128) -> InstanceId {
 async fn build(life: &Life, n: u128) {
     let mut request = build_request(server(n));
     request.number = u64::try_from(n).unwrap();
-    let gateway = &life.house().gateway;
+    let gateway = &life.context().gateway;
     let reserve = QuotaCommand::Reserve {
         project: request.project.clone(),
         instances: vec![request.instance],
@@ -110,7 +110,7 @@ async fn a_build_goes_to_another_host_when_one_refuses() {
     }
     // With one attempt there is no other.
     let mut world = World::new(2);
-    world.options.max_attempts = 1;
+    world.options.processes.max_attempts = 1;
     let life = alive(&world).await;
     world.fleet.set_all_faults(&FaultPlan::default().with(Call::Spawn, When::Nth(1), Effect::Refuse));
     build(&life, 1).await;
@@ -122,17 +122,17 @@ async fn a_build_goes_to_another_host_when_one_refuses() {
 }
 
 fn providers(life: &Life) -> Vec<Provider> {
-    life.house().views.placement.read(|view| view.ledger.providers.values().map(|p| (**p).clone()).collect())
+    life.context().views.placement.read(|view| view.ledger.providers.values().map(|p| (**p).clone()).collect())
 }
 
 #[actix_rt::test]
 async fn hosts_keep_what_is_reserved_for_themselves() {
     let mut world = World::new(1);
-    world.options.reserved_host_cpus = 2;
-    world.options.reserved_host_memory_mb = 1024;
-    world.options.reserved_host_disk_mb = 2049;
-    world.options.cpu_allocation_ratio = 2.0;
-    world.options.ram_allocation_ratio = 1.0;
+    world.options.hosts.reserved_host_cpus = 2;
+    world.options.hosts.reserved_host_memory_mb = 1024;
+    world.options.hosts.reserved_host_disk_mb = 2049;
+    world.options.hosts.cpu_allocation_ratio = 2.0;
+    world.options.hosts.ram_allocation_ratio = 1.0;
     let life = alive(&world).await;
     let provider = providers(&life).remove(0);
     let line = |class: &str| {

@@ -39,7 +39,7 @@ async fn life(world: &World) -> Life {
 }
 
 async fn group(life: &Life, policy: Policy, max_server_per_host: Option<u32>, members: impl Iterator<Item = u128>) {
-    let gateway = &life.house().gateway;
+    let gateway = &life.context().gateway;
     let meta = || Meta::system("test");
     let group = ServerGroupCreated {
         group: GROUP,
@@ -60,7 +60,7 @@ async fn group(life: &Life, policy: Policy, max_server_per_host: Option<u32>, me
 async fn build(life: &Life, n: u128, with: impl FnOnce(&mut BuildRequested)) {
     let mut request = build_request(id(n));
     with(&mut request);
-    let gateway = &life.house().gateway;
+    let gateway = &life.context().gateway;
     let reserve = QuotaCommand::Reserve {
         project: request.project.clone(),
         instances: vec![request.instance],

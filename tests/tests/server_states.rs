@@ -375,7 +375,7 @@ async fn diagnostics_have_their_two_forms() {
 #[actix_rt::test]
 async fn deleted_servers_can_be_restored_for_a_while() {
     let mut world = World::new(2);
-    world.options.reclaim_interval = std::time::Duration::from_hours(1);
+    world.options.servers.reclaim_interval = std::time::Duration::from_hours(1);
     let api = Api::start_of(world, "", None).await;
     let user = "alice:web";
     let id = api.server(user, Api::wish("s")).await;

@@ -321,7 +321,7 @@ async fn a_rescued_server_runs_from_another_disk() {
 #[actix_rt::test]
 async fn a_shelved_server_comes_back_where_there_is_room() {
     let mut world = World::new(2);
-    world.options.shelved_offload = Some(Duration::ZERO);
+    world.options.servers.shelved_offload = Some(Duration::ZERO);
     let api = Api::start_of(world, "", None).await;
     let server = Subject::new(&api, Api::wish("web")).await;
     let before = server.shown().await;

@@ -130,7 +130,8 @@ async fn heal(world: &World, life: &Life) {
     life.settled().await;
     compared(world, life).await;
     life.settled().await;
-    let servers: Vec<InstanceId> = life.house().views.servers.read(|servers| servers.all().map(|row| row.id).collect());
+    let servers: Vec<InstanceId> =
+        life.context().views.servers.read(|servers| servers.all().map(|row| row.id).collect());
     for server in servers {
         match life.status(server) {
             "SHUTOFF" => life.power(server, PowerAction::Start).await.unwrap(),
@@ -155,8 +156,8 @@ async fn run(seed: u64) {
     let mut dice = Dice(SplitMix::new(seed));
     let uri = SimUri { vcpus: 8, memory_mib: 8192, disk_gib: 100, seed, ..SimUri::new(HOSTS) };
     let mut world = World::of(uri);
-    world.options.resync = Duration::from_millis(50);
-    world.options.heartbeat = Duration::from_millis(20);
+    world.options.hosts.resync = Duration::from_millis(50);
+    world.options.hosts.heartbeat = Duration::from_millis(20);
     let mut wishes = Wishes::default();
     for _ in 1..LIVES {
         let fuse = 20 + dice.roll(400);
@@ -173,8 +174,8 @@ async fn run(seed: u64) {
     traffic(&world, &life, &mut dice, &mut wishes).await;
     heal(&world, &life).await;
     let head = life.store.head();
-    assert!(life.house().views.wait_for(head, Duration::from_mins(1)).await);
-    let differences = checkpoint::differences(&life.house().views, &world.views().await, 10);
+    assert!(life.context().views.wait_for(head, Duration::from_mins(1)).await);
+    let differences = checkpoint::differences(&life.context().views, &world.views().await, 10);
     life.stop().await;
     assert_eq!(differences, Vec::<String>::new(), "seed {seed}: the read models equal a rebuild");
     world.check().await;

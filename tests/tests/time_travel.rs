@@ -175,7 +175,7 @@ async fn one(api: &Api, dice: &mut Dice, servers: &mut Vec<String>) {
             }
         }
         _ => {
-            let hosts = api.life.house().views.hosts.read(|view| view.all().map(|host| host.id).collect::<Vec<_>>());
+            let hosts = api.life.context().views.hosts.read(|view| view.all().map(|host| host.id).collect::<Vec<_>>());
             let state = dice.one_of(&[json!({"status": "disabled"}), json!({"status": "enabled"})]).clone();
             let path = format!("/os-services/{}", dice.one_of(&hosts));
             drop(api.call("PUT", &path, "2.53", ADMIN, Some(state)).await);
@@ -191,11 +191,11 @@ struct Record {
 }
 
 fn host_names(api: &Api) -> Vec<String> {
-    api.life.house().views.hosts.read(|view| view.all().map(|host| host.hostname.clone()).collect())
+    api.life.context().views.hosts.read(|view| view.all().map(|host| host.hostname.clone()).collect())
 }
 
 fn hosts_of(api: &Api) -> Vec<String> {
-    api.life.house().views.hosts.read(|view| view.all().map(|host| host.id.to_string()).collect())
+    api.life.context().views.hosts.read(|view| view.all().map(|host| host.id.to_string()).collect())
 }
 
 /// Asks a few questions; those whose answer is of one position are recorded.
@@ -224,7 +224,7 @@ async fn record_by_time(api: &Api, dice: &mut Dice, servers: &[String], records:
         tokio::time::sleep(Duration::from_millis(1)).await;
         let now: Timestamp = SystemClock.now();
         tokio::time::sleep(Duration::from_millis(1)).await;
-        let views = &api.life.house().views;
+        let views = &api.life.context().views;
         if told.position == Some(head.to_string()) && api.world.log.head() == head && views.position() == head {
             records.push(Record { question, answer: told.answer, moment: now.to_string() });
         }
@@ -258,7 +258,7 @@ async fn run(seed: u64) {
             record(&api, &mut dice, &servers, &mut records).await;
         }
         record_by_time(&api, &mut dice, &servers, &mut records).await;
-        checkpoints.save(&api.life.house().views.fork()).unwrap();
+        checkpoints.save(&api.life.context().views.fork()).unwrap();
     }
     let by_time = records.iter().filter(|record| record.moment.contains('T')).count();
     assert!(records.len() > 40 && by_time > 3, "{} answers, {by_time} by time", records.len());
@@ -270,7 +270,7 @@ async fn run(seed: u64) {
     let views = checkpoints.open(&*world.log).await.unwrap().views;
     assert!(views.position().0 > 0);
     let life = world.begin(Setting { views: Some(views), ..Setting::default() }).await;
-    let (store, live) = (Arc::clone(&world.log) as Arc<dyn EventStore>, Arc::clone(&life.house().views));
+    let (store, live) = (Arc::clone(&world.log) as Arc<dyn EventStore>, Arc::clone(&life.context().views));
     let options = HistoryOptions { near: 0, held: 2, ..HistoryOptions::default() };
     let history = History::new(store, live, Some(Arc::clone(&checkpoints)), options);
     let api = Api::around(world, life, "", history);

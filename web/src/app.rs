@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use chronova_actors::house::House;
 use chronova_actors::image::embedded::EmbeddedImages;
+use chronova_actors::operations::{Operations, Queries};
 use chronova_actors::volume::service::EmbeddedVolumes;
 use chronova_events::store::EventStore;
 use chronova_projections::history::History;
@@ -14,6 +14,7 @@ use crate::auth::Authentication;
 use crate::compute::Compute;
 use crate::config::WebConfig;
 use crate::console::OpenConsoles;
+use crate::dispatch::Dispatch;
 use crate::fault::Fault;
 use crate::health::Health;
 use crate::identity::IdentityService;
@@ -37,7 +38,7 @@ pub struct App {
     /// How fast projects may ask, where that is limited.
     pub(crate) rate_limits: Option<RateLimits>,
     log: Option<Arc<dyn EventStore>>,
-    house: Option<Arc<House>>,
+    dispatch: Option<Dispatch>,
     identity: Option<Arc<IdentityService>>,
     images: Option<Arc<EmbeddedImages>>,
     volumes: Option<Arc<EmbeddedVolumes>>,
@@ -66,7 +67,7 @@ impl App {
             consoles,
             rate_limits,
             log: None,
-            house: None,
+            dispatch: None,
             identity: None,
             images: None,
             volumes: None,
@@ -76,8 +77,8 @@ impl App {
 
     /// Connects the APIs with the actors and the read models.
     #[must_use]
-    pub fn with_house(mut self, house: Arc<House>) -> Self {
-        self.house = Some(house);
+    pub fn with_operations(mut self, operations: Arc<Operations>) -> Self {
+        self.dispatch = Some(Dispatch::new(operations));
         self
     }
 
@@ -141,8 +142,13 @@ impl App {
         self.history.as_ref()
     }
 
-    /// Read models, hosts, ports and the way to the aggregates. Without it (some tests) nothing can be served.
-    pub fn house(&self) -> Result<&Arc<House>, Fault> {
-        self.house.as_ref().ok_or_else(|| Fault::internal("the web layer stands alone".to_owned()))
+    /// The way to the aggregates, for callers with a permit. Without it (some tests) nothing can be served.
+    pub fn dispatch(&self) -> Result<&Dispatch, Fault> {
+        self.dispatch.as_ref().ok_or_else(|| Fault::internal("the web layer stands alone".to_owned()))
+    }
+
+    /// Read models, the services beside Compute, and measurements of hosts.
+    pub fn queries(&self) -> Result<&Arc<Queries>, Fault> {
+        Ok(self.dispatch()?.queries())
     }
 }

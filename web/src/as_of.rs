@@ -68,7 +68,7 @@ fn bad(text: &str) -> Fault {
 /// The read models of that moment.
 pub(crate) async fn views(app: &App, moment: Moment) -> Result<Arc<Views>, Fault> {
     let history = app.history().ok_or_else(|| Fault::not_implemented("This server keeps no history to ask about."))?;
-    history.at(moment, app.house()?.clock.now()).await.map_err(fault)
+    history.at(moment, app.queries()?.clock.now()).await.map_err(fault)
 }
 
 fn fault(error: HistoryError) -> Fault {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use actix_web::dev::Payload;
 use actix_web::http::header::HeaderMap;
 use bytes::Bytes;
-use chronova_actors::house::House;
+use chronova_actors::operations::Queries;
 use chronova_projections::views::Views;
 use futures::StreamExt as _;
 use futures::stream::{BoxStream, LocalBoxStream};
@@ -18,6 +18,7 @@ use serde_json::Value;
 use crate::app::App;
 use crate::auth::{Caller, Requester};
 use crate::body;
+use crate::dispatch::Dispatch;
 use crate::fault::Fault;
 use crate::links::Links;
 use crate::microversion::Microversion;
@@ -58,16 +59,21 @@ impl std::fmt::Debug for Ctx {
 }
 
 impl Ctx {
-    /// Read models, hosts, ports and the way to the aggregates.
-    pub fn house(&self) -> Result<&Arc<House>, Fault> {
-        self.app.house()
+    /// Read models, the services beside Compute, and measurements of hosts.
+    pub fn queries(&self) -> Result<&Arc<Queries>, Fault> {
+        self.app.queries()
+    }
+
+    /// The way to the aggregates, for callers with a permit.
+    pub fn dispatch(&self) -> Result<&Dispatch, Fault> {
+        self.app.dispatch()
     }
 
     /// The read models that the answer is made of: the live ones, or those of the moment that `as_of` names.
     pub fn views(&self) -> Result<&Arc<Views>, Fault> {
         match &self.past {
             Some(past) => Ok(past),
-            None => Ok(&self.house()?.views),
+            None => Ok(&self.queries()?.views),
         }
     }
 

@@ -1,24 +1,27 @@
 //! The way from a permitted request to the command gateway.
 //!
-//! Only this file may name the gateway. Its functions take a `&Permit`, which only the policy module makes, so a command
-//! of a caller whose rights nobody checked does not compile. The one thing that a guest may do takes a `&Guest`, which only
-//! the metadata service makes.
+//! A handler holds a [`Dispatch`], whose operations are private. The functions here take a `&Permit`, which only the policy
+//! module makes, so a command of a caller whose rights nobody checked does not compile. The one thing that a guest may do
+//! takes a `&Guest`, which only the metadata service makes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use chronova_actors::aggregate::Aggregate as _;
 use chronova_actors::aggregate::{CommandError, Committed};
+use chronova_actors::coordination::passwords::OneTimePasswords;
+use chronova_actors::erasure::work::Eraser;
 use chronova_actors::gateway::Reachable;
-use chronova_actors::house::House;
 use chronova_actors::instance::{InstanceAggregate, InstanceCommand, InstanceReject};
+use chronova_actors::operations::{Operations, Queries};
 use chronova_actors::process::ProcessAggregate;
 use chronova_events::envelope::{Cause, Meta, Position, Revision};
-use chronova_events::ids::{ProcessId, RequestId};
-use chronova_events::instance::FaultInfo;
+use chronova_events::ids::{HostId, InstanceId, ProcessId, RequestId};
+use chronova_events::instance::{FaultInfo, ImageSnapshot};
 use chronova_events::process::{Outcome, ProcessEvent};
 use chronova_events::registry::Event;
-use chronova_events::store::StoreError;
+use chronova_events::store::{EventStore, StoreError};
+use chronova_projections::history::History;
 use uuid::Uuid;
 
 use crate::metadata::Guest;
@@ -33,23 +36,76 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// More than the record of any process is long.
 const MOST_EVENTS: usize = 10_000;
 
+/// What handlers hold of [`Operations`]. It sends nothing by itself.
+///
+/// ```compile_fail,E0616
+/// fn without_permit(dispatch: &chronova_web::dispatch::Dispatch) {
+///     let _ = &dispatch.operations;
+/// }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Dispatch {
+    operations: Arc<Operations>,
+}
+
+impl Dispatch {
+    pub fn new(operations: Arc<Operations>) -> Self {
+        Self { operations }
+    }
+
+    /// Read models, the services beside Compute, and measurements of hosts.
+    pub fn queries(&self) -> &Arc<Queries> {
+        self.operations.queries()
+    }
+
+    /// Passwords on their way to guests.
+    pub fn passwords(&self) -> &OneTimePasswords {
+        self.operations.passwords()
+    }
+
+    /// The number of the next server, which names its libvirt domain.
+    pub fn next_server_number(&self) -> u64 {
+        self.operations.next_server_number()
+    }
+
+    /// Brings Placement up to date with the hosts and host aggregates; changes nothing else.
+    pub async fn mirror_placement(&self) {
+        self.operations.mirror_placement().await;
+    }
+}
+
+/// Records how the network service has the interfaces of a server now.
+pub async fn refresh_interfaces(dispatch: &Dispatch, _: &Permit, server: InstanceId) {
+    dispatch.operations.refresh_interfaces(server).await;
+}
+
+/// Has each of `hosts` fetch `images` into its cache, in the background.
+pub fn cache_images(dispatch: &Dispatch, _: &Permit, hosts: Vec<HostId>, images: Vec<ImageSnapshot>) {
+    tokio::spawn(dispatch.operations.cache_images(hosts, images));
+}
+
+/// Erases personal data from `store`, the log that the read models follow.
+pub fn eraser(dispatch: &Dispatch, _: &Permit, store: &Arc<dyn EventStore>, history: Option<&Arc<History>>) -> Eraser {
+    dispatch.operations.eraser(store, history)
+}
+
 /// Has `command` decided, in the name of the permitted caller. When this returns, what happened is durable and the read
 /// models show it: whoever asks next sees it.
 pub async fn send<A: Reachable>(
-    house: &House,
+    dispatch: &Dispatch,
     permit: &Permit,
     id: &A::Id,
     command: A::Command,
 ) -> Result<Committed, CommandError<A::Reject>> {
-    let committed = house.gateway.send::<A>(id, command, meta(permit)).await?;
-    shown(house, committed.position).await;
+    let committed = dispatch.operations.send::<A>(id, command, meta(permit)).await?;
+    shown(dispatch, committed.position).await;
     Ok(committed)
 }
 
 /// Keeps what a guest tells its owner. A guest has no rights that a policy could check; it may do this one thing, and a
 /// [`Guest`] is the proof of who it is.
 pub(crate) async fn post_password(
-    house: &House,
+    dispatch: &Dispatch,
     guest: &Guest,
     request_id: &RequestId,
     password: String,
@@ -61,14 +117,14 @@ pub(crate) async fn post_password(
         cause: Cause::System { part: "guest".to_owned() },
     };
     let command = InstanceCommand::PostGuestPassword { password };
-    let committed = house.gateway.send::<InstanceAggregate>(&guest.id(), command, Arc::new(meta)).await?;
-    shown(house, committed.position).await;
+    let committed = dispatch.operations.send::<InstanceAggregate>(&guest.id(), command, Arc::new(meta)).await?;
+    shown(dispatch, committed.position).await;
     Ok(())
 }
 
 /// Waits until the read models show what was accepted at `position` by a service that sends commands of its own.
-pub async fn shown(house: &House, position: Position) {
-    if !house.views.wait_for(position, READ_YOUR_WRITES).await {
+pub async fn shown(dispatch: &Dispatch, position: Position) {
+    if !dispatch.queries().views.wait_for(position, READ_YOUR_WRITES).await {
         tracing::warn!(%position, "the read models lag behind");
     }
 }
@@ -83,10 +139,10 @@ pub enum Ended {
 }
 
 /// Waits until a process has ended that a command of before asked for.
-pub async fn ended(house: &House, process: ProcessId, patience: Duration) -> Result<Ended, StoreError> {
+pub async fn ended(dispatch: &Dispatch, process: ProcessId, patience: Duration) -> Result<Ended, StoreError> {
     let waiting = async {
         let mut pause = Duration::from_millis(1);
-        while house.views.processes.read(|processes| processes.is_pending(process)) {
+        while dispatch.queries().views.processes.read(|processes| processes.is_pending(process)) {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
@@ -95,7 +151,9 @@ pub async fn ended(house: &House, process: ProcessId, patience: Duration) -> Res
         return Ok(Ended::NotYet);
     }
     let mut fault = None;
-    for recorded in house.log.read_stream(&ProcessAggregate::stream(&process), Revision::NONE, MOST_EVENTS).await? {
+    for recorded in
+        dispatch.queries().log.read_stream(&ProcessAggregate::stream(&process), Revision::NONE, MOST_EVENTS).await?
+    {
         match recorded.event().map(AsRef::as_ref) {
             Ok(Event::ProcessEvent(ProcessEvent::StepFailed(failed))) => fault = Some(failed.fault.clone()),
             Ok(Event::ProcessEvent(ProcessEvent::Finished(finished))) if finished.outcome == Outcome::Succeeded => {

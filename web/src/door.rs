@@ -1,4 +1,4 @@
-//! The way in while the house is being opened.
+//! The way in while the control plane starts.
 //!
 //! The listeners are bound before the read models are complete, because completing them may take a while (a replay of a
 //! long log, a rebuild after a change of version). Whoever comes in the meantime waits, and is served as soon as there is
@@ -20,7 +20,7 @@ use crate::service::Service;
 /// Who has waited for longer than this is asked to come again.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What is behind the listeners: nothing yet, or the house.
+/// What is behind the listeners: nothing yet, or the control plane.
 #[derive(Clone)]
 pub struct Door {
     app: watch::Receiver<Option<Arc<App>>>,
@@ -65,7 +65,7 @@ impl Door {
         self
     }
 
-    /// The house, as soon as there is one; otherwise what to answer instead.
+    /// The control plane, as soon as it has started; otherwise the answer in its place.
     pub(crate) async fn enter(&self, path: &str) -> Result<Arc<App>, Reply> {
         if let Some(app) = &*self.app.borrow() {
             return Ok(Arc::clone(app));

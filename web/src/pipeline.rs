@@ -368,7 +368,7 @@ enum Seen {
 
 impl Seen {
     fn before(app: &App, route: &Route, past: Option<&Arc<Views>>) -> Self {
-        let live = || app.house().ok().filter(|_| route.as_of)?.views.steady();
+        let live = || app.queries().ok().filter(|_| route.as_of)?.views.steady();
         match past {
             Some(past) => Self::Past(past.position()),
             None => live().map_or(Self::Nothing, Self::Live),
@@ -380,7 +380,7 @@ impl Seen {
         let (name, position) = match self {
             Self::Nothing => return answer,
             Self::Past(position) => (as_of::AS_OF, position),
-            Self::Live(position) if app.house()?.views.steady() == Some(position) => (as_of::POSITION, position),
+            Self::Live(position) if app.queries()?.views.steady() == Some(position) => (as_of::POSITION, position),
             Self::Live(_) => return answer,
         };
         let position = position.to_string();

@@ -27,7 +27,6 @@ use thiserror::Error;
 use super::{Archive, ErasureAggregate, ErasureCommand};
 use crate::aggregate::{Aggregate, CommandError};
 use crate::gateway::Gateway;
-use crate::house::House;
 use crate::identity::{IdentityAggregate, IdentityCommand, Realm};
 use crate::instance::{InstanceAggregate, InstanceCommand, InstanceReject};
 use crate::keypair::{KeypairAggregate, KeypairCommand};
@@ -98,11 +97,11 @@ impl Plan {
 /// What erasing needs.
 #[derive(Clone)]
 pub struct Eraser {
-    pub store: Arc<dyn EventStore>,
-    pub gateway: Arc<Gateway>,
-    pub views: Arc<Views>,
+    store: Arc<dyn EventStore>,
+    gateway: Arc<Gateway>,
+    views: Arc<Views>,
     /// The past states of the read models, held and kept on disk, which tell what was before.
-    pub history: Option<Arc<History>>,
+    history: Option<Arc<History>>,
 }
 
 impl std::fmt::Debug for Eraser {
@@ -112,14 +111,14 @@ impl std::fmt::Debug for Eraser {
 }
 
 impl Eraser {
-    /// Of a house, and the log that it lives on.
-    pub fn of(house: &House, store: &Arc<dyn EventStore>, history: Option<&Arc<History>>) -> Self {
-        Self {
-            store: Arc::clone(store),
-            gateway: Arc::clone(&house.gateway),
-            views: Arc::clone(&house.views),
-            history: history.cloned(),
-        }
+    /// An eraser of `store`, the log that `views` follow.
+    pub fn new(
+        store: Arc<dyn EventStore>,
+        gateway: Arc<Gateway>,
+        views: Arc<Views>,
+        history: Option<Arc<History>>,
+    ) -> Self {
+        Self { store, gateway, views, history }
     }
 
     /// Erases what `plan` says; returns when nothing of it can be read any more.

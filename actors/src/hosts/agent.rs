@@ -4,22 +4,23 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chronova_events::envelope::{Meta, Position};
-use chronova_events::host::{Capabilities, KnownHost, Registered};
+use chronova_events::host::{KnownHost, Registered};
 use chronova_events::ids::{HostId, InstanceId, ProviderId};
 use chronova_events::instance::{Instance, Power};
-use chronova_events::ledger::Inventory;
 use chronova_events::store::EventStore;
 use chronova_hypervisor::driver::{Driver, DriverError, HostSignal, StopMode};
 use chronova_hypervisor::guest::{HostCapabilities, PowerState};
 use futures::StreamExt;
 use tokio::time::{MissedTickBehavior, interval};
 
+use super::capacity::{capabilities, inventories, power};
 use super::consoles;
+use super::context::HostContext;
 use super::fleet::{AtOnce, Member};
+use super::options::DeletedGuests;
 use super::plan::{self, Believed, Remedy};
 use super::resume;
 use crate::host::{HostAggregate, HostCommand};
-use crate::house::{DeletedGuests, House, Options};
 use crate::instance::{InstanceAggregate, InstanceCommand};
 use crate::ledger::{CELL, LedgerAggregate, LedgerCommand};
 use crate::reconcile::{devices, leftovers, placement, volumes};
@@ -29,11 +30,11 @@ use crate::topology::host::HostCells;
 const MISSED_BEATS: u32 = 2;
 
 /// Looks after one host for ever; the task is ended by dropping it.
-pub async fn attend(house: Arc<House>, store: Arc<dyn EventStore>, driver: Arc<dyn Driver>) {
-    let mut agent = Agent { house, store, driver, member: None, missed: 0, connected: false, suspect: true };
+pub async fn attend(context: Arc<HostContext>, store: Arc<dyn EventStore>, driver: Arc<dyn Driver>) {
+    let mut agent = Agent { context, store, driver, member: None, missed: 0, connected: false, suspect: true };
     let mut signals = agent.driver.watch();
-    let mut beat = interval(agent.house.options.heartbeat);
-    let mut resync = interval(agent.house.options.resync);
+    let mut beat = interval(agent.context.options.heartbeat);
+    let mut resync = interval(agent.context.options.resync);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // The first news is that the host is there; to ask at once, too, would welcome it twice.
@@ -65,7 +66,7 @@ pub async fn attend(house: Arc<House>, store: Arc<dyn EventStore>, driver: Arc<d
 }
 
 struct Agent {
-    house: Arc<House>,
+    context: Arc<HostContext>,
     store: Arc<dyn EventStore>,
     driver: Arc<dyn Driver>,
     /// Known from the first answer on.
@@ -84,7 +85,7 @@ impl Agent {
             HostSignal::Guest { instance, .. } => self.look_at(instance).await,
             HostSignal::GuestGone { instance } => self.look_at(instance).await,
         }
-        self.house.fleet.hear_of(self.driver.uri());
+        self.context.fleet.hear_of(self.driver.uri());
     }
 
     /// The host answers (again): record what it is and what is on it.
@@ -93,18 +94,18 @@ impl Agent {
             Ok(found) => found,
             Err(error) => return self.mourn(&error.to_string()).await,
         };
-        let options = &self.house.options;
+        let options = &self.context.options;
         let at_once = AtOnce { builds: options.max_concurrent_builds, snapshots: options.max_concurrent_snapshots };
-        let member = self.house.fleet.join(found.host, &found.hostname, &self.driver, at_once);
+        let member = self.context.fleet.join(found.host, &found.hostname, &self.driver, at_once);
         self.member = Some(Arc::clone(&member));
         self.see_storage(found.host).await;
         if options.resume_guests && self.suspect && self.caught_up(self.store.head()).await {
-            resume::guests(&self.house, found.host, &self.driver).await;
+            resume::guests(&self.context, found.host, &self.driver).await;
         }
         // Before anything else is asked of it: what left the host while it was down must not run there as well.
-        if self.house.views.hosts.read(|hosts| hosts.get(found.host).is_some_and(|known| !known.up)) {
+        if self.context.views.hosts.read(|hosts| hosts.get(found.host).is_some_and(|known| !known.up)) {
             self.put_right(&member).await;
-            self.suspect = !devices::put_right(&self.house, member.host, &self.driver).await;
+            self.suspect = !devices::put_right(&self.context, member.host, &self.driver).await;
         }
         if let Err(error) = self.report(&found).await {
             tracing::error!(host = %found.hostname, error, "the host cannot be registered; trying again");
@@ -117,13 +118,13 @@ impl Agent {
     }
 
     async fn report(&self, found: &HostCapabilities) -> Result<(), String> {
-        let known = self.house.views.hosts.read(|hosts| hosts.get(found.host).cloned());
+        let known = self.context.views.hosts.read(|hosts| hosts.get(found.host).cloned());
         let provider = ProviderId(found.host.0);
         let gone = self.gone(provider, known.as_ref(), found);
-        let options = &self.house.options;
+        let options = &self.context.options;
         let report = Registered {
             host: found.host,
-            number: known.map_or_else(|| self.house.fleet.next_number(), |host| host.number),
+            number: known.map_or_else(|| self.context.fleet.next_number(), |host| host.number),
             hostname: found.hostname.clone(),
             uri: self.driver.uri().to_owned(),
             capabilities: capabilities(found),
@@ -138,7 +139,7 @@ impl Agent {
             cells,
         };
         let meta = Meta::system("host-watch");
-        let gateway = &self.house.gateway;
+        let gateway = &self.context.gateway;
         let impose = LedgerCommand::ImposeRatios { provider, ratios: options.imposed_ratios.clone() };
         let lost = LedgerCommand::AdjustTraits { provider, add: vec![], remove: gone };
         for command in [inventory, impose, lost] {
@@ -151,7 +152,7 @@ impl Agent {
 
     /// Bytes of the image cache that room is to be set aside for. As they were where the host cannot say.
     async fn look_at_cache(&self) -> u64 {
-        let Some(member) = self.member.as_ref().filter(|_| self.house.options.image_cache.reserve_disk) else {
+        let Some(member) = self.member.as_ref().filter(|_| self.context.image_cache.reserve_disk) else {
             return 0;
         };
         match self.driver.cached_images().await {
@@ -167,7 +168,7 @@ impl Agent {
     /// (`COMPUTE_...`). Other traits that others gave it are theirs.
     fn gone(&self, provider: ProviderId, known: Option<&KnownHost>, found: &HostCapabilities) -> Vec<String> {
         let shown =
-            self.house.views.placement.read(|view| {
+            self.context.views.placement.read(|view| {
                 view.ledger.providers.get(&provider).map(|known| known.traits.clone()).unwrap_or_default()
             });
         let reported = |name: &String| known.is_some_and(|host| host.capabilities.traits.contains(name));
@@ -178,7 +179,7 @@ impl Agent {
     /// Leaves the host's mark on its storage, and looks whose marks are there.
     async fn see_storage(&self, host: HostId) {
         match self.driver.sharers().await {
-            Ok(sharers) => self.house.fleet.note_sharers(host, sharers),
+            Ok(sharers) => self.context.fleet.note_sharers(host, sharers),
             Err(error) => tracing::warn!(%host, %error, "who shares the host's storage is not known"),
         }
     }
@@ -196,7 +197,7 @@ impl Agent {
     /// A host known from an earlier life of the control plane, found by its URI.
     async fn report_known_down(&self, reason: &str) {
         let uri = self.driver.uri();
-        let known = self.house.views.hosts.read(|hosts| hosts.all().find(|host| host.uri == uri).map(|host| host.id));
+        let known = self.context.views.hosts.read(|hosts| hosts.all().find(|host| host.uri == uri).map(|host| host.id));
         if let Some(host) = known {
             self.report_down(host, reason).await;
         }
@@ -204,7 +205,7 @@ impl Agent {
 
     async fn report_down(&self, host: HostId, reason: &str) {
         let down = HostCommand::ReportDown { reason: reason.to_owned() };
-        if let Err(error) = self.house.gateway.send::<HostAggregate>(&host, down, Meta::system("host-watch")).await {
+        if let Err(error) = self.context.gateway.send::<HostAggregate>(&host, down, Meta::system("host-watch")).await {
             tracing::error!(%host, %error, "a host that is down cannot be recorded as such");
         }
     }
@@ -224,14 +225,14 @@ impl Agent {
         if self.driver.usage().await.is_ok() {
             self.welcome().await;
         }
-        self.house.fleet.hear_of(self.driver.uri());
+        self.context.fleet.hear_of(self.driver.uri());
     }
 
     async fn beat_once(&mut self) {
         let Some(member) = &self.member else { return };
         match self.driver.usage().await {
             Ok(usage) => {
-                member.beat(usage, self.house.clock.now().0);
+                member.beat(usage, self.context.clock.now().0);
                 self.missed = 0;
             }
             Err(error) => {
@@ -257,7 +258,7 @@ impl Agent {
 
     async fn observe(&self, host: HostId, instance: InstanceId, power: Power) {
         let seen = InstanceCommand::Observe { host, power };
-        let result = self.house.gateway.send::<InstanceAggregate>(&instance, seen, Meta::system("host-watch")).await;
+        let result = self.context.gateway.send::<InstanceAggregate>(&instance, seen, Meta::system("host-watch")).await;
         if let Err(error) = result
             && error.rejection().is_none()
         {
@@ -268,11 +269,11 @@ impl Agent {
     /// Compares what is on the host with what should be.
     async fn resync(&mut self) {
         let Some(member) = self.member.clone().filter(|_| self.connected) else { return };
-        if !self.house.fleet.knows_storage_of(member.host) {
+        if !self.context.fleet.knows_storage_of(member.host) {
             self.see_storage(member.host).await;
         }
         let Some(present) = self.put_right(&member).await else { return };
-        let missing: Vec<_> = self.house.views.servers.read(|servers| {
+        let missing: Vec<_> = self.context.views.servers.read(|servers| {
             servers
                 .on_host(member.host)
                 .filter(|row| !present.contains(&row.id))
@@ -283,10 +284,10 @@ impl Agent {
             self.apply(&member, instance, remedy).await;
         }
         if self.suspect {
-            self.suspect = !devices::put_right(&self.house, member.host, &self.driver).await;
+            self.suspect = !devices::put_right(&self.context, member.host, &self.driver).await;
         }
-        volumes::sweep(&self.house, member.host, &self.driver).await;
-        leftovers::sweep(&self.house, member.host, &self.driver).await;
+        volumes::sweep(&self.context, member.host, &self.driver).await;
+        leftovers::sweep(&self.context, member.host, &self.driver).await;
     }
 
     /// Looks at the guests on the host, and at disks without one; says which guests there are.
@@ -323,15 +324,15 @@ impl Agent {
 
     /// As long as nobody has seen whose marks are on the host's storage, disks there may be anybody's.
     fn may_share(&self, host: HostId, other: HostId) -> bool {
-        !self.house.fleet.knows_storage_of(host) || self.house.fleet.share(host, other)
+        !self.context.fleet.knows_storage_of(host) || self.context.fleet.share(host, other)
     }
 
     async fn caught_up(&self, position: Position) -> bool {
-        self.house.views.wait_for(position, self.house.options.resync).await
+        self.context.views.wait_for(position, self.context.options.resync).await
     }
 
     fn believing(&self, instance: InstanceId, judge: impl FnOnce(Believed<'_>) -> Remedy) -> Remedy {
-        let row = self.house.views.servers.read(|servers| servers.get(instance).cloned());
+        let row = self.context.views.servers.read(|servers| servers.get(instance).cloned());
         match &row {
             Some(row) => judge(Believed::Known(&row.instance)),
             None => judge(Believed::Known(&Instance::Absent)),
@@ -341,7 +342,7 @@ impl Agent {
     /// A guest whose server is deleted: `[DEFAULT] running_deleted_instance_action`. What is not removed is found at every
     /// look, and told of when it is seen to run.
     async fn reap(&self, member: &Member, instance: InstanceId) {
-        let action = self.house.options.deleted_guests;
+        let action = self.context.options.deleted_guests;
         match action {
             DeletedGuests::Reap => return self.destroy(member, instance).await,
             DeletedGuests::Noop => return,
@@ -361,7 +362,7 @@ impl Agent {
 
     async fn destroy(&self, member: &Member, instance: InstanceId) {
         tracing::info!(host = %member.hostname, %instance, "removing what a deleted or moved server left");
-        consoles::bring(&self.house, member, instance).await;
+        consoles::bring(&self.context, member, instance).await;
         if let Err(error) = self.driver.destroy(instance).await {
             tracing::warn!(host = %member.hostname, %instance, %error, "leftovers cannot be removed yet");
         }
@@ -392,79 +393,4 @@ impl Agent {
             }
         }
     }
-}
-
-/// A driver's power state in the words of the events.
-pub fn power(state: PowerState) -> Power {
-    match state {
-        PowerState::NoState => Power::NoState,
-        PowerState::Running => Power::Running,
-        PowerState::Paused => Power::Paused,
-        PowerState::Shutdown => Power::Shutdown,
-        PowerState::Crashed => Power::Crashed,
-        PowerState::Suspended => Power::Suspended,
-    }
-}
-
-/// What a host is, as the log keeps it.
-pub fn capabilities(found: &HostCapabilities) -> Capabilities {
-    Capabilities {
-        hypervisor_type: found.hypervisor_type.clone(),
-        hypervisor_version: found.hypervisor_version,
-        libvirt_version: found.libvirt_version,
-        host_ip: found.host_ip.clone(),
-        vcpus: found.vcpus,
-        memory_mib: found.memory_mib,
-        disk_gib: found.disk_gib,
-        kvm: found.kvm,
-        cpu_arch: found.cpu.arch.clone(),
-        cpu_model: found.cpu.model.clone(),
-        cpu_vendor: found.cpu.vendor.clone(),
-        cpu_sockets: found.cpu.sockets,
-        cpu_cores: found.cpu.cores,
-        cpu_threads: found.cpu.threads,
-        cpu_features: found.cpu.features.clone(),
-        traits: found.traits.clone(),
-    }
-}
-
-/// Tells the ledger what a known host offers, with so many bytes of images in its cache.
-pub(crate) async fn report_capacity(house: &House, member: &Member) -> Result<(), String> {
-    let found = member.driver.capabilities().await.map_err(|error| error.to_string())?;
-    let cells = HostCells::of(&found.cells, house.options.host_cpus.of(&found.hostname))?;
-    let report = LedgerCommand::Report {
-        provider: ProviderId(member.host.0),
-        name: found.hostname.clone(),
-        inventories: inventories(&found, &cells, &house.options, member.cached()),
-        traits: found.traits.clone(),
-        cells,
-    };
-    let sent = house.gateway.send::<LedgerAggregate>(&CELL, report, Meta::system("host-watch")).await;
-    sent.map(drop).map_err(|error| error.to_string())
-}
-
-/// What a host offers: Nova's `update_provider_tree` of the libvirt driver. `cached`: bytes of its image cache, where room is
-/// to be set aside for them.
-pub fn inventories(found: &HostCapabilities, cells: &HostCells, options: &Options, cached: u64) -> Vec<Inventory> {
-    let (shared, dedicated) = cells.counted.unwrap_or((found.vcpus.into(), 0));
-    let reserved_disk_mib = options.reserved_host_disk_mb.saturating_add(cached.div_ceil(1 << 20));
-    let line = |class: &str, total: u64, reserved: u64, allocation_ratio: f64| Inventory {
-        class: class.to_owned(),
-        total,
-        reserved: reserved.min(total),
-        min_unit: 1,
-        max_unit: total,
-        step_size: 1,
-        allocation_ratio,
-    };
-    [
-        line("DISK_GB", found.disk_gib, reserved_disk_mib.div_ceil(1024), options.disk_allocation_ratio),
-        line("MEMORY_MB", found.memory_mib, options.reserved_host_memory_mb, options.ram_allocation_ratio),
-        // A processor of one guest's own is never given twice, and none is kept back: the operator named them.
-        line("PCPU", dedicated, 0, 1.0),
-        line("VCPU", shared, options.reserved_host_cpus, options.cpu_allocation_ratio),
-    ]
-    .into_iter()
-    .filter(|inventory| inventory.total > 0)
-    .collect()
 }

@@ -11,7 +11,7 @@ use chronova_events::instance::MoveKind;
 use chronova_hypervisor::driver::Driver;
 
 use super::fleet::Member;
-use crate::house::House;
+use crate::hosts::context::HostContext;
 
 /// What of a console is carried along.
 const MOST: usize = 1 << 20;
@@ -31,22 +31,22 @@ async fn adopt(instance: InstanceId, to: &dyn Driver, text: Bytes) {
 }
 
 /// The host that the guest went to from this one, running, in its last move.
-fn went_to(house: &House, instance: InstanceId, left: HostId) -> Option<Arc<Member>> {
-    let home = house
+fn went_to(context: &HostContext, instance: InstanceId, left: HostId) -> Option<Arc<Member>> {
+    let home = context
         .views
         .servers
         .read(|servers| servers.get(instance)?.instance.alive()?.placement.as_ref().map(|placed| placed.host))?;
-    let went = house.views.migrations.read(|migrations| {
+    let went = context.views.migrations.read(|migrations| {
         let last = migrations.last_of(instance)?;
         let target = last.target.as_ref()?.host;
         (last.kind == MoveKind::Live && last.source.host == left).then_some(target)
     })?;
-    (went == home && !house.fleet.share(left, home)).then(|| house.fleet.member(home)).flatten()
+    (went == home && !context.fleet.share(left, home)).then(|| context.fleet.member(home)).flatten()
 }
 
 /// Brings after the guest what it wrote at a host that is back.
-pub(super) async fn bring(house: &House, left: &Member, instance: InstanceId) {
-    let Some(home) = went_to(house, instance, left.host) else { return };
+pub(super) async fn bring(context: &HostContext, left: &Member, instance: InstanceId) {
+    let Some(home) = went_to(context, instance, left.host) else { return };
     let (Ok(older), Ok(newer)) =
         (left.driver.console_log(instance, MOST).await, home.driver.console_log(instance, MOST).await)
     else {

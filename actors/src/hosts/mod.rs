@@ -5,16 +5,22 @@
 //! | [`fleet`] | finds the driver of a host |
 //! | [`agent`] | one task per host: registers it, feels its pulse, turns what it tells into commands |
 //! | [`consoles`] | brings what a guest wrote on its console after it |
-//! | [`images`], [`image_use`] | images brought to hosts beforehand; which ones are about to be used, or removed |
+//! | [`images`] | brings images to hosts beforehand |
+//! | [`capacity`] | what a host offers, in the words of the events and of Placement |
+//! | [`readings`] | what an API may reach on a host |
+//! | [`context`], [`options`] | what an agent has at hand |
 //! | [`resume`] | starts the guests of a host that lost its power |
 //! | [`plan`] | what to do about a difference between a host and the log; pure |
 
 pub mod agent;
+pub mod capacity;
 pub mod consoles;
+pub mod context;
 pub mod fleet;
-pub mod image_use;
 pub mod images;
+pub mod options;
 pub mod plan;
+pub mod readings;
 mod resume;
 
 #[cfg(test)]

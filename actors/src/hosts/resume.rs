@@ -9,34 +9,34 @@ use chronova_events::instance::{Alive, Phase, Power, PowerAction};
 use chronova_hypervisor::driver::Driver;
 use chronova_hypervisor::guest::PowerState;
 
-use crate::house::House;
+use crate::hosts::context::HostContext;
 use crate::instance::{Asker, InstanceAggregate, InstanceCommand};
 
 /// Asks for a hard reboot of what ran on the host and does not, before that is recorded as stopped. A crash on the way is
 /// harmless: whoever comes next finds the rest as it was.
 ///
 /// A host on which any guest runs was not switched off: what is off there ended by itself, while nobody looked.
-pub(super) async fn guests(house: &House, host: HostId, driver: &Arc<dyn Driver>) {
+pub(super) async fn guests(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>) {
     let Ok(found) = driver.guests().await else { return };
     if found.iter().any(|guest| matches!(guest.power, PowerState::Running | PowerState::Paused)) {
         return;
     }
-    for instance in due(house, host) {
+    for instance in due(context, host) {
         tracing::info!(%host, %instance, "starting a guest that ran when its host went down");
         let command = InstanceCommand::Power {
             process: ProcessId::random(),
             action: PowerAction::RebootHard,
             asker: Asker { overrides_lock: true },
         };
-        let sent = house.gateway.send::<InstanceAggregate>(&instance, command, Meta::system("host-boot")).await;
+        let sent = context.gateway.send::<InstanceAggregate>(&instance, command, Meta::system("host-boot")).await;
         if let Err(error) = sent {
             tracing::warn!(%instance, %error, "a guest cannot be started after its host came back");
         }
     }
 }
 
-fn due(house: &House, host: HostId) -> BTreeSet<InstanceId> {
-    house.views.servers.read(|servers| {
+fn due(context: &HostContext, host: HostId) -> BTreeSet<InstanceId> {
+    context.views.servers.read(|servers| {
         let here = servers.on_host(host).filter(|row| row.instance.alive().is_some_and(ran));
         here.map(|row| row.id).collect()
     })

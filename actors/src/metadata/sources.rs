@@ -9,7 +9,7 @@ use chronova_projections::views::Views;
 use serde_json::{Map, Value};
 
 use super::MetadataOptions;
-use crate::house::House;
+use crate::hosts::fleet::Fleet;
 
 /// A guest that asks is starting, and waits: it is told without what its host does not say in this time.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -31,12 +31,12 @@ pub async fn said(options: &MetadataOptions, server: &Alive) -> Result<Option<Ma
 }
 
 /// Where the guest finds its devices, if any of them have tags to be told apart by.
-pub async fn devices(house: &House, instance: InstanceId, server: &Alive) -> Vec<GuestDevice> {
+pub async fn devices(fleet: &Fleet, instance: InstanceId, server: &Alive) -> Vec<GuestDevice> {
     let of_disks = server.disks.iter().map(|disk| &disk.device.tag);
     if server.nics.iter().map(|nic| &nic.tag).chain(of_disks).all(Option::is_none) {
         return Vec::new();
     }
-    let driver = server.placement.as_ref().and_then(|placed| house.fleet.driver(placed.host));
+    let driver = server.placement.as_ref().and_then(|placed| fleet.driver(placed.host));
     let Some(driver) = driver else { return Vec::new() };
     match tokio::time::timeout(PATIENCE, driver.devices(instance)).await {
         Ok(Ok(devices)) => devices,

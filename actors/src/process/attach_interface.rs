@@ -33,7 +33,7 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
     async move {
         let (Outcome::Succeeded, Some(nic)) = (outcome, allocated(work)) else { return Ok(()) };
         let record = InstanceCommand::RecordNicAttached { process: work.running.process, nic };
-        let gateway = &work.house.gateway;
+        let gateway = &work.context.gateway;
         settled(gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await)
     }
     .boxed()
@@ -81,7 +81,7 @@ async fn allocate(work: &Work) -> Result<Output, StepError> {
         availability_zone: placed.availability_zone.clone(),
         nic,
     };
-    let nic = work.house.networks.attach(wanted, work.meta.clone()).await?;
+    let nic = work.context.networks.attach(wanted, work.meta.clone()).await?;
     // Overtaken meanwhile: what a delete released before the port was made, nobody else gives back.
     match staying(work.server().await?) {
         Some(_) => Ok(Output::Nics(vec![nic])),
@@ -90,7 +90,7 @@ async fn allocate(work: &Work) -> Result<Output, StepError> {
 }
 
 async fn release(work: &Work) -> Result<(), StepError> {
-    let networks = &work.house.networks;
+    let networks = &work.context.networks;
     let port = match wanted(work) {
         Some(RequestedNic { port: Some(port), .. }) => *port,
         _ => networks.attached_port(work.running.process),

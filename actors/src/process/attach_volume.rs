@@ -68,7 +68,7 @@ async fn settle(work: &Work) -> Result<(), StepError> {
 async fn reserve(work: &Work) -> Result<Output, StepError> {
     still_mine(work).await?;
     let disk = task(work)?;
-    work.house.volumes.reserve(disk.attachment, disk.volume, disk.instance, work.meta.clone()).await?;
+    work.context.volumes.reserve(disk.attachment, disk.volume, disk.instance, work.meta.clone()).await?;
     Ok(Output::Nothing)
 }
 
@@ -85,7 +85,7 @@ async fn connect(work: &Work) -> Result<Output, StepError> {
     let (disk, (_, hostname)) = (task(work)?, host(&server)?);
     let name = device.device_name.as_deref();
     let connection =
-        work.house.volumes.connect(disk.volume, disk.attachment, &hostname, name, work.meta.clone()).await?;
+        work.context.volumes.connect(disk.volume, disk.attachment, &hostname, name, work.meta.clone()).await?;
     Ok(Output::Connected(recorded(connection)))
 }
 
@@ -121,6 +121,6 @@ async fn pull(work: &Work) -> Result<(), StepError> {
 async fn complete(work: &Work) -> Result<Output, StepError> {
     still_mine(work).await?;
     let disk = task(work)?;
-    work.house.volumes.complete(disk.volume, disk.attachment, work.meta.clone()).await?;
+    work.context.volumes.complete(disk.volume, disk.attachment, work.meta.clone()).await?;
     Ok(Output::Nothing)
 }

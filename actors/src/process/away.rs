@@ -38,7 +38,7 @@ pub(super) async fn keep(work: &Work, server: &Alive) -> Result<(), StepError> {
         let mut device = device.clone();
         if let Some(volume) = device.volume {
             let keeper = keeper(work, &device);
-            work.house.volumes.reserve(keeper, volume, work.instance_id(), work.meta.clone()).await?;
+            work.context.volumes.reserve(keeper, volume, work.instance_id(), work.meta.clone()).await?;
             // Not before it is kept otherwise: between two attachments anybody could take it.
             if let Some(old) = device.attachment.filter(|old| *old != keeper) {
                 disks::release(work, volume, old).await?;
@@ -52,7 +52,7 @@ pub(super) async fn keep(work: &Work, server: &Alive) -> Result<(), StepError> {
 
 /// What [`keep`] made and nobody recorded is given back: the server has another end than to be away.
 pub(super) async fn let_go(work: &Work) -> Result<(), StepError> {
-    let instance = work.house.gateway.look::<InstanceAggregate>(&work.instance_id()).await?;
+    let instance = work.context.gateway.look::<InstanceAggregate>(&work.instance_id()).await?;
     // Also of a server that is gone by now.
     let Some(server) = instance.known() else { return Ok(()) };
     for (device, volume) in volumes(server) {
@@ -76,7 +76,7 @@ pub(super) async fn connect(work: &Work, server: &Alive) -> Result<Output, StepE
         let mut device = device.clone();
         if let (Some(volume), Some(attachment)) = (device.volume, device.attachment) {
             let name = device.device_name.as_deref();
-            let way = work.house.volumes.connect(volume, attachment, &hostname, name, work.meta.clone()).await?;
+            let way = work.context.volumes.connect(volume, attachment, &hostname, name, work.meta.clone()).await?;
             device.connection = Some(recorded(way));
         }
         devices.push(device);
@@ -89,7 +89,7 @@ pub(super) async fn connect(work: &Work, server: &Alive) -> Result<Output, StepE
 pub(super) async fn complete(work: &Work, server: &Alive) -> Result<(), StepError> {
     for (device, volume) in volumes(server) {
         if let Some(attachment) = device.attachment {
-            work.house.volumes.complete(volume, attachment, work.meta.clone()).await?;
+            work.context.volumes.complete(volume, attachment, work.meta.clone()).await?;
         }
     }
     Ok(())

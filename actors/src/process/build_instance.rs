@@ -60,14 +60,14 @@ pub const DEFINITION: Definition = Definition {
 fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let process = work.running.process;
-        work.house.passwords.forget(process);
+        work.context.passwords.forget(process);
         let record = match outcome {
             Outcome::Succeeded => InstanceCommand::RecordBuilt { process },
             Outcome::Failed => InstanceCommand::RecordBuildFailed { process, fault: fault(work) },
             // Whoever called it off goes on with the server.
             Outcome::CalledOff => return Ok(()),
         };
-        let gateway = &work.house.gateway;
+        let gateway = &work.context.gateway;
         settled(gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await)
     }
     .boxed()
@@ -77,7 +77,7 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
 /// details.
 pub(super) fn fault(work: &Work) -> FaultInfo {
     let Some(failure) = &work.running.failure else { return StepError::Again("unknown".to_owned()).fault() };
-    match failure.elsewhere && work.house.options.max_attempts > 1 {
+    match failure.elsewhere && work.context.options.max_attempts > 1 {
         true => exhausted(work, &format!("{} {}", failure.fault.message, failure.fault.details)),
         false => failure.fault.clone(),
     }
@@ -94,13 +94,14 @@ fn exhausted(work: &Work, details: &str) -> FaultInfo {
 async fn claim_host(work: &Work) -> Result<Output, StepError> {
     let server = work.present_server().await?;
     check_disks(work, &server)?;
-    let request = Request::of_build(&server.request, &work.running.excluded, &work.house.options.availability_zone);
+    let request =
+        Request::of_build(&server.request, &work.running.excluded, &work.context.server_options.availability_zone);
     claim(work, &server, request).await
 }
 
 /// Nova's `TooManyDiskDevices`, which its compute service finds when it gives the disks their names: no other host will do.
 fn check_disks(work: &Work, server: &Alive) -> Result<(), StepError> {
-    match work.house.options.max_disk_devices.filter(|most| disks::count(server) > *most) {
+    match work.context.server_options.max_disk_devices.filter(|most| disks::count(server) > *most) {
         None => Ok(()),
         Some(most) => {
             let reason = format!(
@@ -114,7 +115,7 @@ fn check_disks(work: &Work, server: &Alive) -> Result<(), StepError> {
 
 /// Has the scheduler choose a host, and records it.
 pub(super) async fn claim(work: &Work, server: &Alive, mut request: Request) -> Result<Output, StepError> {
-    let house = &work.house;
+    let context = &work.context;
     // A host that this very process chose before a crash stays chosen: its claim is in the ledger.
     if let Some(placed) = server.placement.as_ref().filter(|placed| placed.process == work.running.process) {
         return Ok(Output::Host { host: placed.host, hostname: placed.hostname.clone() });
@@ -125,14 +126,14 @@ pub(super) async fn claim(work: &Work, server: &Alive, mut request: Request) -> 
     }
     let (batch, launch_index) = (server.request.batch, server.request.launch_index);
     let asked = Asked { batch, launch_index, ..destination::asked(work, server, request) };
-    match house.scheduler.place(house, &asked).await {
+    match context.scheduler.place(&asked).await {
         Ok(seat) => take_seat(work, seat).await,
         Err(NotPlaced::NoHost { reasons, lost }) => {
             let details = format!("{} (attempt {})", reasons.counts(), work.running.attempt);
             let message = reasons.message();
             let scheduled = Box::new(reasons.record(work.running.process, work.running.attempt, &[], lost));
             let record = InstanceCommand::RecordScheduled { placed: None, scheduled };
-            settled(house.gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await)?;
+            settled(context.gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await)?;
             if !work.running.excluded.is_empty() {
                 return Err(StepError::Fatal(exhausted(work, &details)));
             }
@@ -148,7 +149,7 @@ async fn take_seat(work: &Work, seat: Seat) -> Result<Output, StepError> {
     let Seat { scheduled, ticket, .. } = seat;
     let output = destination::output(&placed);
     let record = InstanceCommand::RecordScheduled { placed: Some(placed), scheduled: Box::new(scheduled) };
-    let gateway = &work.house.gateway;
+    let gateway = &work.context.gateway;
     let committed = gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await?;
     ticket.placed(committed.position);
     Ok(output)
@@ -156,7 +157,7 @@ async fn take_seat(work: &Work, seat: Seat) -> Result<Output, StepError> {
 
 pub(super) async fn release_claim(work: &Work) -> Result<(), StepError> {
     let release = LedgerCommand::Release { consumer: ConsumerId::new(work.instance_id().to_string()) };
-    work.house.gateway.send::<LedgerAggregate>(&CELL, release, work.meta.clone()).await?;
+    work.context.gateway.send::<LedgerAggregate>(&CELL, release, work.meta.clone()).await?;
     Ok(())
 }
 
@@ -166,7 +167,7 @@ pub(super) async fn release_host(work: &Work) -> Result<(), StepError> {
     let Some(placed) = server.placement else { return Ok(()) };
     let reason = work.running.failure.as_ref().map_or("called off".to_owned(), |f| f.fault.details.clone());
     let record = InstanceCommand::RecordUnplaced { process: work.running.process, host: placed.host, reason };
-    let gateway = &work.house.gateway;
+    let gateway = &work.context.gateway;
     settled(gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await)
 }
 
@@ -182,20 +183,20 @@ async fn allocate_network(work: &Work) -> Result<Output, StepError> {
         networks: server.request.networks.clone(),
         security_groups: server.request.security_groups.clone(),
     };
-    let nics = work.house.networks.allocate(wanted, work.meta.clone()).await?;
+    let nics = work.context.networks.allocate(wanted, work.meta.clone()).await?;
     let record = InstanceCommand::RecordNetwork(NetworkAllocated { process: work.running.process, nics: nics.clone() });
-    work.house.gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await?;
+    work.context.gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await?;
     Ok(Output::Nics(nics))
 }
 
 fn placed_zone(work: &Work, server: &Alive) -> String {
     let placed = server.placement.as_ref().map(|placed| placed.availability_zone.clone());
-    placed.unwrap_or_else(|| work.house.options.availability_zone.clone())
+    placed.unwrap_or_else(|| work.context.server_options.availability_zone.clone())
 }
 
 pub(super) async fn release_network(work: &Work) -> Result<(), StepError> {
     let Some(server) = work.server().await? else { return Ok(()) };
-    work.house.networks.release(work.instance_id(), &server.request.project, work.meta.clone()).await?;
+    work.context.networks.release(work.instance_id(), &server.request.project, work.meta.clone()).await?;
     Ok(())
 }
 

@@ -17,7 +17,7 @@ pub(super) async fn only_host(work: &Work, server: &Alive) -> Result<Option<Host
             // Made for the server, and there since.
             (Some(volume), _) | (None, BlockSource::Volume(volume)) => volume,
             (None, BlockSource::Snapshot(snapshot)) => {
-                match work.house.volumes.find_snapshot(snapshot, &server.request.project, true).await {
+                match work.context.volumes.find_snapshot(snapshot, &server.request.project, true).await {
                     Ok(info) => info.volume,
                     Err(PortError::Unavailable(reason)) => return Err(StepError::Again(reason)),
                     Err(_) => continue,
@@ -25,7 +25,7 @@ pub(super) async fn only_host(work: &Work, server: &Alive) -> Result<Option<Host
             }
             _ => continue,
         };
-        match work.house.volumes.find(volume, &server.request.project, true).await {
+        match work.context.volumes.find(volume, &server.request.project, true).await {
             Ok(VolumeInfo { host: Some(host), .. }) => return Ok(Some(host)),
             Err(PortError::Unavailable(reason)) => return Err(StepError::Again(reason)),
             _ => {}
@@ -47,9 +47,9 @@ pub(super) async fn prepare(work: &Work, host: HostId, hostname: &str) -> Result
             _ => made(work, &server, device, host).await?,
         };
         let attachment = attachment(work, device);
-        work.house.volumes.reserve(attachment, volume, work.instance_id(), work.meta.clone()).await?;
+        work.context.volumes.reserve(attachment, volume, work.instance_id(), work.meta.clone()).await?;
         let name = device.device_name.as_deref();
-        let connection = work.house.volumes.connect(volume, attachment, hostname, name, work.meta.clone()).await?;
+        let connection = work.context.volumes.connect(volume, attachment, hostname, name, work.meta.clone()).await?;
         device.volume = Some(volume);
         device.attachment = Some(attachment);
         device.connection = Some(recorded(connection));
@@ -92,20 +92,20 @@ async fn made(work: &Work, server: &Alive, device: &BlockDevice, host: HostId) -
         host: Some(host),
     };
     // Whether the project may was asked when the server was admitted.
-    work.house.volumes.create(wanted, true, work.meta.clone()).await?;
+    work.context.volumes.create(wanted, true, work.meta.clone()).await?;
     await_volume(work, server, volume).await?;
     Ok(volume)
 }
 
 /// `[DEFAULT] block_device_allocate_retries` looks.
 async fn await_volume(work: &Work, server: &Alive, volume: VolumeId) -> Result<(), StepError> {
-    let options = &work.house.options;
+    let options = &work.context.options;
     let mut status = String::new();
     for look in 0..=options.volume_looks {
         if look > 0 {
             tokio::time::sleep(options.volume_pause).await;
         }
-        match work.house.volumes.find(volume, &server.request.project, true).await {
+        match work.context.volumes.find(volume, &server.request.project, true).await {
             // Reserved or more by this step before a crash.
             Ok(info) if matches!(info.status.as_str(), "available" | "reserved" | "attaching" | "in-use") => {
                 return Ok(());
@@ -160,7 +160,7 @@ pub(super) async fn complete(work: &Work) -> Result<Output, StepError> {
     let server = work.present_server().await?;
     for device in server.disks.iter().map(|disk| &disk.device) {
         if let (Some(volume), Some(attachment)) = (device.volume, device.attachment) {
-            work.house.volumes.complete(volume, attachment, work.meta.clone()).await?;
+            work.context.volumes.complete(volume, attachment, work.meta.clone()).await?;
         }
     }
     Ok(Output::Nothing)

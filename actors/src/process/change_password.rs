@@ -35,7 +35,7 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
             Outcome::Succeeded => Ok(()),
             Outcome::Failed | Outcome::CalledOff => Err(turn::fault(work)),
         };
-        work.house.passwords.settle(work.running.process, told);
+        work.context.passwords.settle(work.running.process, told);
         Ok(())
     }
     .boxed()
@@ -44,7 +44,7 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
 async fn tell_agent(work: &Work) -> Result<Output, StepError> {
     let server = turn::still_mine(work).await?;
     let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
-    let Some(password) = work.house.passwords.of(work.running.process) else {
+    let Some(password) = work.context.passwords.of(work.running.process) else {
         return Err(failed(work, "the password was lost when the control plane was restarted"));
     };
     let (driver, instance) = (work.driver(placed.host)?, work.instance_id());

@@ -7,27 +7,23 @@ use std::sync::Arc;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{HostId, InstanceId};
 use chronova_events::instance::{Alive, FaultInfo, Instance};
-use chronova_events::process::{Outcome, Output, Running, Task};
+use chronova_events::process::{Outcome, Output, Running};
 use chronova_events::store::StoreError;
 use chronova_hypervisor::driver::{Driver, DriverError};
 use futures::future::BoxFuture;
 use thiserror::Error;
 
+use super::context::StepContext;
+use super::options::ProcessOptions;
 use super::plan::Shape;
-use super::{
-    attach_interface, attach_volume, build_instance, change_password, confirm_resize, crash_dump, delete_instance,
-    detach_interface, detach_volume, drain_host, evacuate, live_migrate, move_instance, offload, power, rebuild,
-    rescue, restore, revert_resize, shelve, snapshot, soft_delete, swap_volume, unrescue, unshelve, volume,
-};
 use crate::aggregate::CommandError;
-use crate::house::{House, Options};
 use crate::instance::{InstanceAggregate, InstanceReject};
 use crate::ports::PortError;
 
-/// What a step has at hand.
+/// What a step has at hand, and the record of its process.
 #[derive(Debug)]
 pub struct Work {
-    pub house: Arc<House>,
+    pub context: Arc<StepContext>,
     pub running: Running,
     /// In the name of the process, on behalf of whoever asked.
     pub meta: Arc<Meta>,
@@ -66,45 +62,13 @@ pub struct Definition {
     pub steps: &'static [Step],
     /// See [`Shape::undoes`].
     pub undoes: bool,
-    pub max_attempts: fn(&Options) -> u32,
+    pub max_attempts: fn(&ProcessOptions) -> u32,
     /// Tells the subject how it ended.
     pub conclude: ConcludeFn,
 }
 
 impl Definition {
-    /// The definition of a task: the one table of processes.
-    pub fn of(task: &Task) -> &'static Self {
-        match task {
-            Task::BuildInstance { .. } => &build_instance::DEFINITION,
-            Task::DeleteInstance { .. } => &delete_instance::DEFINITION,
-            Task::Power { .. } => &power::DEFINITION,
-            Task::CrashDump { .. } => &crash_dump::DEFINITION,
-            Task::SoftDelete { .. } => &soft_delete::DEFINITION,
-            Task::Restore { .. } => &restore::DEFINITION,
-            Task::Volume { work, .. } => volume::definition(*work),
-            Task::AttachInterface { .. } => &attach_interface::DEFINITION,
-            Task::DetachInterface { .. } => &detach_interface::DEFINITION,
-            Task::AttachVolume(_) => &attach_volume::DEFINITION,
-            Task::DetachVolume(_) => &detach_volume::DEFINITION,
-            Task::SwapVolume { .. } => &swap_volume::DEFINITION,
-            Task::Snapshot { .. } => &snapshot::DEFINITION,
-            Task::Rebuild { .. } => &rebuild::DEFINITION,
-            Task::Rescue { .. } => &rescue::DEFINITION,
-            Task::Unrescue { .. } => &unrescue::DEFINITION,
-            Task::Shelve { .. } => &shelve::DEFINITION,
-            Task::Offload { .. } => &offload::DEFINITION,
-            Task::Unshelve { .. } => &unshelve::DEFINITION,
-            Task::ChangePassword { .. } => &change_password::DEFINITION,
-            Task::MoveInstance { .. } => &move_instance::DEFINITION,
-            Task::ConfirmResize { .. } => &confirm_resize::DEFINITION,
-            Task::RevertResize { .. } => &revert_resize::DEFINITION,
-            Task::LiveMigrate { .. } => &live_migrate::DEFINITION,
-            Task::Evacuate { .. } => &evacuate::DEFINITION,
-            Task::DrainHost { .. } => &drain_host::DEFINITION,
-        }
-    }
-
-    pub fn shape(&self, options: &Options) -> Shape {
+    pub fn shape(&self, options: &ProcessOptions) -> Shape {
         let steps = self.steps.iter().map(|step| step.name).collect();
         Shape { steps, max_attempts: (self.max_attempts)(options), undoes: self.undoes }
     }
@@ -123,7 +87,7 @@ impl Work {
 
     /// The server as it is now; `None` if it is gone.
     pub async fn server(&self) -> Result<Option<Alive>, StepError> {
-        match self.house.gateway.look::<InstanceAggregate>(&self.instance_id()).await? {
+        match self.context.gateway.look::<InstanceAggregate>(&self.instance_id()).await? {
             Instance::Alive(alive) => Ok(Some(*alive)),
             Instance::Absent | Instance::Deleted(_) => Ok(None),
         }
@@ -131,7 +95,7 @@ impl Work {
 
     /// The server, be it alive or gone.
     pub async fn known_server(&self) -> Result<Option<Alive>, StepError> {
-        let instance = self.house.gateway.look::<InstanceAggregate>(&self.instance_id()).await?;
+        let instance = self.context.gateway.look::<InstanceAggregate>(&self.instance_id()).await?;
         Ok(instance.known().cloned())
     }
 
@@ -142,15 +106,18 @@ impl Work {
 
     /// The driver of a host; a host that has not answered since start-up may yet.
     pub fn driver(&self, host: HostId) -> Result<Arc<dyn Driver>, StepError> {
-        self.house.fleet.driver(host).ok_or_else(|| StepError::Again(format!("host {host} has not answered yet")))
+        self.context.fleet.driver(host).ok_or_else(|| StepError::Again(format!("host {host} has not answered yet")))
     }
 
     /// Whether there is anybody to ask on the host. One that is up according to the log but has not answered in this life
     /// of the control plane will do so soon, or be recorded as down.
     pub fn host_answers(&self, host: HostId) -> Result<bool, StepError> {
-        let up =
-            self.house.views.hosts.read(|hosts| hosts.get(host).is_some_and(chronova_events::host::KnownHost::answers));
-        match (up, self.house.fleet.driver(host)) {
+        let up = self
+            .context
+            .views
+            .hosts
+            .read(|hosts| hosts.get(host).is_some_and(chronova_events::host::KnownHost::answers));
+        match (up, self.context.fleet.driver(host)) {
             (true, None) => Err(StepError::Again(format!("host {host} has not answered yet"))),
             (up, _) => Ok(up),
         }

@@ -51,7 +51,7 @@ const LOOKS: u32 = 100;
 fn conclude(work: &Work, _: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let record = InstanceCommand::RecordDeleted { process: work.running.process };
-        let gateway = &work.house.gateway;
+        let gateway = &work.context.gateway;
         settled(gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await)
     }
     .boxed()
@@ -66,7 +66,7 @@ async fn call_off_build(work: &Work) -> Result<Output, StepError> {
 
 /// Calls off a process still at work, and waits until it has undone what it did.
 pub(super) async fn call_off(work: &Work, build: ProcessId) -> Result<Output, StepError> {
-    let gateway = &work.house.gateway;
+    let gateway = &work.context.gateway;
     let call = ProcessCommand::CallOff { by: work.running.process };
     match gateway.send::<ProcessAggregate>(&build, call, work.meta.clone()).await {
         Ok(_) => {}
@@ -118,7 +118,7 @@ async fn release_quota(work: &Work) -> Result<Output, StepError> {
     if let Some(server) = work.server().await? {
         let project = server.request.project.clone();
         let release = QuotaCommand::Release { project: project.clone(), instance: work.instance_id() };
-        work.house.gateway.send::<QuotaAggregate>(&project, release, work.meta.clone()).await?;
+        work.context.gateway.send::<QuotaAggregate>(&project, release, work.meta.clone()).await?;
     }
     leave_group(work).await?;
     Ok(Output::Nothing)
@@ -127,12 +127,12 @@ async fn release_quota(work: &Work) -> Result<Output, StepError> {
 /// It became a member before it was asked for, so the view knows; what a crash leaves behind is found by reconciling.
 async fn leave_group(work: &Work) -> Result<(), StepError> {
     let instance = work.instance_id();
-    let group = work.house.views.server_groups.read(|groups| {
+    let group = work.context.views.server_groups.read(|groups| {
         groups.of_server(instance).map(|group| (group.definition.project.clone(), group.definition.group))
     });
     if let Some((project, group)) = group {
         let leave = ServerGroupCommand::Leave { group, instance };
-        work.house.gateway.send::<ServerGroupAggregate>(&project, leave, work.meta.clone()).await?;
+        work.context.gateway.send::<ServerGroupAggregate>(&project, leave, work.meta.clone()).await?;
     }
     Ok(())
 }

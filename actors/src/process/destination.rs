@@ -25,7 +25,7 @@ pub(super) fn fit(request: &mut Request, server: &Alive) {
 
 /// The name by which a host is asked for.
 pub(super) fn name(work: &Work, host: HostId) -> Option<String> {
-    work.house.views.hosts.read(|hosts| hosts.get(host).map(|host| host.hostname.clone()))
+    work.context.views.hosts.read(|hosts| hosts.get(host).map(|host| host.hostname.clone()))
 }
 
 /// A server by itself; one of several says so.
@@ -52,7 +52,7 @@ pub(super) fn placed(work: &Work, seat: &Seat) -> Placed {
         host: seat.chosen.host,
         hostname: seat.chosen.hostname.clone(),
         attempt: work.running.attempt,
-        availability_zone: zone.unwrap_or_else(|| work.house.options.availability_zone.clone()),
+        availability_zone: zone.unwrap_or_else(|| work.context.server_options.availability_zone.clone()),
     }
 }
 
@@ -72,7 +72,8 @@ pub(super) fn chosen(work: &Work, subject: &Subject) -> Option<Output> {
 /// never the one that it leaves.
 pub(super) fn elsewhere(work: &Work, subject: &Subject, forced: bool) -> Request {
     let (server, moving) = (&subject.server, &subject.moving);
-    let mut request = Request::of_build(&server.request, &work.running.excluded, &work.house.options.availability_zone);
+    let mut request =
+        Request::of_build(&server.request, &work.running.excluded, &work.context.server_options.availability_zone);
     request.forced_host = moving.host.clone().filter(|_| forced);
     request.requested_host = moving.host.clone().filter(|_| !forced);
     request.excluded.insert(moving.source.host);
@@ -88,7 +89,7 @@ pub(super) async fn choose(
     instead: Option<String>,
 ) -> Result<Output, StepError> {
     let (process, attempt) = (work.running.process, work.running.attempt);
-    match work.house.scheduler.place(&work.house, &asked(work, &subject.server, request)).await {
+    match work.context.scheduler.place(&asked(work, &subject.server, request)).await {
         Ok(seat) => {
             let target = placed(work, &seat);
             let Seat { scheduled, ticket, .. } = seat;

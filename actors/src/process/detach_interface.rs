@@ -47,7 +47,7 @@ async fn subject(work: &Work) -> Result<Option<(Alive, NicInfo)>, StepError> {
 
 /// Whether the network service still says that the port is the server's.
 async fn is_bound(work: &Work, nic: &NicInfo) -> Result<bool, StepError> {
-    let now = work.house.networks.refresh(work.instance_id(), std::slice::from_ref(nic)).await?;
+    let now = work.context.networks.refresh(work.instance_id(), std::slice::from_ref(nic)).await?;
     Ok(!now.is_empty())
 }
 
@@ -63,7 +63,7 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
                 InstanceCommand::RecordNicDetachFailed { process, port: nic.port, fault }
             }
         };
-        let gateway = &work.house.gateway;
+        let gateway = &work.context.gateway;
         settled(gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await)
     }
     .boxed()
@@ -100,7 +100,7 @@ async fn plug_again(work: &Work) -> Result<(), StepError> {
 
 async fn release(work: &Work) -> Result<Output, StepError> {
     let Some((_, nic)) = subject(work).await? else { return Ok(Output::Nothing) };
-    match work.house.networks.detach(work.instance_id(), nic.port, work.meta.clone()).await {
+    match work.context.networks.detach(work.instance_id(), nic.port, work.meta.clone()).await {
         Ok(()) | Err(PortError::NotFound(_)) => Ok(Output::Nothing),
         Err(error) => Err(error.into()),
     }

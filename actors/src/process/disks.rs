@@ -83,7 +83,7 @@ pub(super) fn host(server: &Alive) -> Result<(HostId, String), StepError> {
 
 /// Ends an attachment; what the volume service has against it does not stop whoever gives things back.
 pub(super) async fn release(work: &Work, volume: VolumeId, attachment: AttachmentId) -> Result<(), StepError> {
-    match work.house.volumes.release(volume, attachment, work.meta.clone()).await {
+    match work.context.volumes.release(volume, attachment, work.meta.clone()).await {
         Err(PortError::Unavailable(reason)) => Err(StepError::Again(reason)),
         Err(error) => {
             tracing::warn!(%volume, %attachment, %error, "an attachment could not be ended");
@@ -95,7 +95,7 @@ pub(super) async fn release(work: &Work, volume: VolumeId, attachment: Attachmen
 
 /// Deletes a volume that ends with its server, or that was made in vain. Nova lets go of one that cannot be deleted, too.
 pub(super) async fn delete(work: &Work, volume: VolumeId) -> Result<(), StepError> {
-    match work.house.volumes.delete(volume, work.meta.clone()).await {
+    match work.context.volumes.delete(volume, work.meta.clone()).await {
         Err(PortError::Unavailable(reason)) => Err(StepError::Again(reason)),
         Err(error) => {
             tracing::warn!(%volume, %error, "a volume that was to end with its server stays");
@@ -107,9 +107,9 @@ pub(super) async fn delete(work: &Work, volume: VolumeId) -> Result<(), StepErro
 
 /// Tells the volume service that the guest is about to lose a volume.
 pub(super) async fn begin_detaching(work: &Work, volume: VolumeId, project: &ProjectId) -> Result<Output, StepError> {
-    match work.house.volumes.begin_detaching(volume, work.meta.clone()).await {
+    match work.context.volumes.begin_detaching(volume, work.meta.clone()).await {
         // Begun before a crash.
-        Err(PortError::Invalid(reason)) => match work.house.volumes.find(volume, project, true).await {
+        Err(PortError::Invalid(reason)) => match work.context.volumes.find(volume, project, true).await {
             Ok(info) if info.status == "detaching" => Ok(Output::Nothing),
             _ => Err(PortError::Invalid(reason).into()),
         },
@@ -125,12 +125,12 @@ pub(super) async fn keep(work: &Work) -> Result<(), StepError> {
 
 /// The volume is free or was never taken by this process.
 async fn roll_detaching(work: &Work, volume: VolumeId, project: &ProjectId) -> Result<(), StepError> {
-    match work.house.volumes.find(volume, project, true).await {
+    match work.context.volumes.find(volume, project, true).await {
         Ok(info) if info.status == "detaching" => {}
         Err(PortError::Unavailable(reason)) => return Err(StepError::Again(reason)),
         _ => return Ok(()),
     }
-    match work.house.volumes.roll_detaching(volume, work.meta.clone()).await {
+    match work.context.volumes.roll_detaching(volume, work.meta.clone()).await {
         Err(PortError::Unavailable(reason)) => Err(StepError::Again(reason)),
         _ => Ok(()),
     }
@@ -157,7 +157,7 @@ pub(super) fn told_or_gone(result: DriverResult<()>) -> Result<(), StepError> {
 /// Records; `false`: nobody waits for it any more.
 pub(super) async fn record(work: &Work, command: VolumeCommand) -> Result<bool, StepError> {
     let command = InstanceCommand::Volume(command);
-    match work.house.gateway.send::<InstanceAggregate>(&work.instance_id(), command, work.meta.clone()).await {
+    match work.context.gateway.send::<InstanceAggregate>(&work.instance_id(), command, work.meta.clone()).await {
         Ok(_) => Ok(true),
         Err(CommandError::Rejected(InstanceReject::NotFound | InstanceReject::Superseded)) => Ok(false),
         Err(error) => Err(error.into()),

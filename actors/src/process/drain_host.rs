@@ -30,7 +30,6 @@ use crate::host::{DrainCommand, HostAggregate, HostCommand, HostReject};
 use crate::instance::live::LiveCommand;
 use crate::instance::moving::MoveCommand;
 use crate::instance::{InstanceAggregate, InstanceCommand, InstanceReject};
-use crate::reconcile::placement;
 
 pub const DEFINITION: Definition = Definition {
     name: "drain_host",
@@ -64,7 +63,7 @@ fn host_id(work: &Work) -> HostId {
 
 /// The host and its drain; `None` where the host was removed, or the drain is over.
 async fn subject(work: &Work) -> Result<Option<(KnownHost, Arc<Drain>)>, StepError> {
-    let host = work.house.gateway.look::<HostAggregate>(&host_id(work)).await?;
+    let host = work.context.gateway.look::<HostAggregate>(&host_id(work)).await?;
     let Some(host) = host.0 else { return Ok(None) };
     let drain = host.drain.clone().filter(|drain| drain.process == work.running.process && drain.ended_at.is_none());
     Ok(drain.map(|drain| (*host, drain)))
@@ -73,18 +72,18 @@ async fn subject(work: &Work) -> Result<Option<(KnownHost, Arc<Drain>)>, StepErr
 /// A host that was removed meanwhile has nothing to be told.
 async fn record(work: &Work, command: DrainCommand) -> Result<(), StepError> {
     let command = HostCommand::Drain(command);
-    match work.house.gateway.send::<HostAggregate>(&host_id(work), command, work.meta.clone()).await {
+    match work.context.gateway.send::<HostAggregate>(&host_id(work), command, work.meta.clone()).await {
         Ok(_) | Err(CommandError::Rejected(HostReject::NotFound)) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
 async fn close_host(work: &Work) -> Result<Output, StepError> {
-    let house = &work.house;
+    let context = &work.context;
     let seen = |host: &KnownHost| host.drain.as_ref().is_some_and(|drain| drain.process == work.running.process);
     while let Some((host, _)) = subject(work).await? {
-        if house.views.hosts.read(|hosts| hosts.get(host.id).is_some_and(seen)) {
-            placement::mirror(house).await;
+        if context.views.hosts.read(|hosts| hosts.get(host.id).is_some_and(seen)) {
+            context.placement.mirror().await;
             break;
         }
         tokio::time::sleep(LOOK.0).await;
@@ -153,7 +152,7 @@ fn look(work: &Work, site: Site<'_>, drain: &Drain) -> Looked {
         return looked;
     }
     let known = |id: &InstanceId| drain.leaving.contains_key(id) || drain.stays.contains_key(id);
-    work.house.views.servers.read(|servers| {
+    work.context.views.servers.read(|servers| {
         for row in servers.on_host(site.id).filter(|row| !known(&row.id)) {
             let Some(server) = row.instance.alive() else { continue };
             match first(site, server) {
@@ -170,7 +169,7 @@ fn look(work: &Work, site: Site<'_>, drain: &Drain) -> Looked {
 /// Nothing is left to be moved, as far as the servers say. What is claimed of the host tells of those that are about to come,
 /// and of those that left something here.
 async fn last_look(work: &Work, site: Site<'_>, drain: &Drain) -> Result<Pass, StepError> {
-    let views = &work.house.views;
+    let views = &work.context.views;
     let here = ProviderId(site.id.0);
     let holders: Vec<ConsumerId> = views.placement.read(|view| {
         let consumers = view.ledger.consumers.iter();
@@ -214,7 +213,7 @@ async fn stays(work: &Work, server: InstanceId, reason: String) -> Result<(), St
 /// Says whether there was something to do.
 async fn go_on(work: &Work, site: Site<'_>, id: InstanceId, leaving: &Leaving) -> Result<bool, StepError> {
     let travel = travel(work, leaving.migration).await?;
-    let instance = work.house.gateway.look::<InstanceAggregate>(&id).await?;
+    let instance = work.context.gateway.look::<InstanceAggregate>(&id).await?;
     let server = match &instance {
         Instance::Alive(server) => Some(&**server),
         Instance::Absent | Instance::Deleted(_) => None,
@@ -242,7 +241,7 @@ async fn go_on(work: &Work, site: Site<'_>, id: InstanceId, leaving: &Leaving) -
 }
 
 async fn travel(work: &Work, migration: ProcessId) -> Result<Travel, StepError> {
-    Ok(match work.house.gateway.look::<ProcessAggregate>(&migration).await? {
+    Ok(match work.context.gateway.look::<ProcessAggregate>(&migration).await? {
         Process::Absent => Travel::NotAsked,
         Process::Running(_) => Travel::UnderWay,
         Process::Finished { outcome: Outcome::Succeeded, .. } => Travel::Succeeded,
@@ -253,7 +252,7 @@ async fn travel(work: &Work, migration: ProcessId) -> Result<Travel, StepError> 
 /// Why a move failed, as its record has it: the last reason counts.
 async fn reason_of(work: &Work, migration: ProcessId) -> Result<String, StepError> {
     let stream = ProcessAggregate::stream(&migration);
-    let records = work.house.log.read_stream(&stream, Revision::NONE, MOST_EVENTS).await?;
+    let records = work.context.log.read_stream(&stream, Revision::NONE, MOST_EVENTS).await?;
     let mut reasons = records.iter().filter_map(|recorded| match recorded.event().map(AsRef::as_ref) {
         Ok(Event::ProcessEvent(ProcessEvent::StepFailed(failed))) => Some(failed.fault.message.clone()),
         _ => None,
@@ -263,7 +262,7 @@ async fn reason_of(work: &Work, migration: ProcessId) -> Result<String, StepErro
 
 async fn send(work: &Work, id: InstanceId, command: MoveCommand) -> Result<Option<InstanceReject>, StepError> {
     let command = InstanceCommand::Move(Box::new(command));
-    match work.house.gateway.send::<InstanceAggregate>(&id, command, work.meta.clone()).await {
+    match work.context.gateway.send::<InstanceAggregate>(&id, command, work.meta.clone()).await {
         Ok(_) => Ok(None),
         Err(CommandError::Rejected(reject)) => Ok(Some(reject)),
         Err(CommandError::Unavailable(error)) => Err(error.into()),

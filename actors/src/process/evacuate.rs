@@ -105,8 +105,8 @@ async fn claim_host(work: &Work) -> Result<Output, StepError> {
 
 /// Never guessed: disks that are taken for leftovers are removed.
 fn is_shared(work: &Work, source: HostId, target: HostId) -> Result<bool, StepError> {
-    match work.house.fleet.knows_storage_of(target) {
-        true => Ok(work.house.fleet.share(source, target)),
+    match work.context.fleet.knows_storage_of(target) {
+        true => Ok(work.context.fleet.share(source, target)),
         false => Err(StepError::Again(format!("the storage of host {target} has not been looked at yet"))),
     }
 }
@@ -158,11 +158,11 @@ async fn fence_source(work: &Work) -> Result<Output, StepError> {
 /// A host that was only said to be down, or that came back, may have the guest on.
 async fn fence(work: &Work, subject: &Subject) -> Result<(), StepError> {
     let source = subject.moving.source.host;
-    let Some(driver) = work.house.fleet.driver(source) else {
+    let Some(driver) = work.context.fleet.driver(source) else {
         // That it is down was said in an earlier life of the control plane: it may be back. Nobody looks after one that was
         // taken from the configuration.
-        let known = work.house.views.hosts.read(|hosts| hosts.get(source).cloned());
-        let unheard = |host: KnownHost| host.up || work.house.fleet.is_unheard(&host.uri);
+        let known = work.context.views.hosts.read(|hosts| hosts.get(source).cloned());
+        let unheard = |host: KnownHost| host.up || work.context.fleet.is_unheard(&host.uri);
         return match known.is_some_and(unheard) {
             true => Err(StepError::Again(format!("host {source} has not answered yet"))),
             false => Ok(()),

@@ -12,17 +12,16 @@ use super::definition::{StepError, Work};
 use super::disks::volumes;
 use super::moving::Subject;
 use super::pinned::{self, Holder};
-use crate::house::House;
 use crate::instance::disks;
 use crate::metadata::{About, sources};
-use crate::ports::Images;
+use crate::ports::{Images, Networks};
 
 /// How far the read models may lag behind the log; they do by microseconds.
 pub(super) const LAG: Duration = Duration::from_secs(5);
 
 /// Brings image, networks and filters to the host.
 pub(super) async fn prepare(work: &Work, host: HostId, server: &Alive) -> Result<(), StepError> {
-    let source: Arc<dyn ImageSource> = Arc::new(Source(Arc::clone(&work.house.images)));
+    let source: Arc<dyn ImageSource> = Arc::new(Source(Arc::clone(&work.context.images)));
     futures::try_join!(cache_image(work, host, server, source), connect(work, host, server)).map(drop)
 }
 
@@ -33,8 +32,8 @@ pub(super) async fn prepare_from(work: &Work, from: HostId, host: HostId, server
 
 /// Brings the image alone; see [`prepare_from`].
 pub(super) async fn fetch_image(work: &Work, from: HostId, host: HostId, server: &Alive) -> Result<(), StepError> {
-    let first = Source(Arc::clone(&work.house.images));
-    let source: Arc<dyn ImageSource> = match work.house.fleet.driver(from) {
+    let first = Source(Arc::clone(&work.context.images));
+    let source: Arc<dyn ImageSource> = match work.context.fleet.driver(from) {
         Some(driver) => Arc::new(Fallback { first, driver }),
         None => Arc::new(first),
     };
@@ -56,7 +55,7 @@ pub(super) async fn ensure_image(
     source: Arc<dyn ImageSource>,
 ) -> Result<(), StepError> {
     let driver = work.driver(host)?;
-    work.house.image_use.hold(work.running.process, host, &image.checksum).await;
+    work.context.image_holds.hold(work.running.process, host, &image.checksum).await;
     driver.ensure_image(image, source).await?;
     Ok(())
 }
@@ -64,7 +63,7 @@ pub(super) async fn ensure_image(
 /// Brings networks and filters to the host, or back to it: whoever else works there may have stopped them.
 pub(super) async fn connect(work: &Work, host: HostId, server: &Alive) -> Result<(), StepError> {
     let driver = work.driver(host)?;
-    let realisation = work.house.networks.realise(&server.nics).await?;
+    let realisation = work.context.networks.realise(&server.nics).await?;
     let networks = async {
         for network in &realisation.networks {
             driver.ensure_network(network).await?;
@@ -121,7 +120,7 @@ pub(super) async fn install_as_before(work: &Work, subject: &Subject, on: bool) 
 
 /// No more guests are made on a host at once than it can bear.
 pub(super) async fn turn_of(work: &Work, host: HostId) -> Option<tokio::sync::OwnedSemaphorePermit> {
-    let member = work.house.fleet.member(host)?;
+    let member = work.context.fleet.member(host)?;
     Arc::clone(&member.builds).acquire_owned().await.ok()
 }
 
@@ -130,7 +129,7 @@ pub(super) fn graceful(work: &Work, server: &Alive) -> StopMode {
     let properties = server.hardware_image().into_iter().flat_map(|image| image.properties.iter());
     let own =
         properties.into_iter().find(|(key, _)| key == "os_shutdown_timeout").and_then(|(_, text)| text.parse().ok());
-    StopMode::Graceful { timeout_seconds: own.unwrap_or(work.house.options.shutdown_timeout) }
+    StopMode::Graceful { timeout_seconds: own.unwrap_or(work.context.server_options.shutdown_timeout) }
 }
 
 /// Starts a guest that was switched off for something that came to nothing, if its server is active.
@@ -185,8 +184,8 @@ async fn interfaces_at_rest(work: &Work, server: &Alive) -> Result<(), StepError
     if server.building().is_some() {
         return Ok(());
     }
-    let (views, instance) = (&work.house.views, work.instance_id());
-    let shown = views.wait_for(work.house.log.head(), LAG).await;
+    let (views, instance) = (&work.context.views, work.instance_id());
+    let shown = views.wait_for(work.context.log.head(), LAG).await;
     match shown && !views.processes.read(|view| view.change_interfaces_of(instance)) {
         true => Ok(()),
         false => Err(StepError::Again("an interface is still being attached or detached".to_owned())),
@@ -210,7 +209,7 @@ async fn spec_of(
     holder: Holder,
 ) -> Result<GuestSpec, StepError> {
     interfaces_at_rest(work, server).await?;
-    let realisation = work.house.networks.realise(&server.nics).await?;
+    let realisation = work.context.networks.realise(&server.nics).await?;
     let rescue_disk = rescue.map(|image| RescueDisk { image: image_ref(image), stable: place(image) });
     // A guest rescued by the rescue image alone has the hardware that this image asks for.
     let shape = match (rescue, &rescue_disk) {
@@ -219,7 +218,7 @@ async fn spec_of(
     };
     Ok(GuestSpec {
         instance: work.instance_id(),
-        domain_name: work.house.domain_name(work.instance_id(), server.request.number),
+        domain_name: work.context.server_options.domain_name(work.instance_id(), server.request.number),
         display_name: server.request.name.clone(),
         flavor_name: server.request.flavor.name.clone(),
         project: server.request.project.clone(),
@@ -235,10 +234,10 @@ async fn spec_of(
         nics: realisation.nics,
         config_drive: match server.request.config_drive {
             true => {
-                let password = work.house.passwords.of(work.running.process);
+                let password = work.context.passwords.of(work.running.process);
                 let failed = |reason: String| StepError::fatal(500, "The config drive could not be made.", &reason);
-                let options = &work.house.options.metadata;
-                let floating = sources::floating_ip(&work.house.views, server);
+                let options = &work.context.server_options.metadata;
+                let floating = sources::floating_ip(&work.context.views, server);
                 let said = sources::said(options, server).await.map_err(failed)?;
                 let about = About {
                     server,
@@ -279,18 +278,18 @@ fn place(image: &ImageSnapshot) -> Option<RescuePlace> {
 
 /// Brings an interface's network and filter to the host, and the interface into the guest.
 pub(super) async fn plug(work: &Work, host: HostId, server: &Alive, nic: NicInfo) -> Result<(), StepError> {
-    plug_in(&work.house, &work.driver(host)?, work.instance_id(), server, nic).await
+    plug_in(work.context.networks.as_ref(), &work.driver(host)?, work.instance_id(), server, nic).await
 }
 
 /// The same, for those who have no process.
 pub(crate) async fn plug_in(
-    house: &House,
+    networks: &dyn Networks,
     driver: &Arc<dyn Driver>,
     instance: InstanceId,
     server: &Alive,
     nic: NicInfo,
 ) -> Result<(), StepError> {
-    let realisation = house.networks.realise(&[nic]).await?;
+    let realisation = networks.realise(&[nic]).await?;
     for network in &realisation.networks {
         driver.ensure_network(network).await.map_err(soon)?;
     }
@@ -315,7 +314,7 @@ fn soon(error: DriverError) -> StepError {
 /// Removes the packet filter of an interface that the guest has no more. One that stays behind holds nothing but its name.
 pub(super) async fn forget_filter(work: &Work, host: HostId, nic: NicInfo) {
     let Ok(driver) = work.driver(host) else { return };
-    for filter in work.house.networks.realise(&[nic]).await.unwrap_or_default().filters {
+    for filter in work.context.networks.realise(&[nic]).await.unwrap_or_default().filters {
         let _ = driver.remove_filter(&filter.name).await;
     }
 }
@@ -333,7 +332,7 @@ pub(super) async fn destroy(work: &Work, host: HostId) -> Result<(), StepError> 
         Err(error) => return Err(StepError::Again(error.to_string())),
     }
     if let Some(server) = work.server().await? {
-        for filter in work.house.networks.realise(&server.nics).await.unwrap_or_default().filters {
+        for filter in work.context.networks.realise(&server.nics).await.unwrap_or_default().filters {
             // A filter that stays behind holds nothing but its name, and the next guest with the port takes it over.
             let _ = driver.remove_filter(&filter.name).await;
         }

@@ -20,7 +20,7 @@ use crate::ports::PortError;
 /// been deleted meanwhile.
 async fn turn_of(work: &Work) -> Result<(Alive, Option<OwnedSemaphorePermit>), StepError> {
     let server = turn::still_mine(work).await?;
-    let member = server.placement.as_ref().and_then(|placed| work.house.fleet.member(placed.host));
+    let member = server.placement.as_ref().and_then(|placed| work.context.fleet.member(placed.host));
     let Some(member) = member else { return Ok((server, None)) };
     let turn = Arc::clone(&member.snapshots).acquire_owned().await.ok();
     Ok((turn::still_mine(work).await?, turn))
@@ -62,7 +62,7 @@ pub(super) async fn upload(work: &Work, image: ImageId) -> Result<(), StepError>
         Err(error) if error.is_transient() => return Err(StepError::Again(error.to_string())),
         Err(error) => return Err(final_word(error.into())),
     };
-    Ok(work.house.images.upload(image, bytes, work.meta.clone()).await?)
+    Ok(work.context.images.upload(image, bytes, work.meta.clone()).await?)
 }
 
 /// Removes the copy from the host. One that does not answer is rid of it when it is back: see
@@ -80,7 +80,7 @@ pub(super) async fn drop_copy(work: &Work, image: ImageId) -> Result<(), StepErr
 
 /// Deletes an image that came to nothing, or is needed no more. One that somebody protected stays.
 pub(super) async fn drop_image(work: &Work, image: ImageId) -> Result<(), StepError> {
-    match work.house.images.delete(image, work.meta.clone()).await {
+    match work.context.images.delete(image, work.meta.clone()).await {
         Ok(()) | Err(PortError::NotFound(_)) => Ok(()),
         Err(PortError::Unavailable(reason)) => Err(StepError::Again(reason)),
         Err(error) => {

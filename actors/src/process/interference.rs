@@ -38,7 +38,7 @@ pub trait Interference: Send + Sync + 'static {
 const MOMENT: Duration = Duration::from_millis(1);
 
 async fn judged(work: &Work, process: &'static str, step: &'static str, way: Way) -> Verdict {
-    let Some(by) = &work.house.interference else { return Verdict::Pass };
+    let Some(by) = &work.context.interference else { return Verdict::Pass };
     loop {
         match by.judge(process, step, way) {
             Verdict::Hold => tokio::time::sleep(MOMENT).await,

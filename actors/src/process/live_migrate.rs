@@ -63,7 +63,7 @@ const LOOK: Duration = Duration::from_millis(20);
 fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
     async move {
         let process = work.running.process;
-        work.house.departures.leave(process);
+        work.context.migration_queues.leave(process);
         let Some(subject) = mine(work).await? else { return Ok(()) };
         match outcome {
             Outcome::Succeeded => arrive(work, &subject).await,
@@ -114,7 +114,7 @@ pub(super) async fn advance(work: &Work, stage: LiveStage) -> Result<(), StepErr
 /// What the hosts told while the guest was on its way was not heeded, and what was left behind is removed.
 pub(super) fn look_at_both(work: &Work, subject: &Subject) {
     let ends = [Some(subject.moving.source.host), subject.moving.target.as_ref().map(|target| target.host)];
-    for member in ends.into_iter().flatten().filter_map(|host| work.house.fleet.member(host)) {
+    for member in ends.into_iter().flatten().filter_map(|host| work.context.fleet.member(host)) {
         member.resync.notify_one();
     }
 }
@@ -142,7 +142,7 @@ async fn claim_host(work: &Work) -> Result<Output, StepError> {
 }
 
 async fn release_host(work: &Work) -> Result<(), StepError> {
-    work.house.departures.leave(work.running.process);
+    work.context.migration_queues.leave(work.running.process);
     let Some(subject) = mine(work).await? else { return Ok(()) };
     destination::give_up(work, &subject, |fault| &fault.message).await
 }
@@ -204,7 +204,7 @@ async fn examine(work: &Work, subject: &Subject) -> Result<(), StepError> {
         return Err(unsuitable(subject, &message));
     }
     // libvirt copies no chosen disks through a tunnel; Nova refuses the same.
-    if work.house.options.live.tunnelled && !shared && !luggage.disks.is_empty() {
+    if work.context.live_options.tunnelled && !shared && !luggage.disks.is_empty() {
         let message = "Migration pre-check error: local disks are not copied in a tunnelled migration \
                        (live_migration_tunnelled).";
         return Err(unsuitable(subject, message));
@@ -219,7 +219,7 @@ async fn examine(work: &Work, subject: &Subject) -> Result<(), StepError> {
 /// Both hosts must be able to do what the operator wants of every journey.
 async fn equipped(work: &Work, subject: &Subject) -> Result<(), StepError> {
     inbound(work, subject).await?;
-    if !work.house.options.live.native_tls {
+    if !work.context.live_options.native_tls {
         return Ok(());
     }
     let (source, target) = (&subject.moving.source, subject.target()?);
@@ -237,7 +237,7 @@ async fn equipped(work: &Work, subject: &Subject) -> Result<(), StepError> {
 /// The address that the destination takes guests in by, where one is meant for that. One configuration serves all hosts:
 /// `%s` stands for the host's name. An interface without an address is no reason to send guests by another.
 pub(super) async fn inbound(work: &Work, subject: &Subject) -> Result<Option<String>, StepError> {
-    let (options, target) = (&work.house.options.live, subject.target()?);
+    let (options, target) = (&work.context.live_options, subject.target()?);
     if let Some(address) = &options.inbound_addr {
         return Ok(Some(address.replace("%s", &target.hostname)));
     }
@@ -257,15 +257,15 @@ pub(super) async fn inbound(work: &Work, subject: &Subject) -> Result<Option<Str
 /// whether disks are removed.
 pub(super) async fn shares(work: &Work, host: HostId, other: HostId) -> Result<bool, StepError> {
     let sharers = work.driver(host)?.sharers().await.map_err(|error| StepError::Again(error.to_string()))?;
-    work.house.fleet.note_sharers(host, sharers.clone());
+    work.context.fleet.note_sharers(host, sharers.clone());
     Ok(sharers.contains(&other))
 }
 
 async fn wait_turn(work: &Work) -> Result<Output, StepError> {
-    let limit = work.house.options.live.per_host;
+    let limit = work.context.live_options.per_host;
     loop {
         let subject = wanted(work).await?;
-        if work.house.departures.may_go(subject.moving.source.host, work.running.process, limit) {
+        if work.context.migration_queues.may_go(subject.moving.source.host, work.running.process, limit) {
             return Ok(Output::Nothing);
         }
         if subject.live().is_some_and(|live| live.stage != LiveStage::Queued) {
@@ -364,7 +364,7 @@ async fn arrive(work: &Work, subject: &Subject) -> Result<(), StepError> {
     let release = moving::release(work, process);
     futures::try_join!(finishing, follow, release, clear_source(work, source, target))?;
     tell(work, LiveCommand::Arrive { process }).await?;
-    let milliseconds = work.house.clock.now().0.saturating_sub(work.running.started_at.0) / 1000;
+    let milliseconds = work.context.clock.now().0.saturating_sub(work.running.started_at.0) / 1000;
     tracing::info!(server = %work.instance_id(), milliseconds, to = target.hostname, "a live migration has ended");
     look_at_both(work, subject);
     Ok(())
@@ -377,7 +377,7 @@ async fn clear_source(work: &Work, source: &Placed, target: &Placed) -> Result<(
     }
     // On storage that both have, the console's log is there already.
     let console = async {
-        if !work.house.fleet.share(source.host, target.host)
+        if !work.context.fleet.share(source.host, target.host)
             && let (Ok(from), Ok(to)) = (work.driver(source.host), work.driver(target.host))
         {
             consoles::carry(work.instance_id(), from.as_ref(), to.as_ref()).await;

@@ -4,7 +4,9 @@
 //! |---|---|
 //! | [`decide`] | which records a process's stream admits |
 //! | [`plan`] | what comes next, from the record alone; pure |
-//! | [`definition`] | what a process is made of; the table of processes |
+//! | [`definition`] | what a process is made of |
+//! | [`registry`] | the table of processes |
+//! | [`context`] | what a step has at hand |
 //! | [`perform`] | does what the plan says and records it |
 //! | [`interference`] | how the proofs make steps fail and repeat |
 //! | [`supervisor`] | begins what was asked for, and goes on with it after a crash |
@@ -26,6 +28,7 @@ pub mod build_instance;
 mod build_volumes;
 pub mod change_password;
 pub mod confirm_resize;
+pub mod context;
 pub mod crash_dump;
 pub mod crossing;
 pub mod decide;
@@ -47,11 +50,13 @@ mod moved_volumes;
 pub(crate) mod moving;
 pub mod offload;
 pub(crate) mod on_the_way;
+pub mod options;
 pub mod perform;
 mod pinned;
 pub mod plan;
 pub mod power;
 pub mod rebuild;
+pub mod registry;
 pub mod rescue;
 pub mod restore;
 pub mod revert_resize;

@@ -104,8 +104,9 @@ fn check_disks(subject: &Subject) -> Result<(), StepError> {
 }
 
 async fn request(work: &Work, subject: &Subject) -> Result<Request, StepError> {
-    let (house, server, moving) = (&work.house, &subject.server, &subject.moving);
-    let mut request = Request::of_build(&server.request, &work.running.excluded, &house.options.availability_zone);
+    let (context, server, moving) = (&work.context, &subject.server, &subject.moving);
+    let mut request =
+        Request::of_build(&server.request, &work.running.excluded, &context.server_options.availability_zone);
     request.flavor = Arc::new(moving.new_flavor.clone());
     request.forced_host = None;
     request.requested_host = match build_volumes::only_host(work, server).await? {
@@ -114,7 +115,7 @@ async fn request(work: &Work, subject: &Subject) -> Result<Request, StepError> {
     };
     destination::fit(&mut request, server);
     // A guest cannot be copied to where it is: libvirt knows it by its id. A resize may do without a copy.
-    if moving.kind == MoveKind::Migrate || !house.options.allow_resize_to_same_host {
+    if moving.kind == MoveKind::Migrate || !context.options.allow_resize_to_same_host {
         request.excluded.insert(moving.source.host);
     }
     Ok(request)
@@ -162,7 +163,8 @@ async fn copy_disks(work: &Work) -> Result<Output, StepError> {
     // On one storage a copy to the destination would be written over the disk itself.
     let target = if in_place { Arc::clone(&source) } else { work.driver(subject.target()?.host)? };
     let busy = || StepError::Again("what an earlier move left is being removed".to_owned());
-    let alone = if in_place { Some(work.house.tidying.enter(work.instance_id()).ok_or_else(busy)?) } else { None };
+    let alone =
+        if in_place { Some(work.context.disk_claims.enter(work.instance_id()).ok_or_else(busy)?) } else { None };
     for disk in moving::disks(work, &source).await? {
         let name = if in_place { disk.kept() } else { disk.clone() };
         moving::send(work, &source, &disk, &target, &name).await?;

@@ -21,15 +21,15 @@ pub(super) async fn take(work: &Work, server: &Alive, to: &Placed) -> Result<(),
     let mut devices: Vec<BlockDevice> = server.disks.iter().map(|disk| disk.device.clone()).collect();
     for device in &mut devices {
         let (Some(volume), Some(now)) = (device.volume, device.attachment) else { continue };
-        let known = work.house.volumes.find(volume, &server.request.project, true).await?.attachments;
+        let known = work.context.volumes.find(volume, &server.request.project, true).await?.attachments;
         if known.iter().any(|known| known.id == now && known.host.as_deref() == Some(&to.hostname) && known.attached) {
             continue;
         }
         let attachment = attachment(work, device, to);
         let name = device.device_name.as_deref();
-        work.house.volumes.reserve(attachment, volume, work.instance_id(), work.meta.clone()).await?;
-        let way = work.house.volumes.connect(volume, attachment, &to.hostname, name, work.meta.clone()).await?;
-        work.house.volumes.complete(volume, attachment, work.meta.clone()).await?;
+        work.context.volumes.reserve(attachment, volume, work.instance_id(), work.meta.clone()).await?;
+        let way = work.context.volumes.connect(volume, attachment, &to.hostname, name, work.meta.clone()).await?;
+        work.context.volumes.complete(volume, attachment, work.meta.clone()).await?;
         (device.attachment, device.connection) = (Some(attachment), Some(recorded(way)));
     }
     let record = VolumeCommand::RecordPrepared { process: work.running.process, devices: devices.clone() };
@@ -61,7 +61,7 @@ fn attachment(work: &Work, device: &BlockDevice, to: &Placed) -> AttachmentId {
 async fn let_go(work: &Work, server: &Alive, devices: &[BlockDevice]) -> Result<(), StepError> {
     for device in devices {
         let (Some(volume), Some(attachment)) = (device.volume, device.attachment) else { continue };
-        let known = match work.house.volumes.find(volume, &server.request.project, true).await {
+        let known = match work.context.volumes.find(volume, &server.request.project, true).await {
             Ok(info) => info.attachments,
             Err(PortError::Unavailable(reason)) => return Err(StepError::Again(reason)),
             Err(_) => continue,

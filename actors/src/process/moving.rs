@@ -72,14 +72,14 @@ pub(super) fn disks_at_rest(server: &Alive) -> Result<(), StepError> {
 /// Records about the move; one that nobody waits for any more is no error.
 pub(super) async fn record(work: &Work, command: MoveCommand) -> Result<(), StepError> {
     let command = InstanceCommand::Move(Box::new(command));
-    let gateway = &work.house.gateway;
+    let gateway = &work.context.gateway;
     settled(gateway.send::<InstanceAggregate>(&work.instance_id(), command, work.meta.clone()).await)
 }
 
 /// Records that must be taken: a refusal says that another request has overtaken this one.
 pub(super) async fn insist(work: &Work, command: MoveCommand) -> Result<Position, StepError> {
     let command = InstanceCommand::Move(Box::new(command));
-    let gateway = &work.house.gateway;
+    let gateway = &work.context.gateway;
     Ok(gateway.send::<InstanceAggregate>(&work.instance_id(), command, work.meta.clone()).await?.position)
 }
 
@@ -97,7 +97,7 @@ pub(super) fn only_here(error: DriverError) -> StepError {
 }
 
 async fn ledger(work: &Work, command: LedgerCommand) -> Result<(), StepError> {
-    work.house.gateway.send::<LedgerAggregate>(&CELL, command, work.meta.clone()).await?;
+    work.context.gateway.send::<LedgerAggregate>(&CELL, command, work.meta.clone()).await?;
     Ok(())
 }
 
@@ -132,13 +132,13 @@ pub(super) async fn count(work: &Work, server: &Alive, flavor: &FlavorSnapshot) 
         cores: flavor.vcpus,
         memory_mib: flavor.memory_mib,
     };
-    work.house.gateway.send::<QuotaAggregate>(project, settle, work.meta.clone()).await?;
+    work.context.gateway.send::<QuotaAggregate>(project, settle, work.meta.clone()).await?;
     Ok(())
 }
 
 /// The server's ports are at that host from now on.
 pub(super) async fn bind(work: &Work, at: &Placed) -> Result<(), StepError> {
-    let networks = &work.house.networks;
+    let networks = &work.context.networks;
     networks.rebind(work.instance_id(), Some(&at.hostname), &at.availability_zone, work.meta.clone()).await?;
     Ok(())
 }
@@ -194,7 +194,7 @@ pub(super) async fn in_place(work: &Work, subject: &Subject) -> Result<bool, Ste
     if source == target {
         return Ok(true);
     }
-    let fleet = &work.house.fleet;
+    let fleet = &work.context.fleet;
     let mut known = fleet.knows_storage_of(source) && fleet.knows_storage_of(target);
     for (host, other) in [(source, target), (target, source)] {
         if work.host_answers(host)? {
@@ -213,11 +213,11 @@ pub(super) async fn in_place(work: &Work, subject: &Subject) -> Result<bool, Ste
 pub(super) async fn one_storage(work: &Work, subject: &Subject) -> Result<bool, StepError> {
     let (source, target) = (subject.moving.source.host, subject.target()?.host);
     for (host, other) in [(source, target), (target, source)] {
-        if !work.house.fleet.knows_storage_of(host) {
+        if !work.context.fleet.knows_storage_of(host) {
             live_migrate::shares(work, host, other).await?;
         }
     }
-    Ok(work.house.fleet.share(source, target))
+    Ok(work.context.fleet.share(source, target))
 }
 
 /// One of the move's hosts that answers: any of them has the disks that stay in their place.
@@ -269,7 +269,7 @@ pub(super) async fn see_off(work: &Work, subject: &Subject, at: &Placed, started
             Err(error) => Err(StepError::Again(error.to_string())),
         };
     }
-    let fenced = work.house.views.hosts.read(|hosts| hosts.get(at.host).is_some_and(|host| host.forced_down));
+    let fenced = work.context.views.hosts.read(|hosts| hosts.get(at.host).is_some_and(|host| host.forced_down));
     // Whoever deletes the server removes the guest when the host is back.
     match started && !fenced && is_mine(work, &subject.server) {
         true => Err(StepError::Again(format!("host {} is down, and may run the guest all the same", at.hostname))),

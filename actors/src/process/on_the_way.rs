@@ -52,7 +52,7 @@ pub(super) async fn look(work: &Work, subject: &Subject) -> Result<Ends, StepErr
 
 async fn see(work: &Work, end: &Placed) -> (Option<Standing>, Seen) {
     let answers = work.host_answers(end.host);
-    let driver = match (answers, work.house.fleet.driver(end.host)) {
+    let driver = match (answers, work.context.fleet.driver(end.host)) {
         (Ok(true), Some(driver)) => driver,
         (Ok(false), _) => return (None, Seen::Down),
         _ => return (None, Seen::Silent),
@@ -153,7 +153,7 @@ impl Watch {
 
     /// Short at first, and over as soon as the source knows of the end.
     async fn pause(&mut self, work: &Work, subject: &Subject, verdict: Verdict) {
-        match (work.house.fleet.driver(subject.moving.source.host), verdict) {
+        match (work.context.fleet.driver(subject.moving.source.host), verdict) {
             (Some(source), Verdict::Underway | Verdict::AtSource) => {
                 let begun = tokio::time::Instant::now();
                 source.until_departed(work.instance_id(), self.pause).await;
@@ -195,7 +195,7 @@ impl Watch {
     }
 
     async fn journey(&mut self, work: &Work, subject: &Subject) -> Result<Journey, StepError> {
-        let options = &work.house.options.live;
+        let options = &work.context.live_options;
         let target = subject.target()?;
         let (source, destination) = (work.driver(subject.moving.source.host)?, work.driver(target.host)?);
         let luggage = async { source.luggage(work.instance_id()).await.map_err(moving::only_here) };
@@ -228,7 +228,7 @@ impl Watch {
     /// The guest is on its way.
     async fn look_after(&mut self, work: &Work, subject: &Subject, source: Option<&Standing>) -> Result<(), StepError> {
         let host = subject.moving.source.host;
-        work.house.departures.goes_on(host, work.running.process);
+        work.context.migration_queues.goes_on(host, work.running.process);
         let Some(standing) = source.filter(|standing| standing.departing.is_some()) else { return Ok(()) };
         self.report(work, standing.departing.unwrap_or_default()).await?;
         let driver = work.driver(host)?;
@@ -252,7 +252,7 @@ impl Watch {
                 warn_late(work, subject, "force_complete");
             }
             self.hastened = true;
-            let how = if work.house.options.live.permit_post_copy { Hasten::PostCopy } else { Hasten::Pause };
+            let how = if work.context.live_options.permit_post_copy { Hasten::PostCopy } else { Hasten::Pause };
             if let Err(error) = driver.hasten(work.instance_id(), how).await {
                 self.hastened = false;
                 tracing::warn!(server = %work.instance_id(), %error, "a live migration cannot be hastened");
@@ -272,7 +272,7 @@ impl Watch {
             disk_remaining: progress.disk_remaining,
         };
         let process = work.running.process;
-        work.house.departures.tell(process, progress);
+        work.context.migration_queues.tell(process, progress);
         if self.since.elapsed() < self.report_at {
             return Ok(());
         }
@@ -287,14 +287,14 @@ impl Watch {
 
     /// `live_migration_completion_timeout`, seconds for each GiB; and what is done then.
     fn is_late(&self, work: &Work, subject: &Subject, forces: bool) -> bool {
-        let options = &work.house.options.live;
+        let options = &work.context.live_options;
         let most = options.completion_timeout.saturating_mul(self.data_gib(subject));
         most > 0 && options.force_at_timeout == forces && elapsed(work, subject).as_secs() >= most
     }
 
     /// Nova's `downtime_steps`: the guest may stand still a little longer with every step.
     async fn widen_downtime(&mut self, work: &Work, subject: &Subject) {
-        let options = &work.house.options.live;
+        let options = &work.context.live_options;
         let (most, steps) = (options.downtime, options.downtime_steps.max(1));
         let delay = options.downtime_delay.saturating_mul(self.data_gib(subject)).max(1);
         if self.steps > steps || elapsed(work, subject).as_secs() < delay.saturating_mul(self.steps) {
@@ -313,7 +313,7 @@ impl Watch {
 /// How long it has been on its way, by the log: a crash in between does not give it more time.
 fn elapsed(work: &Work, subject: &Subject) -> Duration {
     let since = subject.live().and_then(|live| live.running_since);
-    let micros = since.map_or(0, |since| work.house.clock.now().0.saturating_sub(since.0));
+    let micros = since.map_or(0, |since| work.context.clock.now().0.saturating_sub(since.0));
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 

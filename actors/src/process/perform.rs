@@ -11,23 +11,31 @@ use chronova_events::registry::NounEvent as _;
 use chronova_events::store::StoreError;
 use chronova_projections::processes::Pending;
 
+use super::context::StepContext;
 use super::definition::{Definition, StepError, Work};
 use super::interference;
 use super::plan::{Next, plan};
+use super::registry;
 use super::{ProcessAggregate, ProcessCommand};
-use crate::house::House;
 
 /// Times a step may be found stuck before it is only logged, no longer recorded.
 const STUCK_RECORDS: u32 = 3;
 
 /// Carries `pending` on to its end. Returns early only when the log is closed.
-pub async fn perform(house: Arc<House>, pending: Pending) {
+pub async fn perform(context: Arc<StepContext>, pending: Pending) {
     let meta = pending.meta.by_process(pending.process, Some(pending.asked_by));
-    let definition = Definition::of(&pending.task);
-    let keeper = Arc::clone(&house);
-    let _images = keeper.image_use.of(pending.process);
-    let mut performance =
-        Performance { house, process: pending.process, definition, meta, tries: 0, known: None, seen: Revision::NONE };
+    let definition = registry::definition(&pending.task);
+    let keeper = Arc::clone(&context);
+    let _images = keeper.image_holds.of(pending.process);
+    let mut performance = Performance {
+        context,
+        process: pending.process,
+        definition,
+        meta,
+        tries: 0,
+        known: None,
+        seen: Revision::NONE,
+    };
     let start = ProcessCommand::Start { process: pending.process, task: pending.task };
     while let Err(error) = performance.record(start.clone()).await {
         tracing::debug!(process = %performance.process, %error, "a process cannot begin yet");
@@ -38,7 +46,7 @@ pub async fn perform(house: Arc<House>, pending: Pending) {
 }
 
 struct Performance {
-    house: Arc<House>,
+    context: Arc<StepContext>,
     process: ProcessId,
     definition: &'static Definition,
     meta: Arc<Meta>,
@@ -66,7 +74,7 @@ impl Performance {
                 return true;
             }
         };
-        let next = plan(&self.definition.shape(&self.house.options), &running);
+        let next = plan(&self.definition.shape(&self.context.options), &running);
         match next {
             Next::Run(step) => self.run(step, running).await,
             Next::Undo(step) => self.undo(step, running).await,
@@ -89,8 +97,8 @@ impl Performance {
     /// Whether the host at work has not been heard of in this life of the control plane: that it does not answer yet is no
     /// reason to give it up.
     fn awaits(&self, host: Option<HostId>) -> bool {
-        let known = host.and_then(|host| self.house.views.hosts.read(|hosts| hosts.get(host).cloned()));
-        known.is_some_and(|known| self.house.fleet.is_unheard(&known.uri))
+        let known = host.and_then(|host| self.context.views.hosts.read(|hosts| hosts.get(host).cloned()));
+        known.is_some_and(|known| self.context.fleet.is_unheard(&known.uri))
     }
 
     /// Asks for the state only when it cannot follow from what was recorded here.
@@ -98,7 +106,7 @@ impl Performance {
         if let Some(known) = &self.known {
             return Ok(known.clone());
         }
-        let process = self.house.gateway.look::<ProcessAggregate>(&self.process).await?;
+        let process = self.context.gateway.look::<ProcessAggregate>(&self.process).await?;
         // What else was recorded meanwhile makes the next revision another one than is expected, and so leads here again.
         Ok(self.known.insert(process).clone())
     }
@@ -114,7 +122,7 @@ impl Performance {
         match outcome {
             Ok(output) => self.write(ProcessCommand::RecordDone { step: name.to_owned(), output }).await,
             Err(error) if !self.definition.undoes => self.stuck(name, &work.running, &error).await,
-            Err(StepError::Again(reason)) if self.tries + 1 < self.house.options.step_tries || self.awaits(host) => {
+            Err(StepError::Again(reason)) if self.tries + 1 < self.context.options.step_tries || self.awaits(host) => {
                 tracing::debug!(process = %self.process, step = name, reason, "trying again");
                 self.pause().await;
             }
@@ -134,7 +142,7 @@ impl Performance {
     /// A step that must not fail did: operators are told, and it is tried again for ever.
     async fn stuck(&mut self, step: &'static str, running: &Running, error: &StepError) {
         let reason = error.fault().details;
-        let patient = matches!(error, StepError::Again(_)) && self.tries + 1 < self.house.options.step_tries;
+        let patient = matches!(error, StepError::Again(_)) && self.tries + 1 < self.context.options.step_tries;
         if !patient && running.stuck < STUCK_RECORDS {
             tracing::error!(process = %self.process, step, reason, "a step that must not fail did; trying again");
             let record = ProcessCommand::RecordStuck { step: step.to_owned(), reason };
@@ -158,7 +166,7 @@ impl Performance {
 
     async fn record(&mut self, command: ProcessCommand) -> Result<(), StepError> {
         let known = self.known.take();
-        let gateway = &self.house.gateway;
+        let gateway = &self.context.gateway;
         let committed = gateway.send::<ProcessAggregate>(&self.process, command, Arc::clone(&self.meta)).await?;
         let next = Revision(self.seen.0 + committed.events.len() as u64);
         self.seen = committed.revision;
@@ -167,7 +175,7 @@ impl Performance {
             && next == committed.revision
         {
             for event in committed.events.iter().filter_map(|event| ProcessEvent::of(event)) {
-                process.evolve(event, self.house.clock.now());
+                process.evolve(event, self.context.clock.now());
             }
             self.known = Some(process);
         }
@@ -175,11 +183,11 @@ impl Performance {
     }
 
     fn work(&self, running: Running) -> Work {
-        Work { house: Arc::clone(&self.house), running, meta: Arc::clone(&self.meta) }
+        Work { context: Arc::clone(&self.context), running, meta: Arc::clone(&self.meta) }
     }
 
     async fn pause(&mut self) {
-        let options = &self.house.options;
+        let options = &self.context.options;
         let factor = 1_u32 << self.tries.min(16);
         let pause: Duration = options.retry_base.saturating_mul(factor).min(options.retry_cap);
         self.tries = self.tries.saturating_add(1);

@@ -30,7 +30,7 @@ pub(super) async fn place(work: &Work, host: HostId, server: &Alive, holder: Hol
     if asked.is_some() {
         caught_up(work).await?;
     }
-    work.house.views.placement.read(|view| {
+    work.context.views.placement.read(|view| {
         let ledger = &view.ledger;
         let cells = ledger.cells.get(&provider).map(|cells| &**cells);
         let Some(topology) = asked else { return Ok(pinning(cells, &[], None)) };
@@ -58,7 +58,7 @@ pub(super) async fn page_kib(work: &Work, subject: &Subject) -> Result<Option<u6
     }
     caught_up(work).await?;
     let holders = [moving::consumer(subject.moving.migration), ConsumerId::new(work.instance_id().to_string())];
-    Ok(work.house.views.placement.read(|view| {
+    Ok(work.context.views.placement.read(|view| {
         let fitting = holders.iter().find_map(|holder| view.ledger.fitting(holder))?;
         fitting.cells.first()?.page_kib
     }))
@@ -66,7 +66,7 @@ pub(super) async fn page_kib(work: &Work, subject: &Subject) -> Result<Option<u6
 
 /// The claim is in the log; the views show it in a moment.
 async fn caught_up(work: &Work) -> Result<(), StepError> {
-    match work.house.views.wait_for(work.house.log.head(), LAG).await {
+    match work.context.views.wait_for(work.context.log.head(), LAG).await {
         true => Ok(()),
         false => Err(StepError::Again("where the guest is to run is not to be seen yet".to_owned())),
     }

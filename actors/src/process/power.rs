@@ -38,7 +38,7 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
                 InstanceCommand::RecordPowerFailed { process, action, fault }
             }
         };
-        let gateway = &work.house.gateway;
+        let gateway = &work.context.gateway;
         settled(gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await)
     }
     .boxed()
@@ -86,7 +86,7 @@ fn keeps_memory(action: PowerAction) -> bool {
 }
 
 async fn ask(driver: &dyn Driver, work: &Work, server: &Alive, action: PowerAction) -> DriverResult<()> {
-    let (instance, options) = (work.instance_id(), &work.house.options);
+    let (instance, options) = (work.instance_id(), &work.context.options);
     match action {
         PowerAction::Start => driver.start(instance).await,
         PowerAction::Stop => driver.stop(instance, guest::graceful(work, server)).await,

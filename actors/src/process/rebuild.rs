@@ -37,7 +37,7 @@ pub const DEFINITION: Definition = Definition {
 };
 
 fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
-    work.house.passwords.forget(work.running.process);
+    work.context.passwords.forget(work.running.process);
     turn::conclude(work, outcome, End::Rebuilt, End::RebuildFailed)
 }
 
@@ -46,9 +46,10 @@ async fn check_host(work: &Work) -> Result<Output, StepError> {
     let server = turn::still_mine(work).await?;
     let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
     if matches!(work.running.task, Task::Rebuild { other_image: true, .. }) {
-        let options = &work.house.options;
-        let request = Request::of_build(&server.request, &work.running.excluded, &options.availability_zone);
-        may_rebuild(&work.house.views, placed.host, &request, &options.scheduler)
+        let context = &work.context;
+        let request =
+            Request::of_build(&server.request, &work.running.excluded, &context.server_options.availability_zone);
+        may_rebuild(&context.views, placed.host, &request, context.scheduler.options())
             .map_err(|reasons| StepError::fatal(500, &reasons.message(), &reasons.counts()))?;
     }
     Ok(Output::Nothing)
@@ -79,7 +80,7 @@ async fn write_volume(work: &Work) -> Result<Output, StepError> {
         Err(error) if error.is_transient() => return Err(StepError::Again(error.to_string())),
         Err(error) => return Err(imaging::final_word(error.into())),
     }
-    let (project, volumes) = (&server.request.project, &work.house.volumes);
+    let (project, volumes) = (&server.request.project, &work.context.volumes);
     let process = ProcessId::derive(work.running.process.0, "write-volume");
     volumes.reimage(volume, image.id, project, process, work.meta.clone()).await?;
     loop {
@@ -93,7 +94,7 @@ async fn write_volume(work: &Work) -> Result<Output, StepError> {
         }
         // Nobody waits for it any more; what is being written is written to its end.
         turn::still_mine(work).await?;
-        tokio::time::sleep(work.house.options.volume_pause).await;
+        tokio::time::sleep(work.context.options.volume_pause).await;
     }
 }
 

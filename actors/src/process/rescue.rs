@@ -31,7 +31,7 @@ pub const DEFINITION: Definition = Definition {
 };
 
 fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
-    work.house.passwords.forget(work.running.process);
+    work.context.passwords.forget(work.running.process);
     turn::conclude(work, outcome, End::Rescued, End::RescueFailed)
 }
 
@@ -39,7 +39,7 @@ async fn prepare_host(work: &Work) -> Result<Output, StepError> {
     let server = turn::still_mine(work).await?;
     let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
     if let Some(image) = &server.rescue {
-        let source: Arc<dyn ImageSource> = Arc::new(guest::Source(Arc::clone(&work.house.images)));
+        let source: Arc<dyn ImageSource> = Arc::new(guest::Source(Arc::clone(&work.context.images)));
         guest::ensure_image(work, placed.host, &guest::image_ref(image), source).await?;
     }
     guest::connect(work, placed.host, &server).await?;

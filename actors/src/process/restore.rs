@@ -42,7 +42,7 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
                 InstanceCommand::RecordRestoreFailed { process, fault }
             }
         };
-        let gateway = &work.house.gateway;
+        let gateway = &work.context.gateway;
         settled(gateway.send::<InstanceAggregate>(&work.instance_id(), record, work.meta.clone()).await)
     }
     .boxed()
@@ -58,7 +58,7 @@ async fn release_quota(work: &Work) -> Result<(), StepError> {
     if let Some(server) = mine(work).await? {
         let project = server.request.project.clone();
         let release = QuotaCommand::Release { project: project.clone(), instance: work.instance_id() };
-        work.house.gateway.send::<QuotaAggregate>(&project, release, work.meta.clone()).await?;
+        work.context.gateway.send::<QuotaAggregate>(&project, release, work.meta.clone()).await?;
     }
     Ok(())
 }

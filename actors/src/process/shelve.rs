@@ -45,10 +45,10 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
             return turn::end(work, End::ShelveFailed(turn::fault(work))).await;
         }
         turn::end(work, End::Shelved { image }).await?;
-        if work.house.options.shelved_offload == Some(Duration::ZERO) {
+        if work.context.server_options.shelved_offload == Some(Duration::ZERO) {
             let process = ProcessId::derive(work.running.process.0, "offload");
             let offload = InstanceCommand::Work(Box::new(WorkCommand::OffloadDue { process, shelved_by: None }));
-            let gateway = &work.house.gateway;
+            let gateway = &work.context.gateway;
             settled(gateway.send::<InstanceAggregate>(&work.instance_id(), offload, work.meta.clone()).await)?;
         }
         Ok(())

@@ -92,7 +92,7 @@ async fn upload(work: &Work) -> Result<Output, StepError> {
         true => {
             turn::still_mine(work).await?;
             let nothing = Box::pin(futures::stream::empty());
-            work.house.images.upload(image, nothing, work.meta.clone()).await?;
+            work.context.images.upload(image, nothing, work.meta.clone()).await?;
         }
         false => imaging::upload(work, image).await?,
     }
@@ -113,7 +113,7 @@ async fn clean_up(work: &Work) -> Result<Output, StepError> {
 /// Nova's `_rotate_backups`: the oldest beyond the rotation go; a rotation of 0 keeps none, not even the new one. It goes
 /// last, because it says whose backups are meant.
 async fn rotate(work: &Work, made: ImageId, rotation: &Rotation) -> Result<(), StepError> {
-    let newest_first = work.house.images.backups(made, work.instance_id(), &rotation.kind).await?;
+    let newest_first = work.context.images.backups(made, work.instance_id(), &rotation.kind).await?;
     let keep = usize::try_from(rotation.keep).unwrap_or(usize::MAX);
     for image in newest_first.into_iter().skip(keep).rev() {
         imaging::drop_image(work, image).await?;

@@ -83,7 +83,7 @@ async fn let_go(work: &Work, server: &Alive) -> Result<(), StepError> {
 
 async fn copy_all(work: &Work, server: &Alive, image: ImageId) -> Result<(), StepError> {
     let project = &server.request.project;
-    let known = work.house.views.images.read(|images| images.get(image));
+    let known = work.context.views.images.read(|images| images.get(image));
     let name = known.and_then(|known| known.attributes.name.clone()).unwrap_or_else(|| image.to_string());
     let name = format!("snapshot for {name}");
     for (device, volume) in volumes(server) {
@@ -98,7 +98,7 @@ async fn copy_all(work: &Work, server: &Alive, image: ImageId) -> Result<(), Ste
             force: true,
             metadata: vec![],
         };
-        work.house.volumes.create_snapshot(wanted, true, work.meta.clone()).await?;
+        work.context.volumes.create_snapshot(wanted, true, work.meta.clone()).await?;
     }
     for (device, _) in volumes(server) {
         await_snapshot(work, server, snapshot_of(work.running.process, device.id)).await?;
@@ -109,7 +109,7 @@ async fn copy_all(work: &Work, server: &Alive, image: ImageId) -> Result<(), Ste
 /// However long the copy takes: its own process ends it.
 async fn await_snapshot(work: &Work, server: &Alive, snapshot: SnapshotId) -> Result<(), StepError> {
     loop {
-        let now = work.house.volumes.find_snapshot(snapshot, &server.request.project, true).await?;
+        let now = work.context.volumes.find_snapshot(snapshot, &server.request.project, true).await?;
         match now.status.as_str() {
             "available" => return Ok(()),
             "creating" => {}
@@ -120,7 +120,7 @@ async fn await_snapshot(work: &Work, server: &Alive, snapshot: SnapshotId) -> Re
         }
         // Nobody waits for the image any more.
         turn::still_mine(work).await?;
-        tokio::time::sleep(work.house.options.volume_pause.min(LOOK)).await;
+        tokio::time::sleep(work.context.options.volume_pause.min(LOOK)).await;
     }
 }
 
@@ -136,7 +136,7 @@ pub(super) async fn drop(work: &Work) -> Result<(), StepError> {
     }
     for disk in &server.disks {
         let snapshot = snapshot_of(work.running.process, disk.device.id);
-        match work.house.volumes.find_snapshot(snapshot, &server.request.project, true).await {
+        match work.context.volumes.find_snapshot(snapshot, &server.request.project, true).await {
             Err(PortError::NotFound(_)) => continue,
             Err(error) => return Err(StepError::Again(error.to_string())),
             Ok(now) if now.status == "creating" => {
@@ -144,7 +144,7 @@ pub(super) async fn drop(work: &Work) -> Result<(), StepError> {
             }
             Ok(_) => {}
         }
-        if let Err(error) = work.house.volumes.delete_snapshot(snapshot, work.meta.clone()).await {
+        if let Err(error) = work.context.volumes.delete_snapshot(snapshot, work.meta.clone()).await {
             return Err(StepError::Again(error.to_string()));
         }
     }

@@ -12,23 +12,23 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
+use super::context::StepContext;
 use super::perform::perform;
-use crate::house::House;
 
 /// Follows the log for ever; dropping the future ends every process where it is.
-pub async fn supervise(house: Arc<House>, store: Arc<dyn EventStore>) {
+pub async fn supervise(context: Arc<StepContext>, store: Arc<dyn EventStore>) {
     let supervisor = Arc::new(Supervisor {
-        turns: Arc::new(Semaphore::new(house.options.max_processes.max(1))),
+        turns: Arc::new(Semaphore::new(context.options.max_processes.max(1))),
         at_work: Mutex::default(),
-        house,
+        context,
     });
     // The view knows everything up to its position; the subscription tells the rest. What both tell is begun once.
     let mut tasks = JoinSet::new();
-    let mut subscription = store.subscribe(supervisor.house.views.position());
+    let mut subscription = store.subscribe(supervisor.context.views.position());
     drop(store);
     supervisor.go_on(&mut tasks);
     let mut broken = false;
-    let mut again = interval(supervisor.house.options.reconcile);
+    let mut again = interval(supervisor.context.options.restart_pause);
     again.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         // In a fixed order, so that a seed decides a run; what ends makes room first, and never starves the rest.
@@ -63,7 +63,7 @@ pub async fn supervise(house: Arc<House>, store: Arc<dyn EventStore>) {
 }
 
 struct Supervisor {
-    house: Arc<House>,
+    context: Arc<StepContext>,
     turns: Arc<Semaphore>,
     at_work: Mutex<BTreeSet<ProcessId>>,
 }
@@ -71,7 +71,7 @@ struct Supervisor {
 impl Supervisor {
     /// Begins what is not finished and not at work.
     fn go_on(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
-        let unfinished: Vec<Pending> = self.house.views.processes.read(|view| view.pending().cloned().collect());
+        let unfinished: Vec<Pending> = self.context.views.processes.read(|view| view.pending().cloned().collect());
         if !unfinished.is_empty() {
             tracing::info!(count = unfinished.len(), "going on with unfinished processes");
         }
@@ -97,7 +97,7 @@ impl Supervisor {
                     Err(_) => return,
                 },
             };
-            perform(Arc::clone(&this.house), pending).await;
+            perform(Arc::clone(&this.context), pending).await;
         });
     }
 }

@@ -54,7 +54,7 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
             connection: connection(work),
             ..device
         };
-        work.house.volumes.complete(volume, attachment, work.meta.clone()).await?;
+        work.context.volumes.complete(volume, attachment, work.meta.clone()).await?;
         disks::release(work, disk.volume, disk.attachment).await?;
         match disks::record(work, VolumeCommand::RecordSwapped { process, device: Box::new(device) }).await? {
             true => Ok(()),
@@ -80,7 +80,7 @@ async fn begin(work: &Work) -> Result<Output, StepError> {
 async fn reserve(work: &Work) -> Result<Output, StepError> {
     still_mine(work).await?;
     let (volume, attachment) = new(work)?;
-    work.house.volumes.reserve(attachment, volume, work.instance_id(), work.meta.clone()).await?;
+    work.context.volumes.reserve(attachment, volume, work.instance_id(), work.meta.clone()).await?;
     Ok(Output::Nothing)
 }
 
@@ -93,7 +93,7 @@ async fn connect(work: &Work) -> Result<Output, StepError> {
     let (server, device) = still_mine(work).await?;
     let ((volume, attachment), (_, hostname)) = (new(work)?, host(&server)?);
     let name = device.device_name.as_deref();
-    let connection = work.house.volumes.connect(volume, attachment, &hostname, name, work.meta.clone()).await?;
+    let connection = work.context.volumes.connect(volume, attachment, &hostname, name, work.meta.clone()).await?;
     Ok(Output::Connected(recorded(connection)))
 }
 

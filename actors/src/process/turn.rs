@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::definition::{StepError, Work, settled};
-use crate::hosts::agent;
+use crate::hosts::capacity;
 use crate::instance::work::{End, WorkCommand};
 use crate::instance::{InstanceAggregate, InstanceCommand};
 
@@ -41,17 +41,17 @@ pub(super) async fn end(work: &Work, end: End) -> Result<(), StepError> {
 
 async fn observe(work: &Work) -> Result<(), StepError> {
     let Some(placed) = mine(work).await?.and_then(|server| server.placement) else { return Ok(()) };
-    let Some(driver) = work.house.fleet.driver(placed.host) else { return Ok(()) };
+    let Some(driver) = work.context.fleet.driver(placed.host) else { return Ok(()) };
     // Who does not answer now is compared with the log when it does.
     let Ok(seen) = driver.guest(work.instance_id()).await else { return Ok(()) };
-    let command = InstanceCommand::Observe { host: placed.host, power: agent::power(seen.power) };
-    let gateway = &work.house.gateway;
+    let command = InstanceCommand::Observe { host: placed.host, power: capacity::power(seen.power) };
+    let gateway = &work.context.gateway;
     settled(gateway.send::<InstanceAggregate>(&work.instance_id(), command, work.meta.clone()).await)
 }
 
 async fn send(work: &Work, command: WorkCommand) -> Result<(), StepError> {
     let command = InstanceCommand::Work(Box::new(command));
-    let gateway = &work.house.gateway;
+    let gateway = &work.context.gateway;
     settled(gateway.send::<InstanceAggregate>(&work.instance_id(), command, work.meta.clone()).await)
 }
 

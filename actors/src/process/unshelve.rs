@@ -70,9 +70,10 @@ async fn claim_host(work: &Work) -> Result<Output, StepError> {
     if let Some(placed) = server.placement.as_ref().filter(|_| !is_away(work, &server)) {
         return Ok(Output::Host { host: placed.host, hostname: placed.hostname.clone() });
     }
-    let mut request = Request::of_build(&server.request, &work.running.excluded, &work.house.options.availability_zone);
+    let mut request =
+        Request::of_build(&server.request, &work.running.excluded, &work.context.server_options.availability_zone);
     if let Some(image) = server.shelved {
-        request.image = Some(work.house.images.find(image, &server.request.project, true).await?.into());
+        request.image = Some(work.context.images.find(image, &server.request.project, true).await?.into());
     }
     build_instance::claim(work, &server, request).await
 }
@@ -88,7 +89,7 @@ async fn bind_network(work: &Work) -> Result<Output, StepError> {
     let server = turn::still_mine(work).await?;
     let placed = server.placement.as_ref().ok_or_else(imaging::no_host)?;
     let (host, zone) = (Some(placed.hostname.as_str()), placed.availability_zone.as_str());
-    work.house.networks.rebind(work.instance_id(), host, zone, work.meta.clone()).await?;
+    work.context.networks.rebind(work.instance_id(), host, zone, work.meta.clone()).await?;
     Ok(Output::Nothing)
 }
 
@@ -134,8 +135,8 @@ async fn prepare_host(work: &Work) -> Result<Output, StepError> {
         return Ok(Output::Nothing);
     }
     let gone = || StepError::fatal(404, "The image of the shelved server is gone.", "");
-    let image = work.house.images.find(server.shelved.ok_or_else(gone)?, &server.request.project, true).await?;
-    let source: Arc<dyn ImageSource> = Arc::new(guest::Source(Arc::clone(&work.house.images)));
+    let image = work.context.images.find(server.shelved.ok_or_else(gone)?, &server.request.project, true).await?;
+    let source: Arc<dyn ImageSource> = Arc::new(guest::Source(Arc::clone(&work.context.images)));
     guest::ensure_image(work, host, &guest::image_ref(&image), source).await?;
     guest::connect(work, host, &server).await?;
     Ok(Output::Image(Box::new(image)))

@@ -14,18 +14,18 @@ use chronova_events::ids::{HostId, InstanceId};
 use chronova_events::instance::{Alive, Phase};
 use chronova_hypervisor::driver::{Driver, DriverError, DriverResult};
 
-use crate::house::House;
+use crate::hosts::context::HostContext;
 use crate::instance::InstanceAggregate;
 use crate::process::disks::volume_disk;
 use crate::process::guest;
 
 /// Says whether every guest was found to have what its server has: if not, it is worth while to look again.
-pub(crate) async fn put_right(house: &House, host: HostId, driver: &Arc<dyn Driver>) -> bool {
+pub(crate) async fn put_right(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>) -> bool {
     let servers: Vec<InstanceId> =
-        house.views.servers.read(|servers| servers.on_host(host).map(|row| row.id).collect());
+        context.views.servers.read(|servers| servers.on_host(host).map(|row| row.id).collect());
     let mut right = true;
     for id in servers {
-        right &= match compare(house, host, driver, id).await {
+        right &= match compare(context, host, driver, id).await {
             Ok(right) => right,
             // One that is not there has nothing; who sees to that makes it with what it is to have.
             Err(DriverError::NoSuchGuest(_)) => true,
@@ -38,19 +38,19 @@ pub(crate) async fn put_right(house: &House, host: HostId, driver: &Arc<dyn Driv
     right
 }
 
-async fn compare(house: &House, host: HostId, driver: &Arc<dyn Driver>, id: InstanceId) -> DriverResult<bool> {
-    let Ok(now) = house.gateway.look::<InstanceAggregate>(&id).await else { return Ok(false) };
+async fn compare(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>, id: InstanceId) -> DriverResult<bool> {
+    let Ok(now) = context.gateway.look::<InstanceAggregate>(&id).await else { return Ok(false) };
     let Some(server) = now.alive().filter(|server| server.placement.as_ref().is_some_and(|at| at.host == host)) else {
         return Ok(true);
     };
-    let changes = house.views.processes.read(|processes| processes.change_interfaces_of(id));
+    let changes = context.views.processes.read(|processes| processes.change_interfaces_of(id));
     if changes || server.ongoing.is_some() || server.moving.is_some() || has_disks_at_work(server) {
         return Ok(false);
     }
     if !has_its_own_devices(server) {
         return Ok(true);
     }
-    Ok(compare_volumes(host, driver, id, server).await? & compare_interfaces(house, host, driver, id, server).await?)
+    Ok(compare_volumes(host, driver, id, server).await? & compare_interfaces(context, host, driver, id, server).await?)
 }
 
 async fn compare_volumes(host: HostId, driver: &Arc<dyn Driver>, id: InstanceId, server: &Alive) -> DriverResult<bool> {
@@ -72,7 +72,7 @@ async fn compare_volumes(host: HostId, driver: &Arc<dyn Driver>, id: InstanceId,
 }
 
 async fn compare_interfaces(
-    house: &House,
+    context: &HostContext,
     host: HostId,
     driver: &Arc<dyn Driver>,
     id: InstanceId,
@@ -83,7 +83,7 @@ async fn compare_interfaces(
     for nic in server.nics.iter().filter(|nic| !found.contains(&nic.mac.to_ascii_lowercase())) {
         tracing::warn!(%host, server = %id, port = %nic.port, "a guest is given the interface that it lacks");
         right = false;
-        if let Err(error) = guest::plug_in(house, driver, id, server, nic.clone()).await {
+        if let Err(error) = guest::plug_in(context.networks.as_ref(), driver, id, server, nic.clone()).await {
             tracing::debug!(%host, server = %id, port = %nic.port, reason = error.fault().details, "not yet");
         }
     }

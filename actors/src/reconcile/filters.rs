@@ -23,17 +23,17 @@ use chronova_projections::hosts::Hosts;
 use chronova_projections::servers::ServerRow;
 use chronova_projections::views::Views;
 
-use crate::house::House;
 use crate::ports::PortError;
+use crate::reconcile::context::ReconcileContext;
 
 /// Follows the log for ever.
-pub async fn keep(house: Arc<House>, store: Arc<dyn EventStore>) {
-    let mut subscription = store.subscribe(house.views.position());
+pub async fn keep(context: Arc<ReconcileContext>, store: Arc<dyn EventStore>) {
+    let mut subscription = store.subscribe(context.views.position());
     drop(store);
-    let mut changes = Changes::of(&house.views);
-    let mut keeper = Keeper::new(house);
+    let mut changes = Changes::of(&context.views);
+    let mut keeper = Keeper::new(context);
     loop {
-        let again = tokio::time::sleep(keeper.house.options.resync);
+        let again = tokio::time::sleep(keeper.context.host_options.resync);
         tokio::select! {
             biased;
             batch = subscription.next() => match batch {
@@ -47,11 +47,11 @@ pub async fn keep(house: Arc<House>, store: Arc<dyn EventStore>) {
             continue;
         }
         // What changes together is worked off together: a storm of builds costs one pass a moment, not one a port.
-        tokio::time::sleep(keeper.house.options.filter_pause).await;
+        tokio::time::sleep(keeper.context.options.filter_pause).await;
         changes.take(&subscription.poll().await.unwrap_or_default());
-        keeper.house.views.wait_for(subscription.position(), keeper.house.options.resync).await;
+        keeper.context.views.wait_for(subscription.position(), keeper.context.host_options.resync).await;
         let (groups, ports) = changes.hand_over();
-        keeper.owed.extend(concerned(&keeper.house.views, &groups, &ports));
+        keeper.owed.extend(concerned(&keeper.context.views, &groups, &ports));
         keeper.work_off().await;
     }
 }
@@ -164,7 +164,7 @@ enum Upkeep {
 
 /// Brings guests' filters up to date, and remembers which it still owes that.
 struct Keeper {
-    house: Arc<House>,
+    context: Arc<ReconcileContext>,
     /// What each port's filter is known to be, and where.
     known: BTreeMap<PortId, (HostId, u64)>,
     owed: BTreeSet<InstanceId>,
@@ -172,10 +172,10 @@ struct Keeper {
 
 impl Keeper {
     /// Between a change and the work that it makes a crash may have come: at first everything is owed.
-    fn new(house: Arc<House>) -> Self {
+    fn new(context: Arc<ReconcileContext>) -> Self {
         let placed = |row: &Arc<ServerRow>| row.instance.alive().is_some_and(|alive| alive.placement.is_some());
-        let owed = house.views.servers.read(|view| view.all().filter(|row| placed(row)).map(|row| row.id).collect());
-        Self { house, known: BTreeMap::new(), owed }
+        let owed = context.views.servers.read(|view| view.all().filter(|row| placed(row)).map(|row| row.id).collect());
+        Self { context, known: BTreeMap::new(), owed }
     }
 
     async fn work_off(&mut self) {
@@ -184,14 +184,14 @@ impl Keeper {
                 self.owed.insert(instance);
             }
         }
-        if self.known.len() > 2 * self.house.views.networks.read(|view| view.ports().count()) {
-            let house = Arc::clone(&self.house);
-            house.views.networks.read(|view| self.known.retain(|port, _| view.port(*port).is_some()));
+        if self.known.len() > 2 * self.context.views.networks.read(|view| view.ports().count()) {
+            let context = Arc::clone(&self.context);
+            context.views.networks.read(|view| self.known.retain(|port, _| view.port(*port).is_some()));
         }
     }
 
     async fn refresh(&mut self, instance: InstanceId) -> Upkeep {
-        let row = self.house.views.servers.read(|servers| servers.get(instance).cloned());
+        let row = self.context.views.servers.read(|servers| servers.get(instance).cloned());
         let Some(alive) = row.as_ref().and_then(|row| row.instance.alive()) else { return Upkeep::Done };
         // A guest still being made gets its filter from its build, but perhaps from before the change.
         if matches!(alive.phase, Phase::Building { .. }) {
@@ -199,9 +199,9 @@ impl Keeper {
         }
         let Some(placed) = &alive.placement else { return Upkeep::Done };
         let answers = |hosts: &Hosts| hosts.get(placed.host).is_some_and(KnownHost::answers);
-        let driver = self.house.fleet.driver(placed.host).filter(|_| self.house.views.hosts.read(answers));
+        let driver = self.context.fleet.driver(placed.host).filter(|_| self.context.views.hosts.read(answers));
         let Some(driver) = driver else { return Upkeep::Owed };
-        let filters = match self.house.networks.realise(&alive.nics).await {
+        let filters = match self.context.networks.realise(&alive.nics).await {
             Ok(realisation) => realisation.filters,
             Err(PortError::Unavailable(_)) => return Upkeep::Owed,
             Err(error) => {

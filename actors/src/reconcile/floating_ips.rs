@@ -18,8 +18,8 @@ use chronova_events::router::{GATEWAY_OWNER, INTERFACE_OWNER, RouterEvent};
 use chronova_events::store::EventStore;
 use chronova_projections::views::Views;
 
-use crate::house::House;
 use crate::network::{NetworkAggregate, NetworkCommand};
+use crate::reconcile::context::ReconcileContext;
 
 /// What is there without what it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -46,34 +46,34 @@ pub fn plan(views: &Views) -> Loose {
     })
 }
 
-pub async fn mend(house: &House, loose: &Loose) {
+pub async fn mend(context: &ReconcileContext, loose: &Loose) {
     for (network, floating_ip, port) in &loose.associations {
         let (floating_ip, port) = (*floating_ip, *port);
-        send(house, *network, NetworkCommand::DisassociateFloatingIp { floating_ip, port }).await;
+        send(context, *network, NetworkCommand::DisassociateFloatingIp { floating_ip, port }).await;
     }
     for (network, port) in &loose.ports {
-        send(house, *network, NetworkCommand::DeletePort { port: *port }).await;
+        send(context, *network, NetworkCommand::DeletePort { port: *port }).await;
     }
 }
 
-async fn send(house: &House, network: NetworkId, command: NetworkCommand) {
-    let sent = house.gateway.send::<NetworkAggregate>(&network, command, Meta::system("network-watch")).await;
+async fn send(context: &ReconcileContext, network: NetworkId, command: NetworkCommand) {
+    let sent = context.gateway.send::<NetworkAggregate>(&network, command, Meta::system("network-watch")).await;
     if let Err(error) = sent {
         tracing::warn!(%network, %error, "what belongs to a port or router that is gone is still there");
     }
 }
 
 /// Follows the log for ever.
-pub async fn keep(house: Arc<House>, store: Arc<dyn EventStore>) {
-    let mut subscription = store.subscribe(house.views.position());
+pub async fn keep(context: Arc<ReconcileContext>, store: Arc<dyn EventStore>) {
+    let mut subscription = store.subscribe(context.views.position());
     drop(store);
     loop {
         let Ok(batch) = subscription.next().await else { return };
         if !batch.iter().any(|recorded| recorded.event().is_ok_and(|event| loosens(event))) {
             continue;
         }
-        house.views.wait_for(subscription.position(), house.options.resync).await;
-        mend(&house, &plan(&house.views)).await;
+        context.views.wait_for(subscription.position(), context.host_options.resync).await;
+        mend(&context, &plan(&context.views)).await;
     }
 }
 

@@ -9,7 +9,7 @@
 //!
 //! 1. no unfinished process has the image from a step that is done: one that an earlier life of the control plane began goes
 //!    on with the next step;
-//! 2. nobody in this life holds the image ([`ImageUse`](crate::hosts::image_use::ImageUse)), and nobody can until it is gone;
+//! 2. nobody in this life holds the image ([`ImageHolds`](crate::coordination::image_holds::ImageHolds)), and nobody can until it is gone;
 //! 3. the driver looks once more at every disk, and at the note: whoever asked for the image has removed that.
 //!
 //! Nothing is recorded: what a crash leaves is what the next round finds.
@@ -27,38 +27,12 @@ use chronova_hypervisor::image_cache::CachedImage;
 use chronova_projections::views::Views;
 use futures::StreamExt as _;
 
-use crate::hosts::agent;
+use crate::hosts::capacity;
 use crate::hosts::fleet::Member;
-use crate::house::House;
+use crate::reconcile::context::ReconcileContext;
 
 /// Hosts that are looked through at the same time.
 const AT_ONCE: usize = 8;
-
-/// `[image_cache]`; each stands in the reference of `nova.conf` options.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ImageCacheOptions {
-    /// How often caches are looked through; `None` for never.
-    pub interval: Option<Duration>,
-    pub remove_unused: bool,
-    /// How long an image must have been unused.
-    pub minimum_age: Duration,
-    /// `[workarounds] reserve_disk_resource_for_image_cache`: whether the cache's bytes are taken off what hosts offer.
-    pub reserve_disk: bool,
-    /// Hosts that fetch at the same time what they are to have beforehand.
-    pub precache_concurrency: usize,
-}
-
-impl Default for ImageCacheOptions {
-    fn default() -> Self {
-        Self {
-            interval: Some(Duration::from_mins(40)),
-            remove_unused: true,
-            minimum_age: Duration::from_hours(24),
-            reserve_disk: false,
-            precache_concurrency: 1,
-        }
-    }
-}
 
 /// What is to be done with an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,31 +114,31 @@ fn images_of(server: &Alive) -> impl Iterator<Item = String> {
 }
 
 /// Looks for ever.
-pub async fn keep(house: &House) {
-    let options = &house.options.image_cache;
+pub async fn keep(context: Arc<ReconcileContext>) {
+    let options = &context.image_cache;
     let Some(interval) = options.interval.filter(|_| options.remove_unused || options.reserve_disk) else { return };
     loop {
         tokio::time::sleep(interval).await;
-        sweep(house).await;
+        sweep(&context).await;
     }
 }
 
 /// Looks through the cache of every host that answers, once where hosts share it.
-async fn sweep(house: &House) {
+async fn sweep(context: &ReconcileContext) {
     // What an earlier life began is in the log, and so in the views.
-    if !house.views.wait_for(house.log.head(), house.options.resync).await {
+    if !context.views.wait_for(context.log.head(), context.host_options.resync).await {
         return;
     }
-    let needs = Needs::of(&house.views);
+    let needs = Needs::of(&context.views);
     let mut seen = BTreeSet::new();
     let mut caches = Vec::new();
-    for member in house.fleet.members() {
-        let up = house.views.hosts.read(|hosts| hosts.get(member.host).is_some_and(KnownHost::answers));
-        let Some(sharers) = house.fleet.sharers(member.host).filter(|_| up && !seen.contains(&member.host)) else {
+    for member in context.fleet.members() {
+        let up = context.views.hosts.read(|hosts| hosts.get(member.host).is_some_and(KnownHost::answers));
+        let Some(sharers) = context.fleet.sharers(member.host).filter(|_| up && !seen.contains(&member.host)) else {
             continue;
         };
         // Another control plane's hosts may be about to use what is there.
-        if !house.views.hosts.read(|hosts| sharers.iter().all(|host| hosts.get(*host).is_some())) {
+        if !context.views.hosts.read(|hosts| sharers.iter().all(|host| hosts.get(*host).is_some())) {
             tracing::debug!(host = %member.hostname, "a host that is not known shares the image cache; it is not swept");
             continue;
         }
@@ -172,10 +146,10 @@ async fn sweep(house: &House) {
         caches.push((member, sharers));
     }
     let caches = futures::stream::iter(caches);
-    caches.for_each_concurrent(AT_ONCE, |(member, sharers)| tidy(house, member, sharers, &needs)).await;
+    caches.for_each_concurrent(AT_ONCE, |(member, sharers)| tidy(context, member, sharers, &needs)).await;
 }
 
-async fn tidy(house: &House, member: Arc<Member>, sharers: BTreeSet<HostId>, needs: &Needs) {
+async fn tidy(context: &ReconcileContext, member: Arc<Member>, sharers: BTreeSet<HostId>, needs: &Needs) {
     let host = &member.hostname;
     let found = match member.driver.cached_images().await {
         Ok(found) => found,
@@ -185,35 +159,35 @@ async fn tidy(house: &House, member: Arc<Member>, sharers: BTreeSet<HostId>, nee
         }
     };
     let bytes = found.iter().map(|image| image.size).sum();
-    for image in found.iter().filter(|_| house.options.image_cache.remove_unused) {
-        if let Err(error) = attend(house, &member, &sharers, needs, image).await {
+    for image in found.iter().filter(|_| context.image_cache.remove_unused) {
+        if let Err(error) = attend(context, &member, &sharers, needs, image).await {
             tracing::warn!(%host, image = image.checksum, %error, "a cached image cannot be looked after yet");
         }
     }
     // What has just gone is seen by the next round, as with Nova: the number follows, and is not exact.
-    if house.options.image_cache.reserve_disk
+    if context.image_cache.reserve_disk
         && member.note_cached(bytes)
-        && let Err(error) = agent::report_capacity(house, &member).await
+        && let Err(error) = capacity::report(&context.gateway, &context.host_options, &member).await
     {
         tracing::warn!(%host, error, "room for cached images cannot be set aside yet");
     }
 }
 
 async fn attend(
-    house: &House,
+    context: &ReconcileContext,
     member: &Member,
     sharers: &BTreeSet<HostId>,
     needs: &Needs,
     image: &CachedImage,
 ) -> chronova_hypervisor::driver::DriverResult<()> {
-    let (now, sum) = (house.clock.now(), image.checksum.as_str());
-    match judge(image, needs.on(sharers, sum), now, house.options.image_cache.minimum_age) {
+    let (now, sum) = (context.clock.now(), image.checksum.as_str());
+    match judge(image, needs.on(sharers, sum), now, context.image_cache.minimum_age) {
         Fate::Stays => Ok(()),
         Fate::IsUsed => member.driver.note_idle(sum, None).await,
         Fate::IsIdle => member.driver.note_idle(sum, Some(now)).await,
         Fate::Goes { .. } if needs.under_way.contains(sum) => Ok(()),
         Fate::Goes { idle_by } => {
-            let Some(_closed) = house.image_use.close(sharers, sum) else { return Ok(()) };
+            let Some(_closed) = context.image_holds.close(sharers, sum) else { return Ok(()) };
             if member.driver.remove_image(sum, idle_by).await? {
                 let (host, bytes) = (&member.hostname, image.size);
                 tracing::info!(%host, image = sum, bytes, "removed an image that nobody uses from the cache");

@@ -6,7 +6,7 @@
 //! * A copy carries the id of its image, which one process alone ever makes. When that process has ended nobody comes back
 //!   to it.
 //! * Disks that are set aside have one name for all moves of a server. So they are removed only by the host that the server
-//!   is on, while no move of it is recorded, and while none can begin to set them aside ([`Tidying`]).
+//!   is on, while no move of it is recorded, and while none can begin to set them aside ([`DiskClaims`](crate::coordination::disk_claims::DiskClaims)).
 //! * A torn image is of use to nobody; the driver keeps away from one that is being uploaded, or used all the same. Where
 //!   hosts share their storage the upload may be another host's, so it is left there.
 //!
@@ -14,7 +14,7 @@
 //! in between leaves what the next comparison of the host with the log finds again.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use chronova_events::ids::{HostId, ImageId, InstanceId};
 use chronova_events::instance::Instance;
@@ -24,39 +24,8 @@ use chronova_hypervisor::leftovers::Leftover;
 use chronova_hypervisor::moves::DiskFile;
 use chronova_projections::processes::Processes;
 
-use crate::house::House;
+use crate::hosts::context::HostContext;
 use crate::instance::InstanceAggregate;
-
-/// Whose disks are being set aside, or looked through for what was: never both at once.
-#[derive(Debug, Default)]
-pub struct Tidying(Mutex<BTreeSet<InstanceId>>);
-
-/// Nobody else is at the server's disks until this is dropped.
-#[derive(Debug)]
-pub struct Alone<'a> {
-    tidying: &'a Tidying,
-    instance: InstanceId,
-}
-
-impl Tidying {
-    /// `None`: somebody else is.
-    pub fn enter(&self, instance: InstanceId) -> Option<Alone<'_>> {
-        let mine = self.lock().insert(instance);
-        // Made only then: who has it and lets go of it gives it back.
-        mine.then(|| Alone { tidying: self, instance })
-    }
-
-    /// Every change is whole.
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<InstanceId>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Alone<'_> {
-    fn drop(&mut self) {
-        self.tidying.lock().remove(&self.instance);
-    }
-}
 
 /// The images that copies of disks are being made for.
 pub fn wanted(processes: &Processes) -> BTreeSet<ImageId> {
@@ -79,7 +48,7 @@ pub fn kept_is_left(server: &Instance, host: HostId) -> bool {
 }
 
 /// Removes from a host what nobody wants any more.
-pub(crate) async fn sweep(house: &House, host: HostId, driver: &Arc<dyn Driver>) {
+pub(crate) async fn sweep(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>) {
     let found = match driver.leftovers().await {
         Ok(found) => found,
         Err(error) => {
@@ -88,15 +57,15 @@ pub(crate) async fn sweep(house: &House, host: HostId, driver: &Arc<dyn Driver>)
         }
     };
     // Whoever made what was found had been asked before: judge by everything that was recorded by now.
-    if found.is_empty() || !house.views.wait_for(house.log.head(), house.options.resync).await {
+    if found.is_empty() || !context.views.wait_for(context.log.head(), context.options.resync).await {
         return;
     }
-    let wanted = house.views.processes.read(wanted);
+    let wanted = context.views.processes.read(wanted);
     for leftover in found {
         let removed = match &leftover {
-            Leftover::Copy { instance, copy } => copy_goes(house, driver, *instance, *copy, &wanted).await,
-            Leftover::Kept { instance, suffix } => kept_goes(house, host, driver, *instance, suffix).await,
-            Leftover::TornImage { checksum } if house.fleet.is_alone(host) => {
+            Leftover::Copy { instance, copy } => copy_goes(context, driver, *instance, *copy, &wanted).await,
+            Leftover::Kept { instance, suffix } => kept_goes(context, host, driver, *instance, suffix).await,
+            Leftover::TornImage { checksum } if context.fleet.is_alone(host) => {
                 driver.remove_torn_image(checksum).await.map(|()| true)
             }
             Leftover::TornImage { .. } => Ok(false),
@@ -109,34 +78,34 @@ pub(crate) async fn sweep(house: &House, host: HostId, driver: &Arc<dyn Driver>)
     }
 }
 
-async fn server(house: &House, instance: InstanceId) -> Instance {
+async fn server(context: &HostContext, instance: InstanceId) -> Instance {
     // Who cannot be asked now is asked next time.
-    house.gateway.look::<InstanceAggregate>(&instance).await.unwrap_or_default()
+    context.gateway.look::<InstanceAggregate>(&instance).await.unwrap_or_default()
 }
 
 async fn copy_goes(
-    house: &House,
+    context: &HostContext,
     driver: &Arc<dyn Driver>,
     instance: InstanceId,
     copy: ImageId,
     wanted: &BTreeSet<ImageId>,
 ) -> DriverResult<bool> {
-    match copy_is_left(&server(house, instance).await, copy, wanted) {
+    match copy_is_left(&server(context, instance).await, copy, wanted) {
         true => driver.remove_copy(instance, copy).await.map(|()| true),
         false => Ok(false),
     }
 }
 
 async fn kept_goes(
-    house: &House,
+    context: &HostContext,
     host: HostId,
     driver: &Arc<dyn Driver>,
     instance: InstanceId,
     suffix: &str,
 ) -> DriverResult<bool> {
-    let Some(_alone) = house.tidying.enter(instance) else { return Ok(false) };
+    let Some(_alone) = context.disk_claims.enter(instance) else { return Ok(false) };
     // Asked only now: whoever is asked for a move from here on finds the door shut.
-    if !kept_is_left(&server(house, instance).await, host) {
+    if !kept_is_left(&server(context, instance).await, host) {
         return Ok(false);
     }
     let disk = DiskFile { suffix: suffix.to_owned(), size: 0, capacity: 0, raw: false };
@@ -206,15 +175,5 @@ mod tests {
         assert!(!kept_is_left(&alive(Some(ELSEWHERE), false), HERE), "the host that it is on removes it");
         assert!(!kept_is_left(&alive(None, false), HERE));
         assert!(!kept_is_left(&Instance::Absent, HERE));
-    }
-
-    #[test]
-    fn nobody_tidies_up_while_disks_are_set_aside() {
-        let (tidying, instance) = (Tidying::default(), InstanceId(Uuid::from_u128(1)));
-        let alone = tidying.enter(instance);
-        assert!(alone.is_some() && tidying.enter(instance).is_none());
-        assert!(tidying.enter(InstanceId(Uuid::from_u128(2))).is_some(), "of another server");
-        drop(alone);
-        assert!(tidying.enter(instance).is_some());
     }
 }

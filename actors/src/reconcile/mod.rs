@@ -2,6 +2,7 @@
 //!
 //! Reconcilers take no input, are idempotent, and run at start-up and on a period. Each has a pure `plan`.
 
+pub mod context;
 pub(crate) mod devices;
 pub mod filters;
 pub mod floating_ips;
@@ -10,6 +11,7 @@ pub mod interfaces;
 pub mod leftovers;
 pub mod moved;
 pub mod networks;
+pub mod options;
 pub mod placement;
 pub mod quota;
 pub mod reclaim;

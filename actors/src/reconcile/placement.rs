@@ -4,13 +4,15 @@
 //! Aggregates and traits that others put there are theirs: only UUIDs that a host aggregate has or had are ever removed.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
 
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{HostId, ProviderId};
 use chronova_projections::views::Views;
 use uuid::Uuid;
 
-use crate::house::House;
+use crate::gateway::Gateway;
 use crate::ledger::{CELL, LedgerAggregate, LedgerCommand};
 
 /// The trait of a host that takes no new servers.
@@ -44,17 +46,28 @@ pub fn plan(views: &Views) -> Vec<LedgerCommand> {
     commands
 }
 
-/// Brings the ledger up to date. What cannot be done now is done by the next run.
-pub async fn mirror(house: &House) {
-    let mut last = None;
-    for command in plan(&house.views) {
-        match house.gateway.send::<LedgerAggregate>(&CELL, command, Meta::system("reconcile-placement")).await {
-            Ok(committed) => last = Some(committed.position),
-            Err(error) => tracing::warn!(%error, "what a host is cannot be shown in placement yet"),
+/// Keeps the ledger as the hosts and host aggregates are.
+#[derive(Debug)]
+pub struct PlacementMirror {
+    pub gateway: Arc<Gateway>,
+    pub views: Arc<Views>,
+    /// How long [`PlacementMirror::mirror`] waits for the read models.
+    pub patience: Duration,
+}
+
+impl PlacementMirror {
+    /// Brings the ledger up to date. The next run does what cannot be done now.
+    pub async fn mirror(&self) {
+        let mut last = None;
+        for command in plan(&self.views) {
+            match self.gateway.send::<LedgerAggregate>(&CELL, command, Meta::system("reconcile-placement")).await {
+                Ok(committed) => last = Some(committed.position),
+                Err(error) => tracing::warn!(%error, "the traits of a host cannot be shown in placement yet"),
+            }
         }
-    }
-    // Who asks next sees it; the plan of the next run does, too.
-    if let Some(position) = last {
-        house.views.wait_for(position, house.options.resync).await;
+        // The next query sees it, and so does the plan of the next run.
+        if let Some(position) = last {
+            self.views.wait_for(position, self.patience).await;
+        }
     }
 }

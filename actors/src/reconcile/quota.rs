@@ -10,8 +10,8 @@ use chronova_events::ids::{InstanceId, ProjectId};
 use chronova_events::instance::Alive;
 use chronova_projections::views::Views;
 
-use crate::house::House;
 use crate::quota::{QuotaAggregate, QuotaCommand};
+use crate::reconcile::context::ReconcileContext;
 
 /// Room held for no living server.
 pub type Held = BTreeSet<(ProjectId, InstanceId)>;
@@ -61,12 +61,13 @@ pub fn misfits(views: &Views) -> Misfits {
 }
 
 /// Gives each the size that it should have.
-pub async fn settle(house: &House, misfits: &Misfits) {
+pub async fn settle(context: &ReconcileContext, misfits: &Misfits) {
     for (project, instance, cores, memory_mib) in misfits {
         tracing::info!(%project, %instance, "a server's quota is made to fit it");
         let (cores, memory_mib) = (*cores, *memory_mib);
         let settle = QuotaCommand::Settle { project: project.clone(), instance: *instance, cores, memory_mib };
-        if let Err(error) = house.gateway.send::<QuotaAggregate>(project, settle, Meta::system("reconcile-quota")).await
+        if let Err(error) =
+            context.gateway.send::<QuotaAggregate>(project, settle, Meta::system("reconcile-quota")).await
         {
             tracing::warn!(%project, %instance, %error, "the quota cannot be made to fit yet");
         }
@@ -74,12 +75,12 @@ pub async fn settle(house: &House, misfits: &Misfits) {
 }
 
 /// Gives back what is in `held`.
-pub async fn give_back(house: &House, held: &Held) {
+pub async fn give_back(context: &ReconcileContext, held: &Held) {
     for (project, instance) in held {
         tracing::info!(%project, %instance, "giving back quota that no server holds");
         let release = QuotaCommand::Release { project: project.clone(), instance: *instance };
         let meta = Meta::system("reconcile-quota");
-        if let Err(error) = house.gateway.send::<QuotaAggregate>(project, release, meta).await {
+        if let Err(error) = context.gateway.send::<QuotaAggregate>(project, release, meta).await {
             tracing::warn!(%project, %instance, %error, "the quota cannot be given back yet");
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! Nothing but the log says when a server was deleted, so the time runs on while no control plane does.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use chronova_events::envelope::{Meta, Timestamp};
@@ -9,8 +10,8 @@ use chronova_events::ids::{InstanceId, ProcessId};
 use chronova_events::instance::Phase;
 use chronova_projections::views::Views;
 
-use crate::house::House;
 use crate::instance::{InstanceAggregate, InstanceCommand};
+use crate::reconcile::context::ReconcileContext;
 
 /// What was deleted by then and nobody works on.
 pub fn plan(views: &Views, deleted_by: Timestamp) -> Vec<InstanceId> {
@@ -22,24 +23,24 @@ pub fn plan(views: &Views, deleted_by: Timestamp) -> Vec<InstanceId> {
 }
 
 /// Looks for ever; at once where deleted servers cannot be restored.
-pub async fn keep(house: &House) {
-    let interval = house.options.reclaim_interval;
+pub async fn keep(context: Arc<ReconcileContext>) {
+    let interval = context.server_options.reclaim_interval;
     if interval.is_zero() {
         return;
     }
     loop {
-        tokio::time::sleep(interval.min(house.options.reconcile)).await;
-        reclaim(house, interval).await;
+        tokio::time::sleep(interval.min(context.options.period)).await;
+        reclaim(&context, interval).await;
     }
 }
 
-async fn reclaim(house: &House, interval: Duration) {
+async fn reclaim(context: &ReconcileContext, interval: Duration) {
     let age = i64::try_from(interval.as_micros()).unwrap_or(i64::MAX);
-    let deleted_by = Timestamp(house.clock.now().0.saturating_sub(age));
-    for instance in plan(&house.views, deleted_by) {
+    let deleted_by = Timestamp(context.clock.now().0.saturating_sub(age));
+    for instance in plan(&context.views, deleted_by) {
         tracing::info!(%instance, "reclaiming a deleted server that nobody restored");
         let command = InstanceCommand::Reclaim { process: ProcessId::random(), deleted_by };
-        let sent = house.gateway.send::<InstanceAggregate>(&instance, command, Meta::system("reclaim")).await;
+        let sent = context.gateway.send::<InstanceAggregate>(&instance, command, Meta::system("reclaim")).await;
         if let Err(error) = sent {
             tracing::warn!(%instance, %error, "a deleted server cannot be reclaimed yet");
         }

@@ -9,7 +9,7 @@ use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, ProjectId, ServerGroupId};
 use chronova_projections::views::Views;
 
-use crate::house::House;
+use crate::reconcile::context::ReconcileContext;
 use crate::server_group::{ServerGroupAggregate, ServerGroupCommand};
 
 /// Members that are no living servers, with whose group they are in.
@@ -32,12 +32,12 @@ pub fn plan(views: &Views) -> Ghosts {
 }
 
 /// Lets `ghosts` leave their groups.
-pub async fn leave(house: &House, ghosts: &Ghosts) {
+pub async fn leave(context: &ReconcileContext, ghosts: &Ghosts) {
     for (project, group, instance) in ghosts {
         tracing::info!(%group, %instance, "a member of a server group is no server");
         let leave = ServerGroupCommand::Leave { group: *group, instance: *instance };
         let meta = Meta::system("reconcile-server-groups");
-        if let Err(error) = house.gateway.send::<ServerGroupAggregate>(project, leave, meta).await {
+        if let Err(error) = context.gateway.send::<ServerGroupAggregate>(project, leave, meta).await {
             tracing::warn!(%group, %instance, %error, "it cannot leave yet");
         }
     }

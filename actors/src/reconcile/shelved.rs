@@ -1,13 +1,15 @@
 //! Shelved servers whose time on their hosts is over: Nova's `_poll_shelved_instances`.
 
+use std::sync::Arc;
+
 use chronova_events::envelope::{Meta, Timestamp};
 use chronova_events::ids::{InstanceId, ProcessId};
 use chronova_events::instance::Phase;
 use chronova_projections::views::Views;
 
-use crate::house::House;
 use crate::instance::work::WorkCommand;
 use crate::instance::{InstanceAggregate, InstanceCommand};
+use crate::reconcile::context::ReconcileContext;
 
 /// What was shelved by then and nobody works on.
 pub fn plan(views: &Views, shelved_by: Timestamp) -> Vec<InstanceId> {
@@ -20,16 +22,16 @@ pub fn plan(views: &Views, shelved_by: Timestamp) -> Vec<InstanceId> {
 
 /// Looks for ever; at once where shelved servers stay on their hosts. Where they leave at once, what a crash kept from
 /// leaving is found here.
-pub async fn keep(house: &House) {
-    let Some(stay) = house.options.shelved_offload else { return };
+pub async fn keep(context: Arc<ReconcileContext>) {
+    let Some(stay) = context.server_options.shelved_offload else { return };
     let age = i64::try_from(stay.as_micros()).unwrap_or(i64::MAX);
     loop {
-        tokio::time::sleep(house.options.reconcile).await;
-        let shelved_by = Timestamp(house.clock.now().0.saturating_sub(age));
-        for instance in plan(&house.views, shelved_by) {
+        tokio::time::sleep(context.options.period).await;
+        let shelved_by = Timestamp(context.clock.now().0.saturating_sub(age));
+        for instance in plan(&context.views, shelved_by) {
             let command = WorkCommand::OffloadDue { process: ProcessId::random(), shelved_by: Some(shelved_by) };
             let command = InstanceCommand::Work(Box::new(command));
-            let sent = house.gateway.send::<InstanceAggregate>(&instance, command, Meta::system("shelved")).await;
+            let sent = context.gateway.send::<InstanceAggregate>(&instance, command, Meta::system("shelved")).await;
             if let Err(error) = sent {
                 tracing::warn!(%instance, %error, "a shelved server cannot leave its host yet");
             }

@@ -11,7 +11,8 @@ use chronova_hypervisor::driver::Driver;
 use chronova_hypervisor::volumes::{self, Kept};
 use chronova_projections::views::Views;
 
-use crate::house::House;
+use crate::hosts::context::HostContext;
+use crate::reconcile::context::ReconcileContext;
 use crate::volume::VolumeAggregate;
 use crate::volume_quota::{VolumeQuotaAggregate, VolumeQuotaCommand};
 
@@ -37,7 +38,7 @@ pub fn plan(views: &Views) -> BTreeSet<Room> {
     })
 }
 
-pub async fn give_back(house: &House, idle: &BTreeSet<Room>) {
+pub async fn give_back(context: &ReconcileContext, idle: &BTreeSet<Room>) {
     for room in idle {
         tracing::info!(?room, "giving back volume quota that nothing holds");
         let (project, release) = match room.clone() {
@@ -47,7 +48,7 @@ pub async fn give_back(house: &House, idle: &BTreeSet<Room>) {
             }
         };
         let meta = Meta::system("reconcile-volume-quota");
-        if let Err(error) = house.gateway.send::<VolumeQuotaAggregate>(&project, release, meta).await {
+        if let Err(error) = context.gateway.send::<VolumeQuotaAggregate>(&project, release, meta).await {
             tracing::warn!(?room, %error, "the volume quota cannot be given back yet");
         }
     }
@@ -55,7 +56,7 @@ pub async fn give_back(house: &House, idle: &BTreeSet<Room>) {
 
 /// Removes from a host what is left of volumes and snapshots that the log knows as gone, or as never completed. What the log has never heard of
 /// may be another control plane's and stays.
-pub(crate) async fn sweep(house: &House, host: HostId, driver: &Arc<dyn Driver>) {
+pub(crate) async fn sweep(context: &HostContext, host: HostId, driver: &Arc<dyn Driver>) {
     let kept = match driver.volumes().await {
         Ok(kept) => kept,
         Err(error) => {
@@ -65,8 +66,8 @@ pub(crate) async fn sweep(house: &House, host: HostId, driver: &Arc<dyn Driver>)
     };
     for volume in kept {
         let left = match volumes::kept(&volume.name) {
-            Some(Kept::Volume(id)) => is_left(house, id, host).await,
-            Some(Kept::Snapshot(id)) => house.views.volumes.read(|view| view.is_left(id)),
+            Some(Kept::Volume(id)) => is_left(context, id, host).await,
+            Some(Kept::Snapshot(id)) => context.views.volumes.read(|view| view.is_left(id)),
             None => false,
         };
         if left {
@@ -80,11 +81,11 @@ pub(crate) async fn sweep(house: &House, host: HostId, driver: &Arc<dyn Driver>)
 
 /// Whether the bytes on `host` are those of a volume that is gone, that is on another host by now, or that was given up before
 /// it was made.
-async fn is_left(house: &House, id: VolumeId, host: HostId) -> bool {
-    match house.gateway.look::<VolumeAggregate>(&id).await {
+async fn is_left(context: &HostContext, id: VolumeId, host: HostId) -> bool {
+    match context.gateway.look::<VolumeAggregate>(&id).await {
         Ok(Volume::Deleted) => true,
         Ok(Volume::Here(record)) => {
-            let shared = house.options.volume.shared;
+            let shared = context.shares_volumes;
             record.ongoing.is_none() && record.place.as_ref().is_none_or(|(at, _)| *at != host && !shared)
         }
         Ok(Volume::Unknown) | Err(_) => false,

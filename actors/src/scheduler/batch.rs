@@ -11,9 +11,8 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::choice::{Decision, Reasons};
 use super::placing::{Answer, Asked, BEAT, NotPlaced, PATIENCE, ROUNDS, Scheduler, Seat, Ticket, claim_all, give_back};
-use super::{Decision, Reasons};
-use crate::house::House;
 
 /// By reservation.
 pub(super) type Batches = BTreeMap<String, Vec<Member>>;
@@ -27,10 +26,10 @@ pub(super) struct Member {
 
 impl Scheduler {
     /// Waits for the other servers of the request, and for the decision on all.
-    pub(super) async fn place_together(self: &Arc<Self>, house: &House, asked: &Asked) -> Result<Seat, NotPlaced> {
+    pub(super) async fn place_together(self: &Arc<Self>, asked: &Asked) -> Result<Seat, NotPlaced> {
         let (reply, mut answer) = oneshot::channel();
         if let Some(complete) = self.join(asked.clone(), reply) {
-            self.seat_all(house, complete).await;
+            self.seat_all(complete).await;
         }
         let gone = |_| NotPlaced::NotNow("the servers of the request lost each other".to_owned());
         if let Ok(answer) = timeout(PATIENCE, &mut answer).await {
@@ -38,7 +37,7 @@ impl Scheduler {
         }
         let present = self.batches.lock().unwrap_or_else(PoisonError::into_inner).remove(&asked.reservation);
         if let Some(present) = present {
-            self.seat_all(house, present).await;
+            self.seat_all(present).await;
         }
         match timeout(PATIENCE * 4, answer).await {
             Ok(answer) => answer.map_err(gone)?,
@@ -59,13 +58,13 @@ impl Scheduler {
         batches.remove(&reservation)
     }
 
-    async fn seat_all(self: &Arc<Self>, house: &House, mut members: Vec<Member>) {
+    async fn seat_all(self: &Arc<Self>, mut members: Vec<Member>) {
         members.sort_by_key(|member| member.asked.launch_index);
         for round in 1..=ROUNDS {
-            let (seats, newest) = self.decide_all(house, &members);
+            let (seats, newest) = self.decide_all(&members);
             let seats = match seats {
                 Ok(seats) => seats,
-                Err(_) if round < ROUNDS && self.others_settle(house, newest).await => continue,
+                Err(_) if round < ROUNDS && self.others_settle(newest).await => continue,
                 Err(reasons) => {
                     for member in members {
                         let none = NotPlaced::NoHost { reasons: (*reasons).clone(), lost: Vec::new() };
@@ -79,11 +78,11 @@ impl Scheduler {
                 .zip(&seats)
                 .map(|(member, (decision, _))| (&member.asked, &decision.ranked[0]))
                 .collect();
-            match claim_all(house, &chosen).await {
+            match claim_all(self, &chosen).await {
                 Ok(Answer::Admitted(position)) => {
                     for (member, (decision, ticket)) in members.into_iter().zip(seats) {
                         ticket.claimed(position);
-                        hand_over(house, member, decision, ticket).await;
+                        hand_over(self, member, decision, ticket).await;
                     }
                     return;
                 }
@@ -110,13 +109,12 @@ impl Scheduler {
     #[allow(clippy::type_complexity, reason = "the seats of all or the reasons of one, and what was on its way before")]
     fn decide_all(
         self: &Arc<Self>,
-        house: &House,
         members: &[Member],
     ) -> (Result<Vec<(Decision, Ticket)>, Box<Reasons>>, Option<u64>) {
-        let newest = self.newest(house);
+        let newest = self.newest();
         let mut seats = Vec::with_capacity(members.len());
         for member in members {
-            let (decision, ticket, _) = self.decide(house, &member.asked.request);
+            let (decision, ticket, _) = self.decide(&member.asked.request);
             match ticket {
                 Some(ticket) => seats.push((decision, ticket)),
                 None => return (Err(Box::new(decision.reasons)), newest),
@@ -127,11 +125,11 @@ impl Scheduler {
 }
 
 /// Tells a process where its server goes. One that has been called off meanwhile no longer listens: its claim is given back.
-async fn hand_over(house: &House, member: Member, decision: Decision, ticket: Ticket) {
+async fn hand_over(scheduler: &Scheduler, member: Member, decision: Decision, ticket: Ticket) {
     let Member { asked, reply } = member;
     let Some(chosen) = decision.ranked.first().cloned() else { return };
     let scheduled = decision.reasons.record(asked.process, asked.attempt, &decision.ranked, Vec::new());
     if reply.send(Ok(Seat { chosen, scheduled, ticket })).is_err() {
-        give_back(house, &asked).await;
+        give_back(scheduler, &asked).await;
     }
 }

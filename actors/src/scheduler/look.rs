@@ -13,8 +13,8 @@ use ipnet::IpNet;
 use serde_json::Value;
 
 use super::options::SchedulerOptions;
-use super::pending::Pending;
 use super::request::Request;
+use crate::coordination::pending_claims::PendingClaims;
 use crate::ledger::cells::{bounds, held};
 use crate::topology::{Topology, fit, usage};
 
@@ -25,7 +25,7 @@ pub struct Sources<'a> {
     pub groups: &'a ServerGroupsView,
     pub placement: &'a Placement,
     pub servers: &'a Servers,
-    pub pending: &'a Pending,
+    pub pending: &'a PendingClaims,
 }
 
 /// A decision's whole world.
@@ -34,7 +34,7 @@ pub struct Look<'a> {
     pub fleet: &'a Fleet,
     pub placement: &'a Placement,
     pub servers: &'a Servers,
-    pub pending: &'a Pending,
+    pub pending: &'a PendingClaims,
     pub request: &'a Request,
     pub options: &'a SchedulerOptions,
     pub group: Option<Group>,

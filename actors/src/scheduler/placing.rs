@@ -1,6 +1,6 @@
 //! From a decision to a claimed host.
 //!
-//! Decisions are made one after the other, each seeing what the ones before it have on its way ([`Pending`]), so that
+//! Decisions are made one after the other, each seeing what the ones before it have on its way ([`PendingClaims`]), so that
 //! parallel requests spread over the hosts instead of all claiming the best one. Claims then go to the ledger side by side.
 //! One that is refused (somebody else was quicker, or the view lagged) goes to the next host of the same decision; only when
 //! those are used up is the choice made again, with a view that has caught up, and no more often than [`ROUNDS`]. A request
@@ -14,12 +14,15 @@ use chronova_events::ids::{ConsumerId, HostId, InstanceId, ProcessId, ProjectId,
 use chronova_events::instance::{RefusedHost, Scheduled};
 use chronova_events::ledger::Claimed;
 use chronova_events::server_group::Policy;
+use chronova_projections::views::Views;
 
 use super::batch::Batches;
-use super::pending::Entry;
-use super::{Chosen, Decision, Pending, Reasons, Request, choose};
+use super::choice::{Chosen, Decision, Reasons, choose};
+use super::options::SchedulerOptions;
+use super::request::Request;
 use crate::aggregate::CommandError;
-use crate::house::House;
+use crate::coordination::pending_claims::{Entry, PendingClaims};
+use crate::gateway::Gateway;
 use crate::ledger::{
     CELL, GroupPolicy, GroupRule, GuestClaim, LedgerAggregate, LedgerCommand, LedgerReject, ServerClaim,
 };
@@ -31,9 +34,12 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) const BEAT: Duration = Duration::from_millis(5);
 
 /// Makes the decisions of a cell.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Scheduler {
-    pending: Mutex<Pending>,
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) views: Arc<Views>,
+    options: SchedulerOptions,
+    pending: Mutex<PendingClaims>,
     pub(super) batches: Mutex<Batches>,
 }
 
@@ -119,7 +125,15 @@ pub(super) enum Answer {
 }
 
 impl Scheduler {
-    fn lock(&self) -> MutexGuard<'_, Pending> {
+    pub fn new(gateway: Arc<Gateway>, views: Arc<Views>, options: SchedulerOptions) -> Arc<Self> {
+        Arc::new(Self { gateway, views, options, pending: Mutex::default(), batches: Mutex::default() })
+    }
+
+    pub fn options(&self) -> &SchedulerOptions {
+        &self.options
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PendingClaims> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -127,18 +141,18 @@ impl Scheduler {
     ///
     /// # Errors
     /// No host will do, or the log is not available.
-    pub async fn place(self: &Arc<Self>, house: &House, asked: &Asked) -> Result<Seat, NotPlaced> {
-        until(|| house.views.servers.read(|servers| servers.get(asked.server).is_some())).await;
-        clear(house, asked).await?;
+    pub async fn place(self: &Arc<Self>, asked: &Asked) -> Result<Seat, NotPlaced> {
+        until(|| self.views.servers.read(|servers| servers.get(asked.server).is_some())).await;
+        clear(self, asked).await?;
         // Another attempt is for one server alone.
         if asked.batch > 1 && asked.attempt == 1 {
-            return self.place_together(house, asked).await;
+            return self.place_together(asked).await;
         }
         let mut lost: Vec<RefusedHost> = Vec::new();
         for round in 1..=ROUNDS {
-            let (decision, ticket, newest) = self.decide(house, &asked.request);
+            let (decision, ticket, newest) = self.decide(&asked.request);
             let Some(mut ticket) = ticket else {
-                if round < ROUNDS && self.others_settle(house, newest).await {
+                if round < ROUNDS && self.others_settle(newest).await {
                     continue;
                 }
                 return Err(NotPlaced::NoHost { reasons: decision.reasons, lost });
@@ -148,7 +162,7 @@ impl Scheduler {
                 if at > 0 {
                     ticket = self.reserve(&asked.request, &ranked[at]);
                 }
-                match claim_all(house, &[(asked, &ranked[at])]).await? {
+                match claim_all(self, &[(asked, &ranked[at])]).await? {
                     Answer::Admitted(position) => {
                         ticket.claimed(position);
                         let chosen = ranked[at].clone();
@@ -168,15 +182,11 @@ impl Scheduler {
     }
 
     /// Decides, and keeps the choice in view of those who decide next. Also says which decision on its way is the newest.
-    pub(super) fn decide(
-        self: &Arc<Self>,
-        house: &House,
-        request: &Request,
-    ) -> (Decision, Option<Ticket>, Option<u64>) {
+    pub(super) fn decide(self: &Arc<Self>, request: &Request) -> (Decision, Option<Ticket>, Option<u64>) {
         let mut pending = self.lock();
-        pending.forget(house.views.position());
+        pending.forget(self.views.position());
         let newest = pending.newest();
-        let decision = choose(&house.views, &pending, request, &house.options.scheduler);
+        let decision = choose(&self.views, &pending, request, &self.options);
         let number = decision.ranked.first().map(|best| pending.add(entry(request, best)));
         drop(pending);
         let ticket = number.map(|number| Ticket { scheduler: Arc::clone(self), number, kept: false });
@@ -184,9 +194,9 @@ impl Scheduler {
     }
 
     /// The newest decision that the read models do not show yet.
-    pub(super) fn newest(&self, house: &House) -> Option<u64> {
+    pub(super) fn newest(&self) -> Option<u64> {
         let mut pending = self.lock();
-        pending.forget(house.views.position());
+        pending.forget(self.views.position());
         pending.newest()
     }
 
@@ -196,11 +206,11 @@ impl Scheduler {
     }
 
     /// Waits until the decisions up to `newest` are in the views or given up; `false` if there were none.
-    pub(super) async fn others_settle(&self, house: &House, newest: Option<u64>) -> bool {
+    pub(super) async fn others_settle(&self, newest: Option<u64>) -> bool {
         let Some(newest) = newest else { return false };
         until(|| {
             let mut pending = self.lock();
-            pending.forget(house.views.position());
+            pending.forget(self.views.position());
             pending.oldest().is_none_or(|oldest| oldest > newest)
         })
         .await;
@@ -210,16 +220,16 @@ impl Scheduler {
 
 /// Who is looked for holds nothing; what it holds all the same is of a host that was claimed before a crash and never
 /// recorded. A host that has room for the server once would have none for it because of the server itself.
-async fn clear(house: &House, asked: &Asked) -> Result<(), NotPlaced> {
+async fn clear(scheduler: &Scheduler, asked: &Asked) -> Result<(), NotPlaced> {
     let consumer = ConsumerId::new(asked.server.to_string());
-    if !house.views.placement.read(|view| view.ledger.consumers.contains_key(&consumer)) {
+    if !scheduler.views.placement.read(|view| view.ledger.consumers.contains_key(&consumer)) {
         return Ok(());
     }
     // Where the view lags, nothing is held any more, and nothing happens.
     let release = LedgerCommand::Release { consumer };
-    let released = house.gateway.send::<LedgerAggregate>(&CELL, release, Arc::clone(&asked.meta)).await;
+    let released = scheduler.gateway.send::<LedgerAggregate>(&CELL, release, Arc::clone(&asked.meta)).await;
     let released = released.map_err(|error| NotPlaced::NotNow(error.to_string()))?;
-    house.views.wait_for(released.position, PATIENCE).await;
+    scheduler.views.wait_for(released.position, PATIENCE).await;
     Ok(())
 }
 
@@ -246,9 +256,9 @@ fn entry(request: &Request, chosen: &Chosen) -> Entry {
 }
 
 /// The policy that the ledger is to keep.
-fn rule(house: &House, request: &Request, host: HostId) -> Option<GroupRule> {
+fn rule(scheduler: &Scheduler, request: &Request, host: HostId) -> Option<GroupRule> {
     let group = request.group()?;
-    let (policy, most) = house.views.server_groups.read(|groups| {
+    let (policy, most) = scheduler.views.server_groups.read(|groups| {
         let known = groups.get(group)?;
         Some((known.definition.policy, known.most_per_host()))
     })?;
@@ -260,7 +270,7 @@ fn rule(house: &House, request: &Request, host: HostId) -> Option<GroupRule> {
     Some(GroupRule { group, host: ProviderId(host.0), policy })
 }
 
-fn claim_of(house: &House, asked: &Asked, chosen: &Chosen) -> ServerClaim {
+fn claim_of(scheduler: &Scheduler, asked: &Asked, chosen: &Chosen) -> ServerClaim {
     let claim = Claimed {
         consumer: ConsumerId::new(asked.server.to_string()),
         project: asked.project.clone(),
@@ -269,28 +279,28 @@ fn claim_of(house: &House, asked: &Asked, chosen: &Chosen) -> ServerClaim {
         allocations: chosen.allocations.clone(),
     };
     // A host that an administrator insists on skips the filters, those of groups included.
-    let group = rule(house, &asked.request, chosen.host).filter(|_| asked.request.forced_host.is_none());
+    let group = rule(scheduler, &asked.request, chosen.host).filter(|_| asked.request.forced_host.is_none());
     // What cannot be was refused by a filter that no host passes.
     let topology = asked.request.topology().ok().flatten();
     let guest = topology.map(|topology| GuestClaim {
         host: ProviderId(chosen.host.0),
         topology: Arc::new(topology),
-        packs: house.options.scheduler.packs_cells,
+        packs: scheduler.options.packs_cells,
     });
     ServerClaim { claim, group, guest }
 }
 
 /// Claims a host for each, for all of them or none.
-pub(super) async fn claim_all(house: &House, chosen: &[(&Asked, &Chosen)]) -> Result<Answer, NotPlaced> {
+pub(super) async fn claim_all(scheduler: &Scheduler, chosen: &[(&Asked, &Chosen)]) -> Result<Answer, NotPlaced> {
     let Some((first, _)) = chosen.first() else { return Ok(Answer::Refused("nobody asks".to_owned())) };
-    let claims = chosen.iter().map(|(asked, chosen)| claim_of(house, asked, chosen)).collect();
+    let claims = chosen.iter().map(|(asked, chosen)| claim_of(scheduler, asked, chosen)).collect();
     let command = LedgerCommand::ClaimAll { claims };
-    match house.gateway.send::<LedgerAggregate>(&CELL, command, Arc::clone(&first.meta)).await {
+    match scheduler.gateway.send::<LedgerAggregate>(&CELL, command, Arc::clone(&first.meta)).await {
         Ok(committed) => Ok(Answer::Admitted(committed.position)),
         Err(CommandError::Rejected(LedgerReject::HoldsOther(consumer))) => {
             // A claim from before a crash, for a host that was not recorded: given back, and a host claimed anew.
             let release = LedgerCommand::Release { consumer };
-            let released = house.gateway.send::<LedgerAggregate>(&CELL, release, Arc::clone(&first.meta)).await;
+            let released = scheduler.gateway.send::<LedgerAggregate>(&CELL, release, Arc::clone(&first.meta)).await;
             released.map_err(|error| NotPlaced::NotNow(error.to_string()))?;
             Ok(Answer::Refused("the server held something else from before".to_owned()))
         }
@@ -300,9 +310,9 @@ pub(super) async fn claim_all(house: &House, chosen: &[(&Asked, &Chosen)]) -> Re
 }
 
 /// Gives back what was claimed for a server that nobody waits for any more.
-pub(super) async fn give_back(house: &House, asked: &Asked) {
+pub(super) async fn give_back(scheduler: &Scheduler, asked: &Asked) {
     let release = LedgerCommand::Release { consumer: ConsumerId::new(asked.server.to_string()) };
-    if let Err(error) = house.gateway.send::<LedgerAggregate>(&CELL, release, Arc::clone(&asked.meta)).await {
+    if let Err(error) = scheduler.gateway.send::<LedgerAggregate>(&CELL, release, Arc::clone(&asked.meta)).await {
         tracing::error!(server = %asked.server, %error, "what was claimed for a build called off could not be given back");
     }
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use chronova_actors::aggregate::Aggregate as _;
-use chronova_actors::house::Options;
 use chronova_actors::instance::InstanceAggregate;
+use chronova_actors::runtime::RuntimeOptions;
 use chronova_events::codec::BINCODE_2;
 use chronova_events::envelope::{Meta, Position, Recorded, Revision, Timestamp};
 use chronova_events::ids::{EventId, InstanceId, ProjectId};
@@ -77,8 +77,8 @@ pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
 }
 
 async fn open(folder: &std::path::Path) -> Result<(World, Api, InstanceId)> {
-    let options = Options::default();
-    let mut filling = registrations(&SimUri::new(HOSTS), &options).await?;
+    let options = RuntimeOptions::default();
+    let mut filling = registrations(&SimUri::new(HOSTS), &options.hosts).await?;
     let uri = SimUri::new(HOSTS);
     let ids: Vec<InstanceId> =
         (0..SERVERS).map(|number| InstanceId::derive(uuid::Uuid::nil(), &number.to_string())).collect();

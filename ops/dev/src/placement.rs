@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use chronova_actors::aggregate::{Aggregate as _, CommandError};
-use chronova_actors::house::Options;
 use chronova_actors::ledger::{CELL, LedgerAggregate, LedgerCommand};
+use chronova_actors::runtime::RuntimeOptions;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ConsumerId, ProjectId, ProviderId, UserId};
 use chronova_events::ledger::{
@@ -118,8 +118,8 @@ fn search_lines(common: &Common, report: &mut Report, shape: Shape, hosts: usize
     let scratch = common.scratch()?;
     let name = |what: &str| format!("{what}, {} hosts, {}", count(hosts), shape.name());
     let (searched, selective, requested, rare, bytes) = in_system(async {
-        let world = World::open(scratch.path(), filling(fleet(shape, hosts)), Options::default()).await?;
-        let placement = &world.house().views.placement;
+        let world = World::open(scratch.path(), filling(fleet(shape, hosts)), RuntimeOptions::default()).await?;
+        let placement = &world.context().views.placement;
         let look = |rare: bool| {
             let request = shape.request(rare);
             let searched = |_| {
@@ -222,12 +222,12 @@ async fn claim_run(
             .to_vec(),
     };
     events.extend((0..1_000).map(|n| LedgerEvent::from(wide(n))));
-    let world = World::open(folder, filling(events), Options::default()).await?;
+    let world = World::open(folder, filling(events), RuntimeOptions::default()).await?;
     let (next, refused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let mut tasks = tokio::task::JoinSet::new();
     let meter = Meter::start();
     for _ in 0..claimers {
-        let (house, next, refused) = (Arc::clone(world.house()), Arc::clone(&next), Arc::clone(&refused));
+        let (context, next, refused) = (Arc::clone(world.context()), Arc::clone(&next), Arc::clone(&refused));
         tasks.spawn(async move {
             let meta = Meta::system("bench");
             let mut latencies = Vec::new();
@@ -239,7 +239,7 @@ async fn claim_run(
                 let host = host(if rush == Rush::OneHost { 0 } else { number % 1_000 });
                 let began = Instant::now();
                 let command = LedgerCommand::Claim(claim(host));
-                match house.gateway.send::<LedgerAggregate>(&CELL, command, Arc::clone(&meta)).await {
+                match context.gateway.send::<LedgerAggregate>(&CELL, command, Arc::clone(&meta)).await {
                     Ok(_) => {}
                     Err(CommandError::Rejected(_)) => _ = refused.fetch_add(1, Ordering::Relaxed),
                     Err(error) => return Err(anyhow::anyhow!("{error}")),

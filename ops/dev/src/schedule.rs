@@ -10,10 +10,11 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use chronova_actors::aggregate::Aggregate as _;
-use chronova_actors::house::Options;
+use chronova_actors::coordination::pending_claims::PendingClaims;
 use chronova_actors::instance::InstanceAggregate;
+use chronova_actors::runtime::RuntimeOptions;
 use chronova_actors::scheduler::placing::{Asked, NotPlaced};
-use chronova_actors::scheduler::{Pending, Request, SchedulerOptions, choose, filters};
+use chronova_actors::scheduler::{Request, SchedulerOptions, choose, filters};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{FlavorId, InstanceId, ProcessId, ProjectId, UserId};
 use chronova_events::instance::{BuildRequested, DiskConfig, FlavorSnapshot, InstanceEvent, RequestedNetworks};
@@ -57,7 +58,7 @@ pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
             ("all filters", filters::FILTERS.iter().map(|filter| filter.name).collect()),
         ] {
             let options = SchedulerOptions { enabled_filters, ..SchedulerOptions::default() };
-            let options = Options { scheduler: options, ..Options::default() };
+            let options = RuntimeOptions { scheduler: options, ..RuntimeOptions::default() };
             let title =
                 |what: &str| format!("{what}, {} hosts, {name}", thousands(f64::from(u32::try_from(n).unwrap_or(0))));
             let decided = common.repeat_warm(&title("decide"), || {
@@ -76,12 +77,12 @@ pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
     Ok(report)
 }
 
-async fn decide_run(folder: &std::path::Path, hosts: usize, options: &Options, times: usize) -> Result<Run> {
-    let world = World::open(folder, registrations(&SimUri::new(hosts), options).await?, options.clone()).await?;
+async fn decide_run(folder: &std::path::Path, hosts: usize, options: &RuntimeOptions, times: usize) -> Result<Run> {
+    let world = World::open(folder, registrations(&SimUri::new(hosts), &options.hosts).await?, options.clone()).await?;
     let asked = asked(InstanceId::random());
-    let pending = Pending::default();
+    let pending = PendingClaims::default();
     let run = measure(times, |_| {
-        let decision = choose(&world.house().views, &pending, &asked.request, &options.scheduler);
+        let decision = choose(&world.context().views, &pending, &asked.request, &options.scheduler);
         anyhow::ensure!(!decision.ranked.is_empty(), "no host will do");
         Ok(())
     })?;
@@ -92,11 +93,11 @@ async fn decide_run(folder: &std::path::Path, hosts: usize, options: &Options, t
 async fn place_run(
     folder: &std::path::Path,
     hosts: usize,
-    options: &Options,
+    options: &RuntimeOptions,
     servers: usize,
     at_once: usize,
 ) -> Result<Run> {
-    let mut filling = registrations(&SimUri::new(hosts), options).await?;
+    let mut filling = registrations(&SimUri::new(hosts), &options.hosts).await?;
     let ids: Arc<Vec<InstanceId>> = Arc::new((0..servers).map(|_| InstanceId::random()).collect());
     for id in ids.iter() {
         let requested = InstanceEvent::from(build(*id));
@@ -107,13 +108,13 @@ async fn place_run(
     let mut tasks = tokio::task::JoinSet::new();
     let meter = Meter::start();
     for _ in 0..at_once {
-        let (house, next, ids) = (Arc::clone(world.house()), Arc::clone(&next), Arc::clone(&ids));
+        let (context, next, ids) = (Arc::clone(world.context()), Arc::clone(&next), Arc::clone(&ids));
         tasks.spawn(async move {
             let mut latencies = Vec::new();
             while let Some(id) = ids.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let asked = asked(*id);
                 let began = Instant::now();
-                match house.scheduler.place(&house, &asked).await {
+                match context.scheduler.place(&asked).await {
                     Ok(_) => latencies.push(began.elapsed()),
                     Err(NotPlaced::NoHost { reasons, .. }) => bail!("no host will do: {}", reasons.counts()),
                     Err(NotPlaced::NotNow(reason)) => bail!("{reason}"),

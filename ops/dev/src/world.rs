@@ -11,11 +11,11 @@ use actix_web::test::{TestRequest, call_service, init_service};
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use chronova_actors::hosts::fleet::Fleet;
-use chronova_actors::house::{House, Options};
 use chronova_actors::image::embedded::EmbeddedImages;
 use chronova_actors::image::files::ImageFiles;
 use chronova_actors::network::service::EmbeddedNetworks;
-use chronova_actors::runtime::Core;
+use chronova_actors::process::context::StepContext;
+use chronova_actors::runtime::{Contexts, Core, Ports, RuntimeOptions};
 use chronova_events::clock::{Clock as _, SystemClock};
 use chronova_events::envelope::{Meta, NewEvent, StreamId};
 use chronova_events::registry::Event;
@@ -41,14 +41,14 @@ pub(super) type Filling = Vec<(StreamId, Vec<Event>)>;
 const AT_ONCE: usize = 512;
 
 pub(super) struct World {
-    house: Arc<House>,
+    contexts: Contexts,
     store: Arc<SqliteStore>,
     following: JoinHandle<()>,
 }
 
 impl World {
     /// Begins a log in `folder` with these events, and a control plane on it. No process runs and no host is looked after.
-    pub(super) async fn open(folder: &Path, filling: Filling, options: Options) -> Result<Self> {
+    pub(super) async fn open(folder: &Path, filling: Filling, options: RuntimeOptions) -> Result<Self> {
         let store = SqliteStore::open(folder.join("log.db"), &SqliteOptions::default())?;
         let streams = filling.into_iter().map(|(stream, events)| fill(&store, stream, events));
         futures::stream::iter(streams).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await?;
@@ -60,7 +60,7 @@ impl World {
             let error = runner::follow(log, views).await;
             tracing::debug!(%error, "the read models follow no longer");
         });
-        let house = House {
+        let ports = Ports {
             networks: EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views)),
             images: EmbeddedImages::new(
                 ImageFiles::open(folder, u64::MAX)?,
@@ -68,28 +68,17 @@ impl World {
                 Arc::clone(&core.gateway),
             ),
             volumes: Arc::new(chronova_actors::ports::NoVolumes),
-            gateway: core.gateway,
-            views: core.views,
-            fleet: Fleet::new(0, std::iter::empty()),
-            clock: core.clock,
-            passwords: chronova_actors::passwords::Passwords::default(),
-            scheduler: Arc::default(),
-            departures: chronova_actors::departures::Departures::default(),
-            tidying: chronova_actors::reconcile::leftovers::Tidying::default(),
-            image_use: chronova_actors::hosts::image_use::ImageUse::default(),
-            log: core.store,
-            options,
-            interference: None,
         };
-        Ok(Self { house: Arc::new(house), store, following })
+        let contexts = Contexts::assemble(core, Fleet::new(0, std::iter::empty()), ports, options);
+        Ok(Self { contexts, store, following })
     }
 
-    pub(super) fn house(&self) -> &Arc<House> {
-        &self.house
+    pub(super) fn context(&self) -> &Arc<StepContext> {
+        &self.contexts.steps
     }
 
     pub(super) async fn close(self) {
-        self.house.gateway.stop();
+        self.contexts.steps.gateway.stop();
         self.following.abort();
         self.store.close().await;
     }
@@ -102,7 +91,7 @@ impl World {
         let app = chronova_web::App::new(config, policy, Authentication::NoAuth, metrics);
         let routers = Arc::new(Routers::all());
         routers.compile_all().map_err(anyhow::Error::msg)?;
-        Ok(Api { app: Arc::new(app.with_house(Arc::clone(self.house()))), routers })
+        Ok(Api { app: Arc::new(app.with_operations(Arc::clone(&self.contexts.operations))), routers })
     }
 }
 

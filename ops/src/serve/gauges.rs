@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chronova_actors::house::House;
+use chronova_actors::operations::Queries;
 use chronova_events::store::EventStore;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
@@ -10,7 +10,7 @@ use prometheus::{IntGauge, IntGaugeVec, Opts};
 
 /// Reads the read models at each scrape; keeps nothing.
 pub(super) struct Gauges {
-    house: Arc<House>,
+    queries: Arc<Queries>,
     store: Arc<dyn EventStore>,
     pending: IntGauge,
     stuck: IntGauge,
@@ -20,11 +20,11 @@ pub(super) struct Gauges {
 }
 
 impl Gauges {
-    pub(super) fn new(house: Arc<House>, store: Arc<dyn EventStore>) -> prometheus::Result<Self> {
+    pub(super) fn new(queries: Arc<Queries>, store: Arc<dyn EventStore>) -> prometheus::Result<Self> {
         let gauge = |name, help| IntGauge::with_opts(Opts::new(name, help));
         let hosts = Opts::new("chronova_hosts", "Compute hosts, by whether they answer.");
         Ok(Self {
-            house,
+            queries,
             store,
             pending: gauge("chronova_processes_unfinished", "Processes that have not ended.")?,
             stuck: gauge("chronova_processes_stuck", "Processes with a step that must not fail and does.")?,
@@ -39,7 +39,7 @@ impl Gauges {
     }
 
     fn count(&self) {
-        let views = &self.house.views;
+        let views = &self.queries.views;
         let (pending, stuck) = views.processes.read(|view| (view.len(), view.stuck().count()));
         let (all, up) = views.hosts.read(|view| (view.all().count(), view.all().filter(|host| host.answers()).count()));
         self.pending.set(signed(pending as u64));

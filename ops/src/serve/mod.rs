@@ -1,4 +1,4 @@
-//! `chronova serve`: the whole house, from the log to the listeners, and its orderly end.
+//! `chronova serve`: a whole control plane, from the log to the listeners, and its orderly end.
 
 mod eventstoredb;
 mod gauges;
@@ -21,7 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
 use crate::telemetry::{LogSettings, Logging};
-use wiring::House;
+use wiring::ControlPlane;
 
 /// Serves until SIGTERM or SIGINT; an error says why it could not, or no longer.
 pub fn run(config: Config) -> Result<()> {
@@ -46,23 +46,23 @@ async fn serve(config: Config, logging: Logging) -> Result<()> {
         tracing::info!(%address, "listening");
         actix_rt::spawn(server);
     }
-    let mut house = tokio::select! {
-        house = House::open(&config, store, &works) => house?,
+    let mut control_plane = tokio::select! {
+        opened = ControlPlane::open(&config, store, &works) => opened?,
         told = told_to_end() => return told,
     };
-    opener.open(&house.app);
+    opener.open(&control_plane.app);
     tracing::info!("ready");
-    let ended = until_told(&logging, &mut house).await;
-    house.app.feeds.close();
-    house.app.consoles.close();
+    let ended = until_told(&logging, &mut control_plane).await;
+    control_plane.app.feeds.close();
+    control_plane.app.consoles.close();
     for handle in handles {
         handle.stop(true).await;
     }
-    house.close().await;
+    control_plane.close().await;
     ended
 }
 
-/// What `/healthz` tells until the house is open.
+/// What `/healthz` tells until the control plane is open.
 fn beginning(works: &Arc<Works>) -> Tale {
     let works = Arc::clone(works);
     Arc::new(move || json!({"work": read_models::under_way(&works)}))
@@ -81,12 +81,12 @@ async fn told_to_end() -> Result<()> {
 }
 
 /// Waits for a reason to end.
-async fn until_told(logging: &Logging, house: &mut House) -> Result<()> {
+async fn until_told(logging: &Logging, control_plane: &mut ControlPlane) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hang_up = signal(SignalKind::hangup())?;
     let mut rebuild = signal(SignalKind::user_defined1())?;
-    let mut broken = house.runtime.broken();
+    let mut broken = control_plane.runtime.broken();
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
@@ -94,7 +94,7 @@ async fn until_told(logging: &Logging, house: &mut House) -> Result<()> {
             _ = hang_up.recv() => if let Err(error) = logging.reopen() {
                 tracing::error!(%error, "the log file cannot be opened anew");
             },
-            _ = rebuild.recv() => house.read_models.rebuild_all(),
+            _ = rebuild.recv() => control_plane.read_models.rebuild_all(),
             reason = broken.wait_for(Option::is_some) => {
                 let reason = reason.ok().and_then(|reason| (*reason).clone()).unwrap_or_default();
                 anyhow::bail!("the read models can no longer follow the event log: {reason}");

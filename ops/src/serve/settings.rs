@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use chronova_actors::house::{DeletedGuests, LiveOptions, Options};
+use chronova_actors::hosts::options::{DeletedGuests, HostOptions};
 use chronova_actors::metadata::MetadataOptions;
 use chronova_actors::metadata::dynamic::Dynamic;
-use chronova_actors::reconcile::image_cache::ImageCacheOptions;
-use chronova_actors::scheduler::{Multipliers, PrefilterOptions, SchedulerOptions, options};
+use chronova_actors::process::options::{LiveOptions, ProcessOptions};
+use chronova_actors::reconcile::options::{ImageCacheOptions, ReconcileOptions};
+use chronova_actors::runtime::RuntimeOptions;
+use chronova_actors::scheduler::{Multipliers, PrefilterOptions, SchedulerOptions, names};
+use chronova_actors::server_options::ServerOptions;
 use chronova_actors::topology::host::{CpuSets, HostCpus};
 use chronova_actors::volume::service::VolumeOptions;
 use chronova_actors::volume_quota::VolumeLimits;
@@ -67,7 +70,7 @@ pub fn history(config: &Config) -> HistoryOptions {
     }
 }
 
-pub fn actors(config: &Config) -> Options {
+pub fn actors(config: &Config) -> RuntimeOptions {
     let default = &config.default;
     // A ratio of 0.0 or none means "the initial one", as in Nova.
     let ratio = |set: Option<f64>, initial: f64| set.filter(|ratio| *ratio > 0.0).unwrap_or(initial);
@@ -78,44 +81,61 @@ pub fn actors(config: &Config) -> Options {
     ];
     let imposed =
         set.into_iter().filter_map(|(class, set)| Some((class.to_owned(), set.filter(|ratio| *ratio > 0.0)?)));
-    Options {
+    RuntimeOptions {
+        servers: servers(config),
+        hosts: HostOptions {
+            cpu_allocation_ratio: ratio(default.cpu_allocation_ratio, default.initial_cpu_allocation_ratio),
+            ram_allocation_ratio: ratio(default.ram_allocation_ratio, default.initial_ram_allocation_ratio),
+            disk_allocation_ratio: ratio(default.disk_allocation_ratio, default.initial_disk_allocation_ratio),
+            imposed_ratios: imposed.collect(),
+            reserved_host_cpus: u64::from(default.reserved_host_cpus),
+            reserved_host_memory_mb: default.reserved_host_memory_mb,
+            reserved_host_disk_mb: default.reserved_host_disk_mb,
+            max_concurrent_builds: default.max_concurrent_builds as usize,
+            max_concurrent_snapshots: default.max_concurrent_snapshots as usize,
+            enable_new_services: default.enable_new_services,
+            resume_guests: default.resume_guests_state_on_host_boot,
+            deleted_guests: match default.running_deleted_instance_action.as_str() {
+                "log" => DeletedGuests::Log,
+                "shutdown" => DeletedGuests::Shutdown,
+                "noop" => DeletedGuests::Noop,
+                _ => DeletedGuests::Reap,
+            },
+            heartbeat: Duration::from_secs(u64::from(default.report_interval)),
+            host_cpus: host_cpus(config),
+            ..HostOptions::default()
+        },
+        processes: ProcessOptions {
+            max_attempts: config.scheduler.max_attempts,
+            soft_reboot_timeout: config.libvirt.wait_soft_reboot_seconds,
+            volume_looks: default.block_device_allocate_retries,
+            volume_pause: Duration::from_secs(default.block_device_allocate_retries_interval.into()),
+            allow_resize_to_same_host: default.allow_resize_to_same_host,
+            ..ProcessOptions::default()
+        },
+        live: live(config),
+        reconcile: ReconcileOptions {
+            resize_confirm_window: Duration::from_secs(default.resize_confirm_window.into()),
+            ..ReconcileOptions::default()
+        },
+        image_cache: image_cache(config),
+        scheduler: scheduler(config),
+        volume: volumes(config),
+    }
+}
+
+/// All but the metadata, which [`metadata`] reads from files.
+fn servers(config: &Config) -> ServerOptions {
+    let default = &config.default;
+    ServerOptions {
         instance_name_template: default.instance_name_template.clone().into(),
         availability_zone: default.default_availability_zone.clone(),
-        cpu_allocation_ratio: ratio(default.cpu_allocation_ratio, default.initial_cpu_allocation_ratio),
-        ram_allocation_ratio: ratio(default.ram_allocation_ratio, default.initial_ram_allocation_ratio),
-        disk_allocation_ratio: ratio(default.disk_allocation_ratio, default.initial_disk_allocation_ratio),
-        imposed_ratios: imposed.collect(),
-        reserved_host_cpus: u64::from(default.reserved_host_cpus),
-        reserved_host_memory_mb: default.reserved_host_memory_mb,
-        reserved_host_disk_mb: default.reserved_host_disk_mb,
         shutdown_timeout: default.shutdown_timeout,
-        volume_looks: default.block_device_allocate_retries,
-        volume_pause: Duration::from_secs(default.block_device_allocate_retries_interval.into()),
+        max_disk_devices: usize::try_from(config.compute.max_disk_devices_to_attach).ok(),
+        reclaim_interval: Duration::from_secs(default.reclaim_instance_interval.into()),
         // -1 is for ever.
         shelved_offload: u64::try_from(default.shelved_offload_time).ok().map(Duration::from_secs),
-        reclaim_interval: Duration::from_secs(default.reclaim_instance_interval.into()),
-        allow_resize_to_same_host: default.allow_resize_to_same_host,
-        resize_confirm_window: Duration::from_secs(default.resize_confirm_window.into()),
-        soft_reboot_timeout: config.libvirt.wait_soft_reboot_seconds,
-        max_concurrent_builds: default.max_concurrent_builds as usize,
-        max_concurrent_snapshots: default.max_concurrent_snapshots as usize,
-        enable_new_services: default.enable_new_services,
-        resume_guests: default.resume_guests_state_on_host_boot,
-        deleted_guests: match default.running_deleted_instance_action.as_str() {
-            "log" => DeletedGuests::Log,
-            "shutdown" => DeletedGuests::Shutdown,
-            "noop" => DeletedGuests::Noop,
-            _ => DeletedGuests::Reap,
-        },
-        max_disk_devices: usize::try_from(config.compute.max_disk_devices_to_attach).ok(),
-        max_attempts: config.scheduler.max_attempts,
-        scheduler: scheduler(config),
-        heartbeat: Duration::from_secs(u64::from(default.report_interval)),
-        host_cpus: host_cpus(config),
-        live: live(config),
-        image_cache: image_cache(config),
-        volume: volumes(config),
-        ..Options::default()
+        ..ServerOptions::default()
     }
 }
 
@@ -214,8 +234,8 @@ fn volumes(config: &Config) -> VolumeOptions {
 pub fn scheduler(config: &Config) -> SchedulerOptions {
     let (filter, scheduler, default) = (&config.filter_scheduler, &config.scheduler, SchedulerOptions::default());
     SchedulerOptions {
-        enabled_filters: options::enabled_filters(&filter.enabled_filters).unwrap_or(default.enabled_filters),
-        weighers: options::weighers_of(&filter.weight_classes).unwrap_or(default.weighers),
+        enabled_filters: names::enabled_filters(&filter.enabled_filters).unwrap_or(default.enabled_filters),
+        weighers: names::weighers_of(&filter.weight_classes).unwrap_or(default.weighers),
         multipliers: Multipliers {
             ram: filter.ram_weight_multiplier,
             cpu: filter.cpu_weight_multiplier,
@@ -242,8 +262,8 @@ pub fn scheduler(config: &Config) -> SchedulerOptions {
         aggregate_image_properties_isolation_namespace: filter.aggregate_image_properties_isolation_namespace.clone(),
         aggregate_image_properties_isolation_separator: filter.aggregate_image_properties_isolation_separator.clone(),
         image_properties_default_architecture: filter.image_properties_default_architecture.clone(),
-        image_props_weight_setting: options::weight_settings(&filter.image_props_weight_setting),
-        metrics_weight_setting: options::weight_settings(&config.metrics.weight_setting),
+        image_props_weight_setting: names::weight_settings(&filter.image_props_weight_setting),
+        metrics_weight_setting: names::weight_settings(&config.metrics.weight_setting),
         metrics_weight_of_unavailable: config.metrics.weight_of_unavailable,
         prefilters: PrefilterOptions {
             limit_tenants_to_placement_aggregate: scheduler.limit_tenants_to_placement_aggregate,

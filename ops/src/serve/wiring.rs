@@ -1,14 +1,13 @@
-//! Puts the rooms of the house together.
+//! Puts the parts of a control plane together.
 
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use chronova_actors::erasure::work::Eraser;
-use chronova_actors::house::Options;
 use chronova_actors::image::embedded::EmbeddedImages;
 use chronova_actors::image::files::ImageFiles;
 use chronova_actors::network::service::EmbeddedNetworks;
-use chronova_actors::runtime::{Core, Runtime};
+use chronova_actors::runtime::{Core, Ports, Runtime, RuntimeOptions};
+use chronova_actors::server_options::ServerOptions;
 use chronova_actors::volume::service::EmbeddedVolumes;
 use chronova_events::clock::SystemClock;
 use chronova_events::store::EventStore;
@@ -27,8 +26,8 @@ use super::read_models::ReadModels;
 use super::{AppState, identity, private, settings};
 use crate::config::Config;
 
-/// The house, at work.
-pub(super) struct House {
+/// Everything that `serve` runs.
+pub(super) struct ControlPlane {
     pub app: AppState,
     pub runtime: Runtime,
     store: Arc<SqliteStore>,
@@ -36,7 +35,7 @@ pub(super) struct House {
     log_server: Option<chronova_web::eventstoredb::Server>,
 }
 
-impl House {
+impl ControlPlane {
     pub(super) async fn open(config: &Config, store: Arc<SqliteStore>, works: &Arc<Works>) -> Result<Self> {
         let folder = config.chronova.data_dir.clone();
         let log = Arc::clone(&store) as Arc<dyn EventStore>;
@@ -53,17 +52,14 @@ impl House {
         let images = EmbeddedImages::limited(files, views, gateway, most);
         images.recover(&core.gateway).await.context("the images cannot be put in order")?;
         let (drivers, options) = (drivers(config)?, settings::actors(config));
-        let options = Options { metadata: settings::metadata(config)?, ..options };
+        let servers = ServerOptions { metadata: settings::metadata(config)?, ..options.servers };
+        let options = RuntimeOptions { servers, ..options };
         let (gateway, views) = (Arc::clone(&core.gateway), Arc::clone(&core.views));
         let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, options.volume.clone());
-        let runtime =
-            Runtime::start(core, drivers, networks, Arc::clone(&images) as _, Arc::clone(&volumes) as _, options).await;
-        let eraser = Eraser {
-            store: Arc::clone(&store) as _,
-            gateway: Arc::clone(&runtime.house.gateway),
-            views: Arc::clone(&runtime.house.views),
-            history: Some(Arc::clone(&read_models.history)),
-        };
+        let ports = Ports { networks, images: Arc::clone(&images) as _, volumes: Arc::clone(&volumes) as _ };
+        let runtime = Runtime::start(core, drivers, ports, options).await;
+        let log = Arc::clone(&store) as Arc<dyn EventStore>;
+        let eraser = runtime.operations().eraser(&log, Some(&read_models.history));
         // What was asked for before a crash is owed; nobody is served before it is done.
         let resumed = eraser.resume().await.context("an erasure of personal data cannot be completed")?;
         if resumed > 0 {
@@ -102,11 +98,11 @@ fn app(
     };
     let registry = prometheus::Registry::new();
     let (log, written) = (Arc::clone(store) as Arc<dyn EventStore>, Arc::clone(store));
-    registry.register(Box::new(Gauges::new(Arc::clone(&runtime.house), Arc::clone(&log))?))?;
+    registry.register(Box::new(Gauges::new(Arc::clone(runtime.operations().queries()), Arc::clone(&log))?))?;
     registry.register(Box::new(read_models.gauges()?))?;
     let metrics = Metrics::new(registry)?;
-    let house = Arc::clone(&runtime.house);
-    let mut app = App::new(web, policy, authentication, metrics).with_house(house).with_log(log);
+    let operations = Arc::clone(runtime.operations());
+    let mut app = App::new(web, policy, authentication, metrics).with_operations(operations).with_log(log);
     app = app
         .with_identity(identity)
         .with_images(images)

@@ -267,15 +267,15 @@ impl Requests {
 
 thread_local! {
     /// Never dropped: when a thread ends, what a runtime needs to be dropped with may have gone before it.
-    static HOUSE: OnceCell<ManuallyDrop<(actix_rt::SystemRunner, Requests)>> = const { OnceCell::new() };
+    static CONTROL_PLANE: OnceCell<ManuallyDrop<(actix_rt::SystemRunner, Requests)>> = const { OnceCell::new() };
 }
 
 /// The same as a function of bytes, for whoever has no runtime of their own: one control plane for all of a thread's
 /// inputs. Panics if something is wrong with the answer.
 pub fn judge_kept(input: &[u8]) {
     let Some(case) = Case::from_kept(input) else { return };
-    HOUSE.with(|house| {
-        let (system, requests) = &**house.get_or_init(|| {
+    CONTROL_PLANE.with(|kept| {
+        let (system, requests) = &**kept.get_or_init(|| {
             let system = actix_rt::System::new();
             let requests = system.block_on(Requests::start());
             ManuallyDrop::new((system, requests))
@@ -304,17 +304,17 @@ async fn known(api: &Api) -> Vec<String> {
     ids
 }
 
-/// The house of `api` with the embedded identity and images in front of it as well.
+/// The control plane of `api` with the embedded identity and images in front of it as well.
 fn all_services(api: &Api, folder: &std::path::Path) -> Arc<App> {
-    let (house, config) = (api.life.house(), WebConfig::default());
+    let (life, config) = (&api.life, WebConfig::default());
     let options = IdentityOptions::new(Catalogue::on_one_port("http://cloud:1", "RegionOne"));
     let clock = Arc::new(chronova_events::clock::SystemClock);
-    let identity = IdentityService::open(folder, options, Arc::clone(&house.views), clock).unwrap();
+    let identity = IdentityService::open(folder, options, Arc::clone(&life.context().views), clock).unwrap();
     let files = ImageFiles::open(folder, 1 << 20).unwrap();
-    let images = EmbeddedImages::new(files, Arc::clone(&house.views), Arc::clone(&house.gateway));
+    let images = EmbeddedImages::new(files, Arc::clone(&life.context().views), Arc::clone(&life.context().gateway));
     let policy = Enforcer::new(&config.policy, &Overrides::default()).unwrap();
     let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
-    let app = App::new(config, policy, Authentication::NoAuth, metrics).with_house(Arc::clone(house));
+    let app = App::new(config, policy, Authentication::NoAuth, metrics).with_operations(Arc::clone(life.operations()));
     let app = app.with_volumes(Arc::clone(&api.life.volumes)).with_identity(identity).with_images(images);
     Arc::new(app.with_history(Arc::clone(api.app.history().unwrap())))
 }

@@ -138,10 +138,10 @@ async fn consoles_are_refused_in_novas_words() {
 
 /// The same cloud with other consoles than VNC.
 fn with_all_kinds(api: Api) -> Api {
-    let (config, house) = (WebConfig::default(), Arc::clone(api.life.house()));
+    let (config, operations) = (WebConfig::default(), Arc::clone(api.life.operations()));
     let policy = Enforcer::new(&config.policy, &Overrides::parse("", "policy.yaml").unwrap()).unwrap();
     let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
-    let mut app = App::new(config, policy, Authentication::NoAuth, metrics).with_house(house);
+    let mut app = App::new(config, policy, Authentication::NoAuth, metrics).with_operations(operations);
     let serial_url = "ws://cloud:8774/console".to_owned();
     let consoles = ConsoleConfig { spice: true, serial: true, serial_url, ..ConsoleConfig::default() };
     app.compute = Compute::new(ComputeConfig { consoles, ..ComputeConfig::default() });
@@ -370,9 +370,9 @@ async fn tokens_expire() {
             .collect::<Vec<_>>()
             .concat()
     };
-    let house = api.life.house();
-    let tokens = &house.views.console_tokens;
-    let expires = tokens.read(|tokens| tokens.valid(&hash, house.clock.now()).unwrap().expires_at);
+    let context = api.life.context();
+    let tokens = &context.views.console_tokens;
+    let expires = tokens.read(|tokens| tokens.valid(&hash, context.clock.now()).unwrap().expires_at);
     assert!(tokens.read(|tokens| tokens.valid(&hash, expires).is_none()), "at its end it is over");
     api.stop().await;
 }

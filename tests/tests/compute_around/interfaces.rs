@@ -27,7 +27,7 @@ impl Cloud {
         let life = world.begin(Setting { embedded_networks: true, ..Setting::default() }).await;
         life.hosts_up(2).await;
         let store = Arc::clone(&world.log) as Arc<dyn EventStore>;
-        let history = History::new(store, Arc::clone(&life.house().views), None, HistoryOptions::default());
+        let history = History::new(store, Arc::clone(&life.context().views), None, HistoryOptions::default());
         let api = Api::around(world, life, "", history);
         api.flavor("1", 512, 1).await;
         let mut cloud = Self { api, network: String::new() };
@@ -87,7 +87,7 @@ impl Cloud {
     /// Waits until the server shows so many interfaces: what follows a change of a port comes in its own time.
     pub(super) async fn until_interfaces(&self, server: &str, count: usize) {
         let id = server.parse().unwrap();
-        let views = &self.api.life.house().views;
+        let views = &self.api.life.context().views;
         let now = || views.servers.read(|rows| rows.get(id).unwrap().server().unwrap().nics.len());
         assert!(self.api.life.until(|_| now() == count).await);
         self.api.life.settled().await;
@@ -275,10 +275,10 @@ async fn what_the_network_service_changes_shows_at_the_server() {
     let rename = Some(json!({"network": {"name": "renamed"}}));
     assert_eq!(cloud.neutron("PUT", &format!("/networks/{}", cloud.network), rename).await.status, 200);
     let id = server.parse().unwrap();
-    let label = |house: &chronova_actors::house::House| {
-        house.views.servers.read(|rows| rows.get(id).unwrap().server().unwrap().nics[0].network_label.clone())
+    let label = |context: &chronova_actors::process::context::StepContext| {
+        context.views.servers.read(|rows| rows.get(id).unwrap().server().unwrap().nics[0].network_label.clone())
     };
-    assert!(cloud.api.life.until(|house| label(house) == "renamed").await);
+    assert!(cloud.api.life.until(|context| label(context) == "renamed").await);
     assert_eq!(cloud.addresses(&server, "renamed").await.len(), 1);
     // A port that is deleted behind the server's back takes the interface along.
     let port = cloud.interfaces(&server).await[0]["port_id"].as_str().unwrap().to_owned();

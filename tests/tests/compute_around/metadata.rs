@@ -60,7 +60,7 @@ impl Service8775 {
         let policy = Enforcer::new(&config.policy, &Overrides::parse("", "policy.yaml").unwrap()).unwrap();
         let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
         let app = App::new(config, policy, Authentication::NoAuth, metrics);
-        let app = Arc::new(app.with_house(Arc::clone(cloud.api.life.house())));
+        let app = Arc::new(app.with_operations(Arc::clone(cloud.api.life.operations())));
         Self { cloud, app }
     }
 

@@ -34,7 +34,7 @@ impl VendorServices for Inventory {
 async fn other_services_say_their_part_of_a_server() {
     let inventory = Arc::new(Inventory::default());
     let mut world = World::new(2);
-    world.options.metadata.dynamic = Some(Dynamic(Arc::clone(&inventory) as _));
+    world.options.servers.metadata.dynamic = Some(Dynamic(Arc::clone(&inventory) as _));
     let service = Service8775::around(Cloud::start_in(world).await, MetadataConfig::default());
     let told = |inventory: &Inventory| inventory.told.lock().unwrap().clone();
     let (plain, address) = service

@@ -58,8 +58,8 @@ impl Scene {
     }
 
     async fn up(&self, name: &str, wanted: bool) {
-        let is = |house: &chronova_actors::house::House| {
-            house.views.hosts.read(|hosts| hosts.named(name).is_some_and(|host| host.up == wanted))
+        let is = |context: &chronova_actors::process::context::StepContext| {
+            context.views.hosts.read(|hosts| hosts.named(name).is_some_and(|host| host.up == wanted))
         };
         assert!(self.api.life.until(is).await);
     }

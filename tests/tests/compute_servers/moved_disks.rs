@@ -77,7 +77,7 @@ async fn attach(api: &Api, server: &str, volume: &str) -> u16 {
 /// The hosts that the volume is attached at.
 fn hosts_of(api: &Api, volume: &str) -> Vec<String> {
     let volume = volume.parse::<VolumeId>().unwrap();
-    let known = api.life.house().views.volumes.read(|view| view.of(None));
+    let known = api.life.context().views.volumes.read(|view| view.of(None));
     let record = known.into_iter().find(|known| known.created.volume == volume).unwrap();
     assert!(record.attachments.values().all(|attachment| attachment.complete));
     record.attachments.values().map(|attachment| attachment.host.clone().unwrap()).collect()
@@ -104,7 +104,7 @@ async fn ends_well(api: Api) {
 
 #[actix_rt::test]
 async fn a_resize_on_the_same_host_keeps_the_old_disk_until_it_is_confirmed() {
-    let api = api(|world| world.options.allow_resize_to_same_host = true).await;
+    let api = api(|world| world.options.processes.allow_resize_to_same_host = true).await;
     let server = api.server(OWNER, Api::wish("web")).await;
     let home = shown(&api, &server).await["OS-EXT-SRV-ATTR:host"].clone();
     let services = api.get("/os-services?binary=nova-compute", "2.53").await["services"].take();
@@ -138,14 +138,17 @@ async fn a_resize_on_the_same_host_keeps_the_old_disk_until_it_is_confirmed() {
 
 #[actix_rt::test]
 async fn what_nobody_confirms_is_confirmed_when_its_time_is_over() {
-    let api = api(|world| world.options.resize_confirm_window = std::time::Duration::from_millis(1)).await;
+    let api = api(|world| world.options.reconcile.resize_confirm_window = std::time::Duration::from_millis(1)).await;
     let server = api.server(OWNER, Api::wish("web")).await;
     let home = shown(&api, &server).await["OS-EXT-SRV-ATTR:host"].clone();
     assert_eq!(act(&api, &server, resize("2")).await.0, 202);
     let id = server.parse::<InstanceId>().unwrap();
     assert!(
         api.life
-            .until(|house| house.views.migrations.read(|view| view.all().all(|row| row.status.word() == "confirmed")))
+            .until(|context| context
+                .views
+                .migrations
+                .read(|view| view.all().all(|row| row.status.word() == "confirmed")))
             .await
     );
     api.life.settled().await;

@@ -168,7 +168,7 @@ async fn trusted_certificates_are_taken_with_a_rebuild_and_by_whom_the_policy_le
 #[actix_rt::test]
 async fn guests_are_given_time_to_power_off() {
     let mut world = World::new(2);
-    world.options.shutdown_timeout = 7;
+    world.options.servers.shutdown_timeout = 7;
     world.options.volume.shared = true;
     let api = Api::start_of(world, "", None).await;
     api.flavor("2", 1024, 2).await;

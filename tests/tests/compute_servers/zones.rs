@@ -66,7 +66,7 @@ async fn ends_well(api: Api) {
 /// Two hosts in one zone, one in another, and as much room in that as anybody could want.
 async fn two_zones() -> (Api, Vec<String>) {
     let mut world = World::new(3);
-    world.options.allow_resize_to_same_host = false;
+    world.options.processes.allow_resize_to_same_host = false;
     let api = Api::start_of(world, "", None).await;
     let hosts = names(&api);
     zone(&api, "north", &[&hosts[0], &hosts[1]]).await;
@@ -276,7 +276,7 @@ async fn hints_hold_when_a_server_moves() {
 #[actix_rt::test]
 async fn members_of_a_group_that_are_asked_for_together_are_apart() {
     let mut world = World::new(3);
-    world.options.max_attempts = 1;
+    world.options.processes.max_attempts = 1;
     let api = Api::start_of(world, "", None).await;
     let several = async |count: u32| {
         let group = json!({"server_group": {"name": format!("of-{count}"), "policies": ["anti-affinity"]}});

@@ -1,6 +1,6 @@
 //! What the operator decides about hosts and their guests.
 
-use chronova_actors::house::DeletedGuests;
+use chronova_actors::hosts::options::DeletedGuests;
 use chronova_hypervisor::driver::StopMode;
 
 use super::*;
@@ -8,7 +8,7 @@ use super::*;
 #[actix_rt::test]
 async fn guests_start_again_with_their_host_if_the_operator_wants_that() {
     let mut world = World::new(1);
-    world.options.resume_guests = true;
+    world.options.hosts.resume_guests = true;
     let life = started(&world).await;
     for n in 1..=3 {
         built(&life, id(n)).await;
@@ -32,7 +32,7 @@ async fn guests_start_again_with_their_host_if_the_operator_wants_that() {
 #[actix_rt::test]
 async fn guests_start_again_when_the_control_plane_does() {
     let mut world = World::new(1);
-    world.options.resume_guests = true;
+    world.options.hosts.resume_guests = true;
     let life = started(&world).await;
     built(&life, id(1)).await;
     life.stop().await;
@@ -50,7 +50,7 @@ async fn guests_start_again_when_the_control_plane_does() {
 #[actix_rt::test]
 async fn a_guest_that_ended_while_its_host_was_away_is_a_stopped_server() {
     let mut world = World::new(1);
-    world.options.resume_guests = true;
+    world.options.hosts.resume_guests = true;
     let life = started(&world).await;
     built(&life, id(1)).await;
     built(&life, id(2)).await;
@@ -74,7 +74,7 @@ async fn what_is_done_with_guests_of_deleted_servers_is_said() {
         (DeletedGuests::Noop, true, true),
     ] {
         let mut world = World::new(1);
-        world.options.deleted_guests = action;
+        world.options.hosts.deleted_guests = action;
         let life = started(&world).await;
         built(&life, id(1)).await;
         life.delete(id(1)).await.unwrap();
@@ -97,11 +97,11 @@ async fn a_new_host_waits_to_be_enabled_if_the_operator_wants_that() {
     let life = world.begin(Setting { hosts: Some(1), ..Setting::default() }).await;
     life.hosts_up(1).await;
     life.stop().await;
-    world.options.enable_new_services = false;
+    world.options.hosts.enable_new_services = false;
     let life = started(&world).await;
     let seen = |index| {
         let host = world.fleet.uri().host_id(index);
-        let known = life.house().views.hosts.read(|hosts| hosts.get(host).cloned()).unwrap();
+        let known = life.context().views.hosts.read(|hosts| hosts.get(host).cloned()).unwrap();
         (known.enabled, known.disabled_reason)
     };
     assert_eq!(seen(0), (true, None), "known from before");
@@ -116,7 +116,7 @@ async fn a_new_host_waits_to_be_enabled_if_the_operator_wants_that() {
 async fn so_many_images_and_no_more_are_made_on_a_host_at_a_time() {
     for (at_once, expected) in [(1, 1), (2, 2), (0, 3)] {
         let mut world = World::new(1);
-        world.options.max_concurrent_snapshots = at_once;
+        world.options.hosts.max_concurrent_snapshots = at_once;
         let life = started(&world).await;
         for n in 1..=3 {
             built(&life, id(n)).await;
@@ -143,7 +143,7 @@ async fn so_many_images_and_no_more_are_made_on_a_host_at_a_time() {
 async fn any_number_of_guests_is_made_at_a_time_where_there_is_no_bound() {
     for (at_once, expected) in [(1, 1), (0, 4)] {
         let mut world = World::new(1);
-        world.options.max_concurrent_builds = at_once;
+        world.options.hosts.max_concurrent_builds = at_once;
         let life = started(&world).await;
         world.brakes.hold("spawn");
         for n in 1..=4 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronova_actors::process::{build_instance, move_instance, rebuild, rescue, unshelve};
-use chronova_actors::reconcile::image_cache::ImageCacheOptions;
+use chronova_actors::reconcile::options::ImageCacheOptions;
 use chronova_events::clock::{Clock as _, SystemClock};
 use chronova_events::envelope::Timestamp;
 use chronova_events::ids::InstanceId;
@@ -289,8 +289,8 @@ async fn whoever_needs_an_image_while_it_is_removed_has_it_brought_again() {
         life.build(STRANGER).await.unwrap();
         // It waits: nothing asks the host for the image meanwhile.
         let asked = world.fleet.calls(Call::EnsureImage);
-        life.until(|house| {
-            house
+        life.until(|context| {
+            context
                 .views
                 .servers
                 .read(|all| all.get(STRANGER).is_some_and(|row| row.server().is_some_and(|s| s.placement.is_some())))
@@ -322,7 +322,7 @@ async fn a_removal_that_was_cut_off_is_finished() {
             world.fleet.set_faults(0, FaultPlan::default());
             // Known to be down before it returns: until then it is taken for the one that it was, and goes down under a build.
             if !world.fleet.is_alive(0) {
-                life.until(|house| house.views.hosts.read(|hosts| hosts.all().all(|host| !host.up))).await;
+                life.until(|context| context.views.hosts.read(|hosts| hosts.all().all(|host| !host.up))).await;
             }
             world.fleet.revive_host(0, true).unwrap();
             life.until(|_| !has(&world, 0, &image.checksum)).await;
@@ -345,7 +345,7 @@ async fn so_many_hosts_and_no_more_fetch_images_beforehand_at_a_time() {
         let life = living(&world).await;
         world.brakes.hold("ensure_image");
         let all = (0..hosts).map(|host| world.fleet.uri().host_id(host)).collect();
-        let fetch = chronova_actors::hosts::images::cache(Arc::clone(life.house()), all, vec![OneImage::snapshot()]);
+        let fetch = life.operations().cache_images(all, vec![OneImage::snapshot()]);
         let fetching = actix_rt::spawn(fetch);
         life.until(|_| world.brakes.count("ensure_image") == at_once.min(hosts)).await;
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -359,7 +359,7 @@ async fn so_many_hosts_and_no_more_fetch_images_beforehand_at_a_time() {
 
 /// What the only host offers of its disk, and what of it is not to be had.
 fn reserved(life: &Life) -> (u64, u64) {
-    life.house().views.placement.read(|view| {
+    life.context().views.placement.read(|view| {
         let line = &view.ledger.providers.values().next().unwrap().inventories["DISK_GB"].inventory;
         (line.total, line.reserved)
     })
@@ -370,7 +370,7 @@ fn reserved(life: &Life) -> (u64, u64) {
 async fn room_for_cached_images_is_set_aside_where_that_is_wanted() {
     for (wanted, removes) in [(false, true), (true, true), (true, false)] {
         let mut world = world(1, Duration::from_hours(24));
-        world.options.reserved_host_disk_mb = 1024;
+        world.options.hosts.reserved_host_disk_mb = 1024;
         world.options.image_cache.reserve_disk = wanted;
         world.options.image_cache.remove_unused = removes;
         let life = living(&world).await;

@@ -162,7 +162,7 @@ async fn a_disk_set_aside_that_no_move_comes_back_to_goes() {
 async fn a_disk_set_aside_for_a_revert_stays() {
     for shared in [false, true] {
         let mut world = World::new(if shared { 2 } else { 1 });
-        world.options.allow_resize_to_same_host = true;
+        world.options.processes.allow_resize_to_same_host = true;
         world.fleet.share_storage(shared);
         let life = world.live(None, None).await;
         life.hosts_up(world.fleet.len()).await;

@@ -1,7 +1,7 @@
 //! Moves between hosts that have one storage for the guests' disks: the disk stays in its place, neither end of a move takes
 //! it from the other, and no two guests are ever started over it.
 
-use chronova_actors::house::House;
+use chronova_actors::process::context::StepContext;
 use chronova_actors::process::{confirm_resize, delete_instance, evacuate, move_instance, revert_resize};
 use chronova_events::ids::InstanceId;
 use chronova_hypervisor::sim::{Call, Effect, FaultPlan, SimGuest, When};
@@ -69,7 +69,7 @@ async fn lost_at_its_destination() -> (World, Life, InstanceId, usize, usize) {
     let target = 1 - source;
     world.fleet.set_faults(target, FaultPlan::default().with(Call::Install, When::Always, Effect::DieAfter));
     life.resize(id).await.unwrap();
-    let stuck = |house: &House| house.views.processes.read(|view| view.stuck().next().is_some());
+    let stuck = |context: &StepContext| context.views.processes.read(|view| view.stuck().next().is_some());
     assert!(life.until(stuck).await);
     assert!(!world.fleet.guests(source)[&id].is_on(), "the other one may run");
     (world, life, id, source, target)
@@ -124,7 +124,7 @@ async fn an_evacuation_that_goes_on_after_a_crash_has_the_old_guest_off_first() 
     world.brakes.hold("guests");
     world.brakes.release("install");
     let life = world.live(None, None).await;
-    let started = |_: &House| world.fleet.guests(1 - source).get(&id).is_some_and(SimGuest::is_on);
+    let started = |_: &StepContext| world.fleet.guests(1 - source).get(&id).is_some_and(SimGuest::is_on);
     assert!(life.until(started).await);
     world.brakes.release("guests");
     life.settled().await;

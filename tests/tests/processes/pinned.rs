@@ -153,7 +153,7 @@ async fn processors_are_found_anew_at_the_destination_of_every_move() {
     assert_eq!((third.0, third.1.len()), (first.0, 3));
     life.delete(id(1)).await.unwrap();
     life.settled().await;
-    let free = life.house().views.placement.read(|view| view.ledger.fitted.is_empty());
+    let free = life.context().views.placement.read(|view| view.ledger.fitted.is_empty());
     assert!(free, "nobody holds a processor any more");
     life.stop().await;
     world.check().await;
@@ -175,7 +175,7 @@ async fn guests_that_come_at_once_never_share_a_processor_and_the_last_finds_no_
     let fault = life.fault(refused);
     assert!(fault.starts_with("No valid host was found.") && fault.contains("dedicated CPU"), "{fault}");
     let consumer = ConsumerId::new(refused.to_string());
-    assert!(life.house().views.placement.read(|view| view.ledger.fitting(&consumer).is_none()));
+    assert!(life.context().views.placement.read(|view| view.ledger.fitting(&consumer).is_none()));
     // One that goes makes room.
     let gone = (1..=5).map(id).find(|id| *id != refused).unwrap();
     life.delete(gone).await.unwrap();

@@ -59,8 +59,8 @@ impl Scene {
     async fn until(&self, stage: LiveStage) {
         let id = self.id;
         self.life
-            .until(|house| {
-                house.views.servers.read(|servers| {
+            .until(|context| {
+                context.views.servers.read(|servers| {
                     let row = servers.get(id).unwrap();
                     let moving = row.instance.alive().and_then(|server| server.moving.clone());
                     moving.and_then(|moving| moving.live).is_some_and(|live| live.stage == stage)
@@ -166,7 +166,7 @@ async fn those_beyond_the_limit_wait_and_can_be_aborted() {
     let mut other = InstanceId::random();
     loop {
         scene.life.build(other).await.unwrap();
-        scene.life.until(|house| house.views.processes.read(|view| view.pending().count()) == 1).await;
+        scene.life.until(|context| context.views.processes.read(|view| view.pending().count()) == 1).await;
         if scene.world.fleet.guests(source).contains_key(&other) {
             break;
         }
@@ -177,7 +177,7 @@ async fn those_beyond_the_limit_wait_and_can_be_aborted() {
     waits.until(LiveStage::Queued).await;
     assert_eq!(waits.world.fleet.travellers().len(), 1);
     waits.life.abort_live(other).await.unwrap();
-    waits.life.until(|house| house.views.processes.read(|view| view.pending().count()) == 1).await;
+    waits.life.until(|context| context.views.processes.read(|view| view.pending().count()) == 1).await;
     assert_eq!(waits.status().await, MigrationStatus::Cancelled);
     // Asked again, it goes when the first has gone.
     waits.life.live_migrate(other).await.unwrap();
@@ -260,8 +260,8 @@ async fn a_source_that_dies_keeps_its_server() {
     assert_eq!((scene.home(), scene.boots(target)), (source, None));
     scene.world.fleet.revive_host(source, false).unwrap();
     scene.life.hosts_up(2).await;
-    let off = scene.life.until(|house| {
-        house.views.servers.read(|servers| {
+    let off = scene.life.until(|context| {
+        context.views.servers.read(|servers| {
             let row = servers.get(scene.id).unwrap();
             chronova_events::instance::status::of(&row.instance).is_some_and(|status| status.status == "SHUTOFF")
         })
@@ -306,7 +306,7 @@ async fn nobody_is_believed_who_does_not_answer() {
     let scene = Scene::on_the_way().await;
     let (source, target) = scene.ends();
     scene.lose_after_the_switch_over(&[source, target]).await;
-    scene.life.until(|house| house.views.hosts.read(|view| view.all().all(|host| !host.up))).await;
+    scene.life.until(|context| context.views.hosts.read(|view| view.all().all(|host| !host.up))).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(scene.server().moving.is_some(), "nobody knows where the guest is");
     scene.world.fleet.revive_host(target, true).unwrap();
@@ -325,7 +325,7 @@ async fn a_delete_waits_for_nobody() {
     let (source, target) = scene.ends();
     scene.world.fleet.kill_host(source);
     scene.world.fleet.kill_host(target);
-    scene.life.until(|house| house.views.hosts.read(|view| view.all().all(|host| !host.up))).await;
+    scene.life.until(|context| context.views.hosts.read(|view| view.all().all(|host| !host.up))).await;
     scene.life.delete(scene.id).await.unwrap();
     scene.life.settled().await;
     assert!(scene.life.instance_now(scene.id).alive().is_none());
@@ -372,8 +372,8 @@ async fn a_guest_that_goes_off_on_the_way_is_off() {
     let (source, _) = scene.ends();
     scene.world.fleet.crash_guest(source, scene.id).unwrap();
     scene.life.settled().await;
-    let off = scene.life.until(|house| {
-        house.views.servers.read(|servers| {
+    let off = scene.life.until(|context| {
+        context.views.servers.read(|servers| {
             let row = servers.get(scene.id).unwrap();
             chronova_events::instance::status::of(&row.instance).is_some_and(|status| status.status == "SHUTOFF")
         })

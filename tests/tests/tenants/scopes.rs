@@ -62,7 +62,7 @@ fn open_to_all(api: &Api, enforce_scope: bool) -> Arc<App> {
     let policy = Enforcer::new(&config.policy, &Overrides::parse(&yaml, "policy.yaml").unwrap()).unwrap();
     let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
     let app = App::new(config, policy, Authentication::Tokens(Arc::new(Unscoped)), metrics);
-    Arc::new(app.with_house(Arc::clone(api.life.house())).with_volumes(Arc::clone(&api.life.volumes)))
+    Arc::new(app.with_operations(Arc::clone(api.life.operations())).with_volumes(Arc::clone(&api.life.volumes)))
 }
 
 async fn get(app: &Arc<App>, api: &Api, path: &str) -> (u16, String) {

@@ -125,7 +125,7 @@ async fn an_image_does_not_set_what_the_flavor_limits() {
 
 /// An image of a stranger's that says to be a backup of the server.
 async fn false_backup(api: &Api, server: &str) -> ImageId {
-    let (image, images) = (ImageId::random(), &api.life.house().images);
+    let (image, images) = (ImageId::random(), &api.life.operations().queries().images);
     let says = [("instance_uuid", server), ("image_type", "backup"), ("backup_type", "daily")];
     let draft = ImageDraft {
         image,

@@ -346,7 +346,7 @@ async fn guests_see_volumes_on_the_bus_and_as_the_kind_that_was_asked_for() {
 #[actix_rt::test]
 async fn servers_have_so_many_disks_and_no_more() {
     let mut world = World::new(2);
-    world.options.max_disk_devices = Some(2);
+    world.options.servers.max_disk_devices = Some(2);
     let mut api = Api::start_of(world, "", None).await;
     let config = chronova_web::compute::ComputeConfig { max_disk_devices: Some(2), ..Default::default() };
     std::sync::Arc::get_mut(&mut api.app).unwrap().compute = chronova_web::compute::Compute::new(config);

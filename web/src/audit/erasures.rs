@@ -67,7 +67,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let Body { erasure: request } = serde_json::from_value(ctx.body.clone())
         .map_err(|error| Fault::bad_request(format!("The body is no request for an erasure: {error}.")))?;
     let (eraser, permit) = (eraser(&ctx)?, ctx.permit()?);
-    let plan = Plan::of(&eraser.views, request.whose()?);
+    let plan = Plan::of(&ctx.queries()?.views, request.whose()?);
     if plan.is_empty() {
         return Err(Fault::not_found("There is nothing to erase: no server is concerned."));
     }
@@ -94,7 +94,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
-    let mut all: Vec<(i64, Value)> = ctx.house()?.views.erasures.read(|view| {
+    let mut all: Vec<(i64, Value)> = ctx.queries()?.views.erasures.read(|view| {
         let by_id = view.erasures.by_id.values();
         by_id
             .map(|erasure| {
@@ -108,8 +108,7 @@ async fn list(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 fn eraser(ctx: &Ctx) -> Result<Eraser, Fault> {
-    let (house, app) = (ctx.house()?, &ctx.app);
-    Ok(Eraser::of(house, app.log()?, app.history()))
+    Ok(dispatch::eraser(ctx.dispatch()?, &ctx.permit()?, ctx.app.log()?, ctx.app.history()))
 }
 
 fn whose(whose: &Whose) -> Value {

@@ -5,9 +5,7 @@
 use std::sync::Arc;
 
 use chronova_actors::host_aggregate::{AllHostAggregates, HostAggregateCommand, HostAggregatesAggregate, Occupants};
-use chronova_actors::hosts::images;
 use chronova_actors::ports::PortError;
-use chronova_actors::reconcile::placement;
 use chronova_events::host_aggregate::{HostAggregate, ZONE_KEY};
 use chronova_events::ids::{HostAggregateId, HostId, ImageId};
 use chronova_events::instance::ImageSnapshot;
@@ -63,16 +61,16 @@ fn number(ctx: &Ctx) -> Result<u64, Fault> {
 }
 
 fn find(ctx: &Ctx, number: u64) -> Result<Arc<HostAggregate>, Fault> {
-    let found = ctx.house()?.views.host_aggregates.read(|view| view.get(number).cloned());
+    let found = ctx.queries()?.views.host_aggregates.read(|view| view.get(number).cloned());
     found.ok_or_else(|| reject::no_aggregate(number))
 }
 
 async fn send(ctx: &Ctx, action: AggregateAction<'_>, command: HostAggregateCommand) -> Result<(), Fault> {
-    let (house, permit) = (ctx.house()?, ctx.permit()?);
-    dispatch::send::<HostAggregatesAggregate>(house, &permit, &AllHostAggregates, command)
+    let (dispatch, permit) = (ctx.dispatch()?, ctx.permit()?);
+    dispatch::send::<HostAggregatesAggregate>(dispatch, &permit, &AllHostAggregates, command)
         .await
         .map_err(|error| reject::aggregate(action, error))?;
-    placement::mirror(house).await;
+    dispatch.mirror_placement().await;
     Ok(())
 }
 
@@ -83,14 +81,14 @@ fn shown(ctx: &Ctx, number: u64) -> Result<Reply, Fault> {
 /// How many servers these hosts have.
 fn occupants(ctx: &Ctx, hosts: impl IntoIterator<Item = HostId>) -> Result<Occupants, Fault> {
     Ok(ctx
-        .house()?
+        .queries()?
         .views
         .servers
         .read(|servers| hosts.into_iter().map(|host| (host, servers.on_host(host).count())).collect()))
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
-    let all: Vec<_> = ctx.house()?.views.host_aggregates.read(|view| view.all().cloned().collect());
+    let all: Vec<_> = ctx.queries()?.views.host_aggregates.read(|view| view.all().cloned().collect());
     Ok(Reply::ok(json!({"aggregates": AGGREGATE.render_all(&all, ctx.version)})))
 }
 
@@ -105,7 +103,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let (aggregate, name) = (HostAggregateId::random(), text("name").unwrap_or_default());
     let create = HostAggregateCommand::Create { aggregate, name, zone: text("availability_zone") };
     send(&ctx, AggregateAction::Create, create).await?;
-    let view = &ctx.house()?.views.host_aggregates;
+    let view = &ctx.queries()?.views.host_aggregates;
     let made = view.read(|view| view.all().find(|known| known.id == aggregate).cloned());
     let made = made.ok_or_else(|| Fault::internal("the read models do not show what was made"))?;
     Ok(Reply::ok(json!({"aggregate": CREATED.render(&made, ctx.version)})))
@@ -146,7 +144,7 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
 /// The host that the action names.
 fn host(ctx: &Ctx) -> Result<(String, Option<HostId>), Fault> {
     let hostname = ctx.action_body()["host"].as_str().unwrap_or_default().to_owned();
-    let host = ctx.house()?.views.hosts.read(|hosts| hosts.named(&hostname).map(|host| host.id));
+    let host = ctx.queries()?.views.hosts.read(|hosts| hosts.named(&hostname).map(|host| host.id));
     Ok((hostname, host))
 }
 
@@ -181,7 +179,7 @@ async fn images_asked(ctx: &Ctx) -> Result<Vec<ImageSnapshot>, Fault> {
     let project = ctx.caller().project.clone().unwrap_or_else(|| "".into());
     let mut images = Vec::new();
     for id in ids {
-        let found = ctx.house()?.images.find(id, &project, ctx.caller().is_admin).await;
+        let found = ctx.queries()?.images.find(id, &project, ctx.caller().is_admin).await;
         images.push(found.map_err(|error| match error {
             PortError::Unavailable(_) => reject::image(error),
             _ => Fault::bad_request(format!("Image {id} could not be found.")),
@@ -194,6 +192,6 @@ async fn cache_images(ctx: Ctx) -> Result<Reply, Fault> {
     let number = number(&ctx)?;
     let hosts = find(&ctx, number)?.hosts.iter().map(|(host, _)| *host).collect();
     let wanted = images_asked(&ctx).await?;
-    tokio::spawn(images::cache(Arc::clone(ctx.house()?), hosts, wanted));
+    dispatch::cache_images(ctx.dispatch()?, &ctx.permit()?, hosts, wanted);
     Ok(Reply::empty(202))
 }

@@ -6,19 +6,20 @@
 //! Source of the words: nova `api/openstack/compute/remote_consoles.py`, `console_auth_tokens.py`, `compute/manager.py`.
 
 use chronova_actors::console::{ConsoleAggregate, ConsoleCommand};
+use chronova_actors::hosts::readings::HostReadings;
 use chronova_actors::instance::InstanceReject;
 use chronova_events::console::ConsoleAuthorized;
 use chronova_events::envelope::Timestamp;
 use chronova_events::instance::{Ongoing, Phase};
 use chronova_hypervisor::console::{ConsoleAddress, Screen};
-use chronova_hypervisor::driver::{Driver, DriverError, DriverResult};
+use chronova_hypervisor::driver::{DriverError, DriverResult};
 use chronova_hypervisor::guest::PowerState;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::bodies::{server_actions as actions, server_parts as bodies};
 use super::servers::found::{Found, find};
-use super::servers::host_driver;
+use super::servers::host_of;
 use super::{reject, versions};
 use crate::console::{ConsoleConfig, token_hash};
 use crate::ctx::Ctx;
@@ -94,21 +95,21 @@ fn unavailable(kind: &str) -> Fault {
 /// Writes down who may reach the console, and says where.
 async fn open(ctx: &Ctx, found: &Found, protocol: &str, kind: &str) -> Result<String, Fault> {
     let server = found.server()?;
-    let driver = host_driver(ctx, found)?;
+    let host = host_of(ctx, found)?;
     if matches!(server.ongoing, Some(Ongoing::Delete { .. })) {
         let refused = InstanceReject::NotInState { action: deed(protocol), attribute: "task_state", value: "deleting" };
         return Err(reject::instance_reject(found.id, refused));
     }
     let config = &ctx.app.compute.config.consoles;
     let kind = known_kind(config, protocol, kind)?;
-    let address = address(&*driver, found, protocol).await.map_err(|error| match error {
+    let address = address(&host, found, protocol).await.map_err(|error| match error {
         DriverError::NoSuchGuest(_) if matches!(server.phase, Phase::Building { .. }) => not_ready(found),
         DriverError::NoSuchGuest(_) => reject::no_instance(found.id),
         DriverError::Unreachable(_) | DriverError::Timeout { .. } => not_ready(found).caused_by(error),
         other => unavailable(kind).caused_by(other),
     })?;
     let token = Uuid::new_v4().to_string();
-    let now = ctx.house()?.clock.now();
+    let now = ctx.queries()?.clock.now();
     let authorized = ConsoleAuthorized {
         instance: found.id,
         token_hash: token_hash(&token),
@@ -120,7 +121,7 @@ async fn open(ctx: &Ctx, found: &Found, protocol: &str, kind: &str) -> Result<St
         expires_at: Timestamp(now.0.saturating_add(i64::from(config.token_ttl) * 1_000_000)),
     };
     let command = ConsoleCommand::Authorize(authorized);
-    dispatch::send::<ConsoleAggregate>(ctx.house()?, &found.permit, &found.id, command)
+    dispatch::send::<ConsoleAggregate>(ctx.dispatch()?, &found.permit, &found.id, command)
         .await
         .map_err(|error| reject::refused(error, Fault::internal))?;
     Ok(access_url(config.url(kind), kind, &token))
@@ -142,21 +143,21 @@ fn known_kind<'a>(config: &ConsoleConfig, protocol: &str, kind: &'a str) -> Resu
 }
 
 /// Where the console is now. A serial line has no port of its own.
-async fn address(driver: &dyn Driver, found: &Found, protocol: &str) -> DriverResult<ConsoleAddress> {
+async fn address(host: &HostReadings, found: &Found, protocol: &str) -> DriverResult<ConsoleAddress> {
     let screen = match protocol {
         "vnc" => Screen::Vnc,
         "spice" => Screen::Spice,
         _ => {
-            let guest = driver.guest(found.id).await?;
+            let guest = host.guest(found.id).await?;
             if !matches!(guest.power, PowerState::Running | PowerState::Paused) {
                 let message = "the guest is not running".to_owned();
                 return Err(DriverError::Failed { call: "serial console", message });
             }
-            let host = driver.remote_address().unwrap_or_else(|| "127.0.0.1".to_owned());
-            return Ok(ConsoleAddress { host, port: 0, tls_port: None });
+            let address = host.remote_address().unwrap_or_else(|| "127.0.0.1".to_owned());
+            return Ok(ConsoleAddress { host: address, port: 0, tls_port: None });
         }
     };
-    driver.screen(found.id, screen).await
+    host.screen(found.id, screen).await
 }
 
 fn not_ready(found: &Found) -> Fault {
@@ -182,12 +183,12 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     if !versions::console_tokens_are_shown(ctx.version) {
         return Err(Fault::malformed());
     }
-    let house = ctx.house()?;
-    let now = house.clock.now();
-    let found = house.views.console_tokens.read(|tokens| tokens.valid(&token_hash(ctx.param("id")), now).cloned());
+    let queries = ctx.queries()?;
+    let now = queries.clock.now();
+    let found = queries.views.console_tokens.read(|tokens| tokens.valid(&token_hash(ctx.param("id")), now).cloned());
     // A server that is gone has taken its consoles along.
     let lives = |of: &ConsoleAuthorized| {
-        house.views.servers.read(|servers| servers.get(of.instance).is_some_and(|row| row.instance.alive().is_some()))
+        queries.views.servers.read(|servers| servers.get(of.instance).is_some_and(|row| row.instance.alive().is_some()))
     };
     let found = found.filter(|found| lives(found)).ok_or_else(|| Fault::not_found("Token not found"))?;
     let mut console = json!({

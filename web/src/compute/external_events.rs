@@ -13,7 +13,6 @@
 //! Source: nova `api/openstack/compute/server_external_events.py`, `compute/manager.py`.
 
 use chronova_actors::instance::{Asker, InstanceAggregate, InstanceCommand};
-use chronova_actors::reconcile::interfaces;
 use chronova_events::ids::{InstanceId, ProcessId};
 use chronova_events::instance::{Alive, Phase, Power, PowerAction};
 use serde_json::{Map, Value, json};
@@ -56,7 +55,7 @@ fn text<'a>(event: &'a Value, key: &str) -> &'a str {
 
 fn server(ctx: &Ctx, event: &Value) -> Result<Option<(InstanceId, Alive)>, Fault> {
     let Ok(id) = text(event, "server_uuid").parse::<InstanceId>() else { return Ok(None) };
-    let row = ctx.house()?.views.servers.read(|servers| servers.get(id).cloned());
+    let row = ctx.queries()?.views.servers.read(|servers| servers.get(id).cloned());
     Ok(row.and_then(|row| row.instance.alive().cloned()).map(|server| (id, server)))
 }
 
@@ -83,7 +82,7 @@ async fn act(ctx: &Ctx, event: &Value) -> Result<(), Fault> {
     let process = ProcessId::random();
     match text(event, "name") {
         "network-changed" => {
-            interfaces::refresh(ctx.house()?, id).await;
+            dispatch::refresh_interfaces(ctx.dispatch()?, &ctx.permit()?, id).await;
             Ok(())
         }
         "network-vif-deleted" => match tag.parse() {
@@ -116,7 +115,7 @@ fn power(tag: &str, server: &Alive) -> Option<PowerAction> {
 
 /// A server that is in another state meanwhile is not to be told: the event was taken, and means nothing any more.
 async fn send(ctx: &Ctx, id: InstanceId, command: InstanceCommand) -> Result<(), Fault> {
-    match dispatch::send::<InstanceAggregate>(ctx.house()?, &ctx.permit()?, &id, command).await {
+    match dispatch::send::<InstanceAggregate>(ctx.dispatch()?, &ctx.permit()?, &id, command).await {
         Err(error) if error.rejection().is_none() => Err(super::reject::instance(id, error)),
         _ => Ok(()),
     }

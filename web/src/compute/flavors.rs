@@ -111,7 +111,7 @@ fn wanted(ctx: &Ctx) -> Result<Vec<Arc<Flavor>>, Fault> {
             && name.is_none_or(|name| definition.name == name)
     };
     Ok(ctx
-        .house()?
+        .queries()?
         .views
         .flavors
         .read(|view| view.flavors.by_id.values().filter(|flavor| keep(flavor)).cloned().collect()))
@@ -155,7 +155,7 @@ fn sort(ctx: &Ctx, flavors: &mut [Arc<Flavor>]) {
 /// A flavor that the caller may know of.
 fn find(ctx: &Ctx, name: &str) -> Result<Arc<Flavor>, Fault> {
     let id = FlavorId::new(ctx.param(name));
-    let flavor = ctx.house()?.views.flavors.read(|view| view.flavors.by_id.get(&id).cloned());
+    let flavor = ctx.queries()?.views.flavors.read(|view| view.flavors.by_id.get(&id).cloned());
     let visible = |flavor: &Arc<Flavor>| {
         ctx.caller().is_admin
             || ctx.caller().project.as_ref().is_some_and(|project| flavor.visible_to(project))
@@ -176,7 +176,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn send(ctx: &Ctx, command: FlavorCommand) -> Result<(), Fault> {
     let permit = ctx.permit()?;
-    dispatch::send::<FlavorAggregate>(ctx.house()?, &permit, &Catalogue, command)
+    dispatch::send::<FlavorAggregate>(ctx.dispatch()?, &permit, &Catalogue, command)
         .await
         .map(|_| ())
         .map_err(reject::flavor)
@@ -186,7 +186,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let wish = definition(&ctx.body["flavor"])?;
     let id = wish.flavor.clone();
     send(&ctx, FlavorCommand::Create(wish)).await?;
-    let flavor = ctx.house()?.views.flavors.read(|view| view.flavors.by_id.get(&id).cloned());
+    let flavor = ctx.queries()?.views.flavors.read(|view| view.flavors.by_id.get(&id).cloned());
     flavor.map(|flavor| reply(&ctx, flavor)).ok_or_else(|| reject::no_flavor(id))
 }
 

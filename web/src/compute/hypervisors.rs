@@ -2,7 +2,7 @@
 //!
 //! What is taken comes from the placement ledger, where it is claimed; what runs comes from the servers.
 
-use chronova_actors::house::House;
+use chronova_actors::operations::Queries;
 use chronova_events::host::KnownHost;
 use chronova_events::ids::{HostId, ProviderId};
 use chronova_events::instance::{Power, status};
@@ -50,8 +50,8 @@ pub(super) const ROUTES: &[Route] = &[
 
 /// What the host tells by its heartbeats, which are no events: the past does not know it.
 pub(super) fn measured(ctx: &Ctx, host: HostId) -> Result<Option<HostUsage>, Fault> {
-    let member = ctx.house()?.fleet.member(host).filter(|_| !ctx.is_past());
-    Ok(member.map(|member| member.usage().0))
+    let told = ctx.queries()?.usage(host).filter(|_| !ctx.is_past());
+    Ok(told.map(|(usage, _)| usage))
 }
 
 pub(super) fn load(views: &Views, host: &KnownHost, told: Option<&HostUsage>) -> Load {
@@ -94,23 +94,26 @@ fn uptime_of(told: Option<&HostUsage>) -> Option<String> {
     })
 }
 
-fn servers_of(house: &House, views: &Views, host: HostId) -> Vec<(String, String)> {
+fn servers_of(queries: &Queries, views: &Views, host: HostId) -> Vec<(String, String)> {
     views.servers.read(|servers| {
         servers
             .on_host(host)
             .filter_map(|row| {
-                Some((house.domain_name(row.id, row.instance.alive()?.request.number), row.id.to_string()))
+                Some((
+                    queries.server_options.domain_name(row.id, row.instance.alive()?.request.number),
+                    row.id.to_string(),
+                ))
             })
             .collect()
     })
 }
 
 fn view(ctx: &Ctx, host: KnownHost, with_servers: bool) -> Result<HypervisorView, Fault> {
-    let (house, views) = (ctx.house()?, ctx.views()?);
+    let (queries, views) = (ctx.queries()?, ctx.views()?);
     let told = measured(ctx, host.id)?;
     let even_none = versions::hypervisors_show_no_servers_too(ctx.version);
     let servers =
-        Some(servers_of(house, views, host.id)).filter(|list| with_servers && (even_none || !list.is_empty()));
+        Some(servers_of(queries, views, host.id)).filter(|list| with_servers && (even_none || !list.is_empty()));
     let uptime = versions::hypervisors_show_uptime(ctx.version).then(|| uptime_of(told.as_ref())).flatten();
     let service_number = services::number_of(host.number);
     Ok(HypervisorView { load: load(views, &host, told.as_ref()), servers, uptime, service_number, host })

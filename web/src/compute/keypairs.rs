@@ -45,7 +45,7 @@ fn user(ctx: &Ctx, named: Option<&str>) -> Result<(UserId, Permit), Fault> {
 
 fn find(ctx: &Ctx, user: &UserId, name: &str) -> Result<Keypair, Fault> {
     let found = ctx
-        .house()?
+        .queries()?
         .views
         .keypairs
         .read(|view| view.by_user.get(user).and_then(|keys| keys.by_name.get(name)).cloned());
@@ -55,7 +55,7 @@ fn find(ctx: &Ctx, user: &UserId, name: &str) -> Result<Keypair, Fault> {
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let (user, _) = user(&ctx, ctx.query.first("user_id"))?;
     let all: Vec<Keypair> =
-        ctx.house()?.views.keypairs.read(|view| {
+        ctx.queries()?.views.keypairs.read(|view| {
             view.by_user.get(&user).map(|keys| keys.by_name.values().cloned().collect()).unwrap_or_default()
         });
     let page = paging::cut(&ctx, all, |key, marker| key.definition.name == marker)?;
@@ -80,7 +80,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let (user, permit) = user(&ctx, body["user_id"].as_str())?;
     let (keypair, private) = pair(&ctx, body, &user)?;
     let (name, limit) = (keypair.name.clone(), limit(&ctx)?);
-    dispatch::send::<KeypairAggregate>(ctx.house()?, &permit, &user, KeypairCommand::Create { keypair, limit })
+    dispatch::send::<KeypairAggregate>(ctx.dispatch()?, &permit, &user, KeypairCommand::Create { keypair, limit })
         .await
         .map_err(reject::keypair)?;
     let mut shown = CREATED.render_map(&find(&ctx, &user, &name)?, ctx.version);
@@ -98,7 +98,7 @@ fn pair(ctx: &Ctx, body: &Value, user: &UserId) -> Result<(KeypairCreated, Optio
         ("x509", Some(certificate)) => (x509::imported(certificate)?, None),
         (_, Some(key)) => (keys::imported(key)?, None),
         (kind, None) => {
-            let now = ctx.house()?.clock.now().to_utc();
+            let now = ctx.queries()?.clock.now().to_utc();
             let made = if kind == "x509" { x509::generated(user.as_str(), now)? } else { keys::generated()? };
             let Generated { public, private } = made;
             (public, Some(private))
@@ -125,6 +125,6 @@ fn limit(ctx: &Ctx) -> Result<i64, Fault> {
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let (user, permit) = user(&ctx, ctx.query.first("user_id"))?;
     let command = KeypairCommand::Delete { user: user.clone(), name: ctx.param("id").to_owned() };
-    dispatch::send::<KeypairAggregate>(ctx.house()?, &permit, &user, command).await.map_err(reject::keypair)?;
+    dispatch::send::<KeypairAggregate>(ctx.dispatch()?, &permit, &user, command).await.map_err(reject::keypair)?;
     Ok(Reply::empty(if versions::keypairs_use_fitting_codes(ctx.version) { 204 } else { 202 }))
 }

@@ -54,7 +54,7 @@ const GROUPS: &[&str] = &["server_group_members", "server_groups"];
 /// The limit of a project for one resource; -1 is none.
 pub(super) fn limit(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<i64, Fault> {
     let own = ctx
-        .house()?
+        .queries()?
         .views
         .quotas
         .read(|view| view.by_project.get(project).and_then(|quota| quota.limits.get(resource).copied()));
@@ -64,7 +64,7 @@ pub(super) fn limit(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<i6
 /// The limit of projects that have none of their own: what the class `default` says, or else the configuration.
 pub(super) fn default(ctx: &Ctx, resource: &str) -> Result<i64, Fault> {
     let of_class =
-        ctx.house()?.views.quotas.read(|view| {
+        ctx.queries()?.views.quotas.read(|view| {
             view.classes.by_name.get(quota_class::DEFAULT).and_then(|limits| limits.get(resource).copied())
         });
     Ok(of_class.unwrap_or_else(|| ctx.app.compute.config.limit(resource)))
@@ -94,7 +94,7 @@ impl std::ops::Deref for State {
 }
 
 fn state(ctx: &Ctx, project: &ProjectId) -> Result<State, Fault> {
-    let views = &ctx.house()?.views;
+    let views = &ctx.queries()?.views;
     let quota = views.quotas.read(|view| view.by_project.get(project).cloned()).unwrap_or_default();
     Ok(State { quota, server_groups: views.server_groups.read(|groups| groups.of_project(project).len()) })
 }
@@ -166,7 +166,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let limits = asked(&ctx.body["quota_set"], &state(&ctx, &project)?)?;
     if !limits.is_empty() {
         let command = QuotaCommand::SetLimits { project: project.clone(), limits };
-        dispatch::send::<QuotaAggregate>(ctx.house()?, &permit, &project, command)
+        dispatch::send::<QuotaAggregate>(ctx.dispatch()?, &permit, &project, command)
             .await
             .map_err(super::reject::quota)?;
     }
@@ -195,7 +195,9 @@ fn asked(body: &Value, now: &State) -> Result<Vec<(String, i64)>, Fault> {
 async fn reset(ctx: Ctx) -> Result<Reply, Fault> {
     let (project, permit) = project(&ctx)?;
     let command = QuotaCommand::ResetLimits { project: project.clone() };
-    dispatch::send::<QuotaAggregate>(ctx.house()?, &permit, &project, command).await.map_err(super::reject::quota)?;
+    dispatch::send::<QuotaAggregate>(ctx.dispatch()?, &permit, &project, command)
+        .await
+        .map_err(super::reject::quota)?;
     Ok(Reply::empty(202))
 }
 
@@ -222,7 +224,7 @@ async fn update_class(ctx: Ctx) -> Result<Reply, Fault> {
     }
     limits.sort();
     let command = QuotaClassCommand::SetLimits { class: class.clone(), limits };
-    dispatch::send::<QuotaClassAggregate>(ctx.house()?, &permit, &AllClasses, command)
+    dispatch::send::<QuotaClassAggregate>(ctx.dispatch()?, &permit, &AllClasses, command)
         .await
         .map_err(|error| super::reject::refused(error, |reject| Fault::forbidden(reject.to_string())))?;
     Ok(Reply::ok(json!({"quota_class_set": class_limits(&ctx, &class)?})))
@@ -232,7 +234,7 @@ const LONGEST_CLASS: usize = 255;
 
 /// What a class says, over what is configured. Server groups belong to it from 2.50 on.
 fn class_limits(ctx: &Ctx, class: &str) -> Result<Map<String, Value>, Fault> {
-    let said = ctx.house()?.views.quotas.read(|view| view.classes.by_name.get(class).cloned()).unwrap_or_default();
+    let said = ctx.queries()?.views.quotas.read(|view| view.classes.by_name.get(class).cloned()).unwrap_or_default();
     let limit = |name: &str| json!(said.get(name).copied().unwrap_or_else(|| ctx.app.compute.config.limit(name)));
     let mut limits: Map<String, Value> =
         resources(ctx)?.into_iter().map(|(name, _)| (name.to_owned(), limit(name))).collect();

@@ -42,7 +42,7 @@ fn view(groups: &ServerGroupsView, group: &Arc<ServerGroup>) -> ServerGroupView 
 /// The group that the path names, and the right to deal with it.
 fn find(ctx: &Ctx) -> Result<(ServerGroupView, Permit), Fault> {
     let id: ServerGroupId = ctx.id("id", |text| reject::no_server_group(text).message)?;
-    let found = ctx.house()?.views.server_groups.read(|groups| groups.get(id).map(|group| view(groups, group)));
+    let found = ctx.queries()?.views.server_groups.read(|groups| groups.get(id).map(|group| view(groups, group)));
     let found = found.ok_or_else(|| reject::no_server_group(id))?;
     let permit = ctx.authorize(&Target::default().project(&found.group.definition.project))?;
     Ok((found, permit))
@@ -63,7 +63,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
         ctx.authorize_rule("os_compute_api:os-server-groups:index:all_projects", &ctx.own_target())?;
     }
     let own = ctx.caller().project.clone().unwrap_or_else(|| ProjectId::new(""));
-    let page = ctx.house()?.views.server_groups.read(|groups| {
+    let page = ctx.queries()?.views.server_groups.read(|groups| {
         let all = if everything { groups.all() } else { groups.of_project(&own) };
         cut(&ctx, all).into_iter().map(|group| view(groups, group)).collect::<Vec<_>>()
     });
@@ -80,10 +80,10 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let group = definition(&ctx)?;
     let (project, id) = (group.project.clone(), group.group);
     let command = ServerGroupCommand::Create { group, limit: quotas::limit(&ctx, &project, "server_groups")? };
-    dispatch::send::<ServerGroupAggregate>(ctx.house()?, &permit, &project, command)
+    dispatch::send::<ServerGroupAggregate>(ctx.dispatch()?, &permit, &project, command)
         .await
         .map_err(reject::server_group)?;
-    let made = ctx.house()?.views.server_groups.read(|groups| groups.get(id).map(|group| view(groups, group)));
+    let made = ctx.queries()?.views.server_groups.read(|groups| groups.get(id).map(|group| view(groups, group)));
     let made = made.ok_or_else(|| reject::no_server_group(id))?;
     Ok(Reply::ok(json!({"server_group": SERVER_GROUP.render(&made, ctx.version)})))
 }
@@ -115,7 +115,7 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let (found, permit) = find(&ctx)?;
     let definition = &found.group.definition;
     let command = ServerGroupCommand::Delete { group: definition.group };
-    dispatch::send::<ServerGroupAggregate>(ctx.house()?, &permit, &definition.project, command)
+    dispatch::send::<ServerGroupAggregate>(ctx.dispatch()?, &permit, &definition.project, command)
         .await
         .map_err(reject::server_group)?;
     Ok(Reply::empty(204))

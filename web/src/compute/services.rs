@@ -5,9 +5,8 @@
 
 use chronova_actors::host::{HostAggregate, HostCommand};
 use chronova_actors::host_aggregate::{AllHostAggregates, HostAggregateCommand, HostAggregatesAggregate};
-use chronova_actors::house::House;
 use chronova_actors::ledger::{CELL, LedgerAggregate, LedgerCommand};
-use chronova_actors::reconcile::placement;
+use chronova_actors::operations::Queries;
 use chronova_events::envelope::Timestamp;
 use chronova_events::host::KnownHost;
 use chronova_events::ids::{HostId, ProviderId};
@@ -45,29 +44,29 @@ pub(super) fn number_of(host: u64) -> u64 {
 }
 
 /// When a host was last heard of: its last heartbeat, or what the log says of a host not met since start-up.
-fn heard_of(house: &House, host: &KnownHost) -> Timestamp {
-    let beat = house.fleet.member(host.id).map_or(0, |member| member.usage().1);
+fn heard_of(queries: &Queries, host: &KnownHost) -> Timestamp {
+    let beat = queries.usage(host.id).map_or(0, |(_, at)| at);
     Timestamp(beat).max(host.updated_at)
 }
 
-fn of_host(house: &House, host: &KnownHost) -> ServiceView {
+fn of_host(queries: &Queries, host: &KnownHost) -> ServiceView {
     ServiceView {
         id: host.id,
         number: number_of(host.number),
         binary: COMPUTE,
         host: host.hostname.clone(),
-        zone: zones::of_host(house, &house.views, host.id),
+        zone: zones::of_host(queries, &queries.views, host.id),
         enabled: host.enabled,
         disabled_reason: host.disabled_reason.clone(),
         up: host.answers(),
         forced_down: host.forced_down,
-        updated_at: heard_of(house, host),
+        updated_at: heard_of(queries, host),
     }
 }
 
-fn own(ctx: &Ctx, house: &House) -> impl Iterator<Item = ServiceView> {
+fn own(ctx: &Ctx, queries: &Queries) -> impl Iterator<Item = ServiceView> {
     let (host, zone) = (ctx.app.compute.config.host.clone(), ctx.app.compute.config.internal_availability_zone.clone());
-    let now = house.clock.now();
+    let now = queries.clock.now();
     OWN.into_iter().zip(1..).map(move |(binary, number)| ServiceView {
         id: HostId::derive(uuid::Uuid::NAMESPACE_DNS, &format!("{binary}.{host}")),
         number,
@@ -84,10 +83,10 @@ fn own(ctx: &Ctx, house: &House) -> impl Iterator<Item = ServiceView> {
 
 /// All services, in the order of their numbers.
 pub(super) fn all(ctx: &Ctx) -> Result<Vec<ServiceView>, Fault> {
-    let house = ctx.house()?;
-    let mut services: Vec<ServiceView> = own(ctx, house).collect();
-    let hosts: Vec<KnownHost> = house.views.hosts.read(|hosts| hosts.all().cloned().collect());
-    services.extend(hosts.iter().map(|host| of_host(house, host)));
+    let queries = ctx.queries()?;
+    let mut services: Vec<ServiceView> = own(ctx, queries).collect();
+    let hosts: Vec<KnownHost> = queries.views.hosts.read(|hosts| hosts.all().cloned().collect());
+    services.extend(hosts.iter().map(|host| of_host(queries, host)));
     services.sort_by_key(|service| service.number);
     Ok(services)
 }
@@ -107,9 +106,11 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn send(ctx: &Ctx, host: HostId, command: HostCommand) -> Result<(), Fault> {
-    let (house, permit) = (ctx.house()?, ctx.permit()?);
-    dispatch::send::<HostAggregate>(house, &permit, &host, command).await.map_err(|error| reject::host(host, error))?;
-    placement::mirror(house).await;
+    let (dispatch, permit) = (ctx.dispatch()?, ctx.permit()?);
+    dispatch::send::<HostAggregate>(dispatch, &permit, &host, command)
+        .await
+        .map_err(|error| reject::host(host, error))?;
+    dispatch.mirror_placement().await;
     Ok(())
 }
 
@@ -117,7 +118,7 @@ async fn send(ctx: &Ctx, host: HostId, command: HostCommand) -> Result<(), Fault
 async fn update_by_verb(ctx: &Ctx) -> Result<Reply, Fault> {
     let text = |key: &str| ctx.body.get(key).and_then(Value::as_str);
     let (host, binary) = (text("host").unwrap_or_default(), text("binary").unwrap_or_default());
-    let found = ctx.house()?.views.hosts.read(|hosts| hosts.named(host).map(|host| host.id));
+    let found = ctx.queries()?.views.hosts.read(|hosts| hosts.named(host).map(|host| host.id));
     let id = found
         .filter(|_| binary == COMPUTE)
         .ok_or_else(|| Fault::not_found(format!("Could not find binary {binary} on host {host}.")))?;
@@ -210,17 +211,17 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
             service.binary
         )));
     }
-    let (house, permit, host) = (ctx.house()?, ctx.permit()?, service.id);
-    if house.views.servers.read(|servers| servers.on_host(host).next().is_some()) {
+    let (dispatch, permit, host) = (ctx.dispatch()?, ctx.permit()?, service.id);
+    if dispatch.queries().views.servers.read(|servers| servers.on_host(host).next().is_some()) {
         return Err(reject::hosts_instances());
     }
-    for provider in tree(house, host) {
+    for provider in tree(dispatch.queries(), host) {
         let command = LedgerCommand::DeleteProvider { provider };
-        let gone = dispatch::send::<LedgerAggregate>(house, &permit, &CELL, command).await;
+        let gone = dispatch::send::<LedgerAggregate>(dispatch, &permit, &CELL, command).await;
         gone.map(|_| ()).or_else(reject::provider_stays)?;
     }
     let forget = HostAggregateCommand::ForgetHost { host };
-    dispatch::send::<HostAggregatesAggregate>(house, &permit, &AllHostAggregates, forget)
+    dispatch::send::<HostAggregatesAggregate>(dispatch, &permit, &AllHostAggregates, forget)
         .await
         .map_err(|error| reject::aggregate(AggregateAction::RemoveHost(&service.host), error))?;
     send(&ctx, host, HostCommand::Deregister).await?;
@@ -228,9 +229,9 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// The provider of a host and all below it, leaves first.
-fn tree(house: &House, host: HostId) -> Vec<ProviderId> {
+fn tree(queries: &Queries, host: HostId) -> Vec<ProviderId> {
     let root = ProviderId(host.0);
-    house.views.placement.read(|view| {
+    queries.views.placement.read(|view| {
         let mut left: Vec<ProviderId> =
             view.ledger.providers.keys().copied().filter(|id| view.ledger.is_below(*id, root)).collect();
         let above = |id: ProviderId| {

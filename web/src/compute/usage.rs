@@ -38,7 +38,7 @@ struct Period {
 
 impl Period {
     fn read(ctx: &Ctx) -> Result<Self, Fault> {
-        let now = ctx.house()?.clock.now();
+        let now = ctx.queries()?.clock.now();
         let (start, stop) = (instant(ctx.query.last("start"), now)?, instant(ctx.query.last("end"), now)?);
         if start > stop {
             return Err(Fault::bad_request("Invalid start time. The start time cannot occur after the end time."));
@@ -128,7 +128,7 @@ fn rows(ctx: &Ctx, period: &Period, of: Option<&ProjectId>) -> Result<paging::Pa
         row.server()
             .is_some_and(|server| period.touches(server) && of.is_none_or(|project| *project == server.request.project))
     };
-    let mut rows: Vec<_> = ctx.house()?.views.servers.read(|servers| servers.all().filter(keep).cloned().collect());
+    let mut rows: Vec<_> = ctx.queries()?.views.servers.read(|servers| servers.all().filter(keep).cloned().collect());
     if versions::usage_comes_in_pages(ctx.version) {
         return paging::cut(ctx, rows, |row: &Arc<ServerRow>, marker| row.id.to_string() == marker);
     }

@@ -26,7 +26,7 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
-    let now = ctx.house()?.clock.now().to_utc().naive_utc();
+    let now = ctx.queries()?.clock.now().to_utc().naive_utc();
     Ok(Reply::ok(json!({"instance_usage_audit_logs": audit(&ctx, now)?})))
 }
 
@@ -50,7 +50,7 @@ fn audit(ctx: &Ctx, before: NaiveDateTime) -> Result<Value, Fault> {
     let (begin, end) = period(before).ok_or_else(far)?;
     let text = |at: NaiveDateTime| at.format("%Y-%m-%d %H:%M:%S").to_string();
     let mut hosts: Vec<String> =
-        ctx.house()?.views.hosts.read(|hosts| hosts.all().map(|host| host.hostname.clone()).collect());
+        ctx.queries()?.views.hosts.read(|hosts| hosts.all().map(|host| host.hostname.clone()).collect());
     hosts.sort();
     let done = if hosts.is_empty() { "ALL".to_owned() } else { format!("0 of {}", hosts.len()) };
     Ok(json!({

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use chronova_actors::house::House;
+use chronova_actors::operations::Queries;
 use chronova_events::ids::HostId;
 use chronova_projections::views::Views;
 use serde_json::{Map, Value, json};
@@ -28,16 +28,16 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 /// The zone that a host is, or was, in.
-pub(super) fn of_host(house: &House, views: &Views, host: HostId) -> String {
+pub(super) fn of_host(queries: &Queries, views: &Views, host: HostId) -> String {
     let own = views.host_aggregates.read(|aggregates| aggregates.zone_of(host).map(str::to_owned));
-    own.unwrap_or_else(|| house.options.availability_zone.clone())
+    own.unwrap_or_else(|| queries.server_options.availability_zone.clone())
 }
 
 /// Whether new servers may be asked for in a zone: one of its hosts is enabled.
-pub(super) fn takes_servers(house: &House, zone: &str) -> bool {
+pub(super) fn takes_servers(queries: &Queries, zone: &str) -> bool {
     let enabled: Vec<HostId> =
-        house.views.hosts.read(|hosts| hosts.all().filter(|host| host.enabled).map(|host| host.id).collect());
-    enabled.into_iter().any(|host| of_host(house, &house.views, host) == zone)
+        queries.views.hosts.read(|hosts| hosts.all().filter(|host| host.enabled).map(|host| host.id).collect());
+    enabled.into_iter().any(|host| of_host(queries, &queries.views, host) == zone)
 }
 
 /// The zones in which a service is enabled, and those in which all are disabled.

@@ -24,9 +24,10 @@ use std::time::Duration;
 use actix_web::http::StatusCode;
 use actix_web::http::header::HeaderMap;
 use actix_web::{HttpRequest, HttpResponse, web};
+use chronova_actors::hosts::readings::HostReadings;
 use chronova_events::console::ConsoleAuthorized;
 use chronova_hypervisor::console::{ConsoleAddress, Screen, SerialLine};
-use chronova_hypervisor::driver::{Driver, DriverError};
+use chronova_hypervisor::driver::DriverError;
 use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -70,7 +71,7 @@ enum Refusal {
     #[error("the guest's console cannot be reached: {0}")]
     Dial(#[from] std::io::Error),
     #[error("{0}")]
-    House(String),
+    Internal(String),
 }
 
 impl Refusal {
@@ -79,7 +80,7 @@ impl Refusal {
             Self::NoWebSocket => StatusCode::UPGRADE_REQUIRED,
             Self::Token | Self::Origin(_) | Self::Moved => StatusCode::FORBIDDEN,
             Self::Place(NoPlace::TooMany) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Place(NoPlace::Full) | Self::House(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Place(NoPlace::Full) | Self::Internal(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Driver(_) | Self::Dial(_) => StatusCode::BAD_GATEWAY,
         }
     }
@@ -87,7 +88,7 @@ impl Refusal {
 
 impl From<Fault> for Refusal {
     fn from(fault: Fault) -> Self {
-        Self::House(fault.message)
+        Self::Internal(fault.message)
     }
 }
 
@@ -126,29 +127,29 @@ pub(crate) async fn answer(app: &Arc<App>, request: &HttpRequest, payload: web::
 /// The handshake's answer, the place taken, and the console.
 async fn open(app: &Arc<App>, request: &HttpRequest) -> Result<(String, ConsolePlace, SerialLine), Refusal> {
     let accept = handshake(request).ok_or(Refusal::NoWebSocket)?;
-    let (house, config) = (app.house()?, &app.compute.config.consoles);
+    let (queries, config) = (app.queries()?, &app.compute.config.consoles);
     let hash = token(request).map(|token| token_hash(&token)).ok_or(Refusal::Token)?;
-    let now = house.clock.now();
-    let known = house.views.console_tokens.read(|tokens| tokens.valid(&hash, now).cloned()).ok_or(Refusal::Token)?;
-    let row = house.views.servers.read(|servers| servers.get(known.instance).cloned()).ok_or(Refusal::Token)?;
+    let now = queries.clock.now();
+    let known = queries.views.console_tokens.read(|tokens| tokens.valid(&hash, now).cloned()).ok_or(Refusal::Token)?;
+    let row = queries.views.servers.read(|servers| servers.get(known.instance).cloned()).ok_or(Refusal::Token)?;
     let server = row.instance.alive().ok_or(Refusal::Token)?;
     let forwarded = address::forwarded_scheme(request, &app.config);
     check_origin(config, &known.kind, request.headers(), forwarded)?;
     let place = app.consoles.places.take(&hash, known.instance)?;
-    let driver = server.placement.as_ref().and_then(|placed| house.fleet.driver(placed.host)).ok_or(Refusal::Moved)?;
-    let line = reach(&*driver, &known).await?;
+    let host = server.placement.as_ref().and_then(|placed| queries.host(placed.host)).ok_or(Refusal::Moved)?;
+    let line = reach(&host, &known).await?;
     tracing::info!(instance = %known.instance, kind = known.kind.as_str(), remote = ?request.peer_addr(), "a console is open");
     Ok((accept, place, line))
 }
 
 /// The console itself, if it is still where the token says.
-async fn reach(driver: &dyn Driver, known: &ConsoleAuthorized) -> Result<SerialLine, Refusal> {
+async fn reach(host: &HostReadings, known: &ConsoleAuthorized) -> Result<SerialLine, Refusal> {
     let screen = match known.kind.as_str() {
-        "serial" => return Ok(driver.serial_line(known.instance).await?),
+        "serial" => return Ok(host.serial_line(known.instance).await?),
         "novnc" => Screen::Vnc,
         _ => Screen::Spice,
     };
-    let address = driver.screen(known.instance, screen).await?;
+    let address = host.screen(known.instance, screen).await?;
     if (address.host.as_str(), address.port) != (known.host.as_str(), known.port) {
         return Err(Refusal::Moved);
     }

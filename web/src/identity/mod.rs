@@ -19,7 +19,6 @@ mod fault;
 mod grants;
 mod groups;
 mod listing;
-mod lockout;
 mod login;
 mod projects;
 mod realm;
@@ -30,7 +29,7 @@ mod users;
 
 use crate::route::Route;
 
-pub use lockout::LockoutRule;
+pub use chronova_actors::coordination::lockouts::LockoutRule;
 pub use service::{IdentityOptions, IdentityService};
 
 /// The tables of all resources.

@@ -12,10 +12,10 @@ use crate::policy::Permit;
 
 /// Has something decided; refusals become Keystone's errors.
 pub(super) async fn command(ctx: &Ctx, permit: &Permit, command: IdentityCommand) -> Result<Committed, Fault> {
-    dispatch::send::<IdentityAggregate>(ctx.app.house()?, permit, &Realm, command).await.map_err(fault::of_command)
+    dispatch::send::<IdentityAggregate>(ctx.app.dispatch()?, permit, &Realm, command).await.map_err(fault::of_command)
 }
 
 /// Looks at the users and projects as they are now.
 pub(super) fn read<R>(ctx: &Ctx, look: impl FnOnce(&Identity) -> R) -> Result<R, Fault> {
-    Ok(ctx.app.house()?.views.identities.read(|view| look(&view.identity)))
+    Ok(ctx.app.queries()?.views.identities.read(|view| look(&view.identity)))
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use chronova_actors::coordination::lockouts::{Lockout, LockoutRule};
 use chronova_actors::identity::passwords::{Password, Passwords};
 use chronova_events::clock::Clock;
 use chronova_events::envelope::Timestamp;
@@ -15,7 +16,6 @@ use chronova_projections::views::Views;
 use super::attempts::FailedLogins;
 use super::catalogue::Catalogue;
 use super::fault;
-use super::lockout::{Lockout, LockoutRule};
 use super::tokens::{Claims, KeyError, Signer};
 use crate::auth::{AuthError, Caller, TokenVerifier};
 use crate::fault::Fault;

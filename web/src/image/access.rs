@@ -21,7 +21,7 @@ pub(super) fn visible(ctx: &Ctx) -> Result<Arc<Record>, Fault> {
 }
 
 pub(crate) fn visible_by_id(ctx: &Ctx, id: ImageId) -> Result<Option<Arc<Record>>, Fault> {
-    let found = ctx.app.house()?.views.images.read(|images| images.get(id));
+    let found = ctx.app.queries()?.views.images.read(|images| images.get(id));
     let caller = ctx.caller();
     Ok(found.filter(|image| is_visible(image, caller.project.as_ref(), caller.is_admin)))
 }
@@ -61,8 +61,8 @@ pub(crate) async fn command(
     image: ImageId,
     command: ImageCommand,
 ) -> Result<Committed, Fault> {
-    let house = ctx.app.house()?;
-    dispatch::send::<ImageAggregate>(house, permit, &image, command).await.map_err(|error| fault::of(image, error))
+    let dispatch = ctx.app.dispatch()?;
+    dispatch::send::<ImageAggregate>(dispatch, permit, &image, command).await.map_err(|error| fault::of(image, error))
 }
 
 /// Makes an image, if its owner may have one more.

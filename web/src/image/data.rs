@@ -4,7 +4,6 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chronova_actors::house::House;
 use chronova_actors::image::embedded::EmbeddedImages;
 use chronova_actors::image::files::Incoming;
 use chronova_actors::image::{ImageAggregate, ImageCommand};
@@ -17,6 +16,7 @@ use super::access::{command, permitted};
 use super::fault;
 use crate::ctx::Ctx;
 use crate::dispatch;
+use crate::dispatch::Dispatch;
 use crate::fault::Fault;
 use crate::handler;
 use crate::policy::Permit;
@@ -40,9 +40,9 @@ async fn upload(mut ctx: Ctx) -> Result<Reply, Fault> {
     let format = image.attributes.disk_format.clone().unwrap_or_default();
     let incoming = Incoming { image: image.id, upload, format, announced };
     let bytes = ctx.take_payload_send(DEPTH);
-    let (house, images) = (Arc::clone(ctx.app.house()?), Arc::clone(ctx.app.images()?));
+    let (dispatch, images) = (ctx.app.dispatch()?.clone(), Arc::clone(ctx.app.images()?));
     // On a task of its own: when the client goes away this handler ends, but the upload must come to its end.
-    let done = tokio::spawn(async move { store(&house, &images, &permit, incoming, bytes).await });
+    let done = tokio::spawn(async move { store(&dispatch, &images, &permit, incoming, bytes).await });
     done.await.map_err(Fault::internal)??;
     Ok(Reply::empty(204))
 }
@@ -68,7 +68,7 @@ fn announced(ctx: &Ctx) -> Result<Option<u64>, Fault> {
 
 /// Receives the bytes and says so, or gives the upload up.
 async fn store(
-    house: &House,
+    dispatch: &Dispatch,
     images: &EmbeddedImages,
     permit: &Permit,
     incoming: Incoming,
@@ -79,14 +79,14 @@ async fn store(
         Ok(stored) => stored,
         Err(error) => {
             let abandon = ImageCommand::AbandonUpload { upload, reason: error.to_string() };
-            if let Err(error) = dispatch::send::<ImageAggregate>(house, permit, &image, abandon).await {
+            if let Err(error) = dispatch::send::<ImageAggregate>(dispatch, permit, &image, abandon).await {
                 // The image was deleted meanwhile, or the log is full: the next start gives the upload up.
                 tracing::warn!(%image, %error, "an upload could not be given up");
             }
             return Err(fault::of_upload(error));
         }
     };
-    match dispatch::send::<ImageAggregate>(house, permit, &image, ImageCommand::Store(stored)).await {
+    match dispatch::send::<ImageAggregate>(dispatch, permit, &image, ImageCommand::Store(stored)).await {
         Ok(_) => Ok(()),
         Err(error) => {
             // Refused for good: the image is gone. Otherwise the file may count yet; the next start knows.

@@ -32,7 +32,7 @@ const DEFAULT_PAGE: usize = 25;
 const LARGEST_PAGE: u64 = 1_000;
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
-    let all = ctx.app.house()?.views.images.read(chronova_projections::images::Images::all);
+    let all = ctx.app.queries()?.views.images.read(chronova_projections::images::Images::all);
     let mut images = filters::apply(&ctx, all)?;
     filters::sort(&ctx.query, &mut images)?;
     let mut page = Page::of(&ctx.query, LARGEST_PAGE)?;
@@ -75,7 +75,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let permit = ctx.authorize(&own)?;
     patch::check_visibility(&ctx, attributes.visibility, &own)?;
     make(&ctx, &permit, ImageCreated { image, attributes }).await?;
-    let made = ctx.app.house()?.views.images.read(|images| images.get(image));
+    let made = ctx.app.queries()?.views.images.read(|images| images.get(image));
     let made = made.ok_or_else(|| super::fault::not_found(&image.to_string()))?;
     let location = ctx.links.to_self("images", &image.to_string());
     Ok(Reply::json(201, views::image(&made)).header("Location", location).header("OpenStack-image-import-methods", ""))
@@ -115,7 +115,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let (image, permit) = permitted(&ctx)?;
     let changes = patch::changes(&ctx, &target(&ctx, &image))?;
     command(&ctx, &permit, image.id, ImageCommand::Change(changes)).await?;
-    let changed = ctx.app.house()?.views.images.read(|images| images.get(image.id));
+    let changed = ctx.app.queries()?.views.images.read(|images| images.get(image.id));
     let changed = changed.ok_or_else(|| super::fault::not_found(&image.id.to_string()))?;
     Ok(Reply::ok(views::image(&changed)))
 }

@@ -48,7 +48,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 fn reply(ctx: &Ctx, image: &Record, member: &ProjectId) -> Result<Reply, Fault> {
-    let image = ctx.app.house()?.views.images.read(|images| images.get(image.id));
+    let image = ctx.app.queries()?.views.images.read(|images| images.get(image.id));
     let shown = image.as_ref().and_then(|image| Some(views::member(image, member, image.members.get(member)?)));
     let image_id = ctx.param("image_id");
     shown

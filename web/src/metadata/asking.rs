@@ -10,34 +10,18 @@
 
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::Arc;
 
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::instance::InstanceReject;
 use chronova_events::ids::{InstanceId, NetworkId};
-use chronova_events::instance::Alive;
 use chronova_hypervisor::volumes::{bridge_name, is_bridge_name};
-use chronova_projections::servers::ServerRow;
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 
+use super::guest::Guest;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::secret::Secret;
-
-/// A guest that is known to be the one that it says. Only this file makes one.
-#[derive(Debug)]
-pub(crate) struct Guest(Arc<ServerRow>);
-
-impl Guest {
-    pub(crate) fn id(&self) -> InstanceId {
-        self.0.id
-    }
-
-    pub(crate) fn server(&self) -> Result<&Alive, Fault> {
-        self.0.instance.alive().ok_or_else(Fault::no_route)
-    }
-}
 
 /// 404 for who is unknown: that a server is another project's is nobody's business.
 pub(super) fn who(ctx: &Ctx) -> Result<Guest, Fault> {
@@ -113,7 +97,7 @@ fn by_address(ctx: &Ctx) -> Result<Guest, Fault> {
         tracing::warn!("X-Instance-ID counts only with [neutron] service_metadata_proxy");
     }
     let GuestOrigin { address, network } = asker(ctx).ok_or_else(Fault::no_route)?;
-    let ports: Vec<_> = ctx.house()?.views.networks.read(|networks| {
+    let ports: Vec<_> = ctx.queries()?.views.networks.read(|networks| {
         networks.at_address(address).filter(|port| network.may_be(port.created.network)).cloned().collect()
     });
     let mut guests = Vec::new();
@@ -207,8 +191,8 @@ fn bridges_to(neighbours: &Path, address: IpAddr) -> GuestNetwork {
 }
 
 fn find(ctx: &Ctx, id: InstanceId) -> Result<Option<Guest>, Fault> {
-    let row = ctx.house()?.views.servers.read(|servers| servers.get(id).cloned());
-    Ok(row.filter(|row| row.instance.alive().is_some()).map(Guest))
+    let row = ctx.queries()?.views.servers.read(|servers| servers.get(id).cloned());
+    Ok(row.filter(|row| row.instance.alive().is_some()).map(Guest::known))
 }
 
 pub(super) fn conflict() -> Fault {

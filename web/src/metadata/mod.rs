@@ -9,14 +9,15 @@
 
 mod asking;
 mod config;
+mod guest;
 
 use std::sync::Arc;
 
 use chronova_actors::metadata::tree::{self, Found};
 use chronova_actors::metadata::{About, sources};
 
-pub(crate) use self::asking::Guest;
 pub use self::config::MetadataConfig;
+pub(crate) use self::guest::Guest;
 
 use crate::ctx::Ctx;
 use crate::dispatch;
@@ -74,20 +75,20 @@ fn normal(path: &str) -> Vec<&str> {
 }
 
 async fn look_up(ctx: &Ctx, guest: &Guest, path: &[&str]) -> Result<Option<Found>, Fault> {
-    let (house, server) = (Arc::clone(ctx.house()?), guest.server()?);
-    let floating_ip = sources::floating_ip(&house.views, server);
+    let (queries, server) = (Arc::clone(ctx.queries()?), guest.server()?);
+    let floating_ip = sources::floating_ip(&queries.views, server);
     let devices = match path.last() {
-        Some(&"meta_data.json") => sources::devices(&house, guest.id(), server).await,
+        Some(&"meta_data.json") => queries.devices(guest.id(), server).await,
         _ => Vec::new(),
     };
-    let options = &house.options.metadata;
+    let options = &queries.server_options.metadata;
     let said = match path.last() {
         Some(&"vendor_data2.json") => sources::said(options, server).await.map_err(Fault::internal)?,
         _ => None,
     };
     let (floating_ip, said) = (floating_ip.as_deref(), said.as_ref());
     let about = About { server, password: None, options, devices: &devices, floating_ip, said };
-    let today = house.clock.now().to_utc().date_naive().to_string();
+    let today = queries.clock.now().to_utc().date_naive().to_string();
     about.look_up(path, &today).map_err(Fault::internal)
 }
 
@@ -107,8 +108,8 @@ async fn password(mut ctx: Ctx, guest: &Guest) -> Result<Reply, Fault> {
         Method::Post if posted.is_some() => Err(asking::conflict()),
         Method::Post => {
             let password = read(&mut ctx).await?;
-            let house = Arc::clone(ctx.house()?);
-            dispatch::post_password(&house, guest, &ctx.requester.request_id, password)
+            let dispatch = ctx.dispatch()?.clone();
+            dispatch::post_password(&dispatch, guest, &ctx.requester.request_id, password)
                 .await
                 .map_err(asking::refused)?;
             Ok(Reply::text(200, ""))

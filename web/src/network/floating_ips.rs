@@ -56,7 +56,7 @@ fn gate(project: &ProjectId) -> &'static Mutex<()> {
 }
 
 fn render(ctx: &Ctx, row: &FloatingIp) -> Result<Value, Fault> {
-    Ok(views::routing::floating_ip(&ctx.app.house()?.views, row))
+    Ok(views::routing::floating_ip(&ctx.app.queries()?.views, row))
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
@@ -68,7 +68,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
 
 /// The floating addresses that the caller may see, in the order of their ids.
 pub(crate) fn visible(ctx: &Ctx) -> Result<Vec<Arc<FloatingIp>>, Fault> {
-    let rows: Vec<Arc<FloatingIp>> = ctx.app.house()?.views.networks.read(|view| {
+    let rows: Vec<Arc<FloatingIp>> = ctx.app.queries()?.views.networks.read(|view| {
         match ctx.caller().project.as_ref().filter(|_| !ctx.caller().is_admin) {
             Some(project) => {
                 let held = view.held(project).into_iter().flat_map(|held| &held.floating_ips);
@@ -151,15 +151,15 @@ pub(crate) async fn allocate(
     network: &NetworkRow,
     mut wanted: FloatingIpWanted,
 ) -> Result<Arc<FloatingIp>, Fault> {
-    let house = ctx.app.house()?;
+    let dispatch = ctx.app.dispatch()?;
     let (id, network) = (wanted.floating_ip, network.created.network);
     let _one_at_a_time = gate(&wanted.project).lock().await;
     wanted.limit = quotas::limit(ctx, &wanted.project, "floatingip")?;
-    wanted.elsewhere = house.views.networks.read(|view| elsewhere(view, &wanted.project, network));
-    dispatch::send::<NetworkAggregate>(house, permit, &network, NetworkCommand::AllocateFloatingIp(wanted))
+    wanted.elsewhere = dispatch.queries().views.networks.read(|view| elsewhere(view, &wanted.project, network));
+    dispatch::send::<NetworkAggregate>(dispatch, permit, &network, NetworkCommand::AllocateFloatingIp(wanted))
         .await
         .map_err(faults::network(network))?;
-    let row = house.views.networks.read(|view| view.floating_ip(id).cloned());
+    let row = dispatch.queries().views.networks.read(|view| view.floating_ip(id).cloned());
     row.ok_or_else(|| faults::floating_ip_not_found(&id.to_string()))
 }
 
@@ -186,7 +186,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
 pub(super) async fn change(ctx: &Ctx, permit: &Permit, row: &FloatingIp, patch: FloatingIpPatch) -> Result<(), Fault> {
     let network = row.network();
     let command = NetworkCommand::ChangeFloatingIp { floating_ip: row.id(), patch };
-    dispatch::send::<NetworkAggregate>(ctx.app.house()?, permit, &network, command)
+    dispatch::send::<NetworkAggregate>(ctx.app.dispatch()?, permit, &network, command)
         .await
         .map(drop)
         .map_err(faults::network(network))
@@ -213,7 +213,7 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
 pub(crate) async fn release(ctx: &Ctx, permit: &Permit, row: &FloatingIp) -> Result<(), Fault> {
     let network = row.network();
     let command = NetworkCommand::ReleaseFloatingIp { floating_ip: row.id() };
-    dispatch::send::<NetworkAggregate>(ctx.app.house()?, permit, &network, command)
+    dispatch::send::<NetworkAggregate>(ctx.app.dispatch()?, permit, &network, command)
         .await
         .map(drop)
         .map_err(faults::network(network))
@@ -273,7 +273,7 @@ pub(crate) fn association(
     fixed: Option<IpAddr>,
 ) -> Result<Association, Fault> {
     let fixed = fixed_of(port, fixed)?;
-    let router = ctx.app.house()?.views.networks.read(|view| router_between(view, network, port, fixed));
+    let router = ctx.app.queries()?.views.networks.read(|view| router_between(view, network, port, fixed));
     let id = port.created.port;
     let router = router.ok_or_else(|| {
         let subnet = fixed.subnet;

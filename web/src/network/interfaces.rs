@@ -114,7 +114,7 @@ async fn by_subnet(ctx: &Ctx, permit: &Permit, row: &RouterRow, id: SubnetId) ->
         made_for: None,
     };
     send(ctx, permit, network, NetworkCommand::CreatePort(wanted)).await?;
-    let made = ctx.app.house()?.views.networks.read(|view| view.port(port).cloned());
+    let made = ctx.app.queries()?.views.networks.read(|view| view.port(port).cloned());
     let made = made.ok_or_else(|| faults::not_found("PortNotFound", "Port", &port.to_string()))?;
     Ok(answer(router, &made, &[id]))
 }
@@ -155,7 +155,7 @@ pub(super) fn check_overlaps(
     network: NetworkId,
     subnet: Option<SubnetId>,
 ) -> Result<(), Fault> {
-    let (new, known): (Vec<Arc<Subnet>>, Vec<Arc<Subnet>>) = ctx.app.house()?.views.networks.read(|view| {
+    let (new, known): (Vec<Arc<Subnet>>, Vec<Arc<Subnet>>) = ctx.app.queries()?.views.networks.read(|view| {
         let all = view.whole(network).into_iter().flat_map(|network| network.subnets.values());
         let new = all.filter(|row| subnet.is_none_or(|id| id == row.added.subnet)).cloned().collect();
         // A gateway that is replaced is no hindrance.
@@ -212,7 +212,7 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
 
 fn find(ctx: &Ctx, router: RouterId, port: Option<PortId>, subnet: Option<SubnetId>) -> Result<Arc<Port>, Fault> {
     let stands = |port: &Port, subnet: SubnetId| port.addresses().iter().any(|fixed| fixed.subnet == subnet);
-    let found = ctx.app.house()?.views.networks.read(|view| {
+    let found = ctx.app.queries()?.views.networks.read(|view| {
         let mut all = view.interfaces_of(router);
         match (port, subnet) {
             (Some(id), _) => all.find(|row| row.created.port == id).cloned(),
@@ -243,7 +243,7 @@ fn find(ctx: &Ctx, router: RouterId, port: Option<PortId>, subnet: Option<Subnet
 fn check_unneeded(ctx: &Ctx, router: RouterId, subnets: &[SubnetId]) -> Result<(), Fault> {
     let needed = ctx
         .app
-        .house()?
+        .queries()?
         .views
         .networks
         .read(|view| view.routed_by(router).map(|(_, to)| to.subnet).find(|subnet| subnets.contains(subnet)));

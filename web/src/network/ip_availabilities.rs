@@ -18,7 +18,7 @@ pub(super) const ROUTES: &[Route] = &[
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let version = ctx.query.last("ip_version").and_then(|text| text.parse().ok());
-    let rows = ctx.app.house()?.views.networks.read(|view| {
+    let rows = ctx.app.queries()?.views.networks.read(|view| {
         let networks = view.networks().filter_map(|row| view.whole(row.created.network));
         networks.filter_map(|network| render(network, version)).collect()
     });
@@ -28,7 +28,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     let row = targets::find_network(&ctx, ctx.param("id"))?;
     let id = row.created.network;
-    let shown = ctx.app.house()?.views.networks.read(|view| view.whole(id).and_then(|network| render(network, None)));
+    let shown = ctx.app.queries()?.views.networks.read(|view| view.whole(id).and_then(|network| render(network, None)));
     let shown = shown.ok_or_else(|| faults::not_found("NetworkNotFound", "Network", ctx.param("id")))?;
     Ok(listing::one(&ctx, "network_ip_availability", shown))
 }

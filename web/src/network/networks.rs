@@ -50,7 +50,7 @@ const READ_ONLY: [&str; 9] = [
 
 pub(super) fn render(ctx: &Ctx, row: &NetworkRow) -> Result<Value, Fault> {
     let id = row.created.network;
-    let subnets = ctx.app.house()?.views.networks.read(|view| subnet_ids(view.whole(id)));
+    let subnets = ctx.app.queries()?.views.networks.read(|view| subnet_ids(view.whole(id)));
     Ok(views::network(ctx, row, &subnets))
 }
 
@@ -61,7 +61,7 @@ fn subnet_ids(network: Option<&chronova_events::network::Network>) -> Vec<String
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     ctx.authorize(&ctx.own_target())?;
     let wanted: BTreeSet<NetworkId> = ctx.query.all("id").filter_map(|id| id.parse().ok()).collect();
-    let rows: Vec<(Arc<NetworkRow>, Vec<String>)> = ctx.app.house()?.views.networks.read(|view| {
+    let rows: Vec<(Arc<NetworkRow>, Vec<String>)> = ctx.app.queries()?.views.networks.read(|view| {
         let with_subnets = |row: &Arc<NetworkRow>| (Arc::clone(row), subnet_ids(view.whole(row.created.network)));
         match wanted.is_empty() {
             true => view.networks().map(with_subnets).collect(),
@@ -92,7 +92,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     quotas::check(&ctx, &project, "network", 1)?;
     let network = NetworkId::random();
     let created = NetworkCreated { network, project, settings: settings(patch), provider, availability_zone_hints };
-    dispatch::send::<NetworkAggregate>(ctx.app.house()?, &permit, &network, NetworkCommand::Create(created))
+    dispatch::send::<NetworkAggregate>(ctx.app.dispatch()?, &permit, &network, NetworkCommand::Create(created))
         .await
         .map_err(faults::network(network))?;
     let row = targets::find_network(&ctx, &network.to_string())?;
@@ -108,7 +108,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     guard(&ctx, &body, &target, true)?;
     let patch = patch(&mut body)?;
     body.finish()?;
-    dispatch::send::<NetworkAggregate>(ctx.app.house()?, &permit, &id, NetworkCommand::Change(patch))
+    dispatch::send::<NetworkAggregate>(ctx.app.dispatch()?, &permit, &id, NetworkCommand::Change(patch))
         .await
         .map_err(faults::network(id))?;
     let row = targets::find_network(&ctx, ctx.param("id"))?;
@@ -119,7 +119,7 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     let row = targets::find_network(&ctx, ctx.param("id"))?;
     let permit = ctx.authorize(&targets::network(&row))?;
     let id = row.created.network;
-    dispatch::send::<NetworkAggregate>(ctx.app.house()?, &permit, &id, NetworkCommand::Delete)
+    dispatch::send::<NetworkAggregate>(ctx.app.dispatch()?, &permit, &id, NetworkCommand::Delete)
         .await
         .map_err(faults::network(id))?;
     Ok(Reply::empty(204))

@@ -49,13 +49,13 @@ const READ_ONLY: [&str; 7] =
 const VNIC_TYPES: [&str; 3] = ["normal", "direct", "macvtap"];
 
 fn render(ctx: &Ctx, row: &Port) -> Result<Value, Fault> {
-    Ok(ctx.app.house()?.views.networks.read(|view| views::port(ctx, view, row)))
+    Ok(ctx.app.queries()?.views.networks.read(|view| views::port(ctx, view, row)))
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     ctx.authorize(&ctx.own_target())?;
     let rows = candidates(&ctx)?;
-    let rows = ctx.app.house()?.views.networks.read(|view| {
+    let rows = ctx.app.queries()?.views.networks.read(|view| {
         let visible = rows.iter().filter(|row| ctx.allows("get_port", &targets::port(view, row)));
         visible.map(|row| views::port(&ctx, view, row)).collect()
     });
@@ -67,7 +67,7 @@ fn candidates(ctx: &Ctx) -> Result<Vec<Arc<Port>>, Fault> {
     let devices: BTreeSet<&str> = ctx.query.all("device_id").filter(|device| !device.is_empty()).collect();
     let ids: BTreeSet<PortId> = ctx.query.all("id").filter_map(|id| id.parse().ok()).collect();
     let project = if ctx.caller().is_admin { None } else { ctx.caller().project.clone() };
-    Ok(ctx.app.house()?.views.networks.read(|view| {
+    Ok(ctx.app.queries()?.views.networks.read(|view| {
         if !devices.is_empty() {
             devices.iter().flat_map(|device| view.of_device(device)).cloned().collect()
         } else if !ids.is_empty() {
@@ -108,7 +108,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     quotas::check(&ctx, &project, "port", 1)?;
     let (port, network) = (PortId::random(), row.created.network);
     let command = NetworkCommand::CreatePort(wanted(port, project, patch, propagate));
-    dispatch::send::<NetworkAggregate>(ctx.app.house()?, &permit, &network, command)
+    dispatch::send::<NetworkAggregate>(ctx.app.dispatch()?, &permit, &network, command)
         .await
         .map_err(faults::network(network))?;
     let (row, _) = targets::find_port(&ctx, &port.to_string())?;
@@ -132,7 +132,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     security_groups::check(&ctx, &permit, &row.created.project, groups).await?;
     let network = row.created.network;
     let command = NetworkCommand::ChangePort { port: row.created.port, patch };
-    dispatch::send::<NetworkAggregate>(ctx.app.house()?, &permit, &network, command)
+    dispatch::send::<NetworkAggregate>(ctx.app.dispatch()?, &permit, &network, command)
         .await
         .map_err(faults::network(network))?;
     let (row, _) = targets::find_port(&ctx, ctx.param("id"))?;
@@ -145,7 +145,7 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     check_deletable(&ctx, &row)?;
     let network = row.created.network;
     let command = NetworkCommand::DeletePort { port: row.created.port };
-    dispatch::send::<NetworkAggregate>(ctx.app.house()?, &permit, &network, command)
+    dispatch::send::<NetworkAggregate>(ctx.app.dispatch()?, &permit, &network, command)
         .await
         .map_err(faults::network(network))?;
     Ok(Reply::empty(204))
@@ -154,7 +154,7 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
 /// What routers and floating addresses stand on goes with them, not by itself.
 fn check_deletable(ctx: &Ctx, row: &Port) -> Result<(), Fault> {
     let (device, owner) = (row.binding().device.as_str(), row.binding().owner.as_str());
-    let stands = ctx.app.house()?.views.networks.read(|view| match owner {
+    let stands = ctx.app.queries()?.views.networks.read(|view| match owner {
         GATEWAY_OWNER | INTERFACE_OWNER => device.parse::<RouterId>().is_ok_and(|id| view.router(id).is_some()),
         FLOATING_IP_OWNER => device.parse::<FloatingIpId>().is_ok_and(|id| view.floating_ip(id).is_some()),
         _ => false,
@@ -173,7 +173,7 @@ fn check_deletable(ctx: &Ctx, row: &Port) -> Result<(), Fault> {
 fn check_router(ctx: &Ctx, owner: Option<&str>, device: Option<&str>) -> Result<(), Fault> {
     let (Some(GATEWAY_OWNER | INTERFACE_OWNER), Some(device)) = (owner, device) else { return Ok(()) };
     let Ok(router) = device.parse::<RouterId>() else { return Ok(()) };
-    let row = ctx.app.house()?.views.networks.read(|view| view.router(router).cloned());
+    let row = ctx.app.queries()?.views.networks.read(|view| view.router(router).cloned());
     let own = |project: &ProjectId| ctx.caller().project.as_ref() == Some(project);
     match row {
         Some(row) if !ctx.caller().is_admin && !own(row.project()) => Err(Fault::conflict(format!(

@@ -27,12 +27,12 @@ pub(super) const ROUTES: &[Route] = &[
 
 /// The project's limit for a resource.
 pub(crate) fn limit(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<i64, Fault> {
-    Ok(ctx.app.house()?.views.networks.read(|view| limit_of(view.limits(project), resource)))
+    Ok(ctx.app.queries()?.views.networks.read(|view| limit_of(view.limits(project), resource)))
 }
 
 /// What the project has of a resource.
 fn used(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<usize, Fault> {
-    let views = &ctx.app.house()?.views;
+    let views = &ctx.app.queries()?.views;
     let groups = || views.security_groups.read(|view| view.of_project(project).map(|g| (g.by_id.len(), g.rules)));
     let held = || views.networks.read(|view| view.held(project).cloned()).unwrap_or_default();
     Ok(match resource {
@@ -72,7 +72,7 @@ fn project_of(ctx: &Ctx) -> ProjectId {
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     ctx.authorize_rule("update_quota", &ctx.own_target())?;
     let projects: Vec<ProjectId> =
-        ctx.app.house()?.views.networks.read(|view| view.limited().map(|(project, _)| project.clone()).collect());
+        ctx.app.queries()?.views.networks.read(|view| view.limited().map(|(project, _)| project.clone()).collect());
     let mut quotas = Vec::new();
     for project in projects {
         let mut map = limits(&ctx, &project)?;
@@ -155,7 +155,7 @@ async fn send(
     project: &ProjectId,
     command: NetworkQuotaCommand,
 ) -> Result<(), Fault> {
-    dispatch::send::<NetworkQuotaAggregate>(ctx.app.house()?, permit, project, command)
+    dispatch::send::<NetworkQuotaAggregate>(ctx.app.dispatch()?, permit, project, command)
         .await
         .map(drop)
         .map_err(faults::quota)

@@ -34,12 +34,12 @@ const READ_ONLY: [&str; 6] =
     ["id", "tenant_id", "project_id", "status", "availability_zone_hints", "availability_zones"];
 
 fn render(ctx: &Ctx, row: &RouterRow) -> Result<Value, Fault> {
-    Ok(ctx.app.house()?.views.networks.read(|view| views::routing::router(view, row)))
+    Ok(ctx.app.queries()?.views.networks.read(|view| views::routing::router(view, row)))
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     ctx.authorize(&ctx.own_target())?;
-    let rows: Vec<Arc<RouterRow>> = ctx.app.house()?.views.networks.read(|view| view.routers().cloned().collect());
+    let rows: Vec<Arc<RouterRow>> = ctx.app.queries()?.views.networks.read(|view| view.routers().cloned().collect());
     let visible = rows.iter().filter(|row| targets::allows(&ctx, "get_router", &targets::router(row)));
     let rows = visible.map(|row| render(&ctx, row)).collect::<Result<_, _>>()?;
     listing::list(&ctx, "routers", "routers", rows)
@@ -93,7 +93,7 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     let row = targets::find_router(&ctx, ctx.param("id"))?;
     let permit = ctx.authorize(&targets::router(&row))?;
     let id = row.id();
-    if ctx.app.house()?.views.networks.read(|view| view.interfaces_of(id).next().is_some()) {
+    if ctx.app.queries()?.views.networks.read(|view| view.interfaces_of(id).next().is_some()) {
         return Err(Fault::conflict(format!("Router {id} still has ports")).key("RouterInUse"));
     }
     // The gateway goes first: a router without one is a whole router, a gateway without a router is nothing.
@@ -103,7 +103,7 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 pub(super) async fn send(ctx: &Ctx, permit: &Permit, id: RouterId, command: RouterCommand) -> Result<(), Fault> {
-    dispatch::send::<RouterAggregate>(ctx.app.house()?, permit, &id, command)
+    dispatch::send::<RouterAggregate>(ctx.app.dispatch()?, permit, &id, command)
         .await
         .map(drop)
         .map_err(faults::router(id))

@@ -61,7 +61,7 @@ const PROTOCOLS: [(&str, u8); 20] = [
 fn find(ctx: &Ctx) -> Result<(Arc<Group>, Arc<Rule>), Fault> {
     let text = ctx.param("id");
     let found = text.parse::<SecurityGroupRuleId>().ok().and_then(|id| {
-        let views = &ctx.app.house().ok()?.views;
+        let views = &ctx.app.queries().ok()?.views;
         views.security_groups.read(|view| {
             let rule = view.rule(id)?;
             Some((Arc::clone(view.get(rule.added.group)?), Arc::clone(rule)))
@@ -78,7 +78,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
         security_groups::ensure_default(&ctx, &permit, &project).await?;
     }
     let own = if ctx.caller().is_admin { None } else { ctx.caller().project.clone() };
-    let groups: Vec<Arc<Group>> = ctx.app.house()?.views.security_groups.read(|view| match own {
+    let groups: Vec<Arc<Group>> = ctx.app.queries()?.views.security_groups.read(|view| match own {
         Some(project) => view.of_project(&project).into_iter().flat_map(|g| g.by_id.values()).cloned().collect(),
         None => view.all().cloned().collect(),
     });
@@ -100,7 +100,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let limit = quotas::limit(&ctx, &project, "security_group_rule")?;
     security_groups::send(&ctx, &permit, &project, SecurityGroupCommand::AddRules { rules, limit }).await?;
     let made =
-        ctx.app.house()?.views.security_groups.read(|view| {
+        ctx.app.queries()?.views.security_groups.read(|view| {
             ids.iter().filter_map(|id| view.rule(*id)).map(|rule| views::rule(rule)).collect::<Vec<Value>>()
         });
     Ok(Reply::json(

@@ -35,12 +35,12 @@ const READ_ONLY: [&str; 5] = ["id", "tenant_id", "project_id", "security_group_r
 
 /// Makes the project's `default` group unless it is there: it appears when the project first looks.
 pub(crate) async fn ensure_default(ctx: &Ctx, permit: &Permit, project: &ProjectId) -> Result<(), Fault> {
-    let house = ctx.app.house()?;
-    if house.views.security_groups.read(|view| view.get(default_group(project)).is_some()) {
+    let dispatch = ctx.app.dispatch()?;
+    if dispatch.queries().views.security_groups.read(|view| view.get(default_group(project)).is_some()) {
         return Ok(());
     }
     let command = SecurityGroupCommand::EnsureDefault { project: project.clone() };
-    dispatch::send::<SecurityGroupAggregate>(house, permit, project, command)
+    dispatch::send::<SecurityGroupAggregate>(dispatch, permit, project, command)
         .await
         .map(drop)
         .map_err(faults::security_group)
@@ -66,7 +66,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
         ensure_default(&ctx, &permit, &project).await?;
     }
     let own = if ctx.caller().is_admin { None } else { ctx.caller().project.clone() };
-    let rows: Vec<Arc<Group>> = ctx.app.house()?.views.security_groups.read(|view| match own {
+    let rows: Vec<Arc<Group>> = ctx.app.queries()?.views.security_groups.read(|view| match own {
         Some(project) => view.of_project(&project).into_iter().flat_map(|g| g.by_id.values()).cloned().collect(),
         None => view.all().cloned().collect(),
     });
@@ -132,7 +132,7 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 fn in_use(ctx: &Ctx, row: &Group) -> Result<bool, Fault> {
-    Ok(ctx.app.house()?.views.networks.read(|view| view.members(row.id()).next().is_some()))
+    Ok(ctx.app.queries()?.views.networks.read(|view| view.members(row.id()).next().is_some()))
 }
 
 fn used(row: &Group) -> Fault {
@@ -145,7 +145,7 @@ pub(super) async fn send(
     project: &ProjectId,
     command: SecurityGroupCommand,
 ) -> Result<(), Fault> {
-    dispatch::send::<SecurityGroupAggregate>(ctx.app.house()?, permit, project, command)
+    dispatch::send::<SecurityGroupAggregate>(ctx.app.dispatch()?, permit, project, command)
         .await
         .map(drop)
         .map_err(faults::security_group)

@@ -41,7 +41,7 @@ const READ_ONLY: [&str; 9] = [
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     ctx.authorize(&ctx.own_target())?;
-    let rows: Vec<_> = ctx.app.house()?.views.networks.read(|view| {
+    let rows: Vec<_> = ctx.app.queries()?.views.networks.read(|view| {
         let with_target = |row| (Arc::clone(row), targets::subnet(view, row));
         match network_filter(&ctx) {
             Some(network) => {
@@ -81,7 +81,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let wanted = wanted(&ctx, body, &project)?;
     quotas::check(&ctx, &project, "subnet", 1)?;
     let (network, subnet) = (row.created.network, wanted.subnet);
-    dispatch::send::<NetworkAggregate>(ctx.app.house()?, &permit, &network, NetworkCommand::AddSubnet(wanted))
+    dispatch::send::<NetworkAggregate>(ctx.app.dispatch()?, &permit, &network, NetworkCommand::AddSubnet(wanted))
         .await
         .map_err(faults::network(network))?;
     let (row, _) = targets::find_subnet(&ctx, &subnet.to_string())?;
@@ -98,7 +98,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     check_reserved(&ctx, patch.gateway.flatten().map(IpNet::from))?;
     let network = row.added.network;
     let command = NetworkCommand::ChangeSubnet { subnet: row.added.subnet, patch };
-    dispatch::send::<NetworkAggregate>(ctx.app.house()?, &permit, &network, command)
+    dispatch::send::<NetworkAggregate>(ctx.app.dispatch()?, &permit, &network, command)
         .await
         .map_err(faults::network(network))?;
     let (row, _) = targets::find_subnet(&ctx, ctx.param("id"))?;
@@ -110,7 +110,7 @@ async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     let permit = ctx.authorize(&target)?;
     let network = row.added.network;
     let command = NetworkCommand::RemoveSubnet { subnet: row.added.subnet };
-    dispatch::send::<NetworkAggregate>(ctx.app.house()?, &permit, &network, command)
+    dispatch::send::<NetworkAggregate>(ctx.app.dispatch()?, &permit, &network, command)
         .await
         .map_err(faults::network(network))?;
     Ok(Reply::empty(204))

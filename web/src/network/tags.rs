@@ -129,7 +129,7 @@ async fn store(ctx: &Ctx, found: &Found, tags: Vec<String>) -> Result<Vec<String
             return Ok(tags);
         }
     };
-    dispatch::send::<NetworkAggregate>(ctx.app.house()?, &permit, &network, command)
+    dispatch::send::<NetworkAggregate>(ctx.app.dispatch()?, &permit, &network, command)
         .await
         .map_err(faults::network(network))?;
     Ok(tags)

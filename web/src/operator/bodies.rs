@@ -1,6 +1,5 @@
 //! What is asked of a host.
 
-use chronova_actors::house::Options;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -45,8 +44,8 @@ impl Wish {
     }
 
     /// How many leave at a time: one more than may travel live, so that the next one is ready when one has arrived.
-    pub(super) fn parallel(&self, options: &Options) -> u32 {
-        self.parallel.unwrap_or_else(|| match u32::try_from(options.live.per_host) {
+    pub(super) fn parallel(&self, live_migrations_per_host: usize) -> u32 {
+        self.parallel.unwrap_or_else(|| match u32::try_from(live_migrations_per_host) {
             Ok(0) => UNLIMITED,
             Ok(limit) => limit.saturating_add(1).min(MOST_PARALLEL),
             Err(_) => MOST_PARALLEL,

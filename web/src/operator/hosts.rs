@@ -2,7 +2,6 @@
 
 use chronova_actors::aggregate::CommandError;
 use chronova_actors::host::{DrainCommand, HostAggregate, HostCommand, HostReject};
-use chronova_actors::reconcile::placement;
 use chronova_events::host::KnownHost;
 use chronova_events::ids::{HostId, ProcessId};
 use serde_json::{Value, json};
@@ -31,7 +30,7 @@ pub(super) const ROUTES: &[Route] = &[
 fn find(ctx: &Ctx) -> Result<KnownHost, Fault> {
     let name = ctx.param("host");
     let id: Option<HostId> = name.parse().ok();
-    let found = ctx.house()?.views.hosts.read(|hosts| match id {
+    let found = ctx.queries()?.views.hosts.read(|hosts| match id {
         Some(id) => hosts.get(id).cloned(),
         None => hosts.named(name).cloned(),
     });
@@ -43,23 +42,23 @@ fn no_host(name: &str) -> Fault {
 }
 
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
-    let house = ctx.house()?;
-    let mut hosts: Vec<KnownHost> = house.views.hosts.read(|hosts| hosts.all().cloned().collect());
+    let queries = ctx.queries()?;
+    let mut hosts: Vec<KnownHost> = queries.views.hosts.read(|hosts| hosts.all().cloned().collect());
     hosts.sort_by(|a, b| a.hostname.cmp(&b.hostname));
-    Ok(Reply::ok(json!({"hosts": hosts.iter().map(|host| views::brief(house, host)).collect::<Vec<Value>>()})))
+    Ok(Reply::ok(json!({"hosts": hosts.iter().map(|host| views::brief(queries, host)).collect::<Vec<Value>>()})))
 }
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     let host = find(&ctx)?;
-    Ok(Reply::ok(json!({"host": views::whole(ctx.house()?, &host)})))
+    Ok(Reply::ok(json!({"host": views::whole(ctx.queries()?, &host)})))
 }
 
 async fn send(ctx: &Ctx, host: &KnownHost, command: DrainCommand) -> Result<Reply, Fault> {
-    let (house, permit) = (ctx.house()?, ctx.permit()?);
-    let sent = dispatch::send::<HostAggregate>(house, &permit, &host.id, HostCommand::Drain(command)).await;
+    let (dispatch, permit) = (ctx.dispatch()?, ctx.permit()?);
+    let sent = dispatch::send::<HostAggregate>(dispatch, &permit, &host.id, HostCommand::Drain(command)).await;
     sent.map_err(|error| refused(&host.hostname, error))?;
-    placement::mirror(house).await;
-    Ok(Reply::json(202, json!({"host": views::whole(house, &find(ctx)?)})))
+    dispatch.mirror_placement().await;
+    Ok(Reply::json(202, json!({"host": views::whole(dispatch.queries(), &find(ctx)?)})))
 }
 
 fn refused(name: &str, error: CommandError<HostReject>) -> Fault {
@@ -80,7 +79,7 @@ fn refused(name: &str, error: CommandError<HostReject>) -> Fault {
 
 async fn drain(ctx: Ctx) -> Result<Reply, Fault> {
     let (host, wish) = (find(&ctx)?, Wish::of(&ctx, "drain")?);
-    let parallel = wish.parallel(&ctx.house()?.options);
+    let parallel = wish.parallel(ctx.queries()?.live_migrations_per_host);
     let command = DrainCommand::Begin { process: ProcessId::random(), parallel, reason: wish.reason("drained") };
     send(&ctx, &host, command).await
 }
@@ -92,7 +91,7 @@ async fn cancel(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn begin_maintenance(ctx: Ctx) -> Result<Reply, Fault> {
     let (host, wish) = (find(&ctx)?, Wish::of(&ctx, "maintenance")?);
-    let parallel = wish.parallel(&ctx.house()?.options);
+    let parallel = wish.parallel(ctx.queries()?.live_migrations_per_host);
     let (process, reason) = (ProcessId::random(), wish.reason("maintenance"));
     send(&ctx, &host, DrainCommand::BeginMaintenance { process, parallel, reason }).await
 }

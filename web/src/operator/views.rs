@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use chronova_actors::house::House;
+use chronova_actors::operations::Queries;
 use chronova_events::host::{Drain, KnownHost};
 use chronova_events::ids::InstanceId;
 use serde_json::{Value, json};
 
 /// A line of the list.
-pub(super) fn brief(house: &House, host: &KnownHost) -> Value {
+pub(super) fn brief(queries: &Queries, host: &KnownHost) -> Value {
     json!({
         "id": host.id.to_string(),
         "name": host.hostname,
@@ -18,15 +18,15 @@ pub(super) fn brief(house: &House, host: &KnownHost) -> Value {
         "maintenance": host.maintenance.as_ref().map(|maintenance| {
             json!({"reason": maintenance.reason, "since": maintenance.since.to_string()})
         }),
-        "servers": house.views.servers.read(|servers| servers.on_host(host.id).count()),
+        "servers": queries.views.servers.read(|servers| servers.on_host(host.id).count()),
         "draining": host.draining().is_some(),
     })
 }
 
 /// Everything.
-pub(super) fn whole(house: &House, host: &KnownHost) -> Value {
-    let mut shown = brief(house, host);
-    shown["drain"] = host.drain.as_ref().map_or(Value::Null, |shown| drain(house, host, shown));
+pub(super) fn whole(queries: &Queries, host: &KnownHost) -> Value {
+    let mut shown = brief(queries, host);
+    shown["drain"] = host.drain.as_ref().map_or(Value::Null, |shown| drain(queries, host, shown));
     shown
 }
 
@@ -42,16 +42,16 @@ fn status(drain: &Drain) -> &'static str {
     }
 }
 
-pub(super) fn drain(house: &House, host: &KnownHost, drain: &Drain) -> Value {
+pub(super) fn drain(queries: &Queries, host: &KnownHost, drain: &Drain) -> Value {
     let leaving: Vec<Value> = drain
         .leaving
         .iter()
         .map(|(id, leaving)| {
-            let row = house.views.migrations.read(|view| view.of_process(leaving.migration).cloned());
-            let progress = house.departures.progress(leaving.migration);
+            let row = queries.views.migrations.read(|view| view.of_process(leaving.migration).cloned());
+            let progress = queries.progress(leaving.migration);
             json!({
                 "server": id.to_string(),
-                "name": name(house, *id),
+                "name": name(queries, *id),
                 "how": leaving.how.word(),
                 "migration": row.as_ref().map(|row| row.number),
                 "status": row.as_ref().map(|row| row.status.word()),
@@ -60,18 +60,19 @@ pub(super) fn drain(house: &House, host: &KnownHost, drain: &Drain) -> Value {
             })
         })
         .collect();
-    let left = drain.left.iter().map(|(id, to)| json!({"server": id.to_string(), "name": name(house, *id), "to": to}));
+    let left =
+        drain.left.iter().map(|(id, to)| json!({"server": id.to_string(), "name": name(queries, *id), "to": to}));
     let stays = drain
         .stays
         .iter()
-        .map(|(id, reason)| json!({"server": id.to_string(), "name": name(house, *id), "reason": reason}));
+        .map(|(id, reason)| json!({"server": id.to_string(), "name": name(queries, *id), "reason": reason}));
     json!({
         "id": drain.process.to_string(),
         "status": status(drain),
         "parallel": drain.parallel,
         "requested_at": drain.requested_at.to_string(),
         "ended_at": drain.ended_at.map(|at| at.to_string()),
-        "waiting": waiting(house, host, drain),
+        "waiting": waiting(queries, host, drain),
         "leaving": leaving,
         "left": left.collect::<Vec<Value>>(),
         "stays": stays.collect::<Vec<Value>>(),
@@ -79,14 +80,14 @@ pub(super) fn drain(house: &House, host: &KnownHost, drain: &Drain) -> Value {
 }
 
 /// Servers that are there and of which nothing was said yet.
-fn waiting(house: &House, host: &KnownHost, drain: &Drain) -> usize {
+fn waiting(queries: &Queries, host: &KnownHost, drain: &Drain) -> usize {
     if drain.ended_at.is_some() {
         return 0;
     }
     let told: BTreeSet<&InstanceId> = drain.leaving.keys().chain(drain.stays.keys()).collect();
-    house.views.servers.read(|servers| servers.on_host(host.id).filter(|row| !told.contains(&row.id)).count())
+    queries.views.servers.read(|servers| servers.on_host(host.id).filter(|row| !told.contains(&row.id)).count())
 }
 
-fn name(house: &House, id: InstanceId) -> Option<String> {
-    house.views.servers.read(|servers| servers.get(id).and_then(|row| row.server()).map(|it| it.request.name.clone()))
+fn name(queries: &Queries, id: InstanceId) -> Option<String> {
+    queries.views.servers.read(|servers| servers.get(id).and_then(|row| row.server()).map(|it| it.request.name.clone()))
 }

@@ -21,7 +21,7 @@ pub(super) fn dated(ctx: &Ctx, reply: Reply, modified: Option<Timestamp>) -> Res
     let modified = match modified {
         Some(modified) => modified,
         None if ctx.is_past() => ctx.views()?.marked().moment,
-        None => ctx.house()?.clock.now(),
+        None => ctx.queries()?.clock.now(),
     };
     let date = modified.to_utc().format("%a, %d %b %Y %H:%M:%S GMT").to_string();
     Ok(reply.header("Last-Modified", date).header("Cache-Control", "no-cache"))

@@ -25,7 +25,7 @@ pub(super) const ROUTES: &[Route] = &[get("allocation_candidates.list", "/alloca
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     answers::check_accept(&ctx)?;
     let request = request(&ctx)?;
-    let found = ctx.house()?.views.placement.read(|placement| {
+    let found = ctx.queries()?.views.placement.read(|placement| {
         check_names(&placement.ledger, &request)?;
         Ok::<_, Fault>(search(&placement.index, &request))
     })?;

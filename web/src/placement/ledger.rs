@@ -14,7 +14,7 @@ use crate::fault::Fault;
 
 /// Has the ledger decide, with the route's own permit.
 pub(super) async fn send(ctx: &Ctx, command: LedgerCommand, during: During<'_>) -> Result<Committed, Fault> {
-    dispatch::send::<LedgerAggregate>(ctx.house()?, &ctx.permit()?, &CELL, command)
+    dispatch::send::<LedgerAggregate>(ctx.dispatch()?, &ctx.permit()?, &CELL, command)
         .await
         .map_err(|error| reject::ledger(error, during))
 }

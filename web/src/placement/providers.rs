@@ -85,7 +85,7 @@ impl<'a> Filter<'a> {
 async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     answers::check_accept(&ctx)?;
     let filter = Filter::read(&ctx)?;
-    let mut found = ctx.house()?.views.placement.read(|placement| {
+    let mut found = ctx.queries()?.views.placement.read(|placement| {
         filter.check_names(&placement.ledger)?;
         Ok::<_, Fault>(rows(&placement.index, &filter.find(&placement.index)))
     })?;

@@ -25,7 +25,7 @@ pub(super) fn target(volume: &VolumeRecord) -> Target {
 
 /// The volume, if the caller may see it.
 pub(super) fn visible(ctx: &Ctx, id: VolumeId) -> Result<Arc<VolumeRecord>, Fault> {
-    let found = ctx.house()?.views.volumes.read(|view| view.get(id));
+    let found = ctx.queries()?.views.volumes.read(|view| view.get(id));
     let caller = ctx.caller();
     let own = |volume: &Arc<VolumeRecord>| caller.is_admin || caller.project.as_ref() == Some(&volume.created.project);
     found.filter(own).ok_or_else(|| Fault::not_found(no_volume(&id.to_string())))
@@ -61,6 +61,6 @@ pub(super) async fn release(
 
 /// Waits until the read models show what was accepted.
 pub(super) async fn shown(ctx: &Ctx, accepted: Result<Position, VolumeError>) -> Result<(), Fault> {
-    dispatch::shown(ctx.house()?, accepted.map_err(faults::of)?).await;
+    dispatch::shown(ctx.dispatch()?, accepted.map_err(faults::of)?).await;
     Ok(())
 }

@@ -146,7 +146,7 @@ async fn force_delete(ctx: Ctx) -> Result<Reply, Fault> {
 async fn retype(ctx: Ctx) -> Result<Reply, Fault> {
     let (volume, _) = permitted(&ctx)?;
     let wanted = text(ctx.action_body(), "new_type")?;
-    let kinds = ctx.house()?.views.volumes.read(|view| view.types.clone());
+    let kinds = ctx.queries()?.views.volumes.read(|view| view.types.clone());
     let known = kinds.named(wanted).or_else(|| wanted.parse().ok().and_then(|id| kinds.by_id.get(&id)));
     let known = known.ok_or_else(|| Fault::not_found(format!("Volume type with name {wanted} could not be found.")))?;
     if known.id == volume.created.volume_type {
@@ -219,7 +219,7 @@ async fn begin_upload(
 }
 
 fn uploading(ctx: &Ctx, volume: &VolumeRecord, image: ImageId, attributes: &ImageAttributes) -> Result<Value, Fault> {
-    let kind = ctx.house()?.views.volumes.read(|view| view.types.by_id.get(&volume.created.volume_type).cloned());
+    let kind = ctx.queries()?.views.volumes.read(|view| view.types.by_id.get(&volume.created.volume_type).cloned());
     Ok(json!({"os-volume_upload_image": {
         "id": volume.created.volume,
         "updated_at": views::time(volume.updated_at),

@@ -57,8 +57,8 @@ async fn zones(ctx: Ctx) -> Result<Reply, Fault> {
 /// The control plane's own part, and one for the pool of each host.
 async fn services(ctx: Ctx) -> Result<Reply, Fault> {
     let zone = ctx.app.volumes()?.options.availability_zone.clone();
-    let house = ctx.house()?;
-    let now = house.clock.now().iso_micros();
+    let queries = ctx.queries()?;
+    let now = queries.clock.now().iso_micros();
     let service = |binary: &str, host: String, up: bool, at: &str| {
         json!({
             "binary": binary,
@@ -71,7 +71,7 @@ async fn services(ctx: Ctx) -> Result<Reply, Fault> {
         })
     };
     let mut all = vec![service("cinder-scheduler", "chronova".to_owned(), true, &now)];
-    house.views.hosts.read(|hosts| {
+    queries.views.hosts.read(|hosts| {
         let each = hosts
             .all()
             .map(|host| service("cinder-volume", format!("{}@chronova", host.hostname), host.answers(), &now));
@@ -84,16 +84,16 @@ async fn services(ctx: Ctx) -> Result<Reply, Fault> {
 
 /// What the pool of each host that answers has.
 async fn pools(ctx: Ctx) -> Result<Reply, Fault> {
-    let house = ctx.house()?;
-    let hosts: Vec<_> = house
+    let queries = ctx.queries()?;
+    let hosts: Vec<_> = queries
         .views
         .hosts
         .read(|hosts| hosts.all().filter(|host| host.answers()).map(|host| (host.id, host.hostname.clone())).collect());
     let detail = ctx.query.last("detail").and_then(super::listing::truth) == Some(true);
     let mut all = Vec::new();
     for (id, hostname) in hosts {
-        let Some(driver) = house.fleet.driver(id) else { continue };
-        if let Ok(pool) = driver.volume_pool().await {
+        let Some(host) = queries.host(id) else { continue };
+        if let Ok(pool) = host.volume_pool().await {
             all.push(shown(&hostname, &pool, detail));
         }
     }

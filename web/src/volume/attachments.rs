@@ -45,7 +45,7 @@ fn no_attachment(id: &str) -> String {
 /// The attachment of the path, with its volume, and the permit of the route's rule on it.
 fn permitted(ctx: &Ctx) -> Result<(Arc<VolumeRecord>, AttachmentId, Permit), Fault> {
     let id = ctx.id::<AttachmentId>("attachment_id", no_attachment)?;
-    let found = ctx.house()?.views.volumes.read(|view| view.of_attachment(id));
+    let found = ctx.queries()?.views.volumes.read(|view| view.of_attachment(id));
     let caller = ctx.caller();
     let own = |volume: &Arc<VolumeRecord>| caller.is_admin || caller.project.as_ref() == Some(&volume.created.project);
     let volume = found.filter(own).ok_or_else(|| Fault::not_found(no_attachment(ctx.param("attachment_id"))))?;
@@ -69,7 +69,7 @@ fn rows(ctx: &Ctx, detailed: bool) -> Result<Vec<Value>, Fault> {
     let own = ctx.caller().project.clone();
     let found = match (all, own) {
         (false, None) => Vec::new(),
-        (all, own) => ctx.house()?.views.volumes.read(|view| view.of(own.as_ref().filter(|_| !all))),
+        (all, own) => ctx.queries()?.views.volumes.read(|view| view.of(own.as_ref().filter(|_| !all))),
     };
     let mut rows = Vec::new();
     for volume in &found {

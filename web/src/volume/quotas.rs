@@ -33,7 +33,7 @@ const COUNTED: [&str; 4] = ["volumes", "snapshots", "gigabytes", "per_volume_gig
 const OTHERS: [(&str, i64); 3] = [("groups", 10), ("backups", 10), ("backup_gigabytes", 1000)];
 
 fn of(ctx: &Ctx, project: &ProjectId) -> Result<VolumeQuota, Fault> {
-    let known = ctx.house()?.views.volumes.read(|view| view.quotas.get(project).cloned());
+    let known = ctx.queries()?.views.volumes.read(|view| view.quotas.get(project).cloned());
     Ok(known.unwrap_or_default())
 }
 
@@ -55,7 +55,7 @@ fn resources(ctx: &Ctx, quota: &VolumeQuota) -> Result<Vec<(String, i64)>, Fault
         OTHERS.iter().map(|(name, limit)| ((*name).to_owned(), quota.limits.get(*name).copied().unwrap_or(*limit))),
     );
     let kinds: Vec<String> =
-        ctx.house()?.views.volumes.read(|view| view.types.by_id.values().map(|kind| kind.name.clone()).collect());
+        ctx.queries()?.views.volumes.read(|view| view.types.by_id.values().map(|kind| kind.name.clone()).collect());
     for kind in kinds {
         all.extend(["volumes", "snapshots", "gigabytes"].iter().map(|name| {
             let name = format!("{name}_{kind}");
@@ -150,7 +150,7 @@ async fn send(
     project: &ProjectId,
     command: VolumeQuotaCommand,
 ) -> Result<(), Fault> {
-    let sent = dispatch::send::<VolumeQuotaAggregate>(ctx.house()?, permit, project, command).await;
+    let sent = dispatch::send::<VolumeQuotaAggregate>(ctx.dispatch()?, permit, project, command).await;
     // Limits are never refused.
     let refused = |error: chronova_actors::aggregate::CommandError<VolumeQuotaReject>| Fault::internal(error);
     sent.map(drop).map_err(refused)

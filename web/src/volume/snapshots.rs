@@ -45,7 +45,7 @@ fn no_snapshot(id: &str) -> String {
 
 /// The snapshot, with its volume, if the caller may see it.
 fn look(ctx: &Ctx, id: SnapshotId) -> Result<(Arc<VolumeRecord>, Snapshot), Fault> {
-    let found = ctx.house()?.views.volumes.read(|view| view.of_snapshot(id));
+    let found = ctx.queries()?.views.volumes.read(|view| view.of_snapshot(id));
     let known = found.and_then(|volume| volume.snapshots.get(&id).cloned().map(|snapshot| (volume, snapshot)));
     let caller = ctx.caller();
     let known = known.filter(|(_, known)| caller.is_admin || caller.project.as_ref() == Some(&known.requested.project));
@@ -63,7 +63,7 @@ fn rows(ctx: &Ctx) -> Result<Vec<Value>, Fault> {
     let all = listing::all_projects(ctx)?;
     let own = ctx.caller().project.clone();
     // A snapshot may belong to another project than its volume: an administrator made it.
-    let found = ctx.house()?.views.volumes.read(|view| view.of(None));
+    let found = ctx.queries()?.views.volumes.read(|view| view.of(None));
     let each = found.iter().flat_map(|volume| volume.snapshots.values());
     let ours = each.filter(|snapshot| all || own.as_ref() == Some(&snapshot.requested.project));
     let rows = ours.map(|snapshot| SHOWN.render(snapshot, ctx.version)).collect();

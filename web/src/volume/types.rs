@@ -33,7 +33,7 @@ pub(super) const ROUTES: &[Route] = &[
 fn visible(ctx: &Ctx) -> Result<Vec<Arc<VolumeType>>, Fault> {
     let caller = ctx.caller();
     let own = caller.project.clone().unwrap_or_else(|| ProjectId::new(""));
-    Ok(ctx.house()?.views.volumes.read(|view| {
+    Ok(ctx.queries()?.views.volumes.read(|view| {
         view.types.by_id.values().filter(|kind| caller.is_admin || kind.visible_to(&own)).cloned().collect()
     }))
 }
@@ -70,7 +70,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn default(ctx: Ctx) -> Result<Reply, Fault> {
-    let found = ctx.house()?.views.volumes.read(|view| view.types.by_id.get(&DEFAULT_TYPE).cloned());
+    let found = ctx.queries()?.views.volumes.read(|view| view.types.by_id.get(&DEFAULT_TYPE).cloned());
     let found = found.ok_or_else(|| Fault::not_found("Default volume type can not be found."))?;
     Ok(Reply::ok(json!({"volume_type": view(&ctx, &found)})))
 }
@@ -81,13 +81,13 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 pub(super) async fn send(ctx: &Ctx, permit: &Permit, command: VolumeTypeCommand) -> Result<(), Fault> {
-    let sent = dispatch::send::<VolumeTypeAggregate>(ctx.house()?, permit, &Catalogue, command).await;
+    let sent = dispatch::send::<VolumeTypeAggregate>(ctx.dispatch()?, permit, &Catalogue, command).await;
     sent.map(drop).map_err(faults::of_type)
 }
 
 /// The type after a change.
 fn now(ctx: &Ctx, id: VolumeTypeId) -> Result<Reply, Fault> {
-    let found = ctx.house()?.views.volumes.read(|view| view.types.by_id.get(&id).cloned());
+    let found = ctx.queries()?.views.volumes.read(|view| view.types.by_id.get(&id).cloned());
     let found = found.ok_or_else(|| Fault::not_found(format!("Volume type {id} could not be found.")))?;
     Ok(Reply::ok(json!({"volume_type": view(ctx, &found)})))
 }
@@ -135,7 +135,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let kind = named(&ctx)?;
-    let used = ctx.house()?.views.volumes.read(|view| view.of(None).iter().any(|v| v.created.volume_type == kind.id));
+    let used = ctx.queries()?.views.volumes.read(|view| view.of(None).iter().any(|v| v.created.volume_type == kind.id));
     if used {
         let message = format!(
             "Target volume type is still in use. Volume Type {} deletion is not allowed with volumes present with the type.",

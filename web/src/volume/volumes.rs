@@ -32,7 +32,7 @@ pub(super) const ROUTES: &[Route] = &[
 
 /// A volume as this caller sees it.
 pub(super) fn view(ctx: &Ctx, volume: Arc<VolumeRecord>) -> Result<VolumeView, Fault> {
-    let kind = ctx.house()?.views.volumes.read(|view| view.types.by_id.get(&volume.created.volume_type).cloned());
+    let kind = ctx.queries()?.views.volumes.read(|view| view.types.by_id.get(&volume.created.volume_type).cloned());
     let target = target(&volume);
     Ok(VolumeView {
         type_name: kind.map(|kind| kind.name.clone()),
@@ -50,7 +50,7 @@ fn rows(ctx: &Ctx) -> Result<Vec<Value>, Fault> {
     let own = ctx.caller().project.as_ref();
     let found = match (all, own) {
         (false, None) => Vec::new(),
-        (all, own) => ctx.house()?.views.volumes.read(|view| view.of(own.filter(|_| !all))),
+        (all, own) => ctx.queries()?.views.volumes.read(|view| view.of(own.filter(|_| !all))),
     };
     let mut rows = Vec::with_capacity(found.len());
     for volume in found {

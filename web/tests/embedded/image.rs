@@ -219,9 +219,9 @@ async fn an_upload_cut_off_by_a_crash_is_given_up_at_the_next_start() {
     let token = world.admin().await;
     let (cut, kept) = (announce(&world, &token, raw("cut")).await, announce(&world, &token, raw("kept")).await);
     upload(&world, &token, &kept, "bytes").await.expect(204);
-    let house = world.app.house().unwrap();
+    let context = &world.runtime.contexts.steps;
     let start = ImageCommand::StartUpload(UploadId::random());
-    house.gateway.send::<ImageAggregate>(&cut.parse().unwrap(), start, Meta::system("test")).await.unwrap();
+    context.gateway.send::<ImageAggregate>(&cut.parse().unwrap(), start, Meta::system("test")).await.unwrap();
     std::fs::write(world.folder.path().join("images/.half.part"), "half").unwrap();
     std::fs::write(world.folder.path().join("images").join(&cut), "whole, but nobody was told").unwrap();
     let world = World::on(store, world.end().await).await;

@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use actix_web::body::MessageBody;
 use actix_web::test::{self, TestRequest};
-use chronova_actors::house::Options;
 use chronova_actors::identity::bootstrap::bootstrap;
 use chronova_actors::identity::passwords::{Password, Passwords};
 use chronova_actors::image::embedded::EmbeddedImages;
 use chronova_actors::image::files::ImageFiles;
 use chronova_actors::network::service::EmbeddedNetworks;
 use chronova_actors::ports::NoVolumes;
-use chronova_actors::runtime::{Core, Runtime};
+use chronova_actors::runtime::{Core, Ports, Runtime, RuntimeOptions};
 use chronova_events::clock::Clock;
 use chronova_events::envelope::Timestamp;
 use chronova_events::store::EventStore as _;
@@ -56,7 +55,7 @@ pub struct World {
     pub clock: Arc<Hands>,
     pub images: Arc<EmbeddedImages>,
     pub folder: tempfile::TempDir,
-    runtime: Runtime,
+    pub runtime: Runtime,
 }
 
 #[derive(Debug)]
@@ -114,14 +113,16 @@ impl World {
         let images = EmbeddedImages::limited(files, Arc::clone(&core.views), Arc::clone(&core.gateway), images);
         images.recover(&core.gateway).await.unwrap();
         let networks = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
-        let runtime =
-            Runtime::start(core, vec![], networks, Arc::clone(&images) as _, Arc::new(NoVolumes), Options::default())
-                .await;
-        assert!(runtime.house.views.wait_for(store.head(), Duration::from_secs(10)).await);
+        let runtime = {
+            let ports = Ports { networks, images: Arc::clone(&images) as _, volumes: Arc::new(NoVolumes) };
+            Runtime::start(core, vec![], ports, RuntimeOptions::default())
+        }
+        .await;
+        assert!(runtime.contexts.steps.views.wait_for(store.head(), Duration::from_secs(10)).await);
         let policy = Enforcer::new(&config.policy, &Overrides::default()).unwrap();
         let verifier = Authentication::Tokens(Arc::clone(&identity) as Arc<dyn TokenVerifier>);
         let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
-        let app = App::new(config, policy, verifier, metrics).with_house(Arc::clone(&runtime.house));
+        let app = App::new(config, policy, verifier, metrics).with_operations(Arc::clone(runtime.operations()));
         let app = Arc::new(app.with_identity(identity).with_images(Arc::clone(&images)));
         Self { app, clock, images, folder, runtime }
     }

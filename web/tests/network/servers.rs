@@ -32,7 +32,7 @@ fn server(n: u128) -> InstanceId {
 }
 
 fn networks(world: &World) -> Arc<dyn Networks> {
-    Arc::clone(&world.house().networks)
+    Arc::clone(&world.context().networks)
 }
 
 fn wanted(n: u128, networks: RequestedNetworks) -> NicsWanted {
@@ -246,14 +246,14 @@ async fn snapshots_and_checkpoints_say_the_same() {
     let v6 = json!({"network_id": private["id"], "cidr": "fd00::/64", "ip_version": 6});
     world.make(BOB, "/subnets", "subnet", v6).await;
     networks(&world).allocate(wanted(1, RequestedNetworks::Auto), meta()).await.unwrap();
-    let house = world.house();
-    let state = house.gateway.look::<NetworkAggregate>(&network_id(&private).unwrap()).await.unwrap();
+    let context = world.context();
+    let state = context.gateway.look::<NetworkAggregate>(&network_id(&private).unwrap()).await.unwrap();
     let bytes = codec::encode_snapshot(&state).unwrap();
     assert_eq!(codec::decode_snapshot::<Network>(&bytes).unwrap(), state);
-    let kept = house.views.networks.read(|view| serde_json::to_value(view).unwrap());
+    let kept = context.views.networks.read(|view| serde_json::to_value(view).unwrap());
     let again: NetworksView = serde_json::from_value(kept.clone()).unwrap();
     assert_eq!(serde_json::to_value(&again).unwrap(), kept);
-    let kept = house.views.security_groups.read(|view| serde_json::to_value(view).unwrap());
+    let kept = context.views.security_groups.read(|view| serde_json::to_value(view).unwrap());
     let again: SecurityGroupsView = serde_json::from_value(kept.clone()).unwrap();
     assert_eq!(serde_json::to_value(&again).unwrap(), kept);
     world.end().await;

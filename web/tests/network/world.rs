@@ -5,10 +5,10 @@ use std::sync::Arc;
 use actix_web::body::MessageBody;
 use actix_web::test::{self, TestRequest};
 use async_trait::async_trait;
-use chronova_actors::house::{House, Options};
 use chronova_actors::network::service::EmbeddedNetworks;
 use chronova_actors::ports::{ImageDraft, Images, NoVolumes, PortError};
-use chronova_actors::runtime::{Core, Runtime};
+use chronova_actors::process::context::StepContext;
+use chronova_actors::runtime::{Core, Ports, Runtime, RuntimeOptions};
 use chronova_events::clock::SystemClock;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, InstanceId, ProjectId};
@@ -71,15 +71,18 @@ impl World {
     pub async fn with(store: Arc<MemoryStore>, config: WebConfig) -> Self {
         let core = Core::start(store, Arc::new(SystemClock), Views::new(), 1).await.unwrap();
         let networks = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
-        let runtime =
-            Runtime::start(core, vec![], networks, Arc::new(NoImages), Arc::new(NoVolumes), Options::default()).await;
+        let runtime = {
+            let ports = Ports { networks, images: Arc::new(NoImages), volumes: Arc::new(NoVolumes) };
+            Runtime::start(core, vec![], ports, RuntimeOptions::default())
+        }
+        .await;
         let policy = Enforcer::new(&config.policy, &Overrides::default()).unwrap();
         let app = App::new(config, policy, Authentication::NoAuth, Metrics::new(prometheus::Registry::new()).unwrap());
-        Self { app: Arc::new(app.with_house(Arc::clone(&runtime.house))), runtime }
+        Self { app: Arc::new(app.with_operations(Arc::clone(runtime.operations()))), runtime }
     }
 
-    pub fn house(&self) -> &Arc<House> {
-        &self.runtime.house
+    pub fn context(&self) -> &Arc<StepContext> {
+        &self.runtime.contexts.steps
     }
 
     /// Status and body of the answer to `token`'s request.

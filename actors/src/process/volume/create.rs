@@ -48,7 +48,7 @@ fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError
                 let pool = work.driver(host)?.volume_pool().await.map_err(again)?;
                 let (hostname, format) = (hostname.to_owned(), pool.format);
                 let ready = VolumeCommand::RecordReady { process, host, hostname, format };
-                let gateway = &work.house.gateway;
+                let gateway = &work.context.gateway;
                 match gateway.send::<VolumeAggregate>(&work.volume_id(), ready, work.meta.clone()).await {
                     // Deleted just before it was done: nobody else knows where the bytes are.
                     Err(CommandError::Rejected(VolumeReject::NotFound | VolumeReject::Superseded)) => {
@@ -75,7 +75,7 @@ fn again(error: impl std::fmt::Display) -> StepError {
 
 async fn choose_host(work: &Work) -> Result<Output, StepError> {
     let volume = work.present_volume().await?;
-    let candidates: Vec<(HostId, String)> = work.house.views.hosts.read(|hosts| {
+    let candidates: Vec<(HostId, String)> = work.context.views.hosts.read(|hosts| {
         let all = hosts.all().filter(|host| host.answers());
         let bound = |id: HostId| volume.created.host.is_none_or(|only| only == id);
         let usable = all.filter(|host| bound(host.id) && !work.running.excluded.contains(&host.id));
@@ -85,7 +85,7 @@ async fn choose_host(work: &Work) -> Result<Output, StepError> {
     let mut best: Option<(u64, HostId, String)> = None;
     let mut silent = 0;
     for (host, hostname) in candidates {
-        let Some(driver) = work.house.fleet.driver(host) else {
+        let Some(driver) = work.context.fleet.driver(host) else {
             silent += 1;
             continue;
         };
@@ -130,8 +130,8 @@ async fn content(
         VolumeSource::Image(_) => {
             let Some(image) = &volume.created.image else { return Err(again("the image is not known")) };
             let image = image_ref(&image.snapshot);
-            let source: Arc<dyn ImageSource> = Arc::new(Source(Arc::clone(&work.house.images)));
-            work.house.image_use.hold(work.running.process, host, &image.checksum).await;
+            let source: Arc<dyn ImageSource> = Arc::new(Source(Arc::clone(&work.context.images)));
+            work.context.image_holds.hold(work.running.process, host, &image.checksum).await;
             driver.ensure_image(&image, source).await?;
             Ok(VolumeContent::Image(image))
         }
@@ -150,7 +150,7 @@ async fn content(
 }
 
 async fn look(work: &Work, volume: VolumeId) -> Result<Option<Arc<VolumeRecord>>, StepError> {
-    match work.house.gateway.look::<VolumeAggregate>(&volume).await? {
+    match work.context.gateway.look::<VolumeAggregate>(&volume).await? {
         Volume::Here(record) => Ok(Some(record)),
         Volume::Unknown | Volume::Deleted => Ok(None),
     }

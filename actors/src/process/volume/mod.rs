@@ -57,7 +57,7 @@ impl Work {
 
     /// The volume as it is now; `None` if it is gone.
     pub(super) async fn volume(&self) -> Result<Option<Arc<VolumeRecord>>, StepError> {
-        match self.house.gateway.look::<VolumeAggregate>(&self.volume_id()).await? {
+        match self.context.gateway.look::<VolumeAggregate>(&self.volume_id()).await? {
             Volume::Here(record) => Ok(Some(record)),
             Volume::Unknown | Volume::Deleted => Ok(None),
         }
@@ -76,7 +76,7 @@ impl Work {
 
     /// Tells the volume how something ended. That nobody waits for it any more is no error.
     pub(super) async fn tell_volume(&self, command: VolumeCommand) -> Result<(), StepError> {
-        let sent = self.house.gateway.send::<VolumeAggregate>(&self.volume_id(), command, self.meta.clone()).await;
+        let sent = self.context.gateway.send::<VolumeAggregate>(&self.volume_id(), command, self.meta.clone()).await;
         match sent {
             Ok(_)
             | Err(CommandError::Rejected(
@@ -87,7 +87,7 @@ impl Work {
     }
 
     pub(super) async fn volume_quota(&self, project: &ProjectId, command: VolumeQuotaCommand) -> Result<(), StepError> {
-        self.house.gateway.send::<VolumeQuotaAggregate>(project, command, self.meta.clone()).await?;
+        self.context.gateway.send::<VolumeQuotaAggregate>(project, command, self.meta.clone()).await?;
         Ok(())
     }
 
@@ -96,15 +96,15 @@ impl Work {
         if self.host_answers(host)? {
             return self.driver(host).map(Some);
         }
-        if !self.house.options.volume.shared {
+        if !self.context.shares_volumes {
             return Ok(None);
         }
         let others: Vec<HostId> = self
-            .house
+            .context
             .views
             .hosts
             .read(|hosts| hosts.all().filter(|host| host.answers()).map(|host| host.id).collect());
-        Ok(others.into_iter().find_map(|other| self.house.fleet.driver(other)))
+        Ok(others.into_iter().find_map(|other| self.context.fleet.driver(other)))
     }
 
     /// The same, for what cannot wait until the host is back.

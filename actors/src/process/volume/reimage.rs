@@ -59,8 +59,8 @@ async fn write_image(work: &Work) -> Result<Output, StepError> {
         return Err(StepError::fatal(409, "The volume has no content.", ""));
     };
     let (driver, image, process) = (work.must_reach(*host)?, image_ref(known), work.running.process);
-    let source: Arc<dyn ImageSource> = Arc::new(Source(Arc::clone(&work.house.images)));
-    work.house.image_use.hold(process, *host, &image.checksum).await;
+    let source: Arc<dyn ImageSource> = Arc::new(Source(Arc::clone(&work.context.images)));
+    work.context.image_holds.hold(process, *host, &image.checksum).await;
     driver.ensure_image(&image, source).await.map_err(here)?;
     let name = volumes::volume(work.volume_id());
     // What is there counts as made, so it goes first; whoever does the step again begins here.

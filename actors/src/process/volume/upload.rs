@@ -41,6 +41,6 @@ async fn send(work: &Work) -> Result<Output, StepError> {
     };
     let name = volumes::volume(work.volume_id());
     let bytes = work.must_reach(*host)?.read_volume(&name, user(&volume)).await.map_err(here)?;
-    work.house.images.upload(*image, bytes, work.meta.clone()).await?;
+    work.context.images.upload(*image, bytes, work.meta.clone()).await?;
     Ok(Output::Nothing)
 }

@@ -17,12 +17,13 @@ use chronova_projections::fleet::{Fleet, Slot};
 use chronova_projections::placement::Placement;
 use chronova_projections::server_groups::ServerGroupsView;
 use chronova_projections::servers::Servers;
+use chronova_projections::views::Views;
 use uuid::Uuid;
 
 use super::look::Group;
-use super::pending::Entry;
 use super::request::tests::{flavor, request};
 use super::*;
+use crate::coordination::pending_claims::{Entry, PendingClaims};
 
 /// A cell without a log.
 #[derive(Default)]
@@ -31,7 +32,7 @@ struct Cell {
     placement: Placement,
     groups: ServerGroupsView,
     servers: Servers,
-    pending: Pending,
+    pending: PendingClaims,
     options: SchedulerOptions,
     aggregates: u128,
 }

@@ -306,7 +306,7 @@ fn request_of_part(deed: Deed, target: &Target<'_>, dice: &mut Dice) -> Option<R
 pub(super) fn of_volume(life: &Life, dice: &mut Dice) -> (Deed, Request) {
     let all = life.views().volumes.read(|view| view.of(None));
     let deed = dice.weighed(&[
-        (if all.len() < life.house().fleet.len() { 12 } else { 2 }, D::CreateVolume),
+        (if all.len() < life.context().fleet.len() { 12 } else { 2 }, D::CreateVolume),
         (4, D::DeleteVolume),
         (2, D::ExtendVolume),
         (3, D::SnapshotVolume),

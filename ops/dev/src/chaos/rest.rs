@@ -43,9 +43,9 @@ pub(super) async fn hosts_answer(world: &World, life: &Life) -> bool {
 }
 
 fn all_up(world: &World, life: &Life) -> bool {
-    let house = life.house();
-    let answers = |id| house.fleet.driver(id).is_some();
-    let up = house.views.hosts.read(|view| view.all().filter(|host| host.up && answers(host.id)).count());
+    let context = life.context();
+    let answers = |id| context.fleet.driver(id).is_some();
+    let up = context.views.hosts.read(|view| view.all().filter(|host| host.up && answers(host.id)).count());
     up == world.fleet.len()
 }
 

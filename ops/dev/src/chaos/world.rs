@@ -11,10 +11,13 @@ use std::time::Duration;
 use actix_web::body::to_bytes;
 use actix_web::test::{TestRequest, call_service, init_service};
 use anyhow::{Context as _, Result};
-use chronova_actors::house::{House, LiveOptions, Options};
 use chronova_actors::network::service::EmbeddedNetworks;
+use chronova_actors::process::context::StepContext;
 use chronova_actors::process::interference::Interference;
-use chronova_actors::runtime::{Core, Runtime};
+use chronova_actors::process::options::LiveOptions;
+use chronova_actors::reconcile::options::ReconcileOptions;
+use chronova_actors::runtime::{Core, Ports, Runtime, RuntimeOptions};
+use chronova_actors::server_options::ServerOptions;
 use chronova_actors::volume::service::{EmbeddedVolumes, VolumeOptions};
 use chronova_events::clock::Clock;
 use chronova_events::envelope::Timestamp;
@@ -65,7 +68,7 @@ pub(super) struct World {
     pub(super) fleet: Arc<SimFleet>,
     pub(super) images: Arc<Shelf>,
     clock: Arc<RunClock>,
-    options: Options,
+    options: RuntimeOptions,
     interference: Option<Arc<dyn Interference>>,
     routers: Arc<Routers>,
     hosts: BTreeMap<HostId, usize>,
@@ -119,13 +122,13 @@ impl World {
         let images = Arc::clone(&self.images);
         let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, self.options.volume.clone());
         let drivers = self.fleet.drivers_until(&store.dead());
-        let runtime =
-            Runtime::start(core, drivers, networks, images, Arc::clone(&volumes) as _, self.options.clone()).await;
+        let ports = Ports { networks, images, volumes: Arc::clone(&volumes) as _ };
+        let runtime = Runtime::start(core, drivers, ports, self.options.clone()).await;
         let config = WebConfig::default();
         let policy = Enforcer::load(&config.policy).context("the policy cannot be used")?;
         let metrics = Metrics::new(prometheus::Registry::new())?;
         let app = chronova_web::App::new(config, policy, Authentication::NoAuth, metrics);
-        let app = Arc::new(app.with_house(Arc::clone(&runtime.house)).with_volumes(volumes));
+        let app = Arc::new(app.with_operations(Arc::clone(runtime.operations())).with_volumes(volumes));
         Ok(Life { runtime, store, api: Api { app, routers: Arc::clone(&self.routers) } })
     }
 
@@ -147,15 +150,18 @@ fn has_shared_volumes(seed: u64) -> bool {
 }
 
 /// As a server has them, but for what a run would never see.
-fn options(seed: u64) -> Options {
-    Options {
-        // Half of the seeds have deleted servers that can be restored.
-        reclaim_interval: Duration::from_secs(if seed.is_multiple_of(2) { 0 } else { 300 }),
-        resize_confirm_window: Duration::from_mins(10),
-        shelved_offload: Some(Duration::from_mins(2)),
+fn options(seed: u64) -> RuntimeOptions {
+    RuntimeOptions {
+        servers: ServerOptions {
+            // Half of the seeds have deleted servers that can be restored.
+            reclaim_interval: Duration::from_secs(if seed.is_multiple_of(2) { 0 } else { 300 }),
+            shelved_offload: Some(Duration::from_mins(2)),
+            ..ServerOptions::default()
+        },
+        reconcile: ReconcileOptions { resize_confirm_window: Duration::from_mins(10), ..ReconcileOptions::default() },
         volume: VolumeOptions { shared: has_shared_volumes(seed), ..VolumeOptions::default() },
         live: LiveOptions { per_host: 2, permit_post_copy: true, ..LiveOptions::default() },
-        ..Options::default()
+        ..RuntimeOptions::default()
     }
 }
 
@@ -167,12 +173,12 @@ pub(super) struct Life {
 }
 
 impl Life {
-    pub(super) fn house(&self) -> &Arc<House> {
-        &self.runtime.house
+    pub(super) fn context(&self) -> &Arc<StepContext> {
+        &self.runtime.contexts.steps
     }
 
     pub(super) fn views(&self) -> &Views {
-        &self.house().views
+        &self.context().views
     }
 
     pub(super) async fn end(self) {

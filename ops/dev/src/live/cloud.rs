@@ -128,7 +128,7 @@ impl Cloud {
 
     fn login(&self) -> Result<String> {
         let mut client = self.client();
-        // Answered when the house is open: the file is there by then.
+        // Answered when the control plane is open: the file is there by then.
         client.get("/identity/v3")?;
         let path = self.data().join("clouds.yaml");
         let yaml = std::fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;

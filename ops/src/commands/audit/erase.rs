@@ -67,20 +67,20 @@ pub async fn run(
     let following = tokio::spawn(runner::follow(Arc::clone(&store), Arc::clone(&views)));
     let checkpoints = Checkpoints::new(checkpoints, CheckpointOptions::default());
     let history = History::new(Arc::clone(&store), Arc::clone(&views), Some(checkpoints), HistoryOptions::default());
-    let eraser = Eraser { store, gateway: Arc::clone(&core.gateway), views, history: Some(history) };
-    let done = erase(args, &eraser, out).await;
+    let eraser = Eraser::new(store, Arc::clone(&core.gateway), Arc::clone(&views), Some(history));
+    let done = erase(args, &views, &eraser, out).await;
     core.gateway.stop();
     following.abort();
     done
 }
 
-async fn erase(args: &Args, eraser: &Eraser, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
+async fn erase(args: &Args, views: &Views, eraser: &Eraser, out: &mut dyn Write) -> Result<Exit, CommandFailure> {
     let failed = |error: &dyn std::error::Error| CommandFailure::Usage(error.to_string());
     let resumed = eraser.resume().await.map_err(|e| failed(&e))?;
     if resumed > 0 {
         writeln!(out, "completed {resumed} erasures that were interrupted")?;
     }
-    let plan = Plan::of(&eraser.views, args.whose()?);
+    let plan = Plan::of(views, args.whose()?);
     if plan.is_empty() {
         writeln!(out, "nothing to erase: no server is concerned")?;
         return Ok(Exit::No);

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use chronova_actors::aggregate::Aggregate as _;
+use chronova_actors::coordination::pending_claims::PendingClaims;
 use chronova_actors::instance::InstanceAggregate;
 use chronova_actors::ledger::{CELL, LedgerAggregate};
-use chronova_actors::scheduler::{Chosen, Decision, Pending, Request, SchedulerOptions, choose};
+use chronova_actors::scheduler::{Chosen, Decision, Request, SchedulerOptions, choose};
 use chronova_events::envelope::{Meta, NewEvent, Position, Recorded, StreamId, Timestamp};
 use chronova_events::ids::{ConsumerId, InstanceId, ProjectId, UserId};
 use chronova_events::instance::InstanceEvent;
@@ -92,7 +93,7 @@ impl Alternative {
 
     pub(super) fn decide(&mut self, request: &Request, options: &SchedulerOptions) -> Result<Decision, CommandFailure> {
         self.settle()?;
-        Ok(choose(&self.views, &Pending::default(), request, options))
+        Ok(choose(&self.views, &PendingClaims::default(), request, options))
     }
 
     /// The read models, with everything in them.

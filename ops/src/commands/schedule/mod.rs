@@ -13,7 +13,7 @@ mod what_if;
 use std::io::Write;
 use std::path::PathBuf;
 
-use chronova_actors::house::Options;
+use chronova_actors::runtime::RuntimeOptions;
 use chronova_actors::scheduler::SchedulerOptions;
 use chronova_events::envelope::Timestamp;
 use chronova_events::store::EventStore;
@@ -81,7 +81,7 @@ pub struct Args {
 pub struct Rules {
     pub scheduler: SchedulerOptions,
     /// The rest of the options: ratios and reserves, of which the inventories of another fleet are made.
-    pub options: Options,
+    pub options: RuntimeOptions,
 }
 
 impl Rules {
@@ -91,7 +91,7 @@ impl Rules {
     }
 
     fn default_zone(&self) -> &str {
-        &self.options.availability_zone
+        &self.options.servers.availability_zone
     }
 }
 

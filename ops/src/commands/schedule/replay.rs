@@ -114,7 +114,7 @@ pub(super) async fn run(
 impl Replay<'_> {
     /// Registers the hosts of another fleet, as its agents would have.
     async fn settle_in(&mut self, fleet: &SimUri) -> Result<(), CommandFailure> {
-        let registrations = crate::simulated::registrations(fleet, &self.rules.options).await;
+        let registrations = crate::simulated::registrations(fleet, &self.rules.options.hosts).await;
         for (stream, events) in registrations.map_err(|error| CommandFailure::Usage(error.to_string()))? {
             for event in events {
                 self.other.invent(stream.clone(), event, Timestamp(0)).await?;

@@ -74,9 +74,9 @@ fn what_new_servers_get_is_as_the_file_says() {
     assert!(!set.enable_instance_password && set.force_config_drive);
     assert_eq!((set.default_schedule_zone.as_deref(), set.max_local_block_devices), (Some("north"), 0));
     assert_eq!((set.max_disk_devices, plain.max_disk_devices), (Some(4), None));
-    let house = actors(&config(text));
-    assert_eq!((house.shutdown_timeout, house.max_disk_devices), (9, Some(4)));
-    assert_eq!(actors(&config("")).max_disk_devices, None);
+    let options = actors(&config(text));
+    assert_eq!((options.servers.shutdown_timeout, options.servers.max_disk_devices), (9, Some(4)));
+    assert_eq!(actors(&config("")).servers.max_disk_devices, None);
 }
 
 /// `[api] vendordata_jsonfile_path`: a file that is not as it should be stops the start, and says which and why.

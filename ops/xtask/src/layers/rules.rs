@@ -68,11 +68,6 @@ pub(crate) static RULES: &[Rule] = &[
         check: microversions,
     },
     Rule {
-        name: "gateway",
-        why: "a command leaves the web layer only with a Permit, and dispatch.rs is where that is asked for",
-        check: gateway,
-    },
-    Rule {
         name: "unsafe",
         why: "only the libvirt driver talks to C; each of its blocks carries its proof",
         check: no_unsafe,
@@ -253,26 +248,6 @@ fn statement_end(source: &Source, mut at: usize) -> usize {
         at = if opens { source.after_group(at) } else { at + 1 };
     }
     at
-}
-
-fn gateway(source: &Source, report: &mut Report<'_>) {
-    if !source.is_under("web/src") || source.is_under("web/src/dispatch.rs") {
-        return;
-    }
-    let message = || "only web/src/dispatch.rs may name the command gateway".to_owned();
-    let imported = |path: &&CodePath| path.segments.windows(2).any(|pair| pair == ["chronova_actors", "gateway"]);
-    for path in source.paths().iter().filter(imported) {
-        report(path.line, message());
-    }
-    // Subnets have a gateway too: the house's is told by whose it is, or by what is asked of it.
-    for at in 2..source.tokens.len() {
-        let field = source.ident(at) == Some("gateway") && source.is_punct(at - 1, '.');
-        let of_house = source.ident(at - 2) == Some("house");
-        let asked = source.is_punct(at + 1, '.') && matches!(source.ident(at + 2), Some("send" | "look"));
-        if field && (of_house || asked) {
-            report(source.line(at), message());
-        }
-    }
 }
 
 fn no_unsafe(source: &Source, report: &mut Report<'_>) {

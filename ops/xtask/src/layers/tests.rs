@@ -36,9 +36,6 @@ const BREAKS: &[(&str, &str, &str)] = &[
     ("pure", "events/src/instance/state.rs", "fn f() { std::env::var(\"X\"); }"),
     ("microversions", "web/src/compute/servers/handlers.rs", "fn f() { ctx.version.at_least(v(2, 53)); }"),
     ("microversions", "web/src/compute/servers.rs", "const A: M = Microversion::new(2, 9);"),
-    ("gateway", "web/src/compute/servers.rs", "use chronova_actors::gateway::Gateway;"),
-    ("gateway", "web/src/app.rs", "struct App { commands: chronova_actors::gateway::Gateway }"),
-    ("gateway", "web/src/compute/servers.rs", "fn f() { ctx.app.house.gateway.send(id); }"),
     ("unsafe", "events/src/store/memory.rs", "fn f() { unsafe { g() } }"),
     ("unsafe", "web/src/lib.rs", "#![allow(unsafe_code)]"),
     ("wall-clock", "tests/tests/boot.rs", "fn f() { assert!(start.elapsed() < LIMIT); }"),
@@ -74,8 +71,6 @@ const KEEPS: &[(&str, &str)] = &[
     ("web/src/compute/filters.rs", "static FILTERS: [Filter; 1] = [Filter { name: \"a\", since: v(2, 5) }];"),
     ("events/src/network/state.rs", "use std::net::{IpAddr, Ipv4Addr};"),
     ("web/src/compute/servers.rs", "#[cfg(test)] mod tests { fn f() { v(2, 53); } }"),
-    ("web/src/dispatch.rs", "use chronova_actors::gateway::Gateway;"),
-    ("web/src/network/subnets.rs", "use chronova_events::network::Gateway; fn f() { subnet.gateway.clone() }"),
     ("web/src/compute/servers.rs", "async fn show(ctx: Ctx) -> R {\n a;\n b;\n}"),
     ("tests/tests/boot.rs", "fn f() { let t = start.elapsed(); assert!(order); }"),
 ];

@@ -58,7 +58,7 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
 /// The external networks that the caller may see.
 fn external(ctx: &Ctx) -> Result<Vec<Arc<NetworkRow>>, Fault> {
     let all: Vec<Arc<NetworkRow>> = ctx
-        .house()?
+        .queries()?
         .views
         .networks
         .read(|view| view.networks().filter(|row| row.settings().external).cloned().collect());
@@ -84,7 +84,7 @@ fn render(view: &Networks, row: &FloatingIp) -> Value {
 }
 
 fn rendered(ctx: &Ctx, row: &FloatingIp) -> Result<Value, Fault> {
-    Ok(json!({"floating_ip": ctx.house()?.views.networks.read(|view| render(view, row))}))
+    Ok(json!({"floating_ip": ctx.queries()?.views.networks.read(|view| render(view, row))}))
 }
 
 async fn pools(ctx: Ctx) -> Result<Reply, Fault> {
@@ -97,7 +97,8 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     let own = ctx.caller().project.clone();
     let mut rows = floating_ips::visible(&ctx)?;
     rows.retain(|row| own.as_ref() == Some(row.project()));
-    let list: Vec<Value> = ctx.house()?.views.networks.read(|view| rows.iter().map(|row| render(view, row)).collect());
+    let list: Vec<Value> =
+        ctx.queries()?.views.networks.read(|view| rows.iter().map(|row| render(view, row)).collect());
     Ok(Reply::ok(json!({"floating_ips": list})))
 }
 
@@ -159,7 +160,7 @@ async fn remove_address(ctx: Ctx) -> Result<Reply, Fault> {
 
 /// The server that has the floating address, with the target of rules about it; `None` where no device has it.
 fn holder(ctx: &Ctx, row: &FloatingIp) -> Result<Option<(InstanceId, Target)>, Fault> {
-    let device = ctx.house()?.views.networks.read(|view| {
+    let device = ctx.queries()?.views.networks.read(|view| {
         let port = view.port(view.association(row)?.port)?;
         Some(port.binding().device.clone()).filter(|device| !device.is_empty())
     });
@@ -236,7 +237,7 @@ fn fixed_of(nics: &[NicInfo], wish: &Value, id: InstanceId) -> Result<IpAddr, Fa
 fn port_of(ctx: &Ctx, server: &Found, fixed: IpAddr) -> Result<Arc<Port>, Fault> {
     let has = |port: &&Arc<Port>| port.addresses().iter().any(|at| at.address == fixed);
     let (id, project) = (server.id, &server.server()?.request.project);
-    let port = ctx.house()?.views.networks.read(|view| view.of_server(project, id).find(has).cloned());
+    let port = ctx.queries()?.views.networks.read(|view| view.of_server(project, id).find(has).cloned());
     port.ok_or_else(|| Fault::bad_request(format!("Fixed IP not found for address {fixed}.")))
 }
 

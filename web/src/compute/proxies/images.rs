@@ -48,7 +48,7 @@ async fn detail(ctx: Ctx) -> Result<Reply, Fault> {
 fn list(ctx: &Ctx, collection: &str, shown: fn(&Ctx, &Record) -> Value) -> Result<Reply, Fault> {
     let wanted = filters(ctx)?;
     let mut images: Vec<Arc<Record>> = Vec::new();
-    for found in ctx.house()?.views.images.read(chronova_projections::images::Images::all) {
+    for found in ctx.queries()?.views.images.read(chronova_projections::images::Images::all) {
         if image::is_listed(ctx, &found)? && wanted.iter().all(|holds| holds(&found)) {
             images.push(found);
         }

@@ -58,13 +58,13 @@ fn is_visible(ctx: &Ctx, row: &NetworkRow) -> bool {
 }
 
 fn visible(ctx: &Ctx) -> Result<Vec<Arc<NetworkRow>>, Fault> {
-    let all: Vec<_> = ctx.house()?.views.networks.read(|view| view.networks().cloned().collect());
+    let all: Vec<_> = ctx.queries()?.views.networks.read(|view| view.networks().cloned().collect());
     Ok(all.into_iter().filter(|row| is_visible(ctx, row)).collect())
 }
 
 fn find(ctx: &Ctx) -> Result<Arc<NetworkRow>, Fault> {
     let id = ctx.id("id", |_| "Network not found".to_owned())?;
-    let found = ctx.house()?.views.networks.read(|view| view.network(id).cloned());
+    let found = ctx.queries()?.views.networks.read(|view| view.network(id).cloned());
     found.filter(|row| is_visible(ctx, row)).ok_or_else(|| Fault::not_found("Network not found"))
 }
 

@@ -40,13 +40,13 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let added = RuleAdded { rule, group: parent.id(), project: project.clone(), description: String::new(), traffic };
     let limit = network::quotas::limit(&ctx, &project, "security_group_rule")?;
     send(&ctx, &permit, &project, SecurityGroupCommand::AddRules { rules: vec![added], limit }).await?;
-    let shown = ctx.house()?.views.security_groups.read(|view| view.rule(rule).map(|rule| render(view, rule)));
+    let shown = ctx.queries()?.views.security_groups.read(|view| view.rule(rule).map(|rule| render(view, rule)));
     Ok(Reply::ok(json!({"security_group_rule": shown})))
 }
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let id: SecurityGroupRuleId = uuid(ctx.param("id"))?;
-    let found = ctx.house()?.views.security_groups.read(|view| view.rule(id).cloned());
+    let found = ctx.queries()?.views.security_groups.read(|view| view.rule(id).cloned());
     let found = found.ok_or_else(|| Fault::not_found(format!("Security group rule {id} does not exist")))?;
     let parent = group(&ctx, found.added.group)?;
     let permit = ctx.authorize(&Target::default().project(parent.project()))?;

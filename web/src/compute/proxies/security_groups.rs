@@ -51,7 +51,7 @@ pub(super) fn uuid<T: std::str::FromStr>(text: &str) -> Result<T, Fault> {
 
 /// The group, if it is the caller's project's or the caller may see all.
 pub(super) fn group(ctx: &Ctx, id: SecurityGroupId) -> Result<Arc<Group>, Fault> {
-    let found = ctx.house()?.views.security_groups.read(|view| view.get(id).cloned());
+    let found = ctx.queries()?.views.security_groups.read(|view| view.get(id).cloned());
     found
         .filter(|group| ctx.caller().is_admin || ctx.caller().project.as_ref() == Some(group.project()))
         .ok_or_else(|| Fault::not_found(format!("Security group {id} does not exist")))
@@ -71,7 +71,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
         network::security_groups::ensure_default(&ctx, &ctx.permit()?, project).await?;
     }
     let mut groups: Vec<Arc<Group>> = ctx
-        .house()?
+        .queries()?
         .views
         .security_groups
         .read(|view| view.all().filter(|group| all || own.as_ref() == Some(group.project())).cloned().collect());
@@ -85,7 +85,7 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 fn show_one(ctx: &Ctx, group: &Group) -> Result<Value, Fault> {
-    Ok(ctx.house()?.views.security_groups.read(|view| render(view, group)))
+    Ok(ctx.queries()?.views.security_groups.read(|view| render(view, group)))
 }
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
@@ -128,7 +128,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let (found, permit) = find(&ctx)?;
-    let used = ctx.house()?.views.networks.read(|view| view.members(found.id()).next().is_some());
+    let used = ctx.queries()?.views.networks.read(|view| view.members(found.id()).next().is_some());
     let default_too = ctx.caller().is_admin;
     if used && (default_too || found.id() != default_group(found.project())) {
         return Err(Fault::bad_request(format!("Security Group {} in use.", found.id())));
@@ -143,7 +143,7 @@ pub(super) async fn send(
     project: &ProjectId,
     command: SecurityGroupCommand,
 ) -> Result<(), Fault> {
-    dispatch::send::<SecurityGroupAggregate>(ctx.house()?, permit, project, command)
+    dispatch::send::<SecurityGroupAggregate>(ctx.dispatch()?, permit, project, command)
         .await
         .map(drop)
         .map_err(|error| reject::refused(error, |reject| fault(&reject)))

@@ -106,14 +106,14 @@ fn shown_snapshot(snapshot: &SnapshotInfo) -> Value {
 }
 
 async fn volumes(ctx: Ctx) -> Result<Reply, Fault> {
-    let all = ctx.house()?.volumes.list(&project(&ctx)?, false).await.map_err(reject::volume_service)?;
+    let all = ctx.queries()?.volumes.list(&project(&ctx)?, false).await.map_err(reject::volume_service)?;
     let list: Vec<Value> = page(&ctx, all).map(|volume| shown_volume(&volume)).collect();
     Ok(Reply::ok(json!({"volumes": list})))
 }
 
 async fn find_volume(ctx: &Ctx) -> Result<VolumeInfo, Fault> {
     let id: VolumeId = ctx.id("id", |text| format!("Volume {text} could not be found."))?;
-    let found = ctx.house()?.volumes.find(id, &project(ctx)?, ctx.caller().is_admin).await;
+    let found = ctx.queries()?.volumes.find(id, &project(ctx)?, ctx.caller().is_admin).await;
     found.map_err(|error| reject::volume(id, error))
 }
 
@@ -123,7 +123,7 @@ async fn volume(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn delete_volume(ctx: Ctx) -> Result<Reply, Fault> {
     let (permit, found) = (ctx.permit()?, find_volume(&ctx).await?);
-    ctx.house()?.volumes.delete(found.id, dispatch::meta(&permit)).await.map_err(reject::volume_service)?;
+    ctx.queries()?.volumes.delete(found.id, dispatch::meta(&permit)).await.map_err(reject::volume_service)?;
     Ok(Reply::empty(202))
 }
 
@@ -148,14 +148,14 @@ async fn create_volume(ctx: Ctx) -> Result<Reply, Fault> {
         metadata: pairs.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect(),
         host: None,
     };
-    let made = ctx.house()?.volumes.create(wanted, ctx.caller().is_admin, dispatch::meta(&permit)).await;
+    let made = ctx.queries()?.volumes.create(wanted, ctx.caller().is_admin, dispatch::meta(&permit)).await;
     let made = made.map_err(reject::volume_service)?;
     let location = ctx.links.to_self("os-volumes", &made.id.to_string());
     Ok(Reply::ok(json!({"volume": shown_volume(&made)})).header("Location", location))
 }
 
 async fn snapshots(ctx: Ctx) -> Result<Reply, Fault> {
-    let all = ctx.house()?.volumes.list_snapshots(&project(&ctx)?, false).await.map_err(reject::volume_service)?;
+    let all = ctx.queries()?.volumes.list_snapshots(&project(&ctx)?, false).await.map_err(reject::volume_service)?;
     let list: Vec<Value> = page(&ctx, all).map(|snapshot| shown_snapshot(&snapshot)).collect();
     Ok(Reply::ok(json!({"snapshots": list})))
 }
@@ -163,7 +163,7 @@ async fn snapshots(ctx: Ctx) -> Result<Reply, Fault> {
 async fn known_snapshot(ctx: &Ctx, text: &str) -> Result<SnapshotInfo, Fault> {
     let unknown = || Fault::not_found(format!("Snapshot {text} could not be found."));
     let id: SnapshotId = text.parse().map_err(|_| unknown())?;
-    let found = ctx.house()?.volumes.find_snapshot(id, &project(ctx)?, ctx.caller().is_admin).await;
+    let found = ctx.queries()?.volumes.find_snapshot(id, &project(ctx)?, ctx.caller().is_admin).await;
     found.map_err(|error| match reject::volume(id, error) {
         fault if fault.status == 404 => unknown(),
         fault => fault,
@@ -177,7 +177,7 @@ async fn snapshot(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn delete_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
     let (permit, found) = (ctx.permit()?, known_snapshot(&ctx, ctx.param("id")).await?);
-    let volumes = &ctx.house()?.volumes;
+    let volumes = &ctx.queries()?.volumes;
     volumes.delete_snapshot(found.id, dispatch::meta(&permit)).await.map_err(reject::volume_service)?;
     Ok(Reply::empty(202))
 }
@@ -188,7 +188,7 @@ async fn create_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
     let named = text("volume_id").unwrap_or_default();
     let volume: VolumeId =
         named.parse().map_err(|_| Fault::bad_request(format!("Volume {named} could not be found.")))?;
-    let (volumes, is_admin) = (&ctx.house()?.volumes, ctx.caller().is_admin);
+    let (volumes, is_admin) = (&ctx.queries()?.volumes, ctx.caller().is_admin);
     let known = volumes.find(volume, &project, is_admin).await.map_err(unknown)?;
     let wanted = NewSnapshot {
         snapshot: SnapshotId::random(),

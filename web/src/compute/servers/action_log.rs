@@ -82,7 +82,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 fn events(ctx: &Ctx, found: &Found, action: &Action, full: bool) -> Result<Value, Fault> {
     let details = ctx.allows("os_compute_api:os-instance-actions:events:details", &found.target);
     let project = &found.server()?.request.project;
-    let hosts = &ctx.house()?.views.hosts;
+    let hosts = &ctx.queries()?.views.hosts;
     let views: Vec<EventView> = action
         .steps
         .iter()

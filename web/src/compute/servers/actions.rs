@@ -1,11 +1,10 @@
 //! `POST /servers/{id}/action`: what is served of it. The rest is in [`crate::compute::unserved`].
 
-use std::sync::Arc;
-
+use chronova_actors::hosts::readings::HostReadings;
 use chronova_actors::instance::InstanceCommand;
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::{Locked, PowerAction};
-use chronova_hypervisor::driver::{Driver, DriverError};
+use chronova_hypervisor::driver::DriverError;
 use serde_json::{Value, json};
 
 use super::change::{asker, send};
@@ -123,8 +122,8 @@ const MOST_OF_A_LOG: usize = 102_400;
 
 async fn console_output(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
-    let driver = driver(&ctx, &found)?;
-    let bytes = driver.console_log(found.id, MOST_OF_A_LOG).await.map_err(|error| unreadable(&found, error))?;
+    let host = host(&ctx, &found)?;
+    let bytes = host.console_log(found.id, MOST_OF_A_LOG).await.map_err(|error| unreadable(&found, error))?;
     let text = String::from_utf8_lossy(&bytes);
     let lines = match ctx.action_body().get("length") {
         None | Some(Value::Null) => None,
@@ -135,10 +134,10 @@ async fn console_output(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// The server's host, where it has one that answers.
-pub(super) fn driver(ctx: &Ctx, found: &Found) -> Result<Arc<dyn Driver>, Fault> {
+pub(super) fn host(ctx: &Ctx, found: &Found) -> Result<HostReadings, Fault> {
     let not_ready = || Fault::conflict(format!("Instance {} is not ready", found.id));
     let placed = found.server()?.placement.as_ref().ok_or_else(not_ready)?;
-    ctx.house()?.fleet.driver(placed.host).ok_or_else(not_ready)
+    ctx.queries()?.host(placed.host).ok_or_else(not_ready)
 }
 
 fn unreadable(found: &Found, error: DriverError) -> Fault {

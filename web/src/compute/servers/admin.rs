@@ -72,13 +72,13 @@ async fn diagnose(ctx: Ctx) -> Result<Reply, Fault> {
     if server.power() != Power::Running {
         return Err(not_running(found.id, server.power()));
     }
-    let driver = super::actions::driver(&ctx, &found)?;
-    let seen = driver.diagnostics(found.id).await.map_err(|error| match error {
+    let host = super::actions::host(&ctx, &found)?;
+    let seen = host.diagnostics(found.id).await.map_err(|error| match error {
         DriverError::NoSuchGuest(_) | DriverError::Failed { .. } => not_running(found.id, Power::Shutdown),
         DriverError::Unsupported(_) => Fault::not_implemented("The requested functionality is not supported."),
         other => Fault::conflict(format!("Instance {} is not ready", found.id)).caused_by(other),
     })?;
-    let now = ctx.house()?.clock.now();
+    let now = ctx.queries()?.clock.now();
     Ok(Reply::ok(match versions::diagnostics_are_standard(ctx.version) {
         true => diagnostics::standard(&seen, server, now),
         false => diagnostics::of_libvirt(&seen),

@@ -22,7 +22,7 @@ pub(super) fn asker(ctx: &Ctx, found: &Found) -> Asker {
 
 /// Sends a command about a server that was found.
 pub(super) async fn send(ctx: &Ctx, found: &Found, command: InstanceCommand) -> Result<(), Fault> {
-    dispatch::send::<InstanceAggregate>(ctx.house()?, &found.permit, &found.id, command)
+    dispatch::send::<InstanceAggregate>(ctx.dispatch()?, &found.permit, &found.id, command)
         .await
         .map(|_| ())
         .map_err(|error| reject::instance(found.id, error))
@@ -85,7 +85,7 @@ pub(super) async fn restore(ctx: Ctx) -> Result<Reply, Fault> {
         memory_mib: server.request.flavor.memory_mib,
         defaults: crate::compute::quotas::default_limits(&ctx)?,
     };
-    dispatch::send::<QuotaAggregate>(ctx.house()?, &found.permit, &project, reserve).await.map_err(reject::quota)?;
+    dispatch::send::<QuotaAggregate>(ctx.dispatch()?, &found.permit, &project, reserve).await.map_err(reject::quota)?;
     // Refused after all, the room goes back by itself: nobody holds it.
     send(&ctx, &found, InstanceCommand::Restore { process: ProcessId::random(), asker }).await?;
     Ok(Reply::empty(202))
@@ -102,7 +102,7 @@ pub(super) async fn force_delete(ctx: Ctx) -> Result<Reply, Fault> {
 pub(super) async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
     let found = super::found::find(&ctx, "id")?;
     let (process, asker) = (ProcessId::random(), asker(&ctx, &found));
-    let command = match ctx.house()?.options.reclaim_interval.is_zero() {
+    let command = match ctx.queries()?.server_options.reclaim_interval.is_zero() {
         true => InstanceCommand::Delete { process, force: false, asker },
         false => InstanceCommand::SoftDelete { process, asker },
     };

@@ -51,12 +51,12 @@ async fn attach(ctx: Ctx) -> Result<Reply, Fault> {
     let (server, asker) = (found.server()?, asker(&ctx, &found));
     actions::admit(server, Action::AttachInterface, asker)
         .map_err(|reject| reject::instance_reject(found.id, reject))?;
-    let house = ctx.house()?;
-    house.networks.check_attach(&server.request.project, &wanted).await.map_err(reject::attachment)?;
+    let dispatch = ctx.dispatch()?;
+    dispatch.queries().networks.check_attach(&server.request.project, &wanted).await.map_err(reject::attachment)?;
     let process = ProcessId::random();
-    let port = wanted.port.unwrap_or_else(|| house.networks.attached_port(process));
+    let port = wanted.port.unwrap_or_else(|| dispatch.queries().networks.attached_port(process));
     send(&ctx, &found, InstanceCommand::AttachNic { process, wanted, asker }).await?;
-    match dispatch::ended(house, process, PATIENCE).await.map_err(|error| Fault::of_log(&error))? {
+    match dispatch::ended(dispatch, process, PATIENCE).await.map_err(|error| Fault::of_log(&error))? {
         Ended::Succeeded => parts::show_interface(&ctx, &find(&ctx, "server_id")?, &port.to_string()),
         Ended::Failed(fault) => Err(Fault::new(fault.code, fault.message).caused_by(fault.details)),
         Ended::NotYet => Err(Fault::new(500, format!("Failed to attach network adapter device to {}", found.id))
@@ -125,9 +125,9 @@ async fn add_fixed_ip(ctx: Ctx) -> Result<Reply, Fault> {
         other => other.to_string(),
     };
     let network = id.parse().map_err(|_| no_network_of(&found))?;
-    let house = ctx.house()?;
+    let queries = ctx.queries()?;
     let meta = dispatch::meta(&found.permit);
-    house.networks.add_address(found.id, network, meta).await.map_err(reject::address)?;
+    queries.networks.add_address(found.id, network, meta).await.map_err(reject::address)?;
     refreshed(&ctx, &found).await
 }
 
@@ -146,15 +146,15 @@ async fn remove_fixed_ip(ctx: Ctx) -> Result<Reply, Fault> {
     if !found.server()?.nics.iter().any(has) {
         return Err(none());
     }
-    let house = ctx.house()?;
+    let queries = ctx.queries()?;
     let meta = dispatch::meta(&found.permit);
-    house.networks.remove_address(found.id, address, meta).await.map_err(reject::address)?;
+    queries.networks.remove_address(found.id, address, meta).await.map_err(reject::address)?;
     refreshed(&ctx, &found).await
 }
 
 /// The server shows its addresses as the network service has them now.
 async fn refreshed(ctx: &Ctx, found: &Found) -> Result<Reply, Fault> {
-    let networks = &ctx.house()?.networks;
+    let networks = &ctx.queries()?.networks;
     if let Ok(nics) = networks.refresh(found.id, &found.server()?.nics).await {
         send(ctx, found, InstanceCommand::RefreshNics { nics }).await?;
     }

@@ -111,7 +111,7 @@ fn wish(ctx: &Ctx, found: &Found) -> Result<Wish, Fault> {
 async fn checks_of(ctx: &Ctx, found: &Found, process: ProcessId) -> Result<(), Fault> {
     let mut waited = Duration::ZERO;
     while waited < CHECKS {
-        let views = &ctx.house()?.views;
+        let views = &ctx.queries()?.views;
         let row = views.migrations.read(|view| view.of_process(process).cloned());
         match row.map(|row| row.status) {
             None | Some(MigrationStatus::Live(LiveStage::Accepted)) => {}
@@ -166,11 +166,11 @@ fn this(ctx: &Ctx, found: &Found) -> Result<Arc<Migration>, Fault> {
 }
 
 fn view_of(ctx: &Ctx, found: &Found, row: Arc<Migration>) -> Result<ServerMigrationView, Fault> {
-    let house = ctx.house()?;
+    let queries = ctx.queries()?;
     let dest_ip = row.target.as_ref().and_then(|target| {
-        house.views.hosts.read(|hosts| hosts.get(target.host).map(|host| host.capabilities.host_ip.clone()))
+        queries.views.hosts.read(|hosts| hosts.get(target.host).map(|host| host.capabilities.host_ip.clone()))
     });
-    let progress = house.departures.progress(row.id).unwrap_or(row.progress);
+    let progress = queries.progress(row.id).unwrap_or(row.progress);
     Ok(ServerMigrationView { dest_ip, progress, hosts: ctx.allows(HOST_RULE, &found.target), row })
 }
 

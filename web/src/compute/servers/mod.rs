@@ -27,9 +27,7 @@ pub(super) mod volumes;
 pub(super) mod volumes_boot;
 pub(super) mod work;
 
-use std::sync::Arc;
-
-use chronova_hypervisor::driver::Driver;
+use chronova_actors::hosts::readings::HostReadings;
 use serde_json::json;
 
 use self::found::{Found, find};
@@ -67,9 +65,9 @@ pub(super) const ROUTES: &[Route] = &[
         .policy_on_target("os_compute_api:servers:delete"),
 ];
 
-/// The driver of the server's host, where it has one that answers.
-pub(in crate::compute) fn host_driver(ctx: &Ctx, found: &Found) -> Result<Arc<dyn Driver>, Fault> {
-    actions::driver(ctx, found)
+/// The server's host, where it has one that answers.
+pub(in crate::compute) fn host_of(ctx: &Ctx, found: &Found) -> Result<HostReadings, Fault> {
+    actions::host(ctx, found)
 }
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {

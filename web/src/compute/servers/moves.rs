@@ -67,7 +67,7 @@ fn wanted_flavor(ctx: &Ctx, server: &Alive) -> Result<FlavorSnapshot, Fault> {
     };
     // Links are accepted as names of flavors, as when servers are created.
     let id = id.rsplit('/').next().unwrap_or_default();
-    let (flavor, now) = (visible_flavor(ctx, ctx.house()?, id)?, &server.request.flavor);
+    let (flavor, now) = (visible_flavor(ctx, ctx.queries()?, id)?, &server.request.flavor);
     let volume_backed = server.is_volume_backed();
     if flavor.root_gib == 0 && now.root_gib != 0 && !volume_backed {
         return Err(Fault::bad_request(
@@ -103,7 +103,7 @@ async fn widen(ctx: &Ctx, found: &Found, flavor: &FlavorSnapshot) -> Result<(), 
         memory_mib: flavor.memory_mib,
         defaults: crate::compute::quotas::default_limits(ctx)?,
     };
-    let sent = dispatch::send::<QuotaAggregate>(ctx.house()?, &found.permit, project, widen).await;
+    let sent = dispatch::send::<QuotaAggregate>(ctx.dispatch()?, &found.permit, project, widen).await;
     sent.map(|_| ()).map_err(reject::quota)
 }
 

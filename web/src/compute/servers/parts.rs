@@ -86,7 +86,7 @@ async fn interfaces(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
     let nics = &found.server()?.nics;
     let list: Vec<Value> =
-        ctx.house()?.views.networks.read(|networks| nics.iter().map(|nic| attachment(&ctx, networks, nic)).collect());
+        ctx.queries()?.views.networks.read(|networks| nics.iter().map(|nic| attachment(&ctx, networks, nic)).collect());
     Ok(Reply::ok(json!({"interfaceAttachments": list})))
 }
 
@@ -99,7 +99,7 @@ pub(super) fn show_interface(ctx: &Ctx, found: &Found, port: &str) -> Result<Rep
     let nic = found.server()?.nics.iter().find(|nic| nic.port.to_string() == port);
     let nic =
         nic.ok_or_else(|| Fault::not_found(format!("Instance {} does not have a port with id {port}", found.id)))?;
-    let shown = ctx.house()?.views.networks.read(|networks| attachment(ctx, networks, nic));
+    let shown = ctx.queries()?.views.networks.read(|networks| attachment(ctx, networks, nic));
     Ok(Reply::ok(json!({"interfaceAttachment": shown})))
 }
 
@@ -109,7 +109,7 @@ async fn groups(ctx: Ctx) -> Result<Reply, Fault> {
     let server = found.server()?;
     let project = &server.request.project;
     let names = super::security_groups::names(ctx.views()?, found.id, server);
-    let list: Vec<Value> = ctx.house()?.views.security_groups.read(|view| {
+    let list: Vec<Value> = ctx.queries()?.views.security_groups.read(|view| {
         let named = |name: &str| {
             let own = || view.of_project(project)?.by_id.values().find(|group| group.settings().name == name);
             name.parse::<SecurityGroupId>().ok().and_then(|id| view.get(id)).or_else(own)

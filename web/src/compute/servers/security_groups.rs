@@ -86,7 +86,7 @@ fn named(ctx: &Ctx, found: &Found) -> Result<SecurityGroupId, Fault> {
         return Err(Fault::bad_request("Security group name cannot be empty"));
     }
     let project = &found.server()?.request.project;
-    let matching: Vec<SecurityGroupId> = ctx.house()?.views.security_groups.read(|view| {
+    let matching: Vec<SecurityGroupId> = ctx.queries()?.views.security_groups.read(|view| {
         let own = view.of_project(project).into_iter().flat_map(|groups| groups.by_id.values());
         own.filter(|group| group.settings().name == name || group.id().to_string() == name)
             .map(|group| group.id())
@@ -103,7 +103,7 @@ fn named(ctx: &Ctx, found: &Found) -> Result<SecurityGroupId, Fault> {
 
 fn ports(ctx: &Ctx, found: &Found) -> Result<Vec<Arc<Port>>, Fault> {
     let (id, project) = (found.id, &found.server()?.request.project);
-    let ports: Vec<_> = ctx.house()?.views.networks.read(|view| view.of_server(project, id).cloned().collect());
+    let ports: Vec<_> = ctx.queries()?.views.networks.read(|view| view.of_server(project, id).cloned().collect());
     match ports.is_empty() {
         true => Err(Fault::bad_request(format!("instance_id {id} could not be found as device id on any ports"))),
         false => Ok(ports),
@@ -113,7 +113,7 @@ fn ports(ctx: &Ctx, found: &Found) -> Result<Vec<Arc<Port>>, Fault> {
 async fn set(ctx: &Ctx, found: &Found, port: &Port, groups: Vec<SecurityGroupId>) -> Result<(), Fault> {
     let patch = PortPatch { security_groups: Some(groups), ..PortPatch::default() };
     let command = NetworkCommand::ChangePort { port: port.created.port, patch };
-    dispatch::send::<NetworkAggregate>(ctx.house()?, &found.permit, &port.created.network, command)
+    dispatch::send::<NetworkAggregate>(ctx.dispatch()?, &found.permit, &port.created.network, command)
         .await
         .map(drop)
         .map_err(|error| reject::refused(error, |reject: NetworkReject| Fault::bad_request(reject.to_string())))

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use chronova_actors::house::House;
+use chronova_actors::operations::Queries;
 use chronova_events::ids::{HostId, InstanceId};
 use chronova_projections::networks::Networks;
 use chronova_projections::servers::ServerRow;
@@ -30,13 +30,13 @@ pub(super) fn sees(ctx: &Ctx, groups: bool, brief: bool) -> Result<Arc<Sees>, Fa
         fault_details: ctx.caller().is_admin,
         groups,
         brief,
-        names: Arc::clone(&ctx.house()?.options.instance_name_template),
+        names: Arc::clone(&ctx.queries()?.server_options.instance_name_template),
     }))
 }
 
 /// Makes views of rows with what they need of other read models.
 pub(super) struct Viewer<'a> {
-    house: &'a House,
+    queries: &'a Queries,
     views: &'a Views,
     sees: Arc<Sees>,
     /// What was found of hosts already: whether each answers, and its zone.
@@ -47,12 +47,12 @@ pub(super) struct Viewer<'a> {
 
 impl<'a> Viewer<'a> {
     pub(super) fn new(ctx: &'a Ctx, groups: bool, brief: bool) -> Result<Self, Fault> {
-        Ok(Self::of(ctx.house()?, ctx.views()?, sees(ctx, groups, brief)?))
+        Ok(Self::of(ctx.queries()?, ctx.views()?, sees(ctx, groups, brief)?))
     }
 
-    fn of(house: &'a House, views: &'a Views, sees: Arc<Sees>) -> Self {
+    fn of(queries: &'a Queries, views: &'a Views, sees: Arc<Sees>) -> Self {
         let floats = views.networks.read(Networks::any_floats);
-        Self { house, views, sees, hosts: HashMap::new(), floats }
+        Self { queries, views, sees, hosts: HashMap::new(), floats }
     }
 
     /// `None` for a row whose server was never asked for.
@@ -62,7 +62,7 @@ impl<'a> Viewer<'a> {
         if let Some(host) = placed {
             let (status, zone) = self.hosts.entry(host).or_insert_with(|| {
                 let status = self.views.hosts.read(|hosts| host_status(hosts.get(host)));
-                (status, zones::of_host(self.house, self.views, host).into())
+                (status, zones::of_host(self.queries, self.views, host).into())
             });
             (view.host_status, view.zone) = (status, Some(Arc::clone(zone)));
         }
@@ -82,8 +82,8 @@ impl<'a> Viewer<'a> {
 
 /// A row with what the view needs of other read models.
 pub(super) fn view(ctx: &Ctx, row: &Arc<ServerRow>, sees: &Arc<Sees>) -> Result<Option<ServerView>, Fault> {
-    let (house, views) = (ctx.house()?, ctx.views()?);
-    Ok(Viewer::of(house, views, Arc::clone(sees)).view(row))
+    let (queries, views) = (ctx.queries()?, ctx.views()?);
+    Ok(Viewer::of(queries, views, Arc::clone(sees)).view(row))
 }
 
 /// The server as the read model shows it now, in full.

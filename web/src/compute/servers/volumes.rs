@@ -86,7 +86,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 /// The volume, as the caller's project sees it.
 pub(super) async fn look_up(ctx: &Ctx, found: &Found, id: VolumeId) -> Result<VolumeInfo, Fault> {
     let project = &found.server()?.request.project;
-    let seen = ctx.house()?.volumes.find(id, project, ctx.caller().is_admin).await;
+    let seen = ctx.queries()?.volumes.find(id, project, ctx.caller().is_admin).await;
     seen.map_err(|error| reject::volume(id, error))
 }
 
@@ -144,7 +144,7 @@ fn check_away(found: &Found, volume: &VolumeInfo, wish: &Map<String, Value>) -> 
 
 /// `[cinder] cross_az_attach`
 fn check_zone(ctx: &Ctx, found: &Found, volume: &VolumeInfo) -> Result<(), Fault> {
-    let (server, options) = (found.server()?, &ctx.house()?.options);
+    let (server, options) = (found.server()?, &ctx.queries()?.server_options);
     let placed = server.placement.as_ref().map(|placed| &placed.availability_zone);
     let own = placed.or(server.request.availability_zone.as_ref()).unwrap_or(&options.availability_zone);
     if ctx.app.compute.config.cross_az_attach || *own == volume.availability_zone {
@@ -164,7 +164,7 @@ fn check_reach(ctx: &Ctx, found: &Found, volume: &VolumeInfo) -> Result<(), Faul
     if only == here {
         return Ok(());
     }
-    let name = ctx.house()?.views.hosts.read(|hosts| hosts.get(only).map(|host| host.hostname.clone()));
+    let name = ctx.queries()?.views.hosts.read(|hosts| hosts.get(only).map(|host| host.hostname.clone()));
     let name = name.unwrap_or_else(|| only.to_string());
     Err(Fault::bad_request(format!(
         "Invalid volume: volume {} is reached from host {name} only, and the server is on another one.",

@@ -1,6 +1,6 @@
 //! Whether a wished server can be made, as far as that can be known beforehand: Nova's checks in Nova's order.
 
-use chronova_actors::house::House;
+use chronova_actors::operations::Queries;
 use chronova_events::ids::{FlavorId, ProjectId, ServerGroupId};
 use chronova_events::instance::{BlockDevicesMapped, FilesGiven, FlavorSnapshot, ImageSnapshot, KeySnapshot};
 use chronova_events::server_group::ServerGroupCreated;
@@ -30,41 +30,41 @@ pub(super) struct Admitted {
     pub requested_host: Option<String>,
 }
 
-pub(super) async fn admit(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Admitted, Fault> {
+pub(super) async fn admit(ctx: &Ctx, queries: &Queries, wish: &Wish) -> Result<Admitted, Fault> {
     let project = ctx.caller().project.clone().ok_or_else(|| {
         Fault::forbidden("Policy doesn't allow os_compute_api:servers:create to be performed.")
             .caused_by("the token has no project")
     })?;
     parts(ctx, wish)?;
     let Destination { zone: availability_zone, forced: forced_host, requested: requested_host } =
-        destination(ctx, house, wish)?;
+        destination(ctx, queries, wish)?;
     limits(ctx, &project, &ctx.body["server"])?;
-    let key = wish.key_name.as_deref().map(|name| key(ctx, house, name)).transpose()?;
-    let flavor = visible_flavor(ctx, house, &wish.flavor)?;
-    let found = find_image(ctx, house, wish, &project).await?;
-    let (devices, mut disks) = volumes::plan(ctx, house, wish, &project, &flavor, found.as_ref()).await?;
+    let key = wish.key_name.as_deref().map(|name| key(ctx, queries, name)).transpose()?;
+    let flavor = visible_flavor(ctx, queries, &wish.flavor)?;
+    let found = find_image(ctx, queries, wish, &project).await?;
+    let (devices, mut disks) = volumes::plan(ctx, queries, wish, &project, &flavor, found.as_ref()).await?;
     check_image(ctx, &flavor, &disks, found.as_ref())?;
     topology::check(&flavor, disks.boot_image.as_ref())?;
     let availability_zone =
-        volumes::admit(ctx, house, &project, &flavor, devices, &mut disks, availability_zone).await?;
+        volumes::admit(ctx, queries, &project, &flavor, devices, &mut disks, availability_zone).await?;
     // A server on a volume has no image of its own, even if its volume is made from one.
     let image = found.filter(|_| !disks.volume_backed);
-    house.networks.check(&project, &wish.networks, &wish.security_groups).await.map_err(reject::network)?;
+    queries.networks.check(&project, &wish.networks, &wish.security_groups).await.map_err(reject::network)?;
     if ctx.body["server"]["networks"] == "auto" {
-        house.networks.check_auto(&project).await.map_err(reject::network)?;
+        queries.networks.check_auto(&project).await.map_err(reject::network)?;
     }
-    let group = group(ctx, house, wish)?;
+    let group = group(ctx, queries, wish)?;
     let mapped = disks.mapped;
     Ok(Admitted { project, flavor, image, mapped, key, availability_zone, forced_host, group, requested_host })
 }
 
 /// The group of the scheduler hint `group`. Another project's group is as unknown as one that is not there, except for
 /// administrators.
-fn group(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Option<ServerGroupCreated>, Fault> {
+fn group(ctx: &Ctx, queries: &Queries, wish: &Wish) -> Result<Option<ServerGroupCreated>, Fault> {
     let hint = wish.scheduler_hints.iter().find(|(key, _)| key == "group").and_then(|(_, values)| values.first());
     let Some(text) = hint.filter(|text| !text.is_empty()) else { return Ok(None) };
     let id: Option<ServerGroupId> = text.parse().ok();
-    let known = id.and_then(|id| house.views.server_groups.read(|groups| groups.get(id).cloned()));
+    let known = id.and_then(|id| queries.views.server_groups.read(|groups| groups.get(id).cloned()));
     let own =
         known.filter(|group| ctx.caller().is_admin || ctx.caller().project.as_ref() == Some(&group.definition.project));
     let unknown = || Fault::bad_request(reject::no_server_group(text).message);
@@ -95,7 +95,7 @@ struct Destination {
 }
 
 /// The zone and the host that the server must be on: `zone:host:node` of old, `host` and `hypervisor_hostname` from 2.74.
-fn destination(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Destination, Fault> {
+fn destination(ctx: &Ctx, queries: &Queries, wish: &Wish) -> Result<Destination, Fault> {
     let asked = wish.availability_zone.clone().or_else(|| ctx.app.compute.config.default_schedule_zone.clone());
     let mut parts = asked.as_deref().unwrap_or_default().split(':');
     let filled = |part: Option<&str>| part.filter(|text| !text.is_empty()).map(str::to_owned);
@@ -124,13 +124,13 @@ fn destination(ctx: &Ctx, house: &House, wish: &Wish) -> Result<Destination, Fau
     // Who forces a host forces its zone.
     let zone_matters = forced.is_none();
     if let Some(host) = forced.as_ref().or(requested.as_ref())
-        && house.views.hosts.read(|hosts| hosts.named(host).is_none())
+        && queries.views.hosts.read(|hosts| hosts.named(host).is_none())
     {
         return Err(Fault::bad_request(format!("Compute host {host} could not be found.")));
     }
     if let Some(zone) = &zone
         && zone_matters
-        && !zones::takes_servers(house, zone)
+        && !zones::takes_servers(queries, zone)
     {
         return Err(Fault::bad_request("The requested availability zone is not available"));
     }
@@ -178,8 +178,8 @@ fn decoded_length(base64: &str) -> usize {
 }
 
 /// A key pair of the caller's.
-pub(in crate::compute::servers) fn key(ctx: &Ctx, house: &House, name: &str) -> Result<KeySnapshot, Fault> {
-    let found = house.views.keypairs.read(|keypairs| {
+pub(in crate::compute::servers) fn key(ctx: &Ctx, queries: &Queries, name: &str) -> Result<KeySnapshot, Fault> {
+    let found = queries.views.keypairs.read(|keypairs| {
         let key = &keypairs.by_user.get(&ctx.caller().user)?.by_name.get(name)?.definition;
         Some(KeySnapshot { name: key.name.clone(), kind: key.kind.clone(), public_key: key.public_key.clone() })
     });
@@ -187,9 +187,13 @@ pub(in crate::compute::servers) fn key(ctx: &Ctx, house: &House, name: &str) -> 
 }
 
 /// A flavor that the caller may use.
-pub(in crate::compute::servers) fn visible_flavor(ctx: &Ctx, house: &House, id: &str) -> Result<FlavorSnapshot, Fault> {
+pub(in crate::compute::servers) fn visible_flavor(
+    ctx: &Ctx,
+    queries: &Queries,
+    id: &str,
+) -> Result<FlavorSnapshot, Fault> {
     let id = FlavorId::new(id);
-    let flavor = house.views.flavors.read(|view| view.flavors.by_id.get(&id).cloned());
+    let flavor = queries.views.flavors.read(|view| view.flavors.by_id.get(&id).cloned());
     let visible = flavor.filter(|flavor| {
         let own = ctx.caller().project.as_ref().is_some_and(|project| flavor.visible_to(project));
         !flavor.definition.disabled && (own || ctx.caller().is_admin)
@@ -210,12 +214,12 @@ pub(in crate::compute::servers) fn visible_flavor(ctx: &Ctx, house: &House, id: 
 
 async fn find_image(
     ctx: &Ctx,
-    house: &House,
+    queries: &Queries,
     wish: &Wish,
     project: &ProjectId,
 ) -> Result<Option<ImageSnapshot>, Fault> {
     let Some(id) = wish.image else { return Ok(None) };
-    house.images.find(id, project, ctx.caller().is_admin).await.map(Some).map_err(reject::image)
+    queries.images.find(id, project, ctx.caller().is_admin).await.map(Some).map_err(reject::image)
 }
 
 /// Nova: `_validate_flavor_image_nostatus`. What has no image to boot from has nothing to compare.

@@ -22,8 +22,8 @@ mod wish;
 
 use std::sync::Arc;
 
+use crate::dispatch::Dispatch;
 use chronova_actors::aggregate::CommandError;
-use chronova_actors::house::House;
 use chronova_actors::instance::{InstanceAggregate, InstanceCommand};
 use chronova_actors::quota::{self, Overdrawn, QuotaAggregate, QuotaCommand, QuotaReject};
 use chronova_actors::server_group::{ServerGroupAggregate, ServerGroupCommand, ServerGroupReject};
@@ -46,21 +46,21 @@ use crate::reply::Reply;
 
 pub(super) async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let permit = ctx.permit()?;
-    let house = Arc::clone(ctx.house()?);
+    let dispatch = ctx.dispatch()?.clone();
     let wish = Wish::read(&ctx)?;
-    let admitted = admit::admit(&ctx, &house, &wish).await?;
-    let instances = reserve(&ctx, &house, &permit, &wish, &admitted).await?;
-    join_group(&ctx, &house, &permit, &admitted, &instances).await?;
+    let admitted = admit::admit(&ctx, dispatch.queries(), &wish).await?;
+    let instances = reserve(&ctx, &dispatch, &permit, &wish, &admitted).await?;
+    join_group(&ctx, &dispatch, &permit, &admitted, &instances).await?;
     let reservation = names::reservation();
     let password = new_password(&ctx, wish.admin_pass.as_deref());
     for (index, instance) in instances.iter().enumerate() {
-        let request = request(&ctx, &house, &wish, &admitted, *instance, index, instances.len(), &reservation);
-        keep_password(&house, request.process, request.config_drive, password.as_ref());
+        let request = request(&ctx, &dispatch, &wish, &admitted, *instance, index, instances.len(), &reservation);
+        keep_password(&dispatch, request.process, request.config_drive, password.as_ref());
         let process = request.process;
         let files = admit::files(&ctx.body["server"]);
-        if let Err(fault) = build(&house, &permit, request, admitted.mapped.as_ref(), files).await {
-            house.passwords.forget(process);
-            give_back(&house, &permit, &admitted, &instances[index..]).await;
+        if let Err(fault) = build(&dispatch, &permit, request, admitted.mapped.as_ref(), files).await {
+            dispatch.passwords().forget(process);
+            give_back(&dispatch, &permit, &admitted, &instances[index..]).await;
             return Err(fault);
         }
     }
@@ -79,21 +79,21 @@ pub(super) fn new_password(ctx: &Ctx, asked: Option<&str>) -> Option<String> {
 }
 
 /// Lets a process put it on the config drive that it makes, if it makes one.
-pub(super) fn keep_password(house: &House, process: ProcessId, config_drive: bool, password: Option<&String>) {
+pub(super) fn keep_password(dispatch: &Dispatch, process: ProcessId, config_drive: bool, password: Option<&String>) {
     if let Some(password) = password.filter(|_| config_drive) {
-        house.passwords.keep(process, password.clone());
+        dispatch.passwords().keep(process, password.clone());
     }
 }
 
 /// Takes room for as many servers as fit between `min_count` and `max_count`, as Nova does.
 async fn reserve(
     ctx: &Ctx,
-    house: &House,
+    dispatch: &Dispatch,
     permit: &Permit,
     wish: &Wish,
     admitted: &Admitted,
 ) -> Result<Vec<InstanceId>, Fault> {
-    let mut count = bounded(ctx, house, wish, admitted)?;
+    let mut count = bounded(ctx, wish, admitted)?;
     loop {
         let instances: Vec<InstanceId> = (0..count).map(|_| InstanceId::random()).collect();
         let command = QuotaCommand::Reserve {
@@ -103,7 +103,7 @@ async fn reserve(
             memory_mib: admitted.flavor.memory_mib,
             defaults: quotas::default_limits(ctx)?,
         };
-        match dispatch::send::<QuotaAggregate>(house, permit, &admitted.project, command).await {
+        match dispatch::send::<QuotaAggregate>(dispatch, permit, &admitted.project, command).await {
             Ok(_) => return Ok(instances),
             Err(CommandError::Rejected(QuotaReject::Exceeded(over))) => {
                 let room = room(&over, count);
@@ -122,13 +122,14 @@ const MOST_AT_ONCE: u32 = 10_000;
 
 /// As many as are asked for, where that is no more than may be made at once; otherwise as many as there seems to be room
 /// for. The project's own `decide` has the last word.
-fn bounded(ctx: &Ctx, house: &House, wish: &Wish, admitted: &Admitted) -> Result<u32, Fault> {
+fn bounded(ctx: &Ctx, wish: &Wish, admitted: &Admitted) -> Result<u32, Fault> {
     let mut count = wish.max_count;
     if count <= MOST_AT_ONCE {
         return Ok(count);
     }
     let (flavor, defaults) = (&admitted.flavor, quotas::default_limits(ctx)?);
-    let known = house.views.quotas.read(|view| view.by_project.get(&admitted.project).cloned()).unwrap_or_default();
+    let views = &ctx.queries()?.views;
+    let known = views.quotas.read(|view| view.by_project.get(&admitted.project).cloned()).unwrap_or_default();
     let over = quota::decide::lacking(&known, u64::from(count), (flavor.vcpus, flavor.memory_mib), &defaults);
     if !over.is_empty() {
         count = room(&over, count);
@@ -157,7 +158,7 @@ fn room(over: &[Overdrawn], count: u32) -> u32 {
 }
 
 async fn build(
-    house: &House,
+    dispatch: &Dispatch,
     permit: &Permit,
     request: BuildRequested,
     mapped: Option<&BlockDevicesMapped>,
@@ -166,7 +167,7 @@ async fn build(
     let (instance, request) = (request.instance, Box::new(request));
     let mapped = mapped.map(|mapped| Box::new(volumes::again(mapped)));
     let command = InstanceCommand::BuildWith { request, mapped, files };
-    dispatch::send::<InstanceAggregate>(house, permit, &instance, command)
+    dispatch::send::<InstanceAggregate>(dispatch, permit, &instance, command)
         .await
         .map(|_| ())
         .map_err(|error| reject::instance(instance, error))
@@ -176,7 +177,7 @@ async fn build(
 /// with it.
 async fn join_group(
     ctx: &Ctx,
-    house: &House,
+    dispatch: &Dispatch,
     permit: &Permit,
     admitted: &Admitted,
     instances: &[InstanceId],
@@ -188,27 +189,27 @@ async fn join_group(
         instances: instances.to_vec(),
         limit: quotas::limit(ctx, &admitted.project, "server_group_members")?,
     };
-    let Err(error) = dispatch::send::<ServerGroupAggregate>(house, permit, &group.project, join).await else {
+    let Err(error) = dispatch::send::<ServerGroupAggregate>(dispatch, permit, &group.project, join).await else {
         return Ok(());
     };
-    give_back(house, permit, admitted, instances).await;
+    give_back(dispatch, permit, admitted, instances).await;
     let gone = matches!(error.rejection(), Some(ServerGroupReject::NotFound(_)));
     let fault = reject::server_group(error);
     Err(if gone { Fault::bad_request(fault.message) } else { fault })
 }
 
 /// What servers that are not made had taken.
-async fn give_back(house: &House, permit: &Permit, admitted: &Admitted, instances: &[InstanceId]) {
+async fn give_back(dispatch: &Dispatch, permit: &Permit, admitted: &Admitted, instances: &[InstanceId]) {
     let project = &admitted.project;
     for instance in instances {
         if let Some(group) = &admitted.group {
             let leave = ServerGroupCommand::Leave { group: group.group, instance: *instance };
-            if let Err(error) = dispatch::send::<ServerGroupAggregate>(house, permit, &group.project, leave).await {
+            if let Err(error) = dispatch::send::<ServerGroupAggregate>(dispatch, permit, &group.project, leave).await {
                 tracing::warn!(%instance, %error, "a server that was not made stays a member until it is reconciled");
             }
         }
         let release = QuotaCommand::Release { project: project.clone(), instance: *instance };
-        if let Err(error) = dispatch::send::<QuotaAggregate>(house, permit, project, release).await {
+        if let Err(error) = dispatch::send::<QuotaAggregate>(dispatch, permit, project, release).await {
             tracing::warn!(%instance, %error, "quota of a server that was not made stays taken until it is reconciled");
         }
     }
@@ -217,7 +218,7 @@ async fn give_back(house: &House, permit: &Permit, admitted: &Admitted, instance
 #[allow(clippy::too_many_arguments, reason = "everything that was looked up becomes one fact here")]
 fn request(
     ctx: &Ctx,
-    house: &House,
+    dispatch: &Dispatch,
     wish: &Wish,
     admitted: &Admitted,
     instance: InstanceId,
@@ -229,7 +230,7 @@ fn request(
     BuildRequested {
         instance,
         process: ProcessId::random(),
-        number: ctx.app.compute.next_number(house),
+        number: dispatch.next_server_number(),
         reservation: reservation.to_owned(),
         launch_index: u32::try_from(index).unwrap_or(u32::MAX),
         batch: u32::try_from(of).unwrap_or(u32::MAX),

@@ -1,7 +1,7 @@
 //! The volumes, snapshots and images that a server's disks are to be made of: whether they are there and may be used.
 
-use chronova_actors::house::House;
 use chronova_actors::instance::disks;
+use chronova_actors::operations::Queries;
 use chronova_actors::ports::{PortError, VolumeInfo};
 use chronova_events::ids::{ImageId, ProjectId, VolumeId};
 use chronova_events::instance::{
@@ -30,7 +30,7 @@ pub(super) struct Disks {
 
 /// The caller, as the volume and image services see them.
 struct Asker<'a> {
-    house: &'a House,
+    queries: &'a Queries,
     project: &'a ProjectId,
     is_admin: bool,
 }
@@ -38,7 +38,7 @@ struct Asker<'a> {
 /// Reads the disks and looks up the one that is booted from.
 pub(super) async fn plan(
     ctx: &Ctx,
-    house: &House,
+    queries: &Queries,
     wish: &Wish,
     project: &ProjectId,
     flavor: &FlavorSnapshot,
@@ -47,7 +47,7 @@ pub(super) async fn plan(
     if wish.mappings.given {
         ctx.authorize_rule("os_compute_api:servers:create:attach_volume", &ctx.own_target())?;
     }
-    let asker = Asker { house, project, is_admin: ctx.caller().is_admin };
+    let asker = Asker { queries, project, is_admin: ctx.caller().is_admin };
     let all = devices::all(&wish.mappings, image, flavor, wish.max_count)?;
     let root = all.iter().find(|one| one.device.is_root()).map(|one| one.device.clone());
     let volume_backed = root.as_ref().is_some_and(BlockDevice::is_volume);
@@ -65,14 +65,14 @@ pub(super) async fn plan(
 /// The last checks; then the disks have all that is known of them. Returns the zone that the server is to be in.
 pub(super) async fn admit(
     ctx: &Ctx,
-    house: &House,
+    queries: &Queries,
     project: &ProjectId,
     flavor: &FlavorSnapshot,
     mut all: Vec<Mapped>,
     disks: &mut Disks,
     zone: Option<String>,
 ) -> Result<Option<String>, Fault> {
-    let asker = Asker { house, project, is_admin: ctx.caller().is_admin };
+    let asker = Asker { queries, project, is_admin: ctx.caller().is_admin };
     let zone = in_zone(ctx, &asker, &all, zone).await?;
     devices::check_boot_order(&all)?;
     for one in &mut all {
@@ -106,7 +106,7 @@ async fn in_zone(ctx: &Ctx, asker: &Asker<'_>, all: &[Mapped], zone: Option<Stri
         return Err(mismatch(&format!("Volumes are in different availability zones: {}", zones.join(","))));
     }
     match zone {
-        None if theirs == asker.house.options.availability_zone => Ok(None),
+        None if theirs == asker.queries.server_options.availability_zone => Ok(None),
         None => Ok(Some(theirs)),
         Some(own) if own == theirs => Ok(Some(own)),
         Some(own) => Err(mismatch(&format!(
@@ -140,7 +140,7 @@ fn lost(error: &PortError, kind: &str, id: impl std::fmt::Display) -> Fault {
 
 impl Asker<'_> {
     async fn image(&self, id: ImageId) -> Result<ImageSnapshot, Fault> {
-        self.house.images.find(id, self.project, self.is_admin).await.map_err(|error| match error {
+        self.queries.images.find(id, self.project, self.is_admin).await.map_err(|error| match error {
             PortError::Unavailable(_) => reject::image(error),
             _ => failed("image", id),
         })
@@ -148,7 +148,7 @@ impl Asker<'_> {
 
     /// Nova: `get_bdm_image_metadata`.
     async fn boot_image(&self, root: &BlockDevice) -> Result<Option<ImageSnapshot>, Fault> {
-        let of_volume = async |volume: VolumeId| self.house.volumes.find(volume, self.project, self.is_admin).await;
+        let of_volume = async |volume: VolumeId| self.queries.volumes.find(volume, self.project, self.is_admin).await;
         match root.source {
             BlockSource::Image(id) => self.image(id).await.map(Some),
             BlockSource::Volume(volume) => {
@@ -159,7 +159,7 @@ impl Asker<'_> {
                 }
             }
             BlockSource::Snapshot(id) => {
-                let found = self.house.volumes.find_snapshot(id, self.project, self.is_admin).await;
+                let found = self.queries.volumes.find_snapshot(id, self.project, self.is_admin).await;
                 let snapshot = found.map_err(|error| lost(&error, "snapshot", id))?;
                 // Its volume may be gone; then nothing is known of its content.
                 Ok(of_volume(snapshot.volume).await.ok().and_then(|info| info.image))
@@ -169,7 +169,7 @@ impl Asker<'_> {
     }
 
     async fn volume(&self, id: VolumeId) -> Result<VolumeInfo, Fault> {
-        self.house.volumes.find(id, self.project, self.is_admin).await.map_err(|error| match error {
+        self.queries.volumes.find(id, self.project, self.is_admin).await.map_err(|error| match error {
             PortError::NotFound(_) => Fault::bad_request(format!("Volume {id} could not be found.")),
             other => lost(&other, "volume", id),
         })
@@ -177,7 +177,7 @@ impl Asker<'_> {
 
     async fn check(&self, ctx: &Ctx, device: &mut BlockDevice, known: Option<&ImageSnapshot>) -> Result<(), Fault> {
         if let Some(kind) = &device.volume_type {
-            let named = self.house.volumes.find_type(kind, self.project, self.is_admin).await;
+            let named = self.queries.volumes.find_type(kind, self.project, self.is_admin).await;
             device.volume_type = Some(named.map_err(|error| match error {
                 PortError::Unavailable(reason) => {
                     Fault::unavailable("The volume service does not answer.").caused_by(reason)
@@ -199,7 +199,7 @@ impl Asker<'_> {
             }
             BlockSource::Volume(id) => self.check_volume(ctx, device, id).await,
             BlockSource::Snapshot(id) => {
-                let found = self.house.volumes.find_snapshot(id, self.project, self.is_admin).await;
+                let found = self.queries.volumes.find_snapshot(id, self.project, self.is_admin).await;
                 let snapshot = found.map_err(|error| lost(&error, "snapshot", id))?;
                 device.size = device.size.filter(|size| *size > 0).or(Some(snapshot.size_gb));
                 Ok(())

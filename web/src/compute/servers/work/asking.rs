@@ -31,11 +31,11 @@ pub(super) async fn ask_with(
     password: Option<&String>,
     command: WorkCommand,
 ) -> Result<(), Fault> {
-    let house = ctx.house()?;
-    create::keep_password(house, process, found.server()?.request.config_drive, password);
+    let dispatch = ctx.dispatch()?;
+    create::keep_password(dispatch, process, found.server()?.request.config_drive, password);
     let asked = ask(ctx, found, command).await;
     if asked.is_err() {
-        house.passwords.forget(process);
+        dispatch.passwords().forget(process);
     }
     asked
 }

@@ -101,7 +101,7 @@ pub(super) fn of_disk(ctx: &Ctx, found: &Found, name: &str, kind: &str, metadata
 /// Makes the image, without bytes: whoever asked is told its id.
 pub(super) async fn make(ctx: &Ctx, found: &Found, draft: ImageDraft) -> Result<ImageId, Fault> {
     let image = draft.image;
-    let made = ctx.house()?.images.create(draft, dispatch::meta(&found.permit)).await;
+    let made = ctx.queries()?.images.create(draft, dispatch::meta(&found.permit)).await;
     made.map(|()| image).map_err(|error| match error {
         PortError::Unavailable(cause) => Fault::unavailable("The image service does not answer.").caused_by(cause),
         PortError::Forbidden(message) => Fault::forbidden(message),
@@ -156,7 +156,7 @@ async fn begin(
 /// An image that nothing comes of is not left behind.
 pub(super) async fn or_drop(ctx: &Ctx, found: &Found, image: ImageId, asked: Result<(), Fault>) -> Result<(), Fault> {
     if asked.is_err()
-        && let Err(error) = ctx.house()?.images.delete(image, dispatch::meta(&found.permit)).await
+        && let Err(error) = ctx.queries()?.images.delete(image, dispatch::meta(&found.permit)).await
     {
         tracing::warn!(%image, %error, "an image of a server that was not copied after all stays behind");
     }

@@ -55,7 +55,7 @@ pub(super) async fn draft(
 /// Looked at beforehand, so that not some of the volumes are copied and others not.
 async fn check_room(ctx: &Ctx, server: &Alive) -> Result<(), Fault> {
     let wanted = snapshot_volumes::volumes(server).count() as u64;
-    match ctx.house()?.volumes.snapshots_left(&server.request.project).await {
+    match ctx.queries()?.volumes.snapshots_left(&server.request.project).await {
         Ok(Some(left)) if wanted > left => Err(Fault::forbidden("Quota exceeded for resources: snapshots")),
         Ok(_) => Ok(()),
         Err(error) => Err(no_answer(&error)),

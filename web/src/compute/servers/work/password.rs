@@ -21,7 +21,7 @@ pub(super) async fn change(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "id")?;
     admit(&ctx, &found, Action::ChangePassword)?;
     let password = ctx.action_body()["adminPass"].as_str().unwrap_or_default().to_owned();
-    let (process, passwords) = (ProcessId::random(), &ctx.house()?.passwords);
+    let (process, passwords) = (ProcessId::random(), ctx.dispatch()?.passwords());
     let told = passwords.lend(process, password);
     let asked = ask(&ctx, &found, WorkCommand::ChangePassword { process, asker: asker(&ctx, &found) }).await;
     if asked.is_err() {

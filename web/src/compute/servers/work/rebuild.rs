@@ -50,7 +50,7 @@ pub(super) async fn rebuild(ctx: Ctx) -> Result<Reply, Fault> {
 fn key(ctx: &Ctx, body: &Value, server: &Alive) -> Result<Option<KeySnapshot>, Fault> {
     match body.get("key_name") {
         None => Ok(server.request.key.clone()),
-        Some(Value::String(name)) => create::key(ctx, ctx.house()?, name).map(Some),
+        Some(Value::String(name)) => create::key(ctx, ctx.queries()?, name).map(Some),
         Some(_) => Ok(None),
     }
 }
@@ -61,7 +61,7 @@ async fn image(ctx: &Ctx, found: &Found, body: &Value) -> Result<ImageSnapshot, 
     let reference = body["imageRef"].as_str().unwrap_or_default();
     let id: ImageId = reference.parse().map_err(|_| Fault::bad_request("Invalid imageRef provided."))?;
     let project = ctx.caller().project.clone().unwrap_or_else(|| server.request.project.clone());
-    let image = ctx.house()?.images.find(id, &project, ctx.caller().is_admin).await.map_err(|error| match error {
+    let image = ctx.queries()?.images.find(id, &project, ctx.caller().is_admin).await.map_err(|error| match error {
         PortError::NotFound(_) | PortError::Forbidden(_) => Fault::bad_request("Cannot find image for rebuild"),
         other => reject::image(other),
     })?;
@@ -80,7 +80,7 @@ async fn check_volumes(ctx: &Ctx, found: &Found, body: &Value, image: &ImageSnap
         return Err(Fault::bad_request("Image certificate validation is not supported for volume-backed servers."));
     }
     let reimage = versions::rebuild_writes_volumes(ctx.version);
-    let volumes = &ctx.house()?.volumes;
+    let volumes = &ctx.queries()?.volumes;
     let root = server.disks.iter().find(|disk| disk.device.is_root()).and_then(|disk| disk.device.volume);
     let root = match root {
         Some(root) => volumes.find(root, &server.request.project, true).await.ok(),

@@ -47,7 +47,7 @@ pub(super) async fn unshelve(ctx: Ctx) -> Result<Reply, Fault> {
 
 /// Where the server is to go: a zone from 2.77 on, `null` for any and a host from 2.91 on.
 async fn destination(ctx: &Ctx, found: &Found, server: &Alive) -> Result<UnshelveRequested, Fault> {
-    let (body, house) = (ctx.action_body(), ctx.house()?);
+    let (body, queries) = (ctx.action_body(), ctx.queries()?);
     // Until 2.76 the body says nothing, whatever it holds.
     let said = |key: &str| body.get(key).filter(|_| versions::unshelving_has_a_destination(ctx.version));
     let (zone, host) = (said("availability_zone"), said("host").and_then(|host| host.as_str()));
@@ -60,7 +60,7 @@ async fn destination(ctx: &Ctx, found: &Found, server: &Alive) -> Result<Unshelv
         )));
     }
     let wanted = zone.and_then(|zone| zone.as_str());
-    if wanted.is_some_and(|zone| !zones::takes_servers(house, zone)) {
+    if wanted.is_some_and(|zone| !zones::takes_servers(queries, zone)) {
         return Err(Fault::bad_request("The requested availability zone is not available"));
     }
     if let Some(wanted) = wanted {
@@ -72,10 +72,10 @@ async fn destination(ctx: &Ctx, found: &Found, server: &Alive) -> Result<Unshelv
     };
     if let Some(name) = host {
         ctx.authorize_rule("os_compute_api:os-shelve:unshelve_to_host", &found.target)?;
-        let known = house.views.hosts.read(|hosts| hosts.named(name).map(|host| host.id));
+        let known = queries.views.hosts.read(|hosts| hosts.named(name).map(|host| host.id));
         let known = known.ok_or_else(|| Fault::bad_request(format!("Compute host {name} could not be found.")))?;
         if let Some(zone) = &zone
-            && zones::of_host(house, &house.views, known) != *zone
+            && zones::of_host(queries, &queries.views, known) != *zone
         {
             return Err(Fault::conflict(format!("Host \"{name}\" is not in the availability zone \"{zone}\".")));
         }
@@ -90,7 +90,7 @@ async fn check_volumes(ctx: &Ctx, server: &Alive, zone: &str) -> Result<(), Faul
         return Ok(());
     }
     for volume in server.disks.iter().filter_map(|disk| disk.device.volume) {
-        let found = ctx.house()?.volumes.find(volume, &server.request.project, true).await;
+        let found = ctx.queries()?.volumes.find(volume, &server.request.project, true).await;
         let theirs = found.map_err(|error| reject::volume(volume, error))?.availability_zone;
         if theirs != zone {
             return Err(Fault::conflict(reject::other_zone(&format!(

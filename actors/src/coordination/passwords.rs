@@ -1,4 +1,4 @@
-//! Passwords on their way from a request to a guest.
+//! Passwords on their way from a request to a guest: the process that uses one must run where its request was taken.
 //!
 //! They are kept in memory, from the request to its answer or to the end of the work that puts them on the guest's config
 //! drive, and are wiped afterwards. Nothing of them is in any event or log: a crash loses them, and a guest that is made
@@ -50,17 +50,17 @@ impl std::ops::Deref for Lent {
     }
 }
 
-/// The passwords of this control plane's requests.
+/// The passwords of this member's requests.
 #[derive(Default)]
-pub struct Passwords(Mutex<BTreeMap<ProcessId, Errand>>);
+pub struct OneTimePasswords(Mutex<BTreeMap<ProcessId, Errand>>);
 
-impl fmt::Debug for Passwords {
+impl fmt::Debug for OneTimePasswords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Passwords")
+        f.write_str("OneTimePasswords")
     }
 }
 
-impl Passwords {
+impl OneTimePasswords {
     fn with<R>(&self, with: impl FnOnce(&mut BTreeMap<ProcessId, Errand>) -> R) -> R {
         with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_password_is_there_until_its_request_is_answered() {
-        let (passwords, process) = (Passwords::default(), ProcessId::random());
+        let (passwords, process) = (OneTimePasswords::default(), ProcessId::random());
         let mut told = passwords.lend(process, "s3cret".to_owned());
         assert_eq!(&*passwords.of(process).unwrap(), "s3cret");
         assert!(!format!("{passwords:?}").contains("s3cret"));

@@ -1,4 +1,5 @@
-//! Who may leave a host now: `[DEFAULT] max_concurrent_live_migrations`.
+//! Which live migrations may leave a host now: two queues for one host would let too many leave at the same time
+//! (`[DEFAULT] max_concurrent_live_migrations`).
 //!
 //! In the order of arrival; in memory only, since after a crash everybody stands in line again. Also where those are that
 //! have left, as they were last seen: fresher than what is worth an event.
@@ -10,7 +11,7 @@ use chronova_events::ids::{HostId, ProcessId};
 use chronova_events::instance::LiveProgress;
 
 #[derive(Debug, Default)]
-pub struct Departures {
+pub struct MigrationQueues {
     board: Mutex<Board>,
 }
 
@@ -20,7 +21,7 @@ struct Board {
     progress: BTreeMap<ProcessId, LiveProgress>,
 }
 
-impl Departures {
+impl MigrationQueues {
     /// Every change is whole.
     fn lock(&self) -> MutexGuard<'_, Board> {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
@@ -74,7 +75,7 @@ mod tests {
     fn in_the_order_of_arrival_and_no_more_than_may() {
         let host = HostId(Uuid::from_u128(1));
         let [a, b, c] = [1, 2, 3].map(|n| ProcessId(Uuid::from_u128(n)));
-        let line = Departures::default();
+        let line = MigrationQueues::default();
         assert!(line.may_go(host, a, 1));
         assert!(!line.may_go(host, b, 1));
         assert!(!line.may_go(host, c, 1));

@@ -1,4 +1,4 @@
-//! Which cached images are about to be made disks of, and which are being removed: never both at once.
+//! Which cached images processes hold, and which are being removed: two members must not do both for one image.
 //!
 //! Between the moment in which an image is found in a host's cache and the one in which a disk is based on it, nothing on the
 //! host tells that it is needed. So a process holds an image from before it looks for it until it has ended, and whoever is to
@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 type Place = (HostId, String);
 
 #[derive(Debug, Default)]
-pub struct ImageUse {
+pub struct ImageHolds {
     books: Mutex<Books>,
     /// Rung when an image that was being removed is gone.
     opened: Notify,
@@ -33,18 +33,18 @@ struct Books {
 /// What a process holds is given back when this is dropped.
 #[derive(Debug)]
 pub struct Held<'a> {
-    images: &'a ImageUse,
+    images: &'a ImageHolds,
     process: ProcessId,
 }
 
 /// Nobody gets at the image until this is dropped.
 #[derive(Debug)]
 pub struct Closed<'a> {
-    images: &'a ImageUse,
+    images: &'a ImageHolds,
     places: Vec<Place>,
 }
 
-impl ImageUse {
+impl ImageHolds {
     /// What the process holds from now on is given back in the end.
     pub fn of(&self, process: ProcessId) -> Held<'_> {
         Held { images: self, process }
@@ -120,7 +120,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_held_is_not_removed() {
-        let images = ImageUse::default();
+        let images = ImageHolds::default();
         let here = BTreeSet::from([HERE]);
         let (first, second) = (images.of(FIRST), images.of(SECOND));
         images.hold(FIRST, HERE, "a").await;
@@ -138,7 +138,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_comes_while_it_is_removed_waits() {
-        let images = ImageUse::default();
+        let images = ImageHolds::default();
         let closed = images.close(&BTreeSet::from([HERE, BESIDE]), "a").unwrap();
         assert!(images.close(&BTreeSet::from([BESIDE]), "a").is_none(), "it is being removed");
         let mut comes = Box::pin(images.hold(FIRST, BESIDE, "a"));

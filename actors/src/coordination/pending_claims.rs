@@ -1,4 +1,4 @@
-//! Decisions on their way to the log.
+//! Scheduling decisions on their way to the log: two schedulers of one cell would choose the same host.
 //!
 //! Between a decision and the moment when the read models show it, further decisions are made. They see here what is on
 //! its way, so that not all of them choose the same host. What is kept is never needed for correctness (the ledger decides)
@@ -35,14 +35,14 @@ pub struct Burden {
 }
 
 #[derive(Debug, Default)]
-pub struct Pending {
+pub struct PendingClaims {
     entries: BTreeMap<u64, Entry>,
     next: u64,
     touched: Slots,
     burdens: HashMap<Slot, Burden>,
 }
 
-impl Pending {
+impl PendingClaims {
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -151,10 +151,11 @@ mod tests {
 
     #[test]
     fn what_the_read_models_show_no_longer_counts() {
-        let mut pending = Pending::default();
+        let mut pending = PendingClaims::default();
         let (first, second) = (pending.add(entry(3)), pending.add(entry(3)));
-        let cpus =
-            |pending: &Pending| pending.on(3).map(|burden| (burden.servers, burden.resources.get("VCPU").copied()));
+        let cpus = |pending: &PendingClaims| {
+            pending.on(3).map(|burden| (burden.servers, burden.resources.get("VCPU").copied()))
+        };
         assert_eq!(cpus(&pending), Some((2, Some(4))));
         pending.claimed(first, Position(7));
         pending.forget(Position(6));

@@ -1,8 +1,8 @@
-//! Users who are locked out after too many wrong passwords: Keystone's `[security_compliance] lockout_failure_attempts` and
-//! `lockout_duration`.
+//! Wrong passwords in a row, by user: two members that count apart would each grant a locked-out user the full number of
+//! tries. Keystone's `[security_compliance] lockout_failure_attempts` and `lockout_duration`.
 //!
-//! In memory: a restart lets everybody try anew, at the price of the hashing that every try costs. Only users who exist are
-//! counted, so that nobody fills the memory with names. A new password begins anew.
+//! In memory: a restart lets everybody try again, at the price of the hashing that every try costs. Only users who exist are
+//! counted, so that nobody fills the memory with names. A new password starts the count at zero.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,8 +20,9 @@ pub struct LockoutRule {
     pub duration: Duration,
 }
 
+/// Who is locked out now.
 #[derive(Debug)]
-pub(super) struct Lockout {
+pub struct Lockout {
     rule: Option<LockoutRule>,
     wrong: Mutex<BTreeMap<UserId, Wrong>>,
 }
@@ -36,13 +37,13 @@ struct Wrong {
 }
 
 impl Lockout {
-    pub(super) fn new(rule: Option<LockoutRule>) -> Self {
+    pub fn new(rule: Option<LockoutRule>) -> Self {
         Self { rule, wrong: Mutex::default() }
     }
 
     /// Takes in how a comparison ended, and says whether the user may come in. Asked after the work of comparing, so that
     /// neither the time nor many tries at once tell anything of a user who is locked out.
-    pub(super) fn admits(&self, user: &UserId, against: Option<&PasswordHash>, right: bool, now: Timestamp) -> bool {
+    pub fn admits(&self, user: &UserId, against: Option<&PasswordHash>, right: bool, now: Timestamp) -> bool {
         let Some(rule) = self.rule else { return right };
         let mut wrong = self.lock();
         let over = |known: &Wrong| {

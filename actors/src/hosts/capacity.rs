@@ -1,0 +1,89 @@
+//! What a host offers, in the words of the events and of Placement.
+
+use chronova_events::envelope::Meta;
+use chronova_events::host::Capabilities;
+use chronova_events::ids::ProviderId;
+use chronova_events::instance::Power;
+use chronova_events::ledger::Inventory;
+use chronova_hypervisor::guest::{HostCapabilities, PowerState};
+
+use super::fleet::Member;
+use super::options::HostOptions;
+use crate::gateway::Gateway;
+use crate::ledger::{CELL, LedgerAggregate, LedgerCommand};
+use crate::topology::host::HostCells;
+
+/// A driver's power state in the words of the events.
+pub fn power(state: PowerState) -> Power {
+    match state {
+        PowerState::NoState => Power::NoState,
+        PowerState::Running => Power::Running,
+        PowerState::Paused => Power::Paused,
+        PowerState::Shutdown => Power::Shutdown,
+        PowerState::Crashed => Power::Crashed,
+        PowerState::Suspended => Power::Suspended,
+    }
+}
+
+/// What a host is, as the log keeps it.
+pub fn capabilities(found: &HostCapabilities) -> Capabilities {
+    Capabilities {
+        hypervisor_type: found.hypervisor_type.clone(),
+        hypervisor_version: found.hypervisor_version,
+        libvirt_version: found.libvirt_version,
+        host_ip: found.host_ip.clone(),
+        vcpus: found.vcpus,
+        memory_mib: found.memory_mib,
+        disk_gib: found.disk_gib,
+        kvm: found.kvm,
+        cpu_arch: found.cpu.arch.clone(),
+        cpu_model: found.cpu.model.clone(),
+        cpu_vendor: found.cpu.vendor.clone(),
+        cpu_sockets: found.cpu.sockets,
+        cpu_cores: found.cpu.cores,
+        cpu_threads: found.cpu.threads,
+        cpu_features: found.cpu.features.clone(),
+        traits: found.traits.clone(),
+    }
+}
+
+/// Tells the ledger what a known host offers, with so many bytes of images in its cache.
+pub(crate) async fn report(gateway: &Gateway, options: &HostOptions, member: &Member) -> Result<(), String> {
+    let found = member.driver.capabilities().await.map_err(|error| error.to_string())?;
+    let cells = HostCells::of(&found.cells, options.host_cpus.of(&found.hostname))?;
+    let report = LedgerCommand::Report {
+        provider: ProviderId(member.host.0),
+        name: found.hostname.clone(),
+        inventories: inventories(&found, &cells, options, member.cached()),
+        traits: found.traits.clone(),
+        cells,
+    };
+    let sent = gateway.send::<LedgerAggregate>(&CELL, report, Meta::system("host-watch")).await;
+    sent.map(drop).map_err(|error| error.to_string())
+}
+
+/// What a host offers: Nova's `update_provider_tree` of the libvirt driver. `cached`: bytes of its image cache, where room is
+/// to be set aside for them.
+pub fn inventories(found: &HostCapabilities, cells: &HostCells, options: &HostOptions, cached: u64) -> Vec<Inventory> {
+    let (shared, dedicated) = cells.counted.unwrap_or((found.vcpus.into(), 0));
+    let reserved_disk_mib = options.reserved_host_disk_mb.saturating_add(cached.div_ceil(1 << 20));
+    let line = |class: &str, total: u64, reserved: u64, allocation_ratio: f64| Inventory {
+        class: class.to_owned(),
+        total,
+        reserved: reserved.min(total),
+        min_unit: 1,
+        max_unit: total,
+        step_size: 1,
+        allocation_ratio,
+    };
+    [
+        line("DISK_GB", found.disk_gib, reserved_disk_mib.div_ceil(1024), options.disk_allocation_ratio),
+        line("MEMORY_MB", found.memory_mib, options.reserved_host_memory_mb, options.ram_allocation_ratio),
+        // A processor of one guest's own is never given twice, and none is kept back: the operator named them.
+        line("PCPU", dedicated, 0, 1.0),
+        line("VCPU", shared, options.reserved_host_cpus, options.cpu_allocation_ratio),
+    ]
+    .into_iter()
+    .filter(|inventory| inventory.total > 0)
+    .collect()
+}

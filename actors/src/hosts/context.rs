@@ -1,0 +1,38 @@
+//! What the agent of a host has at hand.
+
+use std::sync::Arc;
+
+use chronova_events::clock::Clock;
+use chronova_events::store::EventStore;
+use chronova_projections::views::Views;
+
+use super::fleet::Fleet;
+use super::options::HostOptions;
+use crate::coordination::disk_claims::DiskClaims;
+use crate::coordination::image_holds::ImageHolds;
+use crate::gateway::Gateway;
+use crate::ports::{Images, Networks};
+use crate::reconcile::options::ImageCacheOptions;
+
+/// Shared by the agents of all hosts.
+pub struct HostContext {
+    pub gateway: Arc<Gateway>,
+    pub views: Arc<Views>,
+    pub log: Arc<dyn EventStore>,
+    pub clock: Arc<dyn Clock>,
+    pub fleet: Arc<Fleet>,
+    pub networks: Arc<dyn Networks>,
+    pub images: Arc<dyn Images>,
+    pub disk_claims: Arc<DiskClaims>,
+    pub image_holds: Arc<ImageHolds>,
+    pub options: Arc<HostOptions>,
+    pub image_cache: ImageCacheOptions,
+    /// Whether all hosts have the volumes on one storage.
+    pub shares_volumes: bool,
+}
+
+impl std::fmt::Debug for HostContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostContext").field("options", &self.options).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,70 @@
+//! Options of the compute hosts.
+
+use std::time::Duration;
+
+use crate::topology::host::HostCpus;
+
+/// What hosts offer and how agents watch them; the reference of `nova.conf` options says the meaning of each option.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HostOptions {
+    /// The ratios that a new host begins with: `[DEFAULT] cpu_allocation_ratio`, `ram_allocation_ratio`,
+    /// `disk_allocation_ratio`, or their `initial_` like.
+    pub cpu_allocation_ratio: f64,
+    pub ram_allocation_ratio: f64,
+    pub disk_allocation_ratio: f64,
+    /// Class and ratio where the option without `initial_` is set: every report of a host imposes it.
+    pub imposed_ratios: Vec<(String, f64)>,
+    /// `[DEFAULT] reserved_host_cpus`, `reserved_host_memory_mb`, `reserved_host_disk_mb`.
+    pub reserved_host_cpus: u64,
+    pub reserved_host_memory_mb: u64,
+    pub reserved_host_disk_mb: u64,
+    /// `[DEFAULT] max_concurrent_builds` and `max_concurrent_snapshots`, per host; 0 is any number.
+    pub max_concurrent_builds: usize,
+    pub max_concurrent_snapshots: usize,
+    /// `[DEFAULT] enable_new_services`: hosts that were never seen may take servers.
+    pub enable_new_services: bool,
+    /// `[DEFAULT] resume_guests_state_on_host_boot`.
+    pub resume_guests: bool,
+    /// `[DEFAULT] running_deleted_instance_action`.
+    pub deleted_guests: DeletedGuests,
+    /// How often a host is asked for its usage.
+    pub heartbeat: Duration,
+    /// How often an agent compares its host with the log; also how long anybody waits for the read models to catch up.
+    pub resync: Duration,
+    /// Which processors of hosts are for which guests.
+    pub host_cpus: HostCpus,
+}
+
+impl Default for HostOptions {
+    fn default() -> Self {
+        Self {
+            cpu_allocation_ratio: 4.0,
+            ram_allocation_ratio: 1.0,
+            disk_allocation_ratio: 1.0,
+            imposed_ratios: Vec::new(),
+            reserved_host_cpus: 0,
+            reserved_host_memory_mb: 512,
+            reserved_host_disk_mb: 0,
+            max_concurrent_builds: 10,
+            max_concurrent_snapshots: 5,
+            enable_new_services: true,
+            resume_guests: false,
+            deleted_guests: DeletedGuests::Reap,
+            heartbeat: Duration::from_secs(10),
+            resync: Duration::from_mins(1),
+            host_cpus: HostCpus::default(),
+        }
+    }
+}
+
+/// What is done with a guest on a host whose server is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeletedGuests {
+    /// It is removed.
+    Reap,
+    /// It is logged.
+    Log,
+    /// It is logged and switched off; its disks stay.
+    Shutdown,
+    Noop,
+}

@@ -1,0 +1,71 @@
+//! What an API may reach on a host: consoles, diagnostics, the volume pool. It cannot define, start, stop or move a guest.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chronova_events::ids::InstanceId;
+use chronova_hypervisor::console::{ConsoleAddress, Screen, SerialLine};
+use chronova_hypervisor::driver::DriverResult;
+use chronova_hypervisor::guest::{Diagnostics, GuestStatus};
+use chronova_hypervisor::volume_store::PoolStatus;
+
+use super::fleet::Member;
+
+/// A host that has answered since start-up. Its driver stays private.
+///
+/// ```compile_fail,E0616
+/// fn driver(host: &chronova_actors::hosts::readings::HostReadings) {
+///     let _ = &host.member;
+/// }
+/// ```
+pub struct HostReadings {
+    member: Arc<Member>,
+}
+
+impl fmt::Debug for HostReadings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HostReadings").field(&self.member.hostname).finish()
+    }
+}
+
+impl HostReadings {
+    pub(crate) fn new(member: Arc<Member>) -> Self {
+        Self { member }
+    }
+
+    /// The last `max_bytes` of the guest's console log.
+    pub async fn console_log(&self, instance: InstanceId, max_bytes: usize) -> DriverResult<Bytes> {
+        self.member.driver.console_log(instance, max_bytes).await
+    }
+
+    /// What the hypervisor measures of the guest.
+    pub async fn diagnostics(&self, instance: InstanceId) -> DriverResult<Diagnostics> {
+        self.member.driver.diagnostics(instance).await
+    }
+
+    /// The guest as it is now.
+    pub async fn guest(&self, instance: InstanceId) -> DriverResult<GuestStatus> {
+        self.member.driver.guest(instance).await
+    }
+
+    /// Where the guest's screen listens.
+    pub async fn screen(&self, instance: InstanceId, screen: Screen) -> DriverResult<ConsoleAddress> {
+        self.member.driver.screen(instance, screen).await
+    }
+
+    /// The guest's first serial port.
+    pub async fn serial_line(&self, instance: InstanceId) -> DriverResult<SerialLine> {
+        self.member.driver.serial_line(instance).await
+    }
+
+    /// The address of the host, where it is another machine.
+    pub fn remote_address(&self) -> Option<String> {
+        self.member.driver.remote_address()
+    }
+
+    /// The size of the pool that volumes are in.
+    pub async fn volume_pool(&self) -> DriverResult<PoolStatus> {
+        self.member.driver.volume_pool().await
+    }
+}

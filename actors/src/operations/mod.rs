@@ -1,0 +1,96 @@
+//! What an API may ask for: queries, and a narrow way to send commands.
+//!
+//! The command gateway and the drivers are private here. The web layer puts its permits in front of [`Operations`], so a
+//! handler without a permit has no way to send anything.
+
+pub mod queries;
+
+use std::sync::Arc;
+
+use chronova_events::envelope::Meta;
+use chronova_events::ids::{HostId, InstanceId};
+use chronova_events::instance::ImageSnapshot;
+use chronova_events::store::EventStore;
+use chronova_projections::history::History;
+
+use crate::aggregate::{CommandError, Committed};
+use crate::coordination::passwords::OneTimePasswords;
+use crate::coordination::server_numbers::ServerNumbers;
+use crate::erasure::work::Eraser;
+use crate::gateway::{Gateway, Reachable};
+use crate::hosts::context::HostContext;
+use crate::hosts::images;
+use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::interfaces;
+
+pub use queries::Queries;
+
+/// One per member of a cluster.
+pub struct Operations {
+    pub(crate) queries: Arc<Queries>,
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) hosts: Arc<HostContext>,
+    pub(crate) reconcile: Arc<ReconcileContext>,
+    pub(crate) passwords: Arc<OneTimePasswords>,
+    pub(crate) server_numbers: ServerNumbers,
+}
+
+impl std::fmt::Debug for Operations {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Operations").field("queries", &self.queries).finish_non_exhaustive()
+    }
+}
+
+impl Operations {
+    pub fn queries(&self) -> &Arc<Queries> {
+        &self.queries
+    }
+
+    /// Has the aggregate `id` decide `command`; answers when the events are durable.
+    ///
+    /// # Errors
+    /// The aggregate refuses, or the log does not take the events.
+    pub async fn send<A: Reachable>(
+        &self,
+        id: &A::Id,
+        command: A::Command,
+        meta: Arc<Meta>,
+    ) -> Result<Committed, CommandError<A::Reject>> {
+        self.gateway.send::<A>(id, command, meta).await
+    }
+
+    /// The number of the next server, which names its libvirt domain.
+    pub fn next_server_number(&self) -> u64 {
+        self.server_numbers.next(&self.queries.views)
+    }
+
+    /// Passwords on their way to guests.
+    pub fn passwords(&self) -> &OneTimePasswords {
+        &self.passwords
+    }
+
+    /// Brings Placement up to date with the hosts and host aggregates.
+    pub async fn mirror_placement(&self) {
+        self.reconcile.placement.mirror().await;
+    }
+
+    /// Records how the network service has the interfaces of a server now.
+    pub async fn refresh_interfaces(&self, server: InstanceId) {
+        interfaces::refresh(&self.reconcile, server).await;
+    }
+
+    /// Has each of `hosts` fetch `images` into its cache; ends when all have.
+    pub fn cache_images(
+        &self,
+        hosts: Vec<HostId>,
+        images: Vec<ImageSnapshot>,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        images::cache(Arc::clone(&self.hosts), hosts, images)
+    }
+
+    /// Erases personal data from `store`, the log that the read models follow.
+    pub fn eraser(&self, store: &Arc<dyn EventStore>, history: Option<&Arc<History>>) -> Eraser {
+        let (gateway, views) = (Arc::clone(&self.gateway), Arc::clone(&self.queries.views));
+        Eraser::new(Arc::clone(store), gateway, views, history.cloned())
+    }
+}

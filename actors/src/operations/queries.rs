@@ -1,0 +1,62 @@
+//! What a query needs: the read models, the services beside Compute, and what hosts measure.
+
+use std::sync::Arc;
+
+use chronova_events::clock::Clock;
+use chronova_events::ids::{HostId, InstanceId, ProcessId};
+use chronova_events::instance::{Alive, LiveProgress};
+use chronova_events::store::EventStore;
+use chronova_hypervisor::device::GuestDevice;
+use chronova_hypervisor::guest::HostUsage;
+use chronova_projections::views::Views;
+
+use crate::coordination::migration_queues::MigrationQueues;
+use crate::hosts::fleet::Fleet;
+use crate::hosts::readings::HostReadings;
+use crate::metadata::sources;
+use crate::ports::{Images, Networks, Volumes};
+use crate::server_options::ServerOptions;
+
+/// Shared by all requests. It holds no command gateway, and no driver leaves it.
+pub struct Queries {
+    pub views: Arc<Views>,
+    /// A query reads it where no read model keeps the answer: scheduling decisions, the ends of processes.
+    pub log: Arc<dyn EventStore>,
+    pub clock: Arc<dyn Clock>,
+    pub networks: Arc<dyn Networks>,
+    pub images: Arc<dyn Images>,
+    pub volumes: Arc<dyn Volumes>,
+    pub server_options: Arc<ServerOptions>,
+    /// `[DEFAULT] max_concurrent_live_migrations`; 0 is any number.
+    pub live_migrations_per_host: usize,
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) migration_queues: Arc<MigrationQueues>,
+}
+
+impl std::fmt::Debug for Queries {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queries").field("server_options", &self.server_options).finish_non_exhaustive()
+    }
+}
+
+impl Queries {
+    /// A host that has answered since start-up, to be read from.
+    pub fn host(&self, host: HostId) -> Option<HostReadings> {
+        self.fleet.member(host).map(HostReadings::new)
+    }
+
+    /// The usage in the host's last heartbeat, and its time in microseconds since the epoch.
+    pub fn usage(&self, host: HostId) -> Option<(HostUsage, i64)> {
+        self.fleet.member(host).map(|member| member.usage())
+    }
+
+    /// How far a live migration is, as its process last saw it.
+    pub fn progress(&self, migration: ProcessId) -> Option<LiveProgress> {
+        self.migration_queues.progress(migration)
+    }
+
+    /// Where the guest finds its devices, if any of them have tags.
+    pub async fn devices(&self, instance: InstanceId, server: &Alive) -> Vec<GuestDevice> {
+        sources::devices(&self.fleet, instance, server).await
+    }
+}

@@ -1,0 +1,93 @@
+//! Options of the processes.
+
+use std::time::Duration;
+
+/// How processes run; the reference of `nova.conf` options says the meaning of each option that Nova has.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProcessOptions {
+    /// `[scheduler] max_attempts`.
+    pub max_attempts: u32,
+    /// `[libvirt] wait_soft_reboot_seconds`.
+    pub soft_reboot_timeout: u32,
+    /// `[DEFAULT] block_device_allocate_retries`: how often a process looks at a new volume until it is there.
+    pub volume_looks: u32,
+    /// `[DEFAULT] block_device_allocate_retries_interval`.
+    pub volume_pause: Duration,
+    /// `[DEFAULT] allow_resize_to_same_host`.
+    pub allow_resize_to_same_host: bool,
+    /// First pause before a step is tried again; doubles up to `retry_cap`.
+    pub retry_base: Duration,
+    pub retry_cap: Duration,
+    /// How often a step that undoes itself is tried before it counts as failed.
+    pub step_tries: u32,
+    /// Processes at work at the same time.
+    pub max_processes: usize,
+    /// Pause before a process whose task panicked goes on.
+    pub restart_pause: Duration,
+}
+
+impl Default for ProcessOptions {
+    fn default() -> Self {
+        Self {
+            max_attempts: 3,
+            soft_reboot_timeout: 120,
+            volume_looks: 60,
+            volume_pause: Duration::from_secs(3),
+            allow_resize_to_same_host: false,
+            retry_base: Duration::from_millis(100),
+            retry_cap: Duration::from_secs(5),
+            step_tries: 5,
+            max_processes: 4_096,
+            restart_pause: Duration::from_mins(1),
+        }
+    }
+}
+
+/// `[libvirt] live_migration_...`; each stands in the reference of `nova.conf` options.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LiveOptions {
+    /// `[DEFAULT] max_concurrent_live_migrations`: how many leave one host at a time; 0 is any number.
+    pub per_host: usize,
+    /// Seconds for each GiB; 0 is for ever.
+    pub completion_timeout: u64,
+    /// What is done then: whether it is brought to its end, or aborted.
+    pub force_at_timeout: bool,
+    /// Milliseconds that a guest may stand still in the end, the steps up to that, and the seconds between them for each
+    /// GiB.
+    pub downtime: u64,
+    pub downtime_steps: u64,
+    pub downtime_delay: u64,
+    /// MiB/s; 0 is the hypervisor's own.
+    pub bandwidth: u64,
+    pub permit_post_copy: bool,
+    pub permit_auto_converge: bool,
+    pub native_tls: bool,
+    pub tunnelled: bool,
+    pub scheme: Option<String>,
+    pub uri: Option<String>,
+    pub inbound_addr: Option<String>,
+    /// The network interface of hosts that migrations come in by.
+    pub interface: Option<String>,
+}
+
+impl Default for LiveOptions {
+    fn default() -> Self {
+        Self {
+            per_host: 1,
+            completion_timeout: 800,
+            force_at_timeout: false,
+            downtime: 500,
+            downtime_steps: 10,
+            downtime_delay: 75,
+            bandwidth: 0,
+            permit_post_copy: false,
+            permit_auto_converge: false,
+            native_tls: false,
+            tunnelled: false,
+            scheme: None,
+            uri: None,
+            inbound_addr: None,
+            interface: None,
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The one table of processes: which definition each task has.
+
+use chronova_events::process::Task;
+
+use super::definition::Definition;
+use super::{
+    attach_interface, attach_volume, build_instance, change_password, confirm_resize, crash_dump, delete_instance,
+    detach_interface, detach_volume, drain_host, evacuate, live_migrate, move_instance, offload, power, rebuild,
+    rescue, restore, revert_resize, shelve, snapshot, soft_delete, swap_volume, unrescue, unshelve, volume,
+};
+
+/// The definition of a task: the one table of processes.
+pub fn definition(task: &Task) -> &'static Definition {
+    match task {
+        Task::BuildInstance { .. } => &build_instance::DEFINITION,
+        Task::DeleteInstance { .. } => &delete_instance::DEFINITION,
+        Task::Power { .. } => &power::DEFINITION,
+        Task::CrashDump { .. } => &crash_dump::DEFINITION,
+        Task::SoftDelete { .. } => &soft_delete::DEFINITION,
+        Task::Restore { .. } => &restore::DEFINITION,
+        Task::Volume { work, .. } => volume::definition(*work),
+        Task::AttachInterface { .. } => &attach_interface::DEFINITION,
+        Task::DetachInterface { .. } => &detach_interface::DEFINITION,
+        Task::AttachVolume(_) => &attach_volume::DEFINITION,
+        Task::DetachVolume(_) => &detach_volume::DEFINITION,
+        Task::SwapVolume { .. } => &swap_volume::DEFINITION,
+        Task::Snapshot { .. } => &snapshot::DEFINITION,
+        Task::Rebuild { .. } => &rebuild::DEFINITION,
+        Task::Rescue { .. } => &rescue::DEFINITION,
+        Task::Unrescue { .. } => &unrescue::DEFINITION,
+        Task::Shelve { .. } => &shelve::DEFINITION,
+        Task::Offload { .. } => &offload::DEFINITION,
+        Task::Unshelve { .. } => &unshelve::DEFINITION,
+        Task::ChangePassword { .. } => &change_password::DEFINITION,
+        Task::MoveInstance { .. } => &move_instance::DEFINITION,
+        Task::ConfirmResize { .. } => &confirm_resize::DEFINITION,
+        Task::RevertResize { .. } => &revert_resize::DEFINITION,
+        Task::LiveMigrate { .. } => &live_migrate::DEFINITION,
+        Task::Evacuate { .. } => &evacuate::DEFINITION,
+        Task::DrainHost { .. } => &drain_host::DEFINITION,
+    }
+}

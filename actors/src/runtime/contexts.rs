@@ -1,0 +1,131 @@
+//! Makes the contexts: the only place that knows all of them.
+
+use std::sync::Arc;
+
+use super::core::Core;
+use super::options::RuntimeOptions;
+use crate::coordination::disk_claims::DiskClaims;
+use crate::coordination::image_holds::ImageHolds;
+use crate::coordination::migration_queues::MigrationQueues;
+use crate::coordination::passwords::OneTimePasswords;
+use crate::coordination::server_numbers::ServerNumbers;
+use crate::hosts::context::HostContext;
+use crate::hosts::fleet::Fleet;
+use crate::operations::{Operations, Queries};
+use crate::ports::{Images, Networks, Volumes};
+use crate::process::context::StepContext;
+use crate::reconcile::context::ReconcileContext;
+use crate::reconcile::placement::PlacementMirror;
+use crate::scheduler::placing::Scheduler;
+
+/// The services beside Compute.
+#[derive(Clone)]
+pub struct Ports {
+    pub networks: Arc<dyn Networks>,
+    pub images: Arc<dyn Images>,
+    pub volumes: Arc<dyn Volumes>,
+}
+
+impl std::fmt::Debug for Ports {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Ports")
+    }
+}
+
+/// One context for each kind of user, over the same parts.
+#[derive(Debug, Clone)]
+pub struct Contexts {
+    pub operations: Arc<Operations>,
+    pub steps: Arc<StepContext>,
+    pub hosts: Arc<HostContext>,
+    pub reconcile: Arc<ReconcileContext>,
+}
+
+impl Contexts {
+    /// Starts nothing.
+    pub fn assemble(core: Core, fleet: Arc<Fleet>, ports: Ports, options: RuntimeOptions) -> Self {
+        let Core { store: log, clock, views, gateway, interference } = core;
+        let Ports { networks, images, volumes } = ports;
+        let server_options = Arc::new(options.servers);
+        let host_options = Arc::new(options.hosts);
+        let placement = Arc::new(PlacementMirror {
+            gateway: Arc::clone(&gateway),
+            views: Arc::clone(&views),
+            patience: host_options.resync,
+        });
+        let passwords = Arc::<OneTimePasswords>::default();
+        let migration_queues = Arc::<MigrationQueues>::default();
+        let disk_claims = Arc::<DiskClaims>::default();
+        let image_holds = Arc::<ImageHolds>::default();
+        let queries = Arc::new(Queries {
+            views: Arc::clone(&views),
+            log: Arc::clone(&log),
+            clock: Arc::clone(&clock),
+            networks: Arc::clone(&networks),
+            images: Arc::clone(&images),
+            volumes: Arc::clone(&volumes),
+            server_options: Arc::clone(&server_options),
+            live_migrations_per_host: options.live.per_host,
+            fleet: Arc::clone(&fleet),
+            migration_queues: Arc::clone(&migration_queues),
+        });
+        let hosts = Arc::new(HostContext {
+            gateway: Arc::clone(&gateway),
+            views: Arc::clone(&views),
+            log: Arc::clone(&log),
+            clock: Arc::clone(&clock),
+            fleet: Arc::clone(&fleet),
+            networks: Arc::clone(&networks),
+            images: Arc::clone(&images),
+            disk_claims: Arc::clone(&disk_claims),
+            image_holds: Arc::clone(&image_holds),
+            options: Arc::clone(&host_options),
+            image_cache: options.image_cache.clone(),
+            shares_volumes: options.volume.shared,
+        });
+        let reconcile = Arc::new(ReconcileContext {
+            gateway: Arc::clone(&gateway),
+            views: Arc::clone(&views),
+            log: Arc::clone(&log),
+            clock: Arc::clone(&clock),
+            fleet: Arc::clone(&fleet),
+            networks: Arc::clone(&networks),
+            image_holds: Arc::clone(&image_holds),
+            placement: Arc::clone(&placement),
+            options: options.reconcile,
+            image_cache: options.image_cache,
+            host_options,
+            server_options: Arc::clone(&server_options),
+        });
+        let operations = Arc::new(Operations {
+            queries,
+            gateway: Arc::clone(&gateway),
+            hosts: Arc::clone(&hosts),
+            reconcile: Arc::clone(&reconcile),
+            passwords: Arc::clone(&passwords),
+            server_numbers: ServerNumbers::default(),
+        });
+        let steps = Arc::new(StepContext {
+            scheduler: Scheduler::new(Arc::clone(&gateway), Arc::clone(&views), options.scheduler),
+            gateway,
+            views,
+            log,
+            clock,
+            fleet,
+            networks,
+            images,
+            volumes,
+            placement,
+            passwords,
+            migration_queues,
+            disk_claims,
+            image_holds,
+            options: options.processes,
+            live_options: options.live,
+            server_options,
+            shares_volumes: options.volume.shared,
+            interference,
+        });
+        Self { operations, steps, hosts, reconcile }
+    }
+}

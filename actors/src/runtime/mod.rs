@@ -1,0 +1,68 @@
+//! Puts the actors to work and ends them.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`member`] | what every member of a cluster runs |
+//! | [`leader`] | what only the leader runs |
+//! | [`contexts`] | makes the contexts; the only place that knows all of them |
+//! | [`options`] | the options of this crate, grouped by owner |
+
+pub mod contexts;
+mod core;
+pub mod leader;
+pub mod member;
+pub mod options;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronova_hypervisor::driver::Driver;
+use chronova_projections::hosts::Hosts;
+use tokio::sync::watch;
+
+use crate::hosts::fleet::Fleet;
+use crate::operations::Operations;
+
+pub use self::contexts::{Contexts, Ports};
+pub use self::core::Core;
+pub use self::leader::Leader;
+pub use self::member::FollowingMember;
+pub use self::options::RuntimeOptions;
+
+/// A member that leads: everything at work.
+#[derive(Debug)]
+pub struct Runtime {
+    pub contexts: Contexts,
+    member: FollowingMember,
+    leader: Leader,
+}
+
+impl Runtime {
+    /// Follows the log, goes on with unfinished processes, attends to the hosts.
+    pub async fn start(core: Core, drivers: Vec<Arc<dyn Driver>>, ports: Ports, options: RuntimeOptions) -> Self {
+        let member = FollowingMember::start(Arc::clone(&core.store), Arc::clone(&core.views));
+        let uris = drivers.iter().map(|driver| driver.uri().to_owned());
+        let fleet = Fleet::new(core.views.hosts.read(Hosts::highest), uris);
+        let contexts = Contexts::assemble(core, fleet, ports, options);
+        let leader = Leader::start(&contexts, drivers).await;
+        Self { contexts, member, leader }
+    }
+
+    /// What an API may ask for.
+    pub fn operations(&self) -> &Arc<Operations> {
+        &self.contexts.operations
+    }
+
+    /// Why the read models no longer follow the log; `None` as long as they do.
+    pub fn broken(&self) -> watch::Receiver<Option<String>> {
+        self.member.broken()
+    }
+
+    /// Ends all work where it is; the log knows how to go on.
+    pub async fn stop(self) {
+        self.leader.stop().await;
+        // The read models may take in what was appended last.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        self.member.stop();
+    }
+}

@@ -1,0 +1,24 @@
+//! All options of this crate, each group beside its owner.
+
+use crate::hosts::options::HostOptions;
+use crate::process::options::{LiveOptions, ProcessOptions};
+use crate::reconcile::options::{ImageCacheOptions, ReconcileOptions};
+use crate::scheduler::SchedulerOptions;
+use crate::server_options::ServerOptions;
+use crate::volume::service::VolumeOptions;
+
+/// What a runtime is started with.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RuntimeOptions {
+    pub servers: ServerOptions,
+    pub hosts: HostOptions,
+    pub processes: ProcessOptions,
+    /// Live migrations.
+    pub live: LiveOptions,
+    pub reconcile: ReconcileOptions,
+    /// The hosts' image caches.
+    pub image_cache: ImageCacheOptions,
+    pub scheduler: SchedulerOptions,
+    /// `[volume]`: the embedded volume service.
+    pub volume: VolumeOptions,
+}

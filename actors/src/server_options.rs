@@ -1,0 +1,49 @@
+//! Options that hold for servers, whoever works on them: a query, a process or a reconciler.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronova_events::ids::InstanceId;
+
+use crate::guest_name::NameTemplate;
+use crate::metadata::MetadataOptions;
+
+/// Nova's options on servers; the reference of `nova.conf` options says the meaning of each.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerOptions {
+    /// `[DEFAULT] instance_name_template`.
+    pub instance_name_template: Arc<NameTemplate>,
+    /// `[DEFAULT] default_availability_zone`.
+    pub availability_zone: String,
+    /// `[DEFAULT] shutdown_timeout`, seconds.
+    pub shutdown_timeout: u32,
+    /// `[compute] max_disk_devices_to_attach`: most disks that a new server has; `None`: no bound.
+    pub max_disk_devices: Option<usize>,
+    /// `[DEFAULT] reclaim_instance_interval`: how long deleted servers can be restored; zero deletes at once.
+    pub reclaim_interval: Duration,
+    /// `[DEFAULT] shelved_offload_time`: how long shelved servers stay on their hosts; `None` for ever.
+    pub shelved_offload: Option<Duration>,
+    /// The metadata that guests get.
+    pub metadata: MetadataOptions,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            instance_name_template: Arc::default(),
+            availability_zone: "nova".to_owned(),
+            shutdown_timeout: 60,
+            max_disk_devices: None,
+            reclaim_interval: Duration::ZERO,
+            shelved_offload: Some(Duration::ZERO),
+            metadata: MetadataOptions::default(),
+        }
+    }
+}
+
+impl ServerOptions {
+    /// The libvirt name of a server's domain.
+    pub fn domain_name(&self, server: InstanceId, number: u64) -> String {
+        self.instance_name_template.fill(server, number)
+    }
+}

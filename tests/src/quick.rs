@@ -1,0 +1,35 @@
+//! Options for tests: everything that waits in production waits for milliseconds here.
+
+use std::time::Duration;
+
+use chronova_actors::hosts::options::HostOptions;
+use chronova_actors::process::options::ProcessOptions;
+use chronova_actors::reconcile::options::ReconcileOptions;
+use chronova_actors::runtime::RuntimeOptions;
+use chronova_actors::server_options::ServerOptions;
+
+/// Shelved servers stay on their hosts, so that tests see them there.
+pub fn quick() -> RuntimeOptions {
+    RuntimeOptions {
+        servers: ServerOptions { shelved_offload: None, ..ServerOptions::default() },
+        hosts: HostOptions {
+            heartbeat: Duration::from_millis(200),
+            resync: Duration::from_millis(200),
+            ..HostOptions::default()
+        },
+        processes: ProcessOptions {
+            volume_pause: Duration::from_millis(2),
+            volume_looks: 2_000,
+            retry_base: Duration::from_millis(1),
+            retry_cap: Duration::from_millis(20),
+            restart_pause: Duration::from_millis(50),
+            ..ProcessOptions::default()
+        },
+        reconcile: ReconcileOptions {
+            period: Duration::from_millis(50),
+            filter_pause: Duration::from_millis(20),
+            ..ReconcileOptions::default()
+        },
+        ..RuntimeOptions::default()
+    }
+}
