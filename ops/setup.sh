@@ -3,6 +3,7 @@
 #   setup_packages build|guest|host   Debian packages; those that are there are left as they are
 #   setup_client [NAME==VERSION...]   the `openstack` client in .venv, and further packages that are named
 #   setup_rust                        a toolchain new enough, or a sentence saying how to get one
+#   install_program FROM TO           a copy without debug information, which lies beside it in TO.debug
 #   libvirt_start DIR                 virtlogd and libvirtd where none runs; what was started is written to DIR
 #   libvirt_stop DIR                  stops exactly what libvirt_start wrote to DIR
 #
@@ -14,7 +15,7 @@ export LC_ALL=C DEBIAN_FRONTEND=noninteractive
 
 # ---------------------------------------------------------------------------------------------------------- packages
 
-PACKAGES_BUILD=(gcc g++ libc6-dev pkg-config libvirt-dev ca-certificates git curl procps)
+PACKAGES_BUILD=(gcc g++ binutils libc6-dev pkg-config libvirt-dev ca-certificates git curl procps)
 # python3-venv makes the client's environment.
 PACKAGES_CLIENT=(python3 python3-venv)
 PACKAGES_HOST=(libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-system libvirt-daemon-config-nwfilter
@@ -70,7 +71,7 @@ setup_packages() { # themes...
   [ "$(id -u)" = 0 ] || { echo "these packages are missing, and only root can install them: ${missing[*]}" >&2; return 1; }
   local apt=(apt-get -y -qq --no-install-recommends -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3
     -o Dpkg::Options::=--force-confold)
-  # Package lists older than a day are fetched anew.
+  # Package lists older than a day are fetched again.
   if [ -z "$(find /var/lib/apt/lists -name '*_Packages*' -mmin -1440 -print -quit 2>/dev/null)" ]; then
     "${apt[@]}" update >"$log" 2>&1 || { tail -5 "$log" >&2; return 1; }
   fi
@@ -113,6 +114,15 @@ libvirt_answers() { timeout 20 virsh -q -c qemu:///system hostname >/dev/null 2>
 
 # Whether process $1 is alive and runs the program $2.
 runs_as() { [ -n "$1" ] && [ "$(basename "$(readlink "/proc/$1/exe" 2>/dev/null)" 2>/dev/null)" = "$2" ]; }
+
+# Debuggers, profilers and backtraces find TO.debug by the link that the copy holds. A copy that is newer stays as it is. The
+# copy is its owner's alone, because the data folder that it may lie in is.
+install_program() { # from, to
+  local from=$1 to=$2
+  [ "$to" -nt "$from" ] && [ -e "$to.debug" ] && return 0
+  mkdir -p -m 0700 "$(dirname "$to")" && objcopy --only-keep-debug "$from" "$to.debug" && chmod 0600 "$to.debug" \
+    && objcopy --strip-all --add-gnu-debuglink="$to.debug" "$from" "$to.new" && chmod 0700 "$to.new" && mv -f "$to.new" "$to"
+}
 
 # Waits: seconds, command...
 wait_for() {

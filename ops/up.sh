@@ -12,7 +12,8 @@ DATA=${CHRONOVA_DATA:-/var/lib/chronova}
 LISTEN=${CHRONOVA_LISTEN:-127.0.0.1:8774}
 RUN=$DATA/run
 CONF=$DATA/chronova.conf
-BIN=${CARGO_TARGET_DIR:-$TOP/target}/release/chronova
+BUILT=${CARGO_TARGET_DIR:-$TOP/target}/release/chronova
+BIN=$DATA/bin/chronova
 IMAGE=$DATA/demo-image.qcow2
 export OS_CLIENT_CONFIG_FILE=$DATA/clouds.yaml OS_CLOUD=chronova
 
@@ -162,6 +163,7 @@ up() {
   step "Build (several minutes the first time)"
   watched "$RUN/build.log" cargo build --release --locked --manifest-path "$TOP/Cargo.toml" --package chronova \
     || die "the build failed; all of it is in $RUN/build.log"
+  install_program "$BUILT" "$BIN" || die "$BIN cannot be written"
   step "libvirt"; libvirt_start "$RUN" || die "no libvirtd"
   say "$(virsh -q -c qemu:///system version 2>/dev/null | tail -n 1)"
   step "Chronova on http://$LISTEN"; server_start
