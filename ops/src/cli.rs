@@ -199,7 +199,7 @@ fn schedule(place: &Place, args: commands::schedule::Args) -> ExitCode {
 fn policy(place: &Place, command: &commands::policy::PolicyCommand) -> ExitCode {
     let Some(config) = load(place) else { return ExitCode::from(2) };
     let mut out = Vec::new();
-    let exit = commands::policy::run(command, &serve::settings::web(&config).policy, &mut out);
+    let exit = commands::policy::run(command, &config.targets().web.policy, &mut out);
     crate::output::print(&String::from_utf8_lossy(&out));
     match exit {
         Ok(exit) => ExitCode::from(exit as u8),

@@ -1,4 +1,4 @@
-//! What the `chronova` binary is made of, apart from the crates it wires together.
+//! The parts of the `chronova` program that are not in the crates it wires together.
 //!
 //! [`config`] reads nova.conf-format files against one table of options; [`telemetry`] sets up logs and metrics; [`serve`]
 //! wires the crates together; [`cli`] is the command line; [`commands`] holds the operators' commands on a log;

@@ -14,7 +14,7 @@ use chronova_events::registry::Event;
 use chronova_hypervisor::driver::DriverError;
 use chronova_hypervisor::sim::{SimFleet, SimUri};
 
-/// What is recorded when every host of the fleet has been seen once: the ledger's events first, then each host's.
+/// The events of a fleet that has been seen once: the ledger's events first, then each host's.
 pub async fn registrations(fleet: &SimUri, options: &HostOptions) -> Result<Vec<(StreamId, Vec<Event>)>, DriverError> {
     let mut ledger: Vec<LedgerEvent> = Vec::new();
     let mut hosts = Vec::new();

@@ -1,4 +1,4 @@
-//! What an operator sees of a running server: log lines and metrics.
+//! The log lines and metrics of a running server.
 //!
 //! **Logs** are `tracing` events, one line each, as text or as JSON. Fields of the spans an event happens in are part of
 //! its line; the HTTP layer opens a span with `request_id`, so each line that a request causes can be found by it.
@@ -20,8 +20,6 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer, Registry as Subscriber};
-
-use crate::config::Config;
 
 #[derive(Debug, Error)]
 pub enum TelemetryError {
@@ -47,15 +45,6 @@ pub struct LogSettings {
 }
 
 impl LogSettings {
-    pub fn from_config(config: &Config) -> Self {
-        let default = &config.default;
-        let file = match (&default.log_dir, &default.log_file) {
-            (None, file) => file.clone(),
-            (Some(dir), file) => Some(dir.join(file.as_deref().unwrap_or(Path::new("chronova.log")))),
-        };
-        Self { debug: default.debug, json: default.use_json, file, stderr: default.use_stderr }
-    }
-
     /// `rust_log` as in the environment variable RUST_LOG. Our crates log at DEBUG when asked to; the libraries below
     /// them stay at INFO, because their DEBUG drowns ours.
     fn filter(&self, rust_log: Option<&str>) -> Result<EnvFilter, TelemetryError> {
@@ -93,7 +82,7 @@ impl Logging {
         Ok(Self { file })
     }
 
-    /// Opens the log file anew under its name: after a rotation (SIGHUP) lines go to the new file.
+    /// Reopens the log file under its name: after a rotation (SIGHUP) lines go to the new file.
     pub fn reopen(&self) -> Result<(), TelemetryError> {
         self.file.as_ref().map_or(Ok(()), LogFile::reopen)
     }
@@ -234,7 +223,7 @@ mod tests {
 
     use super::*;
 
-    /// What `layer` writes for one event within a request's span.
+    /// The line that `layer` writes for one event within a request's span.
     fn line(json: bool) -> String {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");

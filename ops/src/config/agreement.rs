@@ -9,10 +9,9 @@ use chronova_actors::topology::host::{CpuSets, HostCpus};
 
 use uuid::Uuid;
 
-use super::{Config, Place, Problem, Severity, ini};
-use crate::serve::settings;
+use super::{Config, Place, Problem, Severity, derived, ini};
 
-/// What is wrong, at the option of this section and name.
+/// A contradiction, and the option at which it is reported.
 struct Clash {
     severity: Severity,
     at: (&'static str, &'static str),
@@ -25,7 +24,7 @@ const fn error(at: (&'static str, &'static str), message: &'static str) -> Clash
 
 const IMAGES_TYPE: (&str, &str) = ("libvirt", "images_type");
 
-/// What does not go together, with where it stands in the files.
+/// The options that do not go together, each with its place in the files.
 pub(super) fn clashes(config: &Config, texts: &[(&Path, &str)]) -> Vec<Problem> {
     let told = |clash: Clash| Problem {
         severity: clash.severity,
@@ -137,7 +136,7 @@ fn migration(config: &Config) -> Vec<Clash> {
     found.into_iter().filter(|(is, _)| *is).map(|(_, clash)| clash).collect()
 }
 
-/// Who could ask for anybody's metadata otherwise.
+/// Without these rules a guest could read the metadata of another.
 fn metadata(config: &Config) -> Vec<Clash> {
     let (neutron, api) = (&config.neutron, &config.api);
     let unsigned = error(
@@ -185,7 +184,7 @@ fn processors(config: &Config) -> Vec<Clash> {
         clashes.extend(read.err().map(|reason| wrong(("compute", name), reason)));
     }
     if clashes.is_empty() {
-        let both = settings::cpu_sets(config).check();
+        let both = derived::cpu_sets(config).check();
         clashes.extend(both.err().map(|reason| wrong(("compute", "cpu_dedicated_set"), reason)));
     }
     let named = config.chronova.host_cpus.as_deref().map_or(Ok(()), |text| HostCpus::read_named(text).map(drop));

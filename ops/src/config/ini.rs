@@ -1,6 +1,6 @@
 //! The file format: oslo.config's dialect of INI.
 //!
-//! What differs from other INI dialects, and matters to files that operators already have: `:` and `=` both assign
+//! Differences from other INI dialects that matter to files that operators already have: `:` and `=` both assign
 //! (whichever comes first); a line that begins with a blank continues the value above it; a comment is a whole line
 //! (`#` and `;` inside a value belong to the value); a value wrapped in one pair of equal quotes loses them; a key may
 //! be repeated, which makes a list for options that take several values and "the last one counts" for all others.
@@ -44,7 +44,7 @@ pub struct BadLine {
     pub reason: &'static str,
 }
 
-/// What a file says, and where it could not be read.
+/// The assignments of a file, and the lines that could not be read.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Parsed {
     pub entries: Vec<Entry>,

@@ -1,4 +1,4 @@
-//! What a file says beyond our own options.
+//! Assignments of a file to options that are not ours.
 //!
 //! `nova_options.txt` lists the options of Nova and of the libraries it uses that have no meaning here, as
 //! `section.option`; `section.*` stands for a whole section (clients of other services, drivers of other hypervisors,
@@ -19,7 +19,7 @@ const WORTH_A_WARNING: [(&str, &str); 4] = [
     ("barbican", "no key manager is used: features that need stored secrets are not available"),
 ];
 
-/// What to say about an assignment that no option of ours takes.
+/// The remark about an assignment that no option of ours takes.
 pub(super) fn remark(entry: &Entry) -> Problem {
     let title = format!("[{}] {}", entry.section, entry.key);
     let section = entry.section.to_ascii_lowercase();

@@ -2,14 +2,16 @@
 //!
 //! [`load`] reads one or more files in oslo's INI dialect (later files win), judges every line against the one table of
 //! options ([`options`]), and returns either a typed [`Config`] with remarks, or every problem found with file and line.
-//! What is not in the table is not an error, because one `nova.conf` is often shared with other services: options that
+//! `Config::targets` gives the values to the fields that the declarations name ([`targets`]).
+//! An option that is not in the table is no error, because one `nova.conf` is often shared with other services: options that
 //! Nova has and Chronova does not need are noted, options that nobody knows are warned about with the nearest name.
 //!
 //! Invariants: a `Config` exists only if every value was valid; a secret's value is never part of a message.
 
 mod agreement;
 mod beside;
-mod inert;
+mod conversions;
+mod derived;
 pub mod ini;
 mod known;
 pub mod option;
@@ -17,6 +19,7 @@ pub mod options;
 pub mod reference;
 mod substitute;
 mod suggest;
+pub mod targets;
 mod values;
 
 use std::fmt;
@@ -156,7 +159,7 @@ fn settle(entries: Vec<ini::Entry>, remarks: &mut Vec<Problem>) -> Vec<(&'static
     let mut current = Vec::new();
     for entry in entries {
         if let Some(def) = options::find(&entry.section, &entry.key) {
-            if inert::is_inert(def) {
+            if def.has_no_effect() {
                 let message = format!("{} has no effect in this version yet", def.title());
                 let place = Some(entry.place.clone());
                 remarks.push(Problem { severity: Severity::Warning, place, message });
@@ -181,7 +184,7 @@ fn settle(entries: Vec<ini::Entry>, remarks: &mut Vec<Problem>) -> Vec<(&'static
     current
 }
 
-/// What `chronova config check` prints, and whether the files can be used.
+/// The report that `chronova config check` prints, and whether the files can be used.
 pub fn check(files: &[PathBuf]) -> (String, bool) {
     let (problems, usable) = match load(files) {
         Ok(loaded) => (loaded.remarks, true),

@@ -1,11 +1,13 @@
-//! What an option is, and how its text becomes a value.
+//! The definition of an option, and how its text becomes a value.
 //!
 //! An [`OptionDef`] is data: the reference page, `chronova config check` and the typed structs all come from it.
-//! [`OptionValue`] is the one place where text is turned into a typed value, with oslo.config's rules.
+//! [`OptionValue`] is the one place where text is turned into a typed value, and back, with oslo.config's rules.
 
 use std::path::PathBuf;
 
 use chronova_actors::guest_name::{InvalidTemplate, NameTemplate};
+
+use super::targets::{OptionUse, owners};
 
 /// Where an option, its name and its meaning come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,8 +45,9 @@ impl Origin {
 /// The default of an option, as one would write it in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Default {
-    /// Not set.
-    Unset,
+    /// The default of the field that takes the value; not set where no field does.
+    Owner,
+    /// For options that no field takes, or with which the program starts otherwise than the field's owner would.
     Text(&'static str),
     /// The machine's host name.
     HostName,
@@ -98,6 +101,8 @@ pub struct OptionDef {
     pub secret: bool,
     pub deprecated: &'static [(&'static str, &'static str)],
     pub origin: Origin,
+    /// The uses of the value, at least one.
+    pub uses: &'static [OptionUse],
 }
 
 impl OptionDef {
@@ -107,7 +112,7 @@ impl OptionDef {
             section,
             name,
             kind,
-            default: Default::Unset,
+            default: Default::Owner,
             min: None,
             max: None,
             choices: &[],
@@ -116,7 +121,21 @@ impl OptionDef {
             secret: false,
             deprecated: &[],
             origin,
+            uses: &[],
         }
+    }
+
+    /// The default that the first field that takes the value has, as a file would say it.
+    pub fn owner_default(&self) -> Option<String> {
+        match self.uses.first()? {
+            OptionUse::Field(text) => text(owners()),
+            OptionUse::Here | OptionUse::Nothing => None,
+        }
+    }
+
+    /// Whether nothing heeds the option yet.
+    pub fn has_no_effect(&self) -> bool {
+        self.uses.iter().any(|one| matches!(one, OptionUse::Nothing))
     }
 
     /// `[section] name`, as messages call it.
@@ -160,6 +179,9 @@ pub trait OptionValue: Sized {
     fn unset() -> Option<Self> {
         None
     }
+
+    /// The text that [`parse`](Self::parse) makes this value of; `None` where it is the value of an option that is not set.
+    fn text(&self) -> Option<String>;
 }
 
 fn last(raw: &[String]) -> &str {
@@ -176,6 +198,10 @@ impl OptionValue for bool {
             other => Err(format!("`{other}` is not a boolean (true, 1, on, yes or false, 0, off, no)")),
         }
     }
+
+    fn text(&self) -> Option<String> {
+        Some(self.to_string())
+    }
 }
 
 macro_rules! integers {
@@ -189,6 +215,10 @@ macro_rules! integers {
                 #[expect(clippy::cast_precision_loss, reason = "bounds are far below 2^53")]
                 def.check_bounds(value as f64)?;
                 <$t>::try_from(value).map_err(|_| format!("{value} is too large or below zero"))
+            }
+
+            fn text(&self) -> Option<String> {
+                Some(self.to_string())
             }
         }
     )+};
@@ -207,6 +237,11 @@ impl OptionValue for f64 {
         def.check_bounds(value)?;
         Ok(value)
     }
+
+    /// With a point, so that a reader sees that fractions are allowed.
+    fn text(&self) -> Option<String> {
+        Some(format!("{self:?}"))
+    }
 }
 
 impl OptionValue for String {
@@ -216,6 +251,10 @@ impl OptionValue for String {
         def.check_choice(last(raw))?;
         Ok(last(raw).to_owned())
     }
+
+    fn text(&self) -> Option<String> {
+        Some(self.clone())
+    }
 }
 
 impl OptionValue for NameTemplate {
@@ -223,6 +262,10 @@ impl OptionValue for NameTemplate {
 
     fn parse(raw: &[String], _: &OptionDef) -> Result<Self, String> {
         last(raw).parse().map_err(|error: InvalidTemplate| error.to_string())
+    }
+
+    fn text(&self) -> Option<String> {
+        Some(self.to_string())
     }
 }
 
@@ -235,6 +278,10 @@ impl OptionValue for PathBuf {
             text => Ok(Self::from(text)),
         }
     }
+
+    fn text(&self) -> Option<String> {
+        Some(self.to_string_lossy().into_owned())
+    }
 }
 
 /// oslo's `ListOpt`: items separated by commas; an empty text is an empty list.
@@ -246,6 +293,10 @@ impl OptionValue for Vec<String> {
             last(raw).split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect();
         items.iter().try_for_each(|item| def.check_choice(item))?;
         Ok(items)
+    }
+
+    fn text(&self) -> Option<String> {
+        (!self.is_empty()).then(|| self.join(","))
     }
 
     fn unset() -> Option<Self> {
@@ -264,6 +315,10 @@ impl OptionValue for Words {
         Ok(Self(raw.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect()))
     }
 
+    fn text(&self) -> Option<String> {
+        (!self.0.is_empty()).then(|| self.0.join(" "))
+    }
+
     fn unset() -> Option<Self> {
         Some(Self::default())
     }
@@ -278,6 +333,11 @@ impl OptionValue for Multi {
 
     fn parse(raw: &[String], _: &OptionDef) -> Result<Self, String> {
         Ok(Self(raw.iter().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).collect()))
+    }
+
+    /// One text stands for one value: of several there is none.
+    fn text(&self) -> Option<String> {
+        if let [only] = self.0.as_slice() { Some(only.clone()) } else { None }
     }
 
     fn unset() -> Option<Self> {
@@ -295,6 +355,10 @@ impl<T: OptionValue> OptionValue for Option<T> {
 
     fn unset() -> Option<Self> {
         Some(None)
+    }
+
+    fn text(&self) -> Option<String> {
+        self.as_ref().and_then(OptionValue::text)
     }
 }
 

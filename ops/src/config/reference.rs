@@ -53,12 +53,14 @@ fn value(def: &OptionDef) -> String {
 }
 
 fn default(def: &OptionDef) -> String {
-    match def.default {
-        Default::Unset if matches!(def.kind, Kind::List | Kind::Words | Kind::Multi) => "empty".to_owned(),
-        Default::Unset => "unset".to_owned(),
-        Default::Text(text) => code(&text.replace(',', ", ")),
-        Default::HostName => "the host name".to_owned(),
-        Default::HostAddress => "the host's address".to_owned(),
+    let written = |text: &str| code(&text.replace(',', ", "));
+    match (def.default, def.owner_default()) {
+        (Default::Text(text), _) => written(text),
+        (Default::Owner, Some(text)) => written(&text),
+        (Default::Owner, None) if matches!(def.kind, Kind::List | Kind::Words | Kind::Multi) => "empty".to_owned(),
+        (Default::Owner, None) => "unset".to_owned(),
+        (Default::HostName, _) => "the host name".to_owned(),
+        (Default::HostAddress, _) => "the host's address".to_owned(),
     }
 }
 
@@ -67,7 +69,7 @@ fn code(text: &str) -> String {
 }
 
 fn meaning(def: &OptionDef) -> String {
-    let mut text = if super::inert::is_inert(def) { "**No effect yet.** ".to_owned() } else { String::new() };
+    let mut text = if def.has_no_effect() { "**No effect yet.** ".to_owned() } else { String::new() };
     text.push_str(&def.help.replace('|', "\\|"));
     if !def.deprecated.is_empty() {
         let old: Vec<String> = def.deprecated.iter().map(|(section, name)| format!("`[{section}] {name}`")).collect();

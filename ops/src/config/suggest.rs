@@ -1,6 +1,6 @@
 //! "Did you mean": the nearest of some names, by edit distance.
 
-/// Of longer names nothing is guessed.
+/// Nothing is guessed for longer names.
 const LONGEST: usize = 100;
 
 /// The candidate nearest to `name`, where it is near enough to be a slip of the hand (a third of the letters).

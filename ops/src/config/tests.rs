@@ -201,7 +201,7 @@ fn policy_lies_beside_the_first_file_and_is_there_if_it_is_named() {
     let policy = load_on(&machine(), &named.paths).unwrap().config.oslo_policy;
     assert_eq!(policy.policy_file, dir.join("rules.yaml"));
     assert_eq!(policy.policy_dirs.0, [dir.join("more").to_string_lossy()]);
-    // What nobody named need not be there.
+    // A file that no option names may be absent.
     let unnamed = files(&["[DEFAULT]\n"]);
     let policy = load_on(&machine(), &unnamed.paths).unwrap().config.oslo_policy;
     assert_eq!(policy.policy_file, unnamed.dir.path().join("policy.yaml"));
@@ -246,7 +246,7 @@ fn storage_options_that_do_not_go_together_stop_the_start() {
     assert_eq!(told(&[&format!("{space}use_cow_images = false")]), Vec::<String>::new());
 }
 
-/// Whoever asks for a guest's metadata gets its owner's secrets.
+/// A caller who gets a guest's metadata gets its owner's secrets.
 #[test]
 fn who_asks_for_metadata_has_to_be_known() {
     let proxied = "[neutron]\nservice_metadata_proxy = true\n";

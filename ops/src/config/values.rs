@@ -13,7 +13,7 @@ use super::{Problem, Severity};
 /// `$a` = `$b`, `$b` = `$a`: where following references ends.
 const MAX_REFERENCE_DEPTH: usize = 16;
 
-/// What the table's dynamic defaults stand for on this machine.
+/// The values of the table's dynamic defaults on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     pub host_name: String,
@@ -102,7 +102,7 @@ impl<'a> Values<'a> {
 
     fn default(&self, def: &OptionDef) -> Option<String> {
         match def.default {
-            Default::Unset => None,
+            Default::Owner => def.owner_default(),
             Default::Text(text) => Some(text.to_owned()),
             Default::HostName => Some(self.machine.host_name.clone()),
             Default::HostAddress => Some(self.machine.host_address.clone()),

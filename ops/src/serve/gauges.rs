@@ -1,4 +1,4 @@
-//! What `/metrics` tells of the work, counted when it is asked for.
+//! Metrics of the control plane's work, counted at each scrape.
 
 use std::sync::Arc;
 

@@ -5,7 +5,6 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use chronova_actors::identity::bootstrap::bootstrap;
@@ -14,22 +13,17 @@ use chronova_actors::identity::{IdentityAggregate, Realm};
 use chronova_actors::runtime::Core;
 use chronova_web::identity::catalogue::Catalogue;
 use chronova_web::identity::clouds::clouds_yaml;
-use chronova_web::identity::{IdentityOptions, IdentityService, LockoutRule};
+use chronova_web::identity::{IdentityOptions, IdentityService};
 use chronova_web::secret::Secret;
 
-use super::settings;
+use super::listen;
 use crate::config::Config;
 
 /// Opens the service; at the first start makes the administrator and writes `clouds.yaml`.
-pub(super) async fn open(config: &Config, core: &Core) -> Result<Arc<IdentityService>> {
+pub(super) async fn open(config: &Config, options: IdentityOptions, core: &Core) -> Result<Arc<IdentityService>> {
     let folder = &config.chronova.data_dir;
-    let base = settings::public_url(config, &settings::listeners(config)?);
-    let mut options = IdentityOptions::new(Catalogue::on_one_port(&base, &config.chronova.region_name));
-    options.expiration = u32::try_from(config.token.expiration).unwrap_or(u32::MAX);
-    let compliance = &config.security_compliance;
-    let duration = Duration::from_secs(compliance.lockout_duration);
-    options.lockout = compliance.lockout_failure_attempts.map(|attempts| LockoutRule { attempts, duration });
-    options.failed_logins = config.chronova.failed_logins;
+    let base = listen::public_url(config, &listen::listeners(config)?);
+    let options = IdentityOptions { catalogue: Catalogue::on_one_port(&base, &config.chronova.region_name), ..options };
     let service = IdentityService::open(folder, options, Arc::clone(&core.views), Arc::clone(&core.clock))
         .context("the key that signs tokens cannot be used")?;
     if core.gateway.look::<IdentityAggregate>(&Realm).await?.domains.is_empty() {
@@ -38,7 +32,7 @@ pub(super) async fn open(config: &Config, core: &Core) -> Result<Arc<IdentitySer
     Ok(service)
 }
 
-/// The file comes before the event: a crash between the two makes the next start begin anew, with another password.
+/// The file comes before the event: a crash between the two makes the next start create both again, with another password.
 async fn first_start(config: &Config, core: &Core, service: &IdentityService, base: &str) -> Result<()> {
     let password = match &config.chronova.admin_password_file {
         Some(file) => Password::new(read_password(file)?),

@@ -6,13 +6,13 @@ use anyhow::{Context as _, Result};
 use chronova_events::store::sqlite::SqliteStore;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{eventstoredb, private, settings};
+use super::{eventstoredb, private};
 use crate::config::Config;
-use crate::telemetry::{LogSettings, Logging};
+use crate::telemetry::Logging;
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(config: Config) -> Result<()> {
-    let _logging = Logging::start(&LogSettings::from_config(&config))?;
+    let _logging = Logging::start(&config.targets().log)?;
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve(config))
 }
 
@@ -20,7 +20,7 @@ async fn serve(config: Config) -> Result<()> {
     let folder = &config.chronova.data_dir;
     private::close(folder).with_context(|| format!("cannot use the data folder {}", folder.display()))?;
     let path = folder.join("log.db");
-    let store = SqliteStore::open(&path, &settings::log(&config))
+    let store = SqliteStore::open(&path, &config.targets().store)
         .with_context(|| format!("cannot open the event log {}", path.display()))?;
     let server = eventstoredb::open(&config, Arc::clone(&store) as _)
         .await?

@@ -3,10 +3,10 @@
 mod eventstoredb;
 mod gauges;
 mod identity;
+pub mod listen;
 pub mod log_only;
 mod private;
 mod read_models;
-pub mod settings;
 mod vendor_data;
 mod wiring;
 
@@ -20,12 +20,12 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
-use crate::telemetry::{LogSettings, Logging};
+use crate::telemetry::Logging;
 use wiring::ControlPlane;
 
 /// Serves until SIGTERM or SIGINT; an error says why it could not, or no longer.
 pub fn run(config: Config) -> Result<()> {
-    let logging = Logging::start(&LogSettings::from_config(&config))?;
+    let logging = Logging::start(&config.targets().log)?;
     let system = actix_rt::System::with_tokio_rt(|| {
         #[expect(clippy::expect_used, reason = "without threads nothing can be said or served")]
         tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("the threads can be started")
@@ -34,9 +34,10 @@ pub fn run(config: Config) -> Result<()> {
 }
 
 async fn serve(config: Config, logging: Logging) -> Result<()> {
-    let store = wiring::open_log(&config)?;
-    let listeners = settings::listeners(&config)?;
-    let serving = settings::serving(&config)?;
+    let targets = config.targets();
+    let store = wiring::open_log(&config, &targets)?;
+    let listeners = listen::listeners(&config)?;
+    let serving = listen::serving(&config, &targets)?;
     // Requests are taken from now on; they wait until the read models are complete.
     let works = Arc::new(Works::default());
     let (opener, door) = Door::closed(beginning(&works));
@@ -47,7 +48,7 @@ async fn serve(config: Config, logging: Logging) -> Result<()> {
         actix_rt::spawn(server);
     }
     let mut control_plane = tokio::select! {
-        opened = ControlPlane::open(&config, store, &works) => opened?,
+        opened = ControlPlane::open(&config, targets, store, &works) => opened?,
         told = told_to_end() => return told,
     };
     opener.open(&control_plane.app);
@@ -62,7 +63,7 @@ async fn serve(config: Config, logging: Logging) -> Result<()> {
     ended
 }
 
-/// What `/healthz` tells until the control plane is open.
+/// The answer of `/healthz` until the control plane is ready.
 fn beginning(works: &Arc<Works>) -> Tale {
     let works = Arc::clone(works);
     Arc::new(move || json!({"work": read_models::under_way(&works)}))
@@ -92,7 +93,7 @@ async fn until_told(logging: &Logging, control_plane: &mut ControlPlane) -> Resu
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = hang_up.recv() => if let Err(error) = logging.reopen() {
-                tracing::error!(%error, "the log file cannot be opened anew");
+                tracing::error!(%error, "the log file cannot be reopened");
             },
             _ = rebuild.recv() => control_plane.read_models.rebuild_all(),
             reason = broken.wait_for(Option::is_some) => {

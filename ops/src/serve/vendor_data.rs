@@ -1,7 +1,8 @@
-//! The services that `[api] vendordata_dynamic_targets` names: asked over HTTP, each time that a guest is told.
+//! Vendor data of guests: the file that all are told of, and the services that `[api] vendordata_dynamic_targets` names, which
+//! are asked over HTTP each time that a guest is told.
 //!
-//! They are somebody else's, so everything about them is bounded: the time to connect, the time to answer, the length of an
-//! answer, and how many are asked at the same time. What one does not say in time is `{}` under its name, or an error for the
+//! The services are somebody else's, so everything about them is bounded: the time to connect, the time to answer, the length of an
+//! answer, and how many are asked at the same time. A service that does not answer in time gives `{}` under its name, or an error for the
 //! guest where `vendordata_dynamic_failure_fatal` says so.
 
 use std::collections::BTreeSet;
@@ -11,7 +12,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use async_trait::async_trait;
-use chronova_actors::metadata::dynamic::VendorServices;
+use chronova_actors::metadata::MetadataOptions;
+use chronova_actors::metadata::dynamic::{Dynamic, VendorServices};
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use tokio_rustls::rustls::crypto::ring;
@@ -30,8 +32,30 @@ const AT_ONCE: usize = 32;
 const AUTHORITIES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
 
+/// Adds vendor data to what guests are told, as `[api] vendordata_providers` says. Fails where the file of StaticJSON is no
+/// JSON object, or where a certificate cannot be read.
+pub(super) fn complete(metadata: &mut MetadataOptions, config: &Config) -> Result<()> {
+    let api = &config.api;
+    let provided = |by: &str| api.vendordata_providers.iter().any(|provider| provider == by);
+    match &api.vendordata_jsonfile_path {
+        _ if !provided("StaticJSON") => metadata.vendor_data = None,
+        None => {}
+        Some(path) => metadata.vendor_data = Some(Arc::new(Value::Object(read_file(path)?))),
+    }
+    if provided("DynamicJSON") {
+        metadata.dynamic = Some(Dynamic(Arc::new(HttpServices::new(config)?)));
+    }
+    Ok(())
+}
+
+fn read_file(path: &Path) -> Result<Map<String, Value>> {
+    let what = || format!("[api] vendordata_jsonfile_path: {}", path.display());
+    let text = std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", what()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} holds no JSON object", what()))
+}
+
 #[derive(Debug)]
-pub(super) struct HttpServices {
+struct HttpServices {
     agent: Agent,
     targets: Vec<Target>,
     fatal: bool,
@@ -45,7 +69,7 @@ struct Target {
 }
 
 impl HttpServices {
-    pub(super) fn new(config: &Config) -> Result<Self> {
+    fn new(config: &Config) -> Result<Self> {
         let api = &config.api;
         let targets = targets(&api.vendordata_dynamic_targets);
         let secure = targets.iter().any(|target| target.url.starts_with("https://"));
@@ -89,7 +113,7 @@ impl HttpServices {
 fn post(agent: &Agent, url: &str, about: &Value) -> Result<Value> {
     let request = agent.post(url).header("Accept", "application/json").header("Content-Type", "application/json");
     let mut answer = request.send(about.to_string())?;
-    // What is told to one address is not carried to another.
+    // The description of a server goes to the configured address alone, so a redirect is an error.
     ensure!(answer.status().is_success(), "the answer is {}", answer.status());
     let text = answer.body_mut().with_config().limit(LONGEST).read_to_vec()?;
     match text.is_empty() {

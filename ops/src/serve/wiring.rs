@@ -6,16 +6,18 @@ use anyhow::{Context as _, Result};
 use chronova_actors::image::embedded::EmbeddedImages;
 use chronova_actors::image::files::ImageFiles;
 use chronova_actors::network::service::EmbeddedNetworks;
-use chronova_actors::runtime::{Core, Ports, Runtime, RuntimeOptions};
-use chronova_actors::server_options::ServerOptions;
+use chronova_actors::runtime::{Core, Ports, Runtime};
 use chronova_actors::volume::service::EmbeddedVolumes;
 use chronova_events::clock::SystemClock;
 use chronova_events::store::EventStore;
 use chronova_events::store::sqlite::SqliteStore;
+use chronova_hypervisor::connect::DriverOptions;
 use chronova_hypervisor::driver::Driver;
 use chronova_projections::progress::Works;
 use chronova_web::App;
 use chronova_web::auth::{Authentication, TokenVerifier};
+use chronova_web::compute::{Compute, ComputeConfig};
+use chronova_web::config::WebConfig;
 use chronova_web::health::Health;
 use chronova_web::identity::IdentityService;
 use chronova_web::metrics::Metrics;
@@ -23,8 +25,9 @@ use chronova_web::policy::Enforcer;
 
 use super::gauges::Gauges;
 use super::read_models::ReadModels;
-use super::{AppState, identity, private, settings};
+use super::{AppState, identity, listen, private, vendor_data};
 use crate::config::Config;
+use crate::config::targets::Targets;
 
 /// Everything that `serve` runs.
 pub(super) struct ControlPlane {
@@ -36,14 +39,19 @@ pub(super) struct ControlPlane {
 }
 
 impl ControlPlane {
-    pub(super) async fn open(config: &Config, store: Arc<SqliteStore>, works: &Arc<Works>) -> Result<Self> {
+    pub(super) async fn open(
+        config: &Config,
+        mut targets: Targets,
+        store: Arc<SqliteStore>,
+        works: &Arc<Works>,
+    ) -> Result<Self> {
         let folder = config.chronova.data_dir.clone();
         let log = Arc::clone(&store) as Arc<dyn EventStore>;
-        let mut read_models = ReadModels::open(config, &log, works).await?;
+        let mut read_models = ReadModels::open(config, &targets, &log, works).await?;
         let core = Core::start(log, Arc::new(SystemClock), Arc::clone(&read_models.views), threads())
             .await
             .context("the event log cannot be folded")?;
-        let identity_service = identity::open(config, &core).await?;
+        let identity_service = identity::open(config, targets.identity, &core).await?;
         let networks = EmbeddedNetworks::new(Arc::clone(&core.gateway), Arc::clone(&core.views));
         let files = ImageFiles::open(&folder, config.glance.image_size_cap)
             .context("the folder of the images cannot be used")?;
@@ -51,22 +59,24 @@ impl ControlPlane {
         let (views, gateway) = (Arc::clone(&core.views), Arc::clone(&core.gateway));
         let images = EmbeddedImages::limited(files, views, gateway, most);
         images.recover(&core.gateway).await.context("the images cannot be put in order")?;
-        let (drivers, options) = (drivers(config)?, settings::actors(config));
-        let servers = ServerOptions { metadata: settings::metadata(config)?, ..options.servers };
-        let options = RuntimeOptions { servers, ..options };
+        let drivers = drivers(config, &targets.drivers)?;
+        vendor_data::complete(&mut targets.runtime.servers.metadata, config)?;
+        listen::consoles(config, &mut targets.compute.consoles);
+        let options = targets.runtime;
         let (gateway, views) = (Arc::clone(&core.gateway), Arc::clone(&core.views));
         let volumes = EmbeddedVolumes::new(gateway, views, Arc::clone(&images) as _, options.volume.clone());
         let ports = Ports { networks, images: Arc::clone(&images) as _, volumes: Arc::clone(&volumes) as _ };
         let runtime = Runtime::start(core, drivers, ports, options).await;
         let log = Arc::clone(&store) as Arc<dyn EventStore>;
         let eraser = runtime.operations().eraser(&log, Some(&read_models.history));
-        // What was asked for before a crash is owed; nobody is served before it is done.
+        // Erasures that a crash interrupted are completed before the first request is served.
         let resumed = eraser.resume().await.context("an erasure of personal data cannot be completed")?;
         if resumed > 0 {
             tracing::info!(resumed, "completed erasures of personal data that were interrupted");
         }
         read_models.attend();
-        let app = app(config, &runtime, identity_service, (images, volumes), &store, &read_models)?;
+        let apis = (targets.web, targets.compute);
+        let app = app(config, apis, &runtime, identity_service, (images, volumes), &store, &read_models)?;
         let log_server = super::eventstoredb::open(config, Arc::clone(&store) as _).await?;
         Ok(Self { app, runtime, store, read_models, log_server })
     }
@@ -84,13 +94,13 @@ impl ControlPlane {
 
 fn app(
     config: &Config,
+    (web, compute): (WebConfig, ComputeConfig),
     runtime: &Runtime,
     identity: Arc<IdentityService>,
     (images, volumes): (Arc<EmbeddedImages>, Arc<EmbeddedVolumes>),
     store: &Arc<SqliteStore>,
     read_models: &ReadModels,
 ) -> Result<AppState> {
-    let web = settings::web(config);
     let policy = Enforcer::load(&web.policy).context("the policy cannot be used")?;
     let authentication = match config.api.auth_strategy.as_str() {
         "noauth2" => Authentication::NoAuth,
@@ -108,7 +118,7 @@ fn app(
         .with_images(images)
         .with_volumes(volumes)
         .with_history(Arc::clone(&read_models.history));
-    app.compute = settings::compute(config);
+    app.compute = Compute::new(compute);
     let broken = runtime.broken();
     app.health = Health::default()
         .with("event log", Arc::new(move || written.health().map_err(|failure| failure.to_string())))
@@ -118,12 +128,11 @@ fn app(
 }
 
 /// Opens the event log, which nobody else can have open.
-pub(super) fn open_log(config: &Config) -> Result<Arc<SqliteStore>> {
+pub(super) fn open_log(config: &Config, targets: &Targets) -> Result<Arc<SqliteStore>> {
     let folder = &config.chronova.data_dir;
     private::close(folder).with_context(|| format!("cannot use the data folder {}", folder.display()))?;
     let path = folder.join("log.db");
-    SqliteStore::open(&path, &settings::log(config))
-        .with_context(|| format!("cannot open the event log {}", path.display()))
+    SqliteStore::open(&path, &targets.store).with_context(|| format!("cannot open the event log {}", path.display()))
 }
 
 fn threads() -> usize {
@@ -131,11 +140,10 @@ fn threads() -> usize {
 }
 
 /// The drivers of all `[chronova] hypervisors`.
-fn drivers(config: &Config) -> Result<Vec<Arc<dyn Driver>>> {
-    let options = settings::drivers(config);
+fn drivers(config: &Config, options: &DriverOptions) -> Result<Vec<Arc<dyn Driver>>> {
     let mut all = Vec::new();
     for uri in &config.chronova.hypervisors.0 {
-        all.extend(chronova_hypervisor::connect::open(uri, &options).context("[chronova] hypervisors")?);
+        all.extend(chronova_hypervisor::connect::open(uri, options).context("[chronova] hypervisors")?);
     }
     Ok(all)
 }

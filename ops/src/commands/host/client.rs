@@ -16,7 +16,7 @@ use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
 use super::super::CommandFailure;
 use super::{Access, pause};
 use crate::config::Config;
-use crate::serve::settings;
+use crate::serve::listen;
 
 /// How long one answer may take.
 const ANSWER: Duration = Duration::from_mins(1);
@@ -85,7 +85,7 @@ fn variable(name: &str) -> Option<String> {
 }
 
 impl Cloud {
-    /// What the environment names, else what the file of the data directory says.
+    /// The credentials that the environment names, else those of the file in the data directory.
     fn find(data: &Path) -> Result<Self, CommandFailure> {
         if let Some(url) = variable("OS_AUTH_URL") {
             return Ok(Self { auth: Auth::of_environment(url), cacert: None, verify: None });
@@ -159,8 +159,8 @@ impl Auth {
 impl Client {
     pub(super) fn open(config: &Config, access: &Access) -> Result<Self, CommandFailure> {
         let (login, base, cacert, verify) = if config.api.auth_strategy == "noauth2" {
-            let listeners = settings::listeners(config).map_err(|error| usage(error.to_string()))?;
-            (Login::None, Some(settings::public_url(config, &listeners)), None, true)
+            let listeners = listen::listeners(config).map_err(|error| usage(error.to_string()))?;
+            (Login::None, Some(listen::public_url(config, &listeners)), None, true)
         } else {
             let Cloud { auth, cacert, verify } = Cloud::find(&config.chronova.data_dir)?;
             let login = Login::Password { url: format!("{}/auth/tokens", auth.v3()), body: auth.request()? };
@@ -205,7 +205,7 @@ impl Client {
         self.ask("DELETE", path, None)
     }
 
-    /// As `get`, of a server that may be started anew meanwhile.
+    /// As `get`, and waits for a server that is being restarted.
     pub(super) fn get_patiently(&self, path: &str) -> Result<Value, CommandFailure> {
         let since = Instant::now();
         loop {

@@ -22,7 +22,6 @@ use chronova_hypervisor::sim::SimUri;
 use super::when::When;
 use super::{CommandFailure, Exit};
 use crate::config::{self, Config, Severity};
-use crate::serve::settings;
 
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(group(clap::ArgGroup::new("how").required(true).args(["dry_run", "replay"])))]
@@ -76,7 +75,7 @@ pub struct Args {
     pub json: bool,
 }
 
-/// What the scheduler goes by.
+/// The options of the scheduler, and of the inventories it sees.
 #[derive(Debug, Clone)]
 pub struct Rules {
     pub scheduler: SchedulerOptions,
@@ -86,7 +85,7 @@ pub struct Rules {
 
 impl Rules {
     pub fn of(config: &Config) -> Self {
-        let options = settings::actors(config);
+        let options = config.targets().runtime;
         Self { scheduler: options.scheduler.clone(), options }
     }
 

@@ -7,91 +7,87 @@ use super::super::option::{Default::Text, Multi};
 section! {
     /// Nova's `[api]`.
     Api = "api" from Nova {
-        auth_strategy: String {
+        auth_strategy: String => here {
             default: Text("keystone"), choices: &["keystone", "noauth2"],
             help: "`keystone` asks for a token of the identity service. `noauth2` believes what the token says \
                    (USER or USER:PROJECT; the user `admin` has the role admin) and is refused on anything but loopback \
                    listeners: a mode for tests.",
         }
-        max_limit: u32 {
-            default: Text("1000"), min: Some(0.0),
+        max_limit: u32 => web.max_limit by Whole {
+            min: Some(0.0),
             deprecated: &[("DEFAULT", "osapi_max_limit")],
             help: "Most items in one answer to a list request.",
         }
-        compute_link_prefix: Option<String> {
+        compute_link_prefix: Option<String> => web.compute_link_prefix {
             deprecated: &[("DEFAULT", "osapi_compute_link_prefix")],
             help: "Scheme, host and port that replace the request's own in links to compute resources.",
         }
-        glance_link_prefix: Option<String> {
+        glance_link_prefix: Option<String> => web.glance_link_prefix {
             deprecated: &[("DEFAULT", "osapi_glance_link_prefix")],
             help: "Scheme, host and port that replace the request's own in links to images.",
         }
-        instance_list_per_project_cells: bool {
+        instance_list_per_project_cells: bool => nothing {
             default: Text("false"),
             help: "Ask only the cells in which a project has servers. All cells are read from one view here, so either \
                    value lists the same.",
         }
-        list_records_by_skipping_down_cells: bool {
+        list_records_by_skipping_down_cells: bool => nothing {
             default: Text("true"),
             help: "Leave out servers of a cell that is down from listings rather than fail the request.",
         }
-        enable_instance_password: bool {
-            default: Text("true"),
+        enable_instance_password: bool => compute.enable_instance_password {
             deprecated: &[("DEFAULT", "enable_instance_password")],
             help: "Show `adminPass` in answers to create, rebuild, evacuate and rescue.",
         }
-        dhcp_domain: String {
-            default: Text("novalocal"),
+        dhcp_domain: String => runtime.servers.metadata.domain {
             deprecated: &[("DEFAULT", "dhcp_domain")],
             help: "Domain appended to a server's name in its metadata; empty appends nothing.",
         }
-        config_drive_skip_versions: String {
-            default: Text("1.0 2007-01-19 2007-03-01 2007-08-29 2007-10-10 2007-12-15 2008-02-01 2008-09-01"),
+        config_drive_skip_versions: String => runtime.servers.metadata.skipped_versions by Blanks {
             deprecated: &[("DEFAULT", "config_drive_skip_versions")],
             help: "Versions of EC2's metadata left out of config drives, separated by blanks.",
         }
-        vendordata_providers: Vec<String> {
+        vendordata_providers: Vec<String> => here {
             default: Text("StaticJSON"), choices: &["StaticJSON", "DynamicJSON"],
             deprecated: &[("DEFAULT", "vendordata_providers")],
             help: "Sources of vendor data in metadata: StaticJSON, the same for all servers, and DynamicJSON, which asks other \
                    services for each.",
         }
-        vendordata_jsonfile_path: Option<PathBuf> {
+        vendordata_jsonfile_path: Option<PathBuf> => here {
             deprecated: &[("DEFAULT", "vendordata_jsonfile_path")],
             help: "JSON file that StaticJSON vendor data comes from: an object, read once at the start.",
         }
-        vendordata_dynamic_targets: Vec<String> {
+        vendordata_dynamic_targets: Vec<String> => here {
             deprecated: &[("DEFAULT", "vendordata_dynamic_targets")],
             help: "NAME@URL of services that DynamicJSON asks by POST, each time that a guest is told: what one answers is in \
                    vendor_data2.json under its name. They are not told who asks: there is no token in the request.",
         }
-        vendordata_dynamic_ssl_certfile: Option<PathBuf> {
+        vendordata_dynamic_ssl_certfile: Option<PathBuf> => here {
             deprecated: &[("DEFAULT", "vendordata_dynamic_ssl_certfile")],
             help: "Certificates (PEM) of the authorities by which those services are known. Unset: the system's.",
         }
-        vendordata_dynamic_connect_timeout: u32 {
+        vendordata_dynamic_connect_timeout: u32 => here {
             default: Text("5"), min: Some(3.0), unit: "seconds",
             deprecated: &[("DEFAULT", "vendordata_dynamic_connect_timeout")],
             help: "How long connecting to one of them may take.",
         }
-        vendordata_dynamic_read_timeout: u32 {
+        vendordata_dynamic_read_timeout: u32 => here {
             default: Text("5"), min: Some(0.0), unit: "seconds",
             deprecated: &[("DEFAULT", "vendordata_dynamic_read_timeout")],
             help: "How long its answer may take then, which may be 256 KiB long.",
         }
-        vendordata_dynamic_failure_fatal: bool {
+        vendordata_dynamic_failure_fatal: bool => here {
             default: Text("false"),
             deprecated: &[("DEFAULT", "vendordata_dynamic_failure_fatal")],
             help: "Tell guests nothing, and make no config drive, where one of them does not answer. Off: it has said {}.",
         }
-        metadata_cache_expiration: u32 {
+        metadata_cache_expiration: u32 => here {
             default: Text("15"), min: Some(0.0), unit: "seconds",
             deprecated: &[("DEFAULT", "metadata_cache_expiration")],
             help: "How long a guest's metadata may be answered from a cache. It is read from memory here, without a cache: any \
                    value tells what is so now, as 0 does in Nova.",
         }
-        use_forwarded_for: bool {
-            default: Text("false"),
+        use_forwarded_for: bool => web.metadata.use_forwarded_for {
             deprecated: &[("DEFAULT", "use_forwarded_for")],
             help: "Know a guest that asks for its metadata by X-Forwarded-For, if the header names one address. Because anybody \
                    can write it, it counts only of [chronova] trusted_proxies.",
@@ -102,32 +98,29 @@ section! {
 section! {
     /// oslo.policy.
     OsloPolicy = "oslo_policy" from Oslo {
-        enforce_scope: bool {
-            default: Text("true"),
+        enforce_scope: bool => web.policy.enforce_scope {
             help: "Refuse a token whose scope (system, domain, project) is not one the rule is meant for.",
         }
-        enforce_new_defaults: bool {
-            default: Text("true"),
+        enforce_new_defaults: bool => web.policy.enforce_new_defaults {
             help: "Apply the new default rules alone; otherwise whoever passes the older default passes as well.",
         }
-        policy_file: PathBuf {
+        policy_file: PathBuf => web.policy.policy_file by Present {
             default: Text("policy.yaml"),
             deprecated: &[("DEFAULT", "policy_file")],
             help: "YAML or JSON file that overrides rules, relative to the configuration file that is read first. It \
                    need not exist unless it is named.",
         }
-        policy_default_rule: String {
-            default: Text("default"),
+        policy_default_rule: String => web.policy.default_rule {
             deprecated: &[("DEFAULT", "policy_default_rule")],
             help: "Rule that is used where a rule asked for, or referred to by another, is not defined. Where it is not \
                    defined either, nobody passes.",
         }
-        policy_dirs: Multi {
+        policy_dirs: Multi => web.policy.policy_dirs by Paths {
             default: Text("policy.d"),
             deprecated: &[("DEFAULT", "policy_dirs")],
             help: "Directories, relative to the configuration file that is read first, whose files are read after \
                    policy_file in the order of their names; what is read later wins. Hidden files and subdirectories \
-                   are passed over. Who names one that does not exist is warned.",
+                   are passed over. A directory that is named and does not exist causes a warning.",
         }
     }
 }
@@ -135,26 +128,24 @@ section! {
 section! {
     /// oslo.middleware's cross-origin resource sharing.
     Cors = "cors" from Oslo {
-        allowed_origin: Vec<String> {
+        allowed_origin: Vec<String> => web.cors.allowed_origin {
             help: "Origins (scheme://host:port, or *) whose pages may call the APIs. Empty: none, and no CORS headers.",
         }
-        allow_credentials: bool {
-            default: Text("true"),
+        allow_credentials: bool => web.cors.allow_credentials {
             help: "Let pages of allowed origins send credentials.",
         }
-        expose_headers: Vec<String> {
+        expose_headers: Vec<String> => web.cors.expose_headers {
             default: Text("X-Auth-Token,X-Openstack-Request-Id,X-Subject-Token,X-Service-Token,X-OpenStack-Nova-API-Version,OpenStack-API-Version"),
             help: "Response headers that pages may read. The default is the one Nova sets for itself.",
         }
-        max_age: u32 {
-            default: Text("3600"), min: Some(0.0), unit: "seconds",
+        max_age: u32 => web.cors.max_age {
+            min: Some(0.0), unit: "seconds",
             help: "How long a browser may remember the answer to a preflight request.",
         }
-        allow_methods: Vec<String> {
-            default: Text("GET,PUT,POST,DELETE,PATCH"),
+        allow_methods: Vec<String> => web.cors.allow_methods {
             help: "Methods that pages may use. The default is the one Nova sets for itself.",
         }
-        allow_headers: Vec<String> {
+        allow_headers: Vec<String> => web.cors.allow_headers {
             default: Text("X-Auth-Token,X-Openstack-Request-Id,X-Identity-Status,X-Roles,X-Service-Catalog,X-User-Id,X-Tenant-Id,X-OpenStack-Nova-API-Version,OpenStack-API-Version"),
             help: "Request headers that pages may send. The default is the one Nova sets for itself.",
         }
@@ -164,8 +155,7 @@ section! {
 section! {
     /// oslo.middleware.
     OsloMiddleware = "oslo_middleware" from Oslo {
-        enable_proxy_headers_parsing: bool {
-            default: Text("false"),
+        enable_proxy_headers_parsing: bool => web.enable_proxy_headers_parsing {
             help: "Believe what the proxies named in [chronova] trusted_proxies say of the client's side: \
                    X-Forwarded-Proto, -Host and -Prefix become the links of answers.",
         }
@@ -175,69 +165,69 @@ section! {
 section! {
     /// Nova's default quotas; -1 is no bound.
     Quota = "quota" from Nova {
-        driver: String {
+        driver: String => nothing {
             default: Text("nova.quota.DbQuotaDriver"),
             choices: &["nova.quota.DbQuotaDriver", "nova.quota.NoopQuotaDriver", "nova.quota.UnifiedLimitsDriver"],
             deprecated: &[("DEFAULT", "quota_driver")],
             help: "How quotas are kept: in the event log (the name is Nova's), not at all, or as limits of the identity \
                    service.",
         }
-        instances: i64 {
-            default: Text("10"), min: Some(-1.0),
+        instances: i64 => compute.quota["instances"] {
+            min: Some(-1.0),
             deprecated: &[("DEFAULT", "quota_instances")],
             help: "Servers of one project.",
         }
-        cores: i64 {
-            default: Text("20"), min: Some(-1.0),
+        cores: i64 => compute.quota["cores"] {
+            min: Some(-1.0),
             deprecated: &[("DEFAULT", "quota_cores")],
             help: "Virtual CPUs of one project.",
         }
-        ram: i64 {
-            default: Text("51200"), min: Some(-1.0), unit: "MiB",
+        ram: i64 => compute.quota["ram"] {
+            min: Some(-1.0), unit: "MiB",
             deprecated: &[("DEFAULT", "quota_ram")],
             help: "Memory of one project's servers.",
         }
-        metadata_items: i64 {
-            default: Text("128"), min: Some(-1.0),
+        metadata_items: i64 => compute.quota["metadata_items"] {
+            min: Some(-1.0),
             deprecated: &[("DEFAULT", "quota_metadata_items")],
             help: "Metadata items of one server.",
         }
-        injected_files: i64 {
-            default: Text("5"), min: Some(-1.0),
+        injected_files: i64 => compute.quota["injected_files"] {
+            min: Some(-1.0),
             deprecated: &[("DEFAULT", "quota_injected_files")],
             help: "Injected files of one server.",
         }
-        injected_file_content_bytes: i64 {
-            default: Text("10240"), min: Some(-1.0), unit: "bytes",
+        injected_file_content_bytes: i64 => compute.quota["injected_file_content_bytes"] {
+            min: Some(-1.0), unit: "bytes",
             deprecated: &[("DEFAULT", "quota_injected_file_content_bytes")],
             help: "Size of one injected file.",
         }
-        injected_file_path_length: i64 {
-            default: Text("255"), min: Some(-1.0), unit: "characters",
+        injected_file_path_length: i64 => compute.quota["injected_file_path_bytes"] {
+            min: Some(-1.0), unit: "characters",
             deprecated: &[("DEFAULT", "quota_injected_file_path_length")],
             help: "Length of an injected file's path.",
         }
-        key_pairs: i64 {
-            default: Text("100"), min: Some(-1.0),
+        key_pairs: i64 => compute.quota["key_pairs"] {
+            min: Some(-1.0),
             deprecated: &[("DEFAULT", "quota_key_pairs")],
             help: "Key pairs of one user.",
         }
-        server_groups: i64 {
-            default: Text("10"), min: Some(-1.0),
+        server_groups: i64 => compute.quota["server_groups"] {
+            min: Some(-1.0),
             deprecated: &[("DEFAULT", "quota_server_groups")],
             help: "Server groups of one project.",
         }
-        server_group_members: i64 {
-            default: Text("10"), min: Some(-1.0),
+        server_group_members: i64 => compute.quota["server_group_members"] {
+            min: Some(-1.0),
             deprecated: &[("DEFAULT", "quota_server_group_members")],
             help: "Members of one server group.",
         }
-        recheck_quota: bool {
+        recheck_quota: bool => nothing {
             default: Text("true"),
             help: "Nova counts again after it has made something, because two requests may have counted at once. Here \
                    usage is claimed before anything is made, so either value refuses the same requests.",
         }
-        count_usage_from_placement: bool {
+        count_usage_from_placement: bool => nothing {
             default: Text("false"),
             help: "Count cores and memory from allocations rather than from servers.",
         }
@@ -247,27 +237,27 @@ section! {
 section! {
     /// Nova's `[wsgi]`: the sockets of the APIs.
     Wsgi = "wsgi" from Nova {
-        ssl_cert_file: Option<PathBuf> {
+        ssl_cert_file: Option<PathBuf> => here {
             deprecated: &[("DEFAULT", "ssl_cert_file")],
             help: "File with the certificate of the API listeners (PEM), followed by those that sign it. Unset: no TLS. Read \
                    at the start; a new one needs a restart. See [DEFAULT] enabled_ssl_apis.",
         }
-        ssl_key_file: Option<PathBuf> {
+        ssl_key_file: Option<PathBuf> => here {
             deprecated: &[("DEFAULT", "ssl_key_file")],
             help: "File with the private key of ssl_cert_file (PEM).",
         }
-        ssl_ca_file: Option<PathBuf> {
+        ssl_ca_file: Option<PathBuf> => here {
             deprecated: &[("DEFAULT", "ssl_ca_file")],
             help: "File with certificates (PEM) one of which must have signed the certificate that each client then has to \
                    show. Unset: clients show none.",
         }
-        keep_alive: bool {
+        keep_alive: bool => here {
             default: Text("true"),
             deprecated: &[("DEFAULT", "wsgi_keep_alive")],
             help: "Let a client send several requests over one connection.",
         }
-        client_socket_timeout: u32 {
-            default: Text("900"), max: Some(86400.0), unit: "seconds",
+        client_socket_timeout: u32 => serving.patience.stalled by Seconds {
+            max: Some(86400.0), unit: "seconds",
             deprecated: &[("DEFAULT", "client_socket_timeout")],
             help: "A connection whose client takes nothing of an answer for so long is closed; 0 waits for ever. Between two \
                    requests a connection is kept for 5 seconds at most. The head of a request has to arrive within 10 \

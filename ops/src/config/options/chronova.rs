@@ -10,153 +10,153 @@ use super::super::option::{
 section! {
     /// The server itself: where it keeps its log, where it listens, which hosts it drives.
     Chronova = "chronova" from Chronova {
-        data_dir: PathBuf {
+        data_dir: PathBuf => here {
             default: Text("/var/lib/chronova"),
             help: "Where the event log, its snapshots, uploaded images and the generated credentials live. \
                    `--data-dir` on the command line wins.",
         }
-        listen: Words {
+        listen: Words => here {
             default: Text("127.0.0.1:8774"),
             help: "HOST:PORT that serve every API under its prefix (/compute/v2.1, /placement, /identity/v3, /image, \
                    /network, /volume/v3, /metadata, /chronova/v1, /healthz, /metrics). `--listen` on the command line wins.",
         }
-        compute_listen: Words {
+        compute_listen: Words => here {
             help: "Further HOST:PORT that serve the Compute API at their root, as Nova customarily does on 8774.",
         }
-        placement_listen: Words {
+        placement_listen: Words => here {
             help: "Further HOST:PORT that serve the Placement API at their root (customarily 8778).",
         }
-        identity_listen: Words {
+        identity_listen: Words => here {
             help: "Further HOST:PORT that serve the embedded Identity API at their root (customarily 5000).",
         }
-        image_listen: Words {
+        image_listen: Words => here {
             help: "Further HOST:PORT that serve the embedded Image API at their root (customarily 9292).",
         }
-        network_listen: Words {
+        network_listen: Words => here {
             help: "Further HOST:PORT that serve the embedded Network API at their root (customarily 9696).",
         }
-        volume_listen: Words {
+        volume_listen: Words => here {
             help: "Further HOST:PORT that serve the embedded Volume API at their root (customarily 8776).",
         }
-        metadata_listen: Words {
+        metadata_listen: Words => here {
             help: "Further HOST:PORT that serve the metadata API to guests at their root (customarily 8775).",
         }
-        public_url: Option<String> {
+        public_url: Option<String> => here {
             help: "URL under which clients reach the first listener, where a proxy or a name stands before it. The \
                    identity catalogue and all links point there. Unset: `http://` (`https://` with [wsgi] ssl_cert_file) and \
                    the first listener.",
         }
-        public_host: String {
+        public_host: String => here {
             default: HostAddress,
             help: "Host name or address to name in the catalogue where a listener is bound to every address (0.0.0.0, ::).",
         }
-        region_name: String {
+        region_name: String => here {
             default: Text("RegionOne"),
             help: "Region of the embedded services in the identity catalogue.",
         }
-        hypervisors: Words {
+        hypervisors: Words => here {
             help: "The compute hosts: libvirt URIs (qemu:///system, qemu+tls://host/system, qemu+ssh://root@host/system) \
                    or simulated fleets (sim://10 is ten hosts). Nothing of ours is installed on them.",
         }
-        admin_password_file: Option<PathBuf> {
+        admin_password_file: Option<PathBuf> => here {
             help: "File holding the first administrator's password. Unset: one is generated at first start and written \
                    to clouds.yaml (mode 0600) in the data directory.",
         }
-        driver_threads: u32 {
+        driver_threads: u32 => drivers.libvirt.workers by Whole {
             default: Text("8"), min: Some(1.0), max: Some(256.0),
             help: "Calls that may be under way to one compute host at the same time. libvirt calls block a thread; the \
                    bound keeps one hanging libvirtd from taking those of the others.",
         }
-        driver_timeout: u32 {
+        driver_timeout: u32 => drivers.libvirt.call_deadline by Seconds {
             default: Text("120"), min: Some(1.0), unit: "seconds",
             help: "Time after which a call to a compute host counts as unanswered. Transfers of images have no bound of \
                    their own but must make progress within it.",
         }
-        host_cpus: Option<String> {
+        host_cpus: Option<String> => here {
             help: "Processors of hosts that differ from [compute] cpu_shared_set and cpu_dedicated_set, by host name: \
                    `node1 dedicated=4-15 shared=0-3; node2 dedicated=2-7`. A host that is named has nothing of those two.",
         }
-        live_migration_interface: Option<String> {
+        live_migration_interface: Option<String> => runtime.live.interface {
             help: "Network interface of the compute hosts that live migrations come in by, as each host's libvirt names it. A \
                    host whose libvirt tells no address of it takes in no guest. `[libvirt] live_migration_inbound_addr` wins \
                    over it.",
         }
-        rbd_monitors: Vec<String> {
+        rbd_monitors: Vec<String> => drivers.libvirt.images.rbd.monitors {
             help: "Ceph's monitors, HOST or HOST:PORT, as the compute hosts reach them, with [libvirt] images_type rbd.",
         }
-        log_batch: u32 {
-            default: Text("1024"), min: Some(1.0), max: Some(65536.0),
+        log_batch: u32 => store.batch_requests by Whole {
+            min: Some(1.0), max: Some(65536.0),
             help: "Appends that may share one fsync of the event log.",
         }
-        max_feeds: u32 {
-            default: Text("64"), max: Some(10000.0),
+        max_feeds: u32 => web.max_feeds by Whole {
+            max: Some(10000.0),
             help: "Live feeds of the event log (GET /chronova/v1/events) that may be open at the same time.",
         }
-        max_consoles: u32 {
-            default: Text("256"), max: Some(10000.0),
+        max_consoles: u32 => web.max_consoles by Whole {
+            max: Some(10000.0),
             help: "Consoles that may be open at the same time through the gateway (GET /console).",
         }
-        checkpoint_events: u64 {
-            default: Text("250000"), min: Some(1.0),
+        checkpoint_events: u64 => keeper.events {
+            min: Some(1.0),
             help: "A checkpoint of the read models is written after so many events, while the server works.",
         }
-        checkpoint_interval: u32 {
-            default: Text("600"), min: Some(1.0), unit: "seconds",
+        checkpoint_interval: u32 => keeper.interval by Seconds {
+            min: Some(1.0), unit: "seconds",
             help: "A checkpoint is written after so long, if anything happened since the one before.",
         }
-        checkpoint_history: u32 {
-            default: Text("64"), max: Some(10000.0),
+        checkpoint_history: u32 => checkpoints.history by Whole {
+            max: Some(10000.0),
             help: "Older checkpoints that are kept, spread evenly over the log: questions about the past begin at the \
                    nearest one. The newest two are kept besides.",
         }
-        checkpoint_spacing: u64 {
-            default: Text("250000"), min: Some(1.0),
+        checkpoint_spacing: u64 => checkpoints.spacing {
+            min: Some(1.0),
             help: "Events that at least lie between two of the older checkpoints.",
         }
-        checkpoint_disk: u64 {
-            default: Text("8192"), min: Some(1.0), unit: "MiB",
+        checkpoint_disk: u64 => checkpoints.disk by Mebibytes {
+            min: Some(1.0), unit: "MiB",
             help: "Room that all checkpoints together may take. Older ones give way; the newest two are kept even so.",
         }
-        as_of_held: u32 {
-            default: Text("4"), min: Some(1.0), max: Some(1000.0),
+        as_of_held: u32 => history.held by Whole {
+            min: Some(1.0), max: Some(1000.0),
             help: "Past states that are held in memory for further questions about the same moment (`?as_of=`).",
         }
-        as_of_memory: u64 {
-            default: Text("4096"), min: Some(16.0), unit: "MiB",
+        as_of_memory: u64 => history.memory by Mebibytes {
+            min: Some(16.0), unit: "MiB",
             help: "Memory that past states may take together, held and in the making, by a rough count. A question that \
                    needs more is answered with 503.",
         }
-        as_of_at_once: u32 {
-            default: Text("2"), min: Some(1.0), max: Some(256.0),
+        as_of_at_once: u32 => history.at_once by Whole {
+            min: Some(1.0), max: Some(256.0),
             help: "Past states that are made at the same time; further questions wait, and are answered with 429 when too \
                    many do.",
         }
-        trusted_proxies: Vec<String> {
+        trusted_proxies: Vec<String> => web.trusted_proxies by AddressRanges {
             help: "Addresses or networks (10.0.0.5, 10.1.0.0/16) whose X-Forwarded-Proto, -Host and -Prefix are believed, \
                    where [oslo_middleware] enable_proxy_headers_parsing is on, and whose X-Forwarded-For is, where [api] \
                    use_forwarded_for is. Empty: nobody's.",
         }
-        reserved_networks: Vec<String> {
+        reserved_networks: Vec<String> => web.reserved_networks by AddressRanges {
             help: "Networks (192.0.2.0/24, 2001:db8::/32) that the hosts and the control plane are in. A subnet that overlaps \
                    one of them is refused unless an administrator makes it: a host's bridge would take its addresses. \
                    Loopback, link-local and multicast addresses are refused to everybody.",
         }
-        rate_limit: f64 {
-            default: Text("0"), min: Some(0.0),
+        rate_limit: f64 => web.rate_limit {
+            min: Some(0.0),
             help: "Requests a second that one project, or one user with a token of no project, may send, on average; more are \
                    answered with 429. 0 is no limit. Administrators and services are never held up.",
         }
-        rate_limit_burst: u32 {
-            default: Text("100"), min: Some(1.0),
+        rate_limit_burst: u32 => web.rate_limit_burst {
+            min: Some(1.0),
             help: "Requests that one project or user may send at once before rate_limit counts.",
         }
-        failed_logins: u32 {
-            default: Text("20"), max: Some(100_000.0),
+        failed_logins: u32 => identity.failed_logins {
+            max: Some(100_000.0),
             help: "Wrong passwords a minute that are compared from one address (one /64 of IPv6), and for one user, before more \
                    are answered with 429. 0 is no limit. Right ones are not counted.",
         }
-        max_body_bytes: u64 {
-            default: Text("114688"), min: Some(1024.0), unit: "bytes",
+        max_body_bytes: u64 => web.max_request_body_size by Whole {
+            min: Some(1024.0), unit: "bytes",
             help: "Largest request body, image uploads aside. The default is oslo.middleware's max_request_body_size.",
         }
     }

@@ -5,33 +5,30 @@ use super::super::option::Default::Text;
 section! {
     /// Nova's `[vnc]`.
     Vnc = "vnc" from Nova {
-        enabled: bool {
-            default: Text("true"),
+        enabled: bool => compute.consoles.vnc {
             deprecated: &[("DEFAULT", "vnc_enabled")],
             help: "Give guests a VNC console.",
         }
-        server_listen: String {
-            default: Text("127.0.0.1"),
+        server_listen: String => drivers.libvirt.screens.vnc by Present {
             deprecated: &[("DEFAULT", "vncserver_listen"), ("vnc", "vncserver_listen")],
             help: "Address on the compute hosts that guests' VNC servers listen on.",
         }
-        server_proxyclient_address: String {
+        server_proxyclient_address: String => nothing {
             default: Text("127.0.0.1"),
             deprecated: &[("DEFAULT", "vncserver_proxyclient_address"), ("vnc", "vncserver_proxyclient_address")],
             help: "Address under which the console proxy reaches a compute host's VNC servers.",
         }
-        novncproxy_base_url: String {
-            default: Text("http://127.0.0.1:6080/vnc_auto.html"),
+        novncproxy_base_url: String => compute.consoles.novnc_url {
             deprecated: &[("DEFAULT", "novncproxy_base_url")],
             help: "URL of the console page that users are sent to. \
                    Left at Nova's default, where nobody listens, they are sent to the gateway of this server.",
         }
-        novncproxy_host: String {
+        novncproxy_host: String => nothing {
             default: Text("0.0.0.0"),
             deprecated: &[("DEFAULT", "novncproxy_host")],
             help: "Address that the console proxy listens on.",
         }
-        novncproxy_port: u16 {
+        novncproxy_port: u16 => nothing {
             default: Text("6080"), min: Some(0.0), max: Some(65535.0),
             deprecated: &[("DEFAULT", "novncproxy_port")],
             help: "Port that the console proxy listens on.",
@@ -42,30 +39,28 @@ section! {
 section! {
     /// Nova's `[spice]`.
     Spice = "spice" from Nova {
-        enabled: bool {
-            default: Text("false"), deprecated: &[("DEFAULT", "spice_enabled")],
+        enabled: bool => compute.consoles.spice {
+            deprecated: &[("DEFAULT", "spice_enabled")],
             help: "Give guests a SPICE console, and with it a QXL video card unless their image names another one. Guests \
-                   that exist get it when they are started anew from their definition (hard reboot).",
+                   that exist get it at their next hard reboot, which starts them from their definition.",
         }
-        agent_enabled: bool {
+        agent_enabled: bool => here {
             default: Text("true"),
             help: "Give guests a channel to the SPICE agent inside them.",
         }
-        require_secure: bool {
+        require_secure: bool => here {
             default: Text("false"),
             help: "Guests' SPICE servers take no connection without TLS, for which libvirt's qemu.conf names the certificates.",
         }
-        server_listen: String {
+        server_listen: String => here {
             default: Text("127.0.0.1"),
             help: "Address on the compute hosts that guests' SPICE servers listen on.",
         }
-        html5proxy_base_url: String {
-            default: Text("http://127.0.0.1:6082/spice_auto.html"),
+        html5proxy_base_url: String => compute.consoles.spice_html5_url {
             help: "URL of the page that users of a spice-html5 console are sent to. \
                    Left at Nova's default, where nobody listens, they are sent to the gateway of this server.",
         }
-        spice_direct_proxy_base_url: String {
-            default: Text("http://127.0.0.1:13002/nova"),
+        spice_direct_proxy_base_url: String => compute.consoles.spice_direct_url {
             help: "URL that users of a spice-direct console are sent to: a proxy for native clients, such as Kerbside.",
         }
     }
@@ -74,13 +69,11 @@ section! {
 section! {
     /// Nova's `[serial_console]`.
     SerialConsole = "serial_console" from Nova {
-        enabled: bool {
-            default: Text("false"),
+        enabled: bool => compute.consoles.serial {
             help: "Let users reach their guests' serial consoles. Nothing changes in the guests: all have a serial line, \
                    which comes over the connection to their host.",
         }
-        base_url: String {
-            default: Text("ws://127.0.0.1:6083/"),
+        base_url: String => compute.consoles.serial_url {
             help: "URL of the WebSocket that users of a serial console are sent to. \
                    Left at Nova's default, where nobody listens, they are sent to the gateway of this server.",
         }
@@ -90,7 +83,7 @@ section! {
 section! {
     /// Nova's `[console]`.
     Console = "console" from Nova {
-        allowed_origins: Vec<String> {
+        allowed_origins: Vec<String> => compute.consoles.allowed_origins {
             deprecated: &[("DEFAULT", "console_allowed_origins")],
             help: "Hosts besides the gateway's own whose pages may open consoles, as a browser's Origin header names them.",
         }
@@ -100,8 +93,8 @@ section! {
 section! {
     /// Nova's `[consoleauth]`.
     ConsoleAuth = "consoleauth" from Nova {
-        token_ttl: u32 {
-            default: Text("600"), min: Some(0.0), unit: "seconds", deprecated: &[("DEFAULT", "console_token_ttl")],
+        token_ttl: u32 => compute.consoles.token_ttl {
+            min: Some(0.0), unit: "seconds", deprecated: &[("DEFAULT", "console_token_ttl")],
             help: "How long a console token is good.",
         }
     }

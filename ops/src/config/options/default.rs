@@ -9,267 +9,257 @@ use super::super::option::Default::{HostAddress, HostName, Text};
 section! {
     /// Nova's `[DEFAULT]` with oslo.log's options.
     Default = "DEFAULT" from Nova {
-        debug: bool {
-            default: Text("false"), origin: super::super::Origin::Oslo,
+        debug: bool => log.debug {
+            origin: super::super::Origin::Oslo,
             help: "Log at level DEBUG instead of INFO. The environment variable RUST_LOG, where set, wins.",
         }
-        log_file: Option<PathBuf> {
+        log_file: Option<PathBuf> => here {
             origin: super::super::Origin::Oslo,
             deprecated: &[("DEFAULT", "logfile")],
             help: "File to log to, relative to log_dir. Unset: standard error.",
         }
-        log_dir: Option<PathBuf> {
+        log_dir: Option<PathBuf> => here {
             origin: super::super::Origin::Oslo,
             deprecated: &[("DEFAULT", "logdir")],
             help: "Directory of the log file; with no log_file set, the file is chronova.log in it.",
         }
-        use_json: bool {
-            default: Text("false"), origin: super::super::Origin::Oslo,
+        use_json: bool => log.json {
+            origin: super::super::Origin::Oslo,
             help: "Log one JSON object a line instead of text.",
         }
-        use_stderr: bool {
-            default: Text("false"), origin: super::super::Origin::Oslo,
+        use_stderr: bool => log.stderr {
+            origin: super::super::Origin::Oslo,
             help: "Log to standard error as well when a log file is set.",
         }
-        enabled_ssl_apis: Vec<String> {
+        enabled_ssl_apis: Vec<String> => here {
             default: Text("osapi_compute"), choices: &["osapi_compute", "metadata"],
             help: "Which listeners speak TLS once [wsgi] ssl_cert_file and ssl_key_file are set: `osapi_compute` stands for \
                    all but those of metadata_listen, `metadata` for those. Nova's default is none; here a certificate \
                    that is configured is used, except for guests, who ask for their metadata without TLS.",
         }
-        host: String {
+        host: String => compute.host {
             default: HostName,
             help: "Name of this control plane as the compute service list shows it beside its services.",
         }
-        my_ip: String {
+        my_ip: String => here {
             default: HostAddress,
             help: "Address of this machine on the management network.",
         }
-        state_path: PathBuf {
+        state_path: PathBuf => here {
             default: Text("/var/lib/nova"),
             help: "Top of the directory tree that other paths are given by. It names a place on the compute hosts, where \
                    Nova's packages set the same.",
         }
-        instances_path: PathBuf {
+        instances_path: PathBuf => here {
             default: Text("$state_path/instances"),
             help: "Directory of the libvirt storage pool that holds instances' disks on each compute host, where it is to be \
                    another one than /var/lib/libvirt/chronova: a directory that hosts share, say.",
         }
-        instance_name_template: NameTemplate {
-            default: Text("instance-%08x"),
+        instance_name_template: NameTemplate => runtime.servers.instance_name_template by Counted {
             help: "Template of the name that the hypervisor knows an instance by: one of `%d`, `%x` (padded: `%08x`), \
                    `%(id)d` and `%(id)x` for the instance's number, or `%(uuid)s` for its id.",
         }
-        osapi_compute_unique_server_name_scope: String {
+        osapi_compute_unique_server_name_scope: String => nothing {
             default: Text(""), choices: &["", "project", "global"],
             help: "Refuse a second server of the same name within this scope; empty lets names repeat.",
         }
-        osapi_compute_listen: String {
+        osapi_compute_listen: String => here {
             default: Text("0.0.0.0"),
             help: "Address of Nova's own API server. Read with osapi_compute_listen_port, and only where \
                    [chronova] compute_listen is not set and the port is.",
         }
-        osapi_compute_listen_port: Option<u16> {
+        osapi_compute_listen_port: Option<u16> => here {
             min: Some(0.0), max: Some(65535.0),
             help: "Port of a further listener of the Compute API at its root. Nova's default is 8774; here it is unset, \
                    and 0 is as good as unset, because [chronova] listen serves every API.",
         }
-        metadata_listen: String {
+        metadata_listen: String => here {
             default: Text("0.0.0.0"),
             help: "Address on which guests ask for their metadata. Read with metadata_listen_port, and only where \
                    [chronova] metadata_listen is not set and the port is.",
         }
-        metadata_listen_port: Option<u16> {
+        metadata_listen_port: Option<u16> => here {
             min: Some(0.0), max: Some(65535.0),
             help: "Port of a listener of the metadata API at its root. Nova's default is 8775; here it is unset, and 0 is as \
                    good as unset, because [chronova] listen serves every API.",
         }
-        default_availability_zone: String {
-            default: Text("nova"),
+        default_availability_zone: String => runtime.servers.availability_zone {
             help: "Availability zone of compute hosts that belong to no aggregate with one.",
         }
-        default_schedule_zone: Option<String> {
+        default_schedule_zone: Option<String> => compute.default_schedule_zone {
             help: "Availability zone of servers whose request names none.",
         }
-        internal_service_availability_zone: String {
-            default: Text("internal"),
+        internal_service_availability_zone: String => compute.internal_availability_zone {
             help: "Availability zone that services other than nova-compute are shown in.",
         }
-        reserved_host_disk_mb: u64 {
-            default: Text("0"), min: Some(0.0), unit: "MiB",
+        reserved_host_disk_mb: u64 => runtime.hosts.reserved_host_disk_mb {
+            min: Some(0.0), unit: "MiB",
             help: "Disk of each compute host kept for the host itself.",
         }
-        reserved_host_memory_mb: u64 {
-            default: Text("512"), min: Some(0.0), unit: "MiB",
+        reserved_host_memory_mb: u64 => runtime.hosts.reserved_host_memory_mb {
+            min: Some(0.0), unit: "MiB",
             help: "Memory of each compute host kept for the host itself.",
         }
-        reserved_host_cpus: u32 {
-            default: Text("0"), min: Some(0.0),
+        reserved_host_cpus: u32 => runtime.hosts.reserved_host_cpus by Whole {
+            min: Some(0.0),
             help: "Host CPUs of each compute host kept for the host itself.",
         }
-        cpu_allocation_ratio: Option<f64> {
+        cpu_allocation_ratio: Option<f64> => here {
             min: Some(0.0),
             help: "Virtual CPUs per host CPU, imposed on every inventory of VCPU. Unset (or 0.0) leaves the ratio to the \
                    Placement API and starts from initial_cpu_allocation_ratio.",
         }
-        ram_allocation_ratio: Option<f64> {
+        ram_allocation_ratio: Option<f64> => here {
             min: Some(0.0),
             help: "Virtual memory per physical memory, imposed on every inventory of MEMORY_MB; see cpu_allocation_ratio.",
         }
-        disk_allocation_ratio: Option<f64> {
+        disk_allocation_ratio: Option<f64> => here {
             min: Some(0.0),
             help: "Virtual disk per physical disk, imposed on every inventory of DISK_GB; see cpu_allocation_ratio.",
         }
-        initial_cpu_allocation_ratio: f64 {
-            default: Text("4.0"), min: Some(0.0),
+        initial_cpu_allocation_ratio: f64 => runtime.hosts.cpu_allocation_ratio {
+            min: Some(0.0),
             help: "Ratio of VCPU that a new compute host starts with.",
         }
-        initial_ram_allocation_ratio: f64 {
-            default: Text("1.0"), min: Some(0.0),
+        initial_ram_allocation_ratio: f64 => runtime.hosts.ram_allocation_ratio {
+            min: Some(0.0),
             help: "Ratio of MEMORY_MB that a new compute host starts with.",
         }
-        initial_disk_allocation_ratio: f64 {
-            default: Text("1.0"), min: Some(0.0),
+        initial_disk_allocation_ratio: f64 => runtime.hosts.disk_allocation_ratio {
+            min: Some(0.0),
             help: "Ratio of DISK_GB that a new compute host starts with.",
         }
-        password_length: u32 {
-            default: Text("12"), min: Some(0.0), unit: "characters",
+        password_length: u32 => compute.password_length by Whole {
+            min: Some(0.0), unit: "characters",
             help: "Length of generated administrator passwords of servers.",
         }
-        allow_resize_to_same_host: bool {
-            default: Text("false"),
+        allow_resize_to_same_host: bool => runtime.processes.allow_resize_to_same_host {
             help: "Let a resize choose the host the server is on already.",
         }
-        max_local_block_devices: i32 {
-            default: Text("3"),
+        max_local_block_devices: i32 => compute.max_local_block_devices {
             help: "Most local disks of a server. 0 refuses every local disk, a number below zero lifts the bound.",
         }
-        force_config_drive: bool {
-            default: Text("false"),
+        force_config_drive: bool => compute.force_config_drive {
             help: "Give every server a config drive, whether or not it asks for one.",
         }
-        config_drive_format: String {
+        config_drive_format: String => nothing {
             default: Text("iso9660"), choices: &["iso9660", "vfat"],
             help: "File system of config drives.",
         }
-        enable_new_services: bool {
-            default: Text("true"),
+        enable_new_services: bool => runtime.hosts.enable_new_services {
             help: "Let new compute hosts take servers at once; otherwise they start disabled.",
         }
-        max_concurrent_builds: u32 {
-            default: Text("10"), min: Some(0.0),
+        max_concurrent_builds: u32 => runtime.hosts.max_concurrent_builds by Whole {
+            min: Some(0.0),
             help: "Servers that one compute host builds at the same time; 0 is no bound.",
         }
-        max_concurrent_snapshots: u32 {
-            default: Text("5"), min: Some(0.0),
+        max_concurrent_snapshots: u32 => runtime.hosts.max_concurrent_snapshots by Whole {
+            min: Some(0.0),
             help: "Snapshots that one compute host makes at the same time; 0 is no bound.",
         }
-        max_concurrent_live_migrations: u32 {
-            default: Text("1"), min: Some(0.0),
+        max_concurrent_live_migrations: u32 => runtime.live.per_host by Whole {
+            min: Some(0.0),
             help: "Live migrations that leave one compute host at the same time; 0 is no bound.",
         }
-        block_device_allocate_retries: u32 {
-            default: Text("60"), min: Some(0.0),
+        block_device_allocate_retries: u32 => runtime.processes.volume_looks {
+            min: Some(0.0),
             help: "How often a build asks whether its volumes are ready before it gives up.",
         }
-        block_device_allocate_retries_interval: u32 {
-            default: Text("3"), min: Some(0.0), unit: "seconds",
+        block_device_allocate_retries_interval: u32 => runtime.processes.volume_pause by Seconds {
+            min: Some(0.0), unit: "seconds",
             help: "How long a build waits between two such questions.",
         }
-        network_allocate_retries: u32 {
+        network_allocate_retries: u32 => nothing {
             default: Text("0"), min: Some(0.0),
             help: "How often a failed allocation of networks is tried again.",
         }
-        vif_plugging_is_fatal: bool {
+        vif_plugging_is_fatal: bool => nothing {
             default: Text("true"),
             help: "Fail a build whose ports are not bound within vif_plugging_timeout.",
         }
-        vif_plugging_timeout: u32 {
+        vif_plugging_timeout: u32 => nothing {
             default: Text("300"), min: Some(0.0), unit: "seconds",
             help: "How long a build waits for the network service to have bound its ports; 0 does not wait.",
         }
-        resume_guests_state_on_host_boot: bool {
-            default: Text("false"),
+        resume_guests_state_on_host_boot: bool => runtime.hosts.resume_guests {
             help: "Start the guests that were running when their compute host went down, once it is back. A host on which \
                    any guest runs was not off.",
         }
-        sync_power_state_interval: i32 {
+        sync_power_state_interval: i32 => nothing {
             default: Text("600"), min: Some(-1.0), unit: "seconds",
             help: "Period in which all guests of a host are compared with what is recorded. Changes that libvirt \
                    announces are seen at once; this finds the others. 0 is the default period, below zero never.",
         }
-        shutdown_timeout: u32 {
-            default: Text("60"), min: Some(0.0), unit: "seconds",
+        shutdown_timeout: u32 => runtime.servers.shutdown_timeout {
+            min: Some(0.0), unit: "seconds",
             help: "How long a guest has to shut itself down before its power is cut; 0 cuts at once. The image property \
                    os_shutdown_timeout wins.",
         }
-        reboot_timeout: u32 {
+        reboot_timeout: u32 => nothing {
             default: Text("0"), min: Some(0.0), unit: "seconds",
             help: "Time after which a server stuck in rebooting is rebooted hard; 0 never.",
         }
-        instance_build_timeout: u32 {
+        instance_build_timeout: u32 => nothing {
             default: Text("0"), min: Some(0.0), unit: "seconds",
             help: "Time after which a build still under way fails; 0 never.",
         }
-        rescue_timeout: u32 {
+        rescue_timeout: u32 => nothing {
             default: Text("0"), min: Some(0.0), unit: "seconds",
             help: "Time after which a rescued server is unrescued; 0 never.",
         }
-        resize_confirm_window: u32 {
-            default: Text("0"), min: Some(0.0), unit: "seconds",
+        resize_confirm_window: u32 => runtime.reconcile.resize_confirm_window by Seconds {
+            min: Some(0.0), unit: "seconds",
             help: "Time after which a finished resize is confirmed; 0 never.",
         }
-        reclaim_instance_interval: u32 {
-            default: Text("0"), min: Some(0.0), unit: "seconds",
+        reclaim_instance_interval: u32 => runtime.servers.reclaim_interval by Seconds {
+            min: Some(0.0), unit: "seconds",
             help: "How long a deleted server can be restored; 0 deletes at once.",
         }
-        shelved_offload_time: i32 {
-            default: Text("0"), min: Some(-1.0), unit: "seconds",
+        shelved_offload_time: i32 => runtime.servers.shelved_offload by SecondsOrNever {
+            min: Some(-1.0), unit: "seconds",
             help: "How long a shelved server stays on its host; 0 removes it at once, -1 keeps it.",
         }
-        running_deleted_instance_action: String {
-            default: Text("reap"), choices: &["reap", "log", "shutdown", "noop"],
-            help: "What to do with a guest of ours on a host whose server is deleted: remove it; tell of it in the log, if \
+        running_deleted_instance_action: String => runtime.hosts.deleted_guests by DeletedGuestWords {
+            choices: &["reap", "log", "shutdown", "noop"],
+            help: "The action on a guest of ours on a host whose server is deleted: remove it; tell of it in the log, if \
                    it runs; switch it off besides; nothing.",
         }
-        running_deleted_instance_poll_interval: u32 {
+        running_deleted_instance_poll_interval: u32 => nothing {
             default: Text("1800"), min: Some(0.0), unit: "seconds",
             help: "Period of the search for guests of deleted servers; 0 never searches.",
         }
-        report_interval: u32 {
-            default: Text("10"), min: Some(1.0), unit: "seconds",
+        report_interval: u32 => runtime.hosts.heartbeat by Seconds {
+            min: Some(1.0), unit: "seconds",
             help: "Period in which every compute host is asked whether it is there.",
         }
-        service_down_time: u32 {
+        service_down_time: u32 => nothing {
             default: Text("60"), min: Some(1.0), unit: "seconds",
             help: "Time without an answer after which a compute host counts as down. Should be well above \
                    report_interval.",
         }
-        graceful_shutdown_timeout: u32 {
+        graceful_shutdown_timeout: u32 => nothing {
             default: Text("180"), min: Some(0.0), unit: "seconds",
             help: "How long requests under way may take once the server was told to stop; 0 waits without bound.",
         }
-        use_cow_images: bool {
+        use_cow_images: bool => here {
             default: Text("true"),
             help: "With images_type default: make root disks copy-on-write files over a cached image; otherwise whole copies.",
         }
-        force_raw_images: bool {
-            default: Text("true"),
+        force_raw_images: bool => drivers.libvirt.images.keep_format by Negated {
             help: "With images_type raw: make raw disks of qcow2 images, too; otherwise a whole copy keeps the format of its \
                    image. Cached images stay as they came, either way.",
         }
-        preallocate_images: String {
-            default: Text("none"), choices: &["none", "space"],
+        preallocate_images: String => drivers.libvirt.images.preallocate by PreallocationWords {
+            choices: &["none", "space"],
             help: "`space` takes the whole room of a raw disk from the host's file system when the disk is made, so that a \
                    guest that writes finds it. Copy-on-write files go on taking room as they grow.",
         }
-        web: PathBuf {
-            default: Text("/usr/share/spice-html5"),
+        web: PathBuf => compute.consoles.pages {
             help: "Folder of the browsers' viewers (noVNC, spice-html5), whose files the console gateway gives out below \
                    /console/.",
         }
-        pointer_model: Option<String> {
-            default: Text("usbtablet"), choices: &["usbtablet", "ps2mouse"],
+        pointer_model: Option<String> => drivers.libvirt.guests.tablet by PointerWords {
+            choices: &["usbtablet", "ps2mouse"],
             help: "Pointing device of guests that have a graphical console.",
         }
     }

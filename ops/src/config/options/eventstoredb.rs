@@ -7,30 +7,30 @@ use super::super::option::{Default::Text, Multi, Words};
 section! {
     /// Serving the log in EventStoreDB's protocol.
     EventStoreDb = "eventstoredb" from Chronova {
-        listen: Words {
+        listen: Words => here {
             help: "HOST:PORT that serve the event log over EventStoreDB's gRPC protocol (customarily 2113). Unset: it is \
                    not served. Addresses other than loopback need tls_certificate and tls_key. See docs/eventstoredb.md.",
         }
-        users: Multi {
+        users: Multi => here {
             secret: true,
-            help: "Who may connect, one NAME:RIGHT:PASSWORD a line. RIGHT is `read` (auditors), `write` (other programs, \
+            help: "The users that may connect, one NAME:RIGHT:PASSWORD a line. RIGHT is `read` (auditors), `write` (other programs, \
                    which may append to streams of their own) or `peer` (processes of Chronova that share the log).",
         }
-        tls_certificate: Option<PathBuf> {
+        tls_certificate: Option<PathBuf> => here {
             help: "File with the certificate of the listeners (PEM), followed by those that sign it. Unset: no TLS.",
         }
-        tls_key: Option<PathBuf> {
+        tls_key: Option<PathBuf> => here {
             help: "File with the private key of tls_certificate (PEM).",
         }
-        max_connections: usize {
+        max_connections: usize => here {
             default: Text("64"), min: Some(1.0), max: Some(10000.0),
             help: "Clients that may be connected at the same time.",
         }
-        max_subscriptions: usize {
+        max_subscriptions: usize => here {
             default: Text("128"), min: Some(1.0), max: Some(100_000.0),
             help: "Subscriptions that may be open at the same time, of all clients together.",
         }
-        max_append_bytes: usize {
+        max_append_bytes: usize => here {
             default: Text("4194304"), min: Some(65536.0), max: Some(67_108_864.0), unit: "bytes",
             help: "Largest append: the data and metadata of its events together. One event never exceeds 1 MiB.",
         }

@@ -35,186 +35,179 @@ const CACHE_MODES: &[&str] = &[
 section! {
     /// Nova's `[libvirt]`.
     Libvirt = "libvirt" from Nova {
-        virt_type: String {
-            default: Text("auto"), choices: &["auto", "kvm", "qemu"],
+        virt_type: String => drivers.libvirt.virt_type by VirtTypeWords {
+            choices: &["auto", "kvm", "qemu"],
             help: "Virtualisation of guests. `auto`, which is Chronova's own and its default, takes kvm on hosts that have \
                    it and qemu (software emulation) on others; Nova's default is kvm.",
         }
-        cpu_mode: Option<String> {
+        cpu_mode: Option<String> => drivers.libvirt.cpu_mode by CpuModeWords {
             choices: &["host-model", "host-passthrough", "custom", "none"],
             help: "CPU that guests see; `none` leaves it to the hypervisor. Unset: host-model, on AArch64 \
                    host-passthrough, with kvm and qemu alike.",
         }
-        cpu_models: Vec<String> {
+        cpu_models: Vec<String> => drivers.libvirt.cpu_models {
             deprecated: &[("libvirt", "cpu_model")],
             help: "With cpu_mode custom: named CPU models from the most wanted to the least; the first that a host \
                    and the flavor's traits allow is used.",
         }
-        cpu_model_extra_flags: Vec<String> {
+        cpu_model_extra_flags: Vec<String> => drivers.libvirt.guests.cpu_flags by CpuFlags {
             help: "CPU features to add (`name` or `+name`) or to leave out (`-name`), whatever cpu_mode is but `none`.",
         }
-        hw_machine_type: Vec<String> {
+        hw_machine_type: Vec<String> => drivers.libvirt.machine_type by MachineType {
             help: "Machine types by architecture, as in x86_64=q35,aarch64=virt. Unset: libvirt's own choice for x86_64 \
                    (pc), virt for aarch64 and armv7l, s390-ccw-virtio for s390x.",
         }
-        images_type: String {
+        images_type: String => here {
             default: Text("default"), choices: &["raw", "flat", "qcow2", "lvm", "rbd", "default", "local", "ceph"],
             help: "Where and how guests' disks are kept that are made from now on. `default` is qcow2 where use_cow_images is \
                    on, raw otherwise; `flat` is Nova's newer word for raw; `local` and `ceph` are MOSK's for default and \
                    rbd. See docs/storage.md.",
         }
-        images_volume_group: Option<String> {
+        images_volume_group: Option<String> => drivers.libvirt.images.volume_group {
             help: "LVM volume group of guests' disks, on each compute host, with images_type lvm.",
         }
-        sparse_logical_volumes: bool {
-            default: Text("false"),
+        sparse_logical_volumes: bool => drivers.libvirt.images.sparse_logical_volumes {
             help: "With images_type lvm: volumes that are given 64 MiB and more only as the guest writes.",
         }
-        volume_clear: String {
-            default: Text("zero"), choices: &["zero", "shred", "none"],
-            help: "What is done to a logical volume before it is removed. `shred` writes four patterns over it and needs the \
+        volume_clear: String => drivers.libvirt.images.clear by VolumeClearWords {
+            choices: &["zero", "shred", "none"],
+            help: "How a logical volume is cleared before it is removed. `shred` writes four patterns over it and needs the \
                    program scrub on the host. Sparse volumes are left as they are.",
         }
-        volume_clear_size: u32 {
-            default: Text("0"), min: Some(0.0), unit: "MiB",
+        volume_clear_size: u32 => drivers.libvirt.images.clear_mib by Whole {
+            min: Some(0.0), unit: "MiB",
             help: "How much of a logical volume volume_clear is about, from its start; 0 is all of it. A part is written over \
                    with zeros, whichever way was chosen.",
         }
-        images_rbd_pool: String {
+        images_rbd_pool: String => drivers.libvirt.images.rbd.pool {
             default: Text("rbd"),
             help: "Ceph pool of guests' disks, with images_type rbd.",
         }
-        images_rbd_ceph_conf: String {
-            default: Text(""),
+        images_rbd_ceph_conf: String => drivers.libvirt.images.rbd.conf by NotEmpty {
             help: "Path of Ceph's configuration file on the compute hosts, for their emulators. Ceph's monitors are told by \
                    [chronova] rbd_monitors, since no file of a host is read.",
         }
-        rbd_user: Option<String> {
+        rbd_user: Option<String> => drivers.libvirt.images.rbd.user {
             help: "Ceph user of guests' disks.",
         }
-        rbd_secret_uuid: Option<String> {
+        rbd_secret_uuid: Option<String> => drivers.libvirt.images.rbd.secret {
             help: "libvirt secret that holds the Ceph user's key on the compute hosts.",
         }
-        snapshot_image_format: Option<String> {
+        snapshot_image_format: Option<String> => nothing {
             choices: &["raw", "qcow2", "vmdk", "vdi"],
             help: "Format of snapshots. Unset: that of the disk.",
         }
-        disk_cachemodes: Vec<String> {
+        disk_cachemodes: Vec<String> => drivers.libvirt.guests.cache by CacheWords {
             choices: CACHE_MODES,
             help: "Cache modes by what a disk is on its host, as in file=directsync,block=none,network=writeback. Unset: \
                    none, and writeback where a file system cannot bypass the page cache. Volumes of several servers are \
                    never cached.",
         }
-        hw_disk_discard: Option<String> {
+        hw_disk_discard: Option<String> => drivers.libvirt.guests.discard by DiscardWords {
             choices: &["ignore", "unmap"],
             help: "Whether space that guests give up on their local disks is given back to the host (`unmap`) or not. \
                    Unset: the hypervisor's choice.",
         }
-        disk_prefix: Option<String> {
+        disk_prefix: Option<String> => nothing {
             help: "Prefix of disk device names in place of the one that the bus implies (vd, sd, hd).",
         }
-        rng_dev_path: PathBuf {
-            default: Text("/dev/urandom"),
+        rng_dev_path: PathBuf => drivers.libvirt.guests.rng_device by PathOnHost {
             help: "Device on the compute hosts that guests' random number generators read.",
         }
-        sysinfo_serial: String {
-            default: Text("unique"), choices: &["none", "os", "hardware", "auto", "unique"],
+        sysinfo_serial: String => drivers.libvirt.guests.serial by SerialWords {
+            choices: &["none", "os", "hardware", "auto", "unique"],
             help: "Serial number in guests' SMBIOS. `unique` is the server's id; `hardware` is the id of the host, as its \
                    libvirtd knows it. A host's /etc/machine-id cannot be read over libvirt, so `os` and `auto` are \
                    `hardware`, too.",
         }
-        mem_stats_period_seconds: u32 {
-            default: Text("10"), min: Some(0.0), unit: "seconds",
+        mem_stats_period_seconds: u32 => drivers.libvirt.guests.memory_statistics {
+            min: Some(0.0), unit: "seconds",
             help: "Period of memory statistics; 0 gives guests no balloon statistics.",
         }
-        num_pcie_ports: u32 {
-            default: Text("0"), min: Some(0.0), max: Some(28.0),
+        num_pcie_ports: u32 => drivers.libvirt.guests.pcie_ports {
+            min: Some(0.0), max: Some(28.0),
             help: "PCIe root ports for hotplug on q35 and virt machines; 0 is libvirt's own number.",
         }
-        wait_soft_reboot_seconds: u32 {
-            default: Text("120"), min: Some(0.0), unit: "seconds",
+        wait_soft_reboot_seconds: u32 => runtime.processes.soft_reboot_timeout {
+            min: Some(0.0), unit: "seconds",
             help: "How long a guest may take to shut down for a soft reboot before it is rebooted hard.",
         }
-        inject_password: bool {
+        inject_password: bool => nothing {
             default: Text("false"),
             help: "Put the administrator's password into the guest's disk at boot. Not possible without access to the \
                    compute hosts' files; accepted and reported, never done.",
         }
-        device_detach_attempts: u32 {
-            default: Text("8"), min: Some(1.0),
+        device_detach_attempts: u32 => drivers.libvirt.device_detach_attempts {
+            min: Some(1.0),
             help: "How often a live guest is asked to give a device up.",
         }
-        device_detach_timeout: u32 {
-            default: Text("20"), min: Some(1.0), unit: "seconds",
+        device_detach_timeout: u32 => drivers.libvirt.device_detach_timeout by Seconds {
+            min: Some(1.0), unit: "seconds",
             help: "How long each such request may take.",
         }
-        rx_queue_size: Option<String> {
+        rx_queue_size: Option<String> => drivers.libvirt.guests.rx_queue_size by ChosenNumber {
             choices: &["256", "512", "1024"],
             help: "Receive queue size of virtio network cards, in packets; with kvm only.",
         }
-        tx_queue_size: Option<String> {
+        tx_queue_size: Option<String> => nothing {
             choices: &["256", "512", "1024"],
             help: "Transmit queue size of vhost-user network cards, in packets; no network here has such cards.",
         }
-        max_queues: Option<u32> {
+        max_queues: Option<u32> => drivers.libvirt.guests.max_queues {
             min: Some(1.0),
             help: "Most queues of one network card, where image or flavor ask for as many as the server has CPUs. Unset: 256.",
         }
-        swtpm_enabled: bool {
+        swtpm_enabled: bool => nothing {
             default: Text("false"),
             help: "Offer guests an emulated TPM on hosts that have swtpm.",
         }
-        live_migration_scheme: Option<String> {
+        live_migration_scheme: Option<String> => runtime.live.scheme {
             help: "Transport that a source host uses to reach a destination's libvirtd (tcp, tls, ssh).",
         }
-        live_migration_uri: Option<String> {
+        live_migration_uri: Option<String> => runtime.live.uri {
             help: "URI of a destination's libvirtd, `%s` standing for its host name; wins over live_migration_scheme.",
         }
-        live_migration_inbound_addr: Option<String> {
+        live_migration_inbound_addr: Option<String> => runtime.live.inbound_addr {
             help: "Address that hosts receive migrations on, `%s` standing for the host's name: their libvirtd is called there, and \
                    guests' memory and disks are sent there. Unset: the host in the URI of its libvirtd, or its name.",
         }
-        live_migration_with_native_tls: bool {
-            default: Text("false"),
+        live_migration_with_native_tls: bool => runtime.live.native_tls {
             help: "Encrypt guests' memory and copied disks on their way by QEMU itself. Both hosts need libvirt 4.4.0, QEMU \
                    2.11.0 and certificates (docs/live-migration.md); set live_migration_scheme = tls as well.",
         }
-        live_migration_tunnelled: bool {
-            default: Text("false"),
+        live_migration_tunnelled: bool => runtime.live.tunnelled {
             help: "Send a guest's memory by way of both hosts' libvirtds. Local disks are not copied that way; prefer \
                    live_migration_with_native_tls.",
         }
-        live_migration_bandwidth: u32 {
-            default: Text("0"), min: Some(0.0), unit: "MiB/s",
+        live_migration_bandwidth: u32 => runtime.live.bandwidth by Whole {
+            min: Some(0.0), unit: "MiB/s",
             help: "Most bandwidth of one live migration; 0 is the hypervisor's choice.",
         }
-        live_migration_downtime: u32 {
-            default: Text("500"), min: Some(100.0), unit: "milliseconds",
+        live_migration_downtime: u32 => runtime.live.downtime by Whole {
+            min: Some(100.0), unit: "milliseconds",
             help: "Longest pause of a guest at the end of a live migration.",
         }
-        live_migration_downtime_steps: u32 {
-            default: Text("10"), min: Some(3.0),
+        live_migration_downtime_steps: u32 => runtime.live.downtime_steps by Whole {
+            min: Some(3.0),
             help: "Steps in which the allowed pause rises to its greatest value.",
         }
-        live_migration_downtime_delay: u32 {
-            default: Text("75"), min: Some(3.0), unit: "seconds",
+        live_migration_downtime_delay: u32 => runtime.live.downtime_delay by Whole {
+            min: Some(3.0), unit: "seconds",
             help: "Wait between these steps for each GiB of guest memory.",
         }
-        live_migration_completion_timeout: u32 {
-            default: Text("800"), min: Some(0.0), unit: "seconds",
+        live_migration_completion_timeout: u32 => runtime.live.completion_timeout by Whole {
+            min: Some(0.0), unit: "seconds",
             help: "Longest live migration for each GiB to move; 0 never ends one.",
         }
-        live_migration_timeout_action: String {
-            default: Text("abort"), choices: &["abort", "force_complete"],
-            help: "What happens when that time is over.",
+        live_migration_timeout_action: String => runtime.live.force_at_timeout by TimeoutActionWords {
+            choices: &["abort", "force_complete"],
+            help: "The action when that time is over.",
         }
-        live_migration_permit_post_copy: bool {
-            default: Text("false"),
+        live_migration_permit_post_copy: bool => runtime.live.permit_post_copy {
             help: "Let a live migration that does not converge switch to post-copy, where the hosts can do that. It is then not \
                    slowed down.",
         }
-        live_migration_permit_auto_converge: bool {
-            default: Text("false"),
+        live_migration_permit_auto_converge: bool => runtime.live.permit_auto_converge {
             help: "Let a live migration slow its guest down until it converges.",
         }
     }
@@ -223,36 +216,36 @@ section! {
 section! {
     /// Nova's `[compute]`.
     Compute = "compute" from Nova {
-        consecutive_build_service_disable_threshold: u32 {
+        consecutive_build_service_disable_threshold: u32 => runtime.scheduler.counts_build_failures by AboveZero {
             default: Text("10"), min: Some(0.0),
             help: "Failed builds in a row after which a host weighs less for the scheduler; 0 never.",
         }
-        shutdown_retry_interval: u32 {
+        shutdown_retry_interval: u32 => nothing {
             default: Text("10"), min: Some(1.0), unit: "seconds",
             help: "Period in which a guest that is to shut down is asked again.",
         }
-        cpu_shared_set: Option<String> {
+        cpu_shared_set: Option<String> => here {
             help: "Host CPUs for virtual CPUs that float, as in 4-12,^8,15; they become inventory of VCPU, and such guests are \
-                   kept to them. Unset: all, or none where cpu_dedicated_set is set. Of every host that [chronova] host_cpus \
-                   does not name.",
+                   kept to them. Unset: all, or none where cpu_dedicated_set is set. Applies to every host that [chronova] \
+                   host_cpus does not name.",
         }
-        cpu_dedicated_set: Option<String> {
-            help: "Host CPUs that guests have for themselves (hw:cpu_policy); they become inventory of PCPU. Of every host that \
-                   [chronova] host_cpus does not name. A host that does not have them is not registered.",
+        cpu_dedicated_set: Option<String> => here {
+            help: "Host CPUs that guests have for themselves (hw:cpu_policy); they become inventory of PCPU. Applies to every \
+                   host that [chronova] host_cpus does not name. A host that does not have them is not registered.",
         }
-        packing_host_numa_cells_allocation_strategy: bool {
-            default: Text("true"),
+        packing_host_numa_cells_allocation_strategy: bool => runtime.scheduler.packs_cells {
             help: "Give guests with a NUMA topology the NUMA cells of a host that are used most already; off, those used \
                    least.",
         }
-        max_disk_devices_to_attach: i32 {
-            default: Text("-1"), min: Some(-1.0),
+        max_disk_devices_to_attach: i32
+            => runtime.servers.max_disk_devices by Unlimited => compute.max_disk_devices by Unlimited {
+            min: Some(-1.0),
             help: "Most disks of one server; -1 is no bound but the machine's own.",
         }
-        image_type_exclude_list: Vec<String> {
+        image_type_exclude_list: Vec<String> => nothing {
             help: "Image formats that hosts do not offer although they could.",
         }
-        vmdk_allowed_types: Vec<String> {
+        vmdk_allowed_types: Vec<String> => nothing {
             default: Text("streamOptimized,monolithicSparse"),
             help: "Kinds of VMDK images that may be used; the others can name files of the host.",
         }
@@ -262,28 +255,27 @@ section! {
 section! {
     /// Nova's `[image_cache]`.
     ImageCache = "image_cache" from Nova {
-        manager_interval: i32 {
-            default: Text("2400"), min: Some(-1.0), unit: "seconds",
+        manager_interval: i32 => runtime.image_cache.interval by TaskPeriod {
+            min: Some(-1.0), unit: "seconds",
             deprecated: &[("DEFAULT", "image_cache_manager_interval")],
             help: "Period in which hosts' image caches are looked through for what nobody uses; 0 is every minute, -1 never.",
         }
-        subdirectory_name: String {
+        subdirectory_name: String => nothing {
             default: Text("_base"),
             deprecated: &[("DEFAULT", "image_cache_subdirectory_name")],
             help: "Directory of cached images below instances_path.",
         }
-        remove_unused_base_images: bool {
-            default: Text("true"),
+        remove_unused_base_images: bool => runtime.image_cache.remove_unused {
             deprecated: &[("DEFAULT", "remove_unused_base_images")],
             help: "Remove cached images that no guest uses. Turned off, caches are not looked through.",
         }
-        remove_unused_original_minimum_age_seconds: u32 {
-            default: Text("86400"), min: Some(0.0), unit: "seconds",
+        remove_unused_original_minimum_age_seconds: u32 => runtime.image_cache.minimum_age by Seconds {
+            min: Some(0.0), unit: "seconds",
             deprecated: &[("DEFAULT", "remove_unused_original_minimum_age_seconds")],
             help: "How long a cached image must have been unused before it is removed.",
         }
-        precache_concurrency: u32 {
-            default: Text("1"), min: Some(1.0),
+        precache_concurrency: u32 => runtime.image_cache.precache_concurrency by Whole {
+            min: Some(1.0),
             help: "Hosts that fetch images of an aggregate's pre-caching request at the same time.",
         }
     }
@@ -292,25 +284,22 @@ section! {
 section! {
     /// Nova's `[workarounds]`.
     Workarounds = "workarounds" from Nova {
-        handle_virt_lifecycle_events: bool {
+        handle_virt_lifecycle_events: bool => nothing {
             default: Text("true"),
             help: "Act on what libvirt announces (a guest stopped, crashed, resumed).",
         }
-        disable_deep_image_inspection: bool {
+        disable_deep_image_inspection: bool => nothing {
             default: Text("false"),
             help: "Trust an image's declared format. Leave it off: inspection is what keeps an image from naming files \
                    of the host.",
         }
-        disable_fallback_pcpu_query: bool {
-            default: Text("false"),
+        disable_fallback_pcpu_query: bool => runtime.scheduler.disable_fallback_pcpu_query {
             help: "Never place a server that asks for dedicated CPUs on a host that has only shared ones.",
         }
-        reserve_disk_resource_for_image_cache: bool {
-            default: Text("false"),
+        reserve_disk_resource_for_image_cache: bool => runtime.image_cache.reserve_disk {
             help: "Take the size of a host's image cache off the disk that it offers, as of the last look at the cache                    ([image_cache] manager_interval). For hosts that keep the cache on the file system of the disks.",
         }
-        skip_cpu_compare_on_dest: bool {
-            default: Text("false"),
+        skip_cpu_compare_on_dest: bool => drivers.libvirt.guests.trusts_cpus {
             help: "Leave the comparison of CPUs before a live migration to libvirt, which refuses the guest on its way.",
         }
     }

@@ -4,13 +4,60 @@
 //! declaration come the typed struct that the program reads, the checks of `chronova config check`, and the reference
 //! page. An option that exists in Nova (or in oslo, Keystone, Glance, Neutron) keeps its section, name, default and
 //! meaning; where Chronova's default differs, the help says so and why.
+//!
+//! After the type stands what becomes of the value, at least one of these:
+//!
+//! * `=> web.max_limit by Whole`: that field of [`Targets`] takes it, converted by that type of `conversions.rs`. Without
+//!   `by` the field has the option's own type. The field's own default is the option's default, and no other is declared.
+//! * `=> compute.quota["cores"]`: that entry of a table does.
+//! * `=> here`: this crate reads it, in `derived.rs` or under `serve`.
+//! * `=> nothing`: it has no effect yet.
+//!
+//! A declaration without an arrow does not compile.
+
+/// One [`OptionUse`](super::targets::OptionUse) of an option.
+macro_rules! use_of {
+    ($t:ty; here) => { $crate::config::targets::OptionUse::Here };
+    ($t:ty; nothing) => { $crate::config::targets::OptionUse::Nothing };
+    ($t:ty; $($to:ident).+) => { use_of!($t; $($to).+ by Same) };
+    ($t:ty; $($to:ident).+ by $form:ident) => {
+        $crate::config::targets::OptionUse::Field(|targets| {
+            $crate::config::conversions::text::<$crate::config::conversions::$form, $t, _>(&targets.$($to).+)
+        })
+    };
+    ($t:ty; $($to:ident).+ [$entry:literal]) => {
+        $crate::config::targets::OptionUse::Field(|targets| {
+            targets.$($to).+.get($entry).and_then(<$t as $crate::config::OptionValue>::text)
+        })
+    };
+}
+
+/// Gives an option's value to the field that takes it.
+macro_rules! hand_over {
+    ($t:ty, $value:expr, $targets:ident; here) => {};
+    ($t:ty, $value:expr, $targets:ident; nothing) => {};
+    ($t:ty, $value:expr, $targets:ident; $($to:ident).+) => {
+        hand_over!($t, $value, $targets; $($to).+ by Same)
+    };
+    ($t:ty, $value:expr, $targets:ident; $($to:ident).+ by $form:ident) => {
+        $targets.$($to).+ =
+            <$crate::config::conversions::$form as $crate::config::conversions::Conversion<$t, _>>::give(&$value)
+    };
+    ($t:ty, $value:expr, $targets:ident; $($to:ident).+ [$entry:literal]) => {
+        $targets.$($to).+.insert($entry, $value)
+    };
+}
 
 /// Declares the options of one section: a struct with one field for each, and their [`super::OptionDef`]s.
 macro_rules! section {
     (
         $(#[$doc:meta])*
         $ty:ident = $section:literal from $origin:ident {
-            $( $field:ident : $t:ty { $($key:ident : $value:expr),* $(,)? } )*
+            $(
+                $field:ident : $t:ty $( => $($to:ident).+ $([$entry:literal])? $(by $form:ident)? )+ {
+                    $($key:ident : $value:expr),* $(,)?
+                }
+            )*
         }
     ) => {
         $(#[$doc])*
@@ -23,6 +70,7 @@ macro_rules! section {
             pub const OPTIONS: &'static [$crate::config::OptionDef] = &[
                 $( $crate::config::OptionDef {
                     $($key: $value,)*
+                    uses: &[$( use_of!($t; $($to).+ $([$entry])? $(by $form)?) ),+],
                     ..$crate::config::OptionDef::new(
                         $section,
                         stringify!($field),
@@ -40,6 +88,12 @@ macro_rules! section {
                 $( let $field: Option<$t> = defs.next().and_then(|def| values.take(def)); )*
                 Some(Self { $( $field: $field?, )* })
             }
+
+            /// Gives each value to the fields that take it.
+            #[allow(unused_variables, reason = "of some sections this crate reads every option")]
+            pub(in $crate::config) fn hand_over(&self, targets: &mut $crate::config::targets::Targets) {
+                $( $( hand_over!($t, self.$field, targets; $($to).+ $([$entry])? $(by $form)?); )+ )*
+            }
         }
     };
 }
@@ -53,8 +107,9 @@ pub mod libvirt;
 pub mod scheduling;
 pub mod services;
 
-use super::OptionDef;
+use super::targets::Targets;
 use super::values::Values;
+use super::{OptionDef, derived};
 
 /// Puts the sections together: the configuration as the program sees it, and the list of all options.
 macro_rules! configuration {
@@ -66,9 +121,17 @@ macro_rules! configuration {
         }
 
         impl Config {
-            pub(super) fn read(values: &mut Values<'_>) -> Option<Self> {
+            pub(in crate::config) fn read(values: &mut Values<'_>) -> Option<Self> {
                 $( let $field = <$ty>::read(values); )+
                 Some(Self { $( $field: $field?, )+ })
+            }
+
+            /// The options of every crate, with the values of this configuration.
+            pub fn targets(&self) -> Targets {
+                let mut targets = Targets::default();
+                $( self.$field.hand_over(&mut targets); )+
+                derived::settle(self, &mut targets);
+                targets
             }
         }
 
@@ -123,8 +186,13 @@ pub fn find_deprecated(section: &str, name: &str) -> Option<&'static OptionDef> 
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    #![allow(clippy::panic)]
+
     use std::collections::BTreeSet;
+
+    use super::super::option::Default;
+    use super::super::targets::{OptionUse, owners};
+    use super::*;
 
     #[test]
     fn every_option_is_described_once() {
@@ -133,6 +201,44 @@ mod tests {
             assert!(seen.insert((def.section, def.name)), "{} is declared twice", def.title());
             assert!(def.help.len() > 15 && def.help.ends_with('.'), "{} needs a help sentence", def.title());
         }
+    }
+
+    /// The options with which the program starts otherwise than the owner of their field would; the list only gets shorter.
+    const OTHERWISE: [(&str, &str); 6] = [
+        ("DEFAULT", "host"),
+        ("chronova", "driver_threads"),
+        ("chronova", "driver_timeout"),
+        ("cors", "allow_headers"),
+        ("cors", "expose_headers"),
+        ("libvirt", "images_rbd_pool"),
+    ];
+
+    /// The default of an option stands in its declaration or in the `Default` of the struct that takes it, not in both.
+    #[test]
+    fn a_default_stands_once() {
+        let mut otherwise = Vec::new();
+        for def in SECTIONS.iter().copied().flatten() {
+            assert!(!def.uses.is_empty(), "{} goes nowhere", def.title());
+            let owners: Vec<Option<String>> = def
+                .uses
+                .iter()
+                .filter_map(|one| if let OptionUse::Field(text) = one { Some(text(owners())) } else { None })
+                .collect();
+            assert!(
+                owners.windows(2).all(|pair| pair[0] == pair[1]),
+                "{}: its fields disagree: {owners:?}",
+                def.title()
+            );
+            match (def.default, owners.first()) {
+                (Default::Text(text), Some(Some(owner))) if text == owner => {
+                    panic!("the default of {} stands twice: take it out of the declaration", def.title())
+                }
+                (Default::Owner, _) | (_, None | Some(None)) => {}
+                (_, Some(Some(_))) => otherwise.push((def.section, def.name)),
+            }
+        }
+        otherwise.sort_unstable();
+        assert_eq!(otherwise, OTHERWISE);
     }
 
     #[test]

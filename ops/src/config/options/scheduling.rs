@@ -8,36 +8,34 @@ use super::super::option::{Default::Text, Multi};
 section! {
     /// Nova's `[scheduler]`.
     Scheduler = "scheduler" from Nova {
-        max_attempts: u32 {
-            default: Text("3"), min: Some(1.0),
+        max_attempts: u32 => runtime.processes.max_attempts => runtime.scheduler.max_attempts by Whole {
+            min: Some(1.0),
             deprecated: &[("DEFAULT", "scheduler_max_attempts")],
             help: "Hosts on which a build may be tried.",
         }
-        max_placement_results: u32 {
-            default: Text("1000"), min: Some(1.0),
+        max_placement_results: u32 => runtime.scheduler.max_placement_results by Whole {
+            min: Some(1.0),
             help: "Most allocation candidates to consider.",
         }
-        limit_tenants_to_placement_aggregate: bool {
-            default: Text("false"),
+        limit_tenants_to_placement_aggregate: bool
+            => runtime.scheduler.prefilters.limit_tenants_to_placement_aggregate {
             help: "Keep projects to aggregates whose filter_tenant_id names them.",
         }
-        placement_aggregate_required_for_tenants: bool {
-            default: Text("false"),
+        placement_aggregate_required_for_tenants: bool
+            => runtime.scheduler.prefilters.placement_aggregate_required_for_tenants {
             help: "Refuse projects that no aggregate names, when the option above is on.",
         }
-        query_placement_for_image_type_support: bool {
-            default: Text("false"),
+        query_placement_for_image_type_support: bool
+            => runtime.scheduler.prefilters.query_placement_for_image_type_support {
             help: "Ask for hosts that can use the image's disk format.",
         }
-        enable_isolated_aggregate_filtering: bool {
-            default: Text("false"),
+        enable_isolated_aggregate_filtering: bool => runtime.scheduler.prefilters.enable_isolated_aggregate_filtering {
             help: "Keep servers that do not ask for an aggregate's required traits off its hosts.",
         }
-        image_metadata_prefilter: bool {
-            default: Text("false"),
+        image_metadata_prefilter: bool => runtime.scheduler.prefilters.image_metadata_prefilter {
             help: "Ask for hosts that support the devices an image's properties name.",
         }
-        query_placement_for_routed_network_aggregates: bool {
+        query_placement_for_routed_network_aggregates: bool => nothing {
             default: Text("false"),
             help: "Ask for hosts on the segments of a routed network.",
         }
@@ -47,128 +45,119 @@ section! {
 section! {
     /// Nova's `[filter_scheduler]`.
     FilterScheduler = "filter_scheduler" from Nova {
-        enabled_filters: Vec<String> {
-            default: Text("ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter,ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter"),
+        enabled_filters: Vec<String> => runtime.scheduler.enabled_filters by FilterNames {
             choices: &NAMES,
             deprecated: &[("DEFAULT", "scheduler_default_filters")],
             help: "Filters that a host must pass, in the order of their use.",
         }
-        available_filters: Multi {
+        available_filters: Multi => nothing {
             default: Text("nova.scheduler.filters.all_filters"),
             deprecated: &[("DEFAULT", "scheduler_available_filters")],
             help: "Filters that may be enabled. Nova loads Python classes by it; all built-in filters are available here, \
                    whatever it says.",
         }
-        weight_classes: Vec<String> {
-            default: Text("nova.scheduler.weights.all_weighers"),
+        weight_classes: Vec<String> => runtime.scheduler.weighers by WeigherClasses {
             choices: &CLASSES,
             deprecated: &[("DEFAULT", "scheduler_weight_classes")],
             help: "Weighers to use, by Nova's class names.",
         }
-        host_subset_size: u32 {
-            default: Text("1"), min: Some(1.0),
+        host_subset_size: u32 => runtime.scheduler.host_subset_size by Whole {
+            min: Some(1.0),
             deprecated: &[("DEFAULT", "scheduler_host_subset_size")],
             help: "Choose by chance among this many best hosts.",
         }
-        shuffle_best_same_weighed_hosts: bool {
-            default: Text("false"),
+        shuffle_best_same_weighed_hosts: bool => runtime.scheduler.shuffle_best_same_weighed_hosts {
             help: "Choose by chance among hosts that share the best weight.",
         }
-        max_io_ops_per_host: u32 {
-            default: Text("8"), min: Some(0.0),
+        max_io_ops_per_host: u32 => runtime.scheduler.max_io_ops_per_host {
+            min: Some(0.0),
             deprecated: &[("DEFAULT", "max_io_ops_per_host")],
             help: "Servers building, resizing, rescuing or migrating on a host above which IoOpsFilter refuses it.",
         }
-        max_instances_per_host: u32 {
-            default: Text("50"), min: Some(1.0),
+        max_instances_per_host: u32 => runtime.scheduler.max_instances_per_host {
+            min: Some(1.0),
             deprecated: &[("DEFAULT", "max_instances_per_host")],
             help: "Servers on a host above which NumInstancesFilter refuses it.",
         }
-        track_instance_changes: bool {
+        track_instance_changes: bool => nothing {
             default: Text("true"),
             deprecated: &[("DEFAULT", "scheduler_tracks_instance_changes")],
             help: "Whether the scheduler knows which servers are on a host. It reads the same log here, so it always does.",
         }
-        ram_weight_multiplier: f64 {
-            default: Text("1.0"),
+        ram_weight_multiplier: f64 => runtime.scheduler.multipliers.ram {
             deprecated: &[("DEFAULT", "ram_weight_multiplier")],
             help: "Weight of free memory; below zero fills hosts up.",
         }
-        cpu_weight_multiplier: f64 {
-            default: Text("1.0"),
+        cpu_weight_multiplier: f64 => runtime.scheduler.multipliers.cpu {
             help: "Weight of free virtual CPUs; below zero fills hosts up.",
         }
-        disk_weight_multiplier: f64 {
-            default: Text("1.0"),
+        disk_weight_multiplier: f64 => runtime.scheduler.multipliers.disk {
             deprecated: &[("DEFAULT", "disk_weight_multiplier")],
             help: "Weight of free disk; below zero fills hosts up.",
         }
-        hypervisor_version_weight_multiplier: f64 {
-            default: Text("1.0"),
+        hypervisor_version_weight_multiplier: f64 => runtime.scheduler.multipliers.hypervisor_version {
             help: "Weight of newer hypervisors.",
         }
-        num_instances_weight_multiplier: f64 {
-            default: Text("0.0"),
+        num_instances_weight_multiplier: f64 => runtime.scheduler.multipliers.num_instances {
             help: "Weight of the number of servers on a host.",
         }
-        io_ops_weight_multiplier: f64 {
-            default: Text("-1.0"),
+        io_ops_weight_multiplier: f64 => runtime.scheduler.multipliers.io_ops {
             deprecated: &[("DEFAULT", "io_ops_weight_multiplier")],
             help: "Weight of servers building or moving on a host; below zero prefers idle hosts.",
         }
-        image_props_weight_multiplier: f64 {
-            default: Text("0.0"),
+        image_props_weight_multiplier: f64 => runtime.scheduler.multipliers.image_props {
             help: "Weight of servers on a host whose images have the same properties.",
         }
-        image_props_weight_setting: Vec<String> {
+        image_props_weight_setting: Vec<String> => runtime.scheduler.image_props_weight_setting by WeightSettings {
             help: "Image properties to compare and the weight of each, as in os_distro=1,hw_machine_type=0.",
         }
-        pci_weight_multiplier: f64 {
-            default: Text("1.0"), min: Some(0.0),
+        pci_weight_multiplier: f64 => runtime.scheduler.multipliers.pci => nothing {
+            min: Some(0.0),
             help: "Weight that keeps hosts with PCI devices for servers that ask for some.",
         }
-        soft_affinity_weight_multiplier: f64 {
-            default: Text("1.0"), min: Some(0.0),
+        soft_affinity_weight_multiplier: f64 => runtime.scheduler.multipliers.soft_affinity {
+            min: Some(0.0),
             deprecated: &[("DEFAULT", "soft_affinity_weight_multiplier")],
             help: "Weight of members of the same soft-affinity group on a host.",
         }
-        soft_anti_affinity_weight_multiplier: f64 {
-            default: Text("1.0"), min: Some(0.0),
+        soft_anti_affinity_weight_multiplier: f64 => runtime.scheduler.multipliers.soft_anti_affinity {
+            min: Some(0.0),
             deprecated: &[("DEFAULT", "soft_anti_affinity_weight_multiplier")],
             help: "Weight against members of the same soft-anti-affinity group on a host.",
         }
-        build_failure_weight_multiplier: f64 {
-            default: Text("1000000.0"),
+        build_failure_weight_multiplier: f64 => runtime.scheduler.multipliers.build_failure {
             help: "Weight against hosts whose last builds failed.",
         }
-        cross_cell_move_weight_multiplier: f64 {
+        cross_cell_move_weight_multiplier: f64 => nothing {
             default: Text("1000000.0"),
             help: "Weight of staying in the same cell when a server moves.",
         }
-        image_properties_default_architecture: Option<String> {
+        image_properties_default_architecture: Option<String>
+            => runtime.scheduler.image_properties_default_architecture {
             help: "Architecture of images that do not say theirs, for ImagePropertiesFilter.",
         }
-        isolated_images: Vec<String> {
+        isolated_images: Vec<String> => runtime.scheduler.isolated_images {
             deprecated: &[("DEFAULT", "isolated_images")],
             help: "Images that IsolatedHostsFilter keeps to isolated_hosts.",
         }
-        isolated_hosts: Vec<String> {
+        isolated_hosts: Vec<String> => runtime.scheduler.isolated_hosts {
             deprecated: &[("DEFAULT", "isolated_hosts")],
             help: "Hosts that IsolatedHostsFilter keeps for isolated_images.",
         }
-        restrict_isolated_hosts_to_isolated_images: bool {
-            default: Text("true"),
+        restrict_isolated_hosts_to_isolated_images: bool
+            => runtime.scheduler.restrict_isolated_hosts_to_isolated_images {
             deprecated: &[("DEFAULT", "restrict_isolated_hosts_to_isolated_images")],
             help: "Keep other images off isolated hosts.",
         }
-        aggregate_image_properties_isolation_namespace: Option<String> {
+        aggregate_image_properties_isolation_namespace: Option<String>
+            => runtime.scheduler.aggregate_image_properties_isolation_namespace {
             deprecated: &[("DEFAULT", "aggregate_image_properties_isolation_namespace")],
             help: "Namespace of the properties that AggregateImagePropertiesIsolation compares.",
         }
-        aggregate_image_properties_isolation_separator: String {
-            default: Text("."),
+        aggregate_image_properties_isolation_separator: String
+            => runtime.scheduler.aggregate_image_properties_isolation_separator {
             deprecated: &[("DEFAULT", "aggregate_image_properties_isolation_separator")],
-            help: "What separates that namespace from a property's name.",
+            help: "The separator of that namespace and a property's name.",
         }
     }
 }
@@ -176,22 +165,20 @@ section! {
 section! {
     /// Nova's `[metrics]`.
     Metrics = "metrics" from Nova {
-        weight_multiplier: f64 {
-            default: Text("1.0"),
+        weight_multiplier: f64 => runtime.scheduler.multipliers.metrics {
             help: "Weight of the metrics that hosts report.",
         }
-        weight_setting: Vec<String> {
+        weight_setting: Vec<String> => runtime.scheduler.metrics_weight_setting by WeightSettings {
             help: "Metrics to weigh and the ratio of each, as in cpu.percent=-1.0. Hosts report no metrics yet, so with a \
                    setting MetricsFilter refuses every host.",
         }
-        required: bool {
+        required: bool => nothing {
             default: Text("true"),
             help: "Whether a host that lacks a metric of weight_setting is an error. MetricsFilter is what keeps such hosts \
                    out.",
         }
-        weight_of_unavailable: f64 {
-            default: Text("-10000.0"),
-            help: "What a host that lacks a metric weighs, where metrics are not required.",
+        weight_of_unavailable: f64 => runtime.scheduler.metrics_weight_of_unavailable {
+            help: "The weight of a host that lacks a metric, where metrics are not required.",
         }
     }
 }

@@ -5,11 +5,11 @@ use super::super::option::Default::Text;
 section! {
     /// Keystone's `[token]`.
     Token = "token" from Keystone {
-        expiration: u64 {
-            default: Text("3600"), min: Some(1.0), unit: "seconds",
+        expiration: u64 => identity.expiration by Whole {
+            min: Some(1.0), unit: "seconds",
             help: "Life of a token.",
         }
-        allow_expired_window: u64 {
+        allow_expired_window: u64 => nothing {
             default: Text("172800"), min: Some(0.0), unit: "seconds",
             help: "How long after its end a service may still have a token validated for a long operation.",
         }
@@ -19,11 +19,11 @@ section! {
 section! {
     /// Keystone's `[security_compliance]`.
     SecurityCompliance = "security_compliance" from Keystone {
-        lockout_failure_attempts: Option<u32> {
+        lockout_failure_attempts: Option<u32> => here {
             min: Some(1.0),
             help: "Wrong passwords in a row after which a user is locked out. Unset: never.",
         }
-        lockout_duration: u64 {
+        lockout_duration: u64 => here {
             default: Text("1800"), min: Some(1.0), unit: "seconds",
             help: "How long a user stays locked out, unless the password is changed or the control plane is restarted.",
         }
@@ -33,27 +33,27 @@ section! {
 section! {
     /// Image service: Nova's section for its client, with the bound that the embedded service applies.
     Glance = "glance" from Nova {
-        image_size_cap: u64 {
+        image_size_cap: u64 => here {
             default: Text("1099511627776"), min: Some(1.0), unit: "bytes", origin: super::super::Origin::Glance,
             help: "Largest image that may be uploaded. In Glance this option stands in [DEFAULT].",
         }
-        image_count_total: i64 {
+        image_count_total: i64 => here {
             default: Text("1000"), min: Some(-1.0), origin: super::super::Origin::Glance,
             help: "Images that one project may have; -1 is no bound. In Glance this is a limit that Keystone keeps.",
         }
-        image_property_quota: i64 {
+        image_property_quota: i64 => nothing {
             default: Text("128"), min: Some(-1.0), origin: super::super::Origin::Glance,
             help: "Properties of one image; -1 is no bound. In Glance this option stands in [DEFAULT].",
         }
-        verify_glance_signatures: bool {
+        verify_glance_signatures: bool => nothing {
             default: Text("false"),
             help: "Refuse images whose signature is missing or wrong.",
         }
-        enable_certificate_validation: bool {
+        enable_certificate_validation: bool => nothing {
             default: Text("false"),
             help: "Check an image signature's certificate against the trusted certificates of the request.",
         }
-        default_trusted_certificate_ids: Vec<String> {
+        default_trusted_certificate_ids: Vec<String> => nothing {
             help: "Certificates that are trusted where a request names none.",
         }
     }
@@ -62,18 +62,17 @@ section! {
 section! {
     /// Network service: where floating addresses come from, and what the metadata API needs to know of its proxy.
     Neutron = "neutron" from Nova {
-        default_floating_pool: String {
-            default: Text("nova"),
+        default_floating_pool: String => web.default_floating_pool {
             help: "External network, by name or id, that os-floating-ips (until 2.35) takes addresses from where a request \
                    names no pool.",
         }
-        service_metadata_proxy: bool {
+        service_metadata_proxy: bool => here {
             default: Text("false"),
             deprecated: &[("DEFAULT", "service_neutron_metadata_proxy")],
             help: "Believe the headers of Neutron's metadata proxy about which guest asks for its metadata, and nobody else. Off: \
                    a guest is known by the fixed address that it asks from.",
         }
-        metadata_proxy_shared_secret: String {
+        metadata_proxy_shared_secret: String => here {
             default: Text(""), secret: true,
             deprecated: &[("DEFAULT", "neutron_metadata_proxy_shared_secret")],
             help: "Secret with which the proxy signs the guest's id: metadata_proxy_shared_secret of Neutron's metadata agent. \
@@ -86,8 +85,7 @@ section! {
 section! {
     /// Volume service: what servers may have of it.
     Cinder = "cinder" from Nova {
-        cross_az_attach: bool {
-            default: Text("true"),
+        cross_az_attach: bool => compute.cross_az_attach {
             help: "Let a server have volumes of another availability zone than its own. Where it is off, a server that is \
                    asked for without a zone is made in that of its volumes.",
         }
@@ -97,38 +95,35 @@ section! {
 section! {
     /// Volume service: where volumes are kept, and how many a project may have.
     Volume = "volume" from Chronova {
-        pool: String {
-            default: Text("chronova-volumes"),
+        pool: String => runtime.volume.pool => drivers.libvirt.volume_pool_name {
             help: "libvirt storage pool that holds the volumes, on each host. Where a host has none of that name, one of \
                    files is made in pool_path.",
         }
-        pool_path: String {
-            default: Text("/var/lib/libvirt/chronova-volumes"),
+        pool_path: String => drivers.libvirt.volume_pool_path {
             help: "Directory of the pool, on each host.",
         }
-        shared: bool {
-            default: Text("false"),
+        shared: bool => runtime.volume.shared {
             help: "Whether the pool is the same storage on every host (a shared file system, Ceph). Otherwise a volume \
                    is reached from the host on which it was made, and from no other.",
         }
-        storage_availability_zone: String {
-            default: Text("nova"), origin: super::super::Origin::Cinder,
+        storage_availability_zone: String => runtime.volume.availability_zone {
+            origin: super::super::Origin::Cinder,
             help: "Availability zone of all volumes. In Cinder this option stands in [DEFAULT].",
         }
-        quota_volumes: i64 {
-            default: Text("10"), min: Some(-1.0), origin: super::super::Origin::Cinder,
+        quota_volumes: i64 => runtime.volume.limits.volumes {
+            min: Some(-1.0), origin: super::super::Origin::Cinder,
             help: "Volumes of a project; -1 is no bound. In Cinder this option stands in [DEFAULT].",
         }
-        quota_snapshots: i64 {
-            default: Text("10"), min: Some(-1.0), origin: super::super::Origin::Cinder,
+        quota_snapshots: i64 => runtime.volume.limits.snapshots {
+            min: Some(-1.0), origin: super::super::Origin::Cinder,
             help: "Snapshots of a project; -1 is no bound. In Cinder this option stands in [DEFAULT].",
         }
-        quota_gigabytes: i64 {
-            default: Text("1000"), min: Some(-1.0), unit: "GiB", origin: super::super::Origin::Cinder,
+        quota_gigabytes: i64 => runtime.volume.limits.gigabytes {
+            min: Some(-1.0), unit: "GiB", origin: super::super::Origin::Cinder,
             help: "Volumes and snapshots of a project together; -1 is no bound. In Cinder this option stands in [DEFAULT].",
         }
-        per_volume_size_limit: i64 {
-            default: Text("-1"), min: Some(-1.0), unit: "GiB", origin: super::super::Origin::Cinder,
+        per_volume_size_limit: i64 => runtime.volume.limits.per_volume_gigabytes {
+            min: Some(-1.0), unit: "GiB", origin: super::super::Origin::Cinder,
             help: "Largest volume; -1 is no bound. In Cinder this option stands in [DEFAULT].",
         }
     }

@@ -1,4 +1,4 @@
-//! What `/metrics` tells of checkpoints, past states and long works, counted when it is asked for.
+//! Metrics of checkpoints, past states and long works, counted at each scrape.
 
 use std::sync::Arc;
 

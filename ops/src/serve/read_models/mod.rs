@@ -19,8 +19,8 @@ use chronova_web::health::Tale;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::settings;
 use crate::config::Config;
+use crate::config::targets::Targets;
 
 pub(super) use gauges::ReadModelGauges;
 
@@ -43,11 +43,16 @@ pub(super) struct ReadModels {
 
 impl ReadModels {
     /// Takes them from the newest checkpoint that can be used, and what it lacks from the log.
-    pub(super) async fn open(config: &Config, store: &Arc<dyn EventStore>, works: &Arc<Works>) -> Result<Self> {
+    pub(super) async fn open(
+        config: &Config,
+        targets: &Targets,
+        store: &Arc<dyn EventStore>,
+        works: &Arc<Works>,
+    ) -> Result<Self> {
         let mut telling = JoinSet::new();
         telling.spawn(tell(Arc::clone(works)));
         let folder = config.chronova.data_dir.join("views");
-        let checkpoints = Checkpoints::new(folder, settings::checkpoints(config));
+        let checkpoints = Checkpoints::new(folder, targets.checkpoints);
         let opened = checkpoints.open(&**store).await.context("the read models cannot be taken from a checkpoint")?;
         let remarks = opened.remarks();
         for remark in &remarks {
@@ -66,11 +71,11 @@ impl ReadModels {
         let replaying = works.begin(&progress);
         replay::replay(&**store, &views, Until::Head, &progress).await.context("the event log cannot be folded")?;
         drop(replaying);
-        // What was passed over, or lacks something, is no checkpoint to begin with again.
+        // A checkpoint that was passed over, or that lacks a read model, is no start for the next one.
         let good = from.filter(|_| remarks.is_empty());
         let from = good.map(|found| found.mark.position).unwrap_or_default();
-        let keeper = Keeper::new(Arc::clone(&views), Arc::clone(&checkpoints), settings::keeper(config), from);
-        let history = History::new(Arc::clone(store), Arc::clone(&views), Some(checkpoints), settings::history(config));
+        let keeper = Keeper::new(Arc::clone(&views), Arc::clone(&checkpoints), targets.keeper, from);
+        let history = History::new(Arc::clone(store), Arc::clone(&views), Some(checkpoints), targets.history);
         let (store, works, remarks) = (Arc::clone(store), Arc::clone(works), Arc::new(remarks));
         Ok(Self { views, history, keeper, works, store, remarks, provisional, tasks: telling })
     }
@@ -108,7 +113,7 @@ impl ReadModels {
         ReadModelGauges::new(Arc::clone(&self.keeper), Arc::clone(&self.history), Arc::clone(&self.works))
     }
 
-    /// What `/healthz` tells of them.
+    /// The part of `/healthz` about the read models.
     pub(super) fn tale(&self) -> Tale {
         let (views, store, keeper) = (Arc::clone(&self.views), Arc::clone(&self.store), Arc::clone(&self.keeper));
         let (works, remarks) = (Arc::clone(&self.works), Arc::clone(&self.remarks));

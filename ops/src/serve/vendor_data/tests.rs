@@ -27,18 +27,66 @@ fn service(answer: &'static [u8]) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
                 }
             }
             told.lock().unwrap().push(String::from_utf8(request).unwrap());
-            // Whoever has heard enough has hung up.
+            // A client that has read enough may have hung up.
             let _ = stream.write_all(answer);
         }
     });
     (address, heard)
 }
 
-fn services(text: &str) -> Result<HttpServices> {
+/// A configuration with this text in `[api]`.
+fn config(text: &str) -> Config {
     let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), format!("[api]\n{text}")).unwrap();
+    std::fs::write(file.path(), format!("[api]\n{text}\n")).unwrap();
     let machine = Machine { host_name: "control-1".to_owned(), host_address: "192.0.2.7".to_owned() };
-    HttpServices::new(&load_on(&machine, &[file.path().to_owned()]).unwrap().config)
+    load_on(&machine, &[file.path().to_owned()]).unwrap().config
+}
+
+fn services(text: &str) -> Result<HttpServices> {
+    HttpServices::new(&config(text))
+}
+
+fn metadata(config: &Config) -> Result<MetadataOptions> {
+    let mut metadata = config.targets().runtime.servers.metadata;
+    complete(&mut metadata, config).map(|()| metadata)
+}
+
+/// `[api] vendordata_jsonfile_path`: a file that is not as it should be stops the start, and says which and why.
+#[test]
+fn what_all_guests_are_told_is_a_file_that_can_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vendor.json");
+    let told = || {
+        let config = config(&format!("vendordata_jsonfile_path = {}\n", path.display()));
+        metadata(&config).map(|options| options.vendor_data).map_err(|error| format!("{error:#}"))
+    };
+    let missing = told().unwrap_err();
+    assert!(
+        missing.contains(&format!("[api] vendordata_jsonfile_path: {} cannot be read", path.display())),
+        "{missing}"
+    );
+    for wrong in ["", "nonsense", "[1, 2]", "\"text\"", "{\"a\": }"] {
+        std::fs::write(&path, wrong).unwrap();
+        let error = told().unwrap_err();
+        assert!(error.contains("holds no JSON object"), "{wrong}: {error}");
+    }
+    std::fs::write(&path, "{\"ntp\": [\"10.0.0.1\"]}").unwrap();
+    let good = told().unwrap();
+    assert_eq!(good.as_deref(), Some(&serde_json::json!({"ntp": ["10.0.0.1"]})));
+    // Read once: what becomes of the file later changes nothing of it.
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(good.as_deref(), Some(&serde_json::json!({"ntp": ["10.0.0.1"]})));
+}
+
+#[test]
+fn providers_of_vendor_data_are_as_the_file_says() {
+    let told = |text: &str| metadata(&config(text)).map_err(|error| format!("{error:#}"));
+    let providers = |text: &str| told(text).map(|told| (told.vendor_data.is_some(), told.dynamic.is_some()));
+    assert_eq!(providers(""), Ok((true, false)));
+    assert_eq!(providers("vendordata_providers = DynamicJSON"), Ok((false, true)));
+    assert_eq!(providers("vendordata_providers = StaticJSON,DynamicJSON"), Ok((true, true)));
+    let lacking = "vendordata_providers = DynamicJSON\nvendordata_dynamic_ssl_certfile = /nowhere/ca.pem";
+    assert!(providers(lacking).unwrap_err().contains("/nowhere/ca.pem"));
 }
 
 const GOOD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\nConnection: close\r\n\r\n{\"a\": 1}";

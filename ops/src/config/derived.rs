@@ -1,0 +1,98 @@
+//! Values that several options make together.
+//!
+//! [`settle`] runs after the declarations have filled [`Targets`]. Combinations that make no sense were refused when the
+//! files were read (`agreement.rs`).
+
+use std::path::Path;
+use std::time::Duration;
+
+use chronova_actors::topology::host::{CpuSets, HostCpus};
+use chronova_hypervisor::options::{ImagesType, Spice};
+use chronova_web::auth::Secret;
+use chronova_web::identity::LockoutRule;
+
+use super::Config;
+use super::targets::Targets;
+
+/// Fills the fields of `to` that no single option fills.
+pub(super) fn settle(config: &Config, to: &mut Targets) {
+    log_file(config, to);
+    ratios(config, to);
+    disks(config, to);
+    to.runtime.hosts.host_cpus = host_cpus(config);
+    to.drivers.sim_state_dir = Some(config.chronova.data_dir.join("sim"));
+    screens(config, to);
+    lockout(config, to);
+    let neutron = &config.neutron;
+    let secret = || Secret::new(neutron.metadata_proxy_shared_secret.clone());
+    to.web.metadata.proxy_secret = neutron.service_metadata_proxy.then(secret);
+    // A connection is idle no longer than a client may take, and not at all without keep-alive.
+    let patience = &mut to.serving.patience;
+    let most = if patience.stalled.is_zero() { Duration::MAX } else { patience.stalled };
+    patience.idle = patience.idle.filter(|_| config.wsgi.keep_alive).map(|idle| idle.min(most));
+}
+
+fn log_file(config: &Config, to: &mut Targets) {
+    let default = &config.default;
+    to.log.file = match (&default.log_dir, &default.log_file) {
+        (None, file) => file.clone(),
+        (Some(dir), file) => Some(dir.join(file.as_deref().unwrap_or(Path::new("chronova.log")))),
+    };
+}
+
+/// A ratio of 0.0 or none means "the initial one", as in Nova. Every report of a host imposes the others.
+fn ratios(config: &Config, to: &mut Targets) {
+    let (default, hosts) = (&config.default, &mut to.runtime.hosts);
+    let set = [
+        ("DISK_GB", default.disk_allocation_ratio, &mut hosts.disk_allocation_ratio),
+        ("MEMORY_MB", default.ram_allocation_ratio, &mut hosts.ram_allocation_ratio),
+        ("VCPU", default.cpu_allocation_ratio, &mut hosts.cpu_allocation_ratio),
+    ];
+    for (class, imposed, initial) in set {
+        if let Some(ratio) = imposed.filter(|ratio| *ratio > 0.0) {
+            *initial = ratio;
+            hosts.imposed_ratios.push((class.to_owned(), ratio));
+        }
+    }
+}
+
+/// `[compute] cpu_shared_set` and `cpu_dedicated_set`.
+pub(super) fn cpu_sets(config: &Config) -> CpuSets {
+    let read = |text: &Option<String>| text.as_deref().and_then(|text| CpuSets::read(text).ok());
+    let compute = &config.compute;
+    CpuSets { shared: read(&compute.cpu_shared_set), dedicated: read(&compute.cpu_dedicated_set) }
+}
+
+fn host_cpus(config: &Config) -> HostCpus {
+    let named = config.chronova.host_cpus.as_deref().map(HostCpus::read_named);
+    HostCpus { others: cpu_sets(config), named: named.and_then(Result::ok).unwrap_or_default() }
+}
+
+/// `images_type` with `use_cow_images`; and the pool's directory. The default of `instances_path` is a directory of Nova's
+/// on the hosts of Nova's, so it is heeded only when it is another one.
+fn disks(config: &Config, to: &mut Targets) {
+    let (default, libvirt) = (&config.default, &mut to.drivers.libvirt);
+    libvirt.images.kind = match config.libvirt.images_type.as_str() {
+        "raw" | "flat" => ImagesType::Flat,
+        "lvm" => ImagesType::Lvm,
+        "rbd" | "ceph" => ImagesType::Rbd,
+        "default" | "local" if !default.use_cow_images => ImagesType::Flat,
+        _ => ImagesType::Qcow2,
+    };
+    if default.instances_path != default.state_path.join("instances") {
+        libvirt.pool_path = default.instances_path.to_string_lossy().into_owned();
+    }
+}
+
+fn screens(config: &Config, to: &mut Targets) {
+    let (spice, screens) = (&config.spice, &mut to.drivers.libvirt.screens);
+    screens.vnc = screens.vnc.take().filter(|_| config.vnc.enabled);
+    let (listen, agent, secure) = (spice.server_listen.clone(), spice.agent_enabled, spice.require_secure);
+    screens.spice = spice.enabled.then_some(Spice { listen, agent, secure });
+}
+
+fn lockout(config: &Config, to: &mut Targets) {
+    let compliance = &config.security_compliance;
+    let duration = Duration::from_secs(compliance.lockout_duration);
+    to.identity.lockout = compliance.lockout_failure_attempts.map(|attempts| LockoutRule { attempts, duration });
+}

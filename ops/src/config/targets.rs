@@ -1,0 +1,87 @@
+//! Where values go: the options of every crate, in one struct.
+//!
+//! A declaration in [`options`](super::options) names the field of [`Targets`] that takes its value. The default of such an
+//! option is what the field's owner defaults to, so that it stands in one place: the `Default` of the owner. A declaration
+//! names a default only where the program starts with another one than the owner's.
+
+use std::sync::LazyLock;
+
+use chronova_actors::runtime::RuntimeOptions;
+use chronova_events::store::sqlite::SqliteOptions;
+use chronova_hypervisor::connect::DriverOptions;
+use chronova_projections::checkpoint::{CheckpointOptions, KeeperOptions};
+use chronova_projections::history::HistoryOptions;
+use chronova_web::compute::ComputeConfig;
+use chronova_web::config::WebConfig;
+use chronova_web::identity::IdentityOptions;
+use chronova_web::identity::catalogue::Catalogue;
+use chronova_web::server::Serving;
+
+use crate::telemetry::LogSettings;
+
+/// The options of every crate. `Config::targets` fills them.
+#[derive(Debug, Clone)]
+pub struct Targets {
+    /// How the program logs.
+    pub log: LogSettings,
+    /// How the event log is kept.
+    pub store: SqliteOptions,
+    /// Which checkpoints of the read models are kept.
+    pub checkpoints: CheckpointOptions,
+    /// When checkpoints are written.
+    pub keeper: KeeperOptions,
+    /// The limits of questions about the past.
+    pub history: HistoryOptions,
+    /// Actors, processes, reconcilers, the scheduler.
+    pub runtime: RuntimeOptions,
+    /// The drivers of compute hosts.
+    pub drivers: DriverOptions,
+    /// The embedded identity service; its catalogue is empty here, because it follows from the listeners.
+    pub identity: IdentityOptions,
+    /// The Compute API.
+    pub compute: ComputeConfig,
+    /// Options that all APIs share.
+    pub web: WebConfig,
+    /// The listeners' workers, patience and TLS.
+    pub serving: Serving,
+}
+
+impl Default for Targets {
+    fn default() -> Self {
+        Self {
+            log: LogSettings::default(),
+            store: SqliteOptions::default(),
+            checkpoints: CheckpointOptions::default(),
+            keeper: KeeperOptions::default(),
+            history: HistoryOptions::default(),
+            runtime: RuntimeOptions::default(),
+            drivers: DriverOptions::default(),
+            identity: IdentityOptions::new(Catalogue { region: String::new(), services: Vec::new() }),
+            compute: ComputeConfig::default(),
+            web: WebConfig::default(),
+            serving: Serving::default(),
+        }
+    }
+}
+
+/// The owners' defaults.
+pub(super) fn owners() -> &'static Targets {
+    static OWNERS: LazyLock<Targets> = LazyLock::new(Targets::default);
+    &OWNERS
+}
+
+/// One use of an option's value.
+#[derive(Debug, Clone, Copy)]
+pub enum OptionUse {
+    /// A field of [`Targets`] takes it. The function gives the field's value as a file would say it; `None` stands for an
+    /// option that is not set.
+    Field(fn(&Targets) -> Option<String>),
+    /// This crate reads it: `derived.rs`, where several options make one value, or `serve`.
+    Here,
+    /// Nothing heeds it yet. Its value is checked like any other's, so that a `nova.conf` is known to be sound. Setting it
+    /// is warned about, and the reference page says so.
+    Nothing,
+}
+
+#[cfg(test)]
+mod tests;

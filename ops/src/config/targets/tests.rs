@@ -1,0 +1,182 @@
+//! Values in a file reach the fields that take them.
+
+#![allow(clippy::unwrap_used)]
+
+use chronova_actors::process::options::LiveOptions;
+use chronova_hypervisor::options::CpuMode;
+use chronova_web::auth::Secret;
+
+use super::*;
+use crate::config::ini::{Entry, Place};
+use crate::config::options::SECTIONS;
+use crate::config::values::Values;
+use crate::config::{Config, Kind, Machine, OptionDef, load_on};
+
+fn targets(text: &str) -> Targets {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    let machine = Machine { host_name: "control-1".to_owned(), host_address: "192.0.2.7".to_owned() };
+    load_on(&machine, &[file.path().to_owned()]).unwrap().config.targets()
+}
+
+/// The targets where at most one option is set and everything else has its default.
+fn with(set: Option<(&'static OptionDef, &str)>) -> Targets {
+    let machine = Machine { host_name: "control-1".to_owned(), host_address: "192.0.2.7".to_owned() };
+    let mut problems = Vec::new();
+    let mut values = Values::new(&machine, &mut problems);
+    if let Some((def, value)) = set {
+        let place = Place { file: "one.conf".into(), line: 1 };
+        let (section, key) = (def.section.to_owned(), def.name.to_owned());
+        values.assign(def, Entry { section, key, value: value.to_owned(), place });
+    }
+    let config = Config::read(&mut values);
+    assert!(problems.is_empty(), "{problems:?}");
+    config.unwrap().targets()
+}
+
+fn with_one(def: &'static OptionDef, value: &str) -> Targets {
+    with(Some((def, value)))
+}
+
+/// A value that is not the default.
+fn another(def: &OptionDef) -> String {
+    let default = def.owner_default();
+    match (def.section, def.name) {
+        ("DEFAULT", "instance_name_template") => return "guest-%d".to_owned(),
+        ("chronova", "trusted_proxies" | "reserved_networks") => return "192.0.2.0/24".to_owned(),
+        ("libvirt", "hw_machine_type") => return "x86_64=q35".to_owned(),
+        ("filter_scheduler", "image_props_weight_setting") | ("metrics", "weight_setting") => return "a=2".to_owned(),
+        _ => {}
+    }
+    if let Some(choice) = def.choices.iter().find(|choice| default.as_deref() != Some(**choice)) {
+        return (*choice).to_owned();
+    }
+    match def.kind {
+        Kind::Boolean => (default.as_deref() != Some("true")).to_string(),
+        Kind::Integer => {
+            let default: i64 = default.and_then(|text| text.parse().ok()).unwrap_or_default();
+            (default + 7).to_string()
+        }
+        Kind::Float => "17.5".to_owned(),
+        Kind::Path => "/another".to_owned(),
+        Kind::Text | Kind::List | Kind::Words | Kind::Multi => "another".to_owned(),
+    }
+}
+
+/// Each arrow of the declarations leads to a field that takes the value.
+#[test]
+fn every_value_reaches_the_fields_that_its_declaration_names() {
+    let mut reached = 0;
+    for def in SECTIONS.iter().copied().flatten() {
+        let value = another(def);
+        let plain = def.uses.iter().any(|one| matches!(one, OptionUse::Field(_))).then(|| with_one(def, &value));
+        for (one, targets) in def.uses.iter().zip(plain.iter().cycle()) {
+            let OptionUse::Field(text) = one else { continue };
+            // No number follows from the field, which holds only whether it was above zero.
+            if def.name == "consecutive_build_service_disable_threshold" {
+                assert!(!with_one(def, "0").runtime.scheduler.counts_build_failures);
+                continue;
+            }
+            assert_ne!(text(owners()).as_ref(), Some(&value), "{} is not another value", def.title());
+            assert_eq!(text(targets), Some(value.clone()), "{}", def.title());
+            reached += 1;
+        }
+    }
+    assert!(reached > 150, "{reached}");
+}
+
+/// No two options share a field, so that none undoes what another says.
+#[test]
+fn an_option_changes_the_fields_of_no_other() {
+    let all = || SECTIONS.iter().copied().flatten();
+    let fields = |def: &'static OptionDef, targets: &Targets| -> Vec<Option<String>> {
+        let text = |one: &OptionUse| if let OptionUse::Field(text) = one { text(targets) } else { None };
+        def.uses.iter().map(text).collect()
+    };
+    let plain = with(None);
+    // `[vnc] enabled` takes the address of `server_listen` away.
+    let alone = |def: &&OptionDef| (def.section, def.name) != ("vnc", "enabled");
+    for def in all().filter(|def| matches!(def.uses, [OptionUse::Field(_), ..])).filter(alone) {
+        let targets = with_one(def, &another(def));
+        for other in all().filter(|other| !std::ptr::eq(*other, def)) {
+            assert_eq!(fields(other, &plain), fields(other, &targets), "{} and {}", def.title(), other.title());
+        }
+    }
+}
+
+/// Nothing is permitted that Nova does not permit by default.
+#[test]
+fn live_migrations_are_as_the_file_says() {
+    let plain = targets("").runtime.live;
+    assert_eq!(plain, LiveOptions::default());
+    assert!(!plain.permit_auto_converge && !plain.permit_post_copy && !plain.native_tls && !plain.tunnelled);
+    let text = "[DEFAULT]\nmax_concurrent_live_migrations = 3\n[libvirt]\nlive_migration_permit_auto_converge = true\n\
+                live_migration_permit_post_copy = true\nlive_migration_with_native_tls = true\n\
+                live_migration_scheme = tls\nlive_migration_inbound_addr = %s.migration\nlive_migration_bandwidth = 9\n\
+                live_migration_timeout_action = force_complete\nlive_migration_completion_timeout = 0\n";
+    let set = targets(text).runtime.live;
+    let expected = LiveOptions {
+        per_host: 3,
+        permit_auto_converge: true,
+        permit_post_copy: true,
+        native_tls: true,
+        scheme: Some("tls".to_owned()),
+        inbound_addr: Some("%s.migration".to_owned()),
+        bandwidth: 9,
+        force_at_timeout: true,
+        completion_timeout: 0,
+        ..LiveOptions::default()
+    };
+    assert_eq!(set, expected);
+    assert!(targets("[libvirt]\nlive_migration_tunnelled = true\n").runtime.live.tunnelled);
+}
+
+#[test]
+fn screens_are_as_the_file_says() {
+    let listens = |text: &str| targets(text).drivers.libvirt.screens.vnc;
+    assert_eq!(listens("").as_deref(), Some("127.0.0.1"));
+    assert_eq!(listens("[vnc]\nserver_listen = 0.0.0.0\n").as_deref(), Some("0.0.0.0"));
+    assert_eq!(listens("[vnc]\nserver_listen = 0.0.0.0\nenabled = false\n"), None);
+    assert!(!targets("[vnc]\nenabled = false\n").compute.consoles.vnc, "and nobody is sent to one");
+}
+
+#[test]
+fn cpus_are_as_the_file_says() {
+    let mode = |word: &str| targets(&format!("[libvirt]\ncpu_mode = {word}\n")).drivers.libvirt.cpu_mode;
+    assert_eq!(mode("host-passthrough"), Some(CpuMode::HostPassthrough));
+    assert_eq!(mode("host-model"), Some(CpuMode::HostModel));
+    assert_eq!(mode("none"), Some(CpuMode::None));
+    let custom = targets("[libvirt]\ncpu_mode = custom\ncpu_models = IvyBridge,Nehalem\n").drivers.libvirt;
+    assert_eq!(
+        (custom.cpu_mode, custom.cpu_models),
+        (Some(CpuMode::Custom), vec!["IvyBridge".into(), "Nehalem".into()])
+    );
+    assert_eq!(targets("").drivers.libvirt.cpu_mode, None, "the driver's own choice");
+}
+
+#[test]
+fn what_new_servers_get_is_as_the_file_says() {
+    let plain = targets("").compute;
+    assert!(plain.enable_instance_password && !plain.force_config_drive);
+    assert_eq!((plain.default_schedule_zone, plain.max_local_block_devices), (None, 3));
+    let text = "[api]\nenable_instance_password = false\n[DEFAULT]\nforce_config_drive = true\n\
+                default_schedule_zone = north\nmax_local_block_devices = 0\nshutdown_timeout = 9\n\
+                [compute]\nmax_disk_devices_to_attach = 4\n";
+    let set = targets(text).compute;
+    assert!(!set.enable_instance_password && set.force_config_drive);
+    assert_eq!((set.default_schedule_zone.as_deref(), set.max_local_block_devices), (Some("north"), 0));
+    assert_eq!((set.max_disk_devices, plain.max_disk_devices), (Some(4), None));
+    let runtime = targets(text).runtime;
+    assert_eq!((runtime.servers.shutdown_timeout, runtime.servers.max_disk_devices), (9, Some(4)));
+    assert_eq!(targets("").runtime.servers.max_disk_devices, None);
+}
+
+#[test]
+fn how_guests_are_known_is_as_the_file_says() {
+    let plain = targets("").web.metadata;
+    assert!(plain.proxy_secret.is_none() && !plain.use_forwarded_for);
+    let unused = targets("[neutron]\nmetadata_proxy_shared_secret = s\n[api]\nuse_forwarded_for = true\n").web.metadata;
+    assert!(unused.proxy_secret.is_none() && unused.use_forwarded_for, "the proxy is off");
+    let text = "[neutron]\nservice_metadata_proxy = true\nmetadata_proxy_shared_secret = s\n";
+    assert_eq!(targets(text).web.metadata.proxy_secret, Some(Secret::new("s")));
+}

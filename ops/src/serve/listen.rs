@@ -1,0 +1,129 @@
+//! Where the server listens, and where its users are sent: what follows from the addresses in the configuration.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use anyhow::{Context as _, Result, bail};
+use chronova_web::console::{self, ConsoleConfig};
+use chronova_web::server::{Listener, Serving};
+use chronova_web::service::Service;
+use chronova_web::tls::TlsFiles;
+
+use crate::config::targets::Targets;
+use crate::config::{Config, Words};
+
+/// Every address to listen on, the ones for all services first.
+pub fn listeners(config: &Config) -> Result<Vec<Listener>> {
+    let own = &config.chronova;
+    let groups: [(&Words, Option<Service>); 8] = [
+        (&own.listen, None),
+        (&own.compute_listen, Some(Service::Compute)),
+        (&own.placement_listen, Some(Service::Placement)),
+        (&own.identity_listen, Some(Service::Identity)),
+        (&own.image_listen, Some(Service::Image)),
+        (&own.network_listen, Some(Service::Network)),
+        (&own.volume_listen, Some(Service::Volume)),
+        (&own.metadata_listen, Some(Service::Metadata)),
+    ];
+    let tls = tls(config)?.is_some();
+    let mut all = Vec::new();
+    for (words, only) in groups {
+        let api = if only == Some(Service::Metadata) { "metadata" } else { "osapi_compute" };
+        let secure = tls && config.default.enabled_ssl_apis.iter().any(|enabled| enabled == api);
+        let in_novas_words = in_novas_words(config, only).filter(|_| words.0.is_empty());
+        for word in words.0.iter().cloned().chain(in_novas_words) {
+            all.push(Listener { address: resolve(&word)?, only, secure });
+        }
+    }
+    if !all.iter().any(|listener| listener.only.is_none()) {
+        bail!("[chronova] listen is empty: there is nowhere to listen");
+    }
+    if config.api.auth_strategy == "noauth2"
+        && let Some(open) = all.iter().find(|listener| !listener.address.ip().is_loopback())
+    {
+        bail!(
+            "[api] auth_strategy = noauth2 believes whoever calls, so it listens on loopback only, not on {}",
+            open.address
+        );
+    }
+    Ok(all)
+}
+
+/// A listener that is configured as Nova's is.
+fn in_novas_words(config: &Config, only: Option<Service>) -> Option<String> {
+    let default = &config.default;
+    let (host, port) = match only? {
+        Service::Compute => (&default.osapi_compute_listen, default.osapi_compute_listen_port),
+        Service::Metadata => (&default.metadata_listen, default.metadata_listen_port),
+        _ => return None,
+    };
+    let port = port.filter(|port| *port != 0)?;
+    Some(if host.contains(':') && !host.starts_with('[') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    })
+}
+
+/// The files for TLS, where they are configured.
+fn tls(config: &Config) -> Result<Option<TlsFiles>> {
+    let wsgi = &config.wsgi;
+    match (&wsgi.ssl_cert_file, &wsgi.ssl_key_file) {
+        (Some(certificate), Some(key)) => {
+            let (certificate, key) = (certificate.clone(), key.clone());
+            Ok(Some(TlsFiles { certificate, key, client_ca: wsgi.ssl_ca_file.clone() }))
+        }
+        (None, None) if wsgi.ssl_ca_file.is_none() => Ok(None),
+        (None, None) => bail!("[wsgi] ssl_ca_file needs ssl_cert_file and ssl_key_file"),
+        _ => bail!("[wsgi] ssl_cert_file and ssl_key_file go together"),
+    }
+}
+
+/// How the listeners serve.
+pub fn serving(config: &Config, targets: &Targets) -> Result<Serving> {
+    let workers = std::thread::available_parallelism().map_or(2, usize::from);
+    Ok(Serving { workers, tls: tls(config)?, ..targets.serving.clone() })
+}
+
+fn resolve(word: &str) -> Result<SocketAddr> {
+    let mut found = word.to_socket_addrs().with_context(|| format!("{word:?} is no HOST:PORT to listen on"))?;
+    found.next().with_context(|| format!("{word:?} has no address"))
+}
+
+/// The URL under which clients reach the first listener that serves everything.
+pub fn public_url(config: &Config, listeners: &[Listener]) -> String {
+    if let Some(url) = &config.chronova.public_url {
+        return url.trim_end_matches('/').to_owned();
+    }
+    let Some(first) = listeners.iter().find(|listener| listener.only.is_none()) else { return String::new() };
+    let (address, scheme) = (first.address, if first.secure { "https" } else { "http" });
+    match address.ip().is_unspecified() {
+        true => format!("{scheme}://{}:{}", config.chronova.public_host, address.port()),
+        false => format!("{scheme}://{address}"),
+    }
+}
+
+/// Sends users to the gateway of this server where the URL of a console is the default: that of a proxy of Nova's, which
+/// nobody runs here. A browser opens a serial console by WebSocket.
+pub fn consoles(config: &Config, consoles: &mut ConsoleConfig) {
+    let (nova, gateway) = (ConsoleConfig::default(), gateway(config));
+    let send = |url: &mut String, nova: &str, page: &str| {
+        if let Some(gateway) = gateway.as_ref().filter(|_| url == nova) {
+            *url = format!("{gateway}{page}");
+        }
+    };
+    send(&mut consoles.novnc_url, &nova.novnc_url, "/vnc_auto.html?path=console");
+    send(&mut consoles.spice_html5_url, &nova.spice_html5_url, "/spice_auto.html?path=console");
+    send(&mut consoles.serial_url, &nova.serial_url, "");
+    if let Some(rest) = consoles.serial_url.strip_prefix("http") {
+        consoles.serial_url = format!("ws{rest}");
+    }
+}
+
+/// The gateway's own address, where there is a listener that has it.
+fn gateway(config: &Config) -> Option<String> {
+    let url = public_url(config, &listeners(config).ok()?);
+    (!url.is_empty()).then(|| format!("{url}{}", console::PATH))
+}
+
+#[cfg(test)]
+mod tests;

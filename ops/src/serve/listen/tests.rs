@@ -1,0 +1,33 @@
+//! Addresses in the configuration become listeners.
+
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::config::{Machine, load_on};
+
+fn config(text: &str) -> Config {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    let machine = Machine { host_name: "control-1".to_owned(), host_address: "192.0.2.7".to_owned() };
+    load_on(&machine, &[file.path().to_owned()]).unwrap().config
+}
+
+#[test]
+fn listeners_are_found_in_novas_words_too() {
+    let all = |text: &str| -> Vec<(String, Option<Service>)> {
+        let found = listeners(&config(text)).unwrap();
+        found.iter().map(|listener| (listener.address.to_string(), listener.only)).collect()
+    };
+    let common = ("127.0.0.1:8774".to_owned(), None);
+    assert_eq!(all(""), std::slice::from_ref(&common));
+    assert_eq!(
+        all("[DEFAULT]\nmetadata_listen = 192.0.2.1\nmetadata_listen_port = 0\n"),
+        std::slice::from_ref(&common)
+    );
+    let nova = "[DEFAULT]\nmetadata_listen = ::1\nmetadata_listen_port = 8775\nosapi_compute_listen_port = 9774\n";
+    let compute = ("0.0.0.0:9774".to_owned(), Some(Service::Compute));
+    let metadata = |address: &str| (address.to_owned(), Some(Service::Metadata));
+    assert_eq!(all(nova), [common.clone(), compute.clone(), metadata("[::1]:8775")]);
+    let both = format!("{nova}[chronova]\nmetadata_listen = 192.0.2.1:1\n");
+    assert_eq!(all(&both), [common, compute, metadata("192.0.2.1:1")], "ours win");
+}
