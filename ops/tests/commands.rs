@@ -1,4 +1,4 @@
-//! What operators see, held by golden files (`EXPECTORATE=overwrite cargo test` writes them anew).
+//! The output of operators' commands, held by golden files (`EXPECTORATE=overwrite cargo test` rewrites them).
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod log;

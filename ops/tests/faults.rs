@@ -83,7 +83,7 @@ fn on_a_full_disk_commands_are_refused_reads_go_on_and_room_is_enough_to_go_on()
         let health = cloud.client().get("/healthz").unwrap();
         assert!(health.text("/checks/event log").contains("full"), "{health:?}");
         if round % 3 == 2 {
-            // Whoever is killed on a full disk comes back on a full disk, and reads.
+            // A server that is killed on a full disk starts on a full disk, and serves reads.
             cloud.kill();
             cloud.launch();
             cloud.wait("it reads", |cloud| {

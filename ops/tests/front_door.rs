@@ -33,7 +33,7 @@ fn certificates(folder: &Path) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
-/// What curl says and what it was told: its exit code and the body.
+/// Curl's exit code, and the body of the answer.
 fn curl(folder: &Path, args: &[&str], url: &str) -> (i32, String) {
     let output = Command::new("curl")
         .args(["--silent", "--show-error", "--max-time", "30"])

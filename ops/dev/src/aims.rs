@@ -1,4 +1,4 @@
-//! `chronova-dev aims`: everything that this program is to reach, measured anew, in one table beside Nova.
+//! `chronova-dev aims`: all aims of this program, measured, in one table beside Nova.
 //!
 //! Nova's column was measured with the same meaning on a machine with two cores (four compute services with the fake
 //! driver; `docs/performance.md`). The long parts (a log of many events, a million servers) come last.
@@ -44,7 +44,7 @@ pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
     let mut report = Report::new("aims").setting("seconds per measurement", &time.as_secs_f64());
     let mut rows = Vec::new();
     let mut small = common.clone();
-    // What takes long is done once.
+    // Long measurements are made once.
     small.runs = 1;
     boots_and_memory(common, &mut report, &mut rows)?;
     reads(common, time, &mut report, &mut rows)?;

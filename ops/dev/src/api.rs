@@ -148,7 +148,7 @@ fn whole_cloud(common: &Common, servers: u32, time: Duration) -> Result<Vec<Line
     cloud.start()?;
     cloud.wait_for_hosts(4)?;
     let furniture: Furniture = cloud.furnish()?;
-    // What is copied is a server that was asked for by itself.
+    // The server that is copied was created by itself.
     cloud.fill(&furniture, 0, 1)?;
     cloud.fill(&furniture, 1, common.sized(100, 5))?;
     cloud.stop()?;

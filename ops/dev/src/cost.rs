@@ -48,7 +48,7 @@ const REQUESTS: [(&str, &str, &str); 6] = [
     ("allocation-candidates", "/placement/allocation_candidates?resources=VCPU:1&limit=10", "placement 1.39"),
 ];
 
-/// What a profile of this is about.
+/// The stretch that a profile counts.
 #[inline(never)]
 fn counted_stretch<T>(work: impl FnOnce() -> T) -> T {
     black_box(work())
@@ -63,7 +63,7 @@ pub(super) fn run(common: &Common, args: &Args) -> Result<Report> {
     let (world, api, server) = system.block_on(open(scratch.path()))?;
     for (name, path, version) in REQUESTS {
         let path = if path.is_empty() { format!("/compute/v2.1/servers/{server}") } else { path.to_owned() };
-        // What is made once is made now.
+        // Caches that are filled once are filled now.
         system.block_on(api.get(&path, version, 1))?;
         let meter = Meter::start();
         let (latencies, body) = counted_stretch(|| system.block_on(api.get(&path, version, times)))?;

@@ -102,7 +102,7 @@ fn journal(data: &Path, fleet: &str, lines: &str) -> Result<()> {
     Ok(file.write_all(lines.as_bytes())?)
 }
 
-/// What one server left in the log.
+/// The events that one server left in the log.
 struct Pattern {
     request: BuildRequested,
     host: HostId,
@@ -123,7 +123,7 @@ struct Part {
     meta: Arc<Meta>,
 }
 
-/// What another one would have left.
+/// The events that another one would have left.
 struct Copied {
     id: InstanceId,
     process_id: ProcessId,

@@ -51,7 +51,7 @@ struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Which {
-    /// What the disk does without this program: appends that wait until they are durable
+    /// The disk alone: appends that wait until they are durable
     Disk(disk::Args),
     /// The search for allocation candidates, and claims under contention
     Placement(placement::Args),

@@ -1,4 +1,4 @@
-//! What the figures were measured on: without it they mean nothing.
+//! The machine that the figures were measured on: without it they mean nothing.
 
 use std::fs;
 use std::path::Path;
@@ -39,7 +39,7 @@ impl Machine {
         }
     }
 
-    /// What makes the figures worth less than they look.
+    /// Reasons why the figures are worth less than they look.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.profile != "release" {
@@ -61,7 +61,7 @@ pub fn memory_kib() -> (u64, u64) {
     (kib(&status, "VmRSS"), kib(&status, "VmHWM"))
 }
 
-/// Begins the peak anew (proc(5), `clear_refs`); where that is not allowed, the peak is that of the whole process.
+/// Resets the peak (proc(5), `clear_refs`); where that is not allowed, the peak is that of the whole process.
 pub fn forget_peak() {
     let _ = fs::write("/proc/self/clear_refs", "5");
 }
@@ -84,7 +84,7 @@ fn file_system(mounts: &str, path: &Path) -> String {
         let point = before.split(' ').nth(4)?.replace("\\040", " ");
         path.starts_with(&point).then(|| (point.len(), after.split(' ').next().unwrap_or_default()))
     });
-    // Of two mounts on one point the later one is seen.
+    // The later one of two mounts on one point is seen.
     mounted.max_by_key(|(length, _)| *length).map_or("unknown", |(_, kind)| kind).to_owned()
 }
 

@@ -12,7 +12,7 @@ use super::stats::Latencies;
 pub struct Run {
     pub operations: u64,
     pub elapsed: Duration,
-    /// Of all threads of this process.
+    /// CPU time of all threads of this process.
     pub cpu: Duration,
     pub latencies: Latencies,
     /// At the end of the run, and the most during it.

@@ -1,4 +1,4 @@
-//! What the machine does without this program: the limit that a figure is put beside.
+//! The machine without this program: the limit that stands beside a figure.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! What a benchmark found, as a table and as JSON.
+//! The findings of a benchmark, as a table and as JSON.
 //!
 //! A line holds all its runs; what is printed is the median over the runs of each figure by itself.
 
@@ -16,7 +16,7 @@ use super::stats::median;
 pub struct Report {
     /// `placement`
     pub bench: &'static str,
-    /// What it was told, and what it chose itself.
+    /// The settings it was given, and those it chose itself.
     pub settings: Vec<(&'static str, String)>,
     pub lines: Vec<Line>,
     /// Sentences about how to read the table.
@@ -114,7 +114,7 @@ impl Line {
     }
 }
 
-/// What a line should reach.
+/// The aim of a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Aim {
     /// At least so many in a second.

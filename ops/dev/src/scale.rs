@@ -82,7 +82,7 @@ pub(super) struct Size {
     pub(super) time: Duration,
 }
 
-/// What the table of the aims takes from it.
+/// The figures that the table of the aims takes from it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scaled {
     pub(super) bytes_per_server: f64,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 
-/// What every benchmark takes.
+/// The options of every benchmark.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Common {
     /// Print JSON instead of the table

@@ -52,7 +52,7 @@ impl DataDir {
     }
 }
 
-/// What went wrong, for people.
+/// Why a command failed, in words for people.
 #[derive(Debug, Error)]
 pub enum CommandFailure {
     #[error(transparent)]
@@ -75,7 +75,7 @@ impl CommandFailure {
     }
 }
 
-/// What a script learns.
+/// The exit code that a script reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     Yes = 0,

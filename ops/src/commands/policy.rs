@@ -18,7 +18,7 @@ use clap::{Args, Subcommand};
 
 use super::{CommandFailure, Exit};
 
-/// What is asked about the policy.
+/// The questions about the policy.
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
     /// List the rules in force: name, where it comes from, scopes, check string.
@@ -54,7 +54,7 @@ pub struct Which {
     pub policy_file: Option<PathBuf>,
 }
 
-/// Who would do it, to what.
+/// The caller, and the target of the operation.
 #[derive(Debug, Args)]
 pub struct Who {
     /// A role that the user has; may be repeated.

@@ -70,7 +70,7 @@ async fn compare(
         writeln!(out, "different: the checkpoint is at position {position}, the log ends at {}", rebuilt.position())?;
         return Ok(Exit::No);
     }
-    // What is of another version has nothing to be compared with.
+    // A read model of another version cannot be compared.
     live.adopt(&rebuilt, &opened.absent);
     live.adopt(&rebuilt, &opened.provisional);
     let compared = checkpoint::count() - opened.absent.len() - opened.provisional.len();

@@ -1,6 +1,6 @@
 //! `chronova audit verify` and `chronova audit head`: the proof that the log is what was written, and the hash to keep.
 //!
-//! What is looked at, and how, is in [`chronova_events::store::sqlite::verify`]; here it is put into words, together with the
+//! [`chronova_events::store::sqlite::verify`] checks the log; this file puts its findings into words, together with the
 //! comparison of the read models with a rebuild ([`super::rebuild`]).
 
 use std::io::Write;
@@ -57,7 +57,7 @@ pub async fn head(args: &HeadArgs, log: &Path, out: &mut dyn Write) -> Result<Ex
     Ok(Exit::Yes)
 }
 
-/// What became of the read models: a cache of the log, which says nothing about the log itself.
+/// The result of comparing the read models: a cache of the log, which says nothing about the log itself.
 struct Views {
     equal: bool,
     told: String,

@@ -1,4 +1,4 @@
-//! What clients do with servers of their own.
+//! Clients that use servers of their own.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ const CROWD: usize = 12;
 /// Volumes of one client that no server has.
 const SPARE: usize = 5;
 
-/// What servers are made of.
+/// The flavor and the image of the servers.
 #[derive(Clone)]
 pub struct Goods {
     furniture: Furniture,

@@ -1,4 +1,4 @@
-//! What must hold when nothing goes wrong any more and everything has come to rest.
+//! The rules that must hold when nothing goes wrong any more and everything has come to rest.
 //!
 //! The log is the model: domains, disks, ports, allocations, volumes and quota are exactly those that follow from the
 //! servers and volumes that it knows.
@@ -56,7 +56,7 @@ pub(super) fn wrongs(world: &World, views: &Views, tally: &Tally) -> Vec<Wrong> 
     check.wrong
 }
 
-/// What there still is once everything was deleted.
+/// Leftovers once everything was deleted.
 pub(super) fn remains(world: &World, views: &Views) -> Vec<Wrong> {
     let mut wrong = Vec::new();
     let mut count = |what: &str, number: usize| {
@@ -127,7 +127,7 @@ impl Check<'_> {
         }
     }
 
-    /// What the client was told is so.
+    /// Answers that clients got are true.
     fn acknowledged(&mut self, tally: &Tally) {
         for id in &tally.created {
             if !self.servers.contains_key(id) {
@@ -184,7 +184,7 @@ impl Check<'_> {
         }
     }
 
-    /// What a server shows, what its guest has and what the network service bound are the same.
+    /// The server's view, its guest and the network service agree about its ports.
     fn interfaces(&mut self) {
         let mut bound = BTreeMap::<InstanceId, BTreeSet<(String, String)>>::new();
         self.views.networks.read(|view| {
@@ -258,7 +258,7 @@ impl Check<'_> {
             .quotas
             .read(|view| view.by_project.values().flat_map(|quota| quota.held.keys().copied()).collect());
         for (id, server) in self.living() {
-            // What can be restored counts for nothing until then.
+            // A server that can be restored uses no quota until it is.
             if held.remove(&id) == server.is_soft_deleted() {
                 self.say(
                     id,

@@ -1,4 +1,4 @@
-//! What is asked for, and how it is said to the API.
+//! The operations, and the requests to the API that ask for them.
 
 use chronova_events::ids::InstanceId;
 use chronova_events::instance::Alive;
@@ -167,7 +167,7 @@ const SHELVED: &[(u64, Deed)] =
     &[(30, D::Unshelve), (6, D::Offload), (6, D::Delete), (3, D::AttachVolume), (3, D::DetachVolume)];
 const MOVING: &[(u64, Deed)] = &[(8, D::Abort), (8, D::ForceComplete), (5, D::Delete), (5, D::Stop), (2, D::Pause)];
 
-/// What somebody would ask of a server that looks like this.
+/// The operations that make sense for a server in this state.
 pub(super) fn of_status(status: &str) -> &'static [(u64, Deed)] {
     match status {
         "ACTIVE" => ACTIVE,
@@ -190,7 +190,7 @@ fn action(id: InstanceId, body: Value, dice: &mut Dice) -> Request {
     Request { method: "POST", path: format!("/compute/v2.1/servers/{id}/action"), version, body: Some(body) }
 }
 
-/// Of the Compute API, below its root.
+/// A request to the Compute API, below its root.
 fn compute(method: &'static str, path: &str, body: Option<Value>) -> Request {
     Request { method, path: format!("/compute/v2.1{path}"), version: "2.84", body }
 }
@@ -224,7 +224,7 @@ pub(super) struct Target<'a> {
     pub(super) networks: &'a [String],
 }
 
-/// What a deed on this server says to the API; nothing where it lacks what the deed is about.
+/// The request for an operation on this server; `None` where the server lacks its subject.
 pub(super) fn request(deed: Deed, target: &Target<'_>, dice: &mut Dice) -> Option<Request> {
     let simple = |name: &str| json!({name: null});
     let body = match deed {

@@ -1,4 +1,4 @@
-//! What the seed says next.
+//! Random draws that follow from the seed.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a run found.
+//! The findings of a run.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::check::Wrong;
 use super::traffic::Tally;
 use super::trouble::Troubles;
 
-/// What a run found.
+/// The findings of a run.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) tally: Tally,

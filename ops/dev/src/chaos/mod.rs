@@ -1,21 +1,21 @@
 //! `chronova-dev chaos`: random operations on a simulated fleet while hosts die, drivers refuse, lie and dawdle, and the
 //! control plane is killed; afterwards nothing may be stuck, lost, doubled or left behind.
 //!
-//! What is run is the whole control plane: requests to the API, actors, processes, scheduler, reconcilers, host agents. What
-//! is simulated is the hosts ([`chronova_hypervisor::sim`]), the image service and time.
+//! A run has the whole control plane: requests to the API, actors, processes, scheduler, reconcilers, host agents. Simulated
+//! are the hosts ([`chronova_hypervisor::sim`]), the image service and time.
 //!
 //! | file | what |
 //! |---|---|
-//! | `dice` | what the seed says next |
-//! | `world` | what outlives a control plane, and one life of it |
+//! | `dice` | random draws from the seed |
+//! | `world` | the parts that outlive a control plane, and one life of it |
 //! | `images` | the image service |
-//! | `deeds`, `traffic` | what is asked for, by whom it is chosen, what was answered |
-//! | `trouble` | what goes wrong |
+//! | `deeds`, `traffic` | the operations, the choice of the next one, the answers |
+//! | `trouble` | faults, and when they strike |
 //! | `rest` | everything is healed and comes to rest; in the end everything is deleted |
-//! | `check` | what must hold then |
+//! | `check` | the rules that must hold then |
 //! | `proof` | the chain of the log, the story of a server |
 //! | `plant` | a defect that is planted to be found |
-//! | `settings`, `found` | what a run follows from, and what it found |
+//! | `settings`, `found` | the settings and the findings of a run |
 //! | `tell` | the report |
 //!
 //! Invariant: the same seed, number of operations, number of hosts and kind of storage give the same log, byte for byte. Everything runs on
@@ -65,7 +65,7 @@ pub(super) struct Args {
     /// Simulated hosts
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     hosts: u32,
-    /// What all chances follow from; the same number gives the same run [default: one from the machine]
+    /// The source of all chances; the same number gives the same run [default: one from the machine]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Runs, with this seed and those that follow it

@@ -91,10 +91,10 @@ pub(super) async fn story(log: &dyn EventStore, server: InstanceId) -> Result<St
     Ok(told)
 }
 
-/// What was done, on storage that hosts share, to disks that another host had a right to when it was done.
+/// Calls to disks on shared storage that another host owned at the time of the call.
 pub(super) async fn trespasses(world: &World) -> Result<Vec<Wrong>> {
     let (fleet, mut wrong) = (&world.fleet, Vec::new());
-    // Of a server that was deleted the disks had to go.
+    // The disks of a deleted server had to go.
     let lives = |trespass: &Trespass| fleet.whereabouts().contains_key(&trespass.instance);
     for Trespass { instance, at, call, here, there } in fleet.trespasses().into_iter().filter(lives) {
         let server = as_of(world.log.as_ref(), instance, world.moment(at)).await?;

@@ -1,10 +1,10 @@
-//! What a run follows from.
+//! The settings of a run.
 
 use std::path::PathBuf;
 
 use super::plant::Plant;
 
-/// What a run follows from.
+/// The settings of a run; the same settings give the same run.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     pub(super) seed: u64,
@@ -17,7 +17,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// What repeats the run.
+    /// The command that repeats the run.
     pub(super) fn command(&self) -> String {
         let plant = self.plant.as_ref().map(|plant| format!(" --plant {plant}")).unwrap_or_default();
         let shared = if self.shared_storage { " --shared-storage" } else { "" };

@@ -1,4 +1,4 @@
-//! Who asks for what next, and what was answered.
+//! The next operation of the clients, and the answers they got.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ const SERVERS_A_HOST: usize = 3;
 /// After so many operations it is looked which servers there are.
 const LOOK_EVERY: u32 = 20;
 
-/// What became of the requests of one kind.
+/// The answers to requests of one kind.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Outcomes {
     pub(super) asked: u64,
@@ -29,7 +29,7 @@ pub(super) struct Outcomes {
     pub(super) failed: u64,
 }
 
-/// What was asked for and what was answered, over all lives.
+/// Requests and answers, over all lives.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) of: BTreeMap<Deed, Outcomes>,
@@ -37,7 +37,7 @@ pub(super) struct Tally {
     pub(super) created: BTreeSet<InstanceId>,
     /// Deletes for good that were acknowledged.
     pub(super) deleted: BTreeSet<InstanceId>,
-    /// What answers of 500 and above said, with the operation at which it was said first.
+    /// The bodies of answers of 500 and above, with the operation that got each first.
     pub(super) complaints: BTreeMap<String, (u32, u64)>,
 }
 
@@ -105,7 +105,7 @@ impl Traffic {
             }
             tally.borrow_mut().answered(index, deed, subject, status, &body);
         });
-        // What has ended makes room.
+        // Requests that have ended make room.
         while self.under_way.try_join_next().is_some() {}
     }
 

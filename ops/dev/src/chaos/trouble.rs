@@ -1,4 +1,4 @@
-//! What goes wrong, and when: hosts die and come back, drivers refuse, lie and dawdle, guests end by themselves, and the
+//! Troubles and their times: hosts die and come back, drivers refuse, lie and dawdle, guests end by themselves, and the
 //! control plane is killed.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What outlives a control plane (the log, the hosts, the image service), and one life of it.
+//! The parts that outlive a control plane (the log, the hosts, the image service), and one life of it.
 //!
 //! A life is the whole of it: actors, processes, reconcilers, host agents, the API. It is killed where the seed says: an
 //! append becomes durable and nobody learns of it, nothing else reaches log or hosts, and the next life begins with what
@@ -106,7 +106,7 @@ impl World {
         self.clock.0.elapsed()
     }
 
-    /// What the log calls a moment.
+    /// The log's timestamp of a moment.
     pub(super) fn moment(&self, moment: Instant) -> Timestamp {
         self.clock.at(moment)
     }

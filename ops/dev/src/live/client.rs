@@ -36,7 +36,7 @@ pub(crate) struct Client {
 pub(crate) struct Answer<'a> {
     pub(crate) status: u16,
     pub(crate) body: &'a [u8],
-    /// What the whole request was, for complaints.
+    /// The request line, for errors.
     what: &'a [u8],
 }
 
@@ -90,7 +90,7 @@ impl Client {
         Ok(self.subject.clone())
     }
 
-    /// One request. A kept connection that the server has closed meanwhile is opened anew, once.
+    /// One request. A kept connection that the server has closed meanwhile is reopened, once.
     pub(crate) fn send(&mut self, method: &str, path: &str, content: &str, body: Option<&[u8]>) -> Result<Answer<'_>> {
         self.write_head(method, path, content, body)?;
         let kept = self.stream.is_some();

@@ -23,7 +23,7 @@ pub(crate) struct Cloud {
     child: Option<Child>,
 }
 
-/// What servers are made of.
+/// The image and the flavor of servers.
 #[derive(Debug, Clone)]
 pub(crate) struct Furniture {
     pub(crate) image: String,

@@ -1,4 +1,4 @@
-//! What /proc tells of another process: CPU and memory.
+//! CPU and memory of another process, from /proc.
 
 use std::fs;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub(crate) struct Memory {
     pub(crate) peak: u64,
 }
 
-/// What the process holds now.
+/// The memory of the process now.
 pub(crate) fn memory(pid: u32) -> Memory {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the HTTP library alone does: a handler that returns the same bytes and knows nothing.
+//! The HTTP library alone: a handler that returns the same bytes and knows nothing.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};

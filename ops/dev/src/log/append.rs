@@ -128,7 +128,7 @@ fn sqlite(common: &Common, writers: u32, appends: u64) -> Result<Run> {
     Ok(of_events(meter.stop(latencies), writers))
 }
 
-/// What was counted in batches, counted in events.
+/// A run that was counted in batches, counted in events.
 fn of_events(run: Run, writers: u32) -> Run {
     Run { operations: run.operations * u64::from(writers), ..run }
 }

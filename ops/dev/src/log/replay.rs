@@ -30,7 +30,7 @@ const CYCLES: u32 = 2;
 const BATCH: usize = 4_096;
 /// Events that are written as one batch.
 const TOGETHER: usize = 2_048;
-/// What reading is put beside.
+/// The limit that stands beside reading.
 const RAW: &str = "plain SQLite, the same rows read";
 /// Rows that SQLite alone reads: a rate, for which more of the same say nothing more.
 const ROWS: u64 = 2_000_000;
@@ -65,7 +65,7 @@ struct Log<'a> {
 }
 
 impl Log<'_> {
-    /// What the processor alone does: events that are in memory already.
+    /// The processor's part alone: the events are in memory already.
     fn decoded(&self, common: &Common, report: &mut Report) -> Result<()> {
         let folds = common.repeat("fold", || in_system(fold(self.path)))?;
         let views = common.repeat("fold into all read models", || in_system(project(self.path)))?;
@@ -133,7 +133,7 @@ type Place = (Position, Arc<Checkpoints>);
 
 /// The checkpoints that a server has which has written such a log.
 struct Kept {
-    /// Of the past, of the history that is kept.
+    /// For questions about the past: the history that is kept.
     past: Place,
     /// As old as the newest one can be, when the server is killed.
     behind: Place,
@@ -162,7 +162,7 @@ async fn write(path: &Path, life: &mut Lifelike, from: u64, events: u64) -> Resu
     let meta = Meta::system("bench");
     let mut at = from;
     while at < events {
-        // What happens to one thing at about the same time is appended together, as a process does.
+        // Events of one stream at about the same time are appended together, as a process appends them.
         let mut together: Vec<(StreamId, Vec<NewEvent>)> = Vec::new();
         let mut places: HashMap<StreamId, usize> = HashMap::new();
         while at < events && together.iter().map(|(_, events)| events.len()).sum::<usize>() < TOGETHER {
@@ -295,7 +295,7 @@ async fn rebuild(path: &Path, kept: &Kept) -> Result<Run> {
     Ok(Run { operations: kept.head.0.0, latencies: Latencies::of(vec![took]), ..whole })
 }
 
-/// What a start does before it can answer: opens the log, reads the checkpoint, folds what came after it.
+/// The work of a start before it can answer: open the log, read the checkpoint, fold what came after it.
 async fn restart(path: &Path, checkpoints: &Arc<Checkpoints>, events: u64) -> Result<Run> {
     let (meter, began) = (Meter::start(), Instant::now());
     let store = SqliteStore::open(path, &SqliteOptions::default())?;

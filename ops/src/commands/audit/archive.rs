@@ -64,7 +64,7 @@ pub struct VerifyArgs {
     pub folder: Option<PathBuf>,
 }
 
-/// What stands beside a segment.
+/// The description of a segment, kept in a file beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     format: String,
@@ -267,7 +267,7 @@ pub async fn verify(
     Ok(Exit::Yes)
 }
 
-/// What is wrong with a segment.
+/// A fault of a segment.
 fn check(folder: &Path, manifest: &Manifest, chain: &str, next: u64) -> Result<Option<String>, CommandFailure> {
     if manifest.first != next || manifest.before != chain {
         return Ok(Some(format!("it does not follow position {}", next - 1)));

@@ -94,7 +94,7 @@ async fn erase(args: &Args, views: &Views, eraser: &Eraser, out: &mut dyn Write)
         writeln!(out, "refused: delete them first, or say --even-alive")?;
         return Ok(Exit::No);
     }
-    // Whoever may write the files of the log is its operator; who that is, the system knows, not the log.
+    // An operator is anybody who may write the files of the log; the operating system knows that user, the log does not.
     let meta = Meta::system("audit-erase");
     let completed = eraser.erase(plan, args.reason.clone(), &meta).await.map_err(|e| failed(&e))?;
     writeln!(out, "erased: {} keys destroyed (erasure {})", completed.keys, completed.erasure)?;

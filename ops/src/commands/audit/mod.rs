@@ -124,7 +124,7 @@ impl Args {
         Position(self.to_position.unwrap_or(u64::MAX))
     }
 
-    /// What is asked for, as the log's search takes it; `hosts` are the ids of [`Args::host`].
+    /// The filter that the log's search takes; `hosts` are the ids of [`Args::host`].
     pub fn criteria(&self, now: Timestamp, hosts: Vec<Uuid>) -> Criteria {
         let (since, until) = self.times.resolve(now);
         Criteria {
@@ -180,7 +180,7 @@ pub async fn run(
         wanted.extend(hosts(host, store).await?);
     }
     let mut criteria = args.criteria(now, wanted);
-    // What was done for a server can stand before the server's own first event, so its requests are learnt first.
+    // An event about a server can come before the server's own first event, so this pass collects its requests first.
     criteria.learn(store).await?;
     let format = args.output.format();
     if let Some(head) = format.head() {

@@ -1,7 +1,7 @@
 //! `chronova host`: empties hosts and takes them out of service, by asking the running server.
 //!
-//! What is asked for goes on whether or not somebody watches: ending the command ends nothing, and a server that is started
-//! anew meanwhile is waited for. Exit status: 0 the host is empty, 1 something stays on it, 2 the command could not be
+//! The work goes on whether or not somebody watches: ending the command ends nothing, and the command waits for a server
+//! that is being restarted. Exit status: 0 the host is empty, 1 something stays on it, 2 the command could not be
 //! carried out.
 
 mod client;
@@ -19,7 +19,7 @@ use super::{CommandFailure, Exit};
 use crate::cli::Place;
 use crate::config::Config;
 
-/// What is done with hosts.
+/// The operations on hosts.
 #[derive(Debug, Subcommand)]
 pub enum HostCommand {
     /// List the compute hosts: servers on each, and whether it takes new ones.

@@ -1,4 +1,4 @@
-//! What is printed while a host is drained: what is new since the last look, and nothing twice.
+//! The lines that are printed while a host is drained: news since the last look, and nothing twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ pub(super) struct Progress {
     host: String,
     /// The drain that is followed.
     id: String,
-    /// What was said of each server on its way.
+    /// The last line printed about each server on its way.
     moving: BTreeMap<String, String>,
     settled: BTreeSet<(String, String)>,
 }
@@ -54,7 +54,7 @@ impl Progress {
         writeln!(out, "{host} takes no new servers; {waiting} to be moved, {parallel} at a time (drain of {since})")
     }
 
-    /// What is new.
+    /// The news since the last look.
     pub(super) fn tell(&mut self, drain: &Value, out: &mut dyn Write) -> io::Result<()> {
         for server in all(drain, "leaving") {
             let mut how = format!("{}: {}", text(server, "how"), server["status"].as_str().unwrap_or("asked for"));

@@ -1,4 +1,4 @@
-//! Who is in the log: servers, hosts and processes, by id and by name.
+//! The servers, hosts and processes of a log, by id and by name.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use chronova_events::store::EventStore;
 use super::super::CommandFailure;
 use super::super::log_pages::{payload, walk};
 
-/// What a story is about.
+/// The subject of a story.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Subject {
     Server(InstanceId),
@@ -77,7 +77,7 @@ impl Index {
         }
     }
 
-    /// What can be meant by `name`. A full id beats a name, a living server beats deleted ones of the same name.
+    /// The subjects that `name` can mean. A full id beats a name, a living server beats deleted ones of the same name.
     pub(super) fn find(&self, kind: &str, name: &str) -> Result<Vec<Subject>, CommandFailure> {
         Ok(match kind {
             "server" => self.find_server(name),

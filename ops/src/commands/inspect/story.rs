@@ -24,19 +24,19 @@ use super::words;
 #[derive(Debug, Serialize)]
 pub struct Story {
     pub title: String,
-    /// What it is now, as name and value.
+    /// Its state now, as names and values.
     pub facts: Vec<(String, String)>,
     /// In the order in which they began.
     pub chapters: Vec<Chapter>,
 }
 
-/// What one request brought about, or one act of the system.
+/// The events that one request, or one act of the system, caused.
 #[derive(Debug, Serialize)]
 pub struct Chapter {
     pub title: String,
     pub request_id: Option<String>,
     pub correlation: String,
-    /// Who asked.
+    /// The user or the part of the system that asked.
     pub by: String,
     pub began: String,
     pub took_seconds: f64,
@@ -112,7 +112,7 @@ async fn requests_of(
     Ok(requests)
 }
 
-/// What a process's subject is called.
+/// The name of a process's subject.
 fn subject_word(task: &Task) -> &'static str {
     match task.subject() {
         chronova_events::process::Subject::Server(_) => "server",
@@ -215,7 +215,7 @@ fn chapter(events: &[&Recorded], index: &Index) -> Result<Chapter, CommandFailur
     })
 }
 
-/// Who asked: the user, if there is one in the chapter.
+/// The requester: the user, if the chapter has one.
 fn who(events: &[&Recorded], index: &Index) -> String {
     let user = events.iter().find_map(|recorded| match &recorded.meta.cause {
         Cause::User { user, project, roles } => {
@@ -236,7 +236,7 @@ fn seconds(from: Timestamp, to: &Recorded) -> f64 {
     (to.recorded_at.0 - from.0) as f64 / 1e6
 }
 
-/// What the subject is now, from its own stream.
+/// The subject's state now, from its own stream.
 fn facts(subject: &Subject, events: &[Arc<Recorded>], now: Timestamp) -> Result<Vec<(String, String)>, CommandFailure> {
     let pair = |name: &str, value: String| (name.to_owned(), value);
     Ok(match subject {

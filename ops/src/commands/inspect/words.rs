@@ -1,4 +1,4 @@
-//! What an event says, in a line that a person reads.
+//! One line for people about each event.
 //!
 //! Kinds without a sentence of their own are shown field by field: a new noun needs nothing here.
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::super::audit;
 
-/// What a user calls the thing that an event begins.
+/// The user's name for the thing that an event begins.
 pub(super) fn deed(event: &Event) -> Option<&'static str> {
     let Event::InstanceEvent(event) = event else { return None };
     Some(match event {

@@ -28,7 +28,7 @@ use super::alternative::Alternative;
 use super::packing::Packing;
 use super::{Args, Rules};
 
-/// What became of one request in both histories; `None` is "no host".
+/// The result of one request in both histories; `None` is "no host".
 #[derive(Debug, Clone, Serialize)]
 struct Outcome {
     server: InstanceId,
@@ -166,7 +166,7 @@ impl Replay<'_> {
                     _ => self.other.take(recorded),
                 }
             }
-            // Of a host that was chosen instead nobody knows which processors it would have given.
+            // Nobody knows which processors the other host would have given.
             LedgerEvent::GuestFitted(fitted) => match self.server(&fitted.consumer).map(|request| request.instance) {
                 Some(server)
                     if self.chosen.get(&server).is_some_and(|chosen| {

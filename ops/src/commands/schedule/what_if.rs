@@ -133,7 +133,7 @@ fn tell(request: &Request, decision: &Decision, place: (u32, u32), out: &mut dyn
             writeln!(out, "required: {}", reasons.required.join(", "))?;
         }
     }
-    // Of many servers only the first and the one that finds no host are told at length.
+    // Only the first of many servers, and the one that finds no host, are described at length.
     if number == 0 || decision.ranked.is_empty() {
         writeln!(out, "{:5} hosts", reasons.hosts)?;
         for check in &reasons.checks {

@@ -206,7 +206,7 @@ pub fn verify(args: &VerifyArgs, out: &mut dyn Write) -> Result<Exit, CommandFai
     }
 }
 
-/// What is proved, or what is wrong.
+/// The proof, or the fault that was found.
 fn check(
     mut file: impl BufRead,
     key: &ed25519_dalek::VerifyingKey,

@@ -25,12 +25,12 @@ pub struct Entry {
     /// The same for people; proved by the signature only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event: Option<Value>,
-    /// Of an event that was left out.
+    /// The hash of an event that was left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
 }
 
-/// What the log keeps of an event; the payload's bytes in base64.
+/// An event as the log keeps it; the payload's bytes are in base64.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Stored {
     pub id: Uuid,

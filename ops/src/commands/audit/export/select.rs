@@ -1,4 +1,4 @@
-//! What is part of an export: a time range, a project, or everything.
+//! The events of an export: a time range, a project, or everything.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ pub(super) struct Selection {
     project: Option<OfProject>,
 }
 
-/// What belongs to a project: what was asked for in it, its servers, and what followed from either.
+/// The events of a project: requests made in it, its servers, and the consequences of both.
 #[derive(Debug)]
 struct OfProject {
     project: ProjectId,
@@ -101,7 +101,7 @@ impl OfProject {
 
     fn admits(&self, recorded: &Recorded) -> bool {
         match &recorded.meta.cause {
-            // What somebody asked for in another project is not this one's, whatever it was about.
+            // A request made in another project belongs to that project, whatever its subject.
             Cause::User { project: Some(other), .. } if *other != self.project => self.is_of_its_own(recorded),
             _ => self.is_of_its_own(recorded) || self.correlations.contains(&recorded.meta.correlation),
         }
