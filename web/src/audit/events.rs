@@ -24,18 +24,23 @@ async fn list(ctx: Ctx) -> Result<Reply, Fault> {
     let format = format(&ctx, accept)?;
     let store = ctx.app.log()?;
     asked.criteria.learn(store.as_ref()).await.map_err(unreadable)?;
-    if accept.contains(SSE) || ctx.query.last("follow").is_some() {
-        if let Some(last) = ctx.header("Last-Event-ID") {
-            let position = last.trim().parse().map_err(|_| Fault::bad_request("Last-Event-ID is no position."))?;
-            asked.after = chronova_events::envelope::Position(position);
-        }
-        let right = Right { app: ctx.app.clone(), headers: ctx.headers.clone(), rule: RULE };
-        let stream = feed::start(right, std::sync::Arc::clone(store), asked, format)?;
-        // Proxies are asked not to collect what is meant to arrive at once.
-        let reply = Reply::stream(SSE, None, stream).header("Cache-Control", "no-store");
-        return Ok(reply.header("X-Accel-Buffering", "no"));
+    match accept.contains(SSE) || ctx.query.last("follow").is_some() {
+        true => follow(&ctx, asked, format),
+        false => page(&ctx, asked, format).await,
     }
-    page(&ctx, asked, format).await
+}
+
+/// A feed that goes on behind the last event that the client has seen.
+fn follow(ctx: &Ctx, mut asked: Asked, format: Format) -> Result<Reply, Fault> {
+    if let Some(last) = ctx.header("Last-Event-ID") {
+        let position = last.trim().parse().map_err(|_| Fault::bad_request("Last-Event-ID is no position."))?;
+        asked.after = chronova_events::envelope::Position(position);
+    }
+    let right = Right { app: ctx.app.clone(), headers: ctx.headers.clone(), rule: RULE };
+    let stream = feed::start(right, std::sync::Arc::clone(ctx.app.log()?), asked, format)?;
+    // Proxies are asked not to collect what is meant to arrive at once.
+    let reply = Reply::stream(SSE, None, stream).header("Cache-Control", "no-store");
+    Ok(reply.header("X-Accel-Buffering", "no"))
 }
 
 fn format(ctx: &Ctx, accept: &str) -> Result<Format, Fault> {

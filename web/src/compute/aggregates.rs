@@ -98,10 +98,9 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
-    let body = &ctx.body["aggregate"];
-    let text = |key: &str| body[key].as_str().map(|text| text.trim().to_owned());
-    let (aggregate, name) = (HostAggregateId::random(), text("name").unwrap_or_default());
-    let create = HostAggregateCommand::Create { aggregate, name, zone: text("availability_zone") };
+    let body: bodies::AggregateCreateBody = ctx.parse_at("aggregate")?;
+    let aggregate = HostAggregateId::random();
+    let create = HostAggregateCommand::Create { aggregate, name: body.name(), zone: body.availability_zone };
     send(&ctx, AggregateAction::Create, create).await?;
     let view = &ctx.queries()?.views.host_aggregates;
     let made = view.read(|view| view.all().find(|known| known.id == aggregate).cloned());
@@ -123,10 +122,9 @@ async fn change(
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
-    let body = &ctx.body["aggregate"];
-    let name = body["name"].as_str().map(|name| name.trim().to_owned());
-    let zone = body.get("availability_zone").map(|zone| (ZONE_KEY.to_owned(), zone.as_str().map(str::to_owned)));
-    change(&ctx, AggregateAction::Update, name, zone.into_iter().collect()).await
+    let body: bodies::AggregateUpdateBody = ctx.parse_at("aggregate")?;
+    let zone = body.availability_zone.mentioned().map(|zone| (ZONE_KEY.to_owned(), zone));
+    change(&ctx, AggregateAction::Update, body.name, zone.into_iter().collect()).await
 }
 
 async fn set_metadata(ctx: Ctx) -> Result<Reply, Fault> {
@@ -168,8 +166,8 @@ async fn remove_host(ctx: Ctx) -> Result<Reply, Fault> {
 
 /// The images to be cached, each once. One that is not there is refused, as Nova does before it asks any host.
 async fn images_asked(ctx: &Ctx) -> Result<Vec<ImageSnapshot>, Fault> {
-    let asked = ctx.body["cache"].as_array().into_iter().flatten().filter_map(|image| image["id"].as_str());
-    let mut ids: Vec<ImageId> = asked.filter_map(|id| id.parse().ok()).collect();
+    let bodies::CacheImagesBody { cache } = ctx.parse()?;
+    let mut ids: Vec<ImageId> = cache.iter().filter_map(|image| image.id.parse().ok()).collect();
     let count = ids.len();
     ids.sort_unstable();
     ids.dedup();

@@ -27,8 +27,8 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
-    let volume = ctx.body["snapshot"]["volume_id"].as_str().unwrap_or_default();
-    Err(refusal(&ctx, volume, &["active", "paused"], "volume_snapshot_create")?)
+    let body: bodies::AssistedSnapshotBody = ctx.parse_at("snapshot")?;
+    Err(refusal(&ctx, &body.volume_id, &["active", "paused"], "volume_snapshot_create")?)
 }
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {

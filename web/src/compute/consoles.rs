@@ -78,9 +78,7 @@ async fn of_old(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
-    let wish = &ctx.body["remote_console"];
-    let text = |key: &str| wish[key].as_str().unwrap_or_default().to_owned();
-    let (protocol, kind) = (text("protocol"), text("type"));
+    let bodies::RemoteConsoleBody { protocol, kind } = ctx.parse_at("remote_console")?;
     if protocol == "rdp" {
         return Err(unavailable("rdp"));
     }
@@ -191,16 +189,20 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
         queries.views.servers.read(|servers| servers.get(of.instance).is_some_and(|row| row.instance.alive().is_some()))
     };
     let found = found.filter(|found| lives(found)).ok_or_else(|| Fault::not_found("Token not found"))?;
-    let mut console = json!({
-        "instance_uuid": found.instance,
-        "host": found.host,
-        "port": found.port,
-        "internal_access_path": found.internal_access_path,
+    Ok(Reply::ok(json!({"console": shown(&found, versions::console_tokens_show_tls_ports(ctx.version))})))
+}
+
+fn shown(console: &ConsoleAuthorized, tls_ports: bool) -> Value {
+    let mut shown = json!({
+        "instance_uuid": console.instance,
+        "host": console.host,
+        "port": console.port,
+        "internal_access_path": console.internal_access_path,
     });
-    if found.kind == "spice-direct" && versions::console_tokens_show_tls_ports(ctx.version) {
-        console["tls_port"] = found.tls_port.map_or(Value::Null, Value::from);
+    if console.kind == "spice-direct" && tls_ports {
+        shown["tls_port"] = console.tls_port.map_or(Value::Null, Value::from);
     }
-    Ok(Reply::ok(json!({"console": console})))
+    shown
 }
 
 #[cfg(test)]

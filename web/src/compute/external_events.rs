@@ -15,9 +15,9 @@
 use chronova_actors::instance::{Asker, InstanceAggregate, InstanceCommand};
 use chronova_events::ids::{InstanceId, ProcessId};
 use chronova_events::instance::{Alive, Phase, Power, PowerAction};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::bodies::external_events as bodies;
+use super::bodies::external_events::{self as bodies, ExternalEvent};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -35,12 +35,12 @@ const TAG_REQUIRED: &[&str] = &["volume-extended", "power-update", "accelerator-
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let mut shown = Vec::new();
     let mut accepted = Vec::new();
-    for event in ctx.body["events"].as_array().into_iter().flatten() {
-        let code = judge(&ctx, event)?;
+    for event in ctx.parse::<bodies::ExternalEventsBody>()?.events {
+        let code = judge(&ctx, &event)?;
+        shown.push(answered(&event, code));
         if code == 200 {
-            accepted.push(event.clone());
+            accepted.push(event);
         }
-        shown.push(answered(event, code));
     }
     let all = shown.len() == accepted.len();
     for event in &accepted {
@@ -49,19 +49,15 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::json(if all { 200 } else { 207 }, json!({"events": shown})))
 }
 
-fn text<'a>(event: &'a Value, key: &str) -> &'a str {
-    event[key].as_str().unwrap_or_default()
-}
-
-fn server(ctx: &Ctx, event: &Value) -> Result<Option<(InstanceId, Alive)>, Fault> {
-    let Ok(id) = text(event, "server_uuid").parse::<InstanceId>() else { return Ok(None) };
+fn server(ctx: &Ctx, event: &ExternalEvent) -> Result<Option<(InstanceId, Alive)>, Fault> {
+    let Ok(id) = event.server_uuid.parse::<InstanceId>() else { return Ok(None) };
     let row = ctx.queries()?.views.servers.read(|servers| servers.get(id).cloned());
     Ok(row.and_then(|row| row.instance.alive().cloned()).map(|server| (id, server)))
 }
 
-fn judge(ctx: &Ctx, event: &Value) -> Result<u16, Fault> {
+fn judge(ctx: &Ctx, event: &ExternalEvent) -> Result<u16, Fault> {
     let Some((_, server)) = server(ctx, event)? else { return Ok(404) };
-    let untagged = event.get("tag").is_none() && TAG_REQUIRED.contains(&text(event, "name"));
+    let untagged = event.tag.is_none() && TAG_REQUIRED.contains(&event.name.as_str());
     Ok(match (untagged, server.placement.is_some()) {
         (true, _) => 400,
         (false, true) => 200,
@@ -69,18 +65,18 @@ fn judge(ctx: &Ctx, event: &Value) -> Result<u16, Fault> {
     })
 }
 
-fn answered(event: &Value, code: u16) -> Value {
-    let mut shown: Map<String, Value> = event.as_object().cloned().unwrap_or_default();
+fn answered(event: &ExternalEvent, code: u16) -> Value {
+    let mut shown = event.sent.clone();
     shown.insert("status".to_owned(), json!(if code == 200 { "completed" } else { "failed" }));
     shown.insert("code".to_owned(), json!(code));
     Value::Object(shown)
 }
 
-async fn act(ctx: &Ctx, event: &Value) -> Result<(), Fault> {
+async fn act(ctx: &Ctx, event: &ExternalEvent) -> Result<(), Fault> {
     let Some((id, server)) = server(ctx, event)? else { return Ok(()) };
-    let tag = text(event, "tag");
+    let tag = event.tag.as_deref().unwrap_or_default();
     let process = ProcessId::random();
-    match text(event, "name") {
+    match event.name.as_str() {
         "network-changed" => {
             dispatch::refresh_interfaces(ctx.dispatch()?, &ctx.permit()?, id).await;
             Ok(())

@@ -17,7 +17,6 @@ use crate::fields::FieldTable;
 use crate::handler;
 use crate::reply::Reply;
 use crate::route::{Route, action, delete, get, post, put};
-use crate::schema::{is_true, to_integer};
 
 pub(super) const ROUTES: &[Route] = &[
     get("flavors.index", "/flavors", handler!(index)).query(bodies::flavors_index_query),
@@ -183,48 +182,32 @@ async fn send(ctx: &Ctx, command: FlavorCommand) -> Result<(), Fault> {
 }
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
-    let wish = definition(&ctx.body["flavor"])?;
+    let wish = definition(ctx.parse_at("flavor")?);
     let id = wish.flavor.clone();
     send(&ctx, FlavorCommand::Create(wish)).await?;
     let flavor = ctx.queries()?.views.flavors.read(|view| view.flavors.by_id.get(&id).cloned());
     flavor.map(|flavor| reply(&ctx, flavor)).ok_or_else(|| reject::no_flavor(id))
 }
 
-fn definition(body: &Value) -> Result<FlavorCreated, Fault> {
-    // The schema has bounded every number below 2^31.
-    let number = |key: &str, or: u32| match body.get(key) {
-        Some(value) => to_integer(value).and_then(|n| u32::try_from(n).ok()).ok_or_else(Fault::malformed),
-        None => Ok(or),
-    };
-    let id = match body.get("id") {
-        None | Some(Value::Null) => None,
-        Some(Value::String(id)) if id == "auto" => None,
-        Some(Value::String(id)) => Some(id.clone()),
-        Some(other) => Some(other.to_string()),
-    };
-    let factor = match body.get("rxtx_factor") {
-        Some(Value::String(text)) => text.parse().map_err(|_| Fault::malformed())?,
-        Some(value) => value.as_f64().unwrap_or(1.0),
-        None => 1.0,
-    };
-    Ok(FlavorCreated {
-        flavor: id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string()).into(),
-        name: body["name"].as_str().unwrap_or_default().trim().to_owned(),
-        vcpus: number("vcpus", 1)?,
-        memory_mib: number("ram", 0)?.into(),
-        root_gib: number("disk", 0)?,
-        ephemeral_gib: number("OS-FLV-EXT-DATA:ephemeral", 0)?,
-        swap_mib: number("swap", 0)?,
-        rxtx_factor: factor,
-        public: body.get("os-flavor-access:is_public").is_none_or(is_true),
+fn definition(body: bodies::FlavorCreateBody) -> FlavorCreated {
+    FlavorCreated {
+        flavor: body.id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string()).into(),
+        name: body.name.trim().to_owned(),
+        vcpus: body.vcpus,
+        memory_mib: body.ram.into(),
+        root_gib: body.disk,
+        ephemeral_gib: body.ephemeral,
+        swap_mib: body.swap,
+        rxtx_factor: body.rxtx_factor.unwrap_or(1.0),
+        public: body.public.unwrap_or(true),
         disabled: false,
-        description: body.get("description").and_then(Value::as_str).map(str::to_owned),
-    })
+        description: body.description,
+    }
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let flavor = find(&ctx, "id")?.definition.flavor.clone();
-    let description = ctx.body["flavor"]["description"].as_str().map(str::to_owned);
+    let bodies::FlavorUpdateBody { description } = ctx.parse_at("flavor")?;
     send(&ctx, FlavorCommand::Describe { flavor, description }).await?;
     show(ctx).await
 }
@@ -280,13 +263,13 @@ async fn spec(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// Keys and values as texts; numbers become what they print as.
-fn pairs(body: &Value) -> Vec<(String, String)> {
+fn pairs(specs: &Map<String, Value>) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    body.as_object().into_iter().flatten().map(|(key, value)| (key.clone(), text(value))).collect()
+    specs.iter().map(|(key, value)| (key.clone(), text(value))).collect()
 }
 
 /// Until 2.85 anything goes.
-fn check_specs(ctx: &Ctx, specs: &Value) -> Result<(), Fault> {
+fn check_specs(ctx: &Ctx, specs: &Map<String, Value>) -> Result<(), Fault> {
     match versions::extra_specs_are_validated(ctx.version) {
         true => pairs(specs).iter().try_for_each(|(name, value)| super::extra_specs::check(name, value)),
         false => Ok(()),
@@ -295,20 +278,21 @@ fn check_specs(ctx: &Ctx, specs: &Value) -> Result<(), Fault> {
 
 async fn set_specs(ctx: Ctx) -> Result<Reply, Fault> {
     let flavor = find(&ctx, "flavor_id")?.definition.flavor.clone();
-    let specs = &ctx.body["extra_specs"];
-    check_specs(&ctx, specs)?;
-    send(&ctx, FlavorCommand::SetExtraSpecs { flavor, extra_specs: pairs(specs) }).await?;
+    let bodies::ExtraSpecsBody { extra_specs: specs } = ctx.parse()?;
+    check_specs(&ctx, &specs)?;
+    send(&ctx, FlavorCommand::SetExtraSpecs { flavor, extra_specs: pairs(&specs) }).await?;
     Ok(Reply::ok(json!({"extra_specs": specs})))
 }
 
 async fn set_spec(ctx: Ctx) -> Result<Reply, Fault> {
-    check_specs(&ctx, &ctx.body)?;
+    let specs: Map<String, Value> = ctx.parse()?;
+    check_specs(&ctx, &specs)?;
     let flavor = find(&ctx, "flavor_id")?.definition.flavor.clone();
-    if ctx.body.get(ctx.param("id")).is_none() {
+    if !specs.contains_key(ctx.param("id")) {
         return Err(Fault::bad_request("Request body and URI mismatch"));
     }
-    send(&ctx, FlavorCommand::SetExtraSpecs { flavor, extra_specs: pairs(&ctx.body) }).await?;
-    Ok(Reply::ok(ctx.body.clone()))
+    send(&ctx, FlavorCommand::SetExtraSpecs { flavor, extra_specs: pairs(&specs) }).await?;
+    Ok(Reply::ok(Value::Object(specs)))
 }
 
 async fn remove_spec(ctx: Ctx) -> Result<Reply, Fault> {

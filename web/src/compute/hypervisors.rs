@@ -221,8 +221,12 @@ async fn statistics(ctx: Ctx) -> Result<Reply, Fault> {
         .filter(|host| host.enabled)
         .map(|host| Ok(load(ctx.views()?, host, measured(&ctx, host.id)?.as_ref())))
         .collect::<Result<_, Fault>>()?;
+    Ok(Reply::ok(json!({"hypervisor_statistics": total(&loads)})))
+}
+
+fn total(loads: &[Load]) -> Value {
     let sum = |of: fn(&Load) -> u64| loads.iter().map(of).sum::<u64>();
-    Ok(Reply::ok(json!({"hypervisor_statistics": {
+    json!({
         "count": loads.len(),
         "vcpus": sum(|l| l.vcpus),
         "memory_mb": sum(|l| l.memory_mib),
@@ -235,5 +239,5 @@ async fn statistics(ctx: Ctx) -> Result<Reply, Fault> {
         "current_workload": sum(|l| l.busy),
         "running_vms": sum(|l| l.running),
         "disk_available_least": sum(|l| l.disk_free_gib),
-    }})))
+    })
 }

@@ -76,9 +76,9 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
-    let body = &ctx.body["keypair"];
-    let (user, permit) = user(&ctx, body["user_id"].as_str())?;
-    let (keypair, private) = pair(&ctx, body, &user)?;
+    let body: bodies::KeypairBody = ctx.parse_at("keypair")?;
+    let (user, permit) = user(&ctx, body.user_id.as_deref())?;
+    let (keypair, private) = pair(&ctx, &body, &user)?;
     let (name, limit) = (keypair.name.clone(), limit(&ctx)?);
     dispatch::send::<KeypairAggregate>(ctx.dispatch()?, &permit, &user, KeypairCommand::Create { keypair, limit })
         .await
@@ -92,9 +92,9 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// The pair to keep, and the private half where it was made here.
-fn pair(ctx: &Ctx, body: &Value, user: &UserId) -> Result<(KeypairCreated, Option<String>), Fault> {
-    let kind = body["type"].as_str().unwrap_or("ssh");
-    let (public, private) = match (kind, body["public_key"].as_str()) {
+fn pair(ctx: &Ctx, body: &bodies::KeypairBody, user: &UserId) -> Result<(KeypairCreated, Option<String>), Fault> {
+    let kind = body.kind.as_deref().unwrap_or("ssh");
+    let (public, private) = match (kind, body.public_key.as_deref()) {
         ("x509", Some(certificate)) => (x509::imported(certificate)?, None),
         (_, Some(key)) => (keys::imported(key)?, None),
         (kind, None) => {
@@ -106,7 +106,7 @@ fn pair(ctx: &Ctx, body: &Value, user: &UserId) -> Result<(KeypairCreated, Optio
     };
     let keypair = KeypairCreated {
         user: user.clone(),
-        name: body["name"].as_str().unwrap_or_default().trim().to_owned(),
+        name: body.name.trim().to_owned(),
         kind: kind.to_owned(),
         public_key: public.text,
         fingerprint: public.fingerprint,

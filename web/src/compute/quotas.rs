@@ -19,7 +19,7 @@ use crate::handler;
 use crate::policy::{Permit, Target};
 use crate::reply::Reply;
 use crate::route::{Route, delete, get, put};
-use crate::schema::{is_true, to_integer};
+use crate::schema::to_integer;
 
 pub(super) const ROUTES: &[Route] = &[
     get("quota_sets.show", "/os-quota-sets/{id}", handler!(show))
@@ -163,7 +163,7 @@ async fn defaults(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let (project, permit) = project(&ctx)?;
-    let limits = asked(&ctx.body["quota_set"], &state(&ctx, &project)?)?;
+    let limits = asked(&ctx.parse_at("quota_set")?, &state(&ctx, &project)?)?;
     if !limits.is_empty() {
         let command = QuotaCommand::SetLimits { project: project.clone(), limits };
         dispatch::send::<QuotaAggregate>(ctx.dispatch()?, &permit, &project, command)
@@ -175,13 +175,12 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// The limits asked for, sorted by resource. One below what is in use needs `force`.
-fn asked(body: &Value, now: &State) -> Result<Vec<(String, i64)>, Fault> {
-    let force = body.get("force").is_some_and(is_true);
+fn asked(body: &bodies::QuotaSetBody, now: &State) -> Result<Vec<(String, i64)>, Fault> {
     let mut limits: Vec<(String, i64)> = Vec::new();
-    for (name, value) in body.as_object().into_iter().flatten().filter(|(name, _)| *name != "force") {
+    for (name, value) in &body.limits {
         let limit = to_integer(value).ok_or_else(Fault::malformed)?;
         let least = used(now, name);
-        if !force && limit >= 0 && limit.cast_unsigned() < least {
+        if !body.force && limit >= 0 && limit.cast_unsigned() < least {
             return Err(Fault::bad_request(format!(
                 "Quota limit {limit} for {name} must be greater than or equal to already used and reserved {least}."
             )));
@@ -218,11 +217,8 @@ async fn update_class(ctx: Ctx) -> Result<Reply, Fault> {
             class.chars().count()
         )));
     }
-    let mut limits: Vec<(String, i64)> = Vec::new();
-    for (name, value) in ctx.body["quota_class_set"].as_object().into_iter().flatten() {
-        limits.push((name.clone(), to_integer(value).ok_or_else(Fault::malformed)?));
-    }
-    limits.sort();
+    let body: bodies::QuotaClassBody = ctx.parse_at("quota_class_set")?;
+    let limits = body.limits.into_iter().map(|(name, limit)| (name, limit.0)).collect();
     let command = QuotaClassCommand::SetLimits { class: class.clone(), limits };
     dispatch::send::<QuotaClassAggregate>(ctx.dispatch()?, &permit, &AllClasses, command)
         .await
@@ -291,14 +287,19 @@ async fn limits(ctx: Ctx) -> Result<Reply, Fault> {
         }
         _ => own,
     };
-    let quota = state(&ctx, &project)?;
+    let absolute = absolute(&ctx, &state(&ctx, &project)?)?;
+    Ok(Reply::ok(json!({"limits": {"rate": [], "absolute": absolute}})))
+}
+
+/// The limits of a project and what it uses of them.
+fn absolute(ctx: &Ctx, quota: &State) -> Result<Map<String, Value>, Fault> {
     let mut absolute = Map::new();
     for (name, resource, _) in LIMITS.iter().filter(|(_, _, has)| has(ctx.version)) {
-        let limit = quota.limits.get(*resource).copied().map_or_else(|| default(&ctx, resource), Ok)?;
+        let limit = quota.limits.get(*resource).copied().map_or_else(|| default(ctx, resource), Ok)?;
         absolute.insert((*name).to_owned(), json!(limit));
     }
     for (name, resource, _) in USED.iter().filter(|(_, _, has)| has(ctx.version)) {
-        absolute.insert((*name).to_owned(), json!(used(&quota, resource)));
+        absolute.insert((*name).to_owned(), json!(used(quota, resource)));
     }
-    Ok(Reply::ok(json!({"limits": {"rate": [], "absolute": absolute}})))
+    Ok(absolute)
 }

@@ -89,15 +89,14 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 fn definition(ctx: &Ctx) -> Result<ServerGroupCreated, Fault> {
-    let body = &ctx.body["server_group"];
-    // Until 2.63 a list of one policy.
-    let policy = body.get("policy").or_else(|| body["policies"].get(0)).and_then(Value::as_str);
-    let policy = policy.and_then(Policy::parse).ok_or_else(Fault::malformed)?;
-    let most = body.get("rules").and_then(|rules| rules.get("max_server_per_host"));
+    let body: bodies::ServerGroupBody = ctx.parse_at("server_group")?;
+    let policy = body.policy().and_then(Policy::parse).ok_or_else(Fault::malformed)?;
+    let most = body.rules.max_server_per_host;
     if most.is_some() && policy != Policy::AntiAffinity {
         return Err(Fault::bad_request("Only anti-affinity policy supports rules."));
     }
-    let number = |value| to_integer(value).and_then(|most| u32::try_from(most).ok()).ok_or_else(Fault::malformed);
+    let number =
+        |value: Value| to_integer(&value).and_then(|most| u32::try_from(most).ok()).ok_or_else(Fault::malformed);
     let project = ctx.caller().project.clone().ok_or_else(|| {
         Fault::denied(ctx.service, "os_compute_api:os-server-groups:create").caused_by("the token has no project")
     })?;
@@ -105,7 +104,7 @@ fn definition(ctx: &Ctx) -> Result<ServerGroupCreated, Fault> {
         group: ServerGroupId::random(),
         project,
         user: ctx.caller().user.clone(),
-        name: body["name"].as_str().unwrap_or_default().to_owned(),
+        name: body.name,
         policy,
         max_server_per_host: most.map(number).transpose()?,
     })

@@ -6,6 +6,7 @@ use chronova_actors::identity::passwords::Password;
 use chronova_events::envelope::Timestamp;
 use chronova_events::identity::{Domain, Identity, PasswordHash, Project, Scope, User};
 use chronova_events::ids::UserId;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::service::{IdentityService, is_open, open_project};
@@ -13,6 +14,7 @@ use super::tokens::{Claims, audit_id};
 use crate::address;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
+use crate::schema::typed::Sent;
 use crate::schema::{Schema, any, any_of, array, boolean, null_or, object, opt, req, string};
 use crate::secret::Secret;
 
@@ -44,13 +46,82 @@ pub(super) fn body() -> Schema {
     object([req("auth", object([req("identity", identity), opt("scope", any_of([scope, string()]))]).open())]).open()
 }
 
+/// Who logs in, how, and for which scope.
+#[derive(Deserialize)]
+struct LoginBody {
+    identity: LoginIdentity,
+    scope: Option<LoginScope>,
+}
+
+#[derive(Deserialize)]
+struct LoginIdentity {
+    methods: Vec<String>,
+    password: Option<LoginPassword>,
+    token: Option<LoginToken>,
+}
+
+#[derive(Deserialize)]
+struct LoginPassword {
+    user: Option<LoginUser>,
+}
+
+#[derive(Deserialize)]
+struct LoginUser {
+    id: Option<String>,
+    name: Option<String>,
+    domain: Option<LoginDomain>,
+    password: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct LoginDomain {
+    id: Option<String>,
+    name: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct LoginProject {
+    id: Option<String>,
+    name: Option<String>,
+    domain: Option<LoginDomain>,
+}
+
+#[derive(Deserialize)]
+struct LoginToken {
+    id: String,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum LoginScope {
+    Word(String),
+    Named(Box<LoginScopeParts>),
+}
+
+/// One of these, or the word that there is to be no scope.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct LoginScopeParts {
+    project: Option<LoginProject>,
+    domain: Option<LoginDomain>,
+    system: Option<LoginSystem>,
+    #[serde(rename = "OS-TRUST:trust")]
+    trust: Sent<Value>,
+    unscoped: Sent<Value>,
+}
+
+#[derive(Deserialize)]
+struct LoginSystem {
+    all: Option<bool>,
+}
+
 /// Makes the claims of a new token out of what was sent, or says why not.
 pub(super) async fn login(ctx: &Ctx, service: &IdentityService) -> Result<Claims, Fault> {
-    let auth = &ctx.body["auth"];
+    let auth: LoginBody = ctx.parse_at("auth")?;
     // Taken first: a password that is changed while this one is compared ends the token that comes of it.
     let now = service.now();
-    let (user, methods, parent) = identify(ctx, service, &auth["identity"]).await?;
-    let scope = super::realm::read(ctx, |identity| wanted_scope(identity, &user, auth))??;
+    let (user, methods, parent) = identify(ctx, service, &auth.identity).await?;
+    let scope = super::realm::read(ctx, |identity| wanted_scope(identity, &user, auth.scope.as_ref()))??;
     let mut audit_ids = vec![audit_id().map_err(Fault::internal)?];
     // The chain is named after its first token.
     audit_ids.extend(parent.as_ref().and_then(|parent| parent.audit_ids.last().cloned()));
@@ -63,16 +134,19 @@ pub(super) async fn login(ctx: &Ctx, service: &IdentityService) -> Result<Claims
 async fn identify(
     ctx: &Ctx,
     service: &IdentityService,
-    identity: &Value,
+    identity: &LoginIdentity,
 ) -> Result<(UserId, Vec<String>, Option<Claims>), Fault> {
     let mut who: Option<UserId> = None;
     let mut parent = None;
     let mut methods: Vec<String> = Vec::new();
-    for method in identity["methods"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        let found = match method {
-            "password" => by_password(ctx, service, &identity["password"]["user"]).await?,
+    for method in &identity.methods {
+        let found = match method.as_str() {
+            "password" => {
+                by_password(ctx, service, identity.password.as_ref().and_then(|password| password.user.as_ref()))
+                    .await?
+            }
             "token" => {
-                let claims = by_token(service, &identity["token"])?;
+                let claims = by_token(service, identity.token.as_ref())?;
                 methods.extend(claims.methods.iter().cloned());
                 let user = claims.user.clone();
                 parent = Some(claims);
@@ -84,35 +158,35 @@ async fn identify(
             return Err(Fault::unauthorized());
         }
         who = Some(found);
-        methods.push(method.to_owned());
+        methods.push(method.clone());
     }
     methods.sort();
     methods.dedup();
     Ok((who.ok_or_else(Fault::unauthorized)?, methods, parent))
 }
 
-fn by_token(service: &IdentityService, token: &Value) -> Result<Claims, Fault> {
-    let Some(text) = token["id"].as_str() else {
+fn by_token(service: &IdentityService, token: Option<&LoginToken>) -> Result<Claims, Fault> {
+    let Some(LoginToken { id: text }) = token else {
         return Err(Fault::bad_request(
             "Expecting to find token in identity. The server could not comply with the request since it is either malformed or otherwise incorrect. The client is assumed to be in error.",
         ));
     };
-    service.claims(&Secret::new(text)).ok_or_else(Fault::unauthorized)
+    service.claims(&Secret::new(text.as_str())).ok_or_else(Fault::unauthorized)
 }
 
-async fn by_password(ctx: &Ctx, service: &IdentityService, sent: &Value) -> Result<UserId, Fault> {
-    if sent.is_null() {
+async fn by_password(ctx: &Ctx, service: &IdentityService, sent: Option<&LoginUser>) -> Result<UserId, Fault> {
+    let Some(sent) = sent else {
         return Err(Fault::bad_request(
             "Expecting to find user in identity.password. The server could not comply with the request since it is either malformed or otherwise incorrect. The client is assumed to be in error.",
         ));
-    }
-    if sent["id"].is_null() && (sent["name"].is_null() || sent["domain"].is_null()) {
+    };
+    if sent.id.is_none() && (sent.name.is_none() || sent.domain.is_none()) {
         return Err(Fault::bad_request(
             "Expecting to find id, or name and domain, in identity.password.user. The server could not comply with the request since it is either malformed or otherwise incorrect. The client is assumed to be in error.",
         ));
     }
     let found = super::realm::read(ctx, |identity| named_user(identity, sent).map(known))?;
-    let password = Password::new(sent["password"].as_str().unwrap_or_default());
+    let password = Password::new(sent.password.as_deref().unwrap_or_default());
     let stored = found.as_ref().and_then(|(_, hash, _)| hash.as_ref());
     let user = found.as_ref().map(|(user, ..)| user);
     // By the name that was sent where there is no such user: each has as many tries.
@@ -125,15 +199,16 @@ async fn by_password(ctx: &Ctx, service: &IdentityService, sent: &Value) -> Resu
     }
 }
 
-fn as_sent(user: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    format!(
-        "{}{} {}{}",
-        text(&user["id"]),
-        text(&user["name"]),
-        text(&user["domain"]["id"]),
-        text(&user["domain"]["name"])
-    )
+fn as_sent(user: &LoginUser) -> String {
+    let domain = user.domain.as_ref();
+    let parts = [
+        user.id.as_deref(),
+        user.name.as_deref(),
+        Some(" "),
+        domain.and_then(|domain| domain.id.as_deref()),
+        domain.and_then(|domain| domain.name.as_deref()),
+    ];
+    parts.into_iter().flatten().collect()
 }
 
 /// Id, hash, and whether the user is switched on.
@@ -141,49 +216,51 @@ fn known((user, domain): (&User, &Domain)) -> (UserId, Option<PasswordHash>, boo
     (user.id.clone(), user.password.clone(), user.enabled && domain.enabled)
 }
 
-fn named_user<'a>(identity: &'a Identity, sent: &Value) -> Option<(&'a User, &'a Domain)> {
-    let user = match sent["id"].as_str() {
+fn named_user<'a>(identity: &'a Identity, sent: &LoginUser) -> Option<(&'a User, &'a Domain)> {
+    let user = match sent.id.as_deref() {
         Some(id) => identity.users.get(&id.into())?,
-        None => identity.user_named(&named_domain(identity, &sent["domain"])?.id, sent["name"].as_str()?)?,
+        None => identity.user_named(&named_domain(identity, sent.domain.as_ref()?)?.id, sent.name.as_deref()?)?,
     };
     Some((user, identity.domains.get(&user.domain)?))
 }
 
-fn named_domain<'a>(identity: &'a Identity, sent: &Value) -> Option<&'a Domain> {
-    match sent["id"].as_str() {
+fn named_domain<'a>(identity: &'a Identity, sent: &LoginDomain) -> Option<&'a Domain> {
+    match sent.id.as_deref() {
         Some(id) => identity.domains.get(&id.into()),
-        None => identity.domain_named(sent["name"].as_str()?),
+        None => identity.domain_named(sent.name.as_deref()?),
     }
 }
 
-fn named_project<'a>(identity: &'a Identity, sent: &Value) -> Option<&'a Project> {
-    match sent["id"].as_str() {
+fn named_project<'a>(identity: &'a Identity, sent: &LoginProject) -> Option<&'a Project> {
+    match sent.id.as_deref() {
         Some(id) => identity.projects.get(&id.into()),
-        None => identity.project_named(&named_domain(identity, &sent["domain"])?.id, sent["name"].as_str()?),
+        None => identity.project_named(&named_domain(identity, sent.domain.as_ref()?)?.id, sent.name.as_deref()?),
     }
 }
 
 /// The scope that was asked for, if the user has any role on it. Without a wish it is the default project, as long as the
 /// user has a role there.
-fn wanted_scope(identity: &Identity, user: &UserId, auth: &Value) -> Result<Option<Scope>, Fault> {
-    let wish = &auth["scope"];
-    if wish.as_str() == Some("unscoped") || wish.get("unscoped").is_some() {
-        return Ok(None);
-    }
-    if wish.is_null() {
-        return Ok(default_scope(identity, user));
-    }
-    let wishes = ["project", "domain", "system", "OS-TRUST:trust"].iter().filter(|key| wish.get(**key).is_some());
-    if wishes.count() != 1 {
+fn wanted_scope(identity: &Identity, user: &UserId, wish: Option<&LoginScope>) -> Result<Option<Scope>, Fault> {
+    let nothing = LoginScopeParts::default();
+    let wish: &LoginScopeParts = match wish {
+        None => return Ok(default_scope(identity, user)),
+        Some(LoginScope::Word(word)) if word == "unscoped" => return Ok(None),
+        Some(LoginScope::Named(wish)) if wish.unscoped != Sent::Nothing => return Ok(None),
+        Some(LoginScope::Word(_)) => &nothing,
+        Some(LoginScope::Named(wish)) => wish,
+    };
+    let trust = wish.trust != Sent::Nothing;
+    let wishes = [wish.project.is_some(), wish.domain.is_some(), wish.system.is_some(), trust];
+    if wishes.into_iter().filter(|wished| *wished).count() != 1 {
         return Err(Fault::bad_request(
             "Expecting to find exactly one of project, domain, system or OS-TRUST:trust in scope. The server could not comply with the request since it is either malformed or otherwise incorrect. The client is assumed to be in error.",
         ));
     }
-    let scope = if let Some(project) = wish.get("project") {
+    let scope = if let Some(project) = &wish.project {
         named_project(identity, project).map(|project| Scope::Project(project.id.clone()))
-    } else if let Some(domain) = wish.get("domain") {
+    } else if let Some(domain) = &wish.domain {
         named_domain(identity, domain).map(|domain| Scope::Domain(domain.id.clone()))
-    } else if wish["system"]["all"].as_bool() == Some(true) {
+    } else if wish.system.as_ref().is_some_and(|system| system.all == Some(true)) {
         Some(Scope::System)
     } else {
         None

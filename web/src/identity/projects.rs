@@ -66,6 +66,19 @@ struct ProjectBody {
     parent_id: Option<String>,
     tags: Option<Vec<String>>,
     is_domain: Option<bool>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
+}
+
+impl ProjectBody {
+    fn attributes(self) -> ProjectAttributes {
+        ProjectAttributes {
+            name: self.name.unwrap_or_default(),
+            description: self.description.unwrap_or_default(),
+            tags: self.tags.unwrap_or_default(),
+            extra: extra(&self.others, &KNOWN),
+        }
+    }
 }
 
 pub(super) fn show_one(ctx: &Ctx, project: &Project) -> Value {
@@ -181,12 +194,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
         domain,
         parent,
         enabled: body.enabled.unwrap_or(true),
-        attributes: ProjectAttributes {
-            name: body.name.unwrap_or_default(),
-            description: body.description.unwrap_or_default(),
-            tags: body.tags.unwrap_or_default(),
-            extra: extra(&ctx.body["project"], &KNOWN),
-        },
+        attributes: body.attributes(),
     };
     command(&ctx, &permit, IdentityCommand::CreateProject(created)).await?;
     reply(&ctx, 201, &project)
@@ -221,7 +229,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
         description: body.description,
         enabled: body.enabled,
         tags: body.tags,
-        extra: extra(&ctx.body["project"], &KNOWN),
+        extra: extra(&body.others, &KNOWN),
     };
     command(&ctx, &permit, IdentityCommand::ChangeProject { project: project.clone(), change }).await?;
     reply(&ctx, 200, &project)

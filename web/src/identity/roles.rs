@@ -14,6 +14,7 @@ use crate::fault::Fault;
 use crate::handler;
 use crate::reply::Reply;
 use crate::route::{Route, delete, get, patch, post};
+use crate::schema::typed::Sent;
 use crate::schema::{Schema, null_or, object, opt, req, string};
 
 pub(super) const ROUTES: &[Route] = &[
@@ -42,7 +43,9 @@ fn update_body() -> Schema {
 #[derive(Debug, Deserialize)]
 struct RoleBody {
     name: Option<String>,
-    description: Option<String>,
+    /// `null` takes it away.
+    #[serde(default)]
+    description: Sent<String>,
     domain_id: Option<DomainId>,
 }
 
@@ -84,7 +87,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
         role: role.clone(),
         domain: body.domain_id,
         name: body.name.unwrap_or_default(),
-        description: body.description,
+        description: body.description.mentioned().flatten(),
     };
     command(&ctx, &ctx.permit()?, IdentityCommand::CreateRole(created)).await?;
     reply(&ctx, 201, &role)
@@ -93,10 +96,10 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let role = RoleId::new(ctx.param("id"));
     let body: RoleBody = ctx.parse_at("role")?;
-    let description = match (ctx.body["role"].get("description"), body.description) {
-        (None, _) => Edit::Keep,
-        (Some(_), None) => Edit::Clear,
-        (Some(_), Some(text)) => Edit::Set(text),
+    let description = match body.description {
+        Sent::Nothing => Edit::Keep,
+        Sent::Null => Edit::Clear,
+        Sent::Value(text) => Edit::Set(text),
     };
     let change = IdentityCommand::ChangeRole { role: role.clone(), name: body.name, description };
     command(&ctx, &ctx.permit()?, change).await?;

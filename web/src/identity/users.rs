@@ -19,6 +19,7 @@ use crate::handler;
 use crate::policy::{Permit, Target};
 use crate::reply::Reply;
 use crate::route::{Route, delete, get, patch, post};
+use crate::schema::typed::Sent;
 use crate::schema::{Property, Schema, boolean, null_or, object, opt, req, string};
 
 pub(super) const ROUTES: &[Route] = &[
@@ -78,7 +79,18 @@ struct UserBody {
     enabled: Option<bool>,
     domain_id: Option<DomainId>,
     password: Option<String>,
-    default_project_id: Option<ProjectId>,
+    /// `null` takes it away.
+    #[serde(default)]
+    default_project_id: Sent<ProjectId>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
+}
+
+/// The old password is the proof that the caller may set the new one.
+#[derive(Deserialize)]
+struct PasswordBody {
+    original_password: String,
+    password: String,
 }
 
 fn show_one(ctx: &Ctx, user: &User) -> Value {
@@ -156,8 +168,8 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
         password: hashed(&ctx, body.password).await?,
         attributes: UserAttributes {
             name: body.name.unwrap_or_default(),
-            default_project: body.default_project_id,
-            extra: extra(&ctx.body["user"], &KNOWN),
+            default_project: body.default_project_id.mentioned().flatten(),
+            extra: extra(&body.others, &KNOWN),
         },
     };
     command(&ctx, &permit, IdentityCommand::CreateUser(created)).await?;
@@ -168,17 +180,17 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let user = UserId::new(ctx.param("id"));
     let permit = ctx.authorize(&target_of(&ctx, &user)?)?;
     let body: UserBody = ctx.parse_at("user")?;
-    let default_project = match (ctx.body["user"].get("default_project_id"), body.default_project_id) {
-        (None, _) => Edit::Keep,
-        (Some(_), None) => Edit::Clear,
-        (Some(_), Some(project)) => Edit::Set(project),
+    let default_project = match body.default_project_id {
+        Sent::Nothing => Edit::Keep,
+        Sent::Null => Edit::Clear,
+        Sent::Value(project) => Edit::Set(project),
     };
     let change = UserChange {
         name: body.name,
         enabled: body.enabled,
         password: hashed(&ctx, body.password).await?,
         default_project,
-        extra: extra(&ctx.body["user"], &KNOWN),
+        extra: extra(&body.others, &KNOWN),
     };
     command(&ctx, &permit, IdentityCommand::ChangeUser { user: user.clone(), change }).await?;
     reply(&ctx, 200, &user)
@@ -194,9 +206,9 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
 async fn password(ctx: Ctx) -> Result<Reply, Fault> {
     let user = UserId::new(ctx.param("id"));
     let permit = ctx.authorize_rule("identity:change_password", &target_of(&ctx, &user)?)?;
-    let text = |key: &str| Password::new(ctx.body["user"][key].as_str().unwrap_or_default());
-    prove(&ctx, &user, &text("original_password")).await?;
-    let hash = ctx.app.identity()?.passwords.hash(&text("password")).await.map_err(fault::of_password)?;
+    let body: PasswordBody = ctx.parse_at("user")?;
+    prove(&ctx, &user, &Password::new(body.original_password)).await?;
+    let hash = ctx.app.identity()?.passwords.hash(&Password::new(body.password)).await.map_err(fault::of_password)?;
     set_password(&ctx, &permit, user, hash).await?;
     Ok(Reply::empty(204))
 }

@@ -65,9 +65,14 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     reply(&ctx, &image, &member)
 }
 
+/// A text of a body that no schema has judged.
+fn text<'a>(body: &'a Value, key: &str) -> Option<&'a str> {
+    body.get(key).and_then(Value::as_str)
+}
+
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let (image, permit) = permitted(&ctx)?;
-    let member = match ctx.body["member"].as_str().map(str::trim) {
+    let member = match text(&ctx.body, "member").map(str::trim) {
         Some(member) if !member.is_empty() && member.len() <= 255 => ProjectId::new(member),
         _ => return Err(Fault::bad_request("Expected a member in the form: {\"member\": \"image_id\"}")),
     };
@@ -80,7 +85,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let member = ProjectId::new(ctx.param("member_id"));
     let image: Arc<Record> = visible(&ctx).or_else(|fault| ctx.authorize(&Target::default()).and(Err(fault)))?;
     let permit = ctx.authorize(&target(&ctx, &image).with("member_id", member.as_str()))?;
-    let status = ctx.body["status"].as_str().and_then(MemberStatus::parse);
+    let status = text(&ctx.body, "status").and_then(MemberStatus::parse);
     let status = status.ok_or_else(|| {
         Fault::bad_request(
             "Expected a status in the form: {\"status\": \"status\"}, one of pending, accepted, rejected",

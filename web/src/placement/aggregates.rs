@@ -1,12 +1,12 @@
 //! `/resource_providers/{uuid}/aggregates`
 
 use chronova_actors::ledger::LedgerCommand;
-use serde_json::{Value, json};
-use uuid::Uuid;
+use serde_json::json;
 
 use super::ledger::{named_provider, provider_id, send};
+use super::readers::AggregatesBody;
 use super::reject::During;
-use super::{answers, bodies, inventories, versions};
+use super::{answers, bodies, versions};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -41,11 +41,7 @@ fn shown(ctx: &Ctx) -> Result<Reply, Fault> {
 
 async fn set(ctx: Ctx) -> Result<Reply, Fault> {
     let provider = provider_id(&ctx)?;
-    let with_generation = versions::aggregates_have_generations(ctx.version);
-    let list = if with_generation { &ctx.body["aggregates"] } else { &ctx.body };
-    let aggregates: Vec<Uuid> =
-        list.as_array().into_iter().flatten().filter_map(Value::as_str).filter_map(|id| id.parse().ok()).collect();
-    let generation = with_generation.then(|| inventories::generation(&ctx.body));
+    let AggregatesBody { aggregates, generation } = AggregatesBody::read(&ctx);
     send(&ctx, LedgerCommand::SetAggregates { provider, generation, aggregates }, During::Other).await?;
     shown(&ctx)
 }

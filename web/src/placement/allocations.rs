@@ -1,18 +1,17 @@
 //! `/allocations` and `/resource_providers/{uuid}/allocations`
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use chronova_actors::ledger::{ConsumerClaim, LedgerCommand, SeenGeneration};
-use chronova_events::ids::{ConsumerId, ProviderId};
+use chronova_actors::ledger::LedgerCommand;
+use chronova_events::ids::ConsumerId;
 use chronova_events::ledger::{Allocation, Consumer};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::ledger::{look, named_provider, send};
-use super::reject::{During, nobody_allocates_from};
+use super::reject::During;
 use super::views::{self, CONSUMER, ConsumerView};
-use super::{answers, bodies, inventories, versions};
+use super::{answers, bodies, readers};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -35,9 +34,6 @@ pub(super) const ROUTES: &[Route] = &[
         .policy("placement:resource_providers:allocations:list")
         .as_of(),
 ];
-
-/// Who holds what was allocated before clients had to say for whom (before 1.8).
-const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     answers::check_accept(&ctx)?;
@@ -74,13 +70,13 @@ async fn set(ctx: Ctx) -> Result<Reply, Fault> {
     let text = ctx.param("consumer_uuid");
     let consumer: Uuid = text.parse().map_err(|_| Fault::bad_request(format!("Malformed consumer_uuid: {text}")))?;
     let consumer = consumer.to_string();
-    let claims = vec![claim(&ctx, &consumer, &ctx.body)?];
+    let claims = vec![readers::claim(&ctx, &consumer, &ctx.body)?];
     send(&ctx, LedgerCommand::Allocate { claims }, During::Allocate(Some(&consumer))).await?;
     Ok(Reply::empty(204))
 }
 
 async fn manage(ctx: Ctx) -> Result<Reply, Fault> {
-    let claims = claims(&ctx, &ctx.body)?;
+    let claims = readers::claims(&ctx, &ctx.body)?;
     send(&ctx, LedgerCommand::Allocate { claims }, During::Allocate(None)).await?;
     Ok(Reply::empty(204))
 }
@@ -89,54 +85,4 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let consumer = ConsumerId::new(ctx.param("consumer_uuid"));
     send(&ctx, LedgerCommand::Deallocate { consumer }, During::Other).await?;
     Ok(Reply::empty(204))
-}
-
-/// What a body by consumer says.
-pub(super) fn claims(ctx: &Ctx, body: &Value) -> Result<Vec<ConsumerClaim>, Fault> {
-    body.as_object().into_iter().flatten().map(|(consumer, body)| claim(ctx, consumer, body)).collect()
-}
-
-fn claim(ctx: &Ctx, consumer: &str, body: &Value) -> Result<ConsumerClaim, Fault> {
-    let generation = if versions::has_consumer_generations(ctx.version) {
-        let said = &body["consumer_generation"];
-        SeenGeneration::Said((!said.is_null()).then(|| inventories::number(said).unwrap_or(u64::MAX)))
-    } else {
-        SeenGeneration::Unsaid
-    };
-    let text = |key: &str| body[key].as_str().unwrap_or(NOBODY);
-    Ok(ConsumerClaim {
-        consumer: ConsumerId::new(consumer),
-        project: text("project_id").into(),
-        user: text("user_id").into(),
-        consumer_type: body["consumer_type"].as_str().map(str::to_owned),
-        generation,
-        allocations: allocations(ctx, &body["allocations"])?,
-    })
-}
-
-/// A list before 1.12, an object by provider since.
-fn allocations(ctx: &Ctx, body: &Value) -> Result<Vec<Allocation>, Fault> {
-    let mut by_provider: BTreeMap<ProviderId, Vec<(String, u64)>> = BTreeMap::new();
-    let mut add = |provider: &str, resources: &Value| {
-        let id = provider.parse().map_err(|_| nobody_allocates_from(provider))?;
-        let mut amounts: Vec<(String, u64)> = resources
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(class, amount)| (class.clone(), inventories::number(amount).unwrap_or(u64::MAX)))
-            .collect();
-        amounts.sort();
-        by_provider.insert(id, amounts);
-        Ok::<(), Fault>(())
-    };
-    if versions::allocations_by_provider(ctx.version) {
-        for (provider, allocation) in body.as_object().into_iter().flatten() {
-            add(provider, &allocation["resources"])?;
-        }
-    } else {
-        for allocation in body.as_array().into_iter().flatten() {
-            add(allocation["resource_provider"]["uuid"].as_str().unwrap_or_default(), &allocation["resources"])?;
-        }
-    }
-    Ok(by_provider.into_iter().map(|(provider, resources)| Allocation { provider, resources }).collect())
 }

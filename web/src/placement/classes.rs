@@ -5,6 +5,7 @@ use chronova_events::ledger::standard;
 use serde_json::{Value, json};
 
 use super::ledger::{look, send};
+use super::readers::ClassBody;
 use super::reject::During;
 use super::{answers, bodies, traits};
 use crate::ctx::Ctx;
@@ -65,7 +66,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
-    let name = ctx.body["name"].as_str().unwrap_or_default().to_owned();
+    let ClassBody { name } = ctx.parse()?;
     send(&ctx, LedgerCommand::CreateClass { name: name.clone() }, During::Other).await?;
     Ok(Reply::empty(201).header("Location", location(&ctx, &name)))
 }
@@ -73,7 +74,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
 /// Before 1.7 a PUT gives a class another name.
 async fn rename(ctx: Ctx) -> Result<Reply, Fault> {
     let from = ctx.param("name").to_owned();
-    let to = ctx.body["name"].as_str().unwrap_or_default().to_owned();
+    let ClassBody { name: to } = ctx.parse()?;
     if standard::is_standard_class(&from) {
         return Err(Fault::bad_request(format!("Cannot update standard resource class {from}")));
     }

@@ -2,10 +2,11 @@
 
 use chronova_actors::ledger::LedgerCommand;
 use chronova_events::ids::ProviderId;
-use chronova_events::ledger::{Inventory, Provider};
-use serde_json::{Value, json};
+use chronova_events::ledger::Provider;
+use serde_json::json;
 
 use super::ledger::{named_provider, provider_id, send};
+use super::readers::{self, InventoriesBody};
 use super::reject::During;
 use super::{answers, bodies, versions, views};
 use crate::ctx::Ctx;
@@ -67,8 +68,8 @@ fn one(ctx: &Ctx, provider: &Provider, class: &str, status: u16) -> Result<Reply
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let provider = provider_id(&ctx)?;
-    let class = ctx.body["resource_class"].as_str().unwrap_or_default().to_owned();
-    let (inventory, reserve) = (inventory(&class, &ctx.body), versions::reserve(ctx.version));
+    let (inventory, reserve) = (readers::new_inventory(&ctx.body), versions::reserve(ctx.version));
+    let class = inventory.class.clone();
     let command = LedgerCommand::AddInventory { provider, inventory, reserve };
     send(&ctx, command, During::CreateInventory(provider)).await?;
     let reply = one(&ctx, &*named_provider(&ctx)?, &class, 201)?;
@@ -78,12 +79,9 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn set(ctx: Ctx) -> Result<Reply, Fault> {
     let provider = provider_id(&ctx)?;
-    let command = LedgerCommand::SetInventories {
-        provider,
-        generation: Some(generation(&ctx.body)),
-        inventories: inventories(&ctx.body["inventories"]),
-        reserve: versions::reserve(ctx.version),
-    };
+    let InventoriesBody { generation, inventories } = InventoriesBody::read(&ctx.body);
+    let (generation, reserve) = (Some(generation), versions::reserve(ctx.version));
+    let command = LedgerCommand::SetInventories { provider, generation, inventories, reserve };
     send(&ctx, command, During::SetInventories(provider)).await?;
     all(&ctx)
 }
@@ -93,8 +91,8 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let class = ctx.param("resource_class");
     let command = LedgerCommand::UpdateInventory {
         provider,
-        generation: generation(&ctx.body),
-        inventory: inventory(class, &ctx.body),
+        generation: readers::generation(&ctx.body),
+        inventory: readers::inventory(class, &ctx.body),
         reserve: versions::reserve(ctx.version),
     };
     send(&ctx, command, During::UpdateInventory(provider)).await?;
@@ -115,34 +113,4 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let command = LedgerCommand::DeleteInventory { provider, class: class.to_owned() };
     send(&ctx, command, During::DeleteInventory(class)).await?;
     Ok(Reply::empty(204))
-}
-
-/// The generation that the client has seen. One that no provider can have is one that no provider has.
-pub(super) fn generation(body: &Value) -> u64 {
-    number(&body["resource_provider_generation"]).unwrap_or(u64::MAX)
-}
-
-/// JSON's `4.0` is an integer too.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // integers below 2^53
-pub(super) fn number(value: &Value) -> Option<u64> {
-    value.as_u64().or_else(|| value.as_f64().filter(|number| *number >= 0.0).map(|number| number as u64))
-}
-
-pub(super) fn inventories(body: &Value) -> Vec<Inventory> {
-    body.as_object().into_iter().flatten().map(|(class, fields)| inventory(class, fields)).collect()
-}
-
-/// With Placement's defaults for what was not said.
-fn inventory(class: &str, body: &Value) -> Inventory {
-    const MAX_INT: u64 = 0x7FFF_FFFF;
-    let field = |name: &str, default| number(&body[name]).unwrap_or(default);
-    Inventory {
-        class: class.to_owned(),
-        total: field("total", 0),
-        reserved: field("reserved", 0),
-        min_unit: field("min_unit", 1),
-        max_unit: field("max_unit", MAX_INT),
-        step_size: field("step_size", 1),
-        allocation_ratio: body["allocation_ratio"].as_f64().unwrap_or(1.0),
-    }
 }

@@ -15,6 +15,7 @@ mod filters;
 mod inventories;
 mod ledger;
 mod providers;
+mod readers;
 mod reject;
 mod reshaper;
 mod traits;

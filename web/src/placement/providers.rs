@@ -8,9 +8,10 @@ use chronova_events::ledger::{Ledger, Provider};
 use chronova_projections::placement::candidates::{AggregateFilter, TraitFilter};
 use chronova_projections::placement::index::Index;
 use chronova_projections::slots::Slots;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::ledger::{look, provider_id, send};
+use super::readers::ProviderBody;
 use super::reject::{During, no_provider};
 use super::views::{PROVIDER, ProviderView};
 use super::{answers, bodies, filters, versions};
@@ -107,20 +108,13 @@ fn view(ctx: &Ctx, provider: Arc<Provider>, root: ProviderId) -> ProviderView {
 }
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
-    let name = ctx.body["name"].as_str().unwrap_or_default().to_owned();
-    let given = ctx.body["uuid"].as_str().and_then(|text| text.parse().ok());
-    let provider = given.unwrap_or_else(ProviderId::random);
-    let parent = parent(&ctx.body);
-    let command = LedgerCommand::CreateProvider { provider, name: name.clone(), parent };
-    send(&ctx, command, During::CreateProvider { name: &name, provider }).await?;
+    let body: ProviderBody = ctx.parse()?;
+    let provider = body.id().unwrap_or_else(ProviderId::random);
+    let command = LedgerCommand::CreateProvider { provider, name: body.name.clone(), parent: body.parent() };
+    send(&ctx, command, During::CreateProvider { name: &body.name, provider }).await?;
     let location = answers::location(&ctx, &format!("/resource_providers/{provider}"));
     let reply = if versions::create_shows_provider(ctx.version) { shown(&ctx, provider)? } else { Reply::empty(201) };
     Ok(reply.header("Location", location))
-}
-
-/// `null` is no parent.
-fn parent(body: &Value) -> Option<ProviderId> {
-    body["parent_provider_uuid"].as_str().and_then(|text| text.parse().ok())
 }
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
@@ -138,13 +132,13 @@ fn shown(ctx: &Ctx, id: ProviderId) -> Result<Reply, Fault> {
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let provider = provider_id(&ctx)?;
-    let name = ctx.body["name"].as_str().unwrap_or_default().to_owned();
-    let parent = match ctx.body.get("parent_provider_uuid") {
-        Some(_) if versions::can_move_providers(ctx.version) => ParentChange::Move(parent(&ctx.body)),
-        Some(_) if versions::has_parents(ctx.version) => ParentChange::Give(parent(&ctx.body)),
+    let body: ProviderBody = ctx.parse()?;
+    let parent = match body.mentions_parent() {
+        true if versions::can_move_providers(ctx.version) => ParentChange::Move(body.parent()),
+        true if versions::has_parents(ctx.version) => ParentChange::Give(body.parent()),
         _ => ParentChange::Keep,
     };
-    let command = LedgerCommand::UpdateProvider { provider, name, parent };
+    let command = LedgerCommand::UpdateProvider { provider, name: body.name, parent };
     send(&ctx, command, During::UpdateProvider(provider)).await?;
     shown(&ctx, provider)
 }

@@ -3,9 +3,10 @@
 use chronova_actors::ledger::{LedgerCommand, NewInventories};
 use chronova_events::ids::ProviderId;
 
+use super::bodies;
 use super::ledger::{look, send};
+use super::readers::{InventoriesBody, ReshapeBody};
 use super::reject::{During, no_provider_to_reshape};
-use super::{allocations, bodies, inventories};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -19,18 +20,15 @@ pub(super) const ROUTES: &[Route] = &[post("reshaper.create", "/reshaper", handl
 
 async fn reshape(ctx: Ctx) -> Result<Reply, Fault> {
     let mut parts = Vec::new();
-    for (text, body) in ctx.body["inventories"].as_object().into_iter().flatten() {
-        let provider: ProviderId = text.parse().map_err(|_| no_provider_to_reshape(text))?;
+    let mut body = ReshapeBody::read(&ctx.body);
+    for (text, InventoriesBody { generation, inventories }) in body.inventories.drain(..) {
+        let provider: ProviderId = text.parse().map_err(|_| no_provider_to_reshape(&text))?;
         if !look(&ctx, |ledger| ledger.providers.contains_key(&provider))? {
-            return Err(no_provider_to_reshape(text));
+            return Err(no_provider_to_reshape(&text));
         }
-        parts.push(NewInventories {
-            provider,
-            generation: inventories::generation(body),
-            inventories: inventories::inventories(&body["inventories"]),
-        });
+        parts.push(NewInventories { provider, generation, inventories });
     }
-    let claims = allocations::claims(&ctx, &ctx.body["allocations"])?;
+    let claims = body.claims(&ctx)?;
     send(&ctx, LedgerCommand::Reshape { inventories: parts, claims }, During::Reshape).await?;
     Ok(Reply::empty(204))
 }

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use chronova_actors::ledger::LedgerCommand;
 use chronova_events::ids::ProviderId;
 use chronova_events::ledger::standard;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::ledger::{look, named_provider, provider_id, send};
+use super::readers::TraitsBody;
 use super::reject::During;
-use super::{answers, bodies, inventories};
+use super::{answers, bodies};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -143,12 +144,8 @@ fn shown(ctx: &Ctx) -> Result<Reply, Fault> {
 
 async fn set(ctx: Ctx) -> Result<Reply, Fault> {
     let provider: ProviderId = provider_id(&ctx)?;
-    let traits = ctx.body["traits"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let command = LedgerCommand::SetTraits {
-        provider,
-        generation: Some(inventories::generation(&ctx.body)),
-        traits: traits.map(str::to_owned).collect(),
-    };
+    let TraitsBody { traits, generation } = TraitsBody::read(&ctx.body);
+    let command = LedgerCommand::SetTraits { provider, generation: Some(generation), traits };
     send(&ctx, command, During::Other).await?;
     shown(&ctx)
 }

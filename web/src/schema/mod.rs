@@ -27,6 +27,7 @@ mod build;
 mod formats;
 mod parameters;
 mod python;
+pub mod typed;
 mod validate;
 mod words;
 

@@ -48,16 +48,20 @@ fn required(key: &str) -> Fault {
     Fault::bad_request(format!("Invalid input for field/attribute {key}: '{key}' is a required property"))
 }
 
-async fn extend(ctx: Ctx) -> Result<Reply, Fault> {
-    let (volume, permit) = permitted(&ctx)?;
-    let value = &ctx.action_body()["new_size"];
+/// In GiB, as a number or as its digits.
+fn new_size(value: &Value) -> Result<u32, Fault> {
     let number = value.as_u64().or_else(|| value.as_str().and_then(|text| text.parse().ok()));
     let size = number.filter(|size| *size > 0).and_then(|size| u32::try_from(size).ok());
-    let size = size.ok_or_else(|| {
+    size.ok_or_else(|| {
         Fault::bad_request(format!(
             "Invalid input for field/attribute new_size. Value: {value}. A positive integer is required"
         ))
-    })?;
+    })
+}
+
+async fn extend(ctx: Ctx) -> Result<Reply, Fault> {
+    let (volume, permit) = permitted(&ctx)?;
+    let size = new_size(&ctx.action_body()["new_size"])?;
     let attached = bodies::extends_used_volumes(ctx.version);
     if attached && volume.status == VolumeStatus::InUse {
         ctx.authorize_rule("volume:extend_attached_volume", &target(&volume))?;
@@ -111,7 +115,13 @@ async fn unset_image(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn reset(ctx: Ctx) -> Result<Reply, Fault> {
     let (volume, permit) = permitted(&ctx)?;
-    let body = ctx.action_body();
+    let reset = wanted_reset(ctx.action_body())?;
+    command(&ctx, &permit, volume.created.volume, reset).await?;
+    Ok(Reply::empty(202))
+}
+
+/// The states that an administrator gives a volume.
+fn wanted_reset(body: &Value) -> Result<VolumeCommand, Fault> {
     let known = |text: &str| {
         let unknown = || {
             Fault::bad_request(format!(
@@ -130,9 +140,7 @@ async fn reset(ctx: Ctx) -> Result<Reply, Fault> {
     if status.is_none() && attach.is_none() && body["migration_status"].is_null() {
         return Err(Fault::bad_request("Must specify 'status', 'attach_status' or 'migration_status' for update."));
     }
-    let reset = VolumeCommand::Reset { status, detached: attach == Some("detached") };
-    command(&ctx, &permit, volume.created.volume, reset).await?;
-    Ok(Reply::empty(202))
+    Ok(VolumeCommand::Reset { status, detached: attach == Some("detached") })
 }
 
 async fn force_delete(ctx: Ctx) -> Result<Reply, Fault> {

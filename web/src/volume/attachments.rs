@@ -8,6 +8,7 @@ use chronova_events::volume::{AttachMode, Attachment, VolumeRecord};
 use serde_json::{Value, json};
 
 use super::access::{command, no_volume, release, shown, target, visible};
+use super::bodies::{AttachmentCreateBody, AttachmentUpdateBody, Connector};
 use super::views::attachment as views;
 use super::{bodies, listing};
 use crate::ctx::Ctx;
@@ -101,32 +102,30 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// Where a connector says it is.
-fn place(connector: &Value) -> Result<(String, Option<String>, Option<AttachMode>), Fault> {
-    let text = |key: &str| connector[key].as_str().map(str::to_owned);
-    let host = text("host").ok_or_else(|| {
+fn place(connector: Connector) -> Result<(String, Option<String>, Option<AttachMode>), Fault> {
+    let host = connector.host.ok_or_else(|| {
         Fault::bad_request("Invalid input received: Connector doesn't have required information: host")
     })?;
-    let mode = match connector["mode"].as_str() {
+    let mode = match connector.mode.as_deref() {
         Some("ro") => Some(AttachMode::ReadOnly),
         Some("rw") => Some(AttachMode::ReadWrite),
         _ => None,
     };
-    Ok((host, text("mountpoint"), mode))
+    Ok((host, connector.mountpoint, mode))
 }
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
-    let body = &ctx.body["attachment"];
-    let text = body["volume_uuid"].as_str().unwrap_or_default();
+    let body: AttachmentCreateBody = ctx.parse_at("attachment")?;
+    let text = body.volume_uuid.as_str();
     let volume: VolumeId = text.parse().map_err(|_| Fault::not_found(no_volume(text)))?;
     let permit = {
         let known = visible(&ctx, volume)?;
         ctx.authorize(&target(&known))?
     };
-    let instance = body["instance_uuid"].as_str().and_then(|text| text.parse::<InstanceId>().ok());
-    let mode = if body["mode"] == "ro" { AttachMode::ReadOnly } else { AttachMode::ReadWrite };
+    let instance = body.instance_uuid.and_then(|text| text.parse::<InstanceId>().ok());
+    let mode = if body.mode.as_deref() == Some("ro") { AttachMode::ReadOnly } else { AttachMode::ReadWrite };
     let attachment = AttachmentId::random();
-    let connector = Some(&body["connector"]).filter(|connector| connector.is_object());
-    let place = connector.map(place).transpose()?;
+    let place = body.connector.map(place).transpose()?;
     command(&ctx, &permit, volume, VolumeCommand::Reserve { attachment, instance, mode }).await?;
     if let Some((host, device, wanted)) = place {
         let at = (host.as_str(), device.as_deref());
@@ -153,7 +152,7 @@ async fn connect(
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let (volume, id, permit) = permitted(&ctx)?;
-    let (host, device, mode) = place(&ctx.body["attachment"]["connector"])?;
+    let (host, device, mode) = place(ctx.parse_at::<AttachmentUpdateBody>("attachment")?.connector)?;
     let mode = mode.unwrap_or(known(&volume, id)?.mode);
     let volume = volume.created.volume;
     connect(&ctx, &permit, volume, id, (&host, device.as_deref()), mode).await?;

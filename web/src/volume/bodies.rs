@@ -1,8 +1,10 @@
 //! What requests look like.
 
-use serde_json::json;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
 
 use crate::microversion::{Microversion, v};
+use crate::schema::typed::{self, Sent};
 use crate::schema::{Schema, any, choice, object, opt, req, string};
 
 /// A name or a description: up to 255 characters, or none.
@@ -182,4 +184,158 @@ pub(super) fn snapshots_of_used_volumes(version: Microversion) -> bool {
 /// From this version on a volume can be extended while a server has it.
 pub(super) fn extends_used_volumes(version: Microversion) -> bool {
     version.at_least(v(3, 42))
+}
+
+/// What a volume or a snapshot is called and what is said of it, in both spellings of Cinder.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct DescribedBody {
+    name: Sent<String>,
+    display_name: Sent<String>,
+    description: Sent<String>,
+    display_description: Sent<String>,
+}
+
+impl DescribedBody {
+    /// Without what stands around it; the newer spelling counts where both are there.
+    pub(super) fn name(&self) -> Sent<String> {
+        trimmed(&self.name, &self.display_name)
+    }
+
+    pub(super) fn description(&self) -> Sent<String> {
+        trimmed(&self.description, &self.display_description)
+    }
+}
+
+fn trimmed(new: &Sent<String>, old: &Sent<String>) -> Sent<String> {
+    match if *new == Sent::Nothing { old } else { new } {
+        Sent::Value(text) => Sent::Value(text.trim().to_owned()),
+        other => other.clone(),
+    }
+}
+
+/// A volume to be made.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct VolumeCreateBody {
+    #[serde(flatten)]
+    pub(super) described: DescribedBody,
+    #[serde(deserialize_with = "gigabytes")]
+    pub(super) size: Option<u32>,
+    pub(super) source_volid: Option<String>,
+    pub(super) snapshot_id: Option<String>,
+    pub(super) volume_type: Option<String>,
+    #[serde(deserialize_with = "typed::pairs")]
+    pub(super) metadata: Vec<(String, String)>,
+    pub(super) backup_id: Option<String>,
+    pub(super) availability_zone: Option<String>,
+    #[serde(rename = "imageRef")]
+    pub(super) image_ref: Option<String>,
+    pub(super) image_id: Option<String>,
+    /// A boolean or a word for one.
+    pub(super) multiattach: Value,
+}
+
+/// A size as a number or as its digits; the schema has refused everything else.
+fn gigabytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    let value = Value::deserialize(from)?;
+    let number = value.as_u64().or_else(|| value.as_str().and_then(|text| text.parse().ok()));
+    Ok(number.map(|number| u32::try_from(number).unwrap_or(u32::MAX)))
+}
+
+/// Changes of a volume.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct VolumeUpdateBody {
+    #[serde(flatten)]
+    pub(super) described: DescribedBody,
+    #[serde(deserialize_with = "some_pairs")]
+    pub(super) metadata: Option<Vec<(String, String)>>,
+}
+
+fn some_pairs<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<(String, String)>>, D::Error> {
+    typed::pairs(from).map(Some)
+}
+
+/// A snapshot to be made.
+#[derive(Debug, Deserialize)]
+pub(super) struct SnapshotCreateBody {
+    #[serde(flatten)]
+    pub(super) described: DescribedBody,
+    pub(super) volume_id: String,
+    /// A boolean or a word for one.
+    #[serde(default)]
+    pub(super) force: Value,
+    #[serde(default, deserialize_with = "typed::pairs")]
+    pub(super) metadata: Vec<(String, String)>,
+}
+
+/// All metadata of a volume or a snapshot.
+#[derive(Debug, Deserialize)]
+pub(super) struct VolumeMetadataBody {
+    #[serde(deserialize_with = "typed::pairs")]
+    pub(super) metadata: Vec<(String, String)>,
+}
+
+/// One item of it.
+#[derive(Debug, Deserialize)]
+pub(super) struct VolumeMetadataItemBody {
+    #[serde(deserialize_with = "typed::pairs")]
+    pub(super) meta: Vec<(String, String)>,
+}
+
+/// An attachment to be made.
+#[derive(Debug, Deserialize)]
+pub(super) struct AttachmentCreateBody {
+    pub(super) volume_uuid: String,
+    pub(super) instance_uuid: Option<String>,
+    pub(super) connector: Option<Connector>,
+    /// `rw` or `ro`.
+    pub(super) mode: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct AttachmentUpdateBody {
+    pub(super) connector: Connector,
+}
+
+/// What a host tells about itself so that it is let to a volume.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Connector {
+    #[serde(deserialize_with = "typed::text")]
+    pub(super) host: Option<String>,
+    #[serde(deserialize_with = "typed::text")]
+    pub(super) mountpoint: Option<String>,
+    #[serde(deserialize_with = "typed::text")]
+    pub(super) mode: Option<String>,
+}
+
+/// A volume type to be made.
+#[derive(Debug, Deserialize)]
+pub(super) struct TypeCreateBody {
+    pub(super) name: String,
+    pub(super) description: Option<String>,
+    #[serde(default, deserialize_with = "typed::pairs")]
+    pub(super) extra_specs: Vec<(String, String)>,
+    /// A boolean or a word for one.
+    #[serde(default, rename = "os-volume-type-access:is_public", deserialize_with = "typed::present")]
+    pub(super) public: Option<Value>,
+}
+
+/// Changes of a volume type.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct TypeUpdateBody {
+    pub(super) name: Option<String>,
+    pub(super) description: Sent<String>,
+    /// A boolean or a word for one.
+    #[serde(deserialize_with = "typed::present")]
+    pub(super) is_public: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct TypeSpecsBody {
+    #[serde(deserialize_with = "typed::pairs")]
+    pub(super) extra_specs: Vec<(String, String)>,
 }

@@ -1,10 +1,10 @@
 //! `/volumes/{id}/metadata` and `/snapshots/{id}/metadata`.
 
 use chronova_actors::volume::{Description, PairsChange, VolumeCommand};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
 use super::access::{command, permitted, visible};
-use super::{bodies, snapshots, views, volumes};
+use super::{bodies, snapshots, views};
 use crate::ctx::Ctx;
 use crate::fault::Fault;
 use crate::handler;
@@ -101,7 +101,7 @@ fn item(ctx: &Ctx, of: Of) -> Result<Reply, Fault> {
 
 /// The body's one pair, which must be the path's.
 fn pair(ctx: &Ctx) -> Result<PairsChange, Fault> {
-    let pairs = volumes::pairs(&ctx.body["meta"]);
+    let bodies::VolumeMetadataItemBody { meta: pairs } = ctx.parse()?;
     match pairs.as_slice() {
         [(key, _)] if key == ctx.param("key") => Ok(PairsChange::Merge(pairs)),
         [_] => Err(Fault::bad_request("Request body and URI mismatch")),
@@ -109,8 +109,8 @@ fn pair(ctx: &Ctx) -> Result<PairsChange, Fault> {
     }
 }
 
-fn sent(body: &Value) -> Vec<(String, String)> {
-    volumes::pairs(&body["metadata"])
+fn sent(ctx: &Ctx) -> Result<Vec<(String, String)>, Fault> {
+    Ok(ctx.parse::<bodies::VolumeMetadataBody>()?.metadata)
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
@@ -118,11 +118,11 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn merge(ctx: Ctx) -> Result<Reply, Fault> {
-    Ok(whole(&change(&ctx, Of::Volume, PairsChange::Merge(sent(&ctx.body))).await?))
+    Ok(whole(&change(&ctx, Of::Volume, PairsChange::Merge(sent(&ctx)?)).await?))
 }
 
 async fn replace(ctx: Ctx) -> Result<Reply, Fault> {
-    Ok(whole(&change(&ctx, Of::Volume, PairsChange::Replace(sent(&ctx.body))).await?))
+    Ok(whole(&change(&ctx, Of::Volume, PairsChange::Replace(sent(&ctx)?)).await?))
 }
 
 async fn show(ctx: Ctx) -> Result<Reply, Fault> {
@@ -144,11 +144,11 @@ async fn of_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn merge_of_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
-    Ok(whole(&change(&ctx, Of::Snapshot, PairsChange::Merge(sent(&ctx.body))).await?))
+    Ok(whole(&change(&ctx, Of::Snapshot, PairsChange::Merge(sent(&ctx)?)).await?))
 }
 
 async fn replace_of_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
-    Ok(whole(&change(&ctx, Of::Snapshot, PairsChange::Replace(sent(&ctx.body))).await?))
+    Ok(whole(&change(&ctx, Of::Snapshot, PairsChange::Replace(sent(&ctx)?)).await?))
 }
 
 async fn show_of_snapshot(ctx: Ctx) -> Result<Reply, Fault> {

@@ -121,9 +121,15 @@ fn number(name: &str, value: &Value) -> Result<i64, Fault> {
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let (project, target) = named(&ctx);
     let permit = ctx.authorize(&target)?;
-    let known = resources(&ctx, &of(&ctx, &project)?)?;
+    let limits = wanted(&resources(&ctx, &of(&ctx, &project)?)?, &ctx.parse_at("quota_set")?)?;
+    send(&ctx, &permit, &project, VolumeQuotaCommand::SetLimits { project: project.clone(), limits }).await?;
+    Ok(Reply::ok(json!({"quota_set": set(&ctx, &project, false)?})))
+}
+
+/// The limits that a body sets, sorted by name.
+fn wanted(known: &[(String, i64)], body: &Map<String, Value>) -> Result<Vec<(String, i64)>, Fault> {
     let mut limits = Vec::new();
-    for (name, value) in ctx.body["quota_set"].as_object().into_iter().flatten() {
+    for (name, value) in body {
         if matches!(name.as_str(), "tenant_id" | "project_id" | "force") {
             continue;
         }
@@ -133,8 +139,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
         limits.push((name.clone(), number(name, value)?));
     }
     limits.sort();
-    send(&ctx, &permit, &project, VolumeQuotaCommand::SetLimits { project: project.clone(), limits }).await?;
-    Ok(Reply::ok(json!({"quota_set": set(&ctx, &project, false)?})))
+    Ok(limits)
 }
 
 async fn reset(ctx: Ctx) -> Result<Reply, Fault> {

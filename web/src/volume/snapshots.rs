@@ -9,8 +9,8 @@ use chronova_events::volume::{Snapshot, SnapshotStatus, VolumeRecord};
 use serde_json::{Value, json};
 
 use super::access::{command, no_volume, shown, visible};
+use super::bodies::{DescribedBody, SnapshotCreateBody};
 use super::views::snapshot::{LISTED, SHOWN};
-use super::volumes::{pairs, said, trimmed};
 use super::{bodies, listing};
 use crate::ctx::Ctx;
 use crate::dispatch;
@@ -87,8 +87,8 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
-    let body = &ctx.body["snapshot"];
-    let text = body["volume_id"].as_str().unwrap_or_default();
+    let body: SnapshotCreateBody = ctx.parse_at("snapshot")?;
+    let text = body.volume_id.as_str();
     let id: VolumeId = text.parse().map_err(|_| Fault::not_found(no_volume(text)))?;
     let volume = visible(&ctx, id)?;
     let permit = ctx.authorize(&super::access::target(&volume))?;
@@ -98,11 +98,11 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
         volume: id,
         project: volume.created.project.clone(),
         user: ctx.caller().user.clone(),
-        name: said(body, "name").and_then(trimmed).unwrap_or_default(),
-        description: said(body, "description").and_then(trimmed),
+        name: body.described.name().mentioned().flatten().unwrap_or_default(),
+        description: body.described.description().mentioned().flatten(),
         // From 3.66 on a volume in use needs no force.
-        force: listing::flag(&body["force"], "force")? || bodies::snapshots_of_used_volumes(ctx.version),
-        metadata: pairs(&body["metadata"]),
+        force: listing::flag(&body.force, "force")? || bodies::snapshots_of_used_volumes(ctx.version),
+        metadata: body.metadata,
     };
     let accepted = ctx.app.volumes()?.accept_snapshot(wanted, ctx.caller().is_admin, dispatch::meta(&permit)).await;
     shown(&ctx, accepted).await?;
@@ -113,10 +113,10 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let (volume, snapshot, permit) = permitted(&ctx)?;
-    let body = &ctx.body["snapshot"];
+    let described: DescribedBody = ctx.parse_at("snapshot")?;
     let description = Description {
-        name: said(body, "name").map(|value| trimmed(value).unwrap_or_default()),
-        description: said(body, "description").map(trimmed),
+        name: described.name().mentioned().map(Option::unwrap_or_default),
+        description: described.description().mentioned(),
         metadata: None,
     };
     let snapshot = snapshot.requested.snapshot;

@@ -58,7 +58,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let kind = named(&ctx)?;
-    let specs = specs(&ctx.body["extra_specs"]);
+    let bodies::TypeSpecsBody { extra_specs: specs } = ctx.parse()?;
     let sent = views::pairs(&specs);
     send(&ctx, &ctx.permit()?, VolumeTypeCommand::SetSpecs { volume_type: kind.id, specs }).await?;
     Ok(Reply::ok(json!({"extra_specs": sent})))

@@ -99,15 +99,14 @@ pub(super) fn specs(body: &Value) -> Vec<(String, String)> {
 }
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
-    let body = &ctx.body["volume_type"];
+    let body: bodies::TypeCreateBody = ctx.parse_at("volume_type")?;
     let volume_type = VolumeTypeId::random();
-    let public = body.get("os-volume-type-access:is_public");
     let created = TypeCreated {
         volume_type,
-        name: body["name"].as_str().unwrap_or_default().trim().to_owned(),
-        description: body["description"].as_str().map(str::to_owned),
-        public: public.map_or(Ok(true), |value| listing::flag(value, "is_public"))?,
-        extra_specs: specs(&body["extra_specs"]),
+        name: body.name.trim().to_owned(),
+        description: body.description,
+        public: body.public.map_or(Ok(true), |value| listing::flag(&value, "is_public"))?,
+        extra_specs: body.extra_specs,
     };
     if created.name.is_empty() {
         return Err(Fault::bad_request("Volume type name can not be empty."));
@@ -118,16 +117,16 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let kind = named(&ctx)?;
-    let body = &ctx.body["volume_type"];
-    let name = body["name"].as_str().map(|name| name.trim().to_owned());
+    let body: bodies::TypeUpdateBody = ctx.parse_at("volume_type")?;
+    let name = body.name.map(|name| name.trim().to_owned());
     if name.as_ref().is_some_and(String::is_empty) {
         return Err(Fault::bad_request("Volume type name can not be empty."));
     }
     let describe = VolumeTypeCommand::Describe {
         volume_type: kind.id,
         name,
-        description: body.get("description").map(|value| value.as_str().map(str::to_owned)),
-        public: body.get("is_public").map(|value| listing::flag(value, "is_public")).transpose()?,
+        description: body.description.mentioned(),
+        public: body.is_public.map(|value| listing::flag(&value, "is_public")).transpose()?,
     };
     send(&ctx, &ctx.permit()?, describe).await?;
     now(&ctx, kind.id)

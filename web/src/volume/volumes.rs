@@ -9,6 +9,7 @@ use chronova_events::volume::{Pairs, VolumeRecord, VolumeStatus};
 use serde_json::{Value, json};
 
 use super::access::{command, permitted, shown, target, visible};
+use super::bodies::{VolumeCreateBody, VolumeUpdateBody};
 use super::views::volume::{LISTED, SHOWN, VolumeView};
 use super::{bodies, listing};
 use crate::ctx::Ctx;
@@ -81,44 +82,33 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"volume": SHOWN.render(&view(&ctx, volume)?, ctx.version)})))
 }
 
-/// `name`, or what it was called before.
-pub(super) fn said<'a>(body: &'a Value, name: &str) -> Option<&'a Value> {
-    body.get(name).or_else(|| body.get(format!("display_{name}")))
-}
-
-/// A text without what stands around it; none for `null`.
-pub(super) fn trimmed(value: &Value) -> Option<String> {
-    value.as_str().map(|text| text.trim().to_owned())
-}
-
 /// The names and values below `metadata`.
 pub(super) fn pairs(body: &Value) -> Pairs {
     let map = body.as_object().into_iter().flatten();
     map.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
 }
 
-/// An id that may be missing or null.
-fn id<T: std::str::FromStr>(body: &Value, key: &str, message: &dyn Fn(&str) -> Fault) -> Result<Option<T>, Fault> {
-    let text = body[key].as_str().filter(|text| !text.is_empty());
-    text.map(|text| text.parse().map_err(|_| message(text))).transpose()
+/// An id that may be missing or empty.
+fn id<T: std::str::FromStr>(text: Option<&String>, message: &dyn Fn(&str) -> Fault) -> Result<Option<T>, Fault> {
+    text.filter(|text| !text.is_empty()).map(|text| text.parse().map_err(|_| message(text))).transpose()
 }
 
-fn content(body: &Value) -> Result<NewContent, Fault> {
+fn content(body: &VolumeCreateBody) -> Result<NewContent, Fault> {
     let missing = |text: &str| Fault::not_found(format!("{text} could not be found."));
     let image = |text: &str| {
         Fault::bad_request(format!("Invalid image identifier or unable to access requested image. {text}"))
     };
-    let of_image = match id(body, "imageRef", &image)? {
+    let of_image = match id(body.image_ref.as_ref(), &image)? {
         Some(image) => Some(image),
-        None => id(body, "image_id", &image)?,
+        None => id(body.image_id.as_ref(), &image)?,
     };
-    if body["backup_id"].as_str().is_some_and(|id| !id.is_empty()) {
+    if body.backup_id.as_ref().is_some_and(|id| !id.is_empty()) {
         return Err(Fault::bad_request("Invalid input received: there are no backups to create volumes from"));
     }
     let all = [
         of_image.map(NewContent::Image),
-        id(body, "snapshot_id", &missing)?.map(NewContent::Snapshot),
-        id(body, "source_volid", &missing)?.map(NewContent::Volume),
+        id(body.snapshot_id.as_ref(), &missing)?.map(NewContent::Snapshot),
+        id(body.source_volid.as_ref(), &missing)?.map(NewContent::Volume),
     ];
     let mut named = all.into_iter().flatten();
     match (named.next(), named.next()) {
@@ -129,27 +119,20 @@ fn content(body: &Value) -> Result<NewContent, Fault> {
     }
 }
 
-/// A size as a number or as its digits; the schema has refused everything else.
-fn size(value: &Value) -> Option<u32> {
-    let number = value.as_u64().or_else(|| value.as_str().and_then(|text| text.parse().ok()))?;
-    Some(u32::try_from(number).unwrap_or(u32::MAX))
-}
-
-fn wanted(ctx: &Ctx, body: &Value) -> Result<NewVolume, Fault> {
+fn wanted(ctx: &Ctx, body: VolumeCreateBody) -> Result<NewVolume, Fault> {
     let caller = ctx.caller();
     let project = caller.project.clone().ok_or_else(|| Fault::bad_request("Volumes belong to projects."))?;
-    let text_of = |key: &str| body[key].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
     Ok(NewVolume {
         volume: VolumeId::random(),
         project,
         user: caller.user.clone(),
-        name: said(body, "name").and_then(trimmed).unwrap_or_default(),
-        description: said(body, "description").and_then(trimmed),
-        size_gb: size(&body["size"]),
-        content: content(body)?,
-        volume_type: text_of("volume_type"),
-        availability_zone: text_of("availability_zone"),
-        metadata: pairs(&body["metadata"]),
+        name: body.described.name().mentioned().flatten().unwrap_or_default(),
+        description: body.described.description().mentioned().flatten(),
+        size_gb: body.size,
+        content: content(&body)?,
+        volume_type: body.volume_type.filter(|text| !text.is_empty()),
+        availability_zone: body.availability_zone.filter(|text| !text.is_empty()),
+        metadata: body.metadata,
         host: None,
     })
 }
@@ -165,8 +148,10 @@ fn plain(ctx: &Ctx, volume: Arc<VolumeRecord>) -> Result<Value, Fault> {
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let permit = ctx.permit()?;
-    let wanted = wanted(&ctx, &ctx.body["volume"])?;
-    if listing::flag(&ctx.body["volume"]["multiattach"], "multiattach")? {
+    let mut body: VolumeCreateBody = ctx.parse_at("volume")?;
+    let multiattach = std::mem::take(&mut body.multiattach);
+    let wanted = wanted(&ctx, body)?;
+    if listing::flag(&multiattach, "multiattach")? {
         // Since Cinder 2023 only the type says so.
         return Err(Fault::bad_request(
             "multiattach parameter has been removed. The default behavior is to use multiattach enabled volume types. \
@@ -186,11 +171,11 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let (volume, permit) = permitted(&ctx)?;
-    let body = &ctx.body["volume"];
+    let body: VolumeUpdateBody = ctx.parse_at("volume")?;
     let description = Description {
-        name: said(body, "name").map(|value| trimmed(value).unwrap_or_default()),
-        description: said(body, "description").map(trimmed),
-        metadata: body.get("metadata").map(|metadata| PairsChange::Replace(pairs(metadata))),
+        name: body.described.name().mentioned().map(Option::unwrap_or_default),
+        description: body.described.description().mentioned(),
+        metadata: body.metadata.map(PairsChange::Replace),
     };
     command(&ctx, &permit, volume.created.volume, VolumeCommand::Describe(description)).await?;
     let now = visible(&ctx, volume.created.volume)?;

@@ -1,7 +1,9 @@
 //! Host aggregates.
 
+use serde::Deserialize;
 use serde_json::json;
 
+use crate::schema::typed::{self, Sent};
 use crate::schema::{Schema, any, array, az_name, hostname, name, null, object, one_of, opt, req, string, uuid};
 
 fn zone() -> Schema {
@@ -39,4 +41,39 @@ pub fn set_metadata_body() -> Schema {
 
 pub fn images_body() -> Schema {
     object([req("cache", array(object([req("id", uuid())])).types(["array"]).min_items(1))])
+}
+
+/// A host aggregate to be made.
+#[derive(Debug, Deserialize)]
+pub struct AggregateCreateBody {
+    name: String,
+    #[serde(default, deserialize_with = "typed::trimmed")]
+    pub availability_zone: Option<String>,
+}
+
+impl AggregateCreateBody {
+    pub fn name(&self) -> String {
+        self.name.trim().to_owned()
+    }
+}
+
+/// Changes of a host aggregate.
+#[derive(Debug, Deserialize)]
+pub struct AggregateUpdateBody {
+    #[serde(default, deserialize_with = "typed::trimmed")]
+    pub name: Option<String>,
+    /// `null` takes the zone away.
+    #[serde(default)]
+    pub availability_zone: Sent<String>,
+}
+
+/// Images that the hosts of an aggregate fetch beforehand.
+#[derive(Debug, Deserialize)]
+pub struct CacheImagesBody {
+    pub cache: Vec<CacheImage>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct CacheImage {
+    pub id: String,
 }

@@ -1,6 +1,7 @@
 //! What other services tell about servers.
 
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
 
 use crate::schema::{Schema, array, choice, object, opt, req, string, uuid};
 
@@ -33,4 +34,28 @@ pub fn create_body() -> Schema {
         opt("tag", string().max_length(255)),
     ]);
     object([req("events", array(event).min_items(1))])
+}
+
+#[derive(Debug, Deserialize)]
+pub struct ExternalEventsBody {
+    pub events: Vec<ExternalEvent>,
+}
+
+/// What another service tells about a server.
+#[derive(Debug, Deserialize)]
+#[serde(from = "Map<String, Value>")]
+pub struct ExternalEvent {
+    pub name: String,
+    pub server_uuid: String,
+    pub tag: Option<String>,
+    /// The answer repeats the event as it was sent.
+    pub sent: Map<String, Value>,
+}
+
+impl From<Map<String, Value>> for ExternalEvent {
+    fn from(sent: Map<String, Value>) -> Self {
+        let text = |key: &str| sent.get(key).and_then(Value::as_str).map(str::to_owned);
+        let (name, server_uuid) = (text("name").unwrap_or_default(), text("server_uuid").unwrap_or_default());
+        Self { name, server_uuid, tag: text("tag"), sent }
+    }
 }

@@ -1,8 +1,10 @@
 //! Flavors, their extra specs and who may use them.
 
-use serde_json::json;
+use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_json::{Map, Value, json};
 
 use super::printable;
+use crate::schema::typed;
 use crate::schema::{
     Schema, any, choice, flavor_non_negative, flavor_positive, loose_boolean, many, name, non_negative_integer,
     null_or, object, opt, query, req, string,
@@ -118,4 +120,56 @@ pub fn flavors_extraspecs_update_body() -> Schema {
         .pattern_property("^[a-zA-Z0-9-_:. ]{1,255}$", any().types(["string", "number"]).max_length(255))
         .min_properties(1)
         .max_properties(1)
+}
+
+/// A flavor to be made.
+#[derive(Debug, Deserialize)]
+pub struct FlavorCreateBody {
+    pub name: String,
+    /// A number counts as its digits; none and `auto` are an id of the server's choice.
+    #[serde(default, deserialize_with = "flavor_id")]
+    pub id: Option<String>,
+    #[serde(deserialize_with = "typed::number")]
+    pub vcpus: u32,
+    #[serde(deserialize_with = "typed::number")]
+    pub ram: u32,
+    #[serde(deserialize_with = "typed::number")]
+    pub disk: u32,
+    #[serde(default, rename = "OS-FLV-EXT-DATA:ephemeral", deserialize_with = "typed::number")]
+    pub ephemeral: u32,
+    #[serde(default, deserialize_with = "typed::number")]
+    pub swap: u32,
+    #[serde(default, deserialize_with = "factor")]
+    pub rxtx_factor: Option<f64>,
+    #[serde(default, rename = "os-flavor-access:is_public", deserialize_with = "typed::some_flag")]
+    pub public: Option<bool>,
+    #[serde(default)]
+    pub description: Option<String>,
+}
+
+fn flavor_id<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    Ok(match Value::deserialize(from)? {
+        Value::Null => None,
+        Value::String(id) if id == "auto" => None,
+        Value::String(id) => Some(id),
+        other => Some(other.to_string()),
+    })
+}
+
+fn factor<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    match Value::deserialize(from)? {
+        Value::String(text) => text.parse().map(Some).map_err(D::Error::custom),
+        value => Ok(value.as_f64()),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub struct FlavorUpdateBody {
+    pub description: Option<String>,
+}
+
+/// Extra specs as they were sent: texts and numbers.
+#[derive(Debug, Deserialize)]
+pub struct ExtraSpecsBody {
+    pub extra_specs: Map<String, Value>,
 }

@@ -1,6 +1,7 @@
 //! Key pairs.
 
 use crate::schema::{Schema, all_of, choice, many, name, non_negative_integer, object, opt, query, req, string};
+use serde::Deserialize;
 
 pub fn index_query() -> Schema {
     query([
@@ -33,4 +34,16 @@ pub fn create_body() -> Schema {
             opt("user_id", string()).since(2, 10),
         ]),
     )])
+}
+
+/// A key pair to be imported or made.
+#[derive(Debug, Deserialize)]
+pub struct KeypairBody {
+    pub name: String,
+    /// `ssh` or `x509`.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// `None`: a pair is to be made.
+    pub public_key: Option<String>,
+    pub user_id: Option<String>,
 }

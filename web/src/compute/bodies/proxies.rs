@@ -1,9 +1,12 @@
 //! Bodies and queries of the operations that are passed on to the image and network services.
 
+use crate::schema::typed;
 use crate::schema::{
     Schema, any, choice, loose_boolean, many, non_negative_integer, null_or, object, opt, positive_integer, query, req,
     string,
 };
+use serde::Deserialize;
+use serde_json::Value;
 
 pub fn images_query() -> Schema {
     query([
@@ -134,4 +137,65 @@ pub fn floating_ip_pools_query() -> Schema {
 
 pub fn floating_ip_body() -> Schema {
     null_or(object([opt("pool", null_or(string()))]).silent())
+}
+
+/// A snapshot that a volume driver makes with the help of the server's host.
+#[derive(Debug, Deserialize)]
+pub struct AssistedSnapshotBody {
+    pub volume_id: String,
+}
+
+/// The pool that a floating address is to come from.
+#[derive(Debug, Deserialize)]
+pub struct FloatingIpPoolBody {
+    pub pool: Option<String>,
+}
+
+/// A volume as Nova asked Cinder for it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ProxyVolumeBody {
+    pub display_name: Option<String>,
+    pub display_description: Option<String>,
+    /// In GiB.
+    #[serde(deserialize_with = "typed::integer")]
+    pub size: Option<i64>,
+    pub snapshot_id: Option<String>,
+    pub volume_type: Option<String>,
+    pub availability_zone: Option<String>,
+    #[serde(deserialize_with = "typed::pairs")]
+    pub metadata: Vec<(String, String)>,
+}
+
+/// A snapshot as Nova asked Cinder for it.
+#[derive(Debug, Deserialize)]
+pub struct ProxySnapshotBody {
+    pub volume_id: String,
+    pub display_name: Option<String>,
+    pub display_description: Option<String>,
+    #[serde(default, deserialize_with = "typed::flag")]
+    pub force: bool,
+}
+
+/// Name and description of a security group.
+#[derive(Debug, Deserialize)]
+pub struct SecurityGroupBody {
+    pub name: String,
+    pub description: String,
+}
+
+/// A rule of a security group. Ports are numbers or their digits.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct SecurityGroupRuleBody {
+    pub parent_group_id: String,
+    /// The group that is let in.
+    pub group_id: Option<String>,
+    #[serde(deserialize_with = "typed::text")]
+    pub ip_protocol: Option<String>,
+    pub from_port: Option<Value>,
+    pub to_port: Option<Value>,
+    /// The network that is let in.
+    #[serde(deserialize_with = "typed::text")]
+    pub cidr: Option<String>,
 }

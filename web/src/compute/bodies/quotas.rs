@@ -1,6 +1,11 @@
 //! Quotas, limits and usage.
 
+use std::collections::BTreeMap;
+
+use crate::schema::typed;
 use crate::schema::{Schema, loose_boolean, many, non_negative_integer, object, opt, query, quota_limit, req, string};
+use serde::Deserialize;
+use serde_json::{Map, Value};
 
 pub fn limits_index_query() -> Schema {
     query([many("tenant_id", string())]).strict_since(2, 75)
@@ -79,3 +84,24 @@ pub fn simple_tenant_usage_show_query() -> Schema {
     ])
     .strict_since(2, 75)
 }
+
+/// Limits that are set for a project.
+#[derive(Debug, Deserialize)]
+pub struct QuotaSetBody {
+    /// Sets limits below what is in use, too.
+    #[serde(default, deserialize_with = "typed::flag")]
+    pub force: bool,
+    #[serde(flatten)]
+    pub limits: Map<String, Value>,
+}
+
+/// A limit as an integer or as its digits, by the name of what is limited, sorted.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub struct QuotaClassBody {
+    pub limits: BTreeMap<String, QuotaLimit>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub struct QuotaLimit(#[serde(deserialize_with = "typed::number")] pub i64);

@@ -1,6 +1,7 @@
 //! Server groups.
 
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::schema::{Schema, any, choice, many, name, non_negative_integer, object, opt, query, req, string};
 
@@ -37,4 +38,28 @@ pub fn create_body() -> Schema {
             opt("rules", object([opt("max_server_per_host", most)])).since(2, 64),
         ]),
     )])
+}
+
+/// A server group to be made.
+#[derive(Debug, Deserialize)]
+pub struct ServerGroupBody {
+    pub name: String,
+    policy: Option<String>,
+    /// Until 2.63 a list of one policy.
+    #[serde(default)]
+    policies: Vec<String>,
+    #[serde(default)]
+    pub rules: ServerGroupRules,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub struct ServerGroupRules {
+    /// An integer or its digits.
+    pub max_server_per_host: Option<Value>,
+}
+
+impl ServerGroupBody {
+    pub fn policy(&self) -> Option<&str> {
+        self.policy.as_ref().or(self.policies.first()).map(String::as_str)
+    }
 }

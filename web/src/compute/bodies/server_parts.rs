@@ -1,9 +1,11 @@
 //! What belongs to a server: metadata, tags, addresses, interfaces, volumes, actions.
 
+use crate::schema::typed;
 use crate::schema::{
     Schema, any, array, choice, date_time, ip_address, many, metadata, non_negative_integer, null, object, opt, query,
     req, single, string, tag, tags, uuid,
 };
+use serde::Deserialize;
 
 pub fn server_metadata_create_body() -> Schema {
     object([req("metadata", metadata())])
@@ -85,4 +87,53 @@ pub fn server_shares_create_body() -> Schema {
 /// It refuses unknown parameters earlier than others.
 pub fn console_auth_tokens_show_query() -> Schema {
     query([]).strict_since(2, 99)
+}
+
+/// A console that is asked for.
+#[derive(Debug, Deserialize)]
+pub struct RemoteConsoleBody {
+    pub protocol: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+}
+
+/// Metadata, in the order in which it was sent.
+#[derive(Debug, Deserialize)]
+pub struct MetadataBody {
+    #[serde(deserialize_with = "typed::pairs")]
+    pub metadata: Vec<(String, String)>,
+}
+
+/// One item of metadata.
+#[derive(Debug, Deserialize)]
+pub struct MetadataItemBody {
+    #[serde(deserialize_with = "typed::pairs")]
+    pub meta: Vec<(String, String)>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct ServerTagsBody {
+    pub tags: Vec<String>,
+}
+
+/// An interface that is asked for; nothing said at all is the one network that there is.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct InterfaceBody {
+    pub net_id: Option<String>,
+    pub port_id: Option<String>,
+    fixed_ips: Vec<FixedIpBody>,
+    pub tag: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct FixedIpBody {
+    ip_address: String,
+}
+
+impl InterfaceBody {
+    /// The schema lets one address through.
+    pub fn fixed_ip(&self) -> Option<String> {
+        self.fixed_ips.first().map(|fixed| fixed.ip_address.clone())
+    }
 }

@@ -1,8 +1,10 @@
 //! Servers: creating, listing, changing.
 
+use serde::Deserialize;
 use serde_json::json;
 
 use super::printable;
+use crate::schema::typed::Sent;
 use crate::schema::{
     Schema, any, array, base64, choice, date_time, flavor_positive, hostname, ip_address, ipv4, ipv6, loose_boolean,
     many, metadata, name, non_negative_integer, null, null_or, object, one_of, opt, positive_integer, regex, req,
@@ -309,4 +311,21 @@ pub fn update_body() -> Schema {
             opt("pinned_availability_zone", one_of([string().min_length(1).max_length(255), null()])).since(2, 104),
         ]),
     )])
+}
+
+/// Changes of a server.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ServerUpdateBody {
+    pub name: Option<String>,
+    /// `null` takes it away.
+    pub description: Sent<String>,
+    pub hostname: Option<String>,
+    #[serde(rename = "OS-DCF:diskConfig")]
+    pub disk_config: Option<String>,
+    #[serde(rename = "accessIPv4")]
+    pub access_ip_v4: Option<String>,
+    #[serde(rename = "accessIPv6")]
+    pub access_ip_v6: Option<String>,
+    pub pinned_availability_zone: Sent<String>,
 }

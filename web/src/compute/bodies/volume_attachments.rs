@@ -1,6 +1,8 @@
 //! Volumes of a server: attached, changed, exchanged.
 
+use crate::schema::typed::{self, Sent};
 use crate::schema::{Schema, any, loose_boolean, object, opt, query, req, tag, uuid};
+use serde::Deserialize;
 
 fn device() -> Schema {
     any().types(["string", "null"]).pattern("(^/dev/x{0,1}[a-z]{0,1}d{0,1})([a-z]+)[0-9]*$")
@@ -35,4 +37,20 @@ pub fn update_body() -> Schema {
 /// Anything is ignored, at every version.
 pub fn show_query() -> Schema {
     query([])
+}
+
+/// A volume that a server gets, or changes of one that it has.
+#[derive(Debug, Deserialize)]
+pub struct VolumeAttachmentBody {
+    #[serde(rename = "volumeId")]
+    pub volume: String,
+    #[serde(default)]
+    pub tag: Sent<String>,
+    #[serde(default, deserialize_with = "typed::some_flag")]
+    pub delete_on_termination: Option<bool>,
+    #[serde(default)]
+    pub device: Sent<String>,
+    #[serde(rename = "serverId")]
+    pub server: Option<String>,
+    pub id: Option<String>,
 }

@@ -126,7 +126,8 @@ fn pool(ctx: &Ctx, pool: &str) -> Result<Arc<NetworkRow>, Fault> {
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let permit = ctx.permit()?;
-    let named = ctx.body["pool"].as_str().filter(|pool| !pool.is_empty()).map(str::to_owned);
+    let body: Option<bodies::FloatingIpPoolBody> = ctx.parse()?;
+    let named = body.and_then(|body| body.pool).filter(|pool| !pool.is_empty());
     let network = pool(&ctx, named.as_deref().unwrap_or(&ctx.app.config.default_floating_pool))?;
     let project = ctx.caller().project.clone().ok_or_else(Fault::malformed)?;
     let made = floating_ips::allocate(&ctx, &permit, &network, floating_ips::any(project)).await;

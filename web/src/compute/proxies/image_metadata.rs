@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chronova_actors::image::{Change, ImageCommand};
 use chronova_events::image::Record;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use super::images::{find, permit, properties};
 use crate::compute::bodies::server_parts as bodies;
@@ -40,19 +40,20 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
-    set(&ctx, &ctx.body["metadata"], false).await
+    set(&ctx, &ctx.parse::<bodies::MetadataBody>()?.metadata, false).await
 }
 
 async fn update_all(ctx: Ctx) -> Result<Reply, Fault> {
-    set(&ctx, &ctx.body["metadata"], true).await
+    set(&ctx, &ctx.parse::<bodies::MetadataBody>()?.metadata, true).await
 }
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
-    if ctx.body["meta"].get(ctx.param("id")).is_none() {
+    let bodies::MetadataItemBody { meta } = ctx.parse()?;
+    let Some((key, value)) = meta.iter().find(|(key, _)| key == ctx.param("id")) else {
         return Err(Fault::bad_request("Request body and URI mismatch"));
-    }
-    set(&ctx, &ctx.body["meta"], false).await?;
-    Ok(Reply::ok(json!({"meta": ctx.body["meta"]})))
+    };
+    set(&ctx, &meta, false).await?;
+    Ok(Reply::ok(json!({"meta": {key: value}})))
 }
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
@@ -70,18 +71,15 @@ fn no_item() -> Fault {
 }
 
 /// Sets what `wanted` names; the rest stays, or goes where all is replaced.
-async fn set(ctx: &Ctx, wanted: &Value, replace: bool) -> Result<Reply, Fault> {
+async fn set(ctx: &Ctx, wanted: &[(String, String)], replace: bool) -> Result<Reply, Fault> {
     let found = find(ctx, "image_id")?;
-    let nothing = Map::new();
-    let wanted = wanted.as_object().unwrap_or(&nothing);
     let there = &found.attributes.properties;
-    let stays = there.iter().filter(|(key, _)| !wanted.contains_key(key)).map(|(key, _)| key.clone());
+    let stays = there.iter().filter(|(key, _)| !wanted.iter().any(|(name, _)| name == key)).map(|(key, _)| key.clone());
     let others: Vec<String> = stays.collect();
     let count = wanted.len() + if replace { 0 } else { others.len() };
     check_limit(ctx, count)?;
     let gone = others.into_iter().filter(|_| replace).map(|name| Change::RemoveProperty { name });
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let set = wanted.iter().map(|(name, value)| Change::SetProperty { name: name.clone(), value: text(value) });
+    let set = wanted.iter().map(|(name, value)| Change::SetProperty { name: name.clone(), value: value.clone() });
     change(ctx, &found, gone.chain(set).collect()).await?;
     Ok(Reply::ok(json!({"metadata": properties(&*find(ctx, "image_id")?)})))
 }

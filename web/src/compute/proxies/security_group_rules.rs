@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::security_groups::{group, send, uuid};
-use crate::compute::bodies::proxies as bodies;
+use crate::compute::bodies::proxies::{self as bodies, SecurityGroupRuleBody};
 use crate::compute::views::security_group::rule as render;
 use crate::ctx::Ctx;
 use crate::fault::Fault;
@@ -31,10 +31,10 @@ pub(in crate::compute) const ROUTES: &[Route] = &[
 ];
 
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
-    let body = &ctx.body["security_group_rule"];
-    let parent = group(&ctx, uuid(body["parent_group_id"].as_str().unwrap_or_default())?)?;
+    let body: SecurityGroupRuleBody = ctx.parse_at("security_group_rule")?;
+    let parent = group(&ctx, uuid(&body.parent_group_id)?)?;
     let permit = ctx.authorize(&Target::default().project(parent.project()))?;
-    let traffic = traffic(&ctx, body)?;
+    let traffic = traffic(&ctx, &body)?;
     let rule = SecurityGroupRuleId::random();
     let project = parent.project().clone();
     let added = RuleAdded { rule, group: parent.id(), project: project.clone(), description: String::new(), traffic };
@@ -54,14 +54,14 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(202))
 }
 
-fn traffic(ctx: &Ctx, body: &Value) -> Result<Traffic, Fault> {
-    let source = body["group_id"].as_str().map(uuid::<SecurityGroupId>).transpose()?;
+fn traffic(ctx: &Ctx, body: &SecurityGroupRuleBody) -> Result<Traffic, Fault> {
+    let source = body.group_id.as_deref().map(uuid::<SecurityGroupId>).transpose()?;
     if let Some(source) = source {
         group(ctx, source)?;
     }
-    let protocol = body["ip_protocol"].as_str().filter(|text| !text.is_empty()).map(str::to_ascii_lowercase);
+    let protocol = body.ip_protocol.as_deref().filter(|text| !text.is_empty()).map(str::to_ascii_lowercase);
     let ports = ports(body, protocol.as_deref(), source.is_some())?;
-    let net = if source.is_some() { None } else { Some(cidr(&body["cidr"])?) };
+    let net = if source.is_some() { None } else { Some(cidr(body.cidr.as_deref())?) };
     let ethertype = if net.is_some_and(|net| net.addr().is_ipv6()) { Ethertype::Ipv6 } else { Ethertype::Ipv4 };
     Ok(Traffic {
         direction: Direction::Ingress,
@@ -76,10 +76,9 @@ fn traffic(ctx: &Ctx, body: &Value) -> Result<Traffic, Fault> {
 
 /// First and last port (or ICMP type and code, -1 for all); `None` for everything, which only a source group may be let
 /// do.
-fn ports(body: &Value, protocol: Option<&str>, from_group: bool) -> Result<Option<(i64, i64)>, Fault> {
-    let given = |key: &str| Some(&body[key]).filter(|value| !value.is_null());
+fn ports(body: &SecurityGroupRuleBody, protocol: Option<&str>, from_group: bool) -> Result<Option<(i64, i64)>, Fault> {
     let not_enough = || Fault::bad_request("Not enough parameters to build a valid rule.");
-    let (from, to) = match (protocol, given("from_port"), given("to_port")) {
+    let (from, to) = match (protocol, &body.from_port, &body.to_port) {
         (Some("icmp"), None, None) if from_group => return Ok(Some((-1, -1))),
         (Some("tcp" | "udp"), None, None) if from_group => return Ok(Some((1, 65_535))),
         (Some(_), Some(from), Some(to)) => (from, to),
@@ -119,8 +118,8 @@ fn integer(value: &Value) -> Option<i64> {
 }
 
 /// A network; everything where none is given.
-fn cidr(value: &Value) -> Result<IpNet, Fault> {
-    let text = value.as_str().unwrap_or("0.0.0.0/0").trim().to_owned();
+fn cidr(given: Option<&str>) -> Result<IpNet, Fault> {
+    let text = given.unwrap_or("0.0.0.0/0").trim().to_owned();
     let net = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
     let net = net.map_err(|_| Fault::bad_request(format!("{text} is not a valid IP network.")))?;
     if net.prefix_len() == 0 && !net.addr().is_unspecified() {
@@ -136,7 +135,8 @@ mod tests {
     use super::*;
 
     fn answer(body: &Value, from_group: bool) -> Result<Option<(i64, i64)>, String> {
-        ports(body, body["ip_protocol"].as_str(), from_group).map_err(|fault| fault.message.clone())
+        let body: SecurityGroupRuleBody = serde_json::from_value(body.clone()).unwrap();
+        ports(&body, body.ip_protocol.as_deref(), from_group).map_err(|fault| fault.message.clone())
     }
 
     #[test]
@@ -161,10 +161,10 @@ mod tests {
 
     #[test]
     fn a_source_is_a_network() {
-        assert_eq!(cidr(&Value::Null).unwrap().to_string(), "0.0.0.0/0");
-        assert_eq!(cidr(&json!("10.0.0.7/8")).unwrap().to_string(), "10.0.0.7/8", "as it was written");
-        assert_eq!(cidr(&json!("2001:db8::1")).unwrap().to_string(), "2001:db8::1/128");
-        assert!(cidr(&json!("10.0.0.0/0")).is_err(), "everything is 0.0.0.0/0");
-        assert!(cidr(&json!("nonsense")).is_err());
+        assert_eq!(cidr(None).unwrap().to_string(), "0.0.0.0/0");
+        assert_eq!(cidr(Some("10.0.0.7/8")).unwrap().to_string(), "10.0.0.7/8", "as it was written");
+        assert_eq!(cidr(Some("2001:db8::1")).unwrap().to_string(), "2001:db8::1/128");
+        assert!(cidr(Some("10.0.0.0/0")).is_err(), "everything is 0.0.0.0/0");
+        assert!(cidr(Some("nonsense")).is_err());
     }
 }

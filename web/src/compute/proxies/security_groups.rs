@@ -76,12 +76,16 @@ async fn index(ctx: Ctx) -> Result<Reply, Fault> {
         .security_groups
         .read(|view| view.all().filter(|group| all || own.as_ref() == Some(group.project())).cloned().collect());
     groups.sort_by(|a, b| (a.project(), &a.settings().name).cmp(&(b.project(), &b.settings().name)));
+    let shown: Vec<Value> = page(&ctx, &groups).map(|group| show_one(&ctx, group)).collect::<Result<_, _>>()?;
+    Ok(Reply::ok(json!({"security_groups": shown})))
+}
+
+/// `offset` and `limit`, as the API had them before it had markers.
+fn page<'a>(ctx: &Ctx, groups: &'a [Arc<Group>]) -> impl Iterator<Item = &'a Arc<Group>> + use<'a> {
     let number = |key: &str| ctx.query.last(key).and_then(|text| text.parse::<usize>().ok());
     let most = usize::try_from(ctx.app.config.max_limit).unwrap_or(usize::MAX);
     let limit = number("limit").filter(|limit| *limit > 0).unwrap_or(most).min(most);
-    let page = groups.iter().skip(number("offset").unwrap_or(0)).take(limit);
-    let shown: Vec<Value> = page.map(|group| show_one(&ctx, group)).collect::<Result<_, _>>()?;
-    Ok(Reply::ok(json!({"security_groups": shown})))
+    groups.iter().skip(number("offset").unwrap_or(0)).take(limit)
 }
 
 fn show_one(ctx: &Ctx, group: &Group) -> Result<Value, Fault> {
@@ -95,8 +99,7 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 
 /// Name and description. A name of spaces alone is none, but what has more keeps its spaces.
 fn described(ctx: &Ctx) -> Result<(String, String), Fault> {
-    let text = |key: &str| ctx.body["security_group"][key].as_str().unwrap_or_default().to_owned();
-    let (name, description) = (text("name"), text("description"));
+    let bodies::SecurityGroupBody { name, description } = ctx.parse_at("security_group")?;
     match name.trim().is_empty() {
         true => Err(Fault::bad_request("Security group name cannot be empty")),
         false => Ok((name, description)),

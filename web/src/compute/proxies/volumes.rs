@@ -14,7 +14,6 @@ use crate::fault::Fault;
 use crate::handler;
 use crate::reply::Reply;
 use crate::route::{Route, delete, get, post};
-use crate::schema::{is_true, to_integer};
 
 pub(in crate::compute) const ROUTES: &[Route] = &[
     get("volumes.index", "/os-volumes", handler!(volumes))
@@ -128,30 +127,33 @@ async fn delete_volume(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn create_volume(ctx: Ctx) -> Result<Reply, Fault> {
-    let (permit, project, wish) = (ctx.permit()?, project(&ctx)?, &ctx.body["volume"]);
-    let text = |key: &str| wish.get(key).and_then(Value::as_str).map(str::to_owned);
-    let snapshot = match text("snapshot_id") {
-        Some(id) => Some(known_snapshot(&ctx, &id).await?.id),
-        None => None,
-    };
-    let pairs = wish.get("metadata").and_then(Value::as_object).into_iter().flatten();
-    let wanted = NewVolume {
-        volume: VolumeId::random(),
-        project,
-        user: ctx.caller().user.clone(),
-        name: text("display_name").unwrap_or_default(),
-        description: text("display_description"),
-        size_gb: wish.get("size").and_then(to_integer).and_then(|size| u32::try_from(size).ok()),
-        content: snapshot.map_or(NewContent::Blank, NewContent::Snapshot),
-        volume_type: text("volume_type"),
-        availability_zone: text("availability_zone"),
-        metadata: pairs.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect(),
-        host: None,
-    };
+    let permit = ctx.permit()?;
+    let wanted = wanted_volume(&ctx).await?;
     let made = ctx.queries()?.volumes.create(wanted, ctx.caller().is_admin, dispatch::meta(&permit)).await;
     let made = made.map_err(reject::volume_service)?;
     let location = ctx.links.to_self("os-volumes", &made.id.to_string());
     Ok(Reply::ok(json!({"volume": shown_volume(&made)})).header("Location", location))
+}
+
+async fn wanted_volume(ctx: &Ctx) -> Result<NewVolume, Fault> {
+    let (project, body): (_, bodies::ProxyVolumeBody) = (project(ctx)?, ctx.parse_at("volume")?);
+    let snapshot = match &body.snapshot_id {
+        Some(id) => Some(known_snapshot(ctx, id).await?.id),
+        None => None,
+    };
+    Ok(NewVolume {
+        volume: VolumeId::random(),
+        project,
+        user: ctx.caller().user.clone(),
+        name: body.display_name.unwrap_or_default(),
+        description: body.display_description,
+        size_gb: body.size.and_then(|size| u32::try_from(size).ok()),
+        content: snapshot.map_or(NewContent::Blank, NewContent::Snapshot),
+        volume_type: body.volume_type,
+        availability_zone: body.availability_zone,
+        metadata: body.metadata,
+        host: None,
+    })
 }
 
 async fn snapshots(ctx: Ctx) -> Result<Reply, Fault> {
@@ -183,9 +185,9 @@ async fn delete_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 async fn create_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
-    let (permit, project, wish) = (ctx.permit()?, project(&ctx)?, &ctx.body["snapshot"]);
-    let text = |key: &str| wish.get(key).and_then(Value::as_str).map(str::to_owned);
-    let named = text("volume_id").unwrap_or_default();
+    let (permit, project) = (ctx.permit()?, project(&ctx)?);
+    let body: bodies::ProxySnapshotBody = ctx.parse_at("snapshot")?;
+    let named = &body.volume_id;
     let volume: VolumeId =
         named.parse().map_err(|_| Fault::bad_request(format!("Volume {named} could not be found.")))?;
     let (volumes, is_admin) = (&ctx.queries()?.volumes, ctx.caller().is_admin);
@@ -195,9 +197,9 @@ async fn create_snapshot(ctx: Ctx) -> Result<Reply, Fault> {
         volume,
         project: known.project,
         user: ctx.caller().user.clone(),
-        name: text("display_name").unwrap_or_default(),
-        description: text("display_description"),
-        force: wish.get("force").is_some_and(is_true),
+        name: body.display_name.unwrap_or_default(),
+        description: body.display_description,
+        force: body.force,
         metadata: vec![],
     };
     let made = volumes.create_snapshot(wanted, is_admin, dispatch::meta(&permit)).await.map_err(unknown)?;

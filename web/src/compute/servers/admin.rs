@@ -65,6 +65,14 @@ pub(super) async fn trigger_crash_dump(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(202))
 }
 
+fn not_seen(id: chronova_events::ids::InstanceId, error: DriverError) -> Fault {
+    match error {
+        DriverError::NoSuchGuest(_) | DriverError::Failed { .. } => not_running(id, Power::Shutdown),
+        DriverError::Unsupported(_) => Fault::not_implemented("The requested functionality is not supported."),
+        other => Fault::conflict(format!("Instance {id} is not ready")).caused_by(other),
+    }
+}
+
 async fn diagnose(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
     let server = found.server()?;
@@ -73,11 +81,7 @@ async fn diagnose(ctx: Ctx) -> Result<Reply, Fault> {
         return Err(not_running(found.id, server.power()));
     }
     let host = super::actions::host(&ctx, &found)?;
-    let seen = host.diagnostics(found.id).await.map_err(|error| match error {
-        DriverError::NoSuchGuest(_) | DriverError::Failed { .. } => not_running(found.id, Power::Shutdown),
-        DriverError::Unsupported(_) => Fault::not_implemented("The requested functionality is not supported."),
-        other => Fault::conflict(format!("Instance {} is not ready", found.id)).caused_by(other),
-    })?;
+    let seen = host.diagnostics(found.id).await.map_err(|error| not_seen(found.id, error))?;
     let now = ctx.queries()?.clock.now();
     Ok(Reply::ok(match versions::diagnostics_are_standard(ctx.version) {
         true => diagnostics::standard(&seen, server, now),

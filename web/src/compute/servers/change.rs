@@ -5,9 +5,11 @@ use chronova_actors::instance::{Asker, Change, InstanceAggregate, InstanceComman
 use chronova_actors::quota::{QuotaAggregate, QuotaCommand};
 use chronova_events::ids::ProcessId;
 use chronova_events::instance::DiskConfig;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::found::Found;
+use super::found::{Found, find, one_spelling};
+use super::viewer::{render, sees};
+use crate::compute::bodies::servers::ServerUpdateBody;
 use crate::compute::reject;
 use crate::compute::versions;
 use crate::ctx::Ctx;
@@ -29,40 +31,39 @@ pub(super) async fn send(ctx: &Ctx, found: &Found, command: InstanceCommand) -> 
 }
 
 pub(super) async fn update(ctx: Ctx) -> Result<Reply, Fault> {
-    let found = super::found::find(&ctx, "id")?;
+    let found = find(&ctx, "id")?;
     let changes = changes(&ctx, &found)?;
     // Nova changes locked servers' names all the same.
     let asker = Asker { overrides_lock: true };
     send(&ctx, &found, InstanceCommand::Change { changes, asker }).await?;
-    let sees = super::viewer::sees(&ctx, true, versions::update_answers_briefly(ctx.version))?;
-    Ok(Reply::ok(json!({"server": super::viewer::render(&ctx, found.id, &sees)?})))
+    let sees = sees(&ctx, true, versions::update_answers_briefly(ctx.version))?;
+    Ok(Reply::ok(json!({"server": render(&ctx, found.id, &sees)?})))
 }
 
 fn changes(ctx: &Ctx, found: &Found) -> Result<Vec<Change>, Fault> {
-    let server = &ctx.body["server"];
+    let body: ServerUpdateBody = ctx.parse_at("server")?;
     let now = &found.server()?.request;
-    let text = |key: &str| server.get(key).and_then(Value::as_str).map(str::to_owned);
     let mut changes = Vec::new();
-    if let Some(name) = text("name") {
+    if let Some(name) = body.name {
         changes.push(Change::Name(name.trim().to_owned()));
     }
-    if let Some(description) = server.get("description") {
-        changes.push(Change::Description(description.as_str().map(str::to_owned)));
+    if let Some(description) = body.description.mentioned() {
+        changes.push(Change::Description(description));
     }
-    if let Some(hostname) = text("hostname") {
+    if let Some(hostname) = body.hostname {
         changes.push(Change::Hostname(hostname));
     }
-    if let Some(config) = text("OS-DCF:diskConfig") {
+    if let Some(config) = body.disk_config {
         changes.push(Change::DiskConfig(if config == "MANUAL" { DiskConfig::Manual } else { DiskConfig::Auto }));
     }
-    if server.get("accessIPv4").is_some() || server.get("accessIPv6").is_some() {
+    if body.access_ip_v4.is_some() || body.access_ip_v6.is_some() {
         changes.push(Change::AccessAddresses {
-            v4: text("accessIPv4").map(super::found::one_spelling).or_else(|| now.access_ip_v4.clone()),
-            v6: text("accessIPv6").map(super::found::one_spelling).or_else(|| now.access_ip_v6.clone()),
+            v4: body.access_ip_v4.map(one_spelling).or_else(|| now.access_ip_v4.clone()),
+            v6: body.access_ip_v6.map(one_spelling).or_else(|| now.access_ip_v6.clone()),
         });
     }
-    if let Some(zone) = server.get("pinned_availability_zone")
-        && zone.as_str() != now.availability_zone.as_deref()
+    if let Some(zone) = body.pinned_availability_zone.mentioned()
+        && zone != now.availability_zone
     {
         return Err(Fault::not_implemented(
             "Changing a server's pinned availability zone is not implemented by this release.",
@@ -73,7 +74,7 @@ fn changes(ctx: &Ctx, found: &Found) -> Result<Vec<Change>, Fault> {
 
 /// The room in the quota is taken first, as for a new server.
 pub(super) async fn restore(ctx: Ctx) -> Result<Reply, Fault> {
-    let found = super::found::find(&ctx, "id")?;
+    let found = find(&ctx, "id")?;
     let (server, asker) = (found.server()?, asker(&ctx, &found));
     let refused = |error| reject::instance_reject(found.id, error);
     actions::admit(server, Action::Restore, asker).map_err(refused)?;
@@ -93,14 +94,14 @@ pub(super) async fn restore(ctx: Ctx) -> Result<Reply, Fault> {
 
 /// Nova's `forceDelete`: whatever the server does, and for good.
 pub(super) async fn force_delete(ctx: Ctx) -> Result<Reply, Fault> {
-    let found = super::found::find(&ctx, "id")?;
+    let found = find(&ctx, "id")?;
     let command = InstanceCommand::Delete { process: ProcessId::random(), force: true, asker: asker(&ctx, &found) };
     send(&ctx, &found, command).await?;
     Ok(Reply::empty(202))
 }
 
 pub(super) async fn delete(ctx: Ctx) -> Result<Reply, Fault> {
-    let found = super::found::find(&ctx, "id")?;
+    let found = find(&ctx, "id")?;
     let (process, asker) = (ProcessId::random(), asker(&ctx, &found));
     let command = match ctx.queries()?.server_options.reclaim_interval.is_zero() {
         true => InstanceCommand::Delete { process, force: false, asker },

@@ -66,10 +66,9 @@ async fn attach(ctx: Ctx) -> Result<Reply, Fault> {
 
 /// Nothing said at all is the one network that there is.
 fn wanted(ctx: &Ctx) -> Result<RequestedNic, Fault> {
-    let wish = &ctx.body["interfaceAttachment"];
-    let text = |key: &str| wish[key].as_str().map(str::to_owned);
-    let (network, port) = (text("net_id"), text("port_id"));
-    let fixed_ip = wish["fixed_ips"][0]["ip_address"].as_str().map(str::to_owned);
+    let body: bodies::InterfaceBody = ctx.parse_at::<Option<_>>("interfaceAttachment")?.unwrap_or_default();
+    let fixed_ip = body.fixed_ip();
+    let bodies::InterfaceBody { net_id: network, port_id: port, tag, .. } = body;
     if network.is_some() && port.is_some() {
         return Err(Fault::bad_request("Must not input both network_id and port_id"));
     }
@@ -84,7 +83,7 @@ fn wanted(ctx: &Ctx) -> Result<RequestedNic, Fault> {
         Some(id) => Some(id.parse().map_err(|_| no_port(&id))?),
         None => None,
     };
-    Ok(RequestedNic { network, port, fixed_ip, tag: text("tag") })
+    Ok(RequestedNic { network, port, fixed_ip, tag })
 }
 
 fn no_network(id: &str) -> Fault {

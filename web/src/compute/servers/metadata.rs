@@ -55,14 +55,15 @@ async fn show(ctx: Ctx) -> Result<Reply, Fault> {
 async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
     let limit = most(&ctx, &found)?;
-    let set = MetadataChange::Set { pairs: pairs(&ctx.body["metadata"]), limit };
-    change(&ctx, &found, set).await?;
+    let pairs = sorted(ctx.parse::<bodies::MetadataBody>()?.metadata);
+    change(&ctx, &found, MetadataChange::Set { pairs, limit }).await?;
     Ok(Reply::ok(json!({"metadata": object(&now(&ctx)?)})))
 }
 
 async fn update_all(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
-    let (pairs, limit) = (pairs(&ctx.body["metadata"]), most(&ctx, &found)?);
+    let limit = most(&ctx, &found)?;
+    let pairs = sorted(ctx.parse::<bodies::MetadataBody>()?.metadata);
     let answer = json!({"metadata": object(&pairs)});
     change(&ctx, &found, MetadataChange::Replace { pairs, limit }).await?;
     Ok(Reply::ok(answer))
@@ -70,13 +71,14 @@ async fn update_all(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
-    let meta = &ctx.body["meta"];
-    if meta.get(ctx.param("id")).is_none() {
+    let bodies::MetadataItemBody { meta: pairs } = ctx.parse()?;
+    if !pairs.iter().any(|(key, _)| key == ctx.param("id")) {
         return Err(Fault::bad_request("Request body and URI mismatch"));
     }
     let limit = most(&ctx, &found)?;
-    change(&ctx, &found, MetadataChange::Set { pairs: pairs(meta), limit }).await?;
-    Ok(Reply::ok(json!({"meta": meta})))
+    let answer = json!({"meta": object(&pairs)});
+    change(&ctx, &found, MetadataChange::Set { pairs, limit }).await?;
+    Ok(Reply::ok(answer))
 }
 
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
@@ -85,11 +87,8 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(204))
 }
 
-/// Sorted by key, as events keep it.
-fn pairs(object: &Value) -> Pairs {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let mut pairs: Pairs =
-        object.as_object().into_iter().flatten().map(|(key, value)| (key.clone(), text(value))).collect();
+/// As events keep it.
+fn sorted(mut pairs: Pairs) -> Pairs {
     pairs.sort();
     pairs
 }

@@ -72,9 +72,9 @@ async fn change(ctx: &Ctx, found: &Found, change: TagChange) -> Result<(), Fault
 async fn update_all(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
     let mut tags: Vec<String> = Vec::new();
-    for tag in ctx.body["tags"].as_array().into_iter().flatten().filter_map(|tag| tag.as_str()) {
-        if !tags.iter().any(|known| known == tag) {
-            tags.push(tag.to_owned());
+    for tag in ctx.parse::<bodies::ServerTagsBody>()?.tags {
+        if !tags.contains(&tag) {
+            tags.push(tag);
         }
     }
     change(&ctx, &found, TagChange::Replace(tags.clone())).await?;
@@ -87,6 +87,16 @@ async fn remove_all(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(204))
 }
 
+fn check(tag: &str) -> Result<(), Fault> {
+    match tag.chars().count() > LONGEST || tag.contains([',', '/']) {
+        true => Err(Fault::bad_request(format!(
+            "Tag '{tag}' is invalid. It must be a non empty string without characters '/' and ','. Maximum length is \
+             {LONGEST} characters."
+        ))),
+        false => Ok(()),
+    }
+}
+
 async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     // Nova's schema of the body is "nothing", which the dispatcher has no word for.
     if !ctx.body.is_null() {
@@ -94,12 +104,7 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     }
     let found = find(&ctx, "server_id")?;
     let tag = ctx.param("id").to_owned();
-    if tag.chars().count() > LONGEST || tag.contains([',', '/']) {
-        return Err(Fault::bad_request(format!(
-            "Tag '{tag}' is invalid. It must be a non empty string without characters '/' and ','. Maximum length is \
-             {LONGEST} characters."
-        )));
-    }
+    check(&tag)?;
     if found.server()?.request.tags.contains(&tag) {
         return Ok(Reply::empty(204));
     }

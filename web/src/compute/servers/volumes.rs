@@ -12,11 +12,12 @@ use chronova_actors::instance::{InstanceCommand, InstanceReject, VolumeCommand};
 use chronova_actors::ports::VolumeInfo;
 use chronova_events::ids::{AttachmentId, BlockDeviceId, ProcessId, VolumeId};
 use chronova_events::instance::{BlockDevice, BlockPlace, BlockSource, Disk, status};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::change::{asker, send};
 use super::found::{Found, find};
-use crate::compute::bodies::{server_parts, volume_attachments as bodies};
+use crate::compute::bodies::server_parts;
+use crate::compute::bodies::volume_attachments::{self as bodies, VolumeAttachmentBody};
 use crate::compute::views::attachment::{ATTACHMENT, AttachmentView};
 use crate::compute::{reject, versions};
 use crate::ctx::Ctx;
@@ -24,7 +25,7 @@ use crate::fault::Fault;
 use crate::handler;
 use crate::reply::Reply;
 use crate::route::{Route, delete, get, post, put};
-use crate::schema::is_true;
+use crate::schema::typed::Sent;
 
 const ALL: &str = "/servers/{server_id}/os-volume_attachments";
 const ONE: &str = "/servers/{server_id}/os-volume_attachments/{id}";
@@ -90,10 +91,9 @@ pub(super) async fn look_up(ctx: &Ctx, found: &Found, id: VolumeId) -> Result<Vo
     seen.map_err(|error| reject::volume(id, error))
 }
 
-fn wanted_volume(ctx: &Ctx) -> Result<(VolumeId, &Map<String, Value>), Fault> {
-    let Some(wish) = ctx.body["volumeAttachment"].as_object() else { return Err(Fault::malformed()) };
-    let text = wish.get("volumeId").and_then(Value::as_str).unwrap_or_default();
-    let id = text.parse().map_err(|_| reject::no_volume(text))?;
+fn wanted_volume(ctx: &Ctx) -> Result<(VolumeId, VolumeAttachmentBody), Fault> {
+    let wish: VolumeAttachmentBody = ctx.parse_at("volumeAttachment")?;
+    let id = wish.volume.parse().map_err(|_| reject::no_volume(&wish.volume))?;
     Ok((id, wish))
 }
 
@@ -129,10 +129,10 @@ fn check_free(found: &Found, volume: &VolumeInfo) -> Result<(), Fault> {
 }
 
 /// Nova: nobody can be asked what the host will be able to do, as there is none.
-fn check_away(found: &Found, volume: &VolumeInfo, wish: &Map<String, Value>) -> Result<(), Fault> {
+fn check_away(found: &Found, volume: &VolumeInfo, wish: &VolumeAttachmentBody) -> Result<(), Fault> {
     let refused = |words| Err(Fault::bad_request(words));
     match found.server()?.is_offloaded() {
-        true if wish.contains_key("tag") => {
+        true if wish.tag != Sent::Nothing => {
             refused("Tagged volume attachment is not supported for shelved-offloaded instances.")
         }
         true if volume.multiattach => {
@@ -179,7 +179,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     allow(&ctx, &found, Action::AttachVolume)?;
     let volume = look_up(&ctx, &found, id).await?;
     check_free(&found, &volume)?;
-    check_away(&found, &volume, wish)?;
+    check_away(&found, &volume, &wish)?;
     if volume.multiattach && !versions::volumes_may_be_shared(ctx.version) {
         return Err(reject::multiattach());
     }
@@ -198,7 +198,7 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::ok(json!({"volumeAttachment": accepted(&ctx, &found, id)?})))
 }
 
-fn wished(wish: &Map<String, Value>, volume: &VolumeInfo) -> BlockDevice {
+fn wished(wish: VolumeAttachmentBody, volume: &VolumeInfo) -> BlockDevice {
     BlockDevice {
         id: BlockDeviceId::random(),
         source: BlockSource::Volume(volume.id),
@@ -209,8 +209,8 @@ fn wished(wish: &Map<String, Value>, volume: &VolumeInfo) -> BlockDevice {
         device_type: None,
         disk_bus: None,
         device_name: None,
-        delete_on_termination: wish.get("delete_on_termination").is_some_and(is_true),
-        tag: wish.get("tag").and_then(Value::as_str).map(str::to_owned),
+        delete_on_termination: wish.delete_on_termination.unwrap_or(false),
+        tag: wish.tag.mentioned().flatten(),
         volume_type: None,
         volume: Some(volume.id),
         attachment: Some(AttachmentId::random()),
@@ -239,6 +239,14 @@ fn accepted(ctx: &Ctx, found: &Found, volume: VolumeId) -> Result<Value, Fault> 
     Ok(shown)
 }
 
+/// A server on no host does not use its volumes; they are only kept for it.
+fn check_detachable(found: &Found, volume: &VolumeInfo) -> Result<(), Fault> {
+    match volume.status != "in-use" && !found.server()?.is_offloaded() {
+        true => Err(Fault::bad_request(format!("Invalid volume: {}", reject::NOT_DETACHABLE))),
+        false => Ok(()),
+    }
+}
+
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx, "server_id")?;
     let id: VolumeId = ctx.id("id", |text| format!("Volume {text} could not be found."))?;
@@ -249,10 +257,7 @@ async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
         return Err(Fault::bad_request("Cannot detach a root device volume"));
     }
     allow(&ctx, &found, Action::DetachVolume)?;
-    // Of a server on no host its volumes are only kept for it.
-    if volume.status != "in-use" && !found.server()?.is_offloaded() {
-        return Err(Fault::bad_request(format!("Invalid volume: {}", reject::NOT_DETACHABLE)));
-    }
+    check_detachable(&found, &volume)?;
     let command = VolumeCommand::Detach { process: ProcessId::random(), volume: id, asker: asker(&ctx, &found) };
     send(&ctx, &found, InstanceCommand::Volume(command)).await?;
     Ok(Reply::empty(202))
@@ -274,24 +279,22 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
 }
 
 /// Nothing but the deletion can be changed; the rest may be said as it is.
-async fn change(ctx: &Ctx, found: &Found, id: &str, wish: &Map<String, Value>) -> Result<(), Fault> {
+async fn change(ctx: &Ctx, found: &Found, id: &str, wish: VolumeAttachmentBody) -> Result<(), Fault> {
     let unknown = || Fault::not_found(format!("No volume Block Device Mapping with id {id}."));
     let volume: VolumeId = id.parse().map_err(|_| unknown())?;
     let device = &found.server()?.disk_of(volume).ok_or_else(unknown)?.device;
     let server = found.id.to_string();
     let same = [
-        ("id", json!(id)),
-        ("serverId", json!(server)),
-        ("device", json!(device.device_name)),
-        ("tag", json!(device.tag)),
+        ("id", wish.id.is_none_or(|said| said == id)),
+        ("serverId", wish.server.is_none_or(|said| said == server)),
+        ("device", wish.device.mentioned().is_none_or(|said| said == device.device_name)),
+        ("tag", wish.tag.mentioned().is_none_or(|said| said == device.tag)),
     ];
-    for (key, now) in same {
-        if wish.get(key).is_some_and(|said| *said != now) {
-            return Err(Fault::bad_request(format!("The {key} property is not mutable")));
-        }
+    if let Some((key, _)) = same.into_iter().find(|(_, same)| !same) {
+        return Err(Fault::bad_request(format!("The {key} property is not mutable")));
     }
-    if let Some(deletion) = wish.get("delete_on_termination") {
-        let command = VolumeCommand::SetDeletion { volume, delete_on_termination: is_true(deletion) };
+    if let Some(delete_on_termination) = wish.delete_on_termination {
+        let command = VolumeCommand::SetDeletion { volume, delete_on_termination };
         send(ctx, found, InstanceCommand::Volume(command)).await?;
     }
     Ok(())

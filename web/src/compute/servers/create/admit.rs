@@ -4,7 +4,6 @@ use chronova_actors::operations::Queries;
 use chronova_events::ids::{FlavorId, ProjectId, ServerGroupId};
 use chronova_events::instance::{BlockDevicesMapped, FilesGiven, FlavorSnapshot, ImageSnapshot, KeySnapshot};
 use chronova_events::server_group::ServerGroupCreated;
-use serde_json::Value;
 
 use super::volumes::{self, Disks};
 use super::wish::Wish;
@@ -38,7 +37,7 @@ pub(super) async fn admit(ctx: &Ctx, queries: &Queries, wish: &Wish) -> Result<A
     parts(ctx, wish)?;
     let Destination { zone: availability_zone, forced: forced_host, requested: requested_host } =
         destination(ctx, queries, wish)?;
-    limits(ctx, &project, &ctx.body["server"])?;
+    limits(ctx, &project, wish.metadata.len(), wish.files.as_ref())?;
     let key = wish.key_name.as_deref().map(|name| key(ctx, queries, name)).transpose()?;
     let flavor = visible_flavor(ctx, queries, &wish.flavor)?;
     let found = find_image(ctx, queries, wish, &project).await?;
@@ -50,7 +49,7 @@ pub(super) async fn admit(ctx: &Ctx, queries: &Queries, wish: &Wish) -> Result<A
     // A server on a volume has no image of its own, even if its volume is made from one.
     let image = found.filter(|_| !disks.volume_backed);
     queries.networks.check(&project, &wish.networks, &wish.security_groups).await.map_err(reject::network)?;
-    if ctx.body["server"]["networks"] == "auto" {
+    if wish.auto_network {
         queries.networks.check_auto(&project).await.map_err(reject::network)?;
     }
     let group = group(ctx, queries, wish)?;
@@ -137,21 +136,26 @@ fn destination(ctx: &Ctx, queries: &Queries, wish: &Wish) -> Result<Destination,
     Ok(Destination { zone, forced, requested })
 }
 
-/// `[quota]`: how much metadata and how many files a server may have. `server` is the part of the body that says so.
-pub(in crate::compute::servers) fn limits(ctx: &Ctx, project: &ProjectId, server: &Value) -> Result<(), Fault> {
+/// `[quota]`: how many items of metadata and how many files a server may have.
+pub(in crate::compute::servers) fn limits(
+    ctx: &Ctx,
+    project: &ProjectId,
+    metadata: usize,
+    files: Option<&FilesGiven>,
+) -> Result<(), Fault> {
     let limit = |resource: &str| quotas::limit(ctx, project, resource);
     let over = |resource: &str, amount: usize| -> Result<bool, Fault> {
         Ok(usize::try_from(limit(resource)?).is_ok_and(|limit| amount > limit))
     };
-    if over("metadata_items", server.get("metadata").and_then(Value::as_object).map_or(0, serde_json::Map::len))? {
+    if over("metadata_items", metadata)? {
         let most = limit("metadata_items")?;
         return Err(Fault::forbidden(format!("Maximum number of metadata items exceeds {most}")));
     }
-    let files = files(server).map_or_else(Vec::new, |given| given.files);
+    let files = files.map(|given| given.files.as_slice()).unwrap_or_default();
     if over("injected_files", files.len())? {
         return Err(Fault::forbidden("Personality file limit exceeded"));
     }
-    for (path, contents) in &files {
+    for (path, contents) in files {
         if over("injected_file_path_bytes", path.len())? {
             let most = limit("injected_file_path_bytes")?;
             return Err(Fault::forbidden(format!("Personality file path exceeds maximum {most}")));
@@ -162,14 +166,6 @@ pub(in crate::compute::servers) fn limits(ctx: &Ctx, project: &ProjectId, server
         }
     }
     Ok(())
-}
-
-/// The files that the guest is to find, where any are given. The schema has accepted their contents.
-pub(in crate::compute::servers) fn files(server: &Value) -> Option<FilesGiven> {
-    let text = |file: &Value, key: &str| file.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let given = server.get("personality").and_then(Value::as_array).filter(|files| !files.is_empty())?;
-    let contents = |file: &Value| text(file, "contents").split_whitespace().collect();
-    Some(FilesGiven { files: given.iter().map(|file| (text(file, "path"), contents(file))).collect() })
 }
 
 fn decoded_length(base64: &str) -> usize {

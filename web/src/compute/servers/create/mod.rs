@@ -31,7 +31,8 @@ use chronova_events::ids::{InstanceId, ProcessId};
 use chronova_events::instance::{BlockDevicesMapped, BuildRequested, FilesGiven};
 use serde_json::{Value, json};
 
-pub(super) use self::admit::{files, fits, key, limits};
+pub(super) use self::admit::{fits, key, limits};
+pub(super) use self::wish::files;
 
 use self::admit::Admitted;
 pub(super) use self::admit::visible_flavor;
@@ -57,8 +58,8 @@ pub(super) async fn create(ctx: Ctx) -> Result<Reply, Fault> {
         let request = request(&ctx, &dispatch, &wish, &admitted, *instance, index, instances.len(), &reservation);
         keep_password(&dispatch, request.process, request.config_drive, password.as_ref());
         let process = request.process;
-        let files = admit::files(&ctx.body["server"]);
-        if let Err(fault) = build(&dispatch, &permit, request, admitted.mapped.as_ref(), files).await {
+        let (mapped, files) = (admitted.mapped.as_ref(), wish.files.clone());
+        if let Err(fault) = build(&dispatch, &permit, request, mapped, files).await {
             dispatch.passwords().forget(process);
             give_back(&dispatch, &permit, &admitted, &instances[index..]).await;
             return Err(fault);

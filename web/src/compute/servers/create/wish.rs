@@ -1,7 +1,7 @@
 //! What a `POST /servers` asks for, read once into one form for all versions.
 
 use chronova_events::ids::{ImageId, NetworkId, PortId};
-use chronova_events::instance::{DiskConfig, Pairs, RequestedNetworks, RequestedNic};
+use chronova_events::instance::{DiskConfig, FilesGiven, Pairs, RequestedNetworks, RequestedNic};
 use serde_json::{Map, Value};
 
 use super::devices::Mappings;
@@ -40,11 +40,15 @@ pub(super) struct Wish {
     pub max_count: u32,
     pub return_reservation_id: bool,
     pub admin_pass: Option<String>,
+    /// The files that the guest is to find (until 2.56).
+    pub files: Option<FilesGiven>,
+    /// `auto` was asked for by that word.
+    pub auto_network: bool,
 }
 
 impl Wish {
     pub(super) fn read(ctx: &Ctx) -> Result<Self, Fault> {
-        let Some(server) = ctx.body["server"].as_object() else { return Err(Fault::malformed()) };
+        let server = &ctx.parse_at::<Map<String, Value>>("server")?;
         let text = |key: &str| server.get(key).and_then(Value::as_str).map(str::to_owned);
         let truth = |key: &str| server.get(key).is_some_and(is_true);
         let (min_count, max_count) = counts(server)?;
@@ -86,6 +90,8 @@ impl Wish {
             max_count,
             return_reservation_id: truth("return_reservation_id"),
             admin_pass: text("adminPass").filter(|password| !password.is_empty()),
+            files: files(server.get("personality")),
+            auto_network: server.get("networks").is_some_and(|networks| networks == "auto"),
         };
         wish.check()?;
         Ok(wish)
@@ -207,6 +213,14 @@ fn tags(server: &Map<String, Value>) -> Vec<String> {
         }
     }
     tags
+}
+
+/// The files that the guest is to find, where any are given. The schema has accepted their contents.
+pub(in crate::compute::servers) fn files(personality: Option<&Value>) -> Option<FilesGiven> {
+    let text = |file: &Value, key: &str| file.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let given = personality.and_then(Value::as_array).filter(|files| !files.is_empty())?;
+    let contents = |file: &Value| text(file, "contents").split_whitespace().collect();
+    Some(FilesGiven { files: given.iter().map(|file| (text(file, "path"), contents(file))).collect() })
 }
 
 /// Both spellings of the key; every hint as a list of texts.

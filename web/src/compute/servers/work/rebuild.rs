@@ -36,12 +36,12 @@ pub(super) async fn rebuild(ctx: Ctx) -> Result<Reply, Fault> {
         }
     };
     let request = RebuildRequested { reimage, ..request(&body, found.server()?, key, image) };
-    create::limits(&ctx, &found.server()?.request.project, &body)?;
+    let files = create::files(body.get("personality"));
+    let metadata = body["metadata"].as_object().map_or(0, serde_json::Map::len);
+    create::limits(&ctx, &found.server()?.request.project, metadata, files.as_ref())?;
     let password = create::new_password(&ctx, body["adminPass"].as_str());
-    let (process, rebuild) = (
-        request.process,
-        WorkCommand::Rebuild { request: Box::new(request), files: create::files(&body), asker: asker(&ctx, &found) },
-    );
+    let (process, rebuild) =
+        (request.process, WorkCommand::Rebuild { request: Box::new(request), files, asker: asker(&ctx, &found) });
     ask_with(&ctx, &found, process, password.as_ref(), rebuild).await?;
     answer(&ctx, &found, password)
 }

@@ -1,0 +1,138 @@
+//! How fields of typed bodies are read: `#[serde(default, deserialize_with = "typed::text")]`.
+//!
+//! A schema has judged the body before, in the words of the API. So these readers refuse as little as they can: a value
+//! of another form counts as absent. Where a reader refuses (`number`, `decimal`), the answer is "malformed".
+
+use serde::de::{Deserialize, Deserializer, Error as _};
+use serde_json::Value;
+
+use super::parameters::{is_true, to_integer};
+
+/// A text; anything else counts as absent.
+pub fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    Ok(match Value::deserialize(from)? {
+        Value::String(text) => Some(text),
+        _ => None,
+    })
+}
+
+/// As [`text`], without the spaces around it.
+pub fn trimmed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    Ok(text(from)?.map(|text| text.trim().to_owned()))
+}
+
+/// A field of which no mention, `null` and a value are three things.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Sent<T> {
+    #[default]
+    Nothing,
+    Null,
+    Value(T),
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Sent<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(Option::deserialize(from)?.map_or(Self::Null, Self::Value))
+    }
+}
+
+impl<T> Sent<T> {
+    /// `null` or the value; `None` where the field is not mentioned.
+    pub fn mentioned(self) -> Option<Option<T>> {
+        match self {
+            Self::Nothing => None,
+            Self::Null => Some(None),
+            Self::Value(value) => Some(Some(value)),
+        }
+    }
+}
+
+/// A field that is there, whatever it holds.
+pub fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(from).map(Some)
+}
+
+/// A boolean, or one of the words that Nova takes for true.
+pub fn flag<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+    Ok(is_true(&Value::deserialize(from)?))
+}
+
+/// As [`flag`], of a field that may be absent.
+pub fn some_flag<'de, D: Deserializer<'de>>(from: D) -> Result<Option<bool>, D::Error> {
+    flag(from).map(Some)
+}
+
+/// An integer, or its digits; anything else counts as absent.
+pub fn integer<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
+    Ok(to_integer(&Value::deserialize(from)?))
+}
+
+/// An integer, or its digits, within the bounds of `T`.
+pub fn number<'de, D: Deserializer<'de>, T: TryFrom<i64>>(from: D) -> Result<T, D::Error> {
+    let number = to_integer(&Value::deserialize(from)?).and_then(|number| T::try_from(number).ok());
+    number.ok_or_else(|| D::Error::custom("no integer within bounds"))
+}
+
+/// Keys and texts, in the order in which they were sent; a value that is no text is an empty one.
+pub fn pairs<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(String, String)>, D::Error> {
+    let Value::Object(map) = Value::deserialize(from)? else { return Ok(Vec::new()) };
+    let text = |value: Value| if let Value::String(text) = value { text } else { String::new() };
+    Ok(map.into_iter().map(|(key, value)| (key, text(value))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde::Deserialize;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Debug, Default, PartialEq, Deserialize)]
+    #[serde(default)]
+    struct Everything {
+        #[serde(deserialize_with = "text")]
+        text: Option<String>,
+        #[serde(deserialize_with = "trimmed")]
+        trimmed: Option<String>,
+        sent: Sent<String>,
+        #[serde(deserialize_with = "flag")]
+        flag: bool,
+        #[serde(deserialize_with = "integer")]
+        integer: Option<i64>,
+        #[serde(deserialize_with = "number")]
+        number: u32,
+        #[serde(deserialize_with = "pairs")]
+        pairs: Vec<(String, String)>,
+    }
+
+    #[test]
+    fn what_is_not_said_is_absent() {
+        assert_eq!(Everything::deserialize(&json!({})).unwrap(), Everything::default());
+        let of_other_forms =
+            json!({"text": 1, "trimmed": null, "flag": 1, "integer": "x", "pairs": null, "unknown": true});
+        assert_eq!(Everything::deserialize(&of_other_forms).unwrap(), Everything::default());
+    }
+
+    #[test]
+    fn what_is_said_is_read_in_all_its_spellings() {
+        let body = json!({
+            "text": " a ", "trimmed": " a ", "sent": null, "flag": "Yes", "integer": "-7", "number": "7",
+            "pairs": {"b": "2", "a": 1},
+        });
+        let read = Everything::deserialize(&body).unwrap();
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let wanted = Everything {
+            text: Some(" a ".to_owned()),
+            trimmed: Some("a".to_owned()),
+            sent: Sent::Null,
+            flag: true,
+            integer: Some(-7),
+            number: 7,
+            pairs: vec![pair("b", "2"), pair("a", "")],
+        };
+        assert_eq!(read, wanted);
+        assert!(Everything::deserialize(&json!({"number": -1})).is_err());
+        assert!(Everything::deserialize(&json!({"number": null})).is_err());
+    }
+}
