@@ -130,11 +130,27 @@ fn settle(cloud: &mut Cloud) {
 }
 
 fn at_rest(cloud: &mut Cloud) {
-    cloud.wait("nothing is under way", |cloud| {
-        let client = cloud.client();
-        let servers = model::detail(&client).iter().all(|server| server["OS-EXT-STS:task_state"].is_null());
-        servers && operator::drains(&client) == 0 && model::volumes_at_rest(&client)
-    });
+    let mut busy = String::new();
+    let rests = |cloud: &mut Cloud| {
+        busy = under_way(&cloud.client());
+        busy.is_empty()
+    };
+    if !cloud.comes(rests) {
+        let folder = cloud.keep();
+        panic!("this stays under way (`chronova inspect` on {}):\n{busy}\n{}", folder.display(), cloud.log());
+    }
+}
+
+/// Servers, volumes and drains that are not at rest, a line each.
+fn under_way(client: &Client) -> String {
+    let servers = model::detail(client).into_iter().filter(|server| !server["OS-EXT-STS:task_state"].is_null());
+    let volumes = model::restless_volumes(client);
+    let mut lines: Vec<String> = servers.chain(volumes).map(|row| row.to_string()).collect();
+    let drains = operator::drains(client);
+    if drains > 0 {
+        lines.push(format!("{drains} hosts are being drained"));
+    }
+    lines.join("\n")
 }
 
 fn check_api(cloud: &Cloud, told: &Told, living: &BTreeMap<String, Value>) {

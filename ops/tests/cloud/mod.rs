@@ -97,13 +97,27 @@ impl Cloud {
         assert!(status.success(), "a graceful end: {status}\n{}", self.log());
     }
 
-    pub fn wait(&mut self, what: &str, mut met: impl FnMut(&mut Self) -> bool) {
+    pub fn wait(&mut self, what: &str, met: impl FnMut(&mut Self) -> bool) {
+        assert!(self.comes(met), "it never came to be that {what}\n{}", self.log());
+    }
+
+    /// Waits until `met`; says whether that came in time.
+    pub fn comes(&mut self, mut met: impl FnMut(&mut Self) -> bool) -> bool {
         let begun = Instant::now();
         while !met(self) {
-            let hangs = begun.elapsed() > PATIENCE;
-            assert!(!hangs, "it never came to be that {what}\n{}", self.log());
+            if begun.elapsed() > PATIENCE {
+                return false;
+            }
             pause(5);
         }
+        true
+    }
+
+    /// Kills the control plane and keeps its folder for whoever looks into the failure; says where it is.
+    pub fn keep(&mut self) -> PathBuf {
+        self.kill();
+        self.folder.disable_cleanup(true);
+        self.folder.path().to_owned()
     }
 
     /// `HOST:PORT` of the control plane.

@@ -51,8 +51,10 @@ fn volumes(client: &Client) -> Vec<Value> {
     }
 }
 
-pub fn volumes_at_rest(client: &Client) -> bool {
-    volumes(client).iter().all(|volume| ["available", "in-use"].contains(&text(volume, "status")))
+/// Volumes that are neither available nor in use.
+pub fn restless_volumes(client: &Client) -> Vec<Value> {
+    let rests = |volume: &Value| ["available", "in-use"].contains(&text(volume, "status"));
+    volumes(client).into_iter().filter(|volume| !rests(volume)).collect()
 }
 
 /// Says what there was to compare.
