@@ -13,6 +13,7 @@ mod beside;
 mod conversions;
 mod derived;
 pub mod ini;
+mod insecure;
 mod known;
 pub mod option;
 pub mod options;
@@ -187,7 +188,10 @@ fn settle(entries: Vec<ini::Entry>, remarks: &mut Vec<Problem>) -> Vec<(&'static
 /// The report that `chronova config check` prints, and whether the files can be used.
 pub fn check(files: &[PathBuf]) -> (String, bool) {
     let (problems, usable) = match load(files) {
-        Ok(loaded) => (loaded.remarks, true),
+        Ok(loaded) => {
+            let open = insecure::warnings(&loaded.config);
+            ([loaded.remarks, open].concat(), true)
+        }
         Err(invalid) => (invalid.problems, false),
     };
     let counts = [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Note, "note")]

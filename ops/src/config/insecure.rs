@@ -1,0 +1,190 @@
+//! Settings that work and leave a door open. Only `chronova config check` tells them: a mode for tests is no news to those
+//! who start it.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use super::{Config, Problem, Severity};
+
+/// Secrets that everybody tries first.
+const COMMON: [&str; 12] = [
+    "admin",
+    "changeme",
+    "chronova",
+    "default",
+    "nova",
+    "openstack",
+    "pass",
+    "password",
+    "secret",
+    "secrete",
+    "test",
+    "1234",
+];
+/// Shorter secrets are found by trying.
+const SHORTEST: usize = 12;
+
+/// One warning for each open door.
+pub(super) fn warnings(config: &Config) -> Vec<Problem> {
+    let mut found = Vec::new();
+    believes_anybody(config, &mut found);
+    plain_http(config, &mut found);
+    open_folder(&config.chronova.data_dir, &mut found);
+    open_rules(config, &mut found);
+    weak_secrets(config, &mut found);
+    found.into_iter().map(|message| Problem { severity: Severity::Warning, place: None, message }).collect()
+}
+
+fn believes_anybody(config: &Config, found: &mut Vec<String>) {
+    if config.api.auth_strategy == "noauth2" {
+        found.push(
+            "[api] auth_strategy = noauth2 believes whoever calls: set it to keystone outside of tests".to_owned(),
+        );
+    }
+}
+
+fn plain_http(config: &Config, found: &mut Vec<String>) {
+    if config.wsgi.ssl_cert_file.is_some() {
+        return;
+    }
+    let chronova = &config.chronova;
+    let lists = [
+        ("listen", &chronova.listen),
+        ("compute_listen", &chronova.compute_listen),
+        ("placement_listen", &chronova.placement_listen),
+        ("identity_listen", &chronova.identity_listen),
+        ("image_listen", &chronova.image_listen),
+        ("network_listen", &chronova.network_listen),
+        ("volume_listen", &chronova.volume_listen),
+    ];
+    for (name, addresses) in lists {
+        let open = |address: &&String| address.parse::<SocketAddr>().is_ok_and(|address| !address.ip().is_loopback());
+        if let Some(address) = addresses.0.iter().find(open) {
+            found.push(format!(
+                "[chronova] {name} serves plain HTTP on {address}: passwords and tokens can be read on the way. Set [wsgi] \
+                 ssl_cert_file and ssl_key_file, or listen on loopback behind a proxy with TLS"
+            ));
+        }
+    }
+}
+
+/// The log, the keys and the checkpoints are there.
+fn open_folder(folder: &Path, found: &mut Vec<String>) {
+    let Ok(metadata) = fs::metadata(folder) else { return };
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let folder = folder.display();
+        found.push(format!(
+            "[chronova] data_dir {folder} has mode {mode:03o}: others may look into it. chmod 0700 {folder}"
+        ));
+    }
+}
+
+/// Rules without a condition: everybody with a token may do what they guard.
+fn open_rules(config: &Config, found: &mut Vec<String>) {
+    let policy = &config.oslo_policy;
+    let mut files = vec![policy.policy_file.clone()];
+    files.extend(policy.policy_dirs.0.iter().flat_map(|folder| files_of(Path::new(folder))));
+    for file in files {
+        let Some(rules) = rules_of(&file) else { continue };
+        for (rule, check) in rules {
+            if matches!(check.as_str().map(str::trim), Some("@" | "")) {
+                found.push(format!("{}: rule {rule} allows everybody: say who may, as in role:member", file.display()));
+            }
+        }
+    }
+}
+
+fn files_of(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut files: Vec<PathBuf> = entries.filter(|path| path.is_file()).collect();
+    files.sort();
+    files
+}
+
+/// What cannot be read is told by the policy's own check.
+fn rules_of(file: &Path) -> Option<serde_json::Map<String, serde_json::Value>> {
+    serde_saphyr::from_str(&fs::read_to_string(file).ok()?).ok()
+}
+
+fn weak_secrets(config: &Config, found: &mut Vec<String>) {
+    let mut judge = |title: &str, secret: &str| {
+        let weak = COMMON.contains(&secret.to_ascii_lowercase().as_str()) || secret.len() < SHORTEST;
+        if !secret.is_empty() && weak {
+            found.push(format!("{title} is easily guessed: set at least {SHORTEST} random characters"));
+        }
+    };
+    judge("[neutron] metadata_proxy_shared_secret", &config.neutron.metadata_proxy_shared_secret);
+    if let Some(file) = &config.chronova.admin_password_file
+        && let Ok(password) = fs::read_to_string(file)
+    {
+        judge("the password in [chronova] admin_password_file", password.trim());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::{Loaded, Machine, load_on};
+    use super::*;
+
+    /// The warnings about this configuration, in a folder with these files.
+    fn told(text: &str, files: &[(&str, &str)], mode: u32) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (name, text) in files {
+            fs::write(at(name), text).unwrap();
+        }
+        fs::create_dir(at("data")).unwrap();
+        fs::set_permissions(at("data"), fs::Permissions::from_mode(mode)).unwrap();
+        let text = format!(
+            "[chronova]\ndata_dir = {}\n{}",
+            at("data").display(),
+            text.replace("HERE", &folder.path().display().to_string())
+        );
+        fs::write(at("a.conf"), text).unwrap();
+        let machine = Machine { host_name: "control-1".to_owned(), host_address: "192.0.2.7".to_owned() };
+        let Loaded { config, .. } = load_on(&machine, &[at("a.conf")]).unwrap();
+        let here = format!("{}/", folder.path().display());
+        warnings(&config).into_iter().map(|problem| problem.message.replace(&here, "")).collect()
+    }
+
+    #[test]
+    fn each_open_door_is_told() {
+        let doors: [(&str, &[(&str, &str)], u32, &str); 6] = [
+            ("[api]\nauth_strategy = noauth2\n", &[], 0o700, "believes whoever calls"),
+            ("listen = 192.0.2.7:8774\n", &[], 0o700, "listen serves plain HTTP on 192.0.2.7:8774"),
+            ("", &[], 0o755, "data has mode 755"),
+            (
+                "[oslo_policy]\npolicy_file = p.yaml\n",
+                &[("p.yaml", "\"os_compute_api:servers:index\": \"@\"\n")],
+                0o700,
+                "p.yaml: rule os_compute_api:servers:index allows everybody",
+            ),
+            (
+                "[neutron]\nmetadata_proxy_shared_secret = secret\n",
+                &[],
+                0o700,
+                "metadata_proxy_shared_secret is easily guessed",
+            ),
+            (
+                "admin_password_file = HERE/word\n",
+                &[("word", "Password\n")],
+                0o700,
+                "admin_password_file is easily guessed",
+            ),
+        ];
+        for (text, files, mode, expected) in doors {
+            let told = told(text, files, mode);
+            assert!(told.len() == 1 && told[0].contains(expected), "{expected}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn shut_doors_are_not_told() {
+        let shut = "listen = 127.0.0.1:8774\n[neutron]\nmetadata_proxy_shared_secret = Xo7eiph4oosu\n[oslo_policy]\npolicy_file = p.yaml\n";
+        assert_eq!(told(shut, &[("p.yaml", "\"os_compute_api:servers:index\": \"role:member\"\n")], 0o700), [""; 0]);
+    }
+}
