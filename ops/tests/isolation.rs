@@ -1,0 +1,144 @@
+//! No tenant reaches another: every route is asked, by a tenant, about another tenant's things.
+//!
+//! A victim has one of everything, each with a word that nobody else knows. An attacker has the same things of its own and
+//! sends requests in which any id, name, address or field of a body may be the victim's. Three rules are held, without a model
+//! of what each request means:
+//!
+//! 1. **Nothing is told.** No answer holds an id or a word of the victim that the request itself did not name.
+//! 2. **Nothing can be found out.** An answer about the victim's thing equals the answer about a thing that does not exist.
+//!    Each request is sent three times: with unknown ids, with the victim's, and with unknown ids again; what differs both
+//!    times from the middle one depends on the victim's state.
+//! 3. **Nothing changes.** After each request that was accepted, everything that the victim (or the administrator, who owns
+//!    the shared network) can see is as before.
+//!
+//! The requests come from the route tables themselves, so a new route is tried without a line here. `CHRONOVA_SEED` sets the
+//! randomness, `CHRONOVA_PROBES` the number of attacks (of at least three requests each); with `CHRONOVA_SOAK` there are more.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_debug_implementations, unreachable_pub)]
+
+mod cloud;
+#[path = "isolation/estate.rs"]
+mod estate;
+#[path = "isolation/judge.rs"]
+mod judge;
+#[path = "isolation/person.rs"]
+mod person;
+#[path = "isolation/probes.rs"]
+mod probes;
+
+use std::collections::BTreeMap;
+
+use cloud::Cloud;
+use estate::Estate;
+use judge::{Secrets, VictimView, canonical};
+use person::Person;
+use probes::{Generator, Probe};
+
+const FLEET: &str = "sim://2?latency_ms=0&vcpus=4096&memory_mib=8388608&disk_gib=1000000";
+
+/// Everything is unlimited, or the attacker's own quota would answer instead of the checks. A rule of `@` allows everybody
+/// to ask, not to see what is others'.
+const CONFIG: &str = "[volume]\nshared = true\n[chronova]\ntrusted_proxies = 127.0.0.1\n[api]\nuse_forwarded_for = true\n\
+                      [oslo_policy]\npolicy_file = open.yaml\n[quota]\nserver_groups = -1\nserver_group_members = -1\n\
+                      key_pairs = -1\n";
+const OPEN_RULES: &str = "\"os_compute_api:servers:index\": \"@\"\n\"os_compute_api:servers:detail\": \"@\"\n\
+                          \"volume:attachment_index\": \"@\"\n\"volume:get_all_attachments\": \"@\"\n";
+
+/// A rule that did not hold: the operation and the rule, with the first request that showed it.
+type Findings = BTreeMap<(String, &'static str), String>;
+
+#[test]
+fn no_tenant_reaches_another() {
+    let soak = std::env::var_os("CHRONOVA_SOAK").is_some();
+    let count = number("CHRONOVA_PROBES", if soak { 200_000 } else { 6_500 });
+    let seed = number("CHRONOVA_SEED", 11);
+    let mut cloud = Cloud::new(FLEET);
+    cloud.configure(CONFIG);
+    std::fs::write(cloud.folder.path().join("open.yaml"), OPEN_RULES).unwrap();
+    cloud.start();
+    let admin = Person::new(&cloud, "admin", "admin");
+    let victim = Person::new(&cloud, "vera", "victim");
+    let attacker = Person::new(&cloud, "mallory", "evil");
+    let ground = estate::common(&mut cloud, &admin);
+    let theirs = Estate::build(&mut cloud, &admin, &victim, &ground, "Xanadu");
+    let mut own = Estate::build(&mut cloud, &admin, &attacker, &ground, "mine");
+
+    let secrets = Secrets::of(&theirs);
+    let mut before = VictimView::take(&victim, &admin, &theirs, &ground);
+    let mut findings = Findings::new();
+    let mut generator = Generator::new(seed);
+    let mut tally = Tally::default();
+    for number in 0..count {
+        let probe = generator.next(&theirs, &own, &ground);
+        let accepted = attack(&attacker, &probe, &secrets, &mut findings, &mut tally);
+        if accepted && probe.writes() {
+            tally.views += 1;
+            let after = VictimView::take(&victim, &admin, &theirs, &ground);
+            if let Some(difference) = before.difference(&after) {
+                note(&mut findings, &probe, "changes", format!("{} changed {difference}", probe.theirs));
+                before = after;
+            }
+        }
+        if number % 250 == 249 && !own.is_whole(&attacker) {
+            tally.rebuilt += 1;
+            own = Estate::build(&mut cloud, &admin, &attacker, &ground, &format!("mine{number}"));
+        }
+    }
+    judge::external_network_is_closed(&mut cloud, &attacker, &ground, &mut findings);
+    let after = VictimView::take(&victim, &admin, &theirs, &ground);
+    let lost = before.difference(&after);
+    judge::backups_survive(&mut cloud, &victim, &attacker, &theirs, &mut findings);
+    let requests = person::requests();
+    println!("CHRONOVA_SEED={seed}: {requests} requests, {tally:?}");
+    for ((op, rule), text) in &findings {
+        println!("{op} {rule}: {text}");
+    }
+    assert!(findings.is_empty(), "{} findings, seed {seed}", findings.len());
+    assert_eq!(lost, None, "the victim's things are as before");
+    assert!(tally.accepted * 20 > count, "some attacks are well-formed enough to be accepted: {tally:?}");
+    assert!(tally.unsteady * 20 < count, "most answers are steady enough to be compared: {tally:?}");
+    assert!(std::env::var_os("CHRONOVA_PROBES").is_some() || requests >= 20_000, "only {requests} requests");
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    /// Attacks that were answered with 2xx.
+    accepted: u64,
+    /// Attacks where the two answers about unknown things differed.
+    unsteady: u64,
+    /// How often all that the victim sees was compared.
+    views: u64,
+    /// How often the attacker had to begin again.
+    rebuilt: u64,
+}
+
+/// Sends the three requests of a probe; says whether the one about the victim was accepted.
+fn attack(person: &Person, probe: &Probe, secrets: &Secrets, findings: &mut Findings, tally: &mut Tally) -> bool {
+    let before = person.send(&probe.unknown);
+    let asked = person.send(&probe.theirs);
+    let after = person.send(&probe.unknown);
+    if let Some(word) = secrets.told(&asked.text, &probe.theirs) {
+        note(findings, probe, "tells", format!("{}: {} tells {word}", probe.theirs, asked.status));
+    }
+    let [theirs, unknown] = &probe.named;
+    let (first, middle, last) = (canonical(&before, unknown), canonical(&asked, theirs), canonical(&after, unknown));
+    // A request that was accepted for an unknown thing has changed what the next one finds.
+    let moved = probe.writes() && (200..300).contains(&before.status);
+    if first != last {
+        tally.unsteady += 1;
+    } else if middle != first && !probe.may_differ() && !moved {
+        let shown = format!("{}: {} but {} for an unknown one", probe.theirs, asked.shown(), before.shown());
+        note(findings, probe, "depends", shown);
+    }
+    let accepted = (200..300).contains(&asked.status);
+    tally.accepted += u64::from(accepted);
+    accepted
+}
+
+fn note(findings: &mut Findings, probe: &Probe, rule: &'static str, text: String) {
+    findings.entry((probe.op.to_owned(), rule)).or_insert(text);
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}

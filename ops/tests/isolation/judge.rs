@@ -1,0 +1,230 @@
+//! What must hold of answers.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::Findings;
+use crate::cloud::Cloud;
+use crate::estate::{Estate, Ground};
+use crate::person::{Person, Request, Response};
+
+/// The ids and words of the victim.
+pub struct Secrets(Vec<String>);
+
+/// What the attacker may know: addresses and projects are no secrets by themselves.
+const KNOWN: [&str; 3] = ["address", "project", "mac"];
+
+impl Secrets {
+    pub fn of(theirs: &Estate) -> Self {
+        let things = theirs.things.iter().filter(|(name, _)| !KNOWN.contains(name)).map(|(_, value)| value.clone());
+        Self(things.chain(["WGFuYWR1".to_owned()]).collect())
+    }
+
+    /// The secret that this text tells although the request did not name it.
+    pub fn told(&self, text: &str, request: &Request) -> Option<String> {
+        let named = request.to_string();
+        let secret = self.0.iter().find(|secret| text.contains(*secret) && !named.contains(*secret))?;
+        let at = text.find(secret)?.saturating_sub(150);
+        Some(format!(
+            "{secret}: ..{}",
+            String::from_utf8_lossy(&text.as_bytes()[at..]).chars().take(300).collect::<String>()
+        ))
+    }
+}
+
+/// The answer without what differs from request to request: what the request named, ids, numbers, times, keys.
+pub fn canonical(response: &Response, named: &[String]) -> (u16, String) {
+    let mut text = response.text.clone();
+    for word in named {
+        text = text.replace(word, "<named>");
+    }
+    let mut plain = String::with_capacity(text.len());
+    let mut run = String::new();
+    let flush = |run: &mut String, plain: &mut String| {
+        // Hexadecimal with a digit in it: an id, a time, an address, a number.
+        plain.push_str(if run.contains(|c: char| c.is_ascii_digit()) { "#" } else { run });
+        run.clear();
+    };
+    for c in text.chars() {
+        if c.is_ascii_hexdigit() || ":.-TZ+".contains(c) {
+            run.push(c);
+        } else {
+            flush(&mut run, &mut plain);
+            plain.push(c);
+        }
+    }
+    flush(&mut run, &mut plain);
+    (response.status, without_random_words(&plain))
+}
+
+/// Passwords and the names of devices are chosen anew each time.
+fn without_random_words(text: &str) -> String {
+    let Ok(mut value) = serde_json::from_str::<Value>(text) else { return text.to_owned() };
+    fn walk(value: &mut Value) {
+        match value {
+            Value::Object(map) => {
+                for (key, value) in map {
+                    match key.as_str() {
+                        "adminPass" | "device" | "url" | "private_key" | "public_key" | "fingerprint" | "name"
+                            if value.is_string() =>
+                        {
+                            *value = json!("*");
+                        }
+                        _ => walk(value),
+                    }
+                }
+            }
+            Value::Array(values) => values.iter_mut().for_each(walk),
+            _ => {}
+        }
+    }
+    walk(&mut value);
+    value.to_string()
+}
+
+/// Everything that the victim sees of its own, and the administrator of what is shared.
+#[derive(Debug, PartialEq)]
+pub struct VictimView(BTreeMap<String, Value>);
+
+impl VictimView {
+    pub fn take(victim: &Person, admin: &Person, theirs: &Estate, ground: &Ground) -> Self {
+        let of = |name: &str| theirs.things[name].as_str();
+        let compute = |path: String| format!("/compute/v2.1{path}");
+        let server = of("server");
+        let (volume, mut view) = (format!("/volume/v3/{}", victim.project), BTreeMap::new());
+        let mine = [
+            compute("/servers/detail".to_owned()),
+            compute(format!("/servers/{server}")),
+            compute(format!("/servers/{server}/os-interface")),
+            compute(format!("/servers/{server}/os-volume_attachments")),
+            compute(format!("/servers/{server}/os-instance-actions")),
+            compute(format!("/servers/{server}/os-security-groups")),
+            compute(format!("/servers/{server}/os-server-password")),
+            compute("/os-keypairs".to_owned()),
+            compute("/os-server-groups".to_owned()),
+            compute("/limits".to_owned()),
+            compute("/flavors/detail".to_owned()),
+            format!("{volume}/volumes/detail"),
+            format!("{volume}/snapshots/detail"),
+            format!("{volume}/attachments/detail"),
+            format!("{volume}/types"),
+            format!("{volume}/limits"),
+            "/network/v2.0/networks".to_owned(),
+            "/network/v2.0/subnets".to_owned(),
+            "/network/v2.0/ports".to_owned(),
+            "/network/v2.0/routers".to_owned(),
+            "/network/v2.0/floatingips".to_owned(),
+            "/network/v2.0/security-groups".to_owned(),
+            "/network/v2.0/security-group-rules".to_owned(),
+            "/network/v2.0/quotas/victim/details.json".to_owned(),
+            format!("/image/v2/images/{}", of("image")),
+            "/image/v2/images".to_owned(),
+        ];
+        for path in mine {
+            let answer = victim.get(&path).json();
+            view.insert(path, stable(answer));
+        }
+        for path in [
+            format!("/network/v2.0/networks/{}", ground.shared_network),
+            format!("/network/v2.0/subnets/{}", ground.shared_subnet),
+            format!("/network/v2.0/networks/{}", ground.external_network),
+            format!("/image/v2/images/{}", ground.public_image),
+        ] {
+            view.insert(path.clone(), stable(admin.get(&path).json()));
+        }
+        // The guest asks from its address: nobody else may stand in its way, or answer for it.
+        let told = victim.metadata(&theirs.address, "/openstack/latest/meta_data.json");
+        view.insert("the guest's metadata".to_owned(), json!({"status": told.status, "uuid": told.json()["uuid"]}));
+        Self(view)
+    }
+
+    /// What differs first, if anything does.
+    pub fn difference(&self, now: &Self) -> Option<String> {
+        let (path, before) = self.0.iter().find(|(path, before)| now.0.get(*path) != Some(before))?;
+        let (before, after) = (before.to_string(), now.0.get(path).unwrap_or(&Value::Null).to_string());
+        let same = before.bytes().zip(after.bytes()).take_while(|(a, b)| a == b).count();
+        let end = |text: &str| {
+            String::from_utf8_lossy(&text.as_bytes()[same.saturating_sub(60)..]).chars().take(240).collect::<String>()
+        };
+        Some(format!("{path} from ..{} to ..{}", end(&before), end(&after)))
+    }
+}
+
+/// Without what changes by itself. Images that others share are theirs to make.
+fn stable(mut answer: Value) -> Value {
+    if let Some(images) = answer.get_mut("images").and_then(Value::as_array_mut) {
+        images.retain(|image| image["owner"] == "victim");
+    }
+    answer
+}
+
+/// The victim backs a server up, keeping two: nothing that the attacker made counts among them.
+pub fn backups_survive(
+    cloud: &mut Cloud,
+    victim: &Person,
+    attacker: &Person,
+    theirs: &Estate,
+    findings: &mut Findings,
+) {
+    let server = &theirs.things["server"];
+    let mut backups = Vec::new();
+    for number in 0..2 {
+        let before = backups_of(victim, server);
+        let body =
+            json!({"createBackup": {"name": format!("Xanadu-backup{number}"), "backup_type": "daily", "rotation": 2}});
+        victim.post(&format!("/compute/v2.1/servers/{server}/action"), &body).expect(&[202]);
+        cloud.wait("the backup is there", |_| backups_of(victim, server).len() > before.len());
+        cloud.wait("the server rests", |_| {
+            victim.get(&format!("/compute/v2.1/servers/{server}")).json()["server"]["OS-EXT-STS:task_state"].is_null()
+        });
+        backups = backups_of(victim, server);
+        // Images that look like later backups of the same server.
+        for _ in 0..3 {
+            let image = json!({"name": "later", "disk_format": "raw", "container_format": "bare", "instance_uuid": server,
+                "image_type": "backup", "backup_type": "daily", "visibility": if number == 0 { "shared" } else { "community" }});
+            let id = attacker.post("/image/v2/images", &image).expect(&[201]).at("/id");
+            attacker.upload(&format!("/image/v2/images/{id}/file"), &[7; 64]);
+        }
+    }
+    let body = json!({"createBackup": {"name": "Xanadu-backup2", "backup_type": "daily", "rotation": 2}});
+    victim.post(&format!("/compute/v2.1/servers/{server}/action"), &body).expect(&[202]);
+    cloud.wait("the third backup is there", |_| backups_of(victim, server).iter().any(|id| !backups.contains(id)));
+    cloud.wait("the server rests again", |_| {
+        victim.get(&format!("/compute/v2.1/servers/{server}")).json()["server"]["OS-EXT-STS:task_state"].is_null()
+    });
+    let left = backups_of(victim, server).len();
+    if left != 2 {
+        let text = format!("{left} of two backups are left after images of another project named the server");
+        findings.insert(("create_backup.createBackup".to_owned(), "changes"), text);
+    }
+}
+
+/// A port that was made beforehand is no way around `network:attach_external_network`.
+pub fn external_network_is_closed(cloud: &mut Cloud, attacker: &Person, ground: &Ground, findings: &mut Findings) {
+    let port = json!({"port": {"network_id": ground.external_network}});
+    let port = attacker.post("/network/v2.0/ports", &port);
+    if port.status != 201 {
+        return;
+    }
+    let server = json!({"server": {"name": "outside", "flavorRef": ground.flavor, "imageRef": ground.public_image,
+        "networks": [{"port": port.at("/port/id")}]}});
+    let answer = attacker.post("/compute/v2.1/servers", &server);
+    if answer.status != 202 {
+        return;
+    }
+    let server = format!("/compute/v2.1/servers/{}", answer.at("/server/id"));
+    cloud.wait("the server is decided on", |_| attacker.get(&server).at("/server/status") != "BUILD");
+    if attacker.get(&server).at("/server/status") == "ACTIVE" {
+        let text = "a server is on the external network, by a port that was made beforehand".to_owned();
+        findings.insert(("servers.create".to_owned(), "external"), text);
+    }
+}
+
+fn backups_of(victim: &Person, server: &str) -> Vec<String> {
+    let answer = victim.get("/image/v2/images").json();
+    let images = answer["images"].as_array().unwrap().iter();
+    let ours = images
+        .filter(|image| image["owner"] == "victim" && image["instance_uuid"] == *server && image["status"] == "active");
+    ours.map(|image| image["id"].as_str().unwrap().to_owned()).collect()
+}
