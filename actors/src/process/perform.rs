@@ -94,11 +94,14 @@ impl Performance {
         true
     }
 
-    /// Whether the host at work has not been heard of in this life of the control plane: that it does not answer yet is no
-    /// reason to give it up.
+    /// Whether the host at work has not been heard of in this life of the control plane, or, where none is chosen yet, any
+    /// host: that it does not answer yet is no reason to give it up.
     fn awaits(&self, host: Option<HostId>) -> bool {
-        let known = host.and_then(|host| self.context.views.hosts.read(|hosts| hosts.get(host).cloned()));
-        known.is_some_and(|known| self.context.fleet.is_unheard(&known.uri))
+        let fleet = &self.context.fleet;
+        self.context.views.hosts.read(|hosts| match host {
+            Some(host) => hosts.get(host).is_some_and(|known| fleet.is_unheard(&known.uri)),
+            None => hosts.all().any(|known| fleet.is_unheard(&known.uri)),
+        })
     }
 
     /// Asks for the state only when it cannot follow from what was recorded here.

@@ -1,5 +1,7 @@
 //! Every process of a volume.
 
+use std::time::Duration;
+
 use chronova_actors::ports::{NewContent, Volumes as _};
 use chronova_actors::process::definition::Definition;
 use chronova_actors::process::volume::{create, delete, extend, reimage, snapshot, upload};
@@ -266,6 +268,29 @@ async fn another_host_is_tried_where_one_fails() {
     life.volume(next, NewContent::Blank).await.unwrap();
     assert!(life.settled().await);
     assert_eq!(life.volumes.look(next).await.unwrap().status.as_str(), "available");
+    life.stop().await;
+    world.check().await;
+}
+
+/// After a start nothing is known of the hosts, and on a busy machine it takes long until they answer: a volume that was asked
+/// for meanwhile waits for them, and does not end in error.
+#[actix_rt::test]
+async fn a_volume_waits_until_the_hosts_were_heard_of() {
+    let world = World::new(1);
+    let life = world.live(None, None).await;
+    life.hosts_up(1).await;
+    life.stop().await;
+    world.brakes.hold("capabilities");
+    let life = world.live(None, None).await;
+    world.brakes.reached("capabilities").await;
+    let id = VolumeId::random();
+    life.volume(id, NewContent::Blank).await.unwrap();
+    // Long enough for all tries of a step and all attempts of a process, with the pauses of this world.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(life.volumes.look(id).await.unwrap().status.as_str(), "creating");
+    world.brakes.release("capabilities");
+    assert!(life.settled().await);
+    assert_eq!(life.volumes.look(id).await.unwrap().status.as_str(), "available");
     life.stop().await;
     world.check().await;
 }

@@ -75,15 +75,20 @@ fn again(error: impl std::fmt::Display) -> StepError {
 
 async fn choose_host(work: &Work) -> Result<Output, StepError> {
     let volume = work.present_volume().await?;
-    let candidates: Vec<(HostId, String)> = work.context.views.hosts.read(|hosts| {
-        let all = hosts.all().filter(|host| host.answers());
-        let bound = |id: HostId| volume.created.host.is_none_or(|only| only == id);
-        let usable = all.filter(|host| bound(host.id) && !work.running.excluded.contains(&host.id));
-        usable.map(|host| (host.id, host.hostname.clone())).collect()
+    let bound = |id: HostId| volume.created.host.is_none_or(|only| only == id);
+    let mut candidates: Vec<(HostId, String)> = Vec::new();
+    let mut silent = 0;
+    work.context.views.hosts.read(|hosts| {
+        for host in hosts.all().filter(|host| bound(host.id) && !work.running.excluded.contains(&host.id)) {
+            match host.answers() {
+                true => candidates.push((host.id, host.hostname.clone())),
+                // That it is down is from an earlier life: it may answer in a moment.
+                false => silent += u32::from(work.context.fleet.is_unheard(&host.uri)),
+            }
+        }
     });
     let needed = u64::from(volume.size_gb) * GIB;
     let mut best: Option<(u64, HostId, String)> = None;
-    let mut silent = 0;
     for (host, hostname) in candidates {
         let Some(driver) = work.context.fleet.driver(host) else {
             silent += 1;
