@@ -17,6 +17,7 @@ pub mod ids;
 pub mod pointer;
 pub mod sealed;
 pub mod store;
+pub mod tags;
 
 pub mod console;
 pub mod erasure;

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
 use crate::ids::{ProjectId, RouterId};
+use crate::tags::{SettingsWithTags, TagsChange};
 
 /// What Neutron writes as the owner of the port by which a router is in an external network.
 pub const GATEWAY_OWNER: &str = "network:router_gateway";
@@ -22,7 +23,7 @@ noun! {
         /// The router was made.
         RouterCreated = "created" @ 1,
         /// Its settings are now these.
-        RouterSettingsReplaced = "settings_replaced" @ 1,
+        RouterSettingsReplaced = "settings_replaced" @ 2 from { 1 => RouterSettingsReplacedV1 },
         /// The router is gone.
         RouterDeleted = "deleted" @ 1,
     }
@@ -38,6 +39,12 @@ pub struct RouterSettings {
     pub snat: bool,
     /// Sorted.
     pub tags: Vec<String>,
+}
+
+impl SettingsWithTags for RouterSettings {
+    fn tags_mut(&mut self) -> &mut Vec<String> {
+        &mut self.tags
+    }
 }
 
 impl Default for RouterSettings {
@@ -59,6 +66,22 @@ pub struct RouterCreated {
 pub struct RouterSettingsReplaced {
     pub router: RouterId,
     pub settings: RouterSettings,
+    /// How the tags changed; `settings` has none.
+    pub tags: TagsChange,
+}
+
+/// As it used to be written, with all tags; read for ever, written no more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouterSettingsReplacedV1 {
+    pub router: RouterId,
+    pub settings: RouterSettings,
+}
+
+impl From<RouterSettingsReplacedV1> for RouterSettingsReplaced {
+    fn from(old: RouterSettingsReplacedV1) -> Self {
+        let (settings, tags) = TagsChange::all(old.settings);
+        Self { router: old.router, settings, tags }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,7 +132,7 @@ impl Fold for Router {
             }
             RouterEvent::RouterSettingsReplaced(replaced) => {
                 if let Some(row) = self.row.as_mut().map(Arc::make_mut) {
-                    row.created.settings = replaced.settings.clone();
+                    replaced.tags.replace(&mut row.created.settings, &replaced.settings);
                     row.updated_at = at;
                     row.revision += 1;
                 }
@@ -131,7 +154,12 @@ pub fn samples() -> Vec<RouterEvent> {
             availability_zone_hints: vec!["nova".into()],
         }
         .into(),
-        RouterSettingsReplaced { router, settings }.into(),
+        RouterSettingsReplaced {
+            router,
+            settings: RouterSettings { tags: vec![], ..settings },
+            tags: TagsChange::Difference { added: vec!["green".into()], removed: vec![] },
+        }
+        .into(),
         RouterDeleted { router }.into(),
     ]
 }

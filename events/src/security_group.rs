@@ -12,6 +12,7 @@ use uuid::Uuid;
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
 use crate::ids::{ProjectId, SecurityGroupId, SecurityGroupRuleId};
+use crate::tags::{SettingsWithTags, TagsChange};
 
 /// Ids of default groups are derived below this.
 const NAMESPACE: Uuid = Uuid::from_u128(0x7d44_41c5_8d5c_4be0_9a10_6c1d_2f3e_5b77);
@@ -30,7 +31,7 @@ noun! {
         /// A group was made.
         GroupCreated = "created" @ 1,
         /// The settings of a group are now these.
-        GroupSettingsReplaced = "settings_replaced" @ 1,
+        GroupSettingsReplaced = "settings_replaced" @ 2 from { 1 => GroupSettingsReplacedV1 },
         /// A group is gone, with its rules.
         GroupDeleted = "deleted" @ 1,
         /// A rule lets traffic through.
@@ -50,6 +51,12 @@ pub struct GroupSettings {
     pub tags: Vec<String>,
 }
 
+impl SettingsWithTags for GroupSettings {
+    fn tags_mut(&mut self) -> &mut Vec<String> {
+        &mut self.tags
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupCreated {
     pub group: SecurityGroupId,
@@ -61,6 +68,22 @@ pub struct GroupCreated {
 pub struct GroupSettingsReplaced {
     pub group: SecurityGroupId,
     pub settings: GroupSettings,
+    /// How the tags changed; `settings` has none.
+    pub tags: TagsChange,
+}
+
+/// As it used to be written, with all tags; read for ever, written no more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupSettingsReplacedV1 {
+    pub group: SecurityGroupId,
+    pub settings: GroupSettings,
+}
+
+impl From<GroupSettingsReplacedV1> for GroupSettingsReplaced {
+    fn from(old: GroupSettingsReplacedV1) -> Self {
+        let (settings, tags) = TagsChange::all(old.settings);
+        Self { group: old.group, settings, tags }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -178,7 +201,9 @@ impl Fold for SecurityGroups {
                 self.by_id.insert(created.group, Arc::new(group));
             }
             SecurityGroupEvent::GroupSettingsReplaced(replaced) => {
-                self.change(replaced.group, at, |group| group.created.settings = replaced.settings.clone());
+                self.change(replaced.group, at, |group| {
+                    replaced.tags.replace(&mut group.created.settings, &replaced.settings);
+                });
             }
             SecurityGroupEvent::GroupDeleted(deleted) => {
                 if let Some(group) = self.by_id.remove(&deleted.group) {
@@ -211,7 +236,12 @@ pub fn samples() -> Vec<SecurityGroupEvent> {
         GroupSettings { name: DEFAULT.into(), description: "Default".into(), stateful: true, tags: vec!["t".into()] };
     vec![
         GroupCreated { group, project: project.clone(), settings: settings.clone() }.into(),
-        GroupSettingsReplaced { group, settings }.into(),
+        GroupSettingsReplaced {
+            group,
+            settings: GroupSettings { tags: vec![], ..settings },
+            tags: TagsChange::Difference { added: vec![], removed: vec!["t".into()] },
+        }
+        .into(),
         GroupDeleted { group }.into(),
         RuleAdded {
             rule,

@@ -10,7 +10,7 @@ use chronova_events::ids::{
     FloatingIpId, InstanceId, NetworkId, PortId, ProjectId, RouterId, SecurityGroupId, SubnetId,
 };
 use chronova_events::network::{Association, FloatingIp, Network, NetworkEvent, NetworkRow, Port, Subnet};
-use chronova_events::network_quota::{NetworkLimits, NetworkQuotaEvent};
+use chronova_events::network_quota::{Counted, NetworkLimits, NetworkQuotaEvent};
 use chronova_events::registry::Event;
 use chronova_events::router::{GATEWAY_OWNER, INTERFACE_OWNER, Router, RouterEvent, RouterRow};
 use serde::{Deserialize, Serialize};
@@ -38,6 +38,8 @@ pub struct Networks {
     by_router: BTreeMap<RouterId, BTreeSet<PortId>>,
     held: BTreeMap<ProjectId, Held>,
     limits: BTreeMap<ProjectId, NetworkLimits>,
+    /// Things that took room and are gone since.
+    freed: BTreeMap<ProjectId, BTreeSet<Counted>>,
 }
 
 /// What a project has.
@@ -48,6 +50,16 @@ pub struct Held {
     pub ports: BTreeSet<PortId>,
     pub routers: BTreeSet<RouterId>,
     pub floating_ips: BTreeSet<FloatingIpId>,
+}
+
+impl Held {
+    /// The things that take room below a limit.
+    pub fn counted(&self) -> impl Iterator<Item = Counted> {
+        let networks = self.networks.iter().copied().map(Counted::Network);
+        let subnets = self.subnets.iter().copied().map(Counted::Subnet);
+        let ports = self.ports.iter().copied().map(Counted::Port);
+        networks.chain(subnets).chain(ports).chain(self.routers.iter().copied().map(Counted::Router))
+    }
 }
 
 impl Networks {
@@ -171,20 +183,25 @@ impl Networks {
         self.held.get(project)
     }
 
-    /// Limits other than the defaults.
+    /// Things that are gone, and whose room nobody has given back yet.
+    pub fn freed(&self, project: &ProjectId) -> Option<&BTreeSet<Counted>> {
+        self.freed.get(project)
+    }
+
+    /// Limits other than the defaults, and what has taken room.
     pub fn limits(&self, project: &ProjectId) -> Option<&NetworkLimits> {
         self.limits.get(project)
     }
 
     /// Projects with limits of their own.
     pub fn limited(&self) -> impl Iterator<Item = (&ProjectId, &NetworkLimits)> {
-        self.limits.iter()
+        self.limits.iter().filter(|(_, own)| !own.limits.is_empty())
     }
 }
 
 impl Projection for Networks {
     const NAME: &'static str = "networks";
-    const VERSION: u32 = 3;
+    const VERSION: u32 = 4;
     const NOUNS: &'static [&'static str] = &["network", "network_quota", "router"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
@@ -212,13 +229,25 @@ impl Projection for Networks {
 
 impl Networks {
     fn apply_quota(&mut self, event: &NetworkQuotaEvent, at: Timestamp) {
-        match event {
-            NetworkQuotaEvent::NetworkLimitsSet(set) => {
-                self.limits.entry(set.project.clone()).or_default().evolve(event, at);
-            }
-            NetworkQuotaEvent::NetworkLimitsReset(reset) => {
-                self.limits.remove(&reset.project);
-            }
+        let (project, things): (_, &[Counted]) = match event {
+            NetworkQuotaEvent::NetworkLimitsSet(set) => (&set.project, &[]),
+            NetworkQuotaEvent::NetworkLimitsReset(reset) => (&reset.project, &[]),
+            NetworkQuotaEvent::NetworkRoomTaken(room) => (&room.project, &room.things),
+            NetworkQuotaEvent::NetworkRoomReleased(room) => (&room.project, &room.things),
+        };
+        let own = self.limits.entry(project.clone()).or_default();
+        own.evolve(event, at);
+        if *own == NetworkLimits::default() {
+            self.limits.remove(project);
+        }
+        for thing in things {
+            take_out(&mut self.freed, project, thing);
+        }
+    }
+
+    fn free(&mut self, project: &ProjectId, thing: Counted) {
+        if self.limits.get(project).is_some_and(|own| own.taken.contains_key(&thing)) {
+            self.freed.entry(project.clone()).or_default().insert(thing);
         }
     }
 
@@ -232,6 +261,7 @@ impl Networks {
                     && let Some(held) = self.held.get_mut(row.project())
                 {
                     held.routers.remove(&id);
+                    self.free(row.project(), Counted::Router(id));
                 }
             }
             RouterEvent::RouterSettingsReplaced(_) => {}
@@ -293,6 +323,7 @@ impl Networks {
                     && let Some(held) = self.held.get_mut(&row.created.project)
                 {
                     held.networks.remove(&id);
+                    self.free(&row.created.project, Counted::Network(id));
                 }
             }
             NetworkEvent::SubnetRemoved(removed) => {
@@ -300,8 +331,15 @@ impl Networks {
                     && let Some(held) = self.held.get_mut(&subnet.added.project)
                 {
                     held.subnets.remove(&removed.subnet);
+                    self.free(&subnet.added.project, Counted::Subnet(removed.subnet));
                 }
                 self.subnets.remove(&removed.subnet);
+            }
+            NetworkEvent::PortDeleted(deleted) => {
+                let port = self.by_id.get(&id).and_then(|network| network.ports.get(&deleted.port)).cloned();
+                if let Some(port) = port {
+                    self.free(&port.created.project, Counted::Port(deleted.port));
+                }
             }
             _ => {}
         }
@@ -314,6 +352,10 @@ impl Networks {
             }
             NetworkEvent::NetworkDeleted(_) => {
                 self.by_id.remove(&id);
+            }
+            // A port that was made for a server may be made again by the same id.
+            NetworkEvent::PortCreated(created) => {
+                take_out(&mut self.freed, &created.project, &Counted::Port(created.port));
             }
             NetworkEvent::SubnetAdded(added) => {
                 self.subnets.insert(added.subnet, id);

@@ -7,6 +7,7 @@ use chronova_events::network::{
     Network, NetworkDeleted, NetworkEvent, NetworkRow, NetworkSettings, NetworkSettingsReplaced, SubnetRemoved,
 };
 use chronova_events::router::GATEWAY_OWNER;
+use chronova_events::tags::TagsChange;
 
 use super::{NetworkCommand, NetworkPatch, NetworkReject, floating, ports, subnets};
 
@@ -86,7 +87,8 @@ fn change(state: &Network, row: &NetworkRow, patch: NetworkPatch) -> Result<Vec<
     if settings == *old {
         return Ok(vec![]);
     }
-    Ok(vec![NetworkSettingsReplaced { network, settings }.into()])
+    let (settings, tags) = TagsChange::between(&old.tags, settings);
+    Ok(vec![NetworkSettingsReplaced { network, settings, tags }.into()])
 }
 
 /// Neutron's bounds: 68 is the smallest that IPv4 allows; 0 would mean "not set".

@@ -12,6 +12,7 @@ use chronova_events::network::{
     FloatingIpDisassociated, FloatingIpReleased, FloatingIpSettings, FloatingIpSettingsReplaced, Network, NetworkEvent,
     NetworkRow, PortBinding, PortDeleted, PortSettings, Subnet,
 };
+use chronova_events::tags::TagsChange;
 
 use super::{AddressWanted, FloatingIpPatch, FloatingIpWanted, NetworkReject, PortWanted, ports};
 
@@ -120,7 +121,8 @@ pub(super) fn change(
         ..old.clone()
     };
     if settings != *old {
-        events.push(FloatingIpSettingsReplaced { network, floating_ip, settings }.into());
+        let (settings, tags) = TagsChange::between(&old.tags, settings);
+        events.push(FloatingIpSettingsReplaced { network, floating_ip, settings, tags }.into());
     }
     match patch.association {
         None => {}

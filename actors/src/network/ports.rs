@@ -8,6 +8,7 @@ use chronova_events::network::{
     PortReaddressed, PortSettings, PortSettingsReplaced, PortUnbound, Subnet,
 };
 use chronova_events::security_group::default_group;
+use chronova_events::tags::TagsChange;
 use uuid::Uuid;
 
 use super::subnets::{find as find_subnet, usable};
@@ -104,7 +105,8 @@ pub(super) fn change(
     let settings = merged(known, &patch, &addresses)?;
     if settings != *known.settings() {
         let made_for = known.created.made_for;
-        events.push(PortSettingsReplaced { network, port, settings, made_for }.into());
+        let (settings, tags) = TagsChange::between(&known.settings().tags, settings);
+        events.push(PortSettingsReplaced { network, port, settings, made_for, tags }.into());
     }
     let old = known.binding();
     let binding = PortBinding {

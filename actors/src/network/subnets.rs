@@ -7,6 +7,7 @@ use chronova_events::network::{
     Ipv6Mode, Network, NetworkEvent, NetworkRow, Pool, Subnet, SubnetAdded, SubnetRemoved, SubnetSettings,
     SubnetSettingsReplaced,
 };
+use chronova_events::tags::TagsChange;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::{Gateway, NetworkReject, SubnetPatch, SubnetWanted, pool_name};
@@ -98,7 +99,8 @@ pub(super) fn change(
     if settings == *old {
         return Ok(vec![]);
     }
-    Ok(vec![SubnetSettingsReplaced { network: row.created.network, subnet, settings }.into()])
+    let (settings, tags) = TagsChange::between(&old.tags, settings);
+    Ok(vec![SubnetSettingsReplaced { network: row.created.network, subnet, settings, tags }.into()])
 }
 
 pub(super) fn remove(state: &Network, row: &NetworkRow, subnet: SubnetId) -> Result<Vec<NetworkEvent>, NetworkReject> {

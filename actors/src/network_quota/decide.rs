@@ -1,11 +1,20 @@
 //! What may happen to a project's network limits.
 
-use chronova_events::network_quota::{NetworkLimits, NetworkLimitsReset, NetworkLimitsSet, NetworkQuotaEvent};
+use std::collections::BTreeSet;
 
-use super::NetworkQuotaCommand;
+use chronova_events::ids::ProjectId;
+use chronova_events::network_quota::{
+    Counted, NetworkLimits, NetworkLimitsReset, NetworkLimitsSet, NetworkQuotaEvent, NetworkRoomReleased,
+    NetworkRoomTaken,
+};
 
-pub fn decide(state: &NetworkLimits, command: NetworkQuotaCommand) -> Vec<NetworkQuotaEvent> {
-    match command {
+use super::{NetworkQuotaCommand, NetworkQuotaReject, limit_of};
+
+pub fn decide(
+    state: &NetworkLimits,
+    command: NetworkQuotaCommand,
+) -> Result<Vec<NetworkQuotaEvent>, NetworkQuotaReject> {
+    Ok(match command {
         NetworkQuotaCommand::Set { project, mut limits } => {
             limits.retain(|(resource, limit)| state.limits.get(resource) != Some(limit));
             limits.sort();
@@ -13,14 +22,55 @@ pub fn decide(state: &NetworkLimits, command: NetworkQuotaCommand) -> Vec<Networ
         }
         NetworkQuotaCommand::Reset { .. } if state.limits.is_empty() => vec![],
         NetworkQuotaCommand::Reset { project } => vec![NetworkLimitsReset { project }.into()],
+        NetworkQuotaCommand::Take { project, things, held, gone } => {
+            // A thing that is made again by the same id is not gone.
+            let gone: BTreeSet<Counted> = gone.into_iter().filter(|thing| !things.contains(thing)).collect();
+            let mut used: BTreeSet<Counted> =
+                state.taken.keys().copied().filter(|thing| !gone.contains(thing)).collect();
+            used.extend(held);
+            let new = new(state, &used, things)?;
+            let mut events = release(state, project.clone(), gone);
+            if !new.is_empty() {
+                events.push(NetworkRoomTaken { project, things: new }.into());
+            }
+            events
+        }
+        NetworkQuotaCommand::Release { project, things } => release(state, project, things),
+    })
+}
+
+/// Which of `things` take room below a limit, if there is enough for all.
+fn new(
+    state: &NetworkLimits,
+    used: &BTreeSet<Counted>,
+    things: BTreeSet<Counted>,
+) -> Result<Vec<Counted>, NetworkQuotaReject> {
+    let mut new = Vec::new();
+    for thing in things.into_iter().filter(|thing| !used.contains(thing)) {
+        let resource = thing.resource();
+        // A negative limit is none.
+        let Ok(limit) = usize::try_from(limit_of(Some(state), resource)) else { continue };
+        let alike = |other: &&Counted| other.resource() == resource;
+        if used.iter().filter(alike).count() + new.iter().filter(alike).count() >= limit {
+            return Err(NetworkQuotaReject::OverQuota(resource));
+        }
+        new.push(thing);
     }
+    Ok(new)
+}
+
+fn release(state: &NetworkLimits, project: ProjectId, things: BTreeSet<Counted>) -> Vec<NetworkQuotaEvent> {
+    let things: Vec<Counted> = things.into_iter().filter(|thing| state.taken.contains_key(thing)).collect();
+    if things.is_empty() { vec![] } else { vec![NetworkRoomReleased { project, things }.into()] }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use chronova_events::envelope::Timestamp;
     use chronova_events::fold::Fold;
-    use chronova_events::ids::ProjectId;
+    use chronova_events::ids::{NetworkId, PortId, ProjectId};
+    use uuid::Uuid;
 
     use super::*;
 
@@ -29,15 +79,54 @@ mod tests {
         let project = ProjectId::new("p");
         let set = NetworkQuotaCommand::Set { project: project.clone(), limits: vec![("port".to_owned(), 5)] };
         let mut state = NetworkLimits::default();
-        assert_eq!(decide(&state, NetworkQuotaCommand::Reset { project: project.clone() }), vec![]);
-        for event in decide(&state, set.clone()) {
+        assert_eq!(decide(&state, NetworkQuotaCommand::Reset { project: project.clone() }), Ok(vec![]));
+        for event in decide(&state, set.clone()).unwrap() {
             state.evolve(&event, Timestamp(0));
         }
         assert_eq!(state.limits.get("port"), Some(&5));
-        assert_eq!(decide(&state, set), vec![]);
-        for event in decide(&state, NetworkQuotaCommand::Reset { project }) {
+        assert_eq!(decide(&state, set), Ok(vec![]));
+        for event in decide(&state, NetworkQuotaCommand::Reset { project }).unwrap() {
             state.evolve(&event, Timestamp(0));
         }
         assert_eq!(state, NetworkLimits::default());
+    }
+
+    fn port(n: u128) -> Counted {
+        Counted::Port(PortId(Uuid::from_u128(n)))
+    }
+
+    /// Room for `things`, where `held` and `gone` are known.
+    fn take(things: &[Counted], held: &[Counted], gone: &[Counted]) -> NetworkQuotaCommand {
+        let set = |these: &[Counted]| these.iter().copied().collect();
+        let (things, held, gone) = (set(things), set(held), set(gone));
+        NetworkQuotaCommand::Take { project: ProjectId::new("p"), things, held, gone }
+    }
+
+    #[test]
+    fn room_is_exact_and_comes_back() {
+        let project = ProjectId::new("p");
+        let mut state = NetworkLimits::default();
+        let mut tell = |command: NetworkQuotaCommand| -> Result<usize, NetworkQuotaReject> {
+            let events = decide(&state, command)?;
+            for event in &events {
+                state.evolve(event, Timestamp(0));
+            }
+            Ok(events.len())
+        };
+        let over = Err(NetworkQuotaReject::OverQuota("port"));
+        let limits = vec![("port".to_owned(), 2), ("network".to_owned(), -1)];
+        tell(NetworkQuotaCommand::Set { project: project.clone(), limits }).unwrap();
+        assert_eq!(tell(take(&[port(1)], &[], &[])), Ok(1));
+        assert_eq!(tell(take(&[port(1)], &[port(1)], &[])), Ok(0), "asked for again");
+        assert_eq!(tell(take(&[port(2)], &[port(9)], &[])), over, "what has taken no room counts, too");
+        assert_eq!(tell(take(&[port(2), port(3)], &[port(1)], &[])), over, "all or nothing");
+        assert_eq!(tell(take(&[port(2)], &[port(1)], &[])), Ok(1));
+        assert_eq!(tell(take(&[port(3)], &[port(2)], &[])), over);
+        assert_eq!(tell(take(&[port(3)], &[port(2)], &[port(1)])), Ok(2), "what is gone gives its room back");
+        assert_eq!(tell(NetworkQuotaCommand::Release { project: project.clone(), things: [port(3)].into() }), Ok(1));
+        assert_eq!(tell(NetworkQuotaCommand::Release { project, things: [port(3)].into() }), Ok(0));
+        assert_eq!(tell(take(&[port(4)], &[port(2)], &[])), Ok(1));
+        let network = Counted::Network(NetworkId(Uuid::nil()));
+        assert_eq!(tell(take(&[network], &[], &[])), Ok(0), "without a limit nothing is taken");
     }
 }

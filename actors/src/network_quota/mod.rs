@@ -1,10 +1,14 @@
-//! A project's limits for networks, subnets, ports, routers, floating addresses and security groups.
+//! A project's limits for networks, subnets, ports, routers, floating addresses and security groups, and the room that the
+//! first four take below them ([`room`]).
 
 pub mod decide;
+pub mod room;
+
+use std::collections::BTreeSet;
 
 use chronova_events::envelope::StreamId;
 use chronova_events::ids::ProjectId;
-use chronova_events::network_quota::{NetworkLimits, NetworkQuotaEvent};
+use chronova_events::network_quota::{Counted, NetworkLimits, NetworkQuotaEvent};
 use thiserror::Error;
 
 use crate::aggregate::Aggregate;
@@ -39,11 +43,28 @@ pub enum NetworkQuotaCommand {
     Reset {
         project: ProjectId,
     },
+    /// Takes room for `things`; what has some, or is there, takes no more.
+    Take {
+        project: ProjectId,
+        things: BTreeSet<Counted>,
+        /// The project is known to have these, with room of their own or without.
+        held: BTreeSet<Counted>,
+        /// These are known to be gone, or never to have come to be.
+        gone: BTreeSet<Counted>,
+    },
+    /// Gives room back; none is success.
+    Release {
+        project: ProjectId,
+        things: BTreeSet<Counted>,
+    },
 }
 
 /// Limits are never refused: what the resources may be called and how low a limit may be is the API's to check.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum NetworkQuotaReject {}
+pub enum NetworkQuotaReject {
+    #[error("Quota exceeded for resources: ['{0}'].")]
+    OverQuota(&'static str),
+}
 
 impl Aggregate for NetworkQuotaAggregate {
     type Id = ProjectId;
@@ -59,6 +80,6 @@ impl Aggregate for NetworkQuotaAggregate {
         state: &NetworkLimits,
         command: NetworkQuotaCommand,
     ) -> Result<Vec<NetworkQuotaEvent>, NetworkQuotaReject> {
-        Ok(decide::decide(state, command))
+        decide::decide(state, command)
     }
 }

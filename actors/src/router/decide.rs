@@ -1,6 +1,7 @@
 //! What may happen to a router.
 
 use chronova_events::router::{Router, RouterDeleted, RouterEvent, RouterRow, RouterSettings, RouterSettingsReplaced};
+use chronova_events::tags::TagsChange;
 
 use super::{RouterCommand, RouterPatch, RouterReject};
 
@@ -28,7 +29,11 @@ fn change(row: &RouterRow, patch: RouterPatch) -> Result<Vec<RouterEvent>, Route
         snat: patch.snat.unwrap_or(old.snat),
         tags: patch.tags.unwrap_or_else(|| old.tags.clone()),
     };
-    if settings == *old { Ok(vec![]) } else { Ok(vec![RouterSettingsReplaced { router: row.id(), settings }.into()]) }
+    if settings == *old {
+        return Ok(vec![]);
+    }
+    let (settings, tags) = TagsChange::between(&old.tags, settings);
+    Ok(vec![RouterSettingsReplaced { router: row.id(), settings, tags }.into()])
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use chronova_events::security_group::{
     DEFAULT, Direction, Ethertype, Group, GroupCreated, GroupDeleted, GroupSettings, GroupSettingsReplaced, RuleAdded,
     RuleRemoved, SecurityGroupEvent, SecurityGroups, Traffic, default_group,
 };
+use chronova_events::tags::TagsChange;
 
 use super::{GroupPatch, Limit, SecurityGroupCommand, SecurityGroupReject};
 
@@ -124,7 +125,8 @@ fn change(
     if settings == *old {
         return Ok(vec![]);
     }
-    Ok(vec![GroupSettingsReplaced { group, settings }.into()])
+    let (settings, tags) = TagsChange::between(&old.tags, settings);
+    Ok(vec![GroupSettingsReplaced { group, settings, tags }.into()])
 }
 
 fn delete(

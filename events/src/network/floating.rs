@@ -8,6 +8,7 @@ use super::NetworkEvent;
 use super::payloads::FixedAddress;
 use crate::envelope::Timestamp;
 use crate::ids::{FloatingIpId, NetworkId, PortId, ProjectId, RouterId, SubnetId};
+use crate::tags::{SettingsWithTags, TagsChange};
 
 /// What Neutron writes as the owner of a port that holds a floating address.
 pub const FLOATING_IP_OWNER: &str = "network:floatingip";
@@ -20,6 +21,12 @@ pub struct FloatingIpSettings {
     pub dns_domain: String,
     /// Sorted.
     pub tags: Vec<String>,
+}
+
+impl SettingsWithTags for FloatingIpSettings {
+    fn tags_mut(&mut self) -> &mut Vec<String> {
+        &mut self.tags
+    }
 }
 
 /// The fixed address that a floating one stands for, and the router between them.
@@ -49,6 +56,8 @@ pub struct FloatingIpSettingsReplaced {
     pub network: NetworkId,
     pub floating_ip: FloatingIpId,
     pub settings: FloatingIpSettings,
+    /// How the tags changed; `settings` has none.
+    pub tags: TagsChange,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +77,21 @@ pub struct FloatingIpDisassociated {
 pub struct FloatingIpReleased {
     pub network: NetworkId,
     pub floating_ip: FloatingIpId,
+}
+
+/// As it used to be written, with all tags; read for ever, written no more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FloatingIpSettingsReplacedV1 {
+    pub network: NetworkId,
+    pub floating_ip: FloatingIpId,
+    pub settings: FloatingIpSettings,
+}
+
+impl From<FloatingIpSettingsReplacedV1> for FloatingIpSettingsReplaced {
+    fn from(old: FloatingIpSettingsReplacedV1) -> Self {
+        let (settings, tags) = TagsChange::all(old.settings);
+        Self { network: old.network, floating_ip: old.floating_ip, settings, tags }
+    }
 }
 
 /// A floating address, with its settings and what it stands for as they are now.
@@ -117,9 +141,10 @@ pub(super) fn samples() -> Vec<NetworkEvent> {
         router: RouterId(uuid(10)),
     };
     let project = ProjectId::new("p");
+    let tags = TagsChange::Difference { added: vec![], removed: vec!["blue".into()] };
     vec![
         FloatingIpAllocated { network, floating_ip, project, port, address, settings: settings.clone() }.into(),
-        FloatingIpSettingsReplaced { network, floating_ip, settings }.into(),
+        FloatingIpSettingsReplaced { network, floating_ip, settings, tags }.into(),
         FloatingIpAssociated { network, floating_ip, association }.into(),
         FloatingIpDisassociated { network, floating_ip }.into(),
         FloatingIpReleased { network, floating_ip }.into(),

@@ -25,19 +25,19 @@ noun! {
         /// The network was made.
         NetworkCreated = "created" @ 1,
         /// Its settings are now these.
-        NetworkSettingsReplaced = "settings_replaced" @ 1,
+        NetworkSettingsReplaced = "settings_replaced" @ 2 from { 1 => payloads::NetworkSettingsReplacedV1 },
         /// The network is gone.
         NetworkDeleted = "deleted" @ 1,
         /// A range of addresses was added.
         SubnetAdded = "subnet_added" @ 1,
         /// The settings of a subnet are now these.
-        SubnetSettingsReplaced = "subnet_settings_replaced" @ 1,
+        SubnetSettingsReplaced = "subnet_settings_replaced" @ 2 from { 1 => payloads::SubnetSettingsReplacedV1 },
         /// A range of addresses was taken away.
         SubnetRemoved = "subnet_removed" @ 1,
         /// A port was made and holds these addresses.
         PortCreated = "port_created" @ 1,
         /// The settings of a port are now these.
-        PortSettingsReplaced = "port_settings_replaced" @ 2 from { 1 => PortSettingsReplacedV1 },
+        PortSettingsReplaced = "port_settings_replaced" @ 3 from { 1 => PortSettingsReplacedV1, 2 => PortSettingsReplacedV2 },
         /// A port has other addresses now.
         PortReaddressed = "port_readdressed" @ 1,
         /// A port belongs to a device on a host.
@@ -49,7 +49,7 @@ noun! {
         /// A project has a floating address of this external network.
         FloatingIpAllocated = "floating_ip_allocated" @ 1,
         /// The settings of a floating address are now these.
-        FloatingIpSettingsReplaced = "floating_ip_settings_replaced" @ 1,
+        FloatingIpSettingsReplaced = "floating_ip_settings_replaced" @ 2 from { 1 => floating::FloatingIpSettingsReplacedV1 },
         /// What is sent to a floating address is for this fixed address now.
         FloatingIpAssociated = "floating_ip_associated" @ 1,
         /// A floating address stands for no fixed address any more.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::NetworkEvent;
 use crate::ids::{InstanceId, NetworkId, PortId, ProjectId, SecurityGroupId, SubnetId};
+use crate::tags::{SettingsWithTags, TagsChange};
 
 /// What can be changed about a network.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +27,12 @@ pub struct NetworkSettings {
     pub is_default: bool,
     /// Sorted.
     pub tags: Vec<String>,
+}
+
+impl SettingsWithTags for NetworkSettings {
+    fn tags_mut(&mut self) -> &mut Vec<String> {
+        &mut self.tags
+    }
 }
 
 /// How the network would look on the wire; kept for those who ask.
@@ -50,6 +57,8 @@ pub struct NetworkCreated {
 pub struct NetworkSettingsReplaced {
     pub network: NetworkId,
     pub settings: NetworkSettings,
+    /// How the tags changed; `settings` has none.
+    pub tags: TagsChange,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,6 +117,12 @@ pub struct SubnetSettings {
     pub tags: Vec<String>,
 }
 
+impl SettingsWithTags for SubnetSettings {
+    fn tags_mut(&mut self) -> &mut Vec<String> {
+        &mut self.tags
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubnetAdded {
     pub network: NetworkId,
@@ -124,6 +139,8 @@ pub struct SubnetSettingsReplaced {
     pub network: NetworkId,
     pub subnet: SubnetId,
     pub settings: SubnetSettings,
+    /// How the tags changed; `settings` has none.
+    pub tags: TagsChange,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -176,6 +193,12 @@ pub struct PortSettings {
     pub tags: Vec<String>,
 }
 
+impl SettingsWithTags for PortSettings {
+    fn tags_mut(&mut self) -> &mut Vec<String> {
+        &mut self.tags
+    }
+}
+
 /// Which device a port belongs to; all empty for none.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PortBinding {
@@ -208,21 +231,8 @@ pub struct PortSettingsReplaced {
     pub settings: PortSettings,
     /// As the port's creation has it: the server whose host name `dns_name` is.
     pub made_for: Option<InstanceId>,
-}
-
-/// Without the server; read for ever, written no more.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PortSettingsReplacedV1 {
-    pub network: NetworkId,
-    pub port: PortId,
-    pub settings: PortSettings,
-}
-
-impl From<PortSettingsReplacedV1> for PortSettingsReplaced {
-    fn from(old: PortSettingsReplacedV1) -> Self {
-        let PortSettingsReplacedV1 { network, port, settings } = old;
-        Self { network, port, settings, made_for: None }
-    }
+    /// How the tags changed; `settings` has none.
+    pub tags: TagsChange,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -250,6 +260,66 @@ pub struct PortUnbound {
 pub struct PortDeleted {
     pub network: NetworkId,
     pub port: PortId,
+}
+
+/// As it used to be written, with all tags; read for ever, written no more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkSettingsReplacedV1 {
+    pub network: NetworkId,
+    pub settings: NetworkSettings,
+}
+
+impl From<NetworkSettingsReplacedV1> for NetworkSettingsReplaced {
+    fn from(old: NetworkSettingsReplacedV1) -> Self {
+        let (settings, tags) = TagsChange::all(old.settings);
+        Self { network: old.network, settings, tags }
+    }
+}
+
+/// As it used to be written, with all tags; read for ever, written no more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubnetSettingsReplacedV1 {
+    pub network: NetworkId,
+    pub subnet: SubnetId,
+    pub settings: SubnetSettings,
+}
+
+impl From<SubnetSettingsReplacedV1> for SubnetSettingsReplaced {
+    fn from(old: SubnetSettingsReplacedV1) -> Self {
+        let (settings, tags) = TagsChange::all(old.settings);
+        Self { network: old.network, subnet: old.subnet, settings, tags }
+    }
+}
+
+/// Without the server, and with all tags; read for ever, written no more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortSettingsReplacedV1 {
+    pub network: NetworkId,
+    pub port: PortId,
+    pub settings: PortSettings,
+}
+
+impl From<PortSettingsReplacedV1> for PortSettingsReplaced {
+    fn from(old: PortSettingsReplacedV1) -> Self {
+        let (settings, tags) = TagsChange::all(old.settings);
+        Self { network: old.network, port: old.port, settings, made_for: None, tags }
+    }
+}
+
+/// With all tags; read for ever, written no more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortSettingsReplacedV2 {
+    pub network: NetworkId,
+    pub port: PortId,
+    pub settings: PortSettings,
+    pub made_for: Option<InstanceId>,
+}
+
+impl From<PortSettingsReplacedV2> for PortSettingsReplaced {
+    fn from(old: PortSettingsReplacedV2) -> Self {
+        let (settings, tags) = TagsChange::all(old.settings);
+        Self { network: old.network, port: old.port, settings, made_for: old.made_for, tags }
+    }
 }
 
 impl Default for NetworkSettings {
@@ -324,6 +394,7 @@ fn of_networks() -> Vec<NetworkEvent> {
     let addresses = vec![FixedAddress { subnet, address: v4(5) }];
     let binding = PortBinding { device: uuid(5).to_string(), owner: "compute:nova".into(), host: "h1".into() };
     let cidr = IpNet::new_assert(v4(0), 24);
+    let tags = TagsChange::Difference { added: vec!["green".into()], removed: vec!["blue".into()] };
     let mac = "fa:16:3e:00:00:01".to_owned();
     vec![
         NetworkCreated {
@@ -338,7 +409,12 @@ fn of_networks() -> Vec<NetworkEvent> {
             availability_zone_hints: vec![],
         }
         .into(),
-        NetworkSettingsReplaced { network, settings: network_settings }.into(),
+        NetworkSettingsReplaced {
+            network,
+            settings: NetworkSettings { tags: vec![], ..network_settings },
+            tags: tags.clone(),
+        }
+        .into(),
         NetworkDeleted { network }.into(),
         SubnetAdded {
             network,
@@ -350,7 +426,7 @@ fn of_networks() -> Vec<NetworkEvent> {
             settings: subnet_settings.clone(),
         }
         .into(),
-        SubnetSettingsReplaced { network, subnet, settings: subnet_settings }.into(),
+        SubnetSettingsReplaced { network, subnet, settings: subnet_settings, tags: tags.clone() }.into(),
         SubnetRemoved { network, subnet }.into(),
         PortCreated {
             network,
@@ -363,7 +439,8 @@ fn of_networks() -> Vec<NetworkEvent> {
             made_for: Some(InstanceId(uuid(5))),
         }
         .into(),
-        PortSettingsReplaced { network, port, settings: port_settings, made_for: Some(InstanceId(uuid(5))) }.into(),
+        PortSettingsReplaced { network, port, settings: port_settings, made_for: Some(InstanceId(uuid(5))), tags }
+            .into(),
         PortReaddressed { network, port, mac, addresses }.into(),
         PortBound { network, port, binding }.into(),
         PortUnbound { network, port }.into(),

@@ -191,7 +191,7 @@ impl Fold for Network {
             NetworkEvent::NetworkSettingsReplaced(replaced) => {
                 if let Some(row) = &mut self.row {
                     let row = Arc::make_mut(row);
-                    row.created.settings = replaced.settings.clone();
+                    replaced.tags.replace(&mut row.created.settings, &replaced.settings);
                     row.updated_at = at;
                     row.revision += 1;
                 }
@@ -210,7 +210,7 @@ impl Fold for Network {
                     {
                         ipam.set_pools(replaced.settings.pools.clone());
                     }
-                    subnet.added.settings = replaced.settings.clone();
+                    replaced.tags.replace(&mut subnet.added.settings, &replaced.settings);
                     subnet.updated_at = at;
                     subnet.revision += 1;
                 }
@@ -221,7 +221,9 @@ impl Fold for Network {
             }
             NetworkEvent::PortCreated(created) => self.create_port(created, at),
             NetworkEvent::PortSettingsReplaced(replaced) => {
-                self.port(replaced.port, at, |port| port.created.settings = replaced.settings.clone());
+                self.port(replaced.port, at, |port| {
+                    replaced.tags.replace(&mut port.created.settings, &replaced.settings);
+                });
             }
             NetworkEvent::PortReaddressed(new) => {
                 if let Some(port) = self.ports.get(&new.port).cloned() {
@@ -253,7 +255,7 @@ impl Fold for Network {
             }
             NetworkEvent::FloatingIpSettingsReplaced(replaced) => {
                 self.floating_ip(replaced.floating_ip, at, |floating| {
-                    floating.allocated.settings = replaced.settings.clone();
+                    replaced.tags.replace(&mut floating.allocated.settings, &replaced.settings);
                 });
             }
             NetworkEvent::FloatingIpAssociated(associated) => {

@@ -192,6 +192,21 @@ impl Attributes {
         Ok(Some(all))
     }
 
+    /// As `objects`, but no more than `most`: what is kept of them is written again with each change beside them.
+    pub(super) fn objects_up_to<T>(
+        &mut self,
+        most: usize,
+        name: &str,
+        read: impl FnMut(&mut Self) -> Result<T, Fault>,
+    ) -> Result<Option<Vec<T>>, Fault> {
+        match self.map.get(name).and_then(Value::as_array) {
+            Some(items) if items.len() > most => {
+                Err(invalid(name, format_args!("the number of items exceeds the maximum {most}")))
+            }
+            _ => self.objects(name, read),
+        }
+    }
+
     /// `project_id`, or `tenant_id` as it was called once; they must not contradict each other.
     pub(super) fn project(&mut self) -> Result<Option<ProjectId>, Fault> {
         let (project, tenant) = (self.text("project_id", 255)?, self.text("tenant_id", 255)?);

@@ -114,7 +114,7 @@ pub(super) fn security_group(error: CommandError<SecurityGroupReject>) -> Fault 
 
 pub(super) fn quota(error: CommandError<NetworkQuotaReject>) -> Fault {
     match error {
-        CommandError::Rejected(never) => match never {},
+        CommandError::Rejected(NetworkQuotaReject::OverQuota(resource)) => over_quota(resource),
         CommandError::Unavailable(error) => Fault::of_log(&error),
     }
 }

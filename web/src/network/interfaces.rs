@@ -6,6 +6,7 @@ use chronova_actors::network::{AddressWanted, NetworkCommand, PortPatch, PortWan
 use chronova_actors::router::INTERFACE_OWNER;
 use chronova_events::ids::{NetworkId, PortId, RouterId, SubnetId};
 use chronova_events::network::{FixedAddress, Ipv6Mode, Port, PortBinding, PortSettings, Subnet};
+use chronova_events::network_quota::Counted;
 use chronova_events::router::RouterRow;
 use serde_json::json;
 
@@ -100,7 +101,6 @@ async fn by_subnet(ctx: &Ctx, permit: &Permit, row: &RouterRow, id: SubnetId) ->
     check_owner(ctx, &subnet)?;
     let (router, network) = (row.id(), subnet.added.network);
     check_overlaps(ctx, router, network, Some(id))?;
-    quotas::check(ctx, row.project(), "port", 1)?;
     let port = PortId::random();
     let wanted = PortWanted {
         port,
@@ -113,7 +113,8 @@ async fn by_subnet(ctx: &Ctx, permit: &Permit, row: &RouterRow, id: SubnetId) ->
         binding: binding(router),
         made_for: None,
     };
-    send(ctx, permit, network, NetworkCommand::CreatePort(wanted)).await?;
+    let create = send(ctx, permit, network, NetworkCommand::CreatePort(wanted));
+    quotas::within(ctx, permit, row.project(), Counted::Port(port), create).await?;
     let made = ctx.app.queries()?.views.networks.read(|view| view.port(port).cloned());
     let made = made.ok_or_else(|| faults::not_found("PortNotFound", "Port", &port.to_string()))?;
     Ok(answer(router, &made, &[id]))

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use chronova_actors::network::{NetworkAggregate, NetworkCommand, NetworkPatch};
 use chronova_events::ids::NetworkId;
 use chronova_events::network::{NetworkCreated, NetworkRow, NetworkSettings, ProviderAttributes};
+use chronova_events::network_quota::Counted;
 use serde_json::{Value, json};
 
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
-use super::{faults, listing, quotas, targets, views};
+use super::{faults, gateways, listing, quotas, targets, views};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -89,12 +90,16 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let availability_zone_hints = body.texts("availability_zone_hints")?.unwrap_or_default();
     let patch = patch(&mut body)?;
     body.finish()?;
-    quotas::check(&ctx, &project, "network", 1)?;
     let network = NetworkId::random();
-    let created = NetworkCreated { network, project, settings: settings(patch), provider, availability_zone_hints };
-    dispatch::send::<NetworkAggregate>(ctx.app.dispatch()?, &permit, &network, NetworkCommand::Create(created))
-        .await
-        .map_err(faults::network(network))?;
+    let created = NetworkCreated {
+        network,
+        project: project.clone(),
+        settings: settings(patch),
+        provider,
+        availability_zone_hints,
+    };
+    let create = gateways::send(&ctx, &permit, network, NetworkCommand::Create(created));
+    quotas::within(&ctx, &permit, &project, Counted::Network(network), create).await?;
     let row = targets::find_network(&ctx, &network.to_string())?;
     Ok(Reply::json(201, json!({"network": render(&ctx, &row)?})))
 }

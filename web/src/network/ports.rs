@@ -7,6 +7,7 @@ use std::sync::Arc;
 use chronova_actors::network::{AddressWanted, NetworkAggregate, NetworkCommand, PortPatch, PortWanted};
 use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, RouterId, SecurityGroupId};
 use chronova_events::network::{AddressPair, DhcpOption, FLOATING_IP_OWNER, Port, PortBinding, PortSettings};
+use chronova_events::network_quota::Counted;
 use chronova_events::router::{GATEWAY_OWNER, INTERFACE_OWNER};
 use ipnet::IpNet;
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
 use super::subnets::network_filter;
-use super::{faults, listing, quotas, security_groups, targets, views};
+use super::{faults, gateways, listing, quotas, security_groups, tags, targets, views};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -45,6 +46,9 @@ const GUARDED: [(&str, &str, &str); 8] = [
 
 const READ_ONLY: [&str; 7] =
     ["id", "tenant_id", "project_id", "network_id", "status", "binding:vif_type", "binding:vif_details"];
+
+/// The most DHCP options of a port: each change of a port writes all of them.
+const MOST_OPTIONS: usize = 50;
 
 const VNIC_TYPES: [&str; 3] = ["normal", "direct", "macvtap"];
 
@@ -105,12 +109,10 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     body.finish()?;
     check_router(&ctx, patch.owner.as_deref(), patch.device.as_deref())?;
     security_groups::check(&ctx, &permit, &project, patch.security_groups.as_deref().unwrap_or_default()).await?;
-    quotas::check(&ctx, &project, "port", 1)?;
     let (port, network) = (PortId::random(), row.created.network);
-    let command = NetworkCommand::CreatePort(wanted(port, project, patch, propagate));
-    dispatch::send::<NetworkAggregate>(ctx.app.dispatch()?, &permit, &network, command)
-        .await
-        .map_err(faults::network(network))?;
+    let command = NetworkCommand::CreatePort(wanted(port, project.clone(), patch, propagate));
+    let create = gateways::send(&ctx, &permit, network, command);
+    quotas::within(&ctx, &permit, &project, Counted::Port(port), create).await?;
     let (row, _) = targets::find_port(&ctx, &port.to_string())?;
     Ok(Reply::json(201, json!({"port": render(&ctx, &row)?})))
 }
@@ -121,8 +123,9 @@ async fn update(ctx: Ctx) -> Result<Reply, Fault> {
     let mut body = Attributes::of(&ctx, "port")?;
     body.refuse(&READ_ONLY)?;
     guard(&ctx, &body, &target, true)?;
-    let patch = patch(&mut body, &ctx)?;
+    let mut patch = patch(&mut body, &ctx)?;
     body.finish()?;
+    patch.tags = patch.tags.map(|tags| tags::with_settings(tags, &row.settings().tags)).transpose()?;
     let binding = row.binding();
     if patch.owner.is_some() || patch.device.is_some() {
         let owner = patch.owner.as_deref().unwrap_or(&binding.owner);
@@ -260,7 +263,7 @@ fn patch(body: &mut Attributes, ctx: &Ctx) -> Result<PortPatch, Fault> {
         device: body.text_or_null("device_id", 255)?,
         owner: body.text_or_null("device_owner", 255)?,
         host: body.text_or_null("binding:host_id", 255)?,
-        tags: if ctx.route.op == "ports.create" { None } else { body.texts("tags")?.map(super::tags::tidy) },
+        tags: if ctx.route.op == "ports.create" { None } else { body.texts("tags")? },
     })
 }
 
@@ -316,7 +319,7 @@ fn pairs(body: &mut Attributes) -> Result<Option<Vec<AddressPair>>, Fault> {
 }
 
 fn options(body: &mut Attributes) -> Result<Option<Vec<DhcpOption>>, Fault> {
-    let read = body.objects("extra_dhcp_opts", |option| {
+    let read = body.objects_up_to(MOST_OPTIONS, "extra_dhcp_opts", |option| {
         option.required("opt_name")?;
         let version = option.integer("ip_version")?;
         Ok(DhcpOption {

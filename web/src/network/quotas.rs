@@ -1,7 +1,10 @@
-//! `/quotas`: how much a project may have. Counted where the things are; a limit of -1 is none.
+//! `/quotas`: how much a project may have. Shown as counted where the things are; a limit of -1 is none.
 
-use chronova_actors::network_quota::{NetworkQuotaAggregate, NetworkQuotaCommand, RESOURCES, limit_of};
+use std::collections::BTreeSet;
+
+use chronova_actors::network_quota::{NetworkQuotaAggregate, NetworkQuotaCommand, RESOURCES, limit_of, room};
 use chronova_events::ids::ProjectId;
+use chronova_events::network_quota::Counted;
 use serde_json::{Map, Value, json};
 
 use super::attributes::{Attributes, as_integer};
@@ -10,6 +13,7 @@ use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
 use crate::handler;
+use crate::policy::Permit;
 use crate::reply::Reply;
 use crate::route::{Route, delete, get, put};
 
@@ -47,13 +51,23 @@ fn used(ctx: &Ctx, project: &ProjectId, resource: &str) -> Result<usize, Fault> 
     })
 }
 
-/// Whether the project may have `more` of a resource. Counted in the read models: two requests at the same instant may
-/// both pass, as they may in Neutron. Floating addresses are counted by the network that gives them out.
-pub(super) fn check(ctx: &Ctx, project: &ProjectId, resource: &str, more: usize) -> Result<(), Fault> {
-    match usize::try_from(limit(ctx, project, resource)?) {
-        Ok(limit) if used(ctx, project, resource)? + more > limit => Err(faults::over_quota(resource)),
-        _ => Ok(()),
+/// Makes something of the project with room taken for it, which is given back where it was refused. Where nobody knows
+/// whether it was made, the room stays, and is found abandoned later.
+pub(super) async fn within<T>(
+    ctx: &Ctx,
+    permit: &Permit,
+    project: &ProjectId,
+    thing: Counted,
+    make: impl Future<Output = Result<T, Fault>>,
+) -> Result<T, Fault> {
+    let (queries, things) = (ctx.app.queries()?, BTreeSet::from([thing]));
+    let take = queries.views.networks.read(|view| room::take(view, project, things.clone(), Some(queries.clock.now())));
+    send(ctx, permit, project, take).await?;
+    let made = make.await;
+    if made.as_ref().is_err_and(|fault| fault.status < 500) {
+        send(ctx, permit, project, NetworkQuotaCommand::Release { project: project.clone(), things }).await?;
     }
+    made
 }
 
 fn limits(ctx: &Ctx, project: &ProjectId) -> Result<Map<String, Value>, Fault> {
@@ -149,12 +163,7 @@ async fn reset(ctx: Ctx) -> Result<Reply, Fault> {
     Ok(Reply::empty(204))
 }
 
-async fn send(
-    ctx: &Ctx,
-    permit: &crate::policy::Permit,
-    project: &ProjectId,
-    command: NetworkQuotaCommand,
-) -> Result<(), Fault> {
+async fn send(ctx: &Ctx, permit: &Permit, project: &ProjectId, command: NetworkQuotaCommand) -> Result<(), Fault> {
     dispatch::send::<NetworkQuotaAggregate>(ctx.app.dispatch()?, permit, project, command)
         .await
         .map(drop)

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use chronova_actors::router::{RouterAggregate, RouterCommand, RouterPatch};
 use chronova_events::ids::RouterId;
+use chronova_events::network_quota::Counted;
 use chronova_events::router::{RouterCreated, RouterRow, RouterSettings};
 use serde_json::{Value, json};
 
@@ -59,11 +60,11 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let availability_zone_hints = body.texts("availability_zone_hints")?.unwrap_or_default();
     let patch = patch(&mut body)?;
     body.finish()?;
-    quotas::check(&ctx, &project, "router", 1)?;
     let router = RouterId::random();
     let settings = settings(patch, gateway.as_ref());
-    let created = RouterCreated { router, project, settings, availability_zone_hints };
-    send(&ctx, &permit, router, RouterCommand::Create(created)).await?;
+    let created = RouterCreated { router, project: project.clone(), settings, availability_zone_hints };
+    let create = send(&ctx, &permit, router, RouterCommand::Create(created));
+    quotas::within(&ctx, &permit, &project, Counted::Router(router), create).await?;
     let row = targets::find_router(&ctx, &router.to_string())?;
     // Who asked for a router with a gateway gets both or nothing.
     if let Err(fault) = gateways::set(&ctx, &permit, &row, gateway.as_ref()).await {

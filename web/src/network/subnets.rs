@@ -6,12 +6,13 @@ use std::sync::Arc;
 use chronova_actors::network::{Gateway, NetworkAggregate, NetworkCommand, SubnetPatch, SubnetWanted};
 use chronova_events::ids::{NetworkId, ProjectId, SubnetId};
 use chronova_events::network::{HostRoute, Ipv6Mode, Pool};
+use chronova_events::network_quota::Counted;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::attributes::Attributes;
 use super::attributes::LONG_TEXT;
-use super::{faults, listing, quotas, targets, views};
+use super::{faults, gateways, listing, quotas, targets, views};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -38,6 +39,10 @@ const READ_ONLY: [&str; 9] = [
     "ipv6_ra_mode",
     "ipv6_address_mode",
 ];
+
+/// `max_subnet_host_routes` of neutron.conf.
+const MOST_ROUTES: usize = 20;
+const MOST_POOLS: usize = 100;
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
     ctx.authorize(&ctx.own_target())?;
@@ -79,11 +84,9 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
     let project = targets::owner(&ctx, body.project()?)?;
     let permit = ctx.authorize(&targets::within(&project, Some(&row)))?;
     let wanted = wanted(&ctx, body, &project)?;
-    quotas::check(&ctx, &project, "subnet", 1)?;
     let (network, subnet) = (row.created.network, wanted.subnet);
-    dispatch::send::<NetworkAggregate>(ctx.app.dispatch()?, &permit, &network, NetworkCommand::AddSubnet(wanted))
-        .await
-        .map_err(faults::network(network))?;
+    let add = gateways::send(&ctx, &permit, network, NetworkCommand::AddSubnet(wanted));
+    quotas::within(&ctx, &permit, &project, Counted::Subnet(subnet), add).await?;
     let (row, _) = targets::find_subnet(&ctx, &subnet.to_string())?;
     Ok(Reply::json(201, json!({"subnet": views::subnet(&row)})))
 }
@@ -201,14 +204,14 @@ fn patch(body: &mut Attributes) -> Result<SubnetPatch, Fault> {
         name: body.text_or_null("name", 255)?,
         description: body.text_or_null("description", LONG_TEXT)?,
         gateway,
-        pools: body.objects("allocation_pools", |pool| {
+        pools: body.objects_up_to(MOST_POOLS, "allocation_pools", |pool| {
             let (start, end) = (pool.parsed("start", "IP address")?, pool.parsed("end", "IP address")?);
             let missing = || Fault::bad_request("Invalid input for allocation_pools. Reason: invalid data format.");
             Ok(Pool { start: start.ok_or_else(missing)?, end: end.ok_or_else(missing)? })
         })?,
         dhcp: body.boolean("enable_dhcp")?,
         dns: body.addresses("dns_nameservers")?,
-        host_routes: body.objects("host_routes", |route| {
+        host_routes: body.objects_up_to(MOST_ROUTES, "host_routes", |route| {
             let destination: Option<IpNet> = route.parsed("destination", "IP subnet")?;
             let nexthop: Option<IpAddr> = route.parsed("nexthop", "IP address")?;
             let missing = || Fault::bad_request("Invalid input for host_routes. Reason: invalid data format.");

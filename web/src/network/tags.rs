@@ -19,6 +19,8 @@ use crate::route::{Route, delete, get, post, put};
 
 /// The longest tag, as in Neutron.
 const LONGEST: usize = 255;
+/// The most tags of a resource: as many as Nova has for a server. Neutron knows no limit.
+const MOST: usize = 50;
 
 pub(super) const ROUTES: &[Route] = &[
     get("tags.index", "/{collection}/{id}/tags", handler!(index)),
@@ -31,10 +33,36 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 /// Sorted, each once.
-pub(super) fn tidy(mut tags: Vec<String>) -> Vec<String> {
+fn tidy(mut tags: Vec<String>) -> Vec<String> {
     tags.sort();
     tags.dedup();
     tags
+}
+
+/// Tags that came with the settings of a resource which has `old`.
+pub(super) fn with_settings(tags: Vec<String>, old: &[String]) -> Result<Vec<String>, Fault> {
+    let tags = tidy(checked(tags)?);
+    check_count(&tags, old)?;
+    Ok(tags)
+}
+
+/// A resource that has more from a time without limits may lose some, and gets no more.
+fn check_count(tags: &[String], old: &[String]) -> Result<(), Fault> {
+    match tags.len() {
+        count if count > MOST && count > old.len() => {
+            Err(Fault::bad_request(format!("Invalid input for tags. Reason: a resource has at most {MOST} tags.")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn checked(tags: Vec<String>) -> Result<Vec<String>, Fault> {
+    match tags.iter().find(|tag| tag.is_empty() || tag.chars().count() > LONGEST) {
+        Some(wrong) => Err(Fault::bad_request(format!(
+            "Invalid input for tags. Reason: '{wrong}' exceeds maximum length of {LONGEST} or is empty."
+        ))),
+        None => Ok(tags),
+    }
 }
 
 /// Whatever can have tags.
@@ -100,6 +128,7 @@ fn find(ctx: &Ctx) -> Result<Found, Fault> {
 
 async fn store(ctx: &Ctx, found: &Found, tags: Vec<String>) -> Result<Vec<String>, Fault> {
     let tags = tidy(tags);
+    check_count(&tags, &found.tags)?;
     let permit = ctx.authorize_rule(found.rule, &found.target)?;
     let (network, command) = match &found.what {
         Tagged::Network(id) => {
@@ -137,13 +166,7 @@ async fn store(ctx: &Ctx, found: &Found, tags: Vec<String>) -> Result<Vec<String
 
 fn wanted(ctx: &Ctx) -> Result<Vec<String>, Fault> {
     let tags: Option<Vec<String>> = ctx.body.get("tags").and_then(|tags| serde_json::from_value(tags.clone()).ok());
-    let tags = tags.ok_or_else(|| Fault::bad_request("Invalid tags body"))?;
-    match tags.iter().find(|tag| tag.is_empty() || tag.chars().count() > LONGEST) {
-        Some(wrong) => Err(Fault::bad_request(format!(
-            "Invalid input for tags. Reason: '{wrong}' exceeds maximum length of {LONGEST} or is empty."
-        ))),
-        None => Ok(tags),
-    }
+    checked(tags.ok_or_else(|| Fault::bad_request("Invalid tags body"))?)
 }
 
 async fn index(ctx: Ctx) -> Result<Reply, Fault> {
@@ -174,9 +197,8 @@ async fn add_all(ctx: Ctx) -> Result<Reply, Fault> {
 
 async fn add(ctx: Ctx) -> Result<Reply, Fault> {
     let found = find(&ctx)?;
-    let mut tags = found.tags.clone();
-    tags.push(ctx.param("tag").to_owned());
-    store(&ctx, &found, tags).await?;
+    let new = checked(vec![ctx.param("tag").to_owned()])?;
+    store(&ctx, &found, [found.tags.clone(), new].concat()).await?;
     Ok(Reply::empty(201))
 }
 

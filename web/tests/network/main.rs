@@ -5,5 +5,7 @@ mod api;
 mod cost;
 mod floating;
 mod isolation;
+mod quotas;
 mod servers;
+mod tags;
 mod world;

@@ -1,5 +1,6 @@
 //! Makes or binds the ports of a server.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chronova_events::envelope::{Meta, Position};
@@ -34,6 +35,8 @@ impl EmbeddedNetworks {
         let mut seen = self.ensure_default_group(&wanted.project, meta).await?;
         let groups =
             self.views.security_groups.read(|view| check::groups(view, &wanted.project, &wanted.security_groups))?;
+        let new = planned.iter().filter(|nic| !nic.given).map(|nic| nic.port).collect();
+        self.take_room(&wanted.project, new, meta).await?;
         self.touched(|touched| {
             touched.entry(wanted.instance).or_default().extend(planned.iter().map(|nic| nic.network));
         });
@@ -83,6 +86,20 @@ impl EmbeddedNetworks {
     }
 }
 
+/// The ports that may have been made for the server.
+pub(super) fn made_for(wanted: &NicsWanted) -> BTreeSet<PortId> {
+    let count = match &wanted.networks {
+        RequestedNetworks::None => 0,
+        RequestedNetworks::Auto => 1,
+        RequestedNetworks::These(nics) => nics.len(),
+    };
+    (0..count).map(|index| port_id(wanted, index)).collect()
+}
+
+fn port_id(wanted: &NicsWanted, index: usize) -> PortId {
+    PortId::derive(wanted.instance.0, &format!("port-{index}"))
+}
+
 fn plan_nic(
     view: &Networks,
     wanted: &NicsWanted,
@@ -95,7 +112,7 @@ fn plan_nic(
         let network = check::usable_port(view, &wanted.project, port)?.created.network;
         return Ok(Some(Planned { port, network, given: true, fixed_ip, tag }));
     }
-    let port = PortId::derive(wanted.instance.0, &format!("port-{index}"));
+    let port = port_id(wanted, index);
     let known = view.port(port).map(|port| port.created.network);
     let network = match (known, nic.network) {
         (Some(network), _) => network,

@@ -1,5 +1,6 @@
 //! The ports of a server that runs already: one more, one less, their addresses.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use chronova_projections::views::Views;
 
 use super::allocate::{Planned, command, info};
 use super::{EmbeddedNetworks, check as words, port_error};
+use crate::aggregate::CommandError;
 use crate::network::{AddressWanted, NetworkCommand, PortPatch};
 use crate::ports::{Networks as _, NicWanted, NicsWanted, PortError};
 
@@ -136,8 +138,19 @@ impl EmbeddedNetworks {
             security_groups: Vec::new(),
         };
         let seen = self.ensure_default_group(&wanted.project, meta).await?;
+        let command = command(&all, &nic, &[])?;
+        let new: BTreeSet<PortId> = (!nic.given).then_some(own).into_iter().collect();
+        self.take_room(&wanted.project, new.clone(), meta).await?;
         self.touched(|touched| touched.entry(wanted.instance).or_default().insert(network));
-        let sent = self.send(network, command(&all, &nic, &[])?, meta).await.map_err(port_error)?;
+        let sent = match self.send(network, command, meta).await {
+            Ok(sent) => sent,
+            Err(error) => {
+                if matches!(error, CommandError::Rejected(_)) {
+                    self.give_back(&wanted.project, new, meta).await;
+                }
+                return Err(port_error(error));
+            }
+        };
         self.see(seen.max(sent)).await?;
         self.views.networks.read(|networks| self.views.security_groups.read(|groups| info(networks, groups, &nic)))
     }

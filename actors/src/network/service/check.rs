@@ -43,14 +43,16 @@ pub(super) fn check_auto(views: &Views, project: &ProjectId) -> Result<(), PortE
     }
 }
 
+pub(super) fn too_many_ports() -> PortError {
+    PortError::Forbidden("Maximum number of ports exceeded".to_owned())
+}
+
 pub(super) fn check_quota(views: &Views, project: &ProjectId, new_ports: usize) -> Result<(), PortError> {
     let (held, limit) = views
         .networks
         .read(|view| (view.held(project).map_or(0, |held| held.ports.len()), limit_of(view.limits(project), "port")));
     match usize::try_from(limit) {
-        Ok(limit) if new_ports > 0 && held + new_ports > limit => {
-            Err(PortError::Forbidden("Maximum number of ports exceeded".to_owned()))
-        }
+        Ok(limit) if new_ports > 0 && held + new_ports > limit => Err(too_many_ports()),
         _ => Ok(()),
     }
 }

@@ -23,11 +23,13 @@ use chronova_events::envelope::{Meta, Position};
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProjectId};
 use chronova_events::instance::{NicInfo, RequestedNetworks, RequestedNic};
 use chronova_events::network::{Port, PortBinding};
+use chronova_events::network_quota::Counted;
 use chronova_projections::views::Views;
 
 use super::{NetworkAggregate, NetworkCommand, NetworkReject};
 use crate::aggregate::CommandError;
 use crate::gateway::Gateway;
+use crate::network_quota::{NetworkQuotaAggregate, NetworkQuotaCommand, NetworkQuotaReject, room};
 use crate::ports::{Networks, NicWanted, NicsWanted, PortError, Realisation};
 
 /// How long a call waits for the read models to show what it did; they lag by microseconds.
@@ -80,6 +82,32 @@ impl EmbeddedNetworks {
         Ok(committed.position)
     }
 
+    /// Takes room for ports that are about to be made.
+    async fn take_room(&self, project: &ProjectId, ports: BTreeSet<PortId>, meta: &Arc<Meta>) -> Result<(), PortError> {
+        if ports.is_empty() {
+            return Ok(());
+        }
+        let things = ports.into_iter().map(Counted::Port).collect();
+        let take = self.views.networks.read(|view| room::take(view, project, things, None));
+        let sent = self.gateway.send::<NetworkQuotaAggregate>(project, take, Arc::clone(meta)).await;
+        sent.map(drop).map_err(|error| match error {
+            CommandError::Rejected(NetworkQuotaReject::OverQuota(_)) => check::too_many_ports(),
+            CommandError::Unavailable(error) => PortError::Unavailable(error.to_string()),
+        })
+    }
+
+    /// Gives back the room of ports that were not made.
+    async fn give_back(&self, project: &ProjectId, ports: BTreeSet<PortId>, meta: &Arc<Meta>) {
+        let things: BTreeSet<Counted> = self
+            .views
+            .networks
+            .read(|view| ports.into_iter().filter(|port| view.port(*port).is_none()).map(Counted::Port).collect());
+        let release = NetworkQuotaCommand::Release { project: project.clone(), things };
+        if let Err(error) = self.gateway.send::<NetworkQuotaAggregate>(project, release, Arc::clone(meta)).await {
+            tracing::warn!(%project, %error, "room for ports that were not made is given back later");
+        }
+    }
+
     async fn see(&self, position: Position) -> Result<(), PortError> {
         if self.views.wait_for(position, PATIENCE).await {
             Ok(())
@@ -108,10 +136,12 @@ impl Networks for EmbeddedNetworks {
         let allocated = self.allocate_all(&wanted, &meta).await;
         if let Err(error) = &allocated
             && !matches!(error, PortError::Unavailable(_))
-            && let Err(undo) = self.release(wanted.instance, &wanted.project, meta).await
         {
-            // The process that asked releases again when it unwinds.
-            tracing::warn!(instance = %wanted.instance, %error, %undo, "a partial allocation is not undone yet");
+            if let Err(undo) = self.release(wanted.instance, &wanted.project, Arc::clone(&meta)).await {
+                // The process that asked releases again when it unwinds.
+                tracing::warn!(instance = %wanted.instance, %error, %undo, "a partial allocation is not undone yet");
+            }
+            self.give_back(&wanted.project, allocate::made_for(&wanted), &meta).await;
         }
         allocated
     }

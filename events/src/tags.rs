@@ -1,0 +1,100 @@
+//! How events tell of tags: what came and what went, never all of them again. Otherwise a request of a hundred bytes would
+//! write every tag of a resource into the log once more.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+/// Settings that tags are among.
+pub trait SettingsWithTags: Clone {
+    fn tags_mut(&mut self) -> &mut Vec<String>;
+}
+
+/// How a change of settings changes the tags; the settings beside it have none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TagsChange {
+    /// These are all: how changes were recorded before differences were.
+    All(Vec<String>),
+    /// Both sorted; none of `added` was there, all of `removed` were.
+    Difference { added: Vec<String>, removed: Vec<String> },
+}
+
+impl TagsChange {
+    /// Takes the tags out of the new settings: what is recorded of them is how they differ from the old ones.
+    pub fn between<S: SettingsWithTags>(old: &[String], mut new: S) -> (S, Self) {
+        let tags = std::mem::take(new.tags_mut());
+        let (before, after): (BTreeSet<&String>, BTreeSet<&String>) = (old.iter().collect(), tags.iter().collect());
+        let those = |these: &BTreeSet<&String>, without: &BTreeSet<&String>| -> Vec<String> {
+            these.difference(without).map(|tag| (*tag).clone()).collect()
+        };
+        let (added, removed) = (those(&after, &before), those(&before, &after));
+        (new, Self::Difference { added, removed })
+    }
+
+    /// As [`between`](Self::between) for what was recorded with all of its tags.
+    pub fn all<S: SettingsWithTags>(mut recorded: S) -> (S, Self) {
+        let tags = std::mem::take(recorded.tags_mut());
+        (recorded, Self::All(tags))
+    }
+
+    /// Replaces `now` by what was recorded, with the tags that follow from the ones there were.
+    pub fn replace<S: SettingsWithTags>(&self, now: &mut S, recorded: &S) {
+        let old = std::mem::take(now.tags_mut());
+        now.clone_from(recorded);
+        *now.tags_mut() = self.applied(old);
+    }
+
+    fn applied(&self, old: Vec<String>) -> Vec<String> {
+        match self {
+            Self::All(tags) => tags.clone(),
+            Self::Difference { added, removed } => {
+                let mut tags: BTreeSet<String> = old.into_iter().filter(|tag| !removed.contains(tag)).collect();
+                tags.extend(added.iter().cloned());
+                tags.into_iter().collect()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Clone, PartialEq)]
+    struct Settings {
+        name: &'static str,
+        tags: Vec<String>,
+    }
+
+    impl SettingsWithTags for Settings {
+        fn tags_mut(&mut self) -> &mut Vec<String> {
+            &mut self.tags
+        }
+    }
+
+    fn tags(words: &str) -> Vec<String> {
+        words.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_difference_leads_from_the_old_tags_to_the_new() {
+        for (old, new) in [("a b c", "b c d"), ("", "x"), ("x", ""), ("a", "a")] {
+            let wanted = Settings { name: "new", tags: tags(new) };
+            let (recorded, change) = TagsChange::between(&tags(old), wanted.clone());
+            assert_eq!(recorded, Settings { name: "new", tags: vec![] });
+            let mut now = Settings { name: "old", tags: tags(old) };
+            change.replace(&mut now, &recorded);
+            assert_eq!(now, wanted, "{old} to {new}");
+        }
+        let (_, change) = TagsChange::between(&tags("a b c"), Settings { name: "", tags: tags("b c d") });
+        assert_eq!(change, TagsChange::Difference { added: tags("d"), removed: tags("a") });
+    }
+
+    #[test]
+    fn what_was_recorded_with_all_of_its_tags_has_them_still() {
+        let (recorded, change) = TagsChange::all(Settings { name: "new", tags: tags("b d") });
+        let mut now = Settings { name: "old", tags: tags("a b") };
+        change.replace(&mut now, &recorded);
+        assert_eq!(now, Settings { name: "new", tags: tags("b d") });
+    }
+}
