@@ -180,9 +180,9 @@ impl Conversion<String, Option<String>> for NotEmpty {
 }
 
 /// A value that many share.
-pub(super) struct Counted;
+pub(super) struct SharedValue;
 
-impl<T: Clone> Conversion<T, Arc<T>> for Counted {
+impl<T: Clone> Conversion<T, Arc<T>> for SharedValue {
     fn give(value: &T) -> Arc<T> {
         Arc::new(value.clone())
     }

@@ -151,9 +151,12 @@ mod tests {
         warnings(&config).into_iter().map(|problem| problem.message.replace(&here, "")).collect()
     }
 
+    /// A configuration, the files beside it, the mode of the data folder, and what is told of them.
+    type Door = (&'static str, &'static [(&'static str, &'static str)], u32, &'static str);
+
     #[test]
     fn each_open_door_is_told() {
-        let doors: [(&str, &[(&str, &str)], u32, &str); 6] = [
+        let doors: [Door; 6] = [
             ("[api]\nauth_strategy = noauth2\n", &[], 0o700, "believes whoever calls"),
             ("listen = 192.0.2.7:8774\n", &[], 0o700, "listen serves plain HTTP on 192.0.2.7:8774"),
             ("", &[], 0o755, "data has mode 755"),

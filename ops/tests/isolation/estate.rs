@@ -23,8 +23,6 @@ pub struct Ground {
 #[derive(Debug)]
 pub struct Estate {
     pub things: BTreeMap<&'static str, String>,
-    /// A word in every name and text of it.
-    pub word: String,
     /// The address of its server.
     pub address: String,
 }
@@ -170,7 +168,7 @@ impl Estate {
             ("name", format!("{word}-server")),
             ("groupname", format!("{word}-group")),
         ]);
-        Self { things, word: word.to_owned(), address }
+        Self { things, address }
     }
 
     /// Whether what attacks need is still there.

@@ -61,26 +61,25 @@ pub fn canonical(response: &Response, named: &[String]) -> (u16, String) {
 /// Passwords and the names of devices are chosen anew each time.
 fn without_random_words(text: &str) -> String {
     let Ok(mut value) = serde_json::from_str::<Value>(text) else { return text.to_owned() };
-    fn walk(value: &mut Value) {
-        match value {
-            Value::Object(map) => {
-                for (key, value) in map {
-                    match key.as_str() {
-                        "adminPass" | "device" | "url" | "private_key" | "public_key" | "fingerprint" | "name"
-                            if value.is_string() =>
-                        {
-                            *value = json!("*");
-                        }
-                        _ => walk(value),
-                    }
+    blank(&mut value);
+    value.to_string()
+}
+
+const RANDOM: [&str; 7] = ["adminPass", "device", "url", "private_key", "public_key", "fingerprint", "name"];
+
+fn blank(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                match value.is_string() && RANDOM.contains(&key.as_str()) {
+                    true => *value = json!("*"),
+                    false => blank(value),
                 }
             }
-            Value::Array(values) => values.iter_mut().for_each(walk),
-            _ => {}
         }
+        Value::Array(values) => values.iter_mut().for_each(blank),
+        _ => {}
     }
-    walk(&mut value);
-    value.to_string()
 }
 
 /// Everything that the victim sees of its own, and the administrator of what is shared.

@@ -3,7 +3,8 @@
 //! A request is a template whose placeholders (`<server>`) name things. Each placeholder becomes the victim's thing, the
 //! attacker's own or an unknown one; at least one is the victim's.
 
-use chronova_web::route::{BodySpec, Method, Route, Service};
+use chronova_web::route::{BodySpec, Method, Route};
+use chronova_web::service::Service;
 use chronova_web::tables;
 
 use crate::estate::{Estate, Ground};

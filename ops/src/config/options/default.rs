@@ -55,7 +55,7 @@ section! {
             help: "Directory of the libvirt storage pool that holds instances' disks on each compute host, where it is to be \
                    another one than /var/lib/libvirt/chronova: a directory that hosts share, say.",
         }
-        instance_name_template: NameTemplate => runtime.servers.instance_name_template by Counted {
+        instance_name_template: NameTemplate => runtime.servers.instance_name_template by SharedValue {
             help: "Template of the name that the hypervisor knows an instance by: one of `%d`, `%x` (padded: `%08x`), \
                    `%(id)d` and `%(id)x` for the instance's number, or `%(uuid)s` for its id.",
         }
