@@ -154,8 +154,9 @@ async fn force_delete(ctx: Ctx) -> Result<Reply, Fault> {
 async fn retype(ctx: Ctx) -> Result<Reply, Fault> {
     let (volume, _) = permitted(&ctx)?;
     let wanted = text(ctx.action_body(), "new_type")?;
-    let kinds = ctx.queries()?.views.volumes.read(|view| view.types.clone());
-    let known = kinds.named(wanted).or_else(|| wanted.parse().ok().and_then(|id| kinds.by_id.get(&id)));
+    let kinds = super::types::visible(&ctx)?;
+    let by_name = kinds.iter().find(|kind| kind.name == wanted);
+    let known = by_name.or_else(|| kinds.iter().find(|kind| kind.id.to_string() == wanted));
     let known = known.ok_or_else(|| Fault::not_found(format!("Volume type with name {wanted} could not be found.")))?;
     if known.id == volume.created.volume_type {
         return Err(Fault::bad_request("Invalid input received: Retype requires a different volume type"));

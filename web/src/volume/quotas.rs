@@ -5,7 +5,7 @@ use chronova_events::ids::ProjectId;
 use chronova_events::volume_quota::VolumeQuota;
 use serde_json::{Map, Value, json};
 
-use super::{bodies, listing};
+use super::{bodies, listing, types};
 use crate::ctx::Ctx;
 use crate::dispatch;
 use crate::fault::Fault;
@@ -54,9 +54,9 @@ fn resources(ctx: &Ctx, quota: &VolumeQuota) -> Result<Vec<(String, i64)>, Fault
     all.extend(
         OTHERS.iter().map(|(name, limit)| ((*name).to_owned(), quota.limits.get(*name).copied().unwrap_or(*limit))),
     );
-    let kinds: Vec<String> =
-        ctx.queries()?.views.volumes.read(|view| view.types.by_id.values().map(|kind| kind.name.clone()).collect());
-    for kind in kinds {
+    // The names of types that others have for themselves are theirs.
+    for kind in types::visible(ctx)? {
+        let kind = &kind.name;
         all.extend(["volumes", "snapshots", "gigabytes"].iter().map(|name| {
             let name = format!("{name}_{kind}");
             let limit = quota.limits.get(&name).copied().unwrap_or(-1);

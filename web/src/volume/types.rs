@@ -30,7 +30,7 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 /// The types that the caller sees.
-fn visible(ctx: &Ctx) -> Result<Vec<Arc<VolumeType>>, Fault> {
+pub(super) fn visible(ctx: &Ctx) -> Result<Vec<Arc<VolumeType>>, Fault> {
     let caller = ctx.caller();
     let own = caller.project.clone().unwrap_or_else(|| ProjectId::new(""));
     Ok(ctx.queries()?.views.volumes.read(|view| {

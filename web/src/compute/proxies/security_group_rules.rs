@@ -47,8 +47,10 @@ async fn create(ctx: Ctx) -> Result<Reply, Fault> {
 async fn remove(ctx: Ctx) -> Result<Reply, Fault> {
     let id: SecurityGroupRuleId = uuid(ctx.param("id"))?;
     let found = ctx.queries()?.views.security_groups.read(|view| view.rule(id).cloned());
-    let found = found.ok_or_else(|| Fault::not_found(format!("Security group rule {id} does not exist")))?;
-    let parent = group(&ctx, found.added.group)?;
+    let unknown = || Fault::not_found(format!("Security group rule {id} does not exist"));
+    let found = found.ok_or_else(unknown)?;
+    // The id of a group that the caller does not see is not told either.
+    let parent = group(&ctx, found.added.group).map_err(|fault| if fault.status == 404 { unknown() } else { fault })?;
     let permit = ctx.authorize(&Target::default().project(parent.project()))?;
     send(&ctx, &permit, parent.project(), SecurityGroupCommand::RemoveRule { rule: id }).await?;
     Ok(Reply::empty(202))
