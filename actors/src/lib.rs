@@ -3,6 +3,7 @@
 //! An aggregate is a noun's pure `decide` over the state that its events add up to; [`shell`] turns it into an actor;
 //! [`gateway::Gateway`] is how the rest of the crate reaches it. [`operations`] is what an API may ask for. [`process`] holds the multi-step operations,
 //! [`scheduler`] chooses hosts, [`hosts`] watches them, [`reconcile`] mends what crashes may have left between two appends.
+//! [`ports`] says what compute asks of the services beside it, and [`services`] holds the services that answer.
 
 pub mod aggregate;
 pub mod gateway;
@@ -17,26 +18,18 @@ pub mod guest_name;
 pub mod host;
 pub mod host_aggregate;
 pub mod hosts;
-pub mod identity;
-pub mod image;
 pub mod instance;
 pub mod keypair;
 pub mod ledger;
 pub mod metadata;
-pub mod network;
-pub mod network_quota;
 pub mod operations;
 pub mod process;
 pub mod quota;
 pub mod quota_class;
 pub mod reconcile;
-pub mod router;
 pub mod runtime;
 pub mod scheduler;
-pub mod security_group;
 pub mod server_group;
 pub mod server_options;
+pub mod services;
 pub mod topology;
-pub mod volume;
-pub mod volume_quota;
-pub mod volume_type;

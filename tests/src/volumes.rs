@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use chronova_actors::instance::{InstanceCommand, VolumeCommand as Disks};
 use chronova_actors::ports::{NewContent, NewSnapshot, NewVolume, Volumes as _};
-use chronova_actors::volume::VolumeCommand;
+use chronova_actors::services::embedded::volume::VolumeCommand;
 use chronova_events::ids::{
     AttachmentId, BlockDeviceId, ImageId, InstanceId, ProcessId, ProjectId, SnapshotId, UserId, VolumeId,
 };

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use chronova_actors::network::{Gateway, NetworkAggregate, NetworkCommand, PortPatch, SubnetWanted};
-use chronova_actors::security_group::{SecurityGroupAggregate, SecurityGroupCommand};
+use chronova_actors::services::embedded::network::security_group::{SecurityGroupAggregate, SecurityGroupCommand};
+use chronova_actors::services::embedded::network::{
+    Gateway, NetworkAggregate, NetworkCommand, PortPatch, SubnetWanted,
+};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProjectId, SecurityGroupId, SecurityGroupRuleId, SubnetId};
 use chronova_events::network::{NetworkCreated, NetworkSettings, ProviderAttributes};

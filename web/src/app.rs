@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use chronova_actors::image::embedded::EmbeddedImages;
 use chronova_actors::operations::{Operations, Queries};
-use chronova_actors::volume::service::EmbeddedVolumes;
+use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
+use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
 use chronova_events::store::EventStore;
 use chronova_projections::history::History;
 

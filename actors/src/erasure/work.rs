@@ -27,10 +27,10 @@ use thiserror::Error;
 use super::{Archive, ErasureAggregate, ErasureCommand};
 use crate::aggregate::{Aggregate, CommandError};
 use crate::gateway::Gateway;
-use crate::identity::{IdentityAggregate, IdentityCommand, Realm};
 use crate::instance::{InstanceAggregate, InstanceCommand, InstanceReject};
 use crate::keypair::{KeypairAggregate, KeypairCommand};
-use crate::network::{NetworkAggregate, NetworkCommand, NetworkReject, PortPatch};
+use crate::services::embedded::identity::{IdentityAggregate, IdentityCommand, Realm};
+use crate::services::embedded::network::{NetworkAggregate, NetworkCommand, NetworkReject, PortPatch};
 
 /// How long the read models may take to forget before checkpoints are dropped.
 const PATIENCE: Duration = Duration::from_secs(30);

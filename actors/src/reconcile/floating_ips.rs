@@ -18,8 +18,8 @@ use chronova_events::router::{GATEWAY_OWNER, INTERFACE_OWNER, RouterEvent};
 use chronova_events::store::EventStore;
 use chronova_projections::views::Views;
 
-use crate::network::{NetworkAggregate, NetworkCommand};
 use crate::reconcile::context::ReconcileContext;
+use crate::services::embedded::network::{NetworkAggregate, NetworkCommand};
 
 /// What is there without what it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

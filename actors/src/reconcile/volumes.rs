@@ -13,8 +13,8 @@ use chronova_projections::views::Views;
 
 use crate::hosts::context::HostContext;
 use crate::reconcile::context::ReconcileContext;
-use crate::volume::VolumeAggregate;
-use crate::volume_quota::{VolumeQuotaAggregate, VolumeQuotaCommand};
+use crate::services::embedded::volume::VolumeAggregate;
+use crate::services::embedded::volume::quota::{VolumeQuotaAggregate, VolumeQuotaCommand};
 
 /// Room of a project, and what it was taken for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,7 +5,7 @@ use crate::process::options::{LiveOptions, ProcessOptions};
 use crate::reconcile::options::{ImageCacheOptions, ReconcileOptions};
 use crate::scheduler::SchedulerOptions;
 use crate::server_options::ServerOptions;
-use crate::volume::service::VolumeOptions;
+use crate::services::embedded::volume::service::VolumeOptions;
 
 /// What a runtime is started with.
 #[derive(Debug, Clone, Default, PartialEq)]

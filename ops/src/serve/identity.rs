@@ -7,10 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use chronova_actors::identity::bootstrap::bootstrap;
-use chronova_actors::identity::passwords::Password;
-use chronova_actors::identity::{IdentityAggregate, Realm};
 use chronova_actors::runtime::Core;
+use chronova_actors::services::embedded::identity::bootstrap::bootstrap;
+use chronova_actors::services::embedded::identity::passwords::Password;
+use chronova_actors::services::embedded::identity::{IdentityAggregate, Realm};
 use chronova_web::identity::catalogue::Catalogue;
 use chronova_web::identity::clouds::clouds_yaml;
 use chronova_web::identity::{IdentityOptions, IdentityService};

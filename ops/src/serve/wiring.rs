@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use chronova_actors::image::embedded::EmbeddedImages;
-use chronova_actors::image::files::ImageFiles;
-use chronova_actors::network::service::EmbeddedNetworks;
 use chronova_actors::runtime::{Core, Ports, Runtime};
-use chronova_actors::volume::service::EmbeddedVolumes;
+use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
+use chronova_actors::services::embedded::image::files::ImageFiles;
+use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
+use chronova_actors::services::embedded::volume::service::EmbeddedVolumes;
 use chronova_events::clock::SystemClock;
 use chronova_events::store::EventStore;
 use chronova_events::store::sqlite::SqliteStore;

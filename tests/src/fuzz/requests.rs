@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use actix_web::http::header::HeaderValue;
 use actix_web::test::{self, TestRequest};
-use chronova_actors::image::embedded::EmbeddedImages;
-use chronova_actors::image::files::ImageFiles;
+use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
+use chronova_actors::services::embedded::image::files::ImageFiles;
 use chronova_web::App;
 use chronova_web::auth::Authentication;
 use chronova_web::config::WebConfig;

@@ -1,6 +1,6 @@
 //! `/v3/auth`: getting, checking and giving back tokens, and what a token is good for.
 
-use chronova_actors::identity::IdentityCommand;
+use chronova_actors::services::embedded::identity::IdentityCommand;
 use chronova_events::identity::{Identity, Scope};
 use chronova_events::ids::DomainId;
 use serde_json::{Map, Value, json};

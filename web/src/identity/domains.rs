@@ -1,6 +1,6 @@
 //! `/v3/domains`.
 
-use chronova_actors::identity::{DomainChange, IdentityCommand, Kind};
+use chronova_actors::services::embedded::identity::{DomainChange, IdentityCommand, Kind};
 use chronova_events::identity::{Domain, DomainCreated};
 use chronova_events::ids::DomainId;
 use serde::Deserialize;

@@ -1,8 +1,8 @@
 //! Refusals in Keystone's words.
 
 use chronova_actors::aggregate::CommandError;
-use chronova_actors::identity::passwords::PasswordError;
-use chronova_actors::identity::{IdentityReject, Kind};
+use chronova_actors::services::embedded::identity::passwords::PasswordError;
+use chronova_actors::services::embedded::identity::{IdentityReject, Kind};
 use chronova_events::identity::Scope;
 
 use crate::fault::Fault;

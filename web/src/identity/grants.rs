@@ -1,6 +1,6 @@
 //! Role assignments: on projects, on domains and on the whole system, direct or inherited; and the list of all.
 
-use chronova_actors::identity::{IdentityCommand, Kind};
+use chronova_actors::services::embedded::identity::{IdentityCommand, Kind};
 use chronova_events::identity::{Grant, Identity, Role, Scope};
 use chronova_events::ids::{DomainId, ProjectId, RoleId, UserId};
 use serde_json::{Value, json};

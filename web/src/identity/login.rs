@@ -2,7 +2,7 @@
 //!
 //! Whatever is wrong with credentials, the answer is the same 401 after the same work: who exists is nobody's business.
 
-use chronova_actors::identity::passwords::Password;
+use chronova_actors::services::embedded::identity::passwords::Password;
 use chronova_events::envelope::Timestamp;
 use chronova_events::identity::{Domain, Identity, PasswordHash, Project, Scope, User};
 use chronova_events::ids::UserId;

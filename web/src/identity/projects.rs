@@ -1,6 +1,6 @@
 //! `/v3/projects`.
 
-use chronova_actors::identity::{IdentityCommand, Kind, ProjectChange};
+use chronova_actors::services::embedded::identity::{IdentityCommand, Kind, ProjectChange};
 use chronova_events::identity::{Identity, Project, ProjectAttributes, ProjectCreated};
 use chronova_events::ids::{DomainId, ProjectId};
 use serde::Deserialize;

@@ -1,7 +1,7 @@
 //! The one realm of users and projects: commands to it, and looks at it as it is now.
 
 use chronova_actors::aggregate::Committed;
-use chronova_actors::identity::{IdentityAggregate, IdentityCommand, Realm};
+use chronova_actors::services::embedded::identity::{IdentityAggregate, IdentityCommand, Realm};
 use chronova_events::identity::Identity;
 
 use super::fault;

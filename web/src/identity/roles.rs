@@ -1,6 +1,6 @@
 //! `/v3/roles`, and what roles imply.
 
-use chronova_actors::identity::{Edit, IdentityCommand, Kind};
+use chronova_actors::services::embedded::identity::{Edit, IdentityCommand, Kind};
 use chronova_events::identity::{Role, RoleCreated};
 use chronova_events::ids::{DomainId, RoleId};
 use serde::Deserialize;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chronova_actors::coordination::lockouts::{Lockout, LockoutRule};
-use chronova_actors::identity::passwords::{Password, Passwords};
+use chronova_actors::services::embedded::identity::passwords::{Password, Passwords};
 use chronova_events::clock::Clock;
 use chronova_events::envelope::Timestamp;
 use chronova_events::identity::{Identity, PasswordHash, Project, Role, Scope, User};
@@ -84,7 +84,7 @@ impl IdentityService {
         Arc::new(Self { passwords, signer, catalogue, expiration, lockout, failed, views, clock })
     }
 
-    /// For [`chronova_actors::identity::bootstrap::bootstrap`].
+    /// For [`chronova_actors::services::embedded::identity::bootstrap::bootstrap`].
     pub fn passwords(&self) -> &Passwords {
         &self.passwords
     }

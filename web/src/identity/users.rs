@@ -1,7 +1,7 @@
 //! `/v3/users`.
 
-use chronova_actors::identity::passwords::Password;
-use chronova_actors::identity::{Edit, IdentityCommand, Kind, UserChange};
+use chronova_actors::services::embedded::identity::passwords::Password;
+use chronova_actors::services::embedded::identity::{Edit, IdentityCommand, Kind, UserChange};
 use chronova_events::identity::{PasswordHash, Scope, User, UserAttributes, UserCreated};
 use chronova_events::ids::{DomainId, ProjectId, UserId};
 use serde::Deserialize;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chronova_actors::aggregate::{CommandError, Committed};
-use chronova_actors::image::{ImageAggregate, ImageCommand};
+use chronova_actors::services::embedded::image::{ImageAggregate, ImageCommand};
 use chronova_events::ids::{ImageId, ProjectId};
 use chronova_events::image::{ImageCreated, Record};
 use chronova_projections::images::is_visible;

@@ -1,6 +1,6 @@
 //! `/v2/images/{image_id}/actions`: locking the bytes away, and giving them back.
 
-use chronova_actors::image::ImageCommand;
+use chronova_actors::services::embedded::image::ImageCommand;
 
 use super::access::{command, permitted};
 use crate::ctx::Ctx;

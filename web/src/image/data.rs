@@ -4,9 +4,9 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chronova_actors::image::embedded::EmbeddedImages;
-use chronova_actors::image::files::Incoming;
-use chronova_actors::image::{ImageAggregate, ImageCommand};
+use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
+use chronova_actors::services::embedded::image::files::Incoming;
+use chronova_actors::services::embedded::image::{ImageAggregate, ImageCommand};
 use chronova_events::ids::UploadId;
 use chronova_events::image::Content;
 use futures::StreamExt;

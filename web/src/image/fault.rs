@@ -1,9 +1,9 @@
 //! Refusals in Glance's words.
 
 use chronova_actors::aggregate::CommandError;
-use chronova_actors::image::ImageReject;
-use chronova_actors::image::files::ReceiveError;
-use chronova_actors::image::inspect::InspectError;
+use chronova_actors::services::embedded::image::ImageReject;
+use chronova_actors::services::embedded::image::files::ReceiveError;
+use chronova_actors::services::embedded::image::inspect::InspectError;
 use chronova_events::ids::ImageId;
 
 use crate::fault::Fault;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chronova_actors::image::ImageCommand;
+use chronova_actors::services::embedded::image::ImageCommand;
 use chronova_events::ids::{ImageId, ProjectId};
 use chronova_events::image::{ImageAttributes, ImageCreated, Record, Visibility};
 use serde_json::{Map, Value, json};

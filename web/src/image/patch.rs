@@ -2,7 +2,7 @@
 //!
 //! `PATCH` comes as a list of operations in one of two media types; `v2.1` is RFC 6902 with `add`, `replace` and `remove`.
 
-use chronova_actors::image::Change;
+use chronova_actors::services::embedded::image::Change;
 use chronova_events::ids::ProjectId;
 use chronova_events::image::{ImageAttributes, Visibility};
 use serde_json::Value;

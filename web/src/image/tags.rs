@@ -1,6 +1,6 @@
 //! `/v2/images/{image_id}/tags/{tag}`.
 
-use chronova_actors::image::{Change, ImageCommand};
+use chronova_actors::services::embedded::image::{Change, ImageCommand};
 
 use super::access::{command, permitted};
 use crate::ctx::Ctx;

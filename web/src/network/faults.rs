@@ -1,10 +1,10 @@
 //! What the aggregates refuse, as Neutron says it.
 
 use chronova_actors::aggregate::CommandError;
-use chronova_actors::network::NetworkReject;
-use chronova_actors::network_quota::NetworkQuotaReject;
-use chronova_actors::router::RouterReject;
-use chronova_actors::security_group::SecurityGroupReject;
+use chronova_actors::services::embedded::network::NetworkReject;
+use chronova_actors::services::embedded::network::quota::NetworkQuotaReject;
+use chronova_actors::services::embedded::network::router::RouterReject;
+use chronova_actors::services::embedded::network::security_group::SecurityGroupReject;
 use chronova_events::ids::{NetworkId, RouterId};
 
 use crate::fault::Fault;

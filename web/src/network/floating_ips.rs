@@ -7,7 +7,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use chronova_actors::network::{AddressWanted, FloatingIpPatch, FloatingIpWanted, NetworkAggregate, NetworkCommand};
+use chronova_actors::services::embedded::network::{
+    AddressWanted, FloatingIpPatch, FloatingIpWanted, NetworkAggregate, NetworkCommand,
+};
 use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, SubnetId};
 use chronova_events::network::{Association, FixedAddress, FloatingIp, FloatingIpSettings, NetworkRow, Port};
 use chronova_projections::networks::Networks;

@@ -1,7 +1,9 @@
 //! A router's way out: `external_gateway_info`. It is a port of an external network that belongs to no project.
 
-use chronova_actors::network::{AddressWanted, NetworkAggregate, NetworkCommand, PortPatch, PortWanted};
-use chronova_actors::router::GATEWAY_OWNER;
+use chronova_actors::services::embedded::network::router::GATEWAY_OWNER;
+use chronova_actors::services::embedded::network::{
+    AddressWanted, NetworkAggregate, NetworkCommand, PortPatch, PortWanted,
+};
 use chronova_events::ids::{NetworkId, PortId, ProjectId, RouterId};
 use chronova_events::network::{Port, PortBinding, PortSettings};
 use chronova_events::router::RouterRow;

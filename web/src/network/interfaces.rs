@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use chronova_actors::network::{AddressWanted, NetworkCommand, PortPatch, PortWanted};
-use chronova_actors::router::INTERFACE_OWNER;
+use chronova_actors::services::embedded::network::router::INTERFACE_OWNER;
+use chronova_actors::services::embedded::network::{AddressWanted, NetworkCommand, PortPatch, PortWanted};
 use chronova_events::ids::{NetworkId, PortId, RouterId, SubnetId};
 use chronova_events::network::{FixedAddress, Ipv6Mode, Port, PortBinding, PortSettings, Subnet};
 use chronova_events::network_quota::Counted;

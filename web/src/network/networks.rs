@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use chronova_actors::network::{NetworkAggregate, NetworkCommand, NetworkPatch};
+use chronova_actors::services::embedded::network::{NetworkAggregate, NetworkCommand, NetworkPatch};
 use chronova_events::ids::NetworkId;
 use chronova_events::network::{NetworkCreated, NetworkRow, NetworkSettings, ProviderAttributes};
 use chronova_events::network_quota::Counted;

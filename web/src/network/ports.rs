@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use chronova_actors::network::{AddressWanted, NetworkAggregate, NetworkCommand, PortPatch, PortWanted};
+use chronova_actors::services::embedded::network::{
+    AddressWanted, NetworkAggregate, NetworkCommand, PortPatch, PortWanted,
+};
 use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, RouterId, SecurityGroupId};
 use chronova_events::network::{AddressPair, DhcpOption, FLOATING_IP_OWNER, Port, PortBinding, PortSettings};
 use chronova_events::network_quota::Counted;

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use chronova_actors::network_quota::{NetworkQuotaAggregate, NetworkQuotaCommand, RESOURCES, limit_of, room};
+use chronova_actors::services::embedded::network::quota::{
+    NetworkQuotaAggregate, NetworkQuotaCommand, RESOURCES, limit_of, room,
+};
 use chronova_events::ids::ProjectId;
 use chronova_events::network_quota::Counted;
 use serde_json::{Map, Value, json};

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use chronova_actors::router::{RouterAggregate, RouterCommand, RouterPatch};
+use chronova_actors::services::embedded::network::router::{RouterAggregate, RouterCommand, RouterPatch};
 use chronova_events::ids::RouterId;
 use chronova_events::network_quota::Counted;
 use chronova_events::router::{RouterCreated, RouterRow, RouterSettings};

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use chronova_actors::security_group::SecurityGroupCommand;
+use chronova_actors::services::embedded::network::security_group::SecurityGroupCommand;
 use chronova_events::ids::{ProjectId, SecurityGroupId, SecurityGroupRuleId};
 use chronova_events::security_group::{Direction, Ethertype, Group, Rule, RuleAdded, Traffic};
 use ipnet::IpNet;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use chronova_actors::security_group::{GroupPatch, SecurityGroupAggregate, SecurityGroupCommand};
+use chronova_actors::services::embedded::network::security_group::{
+    GroupPatch, SecurityGroupAggregate, SecurityGroupCommand,
+};
 use chronova_events::ids::{ProjectId, SecurityGroupId};
 use chronova_events::security_group::{Group, GroupCreated, GroupSettings, default_group};
 use serde_json::json;

@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use chronova_actors::network::{Gateway, NetworkAggregate, NetworkCommand, SubnetPatch, SubnetWanted};
+use chronova_actors::services::embedded::network::{
+    Gateway, NetworkAggregate, NetworkCommand, SubnetPatch, SubnetWanted,
+};
 use chronova_events::ids::{NetworkId, ProjectId, SubnetId};
 use chronova_events::network::{HostRoute, Ipv6Mode, Pool};
 use chronova_events::network_quota::Counted;

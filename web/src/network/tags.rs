@@ -1,10 +1,10 @@
 //! `/{resource}/{id}/tags`: the extension `standard-attr-tag`.
 
-use chronova_actors::network::{
+use chronova_actors::services::embedded::network::router::{RouterCommand, RouterPatch};
+use chronova_actors::services::embedded::network::security_group::{GroupPatch, SecurityGroupCommand};
+use chronova_actors::services::embedded::network::{
     FloatingIpPatch, NetworkAggregate, NetworkCommand, NetworkPatch, PortPatch, SubnetPatch,
 };
-use chronova_actors::router::{RouterCommand, RouterPatch};
-use chronova_actors::security_group::{GroupPatch, SecurityGroupCommand};
 use chronova_events::ids::{FloatingIpId, NetworkId, PortId, ProjectId, RouterId, SecurityGroupId, SubnetId};
 use serde_json::json;
 

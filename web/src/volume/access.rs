@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use chronova_actors::volume::VolumeCommand;
-use chronova_actors::volume::service::VolumeError;
+use chronova_actors::services::embedded::volume::VolumeCommand;
+use chronova_actors::services::embedded::volume::service::VolumeError;
 use chronova_events::envelope::Position;
 use chronova_events::ids::{AttachmentId, VolumeId};
 use chronova_events::volume::VolumeRecord;

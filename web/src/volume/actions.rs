@@ -1,6 +1,6 @@
 //! `/volumes/{id}/action`: what is done with a volume by itself. What has to do with servers is in `attach_actions`.
 
-use chronova_actors::volume::{PairsChange, VolumeCommand};
+use chronova_actors::services::embedded::volume::{PairsChange, VolumeCommand};
 use chronova_events::ids::{ImageId, ProcessId};
 use chronova_events::image::{ImageAttributes, ImageCreated, Visibility};
 use chronova_events::volume::{VolumeRecord, VolumeStatus};

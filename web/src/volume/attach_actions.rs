@@ -1,6 +1,6 @@
 //! `/volumes/{id}/action`: what has to do with servers, in the form from before attachments were a resource.
 
-use chronova_actors::volume::VolumeCommand;
+use chronova_actors::services::embedded::volume::VolumeCommand;
 use chronova_events::ids::{AttachmentId, InstanceId};
 use chronova_events::volume::{AttachMode, VolumeRecord};
 use serde_json::{Value, json};

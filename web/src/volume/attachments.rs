@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chronova_actors::volume::VolumeCommand;
+use chronova_actors::services::embedded::volume::VolumeCommand;
 use chronova_events::ids::{AttachmentId, InstanceId, VolumeId};
 use chronova_events::volume::{AttachMode, Attachment, VolumeRecord};
 use serde_json::{Value, json};

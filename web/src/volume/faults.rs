@@ -1,9 +1,9 @@
 //! Refusals in Cinder's words.
 
 use chronova_actors::aggregate::CommandError;
-use chronova_actors::volume::service::VolumeError;
-use chronova_actors::volume_quota::VolumeQuotaReject;
-use chronova_actors::volume_type::VolumeTypeReject;
+use chronova_actors::services::embedded::volume::quota::VolumeQuotaReject;
+use chronova_actors::services::embedded::volume::service::VolumeError;
+use chronova_actors::services::embedded::volume::types::VolumeTypeReject;
 
 use crate::fault::Fault;
 

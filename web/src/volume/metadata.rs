@@ -1,6 +1,6 @@
 //! `/volumes/{id}/metadata` and `/snapshots/{id}/metadata`.
 
-use chronova_actors::volume::{Description, PairsChange, VolumeCommand};
+use chronova_actors::services::embedded::volume::{Description, PairsChange, VolumeCommand};
 use serde_json::{Map, json};
 
 use super::access::{command, permitted, visible};

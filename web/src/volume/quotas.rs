@@ -1,6 +1,8 @@
 //! `/os-quota-sets`, `/os-quota-class-sets` and `/limits`: how much a project may have, and has.
 
-use chronova_actors::volume_quota::{VolumeQuotaAggregate, VolumeQuotaCommand, VolumeQuotaReject, limit};
+use chronova_actors::services::embedded::volume::quota::{
+    VolumeQuotaAggregate, VolumeQuotaCommand, VolumeQuotaReject, limit,
+};
 use chronova_events::ids::ProjectId;
 use chronova_events::volume_quota::VolumeQuota;
 use serde_json::{Map, Value, json};

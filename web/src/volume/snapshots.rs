@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chronova_actors::ports::NewSnapshot;
-use chronova_actors::volume::{Description, VolumeCommand};
+use chronova_actors::services::embedded::volume::{Description, VolumeCommand};
 use chronova_events::ids::{SnapshotId, VolumeId};
 use chronova_events::volume::{Snapshot, SnapshotStatus, VolumeRecord};
 use serde_json::{Value, json};

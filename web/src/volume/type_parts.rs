@@ -1,6 +1,6 @@
 //! The extra specs of volume types, and who may use those that are not public.
 
-use chronova_actors::volume_type::VolumeTypeCommand;
+use chronova_actors::services::embedded::volume::types::VolumeTypeCommand;
 use chronova_events::ids::ProjectId;
 use chronova_events::volume_type::VolumeType;
 use serde_json::{Map, Value, json};

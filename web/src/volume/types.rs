@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chronova_actors::flavor::Catalogue;
-use chronova_actors::volume_type::{VolumeTypeAggregate, VolumeTypeCommand};
+use chronova_actors::services::embedded::volume::types::{VolumeTypeAggregate, VolumeTypeCommand};
 use chronova_events::ids::{ProjectId, VolumeTypeId};
 use chronova_events::volume_type::{DEFAULT_TYPE, TypeCreated, VolumeType};
 use serde_json::{Value, json};

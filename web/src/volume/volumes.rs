@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chronova_actors::ports::{NewContent, NewVolume};
-use chronova_actors::volume::{Description, PairsChange, VolumeCommand};
+use chronova_actors::services::embedded::volume::{Description, PairsChange, VolumeCommand};
 use chronova_events::ids::VolumeId;
 use chronova_events::volume::{Pairs, VolumeRecord, VolumeStatus};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Images from the announcement to the deletion, and what must not get in.
 
-use chronova_actors::image::{ImageAggregate, ImageCommand};
 use chronova_actors::ports::Images;
+use chronova_actors::services::embedded::image::{ImageAggregate, ImageCommand};
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{ImageId, ProjectId, UploadId};
 use chronova_events::store::memory::MemoryStore;

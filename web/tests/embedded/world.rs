@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use actix_web::body::MessageBody;
 use actix_web::test::{self, TestRequest};
-use chronova_actors::identity::bootstrap::bootstrap;
-use chronova_actors::identity::passwords::{Password, Passwords};
-use chronova_actors::image::embedded::EmbeddedImages;
-use chronova_actors::image::files::ImageFiles;
-use chronova_actors::network::service::EmbeddedNetworks;
 use chronova_actors::ports::NoVolumes;
 use chronova_actors::runtime::{Core, Ports, Runtime, RuntimeOptions};
+use chronova_actors::services::embedded::identity::bootstrap::bootstrap;
+use chronova_actors::services::embedded::identity::passwords::{Password, Passwords};
+use chronova_actors::services::embedded::image::embedded::EmbeddedImages;
+use chronova_actors::services::embedded::image::files::ImageFiles;
+use chronova_actors::services::embedded::network::service::EmbeddedNetworks;
 use chronova_events::clock::Clock;
 use chronova_events::envelope::Timestamp;
 use chronova_events::store::EventStore as _;

@@ -277,9 +277,14 @@ async fn what_a_crash_left_is_mended() {
     );
     let core = core.await.unwrap();
     let network = network.as_str().unwrap().parse().unwrap();
-    let delete = chronova_actors::network::NetworkCommand::DeletePort { port: gone.as_str().unwrap().parse().unwrap() };
+    let delete = chronova_actors::services::embedded::network::NetworkCommand::DeletePort {
+        port: gone.as_str().unwrap().parse().unwrap(),
+    };
     let meta = chronova_events::envelope::Meta::system("test");
-    core.gateway.send::<chronova_actors::network::NetworkAggregate>(&network, delete, meta).await.unwrap();
+    core.gateway
+        .send::<chronova_actors::services::embedded::network::NetworkAggregate>(&network, delete, meta)
+        .await
+        .unwrap();
     core.gateway.stop();
 
     let world = World::on(store).await;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use chronova_actors::network::NetworkAggregate;
 use chronova_actors::ports::{Networks, NicsWanted, PortError};
+use chronova_actors::services::embedded::network::NetworkAggregate;
 use chronova_events::codec;
 use chronova_events::envelope::Meta;
 use chronova_events::ids::{InstanceId, NetworkId, PortId, ProjectId};

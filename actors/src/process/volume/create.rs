@@ -22,7 +22,7 @@ use super::super::definition::{Definition, Step, StepError, Work};
 use super::super::guest::{Source, image_ref};
 use super::{GIB, user};
 use crate::aggregate::CommandError;
-use crate::volume::{VolumeAggregate, VolumeCommand, VolumeReject};
+use crate::services::embedded::volume::{VolumeAggregate, VolumeCommand, VolumeReject};
 
 pub const DEFINITION: Definition = Definition {
     name: "create_volume",

@@ -13,8 +13,8 @@ use futures::future::BoxFuture;
 
 use super::super::definition::{Definition, Step, StepError, Work};
 use super::super::delete_instance;
-use crate::volume::VolumeCommand;
-use crate::volume_quota::VolumeQuotaCommand;
+use crate::services::embedded::volume::VolumeCommand;
+use crate::services::embedded::volume::quota::VolumeQuotaCommand;
 
 pub const DEFINITION: Definition = Definition {
     name: "delete_volume",

@@ -27,8 +27,8 @@ use chronova_hypervisor::driver::{Driver, DriverError};
 
 use super::definition::{Definition, StepError, Work};
 use crate::aggregate::CommandError;
-use crate::volume::{VolumeAggregate, VolumeCommand, VolumeReject};
-use crate::volume_quota::{VolumeQuotaAggregate, VolumeQuotaCommand};
+use crate::services::embedded::volume::quota::{VolumeQuotaAggregate, VolumeQuotaCommand};
+use crate::services::embedded::volume::{VolumeAggregate, VolumeCommand, VolumeReject};
 
 pub(super) const GIB: u64 = 1 << 30;
 

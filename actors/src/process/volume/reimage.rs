@@ -20,7 +20,7 @@ use futures::future::BoxFuture;
 use super::super::definition::{Definition, Step, StepError, Work};
 use super::super::guest::{Source, image_ref};
 use super::{GIB, here};
-use crate::volume::VolumeCommand;
+use crate::services::embedded::volume::VolumeCommand;
 
 pub const DEFINITION: Definition = Definition {
     name: "reimage_volume",

@@ -15,8 +15,8 @@ use futures::future::BoxFuture;
 
 use super::super::definition::{Definition, Step, StepError, Work};
 use super::{GIB, here, user};
-use crate::volume::VolumeCommand;
-use crate::volume_quota::VolumeQuotaCommand;
+use crate::services::embedded::volume::VolumeCommand;
+use crate::services::embedded::volume::quota::VolumeQuotaCommand;
 
 pub const CREATE: Definition = Definition {
     name: "create_snapshot",

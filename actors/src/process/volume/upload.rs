@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 
 use super::super::definition::{Definition, Step, StepError, Work};
 use super::{here, user};
-use crate::volume::VolumeCommand;
+use crate::services::embedded::volume::VolumeCommand;
 
 pub const DEFINITION: Definition = Definition {
     name: "upload_volume",

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::ops::ControlFlow;
 
-use chronova_actors::image::embedded::snapshot;
 use chronova_actors::scheduler::{Decision, Request};
+use chronova_actors::services::embedded::image::embedded::snapshot;
 use chronova_events::envelope::{Position, Timestamp};
 use chronova_events::ids::{InstanceId, ProjectId, UserId};
 use chronova_events::instance::{CheckRecord, FlavorSnapshot, ImageSnapshot};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chronova_actors::image::{Change, ImageCommand};
+use chronova_actors::services::embedded::image::{Change, ImageCommand};
 use chronova_events::image::Record;
 use serde_json::json;
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use chronova_actors::network::{NetworkAggregate, NetworkCommand, NetworkReject, PortPatch};
+use chronova_actors::services::embedded::network::{NetworkAggregate, NetworkCommand, NetworkReject, PortPatch};
 use chronova_events::ids::{InstanceId, SecurityGroupId};
 use chronova_events::instance::Alive;
 use chronova_events::network::Port;

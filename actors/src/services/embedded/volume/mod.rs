@@ -22,10 +22,12 @@
 pub mod attach;
 pub mod decide;
 pub mod port;
+pub mod quota;
 pub mod service;
 pub mod snapshots;
 #[cfg(test)]
 mod tests;
+pub mod types;
 
 use chronova_events::envelope::StreamId;
 use chronova_events::ids::{AttachmentId, HostId, ImageId, InstanceId, ProcessId, SnapshotId, VolumeId};

@@ -1,7 +1,7 @@
 //! Routers between virtual networks.
 //!
 //! An aggregate is what a router is called and how it is set. Where it stands is told by the ports that have it as their
-//! device: [`NetworkCommand::CreatePort`](crate::network::NetworkCommand::CreatePort) with the owners below.
+//! device: [`NetworkCommand::CreatePort`](crate::services::embedded::network::NetworkCommand::CreatePort) with the owners below.
 
 pub mod decide;
 

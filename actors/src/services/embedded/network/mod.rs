@@ -10,6 +10,9 @@ mod floating;
 mod ports;
 mod subnets;
 
+pub mod quota;
+pub mod router;
+pub mod security_group;
 pub mod service;
 
 #[cfg(test)]

@@ -21,7 +21,9 @@ use crate::aggregate::{CommandError, Committed};
 use crate::gateway::Gateway;
 use crate::instance::InstanceAggregate;
 use crate::ports::{Connection, Images, NewContent, NewSnapshot, NewVolume, PortError};
-use crate::volume_quota::{VolumeLimits, VolumeQuotaAggregate, VolumeQuotaCommand, VolumeQuotaReject};
+use crate::services::embedded::volume::quota::{
+    VolumeLimits, VolumeQuotaAggregate, VolumeQuotaCommand, VolumeQuotaReject,
+};
 
 const GIB: u64 = 1 << 30;
 

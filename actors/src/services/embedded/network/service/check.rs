@@ -12,8 +12,8 @@ use chronova_projections::networks::Networks;
 use chronova_projections::security_groups::SecurityGroupsView;
 use chronova_projections::views::Views;
 
-use crate::network_quota::limit_of;
 use crate::ports::PortError;
+use crate::services::embedded::network::quota::limit_of;
 
 pub(super) fn check(
     views: &Views,

@@ -12,9 +12,9 @@ use chronova_projections::security_groups::SecurityGroupsView;
 
 use super::{EmbeddedNetworks, check, port_error};
 use crate::aggregate::CommandError;
-use crate::network::{AddressWanted, NetworkCommand, PortWanted};
 use crate::ports::{NicsWanted, PortError};
-use crate::security_group::{SecurityGroupAggregate, SecurityGroupCommand};
+use crate::services::embedded::network::security_group::{SecurityGroupAggregate, SecurityGroupCommand};
+use crate::services::embedded::network::{AddressWanted, NetworkCommand, PortWanted};
 
 /// An interface with its port and network found out.
 pub(super) struct Planned {

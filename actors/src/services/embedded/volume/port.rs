@@ -12,7 +12,7 @@ use chronova_events::volume::{AttachMode, Attachment, Snapshot, VolumeRecord, Vo
 use super::VolumeCommand;
 use super::service::{EmbeddedVolumes, VolumeError};
 use crate::ports::{AttachmentInfo, Connection, NewSnapshot, NewVolume, PortError, SnapshotInfo, VolumeInfo, Volumes};
-use crate::volume_quota::limit;
+use crate::services::embedded::volume::quota::limit;
 
 /// How long a call waits for the read models to show what it did; they lag by microseconds.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -29,8 +29,8 @@ use chronova_projections::views::Views;
 use super::{NetworkAggregate, NetworkCommand, NetworkReject};
 use crate::aggregate::CommandError;
 use crate::gateway::Gateway;
-use crate::network_quota::{NetworkQuotaAggregate, NetworkQuotaCommand, NetworkQuotaReject, room};
 use crate::ports::{Networks, NicWanted, NicsWanted, PortError, Realisation};
+use crate::services::embedded::network::quota::{NetworkQuotaAggregate, NetworkQuotaCommand, NetworkQuotaReject, room};
 
 /// How long a call waits for the read models to show what it did; they lag by microseconds.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -14,8 +14,8 @@ use chronova_projections::views::Views;
 use super::allocate::{Planned, command, info};
 use super::{EmbeddedNetworks, check as words, port_error};
 use crate::aggregate::CommandError;
-use crate::network::{AddressWanted, NetworkCommand, PortPatch};
 use crate::ports::{Networks as _, NicWanted, NicsWanted, PortError};
+use crate::services::embedded::network::{AddressWanted, NetworkCommand, PortPatch};
 
 /// The network of the interface: what Nova's `attach_interface` says of a wish, in its words.
 pub(super) fn check(views: &Views, project: &ProjectId, nic: &RequestedNic) -> Result<NetworkId, PortError> {
