@@ -1,7 +1,8 @@
 //! `cargo xtask`: the checks and generators of the repository.
 //!
 //! * `layers`: the rules of ARCHITECTURE.md that a compiler does not know; `layers --list` says them with their reasons,
-//!   `layers --lower` writes today's numbers into the lists that may only shrink.
+//!   `layers --lower` writes today's numbers into the lists that may only shrink; `layers --prose` prints the sentences
+//!   that must be read twice.
 //! * `gen [--check]`: writes the generated references under docs/, or checks that they are current.
 //! * `event new NOUN NAME`: begins a new event, as `event new instance ResizeConfirmed`.
 //! * `requirements`: counts docs/requirements by status.
@@ -18,7 +19,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 
-const USAGE: &str = "usage: cargo xtask layers [--list | --lower] | gen [--check] | event new NOUN NAME | requirements";
+const USAGE: &str =
+    "usage: cargo xtask layers [--list | --lower | --prose] | gen [--check] | event new NOUN NAME | requirements";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -40,6 +42,7 @@ fn run(arguments: &[&str]) -> anyhow::Result<bool> {
         ["layers"] => layers::check(&root),
         ["layers", "--list"] => Ok(layers::list()),
         ["layers", "--lower"] => layers::lower(&root),
+        ["layers", "--prose"] => layers::prose(&root),
         ["gen"] => generate::run(&root, false),
         ["gen", "--check"] => generate::run(&root, true),
         ["event", "new", noun, name] => event::new(&root, noun, name),

@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::source::Token;
-use super::{Finding, Source};
+use super::source::{Source, Token};
+use super::tree::Finding;
 
 pub(crate) const NAME: &str = "cycles";
 pub(crate) const WHY: &str = "files that import each other in a circle are one file in pieces; cycles.txt holds the largest \

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Finding, Source};
+use super::source::Source;
+use super::tree::Finding;
 
 pub(crate) const NAME: &str = "handlers";
 pub(crate) const WHY: &str = "a handler translates: it parses, calls and renders; above about 15 lines it has begun to \

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Finding, Source};
+use super::source::Source;
+use super::tree::Finding;
 
 pub(crate) const NAME: &str = "homonyms";
 pub(crate) const WHY: &str = "a type's name is defined once in the workspace, so that a search for it finds one thing; \

@@ -3,7 +3,7 @@
 
 use super::rules::may_import;
 use super::source::package_of;
-use super::{Finding, Text};
+use super::tree::{Finding, Text};
 
 pub(crate) const NAME: &str = "manifests";
 pub(crate) const WHY: &str =

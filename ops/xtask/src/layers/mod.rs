@@ -9,51 +9,31 @@ mod handlers;
 mod homonyms;
 mod manifest;
 mod oversize;
+mod prose;
 mod rules;
 mod source;
 #[cfg(test)]
 mod tests;
+mod tree;
 mod words;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
-pub(crate) use source::Source;
-
-/// Something found against a rule.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Finding {
-    pub(crate) path: String,
-    /// 0 for the file as a whole.
-    pub(crate) line: usize,
-    pub(crate) rule: &'static str,
-    pub(crate) message: String,
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {} [{}]", self.path, self.line, self.message, self.rule)
-    }
-}
-
-/// A file of the repository, by its path from the top.
-#[derive(Debug, Clone)]
-pub(crate) struct Text {
-    pub(crate) path: String,
-    pub(crate) text: String,
-}
+use source::Source;
+use tree::{Finding, Text, has_extension, text};
 
 /// The rules about more than one file, with their reasons.
-const LISTED: [(&str, &str); 6] = [
+const LISTED: [(&str, &str); 7] = [
     (manifest::NAME, manifest::WHY),
     (oversize::NAME, oversize::WHY),
     (words::NAME, words::WHY),
     (cycles::NAME, cycles::WHY),
     (homonyms::NAME, homonyms::WHY),
     (handlers::NAME, handlers::WHY),
+    (prose::NAME, prose::WHY),
 ];
 
 /// Prints every rule with its reason.
@@ -65,6 +45,12 @@ pub(crate) fn list() -> bool {
         println!("{name}: {why}");
     }
     true
+}
+
+/// Prints every sentence that must be read twice.
+pub(crate) fn prose(root: &Path) -> anyhow::Result<bool> {
+    prose::print(&prose::hard(&read_tree(root)?));
+    Ok(true)
 }
 
 /// Checks the whole tree, prints what is wrong, and tells whether nothing is.
@@ -87,11 +73,12 @@ pub(crate) fn lower(root: &Path) -> anyhow::Result<bool> {
     let files = read_tree(root)?;
     let sources = sources(&files);
     let (cycles, names) = (cycles::largest(&sources), homonyms::names(&sources));
-    let handlers = handlers::long(&sources);
+    let (handlers, sentences) = (handlers::long(&sources), prose::hard(&files));
     let now = [
         (cycles::LIST, cycles::list(&cycles), cycles::check(&cycles, text(&files, cycles::LIST))),
         (homonyms::LIST, homonyms::list(&names), homonyms::check(&names, text(&files, homonyms::LIST))),
         (handlers::LIST, handlers::list(&handlers), handlers::check(&handlers, text(&files, handlers::LIST))),
+        (prose::LIST, prose::list(&sentences), prose::check(&sentences, text(&files, prose::LIST))),
     ];
     for (path, list, findings) in now {
         let grew: Vec<_> = findings.iter().filter(|finding| !finding.message.contains("--lower")).collect();
@@ -125,21 +112,13 @@ fn judge(files: &[Text]) -> Vec<Finding> {
     findings.extend(cycles::check(&cycles::largest(&sources), text(files, cycles::LIST)));
     findings.extend(handlers::check(&handlers::long(&sources), text(files, handlers::LIST)));
     findings.extend(homonyms::check(&homonyms::names(&sources), text(files, homonyms::LIST)));
+    findings.extend(prose::check(&prose::hard(files), text(files, prose::LIST)));
     findings
 }
 
 fn sources(files: &[Text]) -> Vec<Source> {
     let code = files.iter().filter(|file| has_extension(&file.path, "rs"));
     code.map(|file| Source::new(&file.path, &file.text)).collect()
-}
-
-/// The text of the file at this path, empty where there is none.
-fn text<'a>(files: &'a [Text], path: &str) -> &'a str {
-    files.iter().find(|file| file.path == path).map_or("", |file| file.text.as_str())
-}
-
-fn has_extension(path: &str, extension: &str) -> bool {
-    Path::new(path).extension().is_some_and(|found| found.eq_ignore_ascii_case(extension))
 }
 
 /// The text files that git tracks or would track; what is ignored is no part of the project.

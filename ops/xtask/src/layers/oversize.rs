@@ -3,7 +3,7 @@
 //! `oversize.txt` lists those that are too long today, each with its length: `LINES PATH`. The list may only shrink: a
 //! listed file that grew, or that is short enough now (or gone), is a finding too.
 
-use super::{Finding, Text, has_extension};
+use super::tree::{Finding, Text, has_extension};
 
 pub(crate) const NAME: &str = "oversize";
 pub(crate) const WHY: &str = "a file of more than 600 lines is about more than one noun; split it by noun";

@@ -1,7 +1,6 @@
 //! The rules about Rust code.
 
-use super::Source;
-use super::source::CodePath;
+use super::source::{CodePath, Source};
 
 /// Takes a finding: its line and what is wrong.
 type Report<'a> = dyn FnMut(usize, String) + 'a;

@@ -1,7 +1,8 @@
 //! For every rule a snippet that breaks it, and one that is like it and does not.
 
+use super::judge;
 use super::rules::RULES;
-use super::{Text, judge};
+use super::tree::Text;
 
 /// (rule, path, what breaks it there)
 const BREAKS: &[(&str, &str, &str)] = &[

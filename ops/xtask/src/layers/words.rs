@@ -1,6 +1,6 @@
 //! The product speaks of itself: of what it does and why, not of how or where it was written.
 
-use super::{Finding, Text, has_extension};
+use super::tree::{Finding, Text, has_extension};
 
 pub(crate) const NAME: &str = "words";
 pub(crate) const WHY: &str = "code and pages speak of the project to whoever reads them anywhere; names of the workplace \
