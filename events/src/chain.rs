@@ -1,16 +1,16 @@
 //! The chain: one hash per event, over the event and the hash of the event before it in the whole log.
 //!
-//! Whoever keeps one hash (an [`Anchor`]) can tell later that nothing up to it was changed, left out or put in between.
-//! The chain is the same in every back end that orders all events, and it is part of the format of the log: what is hashed
-//! is written down in [`Content::bytes`] and [`link`], and never changes. Two levels:
+//! One stored hash (an [`Anchor`]) later proves that no event up to it was changed, left out or inserted. The chain is
+//! the same in every back end that orders all events. It is part of the format of the log: [`Content::bytes`] and
+//! [`link`] define the hashed bytes, which never change. Two levels:
 //!
-//! * the **content** of an event: what it says, who caused it, when; not where it stands. Known before the event is
-//!   appended, so that whoever appends computes it, and the one writer does not;
-//! * the **link**: hash of the event before (32 zero bytes before the first), position, revision, content. Because a link
-//!   takes the content's hash and not the content, a part of a log can be proved without showing the rest: for what is
-//!   left out, revision and content's hash are enough.
+//! * the **content** of an event: payload, cause and time, but not its position. It is known before the append, so the
+//!   appending thread computes it, not the single writer;
+//! * the **link**: hash of the event before (32 zero bytes before the first), position, revision, content. A link takes
+//!   the content's hash and not the content. So a part of a log can be proved without the rest: for the other events,
+//!   revision and content hash are enough.
 //!
-//! The hash is BLAKE3 with 32 bytes. The first byte of what is hashed tells the two levels apart.
+//! The hash is BLAKE3 with 32 bytes. The first hashed byte distinguishes the two levels.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,7 +28,7 @@ const LINK: u8 = 1;
 pub struct EventHash(pub [u8; 32]);
 
 impl EventHash {
-    /// What stands before the first event.
+    /// The hash before the first event.
     pub const START: Self = Self([0; 32]);
 
     pub fn from_slice(bytes: &[u8]) -> Option<Self> {
@@ -48,7 +48,7 @@ impl fmt::Debug for EventHash {
     }
 }
 
-/// What is no hash or no anchor.
+/// The text is not a hash or not an anchor.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum AnchorError {
     #[error("a hash is 64 hexadecimal digits")]
@@ -73,7 +73,7 @@ impl FromStr for EventHash {
     }
 }
 
-/// A place in the log and the hash there: as text `POSITION:HASH`. Kept outside, it proves everything up to it.
+/// A position in the log and the hash there: as text `POSITION:HASH`. Kept outside, it proves everything up to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Anchor {
     pub position: Position,
@@ -81,7 +81,7 @@ pub struct Anchor {
 }
 
 impl Anchor {
-    /// Of a log without events.
+    /// The head of a log without events.
     pub const START: Self = Self { position: Position::START, hash: EventHash::START };
 }
 
@@ -100,7 +100,7 @@ impl FromStr for Anchor {
     }
 }
 
-/// What an event says, wherever it stands.
+/// The content of an event, independent of its position.
 #[derive(Debug, Clone, Copy)]
 pub struct Content<'a> {
     pub stream: &'a StreamId,
@@ -128,7 +128,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// Of an event that is about to be appended to `stream` with these bytes as its payload, encoded by `codec`.
+    /// The content of an event that is about to be appended to `stream`, with these payload bytes, encoded by `codec`.
     pub fn of_new(stream: &'a StreamId, event: &'a NewEvent, codec: u8, data: &'a [u8]) -> Self {
         Self {
             stream,
@@ -142,8 +142,8 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// The canonical bytes, in place of what `to` held. Numbers are little-endian; each text and list is preceded by its
-    /// length in 8 bytes; what may be absent is preceded by one byte, 1 if it is there; so no two events read the same.
+    /// The canonical bytes, in place of what `to` held. Numbers are little-endian. Each text and list is preceded by
+    /// its length in 8 bytes, each optional value by one byte, 1 if present. So the encoding is unambiguous.
     ///
     /// A zero byte; event id (16); version (2); codec (1); recorded at, microseconds since 1970 (8); stream; kind; request
     /// id?; correlation (16); causation? (16, with length); then the cause: 1, user, project?, roles (their number in 8
@@ -279,7 +279,7 @@ mod tests {
         content.hash()
     }
 
-    /// The format is for ever: logs and anchors out there were made with these.
+    /// This format must never change: existing logs and anchors use it.
     #[test]
     fn the_hashes_are_what_they_always_were() {
         let hashes = [

@@ -16,7 +16,7 @@ pub const SEALED: u8 = 2;
 /// A payload larger than this is refused at the append: 1 MiB is sixteen times the largest `user_data`.
 pub const MAX_PAYLOAD: usize = 1 << 20;
 
-/// What decoding one payload may take, so that a damaged length cannot take all memory. bincode counts decoded sizes (a
+/// Limit for decoding one payload, so that a damaged length cannot exhaust memory. bincode counts decoded sizes (a
 /// number of one byte on disk counts as its eight bytes in memory), so this has to be well above [`MAX_PAYLOAD`].
 const DECODE_LIMIT: usize = 16 * MAX_PAYLOAD;
 
@@ -54,7 +54,7 @@ pub fn encode_snapshot<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
     encode(value)
 }
 
-/// Encodes a snapshot that may be too large to be held twice.
+/// Encodes a snapshot that may be too large to hold twice in memory.
 pub fn write_snapshot<T: Serialize>(value: &T, mut out: impl std::io::Write) -> Result<usize, CodecError> {
     bincode::serde::encode_into_std_write(value, &mut out, bincode::config::standard())
         .map_err(|e| CodecError::Encode(e.to_string()))

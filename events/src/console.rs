@@ -1,5 +1,5 @@
-//! Consoles that were opened: one stream per server. The token itself went to the user and nowhere else; what is kept is
-//! its hash, by which a console proxy's question is answered until the token expires.
+//! Consoles that were opened: one stream per server. Only the user gets the token itself. The event keeps its hash, so
+//! that Chronova can answer a console proxy until the token expires.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::fold::Fold;
 use crate::ids::InstanceId;
 
 noun! {
-    /// What can happen to a server's consoles.
+    /// Events of a server's consoles.
     ConsoleEvent = "console" {
         /// A user was given a token with which a console can be reached for a while.
         ConsoleAuthorized = "authorized" @ 1,

@@ -1,4 +1,4 @@
-//! What surrounds every fact: where it stands in the log, when it was recorded, and who caused it.
+//! The envelope of every event: its place in the log, the time of recording, and its cause.
 //!
 //! Everything here is readable without decoding the payload, so that auditors can filter the log with any SQL tool.
 
@@ -65,7 +65,7 @@ impl StreamId {
         &self.0
     }
 
-    /// What stands after the category: the id of the thing.
+    /// The part after the category: the id of the aggregate.
     pub fn key(&self) -> &str {
         self.0.split_once('-').map_or("", |(_, key)| key)
     }
@@ -115,14 +115,14 @@ impl fmt::Display for Position {
     }
 }
 
-/// Who or what made something happen.
+/// The user, process or part of the system that caused an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
     /// A person or a program with a token.
     User { user: UserId, project: Option<ProjectId>, roles: Vec<String> },
     /// A process continuing what a user once asked for; the user is found through the correlation.
     Process { process: ProcessId },
-    /// The system by itself: `host-watch`, `bootstrap`, `reconcile-quota`.
+    /// A part of the system: `host-watch`, `bootstrap`, `reconcile-quota`.
     System { part: String },
 }
 
@@ -138,7 +138,7 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// Something that a part of the system does by itself.
+    /// A change that a part of the system starts by itself.
     pub fn system(part: &str) -> Arc<Self> {
         Arc::new(Self {
             request_id: None,
@@ -148,7 +148,7 @@ impl Meta {
         })
     }
 
-    /// What `process` does on behalf of whoever caused `self`.
+    /// A change that `process` makes on behalf of the cause of `self`.
     pub fn by_process(&self, process: ProcessId, causation: Option<EventId>) -> Arc<Self> {
         Arc::new(Self {
             request_id: self.request_id.clone(),
@@ -159,8 +159,8 @@ impl Meta {
     }
 }
 
-/// An event about to be appended. `recorded_at` is stamped by whoever decides, so that a pipelined aggregate folds the
-/// same time that the log will tell.
+/// An event about to be appended. The deciding actor sets `recorded_at`, so that a pipelined aggregate folds the same
+/// time that the log records.
 #[derive(Debug, Clone)]
 pub struct NewEvent {
     pub id: EventId,
@@ -182,7 +182,7 @@ pub struct Recorded {
     pub stream: StreamId,
     pub revision: Revision,
     pub id: EventId,
-    /// `instance.build_requested`; stable for ever.
+    /// `instance.build_requested`; never changes.
     pub kind: Arc<str>,
     pub version: u16,
     /// How `data` is encoded; see [`crate::codec`].
@@ -210,7 +210,7 @@ impl Recorded {
         Ok(self.decoded.get_or_init(|| event))
     }
 
-    /// The same without the decoded payload, which may say what was erased since.
+    /// The same without the decoded payload, which may contain fields that were erased since.
     pub fn encoded(&self) -> Self {
         Self {
             position: self.position,

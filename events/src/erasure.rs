@@ -1,8 +1,8 @@
-//! Erasures of personal data: who had whose data erased, when and why.
+//! Erasures of personal data, with initiator, subject, time and reason.
 //!
-//! One stream, `erasure-main`. An erasure is requested (from then on it will be carried out, across crashes), every
-//! stream that it touches says so itself (`instance.personal_erased`, `keypair.erased`, `identity.user_erased`), the keys
-//! are destroyed ([`crate::sealed`]), and only then it is complete.
+//! One stream, `erasure-main`. A requested erasure is always carried out, across crashes. First each stream concerned
+//! records it (`instance.personal_erased`, `keypair.erased`, `identity.user_erased`). Then the keys are destroyed
+//! ([`crate::sealed`]), and only then it is complete.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::fold::Fold;
 use crate::ids::{ErasureId, InstanceId, ProjectId, UserId};
 
 noun! {
-    /// What can happen to an erasure.
+    /// Events of an erasure.
     ErasureEvent = "erasure" {
         /// Somebody asked for personal data to be erased.
         ErasureRequested = "requested" @ 1,
@@ -22,7 +22,7 @@ noun! {
     }
 }
 
-/// Whose data it was asked for.
+/// The subject of the erasure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Whose {
     /// A user's name, attributes and key pairs, and all their servers'.
@@ -37,9 +37,9 @@ pub enum Whose {
 pub struct ErasureRequested {
     pub erasure: ErasureId,
     pub whose: Whose,
-    /// In the words of whoever asked.
+    /// As the initiator wrote it.
     pub reason: String,
-    /// The user whose own data is erased.
+    /// The user, if the user's own data is erased.
     pub user: Option<UserId>,
     /// The servers whose data is erased, sorted.
     pub servers: Vec<InstanceId>,

@@ -1,7 +1,7 @@
-//! What programs other than Chronova keep in the same log: their own events, in streams of their own.
+//! Events of programs other than Chronova in the same log, in streams of their own.
 //!
-//! The content is theirs and opaque here. No fold and no read model looks at it; it is in the log's order, under its
-//! checks, and in every audit. Their streams are those whose category is none of ours (see [`is_ours`]).
+//! The content is opaque here. No fold and no read model reads it; the log orders and checks it, and every audit shows
+//! it. Their streams have categories that Chronova does not use (see [`is_ours`]).
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::registry::{NounEvent, is_noun};
 
 noun! {
-    /// What can happen outside.
+    /// Events of other programs.
     ExternalEvent = "external" {
         /// Another program recorded an event of its own.
         ExternalRecorded = "recorded" @ 1,
@@ -20,12 +20,12 @@ noun! {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExternalRecorded {
-    /// What the other program calls it: `OrderPlaced`.
+    /// The other program's event type: `OrderPlaced`.
     pub event_type: String,
     /// `application/json`, or `application/octet-stream` for anything else.
     pub content_type: String,
     pub data: Content,
-    /// What the other program says about the event, in a form of its own.
+    /// The other program's metadata of the event, in its own format.
     pub metadata: Content,
 }
 

@@ -10,7 +10,7 @@ use crate::fold::Fold;
 use crate::ids::{FlavorId, ProjectId};
 
 noun! {
-    /// What can happen to flavors.
+    /// Events of flavors.
     FlavorEvent = "flavor" {
         /// A flavor was made.
         FlavorCreated = "created" @ 1,

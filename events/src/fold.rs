@@ -1,4 +1,4 @@
-//! What events mean.
+//! Folds: the meaning of events.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

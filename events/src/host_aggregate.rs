@@ -12,11 +12,11 @@ use crate::envelope::Timestamp;
 use crate::fold::Fold;
 use crate::ids::{HostAggregateId, HostId};
 
-/// The metadata whose value is the zone of the aggregate's hosts.
+/// The metadata key of the availability zone of the aggregate's hosts.
 pub const ZONE_KEY: &str = "availability_zone";
 
 noun! {
-    /// What can happen to host aggregates.
+    /// Events of host aggregates.
     HostAggregateEvent = "host_aggregate" {
         /// An aggregate was made.
         HostAggregateCreated = "created" @ 1,

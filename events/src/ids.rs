@@ -25,8 +25,8 @@ macro_rules! uuid_ids {
                 Self(crate::entropy::uuid())
             }
 
-            /// The id that follows from `name` inside this one: the same inputs give the same id for ever,
-            /// which is what makes a repeated step find what it made the first time.
+            /// The id derived from this one and `name`: the same inputs always give the same id. So a repeated step
+            /// finds what it created the first time.
             pub fn derive(seed: Uuid, name: &str) -> Self {
                 Self(Uuid::new_v5(&seed, name.as_bytes()))
             }
@@ -150,7 +150,7 @@ uuid_ids! {
 }
 
 text_ids! {
-    /// The consumer of an allocation: an instance's or a migration's UUID, or whatever a Placement client chose.
+    /// The consumer of an allocation: an instance's or a migration's UUID, or an id that a Placement client chose.
     ConsumerId,
     /// A Keystone domain.
     DomainId,
@@ -158,7 +158,7 @@ text_ids! {
     FlavorId,
     /// A Keystone project (tenant).
     ProjectId,
-    /// The `req-<uuid>` of the API request that caused something.
+    /// The `req-<uuid>` of an API request.
     RequestId,
     /// A Keystone role.
     RoleId,

@@ -9,7 +9,7 @@ use crate::fold::Fold;
 use crate::ids::{ErasureId, UserId};
 
 noun! {
-    /// What can happen to a user's key pairs.
+    /// Events of a user's key pairs.
     KeypairEvent = "keypair" {
         /// A public key was imported, or a pair generated (the private half went to the user and nowhere else).
         KeypairCreated = "created" @ 1,

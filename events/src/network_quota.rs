@@ -14,7 +14,7 @@ use crate::fold::Fold;
 use crate::ids::{NetworkId, PortId, ProjectId, RouterId, SubnetId};
 
 noun! {
-    /// What can happen to a project's network quota.
+    /// Events of a project's network quota.
     NetworkQuotaEvent = "network_quota" {
         /// An administrator set limits.
         NetworkLimitsSet = "limits_set" @ 1,

@@ -1,7 +1,7 @@
-//! A place in the log that others wait for.
+//! A position in the log that tasks can wait for.
 //!
-//! Who waits is woken in the order in which the waiting began, so that the same seed gives the same run
-//! ([`crate::entropy`]); tokio's `watch` wakes in a random one.
+//! Waiting tasks are woken in the order in which they began to wait, so that the same seed gives the same run
+//! ([`crate::entropy`]). tokio's `watch` wakes them in random order.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,7 +37,7 @@ impl Pointer {
         self.moved.notify_waiters();
     }
 
-    /// The next move after this call, even if it is awaited later: who takes this and then looks misses none.
+    /// The next move after this call, even if it is awaited later: a task that calls this before it looks misses none.
     pub fn moved(&self) -> Notified<'_> {
         self.moved.notified()
     }

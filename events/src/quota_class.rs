@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
 
-/// The class whose limits count.
+/// The only class with an effect.
 pub const DEFAULT: &str = "default";
 
 noun! {
-    /// What can happen to a quota class.
+    /// Events of a quota class.
     QuotaClassEvent = "quota_class" {
         /// An administrator set limits of the class.
         ClassLimitsSet = "limits_set" @ 1,

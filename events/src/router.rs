@@ -1,7 +1,7 @@
 //! A router between virtual networks: one stream per router.
 //!
-//! Its gateway and its interfaces are ports of the networks that it stands between, with the router as their device: an
-//! address is given out by its network alone, and a port tells its whole story there.
+//! Its gateway and its interfaces are ports of the networks that it connects, with the router as their device. So only
+//! the network allocates an address, and its stream has the whole history of a port.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::fold::Fold;
 use crate::ids::{ProjectId, RouterId};
 use crate::tags::{SettingsWithTags, TagsChange};
 
-/// What Neutron writes as the owner of the port by which a router is in an external network.
+/// Neutron's `device_owner` of a router's port in an external network.
 pub const GATEWAY_OWNER: &str = "network:router_gateway";
-/// What Neutron writes as the owner of a port by which a router is in a project's network.
+/// Neutron's `device_owner` of a router's port in a project's network.
 pub const INTERFACE_OWNER: &str = "network:router_interface";
 
 noun! {
-    /// What can happen to a router.
+    /// Events of a router.
     RouterEvent = "router" {
         /// The router was made.
         RouterCreated = "created" @ 1,
@@ -29,13 +29,13 @@ noun! {
     }
 }
 
-/// What can be changed about a router.
+/// The settings of a router.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouterSettings {
     pub name: String,
     pub description: String,
     pub admin_state_up: bool,
-    /// Whether what comes from inside gets the gateway's address (Neutron's `enable_snat`).
+    /// Whether traffic from inside gets the gateway's address (Neutron's `enable_snat`).
     pub snat: bool,
     /// Sorted.
     pub tags: Vec<String>,
@@ -70,7 +70,7 @@ pub struct RouterSettingsReplaced {
     pub tags: TagsChange,
 }
 
-/// As it used to be written, with all tags; read for ever, written no more.
+/// The older version, with all tags: still read, no longer written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouterSettingsReplacedV1 {
     pub router: RouterId,

@@ -1,6 +1,6 @@
 //! A compute host: what it is, whether it answers, whether servers may be placed on it.
 //!
-//! Heartbeats are not facts worth keeping: only coming up and going down is recorded.
+//! Heartbeats are not recorded; only the changes to up and to down are.
 
 mod drain;
 
@@ -18,11 +18,11 @@ pub use drain::{
 };
 
 noun! {
-    /// What can happen to a host.
+    /// Events of a host.
     HostEvent = "host" {
         /// A host was seen for the first time.
         Registered = "registered" @ 1,
-        /// A host is not what it was (other CPUs, memory, software).
+        /// The properties of a host changed (CPUs, memory, software).
         CapabilitiesChanged = "capabilities_changed" @ 1,
         /// The host answers (again).
         CameUp = "came_up" @ 1,
@@ -34,28 +34,28 @@ noun! {
         Disabled = "disabled" @ 1,
         /// An administrator says that the host is down, whatever it answers (2.11).
         ForcedDown = "forced_down" @ 1,
-        /// An administrator removed the host; one that still answers is registered anew.
+        /// An administrator removed the host; one that still answers is registered again.
         Deregistered = "deregistered" @ 1,
         /// An administrator wants the host empty: a process moves its servers away.
         DrainRequested = "drain_requested" @ 1,
         /// A server is about to be moved away by a drain.
         DepartureBegun = "departure_begun" @ 1,
-        /// A server of a host that is drained is not there any more.
+        /// A server has left a host that is being drained.
         ServerLeft = "server_left" @ 1,
-        /// A server of a host that is drained cannot be moved now.
+        /// A server of a host that is being drained cannot be moved now.
         ServerStayed = "server_stayed" @ 1,
-        /// An administrator called a drain off: no other server is moved.
+        /// An administrator cancelled a drain: no other server is moved.
         DrainCancelled = "drain_cancelled" @ 1,
         /// A drain is over.
         DrainEnded = "drain_ended" @ 1,
-        /// An administrator took the host out of service.
+        /// An administrator put the host into maintenance.
         MaintenanceBegun = "maintenance_begun" @ 1,
-        /// An administrator gave the host back.
+        /// An administrator ended the maintenance.
         MaintenanceEnded = "maintenance_ended" @ 1,
     }
 }
 
-/// What a host is; the fields that the hypervisors API shows.
+/// The properties of a host: the fields that the hypervisors API shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Capabilities {
     pub hypervisor_type: String,

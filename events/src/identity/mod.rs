@@ -1,8 +1,8 @@
-//! Who there is and what they may do: domains, projects, users, roles and role assignments.
+//! Identity: domains, projects, users, roles and role assignments.
 //!
 //! One stream, `identity-main`, because names are unique across it and a deletion takes along what hangs on the deleted
-//! thing. Invariants: a password is only ever here as its argon2id hash; a token is never here, only the audit id of a
-//! revoked one, and only until it would have expired anyway.
+//! thing. Invariants: passwords are kept only as argon2id hashes. Tokens are not kept, only the audit ids of revoked
+//! ones, until those would have expired.
 
 mod payloads;
 mod state;
@@ -11,7 +11,7 @@ pub use payloads::*;
 pub use state::{Domain, Grants, Identity, Project, Role, User};
 
 noun! {
-    /// What can happen to the people and projects of this cloud.
+    /// Events of the identity service.
     IdentityEvent = "identity" {
         /// A domain was made.
         DomainCreated = "domain_created" @ 1,
@@ -35,7 +35,7 @@ noun! {
         UserDescribed = "user_described" @ 1,
         /// A user was switched off (no token of theirs counts any more) or on again.
         UserSwitched = "user_switched" @ 1,
-        /// A user has another password; tokens issued before count no more.
+        /// A user has another password; earlier tokens are invalid.
         PasswordSet = "password_set" @ 1,
         /// A user was removed, and all their role assignments.
         UserDeleted = "user_deleted" @ 1,
@@ -47,9 +47,9 @@ noun! {
         RoleDescribed = "role_described" @ 1,
         /// A role was removed, and all assignments of it.
         RoleDeleted = "role_deleted" @ 1,
-        /// Who has one role has another one too.
+        /// A role now implies another one.
         RoleImplied = "role_implied" @ 1,
-        /// It no longer has.
+        /// A role no longer implies another one.
         ImplicationRemoved = "implication_removed" @ 1,
         /// A user has a role on a project, a domain or the whole system.
         RoleGranted = "role_granted" @ 1,

@@ -47,7 +47,7 @@ pub struct DomainDeleted {
     pub domain: DomainId,
 }
 
-/// What may be changed of a project.
+/// The properties of a project that can be changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ProjectAttributes {
     pub name: String,
@@ -83,7 +83,7 @@ pub struct ProjectDeleted {
     pub project: ProjectId,
 }
 
-/// What may be changed of a user, besides the password.
+/// The properties of a user that can be changed, except the password.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct UserAttributes {
     pub name: String,
@@ -164,7 +164,7 @@ pub struct ImplicationRemoved {
     pub implied: RoleId,
 }
 
-/// What a role is held on, and what a token is for.
+/// The scope of a role assignment or of a token.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Scope {
     Project(ProjectId),
@@ -197,6 +197,6 @@ pub struct RoleRevoked {
 pub struct TokenRevoked {
     pub user: UserId,
     pub audit_id: String,
-    /// From then on nobody needs to remember the revocation.
+    /// After this time the revocation is no longer needed.
     pub expires_at: Timestamp,
 }

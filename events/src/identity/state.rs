@@ -1,4 +1,4 @@
-//! What the events of the identity stream add up to.
+//! The state of the identity stream, folded from its events.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,7 +55,7 @@ pub struct Identity {
     pub projects: BTreeMap<ProjectId, Project>,
     pub users: BTreeMap<UserId, User>,
     pub roles: BTreeMap<RoleId, Role>,
-    /// What a role brings along, one step.
+    /// The roles that a role implies directly.
     pub implied: BTreeMap<RoleId, BTreeSet<RoleId>>,
     pub grants: BTreeMap<UserId, Grants>,
     /// Audit ids of revoked tokens, until they would have expired.

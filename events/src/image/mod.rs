@@ -10,25 +10,25 @@ pub use payloads::*;
 pub use state::{Content, Image, Member, Record};
 
 noun! {
-    /// What can happen to an image.
+    /// Events of an image.
     ImageEvent = "image" {
-        /// An image was announced; it has no bytes yet.
+        /// An image was created; it has no data yet.
         ImageCreated = "created" @ 1,
         /// Its attributes are now these.
         ImageDescribed = "described" @ 1,
-        /// Somebody began to send bytes.
+        /// An upload began.
         UploadStarted = "upload_started" @ 1,
-        /// They stopped, or what they sent is not what was announced.
+        /// The upload stopped, or its data does not match the image's properties.
         UploadAbandoned = "upload_abandoned" @ 1,
         /// The bytes are complete, inspected and on disk.
         ContentStored = "content_stored" @ 1,
-        /// An administrator locked the bytes away.
+        /// An administrator deactivated the image.
         ImageDeactivated = "deactivated" @ 1,
-        /// They can be downloaded again.
+        /// The image can be downloaded again.
         ImageReactivated = "reactivated" @ 1,
         /// The image is offered to a project.
         MemberInvited = "member_invited" @ 1,
-        /// The project accepted, rejected or reconsidered.
+        /// The project accepted or rejected the image, or set it back to pending.
         MemberAnswered = "member_answered" @ 1,
         /// The image is no longer offered to a project.
         MemberRemoved = "member_removed" @ 1,

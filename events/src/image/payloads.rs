@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{ImageId, ProjectId, UploadId};
 
-/// Who sees an image.
+/// The visibility of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Visibility {
     /// Everybody, in every list.
@@ -34,7 +34,7 @@ impl Visibility {
     }
 }
 
-/// What a project said to the offer of an image.
+/// A project's answer to the offer of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum MemberStatus {
     Pending,
@@ -58,7 +58,7 @@ impl MemberStatus {
     }
 }
 
-/// What may be said about an image.
+/// The properties of an image that can be set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageAttributes {
     pub name: Option<String>,

@@ -1,4 +1,4 @@
-//! What the events of an image add up to.
+//! The state of an image, folded from its events.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ pub struct Member {
     pub updated_at: Timestamp,
 }
 
-/// An image that is there.
+/// An image that exists.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     pub id: ImageId,
@@ -56,7 +56,7 @@ pub struct Record {
     pub updated_at: Timestamp,
 }
 
-/// An image id, and what became of it.
+/// The state of one image id.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub enum Image {
     #[default]

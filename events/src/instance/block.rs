@@ -1,14 +1,14 @@
 //! The disks of a server that are volumes, and those that are more than its flavor says.
 //!
-//! A server that was asked for with block device mappings has them recorded in the same breath as itself; one without has
-//! the disks of its image and its flavor, and no record. What is attached later is recorded the same way.
+//! If a request has block device mappings, the same append records them with the server. A server without them has the
+//! disks of its image and flavor, and no such record. Later attachments are recorded the same way.
 
 use serde::{Deserialize, Serialize};
 
 use super::payloads::{FaultInfo, ImageSnapshot};
 use crate::ids::{AttachmentId, BlockDeviceId, ImageId, ProcessId, SnapshotId, VolumeId};
 
-/// What a block device's content begins with.
+/// The source of a block device's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BlockSource {
     Blank,
@@ -96,12 +96,12 @@ impl BlockDevice {
 pub struct BlockDevicesMapped {
     /// In the order asked for, root disk and local disks included.
     pub devices: Vec<BlockDevice>,
-    /// What the content of a root disk that is a volume came from: it shapes the hardware as an image would.
+    /// The image that a root volume was made from: it determines the virtual hardware, as an image would.
     pub image: Option<ImageSnapshot>,
 }
 
-/// The volumes as a build has made, reserved or connected them, or given them back; and as a server that leaves its host
-/// or finds one has them.
+/// The volumes as a build created, reserved, connected or released them, and as a server has them when it leaves a host
+/// or gets one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BlockDevicesPrepared {
     pub process: ProcessId,
@@ -172,7 +172,7 @@ pub struct VolumeSwapFailed {
     pub fault: FaultInfo,
 }
 
-/// Whether a volume ends with the server was decided anew.
+/// A volume's `delete_on_termination` was changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VolumeDeletionChanged {
     pub device: BlockDeviceId,
@@ -216,7 +216,7 @@ pub(super) fn evolve(disks: &mut Vec<Disk>, event: &super::InstanceEvent) {
     match event {
         E::BlockDevicesMapped(mapped) => *disks = mapped.devices.iter().map(settled).collect(),
         E::BlockDevicesPrepared(prepared) => {
-            // What is being done to a disk goes on.
+            // Work under way on a disk continues.
             let work = |id| disks.iter().find(|disk| disk.device.id == id).and_then(|disk| disk.work);
             *disks =
                 prepared.devices.iter().map(|device| Disk { device: device.clone(), work: work(device.id) }).collect();

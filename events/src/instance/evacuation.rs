@@ -1,7 +1,7 @@
-//! A server that leaves a host that is down: made anew elsewhere, with its identity, its ports and its volumes.
+//! Evacuation: a server is rebuilt on another host when its own is down, with its identity, ports and volumes.
 //!
-//! The process that carries it out is its migration, as with every move. What the old host still has is removed when it is
-//! back, before anything else is asked of it.
+//! The process that carries it out is its migration, as with every move. When the old host is back, its remains of the
+//! server are removed before any other call to the host.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,13 +18,13 @@ pub struct EvacuationRequested {
     pub process: ProcessId,
     pub source: Placed,
     pub flavor: FlavorSnapshot,
-    /// The host that it has to be.
+    /// The requested host.
     pub host: Option<String>,
-    /// Whatever the filters say (2.29 to 2.67).
+    /// Skips the filters (2.29 to 2.67).
     pub forced: bool,
     /// Whether the disks are on storage that the hosts share, as the caller says (up to 2.13); `None` finds out.
     pub on_shared_storage: Option<bool>,
-    /// Whether the server is to be stopped at its destination, whatever it was (from 2.95 on).
+    /// Whether the server is stopped at its destination, whatever its state was (from 2.95 on).
     pub stop: bool,
 }
 
@@ -33,11 +33,11 @@ pub struct EvacuationRequested {
 pub struct Evacuated {
     pub process: ProcessId,
     pub placed: Placed,
-    /// Whether its disks were made anew, from the image that the server was made of last.
+    /// Whether its disks were recreated, from the image of the last build or rebuild.
     pub renewed: bool,
 }
 
-/// Without whether its disks were made anew.
+/// The older version, which does not say whether the disks were recreated.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EvacuatedV1 {
     pub process: ProcessId,
@@ -50,7 +50,7 @@ impl From<EvacuatedV1> for Evacuated {
     }
 }
 
-/// What an evacuation is beside a move.
+/// The data that an evacuation has in addition to a move.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evacuation {
     pub forced: bool,

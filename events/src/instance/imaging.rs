@@ -13,11 +13,11 @@ pub enum WorkStage {
     AtWork,
     /// The disk is being copied on the host.
     PendingUpload,
-    /// The copy is on its way to the image service.
+    /// The copy is being uploaded to the image service.
     Uploading,
-    /// Disks are being made anew.
+    /// Disks are being recreated.
     Disks,
-    /// The guest is being made and started.
+    /// The guest is being defined and started.
     Spawning,
 }
 
@@ -35,7 +35,7 @@ pub struct Rotation {
     pub keep: u32,
 }
 
-/// The image exists and has no bytes yet.
+/// The image exists and has no data yet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SnapshotRequested {
     pub process: ProcessId,

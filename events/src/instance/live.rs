@@ -1,4 +1,4 @@
-//! A server that goes to another host while its guest runs.
+//! Live migration: a server goes to another host while its guest runs.
 //!
 //! The process that carries it is its migration, as with every move. Nothing waits to be confirmed: a guest that runs at
 //! its destination has arrived.
@@ -15,20 +15,20 @@ use crate::ids::ProcessId;
 /// How far a live migration has come; the API shows it as the status of the migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum LiveStage {
-    /// A destination is looked for.
+    /// The scheduler selects a destination.
     Accepted,
-    /// Others leave the same host first.
+    /// Queued: other migrations from the same host run first.
     Queued,
-    /// The destination is made ready.
+    /// The destination is being prepared.
     Preparing,
-    /// The guest's memory is on its way.
+    /// The guest's memory is being transferred.
     Running,
-    /// The guest runs at its destination; what is left at the source is cleared away.
+    /// The guest runs at its destination; the source is being cleaned up.
     Finishing,
 }
 
 impl LiveStage {
-    /// Nova's word for a migration that is so far.
+    /// Nova's status of such a migration.
     pub fn word(self) -> &'static str {
         match self {
             Self::Accepted => "accepted",
@@ -46,9 +46,9 @@ pub struct LiveMoveRequested {
     pub process: ProcessId,
     pub source: Placed,
     pub flavor: FlavorSnapshot,
-    /// The host that it has to be.
+    /// The requested host.
     pub host: Option<String>,
-    /// Whatever the filters say (up to 2.67).
+    /// Skips the filters (up to 2.67).
     pub forced: bool,
     /// Whether local disks are copied; `None` finds out.
     pub block: Option<bool>,
@@ -60,7 +60,7 @@ pub struct LiveMoveAdvanced {
     pub stage: LiveStage,
 }
 
-/// How much is across. Bytes.
+/// Bytes transferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LiveProgress {
     pub memory_total: u64,
@@ -94,20 +94,20 @@ pub struct LiveMoved {
     pub placed: Placed,
 }
 
-/// The server is where it was, because somebody wanted so, or because its time was over.
+/// The server is on its source host: a user aborted the migration, or it timed out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LiveMoveAborted {
     pub process: ProcessId,
     pub reason: String,
 }
 
-/// What a live migration is beside a move.
+/// The data that a live migration has in addition to a move.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Live {
     pub stage: LiveStage,
     pub forced: bool,
     pub block: Option<bool>,
-    /// When the guest's memory set out.
+    /// When the transfer of the guest's memory began.
     pub running_since: Option<Timestamp>,
     pub abort: bool,
     pub hasten: bool,
@@ -165,7 +165,7 @@ pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Times
             server.finish(moved.process);
             server.placement = Some(moved.placed.clone());
             server.moving = None;
-            // What was seen on the way meant nothing; what is to be seen now is looked for.
+            // Power states seen during the migration do not count; the driver is asked for the present one.
             if let Phase::Active { power } = &mut server.phase {
                 *power = Power::Running;
             }

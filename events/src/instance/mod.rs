@@ -1,4 +1,4 @@
-//! A server's life.
+//! The life cycle of a server.
 //!
 //! ```text
 //!                BuildRequested
@@ -23,8 +23,8 @@
 //!                               +---------+
 //! ```
 //!
-//! A move leads from `Active` or `Stopped` to `Resized`, and a confirmation or a reversion from there back; one of a guest
-//! that runs leads nowhere but to another host.
+//! A move leads from `Active` or `Stopped` to `Resized`, and a confirmation or a revert from there back. A live
+//! migration changes the host and not the state.
 //! From `Active` a pause leads to `Paused` and a suspension to `Suspended`; each has its way back, and a hard reboot leads
 //! out of both. A rescue leads to `Rescued` and back, shelving to `Shelved`, from there offloading to `Offloaded`, and
 //! unshelving from either back to `Active`.
@@ -85,9 +85,9 @@ pub use state::{Alive, Instance, Phase, Stage};
 pub use told::{FilesGiven, GuestPasswordCleared, GuestPasswordPosted};
 
 noun! {
-    /// What can happen to a server.
+    /// Events of a server.
     InstanceEvent = "instance" {
-        /// A user asked for a server; all that was asked for and all that was looked up at that moment.
+        /// A user asked for a server: the request, with the properties that were looked up at that moment.
         BuildRequested = "build_requested" @ 2 from { 1 => older::BuildRequestedV1 },
         /// A host was chosen and its resources claimed.
         Placed = "placed" @ 1,
@@ -99,15 +99,15 @@ noun! {
         BuildSucceeded = "build_succeeded" @ 1,
         /// The server could not be built; everything taken for it was given back.
         BuildFailed = "build_failed" @ 1,
-        /// A user asked for the end of the server.
+        /// A user asked to delete the server.
         DeleteRequested = "delete_requested" @ 1,
         /// Nothing of the server is left.
         Deleted = "deleted" @ 1,
         /// A user asked for a start, a stop, a reboot, a pause, a suspension, or the end of either.
         PowerRequested = "power_requested" @ 1,
-        /// What was asked for is done.
+        /// The requested power operation is complete.
         PowerCompleted = "power_completed" @ 1,
-        /// What was asked for could not be done.
+        /// The requested power operation failed.
         PowerFailed = "power_failed" @ 1,
         /// The guest's power state changed by itself.
         PowerObserved = "power_observed" @ 1,
@@ -129,13 +129,13 @@ noun! {
         Locked = "locked" @ 1,
         /// The lock was taken off.
         Unlocked = "unlocked" @ 1,
-        /// An administrator said what state the server is in, whatever it was.
+        /// An administrator reset the server's state.
         StateDeclared = "state_declared" @ 1,
-        /// A user asked for an interrupt at which the guest writes a dump of itself.
+        /// A user asked for a crash dump: the guest gets an NMI.
         CrashDumpRequested = "crash_dump_requested" @ 1,
-        /// A user asked for the end of the server where deleted servers can be restored for a while.
+        /// A user asked to delete the server softly: it can be restored for a while.
         SoftDeleteRequested = "soft_delete_requested" @ 1,
-        /// The server is off and out of sight.
+        /// The server is soft-deleted: its guest is off.
         SoftDeleted = "soft_deleted" @ 1,
         /// A user asked for a deleted server back.
         RestoreRequested = "restore_requested" @ 1,
@@ -151,11 +151,11 @@ noun! {
         NicAttachRequested = "nic_attach_requested" @ 1,
         /// The server has one more interface, and its guest, too.
         NicAttached = "nic_attached" @ 1,
-        /// A user asked for the end of an interface, or the network service deleted its port.
+        /// A user asked to detach an interface, or the network service deleted its port.
         NicDetachRequested = "nic_detach_requested" @ 1,
         /// The server has the interface no more.
         NicDetached = "nic_detached" @ 1,
-        /// The guest did not let go of the interface; the server keeps it.
+        /// The guest did not release the interface; the server keeps it.
         NicDetachFailed = "nic_detach_failed" @ 1,
         /// The network service changed something about the interfaces: they are these now.
         NicsRefreshed = "nics_refreshed" @ 1,
@@ -175,27 +175,27 @@ noun! {
         VolumeDetached = "volume_detached" @ 1,
         /// The guest kept the volume.
         VolumeDetachFailed = "volume_detach_failed" @ 1,
-        /// Another volume is to take the place of one of the server's, with its content.
+        /// A user asked to swap one of the server's volumes for another one.
         VolumeSwapRequested = "volume_swap_requested" @ 1,
         /// The guest has the other volume.
         VolumeSwapped = "volume_swapped" @ 1,
         /// The guest goes on with the volume that it had.
         VolumeSwapFailed = "volume_swap_failed" @ 1,
-        /// Whether a volume ends with the server was decided anew.
+        /// A volume's `delete_on_termination` was changed.
         VolumeDeletionChanged = "volume_deletion_changed" @ 1,
         /// A user asked for an image of the server's disk.
         SnapshotRequested = "snapshot_requested" @ 1,
         /// Work under way has come to its next stage.
         WorkAdvanced = "work_advanced" @ 1,
-        /// The image has its bytes.
+        /// The image has its data.
         SnapshotTaken = "snapshot_taken" @ 1,
         /// The image could not be made; nothing is left of it.
         SnapshotFailed = "snapshot_failed" @ 1,
-        /// A user asked for the server to be made anew from an image.
+        /// A user asked to rebuild the server from an image.
         RebuildRequested = "rebuild_requested" @ 2 from { 1 => older::RebuildRequestedV1 },
-        /// The server is made anew.
+        /// The server is rebuilt.
         Rebuilt = "rebuilt" @ 1,
-        /// The server could not be made anew.
+        /// The server could not be rebuilt.
         RebuildFailed = "rebuild_failed" @ 1,
         /// A user asked for the server to be started from a rescue disk.
         RescueRequested = "rescue_requested" @ 1,
@@ -203,23 +203,23 @@ noun! {
         Rescued = "rescued" @ 1,
         /// The server could not be started from the rescue disk; it is what it was.
         RescueFailed = "rescue_failed" @ 1,
-        /// A user asked for the end of the rescue.
+        /// A user asked to unrescue the server.
         UnrescueRequested = "unrescue_requested" @ 1,
         /// The server runs from its own disk again.
         Unrescued = "unrescued" @ 1,
         /// The rescue could not be ended.
         UnrescueFailed = "unrescue_failed" @ 1,
-        /// A user asked for the server to be put away.
+        /// A user asked to shelve the server.
         ShelveRequested = "shelve_requested" @ 2 from { 1 => older::ShelveRequestedV1 },
         /// The server is off, and its disk is kept as an image.
         Shelved = "shelved" @ 1,
-        /// The server could not be put away.
+        /// The server could not be shelved.
         ShelveFailed = "shelve_failed" @ 1,
-        /// The shelved server is to leave its host.
+        /// The shelved server is about to be offloaded from its host.
         OffloadRequested = "offload_requested" @ 1,
-        /// The shelved server is on no host any more.
+        /// The shelved server is offloaded: it is on no host.
         Offloaded = "offloaded" @ 1,
-        /// A user asked for a shelved server back.
+        /// A user asked to unshelve a server.
         UnshelveRequested = "unshelve_requested" @ 1,
         /// The server is back.
         Unshelved = "unshelved" @ 1,
@@ -243,39 +243,39 @@ noun! {
         Resized = "resized" @ 1,
         /// The server could not be moved; it is where and what it was.
         MoveFailed = "move_failed" @ 1,
-        /// A user is content with the move, or its time to be reverted is over.
+        /// A user confirmed the move, or the time to revert it is over.
         ConfirmRequested = "confirm_requested" @ 1,
         /// Nothing is left at the source.
         ResizeConfirmed = "resize_confirmed" @ 1,
-        /// A user wants the server back where and what it was.
+        /// A user asked to revert the move.
         RevertRequested = "revert_requested" @ 1,
         /// The server is where and what it was before the move.
         ResizeReverted = "resize_reverted" @ 1,
         /// The move could not be reverted; the server is at its destination.
         RevertFailed = "revert_failed" @ 1,
-        /// A user asked for another host while the guest runs.
+        /// A user asked for a live migration.
         LiveMoveRequested = "live_move_requested" @ 1,
         /// The live migration has come to its next stage.
         LiveMoveAdvanced = "live_move_advanced" @ 1,
-        /// How much of the guest is across.
+        /// The progress of the live migration, in bytes.
         LiveMoveProgressed = "live_move_progressed" @ 1,
-        /// The live migration is to end with the guest where it was.
+        /// A user asked to abort the live migration.
         LiveAbortRequested = "live_abort_requested" @ 1,
-        /// The live migration is to end soon, even if the guest stands still for it.
+        /// A user asked to force the live migration to complete, even if the guest is paused for it.
         LiveCompletionForced = "live_completion_forced" @ 1,
         /// The guest runs at its destination, and so the server is there.
         LiveMoved = "live_moved" @ 1,
         /// The live migration was aborted; the server is where it was.
         LiveMoveAborted = "live_move_aborted" @ 1,
-        /// A server is to leave a host that is down.
+        /// A user asked to evacuate the server from a host that is down.
         EvacuationRequested = "evacuation_requested" @ 1,
-        /// The server is at its destination, made anew.
+        /// The evacuated server is rebuilt at its destination.
         Evacuated = "evacuated" @ 2 from { 1 => evacuation::EvacuatedV1 },
-        /// The files that the guest is to find.
+        /// The injected files (personality) of the guest.
         FilesGiven = "files_given" @ 1,
         /// The guest posted a password for its owner.
         GuestPasswordPosted = "guest_password_posted" @ 1,
-        /// The posted password is kept no longer.
+        /// The posted password was cleared.
         GuestPasswordCleared = "guest_password_cleared" @ 1,
     }
 }

@@ -1,6 +1,6 @@
-//! A server that goes to another host or another flavor: asked for, carried out, and then confirmed or reverted.
+//! Moves: a server goes to another host or another flavor, and the user confirms or reverts the move.
 //!
-//! Until it is confirmed the source is kept, so that everything can be as it was.
+//! Until the confirmation the source is kept, so that a revert can restore it.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub enum MoveKind {
     Migrate,
     /// To another host while its guest runs.
     Live,
-    /// To another host, made anew there, because its own is down.
+    /// To another host, rebuilt there, because its own is down.
     Evacuate,
 }
 
@@ -43,7 +43,7 @@ pub struct MoveRequested {
     pub source: Placed,
     pub old_flavor: FlavorSnapshot,
     pub new_flavor: FlavorSnapshot,
-    /// The host that it has to be, if the filters let it (2.56).
+    /// The requested host, if it passes the filters (2.56).
     pub host: Option<String>,
     pub disk_config: Option<DiskConfig>,
 }
@@ -125,9 +125,9 @@ pub struct Moving {
     pub old_flavor: FlavorSnapshot,
     pub new_flavor: FlavorSnapshot,
     pub host: Option<String>,
-    /// What is more to be known of one whose guest runs.
+    /// Additional data of a live migration.
     pub live: Option<Live>,
-    /// What is more to be known of one whose host is down.
+    /// Additional data of an evacuation.
     pub evacuation: Option<Evacuation>,
 }
 
@@ -184,7 +184,7 @@ pub(super) fn evolve(server: &mut Alive, event: &super::InstanceEvent, at: Times
             server.finish(failed.process);
             server.fault = Some(Box::new((failed.fault.clone(), at)));
             let moving = server.moving.take();
-            // Nobody knows what the host that is down has of it.
+            // The remains on the host that is down are unknown.
             if turn && moving.as_ref().is_some_and(|moving| moving.kind == MoveKind::Evacuate) {
                 server.phase = Phase::Error { power: server.power() };
             } else if turn && matches!(server.phase, Phase::Active { .. } | Phase::Stopped { .. }) {

@@ -1,4 +1,4 @@
-//! Payloads as they used to be written; read for ever, written no more.
+//! Older versions of payloads: still read, no longer written.
 
 use serde::{Deserialize, Serialize};
 

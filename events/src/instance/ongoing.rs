@@ -1,4 +1,4 @@
-//! What is being done to a server, and which process does it.
+//! The operation under way on a server, and the process that performs it.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ pub enum Ongoing {
         backup: bool,
         stage: WorkStage,
     },
-    /// `reimage`: its root disk is a volume, and written anew.
+    /// `reimage`: its root disk is a volume, and an image is written to it.
     Rebuild {
         process: ProcessId,
         stage: WorkStage,

@@ -1,10 +1,10 @@
-//! What administrators and debuggers do to a server.
+//! Operations of administrators on a server, and crash dumps.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::ProcessId;
 
-/// The state that an administrator says a server is in.
+/// The state to which an administrator resets a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeclaredState {
     Active,

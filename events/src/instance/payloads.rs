@@ -1,4 +1,4 @@
-//! What the events of a server say.
+//! Payloads of the events of a server.
 
 use std::sync::Arc;
 
@@ -102,9 +102,9 @@ pub struct BuildRequested {
     pub metadata: Pairs,
     pub tags: Vec<String>,
     pub availability_zone: Option<String>,
-    /// A host that an administrator insists on, whatever the filters say (`zone:host:node`).
+    /// A host that an administrator forces, without the filters (`zone:host:node`).
     pub forced_host: Option<String>,
-    /// The host that it has to be, if the filters let it (2.74).
+    /// The requested host, if it passes the filters (2.74).
     pub requested_host: Option<String>,
     pub scheduler_hints: Vec<(String, Vec<String>)>,
     pub disk_config: DiskConfig,
@@ -166,7 +166,7 @@ pub struct BuildSucceeded {
     pub process: ProcessId,
 }
 
-/// What the API shows as `fault`.
+/// The `fault` that the API shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FaultInfo {
     pub code: u16,
@@ -184,7 +184,7 @@ pub struct BuildFailed {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeleteRequested {
     pub process: ProcessId,
-    /// The build to be called off first, if the server is still being built.
+    /// The build to cancel first, if the server is still being built.
     pub cancels: Option<ProcessId>,
 }
 
@@ -199,7 +199,7 @@ pub enum PowerAction {
     Stop,
     RebootSoft,
     RebootHard,
-    /// The guest's processors stand still; its memory stays where it is.
+    /// The guest's CPUs are paused; its memory stays where it is.
     Pause,
     Unpause,
     /// The guest's memory goes to the host's disk, and the guest off.

@@ -1,4 +1,4 @@
-//! A server made anew on its host: same id, same ports, same claim; other disks.
+//! Rebuild: a server gets new disks on its host, with the same id, ports and claim.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::payloads::{DiskConfig, FaultInfo, ImageSnapshot, KeySnapshot, Pairs};
 use super::state::Alive;
 use crate::ids::ProcessId;
 
-/// What the server is from now on: what was said, and what it was where nothing was said.
+/// The server's properties from now on: those of the request, and the former ones where the request is silent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RebuildRequested {
     pub process: ProcessId,
@@ -19,7 +19,7 @@ pub struct RebuildRequested {
     pub other_image: bool,
     /// Whether the ephemeral disk and the swap disk stay as they are.
     pub preserve_ephemeral: bool,
-    /// Whether a root disk that is a volume is written anew (2.93).
+    /// Whether the image is written to a root volume (2.93).
     pub reimage: bool,
     pub name: String,
     pub hostname: String,

@@ -8,7 +8,7 @@ use crate::ids::ProcessId;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RescueRequested {
     pub process: ProcessId,
-    /// What the server is started from.
+    /// The rescue disk from which the server is started.
     pub image: ImageSnapshot,
 }
 

@@ -1,7 +1,7 @@
-//! Why a server is where it is, or nowhere.
+//! Scheduling decisions: why a server is on its host, or on none.
 //!
-//! A record for people: what was asked for, how many hosts each check left over and some of those it refused with the
-//! numbers that it saw, how the best of the rest were weighed, and the choice. It is bounded whatever the size of the cell.
+//! A record for people. It has the request, the number of hosts that pass each check, some rejected hosts with the
+//! numbers, the weights of the best hosts, and the choice. Its size does not depend on the size of the cell.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub struct Scheduled {
     pub attempt: u32,
     /// Class and amount, sorted by class.
     pub wanted: Vec<(String, u64)>,
-    /// What else was required, in words: `zone north`, `trait HW_CPU_X86_AVX`, `group apart (anti-affinity)`.
+    /// Other requirements, as text: `zone north`, `trait HW_CPU_X86_AVX`, `group apart (anti-affinity)`.
     pub required: Vec<String>,
     /// How many hosts there were to choose from.
     pub hosts: u32,
@@ -22,11 +22,11 @@ pub struct Scheduled {
     pub checks: Vec<CheckRecord>,
     /// The best, best first.
     pub weighed: Vec<WeighedHost>,
-    /// `None`: no host would do.
+    /// `None`: no valid host.
     pub chosen: Option<HostId>,
     /// The hosts that are tried next if this one fails.
     pub alternates: Vec<String>,
-    /// Hosts that seemed to fit and were refused when claimed, with what was said.
+    /// Hosts that passed the filters but failed the claim, with the reason.
     pub lost: Vec<RefusedHost>,
 }
 
@@ -35,14 +35,14 @@ pub struct Scheduled {
 pub struct CheckRecord {
     pub name: String,
     pub left: u32,
-    /// Some of those that it refused.
+    /// Some of the hosts that it rejected.
     pub refused: Vec<RefusedHost>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RefusedHost {
     pub hostname: String,
-    /// With the numbers that it saw: `RAM: wants 4096 MiB, free 1024 MiB of 16384 x 1.0`.
+    /// With the numbers: `RAM: wants 4096 MiB, free 1024 MiB of 16384 x 1.0`.
     pub reason: String,
 }
 
@@ -51,14 +51,14 @@ pub struct WeighedHost {
     pub host: HostId,
     pub hostname: String,
     pub weight: f64,
-    /// What each weigher that told the candidates apart contributed.
+    /// The contribution of each weigher that distinguished the candidates.
     pub parts: Vec<WeightPart>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WeightPart {
     pub weigher: String,
-    /// What was measured.
+    /// The raw value.
     pub value: f64,
     /// The value between 0 and 1 among the candidates, times the multiplier.
     pub weight: f64,

@@ -1,4 +1,4 @@
-//! A server put away: switched off, its disk kept as an image, and later taken off its host altogether.
+//! Shelving: a server is switched off, its disk kept as an image, and later offloaded from its host.
 
 use serde::{Deserialize, Serialize};
 
@@ -39,16 +39,16 @@ pub struct Offloaded {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UnshelveRequested {
     pub process: ProcessId,
-    /// The zone that the server has to be in from now on.
+    /// The availability zone requested for the server from now on.
     pub availability_zone: Option<String>,
-    /// The host that it has to go to, if the filters let it.
+    /// The requested host, if it passes the filters.
     pub host: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Unshelved {
     pub process: ProcessId,
-    /// What its root disk is made of; `None` where it never left its host.
+    /// The image of its root disk; `None` where it never left its host.
     pub root: Option<ImageSnapshot>,
 }
 

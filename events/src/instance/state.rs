@@ -1,4 +1,4 @@
-//! What the events of a server add up to.
+//! The state of a server, folded from its events.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub struct Alive {
     pub nics: Vec<NicInfo>,
     /// Volumes, and the disks that were asked for beyond those of image and flavor. Empty: image and flavor say it all.
     pub disks: Vec<Disk>,
-    /// What the content of a root disk that is a volume came from.
+    /// The image that a root volume was made from.
     pub boot_image: Option<Arc<ImageSnapshot>>,
     pub phase: Phase,
     /// A build that goes on although an administrator said that the server is in another state.
@@ -50,23 +50,23 @@ pub struct Alive {
     pub ongoing: Option<Ongoing>,
     pub fault: Option<Box<(FaultInfo, Timestamp)>>,
     pub lock: Option<Locked>,
-    /// What the root disk is made of, where that is not the image that was asked for: after a shelving.
+    /// The image of the root disk, if it is not the requested one: after a shelving.
     pub root: Option<Box<ImageSnapshot>>,
-    /// What a server that is being rebuilt was made of, for as long as nothing of it has been touched.
+    /// The former image of a server in rebuild, until the rebuild has changed something.
     pub former: Option<Box<Former>>,
-    /// What a server in rescue, or on its way there, is started from.
+    /// The rescue disk of a server in rescue, or about to be.
     pub rescue: Option<Box<ImageSnapshot>>,
     /// The image that a shelved server's disk is kept as, or is being copied to.
     pub shelved: Option<ImageId>,
     /// A move under way, or done and neither confirmed nor reverted.
     pub moving: Option<Box<Moving>>,
-    /// What its guest posted for its owner.
+    /// The password that its guest posted for its owner.
     pub guest_password: Option<String>,
     /// Path and content (base64) of the files that its guest finds.
     pub files: Pairs,
 }
 
-/// Where a server stands when nobody is changing it.
+/// The resting state of a server, between operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     Building {
@@ -352,7 +352,7 @@ impl Alive {
             InstanceEvent::UnshelveRequested(asked) => {
                 self.ongoing = Some(Ongoing::Unshelve { process: asked.process, stage: WorkStage::Begun });
                 self.request.availability_zone.clone_from(&asked.availability_zone);
-                // Forced once, when it was made: never again.
+                // The host is forced once, when the server is created, and never again.
                 self.request.forced_host = None;
                 self.request.requested_host.clone_from(&asked.host);
             }
@@ -369,7 +369,7 @@ impl Alive {
             }
             InstanceEvent::UnshelveFailed(failed) => {
                 self.fail(failed.process, &failed.fault, at);
-                // Whatever an administrator said meanwhile.
+                // Even if an administrator reset the state meanwhile.
                 if self.placement.is_none() {
                     self.phase = Phase::Offloaded { power: Power::Shutdown };
                 }
@@ -458,7 +458,7 @@ impl Alive {
         self.disks.iter().any(|disk| disk.device.is_root() && disk.device.is_volume())
     }
 
-    /// The image whose properties shape the hardware.
+    /// The image with the properties that determine the virtual hardware.
     pub fn hardware_image(&self) -> Option<&ImageSnapshot> {
         self.request.image.as_deref().or(self.boot_image.as_deref())
     }
@@ -473,8 +473,8 @@ impl Alive {
         matches!(self.phase, Phase::SoftDeleted { .. })
     }
 
-    /// What is under way is forgotten, except what cannot be: a build goes on to its end, and so does a
-    /// delete, or what takes the server off its host, to one, or to another.
+    /// Forgets the operation under way, with exceptions: a build and a delete continue to their end, and so does an
+    /// operation that takes the server off its host, to one, or to another.
     fn declare(&mut self, state: DeclaredState) {
         self.build = self.building();
         let power = self.power();
@@ -504,13 +504,13 @@ impl Alive {
     pub fn placing(&self) -> Option<ProcessId> {
         self.building().or(match self.ongoing {
             Some(Ongoing::Unshelve { process, .. }) => Some(process),
-            // Called off, it gives back what it took.
+            // When cancelled, it releases what it claimed.
             Some(Ongoing::Delete { cancels, .. }) => cancels,
             _ => None,
         })
     }
 
-    /// The process that has to be called off before the server can be deleted: what may choose a host for it, or its move.
+    /// The process to cancel before the server can be deleted: one that may choose a host for it, or its move.
     pub fn interruptible(&self) -> Option<ProcessId> {
         self.placing().or(self.ongoing.filter(Ongoing::is_moving).map(|ongoing| ongoing.process()))
     }
@@ -526,12 +526,12 @@ impl Alive {
         self.ongoing = Some(Ongoing::Rebuild { process, stage, reimage });
         let image = if self.is_volume_backed() { &self.boot_image } else { &self.request.image };
         self.former = Some(Box::new(Former { image: image.clone(), root: self.root.take() }));
-        // A server on a volume has no image of its own, even if its volume is written anew from one.
+        // A server on a volume has no image of its own, even if an image is written to its volume.
         match self.is_volume_backed() {
             true => self.boot_image = Some(Arc::new(asked.image.clone())),
             false => self.request.image = Some(Arc::new(asked.image.clone())),
         }
-        // Those of the guest that was; the new ones, if any, follow.
+        // These are the files of the former guest; new ones, if any, follow.
         self.files.clear();
         let request = &mut self.request;
         request.name.clone_from(&asked.name);
@@ -569,9 +569,9 @@ impl Alive {
         }
     }
 
-    /// As Nova's power-state synchronisation does: a guest that stopped by itself is a stopped server, one that was
-    /// started behind our back is an active one. A paused or suspended server stays so until it is asked back, but a
-    /// paused guest that is off has lost its memory. While a process works on the server, the process has the word.
+    /// As Nova's power-state synchronisation does: if a guest stopped by itself, the server is stopped; if it was
+    /// started outside Chronova, the server is active. A paused or suspended server stays so until a user resumes it,
+    /// but a paused guest that is off has lost its memory. While a process works on the server, the process decides.
     fn observe(&mut self, seen: Power) {
         let settled = self.ongoing.is_none();
         self.phase = match (self.phase, seen) {

@@ -8,7 +8,7 @@ use super::ongoing::Ongoing;
 use super::payloads::{Power, PowerAction};
 use super::state::{Alive, Instance, Phase, Stage};
 
-/// What the API shows.
+/// The status values that the API shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
     /// `ACTIVE`, `BUILD`, ...

@@ -1,11 +1,12 @@
-//! What a guest and those who asked for it tell each other: files for the guest to find, and the password that the guest made.
+//! Data exchanged between a guest and its owner: injected files, and the administrator password that the guest
+//! generated.
 
 use serde::{Deserialize, Serialize};
 
 use super::payloads::Pairs;
 use super::state::Alive;
 
-/// The files that a server was asked for with, or is made anew with (Nova's personality, until 2.56).
+/// The injected files of a create or rebuild request (Nova's personality, until 2.56).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FilesGiven {
     /// Path and content, base64 without blanks; in the order given.
@@ -20,12 +21,12 @@ pub struct GuestPasswordPosted {
     pub password: String,
 }
 
-/// The posted password is no longer kept for anybody to ask for; the guest's own is what it was.
+/// The posted password was cleared; the guest's own password does not change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuestPasswordCleared {}
 
 impl Alive {
-    /// What reading the erased events again would give.
+    /// Equals the result of reading the erased events again.
     pub(super) fn forget(&mut self) {
         crate::sealed::erase_request(&mut self.request);
         if let Some(lock) = &mut self.lock {

@@ -9,9 +9,9 @@ use crate::ids::{ConsumerId, ProviderId};
 pub struct HostCell {
     /// As the host numbers it.
     pub id: u32,
-    /// Its processors for guests whose CPUs float, sorted.
+    /// Its processors for floating CPUs (shared), sorted.
     pub shared: Vec<u32>,
-    /// Its processors for guests that have them for themselves, sorted.
+    /// Its processors for dedicated CPUs, sorted.
     pub dedicated: Vec<u32>,
     /// Which of these processors are threads of one core; those of cores with one thread are left out.
     pub siblings: Vec<Vec<u32>>,
@@ -31,13 +31,13 @@ pub struct HostPages {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostCellsReplaced {
     pub provider: ProviderId,
-    /// Whether guests whose CPUs float are kept to the shared processors, because an operator named them.
+    /// Whether floating CPUs are kept to the shared processors, because an operator named them.
     pub confines: bool,
     /// Sorted by id.
     pub cells: Vec<HostCell>,
 }
 
-/// What one NUMA node of a guest has of a cell of its host.
+/// The share of one NUMA node of a guest in a cell of its host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FittedCell {
     /// The host's cell.
@@ -67,7 +67,8 @@ impl FittedCell {
     }
 }
 
-/// A consumer has this of a host's cells, in place of what it had before, until it gives up what it holds of the host.
+/// A consumer's share of a host's cells. It replaces the former share, and ends with the consumer's allocation on the
+/// host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestFitted {
     pub consumer: ConsumerId,

@@ -14,7 +14,7 @@ pub use payloads::*;
 pub use state::{Consumer, Fitting, InventoryLine, Ledger, Provider};
 
 noun! {
-    /// What can happen to capacity.
+    /// Events of the placement ledger.
     LedgerEvent = "ledger" {
         /// A provider of resources appeared.
         ProviderCreated = "provider_created" @ 1,
@@ -22,29 +22,30 @@ noun! {
         ProviderChanged = "provider_changed" @ 1,
         /// A provider is gone.
         ProviderDeleted = "provider_deleted" @ 1,
-        /// What a provider has is now this.
+        /// The inventory of a provider is now this.
         InventoryReplaced = "inventory_replaced" @ 1,
-        /// What a provider can do is now this.
+        /// The traits of a provider are now these.
         TraitsReplaced = "traits_replaced" @ 1,
         /// The aggregates of a provider are now these.
         AggregatesReplaced = "aggregates_replaced" @ 1,
-        /// What a consumer holds is now this.
+        /// The allocations of a consumer are now these.
         Claimed = "claimed" @ 1,
-        /// A consumer holds nothing any more.
+        /// A consumer has no allocations any more.
         Released = "released" @ 1,
-        /// What several consumers hold changed at once, or one gave up everything and its providers are to notice.
+        /// The allocations of several consumers changed at once, or one released all of them and its providers'
+        /// generations grow.
         AllocationsReplaced = "allocations_replaced" @ 1,
-        /// A resource class of one's own was made.
+        /// A custom resource class was created.
         ResourceClassCreated = "resource_class_created" @ 1,
-        /// A resource class of one's own was removed.
+        /// A custom resource class was removed.
         ResourceClassDeleted = "resource_class_deleted" @ 1,
-        /// A resource class of one's own has another name.
+        /// A custom resource class has another name.
         ResourceClassRenamed = "resource_class_renamed" @ 1,
-        /// A trait of one's own was made.
+        /// A custom trait was created.
         TraitCreated = "trait_created" @ 1,
-        /// A trait of one's own was removed.
+        /// A custom trait was removed.
         TraitDeleted = "trait_deleted" @ 1,
-        /// A consumer holds what it holds as a member of a server group.
+        /// A consumer's allocations count for a server group.
         GroupMemberPlaced = "group_member_placed" @ 1,
         /// The NUMA cells of a host are now these.
         HostCellsReplaced = "host_cells_replaced" @ 1,

@@ -1,4 +1,4 @@
-//! What the events of the ledger say.
+//! Payloads of the events of the ledger.
 
 use serde::{Deserialize, Serialize};
 
@@ -68,7 +68,7 @@ pub struct AggregatesReplaced {
     pub bumps_generation: bool,
 }
 
-/// What a consumer holds of one provider.
+/// A consumer's allocation from one provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allocation {
     pub provider: ProviderId,

@@ -1,4 +1,4 @@
-//! The names that every cloud knows, and what one's own names look like.
+//! The standard names of resource classes and traits, and the form of custom names.
 
 pub use super::standard_traits::TRAITS;
 
@@ -27,7 +27,7 @@ pub const CLASSES: &[&str] = &[
     "NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC",
 ];
 
-/// The trait of a provider whose inventory is for all providers in its aggregates.
+/// The trait of a sharing provider: its inventory is for all providers in its aggregates.
 pub const SHARES: &str = "MISC_SHARES_VIA_AGGREGATE";
 
 pub fn is_standard_class(name: &str) -> bool {

@@ -1,4 +1,4 @@
-//! The traits that every cloud knows: the names of the `os-traits` library, which the Placement API lists beside one's own.
+//! The standard traits: the names of the `os-traits` library, which the Placement API lists beside custom ones.
 
 /// Sorted.
 #[rustfmt::skip]

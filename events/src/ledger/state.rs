@@ -1,4 +1,4 @@
-//! What the events of the ledger add up to.
+//! The state of the ledger, folded from its events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,22 +20,22 @@ pub struct Ledger {
     pub consumers: BTreeMap<ConsumerId, Arc<Consumer>>,
     pub classes: BTreeSet<String>,
     pub traits: BTreeSet<String>,
-    /// The members of server groups that hold something, and on which host; for policies that a claim must not break.
+    /// The members of server groups that have allocations, and their hosts; for policies that a claim must not break.
     pub groups: BTreeMap<ServerGroupId, BTreeMap<ConsumerId, ProviderId>>,
     /// The group that a consumer counts for.
     pub member_of: BTreeMap<ConsumerId, ServerGroupId>,
-    /// The NUMA cells of the hosts that tell theirs.
+    /// The NUMA cells of the hosts that report them.
     pub cells: BTreeMap<ProviderId, Arc<HostCellsReplaced>>,
-    /// What consumers have of them, by host.
+    /// The consumers' shares of them, by host.
     pub fitted: BTreeMap<ProviderId, BTreeMap<ConsumerId, Arc<Vec<FittedCell>>>>,
     /// The host on which a consumer has something of a cell.
     pub fitted_on: BTreeMap<ConsumerId, ProviderId>,
-    /// Whose each name is; made anew from the providers wherever a ledger is read.
+    /// The provider of each name; rebuilt from the providers whenever a ledger is decoded.
     #[serde(skip_serializing)]
     names: BTreeMap<String, ProviderId>,
 }
 
-/// What a snapshot or a checkpoint keeps of a ledger.
+/// The form of a ledger in a snapshot or a checkpoint.
 #[derive(Deserialize)]
 struct Kept {
     providers: BTreeMap<ProviderId, Arc<Provider>>,
@@ -102,7 +102,7 @@ pub struct Consumer {
     pub updated_at: Timestamp,
 }
 
-/// What a consumer has of a host's NUMA cells.
+/// A consumer's share of a host's NUMA cells.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fitting {
     pub host: ProviderId,
@@ -206,7 +206,7 @@ impl Fold for Ledger {
 }
 
 impl Ledger {
-    /// What was kept before there were server groups.
+    /// The older form, before server groups.
     pub fn of_first(
         providers: BTreeMap<ProviderId, Arc<Provider>>,
         consumers: BTreeMap<ConsumerId, Arc<Consumer>>,
@@ -216,7 +216,7 @@ impl Ledger {
         Self::of_second(providers, consumers, classes, traits, BTreeMap::new(), BTreeMap::new())
     }
 
-    /// What was kept before hosts told their NUMA cells.
+    /// The older form, before hosts reported their NUMA cells.
     pub fn of_second(
         providers: BTreeMap<ProviderId, Arc<Provider>>,
         consumers: BTreeMap<ConsumerId, Arc<Consumer>>,
@@ -229,7 +229,7 @@ impl Ledger {
         Kept { providers, consumers, classes, traits, groups, member_of, cells, fitted, fitted_on }.into()
     }
 
-    /// What a consumer has of the cells of which host.
+    /// A consumer's share of the cells of a host, and the host.
     pub fn fitting(&self, consumer: &ConsumerId) -> Option<Fitting> {
         let host = *self.fitted_on.get(consumer)?;
         let cells = self.fitted.get(&host)?.get(consumer)?;
@@ -253,7 +253,7 @@ impl Ledger {
         }
     }
 
-    /// What a consumer has of a host's cells lasts as long as it holds anything of the host.
+    /// A consumer keeps its share of a host's cells as long as it has an allocation on the host.
     fn keep_fit(&mut self, claimed: &Claimed) {
         let host = self.fitted_on.get(&claimed.consumer);
         if host.is_some_and(|host| !claimed.allocations.iter().any(|held| held.provider == *host)) {
@@ -347,7 +347,7 @@ impl Ledger {
         }
     }
 
-    /// What is given up comes first, so that amounts can move between consumers.
+    /// Releases come first, so that amounts can move between consumers.
     fn replace_allocations(&mut self, replaced: &AllocationsReplaced, at: Timestamp) {
         let mut touched: BTreeSet<ProviderId> = BTreeSet::new();
         for consumer in &replaced.released {

@@ -1,4 +1,4 @@
-//! Floating addresses of an external network: what their events say, and what a floating address is now.
+//! Floating addresses of an external network: payloads of their events, and their state.
 
 use std::net::IpAddr;
 
@@ -10,10 +10,10 @@ use crate::envelope::Timestamp;
 use crate::ids::{FloatingIpId, NetworkId, PortId, ProjectId, RouterId, SubnetId};
 use crate::tags::{SettingsWithTags, TagsChange};
 
-/// What Neutron writes as the owner of a port that holds a floating address.
+/// Neutron's `device_owner` of a port that holds a floating address.
 pub const FLOATING_IP_OWNER: &str = "network:floatingip";
 
-/// What can be changed about a floating address, apart from what it stands for.
+/// The settings of a floating address, without its association.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FloatingIpSettings {
     pub description: String,
@@ -29,7 +29,7 @@ impl SettingsWithTags for FloatingIpSettings {
     }
 }
 
-/// The fixed address that a floating one stands for, and the router between them.
+/// The fixed address that a floating one is associated with, and the router between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Association {
     /// The port's network, which is another than that of the floating address.
@@ -79,7 +79,7 @@ pub struct FloatingIpReleased {
     pub floating_ip: FloatingIpId,
 }
 
-/// As it used to be written, with all tags; read for ever, written no more.
+/// The older version, with all tags: still read, no longer written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FloatingIpSettingsReplacedV1 {
     pub network: NetworkId,
@@ -94,7 +94,7 @@ impl From<FloatingIpSettingsReplacedV1> for FloatingIpSettingsReplaced {
     }
 }
 
-/// A floating address, with its settings and what it stands for as they are now.
+/// A floating address, with its present settings and association.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FloatingIp {
     pub allocated: FloatingIpAllocated,

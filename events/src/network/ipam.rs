@@ -1,9 +1,9 @@
 //! Which addresses of a subnet are free.
 //!
-//! The free addresses of the pools are kept as disjoint intervals, so that finding, taking and giving back an address
-//! cost the logarithm of the number of gaps, however large the subnet is. The next address is the first free one after
-//! the last that was given out: an address that was just given back rests as long as possible, since other guests may
-//! still remember whom it belonged to.
+//! The free addresses of the pools are kept as disjoint intervals. So finding, allocating and releasing an address cost
+//! the logarithm of the number of gaps, whatever the size of the subnet. The next address is the first free one after
+//! the last allocated one. So a released address is reused as late as possible, since other guests may still have it in
+//! their ARP caches.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,7 +18,7 @@ use crate::ids::PortId;
 pub struct Ipam {
     /// Free addresses of the pools: first to last of each interval; intervals neither touch nor overlap.
     free: BTreeMap<IpAddr, IpAddr>,
-    /// Who holds which address, be it of a pool or not.
+    /// The port that holds each address, in a pool or not.
     held: BTreeMap<IpAddr, PortId>,
     pools: Vec<Pool>,
     /// Where the search begins.
@@ -44,7 +44,7 @@ impl Ipam {
         }
     }
 
-    /// The address that would be given out next.
+    /// The address that is allocated next.
     pub fn next(&self) -> Option<IpAddr> {
         let Some(cursor) = self.cursor else { return self.free.keys().next().copied() };
         match self.interval_of(cursor) {

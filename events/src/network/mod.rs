@@ -1,11 +1,11 @@
-//! A virtual network with its subnets and ports: one stream, because addresses are given out atomically.
+//! A virtual network with its subnets and ports: one stream, because addresses are allocated atomically.
 //!
-//! A port's addresses are unique in its network, so whoever decides about one port decides about all of them. Invariants
-//! that the decisions keep: no address and no MAC is held twice; every fixed address lies in one of the subnets; subnets
+//! A port's addresses are unique in its network, so one aggregate decides about all ports of a network. Invariants that
+//! the decisions keep: no address and no MAC is held twice; every fixed address lies in one of the subnets; subnets
 //! do not overlap.
 //!
-//! The floating addresses of an external network are in its stream, too: each holds its address by a port of that network,
-//! and no fixed address has two of them.
+//! The floating addresses of an external network are in its stream, too. Each holds its address by a port of that
+//! network; no fixed address has two of them.
 
 mod floating;
 pub mod ipam;
@@ -20,7 +20,7 @@ pub use payloads::*;
 pub use state::{Network, NetworkRow, Port, Subnet};
 
 noun! {
-    /// What can happen to a network.
+    /// Events of a network.
     NetworkEvent = "network" {
         /// The network was made.
         NetworkCreated = "created" @ 1,
@@ -50,9 +50,9 @@ noun! {
         FloatingIpAllocated = "floating_ip_allocated" @ 1,
         /// The settings of a floating address are now these.
         FloatingIpSettingsReplaced = "floating_ip_settings_replaced" @ 2 from { 1 => floating::FloatingIpSettingsReplacedV1 },
-        /// What is sent to a floating address is for this fixed address now.
+        /// A floating address is now associated with this fixed address.
         FloatingIpAssociated = "floating_ip_associated" @ 1,
-        /// A floating address stands for no fixed address any more.
+        /// A floating address is not associated with a fixed address any more.
         FloatingIpDisassociated = "floating_ip_disassociated" @ 1,
         /// A floating address is back in its pool.
         FloatingIpReleased = "floating_ip_released" @ 1,

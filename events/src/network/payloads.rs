@@ -1,4 +1,4 @@
-//! What the events of a network say.
+//! Payloads of the events of a network.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use super::NetworkEvent;
 use crate::ids::{InstanceId, NetworkId, PortId, ProjectId, SecurityGroupId, SubnetId};
 use crate::tags::{SettingsWithTags, TagsChange};
 
-/// What can be changed about a network.
+/// The settings of a network.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkSettings {
     pub name: String,
@@ -35,7 +35,7 @@ impl SettingsWithTags for NetworkSettings {
     }
 }
 
-/// How the network would look on the wire; kept for those who ask.
+/// The provider attributes of the network: only shown, not used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderAttributes {
     /// `local`, `flat`, `vlan`, `vxlan`, `geneve`.
@@ -102,7 +102,7 @@ pub enum Ipv6Mode {
     Stateless,
 }
 
-/// What can be changed about a subnet.
+/// The settings of a subnet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubnetSettings {
     pub name: String,
@@ -172,7 +172,7 @@ pub struct DhcpOption {
     pub ip_version: u8,
 }
 
-/// What can be changed about a port, apart from its addresses and its device.
+/// The settings of a port, without its addresses and its device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortSettings {
     pub name: String,
@@ -229,7 +229,7 @@ pub struct PortSettingsReplaced {
     pub network: NetworkId,
     pub port: PortId,
     pub settings: PortSettings,
-    /// As the port's creation has it: the server whose host name `dns_name` is.
+    /// As in the creation of the port: the server that has `dns_name` as its host name.
     pub made_for: Option<InstanceId>,
     /// How the tags changed; `settings` has none.
     pub tags: TagsChange,
@@ -262,7 +262,7 @@ pub struct PortDeleted {
     pub port: PortId,
 }
 
-/// As it used to be written, with all tags; read for ever, written no more.
+/// The older version, with all tags: still read, no longer written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkSettingsReplacedV1 {
     pub network: NetworkId,
@@ -276,7 +276,7 @@ impl From<NetworkSettingsReplacedV1> for NetworkSettingsReplaced {
     }
 }
 
-/// As it used to be written, with all tags; read for ever, written no more.
+/// The older version, with all tags: still read, no longer written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubnetSettingsReplacedV1 {
     pub network: NetworkId,
@@ -291,7 +291,7 @@ impl From<SubnetSettingsReplacedV1> for SubnetSettingsReplaced {
     }
 }
 
-/// Without the server, and with all tags; read for ever, written no more.
+/// The older version, without the server and with all tags: still read, no longer written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortSettingsReplacedV1 {
     pub network: NetworkId,
@@ -306,7 +306,7 @@ impl From<PortSettingsReplacedV1> for PortSettingsReplaced {
     }
 }
 
-/// With all tags; read for ever, written no more.
+/// The older version, with all tags: still read, no longer written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortSettingsReplacedV2 {
     pub network: NetworkId,

@@ -1,4 +1,4 @@
-//! What the events of a network add up to.
+//! The state of a network, folded from its events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -93,7 +93,7 @@ impl Network {
         self.macs.contains(mac)
     }
 
-    /// Who holds `address`.
+    /// The port that holds `address`.
     pub fn holder(&self, address: IpAddr) -> Option<PortId> {
         self.ipam.values().find_map(|ipam| ipam.holder(address))
     }
@@ -107,7 +107,7 @@ impl Network {
         self.floating_ips.values().filter(|floating| floating.project() == project).count()
     }
 
-    /// The floating address that stands for this fixed address.
+    /// The floating address that is associated with this fixed address.
     pub fn floating_ip_for(&self, port: PortId, address: IpAddr) -> Option<&Arc<FloatingIp>> {
         let is_for = |to: &Association| to.port == port && to.address == address;
         self.floating_ips.values().find(|floating| floating.association.as_ref().is_some_and(is_for))

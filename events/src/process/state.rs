@@ -1,4 +1,4 @@
-//! What the events of a process add up to.
+//! The state of a process, folded from its events.
 
 use std::collections::BTreeSet;
 
@@ -28,16 +28,16 @@ pub struct Running {
     pub process: ProcessId,
     pub task: Task,
     pub started_at: Timestamp,
-    /// What is done and not undone, in the order in which it was done.
+    /// The steps that are done and not undone, in the order in which they were done.
     pub done: Vec<StepRecord>,
     /// The failure that makes the process undo what it did.
     pub failure: Option<Failure>,
     pub called_off: bool,
-    /// The step that was due when the process was called off may have begun without a record; it has been undone.
+    /// The step that was due at the cancellation may have begun without a record; it has been undone.
     pub due_undone: bool,
     /// 1 for the first run through the steps.
     pub attempt: u32,
-    /// Hosts that are not to be tried again.
+    /// Hosts to exclude from further attempts.
     pub excluded: BTreeSet<HostId>,
     /// How often the step now due was found stuck.
     pub stuck: u32,
