@@ -32,8 +32,7 @@ noun! {
         Claimed = "claimed" @ 1,
         /// A consumer has no allocations any more.
         Released = "released" @ 1,
-        /// The allocations of several consumers changed at once, or one released all of them and its providers'
-        /// generations grow.
+        /// Allocations of several consumers changed at once, or one released all and its providers' generations grow.
         AllocationsReplaced = "allocations_replaced" @ 1,
         /// A custom resource class was created.
         ResourceClassCreated = "resource_class_created" @ 1,
