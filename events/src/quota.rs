@@ -1,7 +1,7 @@
 //! What a project uses of its quota, and its limits: one stream per project.
 //!
 //! A reservation names the servers it is for, so that one whose server never came to be (a crash between the two
-//! appends) is recognised and given back.
+//! appends) is recognised and given back. A claim also asks for the process that creates its servers.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::envelope::Timestamp;
 use crate::fold::Fold;
-use crate::ids::{InstanceId, ProjectId};
+use crate::ids::{InstanceId, ProcessId, ProjectId, ServerGroupId};
 
 noun! {
     /// What can happen to a project's quota.
@@ -24,6 +24,8 @@ noun! {
         LimitsReset = "limits_reset" @ 1,
         /// A server takes another amount of room.
         QuotaAdjusted = "adjusted" @ 1,
+        /// Room was taken for the servers of one request, and a process was asked to create them.
+        ServersClaimed = "claimed" @ 1,
     }
 }
 
@@ -64,6 +66,21 @@ pub struct QuotaAdjusted {
     pub memory_mib: u64,
 }
 
+/// The claim of one request that creates servers. It asks for the process `create_servers`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ServersClaimed {
+    pub project: ProjectId,
+    pub process: ProcessId,
+    /// In the order of their launch indexes; derived from the process's id.
+    pub instances: Vec<InstanceId>,
+    /// Each server takes as many.
+    pub cores: u32,
+    /// Each server takes as much.
+    pub memory_mib: u64,
+    /// The server group that the servers join, after the project that owns it.
+    pub group: Option<(ProjectId, ServerGroupId)>,
+}
+
 /// One project's use and limits.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Quota {
@@ -82,13 +99,9 @@ impl Fold for Quota {
     fn evolve(&mut self, event: &QuotaEvent, _at: Timestamp) {
         match event {
             QuotaEvent::QuotaReserved(reserved) => {
-                for instance in &reserved.instances {
-                    if self.held.insert(*instance, (reserved.cores, reserved.memory_mib)).is_none() {
-                        self.cores += u64::from(reserved.cores);
-                        self.memory_mib += reserved.memory_mib;
-                    }
-                }
+                self.hold(&reserved.instances, reserved.cores, reserved.memory_mib);
             }
+            QuotaEvent::ServersClaimed(claimed) => self.hold(&claimed.instances, claimed.cores, claimed.memory_mib),
             QuotaEvent::QuotaReleased(released) => {
                 if let Some((cores, memory_mib)) = self.held.remove(&released.instance) {
                     self.cores -= u64::from(cores);
@@ -108,6 +121,18 @@ impl Fold for Quota {
     }
 }
 
+impl Quota {
+    /// Each of `instances` holds this much.
+    fn hold(&mut self, instances: &[InstanceId], cores: u32, memory_mib: u64) {
+        for instance in instances {
+            if self.held.insert(*instance, (cores, memory_mib)).is_none() {
+                self.cores += u64::from(cores);
+                self.memory_mib += memory_mib;
+            }
+        }
+    }
+}
+
 /// One example of each.
 pub fn samples() -> Vec<QuotaEvent> {
     let project = ProjectId::new("p");
@@ -117,6 +142,15 @@ pub fn samples() -> Vec<QuotaEvent> {
         QuotaReleased { project: project.clone(), instance }.into(),
         LimitsSet { project: project.clone(), limits: vec![("instances".into(), -1)] }.into(),
         LimitsReset { project: project.clone() }.into(),
-        QuotaAdjusted { project, instance, cores: 4, memory_mib: 1024 }.into(),
+        QuotaAdjusted { project: project.clone(), instance, cores: 4, memory_mib: 1024 }.into(),
+        ServersClaimed {
+            project: project.clone(),
+            process: ProcessId(uuid::Uuid::from_u128(2)),
+            instances: vec![instance],
+            cores: 2,
+            memory_mib: 512,
+            group: Some((project, ServerGroupId(uuid::Uuid::from_u128(3)))),
+        }
+        .into(),
     ]
 }

@@ -8,7 +8,8 @@ use chronova_events::fold::Fold;
 use chronova_events::host::HostEvent;
 use chronova_events::ids::{EventId, InstanceId, ProcessId, VolumeId};
 use chronova_events::instance::InstanceEvent;
-use chronova_events::process::{DiskTask, Process, ProcessEvent, Task, VolumeWork};
+use chronova_events::process::{DiskTask, Process, ProcessEvent, Started, Task, VolumeWork};
+use chronova_events::quota::QuotaEvent;
 use chronova_events::registry::Event;
 use chronova_events::volume::VolumeEvent;
 use serde::{Deserialize, Serialize};
@@ -33,17 +34,22 @@ pub struct Processes {
     pending: BTreeMap<ProcessId, Pending>,
     /// Those that change interfaces, by their servers: asked for whenever a guest is made anew.
     interfaces: BTreeMap<InstanceId, BTreeSet<ProcessId>>,
+    /// Servers that were claimed and are not recorded yet, with the process that creates them.
+    unrecorded: BTreeMap<InstanceId, ProcessId>,
+    /// How many servers each of these processes has yet to record; more than none.
+    missing: BTreeMap<ProcessId, usize>,
 }
 
 /// What a checkpoint holds; the rest follows from it.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     pending: BTreeMap<ProcessId, Pending>,
+    unrecorded: BTreeMap<InstanceId, ProcessId>,
 }
 
 impl From<Processes> for Kept {
     fn from(processes: Processes) -> Self {
-        Self { pending: processes.pending }
+        Self { pending: processes.pending, unrecorded: processes.unrecorded }
     }
 }
 
@@ -52,6 +58,9 @@ impl From<Kept> for Processes {
         let mut processes = Self::default();
         for pending in kept.pending.into_values() {
             processes.begin(pending);
+        }
+        for (instance, process) in kept.unrecorded {
+            processes.expect(instance, process);
         }
         processes
     }
@@ -65,15 +74,36 @@ fn of_interface(task: &Task) -> Option<InstanceId> {
     }
 }
 
-/// The process that an event asks for, if it asks for one.
+/// The process that an event asks for, if it asks for one. Every event is named here: a new kind says whether it asks.
 pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<Pending> {
-    if let Event::VolumeEvent(event) = event {
-        return asked_for_volume(recorded, event);
+    match event {
+        Event::InstanceEvent(event) => asked_for_instance(recorded, event),
+        Event::VolumeEvent(event) => asked_for_volume(recorded, event),
+        Event::HostEvent(event) => asked_for_host(recorded, event),
+        Event::QuotaEvent(event) => asked_for_quota(recorded, event),
+        Event::ConsoleEvent(_)
+        | Event::ErasureEvent(_)
+        | Event::ExternalEvent(_)
+        | Event::FlavorEvent(_)
+        | Event::HostAggregateEvent(_)
+        | Event::IdentityEvent(_)
+        | Event::ImageEvent(_)
+        | Event::KeypairEvent(_)
+        | Event::LedgerEvent(_)
+        | Event::NetworkEvent(_)
+        | Event::NetworkQuotaEvent(_)
+        | Event::ProcessEvent(_)
+        | Event::QuotaClassEvent(_)
+        | Event::RouterEvent(_)
+        | Event::SecurityGroupEvent(_)
+        | Event::ServerGroupEvent(_)
+        | Event::VolumeQuotaEvent(_)
+        | Event::VolumeTypeEvent(_) => None,
     }
-    if let Event::HostEvent(event) = event {
-        return asked_for_host(recorded, event);
-    }
-    let Event::InstanceEvent(event) = event else { return None };
+}
+
+/// The process that an event of a server asks for.
+fn asked_for_instance(recorded: &Recorded, event: &InstanceEvent) -> Option<Pending> {
     let instance: InstanceId = recorded.stream.key().parse().ok()?;
     let (process, task) = match event {
         InstanceEvent::BuildRequested(asked) => (asked.process, Task::BuildInstance { instance }),
@@ -130,7 +160,77 @@ pub fn asked_for(recorded: &Recorded, event: &Event) -> Option<Pending> {
         InstanceEvent::OffloadRequested(asked) => (asked.process, Task::Offload { instance }),
         InstanceEvent::UnshelveRequested(asked) => (asked.process, Task::Unshelve { instance }),
         InstanceEvent::PasswordChangeRequested(asked) => (asked.process, Task::ChangePassword { instance }),
-        _ => return None,
+        InstanceEvent::Placed(_)
+        | InstanceEvent::Unplaced(_)
+        | InstanceEvent::NetworkAllocated(_)
+        | InstanceEvent::BuildSucceeded(_)
+        | InstanceEvent::BuildFailed(_)
+        | InstanceEvent::Deleted(_)
+        | InstanceEvent::PowerCompleted(_)
+        | InstanceEvent::PowerFailed(_)
+        | InstanceEvent::PowerObserved(_)
+        | InstanceEvent::Renamed(_)
+        | InstanceEvent::DescriptionChanged(_)
+        | InstanceEvent::HostnameChanged(_)
+        | InstanceEvent::DiskConfigChanged(_)
+        | InstanceEvent::AccessAddressesChanged(_)
+        | InstanceEvent::MetadataReplaced(_)
+        | InstanceEvent::TagsReplaced(_)
+        | InstanceEvent::Locked(_)
+        | InstanceEvent::Unlocked(_)
+        | InstanceEvent::StateDeclared(_)
+        | InstanceEvent::SoftDeleted(_)
+        | InstanceEvent::Restored(_)
+        | InstanceEvent::RestoreFailed(_)
+        | InstanceEvent::Scheduled(_)
+        | InstanceEvent::PersonalErased(_)
+        | InstanceEvent::NicAttached(_)
+        | InstanceEvent::NicDetached(_)
+        | InstanceEvent::NicDetachFailed(_)
+        | InstanceEvent::NicsRefreshed(_)
+        | InstanceEvent::BlockDevicesMapped(_)
+        | InstanceEvent::BlockDevicesPrepared(_)
+        | InstanceEvent::VolumeAttached(_)
+        | InstanceEvent::VolumeAttachFailed(_)
+        | InstanceEvent::VolumeDetached(_)
+        | InstanceEvent::VolumeDetachFailed(_)
+        | InstanceEvent::VolumeSwapped(_)
+        | InstanceEvent::VolumeSwapFailed(_)
+        | InstanceEvent::VolumeDeletionChanged(_)
+        | InstanceEvent::WorkAdvanced(_)
+        | InstanceEvent::SnapshotTaken(_)
+        | InstanceEvent::SnapshotFailed(_)
+        | InstanceEvent::Rebuilt(_)
+        | InstanceEvent::RebuildFailed(_)
+        | InstanceEvent::Rescued(_)
+        | InstanceEvent::RescueFailed(_)
+        | InstanceEvent::Unrescued(_)
+        | InstanceEvent::UnrescueFailed(_)
+        | InstanceEvent::Shelved(_)
+        | InstanceEvent::ShelveFailed(_)
+        | InstanceEvent::Offloaded(_)
+        | InstanceEvent::Unshelved(_)
+        | InstanceEvent::UnshelveFailed(_)
+        | InstanceEvent::PasswordChanged(_)
+        | InstanceEvent::PasswordChangeFailed(_)
+        | InstanceEvent::MoveTargeted(_)
+        | InstanceEvent::MoveUntargeted(_)
+        | InstanceEvent::MoveAdvanced(_)
+        | InstanceEvent::Resized(_)
+        | InstanceEvent::MoveFailed(_)
+        | InstanceEvent::ResizeConfirmed(_)
+        | InstanceEvent::ResizeReverted(_)
+        | InstanceEvent::RevertFailed(_)
+        | InstanceEvent::LiveMoveAdvanced(_)
+        | InstanceEvent::LiveMoveProgressed(_)
+        | InstanceEvent::LiveAbortRequested(_)
+        | InstanceEvent::LiveCompletionForced(_)
+        | InstanceEvent::LiveMoved(_)
+        | InstanceEvent::LiveMoveAborted(_)
+        | InstanceEvent::Evacuated(_)
+        | InstanceEvent::FilesGiven(_)
+        | InstanceEvent::GuestPasswordPosted(_)
+        | InstanceEvent::GuestPasswordCleared(_) => return None,
     };
     let (meta, asked_by) = (Arc::clone(&recorded.meta), recorded.id);
     Some(Pending { process, task, meta, asked_by, state: Process::Absent })
@@ -151,7 +251,26 @@ fn asked_for_volume(recorded: &Recorded, event: &VolumeEvent) -> Option<Pending>
         VolumeEvent::SnapshotDeleteRequested(asked) => {
             (asked.process, VolumeWork::DeleteSnapshot { snapshot: asked.snapshot })
         }
-        _ => return None,
+        VolumeEvent::VolumeReady(_)
+        | VolumeEvent::VolumeFailed(_)
+        | VolumeEvent::VolumeDescribed(_)
+        | VolumeEvent::VolumeFlagged(_)
+        | VolumeEvent::ImageMetadataReplaced(_)
+        | VolumeEvent::VolumeExtended(_)
+        | VolumeEvent::UploadEnded(_)
+        | VolumeEvent::AttachmentReserved(_)
+        | VolumeEvent::AttachmentConnected(_)
+        | VolumeEvent::AttachmentCompleted(_)
+        | VolumeEvent::AttachmentReleased(_)
+        | VolumeEvent::StatusChanged(_)
+        | VolumeEvent::StatusReset(_)
+        | VolumeEvent::VolumeDeleted(_)
+        | VolumeEvent::SnapshotReady(_)
+        | VolumeEvent::SnapshotFailed(_)
+        | VolumeEvent::SnapshotDescribed(_)
+        | VolumeEvent::SnapshotReset(_)
+        | VolumeEvent::SnapshotDeleted(_)
+        | VolumeEvent::VolumeReimaged(_) => return None,
     };
     let (meta, asked_by) = (Arc::clone(&recorded.meta), recorded.id);
     Some(Pending { process, task: Task::Volume { volume, work }, meta, asked_by, state: Process::Absent })
@@ -159,10 +278,43 @@ fn asked_for_volume(recorded: &Recorded, event: &VolumeEvent) -> Option<Pending>
 
 /// The process that an event of a host asks for.
 fn asked_for_host(recorded: &Recorded, event: &HostEvent) -> Option<Pending> {
-    let HostEvent::DrainRequested(asked) = event else { return None };
+    let asked = match event {
+        HostEvent::DrainRequested(asked) => asked,
+        HostEvent::Registered(_)
+        | HostEvent::CapabilitiesChanged(_)
+        | HostEvent::CameUp(_)
+        | HostEvent::WentDown(_)
+        | HostEvent::Enabled(_)
+        | HostEvent::Disabled(_)
+        | HostEvent::ForcedDown(_)
+        | HostEvent::Deregistered(_)
+        | HostEvent::DepartureBegun(_)
+        | HostEvent::ServerLeft(_)
+        | HostEvent::ServerStayed(_)
+        | HostEvent::DrainCancelled(_)
+        | HostEvent::DrainEnded(_)
+        | HostEvent::MaintenanceBegun(_)
+        | HostEvent::MaintenanceEnded(_) => return None,
+    };
     let task = Task::DrainHost { host: recorded.stream.key().parse().ok()? };
     let (meta, asked_by) = (Arc::clone(&recorded.meta), recorded.id);
     Some(Pending { process: asked.process, task, meta, asked_by, state: Process::Absent })
+}
+
+/// The process that an event of a quota asks for.
+fn asked_for_quota(recorded: &Recorded, event: &QuotaEvent) -> Option<Pending> {
+    let claimed = match event {
+        QuotaEvent::ServersClaimed(claimed) => claimed,
+        QuotaEvent::QuotaReserved(_)
+        | QuotaEvent::QuotaReleased(_)
+        | QuotaEvent::LimitsSet(_)
+        | QuotaEvent::LimitsReset(_)
+        | QuotaEvent::QuotaAdjusted(_) => return None,
+    };
+    let (project, instances, group) = (claimed.project.clone(), claimed.instances.clone(), claimed.group.clone());
+    let task = Task::CreateServers { project, instances, group };
+    let (meta, asked_by) = (Arc::clone(&recorded.meta), recorded.id);
+    Some(Pending { process: claimed.process, task, meta, asked_by, state: Process::Absent })
 }
 
 impl Processes {
@@ -180,6 +332,40 @@ impl Processes {
         self.interfaces.contains_key(&instance)
     }
 
+    /// Whether a claim took quota for the server, and its process has neither recorded the server nor given it up.
+    pub fn is_being_created(&self, instance: InstanceId) -> bool {
+        self.unrecorded.contains_key(&instance)
+    }
+
+    fn expect(&mut self, instance: InstanceId, process: ProcessId) {
+        if self.unrecorded.insert(instance, process).is_none() {
+            *self.missing.entry(process).or_default() += 1;
+        }
+    }
+
+    /// A server is recorded. With the last one of its request the creation has succeeded, unless it is being undone.
+    fn recorded(&mut self, instance: InstanceId) {
+        let Some(process) = self.unrecorded.remove(&instance) else { return };
+        let Some(missing) = self.missing.get_mut(&process) else { return };
+        *missing -= 1;
+        if *missing > 0 {
+            return;
+        }
+        self.missing.remove(&process);
+        if self.pending.get(&process).is_some_and(|pending| matches!(pending.state, Process::Absent)) {
+            self.end(process);
+        }
+    }
+
+    /// A process that records only its failure began to do so. It may have been taken for a success before.
+    fn started(&mut self, recorded: &Recorded, started: &Started) {
+        if started.task.records_only_failure() && !self.pending.contains_key(&started.process) {
+            let (process, task) = (started.process, started.task.clone());
+            let (meta, asked_by) = (Arc::clone(&recorded.meta), recorded.id);
+            self.begin(Pending { process, task, meta, asked_by, state: Process::Absent });
+        }
+    }
+
     fn begin(&mut self, pending: Pending) {
         if let Some(instance) = of_interface(&pending.task) {
             self.interfaces.entry(instance).or_default().insert(pending.process);
@@ -188,9 +374,14 @@ impl Processes {
     }
 
     fn end(&mut self, process: ProcessId) {
-        let Some(instance) = self.pending.remove(&process).and_then(|pending| of_interface(&pending.task)) else {
-            return;
-        };
+        let Some(pending) = self.pending.remove(&process) else { return };
+        if let Task::CreateServers { instances, .. } = &pending.task {
+            self.missing.remove(&process);
+            for instance in instances {
+                self.unrecorded.remove(instance);
+            }
+        }
+        let Some(instance) = of_interface(&pending.task) else { return };
         if let Some(changing) = self.interfaces.get_mut(&instance) {
             changing.remove(&process);
             if changing.is_empty() {
@@ -215,15 +406,27 @@ impl Processes {
 
 impl Projection for Processes {
     const NAME: &'static str = "processes";
-    const VERSION: u32 = 2;
-    const NOUNS: &'static [&'static str] = &["host", "instance", "process", "volume"];
+    const VERSION: u32 = 3;
+    const NOUNS: &'static [&'static str] = &["host", "instance", "process", "quota", "volume"];
 
     fn apply(&mut self, recorded: &Recorded, event: &Event) {
         if let Some(pending) = asked_for(recorded, event) {
+            match &pending.task {
+                Task::BuildInstance { instance } => self.recorded(*instance),
+                Task::CreateServers { instances, .. } => {
+                    for instance in instances {
+                        self.expect(*instance, pending.process);
+                    }
+                }
+                _ => {}
+            }
             self.begin(pending);
             return;
         }
         let Event::ProcessEvent(event) = event else { return };
+        if let ProcessEvent::Started(started) = event {
+            self.started(recorded, started);
+        }
         let Ok(id) = recorded.stream.key().parse::<ProcessId>() else { return };
         if matches!(event, ProcessEvent::Finished(_)) {
             self.end(id);
@@ -241,10 +444,41 @@ impl Projection for Processes {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use chronova_events::codec;
-    use chronova_events::ids::PortId;
+    use chronova_events::ids::{PortId, ProjectId};
     use uuid::Uuid;
 
     use super::*;
+
+    /// Also by a view that comes from a checkpoint.
+    #[test]
+    fn servers_are_being_created_until_the_last_of_them_is_recorded_or_they_are_given_up() {
+        let [one, two, other] = [1, 2, 3].map(|n| InstanceId(Uuid::from_u128(n)));
+        let [first, second] = [11, 12].map(|n| ProcessId(Uuid::from_u128(n)));
+        let creating = |process, instances: &[InstanceId]| Pending {
+            process,
+            task: Task::CreateServers { project: ProjectId::new("p"), instances: instances.to_vec(), group: None },
+            meta: Meta::system("test"),
+            asked_by: EventId::random(),
+            state: Process::Absent,
+        };
+        let mut view = Processes::default();
+        for (process, instances) in [(first, &[one, two][..]), (second, &[other][..])] {
+            for instance in instances {
+                view.expect(*instance, process);
+            }
+            view.begin(creating(process, instances));
+        }
+        view.recorded(one);
+        let bytes = codec::encode_snapshot(&view).unwrap();
+        let mut view: Processes = codec::decode_snapshot(&bytes).unwrap();
+        assert_eq!([one, two, other].map(|id| view.is_being_created(id)), [false, true, true]);
+        assert!(view.is_pending(first) && view.is_pending(second));
+        view.recorded(two);
+        assert!(!view.is_pending(first), "all its servers are there");
+        view.end(second);
+        assert!(!view.is_being_created(other), "its process gave it up");
+        assert!(view.is_empty() && view.unrecorded.is_empty() && view.missing.is_empty());
+    }
 
     fn detaching(process: u128, instance: InstanceId) -> Pending {
         Pending {

@@ -35,6 +35,8 @@ pub struct Case {
     pub failed_after: &'static [&'static str],
     /// What else it may be when the request was not acknowledged: a request of several commands may have got half-way.
     pub half_asked: &'static [&'static str],
+    /// Whether asking waits for the end of the process, so that a step that fails is told to whoever asks.
+    pub waits: bool,
     /// Whether every host reaches every volume.
     pub shared: bool,
     /// Whether the hosts have one storage for the guests' own disks.
@@ -62,6 +64,7 @@ impl Case {
             failed: from,
             failed_after: &[],
             half_asked: &[],
+            waits: false,
             shared: false,
             one_storage: false,
             dedicated: false,
@@ -171,7 +174,8 @@ async fn fails(case: &Case, step: &'static str, verdict: Verdict) {
         Arc::new(Once { process: case.definition.name, step, way: Way::Run, verdict, done: AtomicBool::new(false) });
     let life = world.live(None, Some(Arc::clone(&once) as Arc<dyn Interference>)).await;
     life.hosts_up(HOSTS).await;
-    (case.ask)(&life, subject()).await.unwrap();
+    let asked = (case.ask)(&life, subject()).await;
+    assert_eq!(asked.is_err(), case.waits, "{asked:?}");
     assert!(life.settled().await);
     life.stop().await;
     world.check().await;
@@ -206,7 +210,8 @@ async fn unwinds_twice(case: &Case) {
     let clumsy = Arc::new(Clumsy { process: case.definition.name, last, failed: AtomicBool::new(false) });
     let life = world.live(None, Some(clumsy)).await;
     life.hosts_up(HOSTS).await;
-    (case.ask)(&life, subject()).await.unwrap();
+    let asked = (case.ask)(&life, subject()).await;
+    assert_eq!(asked.is_err(), case.waits, "{asked:?}");
     assert!(life.settled().await);
     life.stop().await;
     world.check().await;

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "processes/creates.rs"]
+mod creates;
 #[path = "processes/drain.rs"]
 mod drain;
 #[path = "processes/image_cache.rs"]

@@ -12,6 +12,7 @@ use chronova_actors::aggregate::{CommandError, Committed};
 use chronova_actors::coordination::passwords::OneTimePasswords;
 use chronova_actors::erasure::work::Eraser;
 use chronova_actors::gateway::Reachable;
+use chronova_actors::instance::creation::{CreateReject, CreateServersRequest};
 use chronova_actors::instance::{InstanceAggregate, InstanceCommand, InstanceReject};
 use chronova_actors::operations::{Operations, Queries};
 use chronova_actors::process::ProcessAggregate;
@@ -63,11 +64,6 @@ impl Dispatch {
         self.operations.passwords()
     }
 
-    /// The number of the next server, which names its libvirt domain.
-    pub fn next_server_number(&self) -> u64 {
-        self.operations.next_server_number()
-    }
-
     /// Brings Placement up to date with the hosts and host aggregates; changes nothing else.
     pub async fn mirror_placement(&self) {
         self.operations.mirror_placement().await;
@@ -100,6 +96,19 @@ pub async fn send<A: Reachable>(
     let committed = dispatch.operations.send::<A>(id, command, meta(permit)).await?;
     shown(dispatch, committed.position).await;
     Ok(committed)
+}
+
+/// Creates servers, in the name of the permitted caller. When this returns, the read models show all of them, or none is
+/// left.
+pub async fn create_servers(
+    dispatch: &Dispatch,
+    permit: &Permit,
+    request: CreateServersRequest,
+    password: Option<String>,
+) -> Result<Vec<InstanceId>, CreateReject> {
+    let created = dispatch.operations.create_servers(meta(permit), request, password).await?;
+    shown(dispatch, created.position).await;
+    Ok(created.instances)
 }
 
 /// Keeps what a guest tells its owner. A guest has no rights that a policy could check; it may do this one thing, and a

@@ -4,6 +4,7 @@
 //! an active server with a stop under way.
 
 pub mod actions;
+pub mod creation;
 pub mod decide;
 pub mod disks;
 pub mod evacuation;

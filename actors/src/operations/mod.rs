@@ -3,6 +3,7 @@
 //! The command gateway and the drivers are private here. The web layer puts its permits in front of [`Operations`], so a
 //! handler without a permit has no way to send anything.
 
+pub mod create_servers;
 pub mod queries;
 
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use chronova_events::store::EventStore;
 use chronova_projections::history::History;
 
 use crate::aggregate::{CommandError, Committed};
+use crate::coordination::create_requests::CreateRequests;
 use crate::coordination::passwords::OneTimePasswords;
-use crate::coordination::server_numbers::ServerNumbers;
 use crate::erasure::work::Eraser;
 use crate::gateway::{Gateway, Reachable};
 use crate::hosts::context::HostContext;
@@ -32,7 +33,7 @@ pub struct Operations {
     pub(crate) hosts: Arc<HostContext>,
     pub(crate) reconcile: Arc<ReconcileContext>,
     pub(crate) passwords: Arc<OneTimePasswords>,
-    pub(crate) server_numbers: ServerNumbers,
+    pub(crate) create_requests: Arc<CreateRequests>,
 }
 
 impl std::fmt::Debug for Operations {
@@ -57,11 +58,6 @@ impl Operations {
         meta: Arc<Meta>,
     ) -> Result<Committed, CommandError<A::Reject>> {
         self.gateway.send::<A>(id, command, meta).await
-    }
-
-    /// The number of the next server, which names its libvirt domain.
-    pub fn next_server_number(&self) -> u64 {
-        self.server_numbers.next(&self.queries.views)
     }
 
     /// Passwords on their way to guests.

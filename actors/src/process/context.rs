@@ -8,10 +8,12 @@ use chronova_projections::views::Views;
 
 use super::interference::Interference;
 use super::options::{LiveOptions, ProcessOptions};
+use crate::coordination::create_requests::CreateRequests;
 use crate::coordination::disk_claims::DiskClaims;
 use crate::coordination::image_holds::ImageHolds;
 use crate::coordination::migration_queues::MigrationQueues;
 use crate::coordination::passwords::OneTimePasswords;
+use crate::coordination::server_numbers::ServerNumbers;
 use crate::gateway::Gateway;
 use crate::hosts::fleet::Fleet;
 use crate::ports::{Images, Networks, Volumes};
@@ -33,6 +35,8 @@ pub struct StepContext {
     pub scheduler: Arc<Scheduler>,
     pub placement: Arc<PlacementMirror>,
     pub passwords: Arc<OneTimePasswords>,
+    pub create_requests: Arc<CreateRequests>,
+    pub server_numbers: ServerNumbers,
     pub migration_queues: Arc<MigrationQueues>,
     pub disk_claims: Arc<DiskClaims>,
     pub image_holds: Arc<ImageHolds>,

@@ -11,6 +11,7 @@
 //! | [`interference`] | how the proofs make steps fail and repeat |
 //! | [`supervisor`] | begins what was asked for, and goes on with it after a crash |
 //! | `turn`, `guest`, `imaging` | what several processes do |
+//! | `create_servers` | the servers of one request |
 //! | `build_instance`, `delete_instance`, `power`, `crash_dump`, `soft_delete`, `restore` | the processes |
 //! | `attach_interface`, `detach_interface`, [`volume`] | and these |
 //! | `attach_volume`, `detach_volume`, `swap_volume` | those of a server's volumes; `disks` and `build_volumes` are theirs |
@@ -30,6 +31,7 @@ pub mod change_password;
 pub mod confirm_resize;
 pub mod context;
 pub mod crash_dump;
+pub mod create_servers;
 pub mod crossing;
 pub mod decide;
 pub mod definition;

@@ -3,20 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronova_events::envelope::{Meta, Revision};
+use chronova_events::envelope::{Meta, Revision, Timestamp};
 use chronova_events::fold::Fold as _;
 use chronova_events::ids::{HostId, ProcessId};
-use chronova_events::process::{Process, ProcessEvent, Running};
+use chronova_events::process::{Outcome, Process, ProcessEvent, Running};
 use chronova_events::registry::NounEvent as _;
 use chronova_events::store::StoreError;
 use chronova_projections::processes::Pending;
 
 use super::context::StepContext;
+use super::decide::decide;
 use super::definition::{Definition, StepError, Work};
 use super::interference;
 use super::plan::{Next, plan};
 use super::registry;
-use super::{ProcessAggregate, ProcessCommand};
+use super::{ProcessAggregate, ProcessCommand, ProcessReject};
+use crate::aggregate::CommandError;
 
 /// Times a step may be found stuck before it is only logged, no longer recorded.
 const STUCK_RECORDS: u32 = 3;
@@ -27,6 +29,9 @@ pub async fn perform(context: Arc<StepContext>, pending: Pending) {
     let definition = registry::definition(&pending.task);
     let keeper = Arc::clone(&context);
     let _images = keeper.image_holds.of(pending.process);
+    // One that a former life found in trouble has a record already.
+    let unwritten =
+        (pending.task.records_only_failure() && matches!(pending.state, Process::Absent)).then(Unwritten::default);
     let mut performance = Performance {
         context,
         process: pending.process,
@@ -35,6 +40,7 @@ pub async fn perform(context: Arc<StepContext>, pending: Pending) {
         tries: 0,
         known: None,
         seen: Revision::NONE,
+        unwritten,
     };
     let start = ProcessCommand::Start { process: pending.process, task: pending.task };
     while let Err(error) = performance.record(start.clone()).await {
@@ -56,6 +62,17 @@ struct Performance {
     known: Option<Process>,
     /// Of the newest record.
     seen: Revision,
+    /// For a process that records only its failure: its state, as long as it has not failed.
+    unwritten: Option<Unwritten>,
+}
+
+/// The state and the commands that are not in the log.
+#[derive(Default)]
+struct Unwritten {
+    state: Process,
+    commands: Vec<ProcessCommand>,
+    /// A step failed: everything is written from now on.
+    in_trouble: bool,
 }
 
 impl Performance {
@@ -106,6 +123,9 @@ impl Performance {
 
     /// Asks for the state only when it cannot follow from what was recorded here.
     async fn state(&mut self) -> Result<Process, StoreError> {
+        if let Some(Unwritten { state, .. }) = &self.unwritten {
+            return Ok(state.clone());
+        }
         if let Some(known) = &self.known {
             return Ok(known.clone());
         }
@@ -168,6 +188,29 @@ impl Performance {
     }
 
     async fn record(&mut self, command: ProcessCommand) -> Result<(), StepError> {
+        if let Some(unwritten) = &mut self.unwritten {
+            if !unwritten.in_trouble && goes_well(&command) {
+                return unwritten.note(command, self.context.clock.now());
+            }
+            unwritten.in_trouble = true;
+            for command in unwritten.commands.clone() {
+                match self.append(command).await {
+                    Ok(()) => {}
+                    // There is a record after all, and it is ahead: go on from there.
+                    Err(CommandError::Rejected(_)) => {
+                        self.unwritten = None;
+                        return Ok(());
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            // From here on the record says how far the process is.
+            self.unwritten = None;
+        }
+        Ok(self.append(command).await?)
+    }
+
+    async fn append(&mut self, command: ProcessCommand) -> Result<(), CommandError<ProcessReject>> {
         let known = self.known.take();
         let gateway = &self.context.gateway;
         let committed = gateway.send::<ProcessAggregate>(&self.process, command, Arc::clone(&self.meta)).await?;
@@ -195,6 +238,30 @@ impl Performance {
         let pause: Duration = options.retry_base.saturating_mul(factor).min(options.retry_cap);
         self.tries = self.tries.saturating_add(1);
         tokio::time::sleep(pause).await;
+    }
+}
+
+/// Whether the command says only that the process goes forward.
+fn goes_well(command: &ProcessCommand) -> bool {
+    match command {
+        ProcessCommand::Start { .. } | ProcessCommand::RecordDone { .. } => true,
+        ProcessCommand::Finish { outcome } => *outcome == Outcome::Succeeded,
+        ProcessCommand::RecordFailed { .. }
+        | ProcessCommand::RecordUndone { .. }
+        | ProcessCommand::RecordStuck { .. }
+        | ProcessCommand::Restart { .. }
+        | ProcessCommand::CallOff { .. } => false,
+    }
+}
+
+impl Unwritten {
+    fn note(&mut self, command: ProcessCommand, at: Timestamp) -> Result<(), StepError> {
+        let events = decide(&self.state, command.clone()).map_err(CommandError::Rejected)?;
+        for event in &events {
+            self.state.evolve(event, at);
+        }
+        self.commands.push(command);
+        Ok(())
     }
 }
 

@@ -4,9 +4,10 @@ use chronova_events::process::Task;
 
 use super::definition::Definition;
 use super::{
-    attach_interface, attach_volume, build_instance, change_password, confirm_resize, crash_dump, delete_instance,
-    detach_interface, detach_volume, drain_host, evacuate, live_migrate, move_instance, offload, power, rebuild,
-    rescue, restore, revert_resize, shelve, snapshot, soft_delete, swap_volume, unrescue, unshelve, volume,
+    attach_interface, attach_volume, build_instance, change_password, confirm_resize, crash_dump, create_servers,
+    delete_instance, detach_interface, detach_volume, drain_host, evacuate, live_migrate, move_instance, offload,
+    power, rebuild, rescue, restore, revert_resize, shelve, snapshot, soft_delete, swap_volume, unrescue, unshelve,
+    volume,
 };
 
 /// The definition of a task: the one table of processes.
@@ -38,5 +39,6 @@ pub fn definition(task: &Task) -> &'static Definition {
         Task::LiveMigrate { .. } => &live_migrate::DEFINITION,
         Task::Evacuate { .. } => &evacuate::DEFINITION,
         Task::DrainHost { .. } => &drain_host::DEFINITION,
+        Task::CreateServers { .. } => &create_servers::DEFINITION,
     }
 }

@@ -17,6 +17,7 @@ use super::perform::perform;
 
 /// Follows the log for ever; dropping the future ends every process where it is.
 pub async fn supervise(context: Arc<StepContext>, store: Arc<dyn EventStore>) {
+    let _closing = NobodyPerforms(Arc::clone(&context));
     let supervisor = Arc::new(Supervisor {
         turns: Arc::new(Semaphore::new(context.options.max_processes.max(1))),
         at_work: Mutex::default(),
@@ -89,8 +90,7 @@ impl Supervisor {
         tasks.spawn(async move {
             // Leaves the set however the task ends, a panic included.
             let _leaving = Leaving(&this.at_work, id);
-            // One that waits for others does not keep them from their turn.
-            let _turn = match pending.task.waits_for_others() {
+            let _turn = match pending.task.begins_at_once() {
                 true => None,
                 false => match this.turns.acquire().await {
                     Ok(turn) => Some(turn),
@@ -99,6 +99,15 @@ impl Supervisor {
             };
             perform(Arc::clone(&this.context), pending).await;
         });
+    }
+}
+
+/// However the supervisor ends, nobody waits for a process that it would have begun.
+struct NobodyPerforms(Arc<StepContext>);
+
+impl Drop for NobodyPerforms {
+    fn drop(&mut self) {
+        self.0.create_requests.close();
     }
 }
 

@@ -1,9 +1,11 @@
 //! Whether there is room.
 
 use chronova_events::ids::{InstanceId, ProjectId};
-use chronova_events::quota::{LimitsReset, LimitsSet, Quota, QuotaAdjusted, QuotaEvent, QuotaReleased, QuotaReserved};
+use chronova_events::quota::{
+    LimitsReset, LimitsSet, Quota, QuotaAdjusted, QuotaEvent, QuotaReleased, QuotaReserved, ServersClaimed,
+};
 
-use super::{DefaultLimits, Overdrawn, QuotaCommand, QuotaReject};
+use super::{DefaultLimits, Overdrawn, QuotaCommand, QuotaReject, ServersWanted};
 
 pub fn decide(state: &Quota, command: QuotaCommand) -> Result<Vec<QuotaEvent>, QuotaReject> {
     match command {
@@ -16,6 +18,7 @@ pub fn decide(state: &Quota, command: QuotaCommand) -> Result<Vec<QuotaEvent>, Q
                 (true, false) => Ok(vec![QuotaReserved { project, instances: new, cores, memory_mib }.into()]),
             }
         }
+        QuotaCommand::Claim(wanted) => claim(state, *wanted),
         QuotaCommand::Release { project, instance } => Ok(match state.held.contains_key(&instance) {
             true => vec![QuotaReleased { project, instance }.into()],
             false => vec![],
@@ -41,10 +44,39 @@ pub fn decide(state: &Quota, command: QuotaCommand) -> Result<Vec<QuotaEvent>, Q
 }
 
 /// What there is no room for, of `count` servers with so many cores and so much memory each.
-pub fn lacking(state: &Quota, count: u64, (cores, memory_mib): (u32, u64), defaults: &DefaultLimits) -> Vec<Overdrawn> {
+fn lacking(state: &Quota, count: u64, (cores, memory_mib): (u32, u64), defaults: &DefaultLimits) -> Vec<Overdrawn> {
     let (cores, memory) = (count.saturating_mul(u64::from(cores)), count.saturating_mul(memory_mib));
     let wanted = [("instances", count), ("cores", cores), ("ram", memory)];
     wanted.into_iter().filter_map(|want| overdrawn(state, want, defaults)).collect()
+}
+
+/// Counts before it makes ids, so that a request for a billion servers costs what one for a single server costs.
+fn claim(state: &Quota, wanted: ServersWanted) -> Result<Vec<QuotaEvent>, QuotaReject> {
+    let ServersWanted { project, process, min_count, max_count, most, cores, memory_mib, group, defaults } = wanted;
+    let over = lacking(state, u64::from(max_count), (cores, memory_mib), &defaults);
+    let room = room(&over, max_count);
+    if room < min_count {
+        return Err(QuotaReject::Exceeded(over));
+    }
+    if room > most {
+        return Err(QuotaReject::TooManyAtOnce { most });
+    }
+    let ids = (0..room).map(|index| InstanceId::derive(process.0, &format!("server-{index}")));
+    let instances: Vec<_> = ids.filter(|id| !state.held.contains_key(id)).collect();
+    Ok(match instances.is_empty() {
+        true => vec![],
+        false => vec![ServersClaimed { project, process, instances, cores, memory_mib, group }.into()],
+    })
+}
+
+/// How many of `count` servers there is room for.
+fn room(over: &[Overdrawn], count: u32) -> u32 {
+    let fits = |one: &Overdrawn| {
+        let each = (one.requested / u64::from(count.max(1))).max(1);
+        let free = u64::try_from(one.limit).unwrap_or(u64::MAX).saturating_sub(one.used);
+        u32::try_from(free / each).unwrap_or(u32::MAX)
+    };
+    over.iter().map(fits).min().unwrap_or(count)
 }
 
 fn adjust(state: &Quota, project: ProjectId, instance: InstanceId, cores: u32, memory_mib: u64) -> Vec<QuotaEvent> {
@@ -69,14 +101,87 @@ fn overdrawn(state: &Quota, (resource, requested): (&'static str, u64), defaults
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
     use chronova_events::fold::Fold;
-    use chronova_events::ids::{InstanceId, ProjectId};
+    use chronova_events::ids::{InstanceId, ProcessId, ProjectId};
 
     fn reserve(instances: Vec<InstanceId>) -> QuotaCommand {
         let defaults = DefaultLimits { instances: 2, cores: -1, memory_mib: 1024 };
         QuotaCommand::Reserve { project: ProjectId::new("p"), instances, cores: 100, memory_mib: 512, defaults }
+    }
+
+    #[track_caller]
+    fn overdrawn_by(state: &Quota, command: QuotaCommand) -> Vec<Overdrawn> {
+        match decide(state, command) {
+            Err(QuotaReject::Exceeded(over)) => over,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn wanted(min_count: u32, max_count: u32, limits: [i64; 3]) -> ServersWanted {
+        let [instances, cores, memory_mib] = limits;
+        ServersWanted {
+            project: ProjectId::new("p"),
+            process: ProcessId(uuid::Uuid::from_u128(7)),
+            min_count,
+            max_count,
+            most: 100,
+            cores: 2,
+            memory_mib: 512,
+            group: None,
+            defaults: DefaultLimits { instances, cores, memory_mib },
+        }
+    }
+
+    fn claimed(wanted: ServersWanted) -> Result<usize, QuotaReject> {
+        let events = decide(&Quota::default(), QuotaCommand::Claim(Box::new(wanted)))?;
+        Ok(events
+            .iter()
+            .map(|event| if let QuotaEvent::ServersClaimed(one) = event { one.instances.len() } else { 0 })
+            .sum())
+    }
+
+    #[test]
+    fn a_claim_takes_as_many_servers_as_fit() {
+        let unlimited = [-1, -1, -1];
+        assert_eq!(claimed(wanted(1, 1, unlimited)), Ok(1));
+        assert_eq!(claimed(wanted(1, 10, [5, -1, -1])), Ok(5));
+        assert_eq!(claimed(wanted(1, 10, [5, 7, -1])), Ok(3), "two cores each");
+        assert_eq!(claimed(wanted(1, 10, [5, 7, 1024])), Ok(2), "512 MiB each");
+        let over = |limits| overdrawn_by(&Quota::default(), QuotaCommand::Claim(Box::new(wanted(4, 10, limits))));
+        let seen: Vec<_> = over([5, 7, -1]).iter().map(|one| (one.resource, one.requested, one.limit)).collect();
+        assert_eq!(seen, [("instances", 10, 5), ("cores", 20, 7)], "of all that was wanted");
+    }
+
+    #[test]
+    fn a_billion_servers_cost_nothing() {
+        const BILLION: u32 = 1_000_000_000;
+        let unlimited = [-1, -1, -1];
+        let too_many = Err(QuotaReject::TooManyAtOnce { most: 100 });
+        assert_eq!(claimed(wanted(1, BILLION, unlimited)), too_many, "bounded by the option alone");
+        assert_eq!(claimed(wanted(1, 100, unlimited)), Ok(100));
+        assert_eq!(claimed(wanted(1, u32::MAX, [-1, -1, 1024])), Ok(2));
+        assert_eq!(claimed(wanted(BILLION, BILLION, unlimited)), too_many);
+        let over =
+            overdrawn_by(&Quota::default(), QuotaCommand::Claim(Box::new(wanted(BILLION, BILLION, [10, -1, -1]))));
+        assert_eq!((over[0].requested, over[0].limit), (1_000_000_000, 10), "quota answers first");
+    }
+
+    #[test]
+    fn the_ids_of_a_claim_follow_from_its_process() {
+        let claim = || QuotaCommand::Claim(Box::new(wanted(2, 2, [2, -1, -1])));
+        let mut state = Quota::default();
+        let events = decide(&state, claim()).unwrap();
+        assert_eq!(events, decide(&state, claim()).unwrap());
+        for event in &events {
+            state.evolve(event, chronova_events::envelope::Timestamp(0));
+        }
+        assert_eq!((state.held.len(), state.cores, state.memory_mib), (2, 4, 1024));
+        let mut roomy = wanted(2, 2, [4, -1, -1]);
+        assert_eq!(decide(&state, QuotaCommand::Claim(Box::new(roomy.clone()))).unwrap(), vec![], "repeated");
+        roomy.process = ProcessId(uuid::Uuid::from_u128(8));
+        assert_eq!(decide(&state, QuotaCommand::Claim(Box::new(roomy))).unwrap().len(), 1, "of another request");
     }
 
     #[test]
@@ -87,7 +192,7 @@ mod tests {
             state.evolve(&event, chronova_events::envelope::Timestamp(0));
         }
         assert_eq!(decide(&state, reserve(vec![a])).unwrap(), vec![], "a repeated reservation takes nothing more");
-        let QuotaReject::Exceeded(over) = decide(&state, reserve(vec![c])).unwrap_err();
+        let over = overdrawn_by(&state, reserve(vec![c]));
         let names: Vec<_> = over.iter().map(|o| o.resource).collect();
         assert_eq!(names, ["instances", "ram"], "cores have no limit");
         assert_eq!((over[1].requested, over[1].used, over[1].limit), (512, 1024, 1024));
@@ -115,7 +220,7 @@ mod tests {
             memory_mib,
             defaults: DefaultLimits { instances: 1, cores: 101, memory_mib: 1024 },
         };
-        let QuotaReject::Exceeded(over) = decide(&state, widen(102, 1025)).unwrap_err();
+        let over = overdrawn_by(&state, widen(102, 1025));
         let seen: Vec<_> = over.iter().map(|one| (one.resource, one.requested, one.used)).collect();
         assert_eq!(seen, [("cores", 2, 100), ("ram", 513, 512)]);
         let widened = decide(&state, widen(101, 256)).unwrap();

@@ -3,7 +3,7 @@
 pub mod decide;
 
 use chronova_events::envelope::StreamId;
-use chronova_events::ids::{InstanceId, ProjectId};
+use chronova_events::ids::{InstanceId, ProcessId, ProjectId, ServerGroupId};
 use chronova_events::quota::{Quota, QuotaEvent};
 use thiserror::Error;
 
@@ -37,6 +37,9 @@ pub enum QuotaCommand {
         memory_mib: u64,
         defaults: DefaultLimits,
     },
+    /// Takes room for the servers of one request, as many as fit between `min_count` and `max_count`, and asks for the
+    /// process that creates them.
+    Claim(Box<ServersWanted>),
     Release {
         project: ProjectId,
         instance: InstanceId,
@@ -65,6 +68,25 @@ pub enum QuotaCommand {
     },
 }
 
+/// How many servers a request wants, and how large each is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServersWanted {
+    pub project: ProjectId,
+    /// Its id is the seed of the servers' ids.
+    pub process: ProcessId,
+    pub min_count: u32,
+    pub max_count: u32,
+    /// `[chronova] max_servers_per_request`: a request that quota leaves room for more is refused.
+    pub most: u32,
+    /// Each server takes as many.
+    pub cores: u32,
+    /// Each server takes as much.
+    pub memory_mib: u64,
+    /// The server group that they join, after the project that owns it.
+    pub group: Option<(ProjectId, ServerGroupId)>,
+    pub defaults: DefaultLimits,
+}
+
 /// One resource of which there is not enough.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Overdrawn {
@@ -79,6 +101,9 @@ pub struct Overdrawn {
 pub enum QuotaReject {
     #[error("quota exceeded")]
     Exceeded(Vec<Overdrawn>),
+    /// Quota has room, but the request wants more servers than one request may create.
+    #[error("more than {most} servers in one request")]
+    TooManyAtOnce { most: u32 },
 }
 
 impl Aggregate for QuotaAggregate {

@@ -1,7 +1,7 @@
 //! Quota that was reserved for servers which never came to be, or are gone.
 //!
-//! Room is reserved before the server is asked for, in another stream. Between the two a crash can come, or the second
-//! append can fail and the giving back with it.
+//! A restore reserves room before the server is asked for it, in another stream. Between the two a crash can come, or the
+//! second append can fail and the giving back with it. A process answers for the room of servers that are being created.
 
 use std::collections::BTreeSet;
 
@@ -16,8 +16,9 @@ use crate::reconcile::context::ReconcileContext;
 /// Room held for no living server.
 pub type Held = BTreeSet<(ProjectId, InstanceId)>;
 
-/// All room that is held for no living server, at this moment. What is held by a request on its way is among it: only
-/// what is there twice, a period apart, is given back while requests are served.
+/// All room that is held for no living server, at this moment. The process that creates a server answers for its room. A
+/// request on its way may hold room, too: only room that is found twice, a period apart, is given back while requests are
+/// served.
 pub fn plan(views: &Views) -> Held {
     views.quotas.read(|quotas| {
         views.servers.read(|servers| {
@@ -28,7 +29,7 @@ pub fn plan(views: &Views) -> Held {
                 .by_project
                 .iter()
                 .flat_map(|(project, quota)| quota.held.keys().map(move |id| (project.clone(), *id)))
-                .filter(|(_, id)| !lives(id))
+                .filter(|(_, id)| !lives(id) && !views.processes.read(|view| view.is_being_created(*id)))
                 .collect()
         })
     })

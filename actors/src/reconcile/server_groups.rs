@@ -15,8 +15,8 @@ use crate::server_group::{ServerGroupAggregate, ServerGroupCommand};
 /// Members that are no living servers, with whose group they are in.
 pub type Ghosts = BTreeSet<(ProjectId, ServerGroupId, InstanceId)>;
 
-/// All of them, at this moment. What a request on its way has just made a member is among them: only what is there
-/// twice, a period apart, leaves while requests are served.
+/// All of them, at this moment. The process that creates a server answers for its place. A request on its way
+/// may have joined, too: only a member that is found twice, a period apart, leaves while requests are served.
 pub fn plan(views: &Views) -> Ghosts {
     views.server_groups.read(|groups| {
         let living = |group| groups.servers(group).collect::<BTreeSet<_>>();
@@ -25,6 +25,7 @@ pub fn plan(views: &Views) -> Ghosts {
             let (id, project) = (group.definition.group, &group.definition.project);
             let living = living(id);
             let gone = group.members.iter().map(|member| member.instance).filter(|member| !living.contains(member));
+            let gone = gone.filter(|member| !views.processes.read(|view| view.is_being_created(*member)));
             ghosts.extend(gone.map(|instance| (project.clone(), id, instance)));
         }
         ghosts

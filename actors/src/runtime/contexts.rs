@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::core::Core;
 use super::options::RuntimeOptions;
+use crate::coordination::create_requests::CreateRequests;
 use crate::coordination::disk_claims::DiskClaims;
 use crate::coordination::image_holds::ImageHolds;
 use crate::coordination::migration_queues::MigrationQueues;
@@ -54,6 +55,7 @@ impl Contexts {
             patience: host_options.resync,
         });
         let passwords = Arc::<OneTimePasswords>::default();
+        let create_requests = Arc::<CreateRequests>::default();
         let migration_queues = Arc::<MigrationQueues>::default();
         let disk_claims = Arc::<DiskClaims>::default();
         let image_holds = Arc::<ImageHolds>::default();
@@ -103,7 +105,7 @@ impl Contexts {
             hosts: Arc::clone(&hosts),
             reconcile: Arc::clone(&reconcile),
             passwords: Arc::clone(&passwords),
-            server_numbers: ServerNumbers::default(),
+            create_requests: Arc::clone(&create_requests),
         });
         let steps = Arc::new(StepContext {
             scheduler: Scheduler::new(Arc::clone(&gateway), Arc::clone(&views), options.scheduler),
@@ -117,6 +119,8 @@ impl Contexts {
             volumes,
             placement,
             passwords,
+            create_requests,
+            server_numbers: ServerNumbers::default(),
             migration_queues,
             disk_claims,
             image_holds,

@@ -7,7 +7,10 @@ mod state;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{AttachmentId, BlockDeviceId, HostId, ImageId, InstanceId, PortId, ProcessId, SnapshotId, VolumeId};
+use crate::ids::{
+    AttachmentId, BlockDeviceId, HostId, ImageId, InstanceId, PortId, ProcessId, ProjectId, ServerGroupId, SnapshotId,
+    VolumeId,
+};
 use crate::instance::{BlockConnection, FaultInfo, ImageSnapshot, NicInfo, PowerAction, RequestedNic, Rotation};
 
 pub use state::{Failure, Process, Running, StepRecord};
@@ -126,6 +129,13 @@ pub enum Task {
     DrainHost {
         host: HostId,
     },
+    /// Creates the servers of one request, for which the project holds quota.
+    CreateServers {
+        project: ProjectId,
+        instances: Vec<InstanceId>,
+        /// The server group that they join, after the project that owns it.
+        group: Option<(ProjectId, ServerGroupId)>,
+    },
 }
 
 /// Work on one disk of a server.
@@ -178,11 +188,12 @@ impl VolumeWork {
 }
 
 /// What a process works on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     Server(InstanceId),
     Volume(VolumeId),
     Host(HostId),
+    Project(ProjectId),
 }
 
 impl std::fmt::Display for Subject {
@@ -191,6 +202,7 @@ impl std::fmt::Display for Subject {
             Self::Server(id) => id.fmt(f),
             Self::Volume(id) => id.fmt(f),
             Self::Host(id) => id.fmt(f),
+            Self::Project(id) => id.fmt(f),
         }
     }
 }
@@ -225,6 +237,7 @@ impl Task {
             Self::LiveMigrate { .. } => "live_migrate",
             Self::Evacuate { .. } => "evacuate",
             Self::DrainHost { .. } => "drain_host",
+            Self::CreateServers { .. } => "create_servers",
         }
     }
 
@@ -257,6 +270,7 @@ impl Task {
             }
             Self::Volume { volume, .. } => Subject::Volume(*volume),
             Self::DrainHost { host } => Subject::Host(*host),
+            Self::CreateServers { project, .. } => Subject::Project(project.clone()),
         }
     }
 
@@ -264,7 +278,7 @@ impl Task {
     pub fn instance(&self) -> Option<InstanceId> {
         match self.subject() {
             Subject::Server(instance) => Some(instance),
-            Subject::Volume(_) | Subject::Host(_) => None,
+            Subject::Volume(_) | Subject::Host(_) | Subject::Project(_) => None,
         }
     }
 
@@ -272,13 +286,20 @@ impl Task {
     pub fn host(&self) -> Option<HostId> {
         match self.subject() {
             Subject::Host(host) => Some(host),
-            Subject::Server(_) | Subject::Volume(_) => None,
+            Subject::Server(_) | Subject::Volume(_) | Subject::Project(_) => None,
         }
     }
 
-    /// Whether all it does is to ask other processes and to wait for them.
-    pub fn waits_for_others(&self) -> bool {
-        matches!(self, Self::DrainHost { .. })
+    /// Whether it begins without waiting for its turn: a drain only asks other processes and waits for them, and a
+    /// client waits for the creation of its servers.
+    pub fn begins_at_once(&self) -> bool {
+        matches!(self, Self::DrainHost { .. } | Self::CreateServers { .. })
+    }
+
+    /// Whether the process writes a record only when a step fails. The events that it causes elsewhere say that it
+    /// succeeded, and a repeated step costs little, so that its own record would only cost the log.
+    pub fn records_only_failure(&self) -> bool {
+        matches!(self, Self::CreateServers { .. })
     }
 }
 
@@ -427,6 +448,11 @@ fn of_images(process: ProcessId) -> impl Iterator<Item = ProcessEvent> {
         Task::LiveMigrate { instance },
         Task::Evacuate { instance },
         Task::DrainHost { host: HostId(uuid(3)) },
+        Task::CreateServers {
+            project: ProjectId::new("p"),
+            instances: vec![instance],
+            group: Some((ProjectId::new("p"), ServerGroupId(uuid(15)))),
+        },
     ]
     .into_iter()
     .map(move |task| Started { process, task }.into())

@@ -26,6 +26,7 @@ pub struct Cloud {
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub status: u16,
+    /// A text, where the answer is no JSON.
     pub body: Value,
 }
 
@@ -256,7 +257,7 @@ const VERSIONS: &str = "compute 2.96, placement 1.39";
 fn read(response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Answer, ureq::Error> {
     let mut response = response?;
     let text = response.body_mut().read_to_string()?;
-    let body = serde_json::from_str(&text).unwrap_or(Value::Null);
+    let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
     Ok(Answer { status: response.status().as_u16(), body })
 }
 

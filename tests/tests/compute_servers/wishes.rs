@@ -98,6 +98,37 @@ async fn a_password_is_made_up_where_none_is_given_and_told_if_it_may_be() {
     ends_well(api).await;
 }
 
+/// Quota bounds the count of a request before anything is allocated for it, and an option does where quota has no limit.
+#[actix_rt::test]
+async fn a_billion_servers_in_one_request_cost_nothing() {
+    const BILLION: u32 = 1_000_000_000;
+    let mut api = Api::start().await;
+    let wish = |min: u32| {
+        let mut wish = Api::wish("many");
+        wish["min_count"] = json!(min);
+        wish["max_count"] = json!(BILLION);
+        wish
+    };
+    let refused = create(&api, "2.1", wish(BILLION)).await;
+    let words = "Quota exceeded for cores, instances, ram: Requested 1000000000, 1000000000, 512000000000, but already used \
+                 0, 0, 0 of 20, 10, 51200 cores, instances, ram";
+    assert_eq!((refused.status, refused.message()), (403, words));
+    let mut config = ComputeConfig { max_servers_per_request: 3, ..ComputeConfig::default() };
+    for resource in ["cores", "instances", "ram"] {
+        config.quota.insert(resource, -1);
+    }
+    configure(&mut api, config);
+    let refused = create(&api, "2.1", wish(1)).await;
+    assert_eq!((refused.status, refused.message()), (400, "max_count must be at most 3: ask for the others later."));
+    let mut three = wish(1);
+    three["max_count"] = json!(3);
+    assert_eq!(create(&api, "2.1", three).await.status, 202);
+    let list = api.call("GET", "/servers", "2.1", OWNER, None).await;
+    let names: Vec<_> = list.body["servers"].as_array().unwrap().iter().map(|server| server["name"].clone()).collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    ends_well(api).await;
+}
+
 #[actix_rt::test]
 async fn config_drives_can_be_forced_on_all_new_servers() {
     let mut api = Api::start().await;

@@ -25,6 +25,8 @@ pub struct ComputeConfig {
     pub max_local_block_devices: i32,
     /// `[compute] max_disk_devices_to_attach`; `None`: no bound.
     pub max_disk_devices: Option<usize>,
+    /// `[chronova] max_servers_per_request`
+    pub max_servers_per_request: u32,
     /// `[cinder] cross_az_attach`
     pub cross_az_attach: bool,
     /// The host name under which the control plane's own services are listed.
@@ -61,6 +63,7 @@ impl Default for ComputeConfig {
             consoles: ConsoleConfig::default(),
             max_local_block_devices: 3,
             max_disk_devices: None,
+            max_servers_per_request: 10_000,
             cross_az_attach: true,
             host: "chronova".to_owned(),
         }

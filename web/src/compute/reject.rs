@@ -7,6 +7,7 @@ use chronova_actors::flavor::FlavorReject;
 use chronova_actors::host::HostReject;
 use chronova_actors::host_aggregate::HostAggregateReject;
 use chronova_actors::instance::InstanceReject;
+use chronova_actors::instance::creation::CreateReject;
 use chronova_actors::instance::unsupported::Hardware;
 use chronova_actors::keypair::KeypairReject;
 use chronova_actors::ledger::LedgerReject;
@@ -190,7 +191,29 @@ pub(super) fn volume_service(error: PortError) -> Fault {
 }
 
 pub(super) fn quota(error: CommandError<QuotaReject>) -> Fault {
-    refused(error, |QuotaReject::Exceeded(over)| over_quota(over))
+    refused(error, over_limit)
+}
+
+fn over_limit(reject: QuotaReject) -> Fault {
+    match reject {
+        QuotaReject::Exceeded(over) => over_quota(over),
+        QuotaReject::TooManyAtOnce { most } => {
+            Fault::bad_request(format!("max_count must be at most {most}: ask for the others later."))
+        }
+    }
+}
+
+/// Why a request for new servers created none. A server group that was deleted meanwhile is one that never was.
+pub(super) fn create(reject: CreateReject) -> Fault {
+    match reject {
+        CreateReject::Quota(reject) => over_limit(reject),
+        CreateReject::Group(reject @ ServerGroupReject::NotFound(_)) => {
+            Fault::bad_request(server_group(CommandError::Rejected(reject)).message)
+        }
+        CreateReject::Group(reject) => server_group(CommandError::Rejected(reject)),
+        CreateReject::Server { instance, reject } => instance_reject(instance, reject),
+        CreateReject::Unavailable(error) => quota(CommandError::Unavailable(error)),
+    }
 }
 
 /// Nova lists the resources by name: `Quota exceeded for cores, ram: Requested 2, 512, but already used ...`.

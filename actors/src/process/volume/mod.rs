@@ -51,7 +51,7 @@ impl Work {
         match self.running.task.subject() {
             Subject::Volume(volume) => volume,
             // By the table of processes no step of a volume's process is ever run for anything else.
-            Subject::Server(_) | Subject::Host(_) => VolumeId(uuid::Uuid::nil()),
+            Subject::Server(_) | Subject::Host(_) | Subject::Project(_) => VolumeId(uuid::Uuid::nil()),
         }
     }
 

@@ -118,6 +118,7 @@ fn subject_word(task: &Task) -> &'static str {
         chronova_events::process::Subject::Server(_) => "server",
         chronova_events::process::Subject::Volume(_) => "volume",
         chronova_events::process::Subject::Host(_) => "host",
+        chronova_events::process::Subject::Project(_) => "project",
     }
 }
 

@@ -7,6 +7,7 @@ use chronova_events::instance::status::Status;
 use chronova_events::instance::{FlavorSnapshot, InstanceEvent, MoveKind, NicInfo, PowerAction, RequestedNetworks};
 use chronova_events::ledger::LedgerEvent;
 use chronova_events::process::{Outcome, Output, ProcessEvent};
+use chronova_events::quota::{QuotaEvent, ServersClaimed};
 use chronova_events::registry::Event;
 use chronova_hypervisor::cpus;
 use serde_json::Value;
@@ -104,6 +105,7 @@ pub(super) fn sentence(event: &Event) -> String {
         Event::InstanceEvent(event) => instance(event),
         Event::ProcessEvent(event) => Some(process(event)),
         Event::LedgerEvent(event) => ledger(event),
+        Event::QuotaEvent(QuotaEvent::ServersClaimed(claimed)) => Some(claim(claimed)),
         _ => None,
     };
     special.unwrap_or_else(|| fields(&audit::shown(event)))
@@ -171,6 +173,12 @@ fn process(event: &ProcessEvent) -> String {
         ProcessEvent::CalledOff(called) => format!("by process {}", called.by),
         ProcessEvent::Finished(finished) => outcome(finished.outcome).to_owned(),
     }
+}
+
+fn claim(claimed: &ServersClaimed) -> String {
+    let ServersClaimed { project, instances, cores, memory_mib, process, .. } = claimed;
+    let count = instances.len();
+    format!("project {project} holds {count} x {cores} VCPU, {memory_mib} MiB; process {process} creates the servers")
 }
 
 fn ledger(event: &LedgerEvent) -> Option<String> {

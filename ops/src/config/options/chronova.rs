@@ -155,6 +155,11 @@ section! {
             help: "Wrong passwords a minute that are compared from one address (one /64 of IPv6), and for one user, before more \
                    are answered with 429. 0 is no limit. Right ones are not counted.",
         }
+        max_servers_per_request: u32 => compute.max_servers_per_request {
+            min: Some(1.0), max: Some(20000.0),
+            help: "Servers that one request (max_count) may create. Where the project's quota has room for more than that, the \
+                   request is answered with 400.",
+        }
         max_body_bytes: u64 => web.max_request_body_size by Whole {
             min: Some(1024.0), unit: "bytes",
             help: "Largest request body, image uploads aside. The default is oslo.middleware's max_request_body_size.",

@@ -1,33 +1,6 @@
-//! Names, hostnames, reservation ids and passwords of new servers.
+//! Reservation ids and passwords of new servers.
 
 use chronova_events::entropy;
-use chronova_events::ids::InstanceId;
-
-use super::wish::Wish;
-
-/// Name and hostname of the server `index` out of `of` made by one request.
-pub(super) fn of(wish: &Wish, instance: InstanceId, index: usize, of: usize) -> (String, String) {
-    let numbered = |text: &str| if of > 1 { format!("{text}-{}", index + 1) } else { text.to_owned() };
-    let name = numbered(&wish.name);
-    let hostname = match &wish.hostname {
-        Some(hostname) => numbered(hostname),
-        None => hostname(&name, instance),
-    };
-    (name, hostname)
-}
-
-/// A display name as a hostname (RFC 952 and 1123, at most 63 characters), as Nova makes it.
-fn hostname(name: &str, instance: InstanceId) -> String {
-    let mut text: String = name
-        .chars()
-        .map(|c| if matches!(c, ' ' | '_' | '.') { '-' } else { c })
-        .filter(|c| c.is_ascii_alphanumeric() || *c == '-')
-        .map(|c| c.to_ascii_lowercase())
-        .collect();
-    text.truncate(63);
-    let text = text.trim_matches('-');
-    if text.is_empty() { format!("server-{instance}") } else { text.to_owned() }
-}
 
 const READABLE: &[u8] = b"23456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
 
@@ -64,14 +37,6 @@ fn random(alphabet: &[u8], length: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hostnames_are_clean() {
-        let id = InstanceId(uuid::Uuid::nil());
-        assert_eq!(hostname("My Server_1.example", id), "my-server-1-example");
-        assert_eq!(hostname("ü", id), "server-00000000-0000-0000-0000-000000000000");
-        assert_eq!(hostname(&"a".repeat(80), id).len(), 63);
-    }
 
     #[test]
     fn passwords_differ() {

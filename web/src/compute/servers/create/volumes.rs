@@ -119,13 +119,6 @@ fn mismatch(reason: &str) -> Fault {
     Fault::bad_request(reject::other_zone(reason))
 }
 
-/// Every server of a request has mappings with ids of their own.
-pub(super) fn again(mapped: &BlockDevicesMapped) -> BlockDevicesMapped {
-    let fresh =
-        |device: &BlockDevice| BlockDevice { id: chronova_events::ids::BlockDeviceId::random(), ..device.clone() };
-    BlockDevicesMapped { devices: mapped.devices.iter().map(fresh).collect(), image: mapped.image.clone() }
-}
-
 fn failed(kind: &str, id: impl std::fmt::Display) -> Fault {
     Fault::bad_request(format!("Block Device Mapping is Invalid: failed to get {kind} {id}."))
 }

@@ -1,0 +1,124 @@
+//! The requests for new servers that clients wait for: two members that create one request would record its servers twice.
+//!
+//! A request is in memory from before its claim until its process has ended. A crash forgets it; the process then finds
+//! its claim in the log and nothing here, and undoes what was begun. The client of such a request was never answered.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use chronova_events::envelope::{Meta, Position};
+use chronova_events::ids::ProcessId;
+use chronova_events::store::StoreError;
+use tokio::sync::oneshot;
+
+use crate::instance::creation::{CreateReject, CreateServersRequest};
+
+/// The answer to the client: the position in the log of the last of its servers, or the reason why there are none.
+pub type CreateAnswer = Result<Position, CreateReject>;
+
+/// A request, as its process reads it.
+#[derive(Debug, Clone)]
+pub struct CreateOrder {
+    pub request: Arc<CreateServersRequest>,
+    /// The user who asked, and the request's id.
+    pub meta: Arc<Meta>,
+}
+
+struct WaitingCreate {
+    order: Option<CreateOrder>,
+    /// The newest event of the request.
+    reached: Position,
+    refused: Option<CreateReject>,
+    answer: oneshot::Sender<CreateAnswer>,
+}
+
+#[derive(Default)]
+struct Desk {
+    closed: bool,
+    entries: BTreeMap<ProcessId, WaitingCreate>,
+}
+
+/// The requests under way, by their processes.
+#[derive(Default)]
+pub struct CreateRequests(Mutex<Desk>);
+
+impl std::fmt::Debug for CreateRequests {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("CreateRequests")
+    }
+}
+
+impl CreateRequests {
+    fn with<R>(&self, with: impl FnOnce(&mut Desk) -> R) -> R {
+        with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes a request in, before its process is asked for. The receiver learns how it ended; it fails where no process
+    /// is performed any more.
+    pub fn take_in(&self, process: ProcessId, order: CreateOrder) -> oneshot::Receiver<CreateAnswer> {
+        let (answer, told) = oneshot::channel();
+        let entry = WaitingCreate { order: Some(order), reached: Position::START, refused: None, answer };
+        self.with(|desk| {
+            if !desk.closed {
+                desk.entries.insert(process, entry);
+            }
+        });
+        told
+    }
+
+    /// The process was not asked for after all.
+    pub fn withdraw(&self, process: ProcessId) {
+        self.with(|desk| desk.entries.remove(&process));
+    }
+
+    /// The order of the process; `None` after a crash, and after the request was refused.
+    pub fn order(&self, process: ProcessId) -> Option<CreateOrder> {
+        self.with(|desk| desk.entries.get(&process).and_then(|entry| entry.order.clone()))
+    }
+
+    /// The process has recorded something.
+    pub fn reached(&self, process: ProcessId, position: Position) {
+        self.with(|desk| {
+            if let Some(entry) = desk.entries.get_mut(&process) {
+                entry.reached = entry.reached.max(position);
+            }
+        });
+    }
+
+    /// The request cannot succeed any more. The client is told when what was begun is undone; at once where the log does
+    /// not take events, for then nobody knows how long that takes. A log that finds one event too large takes others.
+    pub fn refuse(&self, process: ProcessId, reject: CreateReject) {
+        self.with(|desk| {
+            let Some(entry) = desk.entries.get_mut(&process) else { return };
+            entry.order = None;
+            match &reject {
+                CreateReject::Unavailable(error) if !matches!(error, StoreError::TooLarge { .. }) => {
+                    let Some(entry) = desk.entries.remove(&process) else { return };
+                    // The client may have gone.
+                    let _ = entry.answer.send(Err(reject));
+                }
+                _ => entry.refused = Some(reject),
+            }
+        });
+    }
+
+    /// The process ends.
+    pub fn settle(&self, process: ProcessId, succeeded: bool) {
+        let Some(entry) = self.with(|desk| desk.entries.remove(&process)) else { return };
+        let lost = || CreateReject::Unavailable(StoreError::Closed);
+        let answer = match succeeded {
+            true => Ok(entry.reached),
+            false => Err(entry.refused.unwrap_or_else(lost)),
+        };
+        // The client may have gone.
+        let _ = entry.answer.send(answer);
+    }
+
+    /// No process is performed any more: nobody waits in vain, now or later.
+    pub fn close(&self) {
+        self.with(|desk| {
+            desk.closed = true;
+            desk.entries.clear();
+        });
+    }
+}

@@ -1,0 +1,127 @@
+//! One request for new servers, and the command that begins each of them.
+
+use std::sync::Arc;
+
+use chronova_events::ids::{BlockDeviceId, InstanceId, ProcessId, ProjectId, ServerGroupId};
+use chronova_events::instance::{BlockDevice, BlockDevicesMapped, BuildRequested, FilesGiven};
+use chronova_events::store::StoreError;
+use thiserror::Error;
+
+use super::{InstanceCommand, InstanceReject};
+use crate::quota::{DefaultLimits, QuotaReject};
+use crate::server_group::ServerGroupReject;
+
+/// A request for new servers; all that it names was looked up and admitted.
+#[derive(Debug, Clone)]
+pub struct CreateServersRequest {
+    /// The servers have this in common. [`Self::server`] replaces ids, names, numbers and places in the batch.
+    pub template: BuildRequested,
+    /// `None`: the hostname follows from the name.
+    pub hostname: Option<String>,
+    /// The disks, where image and flavor do not say it all.
+    pub mapped: Option<BlockDevicesMapped>,
+    pub files: Option<FilesGiven>,
+    pub min_count: u32,
+    pub max_count: u32,
+    /// `[chronova] max_servers_per_request`.
+    pub most: u32,
+    pub group: Option<GroupWanted>,
+    /// The limits of a project that has none of its own.
+    pub defaults: DefaultLimits,
+}
+
+/// The server group that new servers join.
+#[derive(Debug, Clone)]
+pub struct GroupWanted {
+    /// The project that owns the group.
+    pub project: ProjectId,
+    pub group: ServerGroupId,
+    /// How many servers of one user the group may have; -1 is any number.
+    pub limit: i64,
+}
+
+/// Why a request for new servers created none.
+#[derive(Debug, Clone, Error)]
+pub enum CreateReject {
+    #[error(transparent)]
+    Quota(QuotaReject),
+    #[error(transparent)]
+    Group(ServerGroupReject),
+    #[error("server {instance}: {reject}")]
+    Server { instance: InstanceId, reject: InstanceReject },
+    /// The log did not take an event in time. Nothing is created: what was begun is undone.
+    #[error("the event log is not available")]
+    Unavailable(#[source] StoreError),
+}
+
+impl CreateServersRequest {
+    /// The command that begins the server `index` of `of`. The same inputs give the same ids, so a repeated command
+    /// creates no second server.
+    pub fn server(&self, instance: InstanceId, index: usize, of: usize, number: u64) -> InstanceCommand {
+        let (name, hostname) = self.names(instance, index, of);
+        let request = BuildRequested {
+            instance,
+            process: build_process(instance),
+            number,
+            launch_index: u32::try_from(index).unwrap_or(u32::MAX),
+            batch: u32::try_from(of).unwrap_or(u32::MAX),
+            name,
+            hostname,
+            flavor: Arc::clone(&self.template.flavor),
+            ..self.template.clone()
+        };
+        let mapped = self.mapped.as_ref().map(|mapped| Box::new(disks_of(mapped, instance)));
+        InstanceCommand::BuildWith { request: Box::new(request), mapped, files: self.files.clone() }
+    }
+
+    /// Name and hostname of the server `index` out of `of`.
+    fn names(&self, instance: InstanceId, index: usize, of: usize) -> (String, String) {
+        let numbered = |text: &str| if of > 1 { format!("{text}-{}", index + 1) } else { text.to_owned() };
+        let name = numbered(&self.template.name);
+        let hostname = match &self.hostname {
+            Some(hostname) => numbered(hostname),
+            None => hostname(&name, instance),
+        };
+        (name, hostname)
+    }
+}
+
+/// The process that builds a server created by a request.
+pub fn build_process(instance: InstanceId) -> ProcessId {
+    ProcessId::derive(instance.0, "build")
+}
+
+/// Every server of a request has mappings with ids of their own.
+fn disks_of(mapped: &BlockDevicesMapped, instance: InstanceId) -> BlockDevicesMapped {
+    let own = |(index, device): (usize, &BlockDevice)| BlockDevice {
+        id: BlockDeviceId::derive(instance.0, &format!("device-{index}")),
+        ..device.clone()
+    };
+    BlockDevicesMapped { devices: mapped.devices.iter().enumerate().map(own).collect(), image: mapped.image.clone() }
+}
+
+/// A display name as a hostname (RFC 952 and 1123, at most 63 characters), as Nova makes it.
+fn hostname(name: &str, instance: InstanceId) -> String {
+    let mut text: String = name
+        .chars()
+        .map(|c| if matches!(c, ' ' | '_' | '.') { '-' } else { c })
+        .filter(|c| c.is_ascii_alphanumeric() || *c == '-')
+        .map(|c| c.to_ascii_lowercase())
+        .collect();
+    text.truncate(63);
+    let text = text.trim_matches('-');
+    if text.is_empty() { format!("server-{instance}") } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostnames_are_clean() {
+        let id = InstanceId(uuid::Uuid::nil());
+        assert_eq!(hostname("My Server_1.example", id), "my-server-1-example");
+        assert_eq!(hostname("ü", id), "server-00000000-0000-0000-0000-000000000000");
+        assert_eq!(hostname(&"a".repeat(80), id).len(), 63);
+    }
+}

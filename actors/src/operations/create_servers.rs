@@ -1,0 +1,117 @@
+//! Creates servers: takes quota and waits until the process `create_servers` has recorded them all, or has undone what
+//! it began.
+//!
+//! One append takes the quota and asks for the process, one more records each server. There is no limit to the wait:
+//! while the process is at work, no answer would be true. Where the log takes no events, or no process is performed any
+//! more, the caller learns it at once. A caller that goes away changes nothing: the process goes on without it.
+
+use std::sync::Arc;
+
+use chronova_events::envelope::{Meta, Position};
+use chronova_events::ids::{InstanceId, ProcessId};
+use chronova_events::quota::QuotaEvent;
+use chronova_events::registry::NounEvent as _;
+use chronova_events::store::StoreError;
+
+use super::Operations;
+use crate::aggregate::{CommandError, Committed};
+use crate::coordination::create_requests::{CreateOrder, CreateRequests};
+use crate::coordination::passwords::OneTimePasswords;
+use crate::gateway::Gateway;
+use crate::instance::creation::{CreateReject, CreateServersRequest};
+use crate::quota::{QuotaAggregate, QuotaCommand, ServersWanted};
+
+/// The servers that a request created.
+#[derive(Debug, Clone)]
+pub struct CreatedServers {
+    /// In the order of their launch indexes.
+    pub instances: Vec<InstanceId>,
+    /// A read model that has reached this position shows all of them.
+    pub position: Position,
+}
+
+impl Operations {
+    /// Creates the servers of `request`, as many as quota has room for between its counts. `password` is put on their
+    /// config drives, where they have some.
+    ///
+    /// # Errors
+    /// Quota or the server group has no room, or the log does not take the events. Then no server of the request is left.
+    pub async fn create_servers(
+        &self,
+        meta: Arc<Meta>,
+        request: CreateServersRequest,
+        password: Option<String>,
+    ) -> Result<CreatedServers, CreateReject> {
+        let (gateway, passwords) = (Arc::clone(&self.gateway), Arc::clone(&self.passwords));
+        let admission = Admission { gateway, passwords, create_requests: Arc::clone(&self.create_requests) };
+        // A task of its own: a client that goes away between claim and answer leaves nothing half done.
+        let creation = tokio::spawn(admission.create(meta, request, password));
+        creation.await.unwrap_or_else(|_| Err(lost()))
+    }
+}
+
+struct Admission {
+    gateway: Arc<Gateway>,
+    passwords: Arc<OneTimePasswords>,
+    create_requests: Arc<CreateRequests>,
+}
+
+impl Admission {
+    async fn create(
+        self,
+        meta: Arc<Meta>,
+        request: CreateServersRequest,
+        password: Option<String>,
+    ) -> Result<CreatedServers, CreateReject> {
+        let process = ProcessId::random();
+        let project = request.template.project.clone();
+        let claim = QuotaCommand::Claim(Box::new(wanted(process, &request)));
+        if let Some(password) = password.filter(|_| request.template.config_drive) {
+            self.passwords.keep(process, password);
+        }
+        let order = CreateOrder { request: Arc::new(request), meta: Arc::clone(&meta) };
+        let told = self.create_requests.take_in(process, order);
+        let claimed = match self.gateway.send::<QuotaAggregate>(&project, claim, meta).await {
+            Ok(committed) => committed,
+            Err(error) => {
+                self.create_requests.withdraw(process);
+                self.passwords.forget(process);
+                return Err(match error {
+                    CommandError::Rejected(reject) => CreateReject::Quota(reject),
+                    CommandError::Unavailable(error) => CreateReject::Unavailable(error),
+                });
+            }
+        };
+        let position = told.await.unwrap_or_else(|_| Err(lost()))?;
+        Ok(CreatedServers { instances: instances(&claimed), position: position.max(claimed.position) })
+    }
+}
+
+fn wanted(process: ProcessId, request: &CreateServersRequest) -> ServersWanted {
+    let template = &request.template;
+    ServersWanted {
+        project: template.project.clone(),
+        process,
+        min_count: request.min_count,
+        max_count: request.max_count,
+        most: request.most,
+        cores: template.flavor.vcpus,
+        memory_mib: template.flavor.memory_mib,
+        group: request.group.as_ref().map(|wanted| (wanted.project.clone(), wanted.group)),
+        defaults: request.defaults,
+    }
+}
+
+/// The process's id is new, so the claim always takes all of its servers.
+fn instances(claimed: &Committed) -> Vec<InstanceId> {
+    let events = claimed.events.iter().filter_map(|event| QuotaEvent::of(event));
+    let claims = events.filter_map(|event| match event {
+        QuotaEvent::ServersClaimed(claimed) => Some(claimed.instances.iter().copied()),
+        _ => None,
+    });
+    claims.flatten().collect()
+}
+
+fn lost() -> CreateReject {
+    CreateReject::Unavailable(StoreError::Closed)
+}

@@ -1,0 +1,209 @@
+//! Creates the servers of one request. The claim that asks for it holds their quota already.
+//!
+//! | step | does | undone by |
+//! |---|---|---|
+//! | `hold_quota` | nothing: the claim took the quota | releasing the quota of servers that were never recorded |
+//! | `join_group` | makes the servers members of the server group | leaving it |
+//! | `record_servers` | begins each server, which asks for its build | deleting those that were begun |
+//!
+//! The process records only failures ([`Task::records_only_failure`]): the last server that is recorded says that it
+//! succeeded. The request itself is in memory ([`CreateRequests`](crate::coordination::CreateRequests)). A crash loses it
+//! and the client's connection with it, so the next leader undoes what was begun. A server that was deleted holds its quota
+//! until its deletion is done, as every server does.
+
+use chronova_events::ids::{InstanceId, ProcessId, ProjectId, ServerGroupId};
+use chronova_events::instance::Instance;
+use chronova_events::process::{Outcome, Output, Task};
+use futures::FutureExt;
+use futures::future::{BoxFuture, try_join_all};
+
+use super::definition::{Definition, Step, StepError, Work};
+use crate::aggregate::CommandError;
+use crate::coordination::create_requests::CreateOrder;
+use crate::instance::creation::{CreateReject, build_process};
+use crate::instance::{Asker, InstanceAggregate, InstanceCommand, InstanceReject};
+use crate::quota::{QuotaAggregate, QuotaCommand};
+use crate::server_group::{ServerGroupAggregate, ServerGroupCommand};
+
+pub const DEFINITION: Definition = Definition {
+    name: "create_servers",
+    steps: &[
+        Step {
+            name: "hold_quota",
+            run: |_| async { Ok(Output::Nothing) }.boxed(),
+            undo: Some(|work| release_quota(work).boxed()),
+        },
+        Step { name: "join_group", run: |work| join_group(work).boxed(), undo: Some(|work| leave_group(work).boxed()) },
+        Step {
+            name: "record_servers",
+            run: |work| record_servers(work).boxed(),
+            undo: Some(|work| delete_servers(work).boxed()),
+        },
+    ],
+    undoes: true,
+    max_attempts: |_| 1,
+    conclude,
+};
+
+/// Servers that are undone at the same time.
+const AT_ONCE: usize = 64;
+
+fn conclude(work: &Work, outcome: Outcome) -> BoxFuture<'_, Result<(), StepError>> {
+    async move {
+        let process = work.running.process;
+        work.context.passwords.forget(process);
+        work.context.create_requests.settle(process, outcome == Outcome::Succeeded);
+        Ok(())
+    }
+    .boxed()
+}
+
+/// The claim that asked for the process.
+struct CreateClaim<'a> {
+    project: &'a ProjectId,
+    instances: &'a [InstanceId],
+    group: Option<&'a (ProjectId, ServerGroupId)>,
+}
+
+/// By the table of processes no step of this one is ever run for anything else.
+fn claimed(work: &Work) -> Result<CreateClaim<'_>, StepError> {
+    match &work.running.task {
+        Task::CreateServers { project, instances, group } => {
+            Ok(CreateClaim { project, instances, group: group.as_ref() })
+        }
+        other => Err(StepError::fatal(500, "The process creates no servers.", other.name())),
+    }
+}
+
+/// The request; `None` after a crash, or after a step failed.
+fn order(work: &Work) -> Option<CreateOrder> {
+    work.context.create_requests.order(work.running.process)
+}
+
+/// The request cannot succeed; its client will know why.
+fn refuse<R: std::error::Error>(
+    work: &Work,
+    error: CommandError<R>,
+    reject: impl FnOnce(R) -> CreateReject,
+) -> StepError {
+    let reject = match error {
+        CommandError::Rejected(rejected) => reject(rejected),
+        CommandError::Unavailable(error) => CreateReject::Unavailable(error),
+    };
+    let fault = StepError::fatal(500, "The servers could not be created.", &reject.to_string());
+    work.context.create_requests.refuse(work.running.process, reject);
+    fault
+}
+
+async fn join_group(work: &Work) -> Result<Output, StepError> {
+    let claimed = claimed(work)?;
+    let Some((owner, group)) = claimed.group else { return Ok(Output::Nothing) };
+    // `record_servers` finds out whether anything is left to be done for a request that is lost.
+    let Some(CreateOrder { request, meta }) = order(work) else { return Ok(Output::Nothing) };
+    let join = ServerGroupCommand::Join {
+        group: *group,
+        user: request.template.user.clone(),
+        instances: claimed.instances.to_vec(),
+        limit: request.group.as_ref().map_or(-1, |wanted| wanted.limit),
+    };
+    match work.context.gateway.send::<ServerGroupAggregate>(owner, join, meta).await {
+        Ok(committed) => work.context.create_requests.reached(work.running.process, committed.position),
+        Err(error) => return Err(refuse(work, error, CreateReject::Group)),
+    }
+    Ok(Output::Nothing)
+}
+
+async fn leave_group(work: &Work) -> Result<(), StepError> {
+    let claimed = claimed(work)?;
+    let Some((owner, group)) = claimed.group else { return Ok(()) };
+    for chunk in claimed.instances.chunks(AT_ONCE) {
+        try_join_all(chunk.iter().map(|instance| {
+            let leave = ServerGroupCommand::Leave { group: *group, instance: *instance };
+            work.context.gateway.send::<ServerGroupAggregate>(owner, leave, work.meta.clone())
+        }))
+        .await?;
+    }
+    Ok(())
+}
+
+async fn record_servers(work: &Work) -> Result<Output, StepError> {
+    let claimed = claimed(work)?;
+    let Some(order) = order(work) else { return all_recorded(work, claimed.instances).await };
+    for (index, instance) in claimed.instances.iter().enumerate() {
+        record_server(work, &order, *instance, index, claimed.instances.len()).await?;
+    }
+    Ok(Output::Nothing)
+}
+
+/// Without the request no server can be begun. A request that had all of its servers begun has succeeded.
+async fn all_recorded(work: &Work, instances: &[InstanceId]) -> Result<Output, StepError> {
+    for instance in instances {
+        if let Instance::Absent = work.context.gateway.look::<InstanceAggregate>(instance).await? {
+            let message = "The control plane restarted before it had created the servers.";
+            return Err(StepError::fatal(500, message, ""));
+        }
+    }
+    Ok(Output::Nothing)
+}
+
+async fn record_server(
+    work: &Work,
+    order: &CreateOrder,
+    instance: InstanceId,
+    index: usize,
+    of: usize,
+) -> Result<(), StepError> {
+    let (context, process) = (&work.context, work.running.process);
+    let number = context.server_numbers.next(&context.views);
+    let build = build_process(instance);
+    if let Some(password) = context.passwords.of(process) {
+        context.passwords.keep(build, password.to_owned());
+    }
+    let command = order.request.server(instance, index, of, number);
+    match context.gateway.send::<InstanceAggregate>(&instance, command, order.meta.clone()).await {
+        Ok(committed) => context.create_requests.reached(process, committed.position),
+        // The step is repeated, and the server was deleted in between.
+        Err(CommandError::Rejected(InstanceReject::NotFound)) => context.passwords.forget(build),
+        Err(error) => {
+            context.passwords.forget(build);
+            return Err(refuse(work, error, |reject| CreateReject::Server { instance, reject }));
+        }
+    }
+    Ok(())
+}
+
+async fn delete_servers(work: &Work) -> Result<(), StepError> {
+    for chunk in claimed(work)?.instances.chunks(AT_ONCE) {
+        try_join_all(chunk.iter().map(|instance| delete_server(work, *instance))).await?;
+    }
+    Ok(())
+}
+
+async fn delete_server(work: &Work, instance: InstanceId) -> Result<(), StepError> {
+    let process = ProcessId::derive(instance.0, "undo-create");
+    // A lock that its user set meanwhile does not keep a server that its request did not create.
+    let asker = Asker { overrides_lock: true };
+    let delete = InstanceCommand::Delete { process, force: true, asker };
+    match work.context.gateway.send::<InstanceAggregate>(&instance, delete, work.meta.clone()).await {
+        Ok(_) | Err(CommandError::Rejected(InstanceReject::NotFound)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn release_quota(work: &Work) -> Result<(), StepError> {
+    let claimed = claimed(work)?;
+    for chunk in claimed.instances.chunks(AT_ONCE) {
+        try_join_all(chunk.iter().map(|instance| release(work, claimed.project, *instance))).await?;
+    }
+    Ok(())
+}
+
+/// A server that was recorded gives its quota back when it is deleted.
+async fn release(work: &Work, project: &ProjectId, instance: InstanceId) -> Result<(), StepError> {
+    let gateway = &work.context.gateway;
+    if let Instance::Absent = gateway.look::<InstanceAggregate>(&instance).await? {
+        let release = QuotaCommand::Release { project: project.clone(), instance };
+        gateway.send::<QuotaAggregate>(project, release, work.meta.clone()).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,273 @@
+//! The servers of one request: all of them or none, wherever the control plane dies; and their quota is right before any
+//! reconciler gives something back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use chronova_actors::instance::creation::{CreateReject, CreateServersRequest, GroupWanted};
+use chronova_actors::process::create_servers;
+use chronova_actors::process::interference::{Interference, Verdict, Way};
+use chronova_actors::quota::{DefaultLimits, QuotaReject};
+use chronova_actors::server_group::{ServerGroupAggregate, ServerGroupCommand, ServerGroupReject};
+use chronova_events::envelope::{Cause, Meta, Position};
+use chronova_events::ids::{InstanceId, ProjectId, ServerGroupId, UserId};
+use chronova_events::server_group::{Policy, ServerGroupCreated};
+use chronova_events::store::EventStore;
+use chronova_tests::creation::create_request;
+use chronova_tests::process_harness::{Case, prove};
+use chronova_tests::world::{Life, World};
+use futures::future::LocalBoxFuture;
+use futures::{FutureExt, StreamExt, stream};
+use uuid::Uuid;
+
+use super::{Ask, case};
+
+const HOSTS: usize = 2;
+/// Worlds that are proven beside each other: the builds of an incomplete request wait seconds for the others.
+const AT_ONCE: usize = 8;
+const GROUP: ServerGroupId = ServerGroupId(Uuid::from_u128(0x6_0000));
+
+/// A server group in the project of the requests.
+fn grouped(life: &Life, _: InstanceId) -> LocalBoxFuture<'_, ()> {
+    async move {
+        let project = ProjectId::new("p");
+        let group = ServerGroupCreated {
+            group: GROUP,
+            project: project.clone(),
+            user: UserId::new("u"),
+            name: "g".to_owned(),
+            policy: Policy::SoftAffinity,
+            max_server_per_host: None,
+        };
+        let create = ServerGroupCommand::Create { group, limit: -1 };
+        life.context().gateway.send::<ServerGroupAggregate>(&project, create, Meta::system("test")).await.unwrap();
+    }
+    .boxed_local()
+}
+
+fn in_group(count: u32, limit: i64) -> CreateServersRequest {
+    let group = Some(GroupWanted { project: ProjectId::new("p"), group: GROUP, limit });
+    CreateServersRequest { group, ..create_request(count) }
+}
+
+#[actix_rt::test]
+async fn create_servers_is_proven() {
+    let ask: Ask = |life, _| {
+        async move { life.create(in_group(3, -1)).await.map(|_| ()).map_err(|error| error.to_string()) }.boxed_local()
+    };
+    prove(&Case {
+        definition: &create_servers::DEFINITION,
+        failed_after: &["DELETED"],
+        half_asked: &["DELETED"],
+        waits: true,
+        ..case(grouped, ask, "ABSENT", "ACTIVE")
+    })
+    .await;
+}
+
+/// A world whose hosts are known and that has a server group.
+async fn furnished() -> World {
+    let world = World::new(HOSTS);
+    let life = world.live(None, None).await;
+    life.hosts_up(HOSTS).await;
+    grouped(&life, InstanceId(Uuid::nil())).await;
+    life.settled().await;
+    life.stop().await;
+    world
+}
+
+/// Lives once more until nothing is under way; every server of the world is there then, or none is. Says how many are.
+async fn all_or_none(world: &World, count: usize, at: &str) -> usize {
+    let life = world.live(None, None).await;
+    life.hosts_up(HOSTS).await;
+    assert!(life.settled().await);
+    life.stop().await;
+    world.check().await;
+    assert_eq!(given_back_by_reconcilers(world).await, 0, "{at}: the process gives back what it took");
+    let story = world.story().await;
+    let active = story.iter().filter(|(_, status)| *status == "ACTIVE").count();
+    let deleted = story.iter().filter(|(_, status)| *status == "DELETED").count();
+    assert_eq!(active + deleted, story.len(), "{at}: {story:?}");
+    assert!(active == 0 || (active == count && deleted == 0), "{at}: {active} of {count} servers, {deleted} deleted");
+    let views = world.views().await;
+    let members = views.server_groups.read(|groups| groups.get(GROUP).map_or(0, |group| group.members.len()));
+    assert!(members == active || members == 0, "{at}: {members} members, {active} servers");
+    active
+}
+
+/// How often a reconciler gave something back for servers that never came to be.
+async fn given_back_by_reconcilers(world: &World) -> usize {
+    let events = world.log.read_all(Position::START, usize::MAX).await.unwrap();
+    let reconciled = |cause: &Cause| match cause {
+        Cause::System { part } => part == "reconcile-quota" || part == "reconcile-server-groups",
+        Cause::User { .. } | Cause::Process { .. } => false,
+    };
+    events.iter().filter(|event| reconciled(&event.meta.cause)).count()
+}
+
+/// How many events of this kind are in the log.
+async fn count_of(world: &World, kind: &str) -> usize {
+    let events = world.log.read_all(Position::START, usize::MAX).await.unwrap();
+    events.iter().filter_map(|event| event.event().ok()).filter(|event| event.kind() == kind).count()
+}
+
+/// Holds back every build, so that the appends of a life are those of the creation.
+struct NoBuilds;
+
+impl Interference for NoBuilds {
+    fn judge(&self, process: &'static str, _: &'static str, way: Way) -> Verdict {
+        match (process, way) {
+            ("build_instance", Way::Run) => Verdict::Hold,
+            _ => Verdict::Pass,
+        }
+    }
+}
+
+/// The control plane dies at this append while it creates the servers.
+async fn dies_creating(count: u32, fuse: u64) -> World {
+    let world = furnished().await;
+    let life = world.live(None, Some(Arc::new(NoBuilds))).await;
+    life.hosts_up(HOSTS).await;
+    life.store.arm(Some(fuse));
+    let created = life.create(in_group(count, -1)).await;
+    assert!(matches!(created, Err(CreateReject::Unavailable(_))), "at append {fuse}: {created:?}");
+    life.stop().await;
+    world
+}
+
+#[actix_rt::test]
+async fn fifty_servers_are_all_there_or_none_after_a_crash_at_any_append() {
+    const COUNT: u32 = 50;
+    let proofs = stream::iter([1, 2, 3, 4, 20, 45, 50]).map(async |fuse| {
+        let world = dies_creating(COUNT, fuse).await;
+        assert_eq!(all_or_none(&world, COUNT as usize, &format!("append {fuse}")).await, 0);
+        assert_eq!(count_of(&world, "quota.claimed").await, 1);
+    });
+    proofs.buffer_unordered(AT_ONCE).collect::<()>().await;
+}
+
+/// The life that undoes what the first one began dies, too, at every append.
+#[actix_rt::test]
+async fn a_crash_while_a_creation_is_undone_changes_nothing() {
+    // The claim, the group, and two servers of four, each followed by the beginning of its build.
+    let first = 5;
+    let world = dies_creating(4, first).await;
+    let life = world.live(None, None).await;
+    life.hosts_up(HOSTS).await;
+    assert!(life.settled().await);
+    let appends = life.store.appends();
+    life.stop().await;
+    assert!(appends > 10, "there is something to be undone");
+    let proofs = stream::iter(1..=appends).map(async |fuse| {
+        let world = dies_creating(4, first).await;
+        let life = world.live(Some(fuse), None).await;
+        life.hosts_up(HOSTS).await;
+        life.settled().await;
+        life.stop().await;
+        assert_eq!(all_or_none(&world, 4, &format!("append {fuse} of the second life")).await, 0);
+    });
+    proofs.buffer_unordered(AT_ONCE).collect::<()>().await;
+}
+
+#[actix_rt::test]
+async fn a_creation_that_succeeds_records_one_claim_and_its_servers() {
+    let world = furnished().await;
+    let before = world.log.head();
+    let life = world.live(None, Some(Arc::new(NoBuilds))).await;
+    life.hosts_up(HOSTS).await;
+    let created = life.create(create_request(1)).await.unwrap();
+    assert_eq!(created.len(), 1);
+    life.stop().await;
+    let events = world.log.read_all(before, usize::MAX).await.unwrap();
+    let kinds: Vec<_> = events.iter().filter_map(|event| event.event().ok()).map(|event| event.kind()).collect();
+    let ours: Vec<_> = kinds.iter().filter(|kind| !kind.starts_with("host.") && !kind.starts_with("ledger.")).collect();
+    assert_eq!(ours[..2], [&"quota.claimed", &"instance.build_requested"], "{kinds:?}");
+    assert!(ours[2..].iter().all(|kind| **kind == "process.started"), "its build begins: {kinds:?}");
+    assert!(ours.len() <= 3, "{kinds:?}");
+}
+
+#[actix_rt::test]
+async fn a_group_without_room_gets_no_member_and_quota_is_given_back() {
+    let world = furnished().await;
+    let life = world.live(None, None).await;
+    life.hosts_up(HOSTS).await;
+    let refused = life.create(in_group(3, 2)).await;
+    assert!(matches!(refused, Err(CreateReject::Group(ServerGroupReject::TooManyMembers(2)))), "{refused:?}");
+    let held =
+        life.context().views.quotas.read(|view| view.by_project.values().map(|quota| quota.held.len()).sum::<usize>());
+    assert_eq!(held, 0, "at the answer already");
+    life.stop().await;
+    assert_eq!(all_or_none(&world, 3, "refused").await, 0);
+    assert_eq!(world.story().await, []);
+}
+
+#[actix_rt::test]
+async fn quota_bounds_a_request_before_anything_is_made() {
+    const BILLION: u32 = 1_000_000_000;
+    let world = furnished().await;
+    let life = world.live(None, None).await;
+    life.hosts_up(HOSTS).await;
+    let limits = DefaultLimits { instances: 2, cores: -1, memory_mib: -1 };
+    let request =
+        CreateServersRequest { min_count: BILLION, max_count: BILLION, defaults: limits, ..create_request(1) };
+    let refused = life.create(request.clone()).await;
+    assert!(matches!(refused, Err(CreateReject::Quota(QuotaReject::Exceeded(_)))), "{refused:?}");
+    assert_eq!(count_of(&world, "quota.claimed").await, 0);
+    let created = life.create(CreateServersRequest { min_count: 1, ..request }).await.unwrap();
+    assert_eq!(created.len(), 2);
+    assert!(life.settled().await);
+    life.stop().await;
+    world.check().await;
+}
+
+/// Holds the creation back until it is let go.
+struct HeldCreation(AtomicBool);
+
+impl Interference for HeldCreation {
+    fn judge(&self, process: &'static str, step: &'static str, _: Way) -> Verdict {
+        match (process, step) == ("create_servers", "record_servers") && self.0.load(Ordering::SeqCst) {
+            true => Verdict::Hold,
+            false => Verdict::Pass,
+        }
+    }
+}
+
+#[actix_rt::test]
+async fn a_client_that_goes_away_changes_nothing() {
+    let world = furnished().await;
+    let held = Arc::new(HeldCreation(AtomicBool::new(true)));
+    let life = world.live(None, Some(Arc::clone(&held) as Arc<dyn Interference>)).await;
+    life.hosts_up(HOSTS).await;
+    let gone = tokio::time::timeout(Duration::from_millis(20), life.create(create_request(3))).await;
+    assert!(gone.is_err(), "the client did not wait for its answer");
+    held.0.store(false, Ordering::SeqCst);
+    life.until(|context| context.views.servers.read(|servers| servers.all().count()) == 3).await;
+    assert!(life.settled().await);
+    life.stop().await;
+    assert_eq!(all_or_none(&world, 3, "nobody waited").await, 3);
+}
+
+/// The request fails and nothing is released, which a proof has to find.
+struct Forgetful;
+
+impl Interference for Forgetful {
+    fn judge(&self, process: &'static str, step: &'static str, way: Way) -> Verdict {
+        match (process, step, way) {
+            ("create_servers", "record_servers", Way::Run) => Verdict::FailBefore,
+            ("create_servers", "hold_quota", Way::Undo) => Verdict::Skip,
+            _ => Verdict::Pass,
+        }
+    }
+}
+
+#[actix_rt::test]
+async fn quota_that_the_process_forgets_is_seen_to_be_given_back_by_a_reconciler() {
+    let world = furnished().await;
+    let life = world.live(None, Some(Arc::new(Forgetful))).await;
+    life.hosts_up(HOSTS).await;
+    assert!(life.create(create_request(3)).await.is_err());
+    assert!(life.settled().await);
+    life.stop().await;
+    assert_eq!(given_back_by_reconcilers(&world).await, 3, "the count that the other proofs rely on");
+}
